@@ -1,0 +1,28 @@
+// Client channels within a cluster.
+#ifndef MILLRACE_COMMON_NET_CHANNEL_H_
+#define MILLRACE_COMMON_NET_CHANNEL_H_
+
+#include <memory>
+#include <string>
+
+#include "grpcpp/channel.h"
+
+namespace millrace {
+
+// Settings of the environment that gRPC reads once: call first thing in main(), before any other
+// gRPC call. Turns on the two experiments that let gRPC 1.51 read large frames in large slices
+// (tcp_frame_size_tuning, tcp_rcv_lowat), unless the user has set GRPC_EXPERIMENTS.
+void ConfigureGrpcEnvironment();
+
+// A channel to `address` (HOST:PORT, or unix:PATH). Does not connect yet. Ignores the environment's
+// proxies. `own_connection` keeps it from sharing a connection with other channels to the address.
+// The message limit is kMaxMessageBytes; reconnects back off from 50 ms to 2 s; a dead peer is
+// noticed by keepalive within about 30 s.
+std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, bool own_connection = false);
+
+// Of one message, in either direction.
+inline constexpr int kMaxMessageBytes = 16 << 20;
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_NET_CHANNEL_H_

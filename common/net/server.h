@@ -1,0 +1,51 @@
+// Servers within a cluster: health checking and reflection on each, and a way to stop.
+#ifndef MILLRACE_COMMON_NET_SERVER_H_
+#define MILLRACE_COMMON_NET_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/impl/service_type.h"
+#include "grpcpp/server.h"
+
+namespace millrace {
+
+struct ServerOptions {
+  // HOST:PORT; port 0 takes a free one. Servers have no transport security: a host that is not a
+  // loopback address is refused unless `allow_insecure_remote`.
+  std::string listen = "127.0.0.1:0";
+  bool allow_insecure_remote = false;
+};
+
+// A running gRPC server with the standard health and reflection services.
+class RpcServer {
+ public:
+  // Starts serving `services` (not owned; they must outlive the server).
+  // INVALID_ARGUMENT: `listen` is malformed, or not loopback and not allowed; UNAVAILABLE: the port
+  // is in use (the message names it and says what to do).
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const ServerOptions& options,
+                                                          const std::vector<grpc::Service*>& services);
+
+  // Shuts down at once if that was not done.
+  ~RpcServer();
+
+  // HOST:PORT with the real port.
+  const std::string& address() const { return address_; }
+
+  // Stops taking calls, waits up to `grace` for those under way, then cancels them. Blocks until all
+  // handlers have ended.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  RpcServer(std::unique_ptr<grpc::Server> server, std::string address);
+
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_NET_SERVER_H_

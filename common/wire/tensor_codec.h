@@ -1,0 +1,84 @@
+// PushRequest and PullResponse, encoded and decoded around their bulk bytes.
+//
+// The messages are ordinary protobuf (protos/parameter_server.proto), and any protobuf library reads
+// and writes them. Here `Piece.data` is spliced in and out as grpc::Slices: block memory goes to the
+// socket and received slices go to the optimizer, neither copied nor flattened. Everything but the
+// bulk bytes is parsed by the generated code.
+#ifndef MILLRACE_COMMON_WIRE_TENSOR_CODEC_H_
+#define MILLRACE_COMMON_WIRE_TENSOR_CODEC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+#include "protos/parameter_server.pb.h"
+
+namespace millrace {
+
+// The bytes of `count` floats, in order, over one or more slices. A float may straddle two slices
+// and need not be aligned. Holds references to the slices; copies are cheap.
+class FloatSlices {
+ public:
+  FloatSlices() = default;
+  // REQUIRES: the sizes of `slices` add up to a multiple of 4.
+  explicit FloatSlices(std::vector<grpc::Slice> slices);
+
+  size_t size() const { return size_; }  // In floats.
+
+  // Calls `visit(offset, bytes, count)` for consecutive runs of floats that lie together in memory:
+  // `count` floats from float `offset` on start at `bytes` (unaligned: read through memcpy). Floats
+  // that straddle slices come alone, from a temporary.
+  void ForEachRun(const std::function<void(size_t offset, const char* bytes, size_t count)>& visit) const;
+
+  // REQUIRES: destination.size() == size().
+  void CopyTo(absl::Span<float> destination) const;
+
+ private:
+  std::vector<grpc::Slice> slices_;
+  size_t size_ = 0;
+};
+
+// A Piece with its bytes beside it.
+struct WirePiece {
+  uint32_t slice = 0;
+  uint64_t offset = 0;
+  FloatSlices data;
+};
+
+struct DecodedPush {
+  PushRequest header;  // `pieces` is empty.
+  std::vector<WirePiece> pieces;
+};
+
+struct DecodedPull {
+  PullResponse header;  // `pieces` is empty.
+  std::vector<WirePiece> pieces;
+};
+
+// INVALID_ARGUMENT: not a message of the type, or data whose length is not a multiple of 4. Accepts
+// every valid encoding of the message (any field order, unknown fields).
+absl::StatusOr<DecodedPush> DecodePush(const grpc::ByteBuffer& buffer);
+absl::StatusOr<DecodedPull> DecodePull(const grpc::ByteBuffer& buffer);
+
+// A piece to send: `values` stay in place and unchanged while `owner` is held, which is until gRPC
+// has no more use for them.
+struct OutgoingPiece {
+  uint32_t slice = 0;
+  uint64_t offset = 0;
+  absl::Span<const float> values;
+  std::shared_ptr<const void> owner;
+};
+
+// REQUIRES: header.pieces() is empty.
+grpc::ByteBuffer EncodePush(const PushRequest& header, absl::Span<const OutgoingPiece> pieces);
+grpc::ByteBuffer EncodePull(const PullResponse& header, absl::Span<const OutgoingPiece> pieces);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_WIRE_TENSOR_CODEC_H_

@@ -1,0 +1,49 @@
+// A set of examples that can be read in any order.
+#ifndef MILLRACE_WORKER_INPUT_DATASET_H_
+#define MILLRACE_WORKER_INPUT_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "protos/job.pb.h"
+#include "worker/input/batch.h"
+
+namespace millrace::worker {
+
+// Immutable once open, and thread-safe.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  // Examples in the set; at least 1.
+  virtual uint64_t size() const = 0;
+
+  // Of one example's features, such as {28, 28, 1}.
+  virtual const std::vector<uint64_t>& feature_shape() const = 0;
+
+  // One more than the largest label; labels are 0 .. label_count() - 1.
+  virtual int32_t label_count() const = 0;
+
+  // Where the largest label is, for messages: "t10k-labels-idx1-ubyte.gz: example 17".
+  virtual std::string DescribeLargestLabel() const = 0;
+
+  // Replaces `batch` by the examples at `indices`, in that order.
+  // REQUIRES: each index is below size().
+  virtual void Read(absl::Span<const uint64_t> indices, Batch* batch) const = 0;
+};
+
+// Opens and wholly checks the files of `spec`, which stand in `directory`. Blocks while it reads.
+// `field` is the spec's path in the job ("data.train"), for messages.
+// INVALID_ARGUMENT: a missing, truncated or corrupt file (with its name and the offset or line), a
+// range that the file does not have, an empty set.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec, const std::string& directory,
+                                                     const std::string& field);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_DATASET_H_

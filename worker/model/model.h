@@ -1,0 +1,83 @@
+// What the training loop asks of a model. Models made of ModelSpec layers are built by
+// worker/model/layered_model.h; a worker binary of your own can bring another (see worker/worker.h).
+#ifndef MILLRACE_WORKER_MODEL_MODEL_H_
+#define MILLRACE_WORKER_MODEL_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "protos/job.pb.h"
+#include "worker/input/batch.h"
+#include "worker/input/dataset.h"
+
+namespace millrace::worker {
+
+// Takes the gradients of one step as the backward pass makes them.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+
+  // Where to write the gradient of a variable: as many floats as it has elements, uninitialised.
+  virtual absl::Span<float> Buffer(size_t variable) = 0;
+
+  // The gradient in Buffer(variable) is final: it may leave for the ps servers at once, and must not
+  // be touched again. Called once for each variable; cheap, does not block.
+  virtual void Finished(size_t variable) = 0;
+};
+
+// Sums over the examples of a batch.
+struct BatchResult {
+  double loss_sum = 0;
+  absl::optional<double> accuracy_sum;  // The number that were right, where the job asks for it.
+};
+
+// Gathers what Evaluate finds over the batches of an evaluation.
+struct EvaluationSums {
+  uint64_t examples = 0;
+  double loss_sum = 0;
+  absl::optional<double> accuracy_sum;
+  // For the AUC, where the job asks for it: each example's score and whether it is positive.
+  std::vector<float> scores;
+  std::vector<bool> positives;
+};
+
+// "loss", "accuracy", "auc": those that the sums allow. REQUIRES: examples >= 1.
+std::map<std::string, double> EvaluationMetrics(const EvaluationSums& sums);
+
+// A model ready to run, with room for its values. Used by one thread at a time. The same values and
+// batch give the same bits on every object of the same kind of device.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual const std::vector<VariableSpec>& variables() const = 0;
+
+  // Where the values of a variable stand: write them here before a step, row-major.
+  virtual absl::Span<float> values(size_t variable) = 0;
+
+  // Loss and gradient of the batch's mean loss. `seed` decides the dropout. The order in which
+  // gradients are finished is the model's, in general the last layer's first.
+  // REQUIRES: batch.size >= 1 and at most the size that the model was made for.
+  virtual absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed, GradientSink* gradients) = 0;
+
+  // Adds what the model says of a batch (no dropout) to `sums`.
+  virtual absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) = 0;
+};
+
+// Makes a model for a job's spec. `train` is open already: its feature shape and labels are checked
+// here. INVALID_ARGUMENT names the field or the layer by path, e.g. "model.layers[2] 'dense'".
+using ModelFactory = std::function<absl::StatusOr<std::unique_ptr<Model>>(
+    const JobSpec& spec, const millrace::worker::Dataset& train, const millrace::worker::Dataset* evaluate)>;
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_MODEL_MODEL_H_

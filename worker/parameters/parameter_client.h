@@ -1,0 +1,78 @@
+// A job's variables on the ps servers, as a worker (or an exporting client) sees them.
+#ifndef MILLRACE_WORKER_PARAMETERS_PARAMETER_CLIENT_H_
+#define MILLRACE_WORKER_PARAMETERS_PARAMETER_CLIENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "protos/job.pb.h"
+
+namespace millrace::worker {
+
+struct ParameterClientOptions {
+  Clock* clock = Clock::Real();
+  // Connections (and streams of each kind) to each server.
+  int connections_per_server = 4;
+};
+
+// Each server has a few connections, opened when first needed and again when they break. A pull or
+// push that meets a broken connection or a server that is away is repeated until its deadline;
+// repeating is safe, since steps are numbered. Thread-safe.
+class ParameterClient {
+ public:
+  struct PullOptions {
+    absl::optional<uint64_t> version;  // Synchronous: exactly this one.
+    std::string cut_id;                // A pinned cut; empty: the newest state.
+    absl::Time deadline = absl::InfiniteFuture();
+  };
+
+  // One step's gradient on its way to every shard. Destroying it abandons what has not arrived.
+  class Push {
+   public:
+    virtual ~Push() = default;
+
+    // Sends the whole gradient of a variable. `gradient` must stay in place and unchanged as long as
+    // `owner` is held: until the push is done and gRPC has no more use for it. Does not block.
+    // REQUIRES: once for each variable of the job; of that variable's size.
+    virtual void Add(size_t variable, absl::Span<const float> gradient,
+                     std::shared_ptr<const void> owner) = 0;
+
+    // Blocks until every shard has applied or holds the step. Statuses as in the .proto;
+    // DEADLINE_EXCEEDED names the servers that it waits for; CANCELLED: see Cancel.
+    // REQUIRES: every variable was added.
+    virtual absl::Status Wait(absl::Time deadline) = 0;
+  };
+
+  // `variable_sizes`: elements of each variable of the job.
+  // INVALID_ARGUMENT: the routing does not cover each element exactly once.
+  static absl::StatusOr<std::unique_ptr<ParameterClient>> Create(std::string job_id,
+                                                                 std::vector<uint64_t> variable_sizes,
+                                                                 const Routing& routing,
+                                                                 const ParameterClientOptions& options);
+
+  virtual ~ParameterClient() = default;
+
+  // Fills `values` (one span for each variable, of its size). Blocks until every shard has answered.
+  // DEADLINE_EXCEEDED names the servers that it waits for; others as in the .proto.
+  virtual absl::Status Pull(const PullOptions& options, absl::Span<const absl::Span<float>> values) = 0;
+
+  // Starts the push of a step's gradient, the mean over `examples` examples.
+  virtual std::unique_ptr<Push> StartPush(uint64_t step, uint32_t examples) = 0;
+
+  // Ends all pulls and pushes, now and later, with CANCELLED: the routing is no longer valid, or the
+  // worker stops.
+  virtual void Cancel() = 0;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_PARAMETERS_PARAMETER_CLIENT_H_
