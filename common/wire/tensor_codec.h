@@ -21,6 +21,10 @@
 
 namespace millrace {
 
+// Elements of a block (1 MiB of values). A slice of a variable is divided into blocks from its first
+// element on; pieces that keep to this grid are the fastest, others are as good.
+inline constexpr size_t kBlockElements = size_t{1} << 18;
+
 // The bytes of `count` floats, in order, over one or more slices. A float may straddle two slices
 // and need not be aligned. Holds references to the slices; copies are cheap.
 class FloatSlices {

@@ -1,0 +1,36 @@
+// What a step does to a block: one formula for each member of this folder.
+#ifndef MILLRACE_PS_OPTIMIZER_OPTIMIZER_H_
+#define MILLRACE_PS_OPTIMIZER_OPTIMIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "protos/job.pb.h"
+
+namespace millrace::ps {
+
+// Elementwise: the result for an element depends on that element's value, slots and gradient and on
+// the version alone, so it is the same however a variable is divided. Immutable and thread-safe.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // Slots of each element, such as momentum. They start at 0.
+  virtual int slots() const = 0;
+
+  // Applies a gradient to `count` consecutive elements. in[0] and out[0] point to the values, in[1]
+  // and out[1] to the first slot, and so on; each `out` array is the same as its `in` array or does not
+  // overlap it. `gradient` is `count` floats, not necessarily aligned. `version` counts updates from
+  // 1: the one that this update makes. Does not allocate or block.
+  virtual void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
+                     float* const* out) const = 0;
+};
+
+// INVALID_ARGUMENT: a hyperparameter out of range, by its field's path ("optimizer.sgd.momentum").
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerSpec& spec);
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_OPTIMIZER_OPTIMIZER_H_
