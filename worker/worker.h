@@ -1,0 +1,65 @@
+// A worker: registers with a coordinator, computes the steps that it is leased and pushes their
+// gradients to the ps servers. It holds no state that matters.
+//
+// A worker binary with a model of its own needs no more than this header, worker_main.h and a
+// ModelFactory; see worker/main.cc.
+#ifndef MILLRACE_WORKER_WORKER_H_
+#define MILLRACE_WORKER_WORKER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "worker/model/model.h"
+#include "worker/training/seams.h"
+
+namespace millrace::worker {
+
+struct WorkerOptions {
+  // Unique among the live workers of the cluster; names this one in messages.
+  std::string name = "worker-0";
+  // HOST:PORT.
+  std::string coordinator_address;
+  // Leases taken at a time: one that is computed, and more to prefetch for. 1 to 64.
+  int lease_slots = 2;
+  // What models are compiled for: "cpu".
+  std::string device = "cpu";
+  // Threads of the device. 0: one for each processor.
+  int threads = 1;
+  // Makes a job's model. Empty: the layers of its ModelSpec, on `device`.
+  ModelFactory model_factory;
+  // How long a pull or a push may wait for ps servers before the lease is given back.
+  absl::Duration step_timeout = absl::Minutes(10);
+  // Measures deadlines, heartbeats and back-off. Must outlive the worker.
+  Clock* clock = Clock::Real();
+  // Opens data sets and connections to ps servers. Empty: the real ones.
+  DatasetOpener open_dataset;
+  ParameterClientFactory parameter_client_factory;
+};
+
+// Thread-safe.
+class Worker {
+ public:
+  // Starts a worker in threads of its own; returns without waiting for the coordinator, which is
+  // dialled for as long as it takes. INVALID_ARGUMENT: an option is wrong; the message names it.
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
+
+  // Stops if that was not done.
+  virtual ~Worker() = default;
+
+  // Finishes the step under way (waiting for ps servers is cut short), gives the leases back and
+  // leaves the cluster. Blocks until that is done: at most the time of one batch and the second
+  // that the coordinator is given to take note. Idempotent.
+  virtual void Stop() = 0;
+
+  // Blocks until the worker has ended: OK after Stop; INVALID_ARGUMENT when the coordinator refused
+  // its registration, with the reason.
+  virtual absl::Status Wait() = 0;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_WORKER_H_

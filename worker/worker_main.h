@@ -1,0 +1,16 @@
+// main() of a worker binary.
+#ifndef MILLRACE_WORKER_WORKER_MAIN_H_
+#define MILLRACE_WORKER_WORKER_MAIN_H_
+
+#include "worker/model/model.h"
+
+namespace millrace::worker {
+
+// Reads the flags (--help lists them) or TF_CONFIG, runs a worker until SIGTERM or SIGINT, and
+// returns the exit status: 0 after a signal, 2 for wrong usage, 1 when the coordinator refused the
+// worker. `factory` makes the models of jobs; empty: the layers of their ModelSpec.
+int WorkerMain(int argc, char** argv, ModelFactory factory = {});
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_WORKER_MAIN_H_
