@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs every test, then the same under the sanitizers: ThreadSanitizer for what is concurrent,
+# AddressSanitizer and UndefinedBehaviorSanitizer for everything.
+#
+#   ./test.sh            all of it
+#   ./test.sh opt        without sanitizers, about a third of the time (also: asan, tsan)
+#
+# Tests on real data skip unless MILLRACE_TEST_DATA names a folder that holds mnist/ (the IDX files)
+# and a9a/ (a9a, a9a.t).
+set -euo pipefail
+cd "$(dirname "$0")"
+
+phases=("$@")
+[[ $# -gt 0 ]] || phases=(opt tsan asan)
+
+timed() {
+  local name=$1 start=$SECONDS
+  shift
+  "$@"
+  echo "== $name: $((SECONDS - start)) s"
+}
+
+run_phase() {
+  case $1 in
+    opt) bazel test //... ;;
+    tsan) bazel test --config=tsan //... ;;
+    asan) bazel test --config=asan //... ;;
+    *)
+      echo "test.sh: unknown phase '$1'; the phases are opt, tsan and asan" >&2
+      exit 2
+      ;;
+  esac
+}
+
+timed "install dependencies" tools/install_dependencies.sh
+for phase in "${phases[@]}"; do
+  timed "tests ($phase)" run_phase "$phase"
+done
