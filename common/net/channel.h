@@ -18,7 +18,8 @@ void ConfigureGrpcEnvironment();
 // proxies. `own_connection` keeps it from sharing a connection with other channels to the address.
 // The message limit is kMaxMessageBytes; reconnects back off from 50 ms to 2 s; a dead peer is
 // noticed by keepalive within about 30 s.
-std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, bool own_connection = false);
+std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,
+                                             bool own_connection = false);
 
 // Of one message, in either direction.
 inline constexpr int kMaxMessageBytes = 16 << 20;

@@ -26,8 +26,8 @@ class RpcServer {
   // Starts serving `services` (not owned; they must outlive the server).
   // INVALID_ARGUMENT: `listen` is malformed, or not loopback and not allowed; UNAVAILABLE: the port
   // is in use (the message names it and says what to do).
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const ServerOptions& options,
-                                                          const std::vector<grpc::Service*>& services);
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const ServerOptions& options, const std::vector<grpc::Service*>& services);
 
   // Shuts down at once if that was not done.
   ~RpcServer();
@@ -35,8 +35,8 @@ class RpcServer {
   // HOST:PORT with the real port.
   const std::string& address() const { return address_; }
 
-  // Stops taking calls, waits up to `grace` for those under way, then cancels them. Blocks until all
-  // handlers have ended.
+  // Stops taking calls, waits up to `grace` for those under way, then cancels them. Blocks until
+  // all handlers have ended.
   void Shutdown(absl::Duration grace);
 
  private:

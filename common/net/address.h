@@ -1,0 +1,34 @@
+// The addresses that servers listen on and clients dial, as text.
+#ifndef MILLRACE_COMMON_NET_ADDRESS_H_
+#define MILLRACE_COMMON_NET_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+// A parsed address. A value type.
+struct Address {
+  enum class Kind { kTcp, kUnix };
+
+  Kind kind = Kind::kTcp;
+  // kTcp: a name, an IPv4 or an IPv6 address (without its brackets). kUnix: empty.
+  std::string host;
+  int port = 0;
+
+  // Nothing outside this machine can reach it: a unix socket, 127.0.0.0/8, ::1 or "localhost".
+  bool IsLoopback() const;
+};
+
+// Parses HOST:PORT ("[HOST]:PORT" for IPv6), unix:PATH or unix-abstract:NAME. Resolves no names.
+// INVALID_ARGUMENT: anything else; the message says what is expected.
+absl::StatusOr<Address> ParseAddress(absl::string_view text);
+
+// HOST:PORT, with brackets around an IPv6 address.
+std::string JoinHostPort(absl::string_view host, int port);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_NET_ADDRESS_H_

@@ -1,0 +1,139 @@
+#include "common/net/server.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/net/address.h"
+#include "common/net/channel.h"
+#include "common/net/transport.h"
+#include "common/status_macros.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+
+namespace millrace {
+namespace {
+
+absl::Status CheckReach(const ServerOptions& options, const Address& address) {
+  if (address.IsLoopback() || options.allow_insecure_remote) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cannot listen on ", options.listen,
+                                                 ": servers have no transport security, and '",
+                                                 address.host,
+                                                 "' can be reached from other machines; listen on "
+                                                 "127.0.0.1, or allow insecure remote connections "
+                                                 "where the network is trusted"));
+}
+
+// The error of binding a socket to one resolved address; 0: it is free.
+int BindError(const addrinfo& info) {
+  const int fd = socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const int error = bind(fd, info.ai_addr, info.ai_addrlen) == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+// gRPC says no more than that it could not listen, and is content with one of a name's addresses;
+// so each is tried by hand first.
+absl::Status CheckPort(const std::string& listen, const Address& address) {
+  if (address.kind != Address::Kind::kTcp || address.port == 0) return absl::OkStatus();
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
+  if (error != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on ", listen, ": ", gai_strerror(error)));
+  }
+  const absl::Cleanup free_found = [found] { freeaddrinfo(found); };
+  for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
+    switch (BindError(*info)) {
+      case EADDRINUSE:
+        return absl::UnavailableError(absl::StrCat(
+            "cannot listen on ", listen, ": port ", address.port,
+            " is in use; stop the process that holds it (ss -ltnp 'sport = :", address.port,
+            "' shows it), or choose another port (0 takes a free one)"));
+      case EACCES:
+        return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": port ",
+                                                   address.port,
+                                                   " needs privileges; choose one from 1024 on"));
+      default:
+        break;  // Such as IPv6 where there is none; gRPC decides whether the others are enough.
+    }
+  }
+  return absl::OkStatus();
+}
+
+void EnableStandardServices() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+void Configure(grpc::ServerBuilder* builder) {
+  for (const TransportSetting& setting : kTransportSettings) {
+    builder->AddChannelArgument(setting.name, setting.value);
+  }
+  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder->SetMaxSendMessageSize(kMaxMessageBytes);
+  // gRPC's default lets two servers listen on one port, each getting some of the connections.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Clients ping idle connections every kKeepaliveTimeMs: a server must not take that for abuse.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                              kKeepaliveTimeMs / 2);
+  // Only reflection is synchronous: it needs no more.
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const ServerOptions& options, const std::vector<grpc::Service*>& services) {
+  MILLRACE_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.listen));
+  MILLRACE_RETURN_IF_ERROR(CheckReach(options, address));
+  MILLRACE_RETURN_IF_ERROR(CheckPort(options.listen, address));
+  EnableStandardServices();
+  grpc::ServerBuilder builder;
+  Configure(&builder);
+  int port = 0;
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", options.listen,
+        ": the address is in use, or is none of this machine's (gRPC's log says more)"));
+  }
+  const bool tcp = address.kind == Address::Kind::kTcp;
+  return std::unique_ptr<RpcServer>(
+      new RpcServer(std::move(server), tcp ? JoinHostPort(address.host, port) : options.listen));
+}
+
+RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address)
+    : server_(std::move(server)), address_(std::move(address)) {}
+
+RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
+
+void RpcServer::Shutdown(absl::Duration grace) {
+  server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + grace));
+  server_->Wait();
+}
+
+}  // namespace millrace

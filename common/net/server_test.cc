@@ -1,0 +1,179 @@
+#include "common/net/server.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/net/channel.h"
+#include "gmock/gmock.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "gtest/gtest.h"
+#include "protos/parameter_server.grpc.pb.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Sends one message, whatever its type, and returns the answer's bytes.
+std::pair<grpc::Status, std::string> Call(const std::string& address, const std::string& method,
+                                          const std::string& request) {
+  grpc::GenericStub stub(CreateChannel(address));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+  grpc::CompletionQueue queue;
+  grpc::Slice slice(request);
+  const auto call = stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&slice, 1), &queue);
+  call->StartCall();
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  call->Finish(&answer, &status, nullptr);
+  void* tag;
+  bool ok;
+  queue.Next(&tag, &ok);
+  std::vector<grpc::Slice> slices;
+  if (status.ok()) answer.Dump(&slices).ok();
+  std::string bytes;
+  for (const grpc::Slice& part : slices) bytes.append(part.begin(), part.end());
+  return {status, bytes};
+}
+
+// Answers with a message of the size that the request names as its shard.
+class SizedAnswers final : public ParameterServerAdmin::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* GetShard(grpc::CallbackServerContext* context,
+                                     const GetShardRequest* request, ShardStatus* status) override {
+    status->set_job_id(std::string(request->shard(), 'x'));
+    auto* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  // Is never done.
+  grpc::ServerUnaryReactor* FlushCut(grpc::CallbackServerContext*, const FlushCutRequest*,
+                                     ShardStatus*) override {
+    class Endless final : public grpc::ServerUnaryReactor {
+      void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+      void OnDone() override { delete this; }
+    };
+    return new Endless;
+  }
+};
+
+std::unique_ptr<RpcServer> StartServer(const std::string& listen = "127.0.0.1:0",
+                                       const std::vector<grpc::Service*>& services = {}) {
+  auto server = RpcServer::Start({.listen = listen}, services);
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+TEST(RpcServerTest, AddressNamesTheRealPort) {
+  const auto server = StartServer("127.0.0.1:0");
+  EXPECT_THAT(server->address(), ::testing::StartsWith("127.0.0.1:"));
+  EXPECT_THAT(server->address(), ::testing::Not(::testing::EndsWith(":0")));
+}
+
+TEST(RpcServerTest, HealthCheckSaysServing) {
+  const auto server = StartServer();
+  const auto [status, answer] = Call(server->address(), "/grpc.health.v1.Health/Check", "");
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(answer, std::string("\x08\x01", 2));  // status: SERVING
+}
+
+TEST(RpcServerTest, ReflectionListsTheServices) {
+  SizedAnswers service;
+  const auto server = StartServer("127.0.0.1:0", {&service});
+  const auto [status, answer] =
+      Call(server->address(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+           std::string("\x3a\x01*", 3));  // list_services: "*"
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_THAT(answer, HasSubstr("millrace.ParameterServerAdmin"));
+}
+
+TEST(RpcServerTest, PortInUseIsRefusedWithWhatToDo) {
+  const auto server = StartServer();
+  const auto other = RpcServer::Start({.listen = server->address()}, {});
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(other.status().ToString(), HasSubstr(server->address()));
+  EXPECT_THAT(other.status().ToString(), HasSubstr("in use; stop the process that holds it"));
+}
+
+TEST(RpcServerTest, NameOneOfWhoseAddressesIsInUseIsRefused) {
+  const auto server = StartServer("127.0.0.1:0");
+  const std::string port = server->address().substr(server->address().rfind(':'));
+  const auto other = RpcServer::Start({.listen = "localhost" + port}, {});
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kUnavailable) << other.status();
+}
+
+TEST(RpcServerTest, PortIsFreeAgainAfterShutdown) {
+  auto server = StartServer();
+  const std::string address = server->address();
+  server->Shutdown(absl::ZeroDuration());
+  server.reset();
+  EXPECT_EQ(StartServer(address)->address(), address);
+}
+
+TEST(RpcServerTest, AddressThatOthersCanReachMustBeAllowed) {
+  const auto refused = RpcServer::Start({.listen = "0.0.0.0:0"}, {});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().ToString(), HasSubstr("no transport security"));
+  const auto allowed = RpcServer::Start({.listen = "0.0.0.0:0", .allow_insecure_remote = true}, {});
+  EXPECT_TRUE(allowed.ok()) << allowed.status();
+}
+
+TEST(RpcServerTest, MalformedAddressIsRefused) {
+  EXPECT_EQ(RpcServer::Start({.listen = "7070"}, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(RpcServerTest, AddressOfAnotherMachineIsRefused) {
+  // 192.0.2.0/24 is reserved for documentation: no machine has it.
+  const auto server =
+      RpcServer::Start({.listen = "192.0.2.1:7070", .allow_insecure_remote = true}, {});
+  EXPECT_EQ(server.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(server.status().ToString(), HasSubstr("192.0.2.1:7070"));
+}
+
+TEST(RpcServerTest, MessagesUpToTheLimitPassAndLargerOnesDoNot) {
+  SizedAnswers service;
+  const auto server = StartServer("127.0.0.1:0", {&service});
+  const auto stub = ParameterServerAdmin::NewStub(CreateChannel(server->address()));
+  GetShardRequest request;
+  ShardStatus answer;
+  grpc::ClientContext allowed;
+  request.set_shard(kMaxMessageBytes - 100);
+  const grpc::Status status = stub->GetShard(&allowed, request, &answer);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(answer.job_id().size(), request.shard());
+  grpc::ClientContext refused;
+  request.set_shard(kMaxMessageBytes);
+  EXPECT_EQ(stub->GetShard(&refused, request, &answer).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST(RpcServerTest, ShutdownCancelsCallsThatDoNotEnd) {
+  SizedAnswers service;
+  const auto server = StartServer("127.0.0.1:0", {&service});
+  const auto stub = ParameterServerAdmin::NewStub(CreateChannel(server->address()));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub->AsyncFlushCut(&context, FlushCutRequest(), &queue);
+  ShardStatus answer;
+  grpc::Status status;
+  call->Finish(&answer, &status, nullptr);
+  server->Shutdown(absl::ZeroDuration());
+  void* tag;
+  bool ok;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_FALSE(status.ok());
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,35 @@
+// What both ends of a connection within a cluster agree on. Internal to common/net.
+#ifndef MILLRACE_COMMON_NET_TRANSPORT_H_
+#define MILLRACE_COMMON_NET_TRANSPORT_H_
+
+#include "grpc/impl/codegen/grpc_types.h"
+
+namespace millrace {
+
+struct TransportSetting {
+  const char* name;
+  int value;
+};
+
+// An idle connection is pinged after kKeepaliveTimeMs, and given up when no answer comes within
+// kKeepaliveTimeoutMs.
+inline constexpr int kKeepaliveTimeMs = 20'000;
+inline constexpr int kKeepaliveTimeoutMs = 10'000;
+
+// The largest that HTTP/2 can name: 2^24 - 1.
+inline constexpr int kMaxFrameBytes = (16 << 20) - 1;
+
+inline constexpr TransportSetting kTransportSettings[] = {
+    {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes},
+    // Bytes of a stream that may be under way before its reader asks for them.
+    {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 16 << 20},
+    {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs},
+    {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs},
+    {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+    // 0: no limit. A stream may be silent for as long as a job has nothing to do.
+    {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_NET_TRANSPORT_H_
