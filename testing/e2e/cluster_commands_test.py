@@ -1,0 +1,96 @@
+"""The client's commands against a cluster of the three real binaries."""
+
+import json
+import unittest
+
+import harness
+
+JOB = "examples/digits.textproto"
+
+
+class ClusterCommandsTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = harness.temporary_directory()
+        cls.digits = harness.make_digits(cls.directory / "digits")
+
+    def submit(self, cluster, *overrides):
+        arguments = []
+        for override in overrides:
+            arguments += ["--set", override]
+        result = cluster.millrace("submit", JOB, f"--data={self.digits}", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout.strip()
+
+    def status(self, cluster, job_id):
+        result = cluster.millrace("status", job_id, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout.strip().splitlines()[-1])
+
+    def test_a_job_is_submitted_watched_listed_and_cancelled(self):
+        with harness.Cluster(ps=2, workers=2) as cluster:
+            short = self.submit(cluster, "epochs=1", "name=short")
+            watched = cluster.millrace("watch", short, "--json")
+            self.assertEqual(watched.returncode, 0, watched.stderr)
+            final = harness.final_state(watched)
+            self.assertEqual(final["state"], "SUCCEEDED")
+            self.assertIn("eval_accuracy", final["metrics"])
+
+            endless = self.submit(cluster, "epochs=1000000", "name=endless")
+            for event in cluster.watch(endless):
+                if event.get("step", 0) > 0:
+                    break
+            self.assertEqual(self.status(cluster, endless)["state"], "RUNNING")
+            cancelled = cluster.millrace("cancel", endless)
+            self.assertEqual(cancelled.returncode, 0, cancelled.stderr)
+            self.assertEqual(harness.final_state(cluster.millrace("watch", endless, "--json"))["state"], "CANCELLED")
+
+            listed = cluster.millrace("list")
+            self.assertIn(short, listed.stdout)
+            self.assertIn(endless, listed.stdout)
+
+    def test_an_unknown_job_is_said_to_be_unknown(self):
+        with harness.Cluster(ps=1, workers=0) as cluster:
+            for command in ("status", "watch", "cancel"):
+                with self.subTest(command):
+                    result = cluster.millrace(command, "no-such-job")
+                    self.assertEqual(result.returncode, 1)
+                    self.assertIn("no-such-job", result.stderr)
+
+    def test_workers_come_and_go_while_a_job_runs(self):
+        with harness.Cluster(ps=1, workers=1) as cluster:
+            job = self.submit(cluster, "steps=400")
+            changed = False
+            final = None
+            for event in cluster.watch(job):
+                final = event
+                if not changed and event.get("step", 0) > 0:
+                    changed = True
+                    cluster.start_worker(1)
+                    self.assertEqual(cluster.workers[0].terminate(), 0)
+            self.assertTrue(changed)
+            self.assertEqual(final["state"], "SUCCEEDED", final)
+            self.assertEqual(final["step"], 400)
+
+    def test_the_coordinator_remembers_its_jobs(self):
+        with harness.Cluster(ps=1, workers=1) as cluster:
+            job = self.submit(cluster, "epochs=1")
+            self.assertEqual(cluster.millrace("watch", job, "--json").returncode, 0)
+            before = self.status(cluster, job)
+            self.assertEqual(cluster.coordinator.terminate(), 0)
+            cluster.coordinator = cluster.start("coordinator", [
+                "coordinator/coordinator", f"--listen={cluster.address}", f"--data_dir={cluster.directory}/coordinator"])
+            after = self.status(cluster, job)
+            self.assertEqual(after["state"], "SUCCEEDED")
+            self.assertEqual(after["metrics"], before["metrics"])
+
+    def test_every_server_stops_on_sigterm(self):
+        with harness.Cluster(ps=1, workers=1) as cluster:
+            cluster.millrace("list")
+            for process in [*cluster.workers, *cluster.ps, cluster.coordinator]:
+                self.assertEqual(process.terminate(), 0, process.name)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,73 @@
+"""Synchronous training gives the same bits on any cluster, even one whose ps servers are restarted."""
+
+import filecmp
+import unittest
+
+import harness
+
+JOB = "examples/mnist_cnn_sync.textproto"
+# The example's network and optimizer, on generated digits.
+OVERRIDES = [
+    "data.train.idx.images=train-images-idx3-ubyte", "data.train.idx.labels=train-labels-idx1-ubyte",
+    "data.train.range.begin=0", "data.train.range.end=0",
+    "data.evaluate.idx.images=t10k-images-idx3-ubyte", "data.evaluate.idx.labels=t10k-labels-idx1-ubyte",
+    "data.evaluate.range.begin=0", "data.evaluate.range.end=0", "evaluation.every_steps=0",
+]
+
+
+class DeterminismTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = harness.temporary_directory()
+        # 600 examples in batches of 16: the epoch's last batch is short.
+        cls.digits = harness.make_digits(cls.directory / "digits")
+        cls.reference = cls.directory / "reference.safetensors"
+        cls.train(cls.reference, "--ps=1", "--workers=1")
+
+    @classmethod
+    def arguments(cls, steps=100):
+        arguments = ["--json", f"--data={cls.digits}", "--set", f"steps={steps}"]
+        for override in OVERRIDES:
+            arguments += ["--set", override]
+        return arguments
+
+    @classmethod
+    def train(cls, export, *cluster):
+        result = harness.millrace("train", JOB, f"--export={export}", *cls.arguments(), *cluster)
+        assert result.returncode == 0, result.stderr
+        return export
+
+    def assert_equals_reference(self, export):
+        self.assertTrue(filecmp.cmp(export, self.reference, shallow=False), f"{export} differs from {self.reference}")
+
+    def test_two_ps_and_three_workers(self):
+        self.assert_equals_reference(self.train(self.directory / "2-3.safetensors", "--ps=2", "--workers=3"))
+
+    def test_three_ps_and_four_workers(self):
+        self.assert_equals_reference(self.train(self.directory / "3-4.safetensors", "--ps=3", "--workers=4"))
+
+    def test_ps_stopped_in_the_middle_and_started_again(self):
+        with harness.Cluster(ps=2, workers=2) as cluster:
+            submitted = cluster.millrace("submit", JOB, *[a for a in self.arguments() if a != "--json"])
+            self.assertEqual(submitted.returncode, 0, submitted.stderr)
+            job_id = submitted.stdout.strip()
+            restarted = False
+            final = None
+            for event in cluster.watch(job_id):
+                final = event
+                if not restarted and 0 < event.get("step", 0) < 100:
+                    restarted = True
+                    self.assertEqual(cluster.ps[0].terminate(), 0)
+                    cluster.ps[0] = cluster.start_ps(0)
+            self.assertTrue(restarted, "the job ended before a ps could be restarted")
+            self.assertEqual(final["state"], "SUCCEEDED", final)
+            self.assertEqual(final["step"], 100)
+            export = self.directory / "restarted.safetensors"
+            exported = cluster.millrace("export", job_id, f"--export={export}")
+            self.assertEqual(exported.returncode, 0, exported.stderr)
+            self.assert_equals_reference(export)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,19 @@
+"""e2e_test: a Python unittest that runs the real binaries as processes."""
+
+_BINARIES = [
+    "//client:millrace",
+    "//coordinator",
+    "//ps",
+    "//testing/digits:make_digits",
+    "//worker",
+]
+
+def e2e_test(name, data = [], **kwargs):
+    """Runs NAME.py from the runfiles' root, where each binary and example has its path in the tree."""
+    native.sh_test(
+        name = name,
+        srcs = ["run_python.sh"],
+        args = ["$(location %s.py)" % name],
+        data = [name + ".py", "harness.py", "//examples:jobs"] + _BINARIES + data,
+        **kwargs
+    )

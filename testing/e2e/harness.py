@@ -1,0 +1,153 @@
+"""Starts Millrace's binaries as processes, for end-to-end tests.
+
+Tests run with the runfiles' root as the working directory: binaries and examples have the paths that
+they have in the source tree. Every wait has a deadline, and a failure shows the logs of all processes.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+MILLRACE = "client/millrace"
+DEADLINE = 240.0  # Seconds, for any single wait; sanitized binaries are slow.
+
+
+def temporary_directory():
+    return pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def make_digits(directory, train=600, evaluate=200, seed=1):
+    """Writes a small set of digits as MNIST files."""
+    subprocess.run(
+        ["testing/digits/make_digits", f"--out={directory}", f"--train={train}", f"--evaluate={evaluate}", f"--seed={seed}"],
+        check=True, stdout=subprocess.DEVNULL)
+    return directory
+
+
+def real_data(name):
+    """The folder of a real data set; skips the test where there is none."""
+    root = os.environ.get("MILLRACE_TEST_DATA", "")
+    if not root:
+        raise unittest.SkipTest(f"MILLRACE_TEST_DATA is not set: skipping the test on {name}")
+    folder = pathlib.Path(root) / name
+    if not folder.is_dir():
+        raise unittest.SkipTest(f"{folder} does not exist: skipping the test on {name}")
+    return folder
+
+
+def millrace(*arguments, env=None, timeout=DEADLINE):
+    """Runs the client to its end."""
+    return subprocess.run([MILLRACE, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, env=env)
+
+
+def final_state(result):
+    """The last JSON line that a --json run printed."""
+    lines = result.stdout.strip().splitlines()
+    if not lines:
+        raise AssertionError(f"no JSON on stdout, exit code {result.returncode}; stderr:\n{result.stderr}")
+    return json.loads(lines[-1])
+
+
+def read_safetensors(path):
+    """{name: (shape, bytes)} of a safetensors file."""
+    content = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8:8 + length])
+    header.pop("__metadata__", None)
+    body = content[8 + length:]
+    return {name: (entry["shape"], body[slice(*entry["data_offsets"])]) for name, entry in header.items()}
+
+
+class Process:
+    """A server process with its log in a file."""
+
+    def __init__(self, name, arguments, log_directory, env=None):
+        self.name = name
+        self.log = pathlib.Path(log_directory) / f"{name}-{time.monotonic_ns()}.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [str(a) for a in arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env)
+
+    def terminate(self):
+        """SIGTERM; returns the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=DEADLINE)
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(timeout=DEADLINE)
+
+
+class Cluster:
+    """A coordinator, ps servers and workers on loopback. Use it as a context manager."""
+
+    def __init__(self, ps=1, workers=1, flags=None, env=None):
+        self.directory = temporary_directory()
+        self.address = f"127.0.0.1:{free_port()}"
+        self.env = env
+        self.started = []
+        self.coordinator = self.start("coordinator", [
+            "coordinator/coordinator", f"--listen={self.address}", f"--data_dir={self.directory}/coordinator",
+            f"--min_ps={ps}", *(flags or [])])
+        self.ps = [self.start_ps(i) for i in range(ps)]
+        self.workers = [self.start_worker(i) for i in range(workers)]
+
+    def start(self, name, arguments):
+        process = Process(name, arguments, self.directory, self.env)
+        self.started.append(process)
+        return process
+
+    def start_ps(self, index):
+        """Starts ps `index` on its data directory, on any free port."""
+        return self.start(f"ps-{index}", [
+            "ps/ps", "--listen=127.0.0.1:0", f"--name=ps-{index}", f"--data_dir={self.directory}/ps-{index}",
+            f"--coordinator={self.address}"])
+
+    def start_worker(self, index):
+        return self.start(f"worker-{index}", ["worker/worker", f"--name=worker-{index}", f"--coordinator={self.address}"])
+
+    def millrace(self, command, *arguments):
+        return millrace(command, *arguments, f"--cluster={self.address}", env=self.env)
+
+    def watch(self, job_id):
+        """Yields the events of a job as they come, until its end."""
+        watcher = subprocess.Popen(
+            [MILLRACE, "watch", job_id, f"--cluster={self.address}", "--json"], stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, env=self.env)
+        try:
+            for line in watcher.stdout:
+                yield json.loads(line)
+        finally:
+            watcher.kill()
+            watcher.wait()
+            watcher.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        for process in reversed(self.started):
+            process.kill()
+        if kind is not None and not issubclass(kind, unittest.SkipTest):
+            for process in self.started:
+                sys.stderr.write(f"---- {process.name} ({process.log})\n{process.log.read_text(errors='replace')[-4000:]}\n")
+
+
+def main():
+    unittest.main(verbosity=2)

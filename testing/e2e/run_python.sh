@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+# Runs a Python test with the standard library alone. The argument is its path.
+exec python3 -B "$@"

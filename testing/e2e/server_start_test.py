@@ -1,0 +1,106 @@
+"""How the three servers start, refuse to start, and stop."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import harness
+
+
+def run(*arguments, env=None):
+    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=harness.DEADLINE, env=env)
+
+
+def with_tf_config(config):
+    text = config if isinstance(config, str) else json.dumps(config)
+    return {**os.environ, "TF_CONFIG": text}
+
+
+class ServerStartTest(unittest.TestCase):
+
+    def setUp(self):
+        self.directory = harness.temporary_directory()
+
+    def refused(self, result, code, *words):
+        text = result.stdout + result.stderr
+        self.assertEqual(result.returncode, code, text)
+        for word in words:
+            self.assertIn(word, text)
+
+    def test_port_in_use(self):
+        with harness.Cluster() as cluster:
+            port = cluster.address.split(":")[1]
+            cluster.millrace("list")  # Waits until the coordinator serves.
+            self.refused(
+                run("coordinator/coordinator", f"--listen={cluster.address}", f"--data_dir={self.directory}/c"), 1, port, "in use")
+
+    def test_directory_locked_by_a_running_server(self):
+        with harness.Cluster() as cluster:
+            cluster.millrace("list")
+            directory = f"{cluster.directory}/coordinator"
+            self.refused(run("coordinator/coordinator", "--listen=127.0.0.1:0", f"--data_dir={directory}"), 1, directory)
+
+    def test_directory_of_another_kind_of_server(self):
+        with harness.Cluster() as cluster:
+            cluster.millrace("list")
+            self.assertEqual(cluster.coordinator.terminate(), 0)
+            directory = f"{cluster.directory}/coordinator"
+            self.refused(run("ps/ps", "--listen=127.0.0.1:0", f"--data_dir={directory}", "--coordinator=127.0.0.1:1"), 1, directory)
+
+    def test_insecure_servers_bind_to_loopback_unless_told_otherwise(self):
+        self.refused(
+            run("coordinator/coordinator", "--listen=0.0.0.0:0", f"--data_dir={self.directory}/c"), 1, "0.0.0.0", "allow_insecure_remote")
+
+    def test_malformed_tf_config(self):
+        cluster = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"], "worker": ["127.0.0.1:3"]}
+        for config, words in [
+            ("{not json", ["TF_CONFIG"]),
+            ({"cluster": cluster}, ["TF_CONFIG", "task"]),
+            ({"cluster": cluster, "task": {"type": "ps", "index": 7}}, ["TF_CONFIG", "index", "7"]),
+            ({"cluster": {"ps": ["127.0.0.1:2"]}, "task": {"type": "ps", "index": 0}}, ["TF_CONFIG", "chief"]),
+        ]:
+            with self.subTest(str(config)):
+                self.refused(run("ps/ps", f"--data_dir={self.directory}/ps", env=with_tf_config(config)), 1, *words)
+
+    def test_wrong_flags_are_wrong_usage(self):
+        for binary in ("coordinator/coordinator", "ps/ps", "worker/worker"):
+            with self.subTest(binary):
+                self.refused(run(binary, "--no_such_flag"), 2, "no_such_flag")
+
+    def test_a_cluster_described_by_tf_config_trains_with_proxies_in_the_environment(self):
+        ports = [harness.free_port() for _ in range(3)]
+        cluster = {
+            "chief": [f"127.0.0.1:{ports[0]}"],
+            "ps": [f"127.0.0.1:{ports[1]}", f"127.0.0.1:{ports[2]}"],
+            "worker": ["127.0.0.1:0", "127.0.0.1:0"],
+            "evaluator": ["127.0.0.1:9"],
+        }
+        proxies = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+        digits = harness.make_digits(self.directory / "digits")
+        processes = []
+
+        def start(binary, kind, index, *flags):
+            config = {"cluster": cluster, "task": {"type": kind, "index": index}, "rpc_layer": "grpc"}
+            processes.append(harness.Process(
+                f"{kind}-{index}", [binary, *flags], self.directory, {**with_tf_config(config), **proxies}))
+
+        try:
+            start("coordinator/coordinator", "chief", 0, f"--data_dir={self.directory}/chief")
+            for i in range(2):
+                start("ps/ps", "ps", i, f"--data_dir={self.directory}/ps-{i}")
+                start("worker/worker", "worker", i)
+            result = harness.millrace(
+                "train", "examples/digits.textproto", f"--data={digits}", f"--cluster={cluster['chief'][0]}", "--json",
+                "--set", "epochs=1", env={**os.environ, **proxies})
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(harness.final_state(result)["state"], "SUCCEEDED")
+            for process in processes:
+                self.assertEqual(process.terminate(), 0, process.name)
+        finally:
+            for process in processes:
+                process.kill()
+
+
+if __name__ == "__main__":
+    harness.main()
