@@ -10,9 +10,9 @@ namespace millrace::worker {
 
 // Features are [size, example shape...], row-major. A value type.
 struct Batch {
-  size_t size = 0;               // Examples.
-  std::vector<float> features;   // size * elements of an example.
-  std::vector<int32_t> labels;   // size.
+  size_t size = 0;              // Examples.
+  std::vector<float> features;  // size * elements of an example.
+  std::vector<int32_t> labels;  // size.
 };
 
 }  // namespace millrace::worker

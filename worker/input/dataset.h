@@ -41,7 +41,8 @@ class Dataset {
 // `field` is the spec's path in the job ("data.train"), for messages.
 // INVALID_ARGUMENT: a missing, truncated or corrupt file (with its name and the offset or line), a
 // range that the file does not have, an empty set.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec, const std::string& directory,
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec,
+                                                     const std::string& directory,
                                                      const std::string& field);
 
 }  // namespace millrace::worker

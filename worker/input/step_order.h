@@ -8,9 +8,9 @@
 namespace millrace::worker {
 
 // Step n is batch n mod S of epoch n div S, where an epoch has S = ceil(examples / batch_size)
-// batches, the last of which may be short. Position p of epoch e is example P(seed, e)(p), where P is
-// a permutation that is computed, not stored: a Feistel network over the next power of four, walked
-// until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+// batches, the last of which may be short. Position p of epoch e is example P(seed, e)(p), where P
+// is a permutation that is computed, not stored: a Feistel network over the next power of four,
+// walked until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
 // A value type; thread-safe.
 class StepOrder {
  public:

@@ -1,0 +1,113 @@
+#include "worker/input/prefetcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "glog/logging.h"
+
+namespace millrace::worker {
+
+Prefetcher::Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity)
+    : dataset_(dataset), order_(order), capacity_(capacity), thread_([this] { Run(); }) {
+  CHECK_GE(capacity, 1u);
+}
+
+Prefetcher::~Prefetcher() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  work_.Signal();
+  thread_.join();
+}
+
+void Prefetcher::Expect(uint64_t step) {
+  {
+    MutexLock lock(&mutex_);
+    if (under_way_ == step) under_way_forgotten_ = false;
+    if (IsKnown(step) || KnownSteps() >= capacity_) return;
+    expected_.push_back(step);
+  }
+  work_.Signal();
+}
+
+std::unique_ptr<Batch> Prefetcher::Take(uint64_t step) {
+  std::unique_ptr<Batch> batch;
+  {
+    MutexLock lock(&mutex_);
+    // The thread may finish this step, be told to expect it again and take it up once more before
+    // we wake: hence the loop.
+    while (under_way_ == step) {
+      under_way_forgotten_ = false;
+      assembled_.Wait(&mutex_);
+    }
+    if (const auto found = ready_.find(step); found != ready_.end()) {
+      batch = std::move(found->second);
+      ready_.erase(found);
+      return batch;
+    }
+    expected_.erase(std::remove(expected_.begin(), expected_.end(), step), expected_.end());
+    batch = TakeSpare();
+  }
+  Assemble(step, batch.get());
+  return batch;
+}
+
+void Prefetcher::Forget(uint64_t begin, uint64_t end) {
+  const auto forgotten = [&](uint64_t step) { return begin <= step && step < end; };
+  MutexLock lock(&mutex_);
+  expected_.erase(std::remove_if(expected_.begin(), expected_.end(), forgotten), expected_.end());
+  absl::erase_if(ready_, [&](const auto& entry) { return forgotten(entry.first); });
+  if (under_way_.has_value() && forgotten(*under_way_)) under_way_forgotten_ = true;
+}
+
+void Prefetcher::Recycle(std::unique_ptr<Batch> batch) {
+  MutexLock lock(&mutex_);
+  if (batch != nullptr && spares_.size() < capacity_) spares_.push_back(std::move(batch));
+}
+
+void Prefetcher::Run() {
+  while (true) {
+    uint64_t step;
+    std::unique_ptr<Batch> batch;
+    {
+      MutexLock lock(&mutex_);
+      while (expected_.empty() && !stopping_) work_.Wait(&mutex_);
+      if (stopping_) return;
+      step = expected_.front();
+      expected_.pop_front();
+      under_way_ = step;
+      under_way_forgotten_ = false;
+      batch = TakeSpare();
+    }
+    Assemble(step, batch.get());
+    {
+      MutexLock lock(&mutex_);
+      if (!under_way_forgotten_) ready_[step] = std::move(batch);
+      under_way_.reset();
+    }
+    assembled_.SignalAll();
+  }
+}
+
+void Prefetcher::Assemble(uint64_t step, Batch* batch) const {
+  dataset_->Read(order_.Examples(step), batch);
+}
+
+std::unique_ptr<Batch> Prefetcher::TakeSpare() {
+  if (spares_.empty()) return std::make_unique<Batch>();
+  std::unique_ptr<Batch> spare = std::move(spares_.back());
+  spares_.pop_back();
+  return spare;
+}
+
+bool Prefetcher::IsKnown(uint64_t step) const {
+  return under_way_ == step || ready_.contains(step) ||
+         std::find(expected_.begin(), expected_.end(), step) != expected_.end();
+}
+
+size_t Prefetcher::KnownSteps() const {
+  return expected_.size() + ready_.size() + (under_way_.has_value() ? 1 : 0);
+}
+
+}  // namespace millrace::worker

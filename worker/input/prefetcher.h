@@ -1,0 +1,77 @@
+// Assembles the batches of upcoming steps while the current one is computed.
+#ifndef MILLRACE_WORKER_INPUT_PREFETCHER_H_
+#define MILLRACE_WORKER_INPUT_PREFETCHER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
+#include "common/mutex.h"
+#include "worker/input/batch.h"
+#include "worker/input/dataset.h"
+#include "worker/input/step_order.h"
+
+namespace millrace::worker {
+
+// Has a thread of its own, which idles when nothing is expected. What it does changes when a batch
+// is made, never what is in it. Thread-safe.
+class Prefetcher {
+ public:
+  // At most `capacity` steps are expected or ready at any time. `dataset` must outlive this object.
+  // REQUIRES: `order` was made for dataset->size() examples; capacity >= 1.
+  Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity);
+
+  // Finishes the batch under way and stops.
+  ~Prefetcher();
+
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // This step will be taken soon; steps are prepared in the order of the calls. Only a hint:
+  // ignored when `capacity` others are expected or ready, so expect the nearest steps first, and
+  // again later those that did not fit. Does not block.
+  void Expect(uint64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The batch of a step, expected or not. Returns it at once where it is ready, else blocks for as
+  // long as it takes to assemble this one batch.
+  std::unique_ptr<Batch> Take(uint64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Steps [begin, end) will not be taken after all: makes room for others. Does not block.
+  void Forget(uint64_t begin, uint64_t end) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Hands the memory of a batch that is no longer needed to a later one. Optional.
+  void Recycle(std::unique_ptr<Batch> batch) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Assemble(uint64_t step, Batch* batch) const;
+  std::unique_ptr<Batch> TakeSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsKnown(uint64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t KnownSteps() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Dataset* const dataset_;
+  const StepOrder order_;
+  const size_t capacity_;
+
+  Mutex mutex_;        // Guards what follows; not held while a batch is assembled.
+  CondVar work_;       // There is something to assemble, or it is time to stop.
+  CondVar assembled_;  // The thread has finished a batch.
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<uint64_t> expected_ ABSL_GUARDED_BY(mutex_);
+  // What the thread assembles now, and whether that was forgotten since.
+  absl::optional<uint64_t> under_way_ ABSL_GUARDED_BY(mutex_);
+  bool under_way_forgotten_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Batch>> ready_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Batch>> spares_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread thread_;  // Last: it starts when the rest is ready.
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_PREFETCHER_H_

@@ -1,0 +1,70 @@
+#include "worker/input/step_order.h"
+
+#include <algorithm>
+
+#include "absl/numeric/bits.h"
+#include "glog/logging.h"
+
+namespace millrace::worker {
+namespace {
+
+// Four make a good permutation of a large domain (Luby and Rackoff); small ones need more.
+constexpr int kRounds = 8;
+
+constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;
+
+// The finalizer of SplitMix64: a bijection in which each input bit changes half of the output bits.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// A permutation of the numbers of 2 * half_bits bits: each round swaps the halves and changes one
+// by a function of the other, which can be undone whatever the function is.
+uint64_t Feistel(uint64_t key, int half_bits, uint64_t x) {
+  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
+  uint64_t left = x >> half_bits;
+  uint64_t right = x & mask;
+  for (int round = 0; round < kRounds; ++round) {
+    key += kGoldenRatio;
+    const uint64_t changed = left ^ (Mix(key + right) & mask);
+    left = right;
+    right = changed;
+  }
+  return left << half_bits | right;
+}
+
+}  // namespace
+
+StepOrder::StepOrder(uint64_t examples, uint64_t batch_size, uint64_t seed, bool shuffle)
+    : examples_(examples), batch_size_(batch_size), seed_(seed), shuffle_(shuffle) {
+  CHECK_GE(examples, 1u);
+  CHECK_GE(batch_size, 1u);
+  steps_per_epoch_ = (examples - 1) / batch_size + 1;
+  half_bits_ = (absl::bit_width(examples - 1) + 1) / 2;
+}
+
+std::vector<uint64_t> StepOrder::Examples(uint64_t step) const {
+  const uint64_t epoch = step / steps_per_epoch_;
+  const uint64_t begin = step % steps_per_epoch_ * batch_size_;
+  std::vector<uint64_t> indices(std::min(batch_size_, examples_ - begin));
+  for (uint64_t i = 0; i < indices.size(); ++i) {
+    indices[i] = shuffle_ ? Permute(epoch, begin + i) : begin + i;
+  }
+  return indices;
+}
+
+uint64_t StepOrder::Permute(uint64_t epoch, uint64_t position) const {
+  const uint64_t key = Mix(Mix(seed_ + kGoldenRatio) + epoch);
+  // The walk stays on the cycle of `position`, so it ends at the latest there, and no two positions
+  // meet: cutting the outside numbers out of the cycles of a permutation leaves a permutation. The
+  // network's domain is less than four times as large, so four steps are the most to expect.
+  uint64_t x = position;
+  do {
+    x = Feistel(key, half_bits_, x);
+  } while (x >= examples_);
+  return x;
+}
+
+}  // namespace millrace::worker
