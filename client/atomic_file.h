@@ -1,0 +1,42 @@
+// A file that appears whole or not at all.
+#ifndef MILLRACE_CLIENT_ATOMIC_FILE_H_
+#define MILLRACE_CLIENT_ATOMIC_FILE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace::client {
+
+// Writes PATH.tmp piece by piece; Commit() makes it PATH. Without a Commit() nothing is left.
+// Not thread-safe. Every error names the file, the operation and the system's reason.
+class AtomicFile {
+ public:
+  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  absl::Status Append(absl::string_view bytes);
+
+  // Flushes to the disk, renames, and flushes the directory. REQUIRES: called at most once, last.
+  absl::Status Commit();
+
+ private:
+  AtomicFile(std::string path, int descriptor);
+
+  std::string path_;
+  int descriptor_;  // -1: committed, or moved away.
+};
+
+// Whether a file can be made at `path`: its directory is there and can be written to, and it is not
+// a directory itself. For telling a user early; it says nothing of what happens later.
+absl::Status CheckCanCreate(const std::string& path);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_ATOMIC_FILE_H_

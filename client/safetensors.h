@@ -1,0 +1,46 @@
+// Tensors in a file that every machine-learning library reads:
+// https://github.com/huggingface/safetensors.
+//
+// A file is the length of its header (8 bytes, little-endian), the header (JSON, padded with spaces
+// so that the values start at a multiple of 8), and the values, one tensor after the other.
+#ifndef MILLRACE_CLIENT_SAFETENSORS_H_
+#define MILLRACE_CLIENT_SAFETENSORS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace millrace::client {
+
+// A named float32 tensor, row-major.
+struct Tensor {
+  std::string name;
+  std::vector<uint64_t> shape;
+  std::vector<float> values;
+};
+
+struct SafetensorsFile {
+  std::vector<Tensor> tensors;  // In the order of their values in the file.
+  std::map<std::string, std::string> metadata;
+};
+
+// Writes FILE.tmp, flushes it to the disk and renames it to `path`, so that there is never half a
+// file at `path`; blocks while it does. The bytes are a function of the arguments alone.
+// INVALID_ARGUMENT: a tensor without a name, with the name of another, or whose values do not fit
+// its shape. Others name the file, the operation and the system's reason.
+absl::Status WriteSafetensors(const std::string& path, absl::Span<const Tensor> tensors,
+                              const std::map<std::string, std::string>& metadata);
+
+// Reads a file of float32 tensors; blocks. NOT_FOUND: no such file; INVALID_ARGUMENT: it is not
+// one, or tensors are of other types, overlap or leave gaps; the message names the file and the
+// tensor.
+absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_SAFETENSORS_H_
