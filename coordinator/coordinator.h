@@ -1,0 +1,62 @@
+// The coordinator: takes jobs, places their shards, hands out steps, watches members and recovers.
+//
+//   membership/  who is there: one stream for each worker and ps server
+//   dispatch/    which steps are done, leased or free, and who may have the next ones
+//   placement/   how variables are divided into shards, and which server holds which
+//   jobs/        one runner for each job: plan, place, train, evaluate, end
+//   journal/     what must survive a restart
+//   service/     the clients' gRPC service
+#ifndef MILLRACE_COORDINATOR_COORDINATOR_H_
+#define MILLRACE_COORDINATOR_COORDINATOR_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/net/server.h"
+
+namespace millrace::coordinator {
+
+struct CoordinatorOptions {
+  // Holds the journal; made if it is not there. One coordinator at a time.
+  std::string data_dir;
+  ServerOptions server;
+  // Place no job before this many ps servers are there.
+  int min_ps = 1;
+  // Members that are silent for three periods are taken for dead.
+  absl::Duration heartbeat_period = absl::Seconds(2);
+  // A step goes to another worker when nothing was heard of its lease for this long.
+  absl::Duration lease_duration = absl::Minutes(1);
+  // A running job fails when it has waited this long for a ps server or a worker.
+  absl::Duration member_timeout = absl::Minutes(10);
+  // How long a worker may take to compile a submitted model and open its data.
+  absl::Duration plan_timeout = absl::Seconds(60);
+  // Shards of jobs that ended are kept, readable, until this many newer jobs have ended.
+  int retained_jobs = 16;
+  Clock* clock = Clock::Real();
+};
+
+// Thread-safe.
+class Coordinator {
+ public:
+  // Opens the journal, serves, and takes up the jobs that were running.
+  // FAILED_PRECONDITION: `data_dir` belongs to something else or to a running coordinator;
+  // others as RpcServer::Start. Does not wait for members.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options);
+
+  // Stops if that was not done.
+  virtual ~Coordinator() = default;
+
+  // HOST:PORT, with the real port.
+  virtual const std::string& address() const = 0;
+
+  // Ends streams and calls with UNAVAILABLE and waits for every thread. Jobs stay as they are in the
+  // journal: the next Start takes them up.
+  virtual void Stop() = 0;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_COORDINATOR_H_
