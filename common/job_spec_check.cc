@@ -45,11 +45,12 @@ absl::Status CheckName(absl::string_view path, const std::string& name) {
                     absl::StrCat("at most ", kMaxNameLength, " letters, digits, '_', '-' and '.'"));
 }
 
-// Hyperparameters are used as float32, so that is where they have to keep their range.
+// Hyperparameters are used as float32 (in which a number below 1.2e-38 counts as 0), so that is
+// where they have to keep their range.
 
 absl::Status CheckPositive(absl::string_view path, double value) {
   const float used = static_cast<float>(value);
-  if (used > 0 && std::isfinite(used)) return absl::OkStatus();
+  if (used > 0 && std::isnormal(used)) return absl::OkStatus();
   const bool in_double = value > 0 && std::isfinite(value);
   return FieldError(path, absl::StrCat(value),
                     absl::StrCat("a finite number above 0", in_double ? " as a float32" : ""));

@@ -21,9 +21,9 @@ class Optimizer {
   virtual int slots() const = 0;
 
   // Applies a gradient to `count` consecutive elements. in[0] and out[0] point to the values, in[1]
-  // and out[1] to the first slot, and so on; each `out` array is the same as its `in` array or does not
-  // overlap it. `gradient` is `count` floats, not necessarily aligned. `version` counts updates from
-  // 1: the one that this update makes. Does not allocate or block.
+  // and out[1] to the first slot, and so on; each `out` array is the same as its `in` array or does
+  // not overlap it. `gradient` is `count` floats, not necessarily aligned. `version` counts updates
+  // from 1: the one that this update makes. Does not allocate or block.
   virtual void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
                      float* const* out) const = 0;
 };

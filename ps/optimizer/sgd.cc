@@ -1,0 +1,101 @@
+#include "ps/optimizer/sgd.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ps/optimizer/kernel.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr double kDefaultLearningRate = 0.01;
+
+MILLRACE_KERNEL void Descend(float learning_rate, const char* gradient, size_t count,
+                             const float* value_in, float* value_out) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) {
+    value_out[i] = value_in[i] - learning_rate * LoadFloat(gradient, i);
+  }
+}
+
+struct MomentumArguments {
+  float learning_rate;
+  float momentum;
+  const char* gradient;
+  size_t count;
+  const float* value_in;
+  const float* velocity_in;
+  float* value_out;
+  float* velocity_out;
+};
+
+MILLRACE_KERNEL void DescendWithMomentum(MomentumArguments a) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < a.count; ++i) {
+    const float step = a.learning_rate * LoadFloat(a.gradient, i);
+    const float velocity = a.momentum * a.velocity_in[i] - step;
+    a.velocity_out[i] = velocity;
+    a.value_out[i] = a.value_in[i] + velocity;
+  }
+}
+
+MILLRACE_KERNEL void DescendWithNesterovMomentum(MomentumArguments a) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < a.count; ++i) {
+    const float step = a.learning_rate * LoadFloat(a.gradient, i);
+    const float velocity = a.momentum * a.velocity_in[i] - step;
+    a.velocity_out[i] = velocity;
+    a.value_out[i] = a.value_in[i] + (a.momentum * velocity - step);
+  }
+}
+
+class PlainSgd final : public Optimizer {
+ public:
+  explicit PlainSgd(float learning_rate) : learning_rate_(learning_rate) {}
+
+  int slots() const override { return 0; }
+
+  void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
+             float* const* out) const override {
+    const FlushDenormals flush_denormals;
+    Descend(learning_rate_, gradient, count, in[0], out[0]);
+  }
+
+ private:
+  const float learning_rate_;
+};
+
+class MomentumSgd final : public Optimizer {
+ public:
+  MomentumSgd(float learning_rate, float momentum, bool nesterov)
+      : learning_rate_(learning_rate), momentum_(momentum), nesterov_(nesterov) {}
+
+  int slots() const override { return 1; }
+
+  void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
+             float* const* out) const override {
+    const FlushDenormals flush_denormals;
+    const MomentumArguments arguments = {learning_rate_, momentum_, gradient, count,
+                                         in[0],          in[1],     out[0],   out[1]};
+    nesterov_ ? DescendWithNesterovMomentum(arguments) : DescendWithMomentum(arguments);
+  }
+
+ private:
+  const float learning_rate_;
+  const float momentum_;
+  const bool nesterov_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> MakeSgd(const Sgd& spec) {
+  const double learning_rate =
+      spec.has_learning_rate() ? spec.learning_rate() : kDefaultLearningRate;
+  // Without momentum Nesterov's formula is the plain one.
+  if (spec.momentum() == 0) return std::make_unique<PlainSgd>(static_cast<float>(learning_rate));
+  return std::make_unique<MomentumSgd>(static_cast<float>(learning_rate),
+                                       static_cast<float>(spec.momentum()), spec.nesterov());
+}
+
+}  // namespace millrace::ps
