@@ -1,9 +1,9 @@
 // PushRequest and PullResponse, encoded and decoded around their bulk bytes.
 //
-// The messages are ordinary protobuf (protos/parameter_server.proto), and any protobuf library reads
-// and writes them. Here `Piece.data` is spliced in and out as grpc::Slices: block memory goes to the
-// socket and received slices go to the optimizer, neither copied nor flattened. Everything but the
-// bulk bytes is parsed by the generated code.
+// The messages are ordinary protobuf (protos/parameter_server.proto), and any protobuf library
+// reads and writes them. Here `Piece.data` is spliced in and out as grpc::Slices: block memory goes
+// to the socket and received slices go to the optimizer, neither copied nor flattened. Everything
+// but the bulk bytes is parsed by the generated code.
 #ifndef MILLRACE_COMMON_WIRE_TENSOR_CODEC_H_
 #define MILLRACE_COMMON_WIRE_TENSOR_CODEC_H_
 
@@ -21,8 +21,8 @@
 
 namespace millrace {
 
-// Elements of a block (1 MiB of values). A slice of a variable is divided into blocks from its first
-// element on; pieces that keep to this grid are the fastest, others are as good.
+// Elements of a block (1 MiB of values). A slice of a variable is divided into blocks from its
+// first element on; pieces that keep to this grid are the fastest, others are as good.
 inline constexpr size_t kBlockElements = size_t{1} << 18;
 
 // The bytes of `count` floats, in order, over one or more slices. A float may straddle two slices
@@ -38,7 +38,8 @@ class FloatSlices {
   // Calls `visit(offset, bytes, count)` for consecutive runs of floats that lie together in memory:
   // `count` floats from float `offset` on start at `bytes` (unaligned: read through memcpy). Floats
   // that straddle slices come alone, from a temporary.
-  void ForEachRun(const std::function<void(size_t offset, const char* bytes, size_t count)>& visit) const;
+  void ForEachRun(
+      const std::function<void(size_t offset, const char* bytes, size_t count)>& visit) const;
 
   // REQUIRES: destination.size() == size().
   void CopyTo(absl::Span<float> destination) const;
