@@ -1,0 +1,24 @@
+// MNIST's file format.
+#ifndef MILLRACE_WORKER_INPUT_IDX_DATASET_H_
+#define MILLRACE_WORKER_INPUT_IDX_DATASET_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "protos/job.pb.h"
+#include "worker/input/dataset.h"
+
+namespace millrace::worker {
+
+// Opens a set in IdxFiles: images as unsigned bytes with a big-endian header (0x00000803, count,
+// rows, columns), labels likewise (0x00000801, count). Both files are read to their ends and
+// checked; the set's own range is kept, a byte for each pixel. Errors as OpenDataset.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxFiles& files,
+                                                        const ExampleRange& range,
+                                                        const std::string& directory,
+                                                        const std::string& field);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_IDX_DATASET_H_

@@ -1,0 +1,130 @@
+#include "worker/input/input_file.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr unsigned kBufferBytes = 256 << 10;
+constexpr size_t kMaxReadBytes = size_t{1} << 30;  // zlib counts in int.
+
+bool IsAbsent(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+// Whether a file that is there can be opened, as a message that is empty if so. Opening a pipe
+// would block, and reading a directory fails with an obscure message.
+std::string WhyNotRegular(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return std::strerror(errno);
+  if (S_ISDIR(info.st_mode)) return "is a folder; name a file in it";
+  if (!S_ISREG(info.st_mode)) return "is not a regular file";
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<InputFile> InputFile::Open(const std::string& directory, const std::string& name,
+                                          const std::string& field) {
+  if (name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": empty; it names a file of the data"));
+  }
+  const bool absolute = name[0] == '/';
+  if (!absolute && directory.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.directory: empty, but ", field, " is '", name,
+                     "'; say where the files are with --data=DIR or in the job"));
+  }
+  std::string path = absolute ? name : absl::StrCat(directory, "/", name);
+  std::string shown = name;
+  if (IsAbsent(path)) {
+    if (IsAbsent(path + ".gz")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          field, ": ", path,
+          ": no such file, with or without .gz; the worker looks for it on its own machine"));
+    }
+    path += ".gz";
+    shown += ".gz";
+  }
+  if (const std::string why = WhyNotRegular(path); !why.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", path, ": ", why));
+  }
+  errno = 0;
+  gzFile file = gzopen(path.c_str(), "rbe");
+  if (file == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": ", path, ": cannot open it: ", std::strerror(errno)));
+  }
+  gzbuffer(file, kBufferBytes);
+  return InputFile(file, std::move(path), std::move(shown), field);
+}
+
+InputFile::InputFile(gzFile file, std::string path, std::string name, std::string field)
+    : file_(file), path_(std::move(path)), name_(std::move(name)), field_(std::move(field)) {}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : file_(std::exchange(other.file_, nullptr)),
+      path_(std::move(other.path_)),
+      name_(std::move(other.name_)),
+      field_(std::move(other.field_)),
+      offset_(other.offset_) {}
+
+InputFile::~InputFile() {
+  if (file_ != nullptr) gzclose_r(file_);
+}
+
+absl::StatusOr<size_t> InputFile::Read(absl::Span<char> buffer) {
+  size_t filled = 0;
+  while (filled < buffer.size()) {
+    const size_t wanted = std::min(buffer.size() - filled, kMaxReadBytes);
+    const int got = gzread(file_, buffer.data() + filled, static_cast<unsigned>(wanted));
+    if (got > 0) {
+      filled += got;
+      offset_ += got;
+    }
+    // A truncated stream gives what there is of it, and says so only when asked.
+    if (got < static_cast<int>(wanted)) {
+      if (absl::Status error = ReadError(); !error.ok()) return error;
+      break;
+    }
+  }
+  return filled;
+}
+
+absl::Status InputFile::Error(const std::string& message) const {
+  return absl::InvalidArgumentError(absl::StrCat(field_, ": ", path_, ": ", message));
+}
+
+absl::Status InputFile::ErrorAt(uint64_t line, uint64_t column, const std::string& message) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field_, ": ", path_, ":", line, ":", column, ": ", message));
+}
+
+absl::Status InputFile::ReadError() const {
+  int code = Z_OK;
+  const std::string message = gzerror(file_, &code);
+  switch (code) {
+    case Z_OK:
+      return absl::OkStatus();
+    case Z_BUF_ERROR:
+      return Error(absl::StrCat("truncated at offset ", offset_,
+                                " of the uncompressed data: the gzip stream has no end"));
+    case Z_ERRNO:
+    case Z_MEM_ERROR:
+      return absl::UnavailableError(
+          absl::StrCat(field_, ": ", path_, ": cannot read at offset ", offset_, ": ", message));
+    default:
+      return Error(
+          absl::StrCat("corrupt after offset ", offset_, " of the uncompressed data: ", message));
+  }
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,62 @@
+// A data file, read from front to end, compressed or not.
+#ifndef MILLRACE_WORKER_INPUT_INPUT_FILE_H_
+#define MILLRACE_WORKER_INPUT_INPUT_FILE_H_
+
+#include <zlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace millrace::worker {
+
+// Gzip is recognised by content, whatever the file is called; its checksums are verified. Blocks
+// while it reads. Not thread-safe.
+class InputFile {
+ public:
+  // Opens `directory`/`name`, or where that is absent `directory`/`name`.gz. An absolute `name`
+  // stands alone. `field` is the field of the job that names the file ("data.train.idx.images").
+  // INVALID_ARGUMENT: no such file, or not one that can be read; `directory` is missing.
+  static absl::StatusOr<InputFile> Open(const std::string& directory, const std::string& name,
+                                        const std::string& field);
+
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+  ~InputFile();
+
+  // As given to Open, with .gz where that was added; for messages about content.
+  const std::string& name() const { return name_; }
+
+  // The next offset, in bytes; of a compressed file, of what is in it.
+  uint64_t offset() const { return offset_; }
+
+  // Fills `buffer` but for what lies beyond the file's end; returns how many bytes it got.
+  // INVALID_ARGUMENT: the compressed data is corrupt or truncated. UNAVAILABLE: the system cannot
+  // read.
+  absl::StatusOr<size_t> Read(absl::Span<char> buffer);
+
+  // INVALID_ARGUMENT: "FIELD: PATH: MESSAGE".
+  absl::Status Error(const std::string& message) const;
+
+  // INVALID_ARGUMENT: "FIELD: PATH:LINE:COLUMN: MESSAGE", both counted from 1.
+  absl::Status ErrorAt(uint64_t line, uint64_t column, const std::string& message) const;
+
+ private:
+  InputFile(gzFile file, std::string path, std::string name, std::string field);
+
+  absl::Status ReadError() const;
+
+  gzFile file_;  // Owned; null when moved from.
+  std::string path_;
+  std::string name_;
+  std::string field_;
+  uint64_t offset_ = 0;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_INPUT_FILE_H_

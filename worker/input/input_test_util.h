@@ -1,0 +1,37 @@
+// Small data files for tests, whole and damaged.
+#ifndef MILLRACE_WORKER_INPUT_INPUT_TEST_UTIL_H_
+#define MILLRACE_WORKER_INPUT_INPUT_TEST_UTIL_H_
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace millrace::testing {
+
+// A new, empty folder of the running test.
+std::string MakeTestDirectory();
+
+void WriteTestFile(const std::string& directory, const std::string& name, const std::string& bytes);
+
+// As gzip would compress it.
+std::string Gzip(const std::string& bytes);
+
+// Numbers in IDX's byte order.
+std::string BigEndian32(uint32_t value);
+
+// IDX files. REQUIRES: `pixels` holds whole images.
+std::string IdxImages(uint32_t rows, uint32_t columns, const std::vector<uint8_t>& pixels);
+std::string IdxLabels(const std::vector<uint8_t>& labels);
+
+// `bytes` with one to three small changes: bytes replaced, inserted or removed, the end cut off, a
+// part repeated.
+std::string Mutate(const std::string& bytes, std::mt19937_64* random);
+
+// The folder of real data sets (environment variable MILLRACE_TEST_DATA); empty where there is
+// none.
+std::string RealDataDirectory();
+
+}  // namespace millrace::testing
+
+#endif  // MILLRACE_WORKER_INPUT_INPUT_TEST_UTIL_H_

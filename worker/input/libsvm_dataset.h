@@ -1,0 +1,28 @@
+// LIBSVM's text format, kept sparse.
+#ifndef MILLRACE_WORKER_INPUT_LIBSVM_DATASET_H_
+#define MILLRACE_WORKER_INPUT_LIBSVM_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "protos/job.pb.h"
+#include "worker/input/dataset.h"
+
+namespace millrace::worker {
+
+// A batch holds every feature of its examples, so there is a limit.
+inline constexpr uint32_t kMaxLibsvmFeatures = uint32_t{1} << 24;
+
+// Opens a set in a LibsvmFile (which may be gzip-compressed as well). The file is read to its end
+// and checked; the set's own range is kept, eight bytes for each value in it. Errors as
+// OpenDataset, with FILE:LINE:COLUMN.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spec,
+                                                           const ExampleRange& range,
+                                                           const std::string& directory,
+                                                           const std::string& field);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_LIBSVM_DATASET_H_

@@ -1,0 +1,116 @@
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/input/batch.h"
+#include "worker/input/dataset.h"
+#include "worker/input/input_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::millrace::testing::IdxImages;
+using ::millrace::testing::IdxLabels;
+using ::millrace::testing::RealDataDirectory;
+using ::millrace::testing::WriteTestFile;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kNoRealData[] =
+    "set MILLRACE_TEST_DATA to a folder that holds mnist/ and a9a/ to run this test";
+
+millrace::Dataset IdxSpec(uint64_t begin = 0, uint64_t end = 0) {
+  millrace::Dataset spec;
+  spec.mutable_idx()->set_images("t10k-images-idx3-ubyte");
+  spec.mutable_idx()->set_labels("t10k-labels-idx1-ubyte");
+  spec.mutable_range()->set_begin(begin);
+  spec.mutable_range()->set_end(end);
+  return spec;
+}
+
+millrace::Dataset LibsvmSpec(const std::string& file) {
+  millrace::Dataset spec;
+  spec.mutable_libsvm()->set_file(file);
+  spec.mutable_libsvm()->set_features(123);
+  return spec;
+}
+
+Batch ReadAll(const Dataset& dataset) {
+  std::vector<uint64_t> indices(dataset.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  Batch batch;
+  dataset.Read(indices, &batch);
+  return batch;
+}
+
+TEST(OpenDatasetTest, OpensEachFormat) {
+  const std::string directory = millrace::testing::MakeTestDirectory();
+  WriteTestFile(directory, "t10k-images-idx3-ubyte", IdxImages(1, 2, {0, 255}));
+  WriteTestFile(directory, "t10k-labels-idx1-ubyte", IdxLabels({5}));
+  WriteTestFile(directory, "a9a", "+1 3:1\n-1 4:1\n");
+  EXPECT_EQ(OpenDataset(IdxSpec(), directory, "data.train").value()->size(), 1u);
+  EXPECT_EQ(OpenDataset(LibsvmSpec("a9a"), directory, "data.train").value()->size(), 2u);
+}
+
+TEST(OpenDatasetTest, FormatMustBeSet) {
+  const absl::Status status = OpenDataset({}, "/nowhere", "data.evaluate").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("data.evaluate: no format"));
+}
+
+TEST(OpenDatasetTest, DirectoryIsNeededForRelativeNames) {
+  EXPECT_THAT(std::string(OpenDataset(IdxSpec(), "", "data.train").status().message()),
+              HasSubstr("data.directory: empty, but data.train.idx.images"));
+}
+
+TEST(OpenDatasetTest, ErrorsStartWithTheField) {
+  EXPECT_THAT(
+      std::string(OpenDataset(LibsvmSpec("a9a"), "/nowhere", "data.evaluate").status().message()),
+      HasSubstr("data.evaluate.libsvm.file: /nowhere/a9a: no such file"));
+}
+
+TEST(OpenDatasetTest, RealDigitsDividedByRanges) {
+  if (RealDataDirectory().empty()) GTEST_SKIP() << kNoRealData;
+  const std::string directory = absl::StrCat(RealDataDirectory(), "/mnist");
+  const auto train = OpenDataset(IdxSpec(0, 8000), directory, "data.train").value();
+  const auto evaluate = OpenDataset(IdxSpec(8000), directory, "data.evaluate").value();
+  EXPECT_EQ(train->size(), 8000u);
+  EXPECT_EQ(evaluate->size(), 2000u);
+  EXPECT_THAT(train->feature_shape(), ElementsAre(28, 28, 1));
+  EXPECT_EQ(train->label_count(), 10);
+  EXPECT_EQ(train->DescribeLargestLabel(), "t10k-labels-idx1-ubyte.gz: example 7");
+  const Batch digits = ReadAll(*train);
+  EXPECT_THAT(std::vector<int32_t>(digits.labels.begin(), digits.labels.begin() + 10),
+              ElementsAre(7, 2, 1, 0, 4, 1, 4, 9, 5, 9));
+  // The first pixel of the first digit that is not 0 (row 7, column 6).
+  EXPECT_EQ(digits.features[7 * 28 + 6], 84.0f / 255.0f);
+}
+
+TEST(OpenDatasetTest, RealDigitsOutsideTheFile) {
+  if (RealDataDirectory().empty()) GTEST_SKIP() << kNoRealData;
+  const std::string directory = absl::StrCat(RealDataDirectory(), "/mnist");
+  EXPECT_THAT(
+      std::string(OpenDataset(IdxSpec(0, 12000), directory, "data.train").status().message()),
+      HasSubstr("data.train.range.end: 12000; t10k-images-idx3-ubyte.gz has 10000 examples"));
+}
+
+TEST(OpenDatasetTest, RealCensusRows) {
+  if (RealDataDirectory().empty()) GTEST_SKIP() << kNoRealData;
+  const std::string directory = absl::StrCat(RealDataDirectory(), "/a9a");
+  const auto train = OpenDataset(LibsvmSpec("a9a"), directory, "data.train").value();
+  const auto evaluate = OpenDataset(LibsvmSpec("a9a.t"), directory, "data.evaluate").value();
+  EXPECT_EQ(train->size(), 32561u);
+  EXPECT_EQ(evaluate->size(), 16281u);
+  EXPECT_EQ(train->label_count(), 2);
+  const Batch rows = ReadAll(*evaluate);
+  EXPECT_EQ(std::accumulate(rows.labels.begin(), rows.labels.end(), 0), 3846);
+}
+
+}  // namespace
+}  // namespace millrace::worker
