@@ -1,0 +1,269 @@
+#include "client/jobs_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/outage.h"
+#include "common/grpc_status.h"
+#include "common/mutex.h"
+#include "common/net/address.h"
+#include "common/net/channel.h"
+#include "common/status_macros.h"
+#include "grpcpp/client_context.h"
+#include "protos/job.grpc.pb.h"
+
+namespace millrace::client {
+namespace {
+
+// Unique to a submission: 128 random bits.
+std::string MakeRequestId() {
+  absl::BitGen random;
+  return absl::StrFormat("%016x%016x", absl::Uniform<uint64_t>(random),
+                         absl::Uniform<uint64_t>(random));
+}
+
+// The end of a stream that another attempt may mend: the connection or the coordinator went away. A
+// server that shuts down cancels its handlers, so CANCELLED that we did not ask for is such an end.
+bool StreamMayResume(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kCancelled ||
+         code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown ||
+         code == absl::StatusCode::kDeadlineExceeded;
+}
+
+class GrpcJobsClient final : public JobsClient {
+ public:
+  explicit GrpcJobsClient(JobsClientOptions options)
+      : options_(std::move(options)), stub_(Jobs::NewStub(CreateChannel(options_.address))) {}
+
+  absl::StatusOr<std::string> Submit(const JobSpec& spec) override;
+  absl::StatusOr<JobStatus> Get(const std::string& job_id) override;
+  absl::StatusOr<std::vector<JobStatus>> List() override;
+  absl::StatusOr<JobStatus> Cancel(const std::string& job_id) override;
+  absl::StatusOr<GetVariablesResponse> GetVariables(const std::string& job_id) override;
+  absl::Status Watch(const std::string& job_id, uint64_t after_sequence,
+                     const std::function<void(const JobEvent&)>& on_event) override;
+  void Interrupt() override ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // One RPC's context, where Interrupt() finds it.
+  class Attempt {
+   public:
+    // `timeout` may be infinite.
+    Attempt(GrpcJobsClient* client, absl::Duration timeout);
+    ~Attempt();
+    grpc::ClientContext* context() { return &context_; }
+
+   private:
+    GrpcJobsClient* const client_;
+    grpc::ClientContext context_;
+  };
+
+  // What a watch has seen so far.
+  struct WatchPosition {
+    uint64_t sequence = 0;
+    absl::Time time = absl::InfinitePast();
+    bool ended = false;
+    // The coordinator counts again from an earlier event; see Watch.
+    bool rewound = false;
+  };
+
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(const char* name,
+                                grpc::Status (Jobs::Stub::*method)(grpc::ClientContext*,
+                                                                   const Request&, Response*),
+                                const Request& request, absl::Duration timeout);
+  Outage MakeOutage(const std::string& what, absl::Duration patience) const;
+  // Pauses before the next attempt. CANCELLED: interrupted. Others: the outage lasts for too long.
+  absl::Status PauseAfter(const absl::Status& error, Outage* outage) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status WatchOnce(const std::string& job_id,
+                         const std::function<void(const JobEvent&)>& on_event,
+                         WatchPosition* position, Outage* outage);
+  bool interrupted() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return interrupted_;
+  }
+
+  const JobsClientOptions options_;
+  const std::unique_ptr<Jobs::Stub> stub_;
+
+  Mutex mutex_;
+  CondVar interrupted_changed_;
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::flat_hash_set<grpc::ClientContext*> active_ ABSL_GUARDED_BY(mutex_);
+};
+
+GrpcJobsClient::Attempt::Attempt(GrpcJobsClient* client, absl::Duration timeout) : client_(client) {
+  if (timeout != absl::InfiniteDuration()) {
+    // gRPC's deadlines are the machine's time, whatever clock the client measures with.
+    context_.set_deadline(absl::ToChronoTime(Clock::Real()->Now() + timeout));
+  }
+  MutexLock lock(&client_->mutex_);
+  client_->active_.insert(&context_);
+  if (client_->interrupted_) context_.TryCancel();
+}
+
+GrpcJobsClient::Attempt::~Attempt() {
+  MutexLock lock(&client_->mutex_);
+  client_->active_.erase(&context_);
+}
+
+Outage GrpcJobsClient::MakeOutage(const std::string& what, absl::Duration patience) const {
+  return Outage({.address = options_.address,
+                 .what = what,
+                 .patience = patience,
+                 .on_wait = options_.on_wait,
+                 .clock = options_.clock});
+}
+
+absl::Status GrpcJobsClient::PauseAfter(const absl::Status& error, Outage* outage) {
+  if (!interrupted()) {
+    MILLRACE_ASSIGN_OR_RETURN(const absl::Time retry_at, outage->NextAttempt(error));
+    MutexLock lock(&mutex_);
+    while (!interrupted_ && !options_.clock->WaitUntil(&interrupted_changed_, &mutex_, retry_at)) {
+    }
+  }
+  return interrupted() ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+template <typename Request, typename Response>
+absl::StatusOr<Response> GrpcJobsClient::Call(
+    const char* name,
+    grpc::Status (Jobs::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    const Request& request, absl::Duration timeout) {
+  Outage outage = MakeOutage(name, timeout);
+  while (true) {
+    Response response;
+    absl::Status status;
+    {
+      Attempt attempt(this, outage.remaining());
+      status = FromGrpcStatus(((*stub_).*method)(attempt.context(), request, &response));
+    }
+    if (status.ok()) return response;
+    if (interrupted()) return absl::CancelledError("interrupted");
+    if (absl::IsDeadlineExceeded(status) && outage.remaining() <= absl::ZeroDuration()) {
+      return outage.GiveUp(status);
+    }
+    if (!absl::IsUnavailable(status)) return status;
+    MILLRACE_RETURN_IF_ERROR(PauseAfter(status, &outage));
+  }
+}
+
+absl::StatusOr<std::string> GrpcJobsClient::Submit(const JobSpec& spec) {
+  SubmitJobRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_id(MakeRequestId());
+  MILLRACE_ASSIGN_OR_RETURN(
+      const SubmitJobResponse response,
+      Call("SubmitJob", &Jobs::Stub::SubmitJob, request, options_.submit_timeout));
+  return response.job_id();
+}
+
+absl::StatusOr<JobStatus> GrpcJobsClient::Get(const std::string& job_id) {
+  GetJobRequest request;
+  request.set_job_id(job_id);
+  return Call("GetJob", &Jobs::Stub::GetJob, request, options_.timeout);
+}
+
+absl::StatusOr<std::vector<JobStatus>> GrpcJobsClient::List() {
+  MILLRACE_ASSIGN_OR_RETURN(
+      const ListJobsResponse response,
+      Call("ListJobs", &Jobs::Stub::ListJobs, ListJobsRequest(), options_.timeout));
+  return std::vector<JobStatus>(response.jobs().begin(), response.jobs().end());
+}
+
+absl::StatusOr<JobStatus> GrpcJobsClient::Cancel(const std::string& job_id) {
+  CancelJobRequest request;
+  request.set_job_id(job_id);
+  return Call("CancelJob", &Jobs::Stub::CancelJob, request, options_.timeout);
+}
+
+absl::StatusOr<GetVariablesResponse> GrpcJobsClient::GetVariables(const std::string& job_id) {
+  GetVariablesRequest request;
+  request.set_job_id(job_id);
+  return Call("GetVariables", &Jobs::Stub::GetVariables, request, options_.timeout);
+}
+
+// One stream, to its end. The stream has no deadline: a job may have nothing to tell for hours.
+// That the other end is there is what the channel's keepalive watches.
+absl::Status GrpcJobsClient::WatchOnce(const std::string& job_id,
+                                       const std::function<void(const JobEvent&)>& on_event,
+                                       WatchPosition* position, Outage* outage) {
+  WatchJobRequest request;
+  request.set_job_id(job_id);
+  request.set_after_sequence(position->sequence);
+  Attempt attempt(this, absl::InfiniteDuration());
+  const auto stream = stub_->WatchJob(attempt.context(), request);
+  JobEvent event;
+  while (!position->ended && stream->Read(&event)) {
+    outage->Over();
+    if (event.sequence() <= position->sequence) continue;
+    position->sequence = event.sequence();
+    const absl::Time time =
+        absl::FromUnixSeconds(event.time().seconds()) + absl::Nanoseconds(event.time().nanos());
+    if (position->rewound && time <= position->time) continue;
+    position->time = time;
+    position->ended = IsLastEvent(event);
+    on_event(event);
+  }
+  // A server that sends on after the last event must not keep us here.
+  if (position->ended) attempt.context()->TryCancel();
+  return FromGrpcStatus(stream->Finish());
+}
+
+absl::Status GrpcJobsClient::Watch(const std::string& job_id, uint64_t after_sequence,
+                                   const std::function<void(const JobEvent&)>& on_event) {
+  WatchPosition position;
+  position.sequence = after_sequence;
+  Outage outage = MakeOutage(absl::StrCat("WatchJob of ", job_id), options_.watch_patience);
+  outage.Over();
+  while (true) {
+    const absl::Status status = WatchOnce(job_id, on_event, &position, &outage);
+    if (position.ended) return absl::OkStatus();
+    if (absl::IsOutOfRange(status) && position.time != absl::InfinitePast()) {
+      // A coordinator that lost its newest events in a crash counts on from an older one: take what
+      // it has from the beginning, and leave out what was seen by time.
+      position.sequence = 0;
+      position.rewound = true;
+      continue;
+    }
+    if (!status.ok() && !StreamMayResume(status.code()) && !interrupted()) return status;
+    MILLRACE_RETURN_IF_ERROR(PauseAfter(
+        status.ok() ? absl::UnavailableError("it ended the stream before the job's last event")
+                    : status,
+        &outage));
+  }
+}
+
+void GrpcJobsClient::Interrupt() {
+  MutexLock lock(&mutex_);
+  interrupted_ = true;
+  interrupted_changed_.SignalAll();
+  // Under the lock, which keeps the contexts alive. TryCancel only hands the call to gRPC's
+  // threads.
+  for (grpc::ClientContext* context : active_) context->TryCancel();
+}
+
+}  // namespace
+
+bool IsFinal(JobState state) { return state == SUCCEEDED || state == FAILED || state == CANCELLED; }
+
+bool IsLastEvent(const JobEvent& event) {
+  JobState state = JOB_STATE_UNSPECIFIED;
+  return event.has_state_changed() && JobState_Parse(event.state_changed().state(), &state) &&
+         IsFinal(state);
+}
+
+absl::StatusOr<std::unique_ptr<JobsClient>> JobsClient::Create(JobsClientOptions options) {
+  if (const auto address = ParseAddress(options.address); !address.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the coordinator's address: ", std::string(address.status().message())));
+  }
+  return std::make_unique<GrpcJobsClient>(std::move(options));
+}
+
+}  // namespace millrace::client

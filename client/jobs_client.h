@@ -1,0 +1,86 @@
+// The client library: submit jobs to a coordinator, follow them, cancel them.
+//
+//   ASSIGN_OR_RETURN(auto client, JobsClient::Create({.address = "trainer-0:7070"}));
+//   ASSIGN_OR_RETURN(std::string job, client->Submit(spec));
+//   RETURN_IF_ERROR(client->Watch(job, 0, [](const JobEvent& event) { ... }));
+//
+// Call ConfigureGrpcEnvironment() (common/net/channel.h) first in main().
+#ifndef MILLRACE_CLIENT_JOBS_CLIENT_H_
+#define MILLRACE_CLIENT_JOBS_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "protos/events.pb.h"
+#include "protos/job.pb.h"
+
+namespace millrace::client {
+
+struct JobsClientOptions {
+  // The coordinator's HOST:PORT.
+  std::string address;
+  // How long a call may take, all its attempts together.
+  absl::Duration timeout = absl::Seconds(30);
+  // The same for Submit, where a worker compiles the model and reads the data first.
+  absl::Duration submit_timeout = absl::Minutes(3);
+  // How long Watch goes on trying while the coordinator cannot be reached.
+  absl::Duration watch_patience = absl::Minutes(10);
+  // Told when a call starts to wait for a coordinator that cannot be reached, once for each outage:
+  // "waits for the coordinator at HOST:PORT: REASON". Called by the thread that waits. May be
+  // empty.
+  std::function<void(const std::string&)> on_wait = nullptr;
+  // Measures the durations above. Must outlive the client.
+  Clock* clock = Clock::Real();
+};
+
+// The final ones: nothing happens to a job after them.
+bool IsFinal(JobState state);
+
+// Whether this is a job's last event: a change to a final state.
+bool IsLastEvent(const JobEvent& event);
+
+// Every call blocks until it is answered, its time is over, or Interrupt(). While the coordinator
+// cannot be reached (UNAVAILABLE) a call is tried again, with pauses of 0.1 s to 2 s; all calls are
+// safe to repeat. Beside the statuses of the service (protos/job.proto) each may return UNAVAILABLE
+// or DEADLINE_EXCEEDED, which name the coordinator's address and what to check, and CANCELLED after
+// Interrupt(). Thread-safe.
+class JobsClient {
+ public:
+  // Does not connect yet. INVALID_ARGUMENT: the address is malformed.
+  static absl::StatusOr<std::unique_ptr<JobsClient>> Create(JobsClientOptions options);
+
+  virtual ~JobsClient() = default;
+
+  // Returns the job's id. The job is taken once, however often the request had to be repeated.
+  virtual absl::StatusOr<std::string> Submit(const JobSpec& spec) = 0;
+
+  virtual absl::StatusOr<JobStatus> Get(const std::string& job_id) = 0;
+
+  // All jobs, the newest first, without their specs.
+  virtual absl::StatusOr<std::vector<JobStatus>> List() = 0;
+
+  // A job that had ended stays as it is; its status is returned.
+  virtual absl::StatusOr<JobStatus> Cancel(const std::string& job_id) = 0;
+
+  virtual absl::StatusOr<GetVariablesResponse> GetVariables(const std::string& job_id) = 0;
+
+  // Calls `on_event` for each event after `after_sequence` (0: from the first that the coordinator
+  // still has), in order and once, from this thread. Where the stream breaks or the coordinator
+  // restarts it goes on after the last event seen. Returns OK after the job's last event.
+  virtual absl::Status Watch(const std::string& job_id, uint64_t after_sequence,
+                             const std::function<void(const JobEvent&)>& on_event) = 0;
+
+  // Ends calls under way, and all later ones, with CANCELLED. Does not block.
+  virtual void Interrupt() = 0;
+};
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_JOBS_CLIENT_H_

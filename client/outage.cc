@@ -1,0 +1,53 @@
+#include "client/outage.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace::client {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kLongestPause = absl::Seconds(2);
+
+std::string Text(const absl::Status& status) {
+  return std::string(status.message().data(), status.message().size());
+}
+
+}  // namespace
+
+Outage::Outage(OutageOptions options)
+    : options_(std::move(options)),
+      deadline_(options_.clock->Now() + options_.patience),
+      pause_(kFirstPause) {}
+
+absl::Duration Outage::remaining() const { return deadline_ - options_.clock->Now(); }
+
+absl::StatusOr<absl::Time> Outage::NextAttempt(const absl::Status& error) {
+  const absl::Time now = options_.clock->Now();
+  if (deadline_ == absl::InfiniteFuture()) deadline_ = now + options_.patience;
+  if (now >= deadline_) return GiveUp(error);
+  if (!std::exchange(told_, true) && options_.on_wait) {
+    options_.on_wait(
+        absl::StrCat("waits for the coordinator at ", options_.address, ": ", Text(error)));
+  }
+  const absl::Time next = std::min(now + pause_, deadline_);
+  pause_ = std::min(pause_ * 2, kLongestPause);
+  return next;
+}
+
+absl::Status Outage::GiveUp(const absl::Status& last_error) const {
+  return absl::UnavailableError(
+      absl::StrCat("the coordinator at ", options_.address, " did not answer ", options_.what,
+                   " within ", absl::FormatDuration(options_.patience), " (", Text(last_error),
+                   "); check that it runs and that this is its address"));
+}
+
+void Outage::Over() {
+  deadline_ = absl::InfiniteFuture();
+  pause_ = kFirstPause;
+  told_ = false;
+}
+
+}  // namespace millrace::client

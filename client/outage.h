@@ -1,0 +1,52 @@
+// How long and how often to try again while a coordinator cannot be reached.
+#ifndef MILLRACE_CLIENT_OUTAGE_H_
+#define MILLRACE_CLIENT_OUTAGE_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+
+namespace millrace::client {
+
+struct OutageOptions {
+  // The coordinator's HOST:PORT, and the call that it should answer; for messages.
+  std::string address;
+  std::string what;
+  // How long to try, from the construction or from the first failure after Over().
+  absl::Duration patience = absl::Seconds(30);
+  // Told once for each outage; may be empty.
+  std::function<void(const std::string&)> on_wait = nullptr;
+  Clock* clock = Clock::Real();
+};
+
+// Not thread-safe.
+class Outage {
+ public:
+  explicit Outage(OutageOptions options);
+
+  // Time left to try. Infinite between Over() and the next failure.
+  absl::Duration remaining() const;
+
+  // After a failed attempt: when to make the next one. UNAVAILABLE: see GiveUp.
+  absl::StatusOr<absl::Time> NextAttempt(const absl::Status& error);
+
+  // The final error: names the coordinator, how long it was tried, the last error, what to check.
+  absl::Status GiveUp(const absl::Status& last_error) const;
+
+  // The coordinator has answered: the next failure is a new outage, with all the patience.
+  void Over();
+
+ private:
+  OutageOptions options_;
+  absl::Time deadline_;
+  absl::Duration pause_;
+  bool told_ = false;
+};
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_OUTAGE_H_
