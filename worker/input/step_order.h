@@ -11,6 +11,7 @@ namespace millrace::worker {
 // batches, the last of which may be short. Position p of epoch e is example P(seed, e)(p), where P
 // is a permutation that is computed, not stored: a Feistel network over the next power of four,
 // walked until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+// What follows from a seed never changes between releases.
 // A value type; thread-safe.
 class StepOrder {
  public:
