@@ -21,7 +21,8 @@ class Device {
   virtual const std::string& name() const = 0;
 
   // Compiles a plan, whose shapes are all checked, for batches of up to `max_batch` examples.
-  virtual absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan, size_t max_batch) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
+                                                         size_t max_batch) = 0;
 };
 
 }  // namespace millrace::worker

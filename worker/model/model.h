@@ -1,5 +1,6 @@
 // What the training loop asks of a model. Models made of ModelSpec layers are built by
-// worker/model/layered_model.h; a worker binary of your own can bring another (see worker/worker.h).
+// worker/model/layered_model.h; a worker binary of your own can bring another (see
+// worker/worker.h).
 #ifndef MILLRACE_WORKER_MODEL_MODEL_H_
 #define MILLRACE_WORKER_MODEL_MODEL_H_
 
@@ -29,8 +30,8 @@ class GradientSink {
   // Where to write the gradient of a variable: as many floats as it has elements, uninitialised.
   virtual absl::Span<float> Buffer(size_t variable) = 0;
 
-  // The gradient in Buffer(variable) is final: it may leave for the ps servers at once, and must not
-  // be touched again. Called once for each variable; cheap, does not block.
+  // The gradient in Buffer(variable) is final: it may leave for the ps servers at once, and must
+  // not be touched again. Called once for each variable; cheap, does not block.
   virtual void Finished(size_t variable) = 0;
 };
 
@@ -67,7 +68,8 @@ class Model {
   // Loss and gradient of the batch's mean loss. `seed` decides the dropout. The order in which
   // gradients are finished is the model's, in general the last layer's first.
   // REQUIRES: batch.size >= 1 and at most the size that the model was made for.
-  virtual absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed, GradientSink* gradients) = 0;
+  virtual absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
+                                            GradientSink* gradients) = 0;
 
   // Adds what the model says of a batch (no dropout) to `sums`.
   virtual absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) = 0;
@@ -76,7 +78,8 @@ class Model {
 // Makes a model for a job's spec. `train` is open already: its feature shape and labels are checked
 // here. INVALID_ARGUMENT names the field or the layer by path, e.g. "model.layers[2] 'dense'".
 using ModelFactory = std::function<absl::StatusOr<std::unique_ptr<Model>>(
-    const JobSpec& spec, const millrace::worker::Dataset& train, const millrace::worker::Dataset* evaluate)>;
+    const JobSpec& spec, const millrace::worker::Dataset& train,
+    const millrace::worker::Dataset* evaluate)>;
 
 }  // namespace millrace::worker
 

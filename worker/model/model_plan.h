@@ -7,23 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protos/job.pb.h"
 #include "protos/model.pb.h"
+#include "worker/model/layer_plan.h"
+#include "worker/model/shape.h"
 
 namespace millrace::worker {
-
-// The shape of one example, without the batch dimension.
-using Shape = std::vector<uint64_t>;
-
-struct LayerPlan {
-  LayerSpec spec;   // Name, kernel_size, strides, pool_size and initialisers are filled in.
-  Shape input;
-  Shape output;
-  // Indices into ModelPlan::variables; -1 where the layer has none.
-  int kernel = -1;
-  int bias = -1;
-};
 
 struct ModelPlan {
   std::vector<LayerPlan> layers;
@@ -34,11 +25,16 @@ struct ModelPlan {
 };
 
 // Checks `spec` against examples of shape `input` with labels below `label_count` and infers every
-// shape. INVALID_ARGUMENT: "model.layers[2] 'dense': ..." with what does not fit and what would.
-absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const Shape& input, int32_t label_count);
+// shape. `largest_label` says where the largest label is, for messages (see
+// Dataset::DescribeLargestLabel). INVALID_ARGUMENT: "model.layers[2] 'dense': ..." with what does
+// not fit and what would.
+absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const Shape& input, int32_t label_count,
+                                    const std::string& largest_label = "");
 
-// Elements of a shape.
-uint64_t ElementCount(const Shape& shape);
+// Whether the loss of `plan` can take labels below `label_count`: PlanModel's own check, for a
+// second set of examples. INVALID_ARGUMENT as above.
+absl::Status CheckLabels(const ModelPlan& plan, int32_t label_count,
+                         const std::string& largest_label);
 
 }  // namespace millrace::worker
 

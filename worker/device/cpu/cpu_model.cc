@@ -1,0 +1,179 @@
+#include "worker/device/cpu/cpu_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "worker/device/cpu/members.h"
+#include "worker/device/cpu/memory_need.h"
+#include "worker/device/cpu/thread_settings.h"
+
+namespace millrace::worker {
+namespace {
+
+// Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
+template <typename Work>
+auto CatchErrors(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const dnnl::error& error) {
+    return absl::InternalError(
+        absl::StrCat("oneDNN: ", error.message, " (status ", static_cast<int>(error.status), ")"));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "no memory is left for the model; use smaller layers or a smaller batch_size");
+  }
+}
+
+size_t FirstTrainedLayer(const ModelPlan& plan) {
+  size_t index = 0;
+  while (index < plan.layers.size() && plan.layers[index].kernel < 0) ++index;
+  CHECK_LT(index, plan.layers.size()) << "A plan without variables.";
+  return index;
+}
+
+Shape VariableShape(const VariableSpec& variable) {
+  return Shape(variable.shape().begin(), variable.shape().end());
+}
+
+// For one example: the largest output of the layers from `first` on, or input after it.
+size_t LargestGradient(const ModelPlan& plan, size_t first) {
+  size_t largest = 0;
+  for (size_t i = first; i < plan.layers.size(); ++i) {
+    largest = std::max<size_t>(largest, ElementCount(plan.layers[i].output));
+  }
+  return largest;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> CpuModel::Compile(const ModelPlan& plan, size_t max_batch,
+                                                         int threads) {
+  if (max_batch == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
+  MILLRACE_RETURN_IF_ERROR(CheckMemory(plan, max_batch));
+  const ScopedThreadSettings settings(threads);
+  return CatchErrors([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
+    return std::unique_ptr<Model>(new CpuModel(plan, max_batch, threads));
+  });
+}
+
+CpuModel::CpuModel(const ModelPlan& plan, size_t max_batch, int threads)
+    : plan_(plan),
+      max_batch_(max_batch),
+      threads_(threads),
+      first_trained_(FirstTrainedLayer(plan)),
+      loss_(MakeCpuLoss(plan.loss)) {
+  for (const VariableSpec& variable : plan_.variables) {
+    values_.emplace_back(ElementCount(VariableShape(variable)));
+  }
+  MakeLayers();
+  for (CpuBuffer& gradient : gradients_) {
+    gradient = CpuBuffer(max_batch_ * LargestGradient(plan_, first_trained_));
+  }
+}
+
+CpuParameters CpuModel::ParametersOf(const LayerPlan& layer) const {
+  CpuParameters parameters;
+  if (layer.kernel >= 0) parameters.kernel = values_[layer.kernel].data();
+  if (layer.bias >= 0) parameters.bias = values_[layer.bias].data();
+  return parameters;
+}
+
+void CpuModel::MakeLayers() {
+  for (size_t i = 0; i < plan_.layers.size(); ++i) {
+    const LayerPlan& plan = plan_.layers[i];
+    layers_.push_back(MakeCpuLayer(&context_, plan, i, ParametersOf(plan),
+                                   /*input_gradient=*/i > first_trained_));
+    layers_.back()->Prepare(max_batch_);
+    const bool is_view = layers_.back()->IsView();
+    outputs_.emplace_back(is_view ? 0 : max_batch_ * ElementCount(plan.output));
+  }
+}
+
+absl::Span<float> CpuModel::values(size_t variable) {
+  return absl::MakeSpan(values_[variable].data(), values_[variable].size());
+}
+
+absl::Status CpuModel::CheckBatch(const Batch& batch) const {
+  CHECK_GE(batch.size, 1u);
+  CHECK_LE(batch.size, max_batch_);
+  CHECK_EQ(batch.features.size(), batch.size * ElementCount(plan_.layers.front().input));
+  CHECK_EQ(batch.labels.size(), batch.size);
+  const int32_t limit = loss_->LabelLimit(ElementCount(plan_.layers.back().output));
+  for (const int32_t label : batch.labels) {
+    if (label >= 0 && label < limit) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch has the label ", label, "; the loss takes 0 to ", limit - 1));
+  }
+  return absl::OkStatus();
+}
+
+const float* CpuModel::Input(size_t index, const Batch& batch) const {
+  while (index > 0 && layers_[index - 1]->IsView()) --index;
+  return index == 0 ? batch.features.data() : outputs_[index - 1].data();
+}
+
+absl::Span<const float> CpuModel::Forward(const CpuPass& pass, const Batch& batch) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i]->IsView()) continue;
+    layers_[i]->Forward(pass, Input(i, batch), outputs_[i].data());
+  }
+  return absl::MakeConstSpan(Input(layers_.size(), batch),
+                             batch.size * ElementCount(plan_.layers.back().output));
+}
+
+void CpuModel::Backward(const CpuPass& pass, const Batch& batch) {
+  float* dy = gradients_[0].data();
+  float* dx = gradients_[1].data();
+  for (size_t i = layers_.size(); i-- > first_trained_;) {
+    if (layers_[i]->IsView()) continue;
+    layers_[i]->Backward(pass, Input(i, batch), outputs_[i].data(), dy,
+                         i == first_trained_ ? nullptr : dx);
+    std::swap(dy, dx);
+  }
+}
+
+absl::StatusOr<BatchResult> CpuModel::Train(const Batch& batch, uint64_t seed,
+                                            GradientSink* gradients) {
+  MILLRACE_RETURN_IF_ERROR(CheckBatch(batch));
+  const ScopedThreadSettings settings(threads_);
+  return CatchErrors([&]() -> absl::StatusOr<BatchResult> {
+    const CpuPass pass = {batch.size, /*training=*/true, seed, gradients};
+    const absl::Span<const float> logits = Forward(pass, batch);
+    const LossSums sums = loss_->Compute(logits, batch.labels, gradients_[0].data());
+    if (!std::isfinite(sums.loss)) {
+      return absl::OutOfRangeError(std::isnan(sums.loss) ? "the loss is nan"
+                                                         : "the loss is infinite");
+    }
+    Backward(pass, batch);
+    BatchResult result;
+    result.loss_sum = sums.loss;
+    if (plan_.accuracy) result.accuracy_sum = sums.right;
+    return result;
+  });
+}
+
+absl::Status CpuModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
+  MILLRACE_RETURN_IF_ERROR(CheckBatch(batch));
+  const ScopedThreadSettings settings(threads_);
+  return CatchErrors([&]() -> absl::Status {
+    CpuPass pass;
+    pass.batch = batch.size;
+    const absl::Span<const float> logits = Forward(pass, batch);
+    const LossSums found = loss_->Compute(logits, batch.labels, /*gradient=*/nullptr);
+    sums->examples += batch.size;
+    sums->loss_sum += found.loss;
+    if (plan_.accuracy) sums->accuracy_sum = sums->accuracy_sum.value_or(0) + found.right;
+    if (plan_.auc) {
+      sums->scores.insert(sums->scores.end(), logits.begin(), logits.end());
+      for (const int32_t label : batch.labels) sums->positives.push_back(label == 1);
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace millrace::worker

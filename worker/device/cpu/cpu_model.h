@@ -1,0 +1,68 @@
+// A compiled model on the CPU.
+#ifndef MILLRACE_WORKER_DEVICE_CPU_CPU_MODEL_H_
+#define MILLRACE_WORKER_DEVICE_CPU_CPU_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/device/cpu/buffer.h"
+#include "worker/device/cpu/context.h"
+#include "worker/device/cpu/layer.h"
+#include "worker/device/cpu/loss.h"
+#include "worker/model/model.h"
+#include "worker/model/model_plan.h"
+
+namespace millrace::worker {
+
+// All memory for values is taken when it is made; steps take none, save for the first of each size
+// of batch. Runs in the thread that calls it and, with more than one, in that thread's OpenMP team.
+// INTERNAL: oneDNN reported an error.
+class CpuModel final : public Model {
+ public:
+  // INVALID_ARGUMENT: max_batch is 0. RESOURCE_EXHAUSTED: the machine has too little memory.
+  static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan, size_t max_batch,
+                                                        int threads);
+
+  const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
+  absl::Span<float> values(size_t variable) override;
+
+  // OUT_OF_RANGE: the loss is not finite; no gradient was finished. INVALID_ARGUMENT: a label that
+  // the loss does not take.
+  absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
+                                    GradientSink* gradients) override;
+  absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override;
+
+ private:
+  CpuModel(const ModelPlan& plan, size_t max_batch, int threads);
+
+  CpuParameters ParametersOf(const LayerPlan& layer) const;
+  void MakeLayers();
+  absl::Status CheckBatch(const Batch& batch) const;
+
+  // Returns the logits.
+  absl::Span<const float> Forward(const CpuPass& pass, const Batch& batch);
+  // Starts from the loss's gradient in gradients_[0].
+  void Backward(const CpuPass& pass, const Batch& batch);
+  // The input of layer `index`.
+  const float* Input(size_t index, const Batch& batch) const;
+
+  const ModelPlan plan_;
+  const size_t max_batch_;
+  const int threads_;
+  const size_t first_trained_;  // The first layer that has variables.
+  CpuContext context_;
+  std::vector<CpuBuffer> values_;   // One for each variable.
+  std::vector<CpuBuffer> outputs_;  // One for each layer; empty for views.
+  CpuBuffer gradients_[2];          // By the output and by the input of a layer, in turns.
+  std::vector<std::unique_ptr<CpuLayer>> layers_;
+  std::unique_ptr<CpuLoss> loss_;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CPU_CPU_MODEL_H_

@@ -1,0 +1,62 @@
+// y = activation(x), as the end of another layer or as a layer of its own.
+#ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_ACTIVATION_H_
+#define MILLRACE_WORKER_DEVICE_CPU_LAYERS_ACTIVATION_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "protos/model.pb.h"
+#include "worker/device/cpu/context.h"
+#include "worker/device/cpu/layer.h"
+#include "worker/model/layer_plan.h"
+#include "worker/model/shape.h"
+
+namespace millrace::worker {
+
+// Both directions need only y, and may work in place.
+class CpuActivation {
+ public:
+  // `shape` is that of an example; SOFTMAX is over its last dimension.
+  CpuActivation(CpuContext* context, Activation function, const Shape& shape);
+
+  // Attributes of a primitive that ends in this activation, where oneDNN can fuse it.
+  bool CanFuse() const { return function_ == LINEAR || function_ == RELU; }
+  dnnl::primitive_attr FusedAttributes() const;
+
+  void Prepare(size_t batch);
+  void Forward(size_t batch, const float* x, float* y);
+  void Backward(size_t batch, const float* y, const float* dy, float* dx);
+
+ private:
+  struct Primitives {
+    CpuPrimitive forward;
+    CpuPrimitive backward;
+  };
+  Primitives& ForBatch(size_t batch);
+  std::unique_ptr<Primitives> MakeElementwise(dnnl::algorithm algorithm, int64_t elements);
+  std::unique_ptr<Primitives> MakeSoftmax(int64_t rows, int64_t columns);
+
+  CpuContext* const context_;
+  const Activation function_;
+  const uint64_t elements_;  // Of an example.
+  const uint64_t columns_;   // The last dimension.
+  PerBatch<Primitives> primitives_;
+};
+
+class ActivationLayer final : public CpuLayer {
+ public:
+  ActivationLayer(CpuContext* context, const LayerPlan& plan);
+
+  bool IsView() const override;
+  void Prepare(size_t batch) override;
+  void Forward(const CpuPass& pass, const float* x, float* y) override;
+  void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
+
+ private:
+  const Activation function_;
+  CpuActivation activation_;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CPU_LAYERS_ACTIVATION_H_

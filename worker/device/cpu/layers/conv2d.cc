@@ -1,0 +1,178 @@
+#include "worker/device/cpu/layers/conv2d.h"
+
+#include <utility>
+
+namespace millrace::worker {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+Windows ConvolutionWindows(const LayerPlan& plan) {
+  const Conv2D& conv = plan.spec.conv2d();
+  return MakeWindows(plan.input, conv.kernel_size(), conv.strides(), conv.padding());
+}
+
+CpuBuffer BufferFor(const memory::desc& layout) {
+  return CpuBuffer((layout.get_size() + sizeof(float) - 1) / sizeof(float));
+}
+
+}  // namespace
+
+Conv2DLayer::Conv2DLayer(CpuContext* context, const LayerPlan& plan,
+                         const CpuParameters& parameters, bool input_gradient)
+    : context_(context),
+      input_(plan.input),
+      output_(plan.output),
+      windows_(ConvolutionWindows(plan)),
+      kernel_(plan.kernel),
+      bias_(plan.bias),
+      parameters_(parameters),
+      wants_input_gradient_(input_gradient),
+      activation_(context, plan.spec.conv2d().activation(), plan.output) {}
+
+memory::desc Conv2DLayer::BiasLayout() const {
+  return memory::desc({static_cast<int64_t>(output_[2])}, memory::data_type::f32, Tag::a);
+}
+
+memory::desc Conv2DLayer::KernelLayout(Tag tag) const {
+  return memory::desc({static_cast<int64_t>(output_[2]), static_cast<int64_t>(input_[2]),
+                       windows_.size[0], windows_.size[1]},
+                      memory::data_type::f32, tag);
+}
+
+CpuPrimitive Conv2DLayer::MakeReorder(const memory::desc& from, const memory::desc& to) {
+  const dnnl::reorder::primitive_desc description(context_->engine(), from, context_->engine(), to,
+                                                  CpuContext::Attributes());
+  return CpuPrimitive::Make<dnnl::reorder>(context_, description,
+                                           {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+dnnl::convolution_forward::primitive_desc Conv2DLayer::ForwardDescription(int64_t batch) const {
+  return dnnl::convolution_forward::primitive_desc(
+      {dnnl::prop_kind::forward_training, algorithm::convolution_direct, ImageLayout(batch, input_),
+       KernelLayout(Tag::any), has_bias() ? BiasLayout() : memory::desc(),
+       ImageLayout(batch, output_), windows_.strides, windows_.pad_before, windows_.pad_after},
+      activation_.FusedAttributes(), context_->engine());
+}
+
+Conv2DLayer::WithKernel Conv2DLayer::MakeForward(
+    const dnnl::convolution_forward::primitive_desc& description) {
+  const memory::desc x = description.src_desc();
+  const memory::desc kernel = description.weights_desc();
+  const memory::desc y = description.dst_desc();
+  CpuPrimitive convolution =
+      has_bias() ? CpuPrimitive::Make<dnnl::convolution_forward>(context_, description,
+                                                                 {{DNNL_ARG_SRC, x},
+                                                                  {DNNL_ARG_WEIGHTS, kernel},
+                                                                  {DNNL_ARG_DST, y},
+                                                                  {DNNL_ARG_BIAS, BiasLayout()}})
+                 : CpuPrimitive::Make<dnnl::convolution_forward>(
+                       context_, description,
+                       {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}});
+  return {std::move(convolution), MakeReorder(KernelLayout(Tag::hwio), kernel), BufferFor(kernel)};
+}
+
+Conv2DLayer::WithKernel Conv2DLayer::MakeKernelGradient(
+    int64_t batch, const dnnl::convolution_forward::primitive_desc& forward) {
+  const memory::desc x = ImageLayout(batch, input_);
+  const memory::desc y = ImageLayout(batch, output_);
+  const dnnl::convolution_backward_weights::primitive_desc description(
+      {algorithm::convolution_direct, x, KernelLayout(Tag::any),
+       has_bias() ? BiasLayout() : memory::desc(), y, windows_.strides, windows_.pad_before,
+       windows_.pad_after},
+      CpuContext::Attributes(), context_->engine(), forward);
+  const memory::desc kernel = description.diff_weights_desc();
+  CpuPrimitive convolution =
+      has_bias()
+          ? CpuPrimitive::Make<dnnl::convolution_backward_weights>(
+                context_, description,
+                {{DNNL_ARG_SRC, x},
+                 {DNNL_ARG_DIFF_DST, y},
+                 {DNNL_ARG_DIFF_WEIGHTS, kernel},
+                 {DNNL_ARG_DIFF_BIAS, BiasLayout()}})
+          : CpuPrimitive::Make<dnnl::convolution_backward_weights>(
+                context_, description,
+                {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, kernel}});
+  return {std::move(convolution), MakeReorder(kernel, KernelLayout(Tag::hwio)), BufferFor(kernel)};
+}
+
+Conv2DLayer::WithKernel Conv2DLayer::MakeInputGradient(
+    int64_t batch, const dnnl::convolution_forward::primitive_desc& forward) {
+  const memory::desc x = ImageLayout(batch, input_);
+  const memory::desc y = ImageLayout(batch, output_);
+  const dnnl::convolution_backward_data::primitive_desc description(
+      {algorithm::convolution_direct, x, KernelLayout(Tag::any), y, windows_.strides,
+       windows_.pad_before, windows_.pad_after},
+      CpuContext::Attributes(), context_->engine(), forward);
+  const memory::desc kernel = description.weights_desc();
+  return {CpuPrimitive::Make<dnnl::convolution_backward_data>(
+              context_, description,
+              {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DIFF_SRC, x}}),
+          MakeReorder(KernelLayout(Tag::hwio), kernel), BufferFor(kernel)};
+}
+
+std::unique_ptr<Conv2DLayer::Primitives> Conv2DLayer::MakePrimitives(int64_t batch) {
+  const dnnl::convolution_forward::primitive_desc forward = ForwardDescription(batch);
+  auto primitives = std::make_unique<Primitives>(
+      Primitives{MakeForward(forward), MakeKernelGradient(batch, forward), nullptr});
+  if (wants_input_gradient_) {
+    primitives->input_gradient = std::make_unique<WithKernel>(MakeInputGradient(batch, forward));
+  }
+  return primitives;
+}
+
+Conv2DLayer::Primitives& Conv2DLayer::ForBatch(size_t batch) {
+  return primitives_.Get(batch, [&] { return MakePrimitives(static_cast<int64_t>(batch)); });
+}
+
+void Conv2DLayer::Prepare(size_t batch) {
+  ForBatch(batch);
+  activation_.Prepare(batch);
+}
+
+void Conv2DLayer::Forward(const CpuPass& pass, const float* x, float* y) {
+  WithKernel& forward = ForBatch(pass.batch).forward;
+  float* const kernel = forward.kernel.data();
+  forward.reorder.Run({{DNNL_ARG_FROM, parameters_.kernel}, {DNNL_ARG_TO, kernel}});
+  if (has_bias()) {
+    forward.convolution.Run({{DNNL_ARG_SRC, x},
+                             {DNNL_ARG_WEIGHTS, kernel},
+                             {DNNL_ARG_DST, y},
+                             {DNNL_ARG_BIAS, parameters_.bias}});
+  } else {
+    forward.convolution.Run({{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}});
+  }
+  if (!activation_.CanFuse()) activation_.Forward(pass.batch, y, y);
+}
+
+void Conv2DLayer::Backward(const CpuPass& pass, const float* x, const float* y, float* dy,
+                           float* dx) {
+  Primitives& primitives = ForBatch(pass.batch);
+  activation_.Backward(pass.batch, y, dy, dy);
+
+  WithKernel& gradient = primitives.kernel_gradient;
+  float* const kernel = gradient.kernel.data();
+  if (has_bias()) {
+    gradient.convolution.Run({{DNNL_ARG_SRC, x},
+                              {DNNL_ARG_DIFF_DST, dy},
+                              {DNNL_ARG_DIFF_WEIGHTS, kernel},
+                              {DNNL_ARG_DIFF_BIAS, pass.gradients->Buffer(bias_).data()}});
+    pass.gradients->Finished(bias_);
+  } else {
+    gradient.convolution.Run(
+        {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, kernel}});
+  }
+  gradient.reorder.Run(
+      {{DNNL_ARG_FROM, kernel}, {DNNL_ARG_TO, pass.gradients->Buffer(kernel_).data()}});
+  pass.gradients->Finished(kernel_);
+
+  if (dx == nullptr) return;
+  WithKernel& input = *primitives.input_gradient;
+  input.reorder.Run({{DNNL_ARG_FROM, parameters_.kernel}, {DNNL_ARG_TO, input.kernel.data()}});
+  input.convolution.Run(
+      {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, input.kernel.data()}, {DNNL_ARG_DIFF_SRC, dx}});
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,47 @@
+// y = activation(x kernel + bias).
+#ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_DENSE_H_
+#define MILLRACE_WORKER_DEVICE_CPU_LAYERS_DENSE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "worker/device/cpu/context.h"
+#include "worker/device/cpu/layer.h"
+#include "worker/device/cpu/layers/activation.h"
+#include "worker/model/layer_plan.h"
+
+namespace millrace::worker {
+
+class DenseLayer final : public CpuLayer {
+ public:
+  DenseLayer(CpuContext* context, const LayerPlan& plan, const CpuParameters& parameters);
+
+  void Prepare(size_t batch) override;
+  void Forward(const CpuPass& pass, const float* x, float* y) override;
+  void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
+
+ private:
+  struct Primitives {
+    CpuPrimitive forward;
+    CpuPrimitive kernel_gradient;  // x^T dy
+    CpuPrimitive input_gradient;   // dy kernel^T
+  };
+  Primitives& ForBatch(size_t batch);
+  CpuPrimitive MakeForward(int64_t batch);
+  CpuPrimitive MakeProduct(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                           const dnnl::memory::desc& product);
+
+  CpuContext* const context_;
+  const int64_t inputs_;
+  const int64_t units_;
+  const int kernel_;  // As in LayerPlan.
+  const int bias_;
+  const CpuParameters parameters_;
+  CpuActivation activation_;
+  PerBatch<Primitives> primitives_;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CPU_LAYERS_DENSE_H_

@@ -1,0 +1,69 @@
+#include "worker/device/cpu/layers/dropout.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace millrace::worker {
+namespace {
+
+// splitmix64's output function: a bijection that spreads every bit over all.
+uint64_t Mix64(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// The same for 32 bits (the constants of C. Wellons' "lowbias32").
+inline uint32_t Mix32(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x7feb352d;
+  x = (x ^ (x >> 15)) * 0x846ca68b;
+  return x ^ (x >> 16);
+}
+
+uint32_t Threshold(double rate) {
+  return static_cast<uint32_t>(std::min(std::round(std::ldexp(rate, 32)), 4294967295.0));
+}
+
+// A plain loop over 32-bit numbers, which the compiler vectorises. Two rounds with a key each: one
+// round would give keys that differ by d masks that are shifted by d.
+void MaskRow(uint64_t key, uint32_t threshold, float scale, uint32_t count,
+             const float* __restrict from, float* __restrict to) {
+  const uint32_t first = static_cast<uint32_t>(key);
+  const uint32_t second = static_cast<uint32_t>(key >> 32);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t hash = Mix32(Mix32(i + first) ^ second);
+    to[i] = hash < threshold ? 0.0f : from[i] * scale;
+  }
+}
+
+}  // namespace
+
+DropoutLayer::DropoutLayer(const LayerPlan& plan, size_t layer_index)
+    : layer_index_(layer_index),
+      elements_(ElementCount(plan.input)),
+      threshold_(Threshold(plan.spec.dropout().rate())),
+      scale_(static_cast<float>(1 / (1 - plan.spec.dropout().rate()))) {}
+
+void DropoutLayer::Mask(const CpuPass& pass, const float* from, float* to) const {
+  const uint64_t layer_key = Mix64(Mix64(pass.seed) + layer_index_);
+  for (size_t row = 0; row < pass.batch; ++row) {
+    MaskRow(Mix64(layer_key + row), threshold_, scale_, static_cast<uint32_t>(elements_),
+            from + row * elements_, to + row * elements_);
+  }
+}
+
+void DropoutLayer::Forward(const CpuPass& pass, const float* x, float* y) {
+  if (pass.training) {
+    Mask(pass, x, y);
+  } else {
+    std::copy(x, x + pass.batch * elements_, y);
+  }
+}
+
+void DropoutLayer::Backward(const CpuPass& pass, const float* /*x*/, const float* /*y*/, float* dy,
+                            float* dx) {
+  if (dx != nullptr) Mask(pass, dy, dx);
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,60 @@
+#include "worker/model/layered_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/model/model_plan.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr uint64_t kDefaultEvaluationBatch = 256;
+
+absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) {
+  const Shape& input = plan.layers.front().input;
+  if (evaluate.feature_shape() != input) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.evaluate: its examples have the shape ", ShapeString(evaluate.feature_shape()),
+        ", those of data.train ", ShapeString(input), "; they must be the same"));
+  }
+  const absl::Status labels =
+      CheckLabels(plan, evaluate.label_count(), evaluate.DescribeLargestLabel());
+  if (labels.ok()) return labels;
+  return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));
+}
+
+// No batch has more examples than its set.
+uint64_t LargestBatch(const JobSpec& spec, const Dataset& train, const Dataset* evaluate) {
+  const uint64_t train_batch = std::min<uint64_t>(spec.batch_size(), train.size());
+  if (evaluate == nullptr) return train_batch;
+  const uint64_t wanted = spec.evaluation().batch_size();
+  const uint64_t evaluation_batch =
+      std::min(wanted == 0 ? kDefaultEvaluationBatch : wanted, evaluate->size());
+  return std::max(train_batch, evaluation_batch);
+}
+
+absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const JobSpec& spec,
+                                                        const Dataset& train,
+                                                        const Dataset* evaluate) {
+  if (spec.batch_size() == 0) {
+    return absl::InvalidArgumentError("batch_size is 0; it must be at least 1");
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const ModelPlan plan,
+                            PlanModel(spec.model(), train.feature_shape(), train.label_count(),
+                                      train.DescribeLargestLabel()));
+  if (evaluate != nullptr) MILLRACE_RETURN_IF_ERROR(CheckEvaluationSet(plan, *evaluate));
+  return device->Compile(plan, LargestBatch(spec, train, evaluate));
+}
+
+}  // namespace
+
+ModelFactory LayeredModelFactory(std::shared_ptr<Device> device) {
+  return [device = std::move(device)](const JobSpec& spec, const millrace::worker::Dataset& train,
+                                      const millrace::worker::Dataset* evaluate) {
+    return MakeLayeredModel(device.get(), spec, train, evaluate);
+  };
+}
+
+}  // namespace millrace::worker

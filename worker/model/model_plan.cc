@@ -1,0 +1,205 @@
+#include "worker/model/model_plan.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr size_t kMaxNameLength = 100;
+
+template <typename... Args>
+absl::Status Invalid(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+// "model.layers[2] 'dense'".
+std::string LayerPath(size_t index, absl::string_view name) {
+  return absl::StrCat("model.layers[", index, "] '", name, "'");
+}
+
+std::string LastLayerPath(const ModelPlan& plan) {
+  return LayerPath(plan.layers.size() - 1, plan.layers.back().spec.name());
+}
+
+absl::string_view KindName(const LayerSpec& spec) {
+  switch (spec.kind_case()) {
+    case LayerSpec::kDense:
+      return "dense";
+    case LayerSpec::kConv2D:
+      return "conv2d";
+    case LayerSpec::kMaxPool2D:
+      return "max_pool2d";
+    case LayerSpec::kFlatten:
+      return "flatten";
+    case LayerSpec::kDropout:
+      return "dropout";
+    case LayerSpec::kActivation:
+      return "activation";
+    case LayerSpec::KIND_NOT_SET:
+      break;
+  }
+  return "layer";
+}
+
+absl::Status CheckName(absl::string_view name) {
+  bool allowed = name.size() <= kMaxNameLength;
+  for (const char c : name) {
+    allowed &=
+        absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
+  }
+  if (allowed) return absl::OkStatus();
+  return Invalid("a name has letters, digits, '_', '-' and '.', at most ", kMaxNameLength);
+}
+
+// Fills in absent names; no two are the same afterwards.
+absl::Status NameLayers(ModelSpec* spec) {
+  absl::flat_hash_map<std::string, int> index_of;
+  for (int i = 0; i < spec->layers_size(); ++i) {
+    LayerSpec* layer = spec->mutable_layers(i);
+    if (layer->name().empty()) layer->set_name(absl::StrCat(KindName(*layer), "_", i));
+    if (absl::Status status = CheckName(layer->name()); !status.ok()) {
+      return Invalid(LayerPath(i, layer->name()), ": ", status.message());
+    }
+    const auto [other, inserted] = index_of.emplace(layer->name(), i);
+    if (!inserted) {
+      return Invalid(LayerPath(i, layer->name()), ": model.layers[", other->second,
+                     "] has that name too; give each layer a name of its own");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanLayers(ModelSpec spec, const Shape& input, ModelPlan* plan) {
+  MILLRACE_RETURN_IF_ERROR(NameLayers(&spec));
+  Shape shape = input;
+  for (int i = 0; i < spec.layers_size(); ++i) {
+    LayerPlan layer;
+    layer.spec = std::move(*spec.mutable_layers(i));
+    layer.input = shape;
+    if (absl::Status status = PlanLayer(&layer, &plan->variables); !status.ok()) {
+      return Invalid(LayerPath(i, layer.spec.name()), ": ", status.message());
+    }
+    shape = layer.output;
+    plan->layers.push_back(std::move(layer));
+  }
+  if (plan->variables.empty()) {
+    return Invalid("model.layers: no layer has variables to train; add a dense or conv2d layer");
+  }
+  return absl::OkStatus();
+}
+
+// The activation that ends the layer; LINEAR where it has none.
+Activation LastActivation(const LayerSpec& layer) {
+  switch (layer.kind_case()) {
+    case LayerSpec::kDense:
+      return layer.dense().activation();
+    case LayerSpec::kConv2D:
+      return layer.conv2d().activation();
+    case LayerSpec::kActivation:
+      return layer.activation().function();
+    default:
+      return LINEAR;
+  }
+}
+
+// Whether the layer's values come out as they went in, up to shape and dropout.
+bool PassesValuesOn(const LayerSpec& layer) {
+  return layer.has_flatten() || layer.has_dropout() ||
+         (layer.has_activation() && layer.activation().function() == LINEAR);
+}
+
+// Refuses probabilities as the loss's input.
+absl::Status CheckLogits(const ModelPlan& plan) {
+  size_t last = plan.layers.size() - 1;
+  while (last > 0 && PassesValuesOn(plan.layers[last].spec)) --last;
+  const LayerSpec& layer = plan.layers[last].spec;
+  const Activation activation = LastActivation(layer);
+  if (activation != SIGMOID && activation != SOFTMAX) return absl::OkStatus();
+  return Invalid(LayerPath(last, layer.name()), ": its activation is ", Activation_Name(activation),
+                 "; the loss takes logits: remove it");
+}
+
+absl::Status CheckLossShape(const ModelPlan& plan) {
+  const Shape& output = plan.layers.back().output;
+  switch (plan.loss) {
+    case SPARSE_CATEGORICAL_CROSSENTROPY:
+      if (output.size() == 1) return absl::OkStatus();
+      return Invalid(LastLayerPath(plan), ": SPARSE_CATEGORICAL_CROSSENTROPY takes [classes], the ",
+                     "last output is ", ShapeString(output),
+                     "; end the model with a flatten layer and a dense layer");
+    case BINARY_CROSSENTROPY:
+      if (output == Shape{1}) return absl::OkStatus();
+      return Invalid(LastLayerPath(plan), ": BINARY_CROSSENTROPY takes [1], the last output is ",
+                     ShapeString(output), "; end the model with a dense layer of 1 unit");
+    default:
+      return Invalid("model.loss is ", static_cast<int>(plan.loss),
+                     "; use SPARSE_CATEGORICAL_CROSSENTROPY or BINARY_CROSSENTROPY");
+  }
+}
+
+absl::Status PlanMetrics(const ModelSpec& spec, ModelPlan* plan) {
+  for (int i = 0; i < spec.metrics_size(); ++i) {
+    switch (spec.metrics(i)) {
+      case ACCURACY:
+        plan->accuracy = true;
+        break;
+      case AUC:
+        if (plan->loss != BINARY_CROSSENTROPY) {
+          return Invalid("model.metrics[", i, "]: AUC needs the loss BINARY_CROSSENTROPY, it is ",
+                         Loss_Name(plan->loss));
+        }
+        plan->auc = true;
+        break;
+      default:
+        return Invalid("model.metrics[", i, "] is ", static_cast<int>(spec.metrics(i)),
+                       "; use ACCURACY or AUC");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInput(const ModelSpec& spec, const Shape& input) {
+  if (spec.layers().empty())
+    return Invalid("model.layers is empty; a model has at least one layer");
+  if (HasAtMost(input, kMaxExampleElements) && ElementCount(input) >= 1) return absl::OkStatus();
+  return Invalid("examples have the shape ", ShapeString(input), "; models take 1 to ",
+                 kMaxExampleElements, " features");
+}
+
+}  // namespace
+
+absl::Status CheckLabels(const ModelPlan& plan, int32_t label_count,
+                         const std::string& largest_label) {
+  const std::string where = largest_label.empty() ? "" : absl::StrCat(" (", largest_label, ")");
+  if (plan.loss == BINARY_CROSSENTROPY) {
+    if (label_count <= 2) return absl::OkStatus();
+    return Invalid("model.loss: BINARY_CROSSENTROPY takes labels 0 and 1, the labels go up to ",
+                   label_count - 1, where, "; use SPARSE_CATEGORICAL_CROSSENTROPY");
+  }
+  const uint64_t classes = plan.layers.back().output[0];
+  if (static_cast<uint64_t>(label_count) <= classes) return absl::OkStatus();
+  return Invalid(LastLayerPath(plan), ": the last layer has ", classes,
+                 classes == 1 ? " unit" : " units", ", the labels go up to ", label_count - 1,
+                 where, "; give it at least ", label_count, " units");
+}
+
+absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const Shape& input, int32_t label_count,
+                                    const std::string& largest_label) {
+  MILLRACE_RETURN_IF_ERROR(CheckInput(spec, input));
+  ModelPlan plan;
+  plan.loss = spec.loss();
+  MILLRACE_RETURN_IF_ERROR(PlanLayers(spec, input, &plan));
+  MILLRACE_RETURN_IF_ERROR(CheckLossShape(plan));
+  MILLRACE_RETURN_IF_ERROR(CheckLogits(plan));
+  MILLRACE_RETURN_IF_ERROR(PlanMetrics(spec, &plan));
+  MILLRACE_RETURN_IF_ERROR(CheckLabels(plan, label_count, largest_label));
+  return plan;
+}
+
+}  // namespace millrace::worker
