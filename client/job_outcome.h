@@ -1,0 +1,28 @@
+// How following a job ended.
+#ifndef MILLRACE_CLIENT_JOB_OUTCOME_H_
+#define MILLRACE_CLIENT_JOB_OUTCOME_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+#include "protos/job.pb.h"
+
+namespace millrace::client {
+
+// A value type.
+struct JobOutcome {
+  std::string job_id;
+  JobState state = JOB_STATE_UNSPECIFIED;  // A final one.
+  std::string message;                     // FAILED: why.
+  uint64_t step = 0;
+  uint64_t total_steps = 0;  // 0: not known.
+  std::map<std::string, double> metrics;
+  absl::Duration running;   // From the first step's lease to the end.
+  std::string export_file;  // Where the variables went; empty: nowhere.
+};
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_JOB_OUTCOME_H_

@@ -1,0 +1,111 @@
+#include "client/progress/format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/jobs_client.h"
+
+namespace millrace::client {
+namespace {
+
+// Where a metric stands among others.
+int Rank(const std::string& name) {
+  for (const auto& [rank, known] : {std::pair(0, "loss"), std::pair(1, "accuracy"),
+                                    std::pair(2, "eval_loss"), std::pair(3, "eval_accuracy")}) {
+    if (name == known) return rank;
+  }
+  return 4;
+}
+
+std::string DescribeState(const StateChanged& change) {
+  std::string line = change.state();
+  if (change.step() > 0) absl::StrAppend(&line, " at step ", FormatCount(change.step()));
+  if (!change.message().empty()) absl::StrAppend(&line, ": ", change.message());
+  return line;
+}
+
+}  // namespace
+
+std::string FormatCount(uint64_t count) {
+  const std::string digits = absl::StrCat(count);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string FormatRate(double per_second) {
+  if (!(per_second >= 999.5)) return absl::StrFormat("%.0f", per_second);
+  if (per_second < 999'500) return absl::StrFormat("%.1fk", per_second / 1e3);
+  return absl::StrFormat("%.2fM", per_second / 1e6);
+}
+
+std::string FormatElapsed(absl::Duration duration) {
+  const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(duration));
+  if (seconds < 3600) return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
+  return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
+}
+
+std::string FormatMetric(double value) {
+  if (std::isnan(value)) return "nan";
+  return absl::StrFormat("%.4g", value);
+}
+
+Metrics ToMetrics(const google::protobuf::Map<std::string, double>& metrics) {
+  return Metrics(metrics.begin(), metrics.end());
+}
+
+std::vector<std::string> FormatMetrics(const Metrics& metrics) {
+  std::vector<std::pair<std::string, double>> ordered(metrics.begin(), metrics.end());
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const auto& a, const auto& b) { return Rank(a.first) < Rank(b.first); });
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : ordered) {
+    texts.push_back(absl::StrCat(name, " ", FormatMetric(value)));
+  }
+  return texts;
+}
+
+absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
+  return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
+}
+
+std::string DescribeEvent(const JobEvent& event) {
+  if (event.has_notice()) return event.notice().message();
+  if (event.has_evaluated()) {
+    const Evaluated& evaluated = event.evaluated();
+    return absl::StrCat("step ", FormatCount(evaluated.step()), ": ",
+                        absl::StrJoin(FormatMetrics(ToMetrics(evaluated.metrics())), "  "), " (",
+                        FormatCount(evaluated.examples()), " examples)");
+  }
+  if (event.has_state_changed() && !IsLastEvent(event)) {
+    return DescribeState(event.state_changed());
+  }
+  return "";
+}
+
+std::string FormatOutcome(const JobOutcome& outcome) {
+  std::string text = absl::StrCat(JobState_Name(outcome.state), ": job ", outcome.job_id);
+  if (!outcome.message.empty()) absl::StrAppend(&text, ": ", outcome.message);
+  absl::StrAppend(&text, "\n  steps      ", FormatCount(outcome.step));
+  if (outcome.total_steps > 0) {
+    absl::StrAppend(&text, " of ", FormatCount(outcome.total_steps));
+  }
+  absl::StrAppend(&text, "\n  time       ", FormatElapsed(outcome.running), "\n");
+  const std::vector<std::string> metrics = FormatMetrics(outcome.metrics);
+  if (!metrics.empty()) {
+    absl::StrAppend(&text, "  metrics    ", absl::StrJoin(metrics, "  "), "\n");
+  }
+  if (!outcome.export_file.empty()) {
+    absl::StrAppend(&text, "  variables  ", outcome.export_file, "\n");
+  }
+  return text;
+}
+
+}  // namespace millrace::client

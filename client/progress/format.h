@@ -1,0 +1,48 @@
+// Numbers, durations and events as people read them.
+#ifndef MILLRACE_CLIENT_PROGRESS_FORMAT_H_
+#define MILLRACE_CLIENT_PROGRESS_FORMAT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/job_outcome.h"
+#include "google/protobuf/map.h"
+#include "google/protobuf/timestamp.pb.h"
+#include "protos/events.pb.h"
+
+namespace millrace::client {
+
+// "60,000".
+std::string FormatCount(uint64_t count);
+
+// Three or four digits: "875", "12.3k", "1.25M".
+std::string FormatRate(double per_second);
+
+// "0:07", "12:34", "3:07:12". Negative ones are 0:00.
+std::string FormatElapsed(absl::Duration duration);
+
+// Four significant digits: "0.09214", "12.35"; "nan" and "inf" where it is not finite.
+std::string FormatMetric(double value);
+
+using Metrics = std::map<std::string, double>;
+
+Metrics ToMetrics(const google::protobuf::Map<std::string, double>& metrics);
+
+// "loss 0.2513", "accuracy 0.9229", ...: the loss first, then the accuracy, then by name.
+std::vector<std::string> FormatMetrics(const Metrics& metrics);
+
+absl::Time ToTime(const google::protobuf::Timestamp& timestamp);
+
+// A line for an evaluation, a notice or a change of state, such as "step 600: eval_loss 0.1032
+// eval_accuracy 0.9691 (10,000 examples)"; empty for a Progress and for the job's last event.
+std::string DescribeEvent(const JobEvent& event);
+
+// What a job has come to: a few lines, each with its end.
+std::string FormatOutcome(const JobOutcome& outcome);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_PROGRESS_FORMAT_H_

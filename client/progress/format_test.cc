@@ -1,0 +1,91 @@
+#include "client/progress/format.h"
+
+#include <cmath>
+#include <limits>
+
+#include "client/testing/fake_jobs.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::client {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(FormatTest, CountsAreGrouped) {
+  EXPECT_EQ(FormatCount(0), "0");
+  EXPECT_EQ(FormatCount(999), "999");
+  EXPECT_EQ(FormatCount(1000), "1,000");
+  EXPECT_EQ(FormatCount(60000), "60,000");
+  EXPECT_EQ(FormatCount(1234567), "1,234,567");
+  EXPECT_EQ(FormatCount(std::numeric_limits<uint64_t>::max()), "18,446,744,073,709,551,615");
+}
+
+TEST(FormatTest, RatesKeepThreeDigitsOrFour) {
+  EXPECT_EQ(FormatRate(0), "0");
+  EXPECT_EQ(FormatRate(875.4), "875");
+  EXPECT_EQ(FormatRate(999.6), "1.0k");
+  EXPECT_EQ(FormatRate(12345), "12.3k");
+  EXPECT_EQ(FormatRate(999600), "1.00M");
+  EXPECT_EQ(FormatRate(2.5e6), "2.50M");
+}
+
+TEST(FormatTest, ElapsedTimeHasHoursWhereItTakesThem) {
+  EXPECT_EQ(FormatElapsed(absl::Milliseconds(7900)), "0:07");
+  EXPECT_EQ(FormatElapsed(absl::Seconds(754)), "12:34");
+  EXPECT_EQ(FormatElapsed(absl::Hours(3) + absl::Seconds(432)), "3:07:12");
+  EXPECT_EQ(FormatElapsed(-absl::Seconds(3)), "0:00");
+}
+
+TEST(FormatTest, MetricsThatAreNotFiniteAreNamed) {
+  EXPECT_EQ(FormatMetric(0.0921449), "0.09214");
+  EXPECT_EQ(FormatMetric(-std::nan("")), "nan");
+  EXPECT_EQ(FormatMetric(HUGE_VAL), "inf");
+}
+
+TEST(FormatTest, LossComesFirst) {
+  EXPECT_THAT(
+      FormatMetrics({{"accuracy", 0.5}, {"eval_accuracy", 0.25}, {"eval_auc", 1}, {"loss", 2}}),
+      ElementsAre("loss 2", "accuracy 0.5", "eval_accuracy 0.25", "eval_auc 1"));
+}
+
+TEST(FormatTest, DescribesWhatIsWorthALine) {
+  EXPECT_EQ(DescribeEvent(millrace::testing::NoticeEvent("ps-0 is gone")), "ps-0 is gone");
+  EXPECT_EQ(DescribeEvent(millrace::testing::EvaluatedEvent(
+                1200, {{"eval_loss", 0.1}, {"eval_accuracy", 0.97}}, 10000)),
+            "step 1,200: eval_loss 0.1  eval_accuracy 0.97 (10,000 examples)");
+  EXPECT_EQ(DescribeEvent(millrace::testing::StateEvent(PENDING, 0, {}, "waits for 2 ps servers")),
+            "PENDING: waits for 2 ps servers");
+  EXPECT_EQ(DescribeEvent(millrace::testing::StateEvent(RUNNING, 7)), "RUNNING at step 7");
+  EXPECT_EQ(DescribeEvent(millrace::testing::StateEvent(SUCCEEDED, 7)), "");
+  EXPECT_EQ(DescribeEvent(millrace::testing::ProgressEvent(7, 10, 1)), "");
+}
+
+TEST(FormatTest, OutcomeSaysWhatCameOutAndWhereItIs) {
+  JobOutcome outcome;
+  outcome.job_id = "job-1";
+  outcome.state = SUCCEEDED;
+  outcome.step = 2740;
+  outcome.total_steps = 2740;
+  outcome.metrics = {{"eval_accuracy", 0.98}, {"loss", 0.05}};
+  outcome.running = absl::Seconds(83);
+  outcome.export_file = "mnist.safetensors";
+  EXPECT_EQ(FormatOutcome(outcome),
+            "SUCCEEDED: job job-1\n"
+            "  steps      2,740 of 2,740\n"
+            "  time       1:23\n"
+            "  metrics    loss 0.05  eval_accuracy 0.98\n"
+            "  variables  mnist.safetensors\n");
+}
+
+TEST(FormatTest, OutcomeOfAFailureSaysWhy) {
+  JobOutcome outcome;
+  outcome.job_id = "job-1";
+  outcome.state = FAILED;
+  outcome.message = "the loss is not finite";
+  EXPECT_EQ(FormatOutcome(outcome),
+            "FAILED: job job-1: the loss is not finite\n  steps      0\n  time       0:00\n");
+}
+
+}  // namespace
+}  // namespace millrace::client

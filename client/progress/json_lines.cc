@@ -1,0 +1,94 @@
+#include "client/progress/json_lines.h"
+
+#include "client/jobs_client.h"
+#include "client/progress/format.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Text of others may hold bytes that are not UTF-8, which JSON cannot: they are replaced.
+std::string Dump(const Json& json) {
+  return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+void AddState(const StateChanged& change, Json* json) {
+  (*json)["event"] = "state";
+  (*json)["state"] = change.state();
+  (*json)["message"] = change.message();
+  (*json)["step"] = change.step();
+  (*json)["metrics"] = ToMetrics(change.metrics());
+}
+
+void AddProgress(const Progress& progress, Json* json) {
+  (*json)["event"] = "progress";
+  (*json)["step"] = progress.step();
+  (*json)["total_steps"] = progress.total_steps();
+  (*json)["examples_per_second"] = progress.examples_per_second();
+  (*json)["workers"] = progress.workers();
+  (*json)["metrics"] = ToMetrics(progress.metrics());
+}
+
+void AddEvaluated(const Evaluated& evaluated, Json* json) {
+  (*json)["event"] = "evaluated";
+  (*json)["step"] = evaluated.step();
+  (*json)["examples"] = evaluated.examples();
+  (*json)["metrics"] = ToMetrics(evaluated.metrics());
+}
+
+// False: an event of a kind that this version does not know.
+bool AddKind(const JobEvent& event, Json* json) {
+  switch (event.kind_case()) {
+    case JobEvent::kStateChanged:
+      AddState(event.state_changed(), json);
+      return true;
+    case JobEvent::kProgress:
+      AddProgress(event.progress(), json);
+      return true;
+    case JobEvent::kEvaluated:
+      AddEvaluated(event.evaluated(), json);
+      return true;
+    case JobEvent::kNotice:
+      (*json)["event"] = "notice";
+      (*json)["message"] = event.notice().message();
+      return true;
+    case JobEvent::KIND_NOT_SET:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void JsonLines::Begin(const std::string& job_id) {
+  job_id_ = job_id;
+  *out_ << Dump({{"event", "begin"}, {"job_id", job_id}}) << std::endl;
+}
+
+void JsonLines::OnEvent(const JobEvent& event) {
+  // The last line says it, with all that there is to say.
+  if (IsLastEvent(event)) return;
+  Json json = {{"event", nullptr}, {"job_id", job_id_}, {"sequence", event.sequence()}};
+  json["time"] = absl::FormatTime(absl::RFC3339_full, ToTime(event.time()), absl::UTCTimeZone());
+  if (AddKind(event, &json)) *out_ << Dump(json) << std::endl;
+}
+
+void JsonLines::Note(const std::string& sentence) { *people_ << sentence << std::endl; }
+
+void JsonLines::Finish(const JobOutcome& outcome) {
+  Json json = {{"event", "final"},
+               {"job_id", outcome.job_id},
+               {"state", JobState_Name(outcome.state)},
+               {"message", outcome.message},
+               {"step", outcome.step},
+               {"total_steps", outcome.total_steps},
+               {"seconds", absl::ToDoubleSeconds(outcome.running)},
+               {"metrics", outcome.metrics}};
+  if (!outcome.export_file.empty()) json["export"] = outcome.export_file;
+  *out_ << Dump(json) << std::endl;
+  *people_ << FormatOutcome(outcome) << std::flush;
+}
+
+}  // namespace millrace::client

@@ -1,0 +1,35 @@
+// JSON for programs: one object on a line for each event.
+#ifndef MILLRACE_CLIENT_PROGRESS_JSON_LINES_H_
+#define MILLRACE_CLIENT_PROGRESS_JSON_LINES_H_
+
+#include <ostream>
+#include <string>
+
+#include "client/progress/progress_view.h"
+
+namespace millrace::client {
+
+// Every object has "event" ("begin", "state", "progress", "evaluated", "notice" or "final") and
+// "job_id"; those of the job also "sequence" and "time" (RFC 3339). The last line is the final
+// state: "event": "final", "state", "message", "step", "total_steps", "seconds", "metrics" and,
+// where the variables were exported, "export". Metrics are numbers, or null where they are not
+// finite.
+class JsonLines final : public ProgressView {
+ public:
+  // JSON goes to `out`, what is for people to `people`. Not owned.
+  JsonLines(std::ostream* out, std::ostream* people) : out_(out), people_(people) {}
+
+  void Begin(const std::string& job_id) override;
+  void OnEvent(const JobEvent& event) override;
+  void Note(const std::string& sentence) override;
+  void Finish(const JobOutcome& outcome) override;
+
+ private:
+  std::ostream* const out_;
+  std::ostream* const people_;
+  std::string job_id_;
+};
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_PROGRESS_JSON_LINES_H_
