@@ -27,7 +27,7 @@ struct WorkerOptions {
   int lease_slots = 2;
   // What models are compiled for: "cpu".
   std::string device = "cpu";
-  // Threads of the device. 0: one for each processor.
+  // Threads that a model computes with. At least 1.
   int threads = 1;
   // Makes a job's model. Empty: the layers of its ModelSpec, on `device`.
   ModelFactory model_factory;

@@ -1,0 +1,208 @@
+#include "worker/session/session.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "common/net/channel.h"
+#include "common/proto_duration.h"
+#include "glog/logging.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr absl::Duration kLogPeriod = absl::Seconds(10);
+constexpr absl::Duration kDefaultHeartbeatPeriod = absl::Seconds(1);
+
+// So that the workers of a cluster do not dial a new coordinator in step.
+absl::Duration Jittered(absl::Duration backoff) {
+  absl::BitGen random;
+  return backoff * absl::Uniform(random, 0.8, 1.2);
+}
+
+}  // namespace
+
+Session::Session(const SessionOptions& options, SessionListener* listener)
+    : options_(options),
+      listener_(listener),
+      stub_(Membership::NewStub(CreateChannel(options.coordinator_address))) {}
+
+Session::~Session() {
+  Leave(absl::ZeroDuration());
+  if (thread_.joinable()) thread_.join();
+}
+
+void Session::Start() {
+  CHECK(!thread_.joinable()) << "started twice";
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Session::Send(MemberMessage message) {
+  {
+    MutexLock lock(&mutex_);
+    if (end_.has_value()) return;
+    outbox_.push_back(std::move(message));
+  }
+  NoteChange();
+}
+
+void Session::Leave(absl::Duration grace) {
+  {
+    MutexLock lock(&mutex_);
+    if (!leave_by_.has_value()) leave_by_ = options_.clock->Now() + grace;
+  }
+  NoteChange();
+  if (thread_.joinable()) Wait().IgnoreError();
+}
+
+absl::Status Session::Wait() {
+  MutexLock lock(&mutex_);
+  while (!end_.has_value()) ended_.Wait(&mutex_);
+  return *end_;
+}
+
+void Session::Run() {
+  absl::Status end;
+  absl::Duration backoff = options_.first_backoff;
+  while (!LeaveBy().has_value()) {
+    const absl::Status status = ServeStream();
+    if (LeaveBy().has_value()) break;
+    if (absl::IsInvalidArgument(status)) {
+      end = absl::InvalidArgumentError(absl::StrCat("the coordinator at ",
+                                                    options_.coordinator_address,
+                                                    " refuses this worker: ", status.message()));
+      break;
+    }
+    LogLoss(status);
+    if (welcomed_) backoff = options_.first_backoff;
+    Pause(Jittered(backoff));
+    backoff = std::min(backoff * 2, options_.last_backoff);
+  }
+  MutexLock lock(&mutex_);
+  end_ = end;
+  ended_.SignalAll();
+}
+
+absl::Status Session::ServeStream() {
+  welcomed_ = closing_ = overdue_ = false;
+  due_ = options_.clock->Now() + options_.welcome_timeout;
+  MembershipStream stream(stub_.get(), [this] { NoteChange(); });
+  MemberMessage registration;
+  *registration.mutable_register_worker() = options_.registration;
+  stream.Send(std::move(registration));
+  const absl::Status end = ServeUntilEnd(&stream);
+  KeepUndelivered(stream.TakeUnsent());
+  if (!overdue_) return end;
+  return absl::DeadlineExceededError(absl::StrCat("no answer to the registration within ",
+                                                  absl::FormatDuration(options_.welcome_timeout)));
+}
+
+absl::Status Session::ServeUntilEnd(MembershipStream* stream) {
+  while (true) {
+    while (auto message = stream->Next()) Take(*std::move(message));
+    if (const auto end = stream->end()) return *end;
+    // In this order: what was queued before Leave is sent before the goodbye.
+    const absl::optional<absl::Time> leave_by = LeaveBy();
+    if (welcomed_ && !closing_) SendQueued(stream);
+    if (leave_by.has_value() && !closing_) SayGoodbye(stream, *leave_by);
+    if (options_.clock->Now() >= due_) DoWhatIsDue(stream);
+    WaitForChange(due_);
+  }
+}
+
+void Session::Take(CoordinatorMessage message) {
+  if (!message.has_welcome()) {
+    if (welcomed_) listener_->Received(std::move(message));
+    return;
+  }
+  if (welcomed_) return;
+  heartbeat_period_ = FromProto(message.welcome().heartbeat_period());
+  if (heartbeat_period_ <= absl::ZeroDuration()) heartbeat_period_ = kDefaultHeartbeatPeriod;
+  due_ = options_.clock->Now() + heartbeat_period_;
+  LOG(INFO) << options_.registration.name() << " has joined the cluster of "
+            << options_.coordinator_address;
+  listener_->Welcomed();
+  MutexLock lock(&mutex_);
+  outbox_.erase(
+      std::remove_if(outbox_.begin(), outbox_.end(),
+                     [](const MemberMessage& queued) { return !queued.has_step_result(); }),
+      outbox_.end());
+  welcomed_ = true;
+}
+
+void Session::DoWhatIsDue(MembershipStream* stream) {
+  if (welcomed_ && !closing_) {
+    MemberMessage heartbeat;
+    heartbeat.mutable_heartbeat();
+    stream->Send(std::move(heartbeat));
+    due_ = options_.clock->Now() + heartbeat_period_;
+    return;
+  }
+  overdue_ = !closing_;
+  stream->Cancel();
+  due_ = absl::InfiniteFuture();
+}
+
+void Session::SayGoodbye(MembershipStream* stream, absl::Time leave_by) {
+  closing_ = true;
+  due_ = leave_by;
+  if (!welcomed_) {
+    stream->Cancel();
+    return;
+  }
+  MemberMessage leaving;
+  leaving.mutable_leaving();
+  stream->Send(std::move(leaving));
+  stream->CloseWhenSent();
+}
+
+void Session::SendQueued(MembershipStream* stream) {
+  std::deque<MemberMessage> queued;
+  {
+    MutexLock lock(&mutex_);
+    queued.swap(outbox_);
+  }
+  for (MemberMessage& message : queued) stream->Send(std::move(message));
+}
+
+void Session::KeepUndelivered(std::deque<MemberMessage> unsent) {
+  MutexLock lock(&mutex_);
+  outbox_.insert(outbox_.begin(), std::make_move_iterator(unsent.begin()),
+                 std::make_move_iterator(unsent.end()));
+}
+
+void Session::WaitForChange(absl::Time until) {
+  MutexLock lock(&mutex_);
+  while (!changed_) {
+    if (options_.clock->WaitUntil(&changed_cond_, &mutex_, until)) break;
+  }
+  changed_ = false;
+}
+
+void Session::NoteChange() {
+  MutexLock lock(&mutex_);
+  changed_ = true;
+  changed_cond_.Signal();
+}
+
+void Session::Pause(absl::Duration backoff) {
+  const absl::Time until = options_.clock->Now() + backoff;
+  while (!LeaveBy().has_value() && options_.clock->Now() < until) WaitForChange(until);
+}
+
+absl::optional<absl::Time> Session::LeaveBy() const {
+  MutexLock lock(&mutex_);
+  return leave_by_;
+}
+
+void Session::LogLoss(const absl::Status& status) {
+  const absl::Time now = options_.clock->Now();
+  if (now < next_log_) return;
+  next_log_ = now + kLogPeriod;
+  LOG(WARNING) << options_.registration.name() << " waits for the coordinator at "
+               << options_.coordinator_address << ": " << status.ToString();
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,115 @@
+// A worker's membership of its cluster: dials the coordinator for as long as the worker lives,
+// registers, sends heartbeats, and carries messages both ways.
+#ifndef MILLRACE_WORKER_SESSION_SESSION_H_
+#define MILLRACE_WORKER_SESSION_SESSION_H_
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "protos/cluster.grpc.pb.h"
+#include "worker/session/membership_stream.h"
+
+namespace millrace::worker {
+
+struct SessionOptions {
+  std::string coordinator_address;  // HOST:PORT.
+  RegisterWorker registration;
+  Clock* clock = Clock::Real();  // Must outlive the session.
+  // Between one attempt to connect and the next: doubles from the first to the last.
+  absl::Duration first_backoff = absl::Milliseconds(100);
+  absl::Duration last_backoff = absl::Seconds(2);
+  // How long a coordinator may take to answer a registration before it is dialled again.
+  absl::Duration welcome_timeout = absl::Seconds(10);
+};
+
+// Called by the session's thread alone; must not block, since heartbeats wait meanwhile.
+class SessionListener {
+ public:
+  virtual ~SessionListener() = default;
+
+  // The coordinator has welcomed this worker. Whatever it asked for on an earlier stream is void.
+  virtual void Welcomed() = 0;
+
+  virtual void Received(CoordinatorMessage message) = 0;
+};
+
+// Thread-safe.
+class Session {
+ public:
+  // Does not dial yet. `listener` must outlive the session.
+  Session(const SessionOptions& options, SessionListener* listener);
+
+  // Leaves at once if that was not done.
+  ~Session();
+
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Starts the session's thread. REQUIRES: called once, before Leave.
+  void Start();
+
+  // Queues a message; does not block. Where the stream breaks before it is sent, the results of
+  // steps are sent on the next one, and all else is dropped: it answers what is void by then.
+  void Send(MemberMessage message) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Sends what is queued, says goodbye and ends. Waits up to `grace` for the coordinator to take
+  // note. Idempotent.
+  void Leave(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Blocks until the session has ended. OK: it left; INVALID_ARGUMENT: the coordinator refused the
+  // registration, with its reason.
+  absl::Status Wait() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Serves one stream until it ends; says how.
+  absl::Status ServeStream() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status ServeUntilEnd(MembershipStream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Take(CoordinatorMessage message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void DoWhatIsDue(MembershipStream* stream);
+  void SayGoodbye(MembershipStream* stream, absl::Time leave_by);
+  void SendQueued(MembershipStream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  void KeepUndelivered(std::deque<MemberMessage> unsent) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Waits for a change or the time; does not wait when something changed since the last call.
+  void WaitForChange(absl::Time until) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteChange() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Pause(absl::Duration backoff) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::optional<absl::Time> LeaveBy() const ABSL_LOCKS_EXCLUDED(mutex_);
+  void LogLoss(const absl::Status& status);
+
+  const SessionOptions options_;
+  SessionListener* const listener_;
+  const std::unique_ptr<Membership::Stub> stub_;
+  std::thread thread_;
+
+  // The session's thread alone uses these. The first four are about the present stream.
+  bool welcomed_ = false;
+  bool closing_ = false;  // The goodbye is said.
+  bool overdue_ = false;  // Given up: the welcome did not come in time.
+  // When the next heartbeat is due; before the welcome and after the goodbye: when to give up.
+  absl::Time due_;
+  absl::Duration heartbeat_period_;
+  absl::Time next_log_ = absl::InfinitePast();  // Not before then.
+
+  mutable Mutex mutex_;  // Guards what follows.
+  CondVar changed_cond_;
+  CondVar ended_;
+  bool changed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<MemberMessage> outbox_ ABSL_GUARDED_BY(mutex_);
+  // Set by Leave: when waiting for the coordinator ends.
+  absl::optional<absl::Time> leave_by_ ABSL_GUARDED_BY(mutex_);
+  absl::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_SESSION_SESSION_H_

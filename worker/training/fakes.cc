@@ -1,0 +1,311 @@
+#include "worker/training/fakes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Minutes(1);
+constexpr char kJobId[] = "job-1";
+constexpr uint64_t kSizes[] = {2, 3};
+
+class FakeDataset final : public Dataset {
+ public:
+  explicit FakeDataset(uint64_t size) : size_(size) {}
+
+  uint64_t size() const override { return size_; }
+  const std::vector<uint64_t>& feature_shape() const override { return shape_; }
+  int32_t label_count() const override { return 1; }
+  std::string DescribeLargestLabel() const override { return "example 0"; }
+
+  void Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
+    batch->size = indices.size();
+    batch->features.assign(indices.begin(), indices.end());
+    batch->labels.assign(indices.size(), 0);
+  }
+
+ private:
+  const uint64_t size_;
+  const std::vector<uint64_t> shape_ = {1};
+};
+
+class FakeModel final : public Model {
+ public:
+  explicit FakeModel(FakeWorld* world) : world_(world) {
+    const char* const names[] = {"first", "second"};
+    for (int v = 0; v < 2; ++v) {
+      VariableSpec variable;
+      variable.set_name(names[v]);
+      variable.add_shape(kSizes[v]);
+      variables_.push_back(variable);
+      values_.emplace_back(kSizes[v]);
+    }
+    world_->log.Add("make model");
+  }
+  ~FakeModel() override { world_->log.Add("model gone"); }
+
+  const std::vector<VariableSpec>& variables() const override { return variables_; }
+  absl::Span<float> values(size_t variable) override { return absl::MakeSpan(values_[variable]); }
+
+  absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
+                                    GradientSink* gradients) override {
+    world_->log.Add(absl::StrCat("train ", batch.features[0]));
+    world_->log.Add(absl::StrCat("seed ", seed));
+    if (world_->on_train) {
+      if (absl::Status status = world_->on_train(batch); !status.ok()) return status;
+    }
+    Finish(1, gradients);
+    if (world_->between_gradients) world_->between_gradients();
+    if (world_->finishes_all_gradients) Finish(0, gradients);
+    BatchResult result;
+    result.loss_sum = world_->loss_sum.value_or(values_[0][0] * static_cast<double>(batch.size));
+    result.accuracy_sum = static_cast<double>(batch.size);
+    return result;
+  }
+
+  absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override {
+    world_->log.Add(absl::StrCat("evaluate ", batch.size));
+    sums->examples += batch.size;
+    sums->loss_sum += values_[0][0] * static_cast<double>(batch.size);
+    return absl::OkStatus();
+  }
+
+ private:
+  static void Finish(size_t variable, GradientSink* gradients) {
+    for (float& x : gradients->Buffer(variable)) x = 1;
+    gradients->Finished(variable);
+  }
+
+  FakeWorld* const world_;
+  std::vector<VariableSpec> variables_;
+  std::vector<std::vector<float>> values_;
+};
+
+class FakePush final : public ParameterClient::Push {
+ public:
+  FakePush(FakeWorld* world, uint64_t step) : world_(world), step_(step) {}
+
+  void Add(size_t variable, absl::Span<const float> gradient,
+           std::shared_ptr<const void> owner) override {
+    CHECK_EQ(gradient.size(), kSizes[variable]);
+    for (const float x : gradient) CHECK_EQ(x, 1);
+    owners_.push_back(std::move(owner));
+    world_->log.Add(absl::StrCat("add ", variable));
+  }
+
+  absl::Status Wait(absl::Time) override {
+    CHECK_EQ(owners_.size(), 2) << "every variable must be added before Wait";
+    world_->log.Add(absl::StrCat("push ", step_));
+    return world_->on_push ? world_->on_push(step_) : absl::OkStatus();
+  }
+
+ private:
+  FakeWorld* const world_;
+  const uint64_t step_;
+  std::vector<std::shared_ptr<const void>> owners_;
+};
+
+class FakeClient final : public ParameterClient {
+ public:
+  FakeClient(FakeWorld* world, uint64_t generation) : world_(world), generation_(generation) {
+    world_->log.Add(absl::StrCat("client ", generation_));
+  }
+
+  absl::Status Pull(const PullOptions& options,
+                    absl::Span<const absl::Span<float>> values) override {
+    CHECK_EQ(values.size(), 2);
+    float value = 100;
+    if (!options.cut_id.empty()) {
+      world_->log.Add(absl::StrCat("pull cut ", options.cut_id));
+      value = 500;
+    } else if (options.version.has_value()) {
+      world_->log.Add(absl::StrCat("pull ", *options.version));
+      value = static_cast<float>(*options.version);
+    } else {
+      world_->log.Add("pull newest");
+    }
+    if (world_->on_pull) {
+      const FakePull pull = {generation_, options.version, options.cut_id, options.deadline,
+                             [this] { WaitForCancel(); }};
+      if (absl::Status status = world_->on_pull(pull); !status.ok()) return status;
+    }
+    if (cancelled()) return absl::CancelledError("cancelled");
+    for (const absl::Span<float> span : values) std::fill(span.begin(), span.end(), value);
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<Push> StartPush(uint64_t step, uint32_t examples) override {
+    CHECK_GE(examples, 1u);
+    return std::make_unique<FakePush>(world_, step);
+  }
+
+  void Cancel() override {
+    MutexLock lock(&mutex_);
+    if (!cancelled_) world_->log.Add(absl::StrCat("cancel ", generation_));
+    cancelled_ = true;
+    changed_.SignalAll();
+  }
+
+ private:
+  bool cancelled() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return cancelled_;
+  }
+
+  void WaitForCancel() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    while (!cancelled_) CHECK(!changed_.WaitWithTimeout(&mutex_, kPatience)) << "not cancelled";
+  }
+
+  FakeWorld* const world_;
+  const uint64_t generation_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+void EventLog::Add(std::string event) {
+  MutexLock lock(&mutex_);
+  events_.push_back(std::move(event));
+  added_.SignalAll();
+}
+
+void EventLog::Await(const std::string& event, int times) {
+  MutexLock lock(&mutex_);
+  while (std::count(events_.begin(), events_.end(), event) < times) {
+    CHECK(!added_.WaitWithTimeout(&mutex_, kPatience)) << "never happened: " << event;
+  }
+}
+
+std::vector<std::string> EventLog::events() const {
+  MutexLock lock(&mutex_);
+  return events_;
+}
+
+std::vector<std::string> EventLog::EventsWith(const std::string& prefix) const {
+  std::vector<std::string> found;
+  for (const std::string& event : events()) {
+    if (absl::StartsWith(event, prefix)) found.push_back(event);
+  }
+  return found;
+}
+
+void Messages::Add(MemberMessage message) {
+  MutexLock lock(&mutex_);
+  messages_.push_back(std::move(message));
+  added_.SignalAll();
+}
+
+MemberMessage Messages::Next() {
+  MutexLock lock(&mutex_);
+  while (messages_.empty()) {
+    CHECK(!added_.WaitWithTimeout(&mutex_, kPatience)) << "no message came";
+  }
+  MemberMessage message = std::move(messages_.front());
+  messages_.pop_front();
+  return message;
+}
+
+bool Messages::empty() const {
+  MutexLock lock(&mutex_);
+  return messages_.empty();
+}
+
+DatasetOpener FakeWorld::open_dataset() {
+  return [this](const millrace::Dataset&, const std::string&,
+                const std::string& field) -> absl::StatusOr<std::unique_ptr<Dataset>> {
+    log.Add(absl::StrCat("open ", field));
+    if (on_open) {
+      if (absl::Status status = on_open(field); !status.ok()) return status;
+    }
+    return std::make_unique<FakeDataset>(field == "data.train" ? train_examples
+                                                               : evaluate_examples);
+  };
+}
+
+ModelFactory FakeWorld::make_model() {
+  return [this](const JobSpec&, const Dataset&,
+                const Dataset*) -> absl::StatusOr<std::unique_ptr<Model>> {
+    return std::make_unique<FakeModel>(this);
+  };
+}
+
+ParameterClientFactory FakeWorld::make_client() {
+  return [this](std::string, std::vector<uint64_t>, const Routing& routing,
+                const ParameterClientOptions&) -> absl::StatusOr<std::unique_ptr<ParameterClient>> {
+    return std::make_unique<FakeClient>(this, routing.generation());
+  };
+}
+
+JobSpec FakeJob(uint32_t replicas) {
+  JobSpec spec;
+  spec.set_batch_size(1);
+  spec.set_epochs(1);
+  spec.set_seed(7);
+  spec.mutable_data()->mutable_train();
+  spec.mutable_data()->mutable_evaluate();
+  spec.mutable_data()->set_no_shuffle(true);
+  spec.mutable_evaluation()->set_batch_size(2);
+  if (replicas > 0) spec.mutable_synchronous()->set_replicas(replicas);
+  return spec;
+}
+
+CoordinatorMessage PlanMessage(uint64_t request_id, const JobSpec& spec) {
+  CoordinatorMessage message;
+  message.mutable_plan_job()->set_request_id(request_id);
+  *message.mutable_plan_job()->mutable_spec() = spec;
+  return message;
+}
+
+CoordinatorMessage RouteMessage(const JobSpec& spec, uint64_t generation) {
+  CoordinatorMessage message;
+  SetRoute* route = message.mutable_set_route();
+  route->set_job_id(kJobId);
+  *route->mutable_spec() = spec;
+  route->mutable_routing()->set_generation(generation);
+  const char* const names[] = {"first", "second"};
+  for (int v = 0; v < 2; ++v) {
+    VariableSpec* variable = route->add_variables();
+    variable->set_name(names[v]);
+    variable->add_shape(kSizes[v]);
+  }
+  return message;
+}
+
+CoordinatorMessage LeaseMessage(uint64_t lease_id, uint64_t begin, uint64_t end,
+                                uint64_t generation) {
+  CoordinatorMessage message;
+  Lease* lease = message.mutable_lease();
+  lease->set_job_id(kJobId);
+  lease->set_generation(generation);
+  lease->set_lease_id(lease_id);
+  lease->set_begin(begin);
+  lease->set_end(end);
+  return message;
+}
+
+CoordinatorMessage EvaluateMessage(uint64_t evaluation_id, const std::string& cut_id,
+                                   uint64_t generation) {
+  CoordinatorMessage message;
+  Evaluate* evaluate = message.mutable_evaluate();
+  evaluate->set_job_id(kJobId);
+  evaluate->set_generation(generation);
+  evaluate->set_evaluation_id(evaluation_id);
+  evaluate->set_cut_id(cut_id);
+  return message;
+}
+
+CoordinatorMessage ForgetMessage() {
+  CoordinatorMessage message;
+  message.mutable_forget_job()->set_job_id(kJobId);
+  return message;
+}
+
+}  // namespace millrace::worker

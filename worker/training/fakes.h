@@ -1,0 +1,111 @@
+// A world for the training loop: data, a model and ps servers that do as a test says, and note what
+// they are asked.
+#ifndef MILLRACE_WORKER_TRAINING_FAKES_H_
+#define MILLRACE_WORKER_TRAINING_FAKES_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "common/mutex.h"
+#include "protos/cluster.pb.h"
+#include "protos/job.pb.h"
+#include "worker/model/model.h"
+#include "worker/parameters/parameter_client.h"
+#include "worker/training/seams.h"
+
+namespace millrace::worker {
+
+// What happened, in order. Waits end after a minute, with the process: a test hangs no longer.
+// Thread-safe.
+class EventLog {
+ public:
+  void Add(std::string event) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Blocks until the event has happened `times` times.
+  void Await(const std::string& event, int times = 1) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  std::vector<std::string> events() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Those that begin so.
+  std::vector<std::string> EventsWith(const std::string& prefix) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  CondVar added_;
+  std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What a worker has said. Thread-safe.
+class Messages {
+ public:
+  void Add(MemberMessage message) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Blocks until there is one; after a minute the process ends.
+  MemberMessage Next() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  bool empty() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  CondVar added_;
+  std::deque<MemberMessage> messages_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A pull, as the ps servers get it.
+struct FakePull {
+  uint64_t generation = 0;
+  absl::optional<uint64_t> version;
+  std::string cut_id;
+  absl::Time deadline;
+  // Blocks until the client is cancelled.
+  std::function<void()> wait_for_cancel;
+};
+
+// The data has one feature, the example's number. The model has two variables, "first" [2] and
+// "second" [3], and finishes the gradient of the second one first. Its loss for an example is what
+// stands in its first value, which a pull sets: to the version that it asks for, to 500 from a cut,
+// else to 100. Hooks are called without locks, by the worker's threads; set them before it starts.
+struct FakeWorld {
+  EventLog log;
+
+  // Each may return an error in the place of its owner's answer.
+  std::function<absl::Status(const FakePull& pull)> on_pull;
+  std::function<absl::Status(uint64_t step)> on_push;  // Of Push::Wait.
+  std::function<absl::Status(const Batch& batch)> on_train;
+  std::function<absl::Status(const std::string& field)> on_open;
+
+  std::function<void()> between_gradients;  // After the second variable's, before the first's.
+  bool finishes_all_gradients = true;
+  absl::optional<double> loss_sum;  // Instead of the sum of the losses.
+  uint64_t train_examples = 8;
+  uint64_t evaluate_examples = 5;
+
+  // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "cancel GENERATION",
+  // "pull newest", "pull VERSION", "pull cut ID"; "train FIRST_EXAMPLE", "seed SEED", "add
+  // VARIABLE", "push STEP" (Push::Wait is called); "evaluate SIZE".
+  DatasetOpener open_dataset();
+  ModelFactory make_model();
+  ParameterClientFactory make_client();
+};
+
+// Jobs in this world: unshuffled, batches of one example. `replicas` 0: asynchronous.
+JobSpec FakeJob(uint32_t replicas = 0);
+
+// What the coordinator says of them.
+CoordinatorMessage PlanMessage(uint64_t request_id, const JobSpec& spec);
+CoordinatorMessage RouteMessage(const JobSpec& spec, uint64_t generation);
+CoordinatorMessage LeaseMessage(uint64_t lease_id, uint64_t begin, uint64_t end,
+                                uint64_t generation = 1);
+CoordinatorMessage EvaluateMessage(uint64_t evaluation_id, const std::string& cut_id,
+                                   uint64_t generation = 1);
+CoordinatorMessage ForgetMessage();
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_TRAINING_FAKES_H_

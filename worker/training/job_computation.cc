@@ -1,0 +1,166 @@
+#include "worker/training/job_computation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "worker/input/step_order.h"
+#include "worker/training/pushing_sink.h"
+#include "worker/training/step_seed.h"
+
+namespace millrace::worker {
+namespace {
+
+// Batches that are ready or in the making: the step under way and those of the next leases.
+constexpr size_t kPrefetchedBatches = 4;
+
+// One set is filled while the network may still hold the one before.
+constexpr size_t kIdleGradientSets = 2;
+
+StepOrder OrderOf(const JobSpec& spec, const Dataset& train) {
+  return StepOrder(train.size(), spec.batch_size(), spec.seed(), !spec.data().no_shuffle());
+}
+
+std::string Describe(const VariableSpec& variable) {
+  return absl::StrCat("'", variable.name(), "' [", absl::StrJoin(variable.shape(), ", "), "]");
+}
+
+// A server that does not know the shard or the cut, or that was called off, says nothing about the
+// job: the coordinator is about to send a new route, or will try again.
+absl::Status FromServers(const absl::Status& status) {
+  if (absl::IsNotFound(status) || absl::IsCancelled(status)) {
+    return absl::UnavailableError(status.message());
+  }
+  return status;
+}
+
+absl::Status WithAdvice(const absl::Status& model_error) {
+  if (!absl::IsOutOfRange(model_error)) return model_error;
+  return absl::OutOfRangeError(absl::StrCat(
+      model_error.message(), "; lower the learning rate, or look for outliers in the data"));
+}
+
+}  // namespace
+
+JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job)
+    : spec_(spec),
+      job_(std::move(job)),
+      prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), kPrefetchedBatches),
+      gradients_(VariableSizes(*job_->model), kIdleGradientSets) {}
+
+absl::Status JobComputation::CheckVariables(
+    const google::protobuf::RepeatedPtrField<VariableSpec>& planned) const {
+  const std::vector<VariableSpec>& own = job_->model->variables();
+  const auto same = [](const VariableSpec& a, const VariableSpec& b) {
+    return Describe(a) == Describe(b);
+  };
+  if (std::equal(own.begin(), own.end(), planned.begin(), planned.end(), same)) {
+    return absl::OkStatus();
+  }
+  const auto list = [](const auto& variables) {
+    return absl::StrJoin(variables, ", ", [](std::string* out, const VariableSpec& variable) {
+      absl::StrAppend(out, Describe(variable));
+    });
+  };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "this worker's model has the variables ", list(own), "; the job was planned with ",
+      list(planned), ". All workers of a cluster must run the same binary on the same data."));
+}
+
+void JobComputation::Expect(const std::vector<uint64_t>& steps) {
+  for (const uint64_t step : expected_) {
+    if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
+      prefetcher_.Forget(step, step + 1);
+    }
+  }
+  for (const uint64_t step : steps) prefetcher_.Expect(step);
+  expected_ = steps;
+}
+
+absl::Status JobComputation::Pull(uint64_t step, const Servers& servers) {
+  const uint32_t replicas = Replicas(spec_);
+  if (replicas == 0) return PullInto({}, servers);
+  const Held wanted = {servers.generation, step / replicas};
+  if (held_ == wanted) return absl::OkStatus();
+  ParameterClient::PullOptions options;
+  options.version = wanted.version;
+  MILLRACE_RETURN_IF_ERROR(PullInto(std::move(options), servers));
+  held_ = wanted;
+  return absl::OkStatus();
+}
+
+absl::Status JobComputation::PullInto(ParameterClient::PullOptions options,
+                                      const Servers& servers) {
+  held_.reset();  // From here on the values may be of several states.
+  std::vector<absl::Span<float>> values;
+  for (size_t v = 0; v < job_->model->variables().size(); ++v)
+    values.push_back(job_->model->values(v));
+  return FromServers(
+      WaitPatiently(servers.patience, servers.stop_early, [&](absl::Time until) -> absl::Status {
+        options.deadline = until;
+        return servers.client->Pull(options, values);
+      }));
+}
+
+absl::StatusOr<StepResult> JobComputation::Train(uint64_t step, const Servers& servers) {
+  std::unique_ptr<Batch> batch = prefetcher_.Take(step);
+  absl::StatusOr<StepResult> result = TrainOn(*batch, step, servers);
+  prefetcher_.Recycle(std::move(batch));
+  return result;
+}
+
+absl::StatusOr<StepResult> JobComputation::TrainOn(const Batch& batch, uint64_t step,
+                                                   const Servers& servers) {
+  const std::unique_ptr<ParameterClient::Push> push =
+      servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
+  PushingSink sink(push.get(), gradients_.Take(), job_->model->variables().size());
+  const absl::StatusOr<BatchResult> computed =
+      job_->model->Train(batch, StepSeed(spec_.seed(), step), &sink);
+  if (!computed.ok()) return WithAdvice(computed.status());
+  if (!std::isfinite(computed->loss_sum)) {
+    return WithAdvice(absl::OutOfRangeError(absl::StrCat("the loss is ", computed->loss_sum)));
+  }
+  MILLRACE_RETURN_IF_ERROR(sink.Check());
+  MILLRACE_RETURN_IF_ERROR(FromServers(WaitPatiently(
+      servers.patience, servers.stop_early, [&](absl::Time until) { return push->Wait(until); })));
+  StepResult result;
+  result.set_step(step);
+  result.set_examples(batch.size);
+  result.set_loss_sum(computed->loss_sum);
+  if (computed->accuracy_sum.has_value()) result.set_accuracy_sum(*computed->accuracy_sum);
+  return result;
+}
+
+absl::StatusOr<EvaluationResult> JobComputation::Evaluate(const std::string& cut_id,
+                                                          const Servers& servers) {
+  if (job_->evaluate == nullptr) {
+    return absl::FailedPreconditionError("the job has no data.evaluate");
+  }
+  ParameterClient::PullOptions options;
+  options.cut_id = cut_id;
+  MILLRACE_RETURN_IF_ERROR(PullInto(std::move(options), servers));
+  const uint64_t examples = job_->evaluate->size();
+  const uint64_t batch_size = EvaluationBatchSize(spec_);
+  Batch batch;
+  EvaluationSums sums;
+  std::vector<uint64_t> indices;
+  for (uint64_t begin = 0; begin < examples; begin += batch_size) {
+    if (servers.stop_early()) return absl::CancelledError("no longer wanted");
+    indices.resize(std::min(batch_size, examples - begin));
+    std::iota(indices.begin(), indices.end(), begin);
+    job_->evaluate->Read(indices, &batch);
+    MILLRACE_RETURN_IF_ERROR(job_->model->Evaluate(batch, &sums));
+  }
+  EvaluationResult result;
+  result.set_examples(sums.examples);
+  for (const auto& [name, value] : EvaluationMetrics(sums))
+    (*result.mutable_metrics())[name] = value;
+  return result;
+}
+
+}  // namespace millrace::worker

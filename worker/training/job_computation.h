@@ -1,0 +1,88 @@
+// What a worker computes for one job: steps and evaluations, one after the other.
+#ifndef MILLRACE_WORKER_TRAINING_JOB_COMPUTATION_H_
+#define MILLRACE_WORKER_TRAINING_JOB_COMPUTATION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "protos/cluster.pb.h"
+#include "protos/job.pb.h"
+#include "worker/input/batch.h"
+#include "worker/input/prefetcher.h"
+#include "worker/parameters/parameter_client.h"
+#include "worker/training/gradient_pool.h"
+#include "worker/training/patience.h"
+#include "worker/training/prepared_job.h"
+
+namespace millrace::worker {
+
+// The ps servers, for one step or evaluation.
+struct Servers {
+  ParameterClient* client = nullptr;
+  uint64_t generation = 0;  // The client's.
+  Patience patience;
+  // Asked now and then: whether the work is no longer wanted. Thread-safe.
+  std::function<bool()> stop_early;
+};
+
+// The model, the data and the memory of one job. Used by one thread at a time. Errors of the ps
+// servers that another try may mend come back as FAILED_PRECONDITION, UNAVAILABLE,
+// DEADLINE_EXCEEDED or ABORTED.
+class JobComputation {
+ public:
+  JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job);
+
+  // INVALID_ARGUMENT: the job was planned with other variables than this worker's model has.
+  absl::Status CheckVariables(
+      const google::protobuf::RepeatedPtrField<VariableSpec>& planned) const;
+
+  std::vector<uint64_t> variable_sizes() const { return VariableSizes(*job_->model); }
+
+  // The steps that come next, the nearest first: their batches are made ready in the background,
+  // and those of steps expected before are dropped.
+  void Expect(const std::vector<uint64_t>& steps);
+
+  // A step has two parts: Pull brings the values that it needs into the model; nothing is pulled
+  // where a synchronous version is there already. Blocks.
+  absl::Status Pull(uint64_t step, const Servers& servers);
+
+  // Computes the gradient on the values in the model, pushes each variable's part as soon as it is
+  // final, and returns when every shard has acknowledged the step. Fills in what the batch says.
+  // OUT_OF_RANGE: the loss is not a number; nothing is pushed. REQUIRES: Pull(step) was OK.
+  absl::StatusOr<StepResult> Train(uint64_t step, const Servers& servers);
+
+  // Evaluates the held-out examples on a pinned cut. Fills in what was found.
+  // FAILED_PRECONDITION: the job has none; CANCELLED: no longer wanted.
+  absl::StatusOr<EvaluationResult> Evaluate(const std::string& cut_id, const Servers& servers);
+
+ private:
+  // Which state of the variables is in the model.
+  struct Held {
+    uint64_t generation = 0;
+    uint64_t version = 0;
+    friend bool operator==(const Held& a, const Held& b) {
+      return a.generation == b.generation && a.version == b.version;
+    }
+  };
+
+  absl::Status PullInto(ParameterClient::PullOptions options, const Servers& servers);
+  absl::StatusOr<StepResult> TrainOn(const Batch& batch, uint64_t step, const Servers& servers);
+
+  const JobSpec spec_;
+  const std::unique_ptr<PreparedJob> job_;
+  Prefetcher prefetcher_;  // Reads job_->train.
+  GradientPool gradients_;
+  std::vector<uint64_t> expected_;
+  absl::optional<Held> held_;  // Synchronous; none: nothing that could be used again.
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_TRAINING_JOB_COMPUTATION_H_

@@ -1,0 +1,138 @@
+// One job on a worker: its route, its leases, and the thread that computes them.
+#ifndef MILLRACE_WORKER_TRAINING_JOB_RUNNER_H_
+#define MILLRACE_WORKER_TRAINING_JOB_RUNNER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "protos/cluster.pb.h"
+#include "worker/parameters/parameter_client.h"
+#include "worker/training/job_computation.h"
+#include "worker/training/prepared_job.h"
+#include "worker/training/seams.h"
+#include "worker/training/work_queue.h"
+
+namespace millrace::worker {
+
+struct JobRunnerOptions {
+  std::string worker_name;  // For the log.
+  Clock* clock = Clock::Real();
+  absl::Duration step_timeout = absl::Minutes(10);  // Of one pull or push.
+  ParameterClientFactory make_client;
+  JobPreparer* preparer = nullptr;          // Must outlive the runner.
+  std::function<void(MemberMessage)> send;  // Thread-safe; does not block.
+};
+
+// Work is done in the order of WorkQueue, on the route of the newest generation. Each job has a
+// thread of its own: in synchronous mode a step may wait for steps of other workers, and these must
+// not be waiting for steps of another job behind it. For the same reason a step that waits for its
+// version makes way for a lower one of its job that comes later (from a worker that was lost): it
+// may be the one that it waits for. Thread-safe; no method but Join and the destructor blocks.
+class JobRunner {
+ public:
+  // Starts the job's thread, which opens the data at once.
+  JobRunner(const JobRunnerOptions& options, const SetRoute& route);
+
+  // Stops if that was not done, and joins.
+  ~JobRunner();
+
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  // A newer generation ends the work of the older one, without a word. Older ones are ignored.
+  void Reroute(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Work of another generation than the route's is dropped.
+  void Add(const Lease& lease) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Add(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Drops all work, without a word.
+  void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The step under way is finished, the rest of the leases is given back, and the thread ends.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Waits for the thread's end, which Stop brings about; a push that is still waiting for a ps
+  // server after `patience` is called off.
+  void Join(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Blocks until there is work (OK) or it is time to stop (none).
+  absl::optional<Work> WaitForWork() ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReturnLeases() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Opens the data and makes the model unless that was done. Blocks.
+  absl::Status Prepare();
+
+  void Do(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Do(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<StepResult> Compute(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<EvaluationResult> Compute(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status PullFor(const StepWork& work, const Servers& servers) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // A client for the route of `generation`. CANCELLED: that is no longer the route.
+  absl::StatusOr<std::shared_ptr<ParameterClient>> ClientFor(uint64_t generation)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::shared_ptr<ParameterClient>> MakeClient(const SetRoute& route) const;
+
+  // Where CallOff may end the work under way: from Begin to End. CANCELLED: it is called off
+  // already, or a lower step has come meanwhile.
+  absl::Status BeginPull(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status BeginPull(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndPull() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Gives up the client, and with it the pull under way; the next work makes a new one. The caller
+  // cancels what is returned (or null), without the lock.
+  std::shared_ptr<ParameterClient> CallOffPull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<ParameterClient> RetireClient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LowerStepThan(uint64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Takes the work out of the queue, unless it was called off. Returns whether there is something
+  // to tell: nobody wants to hear of work that is void.
+  bool Settle(const StepWork& work, bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Settle(const Evaluate& work, bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  template <typename AnyWork>
+  Servers ServersFor(const AnyWork& work, ParameterClient* client, std::string what)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const JobRunnerOptions options_;
+  const std::string job_id_;
+  const JobSpec spec_;
+
+  std::unique_ptr<JobComputation> computation_;  // The thread alone uses it.
+
+  Mutex mutex_;  // Guards what follows. Not held while anything blocks or is called back.
+  CondVar changed_;
+  SetRoute route_ ABSL_GUARDED_BY(mutex_);
+  // For route_'s generation; null until a step needs it.
+  std::shared_ptr<ParameterClient> client_ ABSL_GUARDED_BY(mutex_);
+  // Given up; the thread destroys them, since that may take a moment.
+  std::vector<std::shared_ptr<ParameterClient>> retired_ ABSL_GUARDED_BY(mutex_);
+  WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
+  bool pulling_ ABSL_GUARDED_BY(mutex_) = false;
+  // The step that is pulled for; none: an evaluation.
+  absl::optional<uint64_t> pulled_step_ ABSL_GUARDED_BY(mutex_);
+  // Since the work under way was begun, its pull was called off.
+  bool called_off_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::thread thread_;  // Last: it starts when the rest is ready.
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_TRAINING_JOB_RUNNER_H_

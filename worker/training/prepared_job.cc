@@ -1,0 +1,89 @@
+#include "worker/training/prepared_job.h"
+
+#include <algorithm>
+
+#include "common/status_macros.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+
+namespace millrace::worker {
+namespace {
+
+std::string Key(const JobSpec& spec) {
+  std::string key;
+  google::protobuf::io::StringOutputStream stream(&key);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  spec.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return key;
+}
+
+}  // namespace
+
+std::vector<uint64_t> VariableSizes(const Model& model) {
+  std::vector<uint64_t> sizes;
+  for (const VariableSpec& variable : model.variables()) {
+    uint64_t size = 1;
+    for (const uint64_t dimension : variable.shape()) size *= dimension;
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+JobPlan PlanOf(const PreparedJob& job) {
+  JobPlan plan;
+  for (const VariableSpec& variable : job.model->variables()) *plan.add_variables() = variable;
+  plan.set_train_examples(job.train->size());
+  if (job.evaluate != nullptr) plan.set_evaluate_examples(job.evaluate->size());
+  return plan;
+}
+
+JobPreparer::JobPreparer(DatasetOpener open_dataset, ModelFactory make_model, size_t capacity)
+    : open_dataset_(std::move(open_dataset)),
+      make_model_(std::move(make_model)),
+      capacity_(capacity) {}
+
+absl::StatusOr<JobPlan> JobPreparer::Plan(const JobSpec& spec) {
+  // A job that is kept already is not opened again.
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, Take(spec));
+  JobPlan plan = PlanOf(*job);
+  std::unique_ptr<PreparedJob> oldest;  // Destroyed without the lock.
+  MutexLock lock(&mutex_);
+  kept_.emplace_back(Key(spec), std::move(job));
+  if (kept_.size() > capacity_) {
+    oldest = std::move(kept_.front().second);
+    kept_.pop_front();
+  }
+  return plan;
+}
+
+absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Take(const JobSpec& spec) {
+  const std::string key = Key(spec);
+  {
+    MutexLock lock(&mutex_);
+    const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                    [&key](const auto& kept) { return kept.first == key; });
+    if (found != kept_.end()) {
+      std::unique_ptr<PreparedJob> job = std::move(found->second);
+      kept_.erase(found);
+      return job;
+    }
+  }
+  return Prepare(spec);
+}
+
+absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Prepare(const JobSpec& spec) const {
+  auto job = std::make_unique<PreparedJob>();
+  const DataSpec& data = spec.data();
+  MILLRACE_ASSIGN_OR_RETURN(job->train,
+                            open_dataset_(data.train(), data.directory(), "data.train"));
+  if (data.has_evaluate()) {
+    MILLRACE_ASSIGN_OR_RETURN(job->evaluate,
+                              open_dataset_(data.evaluate(), data.directory(), "data.evaluate"));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(job->model, make_model_(spec, *job->train, job->evaluate.get()));
+  return job;
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,64 @@
+// A job's data, open, and its model, made.
+#ifndef MILLRACE_WORKER_TRAINING_PREPARED_JOB_H_
+#define MILLRACE_WORKER_TRAINING_PREPARED_JOB_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "protos/cluster.pb.h"
+#include "protos/job.pb.h"
+#include "worker/input/dataset.h"
+#include "worker/model/model.h"
+#include "worker/training/seams.h"
+
+namespace millrace::worker {
+
+// Used by one thread at a time, as a Model is.
+struct PreparedJob {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> evaluate;  // Null: the job is not evaluated.
+  std::unique_ptr<Model> model;
+};
+
+// Elements of each of the model's variables.
+std::vector<uint64_t> VariableSizes(const Model& model);
+
+// What the coordinator wants to know of a job before it starts.
+JobPlan PlanOf(const PreparedJob& job);
+
+// Prepares jobs, and keeps those that were only planned so far, until they start. Thread-safe.
+class JobPreparer {
+ public:
+  // Up to `capacity` planned jobs are kept; the oldest one makes room.
+  JobPreparer(DatasetOpener open_dataset, ModelFactory make_model, size_t capacity);
+
+  // Opens the data, makes the model and keeps both. Blocks while it reads. INVALID_ARGUMENT: the
+  // field's path, or the layer, or the file and the offset.
+  absl::StatusOr<JobPlan> Plan(const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The job as it was planned from the same spec, or prepared now.
+  absl::StatusOr<std::unique_ptr<PreparedJob>> Take(const JobSpec& spec)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  absl::StatusOr<std::unique_ptr<PreparedJob>> Prepare(const JobSpec& spec) const;
+
+  const DatasetOpener open_dataset_;
+  const ModelFactory make_model_;
+  const size_t capacity_;
+
+  Mutex mutex_;  // Guards what follows.
+  // The oldest first; by serialised spec.
+  std::deque<std::pair<std::string, std::unique_ptr<PreparedJob>>> kept_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_TRAINING_PREPARED_JOB_H_

@@ -1,0 +1,38 @@
+// Gradients that leave for the ps servers while the backward pass goes on.
+#ifndef MILLRACE_WORKER_TRAINING_PUSHING_SINK_H_
+#define MILLRACE_WORKER_TRAINING_PUSHING_SINK_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "worker/model/model.h"
+#include "worker/parameters/parameter_client.h"
+#include "worker/training/gradient_pool.h"
+
+namespace millrace::worker {
+
+// Adds each variable's gradient to a push as soon as the model has finished it. Used by one thread.
+class PushingSink final : public GradientSink {
+ public:
+  // `push` must outlive this object; the push holds `gradients` for as long as it needs them.
+  PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
+              size_t variables);
+
+  absl::Span<float> Buffer(size_t variable) override { return gradients_->variable(variable); }
+  void Finished(size_t variable) override;
+
+  // INTERNAL: the model has not finished each variable's gradient exactly once.
+  absl::Status Check() const;
+
+ private:
+  ParameterClient::Push* const push_;
+  const std::shared_ptr<GradientSet> gradients_;
+  std::vector<int> finished_;  // How often, by variable.
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_TRAINING_PUSHING_SINK_H_

@@ -1,0 +1,183 @@
+#include "worker/training/trainer.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+
+namespace millrace::worker {
+namespace {
+
+// Jobs that are planned but have not begun; a coordinator plans few at a time.
+constexpr size_t kKeptPlans = 2;
+
+// How long Stop lets a push wait for ps servers.
+constexpr absl::Duration kStopPatience = absl::Seconds(5);
+
+}  // namespace
+
+Trainer::Trainer(const TrainerOptions& options, std::function<void(MemberMessage)> send)
+    : options_(options),
+      send_(std::move(send)),
+      preparer_(options.open_dataset, options.make_model, kKeptPlans) {}
+
+Trainer::~Trainer() { Stop(); }
+
+void Trainer::Handle(const CoordinatorMessage& message) {
+  switch (message.kind_case()) {
+    case CoordinatorMessage::kPlanJob:
+      return Plan(message.plan_job());
+    case CoordinatorMessage::kSetRoute:
+      return Route(message.set_route());
+    case CoordinatorMessage::kLease:
+      return TakeLease(message.lease());
+    case CoordinatorMessage::kEvaluate:
+      return TakeEvaluation(message.evaluate());
+    case CoordinatorMessage::kForgetJob:
+      return Forget(message.forget_job());
+    case CoordinatorMessage::kWelcome:
+    case CoordinatorMessage::KIND_NOT_SET:
+      break;
+  }
+  LOG(WARNING) << options_.worker_name
+               << " ignores a message of the coordinator that it does not know; is the coordinator "
+                  "newer than this worker?";
+}
+
+void Trainer::Plan(const PlanJob& request) {
+  background_.Add([this, request] {
+    MemberMessage message;
+    PlanResult* result = message.mutable_plan_result();
+    result->set_request_id(request.request_id());
+    absl::StatusOr<JobPlan> plan = preparer_.Plan(request.spec());
+    if (plan.ok()) {
+      *result->mutable_plan() = *std::move(plan);
+    } else {
+      result->set_code(static_cast<int>(plan.status().code()));
+      result->set_message(
+          std::string(plan.status().message().data(), plan.status().message().size()));
+    }
+    send_(std::move(message));
+  });
+}
+
+void Trainer::Route(const SetRoute& route) {
+  std::shared_ptr<JobRunner> runner;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = jobs_.find(route.job_id());
+    if (found != jobs_.end()) {
+      found->second.confirmed = true;
+      runner = found->second.runner;
+    }
+  }
+  if (runner != nullptr) {
+    runner->Reroute(route);
+  } else {
+    StartJob(route);
+  }
+}
+
+void Trainer::StartJob(const SetRoute& route) {
+  JobRunnerOptions options;
+  options.worker_name = options_.worker_name;
+  options.clock = options_.clock;
+  options.step_timeout = options_.step_timeout;
+  options.make_client = options_.make_client;
+  options.preparer = &preparer_;
+  options.send = send_;
+  std::vector<std::shared_ptr<JobRunner>> unconfirmed;
+  {
+    MutexLock lock(&mutex_);
+    if (stopped_) return;
+    for (auto job = jobs_.begin(); job != jobs_.end();) {
+      const auto here = job++;
+      if (here->second.confirmed) continue;
+      unconfirmed.push_back(std::move(here->second.runner));
+      jobs_.erase(here);
+    }
+    jobs_[route.job_id()].runner = std::make_shared<JobRunner>(options, route);
+  }
+  for (std::shared_ptr<JobRunner>& runner : unconfirmed) Retire(std::move(runner));
+}
+
+void Trainer::Retire(std::shared_ptr<JobRunner> runner) {
+  runner->DropWork();
+  runner->Stop();
+  background_.Add([runner = std::move(runner)]() mutable { runner.reset(); });
+}
+
+void Trainer::TakeLease(const Lease& lease) {
+  if (const std::shared_ptr<JobRunner> runner = Find(lease.job_id())) {
+    runner->Add(lease);
+    return;
+  }
+  MemberMessage message;
+  LeaseReturned* returned = message.mutable_lease_returned();
+  returned->set_job_id(lease.job_id());
+  returned->set_lease_id(lease.lease_id());
+  returned->set_step(lease.begin());
+  returned->set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  returned->set_message("this worker has no route for the job");
+  send_(std::move(message));
+}
+
+void Trainer::TakeEvaluation(const Evaluate& evaluate) {
+  if (const std::shared_ptr<JobRunner> runner = Find(evaluate.job_id())) {
+    runner->Add(evaluate);
+    return;
+  }
+  MemberMessage message;
+  EvaluationResult* result = message.mutable_evaluation_result();
+  result->set_job_id(evaluate.job_id());
+  result->set_evaluation_id(evaluate.evaluation_id());
+  result->set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  result->set_message("this worker has no route for the job");
+  send_(std::move(message));
+}
+
+void Trainer::Forget(const ForgetJob& job) {
+  std::shared_ptr<JobRunner> runner;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = jobs_.find(job.job_id());
+    if (found == jobs_.end()) return;
+    runner = std::move(found->second.runner);
+    jobs_.erase(found);
+  }
+  Retire(std::move(runner));
+}
+
+std::shared_ptr<JobRunner> Trainer::Find(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job_id);
+  return found == jobs_.end() ? nullptr : found->second.runner;
+}
+
+void Trainer::DropWork() {
+  std::vector<std::shared_ptr<JobRunner>> runners;
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [id, job] : jobs_) {
+      job.confirmed = false;
+      runners.push_back(job.runner);
+    }
+  }
+  for (const std::shared_ptr<JobRunner>& runner : runners) runner->DropWork();
+}
+
+void Trainer::Stop() {
+  Jobs jobs;
+  {
+    MutexLock lock(&mutex_);
+    stopped_ = true;
+    jobs.swap(jobs_);
+  }
+  for (const auto& [id, job] : jobs) job.runner->Stop();
+  const absl::Time deadline = options_.clock->Now() + kStopPatience;
+  for (const auto& [id, job] : jobs) job.runner->Join(deadline - options_.clock->Now());
+}
+
+}  // namespace millrace::worker

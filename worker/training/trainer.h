@@ -1,0 +1,82 @@
+// All that a worker does for its coordinator: planning jobs, computing steps, evaluating.
+#ifndef MILLRACE_WORKER_TRAINING_TRAINER_H_
+#define MILLRACE_WORKER_TRAINING_TRAINER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "protos/cluster.pb.h"
+#include "worker/model/model.h"
+#include "worker/training/background.h"
+#include "worker/training/job_runner.h"
+#include "worker/training/prepared_job.h"
+#include "worker/training/seams.h"
+
+namespace millrace::worker {
+
+struct TrainerOptions {
+  std::string worker_name;  // For the log.
+  Clock* clock = Clock::Real();
+  absl::Duration step_timeout = absl::Minutes(10);  // Of one pull or push.
+  ModelFactory make_model;
+  DatasetOpener open_dataset;
+  ParameterClientFactory make_client;
+};
+
+// Answers the coordinator's messages through `send`. Thread-safe.
+class Trainer {
+ public:
+  // `send` must be thread-safe and must not block.
+  Trainer(const TrainerOptions& options, std::function<void(MemberMessage)> send);
+
+  // Stops if that was not done.
+  ~Trainer();
+
+  // Does what a message of the coordinator asks for, in threads of its own. Does not block.
+  void Handle(const CoordinatorMessage& message) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Leases and evaluations are void: a new session begins. Does not block.
+  void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Finishes the steps under way (pulls are called off at once, pushes when they take long), gives
+  // the leases back, and takes no more messages. Blocks until that is done.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Job {
+    std::shared_ptr<JobRunner> runner;
+    // Routed in the present session. A job that is not may have ended while nobody could tell us.
+    bool confirmed = true;
+  };
+  using Jobs = absl::flat_hash_map<std::string, Job>;
+
+  void Plan(const PlanJob& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Route(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeLease(const Lease& lease) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeEvaluation(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Forget(const ForgetJob& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  void StartJob(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Retire(std::shared_ptr<JobRunner> runner);
+
+  // Null: no such job, or stopped.
+  std::shared_ptr<JobRunner> Find(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const TrainerOptions options_;
+  const std::function<void(MemberMessage)> send_;
+  JobPreparer preparer_;
+
+  Mutex mutex_;                        // Guards what follows.
+  Jobs jobs_ ABSL_GUARDED_BY(mutex_);  // By id.
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+
+  Background background_;  // Last: its tasks use the rest.
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_TRAINING_TRAINER_H_

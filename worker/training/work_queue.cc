@@ -1,0 +1,96 @@
+#include "worker/training/work_queue.h"
+
+#include <algorithm>
+
+namespace millrace::worker {
+
+void WorkQueue::Add(const Lease& lease) {
+  if (lease.begin() >= lease.end()) return;
+  leases_[lease.lease_id()] = {lease.generation(), lease.begin(), lease.end(), arrivals_++};
+}
+
+void WorkQueue::Add(const Evaluate& evaluate) {
+  if (!Contains(evaluate)) evaluations_.push_back({evaluate, arrivals_++});
+}
+
+absl::btree_map<uint64_t, WorkQueue::LeaseEntry>::const_iterator WorkQueue::Lowest() const {
+  return std::min_element(leases_.begin(), leases_.end(), [](const auto& a, const auto& b) {
+    return a.second.next < b.second.next;
+  });
+}
+
+bool WorkQueue::EvaluationIsNext() const {
+  if (evaluations_.empty()) return false;
+  const uint64_t arrival = evaluations_.front().arrival;
+  return std::none_of(leases_.begin(), leases_.end(),
+                      [arrival](const auto& entry) { return entry.second.arrival < arrival; });
+}
+
+absl::optional<Work> WorkQueue::Next() const {
+  if (EvaluationIsNext()) return Work(evaluations_.front().evaluate);
+  if (leases_.empty()) return absl::nullopt;
+  const auto lowest = Lowest();
+  return Work(StepWork{lowest->first, lowest->second.generation, lowest->second.next});
+}
+
+std::vector<uint64_t> WorkQueue::Upcoming(size_t limit) const {
+  std::vector<uint64_t> steps;
+  for (const auto& [id, lease] : leases_) {
+    for (uint64_t step = lease.next; step < lease.end && step - lease.next < limit; ++step)
+      steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  if (steps.size() > limit) steps.resize(limit);
+  return steps;
+}
+
+bool WorkQueue::Contains(const StepWork& work) const {
+  const auto found = leases_.find(work.lease_id);
+  return found != leases_.end() && found->second.generation == work.generation &&
+         found->second.next <= work.step && work.step < found->second.end;
+}
+
+bool WorkQueue::Contains(const Evaluate& evaluate) const {
+  return std::any_of(evaluations_.begin(), evaluations_.end(), [&](const EvaluationEntry& entry) {
+    return entry.evaluate.evaluation_id() == evaluate.evaluation_id() &&
+           entry.evaluate.generation() == evaluate.generation();
+  });
+}
+
+void WorkQueue::Finish(const StepWork& work) {
+  if (!Contains(work)) return;
+  LeaseEntry& lease = leases_.at(work.lease_id);
+  lease.next = work.step + 1;
+  if (lease.next == lease.end) leases_.erase(work.lease_id);
+}
+
+void WorkQueue::Finish(const Evaluate& evaluate) {
+  const auto gone =
+      std::remove_if(evaluations_.begin(), evaluations_.end(), [&](const EvaluationEntry& entry) {
+        return entry.evaluate.evaluation_id() == evaluate.evaluation_id();
+      });
+  evaluations_.erase(gone, evaluations_.end());
+}
+
+void WorkQueue::KeepOnly(uint64_t generation) {
+  for (auto lease = leases_.begin(); lease != leases_.end();) {
+    lease = lease->second.generation == generation ? std::next(lease) : leases_.erase(lease);
+  }
+  const auto gone = std::remove_if(
+      evaluations_.begin(), evaluations_.end(),
+      [&](const EvaluationEntry& entry) { return entry.evaluate.generation() != generation; });
+  evaluations_.erase(gone, evaluations_.end());
+}
+
+void WorkQueue::Clear() {
+  leases_.clear();
+  evaluations_.clear();
+}
+
+std::vector<StepWork> WorkQueue::Leases() const {
+  std::vector<StepWork> leases;
+  for (const auto& [id, lease] : leases_) leases.push_back({id, lease.generation, lease.next});
+  return leases;
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,124 @@
+#include "worker/training/work_queue.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Lease MakeLease(uint64_t id, uint64_t begin, uint64_t end, uint64_t generation = 1) {
+  Lease lease;
+  lease.set_lease_id(id);
+  lease.set_generation(generation);
+  lease.set_begin(begin);
+  lease.set_end(end);
+  return lease;
+}
+
+Evaluate MakeEvaluate(uint64_t id, uint64_t generation = 1) {
+  Evaluate evaluate;
+  evaluate.set_evaluation_id(id);
+  evaluate.set_generation(generation);
+  return evaluate;
+}
+
+// Does all that is in the queue; says what, in order: steps as they are, evaluations as -id.
+std::vector<int> DoAll(WorkQueue* queue) {
+  std::vector<int> done;
+  while (const absl::optional<Work> work = queue->Next()) {
+    if (const auto* step = absl::get_if<StepWork>(&*work)) {
+      done.push_back(static_cast<int>(step->step));
+      queue->Finish(*step);
+    } else {
+      const auto& evaluate = absl::get<Evaluate>(*work);
+      done.push_back(-static_cast<int>(evaluate.evaluation_id()));
+      queue->Finish(evaluate);
+    }
+  }
+  EXPECT_TRUE(queue->empty());
+  return done;
+}
+
+TEST(WorkQueueTest, StepsOfALeaseComeInOrder) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 5, 8));
+  EXPECT_THAT(DoAll(&queue), ElementsAre(5, 6, 7));
+}
+
+TEST(WorkQueueTest, LowestStepComesFirstWhateverTheArrival) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 20, 22));
+  queue.Add(MakeLease(2, 17, 18));
+  EXPECT_THAT(DoAll(&queue), ElementsAre(17, 20, 21));
+}
+
+TEST(WorkQueueTest, EvaluationWaitsForTheLeasesBeforeItOnly) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 2));
+  queue.Add(MakeEvaluate(1));
+  queue.Add(MakeLease(2, 2, 4));
+  queue.Add(MakeEvaluate(2));
+  EXPECT_THAT(DoAll(&queue), ElementsAre(0, 1, -1, 2, 3, -2));
+}
+
+TEST(WorkQueueTest, UpcomingStepsAreTheNearestOnes) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 20, 25));
+  queue.Add(MakeLease(2, 17, 19));
+  EXPECT_THAT(queue.Upcoming(4), ElementsAre(17, 18, 20, 21));
+  EXPECT_THAT(queue.Upcoming(100), ElementsAre(17, 18, 20, 21, 22, 23, 24));
+}
+
+TEST(WorkQueueTest, OtherGenerationsAreDropped) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 2, /*generation=*/1));
+  queue.Add(MakeEvaluate(1, /*generation=*/1));
+  queue.Add(MakeLease(2, 7, 8, /*generation=*/2));
+  queue.Add(MakeEvaluate(2, /*generation=*/2));
+  queue.KeepOnly(2);
+  EXPECT_FALSE(queue.Contains(StepWork{1, 1, 0}));
+  EXPECT_THAT(DoAll(&queue), ElementsAre(7, -2));
+}
+
+TEST(WorkQueueTest, FinishingWhatWasDroppedChangesNothing) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 2));
+  queue.Clear();
+  queue.Add(MakeLease(1, 4, 6, /*generation=*/2));
+  queue.Finish(StepWork{1, 1, 0});
+  queue.Finish(MakeEvaluate(9));
+  EXPECT_THAT(DoAll(&queue), ElementsAre(4, 5));
+}
+
+TEST(WorkQueueTest, RemovedLeaseTakesAllItsSteps) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 5));
+  queue.Add(MakeLease(2, 9, 10));
+  queue.Remove(1);
+  EXPECT_THAT(DoAll(&queue), ElementsAre(9));
+}
+
+TEST(WorkQueueTest, LeasesSayWhereTheyStand) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 5));
+  queue.Finish(StepWork{1, 1, 0});
+  ASSERT_EQ(queue.Leases().size(), 1);
+  EXPECT_EQ(queue.Leases()[0].lease_id, 1);
+  EXPECT_EQ(queue.Leases()[0].step, 1);
+}
+
+TEST(WorkQueueTest, LeaseWithoutStepsIsIgnored) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 5, 5));
+  EXPECT_TRUE(queue.empty());
+  EXPECT_THAT(queue.Upcoming(3), IsEmpty());
+}
+
+}  // namespace
+}  // namespace millrace::worker

@@ -1,0 +1,75 @@
+#include "worker/worker_flags.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/tf_config.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+std::string DefaultName() {
+  char host[256] = "";
+  if (gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0')
+    return absl::StrCat("worker-", getpid());
+  return absl::StrCat("worker-", host, "-", getpid());
+}
+
+absl::Status ApplyTfConfig(const char* text, WorkerOptions* options) {
+  const absl::StatusOr<TfConfig> config = ParseTfConfig(text);
+  if (!config.ok()) return config.status();
+  if (config->task != TfConfig::Task::kWorker && config->task != TfConfig::Task::kNone) {
+    return absl::InvalidArgumentError(
+        "TF_CONFIG.task.type: this is a worker; must be \"worker\", or --coordinator be given");
+  }
+  options->coordinator_address = config->coordinator;
+  if (options->name.empty() && config->task == TfConfig::Task::kWorker) {
+    options->name = absl::StrCat("worker-", config->index);
+  }
+  return absl::OkStatus();
+}
+
+int Complain(const std::string& what) {
+  std::cerr << what << "\nRun with --help for more information." << std::endl;
+  return kWrongUsage;
+}
+
+}  // namespace
+
+absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const char* tf_config,
+                                     WorkerOptions* options) {
+  options->name.clear();
+  CLI::App app("Computes the steps of Millrace jobs.");
+  app.add_option("--coordinator", options->coordinator_address,
+                 "The coordinator's HOST:PORT. Default: the chief of TF_CONFIG");
+  app.add_option("--name", options->name,
+                 "Unique among the cluster's workers. Default: worker-HOSTNAME-PID, or the task of "
+                 "TF_CONFIG");
+  app.add_option("--device", options->device, "What models run on: cpu")->capture_default_str();
+  app.add_option("--threads", options->threads, "Threads that a model computes with")
+      ->capture_default_str();
+  app.add_option("--lease_slots", options->lease_slots,
+                 "Leases taken at a time: one to compute, more to read ahead for")
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kWrongUsage;
+  }
+  if (options->coordinator_address.empty()) {
+    if (tf_config == nullptr) return Complain("--coordinator is required, or TF_CONFIG");
+    const absl::Status applied = ApplyTfConfig(tf_config, options);
+    if (!applied.ok()) return Complain(std::string(applied.message()));
+  }
+  if (options->name.empty()) options->name = DefaultName();
+  return absl::nullopt;
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,46 @@
+#include "worker/worker_main.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+#include <utility>
+
+#include "absl/types/optional.h"
+#include "common/net/channel.h"
+#include "common/process.h"
+#include "glog/logging.h"
+#include "worker/worker.h"
+#include "worker/worker_flags.h"
+
+namespace millrace::worker {
+
+int WorkerMain(int argc, char** argv, ModelFactory factory) {
+  ConfigureGrpcEnvironment();
+  InitProcess(argv[0]);
+  WorkerOptions options;
+  const absl::optional<int> exit_status =
+      ParseWorkerFlags(argc, argv, std::getenv("TF_CONFIG"), &options);
+  if (exit_status.has_value()) return *exit_status;
+  options.model_factory = std::move(factory);
+
+  StopSignal stop;  // Before there are threads.
+  absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
+  if (!worker.ok()) {
+    std::cerr << worker.status().message() << std::endl;
+    return 2;
+  }
+  std::thread watch([&worker, &stop] {
+    (*worker)->Wait().IgnoreError();
+    stop.RequestStop();
+  });
+  stop.Wait();
+  LOG(INFO) << options.name << " stops";
+  (*worker)->Stop();
+  watch.join();
+  const absl::Status end = (*worker)->Wait();
+  if (end.ok()) return 0;
+  LOG(ERROR) << end.message();
+  return 1;
+}
+
+}  // namespace millrace::worker
