@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/proto_duration.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
@@ -17,22 +18,56 @@ constexpr uint32_t kDefaultStalenessBound = 4;
 constexpr uint32_t kDefaultEvaluationBatchSize = 256;
 constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
 
+// A place in a text, as the parser counts: from 0.
+struct Place {
+  int line;
+  int column;
+};
+
+size_t OffsetOf(absl::string_view text, Place place) {
+  size_t begin = 0;
+  for (int line = 0; line < place.line; ++line) begin = text.find('\n', begin) + 1;
+  return std::min(begin + place.column, text.size());
+}
+
+Place PlaceOf(absl::string_view text, size_t offset) {
+  const absl::string_view before = text.substr(0, offset);
+  const size_t newline = before.rfind('\n');
+  const size_t line_begin = newline == absl::string_view::npos ? 0 : newline + 1;
+  return {static_cast<int>(std::count(before.begin(), before.end(), '\n')),
+          static_cast<int>(offset - line_begin)};
+}
+
 // Keeps what the parser complains of, with the place in front.
 class ErrorList final : public google::protobuf::io::ErrorCollector {
  public:
-  explicit ErrorList(absl::string_view file_name) : file_name_(file_name) {}
+  // Both must outlive the list.
+  ErrorList(absl::string_view text, absl::string_view file_name)
+      : text_(text), file_name_(file_name) {}
 
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
-    // Counted from 0; -1 where an error belongs to the file as a whole.
-    const std::string place =
-        line < 0 ? std::string() : absl::StrCat(":", line + 1, ":", column + 1);
-    errors_.push_back(absl::StrCat(file_name_, place, ": ", message));
+    if (line < 0) {  // The error belongs to the file as a whole.
+      errors_.push_back(absl::StrCat(file_name_, ": ", message));
+      return;
+    }
+    const Place place = PlaceOfError({line, column}, message);
+    errors_.push_back(
+        absl::StrCat(file_name_, ":", place.line + 1, ":", place.column + 1, ": ", message));
   }
 
   std::string Join() const { return absl::StrJoin(errors_, "\n"); }
 
  private:
+  // Of an enum value that it does not know the parser gives the place of what follows it.
+  Place PlaceOfError(Place reported, absl::string_view message) const {
+    if (!absl::ConsumePrefix(&message, "Unknown enumeration value of \"")) return reported;
+    const absl::string_view value = message.substr(0, message.find('"'));
+    const size_t offset = text_.substr(0, OffsetOf(text_, reported)).rfind(value);
+    return offset == absl::string_view::npos ? reported : PlaceOf(text_, offset);
+  }
+
+  const absl::string_view text_;
   const absl::string_view file_name_;
   std::vector<std::string> errors_;
 };
@@ -40,7 +75,7 @@ class ErrorList final : public google::protobuf::io::ErrorCollector {
 }  // namespace
 
 absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text, absl::string_view file_name) {
-  ErrorList errors(file_name);
+  ErrorList errors(text, file_name);
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   JobSpec spec;

@@ -2,6 +2,8 @@
 #ifndef MILLRACE_COMMON_PROTO_DURATION_H_
 #define MILLRACE_COMMON_PROTO_DURATION_H_
 
+#include <cstdint>
+
 #include "absl/time/time.h"
 #include "google/protobuf/duration.pb.h"
 

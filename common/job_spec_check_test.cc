@@ -1,0 +1,246 @@
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/job_spec.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kJob[] = R"(
+name: "good"
+model {
+  layers { conv2d { filters: 8 kernel_size: [3, 3] strides: 2 } }
+  layers { max_pool2d { pool_size: 2 strides: [2, 1] } }
+  layers { flatten {} }
+  layers { dropout { rate: 0.25 } }
+  layers { dense { units: 1 } }
+  layers { activation {} }
+  loss: BINARY_CROSSENTROPY
+  metrics: [ACCURACY, AUC]
+}
+data {
+  directory: "/data"
+  train { libsvm { file: "a9a" features: 123 } }
+  evaluate { idx { images: "i" labels: "l" } range { begin: 3 end: 4 } }
+}
+optimizer { sgd {} }
+batch_size: 1
+steps: 1
+)";
+
+class CheckJobSpecTest : public ::testing::Test {
+ protected:
+  CheckJobSpecTest() { EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kJob, &spec_)); }
+
+  // Applies assignments, as SetField takes them, to a good job.
+  JobSpec With(const std::vector<std::string>& assignments) {
+    JobSpec spec = spec_;
+    for (const std::string& assignment : assignments) {
+      const absl::Status status = SetField(assignment, &spec);
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    return spec;
+  }
+
+  std::string ErrorOf(const JobSpec& spec) {
+    const absl::Status status = CheckJobSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << spec.ShortDebugString();
+    return std::string(status.message());
+  }
+
+  std::string ErrorOf(const std::string& assignment) { return ErrorOf(With({assignment})); }
+
+  void ExpectGood(const std::vector<std::string>& assignments) {
+    const absl::Status status = CheckJobSpec(With(assignments));
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  JobSpec spec_;
+};
+
+TEST_F(CheckJobSpecTest, GoodJobsPass) {
+  ExpectGood({});
+  ExpectGood({"name=", "epochs=9007199254740992"});
+  ExpectGood({"synchronous.replicas=4096"});
+  ExpectGood({"asynchronous.staleness_bound=0"});
+  ExpectGood({"cuts.period=1ns"});
+  ExpectGood({"data.train.range.begin=7"});
+  ExpectGood({"data.directory=", "data.train.libsvm.file=/a", "data.evaluate.idx.images=/b",
+              "data.evaluate.idx.labels=/c"});
+}
+
+TEST_F(CheckJobSpecTest, Names) {
+  EXPECT_EQ(ErrorOf("name=a b"),
+            "name: 'a b'; must be at most 100 letters, digits, '_', '-' and '.'");
+  EXPECT_THAT(ErrorOf("name=" + std::string(101, 'x')), StartsWith("name: 'xxx"));
+  EXPECT_THAT(ErrorOf("model.layers[0].name=a/b"), StartsWith("model.layers[0].name: 'a/b';"));
+}
+
+TEST_F(CheckJobSpecTest, Layers) {
+  EXPECT_EQ(ErrorOf("model.layers[4].dense.units=0"),
+            "model.layers[4].dense.units: 0; must be at least 1");
+  EXPECT_EQ(ErrorOf("model.layers[4].dense.units=16777217"),
+            "model.layers[4].dense.units: 16777217; must be from 1 to 16777216");
+  EXPECT_THAT(ErrorOf("model.layers[0].conv2d.filters=0"), HasSubstr("conv2d.filters: 0;"));
+  EXPECT_EQ(
+      ErrorOf("model.layers[0].conv2d.kernel_size="),
+      "model.layers[0].conv2d.kernel_size: 0 numbers; must be one number, or height and width");
+  EXPECT_THAT(ErrorOf("model.layers[0].conv2d.kernel_size=3,0"),
+              HasSubstr("kernel_size[1]: 0; must be at least 1"));
+  EXPECT_THAT(ErrorOf("model.layers[0].conv2d.strides=1,1,1"), HasSubstr("strides: 3 numbers;"));
+  EXPECT_THAT(ErrorOf("model.layers[1].max_pool2d.pool_size=0"), HasSubstr("pool_size[0]: 0;"));
+  EXPECT_THAT(ErrorOf("model.layers[1].max_pool2d.strides=70000"), HasSubstr("strides[0]: 70000;"));
+  EXPECT_THAT(ErrorOf("model.layers[2]={}"),
+              StartsWith("model.layers[2]: not set; must be one of"));
+  for (const char* rate : {"1", "-0.1", "nan", "inf", "0.99999999999"}) {
+    EXPECT_THAT(ErrorOf(absl::StrCat("model.layers[3].dropout.rate=", rate)),
+                HasSubstr("dropout.rate: "))
+        << rate;
+  }
+  JobSpec spec = spec_;
+  spec.mutable_model()->clear_layers();
+  EXPECT_EQ(ErrorOf(spec), "model.layers: not set; must be at least one layer");
+}
+
+TEST_F(CheckJobSpecTest, LayerNamesDifferAlsoFromThoseThatAreMadeUp) {
+  EXPECT_EQ(
+      ErrorOf("model.layers[0].name=dense_4"),
+      "model.layers[4].name: 'dense_4'; must be different from the names of the layers before "
+      "it");
+  ExpectGood({"model.layers[0].name=dense_3"});
+}
+
+TEST_F(CheckJobSpecTest, LossAndMetrics) {
+  EXPECT_THAT(ErrorOf("model.loss=LOSS_UNSPECIFIED"),
+              StartsWith("model.loss: not set; must be one of SPARSE_CATEGORICAL_CROSSENTROPY,"));
+  EXPECT_THAT(ErrorOf("model.metrics=METRIC_UNSPECIFIED"),
+              StartsWith("model.metrics[0]: not set;"));
+  EXPECT_EQ(ErrorOf("model.metrics=AUC,AUC"), "model.metrics[1]: AUC; must be named once");
+  EXPECT_THAT(ErrorOf("model.loss=SPARSE_CATEGORICAL_CROSSENTROPY"),
+              StartsWith("model.metrics[1]: AUC;"));
+}
+
+TEST_F(CheckJobSpecTest, Data) {
+  EXPECT_EQ(ErrorOf("data.train={}"), "data.train: not set; must be idx or libsvm");
+  EXPECT_EQ(ErrorOf("data.train.libsvm.file="),
+            "data.train.libsvm.file: not set; must be the name of a file");
+  EXPECT_THAT(ErrorOf("data.evaluate.idx.labels="),
+              StartsWith("data.evaluate.idx.labels: not set"));
+  EXPECT_EQ(ErrorOf("data.train.libsvm.features=0"),
+            "data.train.libsvm.features: 0; must be at least 1");
+  EXPECT_EQ(ErrorOf("data.directory="),
+            "data.directory: not set; must be the folder of 'a9a' (millrace --data=DIR sets it)");
+  EXPECT_EQ(ErrorOf("data.evaluate.range.begin=4"),
+            "data.evaluate.range: [4, 4); must be not empty: begin below end, or end 0 for all the "
+            "rest");
+}
+
+TEST_F(CheckJobSpecTest, Mode) {
+  EXPECT_EQ(ErrorOf("synchronous={}"), "synchronous.replicas: 0; must be at least 1");
+  EXPECT_EQ(ErrorOf("synchronous.replicas=4097"),
+            "synchronous.replicas: 4097; must be from 1 to 4096");
+  EXPECT_THAT(ErrorOf("asynchronous.staleness_bound=4000000000"),
+              StartsWith("asynchronous.staleness_bound: 4000000000;"));
+}
+
+TEST_F(CheckJobSpecTest, Numbers) {
+  EXPECT_EQ(ErrorOf("batch_size=0"), "batch_size: 0; must be at least 1");
+  EXPECT_THAT(ErrorOf("batch_size=4000000000"), StartsWith("batch_size: 4000000000;"));
+  EXPECT_EQ(ErrorOf("epochs=0"), "epochs: 0; must be at least 1");
+  EXPECT_EQ(ErrorOf("steps=0"), "steps: 0; must be at least 1");
+  EXPECT_THAT(ErrorOf("steps=9007199254740993"), StartsWith("steps: 9007199254740993;"));
+  EXPECT_THAT(ErrorOf("evaluation.batch_size=4000000000"), StartsWith("evaluation.batch_size:"));
+  EXPECT_THAT(ErrorOf("placement.shards=65537"), StartsWith("placement.shards: 65537;"));
+  JobSpec spec = spec_;
+  spec.clear_steps();
+  EXPECT_EQ(ErrorOf(spec), "epochs: not set; must be at least 1, or `steps` set in its place");
+}
+
+TEST_F(CheckJobSpecTest, CutPeriods) {
+  EXPECT_EQ(ErrorOf("cuts.period=0s"), "cuts.period: 0; must be a duration above 0");
+  EXPECT_THAT(ErrorOf("cuts.period=-1s"), StartsWith("cuts.period: -1s;"));
+  JobSpec spec = spec_;
+  spec.mutable_cuts()->mutable_period()->set_seconds(std::numeric_limits<int64_t>::max());
+  EXPECT_THAT(ErrorOf(spec), StartsWith("cuts.period:"));
+  spec.mutable_cuts()->mutable_period()->set_seconds(1);
+  spec.mutable_cuts()->mutable_period()->set_nanos(-1);
+  EXPECT_THAT(ErrorOf(spec), StartsWith("cuts.period:"));
+}
+
+TEST_F(CheckJobSpecTest, OptimizerIsSet) {
+  EXPECT_EQ(ErrorOf("optimizer={}"), "optimizer: not set; must be one of sgd, rmsprop, adam");
+}
+
+TEST_F(CheckJobSpecTest, HyperparametersThatMustBeAboveZero) {
+  EXPECT_EQ(ErrorOf("optimizer.rmsprop.learning_rate=nan"),
+            "optimizer.rmsprop.learning_rate: nan; must be a finite number above 0");
+  EXPECT_EQ(ErrorOf("optimizer.adam.epsilon=1e-60"),
+            "optimizer.adam.epsilon: 1e-60; must be a finite number above 0 as a float32");
+  for (const char* field : {"sgd.learning_rate", "rmsprop.learning_rate", "rmsprop.epsilon",
+                            "adam.learning_rate", "adam.epsilon"}) {
+    for (const char* value : {"0", "-1", "nan", "inf", "-inf", "1e300", "1e-300", "1e-39"}) {
+      EXPECT_THAT(ErrorOf(absl::StrCat("optimizer.", field, "=", value)),
+                  StartsWith(absl::StrCat("optimizer.", field, ": ")))
+          << value;
+    }
+    ExpectGood({absl::StrCat("optimizer.", field, "=1e-30")});
+    ExpectGood({absl::StrCat("optimizer.", field, "=1e30")});
+  }
+}
+
+TEST_F(CheckJobSpecTest, HyperparametersThatMustBeBelowOne) {
+  EXPECT_EQ(ErrorOf("optimizer.sgd.momentum=1"),
+            "optimizer.sgd.momentum: 1; must be at least 0 and below 1");
+  for (const char* field :
+       {"sgd.momentum", "rmsprop.rho", "rmsprop.momentum", "adam.beta_1", "adam.beta_2"}) {
+    for (const char* value : {"1", "-1e-30", "nan", "inf", "-inf", "0.999999999999"}) {
+      EXPECT_THAT(ErrorOf(absl::StrCat("optimizer.", field, "=", value)),
+                  StartsWith(absl::StrCat("optimizer.", field, ": ")))
+          << value;
+    }
+    ExpectGood({absl::StrCat("optimizer.", field, "=0")});
+    ExpectGood({absl::StrCat("optimizer.", field, "=0.9999")});
+  }
+}
+
+TEST_F(CheckJobSpecTest, EnumValuesOfNewerClientsAreRefused) {
+  JobSpec spec = spec_;
+  spec.mutable_model()->mutable_layers(4)->mutable_dense()->set_activation(
+      static_cast<Activation>(17));
+  EXPECT_EQ(ErrorOf(spec),
+            "model.layers[4].dense.activation: 17; must be one of LINEAR, RELU, SIGMOID, SOFTMAX");
+  spec = spec_;
+  spec.mutable_model()->add_metrics(static_cast<Metric>(-3));
+  EXPECT_EQ(ErrorOf(spec), "model.metrics[2]: -3; must be one of ACCURACY, AUC");
+}
+
+TEST_F(CheckJobSpecTest, FieldsOfNewerClientsAreRefused) {
+  JobSpec spec = spec_;
+  // Not a spec's own unknown field, but one that came over the wire.
+  const std::string field_99 = {'\x98', '\x06', '\x01'};
+  ASSERT_TRUE(spec.mutable_model()->mutable_layers(0)->MergeFromString(field_99));
+  EXPECT_THAT(ErrorOf(spec), StartsWith("job has unknown field 99 in model.layers[0]; this program "
+                                        "is older"));
+  spec = spec_;
+  ASSERT_TRUE(spec.MergeFromString(field_99));
+  EXPECT_THAT(ErrorOf(spec), StartsWith("job has unknown field 99; this program is older"));
+}
+
+TEST(CheckOptimizerSpecTest, MessagesBeginWithTheGivenPath) {
+  OptimizerSpec spec;
+  spec.mutable_sgd()->set_momentum(2);
+  EXPECT_THAT(std::string(CheckOptimizerSpec(spec, "spec.optimizer").message()),
+              StartsWith("spec.optimizer.sgd.momentum: 2;"));
+}
+
+}  // namespace
+}  // namespace millrace

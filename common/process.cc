@@ -1,0 +1,82 @@
+#include "common/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "glog/logging.h"
+
+namespace millrace {
+namespace {
+
+// How RequestStop wakes Wait; blocked like the others, so it does nothing else.
+constexpr int kWakeUp = SIGUSR1;
+
+// Runs in a signal handler: _exit and nothing more.
+void ExitAtOnce(int signal) { _exit(128 + signal); }
+
+}  // namespace
+
+void InitProcess(const char* name) {
+  FLAGS_logtostderr = true;
+  FLAGS_colorlogtostderr = true;  // On terminals only.
+  google::InitGoogleLogging(name);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+StopSignal::StopSignal() {
+  sigemptyset(&signals_);
+  sigaddset(&signals_, SIGTERM);
+  sigaddset(&signals_, SIGINT);
+  sigaddset(&signals_, kWakeUp);
+  CHECK_EQ(pthread_sigmask(SIG_BLOCK, &signals_, &previous_mask_), 0);
+  // A signal whose action is to be ignored may be dropped even while it is blocked.
+  struct sigaction exit_at_once = {};
+  exit_at_once.sa_handler = ExitAtOnce;
+  CHECK_EQ(sigaction(SIGTERM, &exit_at_once, &previous_terminate_), 0);
+  CHECK_EQ(sigaction(SIGINT, &exit_at_once, &previous_interrupt_), 0);
+}
+
+StopSignal::~StopSignal() {
+  // A request that nobody waited for must not end the process when the mask is back.
+  sigset_t wake_up;
+  sigemptyset(&wake_up);
+  sigaddset(&wake_up, kWakeUp);
+  const timespec now = {};
+  sigtimedwait(&wake_up, nullptr, &now);
+  sigaction(SIGTERM, &previous_terminate_, nullptr);
+  sigaction(SIGINT, &previous_interrupt_, nullptr);
+  pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+int StopSignal::Wait() {
+  int signal = 0;
+  CHECK_EQ(sigwait(&signals_, &signal), 0);
+  return Stopped(signal);
+}
+
+absl::optional<int> StopSignal::WaitFor(absl::Duration timeout) {
+  const timespec time =
+      absl::ToTimespec(std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24)));
+  const int signal = sigtimedwait(&signals_, /*info=*/nullptr, &time);
+  if (signal > 0) return Stopped(signal);
+  CHECK(errno == EAGAIN || errno == EINTR) << "sigtimedwait: error " << errno;
+  return absl::nullopt;
+}
+
+void StopSignal::RequestStop() { CHECK_EQ(kill(getpid(), kWakeUp), 0); }
+
+// From here on SIGTERM and SIGINT reach their handler, in this thread.
+int StopSignal::Stopped(int signal) {
+  sigset_t asked_twice;
+  sigemptyset(&asked_twice);
+  sigaddset(&asked_twice, SIGTERM);
+  sigaddset(&asked_twice, SIGINT);
+  CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &asked_twice, nullptr), 0);
+  return signal == kWakeUp ? 0 : signal;
+}
+
+}  // namespace millrace

@@ -1,0 +1,52 @@
+// What the main() of every binary does around its work: logging, and stopping when asked to.
+#ifndef MILLRACE_COMMON_PROCESS_H_
+#define MILLRACE_COMMON_PROCESS_H_
+
+#include <signal.h>
+
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+
+namespace millrace {
+
+// Logs go to stderr; a peer that closes its connection does not kill the process (SIGPIPE is
+// ignored). Call once, at the beginning of main(). `name` must stay in place: argv[0] does.
+void InitProcess(const char* name);
+
+// Takes over SIGTERM and SIGINT while it lives. Make it in main() before any other thread is
+// started, so that every thread leaves these signals alone; then no code ever runs in a signal
+// handler.
+//
+// The first signal ends Wait(). One that comes after that ends the process at once, with the exit
+// status that a shell expects (143 for SIGTERM, 130 for SIGINT): whoever asks twice does not want
+// to wait. One at a time in a process.
+class StopSignal {
+ public:
+  StopSignal();
+  // The signals do again what they did before.
+  ~StopSignal();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  // Blocks until the process is asked to stop. Returns the signal, or 0 after RequestStop().
+  // Call in the thread that made the object.
+  int Wait();
+
+  // The same, for at most about `timeout`; nullopt: nobody has asked.
+  absl::optional<int> WaitFor(absl::Duration timeout);
+
+  // Ends Wait() from within, now or when it is called. Thread-safe.
+  void RequestStop();
+
+ private:
+  int Stopped(int signal);
+
+  sigset_t signals_;        // Those that Wait takes.
+  sigset_t previous_mask_;  // Of the thread that made the object.
+  struct sigaction previous_terminate_;
+  struct sigaction previous_interrupt_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_PROCESS_H_

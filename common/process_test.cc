@@ -1,0 +1,88 @@
+#include "common/process.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+TEST(StopSignalTest, WaitReturnsTheSignal) {
+  StopSignal stop;
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(stop.Wait(), SIGTERM);
+}
+
+TEST(StopSignalTest, SignalBeforeWaitIsKept) {
+  StopSignal stop;
+  EXPECT_EQ(stop.WaitFor(absl::ZeroDuration()), absl::nullopt);
+  kill(getpid(), SIGINT);
+  EXPECT_EQ(stop.WaitFor(absl::Seconds(60)), SIGINT);
+}
+
+TEST(StopSignalTest, RequestFromAnotherThreadEndsWait) {
+  StopSignal stop;
+  std::thread other([&stop] { stop.RequestStop(); });
+  EXPECT_EQ(stop.Wait(), 0);
+  other.join();
+}
+
+TEST(StopSignalTest, RequestsNobodyWaitedForAreHarmless) {
+  {
+    StopSignal stop;
+    stop.RequestStop();
+    stop.RequestStop();
+  }
+  StopSignal stop;
+  EXPECT_EQ(stop.WaitFor(absl::ZeroDuration()), absl::nullopt);
+}
+
+TEST(StopSignalTest, ThreadsStartedLaterLeaveTheSignalsAlone) {
+  StopSignal stop;
+  std::thread other([] {
+    // To this thread alone: it stays pending there, and the handler does not run.
+    pthread_kill(pthread_self(), SIGTERM);
+  });
+  other.join();
+  EXPECT_EQ(stop.WaitFor(absl::ZeroDuration()), absl::nullopt);
+}
+
+void StopThenAskAgain(int second) {
+  StopSignal stop;
+  kill(getpid(), SIGTERM);
+  stop.Wait();
+  kill(getpid(), second);
+  pause();
+}
+
+TEST(StopSignalDeathTest, SecondSignalEndsTheProcessAtOnce) {
+  EXPECT_EXIT(StopThenAskAgain(SIGTERM), ::testing::ExitedWithCode(143), "");
+  EXPECT_EXIT(StopThenAskAgain(SIGINT), ::testing::ExitedWithCode(130), "");
+}
+
+TEST(StopSignalDeathTest, SignalsWorkAsBeforeAfterwards) {
+  const auto die_of_signal = [] {
+    { StopSignal stop; }
+    kill(getpid(), SIGTERM);
+    pause();
+  };
+  EXPECT_EXIT(die_of_signal(), ::testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(InitProcessDeathTest, BrokenPipeIsAnErrorNotTheEnd) {
+  const auto write_to_closed_pipe = [] {
+    InitProcess("process_test");
+    int ends[2];
+    if (pipe(ends) != 0) _exit(2);
+    close(ends[0]);
+    const bool refused = write(ends[1], "x", 1) == -1;
+    _exit(refused ? 0 : 1);
+  };
+  EXPECT_EXIT(write_to_closed_pipe(), ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace millrace
