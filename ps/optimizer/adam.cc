@@ -43,6 +43,16 @@ MILLRACE_KERNEL void AdamStep(AdamRates rates, const char* gradient, size_t coun
   }
 }
 
+// By squaring: std::pow is allowed to round differently from one processor to the next.
+double Power(double base, uint64_t exponent) {
+  double result = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    if (exponent & 1) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
 // Slots: the gradient's decaying mean, and its square's.
 class AdamOptimizer final : public Optimizer {
  public:
@@ -53,8 +63,8 @@ class AdamOptimizer final : public Optimizer {
 
   void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
-    const double t = static_cast<double>(version);
-    const double correction = std::sqrt(1 - std::pow(beta_2_, t)) / (1 - std::pow(beta_1_, t));
+    const double correction =
+        std::sqrt(1 - Power(beta_2_, version)) / (1 - Power(beta_1_, version));
     const AdamRates rates = {
         .beta_1 = static_cast<float>(beta_1_),
         .one_minus_beta_1 = static_cast<float>(1 - beta_1_),

@@ -12,7 +12,9 @@
 namespace millrace::ps {
 
 // Elementwise: the result for an element depends on that element's value, slots and gradient and on
-// the version alone, so it is the same however a variable is divided. Immutable and thread-safe.
+// the version alone, so it is the same however a variable is divided; on every processor it is the
+// same to the bit. Numbers too small for a normal float32 (1.2e-38) count as 0. Immutable and
+// thread-safe.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

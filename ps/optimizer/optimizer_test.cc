@@ -251,6 +251,18 @@ TEST(AdamTest, HugeVersionsAreFine) {
   EXPECT_TRUE(std::isfinite(block.values()[0]));
 }
 
+// Long after the table's last step: with a gradient of 1 all along, the means are 1 - beta^t, and
+// each step is the learning rate.
+TEST(AdamTest, StepsOfAConstantGradientAreTheLearningRate) {
+  const std::unique_ptr<Optimizer> optimizer = Make("adam { learning_rate: 0.5 }");
+  Block block(*optimizer, {0});
+  for (uint64_t version = 1; version <= 3000; ++version) {
+    const float before = block.values()[0];
+    block.ApplyInPlace(*optimizer, version, {1});
+    ASSERT_NEAR(before - block.values()[0], 0.5, 1e-3) << "version " << version;
+  }
+}
+
 TEST(MakeOptimizerTest, RefusesHyperparametersByPath) {
   OptimizerSpec spec;
   EXPECT_EQ(MakeOptimizer(spec).status().code(), absl::StatusCode::kInvalidArgument);
