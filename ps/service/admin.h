@@ -1,0 +1,38 @@
+// The ParameterServerAdmin service.
+#ifndef MILLRACE_PS_SERVICE_ADMIN_H_
+#define MILLRACE_PS_SERVICE_ADMIN_H_
+
+#include "protos/parameter_server.grpc.pb.h"
+#include "ps/store/shard_store.h"
+
+namespace millrace::ps {
+
+// Synchronous: its methods may wait for the disk, on threads of their own. Statuses as documented
+// in the .proto. Thread-safe.
+class Admin final : public ParameterServerAdmin::Service {
+ public:
+  // `store` must outlive it.
+  explicit Admin(ShardStore* store) : store_(store) {}
+
+  grpc::Status CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,
+                           ShardStatus* response) override;
+  grpc::Status GetShard(grpc::ServerContext* context, const GetShardRequest* request,
+                        ShardStatus* response) override;
+  grpc::Status SetGeneration(grpc::ServerContext* context, const SetGenerationRequest* request,
+                             ShardStatus* response) override;
+  grpc::Status PinCut(grpc::ServerContext* context, const PinCutRequest* request,
+                      ShardStatus* response) override;
+  grpc::Status UnpinCut(grpc::ServerContext* context, const UnpinCutRequest* request,
+                        UnpinCutResponse* response) override;
+  grpc::Status FlushCut(grpc::ServerContext* context, const FlushCutRequest* request,
+                        ShardStatus* response) override;
+  grpc::Status DropShard(grpc::ServerContext* context, const DropShardRequest* request,
+                         DropShardResponse* response) override;
+
+ private:
+  ShardStore* const store_;
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_SERVICE_ADMIN_H_

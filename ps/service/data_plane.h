@@ -1,0 +1,42 @@
+// The ParameterServer service.
+#ifndef MILLRACE_PS_SERVICE_DATA_PLANE_H_
+#define MILLRACE_PS_SERVICE_DATA_PLANE_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "common/clock.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "protos/parameter_server.grpc.pb.h"
+#include "ps/service/deadline_queue.h"
+#include "ps/service/stream.h"
+#include "ps/store/shard_map.h"
+
+namespace millrace::ps {
+
+// The callback API over unparsed messages. Thread-safe.
+class DataPlane final : public ParameterServer::WithRawCallbackMethod_Push<
+                            ParameterServer::WithRawCallbackMethod_Pull<ParameterServer::Service>> {
+ public:
+  // Both must outlive it. REQUIRES: the server is shut down before it is destroyed.
+  DataPlane(const ShardMap* shards, Clock* clock);
+
+  // Ends all streams with UNAVAILABLE, now and from now on. Does not wait for them.
+  void Stop() { streams_.Stop(); }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Push(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Pull(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  const ShardMap* const shards_;
+  Clock* const clock_;
+  StreamRegistry streams_;
+  std::atomic<uint64_t> last_stream_id_ = 0;
+  DeadlineQueue deadlines_;
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_SERVICE_DATA_PLANE_H_

@@ -1,0 +1,160 @@
+// A request that waits has left two marks: a waiter with its shard, and a deadline. Whichever of
+// publication, deadline and the stream's end comes first takes the waiter from the shard, and only
+// the one that takes it makes the callback, so Begin runs once for a request.
+//
+// The next request is read when the last message of the one before is written. So the members that
+// describe the request are used by one thread after the other.
+#include "ps/service/pull_stream.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/proto_duration.h"
+#include "common/wire/tensor_codec.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr absl::Duration kDefaultTimeout = absl::Seconds(10);
+
+absl::Status CheckRequest(const PullRequest& request) {
+  if (request.parts() > 0 && request.part() >= request.parts()) {
+    return absl::InvalidArgumentError(absl::StrCat("part: ", request.part(), "; there are ",
+                                                   request.parts(), " parts, counted from 0"));
+  }
+  if (request.has_timeout() && !IsValid(request.timeout())) {
+    return absl::InvalidArgumentError("timeout: not a valid duration");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void PullStream::OnMessage(const grpc::ByteBuffer& message) {
+  grpc::ByteBuffer buffer(message);
+  grpc::ProtoBufferReader reader(&buffer);
+  request_.Clear();
+  if (!reader.status().ok() || !request_.ParseFromZeroCopyStream(&reader)) {
+    End(absl::InvalidArgumentError("not a PullRequest: protobuf cannot parse it"));
+    return;
+  }
+  absl::StatusOr<std::shared_ptr<Shard>> shard = shards_->Find(request_.job_id(), request_.shard());
+  absl::Status status = shard.status();
+  if (status.ok()) status = CheckRequest(request_);
+  if (status.ok()) {
+    Serve(*shard);
+  } else {
+    Refuse(status);
+  }
+}
+
+void PullStream::Serve(const std::shared_ptr<Shard>& shard) {
+  uint64_t number;
+  {
+    MutexLock lock(&mutex_);
+    number = ++requests_;
+  }
+  auto self = std::static_pointer_cast<PullStream>(shared_from_this());
+  // Once the callback has run, the next request may be in request_.
+  const absl::Duration timeout =
+      request_.has_timeout() ? FromProto(request_.timeout()) : kDefaultTimeout;
+  const uint64_t waiter = shard->Read(request_, [self, shard](absl::StatusOr<StatePtr> state) {
+    self->Begin(shard, std::move(state));
+  });
+  if (waiter == 0) return;
+  bool gone = false;
+  {
+    MutexLock lock(&mutex_);
+    if (found_ == number) return;
+    gone = ending_;
+    if (!gone) {
+      const std::weak_ptr<Shard> weak = shard;
+      wait_ = {shard, waiter, deadlines_->Add(clock_->Now() + timeout, [weak, waiter] {
+                 const std::shared_ptr<Shard> there = weak.lock();
+                 if (there != nullptr)
+                   there->StopWaiting(waiter, absl::StatusCode::kDeadlineExceeded);
+               })};
+    }
+  }
+  if (gone) shard->StopWaiting(waiter, absl::StatusCode::kCancelled);
+}
+
+void PullStream::Begin(const std::shared_ptr<Shard>& shard, absl::StatusOr<StatePtr> state) {
+  absl::optional<Wait> wait;
+  {
+    MutexLock lock(&mutex_);
+    ++found_;
+    wait.swap(wait_);
+  }
+  if (wait.has_value()) deadlines_->Cancel(wait->deadline);
+  if (!state.ok()) {
+    Refuse(state.status());
+    return;
+  }
+  shard_ = shard;
+  state_ = *std::move(state);
+  const uint64_t blocks = state_->blocks.size();
+  const uint64_t parts = request_.parts() == 0 ? 1 : request_.parts();
+  const uint64_t part = request_.parts() == 0 ? 0 : request_.part();
+  next_block_ = static_cast<size_t>(blocks * part / parts);
+  end_block_ = static_cast<size_t>(blocks * (part + 1) / parts);
+  SendNext();
+}
+
+void PullStream::Refuse(const absl::Status& status) {
+  PullResponse response;
+  response.set_pull_id(request_.pull_id());
+  response.set_last(true);
+  response.set_code(static_cast<int32_t>(status.code()));
+  response.set_message(std::string(status.message()));
+  Send(ToByteBuffer(response));
+}
+
+void PullStream::SendNext() {
+  PullResponse header;
+  header.set_pull_id(request_.pull_id());
+  header.set_version(state_->version);
+  std::vector<OutgoingPiece> pieces;
+  size_t elements = 0;
+  while (next_block_ < end_block_) {
+    const std::shared_ptr<const Block>& block = state_->blocks[next_block_];
+    if (elements > 0 && elements + block->elements() > kBlockElements) break;
+    const ShardLayout::BlockPlace& place = shard_->plan().layout.blocks()[next_block_];
+    pieces.push_back({place.slice, place.offset, block->values(), block});
+    elements += block->elements();
+    ++next_block_;
+  }
+  header.set_last(next_block_ == end_block_);
+  grpc::ByteBuffer message = EncodePull(header, pieces);
+  if (header.last()) {
+    state_.reset();
+    shard_.reset();
+  }
+  Send(std::move(message));
+}
+
+// Every message that is sent leads here when it is written.
+void PullStream::OnIdle() {
+  if (shard_ != nullptr) {
+    SendNext();
+  } else {
+    ReadNext();
+  }
+}
+
+void PullStream::OnLastMessage() { EndWhenWritten(); }
+
+void PullStream::OnEnding() {
+  absl::optional<Wait> wait;
+  {
+    MutexLock lock(&mutex_);
+    ending_ = true;
+    wait = wait_;
+  }
+  if (wait.has_value()) wait->shard->StopWaiting(wait->waiter, absl::StatusCode::kCancelled);
+}
+
+}  // namespace millrace::ps

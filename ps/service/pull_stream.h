@@ -1,0 +1,70 @@
+// One ParameterServer.Pull stream.
+#ifndef MILLRACE_PS_SERVICE_PULL_STREAM_H_
+#define MILLRACE_PS_SERVICE_PULL_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "protos/parameter_server.pb.h"
+#include "ps/service/deadline_queue.h"
+#include "ps/service/stream.h"
+#include "ps/store/shard.h"
+#include "ps/store/shard_map.h"
+
+namespace millrace::ps {
+
+// Serves one request after the other: finds its state, waiting without a thread where it must, and
+// sends references to the state's blocks, a message at a time.
+class PullStream final : public Stream {
+ public:
+  // All must outlive it.
+  PullStream(const ShardMap* shards, DeadlineQueue* deadlines, Clock* clock)
+      : shards_(shards), deadlines_(deadlines), clock_(clock) {}
+
+ private:
+  // A request that waits for its version.
+  struct Wait {
+    std::shared_ptr<Shard> shard;
+    uint64_t waiter = 0;
+    DeadlineQueue::Key deadline;
+  };
+
+  void OnMessage(const grpc::ByteBuffer& message) override;
+  void OnLastMessage() override;
+  void OnIdle() override;
+  void OnEnding() override;
+
+  void Serve(const std::shared_ptr<Shard>& shard) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetDeadline(const std::shared_ptr<Shard>& shard, uint64_t number, uint64_t waiter)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Begin(const std::shared_ptr<Shard>& shard, absl::StatusOr<StatePtr> state)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Refuse(const absl::Status& status);
+  void SendNext();
+
+  const ShardMap* const shards_;
+  DeadlineQueue* const deadlines_;
+  Clock* const clock_;
+
+  // The request that is served; see the .cc file for why no lock guards it.
+  PullRequest request_;
+  std::shared_ptr<Shard> shard_;  // nullptr: there is nothing more to send.
+  StatePtr state_;
+  size_t next_block_ = 0;
+  size_t end_block_ = 0;
+
+  Mutex mutex_;
+  uint64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;  // That came.
+  uint64_t found_ ABSL_GUARDED_BY(mutex_) = 0;     // That have found their state, or an error.
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::optional<Wait> wait_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_SERVICE_PULL_STREAM_H_

@@ -1,0 +1,329 @@
+// Why a cut survives wholly or not at all.
+//
+// Its blocks are written under a number that no cut had before, and synced. Then one synced write
+// commits it: the manifest, which lists the blocks' checksums, together with the deletion of the
+// third newest cut. A cut without a manifest is one whose writing was cut short: Open() deletes it.
+// So at every moment the database has the newest committed cut and the one before, whole, whatever
+// happens.
+//
+// A cut with a damaged block is passed over for the one before it: steps that are missing there are
+// run again, as after any crash.
+#include "ps/store/cut_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "ps/store/cut_keys.h"
+#include "zlib.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr size_t kKeptCuts = 2;
+// Restored contributions came on no stream.
+constexpr uint64_t kNoStream = 0;
+
+uint32_t Crc32(uint32_t crc, absl::string_view bytes) {
+  return static_cast<uint32_t>(
+      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+absl::string_view Bytes(const float* values, size_t count) {
+  return absl::string_view(reinterpret_cast<const char*>(values), count * sizeof(float));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(path));
+  std::unique_ptr<CutStore> store(new CutStore(std::move(database)));
+  MILLRACE_RETURN_IF_ERROR(store->FindCuts());
+  MILLRACE_RETURN_IF_ERROR(store->DeleteLeftovers());
+  return store;
+}
+
+CutStore::CutStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+
+absl::Status CutStore::FindCuts() {
+  absl::Status damaged;
+  MILLRACE_RETURN_IF_ERROR(database_->Scan(
+      CutsPrefix(),
+      [&](absl::string_view key, const auto& /*value*/) -> absl::optional<std::string> {
+        const absl::optional<CutKey> cut = ParseCutKey(key);
+        if (!cut.has_value()) return absl::nullopt;
+        const auto manifest = database_->Get(ManifestKey(cut->shard_key, cut->cut));
+        CutManifest parsed;
+        if (!manifest.ok()) {
+          damaged = manifest.status();
+        } else if (manifest->has_value() && parsed.ParseFromString(**manifest)) {
+          MutexLock lock(&mutex_);
+          cuts_[cut->shard_key].push_back({cut->cut, parsed.version()});
+        }
+        return EndOfPrefix(CutPrefix(cut->shard_key, cut->cut));
+      }));
+  return damaged;
+}
+
+absl::Status CutStore::DeleteLeftovers() {
+  Changes changes;
+  MILLRACE_RETURN_IF_ERROR(database_->Scan(
+      CutsPrefix(),
+      [&](absl::string_view key, const auto& /*value*/) -> absl::optional<std::string> {
+        const absl::optional<CutKey> cut = ParseCutKey(key);
+        if (!cut.has_value()) return absl::nullopt;
+        const std::string begin = CutPrefix(cut->shard_key, cut->cut);
+        const std::vector<Cut> kept = Cuts(cut->shard_key);
+        if (std::none_of(kept.begin(), kept.end(),
+                         [&](const Cut& each) { return each.number == cut->cut; })) {
+          changes.delete_ranges.emplace_back(begin, EndOfPrefix(begin));
+        }
+        return EndOfPrefix(begin);
+      }));
+  // A record is written with its shard's first cut: one without cuts is a drop that was cut short.
+  MILLRACE_RETURN_IF_ERROR(database_->Scan(
+      RecordPrefix(),
+      [&](absl::string_view key, const auto& /*value*/) -> absl::optional<std::string> {
+        if (Cuts(std::string(key.substr(RecordPrefix().size()))).empty()) {
+          changes.delete_ranges.emplace_back(std::string(key), std::string(key) + '\0');
+        }
+        return absl::nullopt;
+      }));
+  if (changes.delete_ranges.empty()) return absl::OkStatus();
+  return database_->Commit(changes);
+}
+
+std::vector<CutStore::Cut> CutStore::Cuts(const std::string& shard_key) const {
+  MutexLock lock(&mutex_);
+  auto it = cuts_.find(shard_key);
+  return it == cuts_.end() ? std::vector<Cut>() : it->second;
+}
+
+std::vector<uint64_t> CutStore::Versions(const std::string& job_id, uint32_t shard) const {
+  std::vector<uint64_t> versions;
+  for (const Cut& cut : Cuts(ShardKey(job_id, shard))) versions.push_back(cut.version);
+  return versions;
+}
+
+absl::StatusOr<std::vector<StoredShard>> CutStore::ListShards() {
+  std::vector<StoredShard> shards;
+  absl::Status damaged;
+  MILLRACE_RETURN_IF_ERROR(database_->Scan(
+      RecordPrefix(),
+      [&](absl::string_view /*key*/, const auto& value) -> absl::optional<std::string> {
+        ShardRecord record;
+        const absl::string_view bytes = value();
+        if (record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+          shards.push_back({record.spec(), record.generation()});
+        } else {
+          damaged = absl::DataLossError("a shard's record in the database is damaged");
+        }
+        return absl::nullopt;
+      }));
+  MILLRACE_RETURN_IF_ERROR(damaged);
+  return shards;
+}
+
+absl::Status CutStore::WriteRecord(const ShardSpec& spec, uint64_t generation) {
+  ShardRecord record;
+  *record.mutable_spec() = spec;
+  record.set_generation(generation);
+  Changes changes;
+  changes.put.emplace_back(RecordKey(ShardKey(spec.job_id(), spec.shard())),
+                           record.SerializeAsString());
+  return database_->Commit(changes);
+}
+
+absl::Status CutStore::WriteCut(const ShardPlan& plan, const ShardState& state,
+                                const std::vector<PushPtr>& held) {
+  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
+  const std::vector<Cut> cuts = Cuts(shard_key);
+  const Cut cut = {cuts.empty() ? 0 : cuts.back().number + 1, state.version};
+  // What a failed attempt left under this number.
+  Changes leftovers;
+  const std::string prefix = CutPrefix(shard_key, cut.number);
+  leftovers.delete_ranges.emplace_back(prefix, EndOfPrefix(prefix));
+  MILLRACE_RETURN_IF_ERROR(database_->Commit(leftovers));
+
+  CutManifest manifest;
+  manifest.set_version(state.version);
+  *manifest.mutable_applied() = state.applied.ToProto();
+  MILLRACE_RETURN_IF_ERROR(WriteBlocks(shard_key, cut.number, state, &manifest));
+  for (const PushPtr& push : held) {
+    MILLRACE_RETURN_IF_ERROR(WriteHeld(shard_key, cut.number, plan.layout, *push, &manifest));
+  }
+  MILLRACE_RETURN_IF_ERROR(database_->Sync());
+  return Commit(shard_key, cut, manifest);
+}
+
+absl::Status CutStore::WriteBlocks(const std::string& shard_key, uint64_t cut,
+                                   const ShardState& state, CutManifest* manifest) {
+  for (size_t i = 0; i < state.blocks.size(); ++i) {
+    const Block& block = *state.blocks[i];
+    std::vector<absl::string_view> arrays;
+    uint32_t crc = 0;
+    for (int array = 0; array <= block.slots(); ++array) {
+      arrays.push_back(Bytes(block.array(array), block.elements()));
+      crc = Crc32(crc, arrays.back());
+    }
+    manifest->add_block_crc32(crc);
+    MILLRACE_RETURN_IF_ERROR(
+        database_->PutBulk(BlockKey(shard_key, cut, static_cast<uint32_t>(i)), arrays));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CutStore::WriteHeld(const std::string& shard_key, uint64_t cut,
+                                 const ShardLayout& layout, const PushAssembly& push,
+                                 CutManifest* manifest) {
+  // Blocks are neighbours in the order of the shard's elements, so one array serves them all.
+  std::vector<float> gradient(layout.elements());
+  for (const PushPieces& message : push.pieces()) {
+    for (const WirePiece& piece : *message) {
+      const size_t count = piece.data.size();
+      MILLRACE_ASSIGN_OR_RETURN(const uint64_t begin,
+                                layout.Locate(piece.slice, piece.offset, count));
+      piece.data.CopyTo(absl::MakeSpan(gradient).subspan(begin, count));
+    }
+  }
+  HeldContribution* held = manifest->add_held();
+  held->set_step(push.step());
+  held->set_examples(push.examples());
+  size_t begin = 0;
+  for (size_t i = 0; i < layout.blocks().size(); ++i) {
+    const absl::string_view bytes = Bytes(&gradient[begin], layout.blocks()[i].elements);
+    begin += layout.blocks()[i].elements;
+    held->add_block_crc32(Crc32(0, bytes));
+    MILLRACE_RETURN_IF_ERROR(database_->PutBulk(
+        HeldKey(shard_key, cut, push.step(), static_cast<uint32_t>(i)), {bytes}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CutStore::Commit(const std::string& shard_key, const Cut& cut,
+                              const CutManifest& manifest) {
+  std::vector<Cut> cuts = Cuts(shard_key);
+  cuts.push_back(cut);
+  Changes changes;
+  if (cuts.size() > kKeptCuts) {
+    cuts.erase(cuts.begin(), cuts.end() - kKeptCuts);
+    changes.delete_ranges.emplace_back(CutPrefix(shard_key, 0),
+                                       CutPrefix(shard_key, cuts.front().number));
+  }
+  changes.put.emplace_back(ManifestKey(shard_key, cut.number), manifest.SerializeAsString());
+  MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
+  MutexLock lock(&mutex_);
+  cuts_[shard_key] = std::move(cuts);
+  return absl::OkStatus();
+}
+
+absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
+  const std::string shard_key = ShardKey(job_id, shard);
+  const std::string record = RecordKey(shard_key);
+  const std::string cuts = CutsPrefix(shard_key);
+  Changes changes;
+  changes.delete_ranges.emplace_back(record, record + '\0');
+  changes.delete_ranges.emplace_back(cuts, EndOfPrefix(cuts));
+  MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
+  MutexLock lock(&mutex_);
+  cuts_.erase(shard_key);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPool* pool) {
+  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
+  absl::Status status = absl::DataLossError("there is no cut of it");
+  for (std::vector<Cut> cuts = Cuts(shard_key); !cuts.empty(); cuts.pop_back()) {
+    absl::StatusOr<ShardContents> contents = ReadCut(plan, cuts.back().number, pool);
+    if (contents.ok()) {
+      if (plan.spec.replicas() > 0 && cuts.size() > 1 &&
+          cuts[cuts.size() - 2].version + 1 == contents->state->version) {
+        absl::StatusOr<ShardContents> previous = ReadCut(plan, cuts[cuts.size() - 2].number, pool);
+        if (previous.ok()) contents->previous = previous->state;
+      }
+      return contents;
+    }
+    status = contents.status();
+    LOG(ERROR) << ShardName(plan.spec.job_id(), plan.spec.shard())
+               << ": passes over a cut of version " << cuts.back().version << ": " << status;
+    // The next cut takes its number, and what is left of it is deleted then.
+    MutexLock lock(&mutex_);
+    cuts_[shard_key].pop_back();
+  }
+  return absl::DataLossError(
+      absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()),
+                   " cannot be restored: ", std::string(status.message()),
+                   "; remove the data directory and start the server with an empty one"));
+}
+
+absl::StatusOr<ShardContents> CutStore::ReadCut(const ShardPlan& plan, uint64_t cut,
+                                                BlockPool* pool) {
+  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
+  MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> stored,
+                            database_->Get(ManifestKey(shard_key, cut)));
+  CutManifest manifest;
+  const std::vector<ShardLayout::BlockPlace>& places = plan.layout.blocks();
+  if (!stored.has_value() || !manifest.ParseFromString(*stored) ||
+      manifest.block_crc32_size() != static_cast<int>(places.size())) {
+    return absl::DataLossError("a cut's manifest is damaged");
+  }
+  auto state = std::make_shared<ShardState>();
+  state->version = manifest.version();
+  MILLRACE_ASSIGN_OR_RETURN(state->applied, AppliedSet::FromProto(manifest.applied()));
+  const int slots = plan.optimizer->slots();
+  for (size_t i = 0; i < places.size(); ++i) {
+    const size_t bytes = places[i].elements * sizeof(float);
+    MILLRACE_ASSIGN_OR_RETURN(const std::string value,
+                              ReadChecked(BlockKey(shard_key, cut, static_cast<uint32_t>(i)),
+                                          bytes * static_cast<size_t>(slots + 1),
+                                          manifest.block_crc32(static_cast<int>(i))));
+    std::shared_ptr<Block> block = pool->Allocate(places[i].elements, slots);
+    if (block == nullptr) return absl::ResourceExhaustedError("not enough memory for its blocks");
+    for (int array = 0; array <= slots; ++array) {
+      std::copy_n(value.data() + static_cast<size_t>(array) * bytes, bytes,
+                  reinterpret_cast<char*>(block->array(array)));
+    }
+    state->blocks.push_back(std::move(block));
+  }
+  ShardContents contents;
+  contents.state = std::move(state);
+  for (const HeldContribution& held : manifest.held()) {
+    MILLRACE_ASSIGN_OR_RETURN(PushPtr push, ReadHeld(plan, shard_key, cut, held));
+    contents.held.push_back(std::move(push));
+  }
+  return contents;
+}
+
+absl::StatusOr<PushPtr> CutStore::ReadHeld(const ShardPlan& plan, const std::string& shard_key,
+                                           uint64_t cut, const HeldContribution& held) {
+  const std::vector<ShardLayout::BlockPlace>& places = plan.layout.blocks();
+  if (held.block_crc32_size() != static_cast<int>(places.size())) {
+    return absl::DataLossError("a cut's manifest is damaged");
+  }
+  auto pieces = std::make_shared<std::vector<WirePiece>>();
+  for (size_t i = 0; i < places.size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        const std::string value,
+        ReadChecked(HeldKey(shard_key, cut, held.step(), static_cast<uint32_t>(i)),
+                    places[i].elements * sizeof(float), held.block_crc32(static_cast<int>(i))));
+    pieces->push_back({places[i].slice, places[i].offset, FloatSlices({grpc::Slice(value)})});
+  }
+  auto push = std::make_shared<PushAssembly>(/*push_id=*/0, held.step(), held.examples());
+  MILLRACE_RETURN_IF_ERROR(push->Add(plan.layout, kNoStream, std::move(pieces), /*keep=*/true));
+  return push;
+}
+
+absl::StatusOr<std::string> CutStore::ReadChecked(const std::string& key, size_t bytes,
+                                                  uint32_t crc32) {
+  MILLRACE_ASSIGN_OR_RETURN(absl::optional<std::string> value, database_->Get(key));
+  if (!value.has_value()) return absl::DataLossError("a block is missing");
+  if (value->size() != bytes || Crc32(0, *value) != crc32) {
+    return absl::DataLossError(absl::StrCat("a block of ", value->size(), " bytes is damaged: ",
+                                            bytes, " bytes with another checksum were written"));
+  }
+  return *std::move(value);
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,54 @@
+#include "ps/store/push_table.h"
+
+#include <utility>
+
+namespace millrace::ps {
+namespace {
+
+constexpr size_t kRememberedPushes = 4096;
+
+}  // namespace
+
+PushPtr PushTable::Find(uint64_t push_id) const {
+  auto it = pushes_.find(push_id);
+  return it == pushes_.end() ? nullptr : it->second;
+}
+
+PushPtr PushTable::Start(uint64_t push_id, uint64_t step, uint32_t examples) {
+  auto push = std::make_shared<PushAssembly>(push_id, step, examples);
+  pushes_[push_id] = push;
+  return push;
+}
+
+PushPtr PushTable::Void(uint64_t push_id) {
+  if (voided_.insert(push_id).second) {
+    voided_order_.push_back(push_id);
+    if (voided_order_.size() > kRememberedPushes) {
+      voided_.erase(voided_order_.front());
+      voided_order_.pop_front();
+    }
+  }
+  auto it = pushes_.find(push_id);
+  if (it == pushes_.end()) return nullptr;
+  PushPtr push = std::move(it->second);
+  pushes_.erase(it);
+  return push;
+}
+
+std::vector<PushPtr> PushTable::VoidCarriedBy(uint64_t stream) {
+  std::vector<PushPtr> voided;
+  for (const auto& [push_id, push] : pushes_) {
+    if (push->carried_by(stream)) voided.push_back(push);
+  }
+  for (const PushPtr& push : voided) Void(push->push_id());
+  return voided;
+}
+
+std::vector<PushPtr> PushTable::Clear() {
+  std::vector<PushPtr> pushes;
+  for (auto& [push_id, push] : pushes_) pushes.push_back(std::move(push));
+  pushes_.clear();
+  return pushes;
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,41 @@
+// The shards of a server, by name.
+#ifndef MILLRACE_PS_STORE_SHARD_MAP_H_
+#define MILLRACE_PS_STORE_SHARD_MAP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "ps/store/shard.h"
+
+namespace millrace::ps {
+
+// Thread-safe; does not block.
+class ShardMap {
+ public:
+  // NOT_FOUND: it names the job and the shard.
+  absl::StatusOr<std::shared_ptr<Shard>> Find(const std::string& job_id, uint32_t shard) const;
+
+  // REQUIRES: no shard of that name is there.
+  void Add(std::shared_ptr<Shard> shard);
+
+  // Returns it, or nullptr.
+  std::shared_ptr<Shard> Remove(const std::string& job_id, uint32_t shard);
+
+  // In the order of their names.
+  std::vector<std::shared_ptr<Shard>> List() const;
+
+ private:
+  mutable Mutex mutex_;
+  absl::btree_map<std::pair<std::string, uint32_t>, std::shared_ptr<Shard>> shards_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_STORE_SHARD_MAP_H_
