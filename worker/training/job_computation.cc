@@ -139,7 +139,7 @@ absl::StatusOr<StepResult> JobComputation::TrainOn(const Batch& batch, uint64_t 
 absl::StatusOr<EvaluationResult> JobComputation::Evaluate(const std::string& cut_id,
                                                           const Servers& servers) {
   if (job_->evaluate == nullptr) {
-    return absl::FailedPreconditionError("the job has no data.evaluate");
+    return absl::InvalidArgumentError("data.evaluate: unset; there is nothing to evaluate");
   }
   ParameterClient::PullOptions options;
   options.cut_id = cut_id;

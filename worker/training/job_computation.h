@@ -59,7 +59,7 @@ class JobComputation {
   absl::StatusOr<StepResult> Train(uint64_t step, const Servers& servers);
 
   // Evaluates the held-out examples on a pinned cut. Fills in what was found.
-  // FAILED_PRECONDITION: the job has none; CANCELLED: no longer wanted.
+  // INVALID_ARGUMENT: the job has none; CANCELLED: no longer wanted.
   absl::StatusOr<EvaluationResult> Evaluate(const std::string& cut_id, const Servers& servers);
 
  private:

@@ -351,7 +351,7 @@ TEST_F(TrainerTest, JobWithoutHeldOutExamplesIsNotEvaluated) {
   spec.mutable_data()->clear_evaluate();
   StartJob(spec);
   trainer_->Handle(EvaluateMessage(6, "cut-1"));
-  EXPECT_EQ(NextEvaluation().code(), Code(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(NextEvaluation().code(), Code(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(TrainerTest, StopReturnsTheLeases) {

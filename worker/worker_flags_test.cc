@@ -1,0 +1,91 @@
+#include "worker/worker_flags.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/worker.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kTfConfig[] = R"({
+  "cluster": {"chief": ["10.0.0.1:7000"], "ps": ["10.0.0.2:7000"],
+              "worker": ["10.0.0.3:7000", "10.0.0.4:7000"]},
+  "task": {"type": "worker", "index": 1}})";
+
+class WorkerFlagsTest : public ::testing::Test {
+ protected:
+  absl::optional<int> Parse(std::vector<const char*> flags, const char* tf_config = nullptr) {
+    flags.insert(flags.begin(), "worker");
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const absl::optional<int> status =
+        ParseWorkerFlags(static_cast<int>(flags.size()), flags.data(), tf_config, &options_);
+    out_ = ::testing::internal::GetCapturedStdout();
+    error_ = ::testing::internal::GetCapturedStderr();
+    return status;
+  }
+
+  WorkerOptions options_;
+  std::string out_;
+  std::string error_;
+};
+
+TEST_F(WorkerFlagsTest, FlagsSetTheOptions) {
+  EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--name=w", "--threads", "3", "--lease_slots=4",
+                   "--device=cpu"}),
+            absl::nullopt);
+  EXPECT_EQ(options_.coordinator_address, "localhost:7000");
+  EXPECT_EQ(options_.name, "w");
+  EXPECT_EQ(options_.threads, 3);
+  EXPECT_EQ(options_.lease_slots, 4);
+  EXPECT_EQ(options_.device, "cpu");
+}
+
+TEST_F(WorkerFlagsTest, NameOfItsOwnWithoutAFlag) {
+  EXPECT_EQ(Parse({"--coordinator=localhost:7000"}), absl::nullopt);
+  EXPECT_THAT(options_.name, StartsWith("worker-"));
+}
+
+TEST_F(WorkerFlagsTest, TfConfigGivesTheCoordinatorAndTheName) {
+  EXPECT_EQ(Parse({}, kTfConfig), absl::nullopt);
+  EXPECT_EQ(options_.coordinator_address, "10.0.0.1:7000");
+  EXPECT_EQ(options_.name, "worker-1");
+}
+
+TEST_F(WorkerFlagsTest, FlagsWinOverTfConfig) {
+  EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--name=w"}, kTfConfig), absl::nullopt);
+  EXPECT_EQ(options_.coordinator_address, "localhost:7000");
+  EXPECT_EQ(options_.name, "w");
+}
+
+TEST_F(WorkerFlagsTest, TfConfigOfAnotherTaskIsWrongUsage) {
+  const std::string ps = R"({"cluster": {"chief": ["10.0.0.1:7000"], "ps": ["10.0.0.2:7000"]},
+                             "task": {"type": "ps", "index": 0}})";
+  EXPECT_EQ(Parse({}, ps.c_str()), 2);
+  EXPECT_THAT(error_, HasSubstr("TF_CONFIG.task.type"));
+}
+
+TEST_F(WorkerFlagsTest, MissingCoordinatorIsWrongUsage) {
+  EXPECT_EQ(Parse({}), 2);
+  EXPECT_THAT(error_, HasSubstr("--coordinator"));
+}
+
+TEST_F(WorkerFlagsTest, UnknownFlagIsWrongUsage) {
+  EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--colour=red"}), 2);
+  EXPECT_THAT(error_, HasSubstr("--colour"));
+}
+
+TEST_F(WorkerFlagsTest, HelpListsTheFlags) {
+  EXPECT_EQ(Parse({"--help"}), 0);
+  EXPECT_THAT(out_, HasSubstr("--lease_slots"));
+}
+
+}  // namespace
+}  // namespace millrace::worker

@@ -1,0 +1,158 @@
+// A whole worker against a coordinator on loopback; the data, the model and the ps servers are
+// fakes.
+#include "worker/worker.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "grpcpp/support/status.h"
+#include "gtest/gtest.h"
+#include "protos/cluster.pb.h"
+#include "worker/session/fake_coordinator.h"
+#include "worker/training/fakes.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class WorkerTest : public ::testing::Test {
+ protected:
+  WorkerOptions Options() {
+    WorkerOptions options;
+    options.name = "worker-5";
+    options.coordinator_address = coordinator_.address();
+    options.model_factory = world_.make_model();
+    options.open_dataset = world_.open_dataset();
+    options.parameter_client_factory = world_.make_client();
+    return options;
+  }
+
+  void StartWelcome() {
+    absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(Options());
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    worker_ = *std::move(worker);
+    coordinator_.AwaitRegistration();
+    coordinator_.SendWelcome();
+  }
+
+  std::string StartError(const WorkerOptions& options) {
+    const auto worker = Worker::Start(options);
+    EXPECT_TRUE(absl::IsInvalidArgument(worker.status())) << worker.status();
+    return std::string(worker.status().message());
+  }
+
+  FakeWorld world_;
+  FakeCoordinator coordinator_;
+  std::unique_ptr<Worker> worker_;  // Last: ends first.
+};
+
+TEST_F(WorkerTest, RegistersWithWhatItIs) {
+  WorkerOptions options = Options();
+  options.lease_slots = 3;
+  auto worker = Worker::Start(options);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const RegisterWorker registration = coordinator_.AwaitRegistration();
+  EXPECT_EQ(registration.name(), "worker-5");
+  EXPECT_EQ(registration.lease_slots(), 3);
+  EXPECT_EQ(registration.device(), "cpu");
+}
+
+TEST_F(WorkerTest, EachLifeHasAnIncarnationOfItsOwn) {
+  auto worker = Worker::Start(Options());
+  const uint64_t first = coordinator_.AwaitRegistration().incarnation();
+  worker = absl::CancelledError();  // Destroys it.
+  worker = Worker::Start(Options());
+  EXPECT_NE(coordinator_.AwaitRegistration().incarnation(), first);
+}
+
+TEST_F(WorkerTest, PlansTrainsAndEvaluates) {
+  StartWelcome();
+  coordinator_.Send(PlanMessage(1, FakeJob()));
+  EXPECT_EQ(coordinator_.Next().plan_result().plan().train_examples(), 8);
+  coordinator_.Send(RouteMessage(FakeJob(), 1));
+  coordinator_.Send(LeaseMessage(1, 0, 2));
+  EXPECT_EQ(coordinator_.Next().step_result().step(), 0);
+  EXPECT_EQ(coordinator_.Next().step_result().step(), 1);
+  coordinator_.Send(EvaluateMessage(1, "cut-1"));
+  EXPECT_EQ(coordinator_.Next().evaluation_result().examples(), 5);
+  EXPECT_THAT(world_.log.EventsWith("open data.train"), SizeIs(1));
+}
+
+TEST_F(WorkerTest, StopReturnsTheLeasesAndSaysGoodbye) {
+  world_.on_pull = [](const FakePull& pull) {
+    pull.wait_for_cancel();
+    return absl::OkStatus();
+  };
+  StartWelcome();
+  coordinator_.Send(RouteMessage(FakeJob(), 1));
+  coordinator_.Send(LeaseMessage(9, 4, 6));
+  world_.log.Await("pull newest");
+  worker_->Stop();
+  const MemberMessage returned = coordinator_.Next();
+  EXPECT_EQ(returned.lease_returned().lease_id(), 9);
+  EXPECT_EQ(returned.lease_returned().step(), 4);
+  EXPECT_EQ(returned.lease_returned().code(), 0);
+  EXPECT_TRUE(coordinator_.Next().has_leaving());
+  EXPECT_TRUE(worker_->Wait().ok());
+  worker_->Stop();  // Again, to no effect.
+}
+
+TEST_F(WorkerTest, WorksForACoordinatorThatComesBack) {
+  int pulls = 0;
+  world_.on_pull = [&pulls](const FakePull& pull) {
+    if (pulls++ == 0) pull.wait_for_cancel();
+    return absl::OkStatus();
+  };
+  StartWelcome();
+  coordinator_.Send(RouteMessage(FakeJob(), 1));
+  coordinator_.Send(LeaseMessage(1, 0, 2));
+  world_.log.Await("pull newest");
+  coordinator_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "stops"));
+  coordinator_.AwaitRegistration();
+  coordinator_.SendWelcome();  // The lease is void now.
+  coordinator_.Send(RouteMessage(FakeJob(), 2));
+  coordinator_.Send(LeaseMessage(1, 6, 7, /*generation=*/2));
+  const MemberMessage result = coordinator_.Next();
+  EXPECT_EQ(result.step_result().step(), 6) << result.DebugString();
+}
+
+TEST_F(WorkerTest, RefusedWorkerEnds) {
+  auto worker = Worker::Start(Options());
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  coordinator_.AwaitRegistration();
+  coordinator_.End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "name: 'worker-5'"));
+  const absl::Status end = (*worker)->Wait();
+  EXPECT_TRUE(absl::IsInvalidArgument(end)) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("name: 'worker-5'"));
+}
+
+TEST_F(WorkerTest, WrongOptionsAreNamed) {
+  WorkerOptions options = Options();
+  options.name = "";
+  EXPECT_THAT(StartError(options), StartsWith("name: "));
+  options = Options();
+  options.coordinator_address = "nowhere";
+  EXPECT_THAT(StartError(options), StartsWith("coordinator: "));
+  options = Options();
+  options.lease_slots = 0;
+  EXPECT_THAT(StartError(options), StartsWith("lease_slots: 0"));
+  options = Options();
+  options.device = "abacus";
+  EXPECT_THAT(StartError(options), StartsWith("device: 'abacus'"));
+  options = Options();
+  options.threads = 0;
+  EXPECT_THAT(StartError(options), StartsWith("threads: 0"));
+  options = Options();
+  options.step_timeout = absl::ZeroDuration();
+  EXPECT_THAT(StartError(options), StartsWith("step_timeout: 0"));
+}
+
+}  // namespace
+}  // namespace millrace::worker
