@@ -40,36 +40,36 @@ class ParameterClient {
    public:
     virtual ~Push() = default;
 
-    // Sends the whole gradient of a variable. `gradient` must stay in place and unchanged as long as
-    // `owner` is held: until the push is done and gRPC has no more use for it. Does not block.
+    // Sends the whole gradient of a variable. `gradient` must stay in place and unchanged as long
+    // as `owner` is held: until the push is done and gRPC has no more use for it. Does not block.
     // REQUIRES: once for each variable of the job; of that variable's size.
     virtual void Add(size_t variable, absl::Span<const float> gradient,
                      std::shared_ptr<const void> owner) = 0;
 
     // Blocks until every shard has applied or holds the step. Statuses as in the .proto;
-    // DEADLINE_EXCEEDED names the servers that it waits for; CANCELLED: see Cancel.
-    // REQUIRES: every variable was added.
+    // DEADLINE_EXCEEDED names the servers that it waits for, and may be followed by another call;
+    // CANCELLED: see Cancel. REQUIRES: every variable was added.
     virtual absl::Status Wait(absl::Time deadline) = 0;
   };
 
   // `variable_sizes`: elements of each variable of the job.
   // INVALID_ARGUMENT: the routing does not cover each element exactly once.
-  static absl::StatusOr<std::unique_ptr<ParameterClient>> Create(std::string job_id,
-                                                                 std::vector<uint64_t> variable_sizes,
-                                                                 const Routing& routing,
-                                                                 const ParameterClientOptions& options);
+  static absl::StatusOr<std::unique_ptr<ParameterClient>> Create(
+      std::string job_id, std::vector<uint64_t> variable_sizes, const Routing& routing,
+      const ParameterClientOptions& options);
 
   virtual ~ParameterClient() = default;
 
-  // Fills `values` (one span for each variable, of its size). Blocks until every shard has answered.
-  // DEADLINE_EXCEEDED names the servers that it waits for; others as in the .proto.
-  virtual absl::Status Pull(const PullOptions& options, absl::Span<const absl::Span<float>> values) = 0;
+  // Fills `values` (one span for each variable, of its size). Blocks until every shard has
+  // answered. DEADLINE_EXCEEDED names the servers that it waits for; others as in the .proto.
+  virtual absl::Status Pull(const PullOptions& options,
+                            absl::Span<const absl::Span<float>> values) = 0;
 
   // Starts the push of a step's gradient, the mean over `examples` examples.
   virtual std::unique_ptr<Push> StartPush(uint64_t step, uint32_t examples) = 0;
 
-  // Ends all pulls and pushes, now and later, with CANCELLED: the routing is no longer valid, or the
-  // worker stops.
+  // Ends all pulls and pushes, now and later, with CANCELLED: the routing is no longer valid, or
+  // the worker stops.
   virtual void Cancel() = 0;
 };
 

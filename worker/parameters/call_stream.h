@@ -1,0 +1,127 @@
+// A stream whose answers find the requests that they belong to.
+#ifndef MILLRACE_WORKER_PARAMETERS_CALL_STREAM_H_
+#define MILLRACE_WORKER_PARAMETERS_CALL_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/grpc_status.h"
+#include "common/wire/tensor_codec.h"
+#include "worker/parameters/stream.h"
+
+namespace millrace::worker {
+
+// A request that awaits answers on one or more streams. Called on gRPC's threads, without locks.
+template <typename Answer>
+class PendingCall {
+ public:
+  virtual ~PendingCall() = default;
+
+  // An answer with the request's id.
+  virtual void OnAnswer(Answer answer) = 0;
+
+  // A stream that the request was sent on is broken; nothing more comes on it.
+  virtual void OnBroken(const absl::Status& status) = 0;
+};
+
+// The messages of the two services.
+struct PushAnswer {
+  PushResponse header;
+  static constexpr char kMethod[] = "/millrace.ParameterServer/Push";
+  static absl::StatusOr<PushAnswer> Decode(const grpc::ByteBuffer& message);
+  uint64_t id() const { return header.push_id(); }
+};
+
+struct PullAnswer {
+  DecodedPull pull;
+  static constexpr char kMethod[] = "/millrace.ParameterServer/Pull";
+  static absl::StatusOr<PullAnswer> Decode(const grpc::ByteBuffer& message);
+  uint64_t id() const { return pull.header.pull_id(); }
+};
+
+// Thread-safe.
+template <typename Answer>
+class CallStream final : public Stream {
+ public:
+  using Call = PendingCall<Answer>;
+
+  CallStream(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Monitor> monitor)
+      : Stream(std::move(channel), Answer::kMethod, std::move(monitor)) {}
+
+  // Queues a message of request `id` (it is swapped away); `call` will hear of the answers and of
+  // the stream's end until Forget. Returns false, with nothing changed, when the stream is broken.
+  bool Send(uint64_t id, std::shared_ptr<Call> call, grpc::ByteBuffer* message) {
+    {
+      MutexLock lock(&mutex_);
+      if (!open_locked()) return false;
+      calls_[id] = std::move(call);
+      EnqueueLocked(id, message);
+    }
+    WriteQueued();
+    return true;
+  }
+
+  // Drops what is queued of a request and its call; one OnAnswer or OnBroken may be under way
+  // still.
+  void Forget(uint64_t id) {
+    std::shared_ptr<Call> call;
+    std::list<Queued> dropped;
+    MutexLock lock(&mutex_);
+    const auto found = calls_.find(id);
+    if (found == calls_.end()) return;
+    call = std::move(found->second);
+    calls_.erase(found);
+    dropped = DropLocked(id);
+  }
+
+  // Requests that await answers.
+  size_t calls() const {
+    MutexLock lock(&mutex_);
+    return calls_.size();
+  }
+
+ private:
+  bool OnMessage(const grpc::ByteBuffer& message) override {
+    absl::StatusOr<Answer> answer = Answer::Decode(message);
+    if (!answer.ok()) {
+      MutexLock lock(&mutex_);
+      failure_ = answer.status();
+      return false;
+    }
+    std::shared_ptr<Call> call;
+    {
+      MutexLock lock(&mutex_);
+      const auto found = calls_.find(answer->id());
+      if (found != calls_.end()) call = found->second;
+    }
+    if (call != nullptr) call->OnAnswer(*std::move(answer));
+    return true;
+  }
+
+  void OnBroken(const grpc::Status& status) override {
+    absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls;
+    absl::Status reason = FromGrpcStatus(status);
+    {
+      MutexLock lock(&mutex_);
+      calls.swap(calls_);
+      if (!failure_.ok()) reason = failure_;
+    }
+    for (const auto& [id, call] : calls) call->OnBroken(reason);
+  }
+
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // Why we have broken the stream.
+};
+
+using PushStream = CallStream<PushAnswer>;
+using PullStream = CallStream<PullAnswer>;
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_PARAMETERS_CALL_STREAM_H_

@@ -1,0 +1,60 @@
+#include "worker/parameters/client_core.h"
+
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "glog/logging.h"
+
+namespace millrace::worker {
+namespace {
+
+// gRPC ends cancelled streams at once, unless its threads are kept from running.
+constexpr absl::Duration kShutdownPatience = absl::Seconds(30);
+
+}  // namespace
+
+ClientCore::ClientCore(std::string job_id, Layout layout, int connections_per_server, Clock* clock)
+    : job_id_(std::move(job_id)),
+      layout_(std::move(layout)),
+      clock_(clock),
+      monitor_(std::make_shared<Monitor>()),
+      next_id_(absl::Uniform<uint64_t>(absl::BitGen())) {
+  for (const ShardLayout& shard : layout_.shards) {
+    std::unique_ptr<ServerConnections>& connections = by_address_[shard.address];
+    if (connections == nullptr) {
+      connections =
+          std::make_unique<ServerConnections>(shard.address, connections_per_server, monitor_);
+    }
+    by_shard_.push_back(connections.get());
+  }
+}
+
+ClientCore::~ClientCore() {
+  Cancel();
+  const absl::Time deadline = Clock::Real()->Now() + kShutdownPatience;
+  MutexLock lock(&monitor_->mutex);
+  while (monitor_->live_streams > 0) {
+    if (!Clock::Real()->WaitUntil(&monitor_->changed, &monitor_->mutex, deadline)) continue;
+    LOG(WARNING) << "job " << job_id_ << ": gRPC still holds " << monitor_->live_streams
+                 << " cancelled streams after " << kShutdownPatience << "; going on without them";
+    return;
+  }
+}
+
+void ClientCore::Cancel() {
+  {
+    MutexLock lock(&monitor_->mutex);
+    monitor_->cancelled = true;
+    monitor_->changed.SignalAll();
+  }
+  for (const auto& [address, connections] : by_address_) connections->Cancel();
+}
+
+absl::Status ClientCore::CancelledStatus() const {
+  return absl::CancelledError(absl::StrCat("job ", job_id_, ": the routing of generation ",
+                                           layout_.generation, " is no longer in use here"));
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,60 @@
+// What the pushes and pulls of one ParameterClient share.
+#ifndef MILLRACE_WORKER_PARAMETERS_CLIENT_CORE_H_
+#define MILLRACE_WORKER_PARAMETERS_CLIENT_CORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "worker/parameters/monitor.h"
+#include "worker/parameters/server_connections.h"
+#include "worker/parameters/shard_layout.h"
+
+namespace millrace::worker {
+
+// Lives as long as the client or any push of it. Thread-safe.
+class ClientCore {
+ public:
+  ClientCore(std::string job_id, Layout layout, int connections_per_server, Clock* clock);
+  ClientCore(const ClientCore&) = delete;
+  ClientCore& operator=(const ClientCore&) = delete;
+
+  // Cancels, and waits until gRPC has let go of all streams.
+  ~ClientCore();
+
+  const std::string& job_id() const { return job_id_; }
+  const Layout& layout() const { return layout_; }
+  Clock* clock() const { return clock_; }
+  const std::shared_ptr<Monitor>& monitor() const { return monitor_; }
+
+  // To the server of layout().shards[shard].
+  ServerConnections* connections(size_t shard) const { return by_shard_[shard]; }
+
+  // A number that no other request has.
+  uint64_t NextId() { return next_id_.fetch_add(1, std::memory_order_relaxed); }
+
+  // Wakes everybody who waits, and breaks all streams.
+  void Cancel();
+
+  // What a cancelled push or pull returns.
+  absl::Status CancelledStatus() const;
+
+ private:
+  const std::string job_id_;
+  const Layout layout_;
+  Clock* const clock_;
+  const std::shared_ptr<Monitor> monitor_;
+  absl::flat_hash_map<std::string, std::unique_ptr<ServerConnections>> by_address_;
+  std::vector<ServerConnections*> by_shard_;
+  // Starts at a random number: with 64 bits, no two clients' ranges meet.
+  std::atomic<uint64_t> next_id_;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_PARAMETERS_CLIENT_CORE_H_

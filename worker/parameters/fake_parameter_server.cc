@@ -1,0 +1,306 @@
+#include "worker/parameters/fake_parameter_server.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/wire/tensor_codec.h"
+#include "glog/logging.h"
+
+namespace millrace::testing {
+namespace {
+
+// Reads requests and writes queued answers until either end has enough.
+template <typename Request, typename Response>
+class QueueReactor : public grpc::ServerBidiReactor<Request, Response> {
+ protected:
+  void Begin() { this->StartRead(&request_); }
+
+  virtual void Handle(const Request& request) = 0;
+
+  // gRPC's operations are started under the lock, so that none comes after Finish; gRPC never calls
+  // back from within them.
+  void Answer(Response response) {
+    MutexLock lock(&mutex_);
+    if (finished_) return;
+    queue_.push_back(std::move(response));
+    if (queue_.size() == 1) this->StartWrite(&queue_.front());
+  }
+
+  void End(const grpc::Status& status) {
+    MutexLock lock(&mutex_);
+    if (finished_) return;
+    finished_ = true;
+    this->Finish(status);
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) return End(grpc::Status::OK);
+    Handle(request_);
+    MutexLock lock(&mutex_);
+    if (!finished_) this->StartRead(&request_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(&mutex_);
+    if (!ok || finished_) return;
+    queue_.pop_front();
+    if (!queue_.empty()) this->StartWrite(&queue_.front());
+  }
+
+  Request request_;
+  Mutex mutex_;
+  std::deque<Response> queue_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+grpc::Status StatusOf(const Verdict& verdict) {
+  return grpc::Status(static_cast<grpc::StatusCode>(verdict.code), verdict.message);
+}
+
+}  // namespace
+
+class FakeParameterServer::PushReactor final : public QueueReactor<PushRequest, PushResponse> {
+ public:
+  explicit PushReactor(FakeParameterServer* server) : server_(server) { Begin(); }
+
+ private:
+  void Handle(const PushRequest& request) override {
+    const Verdict verdict = server_->JudgePush(request);
+    PushResponse response;
+    response.set_push_id(request.push_id());
+    switch (verdict.kind) {
+      case Verdict::kIgnore:
+        return;
+      case Verdict::kBreakStream:
+        return End(StatusOf(verdict));
+      case Verdict::kRefuse:
+        response.set_code(verdict.code);
+        response.set_message(verdict.message);
+        return Answer(std::move(response));
+      default:
+        if (server_->TakePush(request, this, &response)) Answer(std::move(response));
+    }
+  }
+
+  void OnDone() override {
+    server_->ForgetStream(this);
+    delete this;
+  }
+
+  FakeParameterServer* const server_;
+};
+
+class FakeParameterServer::PullReactor final : public QueueReactor<PullRequest, PullResponse> {
+ public:
+  explicit PullReactor(FakeParameterServer* server) : server_(server) { Begin(); }
+
+ private:
+  void Handle(const PullRequest& request) override {
+    const Verdict verdict = server_->JudgePull(request);
+    PullResponse refusal;
+    switch (verdict.kind) {
+      case Verdict::kIgnore:
+        return;
+      case Verdict::kBreakStream:
+        return End(StatusOf(verdict));
+      case Verdict::kRefuse:
+        refusal.set_pull_id(request.pull_id());
+        refusal.set_last(true);
+        refusal.set_code(verdict.code);
+        refusal.set_message(verdict.message);
+        return Answer(std::move(refusal));
+      case Verdict::kServeHalf:
+        Answer(server_->AnswerPull(request).front());
+        return End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "half"));
+      default:
+        for (PullResponse& response : server_->AnswerPull(request)) Answer(std::move(response));
+    }
+  }
+
+  void OnDone() override { delete this; }
+
+  FakeParameterServer* const server_;
+};
+
+class FakeParameterServer::Service final : public ParameterServer::CallbackService {
+ public:
+  explicit Service(FakeParameterServer* server) : server_(server) {}
+
+  grpc::ServerBidiReactor<PushRequest, PushResponse>* Push(grpc::CallbackServerContext*) override {
+    MutexLock lock(&server_->mutex_);
+    ++server_->counters_.push_streams;
+    return new PushReactor(server_);
+  }
+
+  grpc::ServerBidiReactor<PullRequest, PullResponse>* Pull(grpc::CallbackServerContext*) override {
+    MutexLock lock(&server_->mutex_);
+    ++server_->counters_.pull_streams;
+    return new PullReactor(server_);
+  }
+
+ private:
+  FakeParameterServer* const server_;
+};
+
+FakeParameterServer::FakeParameterServer(const std::map<uint32_t, std::vector<uint64_t>>& shards)
+    : address_("127.0.0.1:0"), service_(std::make_unique<Service>(this)) {
+  for (const auto& [number, lengths] : shards) {
+    Shard& shard = shards_[number];
+    for (uint64_t length : lengths) {
+      shard.slices.emplace_back(length);
+      shard.elements += length;
+    }
+  }
+  Restart();
+}
+
+FakeParameterServer::~FakeParameterServer() { Stop(); }
+
+void FakeParameterServer::Stop() { server_.reset(); }
+
+void FakeParameterServer::Restart() {
+  auto server = RpcServer::Start({.listen = address_}, {service_.get()});
+  CHECK(server.ok()) << server.status();
+  server_ = *std::move(server);
+  address_ = server_->address();
+}
+
+void FakeParameterServer::SetPushRule(PushRule rule) {
+  MutexLock lock(&mutex_);
+  push_rule_ = std::move(rule);
+}
+
+void FakeParameterServer::SetPullRule(PullRule rule) {
+  MutexLock lock(&mutex_);
+  pull_rule_ = std::move(rule);
+}
+
+std::vector<float> FakeParameterServer::values(uint32_t shard, size_t slice) {
+  MutexLock lock(&mutex_);
+  return shards_.at(shard).slices.at(slice);
+}
+
+void FakeParameterServer::SetValues(uint32_t shard, size_t slice, std::vector<float> values) {
+  MutexLock lock(&mutex_);
+  shards_.at(shard).slices.at(slice) = std::move(values);
+}
+
+FakeParameterServer::Counters FakeParameterServer::counters() {
+  MutexLock lock(&mutex_);
+  return counters_;
+}
+
+void FakeParameterServer::Await(const std::function<bool(const Counters&)>& condition) {
+  MutexLock lock(&mutex_);
+  while (!condition(counters_)) {
+    CHECK(!changed_.WaitWithTimeout(&mutex_, absl::Seconds(60)))
+        << "the fake parameter server waits in vain: " << counters_.push_messages
+        << " push messages, " << counters_.pull_requests << " pull requests, "
+        << counters_.unfinished_pushes << " unfinished pushes";
+  }
+}
+
+Verdict FakeParameterServer::JudgePush(const PushRequest& request) {
+  PushRule rule;
+  {
+    MutexLock lock(&mutex_);
+    ++counters_.push_messages;
+    counters_.largest_push = std::max(counters_.largest_push, request.ByteSizeLong());
+    changed_.SignalAll();
+    rule = push_rule_;
+  }
+  return rule ? rule(request) : Verdict();
+}
+
+Verdict FakeParameterServer::JudgePull(const PullRequest& request) {
+  PullRule rule;
+  {
+    MutexLock lock(&mutex_);
+    ++counters_.pull_requests;
+    changed_.SignalAll();
+    rule = pull_rule_;
+  }
+  return rule ? rule(request) : Verdict();
+}
+
+bool FakeParameterServer::TakePush(const PushRequest& request, const void* stream,
+                                   PushResponse* response) {
+  MutexLock lock(&mutex_);
+  Shard& shard = shards_.at(request.shard());
+  Assembly& assembly = assemblies_[request.push_id()];
+  assembly.streams.insert(stream);
+  assembly.gradients.resize(shard.slices.size());
+  for (const Piece& piece : request.pieces()) {
+    std::vector<float>& gradient = assembly.gradients.at(piece.slice());
+    gradient.resize(shard.slices[piece.slice()].size());
+    CHECK_LE(piece.offset() + piece.data().size() / sizeof(float), gradient.size());
+    std::memcpy(gradient.data() + piece.offset(), piece.data().data(), piece.data().size());
+    assembly.elements += piece.data().size() / sizeof(float);
+  }
+  CHECK_LE(assembly.elements, shard.elements) << "an element was pushed twice";
+  const bool complete = assembly.elements == shard.elements;
+  if (complete) {
+    Apply(request, assembly, response);
+    assemblies_.erase(request.push_id());
+  }
+  counters_.unfinished_pushes = static_cast<int>(assemblies_.size());
+  changed_.SignalAll();
+  return complete;
+}
+
+void FakeParameterServer::Apply(const PushRequest& request, const Assembly& assembly,
+                                PushResponse* response) {
+  Shard& shard = shards_.at(request.shard());
+  if (!shard.applied.insert(request.step()).second) {
+    response->set_outcome(PushResponse::ALREADY_APPLIED);
+    return;
+  }
+  for (size_t i = 0; i < shard.slices.size(); ++i) {
+    for (size_t j = 0; j < shard.slices[i].size(); ++j) {
+      shard.slices[i][j] -= assembly.gradients[i][j];
+    }
+  }
+  ++counters_.applied;
+  response->set_outcome(PushResponse::APPLIED);
+}
+
+void FakeParameterServer::ForgetStream(const void* stream) {
+  MutexLock lock(&mutex_);
+  for (auto it = assemblies_.begin(); it != assemblies_.end();) {
+    it = it->second.streams.count(stream) > 0 ? assemblies_.erase(it) : std::next(it);
+  }
+  counters_.unfinished_pushes = static_cast<int>(assemblies_.size());
+  changed_.SignalAll();
+}
+
+std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& request) {
+  MutexLock lock(&mutex_);
+  const Shard& shard = shards_.at(request.shard());
+  std::vector<PullResponse> responses;
+  uint32_t block = 0;
+  for (size_t i = 0; i < shard.slices.size(); ++i) {
+    const std::vector<float>& slice = shard.slices[i];
+    for (size_t offset = 0; offset < slice.size(); offset += kBlockElements) {
+      if (request.parts() != 0 && block++ % request.parts() != request.part()) continue;
+      const size_t count = std::min(kBlockElements, slice.size() - offset);
+      responses.emplace_back();
+      Piece* piece = responses.back().add_pieces();
+      piece->set_slice(static_cast<uint32_t>(i));
+      piece->set_offset(offset);
+      piece->set_data(slice.data() + offset, count * sizeof(float));
+    }
+  }
+  if (responses.empty()) responses.emplace_back();
+  for (PullResponse& response : responses) {
+    response.set_pull_id(request.pull_id());
+    response.set_version(shard.applied.size());
+  }
+  responses.back().set_last(true);
+  return responses;
+}
+
+}  // namespace millrace::testing

@@ -1,0 +1,116 @@
+// A small ps server for tests, made of generated protobuf classes only: it subtracts gradients from
+// values, and can be told to misbehave.
+#ifndef MILLRACE_WORKER_PARAMETERS_FAKE_PARAMETER_SERVER_H_
+#define MILLRACE_WORKER_PARAMETERS_FAKE_PARAMETER_SERVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "common/net/server.h"
+#include "protos/parameter_server.grpc.pb.h"
+
+namespace millrace::testing {
+
+// What to do with a message.
+struct Verdict {
+  enum Kind {
+    kServe,
+    kIgnore,       // No answer, ever.
+    kRefuse,       // Answer with `code` and `message`.
+    kBreakStream,  // End the stream with `code` and `message`.
+    kServeHalf,    // Pulls: send the first block, then end the stream.
+  };
+  Kind kind = kServe;
+  int code = 0;
+  std::string message = {};
+};
+
+// Thread-safe.
+class FakeParameterServer {
+ public:
+  using PushRule = std::function<Verdict(const PushRequest&)>;
+  using PullRule = std::function<Verdict(const PullRequest&)>;
+
+  // Numbers that only grow, except `unfinished_pushes`.
+  struct Counters {
+    int push_messages = 0;
+    int pull_requests = 0;
+    int push_streams = 0;
+    int pull_streams = 0;
+    int applied = 0;
+    int unfinished_pushes = 0;
+    size_t largest_push = 0;  // Bytes of a message.
+  };
+
+  // `shards`: the number of elements of each slice of each shard; values start at 0.
+  explicit FakeParameterServer(const std::map<uint32_t, std::vector<uint64_t>>& shards);
+  ~FakeParameterServer();
+
+  const std::string& address() const { return address_; }
+
+  // Ends all streams and stops listening; keeps the shards. Restart listens on the same port again.
+  void Stop();
+  void Restart();
+
+  // Called for each message before anything is done with it, on gRPC's threads, maybe several at a
+  // time. To be set while no request is under way.
+  void SetPushRule(PushRule rule);
+  void SetPullRule(PullRule rule);
+
+  std::vector<float> values(uint32_t shard, size_t slice);
+  void SetValues(uint32_t shard, size_t slice, std::vector<float> values);
+  Counters counters();
+
+  // Blocks until the counters satisfy `condition`.
+  void Await(const std::function<bool(const Counters&)>& condition);
+
+ private:
+  class PushReactor;
+  class PullReactor;
+  class Service;
+
+  struct Shard {
+    std::vector<std::vector<float>> slices;
+    std::set<uint64_t> applied;
+    uint64_t elements = 0;
+  };
+
+  // A push that is not complete.
+  struct Assembly {
+    std::vector<std::vector<float>> gradients;
+    uint64_t elements = 0;
+    std::set<const void*> streams;
+  };
+
+  // Adds a message to its push. Returns true when there is an answer to send.
+  bool TakePush(const PushRequest& request, const void* stream, PushResponse* response);
+  void Apply(const PushRequest& request, const Assembly& assembly, PushResponse* response)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetStream(const void* stream);
+  std::vector<PullResponse> AnswerPull(const PullRequest& request);
+  Verdict JudgePush(const PushRequest& request);
+  Verdict JudgePull(const PullRequest& request);
+
+  std::string address_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<RpcServer> server_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  PushRule push_rule_ ABSL_GUARDED_BY(mutex_);
+  PullRule pull_rule_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, Shard> shards_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Assembly> assemblies_ ABSL_GUARDED_BY(mutex_);
+  Counters counters_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace millrace::testing
+
+#endif  // MILLRACE_WORKER_PARAMETERS_FAKE_PARAMETER_SERVER_H_

@@ -1,0 +1,54 @@
+#include "worker/parameters/parameter_client.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/parameters/client_core.h"
+#include "worker/parameters/pull_operation.h"
+#include "worker/parameters/push_operation.h"
+#include "worker/parameters/shard_layout.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr int kMaxConnectionsPerServer = 64;
+
+class ParameterClientImpl final : public ParameterClient {
+ public:
+  explicit ParameterClientImpl(std::shared_ptr<ClientCore> core) : core_(std::move(core)) {}
+
+  ~ParameterClientImpl() override { core_->Cancel(); }
+
+  absl::Status Pull(const PullOptions& options,
+                    absl::Span<const absl::Span<float>> values) override {
+    return PullOperation(core_.get(), options, values).Run();
+  }
+
+  std::unique_ptr<Push> StartPush(uint64_t step, uint32_t examples) override {
+    return std::make_unique<PushOperation>(core_, step, examples);
+  }
+
+  void Cancel() override { core_->Cancel(); }
+
+ private:
+  const std::shared_ptr<ClientCore> core_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
+    std::string job_id, std::vector<uint64_t> variable_sizes, const Routing& routing,
+    const ParameterClientOptions& options) {
+  if (options.connections_per_server < 1 ||
+      options.connections_per_server > kMaxConnectionsPerServer) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("connections_per_server: ", options.connections_per_server, "; must be 1 to ",
+                     kMaxConnectionsPerServer));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(Layout layout, MakeLayout(variable_sizes, routing));
+  return std::make_unique<ParameterClientImpl>(std::make_shared<ClientCore>(
+      std::move(job_id), std::move(layout), options.connections_per_server, options.clock));
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,211 @@
+// Pulls against fake servers, on loopback.
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/wire/tensor_codec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/parameters/fake_parameter_server.h"
+#include "worker/parameters/parameter_client.h"
+#include "worker/parameters/test_cluster.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::millrace::testing::FakeParameterServer;
+using ::millrace::testing::TestCluster;
+using ::millrace::testing::Values;
+using ::millrace::testing::Verdict;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Counters = FakeParameterServer::Counters;
+using PullOptions = ParameterClient::PullOptions;
+
+const std::vector<uint64_t> kSmall = {5, 1, 100};
+const std::vector<uint64_t> kLarge = {3 * kBlockElements + 17, 9, 2 * kBlockElements};
+
+PullOptions Soon() {
+  PullOptions options;
+  options.deadline = Clock::Real()->Now() + absl::Seconds(60);
+  return options;
+}
+
+// Pulls into values that were not there before.
+absl::Status PullInto(ParameterClient* client, const PullOptions& options, Values* values) {
+  for (auto& variable : *values) std::fill(variable.begin(), variable.end(), -1.0f);
+  return client->Pull(options, TestCluster::Spans(values));
+}
+
+// Lets `verdict` befall the first `times` requests, and serves the others.
+FakeParameterServer::PullRule Times(int times, Verdict verdict) {
+  return [verdict, left = std::make_shared<std::atomic<int>>(times)](const PullRequest&) {
+    return left->fetch_sub(1) > 0 ? verdict : Verdict();
+  };
+}
+
+Verdict Refusal(absl::StatusCode code, const char* message) {
+  return {Verdict::kRefuse, static_cast<int>(code), message};
+}
+
+TEST(ParameterClientPullTest, ValuesOfEveryShardArrive) {
+  for (const auto& sizes : {kSmall, kLarge}) {
+    TestCluster cluster(sizes, /*shards=*/3, /*servers=*/2);
+    cluster.Store(cluster.MakeValues(1));
+    const auto client = cluster.NewClient();
+    Values values = cluster.Zeros();
+    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    EXPECT_EQ(values, cluster.MakeValues(1));
+  }
+}
+
+TEST(ParameterClientPullTest, SmallShardIsOneRequestOnOneConnection) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  }
+  EXPECT_EQ(cluster.server(0).counters().pull_requests, 10);
+  EXPECT_EQ(cluster.server(0).counters().pull_streams, 1);
+}
+
+TEST(ParameterClientPullTest, LargeShardIsPulledInPartsOverAllConnections) {
+  TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(2));
+  const auto client = cluster.NewClient(/*connections_per_server=*/3);
+  Values values = cluster.Zeros();
+  ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  EXPECT_EQ(values, cluster.MakeValues(2));
+  EXPECT_EQ(cluster.server(0).counters().pull_requests, 3);
+  EXPECT_EQ(cluster.server(0).counters().pull_streams, 3);
+}
+
+TEST(ParameterClientPullTest, RequestNamesVersionCutAndAShortWait) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  std::atomic<int> right = 0;
+  cluster.server(0).SetPullRule([&right](const PullRequest& request) {
+    right += request.job_id() == "job" && request.generation() == 1 && request.has_version() &&
+             request.version() == 6 && request.cut_id() == "cut" &&
+             request.timeout().seconds() <= 2 &&
+             request.timeout().seconds() + request.timeout().nanos() > 0;
+    return Verdict();
+  });
+  const auto client = cluster.NewClient();
+  PullOptions options = Soon();
+  options.version = 6;
+  options.cut_id = "cut";
+  Values values = cluster.Zeros();
+  ASSERT_EQ(PullInto(client.get(), options, &values), absl::OkStatus());
+  EXPECT_EQ(right, 1);
+}
+
+TEST(ParameterClientPullTest, ServersShortWaitsAreRepeated) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(1));
+  cluster.server(0).SetPullRule(
+      Times(3, Refusal(absl::StatusCode::kDeadlineExceeded, "waits for step 4")));
+  const auto client = cluster.NewClient();
+  PullOptions options = Soon();
+  options.version = 1;
+  Values values = cluster.Zeros();
+  ASSERT_EQ(PullInto(client.get(), options, &values), absl::OkStatus());
+  EXPECT_EQ(cluster.server(0).counters().pull_requests, 4);
+  EXPECT_EQ(values, cluster.MakeValues(1));
+}
+
+TEST(ParameterClientPullTest, DeadlineNamesTheServersAndWhatTheyWaitFor) {
+  TestCluster cluster(kSmall, /*shards=*/2, /*servers=*/2);
+  SimulatedClock clock;
+  cluster.server(1).SetPullRule([&clock](const PullRequest&) {
+    clock.Advance(absl::Seconds(2));
+    return Refusal(absl::StatusCode::kDeadlineExceeded, "waits for step 4");
+  });
+  const auto client = cluster.NewClient(/*connections_per_server=*/4, &clock);
+  PullOptions options;
+  options.version = 3;
+  options.deadline = clock.Now() + absl::Seconds(11);
+  Values values = cluster.Zeros();
+  const absl::Status status = PullInto(client.get(), options, &values);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.ToString(), AllOf(HasSubstr("version 3"), HasSubstr("ps-1 (127.0.0.1:"),
+                                       HasSubstr("waits for step 4")));
+  EXPECT_GE(cluster.server(1).counters().pull_requests, 5);
+}
+
+TEST(ParameterClientPullTest, BrokenStreamIsOpenedAndThePartPulledAgain) {
+  for (Verdict::Kind kind : {Verdict::kBreakStream, Verdict::kServeHalf}) {
+    TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/1);
+    cluster.Store(cluster.MakeValues(1));
+    cluster.server(0).SetPullRule(
+        Times(2, {kind, static_cast<int>(absl::StatusCode::kUnavailable), "test"}));
+    const auto client = cluster.NewClient(/*connections_per_server=*/1);
+    Values values = cluster.Zeros();
+    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    EXPECT_EQ(values, cluster.MakeValues(1));
+  }
+}
+
+TEST(ParameterClientPullTest, ServerThatComesBackIsAskedAgain) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(1));
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  cluster.server(0).Stop();
+  PullOptions options = Soon();
+  options.deadline = Clock::Real()->Now();
+  EXPECT_EQ(PullInto(client.get(), options, &values).code(), absl::StatusCode::kDeadlineExceeded);
+  cluster.server(0).Restart();
+  ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  EXPECT_EQ(values, cluster.MakeValues(1));
+}
+
+TEST(ParameterClientPullTest, RefusalsAreReturnedWithTheServersName) {
+  for (absl::StatusCode code : {absl::StatusCode::kFailedPrecondition, absl::StatusCode::kNotFound,
+                                absl::StatusCode::kAborted, absl::StatusCode::kInvalidArgument}) {
+    TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/2);
+    cluster.server(1).SetPullRule(Times(1, Refusal(code, "no longer there")));
+    const auto client = cluster.NewClient();
+    Values values = cluster.Zeros();
+    const absl::Status status = PullInto(client.get(), Soon(), &values);
+    EXPECT_EQ(status.code(), code);
+    EXPECT_THAT(status.ToString(), AllOf(HasSubstr("ps-1 (127.0.0.1:"), HasSubstr("shard 1"),
+                                         HasSubstr("no longer there")));
+  }
+}
+
+TEST(ParameterClientPullTest, CancelWakesWhoeverWaitsAndEndsLaterPulls) {
+  TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/1);
+  cluster.server(0).SetPullRule([](const PullRequest&) { return Verdict{Verdict::kIgnore}; });
+  const auto client = cluster.NewClient();
+  std::thread pull([&client, &cluster] {
+    Values values = cluster.Zeros();
+    EXPECT_EQ(PullInto(client.get(), {}, &values).code(), absl::StatusCode::kCancelled);
+  });
+  cluster.server(0).Await([](const Counters& counters) { return counters.pull_requests > 0; });
+  client->Cancel();
+  pull.join();
+  Values values = cluster.Zeros();
+  EXPECT_EQ(PullInto(client.get(), Soon(), &values).code(), absl::StatusCode::kCancelled);
+}
+
+// A shard on the server that is smaller or larger than the routing says.
+TEST(ParameterClientPullTest, ServerThatSendsTooLittleOrTooMuchIsAnError) {
+  TestCluster cluster({100}, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  for (size_t size : {99, 101}) {
+    cluster.server(0).SetValues(0, 0, std::vector<float>(size));
+    Values values = cluster.Zeros();
+    const absl::Status status = PullInto(client.get(), Soon(), &values);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(status.ToString(), HasSubstr("the server has sent"));
+  }
+}
+
+}  // namespace
+}  // namespace millrace::worker

@@ -1,0 +1,294 @@
+// Pushes against fake servers, on loopback.
+#include <atomic>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "common/wire/tensor_codec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/parameters/fake_parameter_server.h"
+#include "worker/parameters/parameter_client.h"
+#include "worker/parameters/test_cluster.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::millrace::testing::FakeParameterServer;
+using ::millrace::testing::TestCluster;
+using ::millrace::testing::Values;
+using ::millrace::testing::Verdict;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Counters = FakeParameterServer::Counters;
+
+const std::vector<uint64_t> kSmall = {5, 1, 100};
+const std::vector<uint64_t> kLarge = {3 * kBlockElements + 17, 9, 2 * kBlockElements};
+
+absl::Time Soon() { return Clock::Real()->Now() + absl::Seconds(60); }
+
+std::shared_ptr<const Values> Gradients(const TestCluster& cluster, uint64_t seed) {
+  return std::make_shared<const Values>(cluster.MakeValues(seed));
+}
+
+absl::Status PushStep(TestCluster* cluster, ParameterClient* client, uint64_t step) {
+  const auto push = client->StartPush(step, 32);
+  TestCluster::AddAll(Gradients(*cluster, step), push.get());
+  return push->Wait(Soon());
+}
+
+Values Negative(Values values) {
+  for (auto& variable : values) {
+    for (float& value : variable) value = -value;
+  }
+  return values;
+}
+
+// Lets `rule` decide on the first message, and serves the others.
+FakeParameterServer::PushRule Once(Verdict verdict) {
+  return [verdict, done = std::make_shared<std::atomic<bool>>(false)](const PushRequest&) {
+    return done->exchange(true) ? Verdict() : verdict;
+  };
+}
+
+TEST(ParameterClientPushTest, GradientIsAppliedOnEveryShard) {
+  for (const auto& sizes : {kSmall, kLarge}) {
+    TestCluster cluster(sizes, /*shards=*/3, /*servers=*/2);
+    const auto client = cluster.NewClient();
+    ASSERT_EQ(PushStep(&cluster, client.get(), 4), absl::OkStatus());
+    EXPECT_EQ(cluster.Stored(), Negative(cluster.MakeValues(4)));
+  }
+}
+
+TEST(ParameterClientPushTest, MessageSaysWhatItIsAPartOf) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  std::atomic<int> right = 0;
+  cluster.server(0).SetPushRule([&right](const PushRequest& request) {
+    right += request.job_id() == "job" && request.generation() == 1 && request.step() == 4 &&
+             request.examples() == 32;
+    return Verdict();
+  });
+  const auto client = cluster.NewClient();
+  ASSERT_EQ(PushStep(&cluster, client.get(), 4), absl::OkStatus());
+  EXPECT_EQ(right, 1);
+}
+
+TEST(ParameterClientPushTest, SmallShardIsPushedInOneMessageOnOneConnection) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  for (uint64_t step = 0; step < 10; ++step) {
+    ASSERT_EQ(PushStep(&cluster, client.get(), step), absl::OkStatus());
+  }
+  EXPECT_EQ(cluster.server(0).counters().push_messages, 10);
+  EXPECT_EQ(cluster.server(0).counters().push_streams, 1);
+}
+
+TEST(ParameterClientPushTest, LargeShardIsSpreadOverTheConnectionsInMessagesOfABlock) {
+  TestCluster cluster({16 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient(/*connections_per_server=*/3);
+  for (uint64_t step = 0; step < 3; ++step) {
+    ASSERT_EQ(PushStep(&cluster, client.get(), step), absl::OkStatus());
+  }
+  const Counters counters = cluster.server(0).counters();
+  EXPECT_EQ(counters.push_streams, 3);
+  EXPECT_EQ(counters.push_messages, 3 * 16);
+  EXPECT_LT(counters.largest_push, kBlockElements * sizeof(float) + 100);
+}
+
+TEST(ParameterClientPushTest, FirstVariablesLeaveBeforeTheLastAreThere) {
+  TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  const auto gradients = Gradients(cluster, 0);
+  const auto push = client->StartPush(0, 1);
+  push->Add(2, (*gradients)[2], gradients);
+  cluster.server(0).Await([](const Counters& counters) { return counters.push_messages == 2; });
+  push->Add(1, (*gradients)[1], gradients);
+  push->Add(0, (*gradients)[0], gradients);
+  EXPECT_EQ(push->Wait(Soon()), absl::OkStatus());
+}
+
+TEST(ParameterClientPushTest, StepThatIsAppliedAlreadyIsAcknowledged) {
+  TestCluster cluster(kSmall, /*shards=*/2, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  ASSERT_EQ(PushStep(&cluster, client.get(), 0), absl::OkStatus());
+  ASSERT_EQ(PushStep(&cluster, client.get(), 0), absl::OkStatus());
+  EXPECT_EQ(cluster.Stored(), Negative(cluster.MakeValues(0)));
+}
+
+TEST(ParameterClientPushTest, BrokenStreamIsOpenedAndItsPushSentAgain) {
+  for (const auto& sizes : {kSmall, kLarge}) {
+    TestCluster cluster(sizes, /*shards=*/1, /*servers=*/1);
+    cluster.server(0).SetPushRule(
+        Once({Verdict::kBreakStream, static_cast<int>(absl::StatusCode::kUnavailable), "test"}));
+    const auto client = cluster.NewClient();
+    ASSERT_EQ(PushStep(&cluster, client.get(), 3), absl::OkStatus());
+    EXPECT_EQ(cluster.Stored(), Negative(cluster.MakeValues(3)));
+    EXPECT_EQ(cluster.server(0).counters().applied, 1);
+  }
+}
+
+TEST(ParameterClientPushTest, RetriableRefusalIsSentAgainUnderANewId) {
+  for (absl::StatusCode code : {absl::StatusCode::kAborted, absl::StatusCode::kUnavailable}) {
+    TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+    Mutex mutex;
+    std::vector<uint64_t> ids;
+    const auto refuse = Once({Verdict::kRefuse, static_cast<int>(code), "later"});
+    cluster.server(0).SetPushRule([&](const PushRequest& request) {
+      MutexLock lock(&mutex);
+      ids.push_back(request.push_id());
+      return refuse(request);
+    });
+    const auto client = cluster.NewClient();
+    ASSERT_EQ(PushStep(&cluster, client.get(), 3), absl::OkStatus());
+    MutexLock lock(&mutex);
+    ASSERT_EQ(ids.size(), 2u);
+    EXPECT_NE(ids[0], ids[1]);
+  }
+}
+
+TEST(ParameterClientPushTest, RefusalIsReturnedWithTheServersName) {
+  TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/2);
+  cluster.server(1).SetPushRule(
+      Once({Verdict::kRefuse, static_cast<int>(absl::StatusCode::kFailedPrecondition),
+            "generation 1; the shard is at 2"}));
+  const auto client = cluster.NewClient();
+  const absl::Status status = PushStep(&cluster, client.get(), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.ToString(), AllOf(HasSubstr("ps-1 (127.0.0.1:"), HasSubstr("shard 1"),
+                                       HasSubstr("generation 1; the shard is at 2")));
+}
+
+TEST(ParameterClientPushTest, StreamRefusedForGoodEndsThePush) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  cluster.server(0).SetPushRule(
+      Once({Verdict::kBreakStream, static_cast<int>(absl::StatusCode::kInvalidArgument),
+            "no PushRequest"}));
+  const auto client = cluster.NewClient();
+  EXPECT_EQ(PushStep(&cluster, client.get(), 0).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ParameterClientPushTest, ServerThatComesBackGetsThePush) {
+  TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/2);
+  const auto client = cluster.NewClient();
+  ASSERT_EQ(PushStep(&cluster, client.get(), 0), absl::OkStatus());
+  cluster.server(1).Stop();
+  const auto push = client->StartPush(1, 32);
+  TestCluster::AddAll(Gradients(cluster, 1), push.get());
+  EXPECT_EQ(push->Wait(Clock::Real()->Now()).code(), absl::StatusCode::kDeadlineExceeded);
+  cluster.server(1).Restart();
+  EXPECT_EQ(push->Wait(Soon()), absl::OkStatus());
+  EXPECT_EQ(cluster.server(1).counters().applied, 2);
+}
+
+TEST(ParameterClientPushTest, DeadlineNamesTheServersThatAreWaitedFor) {
+  TestCluster cluster(kSmall, /*shards=*/2, /*servers=*/2);
+  cluster.server(1).SetPushRule([](const PushRequest& request) {
+    return request.step() == 7 ? Verdict{Verdict::kIgnore} : Verdict();
+  });
+  SimulatedClock clock;
+  const auto client = cluster.NewClient(/*connections_per_server=*/1, &clock);
+  const auto push = client->StartPush(7, 32);
+  TestCluster::AddAll(Gradients(cluster, 7), push.get());
+  // When this one is answered, so is the first one by ps-0: answers come in order.
+  ASSERT_EQ(PushStep(&cluster, client.get(), 8), absl::OkStatus());
+  const absl::Status status = push->Wait(clock.Now());
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.ToString(), AllOf(HasSubstr("step 7"), HasSubstr("ps-1 (127.0.0.1:"),
+                                       ::testing::Not(HasSubstr("ps-0"))));
+}
+
+TEST(ParameterClientPushTest, CancelWakesWhoeverWaitsAndEndsLaterPushes) {
+  TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/1);
+  cluster.server(0).SetPushRule([](const PushRequest&) { return Verdict{Verdict::kIgnore}; });
+  const auto client = cluster.NewClient();
+  const auto push = client->StartPush(0, 32);
+  TestCluster::AddAll(Gradients(cluster, 0), push.get());
+  std::thread wait([&push] {
+    EXPECT_EQ(push->Wait(absl::InfiniteFuture()).code(), absl::StatusCode::kCancelled);
+  });
+  cluster.server(0).Await([](const Counters& counters) { return counters.push_messages > 0; });
+  client->Cancel();
+  wait.join();
+  EXPECT_EQ(PushStep(&cluster, client.get(), 1).code(), absl::StatusCode::kCancelled);
+}
+
+TEST(ParameterClientPushTest, AbandonedPushLeavesNoTraceAndOthersGoOn) {
+  TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  const auto gradients = Gradients(cluster, 0);
+  auto push = client->StartPush(0, 32);
+  push->Add(0, (*gradients)[0], gradients);
+  cluster.server(0).Await([](const Counters& counters) {
+    return counters.push_messages == 4 && counters.unfinished_pushes == 1;
+  });
+  push.reset();
+  cluster.server(0).Await([](const Counters& counters) { return counters.unfinished_pushes == 0; });
+  ASSERT_EQ(PushStep(&cluster, client.get(), 1), absl::OkStatus());
+  EXPECT_EQ(cluster.Stored(), Negative(cluster.MakeValues(1)));
+}
+
+TEST(ParameterClientPushTest, GradientIsLetGoAfterThePush) {
+  TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/2);
+  const auto client = cluster.NewClient();
+  Mutex mutex;
+  CondVar changed;
+  bool released = false;
+  {
+    const std::shared_ptr<const Values> gradients(new Values(cluster.MakeValues(0)),
+                                                  [&](const Values* values) {
+                                                    delete values;
+                                                    MutexLock lock(&mutex);
+                                                    released = true;
+                                                    changed.SignalAll();
+                                                  });
+    const auto push = client->StartPush(0, 32);
+    TestCluster::AddAll(gradients, push.get());
+    ASSERT_EQ(push->Wait(Soon()), absl::OkStatus());
+  }
+  MutexLock lock(&mutex);
+  while (!released) ASSERT_FALSE(changed.WaitWithTimeout(&mutex, absl::Seconds(60)));
+}
+
+TEST(ParameterClientPushTest, ClientMayGoBeforeItsPush) {
+  TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
+  cluster.server(0).SetPushRule([](const PushRequest&) { return Verdict{Verdict::kIgnore}; });
+  auto client = cluster.NewClient();
+  const auto push = client->StartPush(0, 32);
+  TestCluster::AddAll(Gradients(cluster, 0), push.get());
+  client.reset();
+  EXPECT_EQ(push->Wait(absl::InfiniteFuture()).code(), absl::StatusCode::kCancelled);
+}
+
+TEST(ParameterClientPushDeathTest, VariableThatWasNotAddedIsABug) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  const auto push = client->StartPush(0, 32);
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(push->Wait(Soon()).IgnoreError(), "was not added");
+}
+
+TEST(ParameterClientTest, RoutingWithAHoleIsRefused) {
+  TestCluster cluster(kSmall, /*shards=*/2, /*servers=*/1);
+  Routing routing = cluster.routing();
+  routing.mutable_shards()->RemoveLast();
+  EXPECT_EQ(ParameterClient::Create("job", kSmall, routing, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ParameterClientTest, NumberOfConnectionsIsChecked) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  ParameterClientOptions options;
+  options.connections_per_server = 0;
+  const auto client = ParameterClient::Create("job", kSmall, cluster.routing(), options);
+  EXPECT_EQ(client.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(client.status().ToString(), HasSubstr("connections_per_server: 0"));
+}
+
+}  // namespace
+}  // namespace millrace::worker

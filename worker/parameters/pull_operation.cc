@@ -1,0 +1,171 @@
+#include "worker/parameters/pull_operation.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "common/wire/tensor_codec.h"
+#include "glog/logging.h"
+
+namespace millrace::worker {
+namespace {
+
+// How long a server is asked to wait for a version. Short, so that it soon forgets those who have
+// given up, and other requests on the stream get their turn.
+constexpr absl::Duration kServerWait = absl::Seconds(2);
+
+// A stream for each block, as far as there are streams.
+uint32_t PartsOf(const ShardLayout& shard, int connections) {
+  const uint64_t blocks = (shard.elements + kBlockElements - 1) / kBlockElements;
+  return static_cast<uint32_t>(std::min<uint64_t>(blocks, connections));
+}
+
+void SetDuration(absl::Duration duration, google::protobuf::Duration* proto) {
+  proto->set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &duration));
+  proto->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(duration)));
+}
+
+}  // namespace
+
+PullOperation::PullOperation(ClientCore* core, const ParameterClient::PullOptions& options,
+                             absl::Span<const absl::Span<float>> values)
+    : core_(core), options_(options), received_(core->layout().shards.size()) {
+  const Layout& layout = core_->layout();
+  CHECK_EQ(values.size(), layout.variables.size());
+  for (size_t i = 0; i < layout.shards.size(); ++i) {
+    std::vector<absl::Span<float>> destinations;
+    for (const Slice& slice : layout.shards[i].slices) {
+      const absl::Span<float> variable = values[slice.variable()];
+      CHECK_LE(slice.offset() + slice.length(), variable.size())
+          << "of variable " << slice.variable();
+      destinations.push_back(variable.subspan(slice.offset(), slice.length()));
+    }
+    destinations_.push_back(std::move(destinations));
+    const uint32_t parts = PartsOf(layout.shards[i], core_->connections(i)->connections());
+    for (uint32_t part = 0; part < parts; ++part) {
+      parts_.emplace_back();
+      parts_.back().shard = i;
+      parts_.back().part = part;
+      parts_.back().parts = parts;
+    }
+  }
+}
+
+PullOperation::~PullOperation() {
+  for (Part& part : parts_) {
+    if (part.attempt != nullptr) part.attempt->Abandon();
+  }
+}
+
+absl::Status PullOperation::Run() {
+  Clock* const clock = core_->clock();
+  Mutex* const mutex = &core_->monitor()->mutex;
+  while (true) {
+    Work work;
+    absl::Status status;
+    bool finished;
+    {
+      MutexLock lock(mutex);
+      const absl::Time now = clock->Now();
+      status = LookAtParts(now, &work);
+      finished = !status.ok() || work.all_done;
+      if (!finished && now >= options_.deadline) {
+        status = DeadlineExceeded();
+        finished = true;
+      }
+      if (!finished && work.to_abandon.empty() && work.to_send.empty()) {
+        clock->WaitUntil(&core_->monitor()->changed, mutex, std::min(options_.deadline, work.wake));
+      }
+    }
+    for (const auto& attempt : work.to_abandon) attempt->Abandon();
+    if (finished) return status.ok() ? CheckComplete() : status;
+    for (Part* part : work.to_send) Send(part);
+  }
+}
+
+absl::Status PullOperation::LookAtParts(absl::Time now, Work* work) {
+  if (core_->monitor()->cancelled) return core_->CancelledStatus();
+  for (Part& part : parts_) {
+    MILLRACE_RETURN_IF_ERROR(LookAtPart(now, &part, work));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PullOperation::LookAtPart(absl::Time now, Part* part, Work* work) {
+  if (part->done) return absl::OkStatus();
+  if (part->attempt != nullptr && part->attempt->ended()) {
+    const absl::Status& status = part->attempt->status();
+    work->to_abandon.push_back(part->attempt);
+    if (status.ok()) {
+      part->done = true;
+      received_[part->shard] += part->attempt->elements();
+      return absl::OkStatus();
+    }
+    if (!part->attempt->retriable()) return Failure(*part, status);
+    part->last_failure = status;
+    part->retry_at = part->attempt->waited() ? now : now + part->backoff.Next();
+    part->attempt = nullptr;
+  }
+  work->all_done = false;
+  if (part->attempt != nullptr) return absl::OkStatus();
+  if (part->retry_at <= now) {
+    work->to_send.push_back(part);
+  } else {
+    work->wake = std::min(work->wake, part->retry_at);
+  }
+  return absl::OkStatus();
+}
+
+void PullOperation::Send(Part* part) {
+  PullRequest request;
+  request.set_job_id(core_->job_id());
+  request.set_shard(core_->layout().shards[part->shard].shard);
+  request.set_generation(core_->layout().generation);
+  request.set_pull_id(core_->NextId());
+  if (options_.version.has_value()) {
+    request.set_version(*options_.version);
+    const absl::Duration left = options_.deadline - core_->clock()->Now();
+    SetDuration(std::clamp(left, absl::Milliseconds(1), kServerWait), request.mutable_timeout());
+  }
+  request.set_cut_id(options_.cut_id);
+  request.set_part(part->part);
+  request.set_parts(part->parts);
+  part->attempt = std::make_shared<PullAttempt>(std::move(request), &destinations_[part->shard],
+                                                core_->monitor());
+  part->attempt->Send(core_->connections(part->shard));
+}
+
+absl::Status PullOperation::Failure(const Part& part, const absl::Status& status) const {
+  return absl::Status(
+      status.code(), absl::StrCat("pull from ", core_->layout().shards[part.shard].Describe(), ": ",
+                                  status.message()));
+}
+
+absl::Status PullOperation::DeadlineExceeded() const {
+  std::vector<std::string> waiting;
+  for (const Part& part : parts_) {
+    if (part.done) continue;
+    std::string who = core_->layout().shards[part.shard].Describe();
+    if (!part.last_failure.ok()) absl::StrAppend(&who, ": ", part.last_failure.message());
+    if (waiting.empty() || waiting.back() != who) waiting.push_back(std::move(who));
+  }
+  const std::string what =
+      options_.version.has_value() ? absl::StrCat("pull of version ", *options_.version) : "pull";
+  return absl::DeadlineExceededError(
+      absl::StrCat(what, ": no answer in time from ", absl::StrJoin(waiting, "; ")));
+}
+
+absl::Status PullOperation::CheckComplete() const {
+  for (size_t i = 0; i < received_.size(); ++i) {
+    const ShardLayout& shard = core_->layout().shards[i];
+    if (received_[i] == shard.elements) continue;
+    return absl::InternalError(absl::StrCat("pull from ", shard.Describe(),
+                                            ": the server has sent ", received_[i], " of ",
+                                            shard.elements, " elements"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace::worker

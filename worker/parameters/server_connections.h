@@ -1,0 +1,55 @@
+// A few connections to one ps server, each with a stream for pushes and one for pulls.
+#ifndef MILLRACE_WORKER_PARAMETERS_SERVER_CONNECTIONS_H_
+#define MILLRACE_WORKER_PARAMETERS_SERVER_CONNECTIONS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/mutex.h"
+#include "grpcpp/channel.h"
+#include "worker/parameters/call_stream.h"
+#include "worker/parameters/monitor.h"
+
+namespace millrace::worker {
+
+// Opens connections and streams when they are first asked for, and streams again when they are
+// broken. Thread-safe.
+class ServerConnections {
+ public:
+  // REQUIRES: connections >= 1.
+  ServerConnections(std::string address, int connections, std::shared_ptr<Monitor> monitor);
+
+  // REQUIRES: Cancel was called.
+  ~ServerConnections() = default;
+
+  // The stream that will be idle first.
+  std::shared_ptr<PushStream> LeastLoadedPushStream() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<PullStream> LeastLoadedPullStream() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  int connections() const { return connections_; }
+
+  // Breaks all streams.
+  void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Slot {
+    std::shared_ptr<grpc::Channel> channel;
+    std::shared_ptr<PushStream> push;
+    std::shared_ptr<PullStream> pull;
+  };
+
+  template <typename StreamType, typename Load>
+  std::shared_ptr<StreamType> LeastLoaded(std::shared_ptr<StreamType> Slot::*stream, Load load)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::string address_;
+  const int connections_;
+  const std::shared_ptr<Monitor> monitor_;
+  Mutex mutex_;
+  std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);  // One for each connection.
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_PARAMETERS_SERVER_CONNECTIONS_H_

@@ -1,0 +1,55 @@
+// Fake parameter servers with the variables of a job spread over them, and a client.
+#ifndef MILLRACE_WORKER_PARAMETERS_TEST_CLUSTER_H_
+#define MILLRACE_WORKER_PARAMETERS_TEST_CLUSTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "protos/job.pb.h"
+#include "worker/parameters/fake_parameter_server.h"
+#include "worker/parameters/parameter_client.h"
+
+namespace millrace::testing {
+
+// The values of each variable.
+using Values = std::vector<std::vector<float>>;
+
+// A job "job" whose variables, one after the other, are divided into `shards` shards of about the
+// same size; shard i is on server i mod `servers`, which is named "ps-i".
+class TestCluster {
+ public:
+  TestCluster(std::vector<uint64_t> variable_sizes, int shards, int servers);
+
+  FakeParameterServer& server(int index) { return *servers_[index]; }
+  const Routing& routing() const { return routing_; }
+
+  std::unique_ptr<worker::ParameterClient> NewClient(int connections_per_server = 4,
+                                                     Clock* clock = Clock::Real());
+
+  // Values that differ from each other and with `seed`; whole numbers, so that sums are exact.
+  Values MakeValues(uint64_t seed) const;
+  Values Zeros() const;
+
+  // The values on the servers.
+  Values Stored();
+  void Store(const Values& values);
+
+  // Adds every variable of `gradients` to a push, each with an owner of its own.
+  static void AddAll(const std::shared_ptr<const Values>& gradients,
+                     worker::ParameterClient::Push* push);
+
+  // Spans over `values`, as Pull takes them.
+  static std::vector<absl::Span<float>> Spans(Values* values);
+
+ private:
+  const std::vector<uint64_t> variable_sizes_;
+  Routing routing_;
+  std::vector<std::unique_ptr<FakeParameterServer>> servers_;
+};
+
+}  // namespace millrace::testing
+
+#endif  // MILLRACE_WORKER_PARAMETERS_TEST_CLUSTER_H_
