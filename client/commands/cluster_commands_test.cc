@@ -1,0 +1,192 @@
+// The commands that need a cluster, against a scripted one.
+#include <string>
+#include <thread>
+
+#include "client/commands/cancel.h"
+#include "client/commands/list.h"
+#include "client/commands/status.h"
+#include "client/commands/submit.h"
+#include "client/commands/watch.h"
+#include "client/testing/fake_jobs.h"
+#include "client/testing/run_command.h"
+#include "client/testing/small_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+namespace {
+
+using ::millrace::testing::CommandRun;
+using ::millrace::testing::FakeJobs;
+using ::millrace::testing::NoticeEvent;
+using ::millrace::testing::ProgressEvent;
+using ::millrace::testing::StateEvent;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using Json = nlohmann::json;
+
+class ClusterCommandsTest : public ::testing::Test {
+ protected:
+  ClusterCommandsTest() { run_.flags().cluster = jobs_.address(); }
+
+  void AddRunningJob(const std::string& job_id) {
+    JobStatus status;
+    status.set_job_id(job_id);
+    status.set_state(RUNNING);
+    jobs_.SetJob(status);
+    jobs_.AddEvent(job_id, StateEvent(RUNNING));
+    jobs_.AddEvent(job_id, ProgressEvent(5, 10, 100, {{"loss", 2}}));
+  }
+
+  // The last line on standard output, as JSON.
+  Json LastLine() {
+    const std::string out = run_.out();
+    const size_t begin = out.rfind('\n', out.size() - 2);
+    return Json::parse(begin == std::string::npos ? out : out.substr(begin + 1));
+  }
+
+  void SetSmallJob() {
+    run_.flags().job_file =
+        millrace::testing::WriteFile("job.textproto", millrace::testing::SmallJob());
+    run_.flags().data = "/data";
+  }
+
+  FakeJobs jobs_;
+  CommandRun run_;
+};
+
+TEST_F(ClusterCommandsTest, SubmitPrintsNothingButTheIdOnStandardOutput) {
+  SetSmallJob();
+  EXPECT_EQ(*run_.Run(RunSubmit), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(), "job-1\n");
+  EXPECT_THAT(run_.err(), HasSubstr("millrace watch job-1 --cluster=" + jobs_.address()));
+  ASSERT_THAT(jobs_.submissions(), SizeIs(1));
+  EXPECT_EQ(jobs_.submissions()[0].spec().data().directory(), "/data");
+}
+
+TEST_F(ClusterCommandsTest, SubmitAsJson) {
+  SetSmallJob();
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunSubmit), ExitCode::kSucceeded);
+  EXPECT_EQ(Json::parse(run_.out()), Json({{"job_id", "job-1"}}));
+}
+
+TEST_F(ClusterCommandsTest, SubmitChecksTheJobBeforeItIsSent) {
+  SetSmallJob();
+  run_.flags().set = {"batch_size=0"};
+  const auto result = run_.Run(RunSubmit);
+  EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kFailed);
+  EXPECT_THAT(result.status().ToString(), HasSubstr("batch_size"));
+  EXPECT_THAT(jobs_.submissions(), SizeIs(0));
+}
+
+TEST_F(ClusterCommandsTest, ListAndStatusTellAboutJobs) {
+  AddRunningJob("a-1");
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(*run_.Run(RunList), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("a-1  RUNNING  5 of 10"));
+  EXPECT_EQ(*run_.Run(RunStatus), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("state      RUNNING\n"));
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunList), ExitCode::kSucceeded);
+  EXPECT_EQ(LastLine()["job_id"], "a-1");
+  EXPECT_EQ(*run_.Run(RunStatus), ExitCode::kSucceeded);
+  EXPECT_EQ(LastLine()["step"], 5);
+}
+
+TEST_F(ClusterCommandsTest, WatchFollowsToTheEnd) {
+  AddRunningJob("a-1");
+  jobs_.AddEvent("a-1", NoticeEvent("worker-1 is gone"));
+  jobs_.AddEvent("a-1", StateEvent(SUCCEEDED, 10, {{"eval_accuracy", 0.5}}));
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(*run_.Run(RunWatch), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(),
+            "job a-1\n"
+            "RUNNING\n"
+            "step 5/10 (50.0%)  100 examples/s  loss 2  2 workers\n"
+            "worker-1 is gone\n"
+            "SUCCEEDED: job a-1\n"
+            "  steps      10 of 10\n"
+            "  time       0:03\n"
+            "  metrics    eval_accuracy 0.5\n");
+}
+
+TEST_F(ClusterCommandsTest, WatchAsJsonEndsWithTheFinalState) {
+  AddRunningJob("a-1");
+  jobs_.AddEvent("a-1", StateEvent(FAILED, 7, {}, "the loss is nan"));
+  run_.flags().job_id = "a-1";
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunWatch), ExitCode::kFailed);
+  EXPECT_EQ(LastLine(), Json::parse(R"({"event": "final", "job_id": "a-1", "state": "FAILED",
+                                        "message": "the loss is nan", "step": 7,
+                                        "total_steps": 10, "seconds": 2.0, "metrics": {}})"));
+}
+
+TEST_F(ClusterCommandsTest, WatchOfAShortJobAsksForItsSteps) {
+  JobStatus status;
+  status.set_job_id("a-1");
+  status.set_total_steps(3);
+  jobs_.SetJob(status);
+  jobs_.AddEvent("a-1", StateEvent(SUCCEEDED, 3));
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(*run_.Run(RunWatch), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("3 of 3"));
+}
+
+TEST_F(ClusterCommandsTest, InterruptedWatchLeavesTheJobAndSaysHowToWatchAgain) {
+  AddRunningJob("a-1");
+  run_.flags().job_id = "a-1";
+  absl::StatusOr<ExitCode> result = absl::UnknownError("");
+  std::thread watcher([&] { result = run_.Run(RunWatch); });
+  EXPECT_TRUE(jobs_.WaitForWatches(1));
+  run_.interrupt().Trigger();
+  watcher.join();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(*result, ExitCode::kInterrupted);
+  EXPECT_THAT(run_.out(), HasSubstr("millrace watch a-1 --cluster=" + jobs_.address()));
+}
+
+TEST_F(ClusterCommandsTest, CancelSaysWhatItDid) {
+  AddRunningJob("a-1");
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(*run_.Run(RunCancel), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(), "job a-1 is cancelled at step 5\n");
+}
+
+TEST_F(ClusterCommandsTest, CancelOfAJobThatHasEndedSaysSo) {
+  AddRunningJob("a-1");
+  jobs_.AddEvent("a-1", StateEvent(SUCCEEDED));
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(*run_.Run(RunCancel), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(), "job a-1 had ended already: SUCCEEDED\n");
+}
+
+TEST_F(ClusterCommandsTest, UnknownJobsAreFailures) {
+  run_.flags().job_id = "nobody";
+  for (Command command : {RunStatus, RunWatch, RunCancel}) {
+    const auto result = run_.Run(command);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(result.status().ToString(), HasSubstr("nobody"));
+  }
+}
+
+TEST_F(ClusterCommandsTest, MalformedClusterIsWrongUsage) {
+  run_.flags().cluster = "nowhere";
+  EXPECT_EQ(ExitCodeOf(run_.Run(RunList).status()), ExitCode::kUsage);
+}
+
+TEST_F(ClusterCommandsTest, ErrorsAreReportedToPeopleAndPrograms) {
+  run_.flags().command = "list";
+  ReportError(run_.context(), absl::NotFoundError("no job 'x'"));
+  EXPECT_EQ(run_.err(), "millrace: NOT_FOUND: no job 'x'\n");
+  EXPECT_EQ(run_.out(), "");
+  run_.flags().json = true;
+  ReportError(run_.context(), UsageError("bad"));
+  EXPECT_THAT(run_.err(), HasSubstr("millrace: bad\nRun `millrace list --help`"));
+  EXPECT_EQ(LastLine(), Json::parse(R"({"event": "error", "code": "INVALID_ARGUMENT",
+                                        "message": "bad"})"));
+}
+
+}  // namespace
+}  // namespace millrace::client

@@ -1,0 +1,38 @@
+#include "client/commands/command.h"
+
+#include <string>
+#include <utility>
+
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+
+absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& context,
+                                                    ProgressView* view) {
+  JobsClientOptions options;
+  options.address = context.flags.cluster;
+  options.on_wait = [view, err = context.console.err](const std::string& message) {
+    if (view != nullptr) return view->Note(message);
+    *err << "millrace: " << message << std::endl;
+  };
+  auto client = JobsClient::Create(std::move(options));
+  if (!client.ok()) return UsageError("--cluster: " + std::string(client.status().message()));
+  return client;
+}
+
+void ReportError(const CommandContext& context, const absl::Status& error) {
+  const std::string message(error.message());
+  const std::string code = absl::StatusCodeToString(error.code());
+  const bool usage = ExitCodeOf(error) == ExitCode::kUsage;
+  *context.console.err << "millrace: " << (usage ? "" : code + ": ") << message << std::endl;
+  if (usage) {
+    *context.console.err << "Run `millrace " << context.flags.command
+                         << " --help` for what it takes." << std::endl;
+  }
+  if (!context.flags.json) return;
+  const nlohmann::ordered_json json = {{"event", "error"}, {"code", code}, {"message", message}};
+  *context.console.out << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                       << std::endl;
+}
+
+}  // namespace millrace::client

@@ -1,0 +1,109 @@
+#include "client/commands/command_line.h"
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  CommandLineTest() { unsetenv("MILLRACE_CLUSTER"); }
+
+  CommandLine Parse(const std::vector<const char*>& arguments) {
+    std::vector<const char*> argv = {"millrace"};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return ParseCommandLine(static_cast<int>(argv.size()), argv.data(), console_);
+  }
+
+  // The flags of arguments that are right.
+  Flags Flagged(const std::vector<const char*>& arguments) {
+    const CommandLine line = Parse(arguments);
+    EXPECT_FALSE(line.exit.has_value()) << err_.str();
+    return line.flags;
+  }
+
+  bool IsWrong(const std::vector<const char*>& arguments) {
+    const CommandLine line = Parse(arguments);
+    return line.exit && *line.exit == ExitCode::kUsage;
+  }
+
+  std::ostringstream out_;
+  std::ostringstream err_;
+  Console console_{&out_, &err_, false, [] { return 80; }};
+};
+
+TEST_F(CommandLineTest, TrainHasAnEmbeddedClusterByDefault) {
+  const Flags flags = Flagged({"train", "job.textproto"});
+  EXPECT_EQ(flags.command, "train");
+  EXPECT_EQ(flags.job_file, "job.textproto");
+  EXPECT_EQ(flags.cluster, "");
+  EXPECT_EQ(flags.ps, 1);
+  EXPECT_EQ(flags.workers, 2);
+  EXPECT_FALSE(flags.json);
+}
+
+TEST_F(CommandLineTest, SetTakesOneValueAndCanBeRepeated) {
+  const Flags flags = Flagged({"train", "--set", "epochs=1", "job.textproto", "--set=strides=1,2",
+                               "--data=DIR", "--ps=3", "--workers=4", "--export", "out", "--json"});
+  EXPECT_THAT(flags.set, ElementsAre("epochs=1", "strides=1,2"));
+  EXPECT_EQ(flags.job_file, "job.textproto");
+  EXPECT_EQ(flags.data, "DIR");
+  EXPECT_EQ(flags.ps, 3);
+  EXPECT_EQ(flags.workers, 4);
+  EXPECT_EQ(flags.export_file, "out");
+  EXPECT_TRUE(flags.json);
+}
+
+TEST_F(CommandLineTest, ClusterCommandsTakeItFromTheFlagOrTheEnvironment) {
+  for (const char* command : {"list", "status", "watch", "cancel", "submit", "export"}) {
+    EXPECT_TRUE(IsWrong({command, "x", "--export=f"})) << command;
+  }
+  EXPECT_EQ(Flagged({"status", "job-1", "--cluster=a:1"}).cluster, "a:1");
+  setenv("MILLRACE_CLUSTER", "b:2", /*overwrite=*/1);
+  const Flags flags = Flagged({"status", "job-1"});
+  EXPECT_EQ(flags.cluster, "b:2");
+  EXPECT_EQ(flags.job_id, "job-1");
+  EXPECT_EQ(Flagged({"list", "--cluster=a:1"}).cluster, "a:1");
+}
+
+TEST_F(CommandLineTest, TrainLeavesTheEnvironmentsClusterAlone) {
+  setenv("MILLRACE_CLUSTER", "b:2", /*overwrite=*/1);
+  EXPECT_EQ(Flagged({"train", "job.textproto"}).cluster, "");
+}
+
+TEST_F(CommandLineTest, WrongUsageIsReported) {
+  EXPECT_TRUE(IsWrong({}));
+  EXPECT_TRUE(IsWrong({"dance"}));
+  EXPECT_TRUE(IsWrong({"train"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "--no_such_flag"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "another"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "--ps=0"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "--workers=many"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "--cluster=a:1", "--ps=2"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "--cluster=a:1", "--state_dir=d"}));
+  EXPECT_TRUE(IsWrong({"export", "job-1", "--cluster=a:1"}));
+  EXPECT_THAT(err_.str(), HasSubstr("--no_such_flag"));
+  EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(CommandLineTest, HelpAndVersionSucceed) {
+  EXPECT_EQ(Parse({"--help"}).exit, ExitCode::kSucceeded);
+  EXPECT_THAT(out_.str(), HasSubstr("Exit codes:"));
+  EXPECT_THAT(out_.str(), HasSubstr("validate"));
+  EXPECT_EQ(Parse({"train", "--help"}).exit, ExitCode::kSucceeded);
+  EXPECT_THAT(out_.str(), HasSubstr("--state_dir"));
+  EXPECT_EQ(Parse({"--version"}).exit, ExitCode::kSucceeded);
+  EXPECT_THAT(out_.str(), HasSubstr("millrace 0.1.0"));
+}
+
+}  // namespace
+}  // namespace millrace::client

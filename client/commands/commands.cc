@@ -1,0 +1,43 @@
+#include "client/commands/commands.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/cancel.h"
+#include "client/commands/export.h"
+#include "client/commands/list.h"
+#include "client/commands/status.h"
+#include "client/commands/submit.h"
+#include "client/commands/train.h"
+#include "client/commands/validate.h"
+#include "client/commands/watch.h"
+
+namespace millrace::client {
+namespace {
+
+constexpr std::pair<const char*, Command> kCommands[] = {
+    {"train", RunTrain},   {"validate", RunValidate}, {"submit", RunSubmit}, {"list", RunList},
+    {"status", RunStatus}, {"watch", RunWatch},       {"cancel", RunCancel}, {"export", RunExport},
+};
+
+absl::StatusOr<ExitCode> Dispatch(const CommandContext& context) {
+  for (const auto& [name, command] : kCommands) {
+    if (context.flags.command == name) return command(context);
+  }
+  return UsageError(absl::StrCat("no command '", context.flags.command, "'"));
+}
+
+}  // namespace
+
+ExitCode RunCommand(const CommandContext& context) {
+  const absl::StatusOr<ExitCode> result = Dispatch(context);
+  if (result.ok()) return *result;
+  if (context.interrupt->triggered() && absl::IsCancelled(result.status())) {
+    return ExitCode::kInterrupted;
+  }
+  ReportError(context, result.status());
+  return ExitCodeOf(result.status());
+}
+
+}  // namespace millrace::client

@@ -1,0 +1,39 @@
+#include "client/commands/export.h"
+
+#include "absl/strings/str_cat.h"
+#include "client/atomic_file.h"
+#include "client/exporter.h"
+#include "client/progress/format.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+
+absl::StatusOr<ExitCode> RunExport(const CommandContext& context) {
+  const Flags& flags = context.flags;
+  MILLRACE_RETURN_IF_ERROR(CheckCanCreate(flags.export_file));
+  MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
+  Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
+  MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, client->Get(flags.job_id));
+  if (!IsFinal(status.state())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", flags.job_id, " is ", JobState_Name(status.state()),
+        " and its variables still change; wait for its end with `millrace watch`, or end it with "
+        "`millrace cancel`"));
+  }
+  MILLRACE_RETURN_IF_ERROR(ExportVariables(client.get(), flags.job_id, flags.export_file));
+  if (flags.json) {
+    const nlohmann::ordered_json json = {{"job_id", flags.job_id},
+                                         {"state", JobState_Name(status.state())},
+                                         {"step", status.step()},
+                                         {"export", flags.export_file}};
+    *context.console.out << json.dump() << std::endl;
+  } else {
+    *context.console.out << "variables of job " << flags.job_id << " after "
+                         << FormatCount(status.step()) << " steps: " << flags.export_file
+                         << std::endl;
+  }
+  return ExitCode::kSucceeded;
+}
+
+}  // namespace millrace::client

@@ -1,0 +1,67 @@
+#include "client/commands/follow.h"
+
+#include "absl/strings/str_cat.h"
+#include "client/progress/format.h"
+#include "common/status_macros.h"
+#include "protos/events.pb.h"
+
+namespace millrace::client {
+namespace {
+
+// Gathers the outcome from the events.
+class OutcomeGatherer {
+ public:
+  explicit OutcomeGatherer(const std::string& job_id) { outcome_.job_id = job_id; }
+
+  void Add(const JobEvent& event) {
+    const absl::Time time = ToTime(event.time());
+    if (event.has_progress()) outcome_.total_steps = event.progress().total_steps();
+    if (!event.has_state_changed()) return;
+    const StateChanged& change = event.state_changed();
+    JobState_Parse(change.state(), &outcome_.state);
+    outcome_.message = change.message();
+    outcome_.step = change.step();
+    outcome_.metrics = ToMetrics(change.metrics());
+    if (outcome_.state == RUNNING && started_ == absl::InfiniteFuture()) started_ = time;
+    if (time > started_) outcome_.running = time - started_;
+  }
+
+  const JobOutcome& outcome() const { return outcome_; }
+
+ private:
+  JobOutcome outcome_;
+  absl::Time started_ = absl::InfiniteFuture();
+};
+
+}  // namespace
+
+absl::StatusOr<JobOutcome> FollowJob(JobsClient* client, const std::string& job_id,
+                                     ProgressView* view) {
+  view->Begin(job_id);
+  OutcomeGatherer gatherer(job_id);
+  MILLRACE_RETURN_IF_ERROR(
+      client->Watch(job_id, /*after_sequence=*/0, [&gatherer, view](const JobEvent& event) {
+        gatherer.Add(event);
+        view->OnEvent(event);
+      }));
+  JobOutcome outcome = gatherer.outcome();
+  if (outcome.total_steps == 0) {
+    // Too short to report progress. Not worth an error if it cannot be had.
+    const auto status = client->Get(job_id);
+    if (status.ok()) outcome.total_steps = status->total_steps();
+  }
+  return outcome;
+}
+
+std::string DetachedNote(const std::string& job_id, const std::string& cluster) {
+  return absl::StrCat("Job ", job_id,
+                      " goes on without being watched. Watch it again with `millrace watch ",
+                      job_id, " --cluster=", cluster, "`; end it with `millrace cancel ", job_id,
+                      " --cluster=", cluster, "`.");
+}
+
+ExitCode ExitCodeOf(const JobOutcome& outcome) {
+  return outcome.state == SUCCEEDED ? ExitCode::kSucceeded : ExitCode::kFailed;
+}
+
+}  // namespace millrace::client

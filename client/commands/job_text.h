@@ -1,0 +1,25 @@
+// A job's status for people and for programs.
+#ifndef MILLRACE_CLIENT_COMMANDS_JOB_TEXT_H_
+#define MILLRACE_CLIENT_COMMANDS_JOB_TEXT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "protos/job.pb.h"
+
+namespace millrace::client {
+
+// One JSON object on a line: "job_id", "name", "state", "message", "step", "total_steps",
+// "metrics", and "submitted", "started" and "ended" (RFC 3339) as far as these have happened.
+std::string JobJson(const JobStatus& status);
+
+// Several lines, one for each thing that is known. `zone` is for the times.
+std::string JobText(const JobStatus& status, absl::TimeZone zone);
+
+// A table with a line for each job.
+std::string JobTable(const std::vector<JobStatus>& jobs, absl::TimeZone zone);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_COMMANDS_JOB_TEXT_H_

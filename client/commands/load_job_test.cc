@@ -1,0 +1,69 @@
+#include "client/commands/load_job.h"
+
+#include <filesystem>
+#include <string>
+
+#include "client/commands/exit_code.h"
+#include "client/testing/small_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::client {
+namespace {
+
+using ::millrace::testing::SmallJob;
+using ::millrace::testing::WriteFile;
+using ::testing::HasSubstr;
+using ::testing::TempDir;
+
+// The error of loading the job of these flags.
+absl::Status LoadError(const Flags& flags) { return LoadJob(flags).status(); }
+
+Flags FlagsOf(const std::string& job_file) {
+  Flags flags;
+  flags.job_file = job_file;
+  return flags;
+}
+
+TEST(LoadJobTest, AppliesAssignmentsInOrderAndTheData) {
+  Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
+  flags.set = {"epochs=5", "batch_size=4", "epochs=6"};
+  flags.data = "some/../folder";
+  const auto spec = LoadJob(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->epochs(), 6u);
+  EXPECT_EQ(spec->batch_size(), 4u);
+  EXPECT_EQ(spec->data().directory(), (std::filesystem::current_path() / "folder").string());
+}
+
+TEST(LoadJobTest, DataOfTheFileStays) {
+  const auto spec =
+      LoadJob(FlagsOf(WriteFile("with_data.textproto", "data { directory: 'here' }")));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->data().directory(), "here");
+}
+
+TEST(LoadJobTest, FilesThatCannotBeReadAreWrongUsage) {
+  const absl::Status missing = LoadError(FlagsOf(TempDir() + "/none.textproto"));
+  EXPECT_EQ(ExitCodeOf(missing), ExitCode::kUsage);
+  EXPECT_THAT(missing.ToString(), HasSubstr("none.textproto: No such file"));
+  const absl::Status directory = LoadError(FlagsOf(TempDir()));
+  EXPECT_EQ(ExitCodeOf(directory), ExitCode::kUsage);
+  EXPECT_THAT(directory.ToString(), HasSubstr("is a directory"));
+}
+
+TEST(LoadJobTest, AssignmentsThatFitNoFieldAreWrongUsage) {
+  Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
+  flags.set = {"optimiser.sgd=1"};
+  EXPECT_EQ(ExitCodeOf(LoadError(flags)), ExitCode::kUsage);
+  EXPECT_THAT(LoadError(flags).ToString(), HasSubstr("--set optimiser.sgd=1: "));
+}
+
+TEST(LoadJobTest, FilesThatAreNoJobAreFailures) {
+  const absl::Status error = LoadError(FlagsOf(WriteFile("bad.textproto", "name: 'x'\nsteps: x")));
+  EXPECT_EQ(ExitCodeOf(error), ExitCode::kFailed);
+  EXPECT_THAT(error.ToString(), HasSubstr("bad.textproto:2:"));
+}
+
+}  // namespace
+}  // namespace millrace::client

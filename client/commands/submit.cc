@@ -1,0 +1,28 @@
+#include "client/commands/submit.h"
+
+#include <string>
+
+#include "client/commands/load_job.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+
+absl::StatusOr<ExitCode> RunSubmit(const CommandContext& context) {
+  MILLRACE_ASSIGN_OR_RETURN(const JobSpec spec, LoadJob(context.flags));
+  MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
+  MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
+  Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
+  MILLRACE_ASSIGN_OR_RETURN(const std::string job_id, client->Submit(spec));
+  if (context.flags.json) {
+    *context.console.out << nlohmann::ordered_json({{"job_id", job_id}}).dump() << std::endl;
+  } else {
+    *context.console.out << job_id << std::endl;
+    *context.console.err << "Follow it with `millrace watch " << job_id
+                         << " --cluster=" << context.flags.cluster << "`." << std::endl;
+  }
+  return ExitCode::kSucceeded;
+}
+
+}  // namespace millrace::client

@@ -1,0 +1,121 @@
+#include "client/commands/train.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
+#include "client/atomic_file.h"
+#include "client/commands/follow.h"
+#include "client/commands/load_job.h"
+#include "client/commands/unfinished_job.h"
+#include "client/embedded_cluster.h"
+#include "client/exporter.h"
+#include "client/progress/make_view.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+
+namespace millrace::client {
+namespace {
+
+// What an interrupt does depends on how far the command is.
+class Interruption {
+ public:
+  Interruption(const CommandContext& context, JobsClient* client, ProgressView* view)
+      : embedded_(context.flags.cluster.empty()),
+        client_(client),
+        view_(view),
+        action_(context.interrupt, [this] { Act(); }) {}
+
+  // The job that is under way from now on.
+  void SetJob(const std::string& job_id) {
+    MutexLock lock(&mutex_);
+    job_id_ = job_id;
+  }
+
+ private:
+  std::string Job() {
+    MutexLock lock(&mutex_);
+    return job_id_;
+  }
+
+  void Act() {
+    const std::string job_id = Job();
+    if (!embedded_ || job_id.empty()) return client_->Interrupt();
+    view_->Note("Cancelling the job; interrupt again to exit at once.");
+    if (const auto status = client_->Cancel(job_id); !status.ok()) {
+      view_->Note(absl::StrCat("Cannot cancel the job: ", std::string(status.status().message())));
+      client_->Interrupt();
+    }
+  }
+
+  const bool embedded_;
+  JobsClient* const client_;
+  ProgressView* const view_;
+  Mutex mutex_;
+  std::string job_id_ ABSL_GUARDED_BY(mutex_);
+  Interrupt::Action action_;  // Last: it may call Act() from its constructor on.
+};
+
+absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flags) {
+  EmbeddedClusterOptions options;
+  options.ps = flags.ps;
+  options.workers = flags.workers;
+  options.state_dir = flags.state_dir;
+  return EmbeddedCluster::Start(options);
+}
+
+// The id of the job to follow: one that an earlier run left in --state_dir, or a new one.
+absl::StatusOr<std::string> SubmitOrResume(const Flags& flags, const JobSpec& spec,
+                                           JobsClient* client, ProgressView* view) {
+  if (!flags.state_dir.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> unfinished,
+                              FindUnfinishedJob(client, spec, flags.state_dir));
+    if (unfinished) {
+      view->Note(absl::StrCat("Resuming job ", *unfinished, " of ", flags.state_dir, "."));
+      return *unfinished;
+    }
+  }
+  return client->Submit(spec);
+}
+
+absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const JobSpec& spec,
+                                 JobsClient* client, ProgressView* view) {
+  const Flags& flags = context.flags;
+  Interruption interruption(context, client, view);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string job_id, SubmitOrResume(flags, spec, client, view));
+  interruption.SetJob(job_id);
+  auto outcome = FollowJob(client, job_id, view);
+  if (!outcome.ok() && context.interrupt->triggered()) {
+    if (!flags.cluster.empty()) view->Note(DetachedNote(job_id, flags.cluster));
+    return ExitCode::kInterrupted;
+  }
+  MILLRACE_RETURN_IF_ERROR(outcome.status());
+  if (outcome->state == SUCCEEDED && !flags.export_file.empty()) {
+    MILLRACE_RETURN_IF_ERROR(ExportVariables(client, job_id, flags.export_file));
+    outcome->export_file = flags.export_file;
+  }
+  view->Finish(*outcome);
+  return context.interrupt->triggered() ? ExitCode::kInterrupted : ExitCodeOf(*outcome);
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
+  const Flags& flags = context.flags;
+  MILLRACE_ASSIGN_OR_RETURN(const JobSpec spec, LoadJob(flags));
+  MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
+  if (!flags.export_file.empty()) MILLRACE_RETURN_IF_ERROR(CheckCanCreate(flags.export_file));
+  const auto view = MakeProgressView(context.console, flags.json);
+  std::unique_ptr<EmbeddedCluster> embedded;
+  CommandContext connection = context;
+  if (flags.cluster.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(embedded, StartEmbedded(flags));
+    connection.flags.cluster = embedded->address();
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(connection, view.get()));
+  return TrainOn(context, spec, client.get(), view.get());
+}
+
+}  // namespace millrace::client

@@ -1,0 +1,18 @@
+// `millrace train`.
+#ifndef MILLRACE_CLIENT_COMMANDS_TRAIN_H_
+#define MILLRACE_CLIENT_COMMANDS_TRAIN_H_
+
+#include "absl/status/statusor.h"
+#include "client/commands/command.h"
+#include "client/commands/exit_code.h"
+
+namespace millrace::client {
+
+// Trains a job to its end, on a cluster inside this process unless --cluster names one, and exports
+// the variables where --export is given. An interrupt cancels a job of the embedded cluster, and
+// leaves one of another cluster alone.
+absl::StatusOr<ExitCode> RunTrain(const CommandContext& context);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_COMMANDS_TRAIN_H_

@@ -1,0 +1,133 @@
+#include "client/commands/validate.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/load_job.h"
+#include "client/commands/table.h"
+#include "client/progress/format.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "worker/input/dataset.h"
+#include "worker/model/model_plan.h"
+#include "worker/model/shape.h"
+
+namespace millrace::client {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What a job will be on its data.
+struct JobShape {
+  worker::ModelPlan model;
+  uint64_t train_examples = 0;
+  uint64_t evaluate_examples = 0;
+  uint64_t steps = 0;
+};
+
+// The held-out examples must fit the model as the training examples do.
+absl::Status CheckEvaluationSet(const worker::ModelPlan& model, const worker::Dataset& evaluate) {
+  const worker::Shape& input = model.layers.front().input;
+  if (evaluate.feature_shape() != input) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.evaluate: its examples have the shape ",
+                     worker::ShapeString(evaluate.feature_shape()), ", those of data.train ",
+                     worker::ShapeString(input), "; they must be the same"));
+  }
+  const absl::Status labels =
+      worker::CheckLabels(model, evaluate.label_count(), evaluate.DescribeLargestLabel());
+  if (labels.ok()) return labels;
+  return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));
+}
+
+absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
+  const DataSpec& data = spec.data();
+  MILLRACE_ASSIGN_OR_RETURN(const auto train,
+                            worker::OpenDataset(data.train(), data.directory(), "data.train"));
+  JobShape shape;
+  shape.train_examples = train->size();
+  MILLRACE_ASSIGN_OR_RETURN(
+      shape.model, worker::PlanModel(spec.model(), train->feature_shape(), train->label_count(),
+                                     train->DescribeLargestLabel()));
+  if (data.has_evaluate()) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        const auto evaluate,
+        worker::OpenDataset(data.evaluate(), data.directory(), "data.evaluate"));
+    MILLRACE_RETURN_IF_ERROR(CheckEvaluationSet(shape.model, *evaluate));
+    shape.evaluate_examples = evaluate->size();
+  }
+  shape.steps = TotalSteps(spec, shape.train_examples);
+  return shape;
+}
+
+uint64_t Parameters(const worker::ModelPlan& model, const worker::LayerPlan& layer) {
+  uint64_t parameters = 0;
+  for (int variable : {layer.kernel, layer.bias}) {
+    if (variable < 0) continue;
+    const VariableSpec& spec = model.variables[static_cast<size_t>(variable)];
+    parameters += worker::ElementCount({spec.shape().begin(), spec.shape().end()});
+  }
+  return parameters;
+}
+
+uint64_t TotalParameters(const worker::ModelPlan& model) {
+  uint64_t total = 0;
+  for (const worker::LayerPlan& layer : model.layers) total += Parameters(model, layer);
+  return total;
+}
+
+Json ToJson(const JobShape& shape) {
+  Json layers = Json::array();
+  for (const worker::LayerPlan& layer : shape.model.layers) {
+    layers.push_back({{"name", layer.spec.name()},
+                      {"output", layer.output},
+                      {"parameters", Parameters(shape.model, layer)}});
+  }
+  return {{"valid", true},
+          {"layers", layers},
+          {"parameters", TotalParameters(shape.model)},
+          {"train_examples", shape.train_examples},
+          {"evaluate_examples", shape.evaluate_examples},
+          {"steps", shape.steps}};
+}
+
+std::string ToText(const JobShape& shape) {
+  Table table({"LAYER", "OUTPUT", "PARAMETERS"});
+  for (const worker::LayerPlan& layer : shape.model.layers) {
+    table.AddRow({layer.spec.name(), worker::ShapeString(layer.output),
+                  FormatCount(Parameters(shape.model, layer))});
+  }
+  const uint64_t parameters = TotalParameters(shape.model);
+  return absl::StrCat(table.ToString(), "\nparameters         ", FormatCount(parameters), " (",
+                      FormatCount(parameters * sizeof(float)), " bytes)\ntraining examples  ",
+                      FormatCount(shape.train_examples), "\nheld-out examples  ",
+                      FormatCount(shape.evaluate_examples), "\nsteps              ",
+                      FormatCount(shape.steps), "\n");
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> RunValidate(const CommandContext& context) {
+  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(context.flags));
+  const bool with_data = !spec.data().directory().empty();
+  // Everything but where the data is can be checked without it.
+  if (!with_data) spec.mutable_data()->set_directory("/");
+  MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
+  std::ostream& out = *context.console.out;
+  if (!with_data) {
+    if (context.flags.json) {
+      out << Json({{"valid", true}}).dump() << std::endl;
+    } else {
+      out << context.flags.job_file
+          << " is a valid job. With --data=DIR its model and data are checked too." << std::endl;
+    }
+    return ExitCode::kSucceeded;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const JobShape shape, ShapeOf(spec));
+  out << (context.flags.json ? ToJson(shape).dump() + "\n" : ToText(shape)) << std::flush;
+  return ExitCode::kSucceeded;
+}
+
+}  // namespace millrace::client

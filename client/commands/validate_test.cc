@@ -1,0 +1,78 @@
+#include "client/commands/validate.h"
+
+#include <string>
+
+#include "client/testing/run_command.h"
+#include "client/testing/small_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+namespace {
+
+using ::millrace::testing::CommandRun;
+using ::millrace::testing::SmallData;
+using ::millrace::testing::SmallJob;
+using ::millrace::testing::WriteFile;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class ValidateTest : public ::testing::Test {
+ protected:
+  ValidateTest() { run_.flags().job_file = WriteFile("job.textproto", SmallJob()); }
+
+  CommandRun run_;
+};
+
+TEST_F(ValidateTest, WithoutDataTheJobItselfIsChecked) {
+  EXPECT_EQ(*run_.Run(RunValidate), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("is a valid job"));
+  EXPECT_THAT(run_.out(), HasSubstr("--data=DIR"));
+  run_.flags().set = {"batch_size=0"};
+  EXPECT_THAT(run_.Run(RunValidate).status().ToString(), HasSubstr("batch_size"));
+}
+
+TEST_F(ValidateTest, WithDataTheLayersAreShown) {
+  run_.flags().data = SmallData();
+  EXPECT_EQ(*run_.Run(RunValidate), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(),
+            "LAYER  OUTPUT  PARAMETERS\n"
+            "logit  [1]     3\n"
+            "\n"
+            "parameters         3 (12 bytes)\n"
+            "training examples  40\n"
+            "held-out examples  40\n"
+            "steps              15\n");
+}
+
+TEST_F(ValidateTest, AsJson) {
+  run_.flags().data = SmallData();
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunValidate), ExitCode::kSucceeded);
+  EXPECT_EQ(Json::parse(run_.out()), Json::parse(R"({
+      "valid": true, "layers": [{"name": "logit", "output": [1], "parameters": 3}],
+      "parameters": 3, "train_examples": 40, "evaluate_examples": 40, "steps": 15})"));
+}
+
+TEST_F(ValidateTest, DataThatIsNotThereIsNamed) {
+  run_.flags().data = "/nonexistent";
+  const auto result = run_.Run(RunValidate);
+  EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kFailed);
+  EXPECT_THAT(result.status().ToString(), HasSubstr("/nonexistent"));
+}
+
+TEST_F(ValidateTest, ModelsThatDoNotFitTheirDataAreNamedByLayer) {
+  run_.flags().data = SmallData();
+  run_.flags().set = {"model.layers[0].dense.units=3"};
+  EXPECT_THAT(run_.Run(RunValidate).status().ToString(), HasSubstr("model.layers[0] 'logit'"));
+}
+
+TEST_F(ValidateTest, HeldOutExamplesOfAnotherShapeAreRefused) {
+  run_.flags().data = SmallData();
+  run_.flags().set = {"data.evaluate.libsvm.features=3"};
+  EXPECT_THAT(run_.Run(RunValidate).status().ToString(), HasSubstr("data.evaluate: "));
+}
+
+}  // namespace
+}  // namespace millrace::client

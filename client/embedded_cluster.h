@@ -1,0 +1,41 @@
+// A whole cluster in this process: a coordinator, ps servers and workers, on loopback.
+#ifndef MILLRACE_CLIENT_EMBEDDED_CLUSTER_H_
+#define MILLRACE_CLIENT_EMBEDDED_CLUSTER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/model/model.h"
+
+namespace millrace::client {
+
+struct EmbeddedClusterOptions {
+  int ps = 1;       // At least 1.
+  int workers = 2;  // At least 1.
+  // Keeps the cluster's state, so that a later one with it finds the jobs and goes on with them;
+  // made if it is not there. Empty: a temporary directory, removed at the end.
+  std::string state_dir;
+  // Makes a job's model. Empty: the layers of its ModelSpec, on the CPU.
+  worker::ModelFactory model_factory;
+};
+
+// Thread-safe.
+class EmbeddedCluster {
+ public:
+  // Everything runs when it returns; members may still be about to register. INVALID_ARGUMENT: an
+  // option is wrong. Others: a directory cannot be made or is in use, with its name.
+  static absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(
+      const EmbeddedClusterOptions& options);
+
+  // Stops the workers, then the ps servers (whose shards are flushed), then the coordinator, and
+  // removes the temporary directory. Blocks until that is done: seconds.
+  virtual ~EmbeddedCluster() = default;
+
+  // The coordinator's HOST:PORT.
+  virtual const std::string& address() const = 0;
+};
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_EMBEDDED_CLUSTER_H_

@@ -1,0 +1,49 @@
+// The `millrace` command: see `millrace --help`, and client/commands/ for what it does.
+#include <cstdlib>
+#include <thread>
+
+#include "client/commands/command_line.h"
+#include "client/commands/commands.h"
+#include "client/console.h"
+#include "client/interrupt.h"
+#include "common/net/channel.h"
+#include "common/process.h"
+#include "glog/logging.h"
+
+namespace {
+
+// Without --verbose the terminal is the command's: servers of an embedded cluster log what is
+// wrong, and gRPC, which reports every connection that is refused, nothing.
+void ConfigureLogging(bool verbose) {
+  if (verbose) return;
+  FLAGS_minloglevel = google::GLOG_WARNING;
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace millrace::client;  // NOLINT: this is main.
+  CommandContext context;
+  context.console = SystemConsole();
+  const CommandLine line = ParseCommandLine(argc, argv, context.console);
+  if (line.exit) return static_cast<int>(*line.exit);
+  context.flags = line.flags;
+
+  ConfigureLogging(context.flags.verbose);
+  millrace::ConfigureGrpcEnvironment();
+  millrace::InitProcess(argv[0]);
+
+  // This thread takes the signals, and the command runs in another.
+  millrace::StopSignal stop;
+  Interrupt interrupt;
+  context.interrupt = &interrupt;
+  ExitCode exit_code = ExitCode::kSucceeded;
+  std::thread command([&] {
+    exit_code = RunCommand(context);
+    stop.RequestStop();
+  });
+  if (stop.Wait() != 0) interrupt.Trigger();
+  command.join();
+  return static_cast<int>(exit_code);
+}
