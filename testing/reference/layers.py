@@ -109,7 +109,8 @@ def print_case(rng, name, shape, batch, classes, scale, layers):
     model = keras.Sequential([keras.Input(shape)] + [layer for _, layer in layers])
     features = float32(rng.normal(size=[batch] + shape) * scale)
     labels = rng.integers(0, max(classes, 2), size=batch)
-    values = [float32(rng.normal(size=v.shape) * 0.5) for v in model.trainable_variables]
+    values = [float32(rng.normal(size=v.shape) / np.sqrt(np.prod(v.shape[:-1])))
+              for v in model.trainable_variables]
     if classes == 1:
         loss_fn, loss_name = keras.losses.BinaryCrossentropy(from_logits=True), BINARY
     else:

@@ -20,7 +20,7 @@ std::unique_ptr<CpuLayer> MakeCpuLayer(CpuContext* context, const LayerPlan& pla
     case LayerSpec::kConv2D:
       return std::make_unique<Conv2DLayer>(context, plan, parameters, input_gradient);
     case LayerSpec::kMaxPool2D:
-      return std::make_unique<MaxPool2DLayer>(context, plan);
+      return std::make_unique<MaxPool2DLayer>(plan);
     case LayerSpec::kFlatten:
       return std::make_unique<FlattenLayer>();
     case LayerSpec::kDropout:

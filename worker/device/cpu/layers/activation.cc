@@ -13,6 +13,14 @@ memory::desc Matrix(int64_t rows, int64_t columns) {
   return memory::desc({rows, columns}, memory::data_type::f32, memory::format_tag::ab);
 }
 
+void Relu(size_t count, const float* x, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+void ReluGradient(size_t count, const float* y, const float* dy, float* dx) {
+  for (size_t i = 0; i < count; ++i) dx[i] = y[i] > 0 ? dy[i] : 0;
+}
+
 }  // namespace
 
 CpuActivation::CpuActivation(CpuContext* context, Activation function, const Shape& shape)
@@ -21,24 +29,14 @@ CpuActivation::CpuActivation(CpuContext* context, Activation function, const Sha
       elements_(ElementCount(shape)),
       columns_(shape.empty() ? 1 : shape.back()) {}
 
-dnnl::primitive_attr CpuActivation::FusedAttributes() const {
-  dnnl::primitive_attr attributes = CpuContext::Attributes();
-  if (function_ == RELU) {
-    dnnl::post_ops operations;
-    operations.append_eltwise(/*scale=*/1, algorithm::eltwise_relu, /*alpha=*/0, /*beta=*/0);
-    attributes.set_post_ops(operations);
-  }
-  return attributes;
-}
-
-std::unique_ptr<CpuActivation::Primitives> CpuActivation::MakeElementwise(algorithm function,
-                                                                          int64_t elements) {
+std::unique_ptr<CpuActivation::Primitives> CpuActivation::MakeSigmoid(int64_t elements) {
   const memory::desc layout = Matrix(1, elements);
+  constexpr algorithm kSigmoid = algorithm::eltwise_logistic_use_dst_for_bwd;
   const dnnl::eltwise_forward::primitive_desc forward(
-      {prop_kind::forward_training, function, layout}, CpuContext::Attributes(),
+      {prop_kind::forward_training, kSigmoid, layout}, CpuContext::Attributes(),
       context_->engine());
   const dnnl::eltwise_backward::primitive_desc backward(
-      {function, layout, layout}, CpuContext::Attributes(), context_->engine(), forward);
+      {kSigmoid, layout, layout}, CpuContext::Attributes(), context_->engine(), forward);
   return std::make_unique<Primitives>(Primitives{
       CpuPrimitive::Make<dnnl::eltwise_forward>(context_, forward,
                                                 {{DNNL_ARG_SRC, layout}, {DNNL_ARG_DST, layout}}),
@@ -67,24 +65,23 @@ CpuActivation::Primitives& CpuActivation::ForBatch(size_t batch) {
   return primitives_.Get(batch, [&] {
     const int64_t elements = static_cast<int64_t>(batch * elements_);
     const int64_t columns = static_cast<int64_t>(columns_);
-    if (function_ == SOFTMAX) return MakeSoftmax(elements / columns, columns);
-    return MakeElementwise(function_ == RELU ? algorithm::eltwise_relu_use_dst_for_bwd
-                                             : algorithm::eltwise_logistic_use_dst_for_bwd,
-                           elements);
+    return function_ == SOFTMAX ? MakeSoftmax(elements / columns, columns) : MakeSigmoid(elements);
   });
 }
 
 void CpuActivation::Prepare(size_t batch) {
-  if (function_ != LINEAR) ForBatch(batch);
+  if (function_ == SIGMOID || function_ == SOFTMAX) ForBatch(batch);
 }
 
 void CpuActivation::Forward(size_t batch, const float* x, float* y) {
   if (function_ == LINEAR) return;
+  if (function_ == RELU) return Relu(batch * elements_, x, y);
   ForBatch(batch).forward.Run({{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
 }
 
 void CpuActivation::Backward(size_t batch, const float* y, const float* dy, float* dx) {
   if (function_ == LINEAR) return;
+  if (function_ == RELU) return ReluGradient(batch * elements_, y, dy, dx);
   ForBatch(batch).backward.Run(
       {{DNNL_ARG_DST, y}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}});
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "protos/model.pb.h"
 #include "worker/device/cpu/context.h"
@@ -13,15 +14,13 @@
 
 namespace millrace::worker {
 
-// Both directions need only y, and may work in place.
+// LINEAR does nothing: its values are in place. Both directions need only y, and may work in place.
+// NaN stays NaN: a model that has diverged shows it in its loss. (That is why RELU is not oneDNN's,
+// which makes it 0, fused or not.)
 class CpuActivation {
  public:
   // `shape` is that of an example; SOFTMAX is over its last dimension.
   CpuActivation(CpuContext* context, Activation function, const Shape& shape);
-
-  // Attributes of a primitive that ends in this activation, where oneDNN can fuse it.
-  bool CanFuse() const { return function_ == LINEAR || function_ == RELU; }
-  dnnl::primitive_attr FusedAttributes() const;
 
   void Prepare(size_t batch);
   void Forward(size_t batch, const float* x, float* y);
@@ -33,7 +32,7 @@ class CpuActivation {
     CpuPrimitive backward;
   };
   Primitives& ForBatch(size_t batch);
-  std::unique_ptr<Primitives> MakeElementwise(dnnl::algorithm algorithm, int64_t elements);
+  std::unique_ptr<Primitives> MakeSigmoid(int64_t elements);
   std::unique_ptr<Primitives> MakeSoftmax(int64_t rows, int64_t columns);
 
   CpuContext* const context_;

@@ -54,7 +54,7 @@ dnnl::convolution_forward::primitive_desc Conv2DLayer::ForwardDescription(int64_
       {dnnl::prop_kind::forward_training, algorithm::convolution_direct, ImageLayout(batch, input_),
        KernelLayout(Tag::any), has_bias() ? BiasLayout() : memory::desc(),
        ImageLayout(batch, output_), windows_.strides, windows_.pad_before, windows_.pad_after},
-      activation_.FusedAttributes(), context_->engine());
+      CpuContext::Attributes(), context_->engine());
 }
 
 Conv2DLayer::WithKernel Conv2DLayer::MakeForward(
@@ -144,7 +144,7 @@ void Conv2DLayer::Forward(const CpuPass& pass, const float* x, float* y) {
   } else {
     forward.convolution.Run({{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}});
   }
-  if (!activation_.CanFuse()) activation_.Forward(pass.batch, y, y);
+  activation_.Forward(pass.batch, y, y);
 }
 
 void Conv2DLayer::Backward(const CpuPass& pass, const float* x, const float* y, float* dy,

@@ -41,8 +41,8 @@ CpuPrimitive DenseLayer::MakeForward(int64_t batch) {
   const memory::desc kernel = Matrix(inputs_, units_);
   const memory::desc bias = bias_ < 0 ? memory::desc() : Matrix(1, units_);
   const memory::desc y = Matrix(batch, units_);
-  const dnnl::matmul::primitive_desc description({x, kernel, bias, y},
-                                                 activation_.FusedAttributes(), context_->engine());
+  const dnnl::matmul::primitive_desc description({x, kernel, bias, y}, CpuContext::Attributes(),
+                                                 context_->engine());
   if (bias_ < 0) {
     return CpuPrimitive::Make<dnnl::matmul>(
         context_, description, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}});
@@ -85,7 +85,7 @@ void DenseLayer::Forward(const CpuPass& pass, const float* x, float* y) {
                  {DNNL_ARG_DST, y},
                  {DNNL_ARG_BIAS, parameters_.bias}});
   }
-  if (!activation_.CanFuse()) activation_.Forward(pass.batch, y, y);
+  activation_.Forward(pass.batch, y, y);
 }
 
 void DenseLayer::Backward(const CpuPass& pass, const float* x, const float* y, float* dy,

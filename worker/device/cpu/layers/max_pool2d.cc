@@ -1,61 +1,90 @@
 #include "worker/device/cpu/layers/max_pool2d.h"
 
+#include <algorithm>
+
+#include "worker/model/shape.h"
+
 namespace millrace::worker {
 namespace {
 
-using dnnl::algorithm;
-using dnnl::memory;
-
-Windows PoolWindows(const LayerPlan& plan) {
-  const MaxPool2D& pool = plan.spec.max_pool2d();
-  return MakeWindows(plan.input, pool.pool_size(), pool.strides(), pool.padding());
+// Takes over what is larger in the pixel whose first channel is element `element` of its image.
+// Written for the vectoriser: every channel is stored, whether it changes or not.
+void TakeLarger(size_t channels, const float* __restrict pixel, uint32_t element,
+                float* __restrict largest, uint32_t* __restrict winners) {
+  for (size_t c = 0; c < channels; ++c) {
+    const bool take = (pixel[c] > largest[c]) | (pixel[c] != pixel[c]);
+    largest[c] = take ? pixel[c] : largest[c];
+    winners[c] = take ? element + static_cast<uint32_t>(c) : winners[c];
+  }
 }
 
 }  // namespace
 
-MaxPool2DLayer::MaxPool2DLayer(CpuContext* context, const LayerPlan& plan)
-    : context_(context), input_(plan.input), output_(plan.output), windows_(PoolWindows(plan)) {}
-
-std::unique_ptr<MaxPool2DLayer::Primitives> MaxPool2DLayer::MakePrimitives(int64_t batch) {
-  const memory::desc x = ImageLayout(batch, input_);
-  const memory::desc y = ImageLayout(batch, output_);
-  const dnnl::pooling_forward::primitive_desc forward(
-      {dnnl::prop_kind::forward_training, algorithm::pooling_max, x, y, windows_.strides,
-       windows_.size, windows_.pad_before, windows_.pad_after},
-      CpuContext::Attributes(), context_->engine());
-  const dnnl::pooling_backward::primitive_desc backward(
-      {algorithm::pooling_max, x, y, windows_.strides, windows_.size, windows_.pad_before,
-       windows_.pad_after},
-      CpuContext::Attributes(), context_->engine(), forward);
-  const memory::desc winners = forward.workspace_desc();
-  return std::make_unique<Primitives>(Primitives{
-      CpuPrimitive::Make<dnnl::pooling_forward>(
-          context_, forward, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}, {DNNL_ARG_WORKSPACE, winners}}),
-      CpuPrimitive::Make<dnnl::pooling_backward>(
-          context_, backward,
-          {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_WORKSPACE, winners}, {DNNL_ARG_DIFF_SRC, x}}),
-      CpuBuffer((winners.get_size() + sizeof(float) - 1) / sizeof(float))});
+std::vector<MaxPool2DLayer::Range> MaxPool2DLayer::WindowRanges(const LayerPlan& plan, int axis) {
+  const MaxPool2D& pool = plan.spec.max_pool2d();
+  const uint64_t size = plan.input[axis];
+  const uint64_t window = pool.pool_size(axis);
+  const uint64_t stride = pool.strides(axis);
+  const WindowAxis placed = PlaceWindows(size, window, stride, pool.padding());
+  std::vector<Range> ranges;
+  for (uint64_t i = 0; i < placed.count; ++i) {
+    const uint64_t padded_begin = i * stride;  // Counted from the padding's first position.
+    const uint64_t begin = std::max(padded_begin, placed.pad_before) - placed.pad_before;
+    ranges.push_back({begin, std::min(padded_begin + window - placed.pad_before, size)});
+  }
+  return ranges;
 }
 
-MaxPool2DLayer::Primitives& MaxPool2DLayer::ForBatch(size_t batch) {
-  return primitives_.Get(batch, [&] { return MakePrimitives(static_cast<int64_t>(batch)); });
+MaxPool2DLayer::MaxPool2DLayer(const LayerPlan& plan)
+    : width_(plan.input[1]),
+      channels_(plan.input[2]),
+      input_elements_(ElementCount(plan.input)),
+      output_elements_(ElementCount(plan.output)),
+      rows_(WindowRanges(plan, 0)),
+      columns_(WindowRanges(plan, 1)) {}
+
+void MaxPool2DLayer::Prepare(size_t batch) {
+  winners_.resize(std::max(winners_.size(), batch * output_elements_));
 }
 
-void MaxPool2DLayer::Prepare(size_t batch) { ForBatch(batch); }
+void MaxPool2DLayer::Pool(const Range& rows, const Range& columns, const float* x, float* y,
+                          uint32_t* winners) const {
+  const size_t first = (rows.begin * width_ + columns.begin) * channels_;
+  std::copy(x + first, x + first + channels_, y);
+  for (size_t c = 0; c < channels_; ++c) winners[c] = static_cast<uint32_t>(first + c);
+  for (size_t row = rows.begin; row < rows.end; ++row) {
+    for (size_t column = columns.begin; column < columns.end; ++column) {
+      const size_t element = (row * width_ + column) * channels_;
+      TakeLarger(channels_, x + element, static_cast<uint32_t>(element), y, winners);
+    }
+  }
+}
 
 void MaxPool2DLayer::Forward(const CpuPass& pass, const float* x, float* y) {
-  Primitives& primitives = ForBatch(pass.batch);
-  primitives.forward.Run(
-      {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}, {DNNL_ARG_WORKSPACE, primitives.winners.data()}});
+  uint32_t* winners = winners_.data();
+  for (size_t example = 0; example < pass.batch; ++example) {
+    for (const Range& rows : rows_) {
+      for (const Range& columns : columns_) {
+        Pool(rows, columns, x, y, winners);
+        y += channels_;
+        winners += channels_;
+      }
+    }
+    x += input_elements_;
+  }
 }
 
 void MaxPool2DLayer::Backward(const CpuPass& pass, const float* /*x*/, const float* /*y*/,
                               float* dy, float* dx) {
   if (dx == nullptr) return;
-  Primitives& primitives = ForBatch(pass.batch);
-  primitives.backward.Run({{DNNL_ARG_DIFF_DST, dy},
-                           {DNNL_ARG_WORKSPACE, primitives.winners.data()},
-                           {DNNL_ARG_DIFF_SRC, dx}});
+  std::fill(dx, dx + pass.batch * input_elements_, 0.0f);
+  const uint32_t* winners = winners_.data();
+  for (size_t example = 0; example < pass.batch; ++example) {
+    for (size_t i = 0; i < output_elements_; ++i) dx[winners[i]] += dy[i];
+    dx += input_elements_;
+    dy += output_elements_;
+    winners += output_elements_;
+  }
 }
 
 }  // namespace millrace::worker

@@ -1,0 +1,141 @@
+// Gradients against central differences of the loss.
+//
+// The values are float32, so a difference quotient cannot be exact: with a step h the loss's own
+// rounding (about 1e-7 of it) gives an error of 1e-7 / h, and the third derivative one of order
+// h^2. h = 2^-7 makes both about 1e-5 here. Where an activation has a kink (relu, the choice of a
+// window's largest value) within h of a value, the quotient is off by a share of that value's
+// gradient, so a few elements may differ; a wrong formula makes most of them differ.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "worker/device/cpu/model_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr double kStep = 1.0 / 128;
+constexpr size_t kBatch = 5;
+constexpr uint64_t kSeed = 4;  // Of the dropout.
+
+struct Case {
+  std::string name;
+  std::string layers;
+  Shape input;
+  bool binary = false;
+  double kinked_share = 0;  // Of the elements, that may differ.
+};
+
+void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name; }
+
+class GradientTest : public ::testing::TestWithParam<Case> {
+ protected:
+  GradientTest() : plan_(MakePlan()), model_(CompileOrDie(plan_, kBatch)), gradients_(plan_) {
+    FillValues(/*seed=*/8, /*scale=*/0.6f, model_.get());
+    batch_ = RandomBatch(/*seed=*/9, kBatch, GetParam().input, GetParam().binary ? 2 : 3);
+  }
+
+  static ModelPlan MakePlan() {
+    const std::string loss =
+        GetParam().binary
+            ? "layers { name: 'last' dense { units: 1 } } loss: BINARY_CROSSENTROPY"
+            : "layers { name: 'last' dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY";
+    return PlanOrDie(GetParam().layers + loss, GetParam().input, 2);
+  }
+
+  double MeanLoss() {
+    const absl::StatusOr<BatchResult> result = model_->Train(batch_, kSeed, &gradients_);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result->loss_sum / kBatch;
+  }
+
+  double Quotient(float* value) {
+    const float kept = *value;
+    const float above = kept + static_cast<float>(kStep);
+    const float below = kept - static_cast<float>(kStep);
+    *value = above;
+    const double loss_above = MeanLoss();
+    *value = below;
+    const double loss_below = MeanLoss();
+    *value = kept;
+    return (loss_above - loss_below) / (static_cast<double>(above) - static_cast<double>(below));
+  }
+
+  ModelPlan plan_;
+  std::unique_ptr<Model> model_;
+  KeptGradients gradients_;
+  Batch batch_;
+};
+
+TEST_P(GradientTest, EqualsTheDifferenceQuotient) {
+  MeanLoss();
+  const std::vector<std::vector<float>> gradients = gradients_.gradients();
+  size_t elements = 0;
+  size_t different = 0;
+  for (size_t variable = 0; variable < gradients.size(); ++variable) {
+    const std::vector<float>& gradient = gradients[variable];
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      const double quotient = Quotient(&model_->values(variable)[i]);
+      ++elements;
+      if (std::abs(quotient - gradient[i]) < 1e-4) continue;
+      ++different;
+      if (GetParam().kinked_share == 0) {
+        ADD_FAILURE() << plan_.variables[variable].name() << "[" << i << "]: gradient "
+                      << gradient[i] << ", difference quotient " << quotient;
+      }
+    }
+  }
+  EXPECT_LE(static_cast<double>(different), GetParam().kinked_share * static_cast<double>(elements))
+      << different << " of " << elements << " elements differ";
+}
+
+constexpr char kConvSame[] =
+    "layers { conv2d { filters: 3 kernel_size: [2, 3] strides: [2, 1] padding: SAME } } "
+    "layers { conv2d { filters: 4 kernel_size: 2 activation: SIGMOID } } layers { flatten {} }";
+constexpr char kConvRelu[] =
+    "layers { conv2d { filters: 3 kernel_size: 3 activation: RELU } } "
+    "layers { conv2d { filters: 2 kernel_size: 2 activation: RELU no_bias: true } } "
+    "layers { flatten {} }";
+constexpr char kPool[] =
+    "layers { conv2d { filters: 4 kernel_size: 2 activation: SIGMOID } } "
+    "layers { max_pool2d { pool_size: [2, 3] strides: 2 padding: SAME } } "
+    "layers { conv2d { filters: 3 kernel_size: 1 } } layers { max_pool2d {} } layers { flatten {} "
+    "}";
+
+INSTANTIATE_TEST_SUITE_P(
+    Layers, GradientTest,
+    ::testing::Values(
+        Case{"dense", "layers { dense { units: 4 } }", {6}}, Case{"binary", "", {6}, true},
+        Case{"dense_no_bias", "layers { dense { units: 4 no_bias: true } }", {6}, true},
+        Case{"dense_sigmoid", "layers { dense { units: 9 activation: SIGMOID } }", {6}},
+        Case{"dense_softmax", "layers { dense { units: 5 activation: SOFTMAX } }", {6}},
+        Case{"dense_relu", "layers { dense { units: 9 activation: RELU } }", {6}, false, 0.1},
+        Case{"activation_layers",
+             "layers { dense { units: 5 } } layers { activation { function: SIGMOID } } "
+             "layers { dense { units: 4 } } layers { activation { function: LINEAR } } "
+             "layers { activation { function: SOFTMAX } }",
+             {6}},
+        Case{"activation_first", "layers { activation { function: SIGMOID } }", {6}},
+        Case{"relu_layer",
+             "layers { dense { units: 9 } } layers { activation { function: RELU } }",
+             {6},
+             true,
+             0.1},
+        Case{"dropout",
+             "layers { dropout { rate: 0.3 } } layers { dense { units: 6 activation: SIGMOID } } "
+             "layers { dropout { rate: 0.5 } }",
+             {6}},
+        Case{"conv_same_strided", kConvSame, {5, 4, 2}},
+        Case{"conv_relu", kConvRelu, {6, 5, 2}, false, 0.15},
+        Case{"conv_softmax_over_channels",
+             "layers { conv2d { filters: 3 kernel_size: 2 activation: SOFTMAX } } "
+             "layers { flatten {} }",
+             {4, 4, 1}},
+        Case{"max_pool", kPool, {6, 7, 2}, false, 0.1}),
+    [](const auto& instance) { return instance.param.name; });
+
+}  // namespace
+}  // namespace millrace::worker

@@ -1,0 +1,81 @@
+#include "worker/device/cpu/model_test_util.h"
+
+#include <random>
+
+#include "glog/logging.h"
+#include "google/protobuf/text_format.h"
+#include "worker/device/cpu/cpu_device.h"
+
+namespace millrace::worker {
+namespace {
+
+// In [-1, 1]. (The standard library's distributions differ between implementations.)
+float Uniform(std::mt19937* random) {
+  return static_cast<float>(static_cast<double>((*random)()) / 2147483647.5 - 1);
+}
+
+}  // namespace
+
+KeptGradients::KeptGradients(const ModelPlan& plan) {
+  for (const VariableSpec& variable : plan.variables) {
+    gradients_.emplace_back(ElementCount(Shape(variable.shape().begin(), variable.shape().end())));
+  }
+}
+
+absl::Span<float> KeptGradients::Buffer(size_t variable) {
+  return absl::MakeSpan(gradients_[variable]);
+}
+
+ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count) {
+  ModelSpec spec;
+  CHECK(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
+  absl::StatusOr<ModelPlan> plan = PlanModel(spec, input, label_count);
+  CHECK(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads) {
+  absl::StatusOr<std::unique_ptr<Model>> model = CpuDevice(threads).Compile(plan, max_batch);
+  CHECK(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+void FillValues(uint64_t seed, float scale, Model* model) {
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  for (size_t variable = 0; variable < model->variables().size(); ++variable) {
+    for (float& value : model->values(variable)) value = scale * Uniform(&random);
+  }
+}
+
+Batch RandomBatch(uint64_t seed, size_t size, const Shape& shape, int32_t label_count) {
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  Batch batch;
+  batch.size = size;
+  batch.features.resize(size * ElementCount(shape));
+  for (float& feature : batch.features) feature = Uniform(&random);
+  for (size_t i = 0; i < size; ++i) {
+    batch.labels.push_back(static_cast<int32_t>(random() % static_cast<uint32_t>(label_count)));
+  }
+  return batch;
+}
+
+Batch Part(const Batch& batch, size_t begin, size_t end) {
+  const size_t elements = batch.features.size() / batch.size;
+  Batch part;
+  part.size = end - begin;
+  part.features.assign(batch.features.begin() + static_cast<ptrdiff_t>(begin * elements),
+                       batch.features.begin() + static_cast<ptrdiff_t>(end * elements));
+  part.labels.assign(batch.labels.begin() + static_cast<ptrdiff_t>(begin),
+                     batch.labels.begin() + static_cast<ptrdiff_t>(end));
+  return part;
+}
+
+void ApplySgd(float learning_rate, const KeptGradients& gradients, Model* model) {
+  for (size_t variable = 0; variable < model->variables().size(); ++variable) {
+    const absl::Span<float> values = model->values(variable);
+    const std::vector<float>& gradient = gradients.gradient(variable);
+    for (size_t i = 0; i < values.size(); ++i) values[i] -= learning_rate * gradient[i];
+  }
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,54 @@
+// What the tests and benchmarks of this folder share.
+#ifndef MILLRACE_WORKER_DEVICE_CPU_MODEL_TEST_UTIL_H_
+#define MILLRACE_WORKER_DEVICE_CPU_MODEL_TEST_UTIL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "worker/input/batch.h"
+#include "worker/model/model.h"
+#include "worker/model/model_plan.h"
+
+namespace millrace::worker {
+
+// Keeps the gradients of the newest step, and the order in which they were finished.
+class KeptGradients final : public GradientSink {
+ public:
+  explicit KeptGradients(const ModelPlan& plan);
+
+  absl::Span<float> Buffer(size_t variable) override;
+  void Finished(size_t variable) override { finished_.push_back(variable); }
+
+  const std::vector<float>& gradient(size_t variable) const { return gradients_[variable]; }
+  const std::vector<std::vector<float>>& gradients() const { return gradients_; }
+  const std::vector<size_t>& finished() const { return finished_; }
+
+ private:
+  std::vector<std::vector<float>> gradients_;
+  std::vector<size_t> finished_;
+};
+
+// `text` is a ModelSpec in text format. Stops the process where it does not fit.
+ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count);
+
+std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads = 1);
+
+// Uniform in [-scale, scale]; the same for the same seed.
+void FillValues(uint64_t seed, float scale, Model* model);
+
+// Features uniform in [-1, 1], labels below `label_count`; the same for the same seed.
+Batch RandomBatch(uint64_t seed, size_t size, const Shape& shape, int32_t label_count);
+
+// Examples [begin, end) of a batch.
+Batch Part(const Batch& batch, size_t begin, size_t end);
+
+// Value -= learning_rate * gradient, for all.
+void ApplySgd(float learning_rate, const KeptGradients& gradients, Model* model);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CPU_MODEL_TEST_UTIL_H_

@@ -1,0 +1,123 @@
+// Losses, logits and gradients against Keras's (see testing/reference/layers.py).
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "worker/device/cpu/model_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+struct Reference {
+  std::string name;
+  std::string model;
+  Shape input;
+  Batch batch;
+  std::vector<double> logits;
+  double loss = 0;
+  std::vector<std::vector<double>> values;
+  std::vector<std::vector<double>> gradients;
+};
+
+template <typename T>
+std::vector<T> Numbers(std::istringstream* line) {
+  std::vector<T> numbers;
+  for (T number; *line >> number;) numbers.push_back(number);
+  return numbers;
+}
+
+void ReadLine(const std::string& key, std::istringstream* line, Reference* reference) {
+  if (key == "model") std::getline(*line, reference->model);
+  if (key == "input") reference->input = Numbers<uint64_t>(line);
+  if (key == "labels") reference->batch.labels = Numbers<int32_t>(line);
+  if (key == "features") reference->batch.features = Numbers<float>(line);
+  if (key == "logits") reference->logits = Numbers<double>(line);
+  if (key == "loss") *line >> reference->loss;
+  if (key == "values") reference->values.push_back(Numbers<double>(line));
+  if (key == "gradient") reference->gradients.push_back(Numbers<double>(line));
+}
+
+std::vector<Reference> ReadReferences() {
+  std::ifstream file("testing/reference/layers.txt");
+  std::vector<Reference> references;
+  for (std::string text; std::getline(file, text);) {
+    std::istringstream line(text);
+    std::string key;
+    line >> key;
+    if (key == "case") {
+      references.emplace_back();
+      line >> references.back().name;
+      continue;
+    }
+    ReadLine(key, &line, &references.back());
+    references.back().batch.size = references.back().batch.labels.size();
+  }
+  return references;
+}
+
+// Both were computed from the same float32 numbers, there in float64 and here in float32. A result
+// is a sum of up to a few hundred products, each rounded to one part in 2^24, and the sum may
+// cancel: the error compares with the largest of a variable's gradients rather than with the
+// element's own.
+void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  double largest = 0;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], 2e-5 * largest + 1e-30) << "element " << i;
+  }
+}
+
+class ReferenceTest : public ::testing::TestWithParam<Reference> {
+ protected:
+  ReferenceTest()
+      : plan_(PlanOrDie(GetParam().model, GetParam().input, /*label_count=*/1)),
+        model_(CompileOrDie(plan_, GetParam().batch.size)) {
+    for (size_t variable = 0; variable < plan_.variables.size(); ++variable) {
+      const std::vector<double>& values = GetParam().values[variable];
+      EXPECT_EQ(model_->values(variable).size(), values.size());
+      std::copy(values.begin(), values.end(), model_->values(variable).begin());
+    }
+  }
+
+  ModelPlan plan_;
+  std::unique_ptr<Model> model_;
+};
+
+TEST_P(ReferenceTest, LossAndGradientsAreKeras) {
+  const Reference& reference = GetParam();
+  KeptGradients gradients(plan_);
+  const absl::StatusOr<BatchResult> result = model_->Train(reference.batch, /*seed=*/0, &gradients);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->loss_sum / static_cast<double>(reference.batch.size), reference.loss,
+              1e-5 * std::abs(reference.loss));
+  ASSERT_EQ(plan_.variables.size(), reference.gradients.size());
+  for (size_t variable = 0; variable < plan_.variables.size(); ++variable) {
+    SCOPED_TRACE(plan_.variables[variable].name());
+    ExpectNear(gradients.gradient(variable), reference.gradients[variable]);
+  }
+}
+
+TEST_P(ReferenceTest, EvaluationIsKeras) {
+  const Reference& reference = GetParam();
+  plan_.auc = true;  // Gathers the logits.
+  const std::unique_ptr<Model> model = CompileOrDie(plan_, reference.batch.size);
+  for (size_t variable = 0; variable < plan_.variables.size(); ++variable) {
+    const absl::Span<float> values = model_->values(variable);
+    std::copy(values.begin(), values.end(), model->values(variable).begin());
+  }
+  EvaluationSums sums;
+  ASSERT_TRUE(model->Evaluate(reference.batch, &sums).ok());
+  EXPECT_EQ(sums.examples, reference.batch.size);
+  EXPECT_NEAR(EvaluationMetrics(sums)["loss"], reference.loss, 1e-5 * std::abs(reference.loss));
+  ExpectNear(sums.scores, reference.logits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Keras, ReferenceTest, ::testing::ValuesIn(ReadReferences()),
+                         [](const auto& instance) { return instance.param.name; });
+
+}  // namespace
+}  // namespace millrace::worker

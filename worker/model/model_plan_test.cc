@@ -1,0 +1,305 @@
+#include "worker/model/model_plan.h"
+
+#include <cmath>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr char kMnistCnn[] = R"pb(
+  layers {
+    name: "conv"
+    conv2d { filters: 32 kernel_size: 3 activation: RELU }
+  }
+  layers { max_pool2d {} }
+  layers { dropout { rate: 0.25 } }
+  layers { flatten {} }
+  layers { dense { units: 128 activation: RELU no_bias: true } }
+  layers { dense { units: 10 kernel_initializer: HE_NORMAL bias_initializer: ONES } }
+  loss: SPARSE_CATEGORICAL_CROSSENTROPY
+  metrics: ACCURACY
+)pb";
+
+ModelSpec Parse(const std::string& text) {
+  ModelSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
+  return spec;
+}
+
+ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count) {
+  absl::StatusOr<ModelPlan> plan = PlanModel(Parse(text), input, label_count);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+TEST(ModelPlanTest, InfersShapesLayerByLayer) {
+  const ModelPlan plan = PlanOrDie(kMnistCnn, {28, 28, 1}, 10);
+  ASSERT_EQ(plan.layers.size(), 6u);
+  EXPECT_THAT(plan.layers[0].output, ElementsAre(26, 26, 32));
+  EXPECT_THAT(plan.layers[1].output, ElementsAre(13, 13, 32));
+  EXPECT_THAT(plan.layers[2].output, ElementsAre(13, 13, 32));
+  EXPECT_THAT(plan.layers[3].output, ElementsAre(5408));
+  EXPECT_THAT(plan.layers[4].input, ElementsAre(5408));
+  EXPECT_THAT(plan.layers[5].output, ElementsAre(10));
+  EXPECT_TRUE(plan.accuracy);
+  EXPECT_FALSE(plan.auc);
+}
+
+TEST(ModelPlanTest, NamesVariablesByTheirLayers) {
+  const ModelPlan plan = PlanOrDie(kMnistCnn, {28, 28, 1}, 10);
+  ASSERT_EQ(plan.variables.size(), 5u);
+  EXPECT_EQ(plan.variables[0].name(), "conv/kernel");
+  EXPECT_THAT(plan.variables[0].shape(), ElementsAre(3, 3, 1, 32));
+  EXPECT_EQ(plan.variables[1].name(), "conv/bias");
+  EXPECT_THAT(plan.variables[1].shape(), ElementsAre(32));
+  EXPECT_EQ(plan.variables[2].name(), "dense_4/kernel");
+  EXPECT_THAT(plan.variables[2].shape(), ElementsAre(5408, 128));
+  EXPECT_EQ(plan.variables[3].name(), "dense_5/kernel");
+  EXPECT_EQ(plan.variables[4].name(), "dense_5/bias");
+  EXPECT_EQ(plan.layers[4].kernel, 2);
+  EXPECT_EQ(plan.layers[4].bias, -1);
+  EXPECT_EQ(plan.layers[5].bias, 4);
+}
+
+TEST(ModelPlanTest, FillsInKerasDefaults) {
+  const ModelPlan plan = PlanOrDie(kMnistCnn, {28, 28, 1}, 10);
+  const Conv2D& conv = plan.layers[0].spec.conv2d();
+  EXPECT_THAT(conv.kernel_size(), ElementsAre(3, 3));
+  EXPECT_THAT(conv.strides(), ElementsAre(1, 1));
+  EXPECT_EQ(conv.kernel_initializer(), GLOROT_UNIFORM);
+  EXPECT_EQ(conv.bias_initializer(), ZEROS);
+  EXPECT_THAT(plan.layers[1].spec.max_pool2d().pool_size(), ElementsAre(2, 2));
+  EXPECT_THAT(plan.layers[1].spec.max_pool2d().strides(), ElementsAre(2, 2));
+  EXPECT_EQ(plan.layers[1].spec.name(), "max_pool2d_1");
+}
+
+TEST(ModelPlanTest, ResolvesInitialValuesWithKerasFans) {
+  const ModelPlan plan = PlanOrDie(kMnistCnn, {28, 28, 1}, 10);
+  EXPECT_FLOAT_EQ(plan.variables[0].initial_value().uniform().high(),
+                  static_cast<float>(std::sqrt(6.0 / (9 * 1 + 9 * 32))));
+  EXPECT_EQ(plan.variables[1].initial_value().constant(), 0);
+  EXPECT_FLOAT_EQ(plan.variables[2].initial_value().uniform().low(),
+                  static_cast<float>(-std::sqrt(6.0 / (5408 + 128))));
+  EXPECT_FLOAT_EQ(plan.variables[3].initial_value().truncated_normal().stddev(),
+                  static_cast<float>(std::sqrt(2.0 / 128) / 0.87962566103423978));
+  EXPECT_EQ(plan.variables[4].initial_value().constant(), 1);
+}
+
+TEST(ModelPlanTest, BinaryModelsMayAskForAuc) {
+  const ModelPlan plan = PlanOrDie(
+      "layers { dense { units: 1 } } loss: BINARY_CROSSENTROPY metrics: AUC metrics: ACCURACY",
+      {123}, 2);
+  EXPECT_TRUE(plan.auc);
+  EXPECT_TRUE(plan.accuracy);
+}
+
+TEST(ModelPlanTest, CheckLabelsTellsWhereTheLargestIs) {
+  const ModelPlan plan = PlanOrDie(kMnistCnn, {28, 28, 1}, 10);
+  EXPECT_TRUE(CheckLabels(plan, 10, "").ok());
+  EXPECT_EQ(CheckLabels(plan, 12, "t10k-labels: example 17").message(),
+            "model.layers[5] 'dense_5': the last layer has 10 units, the labels go up to 11 "
+            "(t10k-labels: example 17); give it at least 12 units");
+}
+
+struct Refusal {
+  const char* model;
+  Shape input;
+  int32_t label_count;
+  const char* message;
+};
+
+class RefusedModelTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedModelTest, SaysWhatIsWrongAndWhatWouldFit) {
+  const Refusal& refusal = GetParam();
+  const absl::StatusOr<ModelPlan> plan =
+      PlanModel(Parse(refusal.model), refusal.input, refusal.label_count);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(plan.status().message(), refusal.message);
+}
+
+#define SPARSE "loss: SPARSE_CATEGORICAL_CROSSENTROPY"
+#define BINARY "loss: BINARY_CROSSENTROPY"
+
+INSTANTIATE_TEST_SUITE_P(
+    Layers, RefusedModelTest,
+    ::testing::Values(
+        Refusal{SPARSE, {4}, 2, "model.layers is empty; a model has at least one layer"},
+        Refusal{"layers { name: 'x' } " SPARSE,
+                {4},
+                2,
+                "model.layers[0] 'x': has no kind; use one of dense, conv2d, max_pool2d, flatten, "
+                "dropout and activation"},
+        Refusal{"layers { flatten {} } " SPARSE,
+                {4},
+                2,
+                "model.layers: no layer has variables to train; add a dense or conv2d layer"},
+        Refusal{"layers { conv2d { filters: 32 kernel_size: 3 } } layers { dense { units: 5 } "
+                "} " SPARSE,
+                {28, 28, 1},
+                5,
+                "model.layers[1] 'dense_1': dense takes one dimension, its input is [26, 26, 32]; "
+                "put a flatten layer before it"},
+        Refusal{"layers { dense {} } " SPARSE,
+                {4},
+                2,
+                "model.layers[0] 'dense_0': units is 0; it must be at least 1"},
+        Refusal{"layers { conv2d { kernel_size: 3 } } " SPARSE,
+                {8, 8, 1},
+                2,
+                "model.layers[0] 'conv2d_0': filters is 0; it must be at least 1"},
+        Refusal{"layers { conv2d { filters: 1 } } " SPARSE,
+                {8, 8, 1},
+                2,
+                "model.layers[0] 'conv2d_0': kernel_size is []; give one number, or height and "
+                "width"},
+        Refusal{"layers { conv2d { filters: 1 kernel_size: [ 3, 3, 3 ] } } " SPARSE,
+                {8, 8, 1},
+                2,
+                "model.layers[0] 'conv2d_0': kernel_size is [3, 3, 3]; give one number, or height "
+                "and width"},
+        Refusal{"layers { conv2d { filters: 1 kernel_size: 3 strides: [ 1, 0 ] } } " SPARSE,
+                {8, 8, 1},
+                2,
+                "model.layers[0] 'conv2d_0': strides is [1, 0]; each number must be at least 1"},
+        Refusal{"layers { conv2d { filters: 1 kernel_size: [ 3, 9 ] } } " SPARSE,
+                {8, 8, 1},
+                2,
+                "model.layers[0] 'conv2d_0': kernel_size is [3, 9], its input is [8, 8, 1]: along "
+                "width it fits up to 8 with padding VALID"},
+        Refusal{"layers { max_pool2d { pool_size: 16 padding: SAME } } " SPARSE,
+                {8, 8, 1},
+                2,
+                "model.layers[0] 'max_pool2d_0': pool_size is [16, 16], its input is [8, 8, 1]: "
+                "along height it fits up to 15 with padding SAME"},
+        Refusal{"layers { max_pool2d {} } " SPARSE,
+                {8},
+                2,
+                "model.layers[0] 'max_pool2d_0': max_pool2d takes images [height, width, "
+                "channels], its input is [8]"},
+        Refusal{"layers { dropout { rate: 1 } } " SPARSE,
+                {8},
+                2,
+                "model.layers[0] 'dropout_0': rate is 1; it must be at least 0 and below 1"},
+        Refusal{"layers { dropout { rate: nan } } " SPARSE,
+                {8},
+                2,
+                "model.layers[0] 'dropout_0': rate is nan; it must be at least 0 and below 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Names, RefusedModelTest,
+    ::testing::Values(
+        Refusal{"layers { name: 'a' dense { units: 2 } } layers { name: 'a' dense { units: 2 } "
+                "} " SPARSE,
+                {4},
+                2,
+                "model.layers[1] 'a': model.layers[0] has that name too; give each layer a name of "
+                "its own"},
+        Refusal{"layers { name: 'dense_1' flatten {} } layers { dense { units: 2 } } " SPARSE,
+                {4},
+                2,
+                "model.layers[1] 'dense_1': model.layers[0] has that name too; give each layer a "
+                "name of its own"},
+        Refusal{"layers { name: 'a/b' dense { units: 2 } } " SPARSE,
+                {4},
+                2,
+                "model.layers[0] 'a/b': a name has letters, digits, '_', '-' and '.', at most "
+                "100"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, RefusedModelTest,
+    ::testing::Values(
+        Refusal{"layers { dense { units: 4294967295 } } " SPARSE,
+                {1},
+                2,
+                "model.layers[0] 'dense_0': its output would be [4294967295] for each example; at "
+                "most 268435456 elements are supported"},
+        Refusal{"layers { dense { units: 268435456 } } " SPARSE,
+                {8192},
+                2,
+                "model.layers[0] 'dense_0': its kernel would be [8192, 268435456]; a variable has "
+                "at most 1099511627776 elements"},
+        Refusal{"layers { conv2d { filters: 4294967295 kernel_size: 1 } } " SPARSE,
+                {16384, 16384, 1},
+                2,
+                "model.layers[0] 'conv2d_0': its output would be [16384, 16384, 4294967295] for "
+                "each example; at most 268435456 elements are supported"},
+        Refusal{"layers { dense { units: 2 } } " SPARSE,
+                {uint64_t{1} << 40, uint64_t{1} << 40},
+                2,
+                "examples have the shape [1099511627776, 1099511627776]; models take 1 to "
+                "268435456 features"},
+        Refusal{"layers { dense { units: 2 } } " SPARSE,
+                {0},
+                2,
+                "examples have the shape [0]; models take 1 to 268435456 features"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Losses, RefusedModelTest,
+    ::testing::Values(
+        Refusal{"layers { dense { units: 5 } }",
+                {4},
+                2,
+                "model.loss is 0; use SPARSE_CATEGORICAL_CROSSENTROPY or BINARY_CROSSENTROPY"},
+        Refusal{"layers { dense { units: 5 } } " SPARSE,
+                {4},
+                10,
+                "model.layers[0] 'dense_0': the last layer has 5 units, the labels go up to 9; "
+                "give it at least 10 units"},
+        Refusal{"layers { dense { units: 10 } } " BINARY,
+                {4},
+                2,
+                "model.layers[0] 'dense_0': BINARY_CROSSENTROPY takes [1], the last output is "
+                "[10]; end the model with a dense layer of 1 unit"},
+        Refusal{"layers { dense { units: 1 } } " BINARY,
+                {4},
+                10,
+                "model.loss: BINARY_CROSSENTROPY takes labels 0 and 1, the labels go up to 9; use "
+                "SPARSE_CATEGORICAL_CROSSENTROPY"},
+        Refusal{"layers { conv2d { filters: 2 kernel_size: 3 } } " SPARSE,
+                {8, 8, 1},
+                2,
+                "model.layers[0] 'conv2d_0': SPARSE_CATEGORICAL_CROSSENTROPY takes [classes], the "
+                "last output is [6, 6, 2]; end the model with a flatten layer and a dense layer"},
+        Refusal{"layers { dense { units: 3 activation: SOFTMAX } } " SPARSE,
+                {4},
+                2,
+                "model.layers[0] 'dense_0': its activation is SOFTMAX; the loss takes logits: "
+                "remove it"},
+        Refusal{"layers { dense { units: 1 } } layers { activation { function: SIGMOID } } layers "
+                "{ dropout { rate: 0.5 } } layers { flatten {} } " BINARY,
+                {4},
+                2,
+                "model.layers[1] 'activation_1': its activation is SIGMOID; the loss takes logits: "
+                "remove it"},
+        Refusal{"layers { dense { units: 3 } } metrics: ACCURACY metrics: AUC " SPARSE,
+                {4},
+                2,
+                "model.metrics[1]: AUC needs the loss BINARY_CROSSENTROPY, it is "
+                "SPARSE_CATEGORICAL_CROSSENTROPY"},
+        Refusal{"layers { dense { units: 3 } } metrics: METRIC_UNSPECIFIED " SPARSE,
+                {4},
+                2,
+                "model.metrics[0] is 0; use ACCURACY or AUC"}));
+
+TEST(ModelPlanTest, ValuesOutsideTheEnumsAreRefused) {
+  ModelSpec spec = Parse("layers { dense { units: 2 } } " SPARSE);
+  spec.mutable_layers(0)->mutable_dense()->set_activation(static_cast<Activation>(9));
+  EXPECT_EQ(PlanModel(spec, {4}, 2).status().message(),
+            "model.layers[0] 'dense_0': activation is 9; use one of LINEAR, RELU, SIGMOID and "
+            "SOFTMAX");
+  spec.mutable_layers(0)->mutable_dense()->set_activation(RELU);
+  spec.mutable_layers(0)->mutable_dense()->set_kernel_initializer(static_cast<Initializer>(99));
+  EXPECT_THAT(std::string(PlanModel(spec, {4}, 2).status().message()),
+              ::testing::HasSubstr("kernel_initializer is 99; use one of"));
+}
+
+}  // namespace
+}  // namespace millrace::worker
