@@ -134,10 +134,10 @@ void Session::Take(CoordinatorMessage message) {
 
 void Session::DoWhatIsDue(MembershipStream* stream) {
   if (welcomed_ && !closing_) {
+    due_ = options_.clock->Now() + heartbeat_period_;
     MemberMessage heartbeat;
     heartbeat.mutable_heartbeat();
     stream->Send(std::move(heartbeat));
-    due_ = options_.clock->Now() + heartbeat_period_;
     return;
   }
   overdue_ = !closing_;

@@ -34,7 +34,8 @@ class SessionListener {
  public:
   virtual ~SessionListener() = default;
 
-  // The coordinator has welcomed this worker. Whatever it asked for on an earlier stream is void.
+  // The coordinator has welcomed this worker. Whatever it asked for on an earlier stream is void;
+  // answers to that which are sent before this returns are dropped.
   virtual void Welcomed() = 0;
 
   virtual void Received(CoordinatorMessage message) = 0;
