@@ -31,6 +31,11 @@ class FragmentIndex {
       for (const WirePiece& piece : *message) Add(layout, piece);
     }
   }
+  // Moving leaves the copied floats where they are; copying would not, and a vector that grows
+  // copies what it may (libstdc++'s deque can throw when it moves).
+  FragmentIndex(FragmentIndex&&) = default;
+  FragmentIndex(const FragmentIndex&) = delete;
+  FragmentIndex& operator=(const FragmentIndex&) = delete;
 
   const std::vector<Fragment>& of_block(size_t block) const { return by_block_[block]; }
 
@@ -91,6 +96,7 @@ void ReduceInto(const ShardLayout& layout, const std::vector<PushPtr>& contribut
                 StagedUpdate* update) {
   std::vector<FragmentIndex> indices;
   std::vector<float> weights;
+  indices.reserve(contributions.size());
   for (const PushPtr& push : contributions) {
     indices.emplace_back(layout, *push);
     weights.push_back(Examples(*push) / Examples(*contributions.front()));
