@@ -1,0 +1,128 @@
+#include "client/embedded_cluster.h"
+
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/temporary_directory.h"
+#include "common/status_macros.h"
+#include "coordinator/coordinator.h"
+#include "glog/logging.h"
+#include "ps/ps_server.h"
+#include "worker/worker.h"
+
+namespace millrace::client {
+namespace {
+
+class EmbeddedClusterImpl final : public EmbeddedCluster {
+ public:
+  explicit EmbeddedClusterImpl(const EmbeddedClusterOptions& options) : options_(options) {}
+  ~EmbeddedClusterImpl() override;
+
+  // Once; what was started is stopped by the destructor, whatever this returns.
+  absl::Status Start();
+
+  const std::string& address() const override { return coordinator_->address(); }
+
+ private:
+  absl::Status MakeDirectory();
+  absl::Status StartCoordinator();
+  absl::Status StartPs(int index);
+  absl::Status StartWorker(int index);
+  void StopWorkers();
+
+  const EmbeddedClusterOptions options_;
+  std::unique_ptr<TemporaryDirectory> temporary_;  // Without a state_dir.
+  std::string directory_;
+  std::unique_ptr<coordinator::Coordinator> coordinator_;
+  std::vector<std::unique_ptr<ps::PsServer>> ps_;
+  std::vector<std::unique_ptr<worker::Worker>> workers_;
+};
+
+absl::Status EmbeddedClusterImpl::MakeDirectory() {
+  if (options_.state_dir.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(temporary_, TemporaryDirectory::Create());
+    directory_ = temporary_->path();
+    return absl::OkStatus();
+  }
+  directory_ = options_.state_dir;
+  std::error_code error;
+  std::filesystem::create_directories(directory_, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(),
+                             absl::StrCat("cannot make the state directory ", directory_));
+}
+
+absl::Status EmbeddedClusterImpl::StartCoordinator() {
+  coordinator::CoordinatorOptions options;
+  options.data_dir = absl::StrCat(directory_, "/coordinator");
+  options.min_ps = options_.ps;
+  MILLRACE_ASSIGN_OR_RETURN(coordinator_, coordinator::Coordinator::Start(options));
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddedClusterImpl::StartPs(int index) {
+  ps::PsServerOptions options;
+  options.name = absl::StrCat("ps-", index);
+  options.data_dir = absl::StrCat(directory_, "/", options.name);
+  options.coordinator_address = coordinator_->address();
+  MILLRACE_ASSIGN_OR_RETURN(auto server, ps::PsServer::Start(options));
+  ps_.push_back(std::move(server));
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddedClusterImpl::StartWorker(int index) {
+  worker::WorkerOptions options;
+  options.name = absl::StrCat("worker-", index);
+  options.coordinator_address = coordinator_->address();
+  options.model_factory = options_.model_factory;
+  MILLRACE_ASSIGN_OR_RETURN(auto worker, worker::Worker::Start(options));
+  workers_.push_back(std::move(worker));
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddedClusterImpl::Start() {
+  MILLRACE_RETURN_IF_ERROR(MakeDirectory());
+  MILLRACE_RETURN_IF_ERROR(StartCoordinator());
+  for (int i = 0; i < options_.ps; ++i) MILLRACE_RETURN_IF_ERROR(StartPs(i));
+  for (int i = 0; i < options_.workers; ++i) MILLRACE_RETURN_IF_ERROR(StartWorker(i));
+  return absl::OkStatus();
+}
+
+// At the same time: each finishes the step that it is at.
+void EmbeddedClusterImpl::StopWorkers() {
+  std::vector<std::thread> stops;
+  for (const auto& worker : workers_) stops.emplace_back([&worker] { worker->Stop(); });
+  for (std::thread& stop : stops) stop.join();
+  workers_.clear();
+}
+
+EmbeddedClusterImpl::~EmbeddedClusterImpl() {
+  StopWorkers();
+  for (const auto& server : ps_) {
+    if (const absl::Status status = server->Stop(); !status.ok()) {
+      LOG(ERROR) << "stopping a ps server of the embedded cluster: " << status;
+    }
+  }
+  ps_.clear();
+  if (coordinator_ != nullptr) coordinator_->Stop();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(
+    const EmbeddedClusterOptions& options) {
+  if (options.ps < 1 || options.workers < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("an embedded cluster of ", options.ps,
+                                                   " ps servers and ", options.workers,
+                                                   " workers; it takes at least one of each"));
+  }
+  auto cluster = std::make_unique<EmbeddedClusterImpl>(options);
+  MILLRACE_RETURN_IF_ERROR(cluster->Start());
+  return cluster;
+}
+
+}  // namespace millrace::client
