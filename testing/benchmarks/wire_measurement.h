@@ -1,0 +1,41 @@
+// How fast values travel between a worker and a ps server, beside what plain TCP does.
+#ifndef MILLRACE_TESTING_BENCHMARKS_WIRE_MEASUREMENT_H_
+#define MILLRACE_TESTING_BENCHMARKS_WIRE_MEASUREMENT_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "testing/benchmarks/wire_server.h"
+
+namespace millrace::testing {
+
+struct WireMeasurementOptions {
+  size_t elements = size_t{16} << 20;  // Of the large variable.
+  int runs = 15;           // Of each kind, interleaved; one more before them to warm up.
+  int small_steps = 3000;  // Pulls and pushes of 1024 elements, in turn.
+  int connections = 4;
+};
+
+// Bytes (small_steps: pulls and pushes) per second, one for each run.
+struct WireMeasurement {
+  std::vector<double> raw_send;
+  std::vector<double> raw_receive;
+  std::vector<double> push;
+  std::vector<double> pull;
+  std::vector<double> small_steps;
+};
+
+// Blocks until all is measured.
+absl::StatusOr<WireMeasurement> MeasureWire(const WireServerAddresses& server,
+                                            const WireMeasurementOptions& options);
+
+double Median(std::vector<double> values);
+
+// Medians of `rates` and of the ratio to `baseline` in the same run.
+double MedianRatio(const std::vector<double>& rates, const std::vector<double>& baseline);
+
+}  // namespace millrace::testing
+
+#endif  // MILLRACE_TESTING_BENCHMARKS_WIRE_MEASUREMENT_H_

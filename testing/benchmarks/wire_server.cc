@@ -1,0 +1,108 @@
+#include "testing/benchmarks/wire_server.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/status_macros.h"
+#include "ps/ps_server.h"
+#include "testing/benchmarks/raw_tcp.h"
+
+extern char** environ;
+
+namespace millrace::testing {
+namespace {
+
+absl::Status Failure(absl::string_view operation, int error) {
+  return absl::InternalError(absl::StrCat(operation, ": ", std::strerror(error)));
+}
+
+absl::StatusOr<std::string> MakeDirectory() {
+  std::string path = (std::filesystem::temp_directory_path() / "wire_benchmark.XXXXXX").string();
+  if (mkdtemp(path.data()) == nullptr) return Failure(absl::StrCat("mkdtemp ", path), errno);
+  return path;
+}
+
+// "HOST:PORT RAW_PORT\n"
+absl::StatusOr<WireServerAddresses> ReadAddresses(int output) {
+  std::string line;
+  char c;
+  while (read(output, &c, 1) == 1 && c != '\n') line.push_back(c);
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  WireServerAddresses addresses;
+  if (words.size() != 2 || !absl::SimpleAtoi(words[1], &addresses.raw_tcp_port)) {
+    return absl::InternalError("the server process has ended; see its messages");
+  }
+  addresses.ps = words[0];
+  return addresses;
+}
+
+}  // namespace
+
+absl::Status ServeWire() {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string directory, MakeDirectory());
+  const absl::Cleanup remove = [&directory] {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+  };
+  ps::PsServerOptions options;
+  options.data_dir = directory;
+  MILLRACE_ASSIGN_OR_RETURN(const auto server, ps::PsServer::Start(options));
+  MILLRACE_ASSIGN_OR_RETURN(const auto raw_tcp, RawTcpServer::Start());
+  std::printf("%s %d\n", server->address().c_str(), raw_tcp->port());
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
+  return server->Stop();
+}
+
+absl::StatusOr<std::unique_ptr<WireServerProcess>> WireServerProcess::Start() {
+  int input[2];
+  int output[2];
+  if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) return Failure("pipe", errno);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  std::string program = "wire_benchmark";
+  std::string serve = "--serve";
+  char* const arguments[] = {program.data(), serve.data(), nullptr};
+  pid_t process;
+  const int error = posix_spawn(&process, "/proc/self/exe", &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(input[0]);
+  close(output[1]);
+  const absl::Cleanup close_output = [&output] { close(output[0]); };
+  if (error != 0) {
+    close(input[1]);
+    return Failure("posix_spawn", error);
+  }
+  absl::StatusOr<WireServerAddresses> addresses = ReadAddresses(output[0]);
+  std::unique_ptr<WireServerProcess> server(new WireServerProcess(
+      process, input[1], addresses.ok() ? *addresses : WireServerAddresses()));
+  if (!addresses.ok()) return addresses.status();
+  return server;
+}
+
+WireServerProcess::WireServerProcess(int process, int input, WireServerAddresses addresses)
+    : process_(process), input_(input), addresses_(std::move(addresses)) {}
+
+WireServerProcess::~WireServerProcess() {
+  close(input_);
+  waitpid(process_, nullptr, 0);
+}
+
+}  // namespace millrace::testing
