@@ -30,7 +30,7 @@ absl::Status CheckReach(const ServerOptions& options, const Address& address) {
                                                  ": servers have no transport security, and '",
                                                  address.host,
                                                  "' can be reached from other machines; listen on "
-                                                 "127.0.0.1, or allow insecure remote connections "
+                                                 "127.0.0.1, or pass --allow_insecure_remote "
                                                  "where the network is trusted"));
 }
 

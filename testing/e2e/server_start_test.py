@@ -50,7 +50,7 @@ class ServerStartTest(unittest.TestCase):
 
     def test_insecure_servers_bind_to_loopback_unless_told_otherwise(self):
         self.refused(
-            run("coordinator/coordinator", "--listen=0.0.0.0:0", f"--data_dir={self.directory}/c"), 1, "0.0.0.0", "allow_insecure_remote")
+            run("coordinator/coordinator", "--listen=0.0.0.0:0", f"--data_dir={self.directory}/c"), 1, "0.0.0.0", "--allow_insecure_remote")
 
     def test_malformed_tf_config(self):
         cluster = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"], "worker": ["127.0.0.1:3"]}
@@ -61,19 +61,19 @@ class ServerStartTest(unittest.TestCase):
             ({"cluster": {"ps": ["127.0.0.1:2"]}, "task": {"type": "ps", "index": 0}}, ["TF_CONFIG", "chief"]),
         ]:
             with self.subTest(str(config)):
-                self.refused(run("ps/ps", f"--data_dir={self.directory}/ps", env=with_tf_config(config)), 1, *words)
+                self.refused(run("ps/ps", f"--data_dir={self.directory}/ps", env=with_tf_config(config)), 2, *words)
 
     def test_wrong_flags_are_wrong_usage(self):
         for binary in ("coordinator/coordinator", "ps/ps", "worker/worker"):
             with self.subTest(binary):
-                self.refused(run(binary, "--no_such_flag"), 2, "no_such_flag")
+                self.refused(run(binary, f"--data_dir={self.directory}/x", "--no_such_flag"), 2, "no_such_flag")
 
     def test_a_cluster_described_by_tf_config_trains_with_proxies_in_the_environment(self):
         ports = [harness.free_port() for _ in range(3)]
         cluster = {
             "chief": [f"127.0.0.1:{ports[0]}"],
             "ps": [f"127.0.0.1:{ports[1]}", f"127.0.0.1:{ports[2]}"],
-            "worker": ["127.0.0.1:0", "127.0.0.1:0"],
+            "worker": ["127.0.0.1:9001", "127.0.0.1:9002"],  # Nobody listens there: workers dial.
             "evaluator": ["127.0.0.1:9"],
         }
         proxies = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
