@@ -4,7 +4,6 @@
 
 #include <deque>
 #include <functional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/optional.h"

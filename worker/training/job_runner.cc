@@ -1,5 +1,6 @@
 #include "worker/training/job_runner.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,10 +1,10 @@
 #include "worker/training/trainer.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 
 namespace millrace::worker {
