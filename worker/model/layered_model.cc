@@ -19,8 +19,7 @@ absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) 
         "data.evaluate: its examples have the shape ", ShapeString(evaluate.feature_shape()),
         ", those of data.train ", ShapeString(input), "; they must be the same"));
   }
-  const absl::Status labels =
-      CheckLabels(plan, evaluate.label_count(), evaluate.DescribeLargestLabel());
+  absl::Status labels = CheckLabels(plan, evaluate.label_count(), evaluate.DescribeLargestLabel());
   if (labels.ok()) return labels;
   return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));
 }

@@ -6,10 +6,13 @@
 #include <limits>
 #include <utility>
 
+#include "glog/logging.h"
+
 namespace millrace::worker {
 
 absl::optional<double> AreaUnderRocCurve(absl::Span<const float> scores,
                                          const std::vector<bool>& positives) {
+  CHECK_EQ(scores.size(), positives.size());
   std::vector<std::pair<float, bool>> examples;
   examples.reserve(scores.size());
   uint64_t positive_count = 0;

@@ -18,7 +18,10 @@ void Relu(size_t count, const float* x, float* y) {
 }
 
 void ReluGradient(size_t count, const float* y, const float* dy, float* dx) {
-  for (size_t i = 0; i < count; ++i) dx[i] = y[i] > 0 ? dy[i] : 0;
+  for (size_t i = 0; i < count; ++i) {
+    const float gradient = dy[i];  // Read in any case, so that the compiler can vectorise.
+    dx[i] = y[i] > 0 ? gradient : 0;
+  }
 }
 
 }  // namespace
