@@ -10,7 +10,7 @@
 namespace millrace::worker {
 namespace {
 
-constexpr size_t kFirstBufferBytes = size_t{64} << 10;
+constexpr size_t kFirstBufferBytes = size_t{16} << 10;
 
 }  // namespace
 
