@@ -52,8 +52,8 @@ class Coordinator {
   // HOST:PORT, with the real port.
   virtual const std::string& address() const = 0;
 
-  // Ends streams and calls with UNAVAILABLE and waits for every thread. Jobs stay as they are in the
-  // journal: the next Start takes them up.
+  // Ends streams and calls with UNAVAILABLE and waits for every thread. Jobs stay as they are in
+  // the journal: the next Start takes them up.
   virtual void Stop() = 0;
 };
 

@@ -1,0 +1,88 @@
+#include "coordinator/coordinator.h"
+
+#include <utility>
+
+#include "common/net/server.h"
+#include "common/status_macros.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/job_table.h"
+#include "coordinator/jobs/planner.h"
+#include "coordinator/journal/journal.h"
+#include "coordinator/membership/member_registry.h"
+#include "coordinator/membership/membership_service.h"
+#include "coordinator/service/jobs_service.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
+
+RunnerEnvironment MakeEnvironment(const CoordinatorOptions& options, MemberRegistry* registry,
+                                  Dispatcher* dispatcher, Planner* planner) {
+  RunnerEnvironment environment;
+  environment.registry = registry;
+  environment.dispatcher = dispatcher;
+  environment.planner = planner;
+  environment.min_ps = options.min_ps;
+  environment.member_timeout = options.member_timeout;
+  environment.plan_timeout = options.plan_timeout;
+  environment.clock = options.clock;
+  return environment;
+}
+
+class CoordinatorImpl final : public Coordinator {
+ public:
+  CoordinatorImpl(const CoordinatorOptions& options, std::unique_ptr<Journal> journal)
+      : journal_(std::move(journal)),
+        registry_(options.heartbeat_period, options.clock),
+        dispatcher_(&registry_, {.lease_duration = options.lease_duration, .clock = options.clock}),
+        planner_(&registry_, options.clock),
+        table_(MakeEnvironment(options, &registry_, &dispatcher_, &planner_), options.retained_jobs,
+               journal_.get()),
+        membership_(&registry_, options.clock),
+        jobs_(&table_, &registry_) {
+    registry_.SetObserver(&table_);
+  }
+
+  ~CoordinatorImpl() override { Stop(); }
+
+  absl::Status Serve(const ServerOptions& options) {
+    MILLRACE_RETURN_IF_ERROR(table_.Load());
+    // Nothing runs if it cannot be served.
+    MILLRACE_ASSIGN_OR_RETURN(server_, RpcServer::Start(options, {&membership_, &jobs_}));
+    table_.Resume();
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const override { return server_->address(); }
+
+  void Stop() override {
+    jobs_.Shutdown();
+    planner_.Shutdown();
+    table_.Stop();
+    membership_.Shutdown();
+    if (server_ != nullptr) server_->Shutdown(kShutdownGrace);
+  }
+
+ private:
+  const std::unique_ptr<Journal> journal_;
+  MemberRegistry registry_;
+  Dispatcher dispatcher_;
+  Planner planner_;
+  JobTable table_;
+  MembershipService membership_;
+  JobsService jobs_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(auto journal, Journal::Open(options.data_dir));
+  auto coordinator = std::make_unique<CoordinatorImpl>(options, std::move(journal));
+  MILLRACE_RETURN_IF_ERROR(coordinator->Serve(options.server));
+  return coordinator;
+}
+
+}  // namespace millrace::coordinator

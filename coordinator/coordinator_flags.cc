@@ -1,0 +1,90 @@
+#include "coordinator/coordinator_flags.h"
+
+#include <iostream>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/tf_config.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr char kDefaultListen[] = "127.0.0.1:2220";
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+// Like "2s", "500ms" or "10m".
+CLI::Option* AddDuration(CLI::App& app, const std::string& name, absl::Duration* value,
+                         const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, value](const std::string& text) {
+            if (!absl::ParseDuration(text, value) || *value <= absl::ZeroDuration()) {
+              throw CLI::ValidationError(name, text + "; must be a duration above 0, such as 2s");
+            }
+          },
+          description)
+      ->type_name("DURATION")
+      ->default_str(absl::FormatDuration(*value));
+}
+
+absl::Status ApplyTfConfig(const char* text, bool min_ps_is_set, CoordinatorOptions* options) {
+  const absl::StatusOr<TfConfig> config = ParseTfConfig(text);
+  if (!config.ok()) return config.status();
+  if (config->task != TfConfig::Task::kCoordinator) {
+    return absl::InvalidArgumentError(
+        "TF_CONFIG.task.type: this is the coordinator; must be \"chief\"");
+  }
+  options->server.listen = config->coordinator;
+  if (!min_ps_is_set && !config->ps.empty()) options->min_ps = static_cast<int>(config->ps.size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, const char* tf_config,
+                                          CoordinatorOptions* options) {
+  options->server.listen = kDefaultListen;
+  CLI::App app("Takes Millrace jobs, hands out their steps, and looks after the cluster.");
+  const CLI::Option* listen =
+      app.add_option("--listen", options->server.listen,
+                     "HOST:PORT to serve on; port 0: any free one. Also: the chief of TF_CONFIG")
+          ->capture_default_str();
+  app.add_option("--data_dir", options->data_dir,
+                 "Directory of the journal; made if it is not there")
+      ->required();
+  const CLI::Option* min_ps =
+      app.add_option("--min_ps", options->min_ps,
+                     "Place no job before this many ps servers are there. Also: TF_CONFIG's")
+          ->check(CLI::Range(1, 1 << 20))
+          ->capture_default_str();
+  app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
+               "Serve plain text on an address that other machines can reach");
+  AddDuration(app, "--heartbeat_period", &options->heartbeat_period,
+              "Members speak this often; silent for three periods, they are taken for dead");
+  AddDuration(app, "--lease_duration", &options->lease_duration,
+              "A step that nothing is heard of for this long goes to another worker");
+  AddDuration(app, "--member_timeout", &options->member_timeout,
+              "A running job fails when it has waited this long for a ps server or a worker");
+  AddDuration(app, "--plan_timeout", &options->plan_timeout,
+              "How long a worker may take to compile a model and open its data");
+  app.add_option("--retained_jobs", options->retained_jobs,
+                 "Variables of an ended job are dropped when this many newer ones have ended")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kWrongUsage;
+  }
+  if (tf_config == nullptr || listen->count() > 0) return absl::nullopt;
+  const absl::Status applied = ApplyTfConfig(tf_config, min_ps->count() > 0, options);
+  if (applied.ok()) return absl::nullopt;
+  std::cerr << applied.message() << std::endl;
+  return kFailed;
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,76 @@
+#include "coordinator/coordinator_flags.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr char kTfConfig[] = R"({"cluster": {"chief": ["127.0.0.1:7"], "ps": ["a:1", "b:2"]},
+                                 "task": {"type": "chief", "index": 0}})";
+
+absl::optional<int> Parse(std::vector<const char*> flags, const char* tf_config,
+                          CoordinatorOptions* options) {
+  flags.insert(flags.begin(), "coordinator");
+  return ParseCoordinatorFlags(static_cast<int>(flags.size()), flags.data(), tf_config, options);
+}
+
+TEST(CoordinatorFlagsTest, FlagsSetTheOptions) {
+  CoordinatorOptions options;
+  EXPECT_FALSE(Parse({"--data_dir=/d", "--listen=127.0.0.1:0", "--min_ps=3", "--member_timeout=90s",
+                      "--heartbeat_period=500ms", "--allow_insecure_remote"},
+                     nullptr, &options));
+  EXPECT_EQ(options.data_dir, "/d");
+  EXPECT_EQ(options.server.listen, "127.0.0.1:0");
+  EXPECT_EQ(options.min_ps, 3);
+  EXPECT_EQ(options.member_timeout, absl::Seconds(90));
+  EXPECT_EQ(options.heartbeat_period, absl::Milliseconds(500));
+  EXPECT_TRUE(options.server.allow_insecure_remote);
+}
+
+TEST(CoordinatorFlagsTest, DefaultsToLoopback) {
+  CoordinatorOptions options;
+  EXPECT_FALSE(Parse({"--data_dir=/d"}, nullptr, &options));
+  EXPECT_EQ(options.server.listen, "127.0.0.1:2220");
+  EXPECT_FALSE(options.server.allow_insecure_remote);
+  EXPECT_EQ(options.heartbeat_period, absl::Seconds(2));
+}
+
+TEST(CoordinatorFlagsTest, WrongUsageIsExitStatusTwo) {
+  for (const std::vector<const char*>& flags :
+       std::vector<std::vector<const char*>>{{},
+                                             {"--data_dir=/d", "--no_such_flag"},
+                                             {"--data_dir=/d", "--min_ps=0"},
+                                             {"--data_dir=/d", "--heartbeat_period=-1s"},
+                                             {"--data_dir=/d", "--heartbeat_period=often"}}) {
+    CoordinatorOptions options;
+    EXPECT_EQ(Parse(flags, nullptr, &options), 2);
+  }
+  CoordinatorOptions options;
+  EXPECT_EQ(Parse({"--help"}, nullptr, &options), 0);
+}
+
+TEST(CoordinatorFlagsTest, TfConfigNamesTheAddressAndTheServers) {
+  CoordinatorOptions options;
+  EXPECT_FALSE(Parse({"--data_dir=/d"}, kTfConfig, &options));
+  EXPECT_EQ(options.server.listen, "127.0.0.1:7");
+  EXPECT_EQ(options.min_ps, 2);
+
+  CoordinatorOptions fewer;
+  EXPECT_FALSE(Parse({"--data_dir=/d", "--min_ps=1"}, kTfConfig, &fewer));
+  EXPECT_EQ(fewer.min_ps, 1);
+}
+
+TEST(CoordinatorFlagsTest, WrongTfConfigIsExitStatusOne) {
+  CoordinatorOptions options;
+  EXPECT_EQ(Parse({"--data_dir=/d"}, "{", &options), 1);
+  EXPECT_EQ(Parse({"--data_dir=/d"},
+                  R"({"cluster": {"chief": ["127.0.0.1:7"], "ps": ["127.0.0.1:8"]},
+                      "task": {"type": "ps", "index": 0}})",
+                  &options),
+            1);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator

@@ -1,0 +1,154 @@
+// Why no step is lost and none goes too early.
+//
+// Each step below next_ is done, or in freed_, or pending in an unexpired lease; each step from
+// next_ on was never handed out. Take moves steps from freed_ or from next_ into a lease; giving
+// back and expiry move them to freed_; Done takes them out of wherever they are. A step may be
+// pending in an expired lease as well, while another worker has it: shards ignore the second push,
+// and Done counts the first report only.
+//
+// Both dispatch rules, and the barrier, only ask how far the steps are done without a gap: with
+// watermark w, asynchronous steps may go up to w + staleness_bound, synchronous ones to the end of
+// the version that w is in, and none past a barrier that w has not reached. So there is one limit,
+// and it is computed, not stored.
+//
+// A report is believed whoever sends it, since it says that every shard has the step. But a shard
+// that lost its newest steps invalidates the reports made before, and such a report may still be
+// under way when the new generation starts from what the shards say. So the upper half of a lease's
+// id is its generation, and what is said of leases of another one is ignored; the worker does the
+// same with leases, by their generation.
+#include "coordinator/dispatch/step_tracker.h"
+
+#include <algorithm>
+
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr uint64_t kMaxLeaseSteps = 32;
+constexpr int kGenerationShift = 32;
+
+}  // namespace
+
+StepTracker::StepTracker(const StepRules& rules) : rules_(rules), barrier_(rules.total_steps) {}
+
+void StepTracker::Reset(uint64_t generation, const AppliedSet& done) {
+  CHECK_GT(generation, generation_);
+  CHECK_LT(generation, uint64_t{1} << kGenerationShift);
+  generation_ = generation;
+  leases_made_ = 0;
+  leases_.clear();
+  leases_of_.clear();
+  done_ = done;
+  next_ = done.above().empty() ? done.watermark() : *done.above().rbegin() + 1;
+  freed_.clear();
+  for (uint64_t step = done.watermark(); step < next_; ++step) {
+    if (!done.Contains(step)) freed_.insert(freed_.end(), step);
+  }
+}
+
+uint64_t StepTracker::Limit() const {
+  const uint64_t watermark = done_.watermark();
+  uint64_t limit = rules_.total_steps;
+  if (watermark < barrier_) limit = std::min(limit, barrier_);
+  const uint64_t window = rules_.replicas > 0 ? (watermark / rules_.replicas + 1) * rules_.replicas
+                                              : watermark + rules_.staleness_bound + 1;
+  return std::min(limit, window);
+}
+
+absl::optional<StepTracker::Lease> StepTracker::Take(uint64_t worker, uint64_t max_steps,
+                                                     absl::Time deadline) {
+  CHECK_GE(max_steps, uint64_t{1});
+  if (generation_ == 0) return absl::nullopt;
+  const uint64_t limit = Limit();
+  const uint64_t begin = freed_.empty() ? next_ : *freed_.begin();
+  if (begin >= limit) return absl::nullopt;
+  LeaseState lease;
+  lease.worker = worker;
+  lease.deadline = deadline;
+  uint64_t end = begin;
+  while (end < limit && end - begin < max_steps) {
+    if (freed_.erase(end) == 0) {
+      if (end != next_) break;
+      ++next_;
+    }
+    lease.pending.insert(lease.pending.end(), end++);
+  }
+  const uint64_t id = generation_ << kGenerationShift | ++leases_made_;
+  leases_.emplace(id, std::move(lease));
+  ++leases_of_[worker];
+  return Lease{id, begin, end};
+}
+
+bool StepTracker::Done(uint64_t lease_id, uint64_t step, absl::Time deadline) {
+  if (lease_id >> kGenerationShift != generation_ || step >= next_) return false;
+  freed_.erase(step);
+  const bool first = done_.Insert(step);
+  const auto lease = leases_.find(lease_id);
+  if (lease == leases_.end()) return first;
+  lease->second.pending.erase(step);
+  lease->second.deadline = deadline;
+  if (lease->second.pending.empty()) EndLease(lease);
+  return first;
+}
+
+void StepTracker::FreePending(const LeaseState& lease) {
+  if (lease.expired) return;  // That was done then.
+  for (uint64_t step : lease.pending) {
+    if (!done_.Contains(step)) freed_.insert(step);
+  }
+}
+
+StepTracker::Leases::iterator StepTracker::EndLease(Leases::iterator lease) {
+  const auto count = leases_of_.find(lease->second.worker);
+  if (--count->second == 0) leases_of_.erase(count);
+  return leases_.erase(lease);
+}
+
+bool StepTracker::GiveBack(uint64_t lease_id) {
+  const auto lease = leases_.find(lease_id);
+  if (lease == leases_.end()) return false;
+  FreePending(lease->second);
+  EndLease(lease);
+  return true;
+}
+
+void StepTracker::GiveBackAll(uint64_t worker) {
+  for (auto lease = leases_.begin(); lease != leases_.end();) {
+    if (lease->second.worker != worker) {
+      ++lease;
+      continue;
+    }
+    FreePending(lease->second);
+    lease = EndLease(lease);
+  }
+}
+
+void StepTracker::Expire(absl::Time now) {
+  for (auto& [id, lease] : leases_) {
+    if (lease.expired || lease.deadline > now) continue;
+    FreePending(lease);
+    lease.expired = true;
+  }
+}
+
+absl::Time StepTracker::NextExpiry() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [id, lease] : leases_) {
+    if (!lease.expired) next = std::min(next, lease.deadline);
+  }
+  return next;
+}
+
+uint32_t StepTracker::LeasesOf(uint64_t worker) const {
+  const auto count = leases_of_.find(worker);
+  return count == leases_of_.end() ? 0 : count->second;
+}
+
+uint64_t StepTracker::LeaseSize(uint64_t slots) const {
+  const uint64_t window =
+      rules_.replicas > 0 ? rules_.replicas : uint64_t{rules_.staleness_bound} + 1;
+  return std::clamp(window / (2 * std::max<uint64_t>(slots, 1)), uint64_t{1}, kMaxLeaseSteps);
+}
+
+}  // namespace millrace::coordinator

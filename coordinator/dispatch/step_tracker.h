@@ -1,0 +1,101 @@
+// Which steps of a job are done, leased or free, and which may be handed out next.
+#ifndef MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_
+#define MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_
+
+#include <cstdint>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/applied_set.h"
+
+namespace millrace::coordinator {
+
+struct StepRules {
+  uint64_t total_steps = 0;
+  // Contributions of a synchronous version; 0: asynchronous.
+  uint32_t replicas = 0;
+  // Asynchronous: step n may go when every step before n - staleness_bound is done.
+  uint32_t staleness_bound = 0;
+};
+
+// Pure bookkeeping: time and workers are numbers to it. Not thread-safe.
+class StepTracker {
+ public:
+  struct Lease {
+    uint64_t id = 0;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
+  // Nothing may be taken before the first Reset.
+  explicit StepTracker(const StepRules& rules);
+
+  // Begins a generation in which exactly the steps of `done` are done. All leases are void, and
+  // whatever is still heard of them is ignored. REQUIRES: `generation` grows and is below 2^32.
+  void Reset(uint64_t generation, const AppliedSet& done);
+
+  // No step from `barrier` on is handed out until all steps before it are done.
+  void SetBarrier(uint64_t barrier) { barrier_ = barrier; }
+
+  // Hands up to `max_steps` consecutive steps to a worker: the lowest that are free, if they may
+  // go. REQUIRES: max_steps >= 1.
+  absl::optional<Lease> Take(uint64_t worker, uint64_t max_steps, absl::Time deadline);
+
+  // Every shard has acknowledged `step` for a worker that had it by this lease; the lease, if there
+  // still is one, now lasts until `deadline`, or ends with its last step. Returns whether the step
+  // was not done before.
+  bool Done(uint64_t lease_id, uint64_t step, absl::Time deadline);
+
+  // What is not done of a lease is free again. Returns false when there is no such lease.
+  bool GiveBack(uint64_t lease_id);
+  // The same for all leases of a worker.
+  void GiveBackAll(uint64_t worker);
+
+  // Frees what is not done of leases that have passed their deadlines. Their workers keep their
+  // slots until they speak or leave.
+  void Expire(absl::Time now);
+  absl::Time NextExpiry() const;
+
+  // Leases that a worker has, expired ones among them.
+  uint32_t LeasesOf(uint64_t worker) const;
+
+  // Steps for a lease, when `slots` leases can be out at a time: enough to save messages where the
+  // window is wide, few enough that every slot gets some.
+  uint64_t LeaseSize(uint64_t slots) const;
+
+  uint64_t generation() const { return generation_; }
+  const AppliedSet& done() const { return done_; }
+  uint64_t barrier() const { return barrier_; }
+  bool AtBarrier() const { return done_.watermark() >= barrier_; }
+  const StepRules& rules() const { return rules_; }
+
+ private:
+  struct LeaseState {
+    uint64_t worker = 0;
+    absl::Time deadline;
+    bool expired = false;
+    absl::btree_set<uint64_t> pending;  // Not yet reported.
+  };
+  using Leases = absl::btree_map<uint64_t, LeaseState>;
+
+  uint64_t Limit() const;
+  void FreePending(const LeaseState& lease);
+  Leases::iterator EndLease(Leases::iterator lease);
+
+  const StepRules rules_;
+  uint64_t generation_ = 0;
+  uint64_t leases_made_ = 0;  // In this generation.
+  uint64_t barrier_;
+  AppliedSet done_;
+  uint64_t next_ = 0;                // No step from here on was ever handed out or done.
+  absl::btree_set<uint64_t> freed_;  // Below next_, not done, not in an unexpired lease.
+  Leases leases_;
+  absl::flat_hash_map<uint64_t, uint32_t> leases_of_;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_

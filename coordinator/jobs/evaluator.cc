@@ -1,0 +1,121 @@
+#include "coordinator/jobs/evaluator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "coordinator/jobs/retryable.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
+// One name for all cuts of a job: whatever an earlier life of the coordinator left pinned goes when
+// the next cut is pinned.
+constexpr char kCutId[] = "evaluation";
+constexpr int kQuietAttempts = 3;  // Failures before people are told.
+
+// Synchronous versions are evaluated whole.
+uint64_t PeriodOf(const JobSpec& spec) {
+  const uint64_t every = spec.evaluation().every_steps();
+  const uint64_t replicas = std::max<uint64_t>(Replicas(spec), 1);
+  if (every == 0 || every > kMaxSteps) return 0;
+  return (every + replicas - 1) / replicas * replicas;
+}
+
+}  // namespace
+
+Evaluator::Evaluator(Options options, ShardGroup* shards, Dispatcher* dispatcher)
+    : options_(std::move(options)),
+      period_(options_.spec.data().has_evaluate() ? PeriodOf(options_.spec) : 0),
+      shards_(shards),
+      dispatcher_(dispatcher) {}
+
+uint64_t Evaluator::BarrierFrom(uint64_t step) const {
+  const uint64_t total = options_.total_steps;
+  if (period_ == 0 || step >= total) return total;
+  const uint64_t from = std::max(step, evaluated_ + 1);
+  return std::min(total, (from + period_ - 1) / period_ * period_);
+}
+
+bool Evaluator::IsDueAt(uint64_t barrier) const {
+  return options_.spec.data().has_evaluate() && barrier > evaluated_;
+}
+
+absl::Status Evaluator::Begin(uint64_t step, uint64_t generation) {
+  CHECK(!under_way());
+  MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(kCutId));
+  MILLRACE_RETURN_IF_ERROR(shards_->PinCut(generation, kCutId));
+  step_ = step;
+  request_.set_job_id(options_.job_id);
+  request_.set_generation(generation);
+  request_.set_evaluation_id(generation << 32 | ++evaluations_);
+  request_.set_cut_id(kCutId);
+  worker_.reset();
+  assign_at_ = absl::InfinitePast();
+  attempts_ = 0;
+  Assign();
+  return absl::OkStatus();
+}
+
+void Evaluator::Assign() {
+  worker_ = dispatcher_->SendEvaluate(request_);
+  answer_by_ = options_.clock->Now() + options_.timeout;
+}
+
+std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
+  if (!under_way()) return "";
+  const absl::Time now = options_.clock->Now();
+  if (worker_) {
+    const bool there = std::any_of(workers.begin(), workers.end(),
+                                   [&](const WorkerMember& w) { return w.id == *worker_; });
+    if (!there) worker_.reset();
+    if (there && now >= answer_by_) {
+      trouble_ = absl::StrCat("the evaluation at step ", *step_, " took longer than ",
+                              absl::FormatDuration(options_.timeout), "; another worker tries");
+      worker_.reset();
+    }
+  }
+  if (!worker_ && now >= assign_at_) Assign();
+  return std::exchange(trouble_, "");
+}
+
+absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationResult& result) {
+  if (!under_way() || result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
+  if (result.code() != 0) {
+    const auto code = static_cast<absl::StatusCode>(result.code());
+    const std::string message =
+        absl::StrCat("the evaluation at step ", *step_, ": ", result.message());
+    if (!IsRetryable(code)) return absl::Status(code, message);
+    if (++attempts_ % kQuietAttempts == 0) trouble_ = message;
+    worker_.reset();
+    assign_at_ = options_.clock->Now() + kRetryPause * std::min(attempts_, 10);
+    return absl::nullopt;
+  }
+  Evaluated evaluated;
+  evaluated.set_step(*step_);
+  evaluated.set_examples(result.examples());
+  for (const auto& [name, value] : result.metrics()) {
+    (*evaluated.mutable_metrics())[absl::StrCat("eval_", name)] = value;
+  }
+  evaluated_ = *step_;
+  Unpin();
+  return evaluated;
+}
+
+absl::optional<uint64_t> Evaluator::Abandon() {
+  const absl::optional<uint64_t> step = step_;
+  if (under_way()) Unpin();
+  return step;
+}
+
+void Evaluator::Unpin() {
+  step_.reset();
+  const absl::Status status = shards_->UnpinCut(kCutId);
+  LOG_IF(WARNING, !status.ok()) << options_.job_id << ": " << status;
+}
+
+}  // namespace millrace::coordinator

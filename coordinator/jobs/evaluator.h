@@ -1,0 +1,87 @@
+// The evaluations of one job: when they are due, and the one under way.
+#ifndef MILLRACE_COORDINATOR_JOBS_EVALUATOR_H_
+#define MILLRACE_COORDINATOR_JOBS_EVALUATOR_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/shard_group.h"
+#include "coordinator/membership/member_registry.h"
+#include "protos/cluster.pb.h"
+#include "protos/events.pb.h"
+#include "protos/job.pb.h"
+
+namespace millrace::coordinator {
+
+// An evaluation is of the state in which exactly the steps before a barrier are applied: no later
+// step is handed out before all shards have pinned that state; then training goes on while a worker
+// evaluates the pins. One evaluation at a time: at the next barrier training waits for it. Used by
+// one thread.
+class Evaluator {
+ public:
+  struct Options {
+    std::string job_id;
+    JobSpec spec;
+    uint64_t total_steps = 0;
+    // An evaluation that takes longer is given to another worker.
+    absl::Duration timeout = absl::Minutes(10);
+    Clock* clock = Clock::Real();
+  };
+
+  // Not owned: `shards`, `dispatcher`.
+  Evaluator(Options options, ShardGroup* shards, Dispatcher* dispatcher);
+
+  // The first barrier that is at `step` or later, and later than the last evaluation.
+  uint64_t BarrierFrom(uint64_t step) const;
+
+  // Whether the job is evaluated at this barrier, and was not.
+  bool IsDueAt(uint64_t barrier) const;
+
+  // Pins the shards, all of which have applied exactly the steps before `step`, and asks a worker.
+  // REQUIRES: not under way.
+  absl::Status Begin(uint64_t step, uint64_t generation);
+  bool under_way() const { return step_.has_value(); }
+
+  // Gives the evaluation to another worker when it is due: its worker is gone, failed or is slow.
+  // Returns a message for people where something went wrong, or nothing. Call it often.
+  std::string CheckWorker(const std::vector<WorkerMember>& workers);
+
+  // A result that has come. Nothing: not of this evaluation, or to be tried again. Errors end the
+  // job.
+  absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationResult& result);
+
+  // The pins are lost or of no more use. Returns the step, if an evaluation was under way.
+  absl::optional<uint64_t> Abandon();
+
+ private:
+  void Unpin();
+  void Assign();
+
+  const Options options_;
+  uint64_t period_;  // Steps between evaluations; 0: at the end only.
+  ShardGroup* const shards_;
+  Dispatcher* const dispatcher_;
+
+  uint64_t evaluated_ = 0;  // The barrier of the last evaluation that has a result.
+  uint32_t evaluations_ = 0;
+
+  // Of the one under way.
+  absl::optional<uint64_t> step_;
+  Evaluate request_;
+  absl::optional<uint64_t> worker_;  // Nothing: to be assigned.
+  absl::Time assign_at_ = absl::InfinitePast();
+  absl::Time answer_by_ = absl::InfiniteFuture();
+  int attempts_ = 0;
+  std::string trouble_;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_EVALUATOR_H_

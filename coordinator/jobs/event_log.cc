@@ -1,0 +1,59 @@
+#include "coordinator/jobs/event_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/jobs/proto_time.h"
+
+namespace millrace::coordinator {
+
+EventLog::EventLog(uint64_t last_sequence, std::function<void(uint64_t)> on_append, Clock* clock,
+                   size_t capacity)
+    : on_append_(std::move(on_append)),
+      clock_(clock),
+      capacity_(capacity),
+      last_sequence_(last_sequence) {}
+
+void EventLog::Append(JobEvent event) { AppendNumbered(std::move(event), /*last=*/false); }
+
+void EventLog::Close(JobEvent last) { AppendNumbered(std::move(last), /*last=*/true); }
+
+void EventLog::AppendNumbered(JobEvent event, bool last) {
+  MutexLock append_lock(&append_mutex_);
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    event.set_sequence(last_sequence_ + 1);
+  }
+  *event.mutable_time() = ToTimestamp(clock_->Now());
+  if (on_append_) on_append_(event.sequence());
+  {
+    MutexLock lock(&mutex_);
+    last_sequence_ = event.sequence();
+    events_.push_back(std::move(event));
+    if (events_.size() > capacity_) events_.pop_front();
+    closed_ = last;
+  }
+  appended_.SignalAll();
+}
+
+absl::StatusOr<EventLog::ReadResult> EventLog::ReadAfter(uint64_t sequence,
+                                                         absl::Duration timeout) {
+  MutexLock lock(&mutex_);
+  if (sequence > last_sequence_) {
+    return absl::OutOfRangeError(
+        absl::StrCat("after_sequence: ", sequence, "; the newest event is ", last_sequence_));
+  }
+  if (sequence == last_sequence_ && !closed_) appended_.WaitWithTimeout(&mutex_, timeout);
+  ReadResult result;
+  if (sequence == last_sequence_) {
+    result.end = closed_;
+  } else if (!events_.empty()) {
+    const uint64_t first = events_.front().sequence();
+    result.event = events_[std::max(sequence + 1, first) - first];
+  }
+  return result;
+}
+
+}  // namespace millrace::coordinator

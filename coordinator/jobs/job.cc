@@ -1,0 +1,159 @@
+#include "coordinator/jobs/job.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "coordinator/jobs/proto_time.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+
+bool HasEnded(JobState state) {
+  return state == SUCCEEDED || state == FAILED || state == CANCELLED;
+}
+
+std::string MakeJobId(const std::string& name, uint64_t number) {
+  return absl::StrCat(name.empty() ? "job" : name, "-", number);
+}
+
+Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
+    : id_(record.job_id()),
+      spec_(record.spec()),
+      number_(record.number()),
+      journal_(journal),
+      clock_(clock),
+      // The last event of a job that has ended is told again to those who ask.
+      events_(
+          HasEnded(record.state()) && last_event > 0 ? last_event - 1 : last_event,
+          [this](uint64_t sequence) {
+            const absl::Status status = journal_->WriteEvents(number_, sequence);
+            LOG_IF(ERROR, !status.ok()) << id_ << ": " << status;
+          },
+          clock),
+      step_(record.step()),
+      record_(std::move(record)) {
+  if (HasEnded(record_.state())) events_.Close(StateEvent());
+}
+
+JobRecord Job::record() const {
+  MutexLock lock(&mutex_);
+  return record_;
+}
+
+JobState Job::state() const {
+  MutexLock lock(&mutex_);
+  return record_.state();
+}
+
+std::string Job::MessageLocked() const {
+  if (waits_for_.empty()) return record_.message();
+  const absl::Duration waited = absl::Floor(clock_->Now() - waits_since_, absl::Seconds(1));
+  return absl::StrCat("waits for ", waits_for_, " for ", absl::ToInt64Seconds(waited), " s");
+}
+
+JobStatus Job::Status() const {
+  MutexLock lock(&mutex_);
+  JobStatus status;
+  status.set_job_id(id_);
+  *status.mutable_spec() = spec_;
+  status.set_state(record_.state());
+  status.set_message(MessageLocked());
+  status.set_step(step_);
+  status.set_total_steps(record_.total_steps());
+  *status.mutable_metrics() = record_.metrics();
+  if (record_.has_submitted()) *status.mutable_submitted() = record_.submitted();
+  if (record_.has_started()) *status.mutable_started() = record_.started();
+  if (record_.has_ended()) *status.mutable_ended() = record_.ended();
+  status.set_generation(record_.generation());
+  return status;
+}
+
+absl::Status Job::Update(const std::function<void(JobRecord&)>& change) {
+  JobRecord record = this->record();
+  change(record);
+  record.set_step(step_);
+  MILLRACE_RETURN_IF_ERROR(journal_->Write(record));
+  MutexLock lock(&mutex_);
+  record_ = std::move(record);
+  return absl::OkStatus();
+}
+
+void Job::SetState(JobState state, const std::string& message) {
+  const google::protobuf::Timestamp now = ToTimestamp(clock_->Now());
+  const auto change = [&](JobRecord& record) {
+    record.set_state(state);
+    record.set_message(message);
+    if (state == RUNNING) *record.mutable_started() = now;
+    if (HasEnded(state)) *record.mutable_ended() = now;
+  };
+  ClearWaiting();
+  const absl::Status status = Update(change);
+  if (!status.ok()) {
+    LOG(ERROR) << id_ << ": " << status;
+    MutexLock lock(&mutex_);
+    change(record_);
+  }
+  LOG(INFO) << id_ << ": " << JobState_Name(state) << (message.empty() ? "" : ": ") << message;
+  if (HasEnded(state)) {
+    events_.Close(StateEvent());
+    ended_.SignalAll();
+  } else {
+    AnnounceState();
+  }
+}
+
+void Job::AnnounceState() { events_.Append(StateEvent()); }
+
+JobEvent Job::StateEvent() const {
+  MutexLock lock(&mutex_);
+  JobEvent event;
+  StateChanged& changed = *event.mutable_state_changed();
+  changed.set_state(JobState_Name(record_.state()));
+  changed.set_message(MessageLocked());
+  changed.set_step(step_);
+  *changed.mutable_metrics() = record_.metrics();
+  return event;
+}
+
+void Job::AddMetrics(const google::protobuf::Map<std::string, double>& metrics) {
+  MutexLock lock(&mutex_);
+  for (const auto& [name, value] : metrics) (*record_.mutable_metrics())[name] = value;
+}
+
+absl::Duration Job::SetWaiting(const std::string& whom) {
+  absl::Duration waited;
+  bool changed = false;
+  {
+    MutexLock lock(&mutex_);
+    if (waits_for_.empty()) waits_since_ = clock_->Now();
+    changed = waits_for_ != whom;
+    waits_for_ = whom;
+    waited = clock_->Now() - waits_since_;
+  }
+  if (changed) AppendNotice(absl::StrCat("waits for ", whom));
+  return waited;
+}
+
+void Job::ClearWaiting() {
+  MutexLock lock(&mutex_);
+  waits_for_.clear();
+}
+
+void Job::AppendNotice(const std::string& message) {
+  LOG(INFO) << id_ << ": " << message;
+  JobEvent event;
+  event.mutable_notice()->set_message(message);
+  events_.Append(std::move(event));
+}
+
+bool Job::WaitUntilEnded(absl::Duration timeout) const {
+  const absl::Time deadline = Clock::Real()->Now() + timeout;
+  MutexLock lock(&mutex_);
+  while (!HasEnded(record_.state())) {
+    if (Clock::Real()->WaitUntil(&ended_, &mutex_, deadline)) break;
+  }
+  return HasEnded(record_.state());
+}
+
+}  // namespace millrace::coordinator

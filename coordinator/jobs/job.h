@@ -1,0 +1,92 @@
+// A job as everybody in the coordinator sees it: its record, what it waits for, its events.
+#ifndef MILLRACE_COORDINATOR_JOBS_JOB_H_
+#define MILLRACE_COORDINATOR_JOBS_JOB_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "coordinator/jobs/event_log.h"
+#include "coordinator/journal/job_record.pb.h"
+#include "coordinator/journal/journal.h"
+#include "protos/job.pb.h"
+
+namespace millrace::coordinator {
+
+// SUCCEEDED, FAILED or CANCELLED.
+bool HasEnded(JobState state);
+
+// The name and number make the id: "mnist-cnn-1".
+std::string MakeJobId(const std::string& name, uint64_t number);
+
+// Thread-safe to read. Changes come from one thread at a time: the job's runner, or whoever drops
+// the shards of a job that has ended.
+class Job {
+ public:
+  // `journal` is not owned.
+  Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock);
+
+  const std::string& id() const { return id_; }
+  const JobSpec& spec() const { return spec_; }
+  uint64_t number() const { return number_; }
+  EventLog& events() { return events_; }
+
+  JobRecord record() const ABSL_LOCKS_EXCLUDED(mutex_);
+  JobState state() const ABSL_LOCKS_EXCLUDED(mutex_);
+  JobStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Changes the record and writes it to the journal. On an error of the journal nothing is changed.
+  absl::Status Update(const std::function<void(JobRecord&)>& change) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Changes the state (with its time), journals it, and appends the event; with an ended state the
+  // log is closed and waiters wake. An error of the journal is logged: the state holds all the
+  // same.
+  void SetState(JobState state, const std::string& message) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Appends the event of the state as it is.
+  void AnnounceState() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Not journaled by themselves: progress is the shards' own.
+  void SetStep(uint64_t step) { step_ = step; }
+  void AddMetrics(const google::protobuf::Map<std::string, double>& metrics)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The job waits from now on, or still: JobStatus.message is "waits for `whom` for 12 s". A new
+  // `whom` becomes a Notice. Returns how long it has waited since ClearWaiting.
+  absl::Duration SetWaiting(const std::string& whom) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ClearWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
+  void AppendNotice(const std::string& message);
+
+  // Waits until the job has ended, at most `timeout` of the machine's clock.
+  bool WaitUntilEnded(absl::Duration timeout) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  std::string MessageLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  JobEvent StateEvent() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::string id_;
+  const JobSpec spec_;
+  const uint64_t number_;
+  Journal* const journal_;
+  Clock* const clock_;
+  EventLog events_;
+  std::atomic<uint64_t> step_;
+
+  mutable Mutex mutex_;
+  mutable CondVar ended_;
+  JobRecord record_ ABSL_GUARDED_BY(mutex_);
+  std::string waits_for_ ABSL_GUARDED_BY(mutex_);
+  absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_JOB_H_

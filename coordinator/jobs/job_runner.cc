@@ -1,0 +1,366 @@
+// The life of a job:
+//
+//   Plan -> Place -> Attach -> Train -> SUCCEEDED
+//                      ^         |
+//                      +---------+  a ps server left, or came back
+//
+// Plan and Place happen once; their results are in the record. Attach reaches every shard under a
+// new generation, which is in the journal before anybody hears of it, and asks what each shard has
+// applied; dispatch starts from what all of them have. It is the same for a job that starts, for
+// one whose server was lost, and for one that a restarted coordinator takes up. From SetGeneration
+// on a shard takes no push of an older generation, so what it answers stays true until workers get
+// the new one; and a shard that loses steps afterwards belongs to a server that has joined again,
+// which ends Train.
+//
+// Steps are handed out and counted on the threads that bring the messages (see Dispatcher); this
+// thread wakes for what is rare: barriers, members, trouble, and Progress once a second.
+#include "coordinator/jobs/job_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "coordinator/jobs/merge_progress.h"
+#include "coordinator/jobs/retryable.h"
+#include "coordinator/placement/placement.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
+constexpr absl::Duration kFirstRetryPause = absl::Milliseconds(50);
+constexpr absl::Duration kLongestRetryPause = absl::Seconds(2);
+// A shard that is not found this often, by the server that should have it, is not there.
+constexpr int kNotFoundLimit = 5;
+// Faults in a row, without a step done between them, before people are told.
+constexpr int kQuietFaults = 8;
+
+StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
+  return {.total_steps = total_steps,
+          .replicas = Replicas(spec),
+          .staleness_bound = StalenessBound(spec)};
+}
+
+// Marks the end of a thread whose job goes on later.
+absl::Status Stopped() { return absl::UnavailableError("the coordinator stops"); }
+
+}  // namespace
+
+JobRunner::JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environment)
+    : job_(std::move(job)),
+      environment_(environment),
+      clock_(environment.clock),
+      inbox_(environment.clock),
+      thread_([this] { Run(); }) {}
+
+JobRunner::~JobRunner() {
+  Stop();
+  thread_.join();
+}
+
+void JobRunner::Cancel() { Interrupt(absl::CancelledError("cancelled by a client")); }
+
+void JobRunner::Stop() { Interrupt(Stopped()); }
+
+void JobRunner::Interrupt(const absl::Status& status) {
+  inbox_.Interrupt(status);
+  environment_.planner->Wake();
+  MutexLock lock(&shards_mutex_);
+  if (shards_ != nullptr) shards_->Cancel();
+}
+
+void JobRunner::OnStepResult(const WorkerMember& worker, const StepResult& result) {
+  if (!std::isfinite(result.loss_sum())) {
+    return inbox_.Interrupt(absl::InvalidArgumentError(
+        absl::StrCat("step ", result.step(), ": the loss is ", result.loss_sum(), " (on ",
+                     worker.registration.name(), "); a smaller learning rate may help")));
+  }
+  const auto done = environment_.dispatcher->Done(result);
+  if (!done) return;
+  if (done->first) stats_.Add(result);
+  job_->SetStep(done->progress.applied);
+  if (done->progress.at_barrier) inbox_.Wake();
+}
+
+void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned) {
+  const auto code = static_cast<absl::StatusCode>(returned.code());
+  const std::string message = absl::StrCat("step ", returned.step(), ": ", returned.message(),
+                                           " (on ", worker.registration.name(), ")");
+  if (!IsRetryable(code)) return inbox_.Interrupt(absl::Status(code, message));
+  const int faults = environment_.dispatcher->GiveBack(returned, code != absl::StatusCode::kOk);
+  if (faults > 0 && faults % kQuietFaults == 0) {
+    job_->AppendNotice(absl::StrCat("steps come back undone, ", faults, " in a row; ", message));
+  }
+  inbox_.Wake();  // A pause may end sooner than the next tick.
+}
+
+void JobRunner::Run() {
+  const absl::Status status = RunToEnd();
+  // An interrupted call fails with an error of its own.
+  const absl::Status interrupt = inbox_.interrupt();
+  if (interrupt == Stopped()) return;
+  Finish(interrupt.ok() ? status : interrupt);
+  environment_.on_ended();
+  finished_ = true;
+}
+
+void JobRunner::Finish(const absl::Status& status) {
+  PublishProgress(/*at_once=*/true);
+  environment_.dispatcher->Remove(job_->id());
+  if (evaluator_ != nullptr) {
+    shards_->Resume();
+    evaluator_->Abandon();
+  }
+  if (status.ok()) {
+    job_->SetState(SUCCEEDED, "");
+  } else if (absl::IsCancelled(status)) {
+    job_->SetState(CANCELLED, std::string(status.message()));
+  } else {
+    job_->SetState(FAILED, std::string(status.message()));
+  }
+}
+
+absl::Status JobRunner::RunToEnd() {
+  MILLRACE_RETURN_IF_ERROR(Plan());
+  MILLRACE_RETURN_IF_ERROR(Place());
+  const JobRecord record = job_->record();
+  generation_ = record.generation();
+  {
+    MutexLock lock(&shards_mutex_);
+    shards_ = std::make_unique<ShardGroup>(record, environment_.registry);
+  }
+  MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());  // It may have come before there was a group.
+  evaluator_ =
+      std::make_unique<Evaluator>(Evaluator::Options{.job_id = job_->id(),
+                                                     .spec = job_->spec(),
+                                                     .total_steps = record.total_steps(),
+                                                     .timeout = environment_.member_timeout,
+                                                     .clock = clock_},
+                                  shards_.get(), environment_.dispatcher);
+  for (;;) {
+    MILLRACE_RETURN_IF_ERROR(Attach());
+    MILLRACE_ASSIGN_OR_RETURN(const TrainingEnd end, Train());
+    if (end == TrainingEnd::kFinished) return absl::OkStatus();
+  }
+}
+
+// The job waits for `whom`, until ClearWaiting. A running job does not wait for ever.
+absl::Status JobRunner::NoteWaiting(const std::string& whom) {
+  const absl::Duration waited = job_->SetWaiting(whom);
+  if (job_->state() != RUNNING || waited < environment_.member_timeout) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("waited ", absl::FormatDuration(environment_.member_timeout), " for ", whom,
+                   "; --member_timeout of the coordinator allows no more"));
+}
+
+// Until something changes, `pause` at most.
+absl::Status JobRunner::Wait(const std::string& whom, absl::Duration pause) {
+  MILLRACE_RETURN_IF_ERROR(NoteWaiting(whom));
+  return inbox_.WaitUntil(clock_->Now() + pause);
+}
+
+absl::Status JobRunner::Plan() {
+  while (!job_->record().has_plan()) {
+    if (environment_.registry->Workers().empty()) {
+      MILLRACE_RETURN_IF_ERROR(Wait("a worker (none is connected)", kProgressPeriod));
+      continue;
+    }
+    const auto plan = environment_.planner->Plan(job_->spec(), environment_.plan_timeout,
+                                                 [this] { return !inbox_.interrupt().ok(); });
+    MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
+    if (absl::IsUnavailable(plan.status()) || absl::IsDeadlineExceeded(plan.status())) {
+      MILLRACE_RETURN_IF_ERROR(
+          Wait("a worker that can compile the model and open the data", kProgressPeriod));
+      continue;
+    }
+    MILLRACE_RETURN_IF_ERROR(plan.status());
+    absl::Status valid;
+    MILLRACE_RETURN_IF_ERROR(
+        job_->Update([&](JobRecord& record) { valid = SetPlan(*plan, record); }));
+    MILLRACE_RETURN_IF_ERROR(valid);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRunner::Place() {
+  const JobRecord record = job_->record();
+  if (record.shards_size() > 0) return absl::OkStatus();
+  const size_t needed = std::max(environment_.min_ps, 1);
+  std::vector<PsMember> servers = environment_.registry->PsServers();
+  for (; servers.size() < needed; servers = environment_.registry->PsServers()) {
+    MILLRACE_RETURN_IF_ERROR(Wait(absl::StrCat(needed, " ps servers (", servers.size(),
+                                               servers.size() == 1 ? " is" : " are", " connected)"),
+                                  kProgressPeriod));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(record.plan().variables()));
+  const uint64_t wanted = job_->spec().placement().shards();
+  const std::vector<ShardSlices> shards =
+      DivideIntoShards(record.plan().variables(),
+                       wanted > 0 ? wanted : std::min<uint64_t>(servers.size(), elements));
+  std::vector<uint64_t> held;
+  for (const PsMember& server : servers) {
+    held.push_back(environment_.elements_on(server.registration.directory_id()));
+  }
+  const std::vector<size_t> assigned = AssignShards(shards, std::move(held));
+  return job_->Update([&](JobRecord& changed) {
+    for (size_t shard = 0; shard < shards.size(); ++shard) {
+      const RegisterPs& server = servers[assigned[shard]].registration;
+      ShardPlacement& placement = *changed.add_shards();
+      placement.set_directory_id(server.directory_id());
+      placement.set_server(server.name());
+      placement.set_address(server.address());
+      placement.mutable_slices()->Assign(shards[shard].begin(), shards[shard].end());
+    }
+  });
+}
+
+absl::Status JobRunner::Attach() {
+  environment_.dispatcher->Pause(job_->id());
+  if (const auto step = evaluator_->Abandon()) {
+    job_->AppendNotice(absl::StrCat("the evaluation at step ", *step,
+                                    " was given up: a ps server that had a part of it is gone"));
+  }
+  MILLRACE_RETURN_IF_ERROR(
+      job_->Update([&](JobRecord& record) { record.set_generation(++generation_); }));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ShardStatus> shards, Reach(generation_));
+  MILLRACE_RETURN_IF_ERROR(job_->Update([&](JobRecord& record) {
+    const auto& placements = shards_->placements();
+    record.mutable_shards()->Assign(placements.begin(), placements.end());
+  }));
+  job_->ClearWaiting();
+  if (job_->state() == PENDING) job_->SetState(RUNNING, "");
+  return StartDispatch(generation_, shards);
+}
+
+// Calls every shard until all have answered, with no server leaving between the first and the last.
+absl::StatusOr<std::vector<ShardStatus>> JobRunner::Reach(uint64_t generation) {
+  const bool is_new = job_->state() == PENDING;
+  absl::Duration pause = kFirstRetryPause;
+  for (int not_found = 0;;) {
+    const std::string missing = shards_->Locate();
+    if (!missing.empty()) {
+      MILLRACE_RETURN_IF_ERROR(Wait(absl::StrCat(missing, ", gone"), kProgressPeriod));
+      continue;
+    }
+    const auto shards = is_new ? shards_->Create(generation) : shards_->SetGeneration(generation);
+    MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
+    if (shards.ok() && !shards_->Moved()) return shards;
+    const absl::Status& status = shards.status();
+    if (absl::IsNotFound(status) && ++not_found >= kNotFoundLimit) return status;
+    if (!IsRetryable(status.code()) || absl::IsFailedPrecondition(status)) return status;
+    if (status.ok()) continue;
+    LOG(WARNING) << job_->id() << ": " << status;
+    MILLRACE_RETURN_IF_ERROR(
+        Wait(absl::StrCat(shards_->failed_server(), ", which does not answer,"), pause));
+    pause = std::min(2 * pause, kLongestRetryPause);
+  }
+}
+
+absl::Status JobRunner::StartDispatch(uint64_t generation, const std::vector<ShardStatus>& shards) {
+  const JobRecord record = job_->record();
+  MILLRACE_ASSIGN_OR_RETURN(const MergedProgress merged,
+                            MergeProgress(shards, Replicas(job_->spec())));
+  // A state that some shard has left behind cannot be evaluated any more.
+  barrier_ = evaluator_->BarrierFrom(std::max<uint64_t>(merged.frontier, 1));
+  job_->SetStep(merged.done.size());
+  stats_.Restart(clock_->Now());
+  progress_due_ = clock_->Now() + kProgressPeriod;
+  SetRoute route;
+  route.set_job_id(job_->id());
+  *route.mutable_spec() = job_->spec();
+  *route.mutable_routing() = shards_->RoutingAt(generation);
+  *route.mutable_variables() = record.plan().variables();
+  route.set_total_steps(record.total_steps());
+  environment_.dispatcher->Start(RulesOf(job_->spec(), record.total_steps()), route, merged.done,
+                                 barrier_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobRunner::TrainingEnd> JobRunner::Train() {
+  for (;;) {
+    if (shards_->Moved()) return TrainingEnd::kDetached;
+    MILLRACE_RETURN_IF_ERROR(HandleEvaluations());
+    MILLRACE_RETURN_IF_ERROR(CheckWorkers());
+    const absl::Time tick = environment_.dispatcher->Tick(job_->id());
+    const Dispatcher::Progress progress = environment_.dispatcher->GetProgress(job_->id());
+    job_->SetStep(progress.applied);
+    PublishProgress(/*at_once=*/false);
+    if (progress.at_barrier && !evaluator_->under_way()) {
+      const auto finished = AtBarrier(progress);
+      MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
+      if (IsRetryable(finished.status().code()) && !finished.ok()) {
+        // A shard could not be called: reach them all again.
+        LOG(WARNING) << job_->id() << ": " << finished.status();
+        MILLRACE_RETURN_IF_ERROR(Wait(
+            absl::StrCat(shards_->failed_server(), ", which does not answer,"), kFirstRetryPause));
+        return TrainingEnd::kDetached;
+      }
+      MILLRACE_RETURN_IF_ERROR(finished.status());
+      if (*finished) return TrainingEnd::kFinished;
+      continue;
+    }
+    MILLRACE_RETURN_IF_ERROR(
+        inbox_.WaitUntil(std::min(tick, std::max(progress_due_, clock_->Now()))));
+  }
+}
+
+// All steps before the barrier are done and none after it was handed out. Returns whether the job
+// is finished; otherwise training goes on.
+absl::StatusOr<bool> JobRunner::AtBarrier(const Dispatcher::Progress& progress) {
+  const uint64_t total = job_->record().total_steps();
+  if (evaluator_->IsDueAt(barrier_)) {
+    MILLRACE_RETURN_IF_ERROR(evaluator_->Begin(barrier_, generation_));
+  } else if (progress.watermark >= total) {
+    PublishProgress(/*at_once=*/true);
+    MILLRACE_RETURN_IF_ERROR(shards_->FlushCut());
+    return true;
+  }
+  barrier_ = evaluator_->BarrierFrom(barrier_ + 1);
+  environment_.dispatcher->SetBarrier(job_->id(), barrier_);
+  return false;
+}
+
+absl::Status JobRunner::HandleEvaluations() {
+  for (const EvaluationResult& result : inbox_.TakeEvaluations()) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator_->OnResult(result));
+    if (!evaluated) continue;
+    job_->AddMetrics(evaluated->metrics());
+    JobEvent event;
+    *event.mutable_evaluated() = *evaluated;
+    job_->events().Append(std::move(event));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRunner::CheckWorkers() {
+  const std::vector<WorkerMember> workers = environment_.registry->Workers();
+  const std::string trouble = evaluator_->CheckWorker(workers);
+  if (!trouble.empty()) job_->AppendNotice(trouble);
+  if (!workers.empty()) {
+    job_->ClearWaiting();
+    return absl::OkStatus();
+  }
+  return NoteWaiting("a worker (none is connected)");
+}
+
+void JobRunner::PublishProgress(bool at_once) {
+  const absl::Time now = clock_->Now();
+  if (!at_once && now < progress_due_) return;
+  progress_due_ = now + kProgressPeriod;
+  auto progress = stats_.Take(now);
+  if (!progress) return;
+  job_->AddMetrics(progress->metrics());
+  const JobStatus status = job_->Status();
+  progress->set_step(status.step());
+  progress->set_total_steps(status.total_steps());
+  progress->set_workers(environment_.registry->Workers().size());
+  JobEvent event;
+  *event.mutable_progress() = *std::move(progress);
+  job_->events().Append(std::move(event));
+}
+
+}  // namespace millrace::coordinator

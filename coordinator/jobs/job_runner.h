@@ -1,0 +1,111 @@
+// Runs one job from submission to its end, on a thread of its own.
+#ifndef MILLRACE_COORDINATOR_JOBS_JOB_RUNNER_H_
+#define MILLRACE_COORDINATOR_JOBS_JOB_RUNNER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/evaluator.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/planner.h"
+#include "coordinator/jobs/runner_inbox.h"
+#include "coordinator/jobs/shard_group.h"
+#include "coordinator/jobs/training_stats.h"
+#include "coordinator/membership/member_registry.h"
+#include "protos/cluster.pb.h"
+
+namespace millrace::coordinator {
+
+// What runners share; see CoordinatorOptions. None of the pointers is owned.
+struct RunnerEnvironment {
+  MemberRegistry* registry = nullptr;
+  Dispatcher* dispatcher = nullptr;
+  Planner* planner = nullptr;
+  int min_ps = 1;
+  absl::Duration member_timeout = absl::Minutes(10);
+  absl::Duration plan_timeout = absl::Seconds(60);
+  Clock* clock = Clock::Real();
+  // Elements that jobs have placed on each ps server's directory, for the balance.
+  std::function<uint64_t(const std::string& directory_id)> elements_on;
+  // Called last, on the runner's thread, when a job has ended (not when it was stopped).
+  std::function<void()> on_ended;
+};
+
+// Thread-safe.
+class JobRunner {
+ public:
+  // Starts at once, wherever the job's record says that it is.
+  JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environment);
+  // Stops, and waits for the thread.
+  ~JobRunner();
+
+  // Ends the job as CANCELLED, soon.
+  void Cancel();
+  // Ends the thread, soon, and leaves the job as it is: it can be taken up again.
+  void Stop();
+
+  // The thread has nothing more to do: the destructor does not block.
+  bool finished() const { return finished_; }
+
+  // From the registry's observer; these do not block.
+  void OnMembersChanged() { inbox_.Wake(); }
+  void OnStepResult(const WorkerMember& worker, const StepResult& result);
+  void OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned);
+  void OnEvaluationResult(const EvaluationResult& result) { inbox_.Add(result); }
+
+ private:
+  enum class TrainingEnd { kFinished, kDetached };
+
+  void Run();
+  absl::Status RunToEnd();
+  void Finish(const absl::Status& status);
+
+  // Each blocks until it is done, and returns what the run must end with.
+  absl::Status Plan();
+  absl::Status Place();
+  absl::Status Attach();
+  absl::StatusOr<TrainingEnd> Train();
+
+  absl::StatusOr<std::vector<ShardStatus>> Reach(uint64_t generation);
+  absl::Status StartDispatch(uint64_t generation, const std::vector<ShardStatus>& shards);
+  absl::StatusOr<bool> AtBarrier(const Dispatcher::Progress& progress);
+  absl::Status HandleEvaluations();
+  absl::Status CheckWorkers();
+  void PublishProgress(bool at_once);
+  absl::Status NoteWaiting(const std::string& whom);
+  absl::Status Wait(const std::string& whom, absl::Duration pause);
+  void Interrupt(const absl::Status& status) ABSL_LOCKS_EXCLUDED(shards_mutex_);
+
+  const std::shared_ptr<Job> job_;
+  const RunnerEnvironment environment_;
+  Clock* const clock_;
+  RunnerInbox inbox_;
+  TrainingStats stats_;
+  std::atomic<bool> finished_{false};
+
+  // Only used by the runner's thread, but that `shards_` may be cancelled by others.
+  uint64_t generation_ = 0;
+  uint64_t barrier_ = 0;
+  absl::Time progress_due_ = absl::InfinitePast();
+  Mutex shards_mutex_;  // Guards the pointer's setting.
+  std::unique_ptr<ShardGroup> shards_;
+  std::unique_ptr<Evaluator> evaluator_;
+
+  std::thread thread_;  // Last: it uses the others.
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_JOB_RUNNER_H_

@@ -1,0 +1,278 @@
+#include "coordinator/jobs/job_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "coordinator/jobs/proto_time.h"
+#include "coordinator/jobs/shard_group.h"
+#include "coordinator/placement/placement.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+
+JobTable::JobTable(const RunnerEnvironment& environment, int retained_jobs, Journal* journal)
+    : environment_(environment), retained_jobs_(std::max(retained_jobs, 0)), journal_(journal) {
+  environment_.elements_on = [this](const std::string& id) { return ElementsOn(id); };
+  environment_.on_ended = [this] { DropOldShards(); };
+}
+
+JobTable::~JobTable() { Stop(); }
+
+absl::Status JobTable::Load() {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<Journal::Entry> entries, journal_->ReadJobs());
+  for (Journal::Entry& entry : entries) {
+    auto job =
+        std::make_shared<Job>(std::move(entry.record), entry.events, journal_, environment_.clock);
+    MILLRACE_RETURN_IF_ERROR(Add(std::move(job)));
+  }
+  return absl::OkStatus();
+}
+
+void JobTable::Resume() {
+  for (const auto& job : Jobs()) {
+    if (HasEnded(job->state())) continue;
+    job->AppendNotice("the coordinator was started again");
+    const absl::Status status = Run(job->number());
+    LOG_IF(WARNING, !status.ok()) << job->id() << ": " << status;
+  }
+}
+
+absl::Status JobTable::Add(std::shared_ptr<Job> job) {
+  const JobRecord record = job->record();
+  MutexLock lock(&mutex_);
+  if (stopping_) return absl::UnavailableError("the coordinator stops");
+  jobs_[record.number()].job = std::move(job);
+  by_id_[record.job_id()] = record.number();
+  if (!record.request_id().empty()) by_request_[record.request_id()] = record.job_id();
+  last_number_ = std::max(last_number_, record.number());
+  return absl::OkStatus();
+}
+
+absl::Status JobTable::Run(uint64_t number) {
+  MutexLock lock(&mutex_);
+  if (stopping_) return absl::UnavailableError("the coordinator stops");
+  Entry& entry = jobs_.at(number);
+  entry.runner = std::make_shared<JobRunner>(entry.job, environment_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> JobTable::Submit(const SubmitJobRequest& request) {
+  MILLRACE_RETURN_IF_ERROR(CheckJobSpec(request.spec()));
+  ForgetFinishedRunners();
+  if (request.request_id().empty()) return Take(request);
+  MILLRACE_ASSIGN_OR_RETURN(std::string job_id, Claim(request.request_id()));
+  if (!job_id.empty()) return job_id;
+  const absl::Cleanup release = [&] { Release(request.request_id()); };
+  return Take(request);
+}
+
+absl::StatusOr<std::string> JobTable::Claim(const std::string& request_id) {
+  const absl::Time deadline = Clock::Real()->Now() + environment_.plan_timeout;
+  MutexLock lock(&mutex_);
+  while (claimed_.contains(request_id)) {
+    if (Clock::Real()->WaitUntil(&released_, &mutex_, deadline)) {
+      return absl::DeadlineExceededError("an earlier request with this request_id is under way");
+    }
+  }
+  const auto known = by_request_.find(request_id);
+  if (known != by_request_.end()) return known->second;
+  claimed_.insert(request_id);
+  return "";
+}
+
+void JobTable::Release(const std::string& request_id) {
+  MutexLock lock(&mutex_);
+  claimed_.erase(request_id);
+  released_.SignalAll();
+}
+
+absl::StatusOr<std::string> JobTable::Take(const SubmitJobRequest& request) {
+  JobRecord record;
+  record.set_request_id(request.request_id());
+  *record.mutable_spec() = request.spec();
+  record.set_state(PENDING);
+  *record.mutable_submitted() = ToTimestamp(environment_.clock->Now());
+  MILLRACE_RETURN_IF_ERROR(PlanInto(record));
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return absl::UnavailableError("the coordinator stops");
+    record.set_number(++last_number_);
+  }
+  record.set_job_id(MakeJobId(record.spec().name(), record.number()));
+  MILLRACE_RETURN_IF_ERROR(journal_->Write(record));
+  const std::string job_id = record.job_id();
+  LOG(INFO) << job_id << ": taken";
+  auto job =
+      std::make_shared<Job>(std::move(record), /*last_event=*/0, journal_, environment_.clock);
+  job->AnnounceState();
+  const uint64_t number = job->number();
+  MILLRACE_RETURN_IF_ERROR(Add(std::move(job)));
+  MILLRACE_RETURN_IF_ERROR(Run(number));
+  return job_id;
+}
+
+// Where no worker is there, the job's runner asks for the plan later.
+absl::Status JobTable::PlanInto(JobRecord& record) {
+  const auto plan = environment_.planner->Plan(record.spec(), environment_.plan_timeout,
+                                               /*cancelled=*/[] { return false; });
+  if (absl::IsUnavailable(plan.status())) return absl::OkStatus();
+  MILLRACE_RETURN_IF_ERROR(plan.status());
+  return SetPlan(*plan, record);
+}
+
+absl::StatusOr<std::shared_ptr<Job>> JobTable::Find(const std::string& job_id) const {
+  MutexLock lock(&mutex_);
+  const auto number = by_id_.find(job_id);
+  if (number == by_id_.end()) {
+    return absl::NotFoundError(absl::StrCat("there is no job '", job_id, "'"));
+  }
+  return jobs_.at(number->second).job;
+}
+
+std::vector<std::shared_ptr<Job>> JobTable::Jobs() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<Job>> jobs;
+  for (auto entry = jobs_.rbegin(); entry != jobs_.rend(); ++entry) {
+    jobs.push_back(entry->second.job);
+  }
+  return jobs;
+}
+
+void JobTable::Cancel(const Job& job) {
+  const std::shared_ptr<JobRunner> runner = RunnerOf(job.id());
+  if (runner != nullptr) runner->Cancel();
+}
+
+void JobTable::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  for (const auto& runner : Runners()) runner->Stop();
+  std::map<uint64_t, Entry> jobs;
+  {
+    MutexLock lock(&mutex_);
+    jobs = jobs_;
+    for (auto& [number, entry] : jobs_) entry.runner.reset();
+  }
+  // The runners end here, outside the lock.
+}
+
+void JobTable::OnMembersChanged() {
+  {
+    MutexLock lock(&members_mutex_);
+    std::vector<WorkerCapacity> workers;
+    for (const WorkerMember& worker : environment_.registry->Workers()) {
+      workers.push_back({worker.id, worker.registration.lease_slots()});
+    }
+    environment_.dispatcher->SetWorkers(workers);
+  }
+  environment_.planner->OnMembersChanged();
+  for (const auto& runner : Runners()) runner->OnMembersChanged();
+}
+
+void JobTable::OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) {
+  switch (message.kind_case()) {
+    case MemberMessage::kPlanResult:
+      environment_.planner->OnPlanResult(worker, message.plan_result());
+      break;
+    case MemberMessage::kStepResult:
+      if (auto runner = RunnerOf(message.step_result().job_id())) {
+        runner->OnStepResult(worker, message.step_result());
+      }
+      break;
+    case MemberMessage::kLeaseReturned:
+      if (auto runner = RunnerOf(message.lease_returned().job_id())) {
+        runner->OnLeaseReturned(worker, message.lease_returned());
+      }
+      break;
+    case MemberMessage::kEvaluationResult:
+      if (auto runner = RunnerOf(message.evaluation_result().job_id())) {
+        runner->OnEvaluationResult(message.evaluation_result());
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+std::shared_ptr<JobRunner> JobTable::RunnerOf(const std::string& job_id) const {
+  MutexLock lock(&mutex_);
+  const auto number = by_id_.find(job_id);
+  return number == by_id_.end() ? nullptr : jobs_.at(number->second).runner;
+}
+
+std::vector<std::shared_ptr<JobRunner>> JobTable::Runners() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<JobRunner>> runners;
+  for (const auto& [number, entry] : jobs_) {
+    if (entry.runner != nullptr) runners.push_back(entry.runner);
+  }
+  return runners;
+}
+
+void JobTable::ForgetFinishedRunners() {
+  std::vector<std::shared_ptr<JobRunner>> finished;  // Destroyed outside the lock.
+  MutexLock lock(&mutex_);
+  for (auto& [number, entry] : jobs_) {
+    if (entry.runner != nullptr && entry.runner->finished()) {
+      finished.push_back(std::move(entry.runner));
+    }
+  }
+}
+
+uint64_t JobTable::ElementsOn(const std::string& directory_id) const {
+  uint64_t elements = 0;
+  for (const auto& job : Jobs()) {
+    const JobRecord record = job->record();
+    if (record.shards_dropped()) continue;
+    for (const ShardPlacement& shard : record.shards()) {
+      if (shard.directory_id() != directory_id) continue;
+      elements += ElementsOf({shard.slices().begin(), shard.slices().end()});
+    }
+  }
+  return elements;
+}
+
+// The jobs that more than retained_jobs_ others have outlived.
+std::vector<std::shared_ptr<Job>> JobTable::JobsToDrop() const {
+  std::vector<std::pair<absl::Time, std::shared_ptr<Job>>> ended;
+  for (const auto& job : Jobs()) {
+    const JobRecord record = job->record();
+    if (HasEnded(record.state())) ended.emplace_back(FromTimestamp(record.ended()), job);
+  }
+  std::stable_sort(ended.begin(), ended.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::shared_ptr<Job>> jobs;
+  for (size_t i = retained_jobs_; i < ended.size(); ++i) {
+    const JobRecord record = ended[i].second->record();
+    if (record.shards_size() > 0 && !record.shards_dropped()) jobs.push_back(ended[i].second);
+  }
+  return jobs;
+}
+
+// One thread at a time does it. Shards whose server is away are dropped when the next job ends.
+void JobTable::DropOldShards() {
+  {
+    MutexLock lock(&mutex_);
+    if (dropping_ || stopping_) return;
+    dropping_ = true;
+  }
+  for (const auto& job : JobsToDrop()) {
+    ShardGroup shards(job->record(), environment_.registry);
+    if (!shards.Locate().empty()) continue;
+    absl::Status status = shards.Drop();
+    if (status.ok()) {
+      status = job->Update([](JobRecord& record) { record.set_shards_dropped(true); });
+    }
+    LOG_IF(WARNING, !status.ok()) << job->id() << ": " << status;
+  }
+  MutexLock lock(&mutex_);
+  dropping_ = false;
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,100 @@
+// All jobs of a coordinator, and their runners.
+#ifndef MILLRACE_COORDINATOR_JOBS_JOB_TABLE_H_
+#define MILLRACE_COORDINATOR_JOBS_JOB_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/job_runner.h"
+#include "coordinator/journal/journal.h"
+#include "coordinator/membership/member_registry.h"
+#include "protos/job.pb.h"
+
+namespace millrace::coordinator {
+
+// Thread-safe.
+class JobTable final : public MemberObserver {
+ public:
+  // `environment` lacks elements_on and on_ended, which the table adds. `journal` is not owned.
+  JobTable(const RunnerEnvironment& environment, int retained_jobs, Journal* journal);
+  // Stops.
+  ~JobTable() override;
+
+  // Reads the journal. Once, before anything else.
+  absl::Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Takes up the jobs that Load found running.
+  void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // See the service's SubmitJob. Blocks while a worker compiles the model. Returns the job's id.
+  absl::StatusOr<std::string> Submit(const SubmitJobRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // NOT_FOUND names the job.
+  absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& job_id) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The newest first.
+  std::vector<std::shared_ptr<Job>> Jobs() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Returns at once; the job ends soon, if it has not ended yet.
+  void Cancel(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Stops the runners and waits for them. Jobs stay as they are in the journal.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void OnMembersChanged() override ABSL_LOCKS_EXCLUDED(members_mutex_, mutex_);
+  void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) override
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Entry {
+    std::shared_ptr<Job> job;
+    std::shared_ptr<JobRunner> runner;  // None when the job has ended.
+  };
+
+  // The id of the job that an earlier request made, or "" when this request is the one to make it;
+  // then Release must follow. Waits for another one that is under way.
+  absl::StatusOr<std::string> Claim(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Release(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::string> Take(const SubmitJobRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status PlanInto(JobRecord& record);
+  absl::Status Add(std::shared_ptr<Job> job) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Run(uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ForgetFinishedRunners() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<JobRunner> RunnerOf(const std::string& job_id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<std::shared_ptr<JobRunner>> Runners() const ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t ElementsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropOldShards() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<std::shared_ptr<Job>> JobsToDrop() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  RunnerEnvironment environment_;
+  const size_t retained_jobs_;
+  Journal* const journal_;
+
+  // Held while the workers are read from the registry and given to the dispatcher, so that an older
+  // list never replaces a newer one. Before all other locks.
+  Mutex members_mutex_;
+
+  mutable Mutex mutex_;
+  CondVar released_;
+  std::map<uint64_t, Entry> jobs_ ABSL_GUARDED_BY(mutex_);  // By number.
+  absl::flat_hash_map<std::string, uint64_t> by_id_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::string> by_request_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::string> claimed_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool dropping_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_JOB_TABLE_H_

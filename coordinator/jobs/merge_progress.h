@@ -1,0 +1,29 @@
+// What a job's shards say of themselves, taken together.
+#ifndef MILLRACE_COORDINATOR_JOBS_MERGE_PROGRESS_H_
+#define MILLRACE_COORDINATOR_JOBS_MERGE_PROGRESS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/applied_set.h"
+#include "protos/parameter_server.pb.h"
+
+namespace millrace::coordinator {
+
+struct MergedProgress {
+  AppliedSet done;        // Steps that every shard has applied or holds.
+  uint64_t frontier = 0;  // No shard has a step from here on.
+};
+
+// `replicas`: contributions of a synchronous version; 0: asynchronous.
+// FAILED_PRECONDITION: synchronous shards are more than one version apart, so that a worker could
+// not pull one version from all of them. INTERNAL: what a shard says makes no sense. REQUIRES:
+// shards is not empty.
+absl::StatusOr<MergedProgress> MergeProgress(absl::Span<const ShardStatus> shards,
+                                             uint32_t replicas);
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_MERGE_PROGRESS_H_

@@ -1,0 +1,38 @@
+#include "coordinator/jobs/training_stats.h"
+
+#include <utility>
+
+namespace millrace::coordinator {
+
+void TrainingStats::Add(const StepResult& result) {
+  MutexLock lock(&mutex_);
+  ++sums_.steps;
+  sums_.examples += result.examples();
+  sums_.loss += result.loss_sum();
+  if (!result.has_accuracy_sum()) return;
+  sums_.accuracy += result.accuracy_sum();
+  sums_.accuracy_examples += result.examples();
+}
+
+absl::optional<Progress> TrainingStats::Take(absl::Time now) {
+  Sums sums;
+  {
+    MutexLock lock(&mutex_);
+    if (sums_.steps == 0) return absl::nullopt;
+    sums = std::exchange(sums_, Sums{.since = now});
+  }
+  Progress progress;
+  const double seconds = absl::ToDoubleSeconds(now - sums.since);
+  if (seconds > 0) progress.set_examples_per_second(sums.examples / seconds);
+  auto& metrics = *progress.mutable_metrics();
+  if (sums.examples > 0) metrics["loss"] = sums.loss / sums.examples;
+  if (sums.accuracy_examples > 0) metrics["accuracy"] = sums.accuracy / sums.accuracy_examples;
+  return progress;
+}
+
+void TrainingStats::Restart(absl::Time now) {
+  MutexLock lock(&mutex_);
+  sums_ = Sums{.since = now};
+}
+
+}  // namespace millrace::coordinator

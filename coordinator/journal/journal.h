@@ -1,0 +1,53 @@
+// What the coordinator must not forget: its jobs. In a RocksDB of its own.
+#ifndef MILLRACE_COORDINATOR_JOURNAL_JOURNAL_H_
+#define MILLRACE_COORDINATOR_JOURNAL_JOURNAL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/journal/job_record.pb.h"
+
+namespace rocksdb {
+class DB;
+}
+
+namespace millrace::coordinator {
+
+// Thread-safe; calls block on the disk.
+class Journal {
+ public:
+  struct Entry {
+    JobRecord record;
+    uint64_t events = 0;  // The number of the job's newest event.
+  };
+
+  // Makes the directory if it is not there. FAILED_PRECONDITION: it holds something else, or
+  // another coordinator has it open; INTERNAL: it cannot be read. Messages name the directory.
+  static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& directory);
+  ~Journal();
+
+  // All jobs, in the order of submission. DATA_LOSS: an entry cannot be read.
+  absl::StatusOr<std::vector<Entry>> ReadJobs() const;
+
+  // Returns when the record is on disk; it replaces the one of the same number.
+  absl::Status Write(const JobRecord& record);
+
+  // Survives the end of this process, though not necessarily of the machine.
+  absl::Status WriteEvents(uint64_t job_number, uint64_t events);
+
+ private:
+  Journal(std::string directory, std::unique_ptr<rocksdb::DB> db);
+  absl::Status CheckFormat();
+  absl::Status Put(const std::string& key, const std::string& value, bool sync);
+
+  const std::string directory_;
+  const std::unique_ptr<rocksdb::DB> db_;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOURNAL_JOURNAL_H_

@@ -1,0 +1,106 @@
+#include "coordinator/journal/journal.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "rocksdb/db.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class JournalTest : public testing::Test {
+ protected:
+  JournalTest()
+      : directory_(absl::StrCat(testing::TempDir(), "/journal-",
+                                testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::remove_all(directory_);
+  }
+
+  void ExpectRefused() {
+    const auto journal = Journal::Open(directory_);
+    ASSERT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition) << journal.status();
+    EXPECT_THAT(std::string(journal.status().message()), HasSubstr(directory_));
+  }
+
+  static JobRecord Record(uint64_t number, const std::string& id) {
+    JobRecord record;
+    record.set_number(number);
+    record.set_job_id(id);
+    return record;
+  }
+
+  const std::string directory_;
+};
+
+TEST_F(JournalTest, JobsAreReadBackInTheOrderOfSubmission) {
+  {
+    auto journal = Journal::Open(directory_);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    for (uint64_t number : {9, 10, 1}) {
+      ASSERT_TRUE((*journal)->Write(Record(number, absl::StrCat("job-", number))).ok());
+    }
+    JobRecord changed = Record(9, "job-9");
+    changed.set_state(SUCCEEDED);
+    ASSERT_TRUE((*journal)->Write(changed).ok());
+    ASSERT_TRUE((*journal)->WriteEvents(9, 17).ok());
+  }
+  auto journal = Journal::Open(directory_);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  const auto entries = (*journal)->ReadJobs();
+  ASSERT_TRUE(entries.ok());
+  ASSERT_THAT(*entries, SizeIs(3));
+  EXPECT_EQ((*entries)[0].record.job_id(), "job-1");
+  EXPECT_EQ((*entries)[0].events, 0u);
+  EXPECT_EQ((*entries)[1].record.state(), SUCCEEDED);
+  EXPECT_EQ((*entries)[1].events, 17u);
+  EXPECT_EQ((*entries)[2].record.job_id(), "job-10");
+}
+
+TEST_F(JournalTest, OneProcessAtATimeMayOpenIt) {
+  auto journal = Journal::Open(directory_);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ExpectRefused();
+}
+
+TEST_F(JournalTest, DirectoryWithOtherFilesIsRefused) {
+  std::filesystem::create_directories(directory_);
+  std::ofstream(directory_ + "/thesis.txt") << "unsaved";
+  ExpectRefused();
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/CURRENT"));
+}
+
+TEST_F(JournalTest, FileInPlaceOfTheDirectoryIsRefused) {
+  std::ofstream(directory_) << "a file";
+  ExpectRefused();
+}
+
+TEST_F(JournalTest, DatabaseOfSomethingElseIsRefused) {
+  rocksdb::Options options;
+  options.create_if_missing = true;
+  rocksdb::DB* db = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open(options, directory_, &db).ok());
+  ASSERT_TRUE(db->Put(rocksdb::WriteOptions(), "format", "millrace ps 1").ok());
+  delete db;
+  ExpectRefused();
+}
+
+TEST_F(JournalTest, DatabaseWithOtherColumnFamiliesIsRefused) {
+  rocksdb::Options options;
+  options.create_if_missing = true;
+  rocksdb::DB* db = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open(options, directory_, &db).ok());
+  rocksdb::ColumnFamilyHandle* family = nullptr;
+  ASSERT_TRUE(db->CreateColumnFamily(options, "shards", &family).ok());
+  delete family;
+  delete db;
+  ExpectRefused();
+}
+
+}  // namespace
+}  // namespace millrace::coordinator

@@ -1,0 +1,31 @@
+// The coordinator binary.
+#include <cstdlib>
+#include <iostream>
+
+#include "common/net/channel.h"
+#include "common/process.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/coordinator_flags.h"
+#include "glog/logging.h"
+
+int main(int argc, char** argv) {
+  using millrace::coordinator::Coordinator;
+  millrace::ConfigureGrpcEnvironment();
+  millrace::InitProcess(argv[0]);
+  millrace::coordinator::CoordinatorOptions options;
+  const absl::optional<int> exit_status =
+      millrace::coordinator::ParseCoordinatorFlags(argc, argv, std::getenv("TF_CONFIG"), &options);
+  if (exit_status.has_value()) return *exit_status;
+
+  millrace::StopSignal stop;  // Before there are threads.
+  auto coordinator = Coordinator::Start(options);
+  if (!coordinator.ok()) {
+    std::cerr << coordinator.status().message() << std::endl;
+    return 1;
+  }
+  LOG(INFO) << "the coordinator serves on " << (*coordinator)->address();
+  stop.Wait();
+  LOG(INFO) << "the coordinator stops";
+  (*coordinator)->Stop();
+  return 0;
+}

@@ -1,0 +1,232 @@
+#include "coordinator/membership/member_registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/proto_duration.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr size_t kMaxNameLength = 100;
+
+absl::Status CheckName(const std::string& path, const std::string& name) {
+  const bool valid =
+      !name.empty() && name.size() <= kMaxNameLength &&
+      std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  if (valid) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path, ": '", name.substr(0, kMaxNameLength),
+                                                 "'; must be 1 to ", kMaxNameLength,
+                                                 " printable characters without spaces"));
+}
+
+absl::Status CheckWorker(const RegisterWorker& worker) {
+  MILLRACE_RETURN_IF_ERROR(CheckName("register_worker.name", worker.name()));
+  if (worker.lease_slots() >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError("register_worker.lease_slots: 0; must be at least 1");
+}
+
+absl::Status CheckPs(const RegisterPs& ps) {
+  MILLRACE_RETURN_IF_ERROR(CheckName("register_ps.name", ps.name()));
+  MILLRACE_RETURN_IF_ERROR(CheckName("register_ps.directory_id", ps.directory_id()));
+  const size_t colon = ps.address().rfind(':');
+  if (colon != std::string::npos && colon > 0 && colon + 1 < ps.address().size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("register_ps.address: '", ps.address(), "'; must be HOST:PORT"));
+}
+
+}  // namespace
+
+MemberRegistry::MemberRegistry(absl::Duration heartbeat_period, Clock* clock)
+    : heartbeat_period_(heartbeat_period), clock_(clock) {}
+
+absl::StatusOr<uint64_t> MemberRegistry::AddWorker(const RegisterWorker& registration,
+                                                   std::shared_ptr<MemberLink> link) {
+  MILLRACE_RETURN_IF_ERROR(CheckWorker(registration));
+  Member member;
+  member.is_worker = true;
+  member.worker = registration;
+  member.link = std::move(link);
+  return Add(std::move(member));
+}
+
+absl::StatusOr<uint64_t> MemberRegistry::AddPs(const RegisterPs& registration,
+                                               std::shared_ptr<MemberLink> link) {
+  MILLRACE_RETURN_IF_ERROR(CheckPs(registration));
+  Member member;
+  member.ps = registration;
+  member.link = std::move(link);
+  return Add(std::move(member));
+}
+
+bool MemberRegistry::Replaces(const Member& newcomer, const Member& other) {
+  if (newcomer.is_worker != other.is_worker) return false;
+  if (newcomer.is_worker) {
+    return newcomer.name() == other.name() &&
+           newcomer.worker.incarnation() == other.worker.incarnation();
+  }
+  return newcomer.ps.directory_id() == other.ps.directory_id();
+}
+
+absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
+  std::vector<std::shared_ptr<MemberLink>> replaced;
+  uint64_t id = 0;
+  const std::string name = member.name();
+  {
+    MutexLock lock(&mutex_);
+    if (shut_down_) return absl::UnavailableError("the coordinator stops");
+    for (const auto& [other_id, other] : members_) {
+      if (other.name() == name && !Replaces(member, other)) {
+        return absl::AlreadyExistsError(
+            absl::StrCat("a live ", other.is_worker ? "worker" : "ps server", " is called '", name,
+                         "' already; give this one another --name, or stop the other one"));
+      }
+    }
+    for (auto other = members_.begin(); other != members_.end();) {
+      if (!Replaces(member, other->second)) {
+        ++other;
+        continue;
+      }
+      replaced.push_back(other->second.link);
+      other = members_.erase(other);
+    }
+    member.heard = clock_->Now();
+    id = ++last_id_;
+    // Under the lock, so that nothing is sent before it.
+    CoordinatorMessage welcome;
+    *welcome.mutable_welcome()->mutable_heartbeat_period() = ToProto(heartbeat_period_);
+    member.link->Send(welcome);
+    members_.emplace(id, std::move(member));
+  }
+  for (const auto& link : replaced) {
+    link->Close(absl::AbortedError(absl::StrCat("'", name, "' has joined again")));
+  }
+  LOG(INFO) << name << " joined";
+  NotifyChanged();
+  return id;
+}
+
+absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) {
+  if (message.kind_case() == MemberMessage::kLeaving) {
+    Remove(id, "leaves");
+    return absl::OkStatus();
+  }
+  WorkerMember worker;
+  {
+    MutexLock lock(&mutex_);
+    const auto member = members_.find(id);
+    if (member == members_.end()) return absl::OkStatus();  // Expired a moment ago.
+    member->second.heard = clock_->Now();
+    if (message.kind_case() == MemberMessage::kHeartbeat) return absl::OkStatus();
+    if (member->second.is_worker) worker = {id, member->second.worker};
+  }
+  switch (message.kind_case()) {
+    case MemberMessage::kPlanResult:
+    case MemberMessage::kStepResult:
+    case MemberMessage::kLeaseReturned:
+    case MemberMessage::kEvaluationResult:
+      break;
+    case MemberMessage::KIND_NOT_SET:
+      return absl::InvalidArgumentError("kind: not set, or unknown to this version");
+    default:
+      return absl::InvalidArgumentError("a second registration on one stream");
+  }
+  if (worker.id == 0) {
+    return absl::InvalidArgumentError("only a worker has leases, plans and evaluations");
+  }
+  if (observer_ != nullptr) observer_->OnWorkerMessage(worker, message);
+  return absl::OkStatus();
+}
+
+void MemberRegistry::Remove(uint64_t id, absl::string_view reason) {
+  std::string name;
+  {
+    MutexLock lock(&mutex_);
+    const auto member = members_.find(id);
+    if (member == members_.end()) return;
+    name = member->second.name();
+    members_.erase(member);
+  }
+  LOG(INFO) << name << " is gone: " << reason;
+  NotifyChanged();
+}
+
+void MemberRegistry::ExpireSilent() {
+  std::vector<std::pair<uint64_t, std::shared_ptr<MemberLink>>> silent;
+  {
+    MutexLock lock(&mutex_);
+    const absl::Time limit = clock_->Now() - silence_limit();
+    for (const auto& [id, member] : members_) {
+      if (member.heard <= limit) silent.emplace_back(id, member.link);
+    }
+  }
+  const std::string reason =
+      absl::StrCat("no heartbeat for ", absl::FormatDuration(silence_limit()));
+  for (const auto& [id, link] : silent) {
+    link->Close(absl::DeadlineExceededError(reason));
+    Remove(id, reason);
+  }
+}
+
+void MemberRegistry::Shutdown() {
+  std::map<uint64_t, Member> members;
+  {
+    MutexLock lock(&mutex_);
+    shut_down_ = true;
+    members.swap(members_);
+  }
+  for (const auto& [id, member] : members) {
+    member.link->Close(absl::UnavailableError("the coordinator stops"));
+  }
+}
+
+void MemberRegistry::Send(uint64_t id, const CoordinatorMessage& message) {
+  std::shared_ptr<MemberLink> link;
+  {
+    MutexLock lock(&mutex_);
+    const auto member = members_.find(id);
+    if (member == members_.end()) return;
+    link = member->second.link;
+  }
+  link->Send(message);
+}
+
+std::vector<WorkerMember> MemberRegistry::Workers() const {
+  MutexLock lock(&mutex_);
+  std::vector<WorkerMember> workers;
+  for (const auto& [id, member] : members_) {
+    if (member.is_worker) workers.push_back({id, member.worker});
+  }
+  return workers;
+}
+
+std::vector<PsMember> MemberRegistry::PsServers() const {
+  MutexLock lock(&mutex_);
+  std::vector<PsMember> servers;
+  for (const auto& [id, member] : members_) {
+    if (!member.is_worker) servers.push_back({id, member.ps});
+  }
+  return servers;
+}
+
+absl::optional<PsMember> MemberRegistry::FindPs(absl::string_view directory_id) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [id, member] : members_) {
+    if (!member.is_worker && member.ps.directory_id() == directory_id) {
+      return PsMember{id, member.ps};
+    }
+  }
+  return absl::nullopt;
+}
+
+void MemberRegistry::NotifyChanged() {
+  if (observer_ != nullptr) observer_->OnMembersChanged();
+}
+
+}  // namespace millrace::coordinator

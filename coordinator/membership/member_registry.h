@@ -1,0 +1,126 @@
+// Which workers and ps servers are there.
+#ifndef MILLRACE_COORDINATOR_MEMBERSHIP_MEMBER_REGISTRY_H_
+#define MILLRACE_COORDINATOR_MEMBERSHIP_MEMBER_REGISTRY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "coordinator/membership/outbox.h"
+#include "protos/cluster.pb.h"
+
+namespace millrace::coordinator {
+
+// The coordinator's end of a member's stream. Thread-safe; neither call blocks or calls back.
+class MemberLink {
+ public:
+  virtual ~MemberLink() = default;
+  virtual void Send(const CoordinatorMessage& message) = 0;
+  // Ends the stream, once; later sends and closes do nothing.
+  virtual void Close(const absl::Status& status) = 0;
+};
+
+// Members are told apart by numbers from 1 that are never used again in this process: a member that
+// comes back is another one.
+struct WorkerMember {
+  uint64_t id = 0;
+  RegisterWorker registration;
+};
+struct PsMember {
+  uint64_t id = 0;
+  RegisterPs registration;
+};
+
+// Is told what happens, from several threads and outside the registry's lock, so that it may call
+// the registry. Must not block. What one member says arrives in its order.
+class MemberObserver {
+ public:
+  virtual ~MemberObserver() = default;
+  // Some member came or went: look again.
+  virtual void OnMembersChanged() = 0;
+  // A PlanResult, StepResult, LeaseReturned or EvaluationResult. The worker may have gone since.
+  virtual void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) = 0;
+};
+
+// Thread-safe.
+class MemberRegistry final : public Outbox {
+ public:
+  // Members are told to speak every `heartbeat_period`; one that is silent for three is taken for
+  // dead.
+  MemberRegistry(absl::Duration heartbeat_period, Clock* clock);
+
+  absl::Duration heartbeat_period() const { return heartbeat_period_; }
+  absl::Duration silence_limit() const { return 3 * heartbeat_period_; }
+
+  // Not owned; must outlive the registry or be replaced by nullptr. REQUIRES: no member yet.
+  void SetObserver(MemberObserver* observer) { observer_ = observer; }
+
+  // Takes a member in and welcomes it; `link` is used until it is removed. Returns its id.
+  // INVALID_ARGUMENT: a field of the registration, by its path, and what is expected.
+  // ALREADY_EXISTS: a live member has the name. Where the newcomer proves that this one is dead
+  // (the same incarnation dials again, or a directory, which one process at a time can serve, is
+  // served anew), it takes its place instead. UNAVAILABLE: after Shutdown.
+  absl::StatusOr<uint64_t> AddWorker(const RegisterWorker& registration,
+                                     std::shared_ptr<MemberLink> link) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<uint64_t> AddPs(const RegisterPs& registration, std::shared_ptr<MemberLink> link)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Anything but a registration, from a member. INVALID_ARGUMENT: out of place.
+  absl::Status Receive(uint64_t member, const MemberMessage& message) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The member's stream has ended, or it says that it leaves; `reason` is for the log. No error
+  // when it is gone already.
+  void Remove(uint64_t member, absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Closes the links of silent members with DEADLINE_EXCEEDED and removes them.
+  void ExpireSilent() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Closes all links with UNAVAILABLE; nobody is taken in any more.
+  void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void Send(uint64_t member, const CoordinatorMessage& message) override
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Those that are there, in the order of their arrival.
+  std::vector<WorkerMember> Workers() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<PsMember> PsServers() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // By the directory that it serves; nothing if it is not there.
+  absl::optional<PsMember> FindPs(absl::string_view directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Member {
+    bool is_worker = false;
+    RegisterWorker worker;
+    RegisterPs ps;
+    std::shared_ptr<MemberLink> link;
+    absl::Time heard;
+
+    const std::string& name() const { return is_worker ? worker.name() : ps.name(); }
+  };
+
+  absl::StatusOr<uint64_t> Add(Member member) ABSL_LOCKS_EXCLUDED(mutex_);
+  static bool Replaces(const Member& newcomer, const Member& other);
+  void NotifyChanged() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const absl::Duration heartbeat_period_;
+  Clock* const clock_;
+  MemberObserver* observer_ = nullptr;
+
+  mutable Mutex mutex_;  // Before the links' locks.
+  std::map<uint64_t, Member> members_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_MEMBERSHIP_MEMBER_REGISTRY_H_

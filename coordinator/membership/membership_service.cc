@@ -1,0 +1,188 @@
+// One reactor for each stream. Reads are handled one after the other, which gives the registry each
+// member's messages in order. Writes come from any thread: they queue, and the stream's lock covers
+// the queue and gRPC's Start calls, none of which runs a reaction on the calling thread. Finish is
+// called exactly once, and nothing is started after it; OnDone then comes when the operations under
+// way have ended, and gives up the stream's reference to itself.
+#include "coordinator/membership/membership_service.h"
+
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+// A member that leaves this many messages unread is taken for stuck.
+constexpr size_t kMaxQueuedMessages = 4096;
+
+}  // namespace
+
+class MemberStream final : public grpc::ServerBidiReactor<MemberMessage, CoordinatorMessage>,
+                           public MemberLink,
+                           public std::enable_shared_from_this<MemberStream> {
+ public:
+  MemberStream(MembershipService* service, MemberRegistry* registry, absl::Time opened)
+      : service_(service), registry_(registry), opened_(opened) {}
+
+  void Open() {
+    self_ = shared_from_this();
+    StartRead(&incoming_);
+  }
+
+  absl::Time opened() const { return opened_; }
+
+  void Send(const CoordinatorMessage& message) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (finished_) return;
+    if (queue_.size() >= kMaxQueuedMessages) {
+      return CloseLocked(absl::ResourceExhaustedError("the member does not read its messages"));
+    }
+    queue_.push_back(message);
+    if (queue_.size() == 1) StartWrite(&queue_.front());
+  }
+
+  void Close(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    CloseLocked(status);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      Leave("the stream broke");
+      return Close(absl::OkStatus());
+    }
+    const absl::Status status = Handle();
+    if (!status.ok()) {
+      Leave(status.ToString());
+      return Close(status);
+    }
+    MutexLock lock(&mutex_);
+    if (!finished_) StartRead(&incoming_);
+  }
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    queue_.pop_front();
+    if (ok && !finished_ && !queue_.empty()) StartWrite(&queue_.front());
+  }
+
+  void OnDone() override {
+    Leave("the stream was closed");
+    self_.reset();
+  }
+
+ private:
+  void CloseLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (finished_) return;
+    finished_ = true;
+    Finish(ToGrpcStatus(status));
+  }
+
+  absl::Status Handle() {
+    if (member_ != 0) {
+      const absl::Status status = registry_->Receive(member_, incoming_);
+      if (status.ok() && incoming_.has_leaving()) Close(absl::OkStatus());
+      return status;
+    }
+    MILLRACE_ASSIGN_OR_RETURN(member_, Register());
+    service_->NoLongerUnregistered(self_);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> Register() {
+    if (incoming_.has_register_worker()) {
+      return registry_->AddWorker(incoming_.register_worker(), self_);
+    }
+    if (incoming_.has_register_ps()) return registry_->AddPs(incoming_.register_ps(), self_);
+    return absl::InvalidArgumentError("the first message must be register_ps or register_worker");
+  }
+
+  void Leave(absl::string_view reason) {
+    if (member_ == 0) return service_->NoLongerUnregistered(self_);
+    registry_->Remove(member_, reason);
+  }
+
+  MembershipService* const service_;
+  MemberRegistry* const registry_;
+  const absl::Time opened_;
+  uint64_t member_ = 0;  // 0: not registered. Only used by reactions to reads, and OnDone.
+  MemberMessage incoming_;
+  std::shared_ptr<MemberStream> self_;
+
+  Mutex mutex_;
+  std::deque<CoordinatorMessage> queue_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+MembershipService::MembershipService(MemberRegistry* registry, Clock* clock)
+    : registry_(registry), clock_(clock), expiry_thread_([this] { ExpireInLoop(); }) {}
+
+MembershipService::~MembershipService() {
+  Shutdown();
+  expiry_thread_.join();
+}
+
+void MembershipService::Shutdown() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  stopped_.SignalAll();
+  registry_->Shutdown();
+  CloseUnregistered(absl::InfiniteFuture());
+}
+
+grpc::ServerBidiReactor<MemberMessage, CoordinatorMessage>* MembershipService::Join(
+    grpc::CallbackServerContext* /*context*/) {
+  auto stream = std::make_shared<MemberStream>(this, registry_, clock_->Now());
+  stream->Open();
+  bool stopping = false;
+  {
+    MutexLock lock(&mutex_);
+    stopping = stopping_;
+    unregistered_.insert(stream);
+  }
+  if (stopping) stream->Close(absl::UnavailableError("the coordinator stops"));
+  return stream.get();
+}
+
+void MembershipService::NoLongerUnregistered(const std::shared_ptr<MemberStream>& stream) {
+  MutexLock lock(&mutex_);
+  unregistered_.erase(stream);
+}
+
+void MembershipService::CloseUnregistered(absl::Time opened_before) {
+  std::vector<std::shared_ptr<MemberStream>> late;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& stream : unregistered_) {
+      if (stream->opened() <= opened_before) late.push_back(stream);
+    }
+    for (const auto& stream : late) unregistered_.erase(stream);
+  }
+  const absl::Status status = opened_before == absl::InfiniteFuture()
+                                  ? absl::UnavailableError("the coordinator stops")
+                                  : absl::DeadlineExceededError("the stream does not register");
+  for (const auto& stream : late) stream->Close(status);
+}
+
+void MembershipService::ExpireInLoop() {
+  const absl::Duration period = registry_->heartbeat_period() / 2;
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      const absl::Time wake = clock_->Now() + period;
+      while (!stopping_ && !clock_->WaitUntil(&stopped_, &mutex_, wake)) {
+      }
+      if (stopping_) return;
+    }
+    registry_->ExpireSilent();
+    CloseUnregistered(clock_->Now() - registry_->silence_limit());
+  }
+}
+
+}  // namespace millrace::coordinator

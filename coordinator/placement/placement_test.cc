@@ -1,0 +1,120 @@
+#include "coordinator/placement/placement.h"
+
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+VariableSpec Variable(std::vector<uint64_t> shape) {
+  VariableSpec variable;
+  variable.set_name("v");
+  for (uint64_t dimension : shape) variable.add_shape(dimension);
+  return variable;
+}
+
+Variables MakeVariables(const std::vector<VariableSpec>& variables) {
+  return Variables(variables.begin(), variables.end());
+}
+
+// The slices, in the shards' order, must be the variables' elements, each once, in order.
+void ExpectCovers(const std::vector<ShardSlices>& shards,
+                  const std::vector<VariableSpec>& variables) {
+  uint32_t variable = 0;
+  uint64_t offset = 0;
+  const auto size = [&](uint32_t v) {
+    return CountElements(MakeVariables({variables[v]})).value();
+  };
+  for (const ShardSlices& shard : shards) {
+    EXPECT_FALSE(shard.empty());
+    for (const Slice& slice : shard) {
+      ASSERT_GE(slice.length(), 1u);
+      ASSERT_EQ(slice.variable(), variable);
+      ASSERT_EQ(slice.offset(), offset);
+      offset += slice.length();
+      ASSERT_LE(offset, size(variable));
+      if (offset == size(variable)) {
+        ++variable;
+        offset = 0;
+      }
+    }
+  }
+  EXPECT_EQ(variable, variables.size());
+}
+
+TEST(PlacementTest, VariablesAreDividedInEqualParts) {
+  const std::vector<VariableSpec> variables = {Variable({2, 3}), Variable({}), Variable({4})};
+  const auto shards = DivideIntoShards(MakeVariables(variables), 4);
+  ExpectCovers(shards, variables);
+  for (const ShardSlices& shard : shards) {
+    EXPECT_GE(ElementsOf(shard), 2u);
+    EXPECT_LE(ElementsOf(shard), 3u);
+  }
+}
+
+TEST(PlacementTest, AShardMayHoldASingleElement) {
+  const std::vector<VariableSpec> variables = {Variable({5})};
+  const auto shards = DivideIntoShards(MakeVariables(variables), 5);
+  ExpectCovers(shards, variables);
+}
+
+TEST(PlacementTest, LargeShardsBeginAtMultiplesOfSixteenElements) {
+  const std::vector<VariableSpec> variables = {Variable({1'000'003})};
+  const auto shards = DivideIntoShards(MakeVariables(variables), 7);
+  ExpectCovers(shards, variables);
+  for (const ShardSlices& shard : shards) EXPECT_EQ(shard[0].offset() % 16, 0u);
+}
+
+TEST(PlacementTest, AnyDivisionCoversEachElementOnce) {
+  const uint32_t seed = 7;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<VariableSpec> variables(1 + random() % 6);
+    for (VariableSpec& variable : variables) variable = Variable({1 + random() % 300'000});
+    const uint64_t elements = CountElements(MakeVariables(variables)).value();
+    const uint64_t shards = 1 + random() % std::min<uint64_t>(elements, 40);
+    const auto divided = DivideIntoShards(MakeVariables(variables), shards);
+    ASSERT_EQ(divided.size(), shards);
+    ExpectCovers(divided, variables);
+    for (const ShardSlices& shard : divided) {
+      ASSERT_NEAR(ElementsOf(shard), static_cast<double>(elements) / shards, 17.0);
+    }
+  }
+}
+
+TEST(PlacementTest, MoreShardsThanElementsAreRefusedWithBothNumbers) {
+  EXPECT_TRUE(CheckShardCount(10, 10).ok());
+  EXPECT_TRUE(CheckShardCount(0, 10).ok());
+  const absl::Status status = CheckShardCount(11, 10);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("placement.shards: 11"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("variables, 10"));
+}
+
+TEST(PlacementTest, ImpossibleVariablesAreRefused) {
+  const uint64_t huge = uint64_t{1} << 40;
+  for (const auto& variables :
+       std::vector<std::vector<VariableSpec>>{{},
+                                              {Variable({3, 0})},
+                                              {Variable({huge, huge})},
+                                              {Variable({1}), Variable({huge << 22})}}) {
+    EXPECT_EQ(CountElements(MakeVariables(variables)).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(PlacementTest, ShardsGoWhereLeastIsHeld) {
+  const std::vector<VariableSpec> variables = {Variable({40})};
+  const auto shards = DivideIntoShards(MakeVariables(variables), 4);
+  EXPECT_THAT(AssignShards(shards, {0, 0}), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(AssignShards(shards, {100, 15, 0}), ElementsAre(2, 2, 1, 2));
+}
+
+}  // namespace
+}  // namespace millrace::coordinator

@@ -1,0 +1,96 @@
+#include "coordinator/service/jobs_service.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/grpc_status.h"
+#include "coordinator/jobs/shard_group.h"
+
+namespace millrace::coordinator {
+namespace {
+
+// How soon a watch notices that its client is gone or the coordinator stops.
+constexpr absl::Duration kWatchPoll = absl::Milliseconds(200);
+// How long a cancellation waits for the job's end before it returns the status as it is.
+constexpr absl::Duration kCancelWait = absl::Seconds(10);
+
+}  // namespace
+
+grpc::Status JobsService::SubmitJob(grpc::ServerContext* /*context*/,
+                                    const SubmitJobRequest* request, SubmitJobResponse* response) {
+  const absl::StatusOr<std::string> job_id = table_->Submit(*request);
+  if (!job_id.ok()) return ToGrpcStatus(job_id.status());
+  response->set_job_id(*job_id);
+  return grpc::Status::OK;
+}
+
+grpc::Status JobsService::GetJob(grpc::ServerContext* /*context*/, const GetJobRequest* request,
+                                 JobStatus* response) {
+  const auto job = table_->Find(request->job_id());
+  if (!job.ok()) return ToGrpcStatus(job.status());
+  *response = (*job)->Status();
+  return grpc::Status::OK;
+}
+
+grpc::Status JobsService::ListJobs(grpc::ServerContext* /*context*/,
+                                   const ListJobsRequest* /*request*/, ListJobsResponse* response) {
+  for (const std::shared_ptr<Job>& job : table_->Jobs()) {
+    JobStatus& status = *response->add_jobs();
+    status = job->Status();
+    status.clear_spec();
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status JobsService::WatchJob(grpc::ServerContext* context, const WatchJobRequest* request,
+                                   grpc::ServerWriter<JobEvent>* writer) {
+  const auto job = table_->Find(request->job_id());
+  if (!job.ok()) return ToGrpcStatus(job.status());
+  uint64_t sequence = request->after_sequence();
+  while (!stopping_ && !context->IsCancelled()) {
+    const auto read = (*job)->events().ReadAfter(sequence, kWatchPoll);
+    if (!read.ok()) return ToGrpcStatus(read.status());
+    if (read->end) return grpc::Status::OK;
+    if (!read->event) continue;
+    sequence = read->event->sequence();
+    if (!writer->Write(*read->event)) break;
+  }
+  return ToGrpcStatus(absl::UnavailableError("the coordinator stops, or the client has gone"));
+}
+
+grpc::Status JobsService::CancelJob(grpc::ServerContext* /*context*/,
+                                    const CancelJobRequest* request, JobStatus* response) {
+  const auto job = table_->Find(request->job_id());
+  if (!job.ok()) return ToGrpcStatus(job.status());
+  table_->Cancel(**job);
+  (*job)->WaitUntilEnded(kCancelWait);
+  *response = (*job)->Status();
+  return grpc::Status::OK;
+}
+
+grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,
+                                       const GetVariablesRequest* request,
+                                       GetVariablesResponse* response) {
+  const auto job = table_->Find(request->job_id());
+  if (!job.ok()) return ToGrpcStatus(job.status());
+  const JobRecord record = (*job)->record();
+  if (!record.has_started() || record.shards_dropped()) {
+    return ToGrpcStatus(absl::FailedPreconditionError(absl::StrCat(
+        "job '", record.job_id(), "' has no variables: ",
+        record.has_started() ? "its shards were dropped when newer jobs ended; train it again"
+                             : "it has not started")));
+  }
+  ShardGroup shards(record, registry_);
+  if (const std::string missing = shards.Locate(); !missing.empty()) {
+    return ToGrpcStatus(absl::UnavailableError(absl::StrCat(
+        "variables of job '", record.job_id(), "' are on servers that are away: ", missing)));
+  }
+  *response->mutable_variables() = record.plan().variables();
+  *response->mutable_routing() = shards.RoutingAt(record.generation());
+  return grpc::Status::OK;
+}
+
+}  // namespace millrace::coordinator
