@@ -15,9 +15,9 @@ struct EmbeddedClusterOptions {
   int workers = 2;  // At least 1.
   // Keeps the cluster's state, so that a later one with it finds the jobs and goes on with them;
   // made if it is not there. Empty: a temporary directory, removed at the end.
-  std::string state_dir;
+  std::string state_dir = {};
   // Makes a job's model. Empty: the layers of its ModelSpec, on the CPU.
-  worker::ModelFactory model_factory;
+  worker::ModelFactory model_factory = nullptr;
 };
 
 // Thread-safe.

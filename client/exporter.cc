@@ -10,9 +10,9 @@
 namespace millrace::client {
 namespace {
 
-// A pull is given this long, and more for what is large, before the routing is asked for again.
-constexpr absl::Duration kShortestPull = absl::Seconds(30);
-constexpr double kSlowestBytesPerSecond = 10e6;
+// How long the first pull may take before the routing is asked for again, since a server may have
+// come back at another address; each later one may take twice as long as the one before.
+constexpr absl::Duration kFirstPullTimeout = absl::Seconds(5);
 
 std::vector<Tensor> MakeTensors(const GetVariablesResponse& variables) {
   std::vector<Tensor> tensors;
@@ -24,14 +24,6 @@ std::vector<Tensor> MakeTensors(const GetVariablesResponse& variables) {
     tensors.push_back(std::move(tensor));
   }
   return tensors;
-}
-
-absl::Duration PullTimeout(const std::vector<Tensor>& tensors) {
-  double bytes = 0;
-  for (const Tensor& tensor : tensors) {
-    bytes += static_cast<double>(tensor.values.size() * sizeof(float));
-  }
-  return kShortestPull + absl::Seconds(bytes / kSlowestBytesPerSecond);
 }
 
 absl::Status PullInto(const std::string& job_id, const Routing& routing, absl::Time deadline,
@@ -47,7 +39,7 @@ absl::Status PullInto(const std::string& job_id, const Routing& routing, absl::T
   MILLRACE_ASSIGN_OR_RETURN(const auto parameters, worker::ParameterClient::Create(
                                                        job_id, std::move(sizes), routing, options));
   worker::ParameterClient::PullOptions pull;
-  pull.deadline = std::min(deadline, clock->Now() + PullTimeout(*tensors));
+  pull.deadline = deadline;
   return parameters->Pull(pull, spans);
 }
 
@@ -63,12 +55,14 @@ absl::StatusOr<std::vector<Tensor>> FetchVariables(JobsClient* client, const std
                                                    const ExportOptions& options) {
   const absl::Time deadline = options.clock->Now() + options.timeout;
   uint64_t failed_generation = 0;
+  absl::Duration pull_timeout = kFirstPullTimeout;
   while (true) {
     MILLRACE_ASSIGN_OR_RETURN(const GetVariablesResponse variables, client->GetVariables(job_id));
     const uint64_t generation = variables.routing().generation();
     std::vector<Tensor> tensors = MakeTensors(variables);
     const absl::Status status =
-        PullInto(job_id, variables.routing(), deadline, options.clock, &tensors);
+        PullInto(job_id, variables.routing(),
+                 std::min(deadline, options.clock->Now() + pull_timeout), options.clock, &tensors);
     if (status.ok()) return tensors;
     // With the routing that failed before there is nothing to hope for, but from a server that was
     // away.
@@ -79,6 +73,7 @@ absl::StatusOr<std::vector<Tensor>> FetchVariables(JobsClient* client, const std
                                                       ": ", std::string(status.message())));
     }
     failed_generation = generation;
+    pull_timeout *= 2;
   }
 }
 

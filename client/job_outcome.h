@@ -19,7 +19,7 @@ struct JobOutcome {
   uint64_t step = 0;
   uint64_t total_steps = 0;  // 0: not known.
   std::map<std::string, double> metrics;
-  absl::Duration running;   // From the first step's lease to the end.
+  absl::Duration running;   // From its start to its end.
   std::string export_file;  // Where the variables went; empty: nowhere.
 };
 

@@ -33,6 +33,18 @@ class OutcomeGatherer {
   absl::Time started_ = absl::InfiniteFuture();
 };
 
+// The events of a long job, or of one that went on after a restart, do not go back to its
+// beginning: its status does. Not worth an error if it cannot be had.
+JobOutcome WithStatus(JobsClient* client, JobOutcome outcome) {
+  const auto status = client->Get(outcome.job_id);
+  if (!status.ok()) return outcome;
+  if (status->total_steps() > 0) outcome.total_steps = status->total_steps();
+  if (status->has_started() && status->has_ended()) {
+    outcome.running = ToTime(status->ended()) - ToTime(status->started());
+  }
+  return outcome;
+}
+
 }  // namespace
 
 absl::StatusOr<JobOutcome> FollowJob(JobsClient* client, const std::string& job_id,
@@ -44,13 +56,7 @@ absl::StatusOr<JobOutcome> FollowJob(JobsClient* client, const std::string& job_
         gatherer.Add(event);
         view->OnEvent(event);
       }));
-  JobOutcome outcome = gatherer.outcome();
-  if (outcome.total_steps == 0) {
-    // Too short to report progress. Not worth an error if it cannot be had.
-    const auto status = client->Get(job_id);
-    if (status.ok()) outcome.total_steps = status->total_steps();
-  }
-  return outcome;
+  return WithStatus(client, gatherer.outcome());
 }
 
 std::string DetachedNote(const std::string& job_id, const std::string& cluster) {

@@ -20,9 +20,8 @@ absl::StatusOr<absl::optional<std::string>> FindUnfinishedJob(JobsClient* client
       return absl::make_optional(job.job_id());
     }
     return absl::FailedPreconditionError(absl::StrCat(
-        "--state_dir=", state_dir, " holds a job that has not ended, ", job.job_id(), " (at step ",
-        found.step(),
-        "), and it is another than this one; run that job again to go on with it, or give this one "
+        "--state_dir=", state_dir, " holds a job that has not ended, ", job.job_id(),
+        ", and it is another than this one; run that job again to go on with it, or give this one "
         "a directory of its own"));
   }
   return absl::optional<std::string>();

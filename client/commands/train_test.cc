@@ -1,0 +1,185 @@
+// `millrace train`, on an embedded cluster and on a scripted one.
+#include "client/commands/train.h"
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "client/commands/export.h"
+#include "client/embedded_cluster.h"
+#include "client/testing/fake_jobs.h"
+#include "client/testing/run_command.h"
+#include "client/testing/small_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+namespace {
+
+using ::millrace::testing::CommandRun;
+using ::millrace::testing::FakeJobs;
+using ::millrace::testing::ProgressEvent;
+using ::millrace::testing::SmallData;
+using ::millrace::testing::SmallJob;
+using ::millrace::testing::StateEvent;
+using ::millrace::testing::WriteFile;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::TempDir;
+
+std::string FileBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// Sets the flags to the small job and its data.
+void SetSmallJob(CommandRun* run) {
+  run->flags().command = "train";
+  run->flags().job_file = WriteFile("job.textproto", SmallJob());
+  run->flags().data = SmallData();
+}
+
+class TrainTest : public ::testing::Test {
+ protected:
+  TrainTest() { SetSmallJob(&run_); }
+
+  CommandRun run_;
+};
+
+TEST_F(TrainTest, TrainsOnAClusterOfItsOwn) {
+  EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("SUCCEEDED: job small-1\n  steps      15 of 15\n"));
+  EXPECT_THAT(run_.out(), HasSubstr("eval_accuracy"));
+  EXPECT_THAT(run_.err(), IsEmpty());
+}
+
+TEST_F(TrainTest, SynchronousJobsExportTheSameBytesOnEveryCluster) {
+  std::string reference;
+  for (int members : {1, 2, 3}) {
+    CommandRun run;
+    SetSmallJob(&run);
+    run.flags().set = {"synchronous.replicas=3"};
+    run.flags().ps = members;
+    run.flags().workers = 4 - members;
+    run.flags().export_file = TempDir() + "/sync.safetensors";
+    ASSERT_EQ(*run.Run(RunTrain), ExitCode::kSucceeded) << run.out();
+    EXPECT_THAT(run.out(), HasSubstr("variables  " + run.flags().export_file));
+    const std::string bytes = FileBytes(run.flags().export_file);
+    EXPECT_THAT(bytes, Not(IsEmpty()));
+    if (reference.empty()) reference = bytes;
+    EXPECT_EQ(bytes, reference) << members << " ps servers";
+  }
+}
+
+TEST_F(TrainTest, JsonEndsWithTheFinalStateAndNamesTheExport) {
+  run_.flags().json = true;
+  run_.flags().export_file = TempDir() + "/json.safetensors";
+  EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded);
+  const std::string out = run_.out();
+  const auto last = nlohmann::json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+  EXPECT_EQ(last["state"], "SUCCEEDED");
+  EXPECT_EQ(last["step"], 15);
+  EXPECT_EQ(last["export"], run_.flags().export_file);
+  EXPECT_TRUE(last["metrics"]["eval_accuracy"].is_number());
+}
+
+TEST_F(TrainTest, ExportsThatCannotBeWrittenAreRefusedBeforeTraining) {
+  run_.flags().export_file = TempDir() + "/nowhere/file";
+  const auto result = run_.Run(RunTrain);
+  EXPECT_THAT(result.status().ToString(), HasSubstr("/nowhere"));
+  EXPECT_THAT(run_.out(), IsEmpty());
+}
+
+TEST_F(TrainTest, InterruptCancelsAJobOfItsOwnCluster) {
+  run_.flags().set = {"epochs=100000000"};
+  absl::StatusOr<ExitCode> result = absl::UnknownError("");
+  run_.interrupt().Trigger();  // Before there is a job.
+  result = run_.Run(RunTrain);
+  EXPECT_TRUE(absl::IsCancelled(result.status())) << result.status();
+}
+
+TEST_F(TrainTest, DataThatIsNotThereFailsTheCommand) {
+  run_.flags().data = "/nonexistent";
+  const auto result = run_.Run(RunTrain);
+  // The job is refused, or, where no worker was there yet, taken and failed.
+  if (result.ok()) {
+    EXPECT_EQ(*result, ExitCode::kFailed);
+  }
+  const std::string message = result.ok() ? run_.out() : result.status().ToString();
+  EXPECT_THAT(message, HasSubstr("/nonexistent"));
+}
+
+TEST_F(TrainTest, ClusterOfOthersIsGivenTheJob) {
+  FakeJobs jobs;
+  jobs.SetEventsOfNewJobs(
+      {StateEvent(RUNNING), ProgressEvent(5, 15, 100), StateEvent(SUCCEEDED, 15)});
+  run_.flags().cluster = jobs.address();
+  EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded);
+  ASSERT_THAT(jobs.submissions(), SizeIs(1));
+  EXPECT_THAT(run_.out(), HasSubstr("SUCCEEDED: job job-1\n  steps      15 of 15\n"));
+}
+
+TEST_F(TrainTest, JobsThatFailExitWithOne) {
+  FakeJobs jobs;
+  jobs.SetEventsOfNewJobs({StateEvent(FAILED, 7, {}, "the loss at step 7 is nan")});
+  run_.flags().cluster = jobs.address();
+  run_.flags().export_file = TempDir() + "/failed.safetensors";
+  EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kFailed);
+  EXPECT_THAT(run_.out(), HasSubstr("FAILED: job job-1: the loss at step 7 is nan"));
+  EXPECT_THAT(FileBytes(run_.flags().export_file), IsEmpty());
+}
+
+TEST_F(TrainTest, InterruptLeavesAJobOfAnotherClusterAlone) {
+  FakeJobs jobs;
+  jobs.SetEventsOfNewJobs({StateEvent(RUNNING)});
+  run_.flags().cluster = jobs.address();
+  absl::StatusOr<ExitCode> result = absl::UnknownError("");
+  std::thread train([&] { result = run_.Run(RunTrain); });
+  EXPECT_TRUE(jobs.WaitForWatches(1));
+  run_.interrupt().Trigger();
+  train.join();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(*result, ExitCode::kInterrupted);
+  EXPECT_THAT(run_.out(), HasSubstr("millrace watch job-1 --cluster=" + jobs.address()));
+}
+
+TEST(ExportTest, WritesTheVariablesOfAJobThatHasEnded) {
+  auto cluster = EmbeddedCluster::Start({.ps = 2, .workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  CommandRun train;
+  SetSmallJob(&train);
+  train.flags().cluster = (*cluster)->address();
+  train.flags().export_file = TempDir() + "/trained.safetensors";
+  ASSERT_EQ(*train.Run(RunTrain), ExitCode::kSucceeded);
+
+  CommandRun run;
+  run.flags().cluster = (*cluster)->address();
+  run.flags().job_id = "small-1";
+  run.flags().export_file = TempDir() + "/exported.safetensors";
+  ASSERT_EQ(*run.Run(RunExport), ExitCode::kSucceeded);
+  EXPECT_EQ(run.out(),
+            "variables of job small-1 after 15 steps: " + run.flags().export_file + "\n");
+  EXPECT_EQ(FileBytes(run.flags().export_file), FileBytes(train.flags().export_file));
+}
+
+TEST(ExportTest, RefusesAJobThatRuns) {
+  FakeJobs jobs;
+  JobStatus status;
+  status.set_job_id("job-1");
+  status.set_state(RUNNING);
+  jobs.SetJob(status);
+  CommandRun run;
+  run.flags().cluster = jobs.address();
+  run.flags().job_id = "job-1";
+  run.flags().export_file = TempDir() + "/running.safetensors";
+  const auto result = run.Run(RunExport);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(result.status().ToString(), HasSubstr("millrace watch"));
+}
+
+}  // namespace
+}  // namespace millrace::client

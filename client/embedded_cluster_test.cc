@@ -1,0 +1,142 @@
+#include "client/embedded_cluster.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/exporter.h"
+#include "client/jobs_client.h"
+#include "client/safetensors.h"
+#include "client/testing/small_job.h"
+#include "common/job_spec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::client {
+namespace {
+
+using ::millrace::testing::SmallData;
+using ::millrace::testing::SmallJob;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+JobSpec SmallSpec() {
+  JobSpec spec = *ParseJobSpec(SmallJob(), "small.textproto");
+  spec.mutable_data()->set_directory(SmallData());
+  return spec;
+}
+
+std::unique_ptr<JobsClient> ClientOf(const EmbeddedCluster& cluster) {
+  return *JobsClient::Create({.address = cluster.address()});
+}
+
+// Follows a job to its end and returns its status.
+JobStatus Finished(JobsClient* client, const std::string& job_id) {
+  EXPECT_TRUE(client->Watch(job_id, 0, [](const JobEvent&) {}).ok());
+  auto status = client->Get(job_id);
+  EXPECT_TRUE(status.ok()) << status.status();
+  return *status;
+}
+
+// A test of its own directory for temporary files.
+class EmbeddedClusterTest : public ::testing::Test {
+ protected:
+  EmbeddedClusterTest() {
+    directory_ = ::testing::TempDir() + "/" +
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(directory_);
+    setenv("TMPDIR", directory_.c_str(), /*overwrite=*/1);
+  }
+
+  std::vector<std::string> Left() const {
+    std::vector<std::string> left;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+      left.push_back(entry.path().string());
+    }
+    return left;
+  }
+
+  std::string directory_;
+};
+
+TEST_F(EmbeddedClusterTest, TrainsAJobExportsItAndLeavesNothingBehind) {
+  {
+    auto cluster = EmbeddedCluster::Start({.ps = 2, .workers = 2});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    EXPECT_THAT(Left(), Not(IsEmpty()));
+    const auto client = ClientOf(**cluster);
+    const auto job_id = client->Submit(SmallSpec());
+    ASSERT_TRUE(job_id.ok()) << job_id.status();
+    const JobStatus status = Finished(client.get(), *job_id);
+    EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+    EXPECT_EQ(status.step(), 15u);
+    EXPECT_GT(status.metrics().at("eval_accuracy"), 0.8);
+
+    const std::string path = ::testing::TempDir() + "/small.safetensors";
+    const absl::Status exported = ExportVariables(client.get(), *job_id, path);
+    ASSERT_TRUE(exported.ok()) << exported;
+    const auto file = ReadSafetensors(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_EQ(file->tensors.size(), 2u);
+    EXPECT_EQ(file->tensors[0].name, "logit/kernel");
+    EXPECT_EQ(file->tensors[0].shape, (std::vector<uint64_t>{2, 1}));
+    EXPECT_GT(file->tensors[0].values[0], 0);
+    EXPECT_GT(file->tensors[0].values[1], 0);
+    EXPECT_EQ(file->tensors[1].name, "logit/bias");
+  }
+  EXPECT_THAT(Left(), IsEmpty());
+}
+
+TEST_F(EmbeddedClusterTest, RemembersItsJobsInAStateDirectory) {
+  const std::string state = directory_ + "/made/state";
+  std::string job_id;
+  std::vector<Tensor> variables;
+  {
+    auto cluster = EmbeddedCluster::Start({.ps = 1, .workers = 1, .state_dir = state});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    const auto client = ClientOf(**cluster);
+    job_id = *client->Submit(SmallSpec());
+    EXPECT_EQ(Finished(client.get(), job_id).state(), SUCCEEDED);
+    variables = *FetchVariables(client.get(), job_id);
+  }
+  auto cluster = EmbeddedCluster::Start({.ps = 1, .workers = 1, .state_dir = state});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto client = ClientOf(**cluster);
+  EXPECT_EQ(client->Get(job_id)->state(), SUCCEEDED);
+  const auto again = FetchVariables(client.get(), job_id);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_EQ(again->size(), variables.size());
+  for (size_t i = 0; i < variables.size(); ++i) {
+    EXPECT_EQ((*again)[i].values, variables[i].values) << variables[i].name;
+  }
+}
+
+TEST_F(EmbeddedClusterTest, VariablesOfAnUnknownJobAreNotFound) {
+  auto cluster = EmbeddedCluster::Start({.ps = 1, .workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(FetchVariables(ClientOf(**cluster).get(), "nobody").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(EmbeddedClusterTest, StateDirectoriesInUseAreNamed) {
+  const std::string state = directory_ + "/state";
+  auto first = EmbeddedCluster::Start({.state_dir = state});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = EmbeddedCluster::Start({.state_dir = state});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition) << second.status();
+  EXPECT_THAT(second.status().ToString(), HasSubstr(state));
+}
+
+TEST_F(EmbeddedClusterTest, WrongOptionsAreRefused) {
+  EXPECT_EQ(EmbeddedCluster::Start({.ps = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(EmbeddedCluster::Start({.workers = -1}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const auto nowhere = EmbeddedCluster::Start({.state_dir = "/proc/none/state"});
+  EXPECT_THAT(nowhere.status().ToString(), HasSubstr("/proc/none/state"));
+}
+
+}  // namespace
+}  // namespace millrace::client
