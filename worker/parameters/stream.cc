@@ -122,14 +122,14 @@ void Stream::OnReadDone(bool ok) {
 }
 
 void Stream::OnWriteDone(bool ok) {
-  const size_t written = writing_.Length();
-  writing_.Clear();  // Its owners need not wait for the next message.
   if (!ok) Close();
+  grpc::ByteBuffer written;  // Let go of now: its owners need not wait for the next message.
   bool write;
   bool release;
   {
     MutexLock lock(&mutex_);
-    queued_bytes_ -= written;
+    written.Swap(&writing_);
+    queued_bytes_ -= written.Length();
     write = NextLocked();
     busy_ = write;
     release = TakeHoldLocked();
@@ -139,8 +139,8 @@ void Stream::OnWriteDone(bool ok) {
 }
 
 void Stream::OnDone(const grpc::Status& status) {
-  const std::shared_ptr<Stream> self = std::move(self_);
   Close();
+  const std::shared_ptr<Stream> self = std::move(self_);
   OnBroken(status);
   MutexLock lock(&monitor_->mutex);
   --monitor_->live_streams;
