@@ -42,6 +42,10 @@ grpc::ChannelArguments Arguments(bool own_connection) {
 
 void ConfigureGrpcEnvironment() {
   setenv("GRPC_EXPERIMENTS", "tcp_frame_size_tuning,tcp_rcv_lowat", /*replace=*/0);
+  // A connection that is being made goes on only while somebody polls it: a call that waits on it,
+  // or this timer. Calls that fail at once, and are tried again, leave it to the timer, whose
+  // default of five seconds would be the time that a reconnect takes.
+  setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100", /*replace=*/0);
 #ifdef __GLIBC__
   // By default, the memory of received slices goes back to the system as soon as it is freed, and
   // every page of it is faulted in again for the next ones: a tenth of the throughput.
