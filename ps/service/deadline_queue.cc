@@ -19,7 +19,8 @@ DeadlineQueue::Key DeadlineQueue::Add(absl::Time when, std::function<void()> cal
   {
     MutexLock lock(&mutex_);
     key = {when, ++last_};
-    first = calls_.emplace(key, std::move(call)).first == calls_.begin();
+    calls_.emplace(key, std::move(call));
+    first = calls_.begin()->first == key;
   }
   if (first) changed_.SignalAll();
   return key;

@@ -1,0 +1,117 @@
+#include "ps/ps_test_util.h"
+
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace millrace::testing {
+
+ShardSpec MakeShardSpec(const std::vector<uint64_t>& lengths, uint32_t replicas,
+                        uint64_t total_steps) {
+  ShardSpec spec;
+  spec.set_job_id("job");
+  spec.set_replicas(replicas);
+  spec.set_total_steps(total_steps);
+  spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    ShardSlice& slice = *spec.add_slices();
+    slice.mutable_slice()->set_variable(static_cast<uint32_t>(i));
+    slice.mutable_slice()->set_length(lengths[i]);
+    slice.set_variable_name(absl::StrCat("variable_", i));
+    slice.mutable_initial_value()->set_constant(0);
+  }
+  return spec;
+}
+
+std::string NewTestDirectory(const std::string& name) {
+  const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string path = absl::StrCat(::testing::TempDir(), "/", test->test_suite_name(), ".",
+                                        test->name(), ".", name);
+  std::filesystem::remove_all(path);
+  return path;
+}
+
+PushRequest MakePush(const ShardSpec& spec, uint64_t step, uint64_t push_id,
+                     const std::vector<PieceRange>& ranges, float value) {
+  PushRequest request;
+  request.set_job_id(spec.job_id());
+  request.set_shard(spec.shard());
+  request.set_generation(1);
+  request.set_step(step);
+  request.set_push_id(push_id);
+  request.set_examples(1);
+  for (const PieceRange& range : ranges) {
+    const std::vector<float> values(range.count, value);
+    Piece& piece = *request.add_pieces();
+    piece.set_slice(range.slice);
+    piece.set_offset(range.offset);
+    piece.set_data(values.data(), values.size() * sizeof(float));
+  }
+  return request;
+}
+
+std::vector<PieceRange> WholeShard(const ShardSpec& spec) {
+  std::vector<PieceRange> ranges;
+  for (int i = 0; i < spec.slices_size(); ++i) {
+    ranges.push_back({static_cast<uint32_t>(i), 0, spec.slices(i).slice().length()});
+  }
+  return ranges;
+}
+
+absl::optional<PushResponse> Pusher::Read() {
+  PushResponse response;
+  if (!stream_->Read(&response)) return absl::nullopt;
+  return response;
+}
+
+PushResponse Pusher::Push(const PushRequest& request) {
+  if (!Write(request)) ADD_FAILURE() << "the stream has ended";
+  const absl::optional<PushResponse> response = Read();
+  if (!response.has_value()) {
+    ADD_FAILURE() << "no answer";
+    return PushResponse();
+  }
+  return *response;
+}
+
+Pulled Puller::Receive() {
+  Pulled pulled;
+  for (const ShardSlice& slice : spec_.slices()) {
+    pulled.slices.emplace_back(slice.slice().length());
+  }
+  PullResponse response;
+  while (stream_->Read(&response)) {
+    ++pulled.messages;
+    pulled.code = response.code();
+    pulled.message = response.message();
+    pulled.version = response.version();
+    for (const Piece& piece : response.pieces()) {
+      std::memcpy(&pulled.slices.at(piece.slice()).at(piece.offset()), piece.data().data(),
+                  piece.data().size());
+      pulled.elements += piece.data().size() / sizeof(float);
+    }
+    if (response.last()) return pulled;
+  }
+  ADD_FAILURE() << "the stream has ended";
+  return pulled;
+}
+
+Pulled Puller::Pull(const PullRequest& request) {
+  Send(request);
+  return Receive();
+}
+
+Pulled Puller::Pull() { return Pull(MakePull(spec_)); }
+
+PullRequest MakePull(const ShardSpec& spec) {
+  PullRequest request;
+  request.set_job_id(spec.job_id());
+  request.set_shard(spec.shard());
+  request.set_generation(1);
+  return request;
+}
+
+}  // namespace millrace::testing

@@ -1,0 +1,92 @@
+// What tests of a ps server share: specs, and clients that speak through the generated stubs as any
+// outside program would.
+#ifndef MILLRACE_PS_PS_TEST_UTIL_H_
+#define MILLRACE_PS_PS_TEST_UTIL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/sync_stream.h"
+#include "protos/parameter_server.grpc.pb.h"
+
+namespace millrace::testing {
+
+// A shard of job "job" with one slice for each length. Values start at 0; SGD with learning rate 1.
+ShardSpec MakeShardSpec(const std::vector<uint64_t>& lengths, uint32_t replicas = 0,
+                        uint64_t total_steps = 1000);
+
+// An empty directory that no other test uses.
+std::string NewTestDirectory(const std::string& name);
+
+// A message of a push that sets `pieces`' data to `value` throughout.
+struct PieceRange {
+  uint32_t slice = 0;
+  uint64_t offset = 0;
+  uint64_t count = 0;
+};
+PushRequest MakePush(const ShardSpec& spec, uint64_t step, uint64_t push_id,
+                     const std::vector<PieceRange>& ranges, float value);
+
+// All elements of the shard.
+std::vector<PieceRange> WholeShard(const ShardSpec& spec);
+
+// One Push stream.
+class Pusher {
+ public:
+  explicit Pusher(ParameterServer::Stub* stub) : stream_(stub->Push(&context_)) {}
+
+  bool Write(const PushRequest& request) { return stream_->Write(request); }
+  // nullopt: the stream has ended.
+  absl::optional<PushResponse> Read();
+  // Writes and waits for the answer.
+  PushResponse Push(const PushRequest& request);
+  void WritesDone() { stream_->WritesDone(); }
+  void Cancel() { context_.TryCancel(); }
+  grpc::Status Finish() { return stream_->Finish(); }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<PushRequest, PushResponse>> stream_;
+};
+
+// What a pull brought.
+struct Pulled {
+  int32_t code = 0;
+  std::string message;
+  uint64_t version = 0;
+  int messages = 0;
+  std::vector<std::vector<float>> slices;  // As long as in the spec.
+  uint64_t elements = 0;                   // That came.
+};
+
+// One Pull stream.
+class Puller {
+ public:
+  Puller(ParameterServer::Stub* stub, ShardSpec spec)
+      : spec_(std::move(spec)), stream_(stub->Pull(&context_)) {}
+
+  void Send(const PullRequest& request) { stream_->Write(request); }
+  Pulled Receive();
+  Pulled Pull(const PullRequest& request);
+  // The newest state, at generation 1.
+  Pulled Pull();
+  void WritesDone() { stream_->WritesDone(); }
+  void Cancel() { context_.TryCancel(); }
+  grpc::Status Finish() { return stream_->Finish(); }
+
+ private:
+  const ShardSpec spec_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<PullRequest, PullResponse>> stream_;
+};
+
+// For the shard, at generation 1.
+PullRequest MakePull(const ShardSpec& spec);
+
+}  // namespace millrace::testing
+
+#endif  // MILLRACE_PS_PS_TEST_UTIL_H_
