@@ -13,7 +13,12 @@ import subprocess
 import sys
 
 # Flags of gcc that clang's tools do not know.
-UNKNOWN_TO_CLANG = {"-fno-canonical-system-headers", "-Wno-free-nonheap-object", "-Wunused-but-set-parameter"}
+UNKNOWN_TO_CLANG = {
+    "-fno-canonical-system-headers",
+    "-Wno-free-nonheap-object",
+    "-Wshadow=local",
+    "-Wunused-but-set-parameter",
+}
 # Flags for by-products of a compilation; the first group takes a value.
 WITH_VALUE = {"-MF", "-o"}
 BY_PRODUCT = {"-MD"}
