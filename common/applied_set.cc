@@ -13,8 +13,9 @@ absl::StatusOr<AppliedSet> AppliedSet::FromProto(const StepSet& proto) {
   uint64_t last = proto.watermark();
   for (uint64_t step : proto.above()) {
     if (step <= last) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "StepSet.above: ", step, " follows ", last, "; the steps must increase and lie above the watermark"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("StepSet.above: ", step, " follows ", last,
+                       "; the steps must increase and lie above the watermark"));
     }
     set.above_.insert(step);
     last = step;

@@ -48,7 +48,8 @@ class CondVar {
     lock.release();
   }
 
-  // Returns true when `timeout` has passed (monotonic clock); infinite and negative ones are allowed.
+  // Returns true when `timeout` has passed (monotonic clock); infinite and negative ones are
+  // allowed.
   bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (timeout == absl::InfiniteDuration()) {
       Wait(mutex);

@@ -8,16 +8,17 @@
 #include "absl/status/statusor.h"
 
 // MILLRACE_RETURN_IF_ERROR(DoIt());
-#define MILLRACE_RETURN_IF_ERROR(expression)                             \
-  do {                                                                   \
+#define MILLRACE_RETURN_IF_ERROR(expression)                                  \
+  do {                                                                        \
     if (absl::Status millrace_status = (expression); !millrace_status.ok()) { \
-      return millrace_status;                                            \
-    }                                                                    \
+      return millrace_status;                                                 \
+    }                                                                         \
   } while (false)
 
 // MILLRACE_ASSIGN_OR_RETURN(auto value, ComputeIt());
-#define MILLRACE_ASSIGN_OR_RETURN(declaration, expression) \
-  MILLRACE_ASSIGN_OR_RETURN_IMPL(MILLRACE_CONCAT(millrace_statusor_, __LINE__), declaration, expression)
+#define MILLRACE_ASSIGN_OR_RETURN(declaration, expression)                                   \
+  MILLRACE_ASSIGN_OR_RETURN_IMPL(MILLRACE_CONCAT(millrace_statusor_, __LINE__), declaration, \
+                                 expression)
 
 #define MILLRACE_ASSIGN_OR_RETURN_IMPL(result, declaration, expression) \
   auto result = (expression);                                           \
