@@ -73,6 +73,21 @@ class ClusterCommandsTest(unittest.TestCase):
             self.assertEqual(final["state"], "SUCCEEDED", final)
             self.assertEqual(final["step"], 400)
 
+    def test_an_asynchronous_job_goes_on_when_a_ps_is_stopped_and_started_again(self):
+        with harness.Cluster(ps=2, workers=2) as cluster:
+            job = self.submit(cluster, "steps=400")
+            restarted = False
+            final = None
+            for event in cluster.watch(job):
+                final = event
+                if not restarted and 0 < event.get("step", 0) < 400:
+                    restarted = True
+                    self.assertEqual(cluster.ps[1].terminate(), 0)
+                    cluster.ps[1] = cluster.start_ps(1)
+            self.assertTrue(restarted, "the job ended before a ps could be restarted")
+            self.assertEqual(final["state"], "SUCCEEDED", final)
+            self.assertEqual(final["step"], 400)
+
     def test_the_coordinator_remembers_its_jobs(self):
         with harness.Cluster(ps=1, workers=1) as cluster:
             job = self.submit(cluster, "epochs=1")
