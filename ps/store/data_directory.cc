@@ -131,21 +131,20 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   const std::string id_file = absl::StrCat(path, "/", kIdFile);
   const int fd = open(id_file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return SystemError("open", id_file, errno);
-  absl::Cleanup close_fd = [fd] { close(fd); };
+  // Owns the descriptor from here on.
+  std::unique_ptr<DataDirectory> directory(new DataDirectory(path, fd));
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadAll(fd, id_file));
-  MILLRACE_ASSIGN_OR_RETURN(std::string id, ParseIdFile(path, text));
+  MILLRACE_ASSIGN_OR_RETURN(directory->id_, ParseIdFile(path, text));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return SystemError("lock", id_file, errno);
     return absl::UnavailableError(
         absl::StrCat("the data directory ", path,
                      " is in use by a running server; stop that one, or give another directory"));
   }
-  std::move(close_fd).Cancel();
-  return std::unique_ptr<DataDirectory>(new DataDirectory(path, std::move(id), fd));
+  return directory;
 }
 
-DataDirectory::DataDirectory(std::string path, std::string id, int fd)
-    : path_(std::move(path)), id_(std::move(id)), fd_(fd) {}
+DataDirectory::DataDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
 DataDirectory::~DataDirectory() { close(fd_); }
 

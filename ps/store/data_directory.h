@@ -31,11 +31,11 @@ class DataDirectory {
   std::string database_path() const { return path_ + "/db"; }
 
  private:
-  DataDirectory(std::string path, std::string id, int fd);
+  DataDirectory(std::string path, int fd);
 
   const std::string path_;
-  const std::string id_;
-  const int fd_;  // Of the DIRECTORY_ID file; holds the lock.
+  std::string id_;  // Set once, before anybody else has the object.
+  const int fd_;    // Of the DIRECTORY_ID file; holds the lock.
 };
 
 }  // namespace millrace::ps
