@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/btree_map.h"
 #include "common/mutex.h"
 
 namespace millrace::ps {
@@ -60,16 +60,17 @@ class BlockPool::Buffers {
   }
 
   void Release(float* buffer, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::vector<float*> surplus;
     {
       MutexLock lock(&mutex_);
       living_bytes_ -= bytes;
-      if (idle_bytes_ + bytes <= living_bytes_ + kSpareBytes) {
-        idle_[bytes].push_back(buffer);
-        idle_bytes_ += bytes;
-        return;
+      idle_bytes_ += bytes;
+      idle_[bytes].push_back(buffer);
+      for (auto it = idle_.rbegin(); idle_bytes_ > living_bytes_ + kSpareBytes; ++it) {
+        Shrink(it->first, &it->second, &surplus);
       }
     }
-    std::free(buffer);
+    for (float* each : surplus) std::free(each);
   }
 
   size_t idle_bytes() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -78,11 +79,21 @@ class BlockPool::Buffers {
   }
 
  private:
+  // Moves buffers of one size to `surplus`, as many as are too many.
+  void Shrink(size_t bytes, std::vector<float*>* buffers, std::vector<float*>* surplus)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    while (!buffers->empty() && idle_bytes_ > living_bytes_ + kSpareBytes) {
+      surplus->push_back(buffers->back());
+      buffers->pop_back();
+      idle_bytes_ -= bytes;
+    }
+  }
+
   Mutex mutex_;
   size_t living_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // By size in bytes.
-  absl::flat_hash_map<size_t, std::vector<float*>> idle_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<size_t, std::vector<float*>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
 BlockPool::BlockPool() : buffers_(std::make_shared<Buffers>()) {}

@@ -1,0 +1,212 @@
+#include "ps/store/shard.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/store/store_test_util.h"
+
+namespace millrace::ps {
+namespace {
+
+using ::millrace::testing::MakeMessage;
+using ::millrace::testing::MakeSpec;
+using ::millrace::testing::MakeWirePiece;
+using ::millrace::testing::Newest;
+using ::millrace::testing::PushWhole;
+using ::millrace::testing::Values;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ShardTest : public ::testing::Test {
+ protected:
+  void Make(const ShardSpec& spec) {
+    ShardPlan plan = *PlanShard(spec);
+    StatePtr state = *MakeInitialState(plan, &pool_);
+    shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1,
+                                     ShardContents{std::move(state), nullptr, {}}, &pool_);
+  }
+
+  // Pushes `count` elements of slice 0 that are all `value`. Returns the answer, if there is one
+  // now.
+  absl::optional<PushResponse> PushPart(uint64_t stream, uint64_t step, uint64_t push_id,
+                                        uint64_t offset, size_t count, float value) {
+    DecodedPush message = MakeMessage(shard_->plan().spec, step, push_id);
+    message.pieces.push_back(MakeWirePiece(0, offset, std::vector<float>(count, value)));
+    absl::optional<PushResponse> answer;
+    shard_->Push(stream, std::move(message), [&](const PushResponse& got) { answer = got; });
+    return answer;
+  }
+
+  PullRequest Version(uint64_t version) {
+    PullRequest request;
+    request.set_generation(1);
+    request.set_version(version);
+    return request;
+  }
+
+  BlockPool pool_;
+  std::unique_ptr<Shard> shard_;
+};
+
+TEST_F(ShardTest, CompletePushOvertakesAStalledOne) {
+  Make(MakeSpec({10}));
+  EXPECT_FALSE(PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1).has_value());
+  EXPECT_EQ(PushPart(2, /*step=*/1, /*push_id=*/2, 0, 10, 10)->outcome(), PushResponse::APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-10));
+  const absl::optional<PushResponse> last = PushPart(1, 0, 1, 9, 1, 1);
+  EXPECT_EQ(last->outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(last->version(), 2);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-11));
+}
+
+TEST_F(ShardTest, TurnPassesOnWhenItsHolderIsLost) {
+  Make(MakeSpec({10}));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  PushPart(2, /*step=*/1, /*push_id=*/2, 0, 5, 10);
+  shard_->StreamEnded(1);
+  EXPECT_EQ(PushPart(2, 1, 2, 5, 5, 10)->outcome(), PushResponse::APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-10));
+  EXPECT_EQ(PushPart(3, 0, 1, 9, 1, 1)->code(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
+TEST_F(ShardTest, OfTwoPushesOfAStepOneIsApplied) {
+  Make(MakeSpec({10}));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  EXPECT_EQ(PushPart(2, /*step=*/0, /*push_id=*/2, 0, 10, 1)->outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->outcome(), PushResponse::ALREADY_APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-1));
+}
+
+TEST_F(ShardTest, AdamUsesTheVersionAtPublication) {
+  ShardSpec spec = MakeSpec({4});
+  spec.mutable_optimizer()->mutable_adam()->set_learning_rate(0.1);
+  std::vector<float> in_order;
+  for (const bool overtaken : {false, true}) {
+    Make(spec);
+    if (overtaken) PushPart(1, 1, 1, 0, 3, 2);
+    PushPart(2, 0, 2, 0, 4, 1);
+    if (!overtaken) PushPart(1, 1, 1, 0, 3, 2);
+    PushPart(1, 1, 1, 3, 1, 2);
+    EXPECT_EQ(Newest(shard_.get())->version, 2);
+    if (!overtaken) in_order = Values(*Newest(shard_.get()));
+  }
+  EXPECT_EQ(Values(*Newest(shard_.get())), in_order);
+}
+
+TEST_F(ShardTest, PinnedStateDoesNotChange) {
+  Make(MakeSpec({10}));
+  PushWhole(shard_.get(), 0, 1, std::vector<float>(10, 1));
+  const StatePtr held = Newest(shard_.get());
+  for (uint64_t step = 1; step < 20; ++step) {
+    PushWhole(shard_.get(), step, step + 1, std::vector<float>(10, 1));
+  }
+  EXPECT_THAT(Values(*held), Each(-1));
+  EXPECT_EQ(held->applied.watermark(), 1);
+}
+
+TEST_F(ShardTest, MessagesOfAPushMustAgree) {
+  Make(MakeSpec({10}));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  const absl::optional<PushResponse> answer = PushPart(1, /*step=*/1, /*push_id=*/1, 9, 1, 1);
+  EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(answer->message(), HasSubstr("began with step 0"));
+  EXPECT_EQ(Newest(shard_.get())->version, 0);
+}
+
+TEST_F(ShardTest, FenceDropsWhatIsUnfinished) {
+  Make(MakeSpec({10}));
+  PushPart(1, 0, 1, 0, 9, 1);
+  ASSERT_TRUE(shard_->SetGeneration(2).ok());
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->code(),
+            static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(Newest(shard_.get())->version, 0);
+}
+
+TEST_F(ShardTest, SynchronousVersionIsTheWeightedMean) {
+  Make(MakeSpec({1}, /*replicas=*/3, /*total_steps=*/7));
+  EXPECT_EQ(PushWhole(shard_.get(), 2, 1, {3.0f}, /*examples=*/2).outcome(), PushResponse::HELD);
+  EXPECT_EQ(PushWhole(shard_.get(), 0, 2, {1.0f}, /*examples=*/4).outcome(), PushResponse::HELD);
+  EXPECT_EQ(PushWhole(shard_.get(), 2, 3, {9.0f}, /*examples=*/2).outcome(), PushResponse::HELD);
+  EXPECT_EQ(PushWhole(shard_.get(), 1, 4, {2.0f}, /*examples=*/2).outcome(), PushResponse::APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), ElementsAre(-(4 * 1 + 2 * 2 + 2 * 3) / 8.0f));
+  EXPECT_EQ(PushWhole(shard_.get(), 1, 5, {2.0f}).outcome(), PushResponse::ALREADY_APPLIED);
+}
+
+TEST_F(ShardTest, LastSynchronousVersionMayHaveFewerContributions) {
+  Make(MakeSpec({1}, /*replicas=*/3, /*total_steps=*/4));
+  for (uint64_t step = 0; step < 3; ++step) PushWhole(shard_.get(), step, step, {1.0f});
+  EXPECT_EQ(PushWhole(shard_.get(), 3, 3, {1.0f}).outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(Newest(shard_.get())->version, 2);
+  EXPECT_EQ(Newest(shard_.get())->applied.watermark(), 4);
+}
+
+TEST_F(ShardTest, SingleContributionIsAppliedAsItIs) {
+  Make(MakeSpec({1}, /*replicas=*/1));
+  PushWhole(shard_.get(), 0, 1, {0.1f}, /*examples=*/50);
+  EXPECT_THAT(Values(*Newest(shard_.get())), ElementsAre(-0.1f));
+}
+
+TEST_F(ShardTest, SynchronousShardKeepsTheVersionBefore) {
+  Make(MakeSpec({1}, /*replicas=*/1));
+  for (uint64_t step = 0; step < 3; ++step) PushWhole(shard_.get(), step, step, {1.0f});
+  absl::StatusOr<StatePtr> state;
+  const auto keep = [&](absl::StatusOr<StatePtr> got) { state = std::move(got); };
+  EXPECT_EQ(shard_->Read(Version(2), keep), 0);
+  EXPECT_THAT(Values(**state), ElementsAre(-2));
+  shard_->Read(Version(1), keep);
+  EXPECT_EQ(state.status().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(ShardTest, WaitersAreWokenByTheirVersionOnly) {
+  Make(MakeSpec({1}, /*replicas=*/1));
+  std::vector<uint64_t> woken;
+  for (uint64_t version : {2, 1, 3}) {
+    EXPECT_NE(shard_->Read(Version(version),
+                           [&](absl::StatusOr<StatePtr> state) {
+                             woken.push_back(state.ok() ? (*state)->version : 99);
+                           }),
+              0);
+  }
+  PushWhole(shard_.get(), 0, 1, {1.0f});
+  EXPECT_THAT(woken, ElementsAre(1));
+  PushWhole(shard_.get(), 1, 2, {1.0f});
+  EXPECT_THAT(woken, ElementsAre(1, 2));
+  shard_->Close(absl::UnavailableError("stops"));
+  EXPECT_THAT(woken, ElementsAre(1, 2, 99));
+}
+
+TEST_F(ShardTest, StoppedWaitIsNotWoken) {
+  Make(MakeSpec({1}, /*replicas=*/1, /*total_steps=*/1));
+  std::vector<absl::Status> ended;
+  const uint64_t waiter = shard_->Read(
+      Version(1), [&](absl::StatusOr<StatePtr> state) { ended.push_back(state.status()); });
+  shard_->StopWaiting(waiter, absl::StatusCode::kDeadlineExceeded);
+  shard_->StopWaiting(waiter, absl::StatusCode::kDeadlineExceeded);
+  PushWhole(shard_.get(), 0, 1, {1.0f});
+  ASSERT_EQ(ended.size(), 1);
+  EXPECT_THAT(std::string(ended[0].message()), HasSubstr("waits for step 0"));
+  shard_->StopWaiting(
+      shard_->Read(Version(2),
+                   [&](absl::StatusOr<StatePtr> state) { ended.push_back(state.status()); }),
+      absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(ended[1].message()), HasSubstr("the last one of the job"));
+}
+
+TEST_F(ShardTest, ClosedShardRefusesEverything) {
+  Make(MakeSpec({10}));
+  PushPart(1, 0, 1, 0, 9, 1);
+  shard_->Close(absl::NotFoundError("was dropped"));
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->message(), "was dropped");
+  EXPECT_FALSE(shard_->PinCut(1, "cut").ok());
+  EXPECT_FALSE(shard_->SetGeneration(2).ok());
+}
+
+}  // namespace
+}  // namespace millrace::ps
