@@ -6,10 +6,11 @@
 // pending in an expired lease as well, while another worker has it: shards ignore the second push,
 // and Done counts the first report only.
 //
-// Both dispatch rules, and the barrier, only ask how far the steps are done without a gap: with
-// watermark w, asynchronous steps may go up to w + staleness_bound, synchronous ones to the end of
-// the version that w is in, and none past a barrier that w has not reached. So there is one limit,
-// and it is computed, not stored.
+// Both dispatch rules only ask how far the steps are done without a gap: with watermark w,
+// asynchronous steps may go up to w + staleness_bound, synchronous ones to the end of the version
+// that w is in. A barrier is a third limit. It stands until it is moved, rather than until it is
+// reached: whoever set it does something at the barrier that no later step may precede. So there is
+// one limit, and it is computed, not stored.
 //
 // A report is believed whoever sends it, since it says that every shard has the step. But a shard
 // that lost its newest steps invalidates the reports made before, and such a report may still be
@@ -49,8 +50,7 @@ void StepTracker::Reset(uint64_t generation, const AppliedSet& done) {
 
 uint64_t StepTracker::Limit() const {
   const uint64_t watermark = done_.watermark();
-  uint64_t limit = rules_.total_steps;
-  if (watermark < barrier_) limit = std::min(limit, barrier_);
+  const uint64_t limit = std::min(rules_.total_steps, barrier_);
   const uint64_t window = rules_.replicas > 0 ? (watermark / rules_.replicas + 1) * rules_.replicas
                                               : watermark + rules_.staleness_bound + 1;
   return std::min(limit, window);

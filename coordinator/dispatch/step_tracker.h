@@ -37,7 +37,7 @@ class StepTracker {
   // whatever is still heard of them is ignored. REQUIRES: `generation` grows and is below 2^32.
   void Reset(uint64_t generation, const AppliedSet& done);
 
-  // No step from `barrier` on is handed out until all steps before it are done.
+  // No step from `barrier` on is handed out until the barrier is moved.
   void SetBarrier(uint64_t barrier) { barrier_ = barrier; }
 
   // Hands up to `max_steps` consecutive steps to a worker: the lowest that are free, if they may

@@ -259,7 +259,7 @@ std::vector<std::shared_ptr<Job>> JobTable::JobsToDrop() const {
 void JobTable::DropOldShards() {
   {
     MutexLock lock(&mutex_);
-    if (dropping_ || stopping_) return;
+    if (dropping_) return;
     dropping_ = true;
   }
   for (const auto& job : JobsToDrop()) {

@@ -1,0 +1,92 @@
+// A worker without a model: it pushes nothing to fake ps servers, step by step.
+#ifndef MILLRACE_COORDINATOR_TESTING_FAKE_WORKER_H_
+#define MILLRACE_COORDINATOR_TESTING_FAKE_WORKER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "coordinator/testing/fake_ps.h"
+#include "coordinator/testing/member_connection.h"
+#include "protos/cluster.pb.h"
+
+namespace millrace::coordinator {
+
+// What a fake worker does; unset functions do the plain thing. They run on the worker's threads and
+// may block.
+struct FakeWorkerScript {
+  uint32_t lease_slots = 2;
+  // Plain: three variables of 6, 1 and 40 elements, 100 training and 10 evaluation examples.
+  std::function<absl::StatusOr<JobPlan>(const JobSpec&)> plan;
+  // When a lease arrives.
+  std::function<void(const Lease&, const SetRoute&)> on_lease;
+  // Before a step is pushed. Errors give the lease back.
+  std::function<absl::Status(const std::string& job_id, uint64_t step)> on_step;
+  // The loss of a step's one example. Plain: 1 / (step + 1).
+  std::function<double(uint64_t step)> loss;
+  // Before an evaluation is answered. Errors are its answer.
+  std::function<absl::Status(const Evaluate&)> on_evaluate;
+};
+
+// The plan that a FakeWorker makes unless told otherwise.
+JobPlan PlainPlan();
+
+// The ps servers that workers know by address. Not owned; they outlive the workers.
+using FakePsList = std::vector<FakePs*>;
+
+class FakeWorker {
+ public:
+  FakeWorker(const std::string& name, FakePsList servers, FakeWorkerScript script = {});
+  // Dies if it has not.
+  ~FakeWorker();
+
+  void Join(const std::string& coordinator);
+  // Breaks the stream and stops computing.
+  void Kill();
+  // Leaves in good order: gives back what it has not begun.
+  void Leave();
+
+  // Steps that every shard acknowledged to it, in order.
+  std::vector<uint64_t> Computed(const std::string& job_id) const;
+  // Generations of the routes it was sent, in order.
+  std::vector<uint64_t> Generations(const std::string& job_id) const;
+  bool WasForgotten(const std::string& job_id) const;
+  void AwaitForgotten(const std::string& job_id);
+
+ private:
+  void OnMessage(const CoordinatorMessage& message);
+  void Work();
+  void Compute(const Lease& lease, const SetRoute& route);
+  absl::Status PushAll(const SetRoute& route, uint64_t step);
+  void Send(const MemberMessage& message);
+  FakePs* Find(const std::string& address) const;
+  bool Stopped() const;
+
+  const std::string name_;
+  const FakePsList servers_;
+  const FakeWorkerScript script_;
+  uint64_t incarnation_ = 0;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::map<std::string, SetRoute> routes_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<uint64_t>> generations_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<uint64_t>> computed_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, bool> forgotten_ ABSL_GUARDED_BY(mutex_);
+  std::deque<CoordinatorMessage> work_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = true;
+  std::shared_ptr<MemberConnection> connection_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_TESTING_FAKE_WORKER_H_

@@ -1,0 +1,45 @@
+#include "coordinator/testing/member_connection.h"
+
+#include <utility>
+
+#include "common/grpc_status.h"
+#include "common/net/channel.h"
+
+namespace millrace::coordinator {
+
+MemberConnection::MemberConnection(const std::string& address,
+                                   std::function<void(const CoordinatorMessage&)> on_message)
+    : stub_(Membership::NewStub(CreateChannel(address))), stream_(stub_->Join(&context_)) {
+  reader_ = std::thread([this, on_message = std::move(on_message)] {
+    CoordinatorMessage message;
+    while (stream_->Read(&message)) on_message(message);
+    const grpc::Status status = stream_->Finish();
+    MutexLock lock(&end_mutex_);
+    has_ended_ = true;
+    end_ = FromGrpcStatus(status);
+    ended_.SignalAll();
+  });
+}
+
+MemberConnection::~MemberConnection() {
+  context_.TryCancel();
+  reader_.join();
+}
+
+void MemberConnection::Send(const MemberMessage& message) {
+  MutexLock lock(&mutex_);
+  stream_->Write(message);
+}
+
+void MemberConnection::HalfClose() {
+  MutexLock lock(&mutex_);
+  stream_->WritesDone();
+}
+
+absl::Status MemberConnection::AwaitEnd() {
+  MutexLock lock(&end_mutex_);
+  while (!has_ended_) ended_.Wait(&end_mutex_);
+  return end_;
+}
+
+}  // namespace millrace::coordinator
