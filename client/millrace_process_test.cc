@@ -33,7 +33,7 @@ using ::testing::IsEmpty;
 // In the runfiles, where tests run.
 constexpr char kBinary[] = "client/millrace";
 
-// A run of the binary, its output in files.
+// A run of the binary: its standard output comes through a pipe, its standard error is in a file.
 class Process {
  public:
   explicit Process(std::vector<std::string> arguments) {
@@ -41,27 +41,40 @@ class Process {
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
+    int pipe_ends[2];
+    CHECK_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    for (int stream : {STDOUT_FILENO, STDERR_FILENO}) {
-      CHECK_EQ(posix_spawn_file_actions_addopen(&actions, stream, Path(stream).c_str(),
-                                                O_WRONLY | O_CREAT | O_TRUNC, 0666),
-               0);
-    }
+    posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, ErrorPath().c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0666);
     CHECK_EQ(posix_spawn(&pid_, kBinary, &actions, /*attrp=*/nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
+    close(pipe_ends[1]);
+    pipe_ = pipe_ends[0];
   }
 
   ~Process() {
     if (!ended_) kill(pid_, SIGKILL);
     Wait();
+    close(pipe_);
   }
 
   void Signal(int signal) { CHECK_EQ(kill(pid_, signal), 0); }
 
+  // Reads standard output until `text` has come; false: it ended without it.
+  bool ReadUntil(const std::string& text) {
+    while (out_.find(text) == std::string::npos) {
+      if (!ReadSome()) return false;
+    }
+    return true;
+  }
+
   // Its exit status, as a shell has it.
   int Wait() {
     if (ended_) return exit_;
+    while (ReadSome()) {
+    }
     int status = 0;
     CHECK_EQ(waitpid(pid_, &status, 0), pid_);
     ended_ = true;
@@ -69,19 +82,29 @@ class Process {
     return exit_;
   }
 
-  std::string out() const { return Contents(STDOUT_FILENO); }
-  std::string err() const { return Contents(STDERR_FILENO); }
+  // What was read of standard output: all of it after Wait.
+  const std::string& out() const { return out_; }
 
- private:
-  static std::string Path(int stream) {
-    return absl::StrCat(::testing::TempDir(), "/stream-", stream);
-  }
-  static std::string Contents(int stream) {
-    std::ifstream file(Path(stream));
+  std::string err() const {
+    std::ifstream file(ErrorPath());
     return std::string(std::istreambuf_iterator<char>(file), {});
   }
 
+ private:
+  static std::string ErrorPath() { return absl::StrCat(::testing::TempDir(), "/standard_error"); }
+
+  // False at the end.
+  bool ReadSome() {
+    char buffer[4096];
+    const ssize_t count = read(pipe_, buffer, sizeof(buffer));
+    CHECK_GE(count, 0);
+    out_.append(buffer, static_cast<size_t>(count));
+    return count > 0;
+  }
+
   pid_t pid_ = -1;
+  int pipe_ = -1;
+  std::string out_;
   bool ended_ = false;
   int exit_ = 0;
 };
@@ -115,6 +138,37 @@ TEST(MillraceProcessTest, TrainsInOneProcessAndKeepsStandardErrorClean) {
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(process.out(), HasSubstr("SUCCEEDED: job small-1"));
   EXPECT_THAT(process.err(), IsEmpty());
+}
+
+TEST(MillraceProcessTest, AnInterruptCancelsTheJobOfAnEmbeddedClusterAndExitsWith130) {
+  Process process({"train", WriteFile("job.textproto", SmallJob()), "--data=" + SmallData(),
+                   "--set", "epochs=100000000"});
+  EXPECT_TRUE(process.ReadUntil("RUNNING"));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 130);
+  EXPECT_THAT(process.out(), HasSubstr("Cancelling the job"));
+  EXPECT_THAT(process.out(), HasSubstr("CANCELLED: job small-1"));
+  EXPECT_THAT(process.err(), IsEmpty());
+}
+
+TEST(MillraceProcessTest, ATrainingThatWasKilledGoesOnFromItsStateDirectory) {
+  const std::string state = ::testing::TempDir() + "/state";
+  const std::vector<std::string> arguments = {"train",
+                                              WriteFile("job.textproto", SmallJob()),
+                                              "--data=" + SmallData(),
+                                              "--set",
+                                              "epochs=2000",
+                                              "--state_dir=" + state};
+  {
+    Process process(arguments);
+    EXPECT_TRUE(process.ReadUntil("RUNNING"));
+    process.Signal(SIGKILL);
+    EXPECT_EQ(process.Wait(), 137);
+  }
+  Process process(arguments);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.out(), HasSubstr("Resuming job small-1"));
+  EXPECT_THAT(process.out(), HasSubstr("SUCCEEDED: job small-1\n  steps      10,000 of 10,000"));
 }
 
 TEST(MillraceProcessTest, AnInterruptLeavesAJobOfAClusterAloneAndExitsWith130) {

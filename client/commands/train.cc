@@ -92,11 +92,13 @@ absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const JobSpec& s
     return ExitCode::kInterrupted;
   }
   MILLRACE_RETURN_IF_ERROR(outcome.status());
+  absl::Status exported;
   if (outcome->state == SUCCEEDED && !flags.export_file.empty()) {
-    MILLRACE_RETURN_IF_ERROR(ExportVariables(client, job_id, flags.export_file));
-    outcome->export_file = flags.export_file;
+    exported = ExportVariables(client, job_id, flags.export_file);
+    if (exported.ok()) outcome->export_file = flags.export_file;
   }
   view->Finish(*outcome);
+  MILLRACE_RETURN_IF_ERROR(exported);
   return context.interrupt->triggered() ? ExitCode::kInterrupted : ExitCodeOf(*outcome);
 }
 
