@@ -35,6 +35,7 @@ void FakePs::Join(const std::string& coordinator) {
   connection_ =
       std::make_unique<MemberConnection>(coordinator, [](const CoordinatorMessage& /*message*/) {});
   connection_->Send(message);
+  connection_->AwaitAnswer();
 }
 
 void FakePs::Kill() {

@@ -42,6 +42,7 @@ void FakeWorker::Join(const std::string& coordinator) {
   }
   thread_ = std::thread([this] { Work(); });
   connection->Send(message);
+  connection->AwaitAnswer();
 }
 
 void FakeWorker::Kill() {

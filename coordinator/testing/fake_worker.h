@@ -48,6 +48,7 @@ class FakeWorker {
   // Dies if it has not.
   ~FakeWorker();
 
+  // Returns when the coordinator has taken it in.
   void Join(const std::string& coordinator);
   // Breaks the stream and stops computing.
   void Kill();

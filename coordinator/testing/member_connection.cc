@@ -12,12 +12,17 @@ MemberConnection::MemberConnection(const std::string& address,
     : stub_(Membership::NewStub(CreateChannel(address))), stream_(stub_->Join(&context_)) {
   reader_ = std::thread([this, on_message = std::move(on_message)] {
     CoordinatorMessage message;
-    while (stream_->Read(&message)) on_message(message);
+    while (stream_->Read(&message)) {
+      on_message(message);
+      MutexLock lock(&end_mutex_);
+      has_answer_ = true;
+      changed_.SignalAll();
+    }
     const grpc::Status status = stream_->Finish();
     MutexLock lock(&end_mutex_);
     has_ended_ = true;
     end_ = FromGrpcStatus(status);
-    ended_.SignalAll();
+    changed_.SignalAll();
   });
 }
 
@@ -36,9 +41,14 @@ void MemberConnection::HalfClose() {
   stream_->WritesDone();
 }
 
+void MemberConnection::AwaitAnswer() {
+  MutexLock lock(&end_mutex_);
+  while (!has_answer_ && !has_ended_) changed_.Wait(&end_mutex_);
+}
+
 absl::Status MemberConnection::AwaitEnd() {
   MutexLock lock(&end_mutex_);
-  while (!has_ended_) ended_.Wait(&end_mutex_);
+  while (!has_ended_) changed_.Wait(&end_mutex_);
   return end_;
 }
 

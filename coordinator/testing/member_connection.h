@@ -28,6 +28,9 @@ class MemberConnection {
   // Says that no more messages come from this side.
   void HalfClose();
 
+  // Blocks until the coordinator has answered, or ended the stream.
+  void AwaitAnswer();
+
   // Blocks until the coordinator has ended the stream.
   absl::Status AwaitEnd();
 
@@ -38,7 +41,8 @@ class MemberConnection {
 
   Mutex mutex_;  // One writes at a time.
   Mutex end_mutex_;
-  CondVar ended_;
+  CondVar changed_;
+  bool has_answer_ ABSL_GUARDED_BY(end_mutex_) = false;
   bool has_ended_ ABSL_GUARDED_BY(end_mutex_) = false;
   absl::Status end_ ABSL_GUARDED_BY(end_mutex_);
   std::thread reader_;

@@ -1,0 +1,47 @@
+#include "coordinator/jobs/training_stats.h"
+
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr uint64_t kExamples = 10;
+
+StepResult Step(double loss_sum) {
+  StepResult result;
+  result.set_examples(kExamples);
+  result.set_loss_sum(loss_sum);
+  return result;
+}
+
+TEST(TrainingStatsTest, MeansAreOverTheExamplesSinceTheLastProgress) {
+  TrainingStats stats;
+  const absl::Time start = absl::UnixEpoch();
+  stats.Restart(start);
+  stats.Add(Step(5));
+  StepResult with_accuracy = Step(15);
+  with_accuracy.set_accuracy_sum(9);
+  stats.Add(with_accuracy);
+  const auto progress = stats.Take(start + absl::Seconds(2));
+  ASSERT_TRUE(progress);
+  EXPECT_DOUBLE_EQ(progress->examples_per_second(), 10);
+  EXPECT_DOUBLE_EQ(progress->metrics().at("loss"), 1);
+  EXPECT_DOUBLE_EQ(progress->metrics().at("accuracy"), 0.9);
+
+  stats.Add(Step(20));
+  const auto next = stats.Take(start + absl::Seconds(3));
+  ASSERT_TRUE(next);
+  EXPECT_DOUBLE_EQ(next->metrics().at("loss"), 2);
+  EXPECT_EQ(next->metrics().count("accuracy"), 0u);
+}
+
+TEST(TrainingStatsTest, NothingIsToldWhereNoStepWasDone) {
+  TrainingStats stats;
+  EXPECT_FALSE(stats.Take(absl::UnixEpoch() + absl::Seconds(1)));
+  stats.Add(Step(1));
+  stats.Restart(absl::UnixEpoch());
+  EXPECT_FALSE(stats.Take(absl::UnixEpoch() + absl::Seconds(1)));
+}
+
+}  // namespace
+}  // namespace millrace::coordinator

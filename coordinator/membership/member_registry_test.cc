@@ -1,0 +1,183 @@
+#include "coordinator/membership/member_registry.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class FakeLink final : public MemberLink {
+ public:
+  void Send(const CoordinatorMessage& message) override { sent.push_back(message); }
+  void Close(const absl::Status& status) override { closed = status.code(); }
+
+  std::vector<CoordinatorMessage> sent;
+  absl::optional<absl::StatusCode> closed;
+};
+
+class CountingObserver final : public MemberObserver {
+ public:
+  void OnMembersChanged() override { ++changes; }
+  void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) override {
+    heard.emplace_back(worker.registration.name(), message.kind_case());
+  }
+
+  int changes = 0;
+  std::vector<std::pair<std::string, MemberMessage::KindCase>> heard;
+};
+
+RegisterWorker Worker(const std::string& name, uint64_t incarnation = 1) {
+  RegisterWorker worker;
+  worker.set_name(name);
+  worker.set_incarnation(incarnation);
+  worker.set_lease_slots(2);
+  return worker;
+}
+
+RegisterPs Ps(const std::string& name, const std::string& directory, uint64_t incarnation = 1) {
+  RegisterPs ps;
+  ps.set_name(name);
+  ps.set_directory_id(directory);
+  ps.set_incarnation(incarnation);
+  ps.set_address("127.0.0.1:7");
+  return ps;
+}
+
+class MemberRegistryTest : public testing::Test {
+ protected:
+  MemberRegistryTest() { registry_.SetObserver(&observer_); }
+
+  void ExpectInvalid(const absl::Status& status, const std::string& field) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(field));
+  }
+
+  SimulatedClock clock_;
+  CountingObserver observer_;
+  MemberRegistry registry_{absl::Seconds(2), &clock_};
+  std::shared_ptr<FakeLink> link_ = std::make_shared<FakeLink>();
+};
+
+TEST_F(MemberRegistryTest, NewcomerIsWelcomedFirst) {
+  const auto id = registry_.AddWorker(Worker("w"), link_);
+  ASSERT_TRUE(id.ok()) << id.status();
+  ASSERT_THAT(link_->sent, SizeIs(1));
+  EXPECT_EQ(link_->sent[0].welcome().heartbeat_period().seconds(), 2);
+  EXPECT_EQ(observer_.changes, 1);
+  EXPECT_THAT(registry_.Workers(), SizeIs(1));
+  EXPECT_THAT(registry_.PsServers(), IsEmpty());
+  CoordinatorMessage forget;
+  forget.mutable_forget_job()->set_job_id("j");
+  registry_.Send(*id, forget);
+  registry_.Send(*id + 1, forget);
+  EXPECT_THAT(link_->sent, SizeIs(2));
+}
+
+TEST_F(MemberRegistryTest, WrongRegistrationsNameTheField) {
+  ExpectInvalid(registry_.AddWorker(Worker(""), link_).status(), "register_worker.name");
+  ExpectInvalid(registry_.AddWorker(Worker("a b"), link_).status(), "register_worker.name");
+  ExpectInvalid(registry_.AddWorker(Worker(std::string(101, 'a')), link_).status(), "name");
+  RegisterWorker idle = Worker("w");
+  idle.set_lease_slots(0);
+  ExpectInvalid(registry_.AddWorker(idle, link_).status(), "register_worker.lease_slots");
+  ExpectInvalid(registry_.AddPs(Ps("p", ""), link_).status(), "register_ps.directory_id");
+  RegisterPs unreachable = Ps("p", "d");
+  unreachable.set_address("here");
+  ExpectInvalid(registry_.AddPs(unreachable, link_).status(), "register_ps.address");
+  EXPECT_EQ(observer_.changes, 0);
+}
+
+TEST_F(MemberRegistryTest, LiveMembersNameIsTaken) {
+  ASSERT_TRUE(registry_.AddWorker(Worker("a"), link_).ok());
+  ASSERT_TRUE(registry_.AddPs(Ps("b", "d"), link_).ok());
+  for (const absl::Status& status : {registry_.AddWorker(Worker("a", 2), link_).status(),
+                                     registry_.AddWorker(Worker("b"), link_).status(),
+                                     registry_.AddPs(Ps("b", "other"), link_).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--name"));
+  }
+  EXPECT_FALSE(link_->closed);
+}
+
+TEST_F(MemberRegistryTest, SameProcessAndSameDirectoryTakeTheirOldPlace) {
+  const auto worker = registry_.AddWorker(Worker("a"), link_);
+  auto again = std::make_shared<FakeLink>();
+  const auto worker_again = registry_.AddWorker(Worker("a"), again);
+  ASSERT_TRUE(worker_again.ok()) << worker_again.status();
+  EXPECT_NE(*worker, *worker_again);
+  EXPECT_EQ(link_->closed, absl::StatusCode::kAborted);
+  EXPECT_THAT(registry_.Workers(), SizeIs(1));
+
+  // A database can be open in one process only: the older server must be dead.
+  auto old_ps = std::make_shared<FakeLink>();
+  ASSERT_TRUE(registry_.AddPs(Ps("p", "d", 1), old_ps).ok());
+  const auto ps = registry_.AddPs(Ps("p", "d", 2), std::make_shared<FakeLink>());
+  ASSERT_TRUE(ps.ok()) << ps.status();
+  EXPECT_EQ(old_ps->closed, absl::StatusCode::kAborted);
+  ASSERT_TRUE(registry_.FindPs("d"));
+  EXPECT_EQ(registry_.FindPs("d")->id, *ps);
+  EXPECT_FALSE(registry_.FindPs("e"));
+}
+
+TEST_F(MemberRegistryTest, SilentMembersExpireAfterThreePeriods) {
+  const auto silent = registry_.AddWorker(Worker("silent"), link_);
+  auto alive_link = std::make_shared<FakeLink>();
+  const auto alive = registry_.AddWorker(Worker("alive"), alive_link);
+  MemberMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  for (int i = 0; i < 2; ++i) {
+    clock_.Advance(absl::Seconds(2));
+    EXPECT_TRUE(registry_.Receive(*alive, heartbeat).ok());
+    registry_.ExpireSilent();
+    EXPECT_THAT(registry_.Workers(), SizeIs(2));
+  }
+  clock_.Advance(absl::Seconds(2));
+  registry_.ExpireSilent();
+  EXPECT_EQ(link_->closed, absl::StatusCode::kDeadlineExceeded);
+  ASSERT_THAT(registry_.Workers(), SizeIs(1));
+  EXPECT_EQ(registry_.Workers()[0].id, *alive);
+  EXPECT_EQ(observer_.changes, 3);
+  EXPECT_TRUE(registry_.Receive(*silent, heartbeat).ok()) << "late words are no error";
+  ASSERT_TRUE(registry_.AddWorker(Worker("silent", 2), link_).ok()) << "its name is free";
+}
+
+TEST_F(MemberRegistryTest, LeavingMemberIsGoneAtOnce) {
+  const auto id = registry_.AddWorker(Worker("w"), link_);
+  MemberMessage leaving;
+  leaving.mutable_leaving();
+  EXPECT_TRUE(registry_.Receive(*id, leaving).ok());
+  EXPECT_THAT(registry_.Workers(), IsEmpty());
+  EXPECT_EQ(observer_.changes, 2);
+  registry_.Remove(*id, "again");
+  EXPECT_EQ(observer_.changes, 2);
+}
+
+TEST_F(MemberRegistryTest, MessagesOutOfPlaceAreErrors) {
+  const auto worker = registry_.AddWorker(Worker("w"), link_);
+  const auto ps = registry_.AddPs(Ps("p", "d"), link_);
+  MemberMessage result;
+  result.mutable_step_result();
+  EXPECT_TRUE(registry_.Receive(*worker, result).ok());
+  ExpectInvalid(registry_.Receive(*ps, result), "only a worker");
+  ExpectInvalid(registry_.Receive(*worker, MemberMessage()), "kind");
+  MemberMessage again;
+  *again.mutable_register_worker() = Worker("w");
+  ExpectInvalid(registry_.Receive(*worker, again), "second registration");
+  EXPECT_THAT(observer_.heard, ElementsAre(std::make_pair("w", MemberMessage::kStepResult)));
+}
+
+TEST_F(MemberRegistryTest, ShutdownClosesAllAndTakesNobodyIn) {
+  ASSERT_TRUE(registry_.AddWorker(Worker("w"), link_).ok());
+  registry_.Shutdown();
+  EXPECT_EQ(link_->closed, absl::StatusCode::kUnavailable);
+  EXPECT_EQ(registry_.AddWorker(Worker("x"), link_).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
