@@ -64,7 +64,7 @@ TEST_P(ExampleTest, EvaluatesOnHeldOutExamples) {
 
 INSTANTIATE_TEST_SUITE_P(Examples, ExampleTest,
                          ::testing::Values("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& example) { return example.param; });
 
 TEST(ExamplesTest, SynchronousJobIsTheAsynchronousOneInAnotherMode) {
   JobSpec sync = Load("mnist_cnn_sync");
