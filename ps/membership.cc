@@ -11,7 +11,6 @@
 #include "common/net/channel.h"
 #include "common/proto_duration.h"
 #include "glog/logging.h"
-#include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 
 namespace millrace::ps {
@@ -30,11 +29,12 @@ constexpr absl::Duration kShortestHeartbeat = absl::Milliseconds(10);
 class Membership::Session {
  public:
   explicit Session(Membership* owner)
-      : owner_(owner), stream_(owner->stub_->Join(&context_)), reader_([this] { ReadAll(); }) {}
+      : owner_(owner), stream_(Join()), reader_([this] { ReadAll(); }) {}
 
   ~Session() {
     context_.TryCancel();
     reader_.join();
+    owner_->SetContext(nullptr);
   }
 
   // False: the stream has ended.
@@ -76,6 +76,11 @@ class Membership::Session {
   }
 
  private:
+  std::unique_ptr<grpc::ClientReaderWriter<MemberMessage, CoordinatorMessage>> Join() {
+    owner_->SetContext(&context_);  // Before this call, which blocks while it connects.
+    return owner_->stub_->Join(&context_);
+  }
+
   void ReadAll() ABSL_LOCKS_EXCLUDED(owner_->mutex_) {
     CoordinatorMessage message;
     while (stream_->Read(&message)) {
@@ -102,17 +107,34 @@ class Membership::Session {
 Membership::Membership(MembershipOptions options)
     : options_(std::move(options)),
       stub_(millrace::Membership::NewStub(CreateChannel(options_.coordinator_address))),
-      thread_([this] { Loop(); }) {}
+      thread_([this] { Run(); }) {}
 
 Membership::~Membership() { Leave(); }
 
 void Membership::Leave() {
+  const absl::Time deadline = options_.clock->Now() + kFarewellTimeout;
   {
     MutexLock lock(&mutex_);
     leaving_ = true;
+    changed_.SignalAll();
+    while (!ended_ && options_.clock->Now() < deadline) {
+      options_.clock->WaitUntil(&changed_, &mutex_, deadline);
+    }
+    if (context_ != nullptr) context_->TryCancel();
   }
-  changed_.SignalAll();
   if (thread_.joinable()) thread_.join();
+}
+
+void Membership::SetContext(grpc::ClientContext* context) {
+  MutexLock lock(&mutex_);
+  context_ = context;
+}
+
+void Membership::Run() {
+  Loop();
+  MutexLock lock(&mutex_);
+  ended_ = true;
+  changed_.SignalAll();
 }
 
 void Membership::Loop() {

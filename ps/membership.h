@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "grpcpp/client_context.h"
 #include "protos/cluster.grpc.pb.h"
 #include "protos/parameter_server.pb.h"
 
@@ -49,7 +50,9 @@ class Membership {
  private:
   class Session;
 
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetContext(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns why the stream ended.
   absl::Status Serve(Session* session) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns false when the server leaves.
@@ -62,8 +65,11 @@ class Membership {
   absl::Time last_logged_ = absl::InfinitePast();  // Of the thread.
 
   Mutex mutex_;
-  CondVar changed_;  // leaving_, or the session's
+  CondVar changed_;  // Anything below, or the session's.
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // The thread has nothing more to do.
+  // Of the stream under way, or nullptr.
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::thread thread_;  // The last member: it uses the others.
 };
 

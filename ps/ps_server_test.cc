@@ -507,6 +507,11 @@ TEST_F(PsServerTest, WrongSpecsAreRefusedByTheFieldsPath) {
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("spec.cut_period"));
 }
 
+TEST_F(PsServerTest, ShardThatNoMachineCanHoldIsRefused) {
+  EXPECT_EQ(Create(MakeShardSpec({uint64_t{1} << 38})).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 TEST_F(PsServerTest, SecondServerOnTheDirectoryIsRefused) {
   PsServerOptions options;
   options.data_dir = data_dir_;

@@ -235,7 +235,12 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
 absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPool* pool) {
   const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
   absl::Status status = absl::DataLossError("there is no cut of it");
-  for (std::vector<Cut> cuts = Cuts(shard_key); !cuts.empty(); cuts.pop_back()) {
+  std::vector<Cut> cuts = Cuts(shard_key);
+  // The newest version last. A clean stop that was cut short may have written the version before
+  // once more, after the newest.
+  std::stable_sort(cuts.begin(), cuts.end(),
+                   [](const Cut& a, const Cut& b) { return a.version < b.version; });
+  for (; !cuts.empty(); cuts.pop_back()) {
     absl::StatusOr<ShardContents> contents = ReadCut(plan, cuts.back().number, pool);
     if (contents.ok()) {
       if (plan.spec.replicas() > 0 && cuts.size() > 1 &&
@@ -248,14 +253,20 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     status = contents.status();
     LOG(ERROR) << ShardName(plan.spec.job_id(), plan.spec.shard())
                << ": passes over a cut of version " << cuts.back().version << ": " << status;
-    // The next cut takes its number, and what is left of it is deleted then.
-    MutexLock lock(&mutex_);
-    cuts_[shard_key].pop_back();
+    Forget(shard_key, cuts.back().number);
   }
   return absl::DataLossError(
       absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()),
                    " cannot be restored: ", std::string(status.message()),
                    "; remove the data directory and start the server with an empty one"));
+}
+
+void CutStore::Forget(const std::string& shard_key, uint64_t number) {
+  MutexLock lock(&mutex_);
+  std::vector<Cut>& cuts = cuts_[shard_key];
+  cuts.erase(std::remove_if(cuts.begin(), cuts.end(),
+                            [number](const Cut& cut) { return cut.number == number; }),
+             cuts.end());
 }
 
 absl::StatusOr<ShardContents> CutStore::ReadCut(const ShardPlan& plan, uint64_t cut,

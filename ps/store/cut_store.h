@@ -72,6 +72,9 @@ class CutStore {
   absl::Status WriteHeld(const std::string& shard_key, uint64_t cut, const ShardLayout& layout,
                          const PushAssembly& push, CutManifest* manifest);
   absl::Status Commit(const std::string& shard_key, const Cut& cut, const CutManifest& manifest);
+  // Leaves a damaged cut out; what is stored of it goes when its number, or that of a later one, is
+  // deleted.
+  void Forget(const std::string& shard_key, uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ShardContents> ReadCut(const ShardPlan& plan, uint64_t cut, BlockPool* pool);
   absl::StatusOr<PushPtr> ReadHeld(const ShardPlan& plan, const std::string& shard_key,
                                    uint64_t cut, const HeldContribution& held);

@@ -196,6 +196,19 @@ TEST_F(CutStoreTest, SynchronousShardComesBackWithTheVersionBefore) {
   EXPECT_EQ((*store_->ReadShard(plan, &pool_)).previous, nullptr);
 }
 
+// A clean stop writes the version before and then the current one, and may be killed in between.
+TEST_F(CutStoreTest, NewestVersionCountsWhicheverWasWrittenLast) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  Write(plan, 3);
+  Write(plan, 5);
+  Write(plan, 4);
+  Reopen();
+  const auto contents = store_->ReadShard(plan, &pool_);
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(contents->state->version, 5);
+  EXPECT_EQ(contents->previous->version, 4);
+}
+
 TEST_F(CutStoreTest, DroppedShardLeavesNothing) {
   const ShardPlan plan = Plan();
   Write(plan, 1);

@@ -1,5 +1,7 @@
 #include "ps/store/shard_plan.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -40,6 +42,18 @@ absl::StatusOr<absl::Duration> CutPeriod(const ShardSpec& spec) {
   return period;
 }
 
+uint64_t MachineMemory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+absl::Status NotEnoughMemory(const ShardPlan& plan) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()), ": not enough memory for its ",
+                   plan.layout.elements(), " elements with ", plan.optimizer->slots(),
+                   " optimizer slots each; use more ps servers"));
+}
+
 }  // namespace
 
 absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
@@ -53,13 +67,12 @@ absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
 absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool) {
   auto state = std::make_shared<ShardState>();
   const int slots = plan.optimizer->slots();
+  // The system hands out more memory than it has, and ends the process that uses it.
+  const uint64_t bytes = plan.layout.elements() * static_cast<uint64_t>(slots + 1) * sizeof(float);
+  if (bytes > MachineMemory()) return NotEnoughMemory(plan);
   for (const ShardLayout::BlockPlace& place : plan.layout.blocks()) {
     std::shared_ptr<Block> block = pool->Allocate(place.elements, slots);
-    if (block == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          ShardName(plan.spec.job_id(), plan.spec.shard()), ": not enough memory for its ",
-          plan.layout.elements(), " elements with ", slots, " optimizer slots each"));
-    }
+    if (block == nullptr) return NotEnoughMemory(plan);
     const ShardSlice& slice = plan.spec.slices(static_cast<int>(place.slice));
     FillInitialValues(slice.initial_value(), plan.spec.seed(), slice.variable_name(),
                       slice.slice().offset() + place.offset,

@@ -1,6 +1,8 @@
 #include "ps/store/shard.h"
 
+#include <algorithm>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -197,6 +199,39 @@ TEST_F(ShardTest, StoppedWaitIsNotWoken) {
                    [&](absl::StatusOr<StatePtr> state) { ended.push_back(state.status()); }),
       absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(ended[1].message()), HasSubstr("the last one of the job"));
+}
+
+TEST_F(ShardTest, NoMessageBreaksIt) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  for (const uint32_t replicas : {0, 3}) {
+    const ShardSpec spec = MakeSpec({10, 3}, replicas, /*total_steps=*/20);
+    Make(spec);
+    // Mostly small numbers, which are nearly right, and some from the far end.
+    const auto number = [&](uint64_t below) {
+      return random() % 16 == 0 ? ~uint64_t{0} - random() % 3 : random() % below;
+    };
+    for (int i = 0; i < 20'000; ++i) {
+      DecodedPush message =
+          MakeMessage(spec, number(22), number(8), static_cast<uint32_t>(number(3)));
+      if (random() % 50 == 0) message.header.set_generation(number(3));
+      for (uint64_t pieces = random() % 3; pieces > 0; --pieces) {
+        message.pieces.push_back(MakeWirePiece(static_cast<uint32_t>(number(3)), number(11),
+                                               std::vector<float>(random() % 11, 1)));
+      }
+      const uint64_t stream = random() % 3;
+      int answers = 0;
+      const bool answered =
+          shard_->Push(stream, std::move(message), [&](const PushResponse&) { ++answers; });
+      ASSERT_EQ(answers, answered ? 1 : 0);
+      if (random() % 30 == 0) shard_->StreamEnded(stream);
+      const StatePtr state = Newest(shard_.get());
+      ASSERT_EQ(state->applied.size(),
+                replicas == 0 ? state->version : std::min<uint64_t>(20, 3 * state->version));
+      ASSERT_THAT(Values(*state), Each(-static_cast<float>(state->version)));
+    }
+  }
 }
 
 TEST_F(ShardTest, ClosedShardRefusesEverything) {
