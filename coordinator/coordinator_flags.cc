@@ -12,7 +12,6 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr char kDefaultListen[] = "127.0.0.1:2220";
-constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
 // Like "2s", "500ms" or "10m".
@@ -84,7 +83,7 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
   const absl::Status applied = ApplyTfConfig(tf_config, min_ps->count() > 0, options);
   if (applied.ok()) return absl::nullopt;
   std::cerr << applied.message() << std::endl;
-  return kFailed;
+  return kWrongUsage;
 }
 
 }  // namespace millrace::coordinator

@@ -62,14 +62,14 @@ TEST(CoordinatorFlagsTest, TfConfigNamesTheAddressAndTheServers) {
   EXPECT_EQ(fewer.min_ps, 1);
 }
 
-TEST(CoordinatorFlagsTest, WrongTfConfigIsExitStatusOne) {
+TEST(CoordinatorFlagsTest, WrongTfConfigIsWrongUsage) {
   CoordinatorOptions options;
-  EXPECT_EQ(Parse({"--data_dir=/d"}, "{", &options), 1);
+  EXPECT_EQ(Parse({"--data_dir=/d"}, "{", &options), 2);
   EXPECT_EQ(Parse({"--data_dir=/d"},
                   R"({"cluster": {"chief": ["127.0.0.1:7"], "ps": ["127.0.0.1:8"]},
                       "task": {"type": "ps", "index": 0}})",
                   &options),
-            1);
+            2);
 }
 
 }  // namespace
