@@ -1,0 +1,158 @@
+#include "coordinator/jobs/planner.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Hands every plan request to a script.
+class ScriptedLink final : public MemberLink {
+ public:
+  explicit ScriptedLink(std::function<void(const PlanJob&)> on_plan)
+      : on_plan_(std::move(on_plan)) {}
+  void Send(const CoordinatorMessage& message) override {
+    if (message.has_plan_job()) on_plan_(message.plan_job());
+  }
+  void Close(const absl::Status& /*status*/) override {}
+
+ private:
+  const std::function<void(const PlanJob&)> on_plan_;
+};
+
+class PlannerTest : public testing::Test {
+ protected:
+  // A worker whose answers are made by `answer`; it does not answer where that returns false.
+  uint64_t AddWorker(const std::string& name, std::function<bool(PlanResult&)> answer) {
+    RegisterWorker registration;
+    registration.set_name(name);
+    registration.set_lease_slots(1);
+    auto id = std::make_shared<uint64_t>(0);
+    const auto added = registry_.AddWorker(
+        registration, std::make_shared<ScriptedLink>([=, this](const PlanJob& request) {
+          PlanResult result;
+          result.set_request_id(request.request_id());
+          if (answer(result)) planner_.OnPlanResult({*id, RegisterWorker()}, result);
+        }));
+    EXPECT_TRUE(added.ok()) << added.status();
+    *id = added.value_or(0);
+    return *id;
+  }
+
+  static bool Plans(PlanResult& result) {
+    result.mutable_plan()->set_train_examples(7);
+    return true;
+  }
+
+  absl::StatusOr<JobPlan> Plan() {
+    return planner_.Plan(JobSpec(), absl::Seconds(60), [] { return false; });
+  }
+
+  SimulatedClock clock_;
+  MemberRegistry registry_{absl::Seconds(2), &clock_};
+  Planner planner_{&registry_, &clock_};
+};
+
+TEST_F(PlannerTest, AnswerOfAWorkerIsThePlan) {
+  AddWorker("a", Plans);
+  const auto plan = Plan();
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->train_examples(), 7u);
+}
+
+TEST_F(PlannerTest, WithoutWorkersThereIsNoPlan) {
+  EXPECT_EQ(Plan().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(PlannerTest, ErrorOfTheJobIsReturned) {
+  AddWorker("a", [](PlanResult& result) {
+    result.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+    result.set_message("model.layers[0]: no");
+    return true;
+  });
+  AddWorker("b", Plans);
+  const auto plan = Plan();
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("model.layers[0]"));
+}
+
+TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneCannotAnswer) {
+  AddWorker("a", [](PlanResult& result) {
+    result.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+    return true;
+  });
+  AddWorker("b", Plans);
+  EXPECT_TRUE(Plan().ok());
+}
+
+TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneLeaves) {
+  uint64_t leaver = 0;
+  leaver = AddWorker("a", [&](PlanResult&) {
+    registry_.Remove(leaver, "it dies");
+    planner_.OnMembersChanged();
+    return false;
+  });
+  AddWorker("b", Plans);
+  EXPECT_TRUE(Plan().ok());
+}
+
+TEST_F(PlannerTest, SilentWorkerTimesOut) {
+  AddWorker("a", [&](PlanResult&) {
+    clock_.Advance(absl::Seconds(61));
+    return false;
+  });
+  EXPECT_EQ(Plan().status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(PlannerTest, AnswersOfOthersAreIgnored) {
+  AddWorker("a", [&](PlanResult& result) {
+    planner_.OnPlanResult({99, RegisterWorker()}, result);
+    clock_.Advance(absl::Seconds(61));
+    return false;
+  });
+  EXPECT_EQ(Plan().status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(PlannerTest, ShutdownAndCancellationEndTheWait) {
+  std::atomic<bool> cancelled{false};
+  AddWorker("a", [&](PlanResult&) {
+    cancelled = true;
+    planner_.Wake();
+    return false;
+  });
+  const auto plan = planner_.Plan(JobSpec(), absl::Seconds(60), [&] { return cancelled.load(); });
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kCancelled);
+  std::thread stopper([&] { planner_.Shutdown(); });
+  EXPECT_EQ(Plan().status().code(), absl::StatusCode::kUnavailable);
+  stopper.join();
+}
+
+TEST(SetPlanTest, PlanIsCheckedAgainstTheSpec) {
+  JobPlan plan;
+  plan.set_train_examples(100);
+  plan.add_variables()->add_shape(3);
+  JobRecord record;
+  record.mutable_spec()->set_batch_size(30);
+  record.mutable_spec()->set_epochs(2);
+  ASSERT_TRUE(SetPlan(plan, record).ok());
+  EXPECT_EQ(record.total_steps(), 8u);
+
+  JobRecord divided;
+  divided.mutable_spec()->mutable_placement()->set_shards(4);
+  EXPECT_EQ(SetPlan(plan, divided).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(divided.has_plan());
+
+  plan.set_train_examples(0);
+  EXPECT_EQ(SetPlan(plan, record).code(), absl::StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
