@@ -141,6 +141,26 @@ TEST_F(ShardTest, SynchronousVersionIsTheWeightedMean) {
   EXPECT_EQ(PushWhole(shard_.get(), 1, 5, {2.0f}).outcome(), PushResponse::ALREADY_APPLIED);
 }
 
+TEST_F(ShardTest, SynchronousResultDoesNotDependOnTheOrderOfArrival) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> gradients(4, std::vector<float>(1000));
+  for (std::vector<float>& gradient : gradients) {
+    for (float& each : gradient) each = normal(random);
+  }
+  std::vector<uint64_t> order = {0, 1, 2, 3};
+  std::vector<float> in_order;
+  do {
+    Make(MakeSpec({1000}, /*replicas=*/4));
+    for (const uint64_t step : order) {
+      PushWhole(shard_.get(), step, step, gradients[step], static_cast<uint32_t>(10 + step));
+    }
+    ASSERT_EQ(Newest(shard_.get())->version, 1);
+    if (in_order.empty()) in_order = Values(*Newest(shard_.get()));
+    ASSERT_EQ(Values(*Newest(shard_.get())), in_order);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
 TEST_F(ShardTest, LastSynchronousVersionMayHaveFewerContributions) {
   Make(MakeSpec({1}, /*replicas=*/3, /*total_steps=*/4));
   for (uint64_t step = 0; step < 3; ++step) PushWhole(shard_.get(), step, step, {1.0f});
