@@ -100,7 +100,7 @@ class GrpcJobsClient final : public JobsClient {
 GrpcJobsClient::Attempt::Attempt(GrpcJobsClient* client, absl::Duration timeout) : client_(client) {
   if (timeout != absl::InfiniteDuration()) {
     // gRPC's deadlines are the machine's time, whatever clock the client measures with.
-    context_.set_deadline(absl::ToChronoTime(Clock::Real()->Now() + timeout));
+    context_.set_deadline(SystemDeadline(timeout));
   }
   MutexLock lock(&client_->mutex_);
   client_->active_.insert(&context_);

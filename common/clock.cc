@@ -1,5 +1,7 @@
 #include "common/clock.h"
 
+#include <algorithm>
+
 #include "absl/time/clock.h"
 
 namespace millrace {
@@ -7,19 +9,32 @@ namespace {
 
 class RealClock final : public Clock {
  public:
-  absl::Time Now() override { return absl::Now(); }
+  absl::Time Now() override {
+    return started_ + absl::FromChrono(std::chrono::steady_clock::now() - steady_start_);
+  }
 
   bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) override {
     condition->WaitWithTimeout(mutex, deadline - Now());
     return Now() >= deadline;
   }
+
+ private:
+  const absl::Time started_ = absl::Now();
+  const std::chrono::steady_clock::time_point steady_start_ = std::chrono::steady_clock::now();
 };
+
+// So far ahead that it is no deadline, and so near that it can be added to.
+constexpr absl::Duration kLongestTimeout = absl::Hours(24 * 365);
 
 }  // namespace
 
 Clock* Clock::Real() {
   static RealClock* const clock = new RealClock;
   return clock;
+}
+
+std::chrono::system_clock::time_point SystemDeadline(absl::Duration timeout) {
+  return absl::ToChronoTime(absl::Now() + std::min(timeout, kLongestTimeout));
 }
 
 absl::Time SimulatedClock::Now() {

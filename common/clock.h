@@ -2,6 +2,8 @@
 #ifndef MILLRACE_COMMON_CLOCK_H_
 #define MILLRACE_COMMON_CLOCK_H_
 
+#include <chrono>
+
 #include "absl/time/time.h"
 #include "common/mutex.h"
 
@@ -19,9 +21,13 @@ class Clock {
   virtual bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) = 0;
 
-  // The machine's clock; never destroyed.
+  // The machine's clock; never destroyed. It showed the time of day when it was first asked, and
+  // goes on evenly from there: when somebody sets the machine's time, no deadline moves.
   static Clock* Real();
 };
+
+// `timeout` from now as the time of day, for gRPC, which takes deadlines so.
+std::chrono::system_clock::time_point SystemDeadline(absl::Duration timeout);
 
 // Stands still until told to move. Waiters wake when it passes their deadlines.
 class SimulatedClock final : public Clock {

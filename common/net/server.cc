@@ -132,7 +132,7 @@ RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address)
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
 void RpcServer::Shutdown(absl::Duration grace) {
-  server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + grace));
+  server_->Shutdown(SystemDeadline(grace));
   server_->Wait();
 }
 

@@ -273,8 +273,7 @@ absl::Status JobRunner::StartDispatch(uint64_t generation, const std::vector<Sha
   route.set_job_id(job_->id());
   *route.mutable_spec() = job_->spec();
   *route.mutable_routing() = shards_->RoutingAt(generation);
-  *route.mutable_variables() = record.plan().variables();
-  route.set_total_steps(record.total_steps());
+  *route.mutable_plan() = record.plan();
   environment_.dispatcher->Start(RulesOf(job_->spec(), record.total_steps()), route, merged.done,
                                  barrier_);
   return absl::OkStatus();

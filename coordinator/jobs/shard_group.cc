@@ -190,7 +190,7 @@ absl::Status ShardGroup::ForOne(uint32_t shard, const char* what, absl::Duration
     return absl::UnavailableError(absl::StrCat(failed_server_, " is not there"));
   }
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(Clock::Real()->Now() + timeout));
+  context.set_deadline(SystemDeadline(timeout));
   if (!Begin(&context)) return absl::CancelledError("the job ends");
   const grpc::Status status = call(shard, *servers_[shard].stub, &context);
   End();

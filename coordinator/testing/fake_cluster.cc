@@ -16,7 +16,7 @@ namespace {
 constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 
 void SetDeadline(grpc::ClientContext& context) {
-  context.set_deadline(absl::ToChronoTime(Clock::Real()->Now() + kCallTimeout));
+  context.set_deadline(SystemDeadline(kCallTimeout));
 }
 
 std::string FreshDirectory() {

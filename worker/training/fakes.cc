@@ -272,7 +272,7 @@ CoordinatorMessage RouteMessage(const JobSpec& spec, uint64_t generation) {
   route->mutable_routing()->set_generation(generation);
   const char* const names[] = {"first", "second"};
   for (int v = 0; v < 2; ++v) {
-    VariableSpec* variable = route->add_variables();
+    VariableSpec* variable = route->mutable_plan()->add_variables();
     variable->set_name(names[v]);
     variable->add_shape(kSizes[v]);
   }

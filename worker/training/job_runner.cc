@@ -255,7 +255,7 @@ absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::ClientFor(uint64_t g
 
 absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::MakeClient(
     const SetRoute& route) const {
-  MILLRACE_RETURN_IF_ERROR(computation_->CheckVariables(route.variables()));
+  MILLRACE_RETURN_IF_ERROR(computation_->CheckVariables(route.plan().variables()));
   ParameterClientOptions options;
   options.clock = options_.clock;
   return options_.make_client(job_id_, computation_->variable_sizes(), route.routing(), options);

@@ -224,7 +224,7 @@ TEST_F(TrainerTest, ShardThatIsNotThereIsATryAgain) {
 TEST_F(TrainerTest, OtherVariablesThanPlannedAreAnError) {
   Start();
   CoordinatorMessage route = RouteMessage(FakeJob(), 1);
-  route.mutable_set_route()->mutable_variables(1)->add_shape(7);
+  route.mutable_set_route()->mutable_plan()->mutable_variables(1)->add_shape(7);
   trainer_->Handle(route);
   trainer_->Handle(LeaseMessage(1, 0, 1));
   const LeaseReturned returned = NextReturned();
