@@ -17,7 +17,7 @@
 
 namespace millrace::worker {
 
-// Lives as long as the client or any push of it. Thread-safe.
+// Lives as long as the client or any push or pull of it. Thread-safe.
 class ClientCore {
  public:
   ClientCore(std::string job_id, Layout layout, int connections_per_server, Clock* clock);

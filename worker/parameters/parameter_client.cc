@@ -20,9 +20,9 @@ class ParameterClientImpl final : public ParameterClient {
 
   ~ParameterClientImpl() override { core_->Cancel(); }
 
-  absl::Status Pull(const PullOptions& options,
-                    absl::Span<const absl::Span<float>> values) override {
-    return PullOperation(core_.get(), options, values).Run();
+  std::unique_ptr<StartedPull> StartPull(const PullOptions& options,
+                                         absl::Span<const absl::Span<float>> values) override {
+    return std::make_unique<PullOperation>(core_, options, values);
   }
 
   std::unique_ptr<Push> StartPush(uint64_t step, uint32_t examples) override {

@@ -30,9 +30,21 @@ struct ParameterClientOptions {
 class ParameterClient {
  public:
   struct PullOptions {
-    absl::optional<uint64_t> version;  // Synchronous: exactly this one.
-    std::string cut_id;                // A pinned cut; empty: the newest state.
-    absl::Time deadline = absl::InfiniteFuture();
+    absl::optional<uint64_t> version;              // Synchronous: exactly this one.
+    std::string cut_id;                            // A pinned cut; empty: the newest state.
+    absl::Time deadline = absl::InfiniteFuture();  // Of Pull; a StartedPull is given one by Wait.
+  };
+
+  // Values on their way from every shard. Destroying it abandons what has not arrived: nothing is
+  // written to the values any more, and the servers stop sending. Used by one thread.
+  class StartedPull {
+   public:
+    virtual ~StartedPull() = default;
+
+    // Blocks until every shard has answered. Statuses as in the .proto; DEADLINE_EXCEEDED names the
+    // servers that it waits for, and may be followed by another call, which goes on where this one
+    // was; CANCELLED: see Cancel.
+    virtual absl::Status Wait(absl::Time deadline) = 0;
   };
 
   // One step's gradient on its way to every shard. Destroying it abandons what has not arrived.
@@ -60,10 +72,15 @@ class ParameterClient {
 
   virtual ~ParameterClient() = default;
 
-  // Fills `values` (one span for each variable, of its size). Blocks until every shard has
-  // answered. DEADLINE_EXCEEDED names the servers that it waits for; others as in the .proto.
-  virtual absl::Status Pull(const PullOptions& options,
-                            absl::Span<const absl::Span<float>> values) = 0;
+  // Starts to fill `values` (one span for each variable, of its size), which must stay in place as
+  // long as the pull does.
+  virtual std::unique_ptr<StartedPull> StartPull(const PullOptions& options,
+                                                 absl::Span<const absl::Span<float>> values) = 0;
+
+  // StartPull, and Wait until the deadline.
+  absl::Status Pull(const PullOptions& options, absl::Span<const absl::Span<float>> values) {
+    return StartPull(options, values)->Wait(options.deadline);
+  }
 
   // Starts the push of a step's gradient, the mean over `examples` examples.
   virtual std::unique_ptr<Push> StartPush(uint64_t step, uint32_t examples) = 0;

@@ -1,11 +1,14 @@
 // Pulls against fake servers, on loopback.
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/wire/tensor_codec.h"
 #include "gmock/gmock.h"
@@ -117,6 +120,46 @@ TEST(ParameterClientPullTest, ServersShortWaitsAreRepeated) {
   ASSERT_EQ(PullInto(client.get(), options, &values), absl::OkStatus());
   EXPECT_EQ(cluster.server(0).counters().pull_requests, 4);
   EXPECT_EQ(values, cluster.MakeValues(1));
+}
+
+// A pull that took longer than its first deadline was thrown away and asked for again, while the
+// server went on sending the old one.
+TEST(ParameterClientPullTest, SlowServerIsAskedOnceHoweverOftenThePullIsWaitedFor) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(1));
+  std::promise<void> serve;
+  cluster.server(0).SetPullRule([may_serve = serve.get_future().share()](const PullRequest&) {
+    may_serve.wait_for(std::chrono::seconds(60));
+    return Verdict();
+  });
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  const std::vector<absl::Span<float>> spans = TestCluster::Spans(&values);
+  const auto pull = client->StartPull({}, spans);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(pull->Wait(Clock::Real()->Now()).code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  serve.set_value();
+  ASSERT_EQ(pull->Wait(Soon().deadline), absl::OkStatus());
+  EXPECT_EQ(values, cluster.MakeValues(1));
+  EXPECT_EQ(cluster.server(0).counters().pull_requests, 1);
+}
+
+// The server would send the rest of it, too.
+TEST(ParameterClientPullTest, AbandonedPullBreaksItsStreamAndOthersOnItAreRepeated) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(1));
+  cluster.server(0).SetPullRule(Times(2, {Verdict::kIgnore}));
+  const auto client = cluster.NewClient(/*connections_per_server=*/1);
+  Values unwanted = cluster.Zeros();
+  Values wanted = cluster.Zeros();
+  auto first = client->StartPull({}, TestCluster::Spans(&unwanted));
+  const auto second = client->StartPull({}, TestCluster::Spans(&wanted));
+  cluster.server(0).Await([](const Counters& counters) { return counters.pull_requests == 2; });
+  first.reset();
+  ASSERT_EQ(second->Wait(Soon().deadline), absl::OkStatus());
+  EXPECT_EQ(wanted, cluster.MakeValues(1));
+  EXPECT_EQ(cluster.server(0).counters().pull_streams, 2);
 }
 
 TEST(ParameterClientPullTest, DeadlineNamesTheServersAndWhatTheyWaitFor) {

@@ -35,13 +35,17 @@ void PullAttempt::Send(ServerConnections* connections) {
 
 void PullAttempt::Abandon() {
   std::shared_ptr<PullStream> stream;
+  bool ended;
   {
     MutexLock lock(&monitor_->mutex);
     abandoned_ = true;
     stream.swap(stream_);
     while (copying_) monitor_->changed.Wait(&monitor_->mutex);
+    ended = ended_;
   }
-  if (stream != nullptr) stream->Forget(request_.pull_id());
+  if (stream == nullptr) return;
+  stream->Forget(request_.pull_id());
+  if (!ended) stream->Cancel();
 }
 
 void PullAttempt::EndLocked(absl::Status status, bool retriable) {

@@ -39,8 +39,9 @@ class PullAttempt final : public PendingCall<PullAnswer>,
   // Values that have come.
   uint64_t elements() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return elements_; }
 
-  // The last call: nothing is written to the destinations after it. Blocks for no longer than it
-  // takes to copy a message.
+  // The last call: nothing is written to the destinations after it. Unless all answers have come,
+  // breaks the stream, so that the server sends no more of them; other requests on the stream are
+  // sent again. Blocks for no longer than it takes to copy a message.
   void Abandon() ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
  private:

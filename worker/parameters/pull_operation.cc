@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/proto_duration.h"
 #include "common/status_macros.h"
 #include "common/wire/tensor_codec.h"
 #include "glog/logging.h"
@@ -22,16 +24,13 @@ uint32_t PartsOf(const ShardLayout& shard, int connections) {
   return static_cast<uint32_t>(std::min<uint64_t>(blocks, connections));
 }
 
-void SetDuration(absl::Duration duration, google::protobuf::Duration* proto) {
-  proto->set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &duration));
-  proto->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(duration)));
-}
-
 }  // namespace
 
-PullOperation::PullOperation(ClientCore* core, const ParameterClient::PullOptions& options,
+PullOperation::PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::PullOptions options,
                              absl::Span<const absl::Span<float>> values)
-    : core_(core), options_(options), received_(core->layout().shards.size()) {
+    : core_(std::move(core)),
+      options_(std::move(options)),
+      received_(core_->layout().shards.size()) {
   const Layout& layout = core_->layout();
   CHECK_EQ(values.size(), layout.variables.size());
   for (size_t i = 0; i < layout.shards.size(); ++i) {
@@ -43,6 +42,14 @@ PullOperation::PullOperation(ClientCore* core, const ParameterClient::PullOption
       destinations.push_back(variable.subspan(slice.offset(), slice.length()));
     }
     destinations_.push_back(std::move(destinations));
+  }
+  MakeParts();
+  for (Part& part : parts_) Send(&part);
+}
+
+void PullOperation::MakeParts() {
+  const Layout& layout = core_->layout();
+  for (size_t i = 0; i < layout.shards.size(); ++i) {
     const uint32_t parts = PartsOf(layout.shards[i], core_->connections(i)->connections());
     for (uint32_t part = 0; part < parts; ++part) {
       parts_.emplace_back();
@@ -59,7 +66,7 @@ PullOperation::~PullOperation() {
   }
 }
 
-absl::Status PullOperation::Run() {
+absl::Status PullOperation::Wait(absl::Time deadline) {
   Clock* const clock = core_->clock();
   Mutex* const mutex = &core_->monitor()->mutex;
   while (true) {
@@ -71,12 +78,12 @@ absl::Status PullOperation::Run() {
       const absl::Time now = clock->Now();
       status = LookAtParts(now, &work);
       finished = !status.ok() || work.all_done;
-      if (!finished && now >= options_.deadline) {
+      if (!finished && now >= deadline) {
         status = DeadlineExceeded();
         finished = true;
       }
       if (!finished && work.to_abandon.empty() && work.to_send.empty()) {
-        clock->WaitUntil(&core_->monitor()->changed, mutex, std::min(options_.deadline, work.wake));
+        clock->WaitUntil(&core_->monitor()->changed, mutex, std::min(deadline, work.wake));
       }
     }
     for (const auto& attempt : work.to_abandon) attempt->Abandon();
@@ -126,8 +133,7 @@ void PullOperation::Send(Part* part) {
   request.set_pull_id(core_->NextId());
   if (options_.version.has_value()) {
     request.set_version(*options_.version);
-    const absl::Duration left = options_.deadline - core_->clock()->Now();
-    SetDuration(std::clamp(left, absl::Milliseconds(1), kServerWait), request.mutable_timeout());
+    *request.mutable_timeout() = ToProto(kServerWait);
   }
   request.set_cut_id(options_.cut_id);
   request.set_part(part->part);

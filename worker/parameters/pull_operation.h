@@ -1,4 +1,4 @@
-// ParameterClient::Pull.
+// ParameterClient::StartedPull.
 #ifndef MILLRACE_WORKER_PARAMETERS_PULL_OPERATION_H_
 #define MILLRACE_WORKER_PARAMETERS_PULL_OPERATION_H_
 
@@ -17,28 +17,25 @@
 
 namespace millrace::worker {
 
-// One pull, by one thread. A large shard is pulled in parts, on as many streams; a part that fails
-// is pulled again.
-class PullOperation {
+// A large shard is pulled in parts, on as many streams; a part that fails is pulled again. The
+// first requests leave in the constructor, further ones (a repeated part) in Wait only: there is no
+// thread of its own.
+class PullOperation final : public ParameterClient::StartedPull {
  public:
-  // `values` as in ParameterClient::Pull. All must outlive the operation.
-  PullOperation(ClientCore* core, const ParameterClient::PullOptions& options,
+  PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::PullOptions options,
                 absl::Span<const absl::Span<float>> values);
   PullOperation(const PullOperation&) = delete;
   PullOperation& operator=(const PullOperation&) = delete;
+  ~PullOperation() override;
 
-  // Nothing is written to `values` after it.
-  ~PullOperation();
-
-  // Blocks. REQUIRES: called once.
-  absl::Status Run();
+  absl::Status Wait(absl::Time deadline) override;
 
  private:
   struct Part {
     size_t shard = 0;
     uint32_t part = 0;
     uint32_t parts = 1;
-    std::shared_ptr<PullAttempt> attempt;  // Guarded by being used by Run's thread only.
+    std::shared_ptr<PullAttempt> attempt;  // The pull's one thread alone uses it.
     bool done = false;
     absl::Time retry_at = absl::InfinitePast();
     Backoff backoff;
@@ -57,14 +54,15 @@ class PullOperation {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Status LookAtPart(absl::Time now, Part* part, Work* work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  void MakeParts();
   void Send(Part* part);
   absl::Status Failure(const Part& part, const absl::Status& status) const;
   absl::Status DeadlineExceeded() const;
   // Fails when a server has left something out.
   absl::Status CheckComplete() const;
 
-  ClientCore* const core_;
-  const ParameterClient::PullOptions& options_;
+  const std::shared_ptr<ClientCore> core_;
+  const ParameterClient::PullOptions options_;
   std::vector<std::vector<absl::Span<float>>> destinations_;  // For each shard and slice.
   std::vector<Part> parts_;
   std::vector<uint64_t> received_;  // Elements of each shard, in the parts that are done.

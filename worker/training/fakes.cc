@@ -110,14 +110,26 @@ class FakePush final : public ParameterClient::Push {
   std::vector<std::shared_ptr<const void>> owners_;
 };
 
+// Runs `wait`.
+class FakeStartedPull final : public ParameterClient::StartedPull {
+ public:
+  explicit FakeStartedPull(std::function<absl::Status(absl::Time deadline)> wait)
+      : wait_(std::move(wait)) {}
+
+  absl::Status Wait(absl::Time deadline) override { return wait_(deadline); }
+
+ private:
+  std::function<absl::Status(absl::Time)> wait_;
+};
+
 class FakeClient final : public ParameterClient {
  public:
   FakeClient(FakeWorld* world, uint64_t generation) : world_(world), generation_(generation) {
     world_->log.Add(absl::StrCat("client ", generation_));
   }
 
-  absl::Status Pull(const PullOptions& options,
-                    absl::Span<const absl::Span<float>> values) override {
+  std::unique_ptr<StartedPull> StartPull(const PullOptions& options,
+                                         absl::Span<const absl::Span<float>> values) override {
     CHECK_EQ(values.size(), 2);
     float value = 100;
     if (!options.cut_id.empty()) {
@@ -129,14 +141,19 @@ class FakeClient final : public ParameterClient {
     } else {
       world_->log.Add("pull newest");
     }
-    if (world_->on_pull) {
-      const FakePull pull = {generation_, options.version, options.cut_id, options.deadline,
-                             [this] { WaitForCancel(); }};
-      if (absl::Status status = world_->on_pull(pull); !status.ok()) return status;
-    }
-    if (cancelled()) return absl::CancelledError("cancelled");
-    for (const absl::Span<float> span : values) std::fill(span.begin(), span.end(), value);
-    return absl::OkStatus();
+    const std::vector<absl::Span<float>> spans(values.begin(), values.end());
+    FakePull pull = {generation_, options.version, options.cut_id, absl::InfiniteFuture(),
+                     [this] { WaitForCancel(); }};
+    return std::make_unique<FakeStartedPull>(
+        [this, pull, value, spans](absl::Time deadline) mutable {
+          pull.deadline = deadline;
+          if (world_->on_pull) {
+            if (absl::Status status = world_->on_pull(pull); !status.ok()) return status;
+          }
+          if (cancelled()) return absl::CancelledError("cancelled");
+          for (const absl::Span<float> span : spans) std::fill(span.begin(), span.end(), value);
+          return absl::OkStatus();
+        });
   }
 
   std::unique_ptr<Push> StartPush(uint64_t step, uint32_t examples) override {

@@ -57,7 +57,7 @@ class Messages {
   std::deque<MemberMessage> messages_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A pull, as the ps servers get it.
+// A pull, as it is waited for.
 struct FakePull {
   uint64_t generation = 0;
   absl::optional<uint64_t> version;
@@ -75,8 +75,8 @@ struct FakeWorld {
   EventLog log;
 
   // Each may return an error in the place of its owner's answer.
-  std::function<absl::Status(const FakePull& pull)> on_pull;
-  std::function<absl::Status(uint64_t step)> on_push;  // Of Push::Wait.
+  std::function<absl::Status(const FakePull& pull)> on_pull;  // Of StartedPull::Wait.
+  std::function<absl::Status(uint64_t step)> on_push;         // Of Push::Wait.
   std::function<absl::Status(const Batch& batch)> on_train;
   std::function<absl::Status(const std::string& field)> on_open;
 

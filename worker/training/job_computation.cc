@@ -30,12 +30,15 @@ std::string Describe(const VariableSpec& variable) {
   return absl::StrCat("'", variable.name(), "' [", absl::StrJoin(variable.shape(), ", "), "]");
 }
 
-// A server that does not know the shard or the cut, or that was called off, says nothing about the
-// job: the coordinator is about to send a new route, or will try again.
+// A server that does not know the shard or the cut, that is at an older version than the step's, or
+// that was called off, says nothing about the job: the coordinator is about to send a new route, or
+// will try again.
 absl::Status FromServers(const absl::Status& status) {
   if (absl::IsNotFound(status) || absl::IsCancelled(status)) {
     return absl::UnavailableError(status.message());
   }
+  // Not to be taken for a loss that is no number.
+  if (absl::IsOutOfRange(status)) return absl::AbortedError(status.message());
   return status;
 }
 
@@ -89,22 +92,21 @@ absl::Status JobComputation::Pull(uint64_t step, const Servers& servers) {
   if (held_ == wanted) return absl::OkStatus();
   ParameterClient::PullOptions options;
   options.version = wanted.version;
-  MILLRACE_RETURN_IF_ERROR(PullInto(std::move(options), servers));
+  MILLRACE_RETURN_IF_ERROR(PullInto(options, servers));
   held_ = wanted;
   return absl::OkStatus();
 }
 
-absl::Status JobComputation::PullInto(ParameterClient::PullOptions options,
+absl::Status JobComputation::PullInto(const ParameterClient::PullOptions& options,
                                       const Servers& servers) {
   held_.reset();  // From here on the values may be of several states.
   std::vector<absl::Span<float>> values;
   for (size_t v = 0; v < job_->model->variables().size(); ++v)
     values.push_back(job_->model->values(v));
-  return FromServers(
-      WaitPatiently(servers.patience, servers.stop_early, [&](absl::Time until) -> absl::Status {
-        options.deadline = until;
-        return servers.client->Pull(options, values);
-      }));
+  const std::unique_ptr<ParameterClient::StartedPull> pull =
+      servers.client->StartPull(options, values);
+  return FromServers(WaitPatiently(servers.patience, servers.stop_early,
+                                   [&](absl::Time until) { return pull->Wait(until); }));
 }
 
 absl::StatusOr<StepResult> JobComputation::Train(uint64_t step, const Servers& servers) {
@@ -143,7 +145,7 @@ absl::StatusOr<EvaluationResult> JobComputation::Evaluate(const std::string& cut
   }
   ParameterClient::PullOptions options;
   options.cut_id = cut_id;
-  MILLRACE_RETURN_IF_ERROR(PullInto(std::move(options), servers));
+  MILLRACE_RETURN_IF_ERROR(PullInto(options, servers));
   const uint64_t examples = job_->evaluate->size();
   const uint64_t batch_size = EvaluationBatchSize(spec_);
   Batch batch;

@@ -72,7 +72,7 @@ class JobComputation {
     }
   };
 
-  absl::Status PullInto(ParameterClient::PullOptions options, const Servers& servers);
+  absl::Status PullInto(const ParameterClient::PullOptions& options, const Servers& servers);
   absl::StatusOr<StepResult> TrainOn(const Batch& batch, uint64_t step, const Servers& servers);
 
   const JobSpec spec_;

@@ -23,7 +23,6 @@ struct Patience {
 // Calls `wait(until)` with times until which it may wait, until it returns something else than
 // DEADLINE_EXCEEDED or patience.timeout has passed. A DEADLINE_EXCEEDED in between is logged, with
 // its message. `stop_early` is asked after each: when it returns true, the wait is over.
-// Each turn may take twice as long as the one before: work that starts afresh with each turn ends.
 absl::Status WaitPatiently(const Patience& patience, absl::FunctionRef<bool()> stop_early,
                            absl::FunctionRef<absl::Status(absl::Time until)> wait);
 

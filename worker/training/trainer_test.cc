@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "protos/cluster.pb.h"
@@ -34,6 +35,7 @@ class TrainerTest : public ::testing::Test {
   void Start() {
     TrainerOptions options;
     options.worker_name = "worker-0";
+    options.clock = clock_;
     options.open_dataset = world_.open_dataset();
     options.make_model = world_.make_model();
     options.make_client = world_.make_client();
@@ -70,6 +72,7 @@ class TrainerTest : public ::testing::Test {
     return message.evaluation_result();
   }
 
+  Clock* clock_ = Clock::Real();
   FakeWorld world_;
   Messages said_;
   std::unique_ptr<Trainer> trainer_;  // Last: ends first.
@@ -219,6 +222,33 @@ TEST_F(TrainerTest, ShardThatIsNotThereIsATryAgain) {
   const LeaseReturned returned = NextReturned();
   EXPECT_EQ(returned.code(), Code(absl::StatusCode::kUnavailable));
   EXPECT_EQ(returned.message(), "step 0: ps-1: no shard 3");
+}
+
+// A synchronous shard whose version is behind the step's, as after a crash. That was taken for a
+// loss that is no number, and failed the job.
+TEST_F(TrainerTest, ShardThatIsBehindIsATryAgain) {
+  world_.on_push = [](uint64_t) { return absl::OutOfRangeError("ps-1: step 4 is of version 2"); };
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 4, 5));
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kAborted));
+  EXPECT_EQ(returned.message(), "step 4: ps-1: step 4 is of version 2");
+}
+
+TEST_F(TrainerTest, SlowPullIsStartedOnce) {
+  SimulatedClock clock;
+  clock_ = &clock;
+  int waits = 0;
+  world_.on_pull = [&](const FakePull& pull) {
+    if (++waits == 3) return absl::OkStatus();
+    clock.Advance(pull.deadline - clock.Now());
+    return absl::DeadlineExceededError("no answer in time from ps-0");
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  EXPECT_EQ(NextStep().step(), 0);
+  EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull newest"));
+  trainer_.reset();  // Before the clock.
 }
 
 TEST_F(TrainerTest, OtherVariablesThanPlannedAreAnError) {
