@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
@@ -18,7 +20,10 @@ absl::Status SystemError(absl::string_view operation, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", operation, " ", path));
 }
 
-std::string TemporaryPath(const std::string& path) { return path + ".tmp"; }
+std::string TemporaryPath(const std::string& path) {
+  absl::BitGen random;
+  return absl::StrFormat("%s.tmp-%016x", path, absl::Uniform<uint64_t>(random));
+}
 
 std::string DirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -39,22 +44,24 @@ absl::Status SyncDirectory(const std::string& directory) {
 }  // namespace
 
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
-  const std::string temporary = TemporaryPath(path);
-  const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  std::string temporary = TemporaryPath(path);
+  const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) return SystemError("create", temporary);
-  return AtomicFile(path, descriptor);
+  return AtomicFile(path, std::move(temporary), descriptor);
 }
 
-AtomicFile::AtomicFile(std::string path, int descriptor)
-    : path_(std::move(path)), descriptor_(descriptor) {}
+AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
+    : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   close(descriptor_);
-  unlink(TemporaryPath(path_).c_str());
+  unlink(temporary_.c_str());
 }
 
 absl::Status AtomicFile::Append(absl::string_view bytes) {
@@ -62,7 +69,7 @@ absl::Status AtomicFile::Append(absl::string_view bytes) {
     const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      return SystemError("write", TemporaryPath(path_));
+      return SystemError("write", temporary_);
     }
     bytes.remove_prefix(static_cast<size_t>(written));
   }
@@ -70,10 +77,9 @@ absl::Status AtomicFile::Append(absl::string_view bytes) {
 }
 
 absl::Status AtomicFile::Commit() {
-  const std::string temporary = TemporaryPath(path_);
-  if (fsync(descriptor_) != 0) return SystemError("flush", temporary);
-  if (rename(temporary.c_str(), path_.c_str()) != 0) {
-    return SystemError(absl::StrCat("rename ", temporary, " to"), path_);
+  if (fsync(descriptor_) != 0) return SystemError("flush", temporary_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return SystemError(absl::StrCat("rename ", temporary_, " to"), path_);
   }
   const int descriptor = std::exchange(descriptor_, -1);
   if (close(descriptor) != 0) return SystemError("close", path_);
@@ -82,9 +88,11 @@ absl::Status AtomicFile::Commit() {
 
 absl::Status CheckCanCreate(const std::string& path) {
   struct stat found;
-  if (stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) {
+  if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot write ", path, ": it is a directory; name a file"));
+        absl::StrCat("cannot write ", path, ": it is ",
+                     S_ISDIR(found.st_mode) ? "a directory" : "no ordinary file",
+                     "; name a file that may be replaced"));
   }
   const std::string directory = DirectoryOf(path);
   if (access(directory.c_str(), W_OK | X_OK) != 0) {

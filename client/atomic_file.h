@@ -10,8 +10,10 @@
 
 namespace millrace::client {
 
-// Writes PATH.tmp piece by piece; Commit() makes it PATH. Without a Commit() nothing is left.
-// Not thread-safe. Every error names the file, the operation and the system's reason.
+// Writes a new file beside PATH, PATH.tmp-RANDOM, piece by piece; Commit() makes it PATH. Without a
+// Commit() nothing is left, unless the process is killed. Files to one path do not meet: the last
+// Commit() wins. Not thread-safe. Every error names the file, the operation and the system's
+// reason.
 class AtomicFile {
  public:
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
@@ -27,14 +29,16 @@ class AtomicFile {
   absl::Status Commit();
 
  private:
-  AtomicFile(std::string path, int descriptor);
+  AtomicFile(std::string path, std::string temporary, int descriptor);
 
   std::string path_;
+  std::string temporary_;
   int descriptor_;  // -1: committed, or moved away.
 };
 
-// Whether a file can be made at `path`: its directory is there and can be written to, and it is not
-// a directory itself. For telling a user early; it says nothing of what happens later.
+// Whether a file can be made at `path`: its directory is there and can be written to, and what is
+// at `path` now, if anything, is a file that may be replaced: no directory and no device. For
+// telling a user early; it says nothing of what happens later.
 absl::Status CheckCanCreate(const std::string& path);
 
 }  // namespace millrace::client

@@ -3,31 +3,36 @@
 #define MILLRACE_CLIENT_EXPORTER_H_
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/interrupt.h"
 #include "client/jobs_client.h"
 #include "client/safetensors.h"
 #include "common/clock.h"
 #include "protos/job.pb.h"
-#include "worker/parameters/parameter_client.h"
 
 namespace millrace::client {
 
 struct ExportOptions {
-  // For the whole of it; shards that move or servers that restart are waited for until then.
+  // For the fetching; shards that move and servers that are away are waited for until then.
   absl::Duration timeout = absl::Minutes(10);
+  // Ends it, and the client's calls, with CANCELLED; nothing is left behind then. Has no other
+  // action meanwhile. Not owned; may be null.
+  Interrupt* interrupt = nullptr;
+  // Told which servers are waited for, seconds apart. Called by the thread that waits; may be
+  // empty.
+  std::function<void(const std::string&)> on_wait = nullptr;
   Clock* clock = Clock::Real();
 };
 
 // The newest value of each variable, in the order of the job; one state of the job where it has
 // ended, otherwise of no single moment. Blocks. Statuses as GetVariables (protos/job.proto);
-// DEADLINE_EXCEEDED names the servers that are waited for; FAILED_PRECONDITION: the shards are not
-// there.
+// DEADLINE_EXCEEDED and UNAVAILABLE name the servers that were waited for; FAILED_PRECONDITION: the
+// shards are not there; CANCELLED: the interrupt came.
 absl::StatusOr<std::vector<Tensor>> FetchVariables(JobsClient* client, const std::string& job_id,
                                                    const ExportOptions& options = {});
 

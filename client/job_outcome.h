@@ -19,8 +19,9 @@ struct JobOutcome {
   uint64_t step = 0;
   uint64_t total_steps = 0;  // 0: not known.
   std::map<std::string, double> metrics;
-  absl::Duration running;   // From its start to its end.
-  std::string export_file;  // Where the variables went; empty: nowhere.
+  absl::Duration running;    // From its start to its end.
+  std::string export_file;   // Where the variables went; empty: nowhere.
+  std::string export_error;  // Why they could not be written; empty: they could, or need not be.
 };
 
 }  // namespace millrace::client

@@ -14,6 +14,7 @@
 #include "common/net/address.h"
 #include "common/net/channel.h"
 #include "common/status_macros.h"
+#include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "protos/job.grpc.pb.h"
 
@@ -27,6 +28,9 @@ std::string MakeRequestId() {
                          absl::Uniform<uint64_t>(random));
 }
 
+// How often the end of a job is asked after.
+constexpr absl::Duration kStatusPeriod = absl::Milliseconds(500);
+
 // The end of a stream that another attempt may mend: the connection or the coordinator went away. A
 // server that shuts down cancels its handlers, so CANCELLED that we did not ask for is such an end.
 bool StreamMayResume(absl::StatusCode code) {
@@ -38,13 +42,17 @@ bool StreamMayResume(absl::StatusCode code) {
 class GrpcJobsClient final : public JobsClient {
  public:
   explicit GrpcJobsClient(JobsClientOptions options)
-      : options_(std::move(options)), stub_(Jobs::NewStub(CreateChannel(options_.address))) {}
+      : options_(std::move(options)),
+        channel_(CreateChannel(options_.address)),
+        stub_(Jobs::NewStub(channel_)) {}
 
   absl::StatusOr<std::string> Submit(const JobSpec& spec) override;
   absl::StatusOr<JobStatus> Get(const std::string& job_id) override;
   absl::StatusOr<std::vector<JobStatus>> List() override;
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id) override;
-  absl::StatusOr<GetVariablesResponse> GetVariables(const std::string& job_id) override;
+  absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) override;
+  absl::StatusOr<GetVariablesResponse> GetVariables(const std::string& job_id,
+                                                    absl::Duration timeout) override;
   absl::Status Watch(const std::string& job_id, uint64_t after_sequence,
                      const std::function<void(const JobEvent&)>& on_event) override;
   void Interrupt() override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -79,7 +87,12 @@ class GrpcJobsClient final : public JobsClient {
                                 const Request& request, absl::Duration timeout);
   Outage MakeOutage(const std::string& what, absl::Duration patience) const;
   // Pauses before the next attempt. CANCELLED: interrupted. Others: the outage lasts for too long.
-  absl::Status PauseAfter(const absl::Status& error, Outage* outage) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status PauseAfter(const absl::Status& error, FailedBy by, Outage* outage)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // CANCELLED: interrupted.
+  absl::Status PauseUntil(absl::Time time) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of an attempt that has just failed.
+  FailedBy WhoFailed() const;
   absl::Status WatchOnce(const std::string& job_id,
                          const std::function<void(const JobEvent&)>& on_event,
                          WatchPosition* position, Outage* outage);
@@ -89,6 +102,7 @@ class GrpcJobsClient final : public JobsClient {
   }
 
   const JobsClientOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<Jobs::Stub> stub_;
 
   Mutex mutex_;
@@ -120,14 +134,24 @@ Outage GrpcJobsClient::MakeOutage(const std::string& what, absl::Duration patien
                  .clock = options_.clock});
 }
 
-absl::Status GrpcJobsClient::PauseAfter(const absl::Status& error, Outage* outage) {
-  if (!interrupted()) {
-    MILLRACE_ASSIGN_OR_RETURN(const absl::Time retry_at, outage->NextAttempt(error));
-    MutexLock lock(&mutex_);
-    while (!interrupted_ && !options_.clock->WaitUntil(&interrupted_changed_, &mutex_, retry_at)) {
-    }
+absl::Status GrpcJobsClient::PauseAfter(const absl::Status& error, FailedBy by, Outage* outage) {
+  if (interrupted()) return absl::CancelledError("interrupted");
+  MILLRACE_ASSIGN_OR_RETURN(const absl::Time retry_at, outage->NextAttempt(error, by));
+  return PauseUntil(retry_at);
+}
+
+absl::Status GrpcJobsClient::PauseUntil(absl::Time time) {
+  MutexLock lock(&mutex_);
+  while (!interrupted_ && !options_.clock->WaitUntil(&interrupted_changed_, &mutex_, time)) {
   }
-  return interrupted() ? absl::CancelledError("interrupted") : absl::OkStatus();
+  return interrupted_ ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+// gRPC tells the server's UNAVAILABLE from its own by nothing but the connection: the server's came
+// on one that still stands.
+FailedBy GrpcJobsClient::WhoFailed() const {
+  return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY ? FailedBy::kCoordinator
+                                                                            : FailedBy::kConnection;
 }
 
 template <typename Request, typename Response>
@@ -136,6 +160,8 @@ absl::StatusOr<Response> GrpcJobsClient::Call(
     grpc::Status (Jobs::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
     const Request& request, absl::Duration timeout) {
   Outage outage = MakeOutage(name, timeout);
+  absl::Status failure;  // The newest UNAVAILABLE, and whose it was.
+  FailedBy by = FailedBy::kConnection;
   while (true) {
     Response response;
     absl::Status status;
@@ -146,10 +172,12 @@ absl::StatusOr<Response> GrpcJobsClient::Call(
     if (status.ok()) return response;
     if (interrupted()) return absl::CancelledError("interrupted");
     if (absl::IsDeadlineExceeded(status) && outage.remaining() <= absl::ZeroDuration()) {
-      return outage.GiveUp(status);
+      return outage.GiveUp(failure.ok() ? status : failure, by);
     }
     if (!absl::IsUnavailable(status)) return status;
-    MILLRACE_RETURN_IF_ERROR(PauseAfter(status, &outage));
+    failure = status;
+    by = WhoFailed();
+    MILLRACE_RETURN_IF_ERROR(PauseAfter(failure, by, &outage));
   }
 }
 
@@ -182,10 +210,22 @@ absl::StatusOr<JobStatus> GrpcJobsClient::Cancel(const std::string& job_id) {
   return Call("CancelJob", &Jobs::Stub::CancelJob, request, options_.timeout);
 }
 
-absl::StatusOr<GetVariablesResponse> GrpcJobsClient::GetVariables(const std::string& job_id) {
+absl::StatusOr<JobStatus> GrpcJobsClient::AwaitEnd(const std::string& job_id,
+                                                   absl::Duration timeout) {
+  const absl::Time deadline = options_.clock->Now() + timeout;
+  while (true) {
+    MILLRACE_ASSIGN_OR_RETURN(JobStatus status, Get(job_id));
+    const absl::Time now = options_.clock->Now();
+    if (IsFinal(status.state()) || now >= deadline) return status;
+    MILLRACE_RETURN_IF_ERROR(PauseUntil(std::min(now + kStatusPeriod, deadline)));
+  }
+}
+
+absl::StatusOr<GetVariablesResponse> GrpcJobsClient::GetVariables(const std::string& job_id,
+                                                                  absl::Duration timeout) {
   GetVariablesRequest request;
   request.set_job_id(job_id);
-  return Call("GetVariables", &Jobs::Stub::GetVariables, request, options_.timeout);
+  return Call("GetVariables", &Jobs::Stub::GetVariables, request, timeout);
 }
 
 // One stream, to its end. The stream has no deadline: a job may have nothing to tell for hours.
@@ -235,7 +275,7 @@ absl::Status GrpcJobsClient::Watch(const std::string& job_id, uint64_t after_seq
     MILLRACE_RETURN_IF_ERROR(PauseAfter(
         status.ok() ? absl::UnavailableError("it ended the stream before the job's last event")
                     : status,
-        &outage));
+        FailedBy::kConnection, &outage));
   }
 }
 

@@ -32,9 +32,9 @@ struct JobsClientOptions {
   absl::Duration submit_timeout = absl::Minutes(3);
   // How long Watch goes on trying while the coordinator cannot be reached.
   absl::Duration watch_patience = absl::Minutes(10);
-  // Told when a call starts to wait for a coordinator that cannot be reached, once for each outage:
-  // "waits for the coordinator at HOST:PORT: REASON". Called by the thread that waits. May be
-  // empty.
+  // Told when a call starts to wait, once for each outage: "waits for the coordinator at HOST:PORT:
+  // REASON" where it cannot be reached, "waits, as the coordinator says: REASON" where it answers.
+  // Called by the thread that waits. May be empty.
   std::function<void(const std::string&)> on_wait = nullptr;
   // Measures the durations above. Must outlive the client.
   Clock* clock = Clock::Real();
@@ -47,10 +47,10 @@ bool IsFinal(JobState state);
 bool IsLastEvent(const JobEvent& event);
 
 // Every call blocks until it is answered, its time is over, or Interrupt(). While the coordinator
-// cannot be reached (UNAVAILABLE) a call is tried again, with pauses of 0.1 s to 2 s; all calls are
-// safe to repeat. Beside the statuses of the service (protos/job.proto) each may return UNAVAILABLE
-// or DEADLINE_EXCEEDED, which name the coordinator's address and what to check, and CANCELLED after
-// Interrupt(). Thread-safe.
+// cannot be reached, or answers UNAVAILABLE, a call is tried again, with pauses of 0.1 s to 2 s;
+// all calls are safe to repeat. Beside the statuses of the service (protos/job.proto) each may
+// return UNAVAILABLE or DEADLINE_EXCEEDED, which name the coordinator's address and what to check,
+// and CANCELLED after Interrupt(). Thread-safe.
 class JobsClient {
  public:
   // Does not connect yet. INVALID_ARGUMENT: the address is malformed.
@@ -66,10 +66,16 @@ class JobsClient {
   // All jobs, the newest first, without their specs.
   virtual absl::StatusOr<std::vector<JobStatus>> List() = 0;
 
-  // A job that had ended stays as it is; its status is returned.
+  // A job that had ended stays as it is; its status is returned. One that does not end within the
+  // service's patience (10 s) is still under way in the status that is returned: see AwaitEnd.
   virtual absl::StatusOr<JobStatus> Cancel(const std::string& job_id) = 0;
 
-  virtual absl::StatusOr<GetVariablesResponse> GetVariables(const std::string& job_id) = 0;
+  // Asks for the status until it is final or `timeout` has passed, and returns the newest.
+  virtual absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) = 0;
+
+  // Waits up to `timeout` for servers of the job that are away.
+  virtual absl::StatusOr<GetVariablesResponse> GetVariables(const std::string& job_id,
+                                                            absl::Duration timeout) = 0;
 
   // Calls `on_event` for each event after `after_sequence` (0: from the first that the coordinator
   // still has), in order and once, from this thread. Where the stream breaks or the coordinator

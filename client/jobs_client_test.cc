@@ -101,8 +101,7 @@ TEST_F(JobsClientTest, TwoSubmissionsAreTwoJobs) {
 TEST_F(JobsClientTest, RetriesWhileTheCoordinatorIsUnavailableAndSaysSoOnce) {
   jobs_.FailNextCalls({kUnavailable, kUnavailable});
   EXPECT_TRUE(MakeClient()->List().ok());
-  EXPECT_THAT(notices(), ElementsAre("waits for the coordinator at " + jobs_.address() +
-                                     ": the coordinator starts"));
+  EXPECT_THAT(notices(), ElementsAre("waits, as the coordinator says: the coordinator starts"));
 }
 
 TEST_F(JobsClientTest, OtherErrorsAreReturnedAtOnceAndUnchanged) {
@@ -137,7 +136,37 @@ TEST_F(JobsClientTest, CancelReturnsTheStatus) {
 
 TEST_F(JobsClientTest, VariablesOfAJobThatHasNotStartedAreAFailedPrecondition) {
   AddJobWithEvents("a", 0);
-  EXPECT_EQ(MakeClient()->GetVariables("a").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(MakeClient()->GetVariables("a", absl::Minutes(1)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// The message that names the servers was buried in one that blamed the coordinator.
+TEST_F(JobsClientTest, VariablesOnServersThatAreAwayAreWaitedForAndNamed) {
+  AddJobWithEvents("a", 0);
+  const grpc::Status away(grpc::StatusCode::UNAVAILABLE, "on servers that are away: ps-1");
+  jobs_.FailNextCalls({away, away});
+  const absl::Status status = MakeClient()->GetVariables("a", absl::Milliseconds(50)).status();
+  EXPECT_EQ(status, absl::UnavailableError("on servers that are away: ps-1 (the answer to "
+                                           "GetVariables of the coordinator at " +
+                                           jobs_.address() + " for 50ms)"));
+  EXPECT_THAT(notices(),
+              ElementsAre("waits, as the coordinator says: on servers that are away: ps-1"));
+}
+
+TEST_F(JobsClientTest, AwaitEndReturnsTheNewestStatusWhenItsTimeIsOver) {
+  AddJobWithEvents("a", 1);
+  EXPECT_EQ(MakeClient()->AwaitEnd("a", absl::ZeroDuration())->state(), RUNNING);
+}
+
+TEST_F(JobsClientTest, AwaitEndWaitsForTheFinalState) {
+  AddJobWithEvents("a", 1);
+  const auto client = MakeClient();
+  absl::StatusOr<JobStatus> status = absl::UnknownError("");
+  std::thread waiter([&] { status = client->AwaitEnd("a", absl::Minutes(5)); });
+  jobs_.AddEvent("a", StateEvent(CANCELLED));
+  waiter.join();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->state(), CANCELLED);
 }
 
 TEST_F(JobsClientTest, WatchEndsAfterTheLastEvent) {

@@ -24,20 +24,28 @@ Outage::Outage(OutageOptions options)
 
 absl::Duration Outage::remaining() const { return deadline_ - options_.clock->Now(); }
 
-absl::StatusOr<absl::Time> Outage::NextAttempt(const absl::Status& error) {
+absl::StatusOr<absl::Time> Outage::NextAttempt(const absl::Status& error, FailedBy by) {
   const absl::Time now = options_.clock->Now();
   if (deadline_ == absl::InfiniteFuture()) deadline_ = now + options_.patience;
-  if (now >= deadline_) return GiveUp(error);
-  if (!std::exchange(told_, true) && options_.on_wait) {
+  if (now >= deadline_) return GiveUp(error, by);
+  if (told_ != by && options_.on_wait) {
     options_.on_wait(
-        absl::StrCat("waits for the coordinator at ", options_.address, ": ", Text(error)));
+        by == FailedBy::kConnection
+            ? absl::StrCat("waits for the coordinator at ", options_.address, ": ", Text(error))
+            : absl::StrCat("waits, as the coordinator says: ", Text(error)));
   }
+  told_ = by;
   const absl::Time next = std::min(now + pause_, deadline_);
   pause_ = std::min(pause_ * 2, kLongestPause);
   return next;
 }
 
-absl::Status Outage::GiveUp(const absl::Status& last_error) const {
+absl::Status Outage::GiveUp(const absl::Status& last_error, FailedBy by) const {
+  if (by == FailedBy::kCoordinator) {
+    return absl::UnavailableError(absl::StrCat(Text(last_error), " (the answer to ", options_.what,
+                                               " of the coordinator at ", options_.address, " for ",
+                                               absl::FormatDuration(options_.patience), ")"));
+  }
   return absl::UnavailableError(
       absl::StrCat("the coordinator at ", options_.address, " did not answer ", options_.what,
                    " within ", absl::FormatDuration(options_.patience), " (", Text(last_error),
@@ -47,7 +55,7 @@ absl::Status Outage::GiveUp(const absl::Status& last_error) const {
 void Outage::Over() {
   deadline_ = absl::InfiniteFuture();
   pause_ = kFirstPause;
-  told_ = false;
+  told_ = absl::nullopt;
 }
 
 }  // namespace millrace::client

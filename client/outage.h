@@ -1,4 +1,4 @@
-// How long and how often to try again while a coordinator cannot be reached.
+// How long and how often to try again while a coordinator cannot be reached, or cannot do as asked.
 #ifndef MILLRACE_CLIENT_OUTAGE_H_
 #define MILLRACE_CLIENT_OUTAGE_H_
 
@@ -8,9 +8,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/clock.h"
 
 namespace millrace::client {
+
+// Who says that an attempt has failed.
+enum class FailedBy {
+  kConnection,   // Nobody answers.
+  kCoordinator,  // It does: it cannot do as asked for now, and its message says why.
+};
 
 struct OutageOptions {
   // The coordinator's HOST:PORT, and the call that it should answer; for messages.
@@ -18,7 +25,7 @@ struct OutageOptions {
   std::string what;
   // How long to try, from the construction or from the first failure after Over().
   absl::Duration patience = absl::Seconds(30);
-  // Told once for each outage; may be empty.
+  // Told once for each outage and for each who says so; may be empty.
   std::function<void(const std::string&)> on_wait = nullptr;
   Clock* clock = Clock::Real();
 };
@@ -32,10 +39,11 @@ class Outage {
   absl::Duration remaining() const;
 
   // After a failed attempt: when to make the next one. UNAVAILABLE: see GiveUp.
-  absl::StatusOr<absl::Time> NextAttempt(const absl::Status& error);
+  absl::StatusOr<absl::Time> NextAttempt(const absl::Status& error, FailedBy by);
 
-  // The final error: names the coordinator, how long it was tried, the last error, what to check.
-  absl::Status GiveUp(const absl::Status& last_error) const;
+  // The final error: names the coordinator, how long it was tried, the last error and, where there
+  // was no answer, what to check.
+  absl::Status GiveUp(const absl::Status& last_error, FailedBy by) const;
 
   // The coordinator has answered: the next failure is a new outage, with all the patience.
   void Over();
@@ -44,7 +52,7 @@ class Outage {
   OutageOptions options_;
   absl::Time deadline_;
   absl::Duration pause_;
-  bool told_ = false;
+  absl::optional<FailedBy> told_;  // The newest that was told.
 };
 
 }  // namespace millrace::client

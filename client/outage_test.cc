@@ -25,7 +25,8 @@ class OutageTest : public ::testing::Test {
   // Fails, and moves the clock to the next attempt; returns how long that is.
   absl::Duration Fail(Outage* outage) {
     const absl::Time before = clock_.Now();
-    const auto next = outage->NextAttempt(absl::UnavailableError("connection refused"));
+    const auto next =
+        outage->NextAttempt(absl::UnavailableError("connection refused"), FailedBy::kConnection);
     EXPECT_TRUE(next.ok()) << next.status();
     clock_.Advance(*next - before);
     return *next - before;
@@ -50,11 +51,24 @@ TEST_F(OutageTest, GivesUpWhenPatienceIsOver) {
   Outage outage = MakeOutage(absl::Milliseconds(250));
   EXPECT_EQ(Fail(&outage), absl::Milliseconds(100));
   EXPECT_EQ(Fail(&outage), absl::Milliseconds(150));  // The last attempt is at the deadline.
-  const auto next = outage.NextAttempt(absl::UnavailableError("connection refused"));
+  const auto next =
+      outage.NextAttempt(absl::UnavailableError("connection refused"), FailedBy::kConnection);
   EXPECT_EQ(next.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(next.status().ToString(),
               HasSubstr("the coordinator at trainer:7070 did not answer GetJob within 250ms "
                         "(connection refused); check"));
+}
+
+// A coordinator that answered that servers of the job are away was reported as not answering.
+TEST_F(OutageTest, WhatTheCoordinatorAnswersIsNoOutageOfTheCoordinator) {
+  Outage outage = MakeOutage(absl::Milliseconds(50));
+  const absl::Status answer = absl::UnavailableError("ps-1 is away");
+  EXPECT_TRUE(outage.NextAttempt(answer, FailedBy::kCoordinator).ok());
+  EXPECT_THAT(notices_, ElementsAre("waits, as the coordinator says: ps-1 is away"));
+  clock_.Advance(absl::Milliseconds(50));
+  EXPECT_EQ(outage.NextAttempt(answer, FailedBy::kCoordinator).status(),
+            absl::UnavailableError("ps-1 is away (the answer to GetJob of the coordinator at "
+                                   "trainer:7070 for 50ms)"));
 }
 
 TEST_F(OutageTest, AfterAnAnswerTheNextFailureIsANewOutage) {

@@ -28,6 +28,8 @@ constexpr size_t kAlignment = 8;
 // The format's own limit.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr char kMetadataKey[] = "__metadata__";
+// Written between two looks at the interrupt.
+constexpr size_t kBytesAtOnce = 4 << 20;
 
 // Elements of a shape; nothing when that number, or its bytes, are past 64 bits.
 absl::optional<uint64_t> Elements(const std::vector<uint64_t>& shape) {
@@ -168,17 +170,30 @@ uint64_t RemainingBytes(std::ifstream& file) {
   return static_cast<uint64_t>(end - here);
 }
 
+// In parts, between which an interrupt is seen.
+absl::Status AppendAll(absl::string_view bytes, const Interrupt* interrupt, AtomicFile* file) {
+  while (!bytes.empty()) {
+    if (interrupt != nullptr && interrupt->triggered()) return absl::CancelledError("interrupted");
+    const absl::string_view part = bytes.substr(0, kBytesAtOnce);
+    MILLRACE_RETURN_IF_ERROR(file->Append(part));
+    bytes.remove_prefix(part.size());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const Tensor> tensors,
-                              const std::map<std::string, std::string>& metadata) {
+                              const std::map<std::string, std::string>& metadata,
+                              const Interrupt* interrupt) {
   MILLRACE_RETURN_IF_ERROR(CheckTensors(path, tensors));
   MILLRACE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   MILLRACE_RETURN_IF_ERROR(file.Append(EncodeHeader(tensors, metadata)));
   for (const Tensor& tensor : tensors) {
     MILLRACE_RETURN_IF_ERROR(
-        file.Append(absl::string_view(reinterpret_cast<const char*>(tensor.values.data()),
-                                      tensor.values.size() * sizeof(float))));
+        AppendAll(absl::string_view(reinterpret_cast<const char*>(tensor.values.data()),
+                                    tensor.values.size() * sizeof(float)),
+                  interrupt, &file));
   }
   return file.Commit();
 }

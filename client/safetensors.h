@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/interrupt.h"
 
 namespace millrace::client {
 
@@ -29,12 +30,14 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;
 };
 
-// Writes FILE.tmp, flushes it to the disk and renames it to `path`, so that there is never half a
-// file at `path`; blocks while it does. The bytes are a function of the arguments alone.
-// INVALID_ARGUMENT: a tensor without a name, with the name of another, or whose values do not fit
-// its shape. Others name the file, the operation and the system's reason.
+// Writes a new file beside `path`, flushes it to the disk and renames it, so that there is never
+// half a file at `path`; blocks while it does. The bytes are a function of the arguments alone.
+// CANCELLED: `interrupt` (not owned; may be null) came, and nothing is left. INVALID_ARGUMENT: a
+// tensor without a name, with the name of another, or whose values do not fit its shape. Others
+// name the file, the operation and the system's reason.
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const Tensor> tensors,
-                              const std::map<std::string, std::string>& metadata);
+                              const std::map<std::string, std::string>& metadata,
+                              const Interrupt* interrupt = nullptr);
 
 // Reads a file of float32 tensors; blocks. NOT_FOUND: no such file; INVALID_ARGUMENT: it is not
 // one, or tensors are of other types, overlap or leave gaps; the message names the file and the

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "client/interrupt.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -41,6 +43,20 @@ std::vector<Tensor> TwoTensors() {
 }
 
 // Checked with the Python package: safetensors.numpy.load reads these bytes as the two tensors.
+// An empty directory.
+std::string NewDirectory(const std::string& name) {
+  std::string path = TempDir() + "/" + name;
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directories(path);
+  return path;
+}
+
+// What its directory holds, itself among it.
+int64_t FilesBeside(const std::string& path) {
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  return std::distance(std::filesystem::directory_iterator(directory), {});
+}
+
 TEST(SafetensorsTest, BytesAreThoseOfTheFormat) {
   const std::string path = TempDir() + "/golden.safetensors";
   ASSERT_TRUE(WriteSafetensors(path, TwoTensors(), {{"format", "millrace"}}).ok());
@@ -76,20 +92,29 @@ TEST(SafetensorsTest, ReadsBackWhatWasWritten) {
 }
 
 TEST(SafetensorsTest, ReplacesTheFileThatWasThereAndLeavesNoTemporaryOne) {
-  const std::string path = TempDir() + "/replaced.safetensors";
+  const std::string path = NewDirectory("replaced") + "/file";
   WriteBytes(path, "something longer than what comes");
   ASSERT_TRUE(WriteSafetensors(path, TwoTensors(), {}).ok());
   EXPECT_TRUE(ReadSafetensors(path).ok());
-  EXPECT_NE(access((path + ".tmp").c_str(), F_OK), 0);
+  EXPECT_EQ(FilesBeside(path), 1);
+}
+
+TEST(SafetensorsTest, InterruptEndsItAndLeavesNothing) {
+  const std::string path = NewDirectory("interrupted") + "/file";
+  Interrupt interrupt;
+  interrupt.Trigger();
+  EXPECT_EQ(WriteSafetensors(path, TwoTensors(), {}, &interrupt).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(FilesBeside(path), 0);
 }
 
 TEST(SafetensorsTest, FailureToRenameNamesTheFileAndLeavesNoTemporaryOne) {
-  const std::string path = TempDir() + "/a_directory";
+  const std::string path = NewDirectory("unnamed") + "/a_directory";
   mkdir(path.c_str(), 0777);
   const absl::Status status = WriteSafetensors(path, TwoTensors(), {});
   EXPECT_THAT(status.ToString(), HasSubstr(path));
   EXPECT_THAT(status.ToString(), HasSubstr("rename"));
-  EXPECT_NE(access((path + ".tmp").c_str(), F_OK), 0);
+  EXPECT_EQ(FilesBeside(path), 1);
 }
 
 TEST(SafetensorsTest, MissingDirectoryIsNamed) {

@@ -154,6 +154,48 @@ TEST_F(ClusterCommandsTest, CancelSaysWhatItDid) {
   EXPECT_EQ(run_.out(), "job a-1 is cancelled at step 5\n");
 }
 
+// It said "is cancelled" and exited with 0 while the job still ran.
+TEST_F(ClusterCommandsTest, CancelOfAJobThatDoesNotEndInTimeFails) {
+  AddRunningJob("a-1");
+  jobs_.HoldCancellations();
+  run_.flags().job_id = "a-1";
+  run_.flags().timeout = absl::ZeroDuration();
+  const auto result = run_.Run(RunCancel);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kFailed);
+  EXPECT_THAT(result.status().ToString(), HasSubstr("millrace status a-1"));
+  EXPECT_EQ(run_.out(), "");
+  EXPECT_EQ(run_.err(), "cancellation of job a-1 is under way (RUNNING)\n");
+}
+
+TEST_F(ClusterCommandsTest, CancelWaitsForTheEndOfTheJob) {
+  AddRunningJob("a-1");
+  jobs_.HoldCancellations();
+  run_.flags().job_id = "a-1";
+  absl::StatusOr<ExitCode> result = absl::UnknownError("");
+  std::thread cancel([&] { result = run_.Run(RunCancel); });
+  EXPECT_TRUE(jobs_.WaitForCall("CancelJob"));
+  jobs_.AddEvent("a-1", StateEvent(CANCELLED, 6));
+  cancel.join();
+  EXPECT_EQ(*result, ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(), "job a-1 is cancelled at step 6\n");
+}
+
+// It ended without a word, and the user could not know that the job was there.
+TEST_F(ClusterCommandsTest, InterruptedSubmitSaysThatTheJobMayHaveBeenTaken) {
+  SetSmallJob();
+  jobs_.HoldSubmissions();
+  absl::StatusOr<ExitCode> result = absl::UnknownError("");
+  std::thread submit([&] { result = run_.Run(RunSubmit); });
+  EXPECT_TRUE(jobs_.WaitForCall("SubmitJob"));
+  run_.interrupt().Trigger();
+  submit.join();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(*result, ExitCode::kInterrupted);
+  EXPECT_THAT(run_.err(), HasSubstr("may have been taken"));
+  EXPECT_THAT(run_.err(), HasSubstr("millrace list --cluster=" + jobs_.address()));
+}
+
 TEST_F(ClusterCommandsTest, CancelOfAJobThatHasEndedSaysSo) {
   AddRunningJob("a-1");
   jobs_.AddEvent("a-1", StateEvent(SUCCEEDED));

@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& contex
   return client;
 }
 
-void ReportError(const CommandContext& context, const absl::Status& error) {
+void PrintError(const CommandContext& context, const absl::Status& error) {
   const std::string message(error.message());
   const std::string code = absl::StatusCodeToString(error.code());
   const bool usage = ExitCodeOf(error) == ExitCode::kUsage;
@@ -29,8 +29,14 @@ void ReportError(const CommandContext& context, const absl::Status& error) {
     *context.console.err << "Run `millrace " << context.flags.command
                          << " --help` for what it takes." << std::endl;
   }
+}
+
+void ReportError(const CommandContext& context, const absl::Status& error) {
+  PrintError(context, error);
   if (!context.flags.json) return;
-  const nlohmann::ordered_json json = {{"event", "error"}, {"code", code}, {"message", message}};
+  const nlohmann::ordered_json json = {{"event", "error"},
+                                       {"code", absl::StatusCodeToString(error.code())},
+                                       {"message", std::string(error.message())}};
   *context.console.out << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
                        << std::endl;
 }

@@ -30,7 +30,10 @@ using Command = absl::StatusOr<ExitCode> (*)(const CommandContext& context);
 absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& context,
                                                     ProgressView* view = nullptr);
 
-// Writes "millrace: ..." to standard error, and with --json an object with "event": "error", "code"
+// Writes "millrace: ..." to standard error.
+void PrintError(const CommandContext& context, const absl::Status& error);
+
+// PrintError, and with --json an object with "event": "error", "code"
 // and "message" to standard output.
 void ReportError(const CommandContext& context, const absl::Status& error);
 

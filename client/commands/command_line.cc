@@ -44,7 +44,7 @@ class Declaration {
     AddJobId(AddOfCluster("status", "Print what a cluster knows of a job."));
     AddJobId(AddOfCluster(
         "watch", "Follow a job of a cluster to its end. Interrupting leaves the job alone."));
-    AddJobId(AddOfCluster("cancel", "End a job of a cluster early. What was trained stays."));
+    AddCancel();
     AddExport();
   }
 
@@ -92,6 +92,24 @@ class Declaration {
         "submit",
         "Hand a job to a cluster, print its id and return. --data is a path that workers see.");
     AddJobFile(submit);
+  }
+
+  void AddCancel() {
+    CLI::App* cancel = AddOfCluster(
+        "cancel", "End a job of a cluster early, and wait for its end. What was trained stays.");
+    AddJobId(cancel);
+    cancel
+        ->add_option_function<std::string>(
+            "--timeout",
+            [timeout = &Of(cancel)->timeout](const std::string& text) {
+              if (!absl::ParseDuration(text, timeout) || *timeout < absl::ZeroDuration()) {
+                throw CLI::ValidationError("--timeout",
+                                           text + "; must be a duration, such as 30s or 5m");
+              }
+            },
+            "How long to wait for the job's end")
+        ->type_name("DURATION")
+        ->default_str(absl::FormatDuration(Of(cancel)->timeout));
   }
 
   void AddExport() {

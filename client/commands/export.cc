@@ -8,20 +8,32 @@
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
+namespace {
+
+absl::StatusOr<JobStatus> StatusOf(const CommandContext& context, JobsClient* client) {
+  Interrupt::Action stop(context.interrupt, [client] { client->Interrupt(); });
+  return client->Get(context.flags.job_id);
+}
+
+}  // namespace
 
 absl::StatusOr<ExitCode> RunExport(const CommandContext& context) {
   const Flags& flags = context.flags;
   MILLRACE_RETURN_IF_ERROR(CheckCanCreate(flags.export_file));
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
-  Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
-  MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, client->Get(flags.job_id));
+  MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, StatusOf(context, client.get()));
   if (!IsFinal(status.state())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", flags.job_id, " is ", JobState_Name(status.state()),
         " and its variables still change; wait for its end with `millrace watch`, or end it with "
         "`millrace cancel`"));
   }
-  MILLRACE_RETURN_IF_ERROR(ExportVariables(client.get(), flags.job_id, flags.export_file));
+  ExportOptions options;
+  options.interrupt = context.interrupt;
+  options.on_wait = [&context](const std::string& message) {
+    *context.console.err << "millrace: " << message << std::endl;
+  };
+  MILLRACE_RETURN_IF_ERROR(ExportVariables(client.get(), flags.job_id, flags.export_file, options));
   if (flags.json) {
     const nlohmann::ordered_json json = {{"job_id", flags.job_id},
                                          {"state", JobState_Name(status.state())},

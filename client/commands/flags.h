@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+
 namespace millrace::client {
 
 // Each command has some of them; the others keep their defaults. A value type.
@@ -17,8 +19,9 @@ struct Flags {
   std::string cluster;           // The coordinator's HOST:PORT; empty: an embedded cluster.
   int ps = 1;                    // Of an embedded cluster.
   int workers = 2;
-  std::string state_dir;    // Of an embedded cluster; empty: a temporary one.
-  std::string export_file;  // Empty: none.
+  std::string state_dir;                      // Of an embedded cluster; empty: a temporary one.
+  std::string export_file;                    // Empty: none.
+  absl::Duration timeout = absl::Minutes(1);  // Of a cancellation.
   bool json = false;
   bool verbose = false;
 };

@@ -66,6 +66,13 @@ std::string DetachedNote(const std::string& job_id, const std::string& cluster) 
                       " --cluster=", cluster, "`.");
 }
 
+std::string MaybeTakenNote(const std::string& cluster) {
+  return absl::StrCat(
+      "Interrupted before the cluster had answered: the job may have been taken. See `millrace "
+      "list --cluster=",
+      cluster, "`.");
+}
+
 ExitCode ExitCodeOf(const JobOutcome& outcome) {
   return outcome.state == SUCCEEDED ? ExitCode::kSucceeded : ExitCode::kFailed;
 }

@@ -20,6 +20,9 @@ absl::StatusOr<JobOutcome> FollowJob(JobsClient* client, const std::string& job_
 // What a user is told who stops following a job of a cluster.
 std::string DetachedNote(const std::string& job_id, const std::string& cluster);
 
+// What a user is told who stops while a cluster is asked to take a job.
+std::string MaybeTakenNote(const std::string& cluster);
+
 // 0 for a job that succeeded, 1 for one that failed or was cancelled.
 ExitCode ExitCodeOf(const JobOutcome& outcome);
 

@@ -39,6 +39,11 @@ std::string JobJson(const JobStatus& status) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+std::string DescribeState(const JobStatus& status) {
+  const std::string state = JobState_Name(status.state());
+  return status.message().empty() ? state : absl::StrCat(state, ": ", status.message());
+}
+
 std::string JobText(const JobStatus& status, absl::TimeZone zone) {
   std::string text = absl::StrCat("job        ", status.job_id(), "\n");
   const auto add = [&text](const char* label, const std::string& value) {

@@ -14,6 +14,9 @@ namespace millrace::client {
 // "metrics", and "submitted", "started" and "ended" (RFC 3339) as far as these have happened.
 std::string JobJson(const JobStatus& status);
 
+// "RUNNING: waits for ps-1 for 12 s", or the state alone.
+std::string DescribeState(const JobStatus& status);
+
 // Several lines, one for each thing that is known. `zone` is for the times.
 std::string JobText(const JobStatus& status, absl::TimeZone zone);
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "client/commands/follow.h"
 #include "client/commands/load_job.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
@@ -14,7 +15,12 @@ absl::StatusOr<ExitCode> RunSubmit(const CommandContext& context) {
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
-  MILLRACE_ASSIGN_OR_RETURN(const std::string job_id, client->Submit(spec));
+  const absl::StatusOr<std::string> submitted = client->Submit(spec);
+  if (!submitted.ok() && context.interrupt->triggered()) {
+    *context.console.err << MaybeTakenNote(context.flags.cluster) << std::endl;
+    return ExitCode::kInterrupted;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string job_id, submitted);
   if (context.flags.json) {
     *context.console.out << nlohmann::ordered_json({{"job_id", job_id}}).dump() << std::endl;
   } else {

@@ -80,26 +80,56 @@ absl::StatusOr<std::string> SubmitOrResume(const Flags& flags, const JobSpec& sp
   return client->Submit(spec);
 }
 
-absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const JobSpec& spec,
-                                 JobsClient* client, ProgressView* view) {
+// Nothing: the user has stopped before the job's end, and was told what becomes of it.
+absl::StatusOr<absl::optional<JobOutcome>> RunToItsEnd(const CommandContext& context,
+                                                       const JobSpec& spec, JobsClient* client,
+                                                       ProgressView* view) {
   const Flags& flags = context.flags;
+  const auto stopped = [&](const std::string& note) {
+    if (!flags.cluster.empty()) view->Note(note);
+    return absl::optional<JobOutcome>();
+  };
   Interruption interruption(context, client, view);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string job_id, SubmitOrResume(flags, spec, client, view));
-  interruption.SetJob(job_id);
-  auto outcome = FollowJob(client, job_id, view);
+  const auto job_id = SubmitOrResume(flags, spec, client, view);
+  if (!job_id.ok() && context.interrupt->triggered()) return stopped(MaybeTakenNote(flags.cluster));
+  MILLRACE_RETURN_IF_ERROR(job_id.status());
+  interruption.SetJob(*job_id);
+  const auto outcome = FollowJob(client, *job_id, view);
   if (!outcome.ok() && context.interrupt->triggered()) {
-    if (!flags.cluster.empty()) view->Note(DetachedNote(job_id, flags.cluster));
-    return ExitCode::kInterrupted;
+    return stopped(DetachedNote(*job_id, flags.cluster));
   }
   MILLRACE_RETURN_IF_ERROR(outcome.status());
-  absl::Status exported;
-  if (outcome->state == SUCCEEDED && !flags.export_file.empty()) {
-    exported = ExportVariables(client, job_id, flags.export_file);
-    if (exported.ok()) outcome->export_file = flags.export_file;
+  return absl::make_optional(*outcome);
+}
+
+absl::Status Export(const CommandContext& context, JobsClient* client, ProgressView* view,
+                    JobOutcome* outcome) {
+  const std::string& file = context.flags.export_file;
+  if (outcome->state != SUCCEEDED || file.empty()) return absl::OkStatus();
+  ExportOptions options;
+  options.interrupt = context.interrupt;
+  options.on_wait = [view](const std::string& message) { view->Note(message); };
+  const absl::Status status = ExportVariables(client, outcome->job_id, file, options);
+  if (status.ok()) {
+    outcome->export_file = file;
+  } else {
+    outcome->export_error = status.ToString();
   }
+  return status;
+}
+
+absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const JobSpec& spec,
+                                 JobsClient* client, ProgressView* view) {
+  MILLRACE_ASSIGN_OR_RETURN(absl::optional<JobOutcome> outcome,
+                            RunToItsEnd(context, spec, client, view));
+  if (!outcome) return ExitCode::kInterrupted;
+  const absl::Status exported = Export(context, client, view, &*outcome);
+  // Whatever becomes of the export, the job's final state is the last that programs are told.
   view->Finish(*outcome);
-  MILLRACE_RETURN_IF_ERROR(exported);
-  return context.interrupt->triggered() ? ExitCode::kInterrupted : ExitCodeOf(*outcome);
+  if (context.interrupt->triggered()) return ExitCode::kInterrupted;
+  if (exported.ok()) return ExitCodeOf(*outcome);
+  PrintError(context, exported);
+  return ExitCode::kFailed;
 }
 
 }  // namespace

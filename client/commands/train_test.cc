@@ -96,10 +96,11 @@ TEST_F(TrainTest, ExportsThatCannotBeWrittenAreRefusedBeforeTraining) {
 
 TEST_F(TrainTest, InterruptCancelsAJobOfItsOwnCluster) {
   run_.flags().set = {"epochs=100000000"};
-  absl::StatusOr<ExitCode> result = absl::UnknownError("");
   run_.interrupt().Trigger();  // Before there is a job.
-  result = run_.Run(RunTrain);
-  EXPECT_TRUE(absl::IsCancelled(result.status())) << result.status();
+  const absl::StatusOr<ExitCode> result = run_.Run(RunTrain);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(*result, ExitCode::kInterrupted);
+  EXPECT_THAT(run_.out(), Not(HasSubstr("may have been taken")));
 }
 
 TEST_F(TrainTest, DataThatIsNotThereFailsTheCommand) {
@@ -131,6 +132,38 @@ TEST_F(TrainTest, JobsThatFailExitWithOne) {
   EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kFailed);
   EXPECT_THAT(run_.out(), HasSubstr("FAILED: job job-1: the loss at step 7 is nan"));
   EXPECT_THAT(FileBytes(run_.flags().export_file), IsEmpty());
+}
+
+// An {"event": "error"} came after it, where programs look for the final state.
+TEST_F(TrainTest, JsonEndsWithTheFinalStateWhenTheExportFails) {
+  FakeJobs jobs;
+  jobs.SetEventsOfNewJobs({StateEvent(RUNNING), StateEvent(SUCCEEDED, 15, {{"loss", 0.5}})});
+  run_.flags().cluster = jobs.address();
+  run_.flags().json = true;
+  run_.flags().export_file = TempDir() + "/failing.safetensors";
+  EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kFailed);  // The job has no variables.
+  const std::string out = run_.out();
+  const auto last = nlohmann::json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+  EXPECT_EQ(last["event"], "final");
+  EXPECT_EQ(last["state"], "SUCCEEDED");
+  EXPECT_EQ(last["step"], 15);
+  EXPECT_EQ(last["metrics"]["loss"], 0.5);
+  EXPECT_EQ(last.count("export"), 0u);
+  EXPECT_THAT(std::string(last["export_error"]), HasSubstr("FAILED_PRECONDITION: cannot fetch"));
+  EXPECT_THAT(run_.err(), HasSubstr("millrace: FAILED_PRECONDITION: cannot fetch"));
+}
+
+TEST_F(TrainTest, InterruptWhileTheJobIsSubmittedSaysThatItMayHaveBeenTaken) {
+  FakeJobs jobs;
+  jobs.HoldSubmissions();
+  run_.flags().cluster = jobs.address();
+  absl::StatusOr<ExitCode> result = absl::UnknownError("");
+  std::thread train([&] { result = run_.Run(RunTrain); });
+  EXPECT_TRUE(jobs.WaitForCall("SubmitJob"));
+  run_.interrupt().Trigger();
+  train.join();
+  EXPECT_EQ(*result, ExitCode::kInterrupted);
+  EXPECT_THAT(run_.out(), HasSubstr("may have been taken"));
 }
 
 TEST_F(TrainTest, InterruptLeavesAJobOfAnotherClusterAlone) {

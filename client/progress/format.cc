@@ -105,6 +105,9 @@ std::string FormatOutcome(const JobOutcome& outcome) {
   if (!outcome.export_file.empty()) {
     absl::StrAppend(&text, "  variables  ", outcome.export_file, "\n");
   }
+  if (!outcome.export_error.empty()) {
+    absl::StrAppend(&text, "  variables  not exported: ", outcome.export_error, "\n");
+  }
   return text;
 }
 

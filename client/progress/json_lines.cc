@@ -87,6 +87,7 @@ void JsonLines::Finish(const JobOutcome& outcome) {
                {"seconds", absl::ToDoubleSeconds(outcome.running)},
                {"metrics", outcome.metrics}};
   if (!outcome.export_file.empty()) json["export"] = outcome.export_file;
+  if (!outcome.export_error.empty()) json["export_error"] = outcome.export_error;
   *out_ << Dump(json) << std::endl;
   *people_ << FormatOutcome(outcome) << std::flush;
 }

@@ -12,8 +12,8 @@ namespace millrace::client {
 // Every object has "event" ("begin", "state", "progress", "evaluated", "notice" or "final") and
 // "job_id"; those of the job also "sequence" and "time" (RFC 3339). The last line is the final
 // state: "event": "final", "state", "message", "step", "total_steps", "seconds", "metrics" and,
-// where the variables were exported, "export". Metrics are numbers, or null where they are not
-// finite.
+// where the variables were exported, "export", or, where they could not be, "export_error". Metrics
+// are numbers, or null where they are not finite.
 class JsonLines final : public ProgressView {
  public:
   // JSON goes to `out`, what is for people to `people`. Not owned.

@@ -126,13 +126,37 @@ std::vector<WatchJobRequest> FakeJobs::watches() const {
   return watches_;
 }
 
-bool FakeJobs::WaitForWatches(size_t count) const {
+void FakeJobs::HoldSubmissions() {
+  MutexLock lock(&mutex_);
+  hold_submissions_ = true;
+}
+
+void FakeJobs::HoldCancellations() {
+  MutexLock lock(&mutex_);
+  hold_cancellations_ = true;
+}
+
+bool FakeJobs::WaitUntil(const std::function<bool()>& happened) const {
   MutexLock lock(&mutex_);
   const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(30);
-  while (watches_.size() < count) {
+  while (!happened()) {
     if (Clock::Real()->WaitUntil(&changed_, &mutex_, deadline)) break;
   }
-  return watches_.size() >= count;
+  return happened();
+}
+
+bool FakeJobs::WaitForWatches(size_t count) const {
+  return WaitUntil([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return watches_.size() >= count; });
+}
+
+bool FakeJobs::WaitForCall(const std::string& method) const {
+  return WaitUntil([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return called_.count(method) > 0; });
+}
+
+void FakeJobs::NoteCall(const std::string& method) {
+  MutexLock lock(&mutex_);
+  called_.insert(method);
+  changed_.SignalAll();
 }
 
 grpc::Status FakeJobs::Scripted(const std::function<grpc::Status()>& handler) {
@@ -177,8 +201,15 @@ void FakeJobs::AddEventLocked(Job* job, JobEvent event) {
   changed_.SignalAll();
 }
 
-grpc::Status FakeJobs::SubmitJob(grpc::ServerContext*, const SubmitJobRequest* request,
+grpc::Status FakeJobs::SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
                                  SubmitJobResponse* response) {
+  NoteCall("SubmitJob");
+  {
+    MutexLock lock(&mutex_);
+    while (hold_submissions_ && !context->IsCancelled()) {
+      changed_.WaitWithTimeout(&mutex_, kPoll);
+    }
+  }
   return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     submissions_.push_back(*request);
     std::string& id = job_of_request_[request->request_id()];
@@ -257,11 +288,12 @@ grpc::Status FakeJobs::WatchJob(grpc::ServerContext* context, const WatchJobRequ
 
 grpc::Status FakeJobs::CancelJob(grpc::ServerContext*, const CancelJobRequest* request,
                                  JobStatus* response) {
+  NoteCall("CancelJob");
   return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     Job* job = nullptr;
     const grpc::Status status = FindJob(request->job_id(), &job);
     if (!status.ok()) return status;
-    if (!client::IsFinal(job->status.state())) {
+    if (!client::IsFinal(job->status.state()) && !hold_cancellations_) {
       AddEventLocked(job, StateEvent(CANCELLED, job->status.step()));
     }
     *response = job->status;
@@ -271,6 +303,7 @@ grpc::Status FakeJobs::CancelJob(grpc::ServerContext*, const CancelJobRequest* r
 
 grpc::Status FakeJobs::GetVariables(grpc::ServerContext*, const GetVariablesRequest* request,
                                     GetVariablesResponse* response) {
+  NoteCall("GetVariables");
   return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     Job* job = nullptr;
     const grpc::Status status = FindJob(request->job_id(), &job);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,11 @@ class FakeJobs final : public Jobs::Service {
   void BreakNextWatches(std::vector<std::pair<int, grpc::Status>> breaks)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // From now on SubmitJob answers nobody: it waits until its client goes away.
+  void HoldSubmissions() ABSL_LOCKS_EXCLUDED(mutex_);
+  // From now on CancelJob ends no job: it returns the status as it is.
+  void HoldCancellations() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Adds a job, or replaces its status; submitted jobs are RUNNING and called "job-1", "job-2", ...
   void SetJob(const JobStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
   // The job's status follows the events.
@@ -67,6 +73,8 @@ class FakeJobs final : public Jobs::Service {
 
   // Blocks until that many WatchJob streams have been opened, at most 30 s; returns whether.
   bool WaitForWatches(size_t count) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same for calls of SubmitJob, CancelJob or GetVariables: of the first, by name.
+  bool WaitForCall(const std::string& method) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
                          SubmitJobResponse* response) override;
@@ -88,6 +96,8 @@ class FakeJobs final : public Jobs::Service {
     GetVariablesResponse variables;
   };
 
+  void NoteCall(const std::string& method) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool WaitUntil(const std::function<bool()>& happened) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Runs `handler` with the lock held, between the scripted failures.
   grpc::Status Scripted(const std::function<grpc::Status()>& handler) ABSL_LOCKS_EXCLUDED(mutex_);
   grpc::Status FindJob(const std::string& job_id, Job** job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -103,6 +113,9 @@ class FakeJobs final : public Jobs::Service {
   mutable CondVar changed_;
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   int lost_replies_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool hold_submissions_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hold_cancellations_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<std::string> called_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<int, grpc::Status>> breaks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> job_of_request_ ABSL_GUARDED_BY(mutex_);
