@@ -85,6 +85,9 @@ class WorkerImpl final : public Worker, private SessionListener {
 
   void Stop() override {
     std::call_once(stop_, [this] {
+      MemberMessage draining;
+      draining.mutable_draining();
+      session_.Send(std::move(draining));
       trainer_.Stop();
       session_.Leave(kGoodbye);
     });

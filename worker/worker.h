@@ -50,10 +50,10 @@ class Worker {
   // Stops if that was not done.
   virtual ~Worker() = default;
 
-  // Finishes the step under way, gives the leases back and leaves the cluster. Blocks until that is
-  // done: as long as a batch takes (or data that is being opened); a pull is called off at once, a
-  // push whose ps servers do not answer after 5 s. A coordinator that does not answer is given 1 s.
-  // Idempotent.
+  // Tells the coordinator, finishes the step under way, gives the leases back (those that are not
+  // begun at once) and leaves the cluster. Blocks until that is done: as long as a batch takes (or
+  // data that is being opened); a pull is called off at once, a push whose ps servers do not answer
+  // after 5 s. A coordinator that does not answer is given 1 s. Idempotent.
   virtual void Stop() = 0;
 
   // Blocks until the worker has ended: OK after Stop; INVALID_ARGUMENT when the coordinator refused

@@ -77,6 +77,7 @@ TEST_F(WorkerTest, PlansTrainsAndEvaluates) {
   coordinator_.Send(PlanMessage(1, FakeJob()));
   EXPECT_EQ(coordinator_.Next().plan_result().plan().train_examples(), 8);
   coordinator_.Send(RouteMessage(FakeJob(), 1));
+  EXPECT_EQ(coordinator_.Next().job_prepared().job_id(), "job-1");
   coordinator_.Send(LeaseMessage(1, 0, 2));
   EXPECT_EQ(coordinator_.Next().step_result().step(), 0);
   EXPECT_EQ(coordinator_.Next().step_result().step(), 1);
@@ -92,9 +93,11 @@ TEST_F(WorkerTest, StopReturnsTheLeasesAndSaysGoodbye) {
   };
   StartWelcome();
   coordinator_.Send(RouteMessage(FakeJob(), 1));
+  EXPECT_EQ(coordinator_.Next().job_prepared().job_id(), "job-1");
   coordinator_.Send(LeaseMessage(9, 4, 6));
   world_.log.Await("pull newest");
   worker_->Stop();
+  EXPECT_TRUE(coordinator_.Next().has_draining());
   const MemberMessage returned = coordinator_.Next();
   EXPECT_EQ(returned.lease_returned().lease_id(), 9);
   EXPECT_EQ(returned.lease_returned().step(), 4);
@@ -112,12 +115,14 @@ TEST_F(WorkerTest, WorksForACoordinatorThatComesBack) {
   };
   StartWelcome();
   coordinator_.Send(RouteMessage(FakeJob(), 1));
+  EXPECT_EQ(coordinator_.Next().job_prepared().job_id(), "job-1");
   coordinator_.Send(LeaseMessage(1, 0, 2));
   world_.log.Await("pull newest");
   coordinator_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "stops"));
   coordinator_.AwaitRegistration();
   coordinator_.SendWelcome();  // The lease is void now.
   coordinator_.Send(RouteMessage(FakeJob(), 2));
+  EXPECT_EQ(coordinator_.Next().job_prepared().job_id(), "job-1");
   coordinator_.Send(LeaseMessage(1, 6, 7, /*generation=*/2));
   const MemberMessage result = coordinator_.Next();
   EXPECT_EQ(result.step_result().step(), 6) << result.DebugString();

@@ -32,6 +32,9 @@ class Dataset {
   // Where the largest label is, for messages: "t10k-labels-idx1-ubyte.gz: example 17".
   virtual std::string DescribeLargestLabel() const = 0;
 
+  // Computed from every label and feature: differs, as good as surely, where they do. 0: unknown.
+  virtual uint64_t fingerprint() const { return 0; }
+
   // Replaces `batch` by the examples at `indices`, in that order.
   // REQUIRES: each index is below size().
   virtual void Read(absl::Span<const uint64_t> indices, Batch* batch) const = 0;

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "worker/input/example_range.h"
+#include "worker/input/fingerprint.h"
 #include "worker/input/input_file.h"
 
 namespace millrace::worker {
@@ -40,6 +41,7 @@ class IdxDataset final : public Dataset {
         pixels_(std::move(pixels)),
         labels_(std::move(labels)),
         largest_(std::max_element(labels_.begin(), labels_.end()) - labels_.begin()),
+        fingerprint_(FingerprintOf(FingerprintOf(FingerprintOf(0, shape_), labels_), pixels_)),
         first_example_(first_example),
         labels_name_(std::move(labels_name)) {
     for (int i = 0; i < 256; ++i) value_of_byte_[i] = static_cast<float>(i) / 255.0f;
@@ -48,6 +50,7 @@ class IdxDataset final : public Dataset {
   uint64_t size() const override { return labels_.size(); }
   const std::vector<uint64_t>& feature_shape() const override { return shape_; }
   int32_t label_count() const override { return labels_[largest_] + 1; }
+  uint64_t fingerprint() const override { return fingerprint_; }
 
   std::string DescribeLargestLabel() const override {
     return absl::StrCat(labels_name_, ": example ", first_example_ + largest_);
@@ -72,6 +75,7 @@ class IdxDataset final : public Dataset {
   const std::vector<uint8_t> pixels_;
   const std::vector<uint8_t> labels_;
   const size_t largest_;  // Index of the first of the largest labels.
+  const uint64_t fingerprint_;
   const uint64_t first_example_;
   const std::string labels_name_;
   std::array<float, 256> value_of_byte_;

@@ -65,6 +65,21 @@ Batch ReadAll(const Dataset& dataset, const std::vector<uint64_t>& indices) {
   return batch;
 }
 
+TEST_F(IdxDatasetTest, FingerprintFollowsFromLabelsPixelsAndRange) {
+  const uint64_t fingerprint = Open().value()->fingerprint();
+  EXPECT_NE(fingerprint, 0);
+  EXPECT_NE(Open(0, 2).value()->fingerprint(), fingerprint);
+  const std::string images = IdxImages(2, 1, {0, 51, 102, 153, 204, 255});
+  Write(images, IdxLabels({1, 9, 8}));
+  EXPECT_NE(Open().value()->fingerprint(), fingerprint);
+  Write(IdxImages(2, 1, {0, 51, 102, 153, 204, 254}), IdxLabels({1, 9, 9}));
+  EXPECT_NE(Open().value()->fingerprint(), fingerprint);
+  Write(IdxImages(1, 2, {0, 51, 102, 153, 204, 255}), IdxLabels({1, 9, 9}));
+  EXPECT_NE(Open().value()->fingerprint(), fingerprint);
+  Write(Gzip(images), Gzip(IdxLabels({1, 9, 9})));
+  EXPECT_EQ(Open().value()->fingerprint(), fingerprint);
+}
+
 TEST_F(IdxDatasetTest, ReadsExamplesInTheOrderAskedFor) {
   const std::unique_ptr<Dataset> dataset = Open().value();
   EXPECT_EQ(dataset->size(), 3u);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/input/example_range.h"
+#include "worker/input/fingerprint.h"
 #include "worker/input/input_file.h"
 #include "worker/input/libsvm_line.h"
 #include "worker/input/line_reader.h"
@@ -24,16 +25,28 @@ struct SparseRows {
   std::vector<uint64_t> lines;  // Where each row stands in the file.
 };
 
+// Not of the lines: blank ones and comments are no data.
+uint64_t FingerprintOfRows(uint64_t features, const SparseRows& rows) {
+  uint64_t fingerprint = FingerprintOf(features, rows.row_begins);
+  fingerprint = FingerprintOf(fingerprint, rows.indices);
+  fingerprint = FingerprintOf(fingerprint, rows.values);
+  return FingerprintOf(fingerprint, rows.labels);
+}
+
 class LibsvmDataset final : public Dataset {
  public:
   LibsvmDataset(uint64_t features, SparseRows rows, std::string name)
-      : shape_{features}, rows_(std::move(rows)), name_(std::move(name)) {
+      : shape_{features},
+        rows_(std::move(rows)),
+        fingerprint_(FingerprintOfRows(features, rows_)),
+        name_(std::move(name)) {
     largest_ = std::max_element(rows_.labels.begin(), rows_.labels.end()) - rows_.labels.begin();
   }
 
   uint64_t size() const override { return rows_.labels.size(); }
   const std::vector<uint64_t>& feature_shape() const override { return shape_; }
   int32_t label_count() const override { return rows_.labels[largest_] + 1; }
+  uint64_t fingerprint() const override { return fingerprint_; }
 
   std::string DescribeLargestLabel() const override {
     return absl::StrCat(name_, ": line ", rows_.lines[largest_]);
@@ -57,6 +70,7 @@ class LibsvmDataset final : public Dataset {
  private:
   const std::vector<uint64_t> shape_;
   const SparseRows rows_;
+  const uint64_t fingerprint_;
   const std::string name_;
   size_t largest_;  // Row of the first of the largest labels.
 };

@@ -57,6 +57,17 @@ class LibsvmDatasetTest : public ::testing::Test {
   std::vector<uint64_t> indices_;
 };
 
+TEST_F(LibsvmDatasetTest, FingerprintFollowsFromLabelsAndValues) {
+  const uint64_t fingerprint = Open("1 1:2 3:4\n0 2:5\n").value()->fingerprint();
+  EXPECT_NE(fingerprint, 0);
+  EXPECT_EQ(Open("1 1:2.0 3:4 # the same\n\n0 2:5\n").value()->fingerprint(), fingerprint);
+  for (const char* other : {"1 1:2 3:4\n1 2:5\n", "1 1:2 3:4\n0 2:6\n", "1 1:2 3:4\n0 3:5\n",
+                            "1 1:2 3:4 4:5\n0\n", "1 1:2 3:4\n"}) {
+    EXPECT_NE(Open(other).value()->fingerprint(), fingerprint) << other;
+  }
+  EXPECT_NE(Open("1 1:2 3:4\n0 2:5\n", 0, 0, /*features=*/5).value()->fingerprint(), fingerprint);
+}
+
 TEST_F(LibsvmDatasetTest, ReadsExamplesDenseInTheOrderAskedFor) {
   const std::unique_ptr<Dataset> dataset = Open("0 1:0.5 3:2\n2\n1 4:-1\n").value();
   EXPECT_EQ(dataset->size(), 3u);

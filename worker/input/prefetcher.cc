@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/catch_bad_alloc.h"
 
 namespace millrace::worker {
 
@@ -31,7 +33,7 @@ void Prefetcher::Expect(uint64_t step) {
   work_.Signal();
 }
 
-std::unique_ptr<Batch> Prefetcher::Take(uint64_t step) {
+absl::StatusOr<std::unique_ptr<Batch>> Prefetcher::Take(uint64_t step) {
   std::unique_ptr<Batch> batch;
   {
     MutexLock lock(&mutex_);
@@ -49,7 +51,7 @@ std::unique_ptr<Batch> Prefetcher::Take(uint64_t step) {
     expected_.erase(std::remove(expected_.begin(), expected_.end(), step), expected_.end());
     batch = TakeSpare();
   }
-  Assemble(step, batch.get());
+  MILLRACE_RETURN_IF_ERROR(Assemble(step, batch.get()));
   return batch;
 }
 
@@ -80,18 +82,22 @@ void Prefetcher::Run() {
       under_way_forgotten_ = false;
       batch = TakeSpare();
     }
-    Assemble(step, batch.get());
+    // Without the memory for it: whoever takes the step tries again, and is told.
+    const bool assembled = Assemble(step, batch.get()).ok();
     {
       MutexLock lock(&mutex_);
-      if (!under_way_forgotten_) ready_[step] = std::move(batch);
+      if (assembled && !under_way_forgotten_) ready_[step] = std::move(batch);
       under_way_.reset();
     }
     assembled_.SignalAll();
   }
 }
 
-void Prefetcher::Assemble(uint64_t step, Batch* batch) const {
-  dataset_->Read(order_.Examples(step), batch);
+absl::Status Prefetcher::Assemble(uint64_t step, Batch* batch) const {
+  return CatchBadAlloc("a batch; use a smaller batch_size", [&] {
+    dataset_->Read(order_.Examples(step), batch);
+    return absl::OkStatus();
+  });
 }
 
 std::unique_ptr<Batch> Prefetcher::TakeSpare() {

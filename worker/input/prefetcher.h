@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "common/mutex.h"
 #include "worker/input/batch.h"
@@ -38,8 +40,8 @@ class Prefetcher {
   void Expect(uint64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The batch of a step, expected or not. Returns it at once where it is ready, else blocks for as
-  // long as it takes to assemble this one batch.
-  std::unique_ptr<Batch> Take(uint64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
+  // long as it takes to assemble this one batch. RESOURCE_EXHAUSTED: there is no memory for it.
+  absl::StatusOr<std::unique_ptr<Batch>> Take(uint64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Steps [begin, end) will not be taken after all: makes room for others. Does not block.
   void Forget(uint64_t begin, uint64_t end) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -49,7 +51,7 @@ class Prefetcher {
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Assemble(uint64_t step, Batch* batch) const;
+  absl::Status Assemble(uint64_t step, Batch* batch) const;
   std::unique_ptr<Batch> TakeSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsKnown(uint64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t KnownSteps() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,11 +1,13 @@
 #include "worker/input/prefetcher.h"
 
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "gmock/gmock.h"
@@ -35,6 +37,7 @@ class FakeDataset final : public Dataset {
       ++reads_;
       changed_.SignalAll();
       while (!open_) changed_.Wait(&mutex_);
+      if (out_of_memory_) throw std::bad_alloc();
     }
     batch->size = indices.size();
     batch->labels.assign(indices.begin(), indices.end());
@@ -46,6 +49,11 @@ class FakeDataset final : public Dataset {
     MutexLock lock(&mutex_);
     open_ = open;
     changed_.SignalAll();
+  }
+
+  void SetOutOfMemory(bool out_of_memory) {
+    MutexLock lock(&mutex_);
+    out_of_memory_ = out_of_memory;
   }
 
   // Returns when so many reads have started in all.
@@ -65,6 +73,7 @@ class FakeDataset final : public Dataset {
   mutable CondVar changed_;
   mutable int reads_ ABSL_GUARDED_BY(mutex_) = 0;
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
+  bool out_of_memory_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 class PrefetcherTest : public ::testing::Test {
@@ -80,8 +89,8 @@ class PrefetcherTest : public ::testing::Test {
 
 TEST_F(PrefetcherTest, TakesUnexpectedSteps) {
   Prefetcher prefetcher(&dataset_, order_, 2);
-  EXPECT_EQ(prefetcher.Take(5)->labels, Wanted(5));
-  EXPECT_EQ(prefetcher.Take(5)->labels, Wanted(5));
+  EXPECT_EQ((*prefetcher.Take(5))->labels, Wanted(5));
+  EXPECT_EQ((*prefetcher.Take(5))->labels, Wanted(5));
 }
 
 TEST_F(PrefetcherTest, ExpectedStepIsAssembledOnceAndAhead) {
@@ -89,7 +98,7 @@ TEST_F(PrefetcherTest, ExpectedStepIsAssembledOnceAndAhead) {
   prefetcher.Expect(7);
   prefetcher.Expect(7);
   dataset_.AwaitReads(1);
-  EXPECT_EQ(prefetcher.Take(7)->labels, Wanted(7));
+  EXPECT_EQ((*prefetcher.Take(7))->labels, Wanted(7));
   EXPECT_EQ(dataset_.reads(), 1);
 }
 
@@ -99,7 +108,7 @@ TEST_F(PrefetcherTest, TakeWaitsForABatchUnderWay) {
   prefetcher.Expect(7);
   dataset_.AwaitReads(1);
   std::unique_ptr<Batch> batch;
-  std::thread taker([&] { batch = prefetcher.Take(7); });
+  std::thread taker([&] { batch = *prefetcher.Take(7); });
   dataset_.SetOpen(true);
   taker.join();
   EXPECT_EQ(batch->labels, Wanted(7));
@@ -112,7 +121,7 @@ TEST_F(PrefetcherTest, KeepsNoMoreThanItsCapacity) {
   for (uint64_t step = 0; step < 10; ++step) prefetcher.Expect(step);
   dataset_.SetOpen(true);
   for (uint64_t step = 0; step < 10; ++step) {
-    EXPECT_EQ(prefetcher.Take(step)->labels, Wanted(step));
+    EXPECT_EQ((*prefetcher.Take(step))->labels, Wanted(step));
   }
   EXPECT_EQ(dataset_.reads(), 10);  // None was made in vain, whoever made it.
 }
@@ -127,9 +136,9 @@ TEST_F(PrefetcherTest, ForgottenStepsMakeRoom) {
   prefetcher.Expect(8);  // Takes the place of step 1.
   dataset_.SetOpen(true);
   dataset_.AwaitReads(2);
-  EXPECT_EQ(prefetcher.Take(8)->labels, Wanted(8));
+  EXPECT_EQ((*prefetcher.Take(8))->labels, Wanted(8));
   EXPECT_EQ(dataset_.reads(), 2);
-  EXPECT_EQ(prefetcher.Take(0)->labels, Wanted(0));
+  EXPECT_EQ((*prefetcher.Take(0))->labels, Wanted(0));
   EXPECT_EQ(dataset_.reads(), 3);  // The first one was dropped.
 }
 
@@ -141,18 +150,29 @@ TEST_F(PrefetcherTest, StepForgottenUnderWayCanBeExpectedAgain) {
   prefetcher.Forget(0, 1);
   prefetcher.Expect(0);
   dataset_.SetOpen(true);
-  EXPECT_EQ(prefetcher.Take(0)->labels, Wanted(0));
+  EXPECT_EQ((*prefetcher.Take(0))->labels, Wanted(0));
   EXPECT_EQ(dataset_.reads(), 1);
 }
 
 TEST_F(PrefetcherTest, RecycledMemoryIsUsedAgain) {
   Prefetcher prefetcher(&dataset_, order_, 2);
-  std::unique_ptr<Batch> batch = prefetcher.Take(0);
+  std::unique_ptr<Batch> batch = *prefetcher.Take(0);
   const Batch* const address = batch.get();
   prefetcher.Recycle(std::move(batch));
-  batch = prefetcher.Take(order_.steps_per_epoch() - 1);  // The short one.
+  batch = *prefetcher.Take(order_.steps_per_epoch() - 1);  // The short one.
   EXPECT_EQ(batch.get(), address);
   EXPECT_EQ(batch->labels, Wanted(order_.steps_per_epoch() - 1));
+}
+
+// That ended the process: nobody caught it in the prefetcher's thread.
+TEST_F(PrefetcherTest, BatchThatFindsNoMemoryIsAnErrorOfItsStepAlone) {
+  Prefetcher prefetcher(&dataset_, order_, 2);
+  dataset_.SetOutOfMemory(true);
+  prefetcher.Expect(0);
+  dataset_.AwaitReads(1);
+  EXPECT_TRUE(absl::IsResourceExhausted(prefetcher.Take(0).status()));
+  dataset_.SetOutOfMemory(false);
+  EXPECT_EQ((*prefetcher.Take(0))->labels, Wanted(0));
 }
 
 TEST_F(PrefetcherTest, StopsWithStepsStillExpected) {
@@ -169,7 +189,7 @@ TEST_F(PrefetcherTest, ManyThreadsGetTheirOwnBatches) {
     threads.emplace_back([&, t] {
       for (uint64_t step = t; step < kSteps; step += kThreads) {
         prefetcher.Expect(step + kThreads);
-        std::unique_ptr<Batch> batch = prefetcher.Take(step);
+        std::unique_ptr<Batch> batch = *prefetcher.Take(step);
         EXPECT_EQ(batch->labels, Wanted(step));
         prefetcher.Recycle(std::move(batch));
         if (step % 16 == 0) prefetcher.Forget(step, step + 8);

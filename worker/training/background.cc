@@ -4,7 +4,7 @@
 
 namespace millrace::worker {
 
-Background::Background() : thread_([this] { Run(); }) {}
+Background::Background(Clock* clock) : clock_(clock), thread_([this] { Run(); }) {}
 
 Background::~Background() {
   {
@@ -15,24 +15,31 @@ Background::~Background() {
   thread_.join();
 }
 
-void Background::Add(Task task) {
+void Background::Add(Task task) { AddAt(absl::InfinitePast(), std::move(task)); }
+
+void Background::AddAt(absl::Time due, Task task) {
   MutexLock lock(&mutex_);
-  tasks_.push_back(std::move(task));
+  tasks_.emplace(due, std::move(task));
   changed_.Signal();
 }
 
-void Background::Run() {
-  while (true) {
-    Task task;
-    {
-      MutexLock lock(&mutex_);
-      while (!stopping_ && tasks_.empty()) changed_.Wait(&mutex_);
-      if (stopping_) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+absl::optional<Background::Task> Background::Next() {
+  MutexLock lock(&mutex_);
+  while (!stopping_) {
+    const auto first = tasks_.begin();
+    if (first != tasks_.end() && first->first <= clock_->Now()) {
+      Task task = std::move(first->second);
+      tasks_.erase(first);
+      return task;
     }
-    std::move(task)();
+    clock_->WaitUntil(&changed_, &mutex_,
+                      first == tasks_.end() ? absl::InfiniteFuture() : first->first);
   }
+  return absl::nullopt;
+}
+
+void Background::Run() {
+  while (absl::optional<Task> task = Next()) (*std::move(task))();
 }
 
 }  // namespace millrace::worker

@@ -16,12 +16,13 @@ constexpr uint64_t kSizes[] = {2, 3};
 
 class FakeDataset final : public Dataset {
  public:
-  explicit FakeDataset(uint64_t size) : size_(size) {}
+  FakeDataset(uint64_t size, uint64_t fingerprint) : size_(size), fingerprint_(fingerprint) {}
 
   uint64_t size() const override { return size_; }
   const std::vector<uint64_t>& feature_shape() const override { return shape_; }
   int32_t label_count() const override { return 1; }
   std::string DescribeLargestLabel() const override { return "example 0"; }
+  uint64_t fingerprint() const override { return fingerprint_; }
 
   void Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
     batch->size = indices.size();
@@ -31,6 +32,7 @@ class FakeDataset final : public Dataset {
 
  private:
   const uint64_t size_;
+  const uint64_t fingerprint_;
   const std::vector<uint64_t> shape_ = {1};
 };
 
@@ -242,8 +244,8 @@ DatasetOpener FakeWorld::open_dataset() {
     if (on_open) {
       if (absl::Status status = on_open(field); !status.ok()) return status;
     }
-    return std::make_unique<FakeDataset>(field == "data.train" ? train_examples
-                                                               : evaluate_examples);
+    return std::make_unique<FakeDataset>(field == "data.train" ? train_examples : evaluate_examples,
+                                         fingerprint);
   };
 }
 
@@ -292,6 +294,10 @@ CoordinatorMessage RouteMessage(const JobSpec& spec, uint64_t generation) {
     VariableSpec* variable = route->mutable_plan()->add_variables();
     variable->set_name(names[v]);
     variable->add_shape(kSizes[v]);
+  }
+  route->mutable_plan()->set_train_examples(kFakeTrainExamples);
+  if (spec.data().has_evaluate()) {
+    route->mutable_plan()->set_evaluate_examples(kFakeEvaluateExamples);
   }
   return message;
 }

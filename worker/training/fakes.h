@@ -21,6 +21,9 @@
 
 namespace millrace::worker {
 
+inline constexpr uint64_t kFakeTrainExamples = 8;
+inline constexpr uint64_t kFakeEvaluateExamples = 5;
+
 // What happened, in order. Waits end after a minute, with the process: a test hangs no longer.
 // Thread-safe.
 class EventLog {
@@ -83,8 +86,9 @@ struct FakeWorld {
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
   bool finishes_all_gradients = true;
   absl::optional<double> loss_sum;  // Instead of the sum of the losses.
-  uint64_t train_examples = 8;
-  uint64_t evaluate_examples = 5;
+  uint64_t train_examples = kFakeTrainExamples;
+  uint64_t evaluate_examples = kFakeEvaluateExamples;
+  uint64_t fingerprint = 0;  // Of each of the sets.
 
   // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "cancel GENERATION",
   // "pull newest", "pull VERSION", "pull cut ID"; "train FIRST_EXAMPLE", "seed SEED", "add

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "worker/input/step_order.h"
@@ -24,10 +23,6 @@ constexpr size_t kIdleGradientSets = 2;
 
 StepOrder OrderOf(const JobSpec& spec, const Dataset& train) {
   return StepOrder(train.size(), spec.batch_size(), spec.seed(), !spec.data().no_shuffle());
-}
-
-std::string Describe(const VariableSpec& variable) {
-  return absl::StrCat("'", variable.name(), "' [", absl::StrJoin(variable.shape(), ", "), "]");
 }
 
 // A server that does not know the shard or the cut, that is at an older version than the step's, or
@@ -53,27 +48,9 @@ absl::Status WithAdvice(const absl::Status& model_error) {
 JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job)
     : spec_(spec),
       job_(std::move(job)),
-      prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), kPrefetchedBatches),
+      look_ahead_(kPrefetchedBatches),
+      prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_),
       gradients_(VariableSizes(*job_->model), kIdleGradientSets) {}
-
-absl::Status JobComputation::CheckVariables(
-    const google::protobuf::RepeatedPtrField<VariableSpec>& planned) const {
-  const std::vector<VariableSpec>& own = job_->model->variables();
-  const auto same = [](const VariableSpec& a, const VariableSpec& b) {
-    return Describe(a) == Describe(b);
-  };
-  if (std::equal(own.begin(), own.end(), planned.begin(), planned.end(), same)) {
-    return absl::OkStatus();
-  }
-  const auto list = [](const auto& variables) {
-    return absl::StrJoin(variables, ", ", [](std::string* out, const VariableSpec& variable) {
-      absl::StrAppend(out, Describe(variable));
-    });
-  };
-  return absl::InvalidArgumentError(absl::StrCat(
-      "this worker's model has the variables ", list(own), "; the job was planned with ",
-      list(planned), ". All workers of a cluster must run the same binary on the same data."));
-}
 
 void JobComputation::Expect(const std::vector<uint64_t>& steps) {
   for (const uint64_t step : expected_) {
@@ -110,7 +87,7 @@ absl::Status JobComputation::PullInto(const ParameterClient::PullOptions& option
 }
 
 absl::StatusOr<StepResult> JobComputation::Train(uint64_t step, const Servers& servers) {
-  std::unique_ptr<Batch> batch = prefetcher_.Take(step);
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Batch> batch, prefetcher_.Take(step));
   absl::StatusOr<StepResult> result = TrainOn(*batch, step, servers);
   prefetcher_.Recycle(std::move(batch));
   return result;

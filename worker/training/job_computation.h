@@ -39,14 +39,16 @@ class JobComputation {
  public:
   JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job);
 
-  // INVALID_ARGUMENT: the job was planned with other variables than this worker's model has.
-  absl::Status CheckVariables(
-      const google::protobuf::RepeatedPtrField<VariableSpec>& planned) const;
+  // What this worker makes of the job.
+  JobPlan plan() const { return PlanOf(*job_); }
 
   std::vector<uint64_t> variable_sizes() const { return VariableSizes(*job_->model); }
 
-  // The steps that come next, the nearest first: their batches are made ready in the background,
-  // and those of steps expected before are dropped.
+  // How many steps ahead batches are made ready.
+  size_t look_ahead() const { return look_ahead_; }
+
+  // The steps that come next, the nearest first: the batches of look_ahead() of them are made ready
+  // in the background, and those of steps expected before are dropped.
   void Expect(const std::vector<uint64_t>& steps);
 
   // A step has two parts: Pull brings the values that it needs into the model; nothing is pulled
@@ -77,6 +79,7 @@ class JobComputation {
 
   const JobSpec spec_;
   const std::unique_ptr<PreparedJob> job_;
+  const size_t look_ahead_;
   Prefetcher prefetcher_;  // Reads job_->train.
   GradientPool gradients_;
   std::vector<uint64_t> expected_;

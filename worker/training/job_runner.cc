@@ -7,12 +7,12 @@
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "worker/catch_bad_alloc.h"
+#include "worker/training/plan_check.h"
 
 namespace millrace::worker {
 namespace {
-
-// Steps whose batches are made ready.
-constexpr size_t kLookAhead = 4;
 
 MemberMessage Returned(const std::string& job_id, const StepWork& work,
                        const absl::Status& status) {
@@ -37,15 +37,20 @@ void CancelIfAny(const std::shared_ptr<ParameterClient>& client) {
 }  // namespace
 
 JobRunner::JobRunner(const JobRunnerOptions& options, const SetRoute& route)
-    : options_(options),
-      job_id_(route.job_id()),
-      spec_(route.spec()),
-      route_(route),
-      thread_([this] { Run(); }) {}
+    : options_(options), job_id_(route.job_id()), spec_(route.spec()), route_(route) {
+  readiness_.Ask();
+  thread_ = std::thread([this] { Run(); });
+}
 
 JobRunner::~JobRunner() {
   Stop();
   Join(absl::ZeroDuration());
+}
+
+bool JobRunner::Continues(const SetRoute& route) const {
+  MutexLock lock(&mutex_);
+  return route.routing().generation() >= route_.routing().generation() &&
+         google::protobuf::util::MessageDifferencer::Equals(route.spec(), spec_);
 }
 
 void JobRunner::Reroute(const SetRoute& route) {
@@ -53,10 +58,14 @@ void JobRunner::Reroute(const SetRoute& route) {
   {
     MutexLock lock(&mutex_);
     const uint64_t generation = route.routing().generation();
-    if (generation <= route_.routing().generation()) return;
+    const bool newer = generation > route_.routing().generation();
     route_ = route;
-    queue_.KeepOnly(generation);
-    old = RetireClient();
+    readiness_.Ask();
+    changed_.SignalAll();
+    if (newer) {
+      queue_.KeepOnly(generation);
+      old = RetireClient();
+    }
   }
   CancelIfAny(old);
 }
@@ -85,6 +94,7 @@ void JobRunner::DropWork() {
   {
     MutexLock lock(&mutex_);
     queue_.Clear();
+    readiness_.Hush();
     called_off = CallOffPull();
   }
   CancelIfAny(called_off);
@@ -99,6 +109,7 @@ void JobRunner::Stop() {
     called_off = CallOffPull();
   }
   CancelIfAny(called_off);
+  ReturnLeases();
 }
 
 void JobRunner::Join(absl::Duration patience) {
@@ -133,10 +144,8 @@ bool JobRunner::LowerStepThan(uint64_t step) const {
 }
 
 void JobRunner::Run() {
-  // Before the first lease comes. Whoever needs the job tries again, and tells of the error.
-  Prepare().IgnoreError();
-  while (const absl::optional<Work> work = WaitForWork()) {
-    absl::visit([this](const auto& any) { Do(any); }, *work);
+  while (const absl::optional<Task> task = WaitForTask()) {
+    absl::visit([this](const auto& any) { Do(any); }, *task);
   }
   ReturnLeases();
   MutexLock lock(&mutex_);
@@ -144,35 +153,86 @@ void JobRunner::Run() {
   changed_.SignalAll();
 }
 
-absl::optional<Work> JobRunner::WaitForWork() {
-  std::vector<std::shared_ptr<ParameterClient>> retired;  // Destroyed without the lock.
+absl::optional<JobRunner::Task> JobRunner::WaitForTask() {
+  DestroyRetired();
+  MutexLock lock(&mutex_);
+  called_off_ = pulling_ = false;
+  pulled_step_.reset();
+  lease_under_way_.reset();
+  while (!stopping_) {
+    if (absl::optional<Task> task = NextTask()) return task;
+    options_.clock->WaitUntil(&changed_, &mutex_, readiness_.WaitsUntil());
+  }
+  return absl::nullopt;
+}
+
+absl::optional<JobRunner::Task> JobRunner::NextTask() {
+  if (readiness_.Due(options_.clock->Now())) {
+    readiness_.Begin();
+    return Task(route_);
+  }
+  const absl::optional<Work> work = queue_.Next();
+  if (!work.has_value()) return absl::nullopt;
+  if (const auto* step = absl::get_if<StepWork>(&*work)) lease_under_way_ = step->lease_id;
+  return absl::visit([](const auto& any) { return Task(any); }, *work);
+}
+
+void JobRunner::DestroyRetired() {
+  std::vector<std::shared_ptr<ParameterClient>> retired;  // Outlives the lock.
   MutexLock lock(&mutex_);
   retired.swap(retired_);
-  called_off_ = false;
-  while (!stopping_ && queue_.empty()) changed_.Wait(&mutex_);
-  if (stopping_) return absl::nullopt;
-  return queue_.Next();
 }
 
 void JobRunner::ReturnLeases() {
   std::vector<StepWork> leases;
   {
     MutexLock lock(&mutex_);
-    leases = queue_.Leases();
-    queue_.Clear();
+    for (const StepWork& lease : queue_.Leases()) {
+      if (lease.lease_id == lease_under_way_) continue;
+      queue_.Remove(lease.lease_id);
+      leases.push_back(lease);
+    }
   }
   for (const StepWork& lease : leases) options_.send(Returned(job_id_, lease, absl::OkStatus()));
 }
 
-absl::Status JobRunner::Prepare() {
+absl::Status JobRunner::Prepare(const JobPlan& plan) {
+  if (computation_ == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, options_.preparer->Take(spec_));
+    computation_ = std::make_unique<JobComputation>(spec_, std::move(job));
+  }
+  const absl::Status same = CheckSamePlan(computation_->plan(), plan);
+  // The files may be replaced before the next attempt.
+  if (!same.ok()) computation_.reset();
+  return same;
+}
+
+absl::Status JobRunner::CheckPrepared() const {
   if (computation_ != nullptr) return absl::OkStatus();
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, options_.preparer->Take(spec_));
-  computation_ = std::make_unique<JobComputation>(spec_, std::move(job));
-  return absl::OkStatus();
+  MutexLock lock(&mutex_);
+  return absl::UnavailableError(
+      absl::StrCat("this worker is not prepared for the job: ", readiness_.status().message()));
+}
+
+void JobRunner::Do(const SetRoute& route) {
+  const absl::Status status =
+      CatchBadAlloc("the job's data and model", [&] { return Prepare(route.plan()); });
+  {
+    MutexLock lock(&mutex_);
+    if (!readiness_.Conclude(status, options_.clock->Now()) || stopping_) return;
+  }
+  LOG_IF(WARNING, !status.ok()) << options_.worker_name << " cannot work on job " << job_id_
+                                << " and will try again: " << status;
+  MemberMessage message;
+  JobPrepared* prepared = message.mutable_job_prepared();
+  prepared->set_job_id(job_id_);
+  prepared->set_code(static_cast<int>(status.code()));
+  prepared->set_message(std::string(status.message()));
+  options_.send(std::move(message));
 }
 
 void JobRunner::Do(const StepWork& work) {
-  absl::StatusOr<StepResult> result = Compute(work);
+  absl::StatusOr<StepResult> result = CatchBadAlloc("a step", [&] { return Compute(work); });
   if (!Settle(work, result.ok())) return;
   if (!result.ok()) {
     LOG(WARNING) << options_.worker_name << " gives back a lease of job " << job_id_ << " at step "
@@ -188,7 +248,7 @@ void JobRunner::Do(const StepWork& work) {
 }
 
 absl::StatusOr<StepResult> JobRunner::Compute(const StepWork& work) {
-  MILLRACE_RETURN_IF_ERROR(Prepare());
+  MILLRACE_RETURN_IF_ERROR(CheckPrepared());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ParameterClient> client,
                             ClientFor(work.generation));
   const Servers servers = ServersFor(work, client.get(), absl::StrCat("step ", work.step));
@@ -200,7 +260,7 @@ absl::Status JobRunner::PullFor(const StepWork& work, const Servers& servers) {
   std::vector<uint64_t> upcoming;
   {
     MutexLock lock(&mutex_);
-    upcoming = queue_.Upcoming(kLookAhead);
+    upcoming = queue_.Upcoming(computation_->look_ahead());
   }
   computation_->Expect(upcoming);
   MILLRACE_RETURN_IF_ERROR(BeginPull(work));
@@ -210,7 +270,8 @@ absl::Status JobRunner::PullFor(const StepWork& work, const Servers& servers) {
 }
 
 void JobRunner::Do(const Evaluate& work) {
-  absl::StatusOr<EvaluationResult> result = Compute(work);
+  absl::StatusOr<EvaluationResult> result =
+      CatchBadAlloc("an evaluation", [&] { return Compute(work); });
   if (!Settle(work, result.ok())) return;
   MemberMessage message;
   EvaluationResult* told = message.mutable_evaluation_result();
@@ -228,7 +289,7 @@ void JobRunner::Do(const Evaluate& work) {
 }
 
 absl::StatusOr<EvaluationResult> JobRunner::Compute(const Evaluate& work) {
-  MILLRACE_RETURN_IF_ERROR(Prepare());
+  MILLRACE_RETURN_IF_ERROR(CheckPrepared());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ParameterClient> client,
                             ClientFor(work.generation()));
   MILLRACE_RETURN_IF_ERROR(BeginPull(work));
@@ -239,14 +300,14 @@ absl::StatusOr<EvaluationResult> JobRunner::Compute(const Evaluate& work) {
 }
 
 absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::ClientFor(uint64_t generation) {
-  SetRoute route;
+  Routing routing;
   {
     MutexLock lock(&mutex_);
     if (route_.routing().generation() != generation) return NotWanted();
     if (client_ != nullptr) return client_;
-    route = route_;
+    routing = route_.routing();
   }
-  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ParameterClient> client, MakeClient(route));
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ParameterClient> client, MakeClient(routing));
   MutexLock lock(&mutex_);
   if (route_.routing().generation() != generation) return NotWanted();
   client_ = client;
@@ -254,11 +315,10 @@ absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::ClientFor(uint64_t g
 }
 
 absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::MakeClient(
-    const SetRoute& route) const {
-  MILLRACE_RETURN_IF_ERROR(computation_->CheckVariables(route.plan().variables()));
+    const Routing& routing) const {
   ParameterClientOptions options;
   options.clock = options_.clock;
-  return options_.make_client(job_id_, computation_->variable_sizes(), route.routing(), options);
+  return options_.make_client(job_id_, computation_->variable_sizes(), routing, options);
 }
 
 template <typename AnyWork>

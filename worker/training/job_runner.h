@@ -13,12 +13,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "absl/types/variant.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "protos/cluster.pb.h"
 #include "worker/parameters/parameter_client.h"
 #include "worker/training/job_computation.h"
 #include "worker/training/prepared_job.h"
+#include "worker/training/readiness.h"
 #include "worker/training/seams.h"
 #include "worker/training/work_queue.h"
 
@@ -33,11 +35,14 @@ struct JobRunnerOptions {
   std::function<void(MemberMessage)> send;  // Thread-safe; does not block.
 };
 
-// Work is done in the order of WorkQueue, on the route of the newest generation. Each job has a
-// thread of its own: in synchronous mode a step may wait for steps of other workers, and these must
-// not be waiting for steps of another job behind it. For the same reason a step that waits for its
-// version makes way for a lower one of its job that comes later (from a worker that was lost): it
-// may be the one that it waits for. Thread-safe; no method but Join and the destructor blocks.
+// A route is answered with JobPrepared as soon as the data are open, the model is made and both are
+// compared with the job's plan; while that cannot be done it is tried again and again, and work
+// that comes all the same is returned with UNAVAILABLE. Work is done in the order of WorkQueue, on
+// the route of the newest generation. Each job has a thread of its own: in synchronous mode a step
+// may wait for steps of other workers, and these must not be waiting for steps of another job
+// behind it. For the same reason a step that waits for its version makes way for a lower one of its
+// job that comes later (from a worker that was lost): it may be the one that it waits for.
+// Thread-safe; no method but Join and the destructor blocks.
 class JobRunner {
  public:
   // Starts the job's thread, which opens the data at once.
@@ -49,17 +54,22 @@ class JobRunner {
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
-  // A newer generation ends the work of the older one, without a word. Older ones are ignored.
+  // Whether `route` is of the same job, going on. Otherwise it is of another one whose id is used
+  // again, for which this runner is of no use.
+  bool Continues(const SetRoute& route) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // A newer generation ends the work of the older one, without a word. REQUIRES: Continues(route).
   void Reroute(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Work of another generation than the route's is dropped.
   void Add(const Lease& lease) ABSL_LOCKS_EXCLUDED(mutex_);
   void Add(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Drops all work, without a word.
+  // Drops all work, without a word, and tells nothing more until there is a route again.
   void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The step under way is finished, the rest of the leases is given back, and the thread ends.
+  // Gives back the leases that are not begun at once. The step under way is finished, the rest of
+  // its lease is given back, and the thread ends.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Waits for the thread's end, which Stop brings about; a push that is still waiting for a ps
@@ -67,15 +77,26 @@ class JobRunner {
   void Join(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // What the thread does next. A route: get ready for it.
+  using Task = absl::variant<SetRoute, StepWork, Evaluate>;
+
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Blocks until there is work (OK) or it is time to stop (none).
-  absl::optional<Work> WaitForWork() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Blocks until there is something to do, or it is time to stop (none).
+  absl::optional<Task> WaitForTask() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::optional<Task> NextTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DestroyRetired() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Takes the leases out of the queue, save for the one under way, and returns them.
   void ReturnLeases() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Opens the data and makes the model unless that was done. Blocks.
-  absl::Status Prepare();
+  // Opens the data and makes the model unless that was done, and compares them with the plan.
+  // Blocks.
+  absl::Status Prepare(const JobPlan& plan);
+  // UNAVAILABLE: it is not done.
+  absl::Status CheckPrepared() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  void Do(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   void Do(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   void Do(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<StepResult> Compute(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -85,9 +106,9 @@ class JobRunner {
   // A client for the route of `generation`. CANCELLED: that is no longer the route.
   absl::StatusOr<std::shared_ptr<ParameterClient>> ClientFor(uint64_t generation)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::shared_ptr<ParameterClient>> MakeClient(const SetRoute& route) const;
+  absl::StatusOr<std::shared_ptr<ParameterClient>> MakeClient(const Routing& routing) const;
 
-  // Where CallOff may end the work under way: from Begin to End. CANCELLED: it is called off
+  // Where CallOffPull may end the work under way: from Begin to End. CANCELLED: it is called off
   // already, or a lower step has come meanwhile.
   absl::Status BeginPull(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status BeginPull(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -112,16 +133,19 @@ class JobRunner {
   const std::string job_id_;
   const JobSpec spec_;
 
-  std::unique_ptr<JobComputation> computation_;  // The thread alone uses it.
+  // The thread alone uses it; null until the job is prepared.
+  std::unique_ptr<JobComputation> computation_;
 
-  Mutex mutex_;  // Guards what follows. Not held while anything blocks or is called back.
+  mutable Mutex mutex_;  // Guards what follows. Not held while anything blocks or is called back.
   CondVar changed_;
   SetRoute route_ ABSL_GUARDED_BY(mutex_);
+  Readiness readiness_ ABSL_GUARDED_BY(mutex_);
   // For route_'s generation; null until a step needs it.
   std::shared_ptr<ParameterClient> client_ ABSL_GUARDED_BY(mutex_);
   // Given up; the thread destroys them, since that may take a moment.
   std::vector<std::shared_ptr<ParameterClient>> retired_ ABSL_GUARDED_BY(mutex_);
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
+  absl::optional<uint64_t> lease_under_way_ ABSL_GUARDED_BY(mutex_);
   bool pulling_ ABSL_GUARDED_BY(mutex_) = false;
   // The step that is pulled for; none: an evaluation.
   absl::optional<uint64_t> pulled_step_ ABSL_GUARDED_BY(mutex_);

@@ -5,6 +5,8 @@
 #include "common/status_macros.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "worker/catch_bad_alloc.h"
+#include "worker/input/fingerprint.h"
 
 namespace millrace::worker {
 namespace {
@@ -17,6 +19,14 @@ std::string Key(const JobSpec& spec) {
   spec.SerializeToCodedStream(&coded);
   coded.Trim();
   return key;
+}
+
+// Of both sets; 0: unknown.
+uint64_t DataFingerprint(const PreparedJob& job) {
+  std::vector<uint64_t> sets = {job.train->fingerprint()};
+  if (job.evaluate != nullptr) sets.push_back(job.evaluate->fingerprint());
+  if (std::find(sets.begin(), sets.end(), 0) != sets.end()) return 0;
+  return std::max<uint64_t>(FingerprintOf(0, sets), 1);
 }
 
 }  // namespace
@@ -36,6 +46,7 @@ JobPlan PlanOf(const PreparedJob& job) {
   for (const VariableSpec& variable : job.model->variables()) *plan.add_variables() = variable;
   plan.set_train_examples(job.train->size());
   if (job.evaluate != nullptr) plan.set_evaluate_examples(job.evaluate->size());
+  plan.set_data_fingerprint(DataFingerprint(job));
   return plan;
 }
 
@@ -43,6 +54,21 @@ JobPreparer::JobPreparer(DatasetOpener open_dataset, ModelFactory make_model, si
     : open_dataset_(std::move(open_dataset)),
       make_model_(std::move(make_model)),
       capacity_(capacity) {}
+
+void JobPreparer::Forget(const JobSpec& spec) {
+  const std::string key = Key(spec);
+  std::unique_ptr<PreparedJob> forgotten;  // Destroyed without the lock.
+  MutexLock lock(&mutex_);
+  const auto found = Find(key);
+  if (found == kept_.end()) return;
+  forgotten = std::move(found->second);
+  kept_.erase(found);
+}
+
+JobPreparer::Kept::iterator JobPreparer::Find(const std::string& key) {
+  return std::find_if(kept_.begin(), kept_.end(),
+                      [&key](const auto& kept) { return kept.first == key; });
+}
 
 absl::StatusOr<JobPlan> JobPreparer::Plan(const JobSpec& spec) {
   // A job that is kept already is not opened again.
@@ -62,15 +88,14 @@ absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Take(const JobSpec& sp
   const std::string key = Key(spec);
   {
     MutexLock lock(&mutex_);
-    const auto found = std::find_if(kept_.begin(), kept_.end(),
-                                    [&key](const auto& kept) { return kept.first == key; });
+    const auto found = Find(key);
     if (found != kept_.end()) {
       std::unique_ptr<PreparedJob> job = std::move(found->second);
       kept_.erase(found);
       return job;
     }
   }
-  return Prepare(spec);
+  return CatchBadAlloc("the job's data and model", [&] { return Prepare(spec); });
 }
 
 absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Prepare(const JobSpec& spec) const {

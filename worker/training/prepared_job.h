@@ -40,14 +40,21 @@ class JobPreparer {
   JobPreparer(DatasetOpener open_dataset, ModelFactory make_model, size_t capacity);
 
   // Opens the data, makes the model and keeps both. Blocks while it reads. INVALID_ARGUMENT: the
-  // field's path, or the layer, or the file and the offset.
+  // field's path, or the layer, or the file and the offset. RESOURCE_EXHAUSTED: too little memory.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The job as it was planned from the same spec, or prepared now.
   absl::StatusOr<std::unique_ptr<PreparedJob>> Take(const JobSpec& spec)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Keeps a planned job no longer, if it does.
+  void Forget(const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
+
  private:
+  // The oldest first; by serialised spec.
+  using Kept = std::deque<std::pair<std::string, std::unique_ptr<PreparedJob>>>;
+
+  Kept::iterator Find(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::unique_ptr<PreparedJob>> Prepare(const JobSpec& spec) const;
 
   const DatasetOpener open_dataset_;
@@ -55,8 +62,7 @@ class JobPreparer {
   const size_t capacity_;
 
   Mutex mutex_;  // Guards what follows.
-  // The oldest first; by serialised spec.
-  std::deque<std::pair<std::string, std::unique_ptr<PreparedJob>>> kept_ ABSL_GUARDED_BY(mutex_);
+  Kept kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::worker

@@ -12,6 +12,11 @@ namespace {
 
 // Jobs that are planned but have not begun; a coordinator plans few at a time.
 constexpr size_t kKeptPlans = 2;
+// One that has not begun by then was cancelled, or waits for something else for long.
+constexpr absl::Duration kPlanLifetime = absl::Minutes(5);
+
+// How long a new session may take to route the jobs of the one before that go on.
+constexpr absl::Duration kConfirmPatience = absl::Minutes(1);
 
 // How long Stop lets a push wait for ps servers.
 constexpr absl::Duration kStopPatience = absl::Seconds(5);
@@ -21,7 +26,8 @@ constexpr absl::Duration kStopPatience = absl::Seconds(5);
 Trainer::Trainer(const TrainerOptions& options, std::function<void(MemberMessage)> send)
     : options_(options),
       send_(std::move(send)),
-      preparer_(options.open_dataset, options.make_model, kKeptPlans) {}
+      preparer_(options.open_dataset, options.make_model, kKeptPlans),
+      background_(options.clock) {}
 
 Trainer::~Trainer() { Stop(); }
 
@@ -36,7 +42,7 @@ void Trainer::Handle(const CoordinatorMessage& message) {
     case CoordinatorMessage::kEvaluate:
       return TakeEvaluation(message.evaluate());
     case CoordinatorMessage::kForgetJob:
-      return Forget(message.forget_job());
+      return Forget(message.forget_job().job_id());
     case CoordinatorMessage::kWelcome:
     case CoordinatorMessage::KIND_NOT_SET:
       break;
@@ -54,6 +60,8 @@ void Trainer::Plan(const PlanJob& request) {
     absl::StatusOr<JobPlan> plan = preparer_.Plan(request.spec());
     if (plan.ok()) {
       *result->mutable_plan() = *std::move(plan);
+      background_.AddAt(options_.clock->Now() + kPlanLifetime,
+                        [this, spec = request.spec()] { preparer_.Forget(spec); });
     } else {
       result->set_code(static_cast<int>(plan.status().code()));
       result->set_message(
@@ -64,20 +72,21 @@ void Trainer::Plan(const PlanJob& request) {
 }
 
 void Trainer::Route(const SetRoute& route) {
-  std::shared_ptr<JobRunner> runner;
+  std::shared_ptr<JobRunner> runner = Find(route.job_id());
+  if (runner == nullptr) return StartJob(route);
+  if (!runner->Continues(route)) {
+    LOG(WARNING) << options_.worker_name << ": the id of job " << route.job_id()
+                 << " stands for another job than before; has the coordinator lost its data?";
+    Forget(route.job_id());
+    return StartJob(route);
+  }
   {
     MutexLock lock(&mutex_);
     const auto found = jobs_.find(route.job_id());
-    if (found != jobs_.end()) {
-      found->second.confirmed = true;
-      runner = found->second.runner;
-    }
+    if (found == jobs_.end()) return;  // Stopped meanwhile.
+    found->second.confirmed = true;
   }
-  if (runner != nullptr) {
-    runner->Reroute(route);
-  } else {
-    StartJob(route);
-  }
+  runner->Reroute(route);
 }
 
 void Trainer::StartJob(const SetRoute& route) {
@@ -88,17 +97,21 @@ void Trainer::StartJob(const SetRoute& route) {
   options.make_client = options_.make_client;
   options.preparer = &preparer_;
   options.send = send_;
+  MutexLock lock(&mutex_);
+  if (!stopped_) jobs_[route.job_id()].runner = std::make_shared<JobRunner>(options, route);
+}
+
+void Trainer::RetireUnconfirmed(int session) {
   std::vector<std::shared_ptr<JobRunner>> unconfirmed;
   {
     MutexLock lock(&mutex_);
-    if (stopped_) return;
+    if (session != session_) return;
     for (auto job = jobs_.begin(); job != jobs_.end();) {
       const auto here = job++;
       if (here->second.confirmed) continue;
       unconfirmed.push_back(std::move(here->second.runner));
       jobs_.erase(here);
     }
-    jobs_[route.job_id()].runner = std::make_shared<JobRunner>(options, route);
   }
   for (std::shared_ptr<JobRunner>& runner : unconfirmed) Retire(std::move(runner));
 }
@@ -138,11 +151,11 @@ void Trainer::TakeEvaluation(const Evaluate& evaluate) {
   send_(std::move(message));
 }
 
-void Trainer::Forget(const ForgetJob& job) {
+void Trainer::Forget(const std::string& job_id) {
   std::shared_ptr<JobRunner> runner;
   {
     MutexLock lock(&mutex_);
-    const auto found = jobs_.find(job.job_id());
+    const auto found = jobs_.find(job_id);
     if (found == jobs_.end()) return;
     runner = std::move(found->second.runner);
     jobs_.erase(found);
@@ -164,6 +177,8 @@ void Trainer::DropWork() {
       job.confirmed = false;
       runners.push_back(job.runner);
     }
+    background_.AddAt(options_.clock->Now() + kConfirmPatience,
+                      [this, session = ++session_] { RetireUnconfirmed(session); });
   }
   for (const std::shared_ptr<JobRunner>& runner : runners) runner->DropWork();
 }

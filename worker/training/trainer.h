@@ -40,7 +40,8 @@ class Trainer {
   // Does what a message of the coordinator asks for, in threads of its own. Does not block.
   void Handle(const CoordinatorMessage& message) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Leases and evaluations are void: a new session begins. Does not block.
+  // Leases and evaluations are void: a new session begins. A job that is not routed in it within a
+  // minute is forgotten. Does not block.
   void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Finishes the steps under way (pulls are called off at once, pushes when they take long), gives
@@ -59,8 +60,10 @@ class Trainer {
   void Route(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeLease(const Lease& lease) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeEvaluation(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Forget(const ForgetJob& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Forget(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
   void StartJob(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Unless another session has begun since.
+  void RetireUnconfirmed(int session) ABSL_LOCKS_EXCLUDED(mutex_);
   void Retire(std::shared_ptr<JobRunner> runner);
 
   // Null: no such job, or stopped.
@@ -72,6 +75,7 @@ class Trainer {
 
   Mutex mutex_;                        // Guards what follows.
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);  // By id.
+  int session_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 
   Background background_;  // Last: its tasks use the rest.

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,7 +47,29 @@ class TrainerTest : public ::testing::Test {
 
   void StartJob(const JobSpec& spec) {
     Start();
-    trainer_->Handle(RouteMessage(spec, /*generation=*/1));
+    Route(RouteMessage(spec, /*generation=*/1));
+  }
+
+  // A route that the worker can work on.
+  void Route(const CoordinatorMessage& route) {
+    trainer_->Handle(route);
+    const JobPrepared prepared = NextPrepared();
+    EXPECT_EQ(prepared.job_id(), route.set_route().job_id());
+    EXPECT_EQ(prepared.code(), 0) << prepared.message();
+  }
+
+  // A route that it cannot work on; says why.
+  std::string RouteError(const CoordinatorMessage& route) {
+    trainer_->Handle(route);
+    const JobPrepared prepared = NextPrepared();
+    EXPECT_EQ(prepared.code(), Code(absl::StatusCode::kInvalidArgument));
+    return prepared.message();
+  }
+
+  JobPrepared NextPrepared() {
+    const MemberMessage message = said_.Next();
+    EXPECT_TRUE(message.has_job_prepared()) << message.DebugString();
+    return message.job_prepared();
   }
 
   StepResult NextStep() {
@@ -106,7 +130,7 @@ TEST_F(TrainerTest, JobThatWasPlannedIsNotOpenedAgain) {
   Start();
   trainer_->Handle(PlanMessage(5, FakeJob()));
   said_.Next();
-  trainer_->Handle(RouteMessage(FakeJob(), 1));
+  Route(RouteMessage(FakeJob(), 1));
   trainer_->Handle(LeaseMessage(1, 0, 1));
   EXPECT_EQ(NextStep().step(), 0);
   EXPECT_THAT(world_.log.EventsWith("open "), ElementsAre("open data.train", "open data.evaluate"));
@@ -251,27 +275,105 @@ TEST_F(TrainerTest, SlowPullIsStartedOnce) {
   trainer_.reset();  // Before the clock.
 }
 
-TEST_F(TrainerTest, OtherVariablesThanPlannedAreAnError) {
+TEST_F(TrainerTest, JobOfAnotherModelOrOtherDataThanPlannedIsNotWorkedOn) {
+  world_.fingerprint = 5;
   Start();
   CoordinatorMessage route = RouteMessage(FakeJob(), 1);
-  route.mutable_set_route()->mutable_plan()->mutable_variables(1)->add_shape(7);
-  trainer_->Handle(route);
-  trainer_->Handle(LeaseMessage(1, 0, 1));
-  const LeaseReturned returned = NextReturned();
-  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(returned.message(), AllOf(HasSubstr("'second' [3]"), HasSubstr("'second' [3, 7]")));
+  JobPlan* plan = route.mutable_set_route()->mutable_plan();
+  plan->mutable_variables(1)->add_shape(7);
+  EXPECT_THAT(RouteError(route), AllOf(HasSubstr("'second' [3]"), HasSubstr("'second' [3, 7]")));
+  plan->mutable_variables(1)->set_shape(0, 3);
+  plan->mutable_variables(1)->mutable_shape()->Truncate(1);
+  plan->set_train_examples(9);
+  EXPECT_THAT(RouteError(route), AllOf(HasSubstr("has 8 examples"), HasSubstr("planned with 9")));
+  plan->set_train_examples(kFakeTrainExamples);
+  plan->set_data_fingerprint(1);
+  EXPECT_THAT(RouteError(route), HasSubstr("0000000000000001: the files differ"));
+  plan->clear_data_fingerprint();
+  Route(route);
 }
 
-TEST_F(TrainerTest, DataThatCannotBeOpenedReturnsTheLease) {
+// A job whose data one worker of many could not open failed for all of them.
+TEST_F(TrainerTest, WorkOfAJobThatCannotBeOpenedIsReturnedToBeTriedElsewhere) {
   world_.on_open = [](const std::string& field) {
     return field == "data.evaluate" ? absl::InvalidArgumentError("data.evaluate: no such file")
                                     : absl::OkStatus();
   };
-  StartJob(FakeJob());
-  trainer_->Handle(LeaseMessage(1, 0, 1));
+  Start();
+  EXPECT_EQ(RouteError(RouteMessage(FakeJob(), 1)), "data.evaluate: no such file");
+  trainer_->Handle(LeaseMessage(1, 2, 4));
   const LeaseReturned returned = NextReturned();
-  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(returned.step(), 2);
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kUnavailable));
   EXPECT_THAT(returned.message(), EndsWith("data.evaluate: no such file"));
+  trainer_->Handle(EvaluateMessage(1, "cut-1"));
+  EXPECT_EQ(NextEvaluation().code(), Code(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(TrainerTest, JobIsTriedAgainUntilItCanBeOpened) {
+  SimulatedClock clock;
+  clock_ = &clock;
+  const int failures = 3;
+  int tries = 0;
+  world_.on_open = [&](const std::string& field) {
+    if (field != "data.train" || ++tries > failures) return absl::OkStatus();
+    return absl::InvalidArgumentError(tries < failures ? "no such file" : "truncated");
+  };
+  Start();
+  EXPECT_EQ(RouteError(RouteMessage(FakeJob(), 1)), "no such file");
+  std::vector<JobPrepared> told;
+  const absl::Time deadline = Clock::Real()->Now() + absl::Minutes(1);
+  while (told.empty() || told.back().code() != 0) {
+    ASSERT_LT(Clock::Real()->Now(), deadline);
+    clock.Advance(absl::Minutes(1));
+    if (!said_.empty()) told.push_back(NextPrepared());
+    std::this_thread::yield();
+  }
+  ASSERT_THAT(told, SizeIs(2));  // Not again what was told already.
+  EXPECT_EQ(told[0].message(), "truncated");
+  trainer_->Handle(LeaseMessage(1, 2, 3));
+  EXPECT_EQ(NextStep().step(), 2);
+  trainer_.reset();  // Before the clock.
+}
+
+TEST_F(TrainerTest, RepeatedRouteIsAnsweredAgainWithoutOpeningTheDataAgain) {
+  StartJob(FakeJob());
+  Route(RouteMessage(FakeJob(), 1));
+  trainer_->DropWork();
+  Route(RouteMessage(FakeJob(), 1));
+  Route(RouteMessage(FakeJob(), 2));
+  EXPECT_THAT(world_.log.EventsWith("open data.train"), SizeIs(1));
+}
+
+// A coordinator that lost its journal counts its jobs from 1 again.
+TEST_F(TrainerTest, JobIdThatStandsForAnotherJobIsAnotherJob) {
+  JobSpec other = FakeJob();
+  other.set_seed(8);
+  StartJob(FakeJob());
+  Route(RouteMessage(other, /*generation=*/2));
+  world_.log.Await("model gone");
+  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(2));
+  Route(RouteMessage(other, /*generation=*/1));
+  world_.log.Await("model gone", 2);
+  trainer_->Handle(LeaseMessage(1, 2, 3));
+  EXPECT_EQ(NextStep().step(), 2);
+}
+
+TEST_F(TrainerTest, MemoryThatRunsOutIsATryElsewhere) {
+  bool out_of_memory = true;
+  world_.on_open = [&](const std::string&) -> absl::Status {
+    if (std::exchange(out_of_memory, false)) throw std::bad_alloc();
+    return absl::OkStatus();
+  };
+  world_.on_train = [](const Batch&) -> absl::Status { throw std::bad_alloc(); };
+  Start();
+  trainer_->Handle(RouteMessage(FakeJob(), 1));
+  EXPECT_EQ(NextPrepared().code(), Code(absl::StatusCode::kResourceExhausted));
+  Route(RouteMessage(FakeJob(), 1));
+  trainer_->Handle(LeaseMessage(1, 2, 3));
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(returned.message(), StartsWith("step 2: this worker has too little memory"));
 }
 
 TEST_F(TrainerTest, LeaseOfAJobWithoutARouteIsReturned) {
@@ -291,7 +393,7 @@ TEST_F(TrainerTest, NewGenerationEndsTheWorkOfTheOldOneWithoutAWord) {
   StartJob(FakeJob());
   trainer_->Handle(LeaseMessage(1, 0, 2, /*generation=*/1));
   world_.log.Await("pull newest");
-  trainer_->Handle(RouteMessage(FakeJob(), /*generation=*/2));
+  Route(RouteMessage(FakeJob(), /*generation=*/2));
   trainer_->Handle(LeaseMessage(2, 5, 6, /*generation=*/2));
   const StepResult result = NextStep();
   EXPECT_EQ(result.lease_id(), 2);
@@ -301,8 +403,8 @@ TEST_F(TrainerTest, NewGenerationEndsTheWorkOfTheOldOneWithoutAWord) {
 
 TEST_F(TrainerTest, LeaseOfAnOlderGenerationIsDropped) {
   Start();
-  trainer_->Handle(RouteMessage(FakeJob(), /*generation=*/2));
-  trainer_->Handle(RouteMessage(FakeJob(), /*generation=*/1));
+  Route(RouteMessage(FakeJob(), /*generation=*/1));
+  Route(RouteMessage(FakeJob(), /*generation=*/2));
   trainer_->Handle(LeaseMessage(1, 0, 1, /*generation=*/1));
   trainer_->Handle(LeaseMessage(2, 5, 6, /*generation=*/2));
   EXPECT_EQ(NextStep().lease_id(), 2);
@@ -321,7 +423,7 @@ TEST_F(TrainerTest, SynchronousVersionIsPulledAgainInANewGeneration) {
   StartJob(FakeJob(/*replicas=*/2));
   trainer_->Handle(LeaseMessage(1, 2, 3));
   NextStep();
-  trainer_->Handle(RouteMessage(FakeJob(/*replicas=*/2), /*generation=*/2));
+  Route(RouteMessage(FakeJob(/*replicas=*/2), /*generation=*/2));
   trainer_->Handle(LeaseMessage(2, 3, 4, /*generation=*/2));
   NextStep();
   EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull 1", "pull 1"));
@@ -400,7 +502,7 @@ TEST_F(TrainerTest, StopReturnsTheLeases) {
     EXPECT_EQ(returned.code(), 0) << returned.message();
     steps.push_back(returned.step());
   }
-  EXPECT_THAT(steps, ElementsAre(0, 4));
+  EXPECT_THAT(steps, ElementsAre(4, 0));  // First what is not begun.
   EXPECT_TRUE(said_.empty());
   trainer_->Stop();  // Again, to no effect.
 }
@@ -457,7 +559,7 @@ TEST_F(TrainerTest, WorkOfAnEarlierSessionIsDropped) {
   trainer_->Handle(LeaseMessage(1, 0, 2));
   world_.log.Await("pull newest");
   trainer_->DropWork();
-  trainer_->Handle(RouteMessage(FakeJob(), 1));
+  Route(RouteMessage(FakeJob(), 1));
   trainer_->Handle(LeaseMessage(2, 6, 7));
   const StepResult result = NextStep();
   EXPECT_EQ(result.lease_id(), 2);
@@ -466,15 +568,31 @@ TEST_F(TrainerTest, WorkOfAnEarlierSessionIsDropped) {
 }
 
 // It may have ended while this worker had no session.
-TEST_F(TrainerTest, JobOfAnEarlierSessionMakesRoomForANewOne) {
+TEST_F(TrainerTest, JobThatANewSessionDoesNotRouteIsForgotten) {
+  SimulatedClock clock;
+  clock_ = &clock;
   StartJob(FakeJob());
-  trainer_->Handle(LeaseMessage(1, 0, 1));
-  NextStep();
-  trainer_->DropWork();
   CoordinatorMessage other = RouteMessage(FakeJob(), 1);
   other.mutable_set_route()->set_job_id("job-2");
-  trainer_->Handle(other);
+  Route(other);
+  trainer_->DropWork();
+  Route(other);
+  clock.Advance(absl::Minutes(2));
   world_.log.Await("model gone");
+  Route(other);  // Goes on.
+  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(2));
+  trainer_.reset();  // Before the clock.
+}
+
+TEST_F(TrainerTest, JobThatDoesNotBeginIsNotKeptOpen) {
+  SimulatedClock clock;
+  clock_ = &clock;
+  Start();
+  trainer_->Handle(PlanMessage(5, FakeJob()));
+  said_.Next();
+  clock.Advance(absl::Minutes(6));
+  world_.log.Await("model gone");
+  trainer_.reset();  // Before the clock.
 }
 
 TEST_F(TrainerTest, JobsDoNotWaitForEachOther) {
@@ -487,7 +605,7 @@ TEST_F(TrainerTest, JobsDoNotWaitForEachOther) {
   world_.log.Await("pull 1");
   CoordinatorMessage other = RouteMessage(FakeJob(), 1);
   other.mutable_set_route()->set_job_id("job-2");
-  trainer_->Handle(other);
+  Route(other);
   CoordinatorMessage lease = LeaseMessage(2, 0, 1);
   lease.mutable_lease()->set_job_id("job-2");
   trainer_->Handle(lease);

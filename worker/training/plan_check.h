@@ -1,0 +1,17 @@
+// Whether a worker runs a job on the model and the data that it was planned with.
+#ifndef MILLRACE_WORKER_TRAINING_PLAN_CHECK_H_
+#define MILLRACE_WORKER_TRAINING_PLAN_CHECK_H_
+
+#include "absl/status/status.h"
+#include "protos/cluster.pb.h"
+
+namespace millrace::worker {
+
+// Compares what this worker makes of a job with what it was planned with, on another worker maybe:
+// variables, numbers of examples, and the fingerprints of the data where both are known. (Initial
+// values are not compared: the ps servers alone use them.) INVALID_ARGUMENT names both values.
+absl::Status CheckSamePlan(const JobPlan& own, const JobPlan& planned);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_TRAINING_PLAN_CHECK_H_

@@ -1,0 +1,64 @@
+#include "worker/training/plan_check.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+JobPlan MakePlan() {
+  JobPlan plan;
+  plan.add_variables()->set_name("dense/kernel");
+  plan.mutable_variables(0)->add_shape(3);
+  plan.set_train_examples(100);
+  plan.set_evaluate_examples(20);
+  plan.set_data_fingerprint(0xab);
+  return plan;
+}
+
+std::string ErrorOf(const JobPlan& own, const JobPlan& planned) {
+  const absl::Status status = CheckSamePlan(own, planned);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(PlanCheckTest, EqualPlansAreRight) {
+  EXPECT_EQ(CheckSamePlan(MakePlan(), MakePlan()), absl::OkStatus());
+}
+
+TEST(PlanCheckTest, BothValuesAreNamed) {
+  JobPlan own = MakePlan();
+  own.mutable_variables(0)->set_shape(0, 4);
+  EXPECT_THAT(ErrorOf(own, MakePlan()),
+              AllOf(HasSubstr("'dense/kernel' [4]"), HasSubstr("'dense/kernel' [3]")));
+  own = MakePlan();
+  own.clear_variables();
+  EXPECT_THAT(ErrorOf(own, MakePlan()), HasSubstr("'dense/kernel' [3]"));
+  own = MakePlan();
+  own.set_train_examples(99);
+  EXPECT_THAT(ErrorOf(own, MakePlan()),
+              AllOf(HasSubstr("data.train: this worker's has 99"), HasSubstr("with 100")));
+  own = MakePlan();
+  own.set_evaluate_examples(0);
+  EXPECT_THAT(ErrorOf(own, MakePlan()),
+              AllOf(HasSubstr("data.evaluate: this worker's has 0"), HasSubstr("with 20")));
+  own = MakePlan();
+  own.set_data_fingerprint(0xcd);
+  EXPECT_THAT(ErrorOf(own, MakePlan()),
+              AllOf(HasSubstr("00000000000000cd"), HasSubstr("00000000000000ab")));
+}
+
+TEST(PlanCheckTest, UnknownFingerprintsAreNotCompared) {
+  JobPlan unknown = MakePlan();
+  unknown.clear_data_fingerprint();
+  EXPECT_EQ(CheckSamePlan(unknown, MakePlan()), absl::OkStatus());
+  EXPECT_EQ(CheckSamePlan(MakePlan(), unknown), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace millrace::worker
