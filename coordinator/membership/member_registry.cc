@@ -131,6 +131,8 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
     case MemberMessage::kStepResult:
     case MemberMessage::kLeaseReturned:
     case MemberMessage::kEvaluationResult:
+    case MemberMessage::kJobPrepared:
+    case MemberMessage::kDraining:
       break;
     case MemberMessage::KIND_NOT_SET:
       return absl::InvalidArgumentError("kind: not set, or unknown to this version");
@@ -138,7 +140,7 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
       return absl::InvalidArgumentError("a second registration on one stream");
   }
   if (worker.id == 0) {
-    return absl::InvalidArgumentError("only a worker has leases, plans and evaluations");
+    return absl::InvalidArgumentError("only a worker has plans, leases and evaluations");
   }
   if (observer_ != nullptr) observer_->OnWorkerMessage(worker, message);
   return absl::OkStatus();

@@ -47,7 +47,7 @@ class MemberObserver {
   virtual ~MemberObserver() = default;
   // Some member came or went: look again.
   virtual void OnMembersChanged() = 0;
-  // A PlanResult, StepResult, LeaseReturned or EvaluationResult. The worker may have gone since.
+  // Anything of a worker's but a registration, Heartbeat and Leaving. It may have gone since.
   virtual void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) = 0;
 };
 
