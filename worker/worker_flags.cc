@@ -8,6 +8,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/address.h"
+#include "common/status_macros.h"
 #include "common/tf_config.h"
 
 namespace millrace::worker {
@@ -25,9 +27,8 @@ std::string DefaultName() {
 absl::Status ApplyTfConfig(const char* text, WorkerOptions* options) {
   const absl::StatusOr<TfConfig> config = ParseTfConfig(text);
   if (!config.ok()) return config.status();
-  if (config->task != TfConfig::Task::kWorker && config->task != TfConfig::Task::kNone) {
-    return absl::InvalidArgumentError(
-        "TF_CONFIG.task.type: this is a worker; must be \"worker\", or --coordinator be given");
+  if (config->task != TfConfig::Task::kNone) {
+    MILLRACE_RETURN_IF_ERROR(CheckTask(*config, TfConfig::Task::kWorker));
   }
   options->coordinator_address = config->coordinator;
   if (options->name.empty() && config->task == TfConfig::Task::kWorker) {
@@ -66,8 +67,13 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
   if (options->coordinator_address.empty()) {
     if (tf_config == nullptr) return Complain("--coordinator is required, or TF_CONFIG");
     const absl::Status applied = ApplyTfConfig(tf_config, options);
-    if (!applied.ok()) return Complain(std::string(applied.message()));
+    if (!applied.ok()) {
+      return Complain(absl::StrCat(applied.message(),
+                                   "; or give --coordinator, and TF_CONFIG is not looked at"));
+    }
   }
+  const absl::Status address = CheckDialable("--coordinator", options->coordinator_address);
+  if (!address.ok()) return Complain(std::string(address.message()));
   if (options->name.empty()) options->name = DefaultName();
   return absl::nullopt;
 }

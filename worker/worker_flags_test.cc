@@ -69,7 +69,21 @@ TEST_F(WorkerFlagsTest, TfConfigOfAnotherTaskIsWrongUsage) {
   const std::string ps = R"({"cluster": {"chief": ["10.0.0.1:7000"], "ps": ["10.0.0.2:7000"]},
                              "task": {"type": "ps", "index": 0}})";
   EXPECT_EQ(Parse({}, ps.c_str()), 2);
-  EXPECT_THAT(error_, HasSubstr("TF_CONFIG.task.type"));
+  EXPECT_THAT(error_, HasSubstr("TF_CONFIG.task.type: \"ps\""));
+  EXPECT_THAT(error_, HasSubstr("or give --coordinator"));
+}
+
+TEST_F(WorkerFlagsTest, CoordinatorThatCannotBeDialledIsWrongUsage) {
+  for (const char* flag : {"--coordinator=localhost", "--coordinator=localhost:0"}) {
+    EXPECT_EQ(Parse({flag}), 2);
+    EXPECT_THAT(error_, HasSubstr("--coordinator: 'localhost"));
+  }
+}
+
+TEST_F(WorkerFlagsTest, MalformedTfConfigIsWrongUsageOnlyWhereItIsNeeded) {
+  EXPECT_EQ(Parse({}, "{x"), 2);
+  EXPECT_THAT(error_, HasSubstr("TF_CONFIG: not JSON"));
+  EXPECT_EQ(Parse({"--coordinator=localhost:7000"}, "{x"), absl::nullopt);
 }
 
 TEST_F(WorkerFlagsTest, MissingCoordinatorIsWrongUsage) {

@@ -3,6 +3,8 @@
 #ifndef MILLRACE_WORKER_DEVICE_DEVICE_H_
 #define MILLRACE_WORKER_DEVICE_DEVICE_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -12,6 +14,14 @@
 
 namespace millrace::worker {
 
+// The most examples of a batch.
+struct BatchSizes {
+  size_t train = 0;
+  size_t evaluation = 0;  // 0: the model is not evaluated.
+
+  size_t largest() const { return std::max(train, evaluation); }
+};
+
 // Thread-safe.
 class Device {
  public:
@@ -20,9 +30,10 @@ class Device {
   // "cpu".
   virtual const std::string& name() const = 0;
 
-  // Compiles a plan, whose shapes are all checked, for batches of up to `max_batch` examples.
+  // Compiles a plan, whose shapes are all checked, for batches of up to these sizes.
+  // INVALID_ARGUMENT: no batches to train on. RESOURCE_EXHAUSTED: too little memory for them.
   virtual absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
-                                                         size_t max_batch) = 0;
+                                                         const BatchSizes& batches) = 0;
 };
 
 }  // namespace millrace::worker

@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "worker/model/model_plan.h"
 
 namespace millrace::worker {
 namespace {
-
-constexpr uint64_t kDefaultEvaluationBatch = 256;
 
 absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) {
   const Shape& input = plan.layers.front().input;
@@ -25,13 +24,13 @@ absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) 
 }
 
 // No batch has more examples than its set.
-uint64_t LargestBatch(const JobSpec& spec, const Dataset& train, const Dataset* evaluate) {
-  const uint64_t train_batch = std::min<uint64_t>(spec.batch_size(), train.size());
-  if (evaluate == nullptr) return train_batch;
-  const uint64_t wanted = spec.evaluation().batch_size();
-  const uint64_t evaluation_batch =
-      std::min(wanted == 0 ? kDefaultEvaluationBatch : wanted, evaluate->size());
-  return std::max(train_batch, evaluation_batch);
+BatchSizes BatchSizesOf(const JobSpec& spec, const Dataset& train, const Dataset* evaluate) {
+  BatchSizes batches;
+  batches.train = std::min<uint64_t>(spec.batch_size(), train.size());
+  if (evaluate != nullptr) {
+    batches.evaluation = std::min<uint64_t>(EvaluationBatchSize(spec), evaluate->size());
+  }
+  return batches;
 }
 
 absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const JobSpec& spec,
@@ -44,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const Jo
                             PlanModel(spec.model(), train.feature_shape(), train.label_count(),
                                       train.DescribeLargestLabel()));
   if (evaluate != nullptr) MILLRACE_RETURN_IF_ERROR(CheckEvaluationSet(plan, *evaluate));
-  return device->Compile(plan, LargestBatch(spec, train, evaluate));
+  return device->Compile(plan, BatchSizesOf(spec, train, evaluate));
 }
 
 }  // namespace

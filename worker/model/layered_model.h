@@ -10,7 +10,7 @@
 namespace millrace::worker {
 
 // Plans a job's model, checks it against both sets of examples and compiles it for `device`, with
-// room for the job's largest batch. The factory is thread-safe. INVALID_ARGUMENT: the model or the
+// room for the job's batches. The factory is thread-safe. INVALID_ARGUMENT: the model or the
 // data do not fit, by path; other statuses: see Device::Compile.
 ModelFactory LayeredModelFactory(std::shared_ptr<Device> device);
 

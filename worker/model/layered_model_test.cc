@@ -30,14 +30,15 @@ class FakeDataset final : public millrace::worker::Dataset {
 class FakeDevice final : public Device {
  public:
   const std::string& name() const override { return name_; }
-  absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan, size_t max_batch) override {
+  absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
+                                                 const BatchSizes& batches) override {
     layers = plan.layers.size();
-    this->max_batch = max_batch;
+    this->batches = batches;
     return std::unique_ptr<Model>();
   }
 
   size_t layers = 0;
-  size_t max_batch = 0;
+  BatchSizes batches;
 
  private:
   const std::string name_ = "fake";
@@ -63,23 +64,26 @@ class LayeredModelTest : public ::testing::Test {
 TEST_F(LayeredModelTest, CompilesThePlanForTheBatchOfTheJob) {
   EXPECT_TRUE(Make(nullptr).ok());
   EXPECT_EQ(device_->layers, 1u);
-  EXPECT_EQ(device_->max_batch, 64u);
+  EXPECT_EQ(device_->batches.train, 64u);
+  EXPECT_EQ(device_->batches.evaluation, 0u);
 }
 
 TEST_F(LayeredModelTest, MakesRoomForEvaluationBatches) {
   const FakeDataset evaluate(500, {20}, 10);
   EXPECT_TRUE(Make(&evaluate).ok());
-  EXPECT_EQ(device_->max_batch, 256u);
+  EXPECT_EQ(device_->batches.evaluation, 256u);
   spec_.mutable_evaluation()->set_batch_size(300);
   EXPECT_TRUE(Make(&evaluate).ok());
-  EXPECT_EQ(device_->max_batch, 300u);
+  EXPECT_EQ(device_->batches.evaluation, 300u);
+  EXPECT_EQ(device_->batches.train, 64u);
 }
 
 TEST_F(LayeredModelTest, NoBatchIsLargerThanItsSet) {
   const FakeDataset evaluate(30, {20}, 10);
   spec_.set_batch_size(4000000000);
   EXPECT_TRUE(Make(&evaluate).ok());
-  EXPECT_EQ(device_->max_batch, 1000u);
+  EXPECT_EQ(device_->batches.train, 1000u);
+  EXPECT_EQ(device_->batches.evaluation, 30u);
 }
 
 TEST_F(LayeredModelTest, RefusesEmptyBatches) {

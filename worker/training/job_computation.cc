@@ -9,17 +9,12 @@
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "worker/input/step_order.h"
+#include "worker/model/memory_budget.h"
 #include "worker/training/pushing_sink.h"
 #include "worker/training/step_seed.h"
 
 namespace millrace::worker {
 namespace {
-
-// Batches that are ready or in the making: the step under way and those of the next leases.
-constexpr size_t kPrefetchedBatches = 4;
-
-// One set is filled while the network may still hold the one before.
-constexpr size_t kIdleGradientSets = 2;
 
 StepOrder OrderOf(const JobSpec& spec, const Dataset& train) {
   return StepOrder(train.size(), spec.batch_size(), spec.seed(), !spec.data().no_shuffle());
@@ -37,6 +32,13 @@ absl::Status FromServers(const absl::Status& status) {
   return status;
 }
 
+// How many batches are ready or in the making: the step under way and those of the next leases.
+size_t LookAhead(const JobSpec& spec, const Dataset& train) {
+  uint64_t elements = std::min<uint64_t>(spec.batch_size(), train.size());
+  for (const uint64_t dimension : train.feature_shape()) elements *= dimension;
+  return PrefetchedBatches(elements * sizeof(float));
+}
+
 absl::Status WithAdvice(const absl::Status& model_error) {
   if (!absl::IsOutOfRange(model_error)) return model_error;
   return absl::OutOfRangeError(absl::StrCat(
@@ -48,9 +50,9 @@ absl::Status WithAdvice(const absl::Status& model_error) {
 JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job)
     : spec_(spec),
       job_(std::move(job)),
-      look_ahead_(kPrefetchedBatches),
+      look_ahead_(LookAhead(spec, *job_->train)),
       prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_),
-      gradients_(VariableSizes(*job_->model), kIdleGradientSets) {}
+      gradients_(VariableSizes(*job_->model), kGradientSets) {}
 
 void JobComputation::Expect(const std::vector<uint64_t>& steps) {
   for (const uint64_t step : expected_) {

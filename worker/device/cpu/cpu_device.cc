@@ -7,8 +7,9 @@ namespace millrace::worker {
 
 CpuDevice::CpuDevice(int threads) : threads_(threads) { CHECK_GE(threads, 1); }
 
-absl::StatusOr<std::unique_ptr<Model>> CpuDevice::Compile(const ModelPlan& plan, size_t max_batch) {
-  return CpuModel::Compile(plan, max_batch, threads_);
+absl::StatusOr<std::unique_ptr<Model>> CpuDevice::Compile(const ModelPlan& plan,
+                                                          const BatchSizes& batches) {
+  return CpuModel::Compile(plan, batches, threads_);
 }
 
 }  // namespace millrace::worker

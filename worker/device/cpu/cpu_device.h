@@ -17,7 +17,8 @@ class CpuDevice final : public Device {
   explicit CpuDevice(int threads = 1);
 
   const std::string& name() const override { return name_; }
-  absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan, size_t max_batch) override;
+  absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
+                                                 const BatchSizes& batches) override;
 
  private:
   const std::string name_ = "cpu";

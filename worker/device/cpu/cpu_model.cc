@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/device/cpu/members.h"
@@ -51,19 +52,19 @@ size_t LargestGradient(const ModelPlan& plan, size_t first) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CpuModel::Compile(const ModelPlan& plan, size_t max_batch,
-                                                         int threads) {
-  if (max_batch == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
-  MILLRACE_RETURN_IF_ERROR(CheckMemory(plan, max_batch));
+absl::StatusOr<std::unique_ptr<Model>> CpuModel::Compile(const ModelPlan& plan,
+                                                         const BatchSizes& batches, int threads) {
+  if (batches.train == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
+  MILLRACE_RETURN_IF_ERROR(CheckMemory(plan, batches, MemoryLimit()));
   const ScopedThreadSettings settings(threads);
   return CatchErrors([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
-    return std::unique_ptr<Model>(new CpuModel(plan, max_batch, threads));
+    return std::unique_ptr<Model>(new CpuModel(plan, batches, threads));
   });
 }
 
-CpuModel::CpuModel(const ModelPlan& plan, size_t max_batch, int threads)
+CpuModel::CpuModel(const ModelPlan& plan, const BatchSizes& batches, int threads)
     : plan_(plan),
-      max_batch_(max_batch),
+      batches_(batches),
       threads_(threads),
       first_trained_(FirstTrainedLayer(plan)),
       loss_(MakeCpuLoss(plan.loss)) {
@@ -72,7 +73,7 @@ CpuModel::CpuModel(const ModelPlan& plan, size_t max_batch, int threads)
   }
   MakeLayers();
   for (CpuBuffer& gradient : gradients_) {
-    gradient = CpuBuffer(max_batch_ * LargestGradient(plan_, first_trained_));
+    gradient = CpuBuffer(batches_.train * LargestGradient(plan_, first_trained_));
   }
 }
 
@@ -88,9 +89,10 @@ void CpuModel::MakeLayers() {
     const LayerPlan& plan = plan_.layers[i];
     layers_.push_back(MakeCpuLayer(&context_, plan, i, ParametersOf(plan),
                                    /*input_gradient=*/i > first_trained_));
-    layers_.back()->Prepare(max_batch_);
+    layers_.back()->Prepare(batches_.train);
+    if (batches_.evaluation > 0) layers_.back()->Prepare(batches_.evaluation);
     const bool is_view = layers_.back()->IsView();
-    outputs_.emplace_back(is_view ? 0 : max_batch_ * ElementCount(plan.output));
+    outputs_.emplace_back(is_view ? 0 : batches_.largest() * ElementCount(plan.output));
   }
 }
 
@@ -98,9 +100,9 @@ absl::Span<float> CpuModel::values(size_t variable) {
   return absl::MakeSpan(values_[variable].data(), values_[variable].size());
 }
 
-absl::Status CpuModel::CheckBatch(const Batch& batch) const {
+absl::Status CpuModel::CheckBatch(const Batch& batch, size_t largest) const {
   CHECK_GE(batch.size, 1u);
-  CHECK_LE(batch.size, max_batch_);
+  CHECK_LE(batch.size, largest);
   CHECK_EQ(batch.features.size(), batch.size * ElementCount(plan_.layers.front().input));
   CHECK_EQ(batch.labels.size(), batch.size);
   const int32_t limit = loss_->LabelLimit(ElementCount(plan_.layers.back().output));
@@ -139,7 +141,7 @@ void CpuModel::Backward(const CpuPass& pass, const Batch& batch) {
 
 absl::StatusOr<BatchResult> CpuModel::Train(const Batch& batch, uint64_t seed,
                                             GradientSink* gradients) {
-  MILLRACE_RETURN_IF_ERROR(CheckBatch(batch));
+  MILLRACE_RETURN_IF_ERROR(CheckBatch(batch, batches_.train));
   const ScopedThreadSettings settings(threads_);
   return CatchErrors([&]() -> absl::StatusOr<BatchResult> {
     const CpuPass pass = {batch.size, /*training=*/true, seed, gradients};
@@ -158,7 +160,7 @@ absl::StatusOr<BatchResult> CpuModel::Train(const Batch& batch, uint64_t seed,
 }
 
 absl::Status CpuModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
-  MILLRACE_RETURN_IF_ERROR(CheckBatch(batch));
+  MILLRACE_RETURN_IF_ERROR(CheckBatch(batch, batches_.largest()));
   const ScopedThreadSettings settings(threads_);
   return CatchErrors([&]() -> absl::Status {
     CpuPass pass;

@@ -14,6 +14,7 @@
 #include "worker/device/cpu/context.h"
 #include "worker/device/cpu/layer.h"
 #include "worker/device/cpu/loss.h"
+#include "worker/device/device.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"
 
@@ -24,9 +25,9 @@ namespace millrace::worker {
 // INTERNAL: oneDNN reported an error.
 class CpuModel final : public Model {
  public:
-  // INVALID_ARGUMENT: max_batch is 0. RESOURCE_EXHAUSTED: the machine has too little memory.
-  static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan, size_t max_batch,
-                                                        int threads);
+  // Statuses as Device::Compile.
+  static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
+                                                        const BatchSizes& batches, int threads);
 
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   absl::Span<float> values(size_t variable) override;
@@ -38,11 +39,11 @@ class CpuModel final : public Model {
   absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override;
 
  private:
-  CpuModel(const ModelPlan& plan, size_t max_batch, int threads);
+  CpuModel(const ModelPlan& plan, const BatchSizes& batches, int threads);
 
   CpuParameters ParametersOf(const LayerPlan& layer) const;
   void MakeLayers();
-  absl::Status CheckBatch(const Batch& batch) const;
+  absl::Status CheckBatch(const Batch& batch, size_t largest) const;
 
   // Returns the logits.
   absl::Span<const float> Forward(const CpuPass& pass, const Batch& batch);
@@ -52,7 +53,7 @@ class CpuModel final : public Model {
   const float* Input(size_t index, const Batch& batch) const;
 
   const ModelPlan plan_;
-  const size_t max_batch_;
+  const BatchSizes batches_;
   const int threads_;
   const size_t first_trained_;  // The first layer that has variables.
   CpuContext context_;

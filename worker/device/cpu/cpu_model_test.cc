@@ -245,10 +245,30 @@ TEST(CpuModelTest, LabelsOutsideTheLossAreRefused) {
 TEST(CpuModelTest, ModelsLargerThanTheMachineAreRefused) {
   const ModelPlan plan =
       PlanOrDie("layers { dense { units: 4194304 } }" + std::string(kLogistic), {262144}, 2);
-  const absl::Status status = CpuModel::Compile(plan, 4, 1).status();
+  const absl::Status status = CpuModel::Compile(plan, {4, 0}, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 8192.3 GiB of memory"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("batch of 4 examples"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 16384."));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("batches of 4 examples"));
+}
+
+TEST(CpuModelTest, EvaluatesLargerBatchesThanItTrainsOn) {
+  const ModelPlan plan = PlanOrDie(
+      "layers { conv2d { filters: 2 kernel_size: 3 } } layers { max_pool2d {} } "
+      "layers { flatten {} } layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      {8, 8, 1}, 3);
+  absl::StatusOr<std::unique_ptr<Model>> made = CpuModel::Compile(plan, {2, 12}, 1);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const std::unique_ptr<Model> model = *std::move(made);
+  FillValues(/*seed=*/1, 0.3f, model.get());
+  const Batch batch = RandomBatch(/*seed=*/3, 12, {8, 8, 1}, 3);
+  EvaluationSums whole;
+  ASSERT_TRUE(model->Evaluate(batch, &whole).ok());
+  double parts = 0;
+  KeptGradients gradients(plan);
+  for (size_t begin = 0; begin < 12; begin += 2) {
+    parts += TrainOrDie(Part(batch, begin, begin + 2), 0, model.get(), &gradients).loss_sum;
+  }
+  EXPECT_NEAR(whole.loss_sum, parts, 1e-4);
 }
 
 TEST(CpuModelTest, EvaluationKeepsScoresForTheAuc) {

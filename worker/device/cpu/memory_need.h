@@ -1,20 +1,22 @@
-// Whether a model fits into this machine.
+// Whether a job fits into this worker's memory.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_MEMORY_NEED_H_
 #define MILLRACE_WORKER_DEVICE_CPU_MEMORY_NEED_H_
 
-#include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
+#include "worker/device/device.h"
 #include "worker/model/model_plan.h"
 
 namespace millrace::worker {
 
-// Bytes for a model's variables and for what a training step over `batch` examples keeps. A double,
-// since it may be more than any machine has.
-double MemoryNeed(const ModelPlan& plan, size_t batch);
+// Bytes for a model's variables and their gradients, for what passes over batches of these sizes
+// keep, and for the batches themselves. Not for the data set, nor for what oneDNN takes for its own
+// purposes. A double, since it may be more than any machine has.
+double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches);
 
-// RESOURCE_EXHAUSTED: more than the machine's memory; says how much both are.
-absl::Status CheckMemory(const ModelPlan& plan, size_t batch);
+// RESOURCE_EXHAUSTED: more than `limit` bytes; says how much both are, and which field to lower.
+absl::Status CheckMemory(const ModelPlan& plan, const BatchSizes& batches, uint64_t limit);
 
 }  // namespace millrace::worker
 

@@ -35,7 +35,8 @@ ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_c
 }
 
 std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads) {
-  absl::StatusOr<std::unique_ptr<Model>> model = CpuDevice(threads).Compile(plan, max_batch);
+  absl::StatusOr<std::unique_ptr<Model>> model =
+      CpuDevice(threads).Compile(plan, {max_batch, max_batch});
   CHECK(model.ok()) << model.status();
   return *std::move(model);
 }

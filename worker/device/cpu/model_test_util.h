@@ -35,6 +35,7 @@ class KeptGradients final : public GradientSink {
 // `text` is a ModelSpec in text format. Stops the process where it does not fit.
 ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count);
 
+// For batches of up to `max_batch` examples, in training and in evaluation.
 std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads = 1);
 
 // Uniform in [-scale, scale]; the same for the same seed.
