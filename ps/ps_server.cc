@@ -23,7 +23,7 @@ std::vector<ShardStatus> Statuses(const ShardMap& shards) {
 
 absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(const PsServerOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ShardStore> store,
-                            ShardStore::Open(options.data_dir, options.clock));
+                            ShardStore::Open(options.data_dir, {.clock = options.clock}));
   std::unique_ptr<PsServer> server(new PsServer(std::move(store), options.clock));
   MILLRACE_ASSIGN_OR_RETURN(
       server->rpc_server_,

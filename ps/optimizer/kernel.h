@@ -4,9 +4,8 @@
 // of a few instruction sets, and the loader picks the widest that the processor has. Every clone
 // gives the same bits: addition, multiplication, division and square root are correctly rounded in
 // each of them, and -ffp-contract=off keeps the compiler from fusing any two. A kernel's loop
-// carries
-// "#pragma GCC ivdep": arrays are the same or apart (see Optimizer::Apply), so no iteration reads
-// what another one writes.
+// carries "#pragma GCC ivdep": arrays are the same or apart (see Optimizer::Apply), so no iteration
+// reads what another one writes.
 #ifndef MILLRACE_PS_OPTIMIZER_KERNEL_H_
 #define MILLRACE_PS_OPTIMIZER_KERNEL_H_
 

@@ -1,13 +1,22 @@
 #include "ps/service/admin.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/grpc_status.h"
 
 namespace millrace::ps {
 namespace {
+
+// What the caller still waits for; nobody who has gone keeps a thread.
+absl::Duration TimeLeft(const grpc::ServerContext& context) {
+  const absl::Duration left = absl::FromChrono(context.deadline()) - absl::Now();
+  return std::clamp(left, absl::ZeroDuration(), ShardStore::kTimeout);
+}
 
 grpc::Status Reply(absl::StatusOr<ShardStatus> result, ShardStatus* response) {
   if (!result.ok()) return ToGrpcStatus(result.status());
@@ -17,9 +26,10 @@ grpc::Status Reply(absl::StatusOr<ShardStatus> result, ShardStatus* response) {
 
 }  // namespace
 
-grpc::Status Admin::CreateShard(grpc::ServerContext* /*context*/, const CreateShardRequest* request,
+grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,
                                 ShardStatus* response) {
-  return Reply(store_->Create(request->spec(), request->generation()), response);
+  return Reply(store_->Create(request->spec(), request->generation(), TimeLeft(*context)),
+               response);
 }
 
 grpc::Status Admin::GetShard(grpc::ServerContext* /*context*/, const GetShardRequest* request,
@@ -29,9 +39,10 @@ grpc::Status Admin::GetShard(grpc::ServerContext* /*context*/, const GetShardReq
   return Reply((*shard)->Status(), response);
 }
 
-grpc::Status Admin::SetGeneration(grpc::ServerContext* /*context*/,
-                                  const SetGenerationRequest* request, ShardStatus* response) {
-  return Reply(store_->SetGeneration(request->job_id(), request->shard(), request->generation()),
+grpc::Status Admin::SetGeneration(grpc::ServerContext* context, const SetGenerationRequest* request,
+                                  ShardStatus* response) {
+  return Reply(store_->SetGeneration(request->job_id(), request->shard(), request->generation(),
+                                     TimeLeft(*context)),
                response);
 }
 
@@ -50,14 +61,14 @@ grpc::Status Admin::UnpinCut(grpc::ServerContext* /*context*/, const UnpinCutReq
   return grpc::Status::OK;
 }
 
-grpc::Status Admin::FlushCut(grpc::ServerContext* /*context*/, const FlushCutRequest* request,
+grpc::Status Admin::FlushCut(grpc::ServerContext* context, const FlushCutRequest* request,
                              ShardStatus* response) {
-  return Reply(store_->Flush(request->job_id(), request->shard()), response);
+  return Reply(store_->Flush(request->job_id(), request->shard(), TimeLeft(*context)), response);
 }
 
-grpc::Status Admin::DropShard(grpc::ServerContext* /*context*/, const DropShardRequest* request,
+grpc::Status Admin::DropShard(grpc::ServerContext* context, const DropShardRequest* request,
                               DropShardResponse* /*response*/) {
-  return ToGrpcStatus(store_->Drop(request->job_id(), request->shard()));
+  return ToGrpcStatus(store_->Drop(request->job_id(), request->shard(), TimeLeft(*context)));
 }
 
 }  // namespace millrace::ps

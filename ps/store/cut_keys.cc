@@ -61,6 +61,15 @@ absl::optional<CutKey> ParseCutKey(absl::string_view key) {
                 FromBigEndian(key.substr(shard_key_bytes, kCutBytes))};
 }
 
+absl::optional<ShardId> ParseRecordKey(absl::string_view key) {
+  if (key.size() < 1 + kLengthBytes + kShardBytes || key[0] != 'S') return absl::nullopt;
+  const uint64_t length = FromBigEndian(key.substr(1, kLengthBytes));
+  const absl::string_view rest = key.substr(1 + kLengthBytes);
+  if (rest.size() != length + kShardBytes) return absl::nullopt;
+  return ShardId{std::string(rest.substr(0, length)),
+                 static_cast<uint32_t>(FromBigEndian(rest.substr(length)))};
+}
+
 std::string EndOfPrefix(std::string prefix) {
   while (!prefix.empty() && static_cast<uint8_t>(prefix.back()) == 0xff) prefix.pop_back();
   CHECK(!prefix.empty());

@@ -42,6 +42,13 @@ struct CutKey {
 };
 absl::optional<CutKey> ParseCutKey(absl::string_view key);
 
+// The shard in a key that begins with RecordPrefix(); nullopt: it is none.
+struct ShardId {
+  std::string job_id;
+  uint32_t shard = 0;
+};
+absl::optional<ShardId> ParseRecordKey(absl::string_view key);
+
 // The first key after all those that begin with `prefix`. REQUIRES: not only bytes 255.
 std::string EndOfPrefix(std::string prefix);
 

@@ -11,9 +11,11 @@
 #include "ps/store/cut_store.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "ps/store/cut_keys.h"
@@ -35,10 +37,26 @@ absl::string_view Bytes(const float* values, size_t count) {
   return absl::string_view(reinterpret_cast<const char*>(values), count * sizeof(float));
 }
 
+// The pieces by their places in the shard.
+std::vector<const WirePiece*> InOrder(const PushAssembly& push) {
+  std::vector<const WirePiece*> pieces;
+  for (const PushPieces& message : push.pieces()) {
+    for (const WirePiece& piece : *message) {
+      if (piece.data.size() > 0) pieces.push_back(&piece);
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const WirePiece* a, const WirePiece* b) {
+    return std::make_pair(a->slice, a->offset) < std::make_pair(b->slice, b->offset);
+  });
+  return pieces;
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(path));
+absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path,
+                                                         DatabaseFault fault) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                            Database::Open(path, std::move(fault)));
   std::unique_ptr<CutStore> store(new CutStore(std::move(database)));
   MILLRACE_RETURN_IF_ERROR(store->FindCuts());
   MILLRACE_RETURN_IF_ERROR(store->DeleteLeftovers());
@@ -48,23 +66,32 @@ absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path
 CutStore::CutStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 
 absl::Status CutStore::FindCuts() {
-  absl::Status damaged;
+  absl::Status failed;
   MILLRACE_RETURN_IF_ERROR(database_->Scan(
       CutsPrefix(),
       [&](absl::string_view key, const auto& /*value*/) -> absl::optional<std::string> {
         const absl::optional<CutKey> cut = ParseCutKey(key);
         if (!cut.has_value()) return absl::nullopt;
-        const auto manifest = database_->Get(ManifestKey(cut->shard_key, cut->cut));
-        CutManifest parsed;
-        if (!manifest.ok()) {
-          damaged = manifest.status();
-        } else if (manifest->has_value() && parsed.ParseFromString(**manifest)) {
+        const absl::StatusOr<absl::optional<Cut>> found = FindCut(*cut);
+        failed.Update(found.status());
+        if (found.ok() && found->has_value()) {
           MutexLock lock(&mutex_);
-          cuts_[cut->shard_key].push_back({cut->cut, parsed.version()});
+          cuts_[cut->shard_key].push_back(**found);
         }
         return EndOfPrefix(CutPrefix(cut->shard_key, cut->cut));
       }));
-  return damaged;
+  return failed;
+}
+
+// nullopt: it was not committed. A damaged cut counts, so that its shard is not taken for one that
+// never had a cut.
+absl::StatusOr<absl::optional<CutStore::Cut>> CutStore::FindCut(const CutKey& key) {
+  const auto stored = database_->Get(ManifestKey(key.shard_key, key.cut));
+  if (!stored.ok() && !absl::IsDataLoss(stored.status())) return stored.status();
+  if (stored.ok() && !stored->has_value()) return absl::optional<Cut>();
+  CutManifest manifest;
+  const bool whole = stored.ok() && manifest.ParseFromString(**stored);
+  return absl::make_optional(Cut{key.cut, manifest.version(), /*damaged=*/!whole});
 }
 
 absl::Status CutStore::DeleteLeftovers() {
@@ -82,7 +109,8 @@ absl::Status CutStore::DeleteLeftovers() {
         }
         return EndOfPrefix(begin);
       }));
-  // A record is written with its shard's first cut: one without cuts is a drop that was cut short.
+  // A record is written with its shard's first cut: one without cuts belongs to a shard whose
+  // making was cut short.
   MILLRACE_RETURN_IF_ERROR(database_->Scan(
       RecordPrefix(),
       [&](absl::string_view key, const auto& /*value*/) -> absl::optional<std::string> {
@@ -109,20 +137,21 @@ std::vector<uint64_t> CutStore::Versions(const std::string& job_id, uint32_t sha
 
 absl::StatusOr<std::vector<StoredShard>> CutStore::ListShards() {
   std::vector<StoredShard> shards;
-  absl::Status damaged;
   MILLRACE_RETURN_IF_ERROR(database_->Scan(
-      RecordPrefix(),
-      [&](absl::string_view /*key*/, const auto& value) -> absl::optional<std::string> {
+      RecordPrefix(), [&](absl::string_view key, const auto& value) -> absl::optional<std::string> {
+        const absl::optional<ShardId> id = ParseRecordKey(key);
+        if (!id.has_value()) return absl::nullopt;
         ShardRecord record;
         const absl::string_view bytes = value();
-        if (record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-          shards.push_back({record.spec(), record.generation()});
-        } else {
-          damaged = absl::DataLossError("a shard's record in the database is damaged");
-        }
+        StoredShard shard;
+        shard.damaged = !record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+                        record.spec().job_id() != id->job_id || record.spec().shard() != id->shard;
+        if (!shard.damaged) shard = {record.spec(), record.generation()};
+        shard.spec.set_job_id(id->job_id);
+        shard.spec.set_shard(id->shard);
+        shards.push_back(std::move(shard));
         return absl::nullopt;
       }));
-  MILLRACE_RETURN_IF_ERROR(damaged);
   return shards;
 }
 
@@ -178,26 +207,29 @@ absl::Status CutStore::WriteBlocks(const std::string& shard_key, uint64_t cut,
 absl::Status CutStore::WriteHeld(const std::string& shard_key, uint64_t cut,
                                  const ShardLayout& layout, const PushAssembly& push,
                                  CutManifest* manifest) {
-  // Blocks are neighbours in the order of the shard's elements, so one array serves them all.
-  std::vector<float> gradient(layout.elements());
-  for (const PushPieces& message : push.pieces()) {
-    for (const WirePiece& piece : *message) {
-      const size_t count = piece.data.size();
-      MILLRACE_ASSIGN_OR_RETURN(const uint64_t begin,
-                                layout.Locate(piece.slice, piece.offset, count));
-      piece.data.CopyTo(absl::MakeSpan(gradient).subspan(begin, count));
-    }
-  }
   HeldContribution* held = manifest->add_held();
   held->set_step(push.step());
   held->set_examples(push.examples());
-  size_t begin = 0;
-  for (size_t i = 0; i < layout.blocks().size(); ++i) {
-    const absl::string_view bytes = Bytes(&gradient[begin], layout.blocks()[i].elements);
-    begin += layout.blocks()[i].elements;
-    held->add_block_crc32(Crc32(0, bytes));
-    MILLRACE_RETURN_IF_ERROR(database_->PutBulk(
-        HeldKey(shard_key, cut, push.step(), static_cast<uint32_t>(i)), {bytes}));
+  // Complete pushes have each element once, so in order their pieces are the shard's elements. One
+  // without pieces is in the sum that stands for the first.
+  std::vector<float> block;
+  uint32_t index = 0;
+  for (const WirePiece* piece : InOrder(push)) {
+    std::vector<float> values(piece->data.size());
+    piece->data.CopyTo(absl::MakeSpan(values));
+    for (absl::Span<const float> rest = values; !rest.empty();) {
+      const size_t elements = layout.blocks()[index].elements;
+      const size_t count = std::min(rest.size(), elements - block.size());
+      block.insert(block.end(), rest.begin(), rest.begin() + static_cast<ptrdiff_t>(count));
+      rest.remove_prefix(count);
+      if (block.size() < elements) continue;
+      const absl::string_view bytes = Bytes(block.data(), elements);
+      held->add_block_crc32(Crc32(0, bytes));
+      MILLRACE_RETURN_IF_ERROR(
+          database_->PutBulk(HeldKey(shard_key, cut, push.step(), index), {bytes}));
+      block.clear();
+      ++index;
+    }
   }
   return absl::OkStatus();
 }
@@ -232,33 +264,52 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
   return absl::OkStatus();
 }
 
+absl::Status CutStore::FreeSpace(const std::string& job_id, uint32_t shard) {
+  const std::string cuts = CutsPrefix(ShardKey(job_id, shard));
+  return database_->Compact(cuts, EndOfPrefix(cuts));
+}
+
 absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPool* pool) {
   const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
-  absl::Status status = absl::DataLossError("there is no cut of it");
+  const std::string name = ShardName(plan.spec.job_id(), plan.spec.shard());
+  absl::Status status = absl::DataLossError("it has no cut");
   std::vector<Cut> cuts = Cuts(shard_key);
-  // The newest version last. A clean stop that was cut short may have written the version before
-  // once more, after the newest.
-  std::stable_sort(cuts.begin(), cuts.end(),
-                   [](const Cut& a, const Cut& b) { return a.version < b.version; });
+  // Damaged ones first, and the newest version last. A clean stop that was cut short may have
+  // written the version before once more, after the newest.
+  std::stable_sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) {
+    return a.damaged != b.damaged ? a.damaged : a.version < b.version;
+  });
+  for (const Cut& cut : cuts) {
+    if (cut.damaged) Forget(shard_key, cut.number);
+  }
   for (; !cuts.empty(); cuts.pop_back()) {
     absl::StatusOr<ShardContents> contents = ReadCut(plan, cuts.back().number, pool);
-    if (contents.ok()) {
-      if (plan.spec.replicas() > 0 && cuts.size() > 1 &&
-          cuts[cuts.size() - 2].version + 1 == contents->state->version) {
-        absl::StatusOr<ShardContents> previous = ReadCut(plan, cuts[cuts.size() - 2].number, pool);
-        if (previous.ok()) contents->previous = previous->state;
-      }
-      return contents;
+    if (contents.ok() && cuts.size() > 1) {
+      MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[cuts.size() - 2],
+                                                                 contents->state->version, pool));
     }
+    if (contents.ok()) return contents;
     status = contents.status();
-    LOG(ERROR) << ShardName(plan.spec.job_id(), plan.spec.shard())
-               << ": passes over a cut of version " << cuts.back().version << ": " << status;
+    if (!absl::IsDataLoss(status)) {
+      return absl::Status(status.code(), absl::StrCat("cannot read a cut of ", name, ": ",
+                                                      std::string(status.message())));
+    }
+    LOG(ERROR) << name << ": passes over a cut of version " << cuts.back().version << ": "
+               << status;
     Forget(shard_key, cuts.back().number);
   }
-  return absl::DataLossError(
-      absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()),
-                   " cannot be restored: ", std::string(status.message()),
-                   "; remove the data directory and start the server with an empty one"));
+  return absl::DataLossError(absl::StrCat(
+      name, " cannot be restored, no whole cut of it is left: ", std::string(status.message()),
+      "; cancel its job and submit it again"));
+}
+
+absl::StatusOr<StatePtr> CutStore::ReadPrevious(const ShardPlan& plan, const Cut& cut,
+                                                uint64_t version, BlockPool* pool) {
+  if (plan.spec.replicas() == 0 || cut.damaged || cut.version + 1 != version) return nullptr;
+  absl::StatusOr<ShardContents> contents = ReadCut(plan, cut.number, pool);
+  if (contents.ok()) return contents->state;
+  if (absl::IsDataLoss(contents.status())) return nullptr;
+  return contents.status();
 }
 
 void CutStore::Forget(const std::string& shard_key, uint64_t number) {
@@ -271,35 +322,10 @@ void CutStore::Forget(const std::string& shard_key, uint64_t number) {
 
 absl::StatusOr<ShardContents> CutStore::ReadCut(const ShardPlan& plan, uint64_t cut,
                                                 BlockPool* pool) {
-  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
-  MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> stored,
-                            database_->Get(ManifestKey(shard_key, cut)));
-  CutManifest manifest;
-  const std::vector<ShardLayout::BlockPlace>& places = plan.layout.blocks();
-  if (!stored.has_value() || !manifest.ParseFromString(*stored) ||
-      manifest.block_crc32_size() != static_cast<int>(places.size())) {
-    return absl::DataLossError("a cut's manifest is damaged");
-  }
-  auto state = std::make_shared<ShardState>();
-  state->version = manifest.version();
-  MILLRACE_ASSIGN_OR_RETURN(state->applied, AppliedSet::FromProto(manifest.applied()));
-  const int slots = plan.optimizer->slots();
-  for (size_t i = 0; i < places.size(); ++i) {
-    const size_t bytes = places[i].elements * sizeof(float);
-    MILLRACE_ASSIGN_OR_RETURN(const std::string value,
-                              ReadChecked(BlockKey(shard_key, cut, static_cast<uint32_t>(i)),
-                                          bytes * static_cast<size_t>(slots + 1),
-                                          manifest.block_crc32(static_cast<int>(i))));
-    std::shared_ptr<Block> block = pool->Allocate(places[i].elements, slots);
-    if (block == nullptr) return absl::ResourceExhaustedError("not enough memory for its blocks");
-    for (int array = 0; array <= slots; ++array) {
-      std::copy_n(value.data() + static_cast<size_t>(array) * bytes, bytes,
-                  reinterpret_cast<char*>(block->array(array)));
-    }
-    state->blocks.push_back(std::move(block));
-  }
+  MILLRACE_ASSIGN_OR_RETURN(const CutManifest manifest, ReadManifest(plan, cut));
   ShardContents contents;
-  contents.state = std::move(state);
+  MILLRACE_ASSIGN_OR_RETURN(contents.state, ReadState(plan, cut, manifest, pool));
+  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
   for (const HeldContribution& held : manifest.held()) {
     MILLRACE_ASSIGN_OR_RETURN(PushPtr push, ReadHeld(plan, shard_key, cut, held));
     contents.held.push_back(std::move(push));
@@ -307,11 +333,52 @@ absl::StatusOr<ShardContents> CutStore::ReadCut(const ShardPlan& plan, uint64_t 
   return contents;
 }
 
+absl::StatusOr<CutManifest> CutStore::ReadManifest(const ShardPlan& plan, uint64_t cut) {
+  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
+  MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> stored,
+                            database_->Get(ManifestKey(shard_key, cut)));
+  CutManifest manifest;
+  if (!stored.has_value() || !manifest.ParseFromString(*stored) ||
+      manifest.block_crc32_size() != static_cast<int>(plan.layout.blocks().size())) {
+    return absl::DataLossError("the cut's manifest is damaged");
+  }
+  return manifest;
+}
+
+absl::StatusOr<StatePtr> CutStore::ReadState(const ShardPlan& plan, uint64_t cut,
+                                             const CutManifest& manifest, BlockPool* pool) {
+  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
+  auto state = std::make_shared<ShardState>();
+  state->version = manifest.version();
+  absl::StatusOr<AppliedSet> applied = AppliedSet::FromProto(manifest.applied());
+  if (!applied.ok()) return absl::DataLossError(applied.status().message());
+  state->applied = *std::move(applied);
+  const int slots = plan.optimizer->slots();
+  for (size_t i = 0; i < plan.layout.blocks().size(); ++i) {
+    const size_t elements = plan.layout.blocks()[i].elements;
+    const size_t bytes = elements * sizeof(float);
+    MILLRACE_ASSIGN_OR_RETURN(const std::string value,
+                              ReadChecked(BlockKey(shard_key, cut, static_cast<uint32_t>(i)),
+                                          bytes * static_cast<size_t>(slots + 1),
+                                          manifest.block_crc32(static_cast<int>(i))));
+    std::shared_ptr<Block> block = pool->Allocate(elements, slots);
+    if (block == nullptr) return absl::ResourceExhaustedError("not enough memory for its blocks");
+    for (int array = 0; array <= slots; ++array) {
+      std::copy_n(value.data() + static_cast<size_t>(array) * bytes, bytes,
+                  reinterpret_cast<char*>(block->array(array)));
+    }
+    state->blocks.push_back(std::move(block));
+  }
+  return state;
+}
+
 absl::StatusOr<PushPtr> CutStore::ReadHeld(const ShardPlan& plan, const std::string& shard_key,
                                            uint64_t cut, const HeldContribution& held) {
   const std::vector<ShardLayout::BlockPlace>& places = plan.layout.blocks();
+  auto push = std::make_shared<PushAssembly>(/*push_id=*/0, held.step(), held.examples());
+  if (held.block_crc32().empty()) return push;
   if (held.block_crc32_size() != static_cast<int>(places.size())) {
-    return absl::DataLossError("a cut's manifest is damaged");
+    return absl::DataLossError("the cut's manifest is damaged");
   }
   auto pieces = std::make_shared<std::vector<WirePiece>>();
   for (size_t i = 0; i < places.size(); ++i) {
@@ -321,8 +388,8 @@ absl::StatusOr<PushPtr> CutStore::ReadHeld(const ShardPlan& plan, const std::str
                     places[i].elements * sizeof(float), held.block_crc32(static_cast<int>(i))));
     pieces->push_back({places[i].slice, places[i].offset, FloatSlices({grpc::Slice(value)})});
   }
-  auto push = std::make_shared<PushAssembly>(/*push_id=*/0, held.step(), held.examples());
-  MILLRACE_RETURN_IF_ERROR(push->Add(plan.layout, kNoStream, std::move(pieces), /*keep=*/true));
+  const absl::Status added = push->Add(plan.layout, kNoStream, std::move(pieces), /*keep=*/true);
+  if (!added.ok()) return absl::DataLossError(added.message());
   return push;
 }
 

@@ -10,9 +10,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "common/mutex.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/store/block.h"
+#include "ps/store/cut_keys.h"
 #include "ps/store/cut_record.pb.h"
 #include "ps/store/database.h"
 #include "ps/store/push_table.h"
@@ -26,6 +28,8 @@ namespace millrace::ps {
 struct StoredShard {
   ShardSpec spec;
   uint64_t generation = 0;
+  // What is said of the shard is damaged: the spec has its job_id and number only.
+  bool damaged = false;
 };
 
 // Keeps the newest two cuts of each shard. Thread-safe, but calls for one shard must not overlap.
@@ -33,13 +37,15 @@ struct StoredShard {
 class CutStore {
  public:
   // Opens or makes the database, and deletes what was not committed.
-  static absl::StatusOr<std::unique_ptr<CutStore>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<CutStore>> Open(const std::string& path,
+                                                        DatabaseFault fault = nullptr);
 
   // In no particular order.
   absl::StatusOr<std::vector<StoredShard>> ListShards();
 
   // The newest cut of a shard; in synchronous mode the version before too, if the other cut is
-  // that. A damaged newest cut is passed over, with a line in the log.
+  // that. A damaged newest cut is passed over, with a line in the log. DATA_LOSS: every cut is
+  // damaged. With other errors, of the disk or of memory, the cuts stay as they are.
   absl::StatusOr<ShardContents> ReadShard(const ShardPlan& plan, BlockPool* pool);
 
   // Sets what ListShards says of a shard.
@@ -50,8 +56,10 @@ class CutStore {
   absl::Status WriteCut(const ShardPlan& plan, const ShardState& state,
                         const std::vector<PushPtr>& held);
 
-  // Deletes the record and the cuts.
+  // Deletes the record and the cuts. Their disk space comes back with FreeSpace, or some time
+  // later.
   absl::Status DropShard(const std::string& job_id, uint32_t shard);
+  absl::Status FreeSpace(const std::string& job_id, uint32_t shard);
 
   // Versions of the shard's cuts, the oldest first.
   std::vector<uint64_t> Versions(const std::string& job_id, uint32_t shard) const
@@ -61,11 +69,13 @@ class CutStore {
   struct Cut {
     uint64_t number = 0;
     uint64_t version = 0;
+    bool damaged = false;  // It has a manifest that cannot be read.
   };
 
   explicit CutStore(std::unique_ptr<Database> database);
 
   absl::Status FindCuts();
+  absl::StatusOr<absl::optional<Cut>> FindCut(const CutKey& key);
   absl::Status DeleteLeftovers();
   absl::Status WriteBlocks(const std::string& shard_key, uint64_t cut, const ShardState& state,
                            CutManifest* manifest);
@@ -76,6 +86,12 @@ class CutStore {
   // deleted.
   void Forget(const std::string& shard_key, uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ShardContents> ReadCut(const ShardPlan& plan, uint64_t cut, BlockPool* pool);
+  absl::StatusOr<CutManifest> ReadManifest(const ShardPlan& plan, uint64_t cut);
+  absl::StatusOr<StatePtr> ReadState(const ShardPlan& plan, uint64_t cut,
+                                     const CutManifest& manifest, BlockPool* pool);
+  // The version before, if `cut` is that. nullptr: it is not, or damaged.
+  absl::StatusOr<StatePtr> ReadPrevious(const ShardPlan& plan, const Cut& cut, uint64_t version,
+                                        BlockPool* pool);
   absl::StatusOr<PushPtr> ReadHeld(const ShardPlan& plan, const std::string& shard_key,
                                    uint64_t cut, const HeldContribution& held);
   // The value of a key, whose CRC-32 must be `crc32`.

@@ -3,13 +3,18 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/store/cut_keys.h"
+#include "ps/store/cut_record.pb.h"
 #include "ps/store/database.h"
 #include "ps/store/store_test_util.h"
 
@@ -79,6 +84,16 @@ class CutStoreTest : public ::testing::Test {
                            })
                     .ok());
     return keys;
+  }
+
+  uint64_t DiskBytes() const {
+    uint64_t bytes = 0;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      const uint64_t size = entry.file_size(error);
+      if (!error) bytes += size;
+    }
+    return bytes;
   }
 
   // Spoils a stored value, or adds one.
@@ -156,6 +171,67 @@ TEST_F(CutStoreTest, ShardWithNoWholeCutIsAnError) {
   const auto contents = store_->ReadShard(plan, &pool_);
   EXPECT_EQ(contents.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(contents.status().message()), HasSubstr("shard 0 of job 'job'"));
+}
+
+// The newest cut was passed over, and then deleted, when the disk failed for a moment.
+TEST_F(CutStoreTest, DiskErrorLeavesTheCutsAsTheyAre) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  Write(plan, 2);
+  store_.reset();
+  bool fails = false;
+  store_ = *CutStore::Open(path_, [&fails](absl::string_view operation) {
+    return fails && operation == "read" ? absl::UnavailableError("too many open files")
+                                        : absl::OkStatus();
+  });
+  fails = true;
+  const absl::Status status = store_->ReadShard(plan, &pool_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("shard 0 of job 'job'"));
+  EXPECT_THAT(store_->Versions("job", 0), ElementsAre(1, 2));
+  fails = false;
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
+}
+
+TEST_F(CutStoreTest, CutWithADamagedManifestIsPassedOver) {
+  const ShardPlan plan = Plan();
+  for (uint64_t version = 1; version <= 3; ++version) Write(plan, version);
+  const std::string key = ManifestKey(ShardKey("job", 0), 2);
+  CutManifest manifest;
+  manifest.set_version(3);
+  manifest.mutable_applied()->set_watermark(3);
+  manifest.mutable_applied()->add_above(1);
+  for (size_t i = 0; i < plan.layout.blocks().size(); ++i) manifest.add_block_crc32(0);
+  for (const std::string& damaged : {manifest.SerializeAsString(), std::string("\xff\xff")}) {
+    Overwrite(key, damaged);
+    Reopen();
+    const auto contents = store_->ReadShard(plan, &pool_);
+    ASSERT_TRUE(contents.ok()) << contents.status();
+    EXPECT_EQ(contents->state->version, 2);
+    EXPECT_THAT(store_->Versions("job", 0), ElementsAre(2));
+  }
+}
+
+// It was taken for one that never had a cut, and forgotten in silence.
+TEST_F(CutStoreTest, ShardWhoseOnlyManifestIsDamagedIsAnError) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  Overwrite(ManifestKey(ShardKey("job", 0), 0), "\xff\xff");
+  Reopen();
+  EXPECT_EQ((*store_->ListShards()).size(), 1);
+  EXPECT_EQ(store_->ReadShard(plan, &pool_).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(CutStoreTest, DiskUseStaysBoundedOverManyCuts) {
+  ShardSpec spec = MakeSpec({4 * kBlockElements});
+  spec.mutable_optimizer()->mutable_sgd()->set_momentum(0.5);
+  const ShardPlan plan = *PlanShard(spec);
+  constexpr uint64_t kCutBytes = 8 * kBlockElements * sizeof(float);
+  for (uint64_t version = 1; version <= 12; ++version) Write(plan, version);
+  // Compaction runs on its own threads. The newest two cuts, and what was not compacted yet.
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (DiskBytes() > 5 * kCutBytes && absl::Now() < deadline) std::this_thread::yield();
+  EXPECT_LE(DiskBytes(), 5 * kCutBytes);
 }
 
 TEST_F(CutStoreTest, HeldContributionsComeBackWithTheirCut) {

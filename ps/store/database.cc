@@ -1,10 +1,12 @@
 // Bulk values go around the write-ahead log: Sync() writes the memtable out, so that they reach the
-// disk once instead of twice. They are kept in blob files: compaction moves only their keys, and a
-// blob file goes when all its values are deleted.
+// disk once instead of twice. They are kept in blob files: compaction moves only their keys, never
+// the values. A blob file goes when all its values are deleted; since a cut's values are written
+// together and deleted together, files empty themselves, and collecting what lives in half-empty
+// ones would only copy cuts that are about to go.
 #include "ps/store/database.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "rocksdb/db.h"
 #include "rocksdb/options.h"
 #include "rocksdb/write_batch.h"
@@ -17,7 +19,9 @@ rocksdb::Options DatabaseOptions() {
   options.create_if_missing = true;
   options.enable_blob_files = true;
   options.min_blob_size = 64 << 10;
-  options.enable_blob_garbage_collection = true;
+  options.enable_blob_garbage_collection = false;
+  // Far below the limit of 1024 that many systems give a process: sockets need the rest.
+  options.max_open_files = 256;
   // A few keys for each megabyte of values: merging them at once costs nothing, and frees blobs
   // early.
   options.level0_file_num_compaction_trigger = 2;
@@ -37,27 +41,29 @@ absl::string_view FromSlice(const rocksdb::Slice& slice) {
 
 absl::StatusCode ToCode(const rocksdb::Status& status) {
   if (status.IsCorruption()) return absl::StatusCode::kDataLoss;
-  if (status.IsNoSpace()) return absl::StatusCode::kResourceExhausted;
   if (status.IsInvalidArgument() || status.IsNotSupported()) {
     return absl::StatusCode::kFailedPrecondition;
   }
+  // A full disk too: it can be given space while the callers try again.
   return absl::StatusCode::kUnavailable;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
+                                                         DatabaseFault fault) {
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(DatabaseOptions(), path, &db);
   if (!status.ok()) {
     return absl::Status(ToCode(status),
                         absl::StrCat("cannot open the database ", path, ": ", status.ToString()));
   }
-  return std::unique_ptr<Database>(new Database(path, std::unique_ptr<rocksdb::DB>(db)));
+  return std::unique_ptr<Database>(
+      new Database(path, std::move(fault), std::unique_ptr<rocksdb::DB>(db)));
 }
 
-Database::Database(std::string path, std::unique_ptr<rocksdb::DB> db)
-    : path_(std::move(path)), db_(std::move(db)) {}
+Database::Database(std::string path, DatabaseFault fault, std::unique_ptr<rocksdb::DB> db)
+    : path_(std::move(path)), fault_(std::move(fault)), db_(std::move(db)) {}
 
 Database::~Database() = default;
 
@@ -66,7 +72,12 @@ absl::Status Database::Error(absl::string_view operation, const rocksdb::Status&
                                                    ": ", status.ToString()));
 }
 
+absl::Status Database::Fault(absl::string_view operation) const {
+  return fault_ ? fault_(operation) : absl::OkStatus();
+}
+
 absl::StatusOr<absl::optional<std::string>> Database::Get(absl::string_view key) {
+  MILLRACE_RETURN_IF_ERROR(Fault("read"));
   std::string value;
   const rocksdb::Status status = db_->Get(rocksdb::ReadOptions(), ToSlice(key), &value);
   if (status.IsNotFound()) return absl::optional<std::string>();
@@ -75,6 +86,7 @@ absl::StatusOr<absl::optional<std::string>> Database::Get(absl::string_view key)
 }
 
 absl::Status Database::PutBulk(absl::string_view key, absl::Span<const absl::string_view> parts) {
+  MILLRACE_RETURN_IF_ERROR(Fault("write"));
   std::vector<rocksdb::Slice> slices;
   for (const absl::string_view part : parts) slices.push_back(ToSlice(part));
   const rocksdb::Slice key_slice = ToSlice(key);
@@ -89,11 +101,13 @@ absl::Status Database::PutBulk(absl::string_view key, absl::Span<const absl::str
 }
 
 absl::Status Database::Sync() {
+  MILLRACE_RETURN_IF_ERROR(Fault("flush"));
   const rocksdb::Status status = db_->Flush(rocksdb::FlushOptions());
   return status.ok() ? absl::OkStatus() : Error("flush", status);
 }
 
 absl::Status Database::Commit(const Changes& changes) {
+  MILLRACE_RETURN_IF_ERROR(Fault("write"));
   rocksdb::WriteBatch batch;
   rocksdb::Status status;
   for (const auto& [begin, end] : changes.delete_ranges) {
@@ -121,6 +135,18 @@ absl::Status Database::Scan(const std::string& prefix, const Visit& visit) {
     }
   }
   return it->status().ok() ? absl::OkStatus() : Error("scan", it->status());
+}
+
+absl::Status Database::Compact(const std::string& begin, const std::string& end) {
+  MILLRACE_RETURN_IF_ERROR(Fault("compact"));
+  MILLRACE_RETURN_IF_ERROR(Sync());
+  rocksdb::CompactRangeOptions options;
+  options.exclusive_manual_compaction = false;
+  options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+  const rocksdb::Slice begin_slice = ToSlice(begin);
+  const rocksdb::Slice end_slice = ToSlice(end);
+  const rocksdb::Status status = db_->CompactRange(options, &begin_slice, &end_slice);
+  return status.ok() ? absl::OkStatus() : Error("compact", status);
 }
 
 }  // namespace millrace::ps

@@ -28,11 +28,19 @@ struct Changes {
   std::vector<std::pair<std::string, std::string>> delete_ranges;
 };
 
-// Thread-safe. Every call may block on the disk. Errors name the database and the operation.
+// For tests: called before each operation ("read", "write", "flush", "compact") on the thread that
+// asked for it. What it returns, unless OK, is the operation's outcome; it may block as a disk
+// does.
+using DatabaseFault = std::function<absl::Status(absl::string_view operation)>;
+
+// Thread-safe. Every call may block on the disk. Errors name the database and the operation:
+// DATA_LOSS: what is stored is damaged. UNAVAILABLE: the disk fails, or is full: try again.
+// FAILED_PRECONDITION: not a database of this program.
 class Database {
  public:
   // Opens or makes it. UNAVAILABLE: another process has it.
-  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
+                                                        DatabaseFault fault = nullptr);
 
   ~Database();
 
@@ -52,11 +60,16 @@ class Database {
       absl::string_view key, const std::function<absl::string_view()>& value)>;
   absl::Status Scan(const std::string& prefix, const Visit& visit);
 
+  // Gives the disk space of deleted keys in [begin, end) back now, instead of at some later write.
+  absl::Status Compact(const std::string& begin, const std::string& end);
+
  private:
-  Database(std::string path, std::unique_ptr<rocksdb::DB> db);
+  Database(std::string path, DatabaseFault fault, std::unique_ptr<rocksdb::DB> db);
+  absl::Status Fault(absl::string_view operation) const;
   absl::Status Error(absl::string_view operation, const rocksdb::Status& status) const;
 
   const std::string path_;
+  const DatabaseFault fault_;  // May be empty.
   const std::unique_ptr<rocksdb::DB> db_;
 };
 

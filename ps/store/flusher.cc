@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -19,19 +20,28 @@ absl::Status FlushShard(CutStore* store, Shard* shard) {
 absl::Status FlushShardForStop(CutStore* store, Shard* shard) {
   const ShardContents contents = shard->Contents();
   if (contents.previous == nullptr && contents.held.empty()) return FlushShard(store, shard);
-  const uint64_t version = contents.state->version;
-  const std::string& job_id = shard->plan().spec.job_id();
-  const std::vector<uint64_t> stored = store->Versions(job_id, shard->plan().spec.shard());
-  const bool both_stored = contents.previous != nullptr && stored.size() == 2 &&
-                           stored[0] == contents.previous->version && stored[1] == version;
-  if (both_stored && contents.held.empty()) return absl::OkStatus();
-  const bool previous_newest = contents.previous == nullptr ||
-                               (!stored.empty() && stored.back() == contents.previous->version);
-  if (!previous_newest) {
-    MILLRACE_RETURN_IF_ERROR(store->WriteCut(shard->plan(), *contents.previous, /*held=*/{}));
+  const std::vector<uint64_t> stored =
+      store->Versions(shard->plan().spec.job_id(), shard->plan().spec.shard());
+  const auto has = [&stored](const ShardState& state) {
+    return std::count(stored.begin(), stored.end(), state.version) > 0;
+  };
+  // The two cuts that were written last are kept: writing one must not push out the other.
+  const auto stays = [&stored](const ShardState& state) {
+    return !stored.empty() && stored.back() == state.version;
+  };
+  bool write_state = !has(*contents.state) || !contents.held.empty();
+  if (contents.previous != nullptr) {
+    const bool write_previous =
+        !has(*contents.previous) || (write_state && !stays(*contents.previous));
+    if (write_previous) {
+      MILLRACE_RETURN_IF_ERROR(store->WriteCut(shard->plan(), *contents.previous, /*held=*/{}));
+      write_state = write_state || !stays(*contents.state);
+    }
   }
-  MILLRACE_RETURN_IF_ERROR(store->WriteCut(shard->plan(), *contents.state, contents.held));
-  shard->SetFlushedVersion(version);
+  if (write_state) {
+    MILLRACE_RETURN_IF_ERROR(store->WriteCut(shard->plan(), *contents.state, contents.held));
+  }
+  shard->SetFlushedVersion(contents.state->version);
   return absl::OkStatus();
 }
 
@@ -63,7 +73,8 @@ void Flusher::Forget(const Shard* shard) {
                  watched_.end());
 }
 
-absl::Status Flusher::Call(std::function<absl::Status()> call) {
+absl::Status Flusher::Call(std::string what, absl::Time deadline,
+                           std::function<absl::Status()> call) {
   struct Result {
     Mutex mutex;
     CondVar changed;
@@ -71,21 +82,56 @@ absl::Status Flusher::Call(std::function<absl::Status()> call) {
     absl::Status status ABSL_GUARDED_BY(mutex);
   };
   const auto result = std::make_shared<Result>();
+  const auto run = [call = std::move(call), result] {
+    absl::Status status = call();
+    MutexLock lock(&result->mutex);
+    result->status = std::move(status);
+    result->done = true;
+    result->changed.SignalAll();
+  };
+  uint64_t number;
   {
     MutexLock lock(&mutex_);
-    if (stopping_) return absl::UnavailableError("the server stops");
-    calls_.push_back([call = std::move(call), result] {
-      absl::Status status = call();
-      MutexLock result_lock(&result->mutex);
-      result->status = std::move(status);
-      result->done = true;
-      result->changed.SignalAll();
-    });
+    if (stopping_) return absl::UnavailableError("the ps server stops");
+    number = ++last_job_;
+    jobs_.push_back({number, what, run});
   }
   changed_.SignalAll();
-  MutexLock lock(&result->mutex);
-  while (!result->done) result->changed.Wait(&result->mutex);
-  return result->status;
+  {
+    MutexLock lock(&result->mutex);
+    bool late = false;
+    while (!result->done && !late) {
+      late = clock_->WaitUntil(&result->changed, &result->mutex, deadline);
+    }
+    if (result->done) return result->status;
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(what, " took too long: the disk is busy with ", GiveUp(number), "; try again"));
+}
+
+void Flusher::Post(std::string what, std::function<absl::Status()> call) {
+  auto run = [what, call = std::move(call)] {
+    const absl::Status status = call();
+    LOG_IF(ERROR, !status.ok()) << what << ": " << status;
+  };
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    jobs_.push_back({++last_job_, std::move(what), std::move(run)});
+  }
+  changed_.SignalAll();
+}
+
+std::string Flusher::GiveUp(uint64_t number) {
+  Job forgotten;  // Destroyed without the lock.
+  MutexLock lock(&mutex_);
+  const auto it = std::find_if(jobs_.begin(), jobs_.end(),
+                               [number](const Job& job) { return job.number == number; });
+  if (it != jobs_.end()) {
+    forgotten = std::move(*it);
+    jobs_.erase(it);
+  }
+  return busy_.empty() ? "other work" : busy_;
 }
 
 absl::Time Flusher::NextDue() const {
@@ -95,37 +141,58 @@ absl::Time Flusher::NextDue() const {
 }
 
 std::shared_ptr<Shard> Flusher::TakeDue() {
-  const absl::Time now = clock_->Now();
-  for (Watched& watched : watched_) {
-    if (watched.due > now) continue;
-    watched.due = now + watched.period;
-    if (std::shared_ptr<Shard> shard = watched.shard.lock()) return shard;
+  while (!watched_.empty()) {
+    const auto first =
+        std::min_element(watched_.begin(), watched_.end(),
+                         [](const Watched& a, const Watched& b) { return a.due < b.due; });
+    const absl::Time now = clock_->Now();
+    if (first->due > now) return nullptr;
+    first->due = now + first->period;
+    if (std::shared_ptr<Shard> shard = first->shard.lock()) return shard;
+    watched_.erase(first);
   }
   return nullptr;
 }
 
-void Flusher::Loop() {
+bool Flusher::TakeJob(Job* job) {
+  MutexLock lock(&mutex_);
+  busy_.clear();
   while (true) {
-    std::function<void()> call;
-    std::shared_ptr<Shard> due;
-    {
-      MutexLock lock(&mutex_);
-      if (!calls_.empty()) {
-        call = std::move(calls_.front());
-        calls_.pop_front();
-      } else if (stopping_) {
-        return;
-      } else if ((due = TakeDue()) == nullptr) {
-        clock_->WaitUntil(&changed_, &mutex_, NextDue());
-        continue;
-      }
+    if (!jobs_.empty()) {
+      *job = std::move(jobs_.front());
+      jobs_.pop_front();
+      break;
     }
-    if (call != nullptr) {
-      call();
-    } else if (const absl::Status status = FlushShard(store_, due.get()); !status.ok()) {
-      LOG(ERROR) << due->name() << " could not write a cut, and will try again in "
-                 << due->plan().cut_period << ": " << status;
+    if (stopping_) return false;
+    if (const std::shared_ptr<Shard> due = TakeDue()) {
+      *job = {0, absl::StrCat("writing a cut of ", due->name()),
+              [this, due] { WriteCut(due.get()); }};
+      break;
     }
+    clock_->WaitUntil(&changed_, &mutex_, NextDue());
+  }
+  busy_ = job->what;
+  return true;
+}
+
+void Flusher::WriteCut(Shard* shard) {
+  const absl::Time begin = clock_->Now();
+  const absl::Status status = FlushShard(store_, shard);
+  const absl::Duration took = clock_->Now() - begin;
+  const absl::Duration period = shard->plan().cut_period;
+  LOG_IF(ERROR, !status.ok()) << shard->name() << " could not write a cut, and will try again in "
+                              << period << ": " << status;
+  LOG_IF(WARNING, status.ok() && took > period)
+      << "writing a cut of " << shard->name() << " took " << took << ", and its period is "
+      << period << ": after a crash more steps run again than wanted; use a longer cut_period, a "
+      << "faster disk or more ps servers";
+}
+
+void Flusher::Loop() {
+  Job job;
+  while (TakeJob(&job)) {
+    job.run();
+    job = Job();  // What it holds may be a shard's memory.
   }
 }
 

@@ -2,9 +2,11 @@
 #ifndef MILLRACE_PS_STORE_FLUSHER_H_
 #define MILLRACE_PS_STORE_FLUSHER_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,7 +19,8 @@
 
 namespace millrace::ps {
 
-// Writes a cut of each watched shard once in its cut period, if it has a new version. All else that
+// Writes a cut of each watched shard once in its cut period, if it has a new version: the one that
+// waits longest first, so that a disk too slow for all of them serves them in turn. All else that
 // changes the database is called on this thread too, so that nothing overlaps. Thread-safe.
 class Flusher {
  public:
@@ -32,8 +35,14 @@ class Flusher {
   void Forget(const Shard* shard) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Runs `call` on the thread, after those that were called before, and returns what it returns.
-  // Blocks. REQUIRES: not called on the thread itself.
-  absl::Status Call(std::function<absl::Status()> call) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `what` names it in messages ("making shard 3 of job 'j'"). Blocks until `deadline`, then
+  // DEADLINE_EXCEEDED, which names what the thread is at: a call that has not begun is forgotten,
+  // one that has goes on, so it must hold what it uses. REQUIRES: not called on the thread itself.
+  absl::Status Call(std::string what, absl::Time deadline, std::function<absl::Status()> call)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The same without waiting; what it returns goes to the log, unless OK.
+  void Post(std::string what, std::function<absl::Status()> call) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Watched {
@@ -42,17 +51,30 @@ class Flusher {
     absl::Duration period;
     absl::Time due;
   };
+  // Something for the thread to do.
+  struct Job {
+    uint64_t number = 0;
+    std::string what;
+    std::function<void()> run;
+  };
 
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The shard whose cut is due, or nullptr. Sets when the next one is.
+  // Waits for the next job; false: there is none, and the thread ends.
+  bool TakeJob(Job* job) ABSL_LOCKS_EXCLUDED(mutex_);
+  void WriteCut(Shard* shard) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The shard whose cut is due for the longest time, or nullptr. Sets when its next one is.
   std::shared_ptr<Shard> TakeDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Time NextDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets a job that has not begun. Returns what the thread is at.
+  std::string GiveUp(uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
 
   CutStore* const store_;
   Clock* const clock_;
   Mutex mutex_;
-  CondVar changed_;  // calls_, watched_ or stopping_
-  std::deque<std::function<void()>> calls_ ABSL_GUARDED_BY(mutex_);
+  CondVar changed_;  // jobs_, watched_ or stopping_
+  std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_job_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string busy_ ABSL_GUARDED_BY(mutex_);  // What the thread is at.
   std::vector<Watched> watched_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // The last member: it uses the others.

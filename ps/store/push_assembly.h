@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -42,7 +43,8 @@ class PushAssembly {
 
   // In the order in which they came.
   const std::vector<PushPieces>& pieces() const { return pieces_; }
-  void DropPieces() { pieces_.clear(); }
+  // From now on it has none.
+  std::vector<PushPieces> TakePieces() { return std::exchange(pieces_, {}); }
 
   bool carried_by(uint64_t stream) const;
 

@@ -63,7 +63,7 @@ struct Shard::Effects {
   std::vector<std::pair<PushAnswer, PushResponse>> answers;
   std::vector<std::pair<StateCallback, absl::StatusOr<StatePtr>>> woken;
   absl::optional<Work> work;
-  std::vector<StatePtr> released;
+  StepRule::Released released;
   std::vector<PushPtr> dropped;
 };
 
@@ -74,6 +74,7 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
       state_(std::move(contents.state)),
       previous_(std::move(contents.previous)),
       generation_(generation),
+      stored_generation_(generation),
       rule_(MakeRule(tools_, plan_.spec, contents.held)) {
   CHECK_EQ(state_->blocks.size(), plan_.layout.blocks().size());
 }
@@ -104,7 +105,7 @@ bool Shard::Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Ef
     status = push->Add(plan_.layout, stream, std::move(pieces), /*keep=*/wanted);
   }
   if (!status.ok()) {
-    VoidPush(header.push_id());
+    VoidPush(header.push_id(), effects);
     effects->answers.emplace_back(std::move(*answer),
                                   Refusal(header.push_id(), status, state_->version));
     NextWork(effects);  // The push may have had the turn.
@@ -153,9 +154,11 @@ absl::Status Shard::CheckGeneration(uint64_t generation) const {
                                             : "the shard has not been told yet: try again"));
 }
 
-void Shard::VoidPush(uint64_t push_id) {
-  const PushPtr push = pushes_.Void(push_id);
-  if (push != nullptr) rule_->Discarded(push);
+void Shard::VoidPush(uint64_t push_id, Effects* effects) {
+  PushPtr push = pushes_.Void(push_id);
+  if (push == nullptr) return;
+  rule_->Discarded(push);
+  effects->dropped.push_back(std::move(push));
 }
 
 void Shard::StreamEnded(uint64_t stream) {
@@ -228,6 +231,7 @@ std::string Shard::WaitsFor(uint64_t version) const {
   for (uint64_t step = steps.begin; step < steps.end && missing.size() <= kNamedSteps; ++step) {
     if (rule_->Wants(*state_, step)) missing.push_back(step);
   }
+  if (missing.empty()) return absl::StrCat(begin, ", has all steps of it, and computes the next");
   const bool more = missing.size() > kNamedSteps;
   if (more) missing.pop_back();
   return absl::StrCat(begin, " and waits for step", missing.size() == 1 ? " " : "s ",
@@ -262,6 +266,7 @@ void Shard::DropPushes(const absl::Status& reason, Effects* effects) {
     effects->answers.emplace_back(push->answer(),
                                   Refusal(push->push_id(), reason, state_->version));
   }
+  for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
 }
 
 void Shard::WakeAll(const absl::Status& status, Effects* effects) {
@@ -298,11 +303,7 @@ ShardStatus Shard::StatusOf(const ShardState& state) const {
   status.set_generation(generation_);
   status.set_version(state.version);
   *status.mutable_applied() = state.applied.ToProto();
-  AppliedSet held;
-  if (&state == state_.get()) {
-    for (const PushPtr& push : rule_->Held()) held.Insert(push->step());
-  }
-  *status.mutable_held() = held.ToProto();
+  if (&state == state_.get()) *status.mutable_held() = rule_->HeldSteps().ToProto();
   status.set_flushed_version(flushed_version_);
   return status;
 }
@@ -320,6 +321,16 @@ ShardContents Shard::Contents() const {
 void Shard::SetFlushedVersion(uint64_t version) {
   MutexLock lock(&mutex_);
   flushed_version_ = version;
+}
+
+uint64_t Shard::stored_generation() const {
+  MutexLock lock(&mutex_);
+  return stored_generation_;
+}
+
+void Shard::SetStoredGeneration(uint64_t generation) {
+  MutexLock lock(&mutex_);
+  stored_generation_ = generation;
 }
 
 void Shard::Close(const absl::Status& status) {
@@ -340,6 +351,7 @@ void Shard::NextWork(Effects* effects) {
   std::vector<Answered> answered;
   effects->work = rule_->Next(state_, &answered);
   Answer(answered, effects);
+  for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
 }
 
 void Shard::Publish(StatePtr state, Effects* effects) {

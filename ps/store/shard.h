@@ -32,15 +32,16 @@ using StateCallback = std::function<void(absl::StatusOr<StatePtr>)>;
 // What a shard is made of, besides its plan.
 struct ShardContents {
   StatePtr state;
-  StatePtr previous;          // Synchronous: the version before, where it is known. Or nullptr.
-  std::vector<PushPtr> held;  // Synchronous: complete contributions to the current version.
+  StatePtr previous;  // Synchronous: the version before, where it is known. Or nullptr.
+  // Synchronous: complete contributions to the current version, as StepRule::Held has them.
+  std::vector<PushPtr> held;
 };
 
 // Thread-safe. Nothing blocks, except that Push computes: on the thread that brings the pieces, for
 // about as long as receiving them took. See the essay in the .cc file.
 class Shard {
  public:
-  // `pool` must outlive it. REQUIRES: `contents` fit the plan.
+  // `pool` must outlive it. REQUIRES: `contents` fit the plan; the database has `generation`.
   Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool);
 
   const ShardPlan& plan() const { return plan_; }
@@ -70,11 +71,16 @@ class Shard {
   ShardStatus Status() const;
   uint64_t generation() const;
 
-  // What is to be written to the database; a moment between two step applications.
+  // What is to be written to the database; a moment between two step applications. `held` counts
+  // only while no Push is under way.
   ShardContents Contents() const;
 
   // A cut with this version is in the database.
   void SetFlushedVersion(uint64_t version);
+
+  // The generation in the database: the one that it was made with, until set.
+  uint64_t stored_generation() const;
+  void SetStoredGeneration(uint64_t generation);
 
   // From now on every request is refused with `status`; waiting pulls end with it, and unfinished
   // pushes are dropped. REQUIRES: not OK.
@@ -94,7 +100,7 @@ class Shard {
   absl::Status CheckGeneration(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<StatePtr> FindState(const PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void VoidPush(uint64_t push_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void VoidPush(uint64_t push_id, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPushes(const absl::Status& reason, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeAll(const absl::Status& status, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -115,6 +121,7 @@ class Shard {
   StatePtr state_ ABSL_GUARDED_BY(mutex_);
   StatePtr previous_ ABSL_GUARDED_BY(mutex_);  // Synchronous only.
   uint64_t generation_ ABSL_GUARDED_BY(mutex_);
+  uint64_t stored_generation_ ABSL_GUARDED_BY(mutex_);
   uint64_t flushed_version_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<StepRule> rule_ ABSL_PT_GUARDED_BY(mutex_);

@@ -15,7 +15,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
-#include "common/clock.h"
 #include "gtest/gtest.h"
 #include "ps/store/shard_store.h"
 #include "ps/store/store_test_util.h"
@@ -98,7 +97,7 @@ class Scenario {
   uint64_t Choose(uint64_t below) { return random_() % below; }
 
   void Open() {
-    auto store = ShardStore::Open(directory_, Clock::Real());
+    auto store = ShardStore::Open(directory_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }

@@ -1,7 +1,5 @@
 #include "ps/store/shard_plan.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -42,18 +40,6 @@ absl::StatusOr<absl::Duration> CutPeriod(const ShardSpec& spec) {
   return period;
 }
 
-uint64_t MachineMemory() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-absl::Status NotEnoughMemory(const ShardPlan& plan) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()), ": not enough memory for its ",
-                   plan.layout.elements(), " elements with ", plan.optimizer->slots(),
-                   " optimizer slots each; use more ps servers"));
-}
-
 }  // namespace
 
 absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
@@ -64,15 +50,24 @@ absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
   return ShardPlan{spec, std::move(layout), std::move(optimizer), cut_period};
 }
 
+uint64_t MemoryNeed(const ShardPlan& plan) {
+  const uint64_t values = plan.layout.elements() * sizeof(float);
+  const uint64_t state = values * static_cast<uint64_t>(plan.optimizer->slots() + 1);
+  if (plan.spec.replicas() == 0) return 2 * state;
+  return 3 * state + plan.spec.replicas() * values;
+}
+
 absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool) {
   auto state = std::make_shared<ShardState>();
   const int slots = plan.optimizer->slots();
-  // The system hands out more memory than it has, and ends the process that uses it.
-  const uint64_t bytes = plan.layout.elements() * static_cast<uint64_t>(slots + 1) * sizeof(float);
-  if (bytes > MachineMemory()) return NotEnoughMemory(plan);
   for (const ShardLayout::BlockPlace& place : plan.layout.blocks()) {
     std::shared_ptr<Block> block = pool->Allocate(place.elements, slots);
-    if (block == nullptr) return NotEnoughMemory(plan);
+    if (block == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()),
+                       ": the system gives no more memory for its ", plan.layout.elements(),
+                       " elements with ", slots, " optimizer slots each; use more ps servers"));
+    }
     const ShardSlice& slice = plan.spec.slices(static_cast<int>(place.slice));
     FillInitialValues(slice.initial_value(), plan.spec.seed(), slice.variable_name(),
                       slice.slice().offset() + place.offset,

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_PS_STORE_SHARD_PLAN_H_
 #define MILLRACE_PS_STORE_SHARD_PLAN_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -25,8 +26,13 @@ struct ShardPlan {
 // INVALID_ARGUMENT: what is wrong with the spec, by the field's path.
 absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec);
 
+// Bytes that a shard takes while it trains: its state, the state that an update writes beside it,
+// and in synchronous mode the version before and the contributions that it holds. What is pinned,
+// flushed or pulled may keep a further state for a while.
+uint64_t MemoryNeed(const ShardPlan& plan);
+
 // Version 0: initial values, slots at 0, no step applied. Computes for a while: tens of nanoseconds
-// an element. RESOURCE_EXHAUSTED: not enough memory.
+// an element. RESOURCE_EXHAUSTED: the system gives no more memory.
 absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool);
 
 // "shard 3 of job 'j1'", for messages.

@@ -1,7 +1,5 @@
 #include "ps/store/shard_store.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -10,6 +8,8 @@
 namespace millrace::ps {
 namespace {
 
+constexpr absl::Duration kStopTimeout = absl::Hours(1);
+
 absl::Status Stopping() {
   return absl::UnavailableError("the ps server stops; try again when it is back");
 }
@@ -17,35 +17,58 @@ absl::Status Stopping() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Open(const std::string& data_dir,
-                                                             Clock* clock) {
+                                                             const ShardStoreOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<DataDirectory> directory,
                             DataDirectory::Open(data_dir));
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<CutStore> cuts,
-                            CutStore::Open(directory->database_path()));
-  std::unique_ptr<ShardStore> store(new ShardStore(std::move(directory), std::move(cuts), clock));
+                            CutStore::Open(directory->database_path(), options.fault));
+  std::unique_ptr<ShardStore> store(new ShardStore(std::move(directory), std::move(cuts), options));
   MILLRACE_RETURN_IF_ERROR(store->Restore());
   return store;
 }
 
 ShardStore::ShardStore(std::unique_ptr<DataDirectory> directory, std::unique_ptr<CutStore> cuts,
-                       Clock* clock)
-    : directory_(std::move(directory)), cuts_(std::move(cuts)), flusher_(cuts_.get(), clock) {}
+                       const ShardStoreOptions& options)
+    : directory_(std::move(directory)),
+      cuts_(std::move(cuts)),
+      clock_(options.clock),
+      memory_limit_(options.memory_limit),
+      flusher_(cuts_.get(), options.clock) {}
 
 ShardStore::~ShardStore() { Close(); }
 
 absl::Status ShardStore::Restore() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<StoredShard> stored, cuts_->ListShards());
   for (const StoredShard& each : stored) {
-    MILLRACE_ASSIGN_OR_RETURN(ShardPlan plan, PlanShard(each.spec));
-    MILLRACE_ASSIGN_OR_RETURN(ShardContents contents, cuts_->ReadShard(plan, &pool_));
-    const uint64_t version = contents.state->version;
-    auto shard =
-        std::make_shared<Shard>(std::move(plan), each.generation, std::move(contents), &pool_);
-    shard->SetFlushedVersion(version);
-    LOG(INFO) << shard->name() << " is back at version " << version;
-    shards_.Add(shard);
-    flusher_.Watch(shard);
+    const absl::Status status = RestoreShard(each);
+    if (!status.ok() && !absl::IsDataLoss(status)) return status;
+    if (status.ok()) continue;
+    LOG(ERROR) << status;
+    shards_.AddDamaged(each.spec.job_id(), each.spec.shard(), status);
   }
+  return absl::OkStatus();
+}
+
+absl::Status ShardStore::RestoreShard(const StoredShard& stored) {
+  const std::string name = ShardName(stored.spec.job_id(), stored.spec.shard());
+  if (stored.damaged) {
+    return absl::DataLossError(absl::StrCat(name, " cannot be restored, its record is damaged; ",
+                                            "cancel its job and submit it again"));
+  }
+  absl::StatusOr<ShardPlan> plan = PlanShard(stored.spec);
+  if (!plan.ok()) {
+    return absl::Status(plan.status().code(),
+                        absl::StrCat(name, " cannot be restored by this version of the program: ",
+                                     std::string(plan.status().message())));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(ShardContents contents, cuts_->ReadShard(*plan, &pool_));
+  const uint64_t version = contents.state->version;
+  auto shard =
+      std::make_shared<Shard>(*std::move(plan), stored.generation, std::move(contents), &pool_);
+  shard->SetFlushedVersion(version);
+  LOG(INFO) << shard->name() << " is back at version " << version;
+  shards_.Add(shard);
+  flusher_.Watch(shard);
   return absl::OkStatus();
 }
 
@@ -54,31 +77,90 @@ absl::Status ShardStore::CheckOpen() const {
   return closed_ ? Stopping() : absl::OkStatus();
 }
 
-absl::StatusOr<ShardStatus> ShardStore::Create(const ShardSpec& spec, uint64_t generation) {
+absl::StatusOr<ShardStatus> ShardStore::Create(const ShardSpec& spec, uint64_t generation,
+                                               absl::Duration timeout) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
+  const absl::Time deadline = clock_->Now() + timeout;
   MILLRACE_ASSIGN_OR_RETURN(ShardPlan plan, PlanShard(spec));
-  if (!shards_.Find(spec.job_id(), spec.shard()).ok()) {
-    MILLRACE_ASSIGN_OR_RETURN(StatePtr state, MakeInitialState(plan, &pool_));
-    MILLRACE_RETURN_IF_ERROR(
-        flusher_.Call([&] { return CreateNew(std::move(plan), generation, std::move(state)); }));
-  }
+  MILLRACE_RETURN_IF_ERROR(Make(std::move(plan), generation, deadline));
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
                             shards_.Find(spec.job_id(), spec.shard()));
   if (!google::protobuf::util::MessageDifferencer::Equals(shard->plan().spec, spec)) {
     return absl::AlreadyExistsError(absl::StrCat(
         shard->name(), " is there with another spec; drop it first, or use another job_id"));
   }
-  return SetGeneration(spec.job_id(), spec.shard(), generation);
+  return SetGeneration(spec.job_id(), spec.shard(), generation, deadline - clock_->Now());
+}
+
+// Makes the shard, unless it is there.
+absl::Status ShardStore::Make(ShardPlan plan, uint64_t generation, absl::Time deadline) {
+  MILLRACE_ASSIGN_OR_RETURN(const Making making, BeginMaking(plan, deadline));
+  const absl::Status there = shards_.Find(plan.spec.job_id(), plan.spec.shard()).status();
+  if (!absl::IsNotFound(there)) return there;
+  MILLRACE_RETURN_IF_ERROR(CheckMemory(plan));
+  MILLRACE_ASSIGN_OR_RETURN(StatePtr state, MakeInitialState(plan, &pool_));
+  const auto shard = std::make_shared<Shard>(std::move(plan), generation,
+                                             ShardContents{std::move(state), nullptr, {}}, &pool_);
+  // If the deadline passes, the shard is still being made for as long as the call lives.
+  return flusher_.Call(absl::StrCat("making ", shard->name()), deadline,
+                       [this, shard, making] { return AddNew(shard); });
+}
+
+absl::StatusOr<ShardStore::Making> ShardStore::BeginMaking(const ShardPlan& plan,
+                                                           absl::Time deadline) {
+  const Key key(plan.spec.job_id(), plan.spec.shard());
+  {
+    MutexLock lock(&mutex_);
+    while (making_.contains(key)) {
+      if (!clock_->WaitUntil(&made_, &mutex_, deadline)) continue;
+      return absl::DeadlineExceededError(absl::StrCat(
+          ShardName(key.first, key.second), " is still being made by an earlier call; try again"));
+    }
+    making_[key] = MemoryNeed(plan);
+  }
+  return Making(this, [key](ShardStore* store) { store->EndMaking(key); });
+}
+
+void ShardStore::EndMaking(const Key& key) {
+  {
+    MutexLock lock(&mutex_);
+    making_.erase(key);
+  }
+  made_.SignalAll();
+}
+
+// The system hands out more memory than it has, and ends the process that uses it.
+absl::Status ShardStore::CheckMemory(const ShardPlan& plan) const {
+  const Key key(plan.spec.job_id(), plan.spec.shard());
+  absl::flat_hash_map<Key, uint64_t> others;
+  {
+    MutexLock lock(&mutex_);
+    others = making_;
+  }
+  for (const std::shared_ptr<Shard>& shard : shards_.List()) {
+    others[Key(shard->plan().spec.job_id(), shard->plan().spec.shard())] =
+        MemoryNeed(shard->plan());
+  }
+  others.erase(key);
+  uint64_t taken = 0;
+  for (const auto& [other, need] : others) taken += need;
+  const uint64_t need = MemoryNeed(plan);
+  if (taken <= memory_limit_ && need <= memory_limit_ - taken) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      ShardName(key.first, key.second), ": not enough memory: training its ",
+      plan.layout.elements(), " elements with ", plan.optimizer->slots(),
+      " optimizer slots each needs ", need, " bytes", plan.spec.replicas() == 0 ? "" : " with ",
+      plan.spec.replicas() == 0 ? "" : absl::StrCat(plan.spec.replicas(), " contributions held"),
+      ", the server's other shards need ", taken, ", and the process may use ", memory_limit_,
+      "; use more ps servers, or give this one more memory"));
 }
 
 // On the flusher's thread, where no other call makes or drops shards meanwhile.
-absl::Status ShardStore::CreateNew(ShardPlan plan, uint64_t generation, StatePtr state) {
-  const ShardSpec& spec = plan.spec;
-  if (shards_.Find(spec.job_id(), spec.shard()).ok()) return absl::OkStatus();
-  MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, generation));
-  MILLRACE_RETURN_IF_ERROR(cuts_->WriteCut(plan, *state, /*held=*/{}));
-  const auto shard = std::make_shared<Shard>(std::move(plan), generation,
-                                             ShardContents{std::move(state), nullptr, {}}, &pool_);
+absl::Status ShardStore::AddNew(std::shared_ptr<Shard> shard) {
+  const ShardSpec& spec = shard->plan().spec;
+  const ShardContents contents = shard->Contents();
+  MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, shard->generation()));
+  MILLRACE_RETURN_IF_ERROR(cuts_->WriteCut(shard->plan(), *contents.state, /*held=*/{}));
   shards_.Add(shard);
   flusher_.Watch(shard);
   if (absl::Status status = CheckOpen(); !status.ok()) shard->Close(status);
@@ -86,40 +168,56 @@ absl::Status ShardStore::CreateNew(ShardPlan plan, uint64_t generation, StatePtr
 }
 
 absl::StatusOr<ShardStatus> ShardStore::SetGeneration(const std::string& job_id,
-                                                      uint32_t shard_number, uint64_t generation) {
+                                                      uint32_t shard_number, uint64_t generation,
+                                                      absl::Duration timeout) {
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
-  const uint64_t before = shard->generation();
   MILLRACE_RETURN_IF_ERROR(shard->SetGeneration(generation));
-  if (generation == before) return shard->Status();
+  if (shard->stored_generation() == generation) return shard->Status();
   // So that a request of an older generation finds no open door after a restart.
-  MILLRACE_RETURN_IF_ERROR(flusher_.Call([&]() -> absl::Status {
-    const auto current = shards_.Find(job_id, shard_number);
+  const auto store = [this, shard]() -> absl::Status {
+    const ShardSpec& spec = shard->plan().spec;
+    const auto current = shards_.Find(spec.job_id(), spec.shard());
     if (!current.ok() || *current != shard) return absl::OkStatus();  // Dropped meanwhile.
-    return cuts_->WriteRecord(shard->plan().spec, shard->generation());
-  }));
+    const uint64_t newest = shard->generation();
+    MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, newest));
+    shard->SetStoredGeneration(newest);
+    return absl::OkStatus();
+  };
+  MILLRACE_RETURN_IF_ERROR(flusher_.Call(absl::StrCat("storing the generation of ", shard->name()),
+                                         clock_->Now() + timeout, store));
   return shard->Status();
 }
 
-absl::StatusOr<ShardStatus> ShardStore::Flush(const std::string& job_id, uint32_t shard_number) {
+absl::StatusOr<ShardStatus> ShardStore::Flush(const std::string& job_id, uint32_t shard_number,
+                                              absl::Duration timeout) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
-  MILLRACE_RETURN_IF_ERROR(flusher_.Call([&]() -> absl::Status {
-    MILLRACE_ASSIGN_OR_RETURN(const auto current, shards_.Find(job_id, shard_number));
-    return FlushShard(cuts_.get(), current.get());
-  }));
+  MILLRACE_RETURN_IF_ERROR(flusher_.Call(
+      absl::StrCat("flushing ", shard->name()), clock_->Now() + timeout,
+      [this, job_id, shard_number]() -> absl::Status {
+        MILLRACE_ASSIGN_OR_RETURN(const auto current, shards_.Find(job_id, shard_number));
+        return FlushShard(cuts_.get(), current.get());
+      }));
   return shard->Status();
 }
 
-absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number) {
+absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number,
+                              absl::Duration timeout) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
-  return flusher_.Call([&]() -> absl::Status {
-    const std::shared_ptr<Shard> shard = shards_.Remove(job_id, shard_number);
-    if (shard != nullptr) {
-      flusher_.Forget(shard.get());
-      shard->Close(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
-    }
-    return cuts_->DropShard(job_id, shard_number);
-  });
+  const std::string name = ShardName(job_id, shard_number);
+  MILLRACE_RETURN_IF_ERROR(flusher_.Call(
+      absl::StrCat("dropping ", name), clock_->Now() + timeout,
+      [this, job_id, shard_number]() -> absl::Status {
+        const std::shared_ptr<Shard> shard = shards_.Remove(job_id, shard_number);
+        if (shard != nullptr) {
+          flusher_.Forget(shard.get());
+          shard->Close(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
+        }
+        return cuts_->DropShard(job_id, shard_number);
+      }));
+  flusher_.Post(absl::StrCat("freeing the disk space of ", name),
+                [this, job_id, shard_number] { return cuts_->FreeSpace(job_id, shard_number); });
+  return absl::OkStatus();
 }
 
 void ShardStore::Close() {
@@ -133,16 +231,17 @@ void ShardStore::Close() {
 
 absl::Status ShardStore::Stop() {
   Close();
-  return flusher_.Call([&]() -> absl::Status {
-    absl::Status first_error;
-    for (const std::shared_ptr<Shard>& shard : shards_.List()) {
-      absl::Status status = FlushShardForStop(cuts_.get(), shard.get());
-      if (status.ok()) continue;
-      LOG(ERROR) << shard->name() << " could not be written: " << status;
-      first_error.Update(status);
-    }
-    return first_error;
-  });
+  return flusher_.Call("writing all shards", clock_->Now() + kStopTimeout,
+                       [this]() -> absl::Status {
+                         absl::Status first_error;
+                         for (const std::shared_ptr<Shard>& shard : shards_.List()) {
+                           absl::Status status = FlushShardForStop(cuts_.get(), shard.get());
+                           if (status.ok()) continue;
+                           LOG(ERROR) << shard->name() << " could not be written: " << status;
+                           first_error.Update(status);
+                         }
+                         return first_error;
+                       });
 }
 
 }  // namespace millrace::ps

@@ -5,30 +5,46 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/memory_limit.h"
 #include "common/mutex.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/store/block.h"
 #include "ps/store/cut_store.h"
 #include "ps/store/data_directory.h"
+#include "ps/store/database.h"
 #include "ps/store/flusher.h"
 #include "ps/store/shard.h"
 #include "ps/store/shard_map.h"
 
 namespace millrace::ps {
 
+struct ShardStoreOptions {
+  Clock* clock = Clock::Real();  // Must outlive the store.
+  // Bytes that shards may need, all together (see MemoryNeed).
+  uint64_t memory_limit = MemoryLimit();
+  DatabaseFault fault = nullptr;
+};
+
 // Thread-safe. Create, SetGeneration, Flush and Drop wait for the disk, behind other work of that
-// kind. Statuses as documented for ParameterServerAdmin; and UNAVAILABLE once it is closed.
+// kind, for `timeout` at most (DEADLINE_EXCEEDED; the message names that work). Statuses as
+// documented for ParameterServerAdmin; and UNAVAILABLE once it is closed.
 class ShardStore {
  public:
+  static constexpr absl::Duration kTimeout = absl::Minutes(5);
+
   // Opens the directory and restores every shard at its newest cut. Blocks for as long as reading
-  // them takes. Statuses as for DataDirectory::Open; DATA_LOSS: a shard cannot be restored.
+  // them takes. Statuses as for DataDirectory::Open and Database. A damaged shard keeps nobody from
+  // the others: requests to it are answered with DATA_LOSS until it is dropped.
   static absl::StatusOr<std::unique_ptr<ShardStore>> Open(const std::string& data_dir,
-                                                          Clock* clock);
+                                                          const ShardStoreOptions& options = {});
 
   // Without Stop() what is newer than the newest cuts is lost, as in a crash.
   ~ShardStore();
@@ -36,31 +52,49 @@ class ShardStore {
   const DataDirectory& directory() const { return *directory_; }
   const ShardMap& shards() const { return shards_; }
 
-  absl::StatusOr<ShardStatus> Create(const ShardSpec& spec, uint64_t generation);
+  absl::StatusOr<ShardStatus> Create(const ShardSpec& spec, uint64_t generation,
+                                     absl::Duration timeout = kTimeout);
   absl::StatusOr<ShardStatus> SetGeneration(const std::string& job_id, uint32_t shard,
-                                            uint64_t generation);
-  absl::StatusOr<ShardStatus> Flush(const std::string& job_id, uint32_t shard);
-  absl::Status Drop(const std::string& job_id, uint32_t shard);
+                                            uint64_t generation, absl::Duration timeout = kTimeout);
+  absl::StatusOr<ShardStatus> Flush(const std::string& job_id, uint32_t shard,
+                                    absl::Duration timeout = kTimeout);
+  absl::Status Drop(const std::string& job_id, uint32_t shard, absl::Duration timeout = kTimeout);
 
   // Refuses all further requests, to its shards too, with UNAVAILABLE.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Closes, and writes everything to the database. REQUIRES: no Shard::Push is under way.
+  // Closes, and writes everything to the database; blocks for as long as that takes, an hour at
+  // most. REQUIRES: no Shard::Push is under way.
   absl::Status Stop();
 
  private:
+  using Key = std::pair<std::string, uint32_t>;
+  // One call makes a shard at a time; while this is held, others for it wait.
+  using Making = std::shared_ptr<const void>;
+
   ShardStore(std::unique_ptr<DataDirectory> directory, std::unique_ptr<CutStore> cuts,
-             Clock* clock);
+             const ShardStoreOptions& options);
 
   absl::Status Restore();
-  absl::Status CreateNew(ShardPlan plan, uint64_t generation, StatePtr state);
+  absl::Status RestoreShard(const StoredShard& stored);
+  absl::Status Make(ShardPlan plan, uint64_t generation, absl::Time deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Making> BeginMaking(const ShardPlan& plan, absl::Time deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndMaking(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckMemory(const ShardPlan& plan) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status AddNew(std::shared_ptr<Shard> shard);
   absl::Status CheckOpen() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<DataDirectory> directory_;
   const std::unique_ptr<CutStore> cuts_;
+  Clock* const clock_;
+  const uint64_t memory_limit_;
   BlockPool pool_;
   ShardMap shards_;
   mutable Mutex mutex_;
+  CondVar made_;                                                       // making_
+  absl::flat_hash_map<Key, uint64_t> making_ ABSL_GUARDED_BY(mutex_);  // With their MemoryNeed.
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   Flusher flusher_;  // The last member: its thread uses the others.
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,9 +22,9 @@ namespace millrace::ps {
 // A part of an update that one thread computes, without locks. Abandoning it is safe: the rule no
 // longer counts on it once the update is dropped.
 struct Work {
-  std::shared_ptr<StagedUpdate> update;
+  std::shared_ptr<StagedUpdate> update;  // nullptr: it only prepares one.
   std::function<void()> compute;
-  uint64_t elements = 0;  // That `compute` gives to the update.
+  uint64_t elements = 0;  // That `compute` is through with.
 };
 
 // A push that has its answer.
@@ -70,8 +71,23 @@ class StepRule {
   // `work` is computed. Returns what is to be published when it was the last of its update.
   virtual absl::optional<Computed> Done(const Work& work) = 0;
 
-  // Complete pushes that wait for others of their version, by step.
+  // Complete pushes that wait for others of their version, by step. The first one's pieces may
+  // stand for several: those that follow without pieces are in them. REQUIRES: no work is under
+  // way.
   virtual std::vector<PushPtr> Held() const { return {}; }
+  virtual AppliedSet HeldSteps() const { return {}; }
+
+  // What the rule has no more use for: to be freed without the lock, since it may be large.
+  using Released = std::vector<std::shared_ptr<const void>>;
+  Released TakeReleased() { return std::exchange(released_, {}); }
+
+ protected:
+  void Release(std::shared_ptr<const void> what) {
+    if (what != nullptr) released_.push_back(std::move(what));
+  }
+
+ private:
+  Released released_;
 };
 
 }  // namespace millrace::ps

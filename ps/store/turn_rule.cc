@@ -8,9 +8,8 @@
 // published state and writes blocks that nobody else can see. The published state cannot change
 // meanwhile, since only the holder of the turn is ever published. So:
 //
-//  - Atomic. When every element has been computed, one pointer swap under the shard's lock
-//  publishes
-//    all blocks, the applied set and the version together. Before it nothing was visible; a push
+//  - Atomic. When every element has been computed, one pointer swap under the shard's lock makes
+//    all blocks, the applied set and the version visible together. Before it nothing was; a push
 //    that is dropped (its stream ended, it was voided or fenced) just loses its StagedUpdate.
 //  - Exactly once. Each element of a push arrives once (PushAssembly), each message is given out as
 //    work once for an update (`claimed_`), and the update is published when the elements computed
@@ -20,10 +19,12 @@
 //    publication makes.
 //
 // No push waits for a stalled one: where another push is complete first, it takes the turn, and the
-// stalled one's update is dropped. Every unfinished push keeps its received slices for that reason,
-// so the one that lost the turn is computed again when it gets it back. Work on the dropped update
-// that is still running harms nobody: the update lives as long as the work, and Done() sees that it
-// is not the current one.
+// stalled one's update is dropped. Every unfinished push keeps its received slices for that reason:
+// the one that was overtaken is computed again, from all of them, when it is complete. It does not
+// get the turn before: it is slower than others, so it would be overtaken again and again, computed
+// each time from its beginning, and keep those that follow from being applied while they arrive.
+// Work on the dropped update that is still running harms nobody: the update lives as long as the
+// work, and Done() sees that it is not the current one.
 //
 // A complete holder keeps the turn: all that is missing is computation, by threads that are at it.
 #include "ps/store/turn_rule.h"
@@ -58,7 +59,10 @@ void TurnRule::Completed(const ShardState& state, const PushPtr& push,
     answered->push_back({push, PushResponse::ALREADY_APPLIED});
   } else {
     complete_.push_back(push);
-    if (!holder_complete_) DropTurn();
+    if (!holder_complete_) {
+      unfinished_.remove(holder_);  // Overtaken.
+      DropTurn();
+    }
   }
 }
 
@@ -79,7 +83,7 @@ std::vector<PushPtr> TurnRule::Fence() {
 void TurnRule::DropTurn() {
   holder_.reset();
   holder_complete_ = false;
-  update_.reset();
+  Release(std::move(update_));
   claimed_ = 0;
   staged_elements_ = 0;
 }
@@ -98,7 +102,7 @@ void TurnRule::PassTurn(const StatePtr& state, std::vector<Answered>* answered) 
   for (const PushPtr& push : unfinished_) {
     if (holder_ != nullptr) break;
     if (state->applied.Contains(push->step())) {
-      push->DropPieces();
+      Release(std::make_shared<std::vector<PushPieces>>(push->TakePieces()));
     } else {
       holder_ = push;
     }

@@ -33,9 +33,10 @@ class TurnRule final : public StepRule {
   void DropTurn();
 
   const UpdateTools tools_;
-  std::list<PushPtr> unfinished_;  // The oldest first; the turn's holder too, while unfinished.
-  std::deque<PushPtr> complete_;   // Without the turn; in the order of completion.
-  PushPtr holder_;                 // Has the turn; nullptr: nobody.
+  // Unfinished and not overtaken: the oldest first; the turn's holder too, while unfinished.
+  std::list<PushPtr> unfinished_;
+  std::deque<PushPtr> complete_;  // Without the turn; in the order of completion.
+  PushPtr holder_;                // Has the turn; nullptr: nobody.
   bool holder_complete_ = false;
   std::shared_ptr<StagedUpdate> update_;  // The holder's, on the published state.
   size_t claimed_ = 0;                    // Messages of the holder that were given out as work.

@@ -1,4 +1,5 @@
-#include "ps/store/reduction.h"
+// What a version makes of its contributions, whatever pieces they come in.
+#include "ps/store/running_sum.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,8 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "ps/store/store_test_util.h"
+#include "ps/store/version_rule.h"
 
 namespace millrace::ps {
 namespace {
@@ -20,9 +24,9 @@ constexpr size_t kFirst = kBlockElements + 77;
 constexpr size_t kSecond = 9;
 constexpr size_t kElements = kFirst + kSecond;
 
-class ReductionTest : public ::testing::Test {
+class RunningSumTest : public ::testing::Test {
  protected:
-  ReductionTest() : plan_(*PlanShard(MakeSpec({kFirst, kSecond}, /*replicas=*/3))) {}
+  RunningSumTest() : plan_(*PlanShard(MakeSpec({kFirst, kSecond}, /*replicas=*/3))) {}
 
   // A contribution in pieces of about `piece` elements, in random order, received in slices of
   // `slice_bytes` bytes.
@@ -36,25 +40,39 @@ class ReductionTest : public ::testing::Test {
     }
     pieces->push_back(MakeWirePiece(1, 0, values.subspan(kFirst), slice_bytes));
     std::shuffle(pieces->begin(), pieces->end(), random_);
-    auto push = std::make_shared<PushAssembly>(/*push_id=*/1, /*step=*/0, examples);
+    auto push = std::make_shared<PushAssembly>(/*push_id=*/1, /*step=*/next_step_++, examples);
     EXPECT_TRUE(push->Add(plan_.layout, 1, std::move(pieces), true).ok());
     return push;
   }
 
-  // The negative of the reduced gradient: SGD with learning rate 1 from 0.
-  std::vector<float> Reduce(const std::vector<PushPtr>& contributions) {
+  // The negative of the version's gradient: SGD with learning rate 1 from 0.
+  std::vector<float> Reduce(std::vector<PushPtr> contributions) {
+    next_step_ = 0;
     const UpdateTools tools = {&plan_.layout, plan_.optimizer.get(), &pool_};
-    StagedUpdate update(tools, *MakeInitialState(plan_, &pool_));
-    ReduceInto(plan_.layout, contributions, &update);
-    return Values(*update.Finish({0, 1, 2}));
+    const StatePtr state = *MakeInitialState(plan_, &pool_);
+    VersionRule rule(tools, contributions.size(), /*total_steps=*/100, /*held=*/{});
+    std::shuffle(contributions.begin(), contributions.end(), random_);
+    std::vector<Answered> answered;
+    for (const PushPtr& push : contributions) {
+      rule.Completed(*state, push, &answered);
+      while (const absl::optional<Work> work = rule.Next(state, &answered)) {
+        work->compute();
+        if (const absl::optional<Computed> computed = rule.Done(*work)) {
+          return Values(*work->update->Finish(computed->steps));
+        }
+      }
+    }
+    ADD_FAILURE() << "no version";
+    return {};
   }
 
   std::mt19937 random_{1};
+  uint64_t next_step_ = 0;
   BlockPool pool_;
   const ShardPlan plan_;
 };
 
-TEST_F(ReductionTest, IsTheFormulaWhateverPiecesTheContributionsCameIn) {
+TEST_F(RunningSumTest, IsTheFormulaWhateverPiecesTheContributionsCameIn) {
   std::vector<std::vector<float>> gradients(3, std::vector<float>(kElements));
   std::normal_distribution<float> normal;
   for (std::vector<float>& gradient : gradients) {
@@ -82,7 +100,7 @@ TEST_F(ReductionTest, IsTheFormulaWhateverPiecesTheContributionsCameIn) {
   }
 }
 
-TEST_F(ReductionTest, EqualWeightsGiveTheMean) {
+TEST_F(RunningSumTest, EqualWeightsGiveTheMean) {
   const std::vector<float> one(kElements, 1);
   const std::vector<float> four(kElements, 4);
   for (const uint32_t examples : {0, 1, 50}) {
@@ -93,7 +111,7 @@ TEST_F(ReductionTest, EqualWeightsGiveTheMean) {
   }
 }
 
-TEST_F(ReductionTest, SingleContributionIsTakenAsItIs) {
+TEST_F(RunningSumTest, SingleContributionIsTakenAsItIs) {
   const std::vector<float> tenth(kElements, 0.1f);
   EXPECT_EQ(Reduce({Contribution(50, tenth, 1000, 1001)}), std::vector<float>(kElements, -0.1f));
 }

@@ -1,0 +1,237 @@
+#include "ps/store/shard_store.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/store/cut_keys.h"
+#include "ps/store/database.h"
+#include "ps/store/store_test_util.h"
+
+namespace millrace::ps {
+namespace {
+
+using ::millrace::testing::MakeSpec;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kShort = absl::Milliseconds(10);
+
+// A disk that fails or hangs when it is told to.
+class FaultyDisk {
+ public:
+  absl::Status Operate(absl::string_view operation) {
+    MutexLock lock(&mutex_);
+    if (operation != operation_) return absl::OkStatus();
+    if (!hangs_) return absl::UnavailableError("the disk fails");
+    hanging_ = true;
+    changed_.SignalAll();
+    while (hangs_) changed_.Wait(&mutex_);
+    return absl::OkStatus();
+  }
+
+  void Fail(const std::string& operation) { Set(operation, /*hangs=*/false); }
+  void Hang(const std::string& operation) { Set(operation, /*hangs=*/true); }
+  void Recover() { Set("", /*hangs=*/false); }
+
+  // Returns when an operation hangs.
+  bool WaitUntilItHangs() {
+    const absl::Time deadline = absl::Now() + kPatience;
+    MutexLock lock(&mutex_);
+    while (!hanging_) {
+      if (Clock::Real()->WaitUntil(&changed_, &mutex_, deadline)) return false;
+    }
+    return true;
+  }
+
+ private:
+  void Set(const std::string& operation, bool hangs) {
+    MutexLock lock(&mutex_);
+    operation_ = operation;
+    hangs_ = hangs;
+    hanging_ = false;
+    changed_.SignalAll();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::string operation_ ABSL_GUARDED_BY(mutex_);
+  bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hanging_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class ShardStoreTest : public ::testing::Test {
+ protected:
+  ShardStoreTest()
+      : directory_(absl::StrCat(::testing::TempDir(), "/shard_store_test/",
+                                ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::remove_all(directory_);
+    Open();
+  }
+
+  void Open() {
+    store_.reset();
+    ShardStoreOptions options;
+    options.memory_limit = memory_limit_;
+    options.fault = [this](absl::string_view operation) { return disk_.Operate(operation); };
+    auto store = ShardStore::Open(directory_, options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+
+  static ShardSpec Spec(uint32_t shard, uint64_t elements = 10, uint32_t replicas = 0) {
+    ShardSpec spec = MakeSpec({elements}, replicas);
+    spec.set_shard(shard);
+    spec.mutable_cut_period()->set_seconds(100'000);
+    return spec;
+  }
+
+  // Closes the store, and replaces a stored value.
+  void Spoil(const std::string& key) {
+    store_.reset();
+    const auto database = Database::Open(absl::StrCat(directory_, "/db"));
+    Changes changes;
+    changes.put.emplace_back(key, "spoiled");
+    ASSERT_TRUE((*database)->Commit(changes).ok());
+  }
+
+  uint64_t DiskBytes() const {
+    uint64_t bytes = 0;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_ + "/db")) {
+      const uint64_t size = entry.file_size(error);
+      if (!error) bytes += size;
+    }
+    return bytes;
+  }
+
+  const std::string directory_;
+  uint64_t memory_limit_ = uint64_t{1} << 30;
+  FaultyDisk disk_;
+  std::unique_ptr<ShardStore> store_;
+};
+
+// The second call was answered OK although the generation was nowhere but in memory.
+TEST_F(ShardStoreTest, RepeatedSetGenerationIsOkOnlyWhenTheGenerationIsStored) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  disk_.Fail("write");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(store_->SetGeneration("job", 0, 2).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(store_->Create(Spec(0), 2).status().code(), absl::StatusCode::kUnavailable);
+  }
+  disk_.Recover();
+  EXPECT_TRUE(store_->SetGeneration("job", 0, 2).ok());
+  Open();
+  EXPECT_EQ((*store_->shards().Find("job", 0))->generation(), 2);
+}
+
+TEST_F(ShardStoreTest, CallBehindAHangingDiskEndsInTimeAndNamesWhatItWaitsFor) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  disk_.Hang("flush");
+  std::thread maker([this] { EXPECT_TRUE(store_->Create(Spec(1), 1).ok()); });
+  ASSERT_TRUE(disk_.WaitUntilItHangs());
+  for (const absl::Status& status :
+       {store_->SetGeneration("job", 0, 2, kShort).status(),
+        store_->Flush("job", 0, kShort).status(), store_->Drop("job", 0, kShort)}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("making shard 1 of job 'job'"));
+  }
+  disk_.Recover();
+  maker.join();
+  EXPECT_TRUE(store_->SetGeneration("job", 0, 2).ok());
+  EXPECT_TRUE(store_->shards().Find("job", 0).ok()) << "a call that was given up was made";
+}
+
+TEST_F(ShardStoreTest, OneCallAtATimeMakesAShard) {
+  disk_.Hang("flush");
+  std::thread maker([this] { EXPECT_TRUE(store_->Create(Spec(0), 1).ok()); });
+  ASSERT_TRUE(disk_.WaitUntilItHangs());
+  const absl::Status status = store_->Create(Spec(0), 1, kShort).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("still being made"));
+  disk_.Recover();
+  EXPECT_TRUE(store_->Create(Spec(0), 1).ok());
+  maker.join();
+}
+
+TEST_F(ShardStoreTest, ShardsThatDoNotFitInMemoryTogetherAreRefused) {
+  // Each needs its values twice: 8000 bytes.
+  memory_limit_ = 20'000;
+  Open();
+  ASSERT_TRUE(store_->Create(Spec(0, 1000), 1).ok());
+  ASSERT_TRUE(store_->Create(Spec(1, 1000), 1).ok());
+  const absl::Status status = store_->Create(Spec(2, 1000), 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 8000 bytes"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("other shards need 16000"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("may use 20000"));
+  EXPECT_TRUE(store_->Create(Spec(1, 1000), 1).ok()) << "it is there";
+  ASSERT_TRUE(store_->Drop("job", 0).ok());
+  EXPECT_TRUE(store_->Create(Spec(2, 1000), 1).ok());
+}
+
+TEST_F(ShardStoreTest, SynchronousShardNeedsMemoryForItsContributions) {
+  // Three states and two contributions.
+  memory_limit_ = 19'999;
+  Open();
+  EXPECT_EQ(store_->Create(Spec(0, 1000, /*replicas=*/2), 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  memory_limit_ = 20'000;
+  Open();
+  EXPECT_TRUE(store_->Create(Spec(0, 1000, /*replicas=*/2), 1).ok());
+}
+
+// One shard that could not be read kept the server from starting.
+TEST_F(ShardStoreTest, DamagedShardKeepsNobodyFromTheOthers) {
+  for (uint32_t shard = 0; shard < 3; ++shard) ASSERT_TRUE(store_->Create(Spec(shard), 1).ok());
+  Spoil(BlockKey(ShardKey("job", 0), /*cut=*/0, /*block=*/0));
+  Spoil(RecordKey(ShardKey("job", 1)));
+  Open();
+  EXPECT_TRUE(store_->shards().Find("job", 2).ok());
+  EXPECT_EQ(store_->shards().List().size(), 1);
+  for (uint32_t shard = 0; shard < 2; ++shard) {
+    const absl::Status status = store_->shards().Find("job", shard).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("shard ", shard, " of job 'job'")));
+    EXPECT_EQ(store_->Create(Spec(shard), 1).status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(store_->Flush("job", shard).status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_TRUE(store_->Drop("job", shard).ok());
+    EXPECT_TRUE(store_->Create(Spec(shard), 1).ok());
+  }
+}
+
+TEST_F(ShardStoreTest, DiskErrorAtStartIsReportedAsSuch) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  store_.reset();
+  disk_.Fail("read");
+  ShardStoreOptions options;
+  options.fault = [this](absl::string_view operation) { return disk_.Operate(operation); };
+  EXPECT_EQ(ShardStore::Open(directory_, options).status().code(), absl::StatusCode::kUnavailable);
+  disk_.Recover();
+  Open();
+  EXPECT_TRUE(store_->shards().Find("job", 0).ok());
+}
+
+TEST_F(ShardStoreTest, DroppedShardGivesItsDiskSpaceBack) {
+  constexpr uint64_t kElements = 4 * kBlockElements;
+  ASSERT_TRUE(store_->Create(Spec(0, kElements), 1).ok());
+  EXPECT_GE(DiskBytes(), kElements * sizeof(float));
+  ASSERT_TRUE(store_->Drop("job", 0).ok());
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (DiskBytes() > kElements * sizeof(float) / 2 && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_LT(DiskBytes(), kElements * sizeof(float) / 2);
+}
+
+}  // namespace
+}  // namespace millrace::ps
