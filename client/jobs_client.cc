@@ -299,10 +299,7 @@ bool IsLastEvent(const JobEvent& event) {
 }
 
 absl::StatusOr<std::unique_ptr<JobsClient>> JobsClient::Create(JobsClientOptions options) {
-  if (const auto address = ParseAddress(options.address); !address.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the coordinator's address: ", std::string(address.status().message())));
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckDialable("the coordinator's address", options.address));
   return std::make_unique<GrpcJobsClient>(std::move(options));
 }
 

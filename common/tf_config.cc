@@ -43,10 +43,10 @@ absl::StatusOr<std::vector<std::string>> ParseAddresses(const Json& list, absl::
   for (const Json& element : list) {
     const std::string element_path = absl::StrCat(path, "[", addresses.size(), "]");
     const std::string* const address = element.get_ptr<const std::string*>();
-    const absl::StatusOr<Address> parsed =
-        ParseAddress(address == nullptr ? absl::string_view() : absl::string_view(*address));
-    if (!parsed.ok() || parsed->kind != Address::Kind::kTcp || parsed->port == 0) {
-      return Error(element_path, absl::StrCat(Text(element), "; must be \"HOST:PORT\""));
+    if (address == nullptr || !CheckDialable(element_path, *address).ok()) {
+      return Error(element_path, absl::StrCat(Text(element),
+                                              "; must be \"HOST:PORT\" with a port from 1 to "
+                                              "65535"));
     }
     addresses.push_back(*address);
   }
@@ -100,13 +100,48 @@ absl::Status ParseTask(const Json& task, TfConfig* config) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Json> ParseJson(absl::string_view text) {
+  try {
+    return Json::parse(text.begin(), text.end());
+  } catch (const Json::parse_error& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...; expected ..."
+    absl::string_view what = error.what();
+    if (const size_t end = what.find("] "); end != absl::string_view::npos) {
+      what.remove_prefix(end + 2);
+    }
+    return Error("", absl::StrCat("not JSON: ", what));
+  }
+}
+
+absl::string_view TaskName(TfConfig::Task task) {
+  switch (task) {
+    case TfConfig::Task::kCoordinator:
+      return "chief";
+    case TfConfig::Task::kPs:
+      return "ps";
+    case TfConfig::Task::kWorker:
+      return "worker";
+    case TfConfig::Task::kNone:
+      break;
+  }
+  return "";
+}
+
 }  // namespace
 
+absl::Status CheckTask(const TfConfig& config, TfConfig::Task wanted) {
+  if (config.task == wanted) return absl::OkStatus();
+  const bool missing = config.task == TfConfig::Task::kNone;
+  return Error(missing ? ".task" : ".task.type",
+               absl::StrCat(missing ? "missing" : absl::StrCat("\"", TaskName(config.task), "\""),
+                            "; the type must be \"", TaskName(wanted), "\" for this binary"));
+}
+
 absl::StatusOr<TfConfig> ParseTfConfig(absl::string_view json) {
-  const Json root = Json::parse(json.begin(), json.end(), /*cb=*/nullptr,
-                                /*allow_exceptions=*/false);
+  MILLRACE_ASSIGN_OR_RETURN(const Json root, ParseJson(json));
   if (!root.is_object()) {
-    return Error("", "must be a JSON object with \"cluster\" and \"task\"");
+    return Error("",
+                 absl::StrCat(Text(root), "; must be a JSON object with \"cluster\" and \"task\""));
   }
   const Json& cluster = Member(root, "cluster");
   if (!cluster.is_object()) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -27,10 +28,12 @@ struct TfConfig {
 // Parses {"cluster": {"chief": ["HOST:PORT"], "ps": [...], "worker": [...]},
 //         "task": {"type": "ps", "index": 0}}.
 // "master" is an old name of "chief". The index may be a string of digits. Whatever else stands
-// there
-// ("evaluator" addresses, "environment") is ignored.
-// INVALID_ARGUMENT: "TF_CONFIG.task.index: 7; the cluster has 2 ps".
+// there ("evaluator" addresses, "environment") is ignored.
+// INVALID_ARGUMENT: "TF_CONFIG.task.index: 7; the cluster has 2 ps", or where the text is no JSON.
 absl::StatusOr<TfConfig> ParseTfConfig(absl::string_view json);
+
+// INVALID_ARGUMENT where the task is another than `wanted`; the message has both.
+absl::Status CheckTask(const TfConfig& config, TfConfig::Task wanted);
 
 }  // namespace millrace
 

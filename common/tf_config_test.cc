@@ -95,17 +95,38 @@ TEST(TfConfigTest, NamesTheClusterFieldThatIsWrong) {
   EXPECT_EQ(ErrorOf(WithCluster(R"({"chief": ["a:1", "b:1"]})")),
             "TF_CONFIG.cluster.chief: 2 addresses; must be one, the coordinator's");
   EXPECT_EQ(ErrorOf(WithCluster(R"({"chief": ["a:1"], "ps": ["b:1", "b"]})")),
-            "TF_CONFIG.cluster.ps[1]: \"b\"; must be \"HOST:PORT\"");
+            "TF_CONFIG.cluster.ps[1]: \"b\"; must be \"HOST:PORT\" with a port from 1 to 65535");
+  EXPECT_THAT(ErrorOf(WithCluster(R"({"chief": ["a:0"]})")), HasSubstr(".chief[0]: \"a:0\";"));
+  EXPECT_THAT(ErrorOf(WithCluster(R"({"chief": ["unix:/s"]})")), HasSubstr("must be \"HOST"));
   EXPECT_EQ(ErrorOf(WithCluster(R"({"chief": ["a:1"], "worker": [12]})")),
-            "TF_CONFIG.cluster.worker[0]: 12; must be \"HOST:PORT\"");
+            "TF_CONFIG.cluster.worker[0]: 12; must be \"HOST:PORT\" with a port from 1 to 65535");
   EXPECT_EQ(ErrorOf(WithCluster(R"({"chief": "a:1"})")),
             "TF_CONFIG.cluster.chief: \"a:1\"; must be a list of \"HOST:PORT\"");
 }
 
 TEST(TfConfigTest, RefusesWhatIsNoJson) {
-  for (const std::string json : {"", "{", "[]", "null", "{\"cluster\": }", "\xff"}) {
-    EXPECT_THAT(ErrorOf(json), StartsWith("TF_CONFIG: must be a JSON object")) << json;
+  for (const std::string json : {"", "{", "{\"cluster\": }", "\xff"}) {
+    EXPECT_THAT(ErrorOf(json), StartsWith("TF_CONFIG: not JSON: parse error at line 1, column "))
+        << json;
   }
+  EXPECT_THAT(ErrorOf("{\n  x"),
+              StartsWith("TF_CONFIG: not JSON: parse error at line 2, column 3"));
+  EXPECT_THAT(ErrorOf("{\n  x"), HasSubstr("expected string literal"));
+  EXPECT_THAT(ErrorOf("[]"), StartsWith("TF_CONFIG: a list; must be a JSON object"));
+  EXPECT_THAT(ErrorOf("null"), StartsWith("TF_CONFIG: null; must be a JSON object"));
+}
+
+TEST(TfConfigTest, AnotherTaskIsNamedBesideTheOneThatMustBe) {
+  const auto worker = ParseTfConfig(WithTask(R"({"type": "worker", "index": 0})"));
+  ASSERT_TRUE(worker.ok());
+  EXPECT_TRUE(CheckTask(*worker, TfConfig::Task::kWorker).ok());
+  EXPECT_EQ(CheckTask(*worker, TfConfig::Task::kPs),
+            absl::InvalidArgumentError(
+                "TF_CONFIG.task.type: \"worker\"; the type must be \"ps\" for this binary"));
+  const auto client = ParseTfConfig(absl::StrCat("{", kCluster, "}"));
+  EXPECT_EQ(CheckTask(*client, TfConfig::Task::kCoordinator),
+            absl::InvalidArgumentError(
+                "TF_CONFIG.task: missing; the type must be \"chief\" for this binary"));
 }
 
 TEST(TfConfigTest, DeepNestingAndBadEncodingAreOrdinaryErrors) {

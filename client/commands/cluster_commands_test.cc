@@ -215,6 +215,10 @@ TEST_F(ClusterCommandsTest, UnknownJobsAreFailures) {
 
 TEST_F(ClusterCommandsTest, MalformedClusterIsWrongUsage) {
   run_.flags().cluster = "nowhere";
+  const absl::Status status = run_.Run(RunList).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage);
+  EXPECT_THAT(status.ToString(), HasSubstr("--cluster: 'nowhere'; must be HOST:PORT"));
+  run_.flags().cluster = "127.0.0.1:0";
   EXPECT_EQ(ExitCodeOf(run_.Run(RunList).status()), ExitCode::kUsage);
 }
 

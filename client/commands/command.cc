@@ -3,21 +3,22 @@
 #include <string>
 #include <utility>
 
+#include "common/net/address.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
 
 absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& context,
                                                     ProgressView* view) {
+  const absl::Status address = CheckDialable("--cluster", context.flags.cluster);
+  if (!address.ok()) return UsageError(address.message());
   JobsClientOptions options;
   options.address = context.flags.cluster;
   options.on_wait = [view, err = context.console.err](const std::string& message) {
     if (view != nullptr) return view->Note(message);
     *err << "millrace: " << message << std::endl;
   };
-  auto client = JobsClient::Create(std::move(options));
-  if (!client.ok()) return UsageError("--cluster: " + std::string(client.status().message()));
-  return client;
+  return JobsClient::Create(std::move(options));
 }
 
 void PrintError(const CommandContext& context, const absl::Status& error) {

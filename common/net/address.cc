@@ -39,6 +39,13 @@ bool Address::IsLoopback() const {
   return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
+bool Address::IsWildcard() const {
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return v4.s_addr == INADDR_ANY;
+  in6_addr v6;
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6);
+}
+
 absl::StatusOr<Address> ParseAddress(absl::string_view text) {
   Address address;
   for (absl::string_view prefix : {"unix:", "unix-abstract:"}) {
@@ -64,6 +71,16 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
   }
   address.host = std::string(host);
   return address;
+}
+
+absl::Status CheckDialable(absl::string_view flag, absl::string_view text) {
+  const absl::StatusOr<Address> address = ParseAddress(text);
+  if (address.ok() && address->kind == Address::Kind::kTcp && address->port != 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": '", text, "'; must be HOST:PORT with a port from 1 to ", kMaxPort,
+                   ", such as 127.0.0.1:2220 or [::1]:2220"));
 }
 
 std::string JoinHostPort(absl::string_view host, int port) {

@@ -56,6 +56,26 @@ TEST(AddressTest, LoopbackIsDecidedByTheParsedHost) {
   }
 }
 
+TEST(AddressTest, WildcardsAreAllAddressesOfAMachine) {
+  for (const char* text : {"0.0.0.0:0", "[::]:0", "[0:0::0]:5"}) {
+    EXPECT_TRUE(ParseAddress(text)->IsWildcard()) << text;
+  }
+  for (const char* text : {"127.0.0.1:0", "[::1]:0", "localhost:0", "unix:/tmp/s"}) {
+    EXPECT_FALSE(ParseAddress(text)->IsWildcard()) << text;
+  }
+}
+
+TEST(AddressTest, WhatCannotBeDialledIsRefusedWithTheFlag) {
+  EXPECT_TRUE(CheckDialable("--coordinator", "trainer-0:2220").ok());
+  EXPECT_TRUE(CheckDialable("--coordinator", "[::1]:1").ok());
+  for (const char* text : {"", "127.0.0.1", "127.0.0.1:0", "unix:/tmp/s", ":1", "::1:2220",
+                           "http://127.0.0.1:1", "127.0.0.1:65536"}) {
+    const absl::Status status = CheckDialable("--coordinator", text);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(status.ToString(), HasSubstr(std::string("--coordinator: '") + text + "'; must"));
+  }
+}
+
 TEST(AddressTest, JoinedAddressParsesToItsParts) {
   for (const char* host : {"127.0.0.1", "::1", "localhost"}) {
     const auto address = ParseAddress(JoinHostPort(host, 7070));

@@ -97,7 +97,8 @@ void Configure(grpc::ServerBuilder* builder) {
   // Clients ping idle connections every kKeepaliveTimeMs: a server must not take that for abuse.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                               kKeepaliveTimeMs / 2);
-  // Only reflection is synchronous: it needs no more.
+  // Synchronous handlers (the coordinator's Jobs, reflection) run on as many threads as there are
+  // calls; one more waits for the next call.
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
 }
@@ -106,7 +107,12 @@ void Configure(grpc::ServerBuilder* builder) {
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services) {
-  MILLRACE_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.listen));
+  const absl::StatusOr<Address> parsed = ParseAddress(options.listen);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on ", options.listen, ": ", parsed.status().message()));
+  }
+  const Address& address = *parsed;
   MILLRACE_RETURN_IF_ERROR(CheckReach(options, address));
   MILLRACE_RETURN_IF_ERROR(CheckPort(options.listen, address));
   EnableStandardServices();
