@@ -6,6 +6,8 @@ import unittest
 import harness
 
 JOB = "examples/digits.textproto"
+# A job tells of its middle, however fast it is: when exactly so many steps are applied.
+EVALUATIONS = "evaluation.every_steps=50"
 
 
 class ClusterCommandsTest(unittest.TestCase):
@@ -37,7 +39,7 @@ class ClusterCommandsTest(unittest.TestCase):
             self.assertEqual(final["state"], "SUCCEEDED")
             self.assertIn("eval_accuracy", final["metrics"])
 
-            endless = self.submit(cluster, "epochs=1000000", "name=endless")
+            endless = self.submit(cluster, "epochs=1000000", "name=endless", EVALUATIONS)
             for event in cluster.watch(endless):
                 if event.get("step", 0) > 0:
                     break
@@ -60,22 +62,22 @@ class ClusterCommandsTest(unittest.TestCase):
 
     def test_workers_come_and_go_while_a_job_runs(self):
         with harness.Cluster(ps=1, workers=1) as cluster:
-            job = self.submit(cluster, "steps=400")
+            job = self.submit(cluster, "steps=400", EVALUATIONS)
             changed = False
             final = None
             for event in cluster.watch(job):
                 final = event
-                if not changed and event.get("step", 0) > 0:
+                if not changed and 0 < event.get("step", 0) < 400:
                     changed = True
                     cluster.start_worker(1)
                     self.assertEqual(cluster.workers[0].terminate(), 0)
-            self.assertTrue(changed)
+            self.assertTrue(changed, "the job ended before workers could change")
             self.assertEqual(final["state"], "SUCCEEDED", final)
             self.assertEqual(final["step"], 400)
 
     def test_an_asynchronous_job_goes_on_when_a_ps_is_stopped_and_started_again(self):
         with harness.Cluster(ps=2, workers=2) as cluster:
-            job = self.submit(cluster, "steps=400")
+            job = self.submit(cluster, "steps=400", EVALUATIONS)
             restarted = False
             final = None
             for event in cluster.watch(job):
@@ -94,8 +96,7 @@ class ClusterCommandsTest(unittest.TestCase):
             self.assertEqual(cluster.millrace("watch", job, "--json").returncode, 0)
             before = self.status(cluster, job)
             self.assertEqual(cluster.coordinator.terminate(), 0)
-            cluster.coordinator = cluster.start("coordinator", [
-                "coordinator/coordinator", f"--listen={cluster.address}", f"--data_dir={cluster.directory}/coordinator"])
+            cluster.coordinator = cluster.start_coordinator()
             after = self.status(cluster, job)
             self.assertEqual(after["state"], "SUCCEEDED")
             self.assertEqual(after["metrics"], before["metrics"])

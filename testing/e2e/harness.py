@@ -7,6 +7,8 @@ they have in the source tree. Every wait has a deadline, and a failure shows the
 import json
 import os
 import pathlib
+import random
+import re
 import signal
 import socket
 import struct
@@ -24,10 +26,20 @@ def temporary_directory():
     return pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_ports(count):
+    """Ports for servers that must know their addresses beforehand; others take port 0. They are none of
+    those that the system gives away by itself, so that nobody gets one by chance."""
+    free = []
+    for port in random.sample(range(20000, 32000), 1000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                free.append(port)
+            except OSError:
+                continue
+        if len(free) == count:
+            return free
+    raise AssertionError(f"{count} ports are not free")
 
 
 def make_digits(directory, train=600, evaluate=200, seed=1):
@@ -82,6 +94,18 @@ class Process:
             self.process = subprocess.Popen(
                 [str(a) for a in arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env)
 
+    def address(self):
+        """HOST:PORT that it says it serves on, once it does."""
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            found = re.search(r" serves on (\S+)\s", self.log.read_text(errors="replace"))
+            if found:
+                return found.group(1)
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise AssertionError(f"{self.name} does not serve:\n{self.log.read_text(errors='replace')}")
+
     def terminate(self):
         """SIGTERM; returns the exit code."""
         if self.process.poll() is None:
@@ -99,12 +123,12 @@ class Cluster:
 
     def __init__(self, ps=1, workers=1, flags=None, env=None):
         self.directory = temporary_directory()
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = "127.0.0.1:0"
         self.env = env
         self.started = []
-        self.coordinator = self.start("coordinator", [
-            "coordinator/coordinator", f"--listen={self.address}", f"--data_dir={self.directory}/coordinator",
-            f"--min_ps={ps}", *(flags or [])])
+        self.coordinator_flags = [f"--min_ps={ps}", *(flags or [])]
+        self.coordinator = self.start_coordinator()
+        self.address = self.coordinator.address()
         self.ps = [self.start_ps(i) for i in range(ps)]
         self.workers = [self.start_worker(i) for i in range(workers)]
 
@@ -112,6 +136,12 @@ class Cluster:
         process = Process(name, arguments, self.directory, self.env)
         self.started.append(process)
         return process
+
+    def start_coordinator(self):
+        """Starts the coordinator on its data directory, and where it was before."""
+        return self.start("coordinator", [
+            "coordinator/coordinator", f"--listen={self.address}", f"--data_dir={self.directory}/coordinator",
+            *self.coordinator_flags])
 
     def start_ps(self, index):
         """Starts ps `index` on its data directory, on any free port."""

@@ -7,6 +7,8 @@ import harness
 
 JOB = "examples/digits.textproto"
 STEPS = 800
+# The job is evaluated when exactly these steps are applied: however fast it is, it tells of its middle.
+EVALUATE_EVERY = 100
 
 
 class KillTest(unittest.TestCase):
@@ -18,7 +20,7 @@ class KillTest(unittest.TestCase):
 
     def train_through(self, kill, *overrides, export=None):
         """Trains on a cluster, and calls kill(cluster) once in the middle."""
-        arguments = ["--set", f"steps={STEPS}"]
+        arguments = ["--set", f"steps={STEPS}", "--set", f"evaluation.every_steps={EVALUATE_EVERY}"]
         for override in overrides:
             arguments += ["--set", override]
         with harness.Cluster(ps=2, workers=2) as cluster:
@@ -29,7 +31,7 @@ class KillTest(unittest.TestCase):
             final = None
             for event in cluster.watch(job_id):
                 final = event
-                if not killed and STEPS / 8 < event.get("step", 0) < STEPS:
+                if not killed and EVALUATE_EVERY <= event.get("step", 0) < STEPS:
                     killed = True
                     kill(cluster)
             self.assertTrue(killed, "the job ended before anything could be killed")
@@ -58,9 +60,7 @@ class KillTest(unittest.TestCase):
     def test_a_killed_coordinator_that_is_started_again(self):
         def kill(cluster):
             cluster.coordinator.kill()
-            cluster.coordinator = cluster.start("coordinator", [
-                "coordinator/coordinator", f"--listen={cluster.address}", f"--data_dir={cluster.directory}/coordinator",
-                "--min_ps=2"])
+            cluster.coordinator = cluster.start_coordinator()
 
         self.train_through(kill)
 

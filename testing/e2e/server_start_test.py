@@ -55,7 +55,8 @@ class ServerStartTest(unittest.TestCase):
     def test_malformed_tf_config(self):
         cluster = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"], "worker": ["127.0.0.1:3"]}
         for config, words in [
-            ("{not json", ["TF_CONFIG"]),
+            ("{not json", ["TF_CONFIG", "line 1, column 3"]),
+            ({"cluster": cluster, "task": {"type": "worker", "index": 0}}, ["TF_CONFIG.task.type", "worker", "ps"]),
             ({"cluster": cluster}, ["TF_CONFIG", "task"]),
             ({"cluster": cluster, "task": {"type": "ps", "index": 7}}, ["TF_CONFIG", "index", "7"]),
             ({"cluster": {"ps": ["127.0.0.1:2"]}, "task": {"type": "ps", "index": 0}}, ["TF_CONFIG", "chief"]),
@@ -63,13 +64,34 @@ class ServerStartTest(unittest.TestCase):
             with self.subTest(str(config)):
                 self.refused(run("ps/ps", f"--data_dir={self.directory}/ps", env=with_tf_config(config)), 2, *words)
 
+    def test_flags_that_say_all_win_over_a_malformed_tf_config(self):
+        process = harness.Process(
+            "ps", ["ps/ps", f"--data_dir={self.directory}/ps", "--listen=127.0.0.1:0", "--name=ps-0", "--coordinator=127.0.0.1:1"],
+            self.directory, with_tf_config("{not json"))
+        try:
+            process.address()
+            self.assertEqual(process.terminate(), 0)
+        finally:
+            process.kill()
+
+    def test_addresses_that_cannot_be_dialled_are_wrong_usage(self):
+        for flags, words in [
+            (["ps/ps", "--coordinator=127.0.0.1"], ["--coordinator", "127.0.0.1", "HOST:PORT"]),
+            (["ps/ps", "--coordinator=127.0.0.1:0"], ["--coordinator", "127.0.0.1:0"]),
+            (["ps/ps", "--coordinator=127.0.0.1:1", "--listen=0.0.0.0:0", "--allow_insecure_remote"], ["--advertise", "0.0.0.0:0"]),
+            (["worker/worker", "--coordinator=127.0.0.1"], ["--coordinator", "127.0.0.1", "HOST:PORT"]),
+        ]:
+            with self.subTest(str(flags)):
+                directory = [f"--data_dir={self.directory}/x"] if flags[0] == "ps/ps" else []
+                self.refused(run(*flags, *directory), 2, *words)
+
     def test_wrong_flags_are_wrong_usage(self):
         for binary in ("coordinator/coordinator", "ps/ps", "worker/worker"):
             with self.subTest(binary):
                 self.refused(run(binary, f"--data_dir={self.directory}/x", "--no_such_flag"), 2, "no_such_flag")
 
     def test_a_cluster_described_by_tf_config_trains_with_proxies_in_the_environment(self):
-        ports = [harness.free_port() for _ in range(3)]
+        ports = harness.free_ports(3)
         cluster = {
             "chief": [f"127.0.0.1:{ports[0]}"],
             "ps": [f"127.0.0.1:{ports[1]}", f"127.0.0.1:{ports[2]}"],
