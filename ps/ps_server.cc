@@ -76,9 +76,10 @@ absl::Status PsServer::StopOnce() {
   store_->Close();
   // No handler is left after this, so nothing changes while the shards are written.
   if (rpc_server_ != nullptr) rpc_server_->Shutdown(kShutdownGrace);
-  absl::Status status = store_->Stop();
+  // Writing may take long: the coordinator need not wait for a server that does not come back
+  // before that is done.
   if (membership_ != nullptr) membership_->Leave();
-  return status;
+  return store_->Stop();
 }
 
 }  // namespace millrace::ps

@@ -47,8 +47,8 @@ class PsServer {
   const std::string& address() const { return rpc_server_->address(); }
   const std::string& directory_id() const { return store_->directory().id(); }
 
-  // Stops cleanly: ends all streams with UNAVAILABLE, writes every shard to the database and leaves
-  // the cluster. Nothing that was acknowledged is lost when it returns OK. Later calls return what
+  // Stops cleanly: ends all streams with UNAVAILABLE, leaves the cluster and writes every shard to
+  // the database. Nothing that was acknowledged is lost when it returns OK. Later calls return what
   // the first one did. Blocks.
   absl::Status Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 

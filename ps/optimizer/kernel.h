@@ -18,6 +18,7 @@
 
 // The clones are chosen while the program is loaded, before a sanitizer's runtime is ready.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(MILLRACE_SANITIZER)
+#define MILLRACE_KERNEL_CLONES
 #define MILLRACE_KERNEL __attribute__((noinline, target_clones("avx512f", "avx2", "default")))
 #else
 #define MILLRACE_KERNEL __attribute__((noinline))

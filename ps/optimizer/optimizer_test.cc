@@ -178,6 +178,29 @@ TEST_P(EveryOptimizerTest, BitsDoNotDependOnHowElementsAreDivided) {
   }
 }
 
+// Long runs may be written in another way than short ones, which has to begin at whole lines of the
+// cache.
+TEST_P(EveryOptimizerTest, LongRunsGiveTheSameBitsAsShortOnes) {
+  constexpr size_t kCount = 20'000;
+  Floats gradient = RandomFloats(kCount, 9);
+  gradient[10'000] = 1e-40f;
+  Floats values = RandomFloats(kCount, 10);
+  values[10'001] = -1e-40f;
+  Block expected(*optimizer_, values);
+  const Block start = expected;
+  expected.ApplyInPlace(*optimizer_, 1, gradient);
+  for (size_t begin = 0; begin < 20; ++begin) {
+    for (size_t end = kCount - 20; end <= kCount; end += 7) {
+      Block from = start;
+      Block to(*optimizer_, Floats(kCount, 17));
+      from.ApplyRun(*optimizer_, 1, gradient, 0, begin, &to);
+      from.ApplyRun(*optimizer_, 1, gradient, begin, end, &to);
+      from.ApplyRun(*optimizer_, 1, gradient, end, kCount, &to);
+      ASSERT_EQ(to.arrays(), expected.arrays()) << "from " << begin << " to " << end;
+    }
+  }
+}
+
 TEST_P(EveryOptimizerTest, GradientNeedNotBeAligned) {
   constexpr size_t kCount = 100;
   const Floats gradient = RandomFloats(kCount, 4);

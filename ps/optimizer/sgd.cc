@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ps/optimizer/kernel.h"
+#include "ps/optimizer/streamed_descent.h"
 
 namespace millrace::ps {
 namespace {
@@ -59,10 +60,22 @@ class PlainSgd final : public Optimizer {
   void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
     const FlushDenormals flush_denormals;
-    Descend(learning_rate_, gradient, count, in[0], out[0]);
+    const StreamedPart streamed = FindStreamedPart(in[0], out[0], count);
+    DescendFromTo(0, streamed.begin, gradient, in[0], out[0]);
+    if (streamed.begin < streamed.end) {
+      DescendStreamed(learning_rate_, gradient + streamed.begin * sizeof(float),
+                      streamed.end - streamed.begin, in[0] + streamed.begin,
+                      out[0] + streamed.begin);
+    }
+    DescendFromTo(streamed.end, count, gradient, in[0], out[0]);
   }
 
  private:
+  void DescendFromTo(size_t begin, size_t end, const char* gradient, const float* in,
+                     float* out) const {
+    Descend(learning_rate_, gradient + begin * sizeof(float), end - begin, in + begin, out + begin);
+  }
+
   const float learning_rate_;
 };
 

@@ -45,25 +45,41 @@ class RunningSumTest : public ::testing::Test {
     return push;
   }
 
+  // Gives a contribution to the rule, and computes what there is to compute. Returns the state that
+  // is to be published, or nullptr.
+  StatePtr Contribute(VersionRule* rule, const StatePtr& state, const PushPtr& push) {
+    std::vector<Answered> answered;
+    rule->Completed(*state, push, &answered);
+    while (const absl::optional<Work> work = rule->Next(state, &answered)) {
+      work->compute();
+      const absl::optional<Computed> computed = rule->Done(*work);
+      if (computed.has_value()) return work->update->Finish(computed->steps);
+    }
+    return nullptr;
+  }
+
   // The negative of the version's gradient: SGD with learning rate 1 from 0.
   std::vector<float> Reduce(std::vector<PushPtr> contributions) {
     next_step_ = 0;
-    const UpdateTools tools = {&plan_.layout, plan_.optimizer.get(), &pool_};
     const StatePtr state = *MakeInitialState(plan_, &pool_);
-    VersionRule rule(tools, contributions.size(), /*total_steps=*/100, /*held=*/{});
+    VersionRule rule(Tools(), contributions.size(), /*total_steps=*/100, /*held=*/{});
     std::shuffle(contributions.begin(), contributions.end(), random_);
-    std::vector<Answered> answered;
     for (const PushPtr& push : contributions) {
-      rule.Completed(*state, push, &answered);
-      while (const absl::optional<Work> work = rule.Next(state, &answered)) {
-        work->compute();
-        if (const absl::optional<Computed> computed = rule.Done(*work)) {
-          return Values(*work->update->Finish(computed->steps));
-        }
-      }
+      if (const StatePtr next = Contribute(&rule, state, push)) return Values(*next);
     }
     ADD_FAILURE() << "no version";
     return {};
+  }
+
+  UpdateTools Tools() { return {&plan_.layout, plan_.optimizer.get(), &pool_}; }
+
+  std::vector<std::vector<float>> RandomGradients() {
+    std::vector<std::vector<float>> gradients(3, std::vector<float>(kElements));
+    std::normal_distribution<float> normal;
+    for (std::vector<float>& gradient : gradients) {
+      for (float& each : gradient) each = normal(random_);
+    }
+    return gradients;
   }
 
   std::mt19937 random_{1};
@@ -73,11 +89,7 @@ class RunningSumTest : public ::testing::Test {
 };
 
 TEST_F(RunningSumTest, IsTheFormulaWhateverPiecesTheContributionsCameIn) {
-  std::vector<std::vector<float>> gradients(3, std::vector<float>(kElements));
-  std::normal_distribution<float> normal;
-  for (std::vector<float>& gradient : gradients) {
-    for (float& each : gradient) each = normal(random_);
-  }
+  const std::vector<std::vector<float>> gradients = RandomGradients();
   const std::vector<uint32_t> examples = {48, 64, 17};
   // Written out as in version_rule.h.
   std::vector<float> expected(kElements);
@@ -114,6 +126,44 @@ TEST_F(RunningSumTest, EqualWeightsGiveTheMean) {
 TEST_F(RunningSumTest, SingleContributionIsTakenAsItIs) {
   const std::vector<float> tenth(kElements, 0.1f);
   EXPECT_EQ(Reduce({Contribution(50, tenth, 1000, 1001)}), std::vector<float>(kElements, -0.1f));
+}
+
+TEST_F(RunningSumTest, ReceivedBytesAreReleasedAsTheyAreAdded) {
+  const std::vector<float> ones(kElements, 1);
+  const StatePtr state = *MakeInitialState(plan_, &pool_);
+  VersionRule rule(Tools(), /*replicas=*/3, /*total_steps=*/100, /*held=*/{});
+  const PushPtr first = Contribution(1, ones, kElements, 4096);
+  const PushPtr second = Contribution(1, ones, kElements, 4096);
+  EXPECT_EQ(Contribute(&rule, state, second), nullptr);
+  EXPECT_FALSE(second->pieces().empty()) << "the first one is missing";
+  EXPECT_EQ(Contribute(&rule, state, first), nullptr);
+  EXPECT_TRUE(first->pieces().empty());
+  EXPECT_TRUE(second->pieces().empty());
+  EXPECT_EQ(rule.HeldSteps().watermark(), 2);
+}
+
+TEST_F(RunningSumTest, GoesOnInAnotherLifeWithTheSameBits) {
+  const std::vector<std::vector<float>> gradients = RandomGradients();
+  const std::vector<uint32_t> examples = {48, 64, 17};
+  const StatePtr state = *MakeInitialState(plan_, &pool_);
+  std::vector<std::vector<float>> results;
+  for (size_t before = 0; before < 3; ++before) {
+    next_step_ = 0;
+    std::vector<PushPtr> pushes;
+    for (size_t i = 0; i < 3; ++i) {
+      pushes.push_back(Contribution(examples[i], gradients[i], kElements, 4096));
+    }
+    VersionRule rule(Tools(), /*replicas=*/3, /*total_steps=*/100, /*held=*/{});
+    for (size_t i = 0; i < before; ++i) Contribute(&rule, state, pushes[i]);
+    VersionRule again(Tools(), /*replicas=*/3, /*total_steps=*/100, rule.Held());
+    EXPECT_EQ(again.HeldSteps().size(), before);
+    StatePtr next;
+    for (size_t i = before; i < 3; ++i) next = Contribute(&again, state, pushes[i]);
+    ASSERT_NE(next, nullptr);
+    results.push_back(Values(*next));
+  }
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
 }
 
 }  // namespace

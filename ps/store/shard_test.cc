@@ -1,6 +1,7 @@
 #include "ps/store/shard.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/types/optional.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/optimizer/optimizer.h"
 #include "ps/store/store_test_util.h"
 
 namespace millrace::ps {
@@ -26,10 +28,31 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Subtracts the gradient, and counts the elements.
+class CountingOptimizer final : public Optimizer {
+ public:
+  explicit CountingOptimizer(uint64_t* elements) : elements_(elements) {}
+
+  int slots() const override { return 0; }
+  void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
+             float* const* out) const override {
+    *elements_ += count;
+    for (size_t i = 0; i < count; ++i) {
+      float value;
+      std::memcpy(&value, gradient + i * sizeof(float), sizeof(float));
+      out[0][i] = in[0][i] - value;
+    }
+  }
+
+ private:
+  uint64_t* const elements_;
+};
+
 class ShardTest : public ::testing::Test {
  protected:
-  void Make(const ShardSpec& spec) {
+  void Make(const ShardSpec& spec, std::unique_ptr<Optimizer> optimizer = nullptr) {
     ShardPlan plan = *PlanShard(spec);
+    if (optimizer != nullptr) plan.optimizer = std::move(optimizer);
     StatePtr state = *MakeInitialState(plan, &pool_);
     shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1,
                                      ShardContents{std::move(state), nullptr, {}}, &pool_);
@@ -66,6 +89,25 @@ TEST_F(ShardTest, CompletePushOvertakesAStalledOne) {
   EXPECT_EQ(last->outcome(), PushResponse::APPLIED);
   EXPECT_EQ(last->version(), 2);
   EXPECT_THAT(Values(*Newest(shard_.get())), Each(-11));
+}
+
+// What had arrived of a slow push was computed again after each push that overtook it.
+TEST_F(ShardTest, OvertakenPushIsComputedOnceMore) {
+  uint64_t computed = 0;
+  Make(MakeSpec({10}), std::make_unique<CountingOptimizer>(&computed));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  EXPECT_EQ(computed, 9);
+  for (uint64_t step = 1; step <= 5; ++step) {
+    EXPECT_EQ(PushPart(2, step, step + 1, 0, 10, 10)->outcome(), PushResponse::APPLIED);
+  }
+  EXPECT_EQ(computed, 9 + 5 * 10);
+  // Others have the turn from their first message on.
+  PushPart(2, /*step=*/6, /*push_id=*/7, 0, 4, 10);
+  EXPECT_EQ(computed, 9 + 5 * 10 + 4);
+  PushPart(2, 6, 7, 4, 6, 10);
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(computed, 9 + 6 * 10 + 10);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-61));
 }
 
 TEST_F(ShardTest, TurnPassesOnWhenItsHolderIsLost) {
