@@ -1,149 +1,89 @@
 #include "ps/membership.h"
 
-#include <deque>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/membership/fake_coordinator.h"
 #include "common/mutex.h"
-#include "common/net/server.h"
-#include "common/proto_duration.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "protos/cluster.grpc.pb.h"
+#include "protos/cluster.pb.h"
 
 namespace millrace::ps {
 namespace {
 
-// A coordinator that keeps what members say, and ends streams when it is told to.
-class FakeCoordinator final : public millrace::Membership::Service {
- public:
-  using Stream = grpc::ServerReaderWriter<CoordinatorMessage, MemberMessage>;
-
-  // How the next streams end, right after the registration; OK: they go on.
-  void RefuseNext(std::vector<grpc::Status> statuses) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    refusals_.assign(statuses.begin(), statuses.end());
-  }
-
-  grpc::Status Join(grpc::ServerContext* /*context*/, Stream* stream) override
-      ABSL_LOCKS_EXCLUDED(mutex_) {
-    MemberMessage message;
-    if (!stream->Read(&message)) return grpc::Status::OK;
-    Keep(message);
-    {
-      MutexLock lock(&mutex_);
-      if (!refusals_.empty()) {
-        const grpc::Status status = refusals_.front();
-        refusals_.pop_front();
-        if (!status.ok()) return status;
-      }
-    }
-    CoordinatorMessage welcome;
-    *welcome.mutable_welcome()->mutable_heartbeat_period() = ToProto(absl::Milliseconds(10));
-    stream->Write(welcome);
-    while (stream->Read(&message)) Keep(message);
-    return grpc::Status::OK;
-  }
-
-  // Waits for the next message.
-  MemberMessage Next() ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    while (messages_.empty()) changed_.Wait(&mutex_);
-    MemberMessage message = std::move(messages_.front());
-    messages_.pop_front();
-    return message;
-  }
-
-  // The kind of the next message that is no heartbeat.
-  MemberMessage::KindCase NextKind() {
-    while (true) {
-      const MemberMessage message = Next();
-      if (!message.has_heartbeat()) return message.kind_case();
-    }
-  }
-
- private:
-  void Keep(const MemberMessage& message) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    messages_.push_back(message);
-    changed_.SignalAll();
-  }
-
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<MemberMessage> messages_ ABSL_GUARDED_BY(mutex_);
-  std::deque<grpc::Status> refusals_ ABSL_GUARDED_BY(mutex_);
-};
+using ::millrace::testing::FakeCoordinator;
+using ::testing::HasSubstr;
 
 class MembershipTest : public ::testing::Test {
  protected:
-  MembershipTest() { Serve("127.0.0.1:0"); }
-
-  void Serve(const std::string& address) {
-    ServerOptions options;
-    options.listen = address;
-    auto server = RpcServer::Start(options, {&coordinator_});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-
   MembershipOptions Options() {
     MembershipOptions options;
-    options.coordinator_address = server_->address();
+    options.coordinator_address = coordinator_.address();
     options.name = "ps-7";
     options.directory_id = "directory";
     options.incarnation = 5;
     options.address = "host:1";
-    options.shards = [] {
+    options.shards = [this] {
       ShardStatus status;
       status.set_job_id("job");
-      status.set_version(3);
+      status.set_version(++version_);
       return std::vector<ShardStatus>{status};
     };
     return options;
   }
 
+  // The next message that is no heartbeat.
+  MemberMessage NextNews() {
+    while (true) {
+      MemberMessage message = coordinator_.Next();
+      if (!message.has_heartbeat()) return message;
+    }
+  }
+
   FakeCoordinator coordinator_;
-  std::unique_ptr<RpcServer> server_;
+  uint64_t version_ = 2;  // Of the shard; of the membership's thread.
 };
 
 TEST_F(MembershipTest, RegistersSendsHeartbeatsAndLeaves) {
   Membership membership(Options());
-  const MemberMessage first = coordinator_.Next();
-  EXPECT_EQ(first.register_ps().name(), "ps-7");
-  EXPECT_EQ(first.register_ps().directory_id(), "directory");
-  EXPECT_EQ(first.register_ps().incarnation(), 5);
-  EXPECT_EQ(first.register_ps().address(), "host:1");
-  ASSERT_EQ(first.register_ps().shards_size(), 1);
-  EXPECT_EQ(first.register_ps().shards(0).version(), 3);
+  const RegisterPs registration = coordinator_.AwaitMember().register_ps();
+  EXPECT_EQ(registration.name(), "ps-7");
+  EXPECT_EQ(registration.directory_id(), "directory");
+  EXPECT_EQ(registration.incarnation(), 5);
+  EXPECT_EQ(registration.address(), "host:1");
+  ASSERT_EQ(registration.shards_size(), 1);
+  EXPECT_EQ(registration.shards(0).version(), 3);
+  coordinator_.SendWelcome(absl::Milliseconds(10));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(coordinator_.Next().has_heartbeat());
   membership.Leave();
-  EXPECT_EQ(coordinator_.NextKind(), MemberMessage::kLeaving);
+  EXPECT_TRUE(NextNews().has_leaving());
 }
 
-TEST_F(MembershipTest, DialsAgainWhenItIsRefusedForNow) {
-  coordinator_.RefuseNext({grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "the old stream lives"),
-                           grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping")});
+TEST_F(MembershipTest, DialsAgainWhenItIsRefusedForNowAndTellsWhatItHoldsThen) {
   Membership membership(Options());
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(coordinator_.Next().has_register_ps());
+  coordinator_.AwaitMember();
+  coordinator_.End(grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "the old stream lives"));
+  coordinator_.AwaitMember();
+  coordinator_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping"));
+  EXPECT_EQ(coordinator_.AwaitMember().register_ps().shards(0).version(), 5);
+  coordinator_.SendWelcome(absl::Milliseconds(10));
   EXPECT_TRUE(coordinator_.Next().has_heartbeat());
 }
 
 TEST_F(MembershipTest, FindsTheCoordinatorWhenItComesBack) {
-  const std::string address = server_->address();
   Membership membership(Options());
-  EXPECT_TRUE(coordinator_.Next().has_register_ps());
-  server_->Shutdown(absl::ZeroDuration());
-  server_.reset();
-  Serve(address);
-  EXPECT_EQ(coordinator_.NextKind(), MemberMessage::kRegisterPs);
+  coordinator_.AwaitMember();
+  coordinator_.SendWelcome();
+  coordinator_.Shutdown();
+  coordinator_.Restart();
+  EXPECT_TRUE(coordinator_.AwaitMember().has_register_ps());
 }
 
 TEST_F(MembershipTest, SaysWhenItIsRefusedForGood) {
-  coordinator_.RefuseNext({grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no address")});
   Mutex mutex;
   CondVar changed;
   absl::optional<absl::Status> rejected;
@@ -154,15 +94,19 @@ TEST_F(MembershipTest, SaysWhenItIsRefusedForGood) {
     changed.SignalAll();
   };
   Membership membership(std::move(options));
+  coordinator_.AwaitMember();
+  coordinator_.End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no address"));
   MutexLock lock(&mutex);
-  while (!rejected.has_value()) changed.Wait(&mutex);
-  EXPECT_EQ(rejected->message(), "no address");
+  const absl::Time deadline = Clock::Real()->Now() + absl::Minutes(1);
+  while (!rejected.has_value()) {
+    ASSERT_FALSE(Clock::Real()->WaitUntil(&changed, &mutex, deadline)) << "it does not say so";
+  }
+  EXPECT_THAT(std::string(rejected->message()), HasSubstr("refuses ps-7: no address"));
 }
 
 TEST_F(MembershipTest, LeavesWithoutACoordinator) {
-  MembershipOptions options = Options();
-  server_->Shutdown(absl::ZeroDuration());
-  Membership membership(std::move(options));
+  coordinator_.Shutdown();
+  Membership membership(Options());
   membership.Leave();
 }
 

@@ -5,11 +5,11 @@
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
+#include "common/membership/member_session.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/model/layered_model.h"
-#include "worker/session/session.h"
 #include "worker/training/trainer.h"
 
 namespace millrace::worker {
@@ -61,19 +61,23 @@ TrainerOptions ForTrainer(const WorkerOptions& options) {
   return trainer;
 }
 
-SessionOptions ForSession(const WorkerOptions& options) {
-  SessionOptions session;
-  session.coordinator_address = options.coordinator_address;
-  session.clock = options.clock;
+MemberSessionOptions ForSession(const WorkerOptions& options) {
   absl::BitGen random;
-  session.registration.set_name(options.name);
-  session.registration.set_incarnation(absl::Uniform<uint64_t>(random));
-  session.registration.set_lease_slots(static_cast<uint32_t>(options.lease_slots));
-  session.registration.set_device(options.device);
+  MemberMessage message;
+  RegisterWorker& registration = *message.mutable_register_worker();
+  registration.set_name(options.name);
+  registration.set_incarnation(absl::Uniform<uint64_t>(random));
+  registration.set_lease_slots(static_cast<uint32_t>(options.lease_slots));
+  registration.set_device(options.device);
+  MemberSessionOptions session;
+  session.coordinator_address = options.coordinator_address;
+  session.name = options.name;
+  session.registration = [message] { return message; };
+  session.clock = options.clock;
   return session;
 }
 
-class WorkerImpl final : public Worker, private SessionListener {
+class WorkerImpl final : public Worker, private MemberListener {
  public:
   explicit WorkerImpl(const WorkerOptions& options)
       : session_(ForSession(options), this),
@@ -98,10 +102,14 @@ class WorkerImpl final : public Worker, private SessionListener {
  private:
   void Welcomed() override { trainer_.DropWork(); }
   void Received(CoordinatorMessage message) override { trainer_.Handle(message); }
+  // A step that is done stays done, and a worker that is to stop still is.
+  bool OutlivesItsStream(const MemberMessage& message) override {
+    return message.has_step_result() || message.has_draining();
+  }
 
   // In this order: the trainer's threads send until they have ended, and once the session has ended
   // (Stop sees to it) it does not call any more.
-  Session session_;
+  MemberSession session_;
   Trainer trainer_;
   std::once_flag stop_;
 };

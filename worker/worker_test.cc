@@ -8,16 +8,17 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/membership/fake_coordinator.h"
 #include "gmock/gmock.h"
 #include "grpcpp/support/status.h"
 #include "gtest/gtest.h"
 #include "protos/cluster.pb.h"
-#include "worker/session/fake_coordinator.h"
 #include "worker/training/fakes.h"
 
 namespace millrace::worker {
 namespace {
 
+using ::millrace::testing::FakeCoordinator;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;

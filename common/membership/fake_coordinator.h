@@ -1,6 +1,6 @@
 // A coordinator that does as a test says: a real server on loopback.
-#ifndef MILLRACE_WORKER_SESSION_FAKE_COORDINATOR_H_
-#define MILLRACE_WORKER_SESSION_FAKE_COORDINATOR_H_
+#ifndef MILLRACE_COMMON_MEMBERSHIP_FAKE_COORDINATOR_H_
+#define MILLRACE_COMMON_MEMBERSHIP_FAKE_COORDINATOR_H_
 
 #include <deque>
 #include <memory>
@@ -13,9 +13,9 @@
 #include "grpcpp/support/status.h"
 #include "protos/cluster.grpc.pb.h"
 
-namespace millrace::worker {
+namespace millrace::testing {
 
-// Serves one worker: its streams come one after the other. Waits end after a minute, with the
+// Serves one member: its streams come one after the other. Waits end after a minute, with the
 // process: a test hangs no longer. Thread-safe.
 class FakeCoordinator final : private Membership::CallbackService {
  public:
@@ -25,11 +25,13 @@ class FakeCoordinator final : private Membership::CallbackService {
 
   const std::string& address() const { return address_; }
 
-  // The next registration of a worker that has dialled; it is not welcome yet. Blocks until it
-  // comes.
+  // The next registration, of a worker or a ps, that has dialled; it is not welcome yet. Blocks
+  // until it comes.
+  MemberMessage AwaitMember() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same of a worker.
   RegisterWorker AwaitRegistration() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // REQUIRES: a worker has registered on the present stream.
+  // REQUIRES: a member has registered on the present stream.
   void SendWelcome(absl::Duration heartbeat_period = absl::Hours(1)) ABSL_LOCKS_EXCLUDED(mutex_);
   void Send(const CoordinatorMessage& message) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -39,7 +41,7 @@ class FakeCoordinator final : private Membership::CallbackService {
   // Ends the stream with a status, and waits until that is done.
   void End(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Blocks until the worker's stream has ended, by whatever cause.
+  // Blocks until the member's stream has ended, by whatever cause.
   void AwaitEnd() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Goes away without a word, and comes back.
@@ -59,10 +61,10 @@ class FakeCoordinator final : private Membership::CallbackService {
   Mutex mutex_;  // Guards what follows, and the reactors. gRPC calls none of them from within.
   CondVar changed_;
   Reactor* reactor_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Of the present stream.
-  std::deque<RegisterWorker> registrations_ ABSL_GUARDED_BY(mutex_);
+  std::deque<MemberMessage> registrations_ ABSL_GUARDED_BY(mutex_);
   std::deque<MemberMessage> messages_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace millrace::worker
+}  // namespace millrace::testing
 
-#endif  // MILLRACE_WORKER_SESSION_FAKE_COORDINATOR_H_
+#endif  // MILLRACE_COMMON_MEMBERSHIP_FAKE_COORDINATOR_H_

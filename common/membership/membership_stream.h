@@ -1,6 +1,6 @@
 // One Join stream to the coordinator, from its start to its end.
-#ifndef MILLRACE_WORKER_SESSION_MEMBERSHIP_STREAM_H_
-#define MILLRACE_WORKER_SESSION_MEMBERSHIP_STREAM_H_
+#ifndef MILLRACE_COMMON_MEMBERSHIP_MEMBERSHIP_STREAM_H_
+#define MILLRACE_COMMON_MEMBERSHIP_MEMBERSHIP_STREAM_H_
 
 #include <deque>
 #include <functional>
@@ -12,7 +12,7 @@
 #include "grpcpp/support/client_callback.h"
 #include "protos/cluster.grpc.pb.h"
 
-namespace millrace::worker {
+namespace millrace {
 
 // Turns the callbacks of gRPC into two queues and an end, for one thread that looks at them. All
 // methods may be called from any thread, and none of them blocks.
@@ -71,6 +71,6 @@ class MembershipStream final : private grpc::ClientBidiReactor<MemberMessage, Co
   bool done_ ABSL_GUARDED_BY(mutex_) = false;  // The last callback has returned.
 };
 
-}  // namespace millrace::worker
+}  // namespace millrace
 
-#endif  // MILLRACE_WORKER_SESSION_MEMBERSHIP_STREAM_H_
+#endif  // MILLRACE_COMMON_MEMBERSHIP_MEMBERSHIP_STREAM_H_

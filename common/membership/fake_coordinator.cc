@@ -1,4 +1,4 @@
-#include "worker/session/fake_coordinator.h"
+#include "common/membership/fake_coordinator.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 #include "common/proto_duration.h"
 #include "glog/logging.h"
 
-namespace millrace::worker {
+namespace millrace::testing {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Minutes(1);
@@ -35,8 +35,8 @@ class FakeCoordinator::Reactor final
   void OnReadDone(bool ok) override {
     MutexLock lock(&owner_->mutex_);
     if (!ok) return End(grpc::Status::OK);
-    if (incoming_.has_register_worker()) {
-      owner_->registrations_.push_back(incoming_.register_worker());
+    if (incoming_.has_register_worker() || incoming_.has_register_ps()) {
+      owner_->registrations_.push_back(incoming_);
     } else {
       owner_->messages_.push_back(incoming_);
     }
@@ -114,16 +114,18 @@ grpc::ServerBidiReactor<MemberMessage, CoordinatorMessage>* FakeCoordinator::Joi
 }
 
 void FakeCoordinator::WaitForChange() {
-  CHECK(!changed_.WaitWithTimeout(&mutex_, kPatience)) << "the worker did not do what was expected";
+  CHECK(!changed_.WaitWithTimeout(&mutex_, kPatience)) << "the member did not do what was expected";
 }
 
-RegisterWorker FakeCoordinator::AwaitRegistration() {
+MemberMessage FakeCoordinator::AwaitMember() {
   MutexLock lock(&mutex_);
   while (registrations_.empty()) WaitForChange();
-  RegisterWorker registration = std::move(registrations_.front());
+  MemberMessage registration = std::move(registrations_.front());
   registrations_.pop_front();
   return registration;
 }
+
+RegisterWorker FakeCoordinator::AwaitRegistration() { return AwaitMember().register_worker(); }
 
 void FakeCoordinator::SendWelcome(absl::Duration heartbeat_period) {
   CoordinatorMessage message;
@@ -133,7 +135,7 @@ void FakeCoordinator::SendWelcome(absl::Duration heartbeat_period) {
 
 void FakeCoordinator::Send(const CoordinatorMessage& message) {
   MutexLock lock(&mutex_);
-  CHECK(reactor_ != nullptr) << "no worker is connected";
+  CHECK(reactor_ != nullptr) << "no member is connected";
   reactor_->Send(message);
 }
 
@@ -148,7 +150,7 @@ MemberMessage FakeCoordinator::Next() {
 void FakeCoordinator::End(const grpc::Status& status) {
   MutexLock lock(&mutex_);
   Reactor* const ended = reactor_;
-  CHECK(ended != nullptr) << "no worker is connected";
+  CHECK(ended != nullptr) << "no member is connected";
   ended->End(status);
   while (reactor_ == ended) WaitForChange();
 }
@@ -158,4 +160,4 @@ void FakeCoordinator::AwaitEnd() {
   while (reactor_ != nullptr) WaitForChange();
 }
 
-}  // namespace millrace::worker
+}  // namespace millrace::testing

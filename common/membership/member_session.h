@@ -1,9 +1,10 @@
-// A worker's membership of its cluster: dials the coordinator for as long as the worker lives,
-// registers, sends heartbeats, and carries messages both ways.
-#ifndef MILLRACE_WORKER_SESSION_SESSION_H_
-#define MILLRACE_WORKER_SESSION_SESSION_H_
+// A worker's or a ps server's membership of its cluster: dials the coordinator for as long as the
+// member lives, registers, sends heartbeats, and carries messages both ways.
+#ifndef MILLRACE_COMMON_MEMBERSHIP_MEMBER_SESSION_H_
+#define MILLRACE_COMMON_MEMBERSHIP_MEMBER_SESSION_H_
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,15 +13,18 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/clock.h"
+#include "common/membership/membership_stream.h"
 #include "common/mutex.h"
 #include "protos/cluster.grpc.pb.h"
-#include "worker/session/membership_stream.h"
 
-namespace millrace::worker {
+namespace millrace {
 
-struct SessionOptions {
+struct MemberSessionOptions {
   std::string coordinator_address;  // HOST:PORT.
-  RegisterWorker registration;
+  std::string name;                 // Of the member, for messages.
+  // Makes the registration, anew for each stream. Called by the session's thread; must not block
+  // for long.
+  std::function<MemberMessage()> registration;
   Clock* clock = Clock::Real();  // Must outlive the session.
   // Between one attempt to connect and the next: doubles from the first to the last.
   absl::Duration first_backoff = absl::Milliseconds(100);
@@ -30,34 +34,42 @@ struct SessionOptions {
 };
 
 // Called by the session's thread alone; must not block, since heartbeats wait meanwhile.
-class SessionListener {
+class MemberListener {
  public:
-  virtual ~SessionListener() = default;
+  virtual ~MemberListener() = default;
 
-  // The coordinator has welcomed this worker. Whatever it asked for on an earlier stream is void;
+  // The coordinator has welcomed this member. Whatever it asked for on an earlier stream is void;
   // answers to that which are sent before this returns are dropped.
-  virtual void Welcomed() = 0;
+  virtual void Welcomed() {}
 
-  virtual void Received(CoordinatorMessage message) = 0;
+  virtual void Received(CoordinatorMessage /*message*/) {}
+
+  // Whether a message that was queued, but not sent when its stream broke, is sent on the next one.
+  // The others answer what is void by then.
+  virtual bool OutlivesItsStream(const MemberMessage& /*message*/) { return false; }
+
+  // The coordinator refuses the member for good, and the session ends: INVALID_ARGUMENT, with the
+  // coordinator's reason.
+  virtual void Refused(const absl::Status& /*reason*/) {}
 };
 
 // Thread-safe.
-class Session {
+class MemberSession {
  public:
   // Does not dial yet. `listener` must outlive the session.
-  Session(const SessionOptions& options, SessionListener* listener);
+  MemberSession(MemberSessionOptions options, MemberListener* listener);
 
   // Leaves at once if that was not done.
-  ~Session();
+  ~MemberSession();
 
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  MemberSession(const MemberSession&) = delete;
+  MemberSession& operator=(const MemberSession&) = delete;
 
   // Starts the session's thread. REQUIRES: called once, before Leave.
   void Start();
 
-  // Queues a message; does not block. Where the stream breaks before it is sent, the results of
-  // steps are sent on the next one, and all else is dropped: it answers what is void by then.
+  // Queues a message; does not block. Where the stream breaks before it is sent, the listener says
+  // whether it is sent on the next one or dropped.
   void Send(MemberMessage message) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends what is queued, says goodbye and ends. Waits up to `grace` for the coordinator to take
@@ -75,6 +87,7 @@ class Session {
   absl::Status ServeStream() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status ServeUntilEnd(MembershipStream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void Take(CoordinatorMessage message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropWhatIsVoid() ABSL_LOCKS_EXCLUDED(mutex_);
   void DoWhatIsDue(MembershipStream* stream);
   void SayGoodbye(MembershipStream* stream, absl::Time leave_by);
   void SendQueued(MembershipStream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -87,8 +100,8 @@ class Session {
   absl::optional<absl::Time> LeaveBy() const ABSL_LOCKS_EXCLUDED(mutex_);
   void LogLoss(const absl::Status& status);
 
-  const SessionOptions options_;
-  SessionListener* const listener_;
+  const MemberSessionOptions options_;
+  MemberListener* const listener_;
   const std::unique_ptr<Membership::Stub> stub_;
   std::thread thread_;
 
@@ -111,6 +124,6 @@ class Session {
   absl::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace millrace::worker
+}  // namespace millrace
 
-#endif  // MILLRACE_WORKER_SESSION_SESSION_H_
+#endif  // MILLRACE_COMMON_MEMBERSHIP_MEMBER_SESSION_H_

@@ -4,13 +4,13 @@
 // that fails; from then on `broken_` keeps the owner's side from starting anything. An owner that
 // saw `broken_` unset takes a hold of its own, under the lock, for as long as it starts its
 // operation.
-#include "worker/session/membership_stream.h"
+#include "common/membership/membership_stream.h"
 
 #include <utility>
 
 #include "common/grpc_status.h"
 
-namespace millrace::worker {
+namespace millrace {
 
 MembershipStream::MembershipStream(Membership::Stub* stub, std::function<void()> changed)
     : changed_(std::move(changed)) {
@@ -124,4 +124,4 @@ void MembershipStream::OnDone(const grpc::Status& status) {
   done_cond_.SignalAll();
 }
 
-}  // namespace millrace::worker
+}  // namespace millrace

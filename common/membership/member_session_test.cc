@@ -1,4 +1,4 @@
-#include "worker/session/session.h"
+#include "common/membership/member_session.h"
 
 #include <memory>
 #include <string>
@@ -7,16 +7,17 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/membership/fake_coordinator.h"
 #include "common/mutex.h"
 #include "gmock/gmock.h"
 #include "grpcpp/support/status.h"
 #include "gtest/gtest.h"
 #include "protos/cluster.pb.h"
-#include "worker/session/fake_coordinator.h"
 
-namespace millrace::worker {
+namespace millrace {
 namespace {
 
+using ::millrace::testing::FakeCoordinator;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kGrace = absl::Minutes(1);
@@ -40,7 +41,7 @@ CoordinatorMessage LeaseMessage(uint64_t lease_id) {
 }
 
 // Counts welcomes and remembers the leases.
-class FakeListener final : public SessionListener {
+class FakeListener final : public MemberListener {
  public:
   void Welcomed() override {
     Note([this] { ++welcomes_; });
@@ -48,6 +49,19 @@ class FakeListener final : public SessionListener {
 
   void Received(CoordinatorMessage message) override {
     Note([&] { newest_lease_ = message.lease().lease_id(); });
+  }
+
+  bool OutlivesItsStream(const MemberMessage& message) override {
+    return message.has_step_result();
+  }
+
+  void Refused(const absl::Status& reason) override {
+    Note([&] { refusal_ = reason; });
+  }
+
+  absl::Status refusal() {
+    MutexLock lock(&mutex_);
+    return refusal_;
   }
 
   void AwaitWelcomes(int count) {
@@ -76,23 +90,27 @@ class FakeListener final : public SessionListener {
   CondVar changed_;
   int welcomes_ = 0;
   uint64_t newest_lease_ = 0;
+  absl::Status refusal_;
 };
 
-class SessionTest : public ::testing::Test {
+class MemberSessionTest : public ::testing::Test {
  protected:
   // A session that dials again at once.
   void Start() {
-    SessionOptions options;
+    MemberSessionOptions options;
     options.coordinator_address = coordinator_.address();
-    options.registration.set_name("worker-3");
-    options.registration.set_incarnation(77);
-    options.registration.set_lease_slots(2);
-    options.registration.set_device("cpu");
+    options.name = "worker-3";
+    options.registration = [this] {
+      MemberMessage message;
+      message.mutable_register_worker()->set_name("worker-3");
+      message.mutable_register_worker()->set_incarnation(++registrations_);
+      return message;
+    };
     options.clock = clock_;
     options.first_backoff = absl::Milliseconds(1);
     options.last_backoff = absl::Milliseconds(20);
     options.welcome_timeout = welcome_timeout_;
-    session_ = std::make_unique<Session>(options, &listener_);
+    session_ = std::make_unique<MemberSession>(options, &listener_);
     session_->Start();
   }
 
@@ -108,16 +126,13 @@ class SessionTest : public ::testing::Test {
   absl::Duration welcome_timeout_ = absl::Minutes(1);
   FakeCoordinator coordinator_;
   FakeListener listener_;
-  std::unique_ptr<Session> session_;  // Last: ends first.
+  uint64_t registrations_ = 0;              // Of the session's thread.
+  std::unique_ptr<MemberSession> session_;  // Last: ends first.
 };
 
-TEST_F(SessionTest, RegistersAndCarriesMessagesBothWays) {
+TEST_F(MemberSessionTest, RegistersAndCarriesMessagesBothWays) {
   Start();
-  const RegisterWorker registration = coordinator_.AwaitRegistration();
-  EXPECT_EQ(registration.name(), "worker-3");
-  EXPECT_EQ(registration.incarnation(), 77);
-  EXPECT_EQ(registration.lease_slots(), 2);
-  EXPECT_EQ(registration.device(), "cpu");
+  EXPECT_EQ(coordinator_.AwaitRegistration().name(), "worker-3");
   coordinator_.SendWelcome();
   coordinator_.Send(LeaseMessage(5));
   listener_.AwaitLease(5);
@@ -127,7 +142,7 @@ TEST_F(SessionTest, RegistersAndCarriesMessagesBothWays) {
   EXPECT_EQ(coordinator_.Next().step_result().step(), 18);
 }
 
-TEST_F(SessionTest, NothingIsSentBeforeTheWelcome) {
+TEST_F(MemberSessionTest, NothingIsSentBeforeTheWelcome) {
   Start();
   coordinator_.AwaitRegistration();
   session_->Send(StepMessage(1));
@@ -135,7 +150,7 @@ TEST_F(SessionTest, NothingIsSentBeforeTheWelcome) {
   EXPECT_EQ(coordinator_.Next().step_result().step(), 1);
 }
 
-TEST_F(SessionTest, HeartbeatsAtThePeriodOfTheWelcome) {
+TEST_F(MemberSessionTest, HeartbeatsAtThePeriodOfTheWelcome) {
   SimulatedClock clock;
   clock_ = &clock;
   Start();
@@ -149,17 +164,17 @@ TEST_F(SessionTest, HeartbeatsAtThePeriodOfTheWelcome) {
   session_.reset();  // Before the clock.
 }
 
-TEST_F(SessionTest, DialsAgainWhenTheStreamBreaks) {
+TEST_F(MemberSessionTest, DialsAgainWhenTheStreamBreaks) {
   StartWelcome();
   coordinator_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "stops"));
-  EXPECT_EQ(coordinator_.AwaitRegistration().incarnation(), 77);
+  EXPECT_EQ(coordinator_.AwaitRegistration().incarnation(), 2);  // Made anew.
   coordinator_.SendWelcome();
   listener_.AwaitWelcomes(2);
   coordinator_.Send(LeaseMessage(6));
   listener_.AwaitLease(6);
 }
 
-TEST_F(SessionTest, WaitsForACoordinatorThatIsAway) {
+TEST_F(MemberSessionTest, WaitsForACoordinatorThatIsAway) {
   StartWelcome();
   coordinator_.Shutdown();
   coordinator_.Restart();
@@ -168,14 +183,14 @@ TEST_F(SessionTest, WaitsForACoordinatorThatIsAway) {
   listener_.AwaitWelcomes(2);
 }
 
-TEST_F(SessionTest, DialsAgainWhileItsNameIsTaken) {
+TEST_F(MemberSessionTest, DialsAgainWhileItsNameIsTaken) {
   Start();
   coordinator_.AwaitRegistration();
   coordinator_.End(grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "a live member has that name"));
   coordinator_.AwaitRegistration();
 }
 
-TEST_F(SessionTest, GivesUpAStreamOnWhichNoWelcomeComes) {
+TEST_F(MemberSessionTest, GivesUpAStreamOnWhichNoWelcomeComes) {
   SimulatedClock clock;
   clock_ = &clock;
   welcome_timeout_ = absl::Seconds(10);
@@ -186,16 +201,17 @@ TEST_F(SessionTest, GivesUpAStreamOnWhichNoWelcomeComes) {
   session_.reset();  // Before the clock.
 }
 
-TEST_F(SessionTest, RefusedRegistrationEndsTheSession) {
+TEST_F(MemberSessionTest, RefusedRegistrationEndsTheSession) {
   Start();
   coordinator_.AwaitRegistration();
   coordinator_.End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "lease_slots: 0"));
   const absl::Status end = session_->Wait();
   EXPECT_TRUE(absl::IsInvalidArgument(end)) << end;
-  EXPECT_THAT(std::string(end.message()), HasSubstr("lease_slots: 0"));
+  EXPECT_THAT(std::string(end.message()), HasSubstr("refuses worker-3: lease_slots: 0"));
+  EXPECT_EQ(listener_.refusal(), end);
 }
 
-TEST_F(SessionTest, ResultsOfStepsOutliveABrokenStream) {
+TEST_F(MemberSessionTest, ResultsOfStepsOutliveABrokenStream) {
   Start();
   coordinator_.AwaitRegistration();
   session_->Send(StepMessage(4));
@@ -208,7 +224,7 @@ TEST_F(SessionTest, ResultsOfStepsOutliveABrokenStream) {
   EXPECT_EQ(coordinator_.Next().step_result().step(), 5);
 }
 
-TEST_F(SessionTest, LeavingSendsWhatIsQueuedAndSaysGoodbye) {
+TEST_F(MemberSessionTest, LeavingSendsWhatIsQueuedAndSaysGoodbye) {
   StartWelcome();
   session_->Send(StepMessage(1));
   session_->Send(ReturnedMessage());
@@ -220,14 +236,14 @@ TEST_F(SessionTest, LeavingSendsWhatIsQueuedAndSaysGoodbye) {
   session_->Leave(kGrace);  // Again, to no effect.
 }
 
-TEST_F(SessionTest, LeavingDoesNotWaitForACoordinatorThatIsAway) {
+TEST_F(MemberSessionTest, LeavingDoesNotWaitForACoordinatorThatIsAway) {
   StartWelcome();
   coordinator_.Shutdown();
   session_->Leave(kGrace);
   EXPECT_TRUE(session_->Wait().ok());
 }
 
-TEST_F(SessionTest, LeavingBeforeTheWelcomeEndsAtOnce) {
+TEST_F(MemberSessionTest, LeavingBeforeTheWelcomeEndsAtOnce) {
   Start();
   coordinator_.AwaitRegistration();
   session_->Leave(kGrace);
@@ -235,4 +251,4 @@ TEST_F(SessionTest, LeavingBeforeTheWelcomeEndsAtOnce) {
 }
 
 }  // namespace
-}  // namespace millrace::worker
+}  // namespace millrace

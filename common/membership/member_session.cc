@@ -1,4 +1,4 @@
-#include "worker/session/session.h"
+#include "common/membership/member_session.h"
 
 #include <algorithm>
 #include <iterator>
@@ -10,13 +10,14 @@
 #include "common/proto_duration.h"
 #include "glog/logging.h"
 
-namespace millrace::worker {
+namespace millrace {
 namespace {
 
 constexpr absl::Duration kLogPeriod = absl::Seconds(10);
 constexpr absl::Duration kDefaultHeartbeatPeriod = absl::Seconds(1);
+constexpr absl::Duration kShortestHeartbeatPeriod = absl::Milliseconds(10);
 
-// So that the workers of a cluster do not dial a new coordinator in step.
+// So that the members of a cluster do not dial a new coordinator in step.
 absl::Duration Jittered(absl::Duration backoff) {
   absl::BitGen random;
   return backoff * absl::Uniform(random, 0.8, 1.2);
@@ -24,22 +25,22 @@ absl::Duration Jittered(absl::Duration backoff) {
 
 }  // namespace
 
-Session::Session(const SessionOptions& options, SessionListener* listener)
-    : options_(options),
+MemberSession::MemberSession(MemberSessionOptions options, MemberListener* listener)
+    : options_(std::move(options)),
       listener_(listener),
-      stub_(Membership::NewStub(CreateChannel(options.coordinator_address))) {}
+      stub_(Membership::NewStub(CreateChannel(options_.coordinator_address))) {}
 
-Session::~Session() {
+MemberSession::~MemberSession() {
   Leave(absl::ZeroDuration());
   if (thread_.joinable()) thread_.join();
 }
 
-void Session::Start() {
+void MemberSession::Start() {
   CHECK(!thread_.joinable()) << "started twice";
   thread_ = std::thread([this] { Run(); });
 }
 
-void Session::Send(MemberMessage message) {
+void MemberSession::Send(MemberMessage message) {
   {
     MutexLock lock(&mutex_);
     if (end_.has_value()) return;
@@ -48,7 +49,7 @@ void Session::Send(MemberMessage message) {
   NoteChange();
 }
 
-void Session::Leave(absl::Duration grace) {
+void MemberSession::Leave(absl::Duration grace) {
   {
     MutexLock lock(&mutex_);
     if (!leave_by_.has_value()) leave_by_ = options_.clock->Now() + grace;
@@ -57,13 +58,13 @@ void Session::Leave(absl::Duration grace) {
   if (thread_.joinable()) Wait().IgnoreError();
 }
 
-absl::Status Session::Wait() {
+absl::Status MemberSession::Wait() {
   MutexLock lock(&mutex_);
   while (!end_.has_value()) ended_.Wait(&mutex_);
   return *end_;
 }
 
-void Session::Run() {
+void MemberSession::Run() {
   absl::Status end;
   absl::Duration backoff = options_.first_backoff;
   while (!LeaveBy().has_value()) {
@@ -71,8 +72,9 @@ void Session::Run() {
     if (LeaveBy().has_value()) break;
     if (absl::IsInvalidArgument(status)) {
       end = absl::InvalidArgumentError(absl::StrCat("the coordinator at ",
-                                                    options_.coordinator_address,
-                                                    " refuses this worker: ", status.message()));
+                                                    options_.coordinator_address, " refuses ",
+                                                    options_.name, ": ", status.message()));
+      listener_->Refused(end);
       break;
     }
     LogLoss(status);
@@ -85,13 +87,11 @@ void Session::Run() {
   ended_.SignalAll();
 }
 
-absl::Status Session::ServeStream() {
+absl::Status MemberSession::ServeStream() {
   welcomed_ = closing_ = overdue_ = false;
   due_ = options_.clock->Now() + options_.welcome_timeout;
   MembershipStream stream(stub_.get(), [this] { NoteChange(); });
-  MemberMessage registration;
-  *registration.mutable_register_worker() = options_.registration;
-  stream.Send(std::move(registration));
+  stream.Send(options_.registration());
   const absl::Status end = ServeUntilEnd(&stream);
   KeepUndelivered(stream.TakeUnsent());
   if (!overdue_) return end;
@@ -99,7 +99,7 @@ absl::Status Session::ServeStream() {
                                                   absl::FormatDuration(options_.welcome_timeout)));
 }
 
-absl::Status Session::ServeUntilEnd(MembershipStream* stream) {
+absl::Status MemberSession::ServeUntilEnd(MembershipStream* stream) {
   while (true) {
     while (auto message = stream->Next()) Take(*std::move(message));
     if (const auto end = stream->end()) return *end;
@@ -112,7 +112,7 @@ absl::Status Session::ServeUntilEnd(MembershipStream* stream) {
   }
 }
 
-void Session::Take(CoordinatorMessage message) {
+void MemberSession::Take(CoordinatorMessage message) {
   if (!message.has_welcome()) {
     if (welcomed_) listener_->Received(std::move(message));
     return;
@@ -120,19 +120,30 @@ void Session::Take(CoordinatorMessage message) {
   if (welcomed_) return;
   heartbeat_period_ = FromProto(message.welcome().heartbeat_period());
   if (heartbeat_period_ <= absl::ZeroDuration()) heartbeat_period_ = kDefaultHeartbeatPeriod;
+  heartbeat_period_ = std::max(heartbeat_period_, kShortestHeartbeatPeriod);
   due_ = options_.clock->Now() + heartbeat_period_;
-  LOG(INFO) << options_.registration.name() << " has joined the cluster of "
-            << options_.coordinator_address;
+  LOG(INFO) << options_.name << " has joined the cluster of " << options_.coordinator_address;
   listener_->Welcomed();
-  MutexLock lock(&mutex_);
-  outbox_.erase(
-      std::remove_if(outbox_.begin(), outbox_.end(),
-                     [](const MemberMessage& queued) { return !queued.has_step_result(); }),
-      outbox_.end());
+  DropWhatIsVoid();
   welcomed_ = true;
 }
 
-void Session::DoWhatIsDue(MembershipStream* stream) {
+// The listener is asked without the lock.
+void MemberSession::DropWhatIsVoid() {
+  std::deque<MemberMessage> queued;
+  {
+    MutexLock lock(&mutex_);
+    queued.swap(outbox_);
+  }
+  queued.erase(std::remove_if(queued.begin(), queued.end(),
+                              [this](const MemberMessage& message) {
+                                return !listener_->OutlivesItsStream(message);
+                              }),
+               queued.end());
+  KeepUndelivered(std::move(queued));
+}
+
+void MemberSession::DoWhatIsDue(MembershipStream* stream) {
   if (welcomed_ && !closing_) {
     due_ = options_.clock->Now() + heartbeat_period_;
     MemberMessage heartbeat;
@@ -145,7 +156,7 @@ void Session::DoWhatIsDue(MembershipStream* stream) {
   due_ = absl::InfiniteFuture();
 }
 
-void Session::SayGoodbye(MembershipStream* stream, absl::Time leave_by) {
+void MemberSession::SayGoodbye(MembershipStream* stream, absl::Time leave_by) {
   closing_ = true;
   due_ = leave_by;
   if (!welcomed_) {
@@ -158,7 +169,7 @@ void Session::SayGoodbye(MembershipStream* stream, absl::Time leave_by) {
   stream->CloseWhenSent();
 }
 
-void Session::SendQueued(MembershipStream* stream) {
+void MemberSession::SendQueued(MembershipStream* stream) {
   std::deque<MemberMessage> queued;
   {
     MutexLock lock(&mutex_);
@@ -167,13 +178,13 @@ void Session::SendQueued(MembershipStream* stream) {
   for (MemberMessage& message : queued) stream->Send(std::move(message));
 }
 
-void Session::KeepUndelivered(std::deque<MemberMessage> unsent) {
+void MemberSession::KeepUndelivered(std::deque<MemberMessage> unsent) {
   MutexLock lock(&mutex_);
   outbox_.insert(outbox_.begin(), std::make_move_iterator(unsent.begin()),
                  std::make_move_iterator(unsent.end()));
 }
 
-void Session::WaitForChange(absl::Time until) {
+void MemberSession::WaitForChange(absl::Time until) {
   MutexLock lock(&mutex_);
   while (!changed_) {
     if (options_.clock->WaitUntil(&changed_cond_, &mutex_, until)) break;
@@ -181,28 +192,28 @@ void Session::WaitForChange(absl::Time until) {
   changed_ = false;
 }
 
-void Session::NoteChange() {
+void MemberSession::NoteChange() {
   MutexLock lock(&mutex_);
   changed_ = true;
   changed_cond_.Signal();
 }
 
-void Session::Pause(absl::Duration backoff) {
+void MemberSession::Pause(absl::Duration backoff) {
   const absl::Time until = options_.clock->Now() + backoff;
   while (!LeaveBy().has_value() && options_.clock->Now() < until) WaitForChange(until);
 }
 
-absl::optional<absl::Time> Session::LeaveBy() const {
+absl::optional<absl::Time> MemberSession::LeaveBy() const {
   MutexLock lock(&mutex_);
   return leave_by_;
 }
 
-void Session::LogLoss(const absl::Status& status) {
+void MemberSession::LogLoss(const absl::Status& status) {
   const absl::Time now = options_.clock->Now();
   if (now < next_log_) return;
   next_log_ = now + kLogPeriod;
-  LOG(WARNING) << options_.registration.name() << " waits for the coordinator at "
-               << options_.coordinator_address << ": " << status.ToString();
+  LOG(WARNING) << options_.name << " waits for the coordinator at " << options_.coordinator_address
+               << ": " << status.ToString();
 }
 
-}  // namespace millrace::worker
+}  // namespace millrace
