@@ -10,9 +10,11 @@
 #include "absl/time/time.h"
 #include "client/outage.h"
 #include "common/grpc_status.h"
+#include "common/job_state.h"
 #include "common/mutex.h"
 #include "common/net/address.h"
 #include "common/net/channel.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -216,7 +218,7 @@ absl::StatusOr<JobStatus> GrpcJobsClient::AwaitEnd(const std::string& job_id,
   while (true) {
     MILLRACE_ASSIGN_OR_RETURN(JobStatus status, Get(job_id));
     const absl::Time now = options_.clock->Now();
-    if (IsFinal(status.state()) || now >= deadline) return status;
+    if (HasEnded(status.state()) || now >= deadline) return status;
     MILLRACE_RETURN_IF_ERROR(PauseUntil(std::min(now + kStatusPeriod, deadline)));
   }
 }
@@ -243,8 +245,7 @@ absl::Status GrpcJobsClient::WatchOnce(const std::string& job_id,
     outage->Over();
     if (event.sequence() <= position->sequence) continue;
     position->sequence = event.sequence();
-    const absl::Time time =
-        absl::FromUnixSeconds(event.time().seconds()) + absl::Nanoseconds(event.time().nanos());
+    const absl::Time time = FromTimestamp(event.time());
     if (position->rewound && time <= position->time) continue;
     position->time = time;
     position->ended = IsLastEvent(event);
@@ -290,12 +291,10 @@ void GrpcJobsClient::Interrupt() {
 
 }  // namespace
 
-bool IsFinal(JobState state) { return state == SUCCEEDED || state == FAILED || state == CANCELLED; }
-
 bool IsLastEvent(const JobEvent& event) {
   JobState state = JOB_STATE_UNSPECIFIED;
   return event.has_state_changed() && JobState_Parse(event.state_changed().state(), &state) &&
-         IsFinal(state);
+         HasEnded(state);
 }
 
 absl::StatusOr<std::unique_ptr<JobsClient>> JobsClient::Create(JobsClientOptions options) {

@@ -40,9 +40,6 @@ struct JobsClientOptions {
   Clock* clock = Clock::Real();
 };
 
-// The final ones: nothing happens to a job after them.
-bool IsFinal(JobState state);
-
 // Whether this is a job's last event: a change to a final state.
 bool IsLastEvent(const JobEvent& event);
 

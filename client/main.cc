@@ -1,9 +1,12 @@
 // The `millrace` command: see `millrace --help`, and client/commands/ for what it does.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <thread>
 
 #include "client/commands/command_line.h"
 #include "client/commands/commands.h"
+#include "client/commands/exit_code.h"
 #include "client/console.h"
 #include "client/interrupt.h"
 #include "common/net/channel.h"
@@ -43,7 +46,11 @@ int main(int argc, char** argv) {
     exit_code = RunCommand(context);
     stop.RequestStop();
   });
-  if (stop.Wait() != 0) interrupt.Trigger();
+  if (stop.Wait() != 0) {
+    // It only reads, for as long as the data take.
+    if (context.flags.command == "validate") _exit(static_cast<int>(ExitCode::kInterrupted));
+    interrupt.Trigger();
+  }
   command.join();
   return static_cast<int>(exit_code);
 }

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,6 +170,19 @@ TEST(MillraceProcessTest, ATrainingThatWasKilledGoesOnFromItsStateDirectory) {
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(process.out(), HasSubstr("Resuming job small-1"));
   EXPECT_THAT(process.out(), HasSubstr("SUCCEEDED: job small-1\n  steps      10,000 of 10,000"));
+}
+
+// It read on to the end of the data.
+TEST(MillraceProcessTest, AnInterruptEndsAValidationAtOnce) {
+  const std::string job = ::testing::TempDir() + "/endless.textproto";
+  unlink(job.c_str());
+  ASSERT_EQ(mkfifo(job.c_str(), 0666), 0);
+  Process process({"validate", job});
+  const int writer = open(job.c_str(), O_WRONLY | O_CLOEXEC);  // Waits until it is being read.
+  ASSERT_GE(writer, 0);
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 130);
+  close(writer);
 }
 
 TEST(MillraceProcessTest, AnInterruptLeavesAJobOfAClusterAloneAndExitsWith130) {

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/job_text.h"
 #include "client/progress/format.h"
+#include "common/job_state.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
@@ -23,12 +24,12 @@ absl::StatusOr<ExitCode> RunCancel(const CommandContext& context) {
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
   MILLRACE_ASSIGN_OR_RETURN(JobStatus status, client->Cancel(flags.job_id));
-  if (!IsFinal(status.state())) {
+  if (!HasEnded(status.state())) {
     *context.console.err << "cancellation of job " << flags.job_id << " is under way ("
                          << DescribeState(status) << ")" << std::endl;
     MILLRACE_ASSIGN_OR_RETURN(status, client->AwaitEnd(flags.job_id, flags.timeout));
   }
-  if (!IsFinal(status.state())) return StillUnderWay(status, flags.timeout);
+  if (!HasEnded(status.state())) return StillUnderWay(status, flags.timeout);
   if (flags.json) {
     *context.console.out << JobJson(status) << std::flush;
   } else if (status.state() != CANCELLED) {

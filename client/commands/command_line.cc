@@ -179,6 +179,18 @@ class Declaration {
   Flags chosen_;
 };
 
+// CLI11 says no more than that a command is required.
+int ComplainOfCommand(const std::string& given, const CLI::App& app, std::ostream& err) {
+  err << "no command '" << given << "'; must be one of";
+  const char* separator = " ";
+  for (const CLI::App* command : app.get_subcommands(/*filter=*/{})) {
+    err << separator << command->get_name();
+    separator = ", ";
+  }
+  err << "\nRun with --help for more information." << std::endl;
+  return 1;
+}
+
 }  // namespace
 
 CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& console) {
@@ -189,7 +201,9 @@ CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& c
     app.parse(argc, argv);
     line.flags = declaration.chosen();
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error, *console.out, *console.err);
+    const bool unknown = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
+    const int code = unknown ? ComplainOfCommand(argv[1], app, *console.err)
+                             : app.exit(error, *console.out, *console.err);
     line.exit = code == 0 ? ExitCode::kSucceeded : ExitCode::kUsage;
   }
   return line;

@@ -51,6 +51,15 @@ TEST_F(CommandLineTest, TrainHasAnEmbeddedClusterByDefault) {
   EXPECT_FALSE(flags.json);
 }
 
+TEST_F(CommandLineTest, CancelTakesATimeout) {
+  EXPECT_EQ(Flagged({"cancel", "a-1", "--cluster=h:1"}).timeout, absl::Minutes(1));
+  EXPECT_EQ(Flagged({"cancel", "a-1", "--cluster=h:1", "--timeout=90s"}).timeout,
+            absl::Seconds(90));
+  EXPECT_TRUE(IsWrong({"cancel", "a-1", "--cluster=h:1", "--timeout=soon"}));
+  EXPECT_TRUE(IsWrong({"cancel", "a-1", "--cluster=h:1", "--timeout=-1s"}));
+  EXPECT_THAT(err_.str(), HasSubstr("soon; must be a duration"));
+}
+
 TEST_F(CommandLineTest, SetTakesOneValueAndCanBeRepeated) {
   const Flags flags = Flagged({"train", "--set", "epochs=1", "job.textproto", "--set=strides=1,2",
                                "--data=DIR", "--ps=3", "--workers=4", "--export", "out", "--json"});
@@ -83,6 +92,7 @@ TEST_F(CommandLineTest, TrainLeavesTheEnvironmentsClusterAlone) {
 TEST_F(CommandLineTest, WrongUsageIsReported) {
   EXPECT_TRUE(IsWrong({}));
   EXPECT_TRUE(IsWrong({"dance"}));
+  EXPECT_THAT(err_.str(), HasSubstr("no command 'dance'; must be one of train, validate, submit"));
   EXPECT_TRUE(IsWrong({"train"}));
   EXPECT_TRUE(IsWrong({"train", "job", "--no_such_flag"}));
   EXPECT_TRUE(IsWrong({"train", "job", "another"}));

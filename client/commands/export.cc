@@ -4,6 +4,7 @@
 #include "client/atomic_file.h"
 #include "client/exporter.h"
 #include "client/progress/format.h"
+#include "common/job_state.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 
@@ -22,7 +23,7 @@ absl::StatusOr<ExitCode> RunExport(const CommandContext& context) {
   MILLRACE_RETURN_IF_ERROR(CheckCanCreate(flags.export_file));
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, StatusOf(context, client.get()));
-  if (!IsFinal(status.state())) {
+  if (!HasEnded(status.state())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", flags.job_id, " is ", JobState_Name(status.state()),
         " and its variables still change; wait for its end with `millrace watch`, or end it with "

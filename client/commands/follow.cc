@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/progress/format.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "protos/events.pb.h"
 
@@ -14,7 +15,7 @@ class OutcomeGatherer {
   explicit OutcomeGatherer(const std::string& job_id) { outcome_.job_id = job_id; }
 
   void Add(const JobEvent& event) {
-    const absl::Time time = ToTime(event.time());
+    const absl::Time time = FromTimestamp(event.time());
     if (event.has_progress()) outcome_.total_steps = event.progress().total_steps();
     if (!event.has_state_changed()) return;
     const StateChanged& change = event.state_changed();
@@ -40,7 +41,7 @@ JobOutcome WithStatus(JobsClient* client, JobOutcome outcome) {
   if (!status.ok()) return outcome;
   if (status->total_steps() > 0) outcome.total_steps = status->total_steps();
   if (status->has_started() && status->has_ended()) {
-    outcome.running = ToTime(status->ended()) - ToTime(status->started());
+    outcome.running = FromTimestamp(status->ended()) - FromTimestamp(status->started());
   }
   return outcome;
 }

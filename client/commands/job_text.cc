@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
+#include "common/proto_time.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
@@ -12,7 +13,7 @@ namespace {
 constexpr char kTimeFormat[] = "%Y-%m-%d %H:%M:%S";
 
 std::string TimeText(const google::protobuf::Timestamp& time, absl::TimeZone zone) {
-  return absl::FormatTime(kTimeFormat, ToTime(time), zone);
+  return absl::FormatTime(kTimeFormat, FromTimestamp(time), zone);
 }
 
 std::string Steps(const JobStatus& status) {
@@ -31,7 +32,7 @@ std::string JobJson(const JobStatus& status) {
                                  {"total_steps", status.total_steps()},
                                  {"metrics", ToMetrics(status.metrics())}};
   const auto add_time = [&json](const char* name, const google::protobuf::Timestamp& time) {
-    json[name] = absl::FormatTime(absl::RFC3339_full, ToTime(time), absl::UTCTimeZone());
+    json[name] = absl::FormatTime(absl::RFC3339_full, FromTimestamp(time), absl::UTCTimeZone());
   };
   if (status.has_submitted()) add_time("submitted", status.submitted());
   if (status.has_started()) add_time("started", status.started());

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job_state.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 
@@ -13,9 +14,9 @@ absl::StatusOr<absl::optional<std::string>> FindUnfinishedJob(JobsClient* client
                                                               const std::string& state_dir) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<JobStatus> jobs, client->List());
   for (const JobStatus& job : jobs) {
-    if (IsFinal(job.state())) continue;
+    if (HasEnded(job.state())) continue;
     MILLRACE_ASSIGN_OR_RETURN(const JobStatus found, client->Get(job.job_id()));
-    if (IsFinal(found.state())) continue;
+    if (HasEnded(found.state())) continue;
     if (google::protobuf::util::MessageDifferencer::Equals(found.spec(), spec)) {
       return absl::make_optional(job.job_id());
     }

@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "worker/input/dataset.h"
+#include "worker/model/layered_model.h"
 #include "worker/model/model_plan.h"
 #include "worker/model/shape.h"
 
@@ -27,21 +28,6 @@ struct JobShape {
   uint64_t steps = 0;
 };
 
-// The held-out examples must fit the model as the training examples do.
-absl::Status CheckEvaluationSet(const worker::ModelPlan& model, const worker::Dataset& evaluate) {
-  const worker::Shape& input = model.layers.front().input;
-  if (evaluate.feature_shape() != input) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.evaluate: its examples have the shape ",
-                     worker::ShapeString(evaluate.feature_shape()), ", those of data.train ",
-                     worker::ShapeString(input), "; they must be the same"));
-  }
-  const absl::Status labels =
-      worker::CheckLabels(model, evaluate.label_count(), evaluate.DescribeLargestLabel());
-  if (labels.ok()) return labels;
-  return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));
-}
-
 absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
   const DataSpec& data = spec.data();
   MILLRACE_ASSIGN_OR_RETURN(const auto train,
@@ -55,7 +41,7 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
     MILLRACE_ASSIGN_OR_RETURN(
         const auto evaluate,
         worker::OpenDataset(data.evaluate(), data.directory(), "data.evaluate"));
-    MILLRACE_RETURN_IF_ERROR(CheckEvaluationSet(shape.model, *evaluate));
+    MILLRACE_RETURN_IF_ERROR(worker::CheckEvaluationSet(shape.model, *evaluate));
     shape.evaluate_examples = evaluate->size();
   }
   shape.steps = TotalSteps(spec, shape.train_examples);

@@ -72,10 +72,6 @@ std::vector<std::string> FormatMetrics(const Metrics& metrics) {
   return texts;
 }
 
-absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
-  return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
-}
-
 std::string DescribeEvent(const JobEvent& event) {
   if (event.has_notice()) return event.notice().message();
   if (event.has_evaluated()) {

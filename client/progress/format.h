@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 #include "client/job_outcome.h"
 #include "google/protobuf/map.h"
-#include "google/protobuf/timestamp.pb.h"
 #include "protos/events.pb.h"
 
 namespace millrace::client {
@@ -33,8 +32,6 @@ Metrics ToMetrics(const google::protobuf::Map<std::string, double>& metrics);
 
 // "loss 0.2513", "accuracy 0.9229", ...: the loss first, then the accuracy, then by name.
 std::vector<std::string> FormatMetrics(const Metrics& metrics);
-
-absl::Time ToTime(const google::protobuf::Timestamp& timestamp);
 
 // A line for an evaluation, a notice or a change of state, such as "step 600: eval_loss 0.1032
 // eval_accuracy 0.9691 (10,000 examples)"; empty for a Progress and for the job's last event.

@@ -2,6 +2,7 @@
 
 #include "client/jobs_client.h"
 #include "client/progress/format.h"
+#include "common/proto_time.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
@@ -71,7 +72,8 @@ void JsonLines::OnEvent(const JobEvent& event) {
   // The last line says it, with all that there is to say.
   if (IsLastEvent(event)) return;
   Json json = {{"event", nullptr}, {"job_id", job_id_}, {"sequence", event.sequence()}};
-  json["time"] = absl::FormatTime(absl::RFC3339_full, ToTime(event.time()), absl::UTCTimeZone());
+  json["time"] =
+      absl::FormatTime(absl::RFC3339_full, FromTimestamp(event.time()), absl::UTCTimeZone());
   if (AddKind(event, &json)) *out_ << Dump(json) << std::endl;
 }
 

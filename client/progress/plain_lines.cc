@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/progress/format.h"
+#include "common/proto_time.h"
 
 namespace millrace::client {
 namespace {
@@ -16,7 +17,7 @@ void PlainLines::Begin(const std::string& job_id) { *out_ << "job " << job_id <<
 
 void PlainLines::OnEvent(const JobEvent& event) {
   if (event.has_progress()) {
-    OnProgress(event.progress(), ToTime(event.time()));
+    OnProgress(event.progress(), FromTimestamp(event.time()));
     return;
   }
   if (const std::string line = DescribeEvent(event); !line.empty()) *out_ << line << std::endl;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/progress/format.h"
+#include "common/proto_time.h"
 
 namespace millrace::client {
 namespace {
@@ -93,7 +94,7 @@ void TerminalBar::OnEvent(const JobEvent& event) {
     return;
   }
   progress_ = event.progress();
-  rate_.Add(ToTime(event.time()), progress_.step());
+  rate_.Add(FromTimestamp(event.time()), progress_.step());
   started_ = true;
   if (options_.clock->Now() - last_draw_ >= kShortestPause) Draw();
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/jobs_client.h"
+#include "common/job_state.h"
 #include "glog/logging.h"
 
 namespace millrace::testing {
@@ -293,7 +294,7 @@ grpc::Status FakeJobs::CancelJob(grpc::ServerContext*, const CancelJobRequest* r
     Job* job = nullptr;
     const grpc::Status status = FindJob(request->job_id(), &job);
     if (!status.ok()) return status;
-    if (!client::IsFinal(job->status.state()) && !hold_cancellations_) {
+    if (!HasEnded(job->status.state()) && !hold_cancellations_) {
       AddEventLocked(job, StateEvent(CANCELLED, job->status.step()));
     }
     *response = job->status;

@@ -6,22 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
-#include "worker/model/model_plan.h"
 
 namespace millrace::worker {
 namespace {
-
-absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) {
-  const Shape& input = plan.layers.front().input;
-  if (evaluate.feature_shape() != input) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "data.evaluate: its examples have the shape ", ShapeString(evaluate.feature_shape()),
-        ", those of data.train ", ShapeString(input), "; they must be the same"));
-  }
-  absl::Status labels = CheckLabels(plan, evaluate.label_count(), evaluate.DescribeLargestLabel());
-  if (labels.ok()) return labels;
-  return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));
-}
 
 // No batch has more examples than its set.
 BatchSizes BatchSizesOf(const JobSpec& spec, const Dataset& train, const Dataset* evaluate) {
@@ -47,6 +34,18 @@ absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const Jo
 }
 
 }  // namespace
+
+absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) {
+  const Shape& input = plan.layers.front().input;
+  if (evaluate.feature_shape() != input) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.evaluate: its examples have the shape ", ShapeString(evaluate.feature_shape()),
+        ", those of data.train ", ShapeString(input), "; they must be the same"));
+  }
+  absl::Status labels = CheckLabels(plan, evaluate.label_count(), evaluate.DescribeLargestLabel());
+  if (labels.ok()) return labels;
+  return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));
+}
 
 ModelFactory LayeredModelFactory(std::shared_ptr<Device> device) {
   return [device = std::move(device)](const JobSpec& spec, const millrace::worker::Dataset& train,

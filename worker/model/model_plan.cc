@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/job_spec.h"
 #include "common/status_macros.h"
 
 namespace millrace::worker {
@@ -27,26 +28,6 @@ std::string LastLayerPath(const ModelPlan& plan) {
   return LayerPath(plan.layers.size() - 1, plan.layers.back().spec.name());
 }
 
-absl::string_view KindName(const LayerSpec& spec) {
-  switch (spec.kind_case()) {
-    case LayerSpec::kDense:
-      return "dense";
-    case LayerSpec::kConv2D:
-      return "conv2d";
-    case LayerSpec::kMaxPool2D:
-      return "max_pool2d";
-    case LayerSpec::kFlatten:
-      return "flatten";
-    case LayerSpec::kDropout:
-      return "dropout";
-    case LayerSpec::kActivation:
-      return "activation";
-    case LayerSpec::KIND_NOT_SET:
-      break;
-  }
-  return "layer";
-}
-
 absl::Status CheckName(absl::string_view name) {
   bool allowed = name.size() <= kMaxNameLength;
   for (const char c : name) {
@@ -62,7 +43,8 @@ absl::Status NameLayers(ModelSpec* spec) {
   absl::flat_hash_map<std::string, int> index_of;
   for (int i = 0; i < spec->layers_size(); ++i) {
     LayerSpec* layer = spec->mutable_layers(i);
-    if (layer->name().empty()) layer->set_name(absl::StrCat(KindName(*layer), "_", i));
+    // One without a kind is refused when it is planned.
+    if (layer->kind_case() != LayerSpec::KIND_NOT_SET) layer->set_name(LayerName(*spec, i));
     if (absl::Status status = CheckName(layer->name()); !status.ok()) {
       return Invalid(LayerPath(i, layer->name()), ": ", status.message());
     }
