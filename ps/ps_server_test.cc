@@ -3,8 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
 #include "common/net/channel.h"
 #include "common/proto_duration.h"
 #include "common/wire/tensor_codec.h"
@@ -97,6 +101,7 @@ class PsServerTest : public ::testing::Test {
   }
 
   const std::string data_dir_;
+  SimulatedClock simulated_clock_;
   std::unique_ptr<PsServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<ParameterServer::Stub> data_;
@@ -442,6 +447,11 @@ INSTANTIATE_TEST_SUITE_P(
                 absl::StatusCode::kInvalidArgument, "slice 1 of the shard has 6 elements"},
         BadPush{"ElementTwice", [](PushRequest* push) { *push->add_pieces() = push->pieces(0); },
                 absl::StatusCode::kInvalidArgument, "overlaps"},
+        BadPush{"PartOfAFloat",
+                [](PushRequest* push) { push->mutable_pieces(1)->mutable_data()->pop_back(); },
+                absl::StatusCode::kInvalidArgument, "pieces[1].data: 23 bytes"},
+        BadPush{"NoData", [](PushRequest* push) { push->add_pieces(); },
+                absl::StatusCode::kInvalidArgument, "has no data"},
         BadPush{"StepPastTheEnd", [](PushRequest* push) { push->set_step(100); },
                 absl::StatusCode::kInvalidArgument, "step: 100"},
         BadPush{"StepOfALaterVersion", [](PushRequest* push) { push->set_step(2); },
@@ -452,11 +462,57 @@ TEST_F(PsServerTest, BytesThatAreNoMessageEndTheStream) {
   const ShardSpec spec = MakeShardSpec({4});
   ASSERT_TRUE(Create(spec).ok());
   PushRequest push = MakePush(spec, 0, 1, WholeShard(spec), 1);
-  push.mutable_pieces(0)->mutable_data()->pop_back();
+  push.set_job_id("\xff");  // Not UTF-8.
   Pusher pusher(data_.get());
   ASSERT_TRUE(pusher.Write(push));
   EXPECT_FALSE(pusher.Read().has_value());
   EXPECT_EQ(pusher.Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(PsServerTest, EveryPushOfALongStreamIsAnswered) {
+  constexpr uint64_t kPushes = 5000;
+  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/0, /*total_steps=*/kPushes);
+  ASSERT_TRUE(Create(spec).ok());
+  Pusher pusher(data_.get());
+  std::thread writer([&] {
+    for (uint64_t step = 0; step < kPushes; ++step) {
+      EXPECT_TRUE(pusher.Write(MakePush(spec, step, step, WholeShard(spec), 1)));
+    }
+    pusher.WritesDone();
+  });
+  uint64_t answers = 0;
+  while (const absl::optional<PushResponse> answer = pusher.Read()) {
+    EXPECT_EQ(answer->outcome(), PushResponse::APPLIED);
+    ++answers;
+  }
+  writer.join();
+  EXPECT_EQ(answers, kPushes);
+  EXPECT_TRUE(pusher.Finish().ok());
+}
+
+// It kept the version that it pulled for ever.
+TEST_F(PsServerTest, ClientThatDoesNotReadLosesItsPull) {
+  const ShardSpec spec = MakeShardSpec({48 * kBlockElements});  // More than is sent ahead.
+  PsServerOptions options;
+  options.data_dir = NewTestDirectory("slow");
+  options.clock = &simulated_clock_;
+  server_ = *PsServer::Start(options);
+  channel_ = CreateChannel(server_->address());
+  data_ = ParameterServer::NewStub(channel_);
+  admin_ = ParameterServerAdmin::NewStub(channel_);
+  ASSERT_TRUE(Create(spec).ok());
+  Puller puller(data_.get(), spec);
+  puller.Send(MakePull(spec));
+  // Once as much was sent as is sent ahead, minutes go by. Each call takes the server some time.
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(Get(spec).version(), 0);
+    simulated_clock_.Advance(absl::Minutes(2));
+  }
+  const Pulled pulled = puller.Receive();
+  EXPECT_EQ(pulled.code, static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(pulled.message, HasSubstr("has not read"));
+  EXPECT_LT(pulled.elements, 48 * kBlockElements);
+  EXPECT_EQ(puller.Pull().elements, 48 * kBlockElements) << "the stream goes on";
 }
 
 TEST_F(PsServerTest, BadPullsAreRefused) {

@@ -40,8 +40,10 @@ class Decoder {
   Decoder(const std::vector<grpc::Slice>& slices, const char* type)
       : reader_(slices), type_(type) {}
 
-  absl::Status Read(Header* header, std::vector<WirePiece>* pieces) {
+  // `refusal`: as in DecodedPush.
+  absl::Status Read(Header* header, std::vector<WirePiece>* pieces, absl::Status* refusal) {
     std::string rest;
+    size_t count = 0;
     while (!reader_.AtLimit()) {
       uint32_t tag;
       if (!reader_.ReadTag(&tag)) return Malformed();
@@ -49,32 +51,40 @@ class Decoder {
         if (!reader_.CopyField(tag, kMaxDepth, &rest)) return Malformed();
         continue;
       }
-      WirePiece piece;
-      MILLRACE_RETURN_IF_ERROR(ReadPiece(pieces->size(), &piece));
-      pieces->push_back(std::move(piece));
+      Piece piece;
+      std::vector<grpc::Slice> data;
+      if (!ReadPiece(&piece, &data)) return Malformed();
+      refusal->Update(CheckPiece(count++, data));
+      if (!refusal->ok()) continue;
+      pieces->push_back({piece.slice(), piece.offset(), FloatSlices(std::move(data))});
     }
+    if (!refusal->ok()) pieces->clear();
     if (!header->ParseFromString(rest)) return Malformed();
     return absl::OkStatus();
   }
 
  private:
-  // Reads what follows the tag. `index`: which of the message's pieces it is.
-  absl::Status ReadPiece(size_t index, WirePiece* piece) {
+  // Reads what follows the tag.
+  bool ReadPiece(Piece* header, std::vector<grpc::Slice>* data) {
     size_t length;
-    if (!reader_.ReadLength(&length)) return Malformed();
+    if (!reader_.ReadLength(&length)) return false;
     const size_t limit = reader_.PushLimit(length);
-    Piece header;
-    std::vector<grpc::Slice> data;
-    if (!ReadPieceFields(&header, &data)) return Malformed();
+    if (!ReadPieceFields(header, data)) return false;
     reader_.SetLimit(limit);
+    return true;
+  }
+
+  // `index`: which of the message's pieces it is.
+  absl::Status CheckPiece(size_t index, const std::vector<grpc::Slice>& data) const {
+    if (index >= kMaxPieces) {
+      return absl::InvalidArgumentError(absl::StrCat(type_, ".pieces: more than ", kMaxPieces,
+                                                     "; send them in several messages"));
+    }
     size_t bytes = 0;
     for (const grpc::Slice& slice : data) bytes += slice.size();
-    if (bytes % sizeof(float) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(type_, ".pieces[", index, "].data: ", bytes,
-                                                     " bytes; expected a multiple of 4 (float32)"));
-    }
-    *piece = {header.slice(), header.offset(), FloatSlices(std::move(data))};
-    return absl::OkStatus();
+    if (bytes % sizeof(float) == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(type_, ".pieces[", index, "].data: ", bytes,
+                                                   " bytes; expected a multiple of 4 (float32)"));
   }
 
   // Reads up to the limit.
@@ -105,14 +115,15 @@ class Decoder {
 
 // Decoded: DecodedPush or DecodedPull.
 template <typename Decoded>
-absl::StatusOr<Decoded> Decode(const grpc::ByteBuffer& buffer, const char* type) {
+absl::StatusOr<Decoded> Decode(const grpc::ByteBuffer& buffer, const char* type,
+                               absl::Status* refusal) {
   std::vector<grpc::Slice> slices;
   if (!buffer.Dump(&slices).ok()) {
     return absl::InvalidArgumentError(absl::StrCat("not a ", type, ": there is no message"));
   }
   Decoded decoded;
   Decoder<decltype(decoded.header)> decoder(slices, type);
-  MILLRACE_RETURN_IF_ERROR(decoder.Read(&decoded.header, &decoded.pieces));
+  MILLRACE_RETURN_IF_ERROR(decoder.Read(&decoded.header, &decoded.pieces, refusal));
   return decoded;
 }
 
@@ -186,11 +197,19 @@ grpc::ByteBuffer Encode(const Header& header, absl::Span<const OutgoingPiece> pi
 }  // namespace
 
 absl::StatusOr<DecodedPush> DecodePush(const grpc::ByteBuffer& buffer) {
-  return Decode<DecodedPush>(buffer, "PushRequest");
+  absl::Status refusal;
+  MILLRACE_ASSIGN_OR_RETURN(DecodedPush decoded,
+                            Decode<DecodedPush>(buffer, "PushRequest", &refusal));
+  decoded.refusal = std::move(refusal);
+  return decoded;
 }
 
 absl::StatusOr<DecodedPull> DecodePull(const grpc::ByteBuffer& buffer) {
-  return Decode<DecodedPull>(buffer, "PullResponse");
+  absl::Status refusal;
+  MILLRACE_ASSIGN_OR_RETURN(DecodedPull decoded,
+                            Decode<DecodedPull>(buffer, "PullResponse", &refusal));
+  MILLRACE_RETURN_IF_ERROR(refusal);
+  return decoded;
 }
 
 grpc::ByteBuffer EncodePush(const PushRequest& header, absl::Span<const OutgoingPiece> pieces) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -59,6 +60,9 @@ struct WirePiece {
 struct DecodedPush {
   PushRequest header;  // `pieces` is empty.
   std::vector<WirePiece> pieces;
+  // Not OK: INVALID_ARGUMENT, why the pieces cannot be used (a length of data that is not a
+  // multiple of 4, or more than kMaxPieces); `pieces` is empty then, and the header is good.
+  absl::Status refusal;
 };
 
 struct DecodedPull {
@@ -66,8 +70,12 @@ struct DecodedPull {
   std::vector<WirePiece> pieces;
 };
 
-// INVALID_ARGUMENT: not a message of the type, or data whose length is not a multiple of 4. Accepts
-// every valid encoding of the message (any field order, unknown fields).
+// Of a message: far more than anybody sends, since a decoded piece takes more memory than the few
+// bytes that it may be on the wire.
+inline constexpr size_t kMaxPieces = size_t{1} << 16;
+
+// INVALID_ARGUMENT: not a message of the type; with DecodePull also what DecodedPush::refusal says.
+// Accepts every valid encoding of the message (any field order, unknown fields).
 absl::StatusOr<DecodedPush> DecodePush(const grpc::ByteBuffer& buffer);
 absl::StatusOr<DecodedPull> DecodePull(const grpc::ByteBuffer& buffer);
 

@@ -235,8 +235,29 @@ TEST(TensorCodecTest, ValuesThatAreNoWholeFloatsAreRefusedByPath) {
   PushRequest push = SmallPush();
   push.mutable_pieces(1)->set_data("12345");
   const auto decoded = DecodePush(ToBuffer(CutInto(push.SerializeAsString(), 9)));
-  EXPECT_EQ(decoded.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(decoded.status().ToString(), HasSubstr("PushRequest.pieces[1].data: 5 bytes"));
+  ASSERT_TRUE(decoded.ok()) << "whoever sent it is to be told which push it was";
+  EXPECT_EQ(decoded->header.push_id(), push.push_id());
+  EXPECT_TRUE(decoded->pieces.empty());
+  EXPECT_EQ(decoded->refusal.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(decoded->refusal.ToString(), HasSubstr("PushRequest.pieces[1].data: 5 bytes"));
+  PullResponse pull;
+  pull.add_pieces()->set_data("12345");
+  EXPECT_EQ(DecodePull(ToBuffer(CutInto(pull.SerializeAsString(), 9))).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// Millions of empty pieces fit in a message, and took a hundred times its size.
+TEST(TensorCodecTest, TooManyPiecesAreRefused) {
+  PushRequest push = Header();
+  for (size_t i = 0; i < kMaxPieces; ++i) push.add_pieces();
+  const auto allowed = DecodePush(ToBuffer(CutInto(push.SerializeAsString(), 65536)));
+  ASSERT_TRUE(allowed.ok()) << allowed.status();
+  EXPECT_EQ(allowed->pieces.size(), kMaxPieces);
+  push.add_pieces();
+  const auto refused = DecodePush(ToBuffer(CutInto(push.SerializeAsString(), 65536)));
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  EXPECT_TRUE(refused->pieces.empty());
+  EXPECT_THAT(refused->refusal.ToString(), HasSubstr("more than 65536"));
 }
 
 TEST(TensorCodecTest, MalformedMessagesAreRefused) {

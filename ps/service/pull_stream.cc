@@ -3,7 +3,13 @@
 // the one that takes it makes the callback, so Begin runs once for a request.
 //
 // The next request is read when the last message of the one before is written. So the members that
-// describe the request are used by one thread after the other.
+// describe the request are used by one thread after the other: by those that send, and between two
+// of them, while a message is being written, by CheckProgress, which `sending_` lets in and keeps
+// out.
+//
+// A client that does not read would keep the state that it pulls for ever, and with it memory for
+// each of its blocks that has changed since. So the state is let go of when a message takes too
+// long, and the client, if it reads on, finds an error where the rest of the values would be.
 #include "ps/service/pull_stream.h"
 
 #include <string>
@@ -19,6 +25,8 @@ namespace millrace::ps {
 namespace {
 
 constexpr absl::Duration kDefaultTimeout = absl::Seconds(10);
+// For a client to take a message of about 1 MiB.
+constexpr absl::Duration kWriteTimeout = absl::Minutes(1);
 
 absl::Status CheckRequest(const PullRequest& request) {
   if (request.parts() > 0 && request.part() >= request.parts()) {
@@ -26,7 +34,9 @@ absl::Status CheckRequest(const PullRequest& request) {
                                                    request.parts(), " parts, counted from 0"));
   }
   if (request.has_timeout() && !IsValid(request.timeout())) {
-    return absl::InvalidArgumentError("timeout: not a valid duration");
+    return absl::InvalidArgumentError(absl::StrCat("timeout: ", request.timeout().seconds(),
+                                                   " s and ", request.timeout().nanos(),
+                                                   " ns; not a valid duration"));
   }
   return absl::OkStatus();
 }
@@ -68,7 +78,7 @@ void PullStream::Serve(const std::shared_ptr<Shard>& shard) {
   bool gone = false;
   {
     MutexLock lock(&mutex_);
-    if (found_ == number) return;
+    if (found_ >= number) return;  // More than that where the next one was found meanwhile.
     gone = ending_;
     if (!gone) {
       const std::weak_ptr<Shard> weak = shard;
@@ -110,7 +120,7 @@ void PullStream::Refuse(const absl::Status& status) {
   response.set_last(true);
   response.set_code(static_cast<int32_t>(status.code()));
   response.set_message(std::string(status.message()));
-  Send(ToByteBuffer(response));
+  SendWatched(ToByteBuffer(response));
 }
 
 void PullStream::SendNext() {
@@ -133,12 +143,55 @@ void PullStream::SendNext() {
     state_.reset();
     shard_.reset();
   }
+  SendWatched(std::move(message));
+}
+
+void PullStream::SendWatched(grpc::ByteBuffer message) {
+  {
+    MutexLock lock(&mutex_);
+    sending_ = true;
+    sent_ = clock_->Now();
+    if (!watched_) CheckProgressAt(sent_ + kWriteTimeout);
+  }
   Send(std::move(message));
+}
+
+void PullStream::CheckProgressAt(absl::Time when) {
+  watched_ = true;
+  const std::weak_ptr<Stream> weak = weak_from_this();
+  deadlines_->Add(when, [weak] {
+    const std::shared_ptr<Stream> there = weak.lock();
+    if (there != nullptr) static_cast<PullStream*>(there.get())->CheckProgress();
+  });
+}
+
+void PullStream::CheckProgress() {
+  StatePtr released;
+  MutexLock lock(&mutex_);
+  watched_ = false;
+  if (!sending_ || ending_) return;
+  if (clock_->Now() < sent_ + kWriteTimeout) {
+    CheckProgressAt(sent_ + kWriteTimeout);
+  } else if (state_ != nullptr) {
+    released = std::move(state_);
+    gave_up_ = true;
+  }
 }
 
 // Every message that is sent leads here when it is written.
 void PullStream::OnIdle() {
-  if (shard_ != nullptr) {
+  bool gave_up;
+  {
+    MutexLock lock(&mutex_);
+    sending_ = false;
+    gave_up = std::exchange(gave_up_, false);
+  }
+  if (gave_up) {
+    const std::shared_ptr<Shard> shard = std::move(shard_);
+    Refuse(absl::DeadlineExceededError(
+        absl::StrCat("the client has not read the values of ", shard->name(), " for ",
+                     absl::FormatDuration(kWriteTimeout), "; pull again")));
+  } else if (shard_ != nullptr) {
     SendNext();
   } else {
     ReadNext();

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -40,18 +41,20 @@ class PullStream final : public Stream {
   void OnEnding() override;
 
   void Serve(const std::shared_ptr<Shard>& shard) ABSL_LOCKS_EXCLUDED(mutex_);
-  void SetDeadline(const std::shared_ptr<Shard>& shard, uint64_t number, uint64_t waiter)
-      ABSL_LOCKS_EXCLUDED(mutex_);
   void Begin(const std::shared_ptr<Shard>& shard, absl::StatusOr<StatePtr> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Refuse(const absl::Status& status);
   void SendNext();
+  void SendWatched(grpc::ByteBuffer message) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Lets go of the state where the client has not read for too long.
+  void CheckProgress() ABSL_LOCKS_EXCLUDED(mutex_);
+  void CheckProgressAt(absl::Time when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ShardMap* const shards_;
   DeadlineQueue* const deadlines_;
   Clock* const clock_;
 
-  // The request that is served; see the .cc file for why no lock guards it.
+  // The request that is served; see the .cc file for why no lock guards all this.
   PullRequest request_;
   std::shared_ptr<Shard> shard_;  // nullptr: there is nothing more to send.
   StatePtr state_;
@@ -62,6 +65,10 @@ class PullStream final : public Stream {
   uint64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;  // That came.
   uint64_t found_ ABSL_GUARDED_BY(mutex_) = 0;     // That have found their state, or an error.
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // A message is being written,
+  absl::Time sent_ ABSL_GUARDED_BY(mutex_);       // since then;
+  bool watched_ ABSL_GUARDED_BY(mutex_) = false;  // CheckProgress is to be called.
+  bool gave_up_ ABSL_GUARDED_BY(mutex_) = false;  // It has let go of the state.
   absl::optional<Wait> wait_ ABSL_GUARDED_BY(mutex_);
 };
 

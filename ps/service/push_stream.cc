@@ -1,6 +1,5 @@
 #include "ps/service/push_stream.h"
 
-#include <string>
 #include <utility>
 
 #include "common/wire/tensor_codec.h"
@@ -14,18 +13,14 @@ void PushStream::OnMessage(const grpc::ByteBuffer& message) {
     return;
   }
   Deliver(*std::move(push));
-  ReadNext();
+  ReadNextWhenWritten();
 }
 
 void PushStream::Deliver(DecodedPush push) {
   const PushRequest& header = push.header;
   absl::StatusOr<std::shared_ptr<Shard>> shard = shards_->Find(header.job_id(), header.shard());
   if (!shard.ok()) {
-    PushResponse response;
-    response.set_push_id(header.push_id());
-    response.set_code(static_cast<int32_t>(shard.status().code()));
-    response.set_message(std::string(shard.status().message()));
-    Send(ToByteBuffer(response));
+    Send(ToByteBuffer(MakeRefusal(header.push_id(), shard.status(), /*version=*/0)));
     return;
   }
   touched_[shard->get()] = *shard;

@@ -10,6 +10,8 @@
 namespace millrace::ps {
 namespace {
 
+constexpr size_t kMaxQueued = 1024;
+
 absl::Status Stopping() {
   return absl::UnavailableError("the ps server stops; open a new stream when it is back");
 }
@@ -32,6 +34,16 @@ void Stream::ReadNext() {
   MutexLock lock(&mutex_);
   if (finished_ || end_.has_value()) return;
   StartRead(&incoming_);
+}
+
+void Stream::ReadNextWhenWritten() {
+  MutexLock lock(&mutex_);
+  if (finished_ || end_.has_value()) return;
+  if (queue_.size() < kMaxQueued) {
+    StartRead(&incoming_);
+  } else {
+    read_when_written_ = true;
+  }
 }
 
 void Stream::Send(grpc::ByteBuffer message) {
@@ -96,6 +108,10 @@ void Stream::OnWriteDone(bool ok) {
     }
     Proceed();
     idle = !writing_ && !finished_;
+    if (read_when_written_ && queue_.empty() && !finished_ && !end_.has_value()) {
+      read_when_written_ = false;
+      StartRead(&incoming_);
+    }
   }
   if (idle) OnIdle();
 }

@@ -56,6 +56,9 @@ class Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer
   virtual void OnEnded() {}
 
   void ReadNext() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same, but where many messages wait to be written, when they are: a client that does not
+  // read its answers is not given ever more of them.
+  void ReadNextWhenWritten() ABSL_LOCKS_EXCLUDED(mutex_);
   // Drops the message when the stream is ending.
   void Send(grpc::ByteBuffer message) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends with OK when all that was sent is written.
@@ -73,6 +76,7 @@ class Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer
   Mutex mutex_;
   std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool read_when_written_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool end_when_written_ ABSL_GUARDED_BY(mutex_) = false;
   absl::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -29,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kIdFile[] = "DIRECTORY_ID";
+// Begins the names of files that are to become it.
 constexpr char kTemporaryIdFile[] = "DIRECTORY_ID.new";
 constexpr char kFormat[] = "millrace ps data directory, format ";
 constexpr char kFormatVersion[] = "1";
@@ -43,7 +44,7 @@ absl::StatusOr<std::vector<std::string>> ListEntries(const std::string& path) {
   std::error_code error;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name != kTemporaryIdFile) names.push_back(name);
+    if (!absl::StartsWith(name, kTemporaryIdFile)) names.push_back(name);
   }
   if (error) return SystemError("list the data directory", path, error.value());
   return names;
@@ -70,8 +71,9 @@ absl::Status WriteIdFile(const std::string& directory) {
   const std::string text =
       absl::StrFormat("%s%s\n%016x%016x\n", kFormat, kFormatVersion,
                       absl::Uniform<uint64_t>(random), absl::Uniform<uint64_t>(random));
-  const std::string temporary = absl::StrCat(directory, "/", kTemporaryIdFile);
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // A name of its own, so that servers that start at once do not write into each other's.
+  std::string temporary = absl::StrCat(directory, "/", kTemporaryIdFile, ".XXXXXX");
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return SystemError("make", temporary, errno);
   const absl::Cleanup close_fd = [fd] { close(fd); };
   MILLRACE_RETURN_IF_ERROR(WriteAndSync(fd, temporary, text));
@@ -133,14 +135,14 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   if (fd < 0) return SystemError("open", id_file, errno);
   // Owns the descriptor from here on.
   std::unique_ptr<DataDirectory> directory(new DataDirectory(path, fd));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadAll(fd, id_file));
-  MILLRACE_ASSIGN_OR_RETURN(directory->id_, ParseIdFile(path, text));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return SystemError("lock", id_file, errno);
     return absl::UnavailableError(
         absl::StrCat("the data directory ", path,
                      " is in use by a running server; stop that one, or give another directory"));
   }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadAll(fd, id_file));
+  MILLRACE_ASSIGN_OR_RETURN(directory->id_, ParseIdFile(path, text));
   return directory;
 }
 

@@ -22,8 +22,6 @@ class DataDirectory {
   DataDirectory(const DataDirectory&) = delete;
   DataDirectory& operator=(const DataDirectory&) = delete;
 
-  const std::string& path() const { return path_; }
-
   // Made up when the directory was, and kept for good.
   const std::string& id() const { return id_; }
 

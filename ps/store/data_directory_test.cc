@@ -4,7 +4,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -55,6 +59,34 @@ TEST_F(DataDirectoryTest, IsLockedWhileOpen) {
   const auto directory = DataDirectory::Open(path_);
   ASSERT_TRUE(directory.ok());
   EXPECT_THAT(OpenError(absl::StatusCode::kUnavailable), HasSubstr("in use by a running server"));
+}
+
+// Both wrote to one temporary file, and one of them went on with an id that was not the
+// directory's.
+TEST_F(DataDirectoryTest, OfServersThatStartAtOnceOneGetsIt) {
+  for (int round = 0; round < 20; ++round) {
+    std::filesystem::remove_all(path_);
+    constexpr int kServers = 4;
+    std::vector<absl::StatusOr<std::unique_ptr<DataDirectory>>> opened;
+    for (int i = 0; i < kServers; ++i) opened.emplace_back(absl::UnknownError("not tried"));
+    std::vector<std::thread> servers;
+    for (int i = 0; i < kServers; ++i) {
+      servers.emplace_back([this, &opened, i] { opened[i] = DataDirectory::Open(path_); });
+    }
+    for (std::thread& server : servers) server.join();
+    std::string id;
+    for (auto& each : opened) {
+      if (each.ok()) {
+        EXPECT_EQ(id, "") << "two have it";
+        id = (*each)->id();
+        EXPECT_EQ(id.size(), 32);
+      } else {
+        EXPECT_EQ(each.status().code(), absl::StatusCode::kUnavailable) << each.status();
+      }
+    }
+    opened.clear();
+    EXPECT_EQ((*DataDirectory::Open(path_))->id(), id);
+  }
 }
 
 TEST_F(DataDirectoryTest, SomebodyElsesFilesAreLeftAlone) {

@@ -13,6 +13,10 @@ absl::Status PushAssembly::Add(const ShardLayout& layout, uint64_t stream, PushP
   if (!carried_by(stream)) streams_.push_back(stream);
   for (const WirePiece& piece : *pieces) {
     const uint64_t count = piece.data.size();
+    if (count == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("piece at offset ", piece.offset, " of slice ",
+                                                     piece.slice, " has no data; leave it out"));
+    }
     MILLRACE_ASSIGN_OR_RETURN(const uint64_t begin,
                               layout.Locate(piece.slice, piece.offset, count));
     if (!arrived_.Insert(begin, begin + count)) {

@@ -23,11 +23,14 @@ class PushTable {
   // nullptr where there is none.
   PushPtr Find(uint64_t push_id) const;
 
-  // REQUIRES: no such push is there, and it is not voided.
-  PushPtr Start(uint64_t push_id, uint64_t step, uint32_t examples);
+  // `stream` brought its first message. REQUIRES: no such push is there, and it is not voided.
+  PushPtr Start(uint64_t push_id, uint64_t step, uint32_t examples, uint64_t stream);
+
+  // How many of the unfinished pushes were started by `stream`.
+  size_t started_by(uint64_t stream) const;
 
   // The push has all its pieces.
-  void Finish(uint64_t push_id) { pushes_.erase(push_id); }
+  void Finish(uint64_t push_id) { Remove(push_id); }
 
   // Forgets the push, if it is there, and remembers its number. Returns it or nullptr.
   PushPtr Void(uint64_t push_id);
@@ -43,7 +46,16 @@ class PushTable {
   size_t size() const { return pushes_.size(); }
 
  private:
-  absl::flat_hash_map<uint64_t, PushPtr> pushes_;
+  struct Entry {
+    PushPtr push;
+    uint64_t stream = 0;  // That started it.
+  };
+
+  // Returns it, or nullptr.
+  PushPtr Remove(uint64_t push_id);
+
+  absl::flat_hash_map<uint64_t, Entry> pushes_;
+  absl::flat_hash_map<uint64_t, size_t> started_;  // By stream; none is 0.
   absl::flat_hash_set<uint64_t> voided_;
   std::deque<uint64_t> voided_order_;  // The oldest first.
 };

@@ -40,6 +40,12 @@ TEST(PushAssemblyTest, RefusesAnElementThatComesTwice) {
   EXPECT_EQ(push.Add(layout, 1, MakePieces(5, 5), true).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(PushAssemblyTest, RefusesPiecesWithoutData) {
+  const ShardLayout layout = MakeLayout();
+  PushAssembly push(1, 2, 3);
+  EXPECT_EQ(push.Add(layout, 1, MakePieces(3, 0), true).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(PushAssemblyTest, CountsWithoutKeeping) {
   const ShardLayout layout = MakeLayout();
   PushAssembly push(1, 2, 3);
@@ -52,10 +58,14 @@ TEST(PushTableTest, StreamTakesItsUnfinishedPushesWithIt) {
   const ShardLayout layout = MakeLayout();
   PushTable table;
   for (uint64_t id = 1; id <= 3; ++id) {
-    ASSERT_TRUE(
-        table.Start(id, id, 1)->Add(layout, /*stream=*/id % 2, MakePieces(0, 1), true).ok());
+    ASSERT_TRUE(table.Start(id, id, 1, id % 2)
+                    ->Add(layout, /*stream=*/id % 2, MakePieces(0, 1), true)
+                    .ok());
   }
+  EXPECT_EQ(table.started_by(1), 2);
   EXPECT_EQ(table.VoidCarriedBy(1).size(), 2);
+  EXPECT_EQ(table.started_by(1), 0);
+  EXPECT_EQ(table.started_by(0), 1);
   EXPECT_EQ(table.size(), 1);
   EXPECT_TRUE(table.voided(1));
   EXPECT_FALSE(table.voided(2));

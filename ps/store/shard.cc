@@ -41,6 +41,8 @@ namespace {
 
 // Named in a message at most.
 constexpr size_t kNamedSteps = 8;
+// Of one stream. Each may hold a whole gradient in memory.
+constexpr size_t kMaxUnfinishedPushes = 64;
 
 std::unique_ptr<StepRule> MakeRule(const UpdateTools& tools, const ShardSpec& spec,
                                    const std::vector<PushPtr>& held) {
@@ -48,7 +50,9 @@ std::unique_ptr<StepRule> MakeRule(const UpdateTools& tools, const ShardSpec& sp
   return std::make_unique<VersionRule>(tools, spec.replicas(), spec.total_steps(), held);
 }
 
-PushResponse Refusal(uint64_t push_id, const absl::Status& status, uint64_t version) {
+}  // namespace
+
+PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t version) {
   PushResponse response;
   response.set_push_id(push_id);
   response.set_code(static_cast<int32_t>(status.code()));
@@ -56,8 +60,6 @@ PushResponse Refusal(uint64_t push_id, const absl::Status& status, uint64_t vers
   response.set_version(version);
   return response;
 }
-
-}  // namespace
 
 struct Shard::Effects {
   std::vector<std::pair<PushAnswer, PushResponse>> answers;
@@ -92,12 +94,13 @@ bool Shard::Push(uint64_t stream, DecodedPush message, PushAnswer answer) {
 
 bool Shard::Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Effects* effects) {
   const PushRequest& header = message->header;
-  absl::Status status = CheckPush(header);
+  absl::Status status = CheckPush(stream, header);
+  if (status.ok()) status = message->refusal;
   PushPtr push;
   if (status.ok()) {
     push = pushes_.Find(header.push_id());
     if (push == nullptr) {
-      push = pushes_.Start(header.push_id(), header.step(), header.examples());
+      push = pushes_.Start(header.push_id(), header.step(), header.examples(), stream);
       rule_->Started(push);
     }
     auto pieces = std::make_shared<const std::vector<WirePiece>>(std::move(message->pieces));
@@ -107,7 +110,7 @@ bool Shard::Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Ef
   if (!status.ok()) {
     VoidPush(header.push_id(), effects);
     effects->answers.emplace_back(std::move(*answer),
-                                  Refusal(header.push_id(), status, state_->version));
+                                  MakeRefusal(header.push_id(), status, state_->version));
     NextWork(effects);  // The push may have had the turn.
     return true;
   }
@@ -123,7 +126,7 @@ bool Shard::Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Ef
   return complete;
 }
 
-absl::Status Shard::CheckPush(const PushRequest& header) {
+absl::Status Shard::CheckPush(uint64_t stream, const PushRequest& header) {
   MILLRACE_RETURN_IF_ERROR(closed_);
   MILLRACE_RETURN_IF_ERROR(CheckGeneration(header.generation()));
   if (pushes_.voided(header.push_id())) {
@@ -137,6 +140,11 @@ absl::Status Shard::CheckPush(const PushRequest& header) {
         "step: ", header.step(), "; ", name_, " has steps 0 to ", plan_.spec.total_steps() - 1));
   }
   const PushPtr push = pushes_.Find(header.push_id());
+  if (push == nullptr && pushes_.started_by(stream) >= kMaxUnfinishedPushes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "push ", header.push_id(), ": ", kMaxUnfinishedPushes, " pushes that this stream began to ",
+        name_, " are not complete; complete them before others"));
+  }
   if (push != nullptr && (push->step() != header.step() || push->examples() != header.examples())) {
     return absl::InvalidArgumentError(
         absl::StrCat("push ", header.push_id(), " began with step ", push->step(), " and ",
@@ -264,7 +272,7 @@ void Shard::DropPushes(const absl::Status& reason, Effects* effects) {
   for (const PushPtr& push : effects->dropped) pushes_.Void(push->push_id());
   for (const PushPtr& push : rule_->Fence()) {
     effects->answers.emplace_back(push->answer(),
-                                  Refusal(push->push_id(), reason, state_->version));
+                                  MakeRefusal(push->push_id(), reason, state_->version));
   }
   for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
 }

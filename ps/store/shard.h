@@ -37,6 +37,9 @@ struct ShardContents {
   std::vector<PushPtr> held;
 };
 
+// The answer to a push that is refused.
+PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t version);
+
 // Thread-safe. Nothing blocks, except that Push computes: on the thread that brings the pieces, for
 // about as long as receiving them took. See the essay in the .cc file.
 class Shard {
@@ -96,7 +99,8 @@ class Shard {
 
   bool Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckPush(const PushRequest& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPush(uint64_t stream, const PushRequest& header)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckGeneration(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<StatePtr> FindState(const PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

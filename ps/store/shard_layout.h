@@ -32,7 +32,6 @@ class ShardLayout {
   static absl::StatusOr<ShardLayout> Create(const ShardSpec& spec);
 
   uint64_t elements() const { return elements_; }
-  size_t slices() const { return slices_.size(); }
   const std::vector<BlockPlace>& blocks() const { return blocks_; }
 
   // The place, counted in elements from the shard's first, of a slice's element.

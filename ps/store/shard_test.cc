@@ -164,6 +164,20 @@ TEST_F(ShardTest, MessagesOfAPushMustAgree) {
   EXPECT_EQ(Newest(shard_.get())->version, 0);
 }
 
+TEST_F(ShardTest, StreamThatNeverCompletesItsPushesIsRefusedFurtherOnes) {
+  Make(MakeSpec({10}));
+  uint64_t push_id = 0;
+  absl::optional<PushResponse> answer;
+  while (!answer.has_value() && push_id < 10'000) {
+    ++push_id;
+    answer = PushPart(1, /*step=*/push_id, push_id, 0, 9, 1);
+  }
+  EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(PushPart(2, 0, 20'000, 0, 10, 1)->outcome(), PushResponse::APPLIED) << "another stream";
+  EXPECT_EQ(PushPart(1, 1, 1, 9, 1, 1)->outcome(), PushResponse::APPLIED);
+  EXPECT_FALSE(PushPart(1, 1, 20'001, 0, 9, 1).has_value()) << "one is complete";
+}
+
 TEST_F(ShardTest, FenceDropsWhatIsUnfinished) {
   Make(MakeSpec({10}));
   PushPart(1, 0, 1, 0, 9, 1);

@@ -39,8 +39,6 @@ class StagedUpdate {
   // The state with `steps` applied. REQUIRES: every element was given to Apply; called once.
   StatePtr Finish(absl::Span<const uint64_t> steps);
 
-  const StatePtr& base() const { return base_; }
-
  private:
   // The new version of a block; made when it is first asked for.
   Block* MutableBlock(size_t index) ABSL_LOCKS_EXCLUDED(mutex_);
