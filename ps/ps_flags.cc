@@ -6,6 +6,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/empty_flag.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
@@ -108,6 +109,7 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
                  "HOST:PORT at which workers reach this server. Default: the one it listens on");
   app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
                "Serve other machines without transport security, in a network that is trusted");
+  if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

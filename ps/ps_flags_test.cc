@@ -111,6 +111,8 @@ TEST_F(PsFlagsTest, TfConfigOfAnotherTaskNamesIt) {
 TEST_F(PsFlagsTest, UnknownFlagsAreWrongUsageAndHelpIsNot) {
   EXPECT_EQ(Parse({"--coordinator=c:2", "--colour=red"}), 2);
   EXPECT_THAT(error_, HasSubstr("--colour"));
+  EXPECT_EQ(Parse({"--name=", "--coordinator=c:2"}), 2);
+  EXPECT_THAT(error_, HasSubstr("--name: no value"));
   EXPECT_EQ(Parse({"--help"}), 0);
   EXPECT_THAT(out_, HasSubstr("--advertise"));
 }

@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/empty_flag.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
@@ -59,6 +60,9 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
   app.add_option("--lease_slots", options->lease_slots,
                  "Leases taken at a time: one to compute, more to read ahead for")
       ->capture_default_str();
+  if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) {
+    return Complain(std::string(empty.message()));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "common/empty_flag.h"
 
 namespace millrace::client {
 namespace {
@@ -195,6 +197,11 @@ int ComplainOfCommand(const std::string& given, const CLI::App& app, std::ostrea
 
 CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& console) {
   CommandLine line;
+  if (const absl::Status status = CheckNoEmptyFlag(argc, argv); !status.ok()) {
+    *console.err << status.message() << "\nRun with --help for more information." << std::endl;
+    line.exit = ExitCode::kUsage;
+    return line;
+  }
   CLI::App app(kDescription, "millrace");
   Declaration declaration(&app);
   try {

@@ -95,6 +95,7 @@ TEST_F(CommandLineTest, WrongUsageIsReported) {
   EXPECT_THAT(err_.str(), HasSubstr("no command 'dance'; must be one of train, validate, submit"));
   EXPECT_TRUE(IsWrong({"train"}));
   EXPECT_TRUE(IsWrong({"train", "job", "--no_such_flag"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "--data=", "--json"}));
   EXPECT_TRUE(IsWrong({"train", "job", "another"}));
   EXPECT_TRUE(IsWrong({"train", "job", "--ps=0"}));
   EXPECT_TRUE(IsWrong({"train", "job", "--workers=many"}));
