@@ -30,14 +30,16 @@ CLI::Option* AddDuration(CLI::App& app, const std::string& name, absl::Duration*
       ->default_str(absl::FormatDuration(*value));
 }
 
-absl::Status ApplyTfConfig(const char* text, bool min_ps_is_set, CoordinatorOptions* options) {
+// What flags have set stays.
+absl::Status ApplyTfConfig(const char* text, bool listen_is_set, bool min_ps_is_set,
+                           CoordinatorOptions* options) {
   const absl::StatusOr<TfConfig> config = ParseTfConfig(text);
   if (!config.ok()) return config.status();
   if (config->task != TfConfig::Task::kCoordinator) {
     return absl::InvalidArgumentError(
         "TF_CONFIG.task.type: this is the coordinator; must be \"chief\"");
   }
-  options->server.listen = config->coordinator;
+  if (!listen_is_set) options->server.listen = config->coordinator;
   if (!min_ps_is_set && !config->ps.empty()) options->min_ps = static_cast<int>(config->ps.size());
   return absl::OkStatus();
 }
@@ -79,8 +81,9 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
   } catch (const CLI::ParseError& error) {
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kWrongUsage;
   }
-  if (tf_config == nullptr || listen->count() > 0) return absl::nullopt;
-  const absl::Status applied = ApplyTfConfig(tf_config, min_ps->count() > 0, options);
+  if (tf_config == nullptr) return absl::nullopt;
+  const absl::Status applied =
+      ApplyTfConfig(tf_config, listen->count() > 0, min_ps->count() > 0, options);
   if (applied.ok()) return absl::nullopt;
   std::cerr << applied.message() << std::endl;
   return kWrongUsage;

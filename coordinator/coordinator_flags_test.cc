@@ -60,6 +60,13 @@ TEST(CoordinatorFlagsTest, TfConfigNamesTheAddressAndTheServers) {
   CoordinatorOptions fewer;
   EXPECT_FALSE(Parse({"--data_dir=/d", "--min_ps=1"}, kTfConfig, &fewer));
   EXPECT_EQ(fewer.min_ps, 1);
+  EXPECT_EQ(fewer.server.listen, "127.0.0.1:7");
+
+  // Behind a gateway the coordinator listens elsewhere than the chief's address says.
+  CoordinatorOptions elsewhere;
+  EXPECT_FALSE(Parse({"--data_dir=/d", "--listen=127.0.0.1:9"}, kTfConfig, &elsewhere));
+  EXPECT_EQ(elsewhere.server.listen, "127.0.0.1:9");
+  EXPECT_EQ(elsewhere.min_ps, 2);
 }
 
 TEST(CoordinatorFlagsTest, WrongTfConfigIsWrongUsage) {

@@ -3,16 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/proto_duration.h"
-#include "glog/logging.h"
 
 namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Seconds(2);
+// A lease lasts this many of the worker's slow steps.
+constexpr int kLeaseSteps = 4;
+// How much of a slow step is remembered from one step to the next.
+constexpr double kSlownessKept = 0.8;
 
-// After the nth fault in a row. The first costs nothing: mostly another worker does better.
+// After the nth fault in a row. The first costs nothing: it may have been the servers' trouble.
 absl::Duration PauseAfter(int faults) {
   if (faults <= 1) return absl::ZeroDuration();
   return std::min(kLongestPause, kFirstPause * (1 << std::min(faults - 2, 10)));
@@ -25,18 +30,33 @@ Dispatcher::Dispatcher(Outbox* outbox, const Options& options)
 
 void Dispatcher::SetWorkers(const std::vector<WorkerCapacity>& workers) {
   MutexLock lock(&mutex_);
-  std::map<uint64_t, uint32_t> now;
-  for (const WorkerCapacity& worker : workers) now[worker.worker] = worker.slots;
-  for (const auto& [worker, slots] : workers_) {
-    if (now.contains(worker)) continue;
-    for (auto& [id, job] : jobs_) job.tracker.GiveBackAll(worker);
+  std::map<uint64_t, Worker> before = std::exchange(workers_, {});
+  for (const WorkerCapacity& worker : workers) {
+    const auto known = before.find(worker.worker);
+    Worker& state = workers_[worker.worker];
+    const bool is_new = known == before.end();
+    if (!is_new) {
+      state = known->second;
+      before.erase(known);
+    }
+    state.capacity = worker;
+    if (!is_new) continue;
+    for (const auto& [id, job] : jobs_) outbox_->Send(worker.worker, job.route);
   }
-  std::swap(workers_, now);
-  for (const auto& [worker, slots] : workers_) {
-    if (now.contains(worker)) continue;
-    for (const auto& [id, job] : jobs_) outbox_->Send(worker, job.route);
+  for (const auto& [worker, state] : before) {  // Those that are gone.
+    for (auto& [id, job] : jobs_) {
+      job.tracker.GiveBackAll(worker);
+      job.standings.erase(worker);
+      if (job.evaluating == worker) job.evaluating.reset();
+    }
   }
   HandOut();
+}
+
+void Dispatcher::SetDraining(uint64_t worker) {
+  MutexLock lock(&mutex_);
+  const auto found = workers_.find(worker);
+  if (found != workers_.end()) found->second.draining = true;
 }
 
 void Dispatcher::Start(const StepRules& rules, const SetRoute& route, const AppliedSet& done,
@@ -66,121 +86,266 @@ void Dispatcher::Remove(const std::string& job_id) {
   HandOut();
 }
 
+bool Dispatcher::SetPrepared(uint64_t worker, const JobPrepared& prepared) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(prepared.job_id());
+  if (job == jobs_.end() || !workers_.contains(worker)) return false;
+  Standing& standing = job->second.standings[worker];
+  standing.ready = prepared.code() == 0;
+  std::string refusal = standing.ready ? "" : prepared.message();
+  if (!standing.ready && refusal.empty()) refusal = absl::StrCat("code ", prepared.code());
+  const bool news = !standing.ready && standing.refusal != refusal;
+  standing.refusal = std::move(refusal);
+  if (!standing.ready) job->second.tracker.GiveBackAll(worker);
+  HandOut();
+  return news;
+}
+
+std::string Dispatcher::WhyNobodyCan(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  if (job == jobs_.end()) return "";
+  std::vector<std::string> reasons;
+  for (const auto& [worker, state] : workers_) {
+    const auto standing = job->second.standings.find(worker);
+    if (standing == job->second.standings.end() || standing->second.refusal.empty()) return "";
+    reasons.push_back(absl::StrCat(state.capacity.name, ": ", standing->second.refusal));
+  }
+  return absl::StrJoin(reasons, "; ");
+}
+
 void Dispatcher::SetBarrier(const std::string& job_id, uint64_t barrier) {
   MutexLock lock(&mutex_);
   jobs_.at(job_id).tracker.SetBarrier(barrier);
   HandOut();
 }
 
-absl::optional<Dispatcher::DoneResult> Dispatcher::Done(const StepResult& result) {
+// A worker computes one step at a time: the step took the time since the one before, or since its
+// lease where that is later.
+void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_id) {
+  const auto taken = job.tracker.TakenAt(lease_id);
+  const auto state = workers_.find(worker);
+  const auto standing = job.standings.find(worker);
+  if (!taken || state == workers_.end() || standing == job.standings.end()) return;
+  const absl::Time now = options_.clock->Now();
+  const absl::Duration step = now - std::max(*taken, state->second.last_done);
+  absl::Duration& slowest = standing->second.slowest_step;
+  slowest = std::max(step, kSlownessKept * slowest);
+  state->second.last_done = now;
+}
+
+absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const StepResult& result) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(result.job_id());
   if (job == jobs_.end()) return absl::nullopt;
   StepTracker& tracker = job->second.tracker;
+  MeasureStep(job->second, worker, result.lease_id());
   DoneResult done;
   done.first = tracker.Done(result.lease_id(), result.step(),
-                            options_.clock->Now() + options_.lease_duration);
-  if (done.first) {
-    job->second.faults = 0;
-    job->second.not_before = absl::InfinitePast();
+                            options_.clock->Now() + LeaseDuration(job->second, worker));
+  const auto standing = job->second.standings.find(worker);
+  if (done.first && standing != job->second.standings.end()) {
+    standing->second.faults = 0;
+    standing->second.not_before = absl::InfinitePast();
   }
   done.progress = ProgressOf(tracker);
   HandOut();
   return done;
 }
 
-int Dispatcher::GiveBack(const LeaseReturned& returned, bool fault) {
+int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fault) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(returned.job_id());
   if (job == jobs_.end() || !job->second.tracker.GiveBack(returned.lease_id())) return 0;
-  JobDispatch& dispatch = job->second;
-  if (fault) {
-    ++dispatch.faults;
-    dispatch.not_before = options_.clock->Now() + PauseAfter(dispatch.faults);
+  const auto standing = job->second.standings.find(worker);
+  int faults = 0;
+  if (fault && standing != job->second.standings.end()) {
+    faults = ++standing->second.faults;
+    standing->second.not_before = options_.clock->Now() + PauseAfter(faults);
   }
   HandOut();
-  return dispatch.faults;
+  return faults;
 }
 
-absl::Time Dispatcher::Tick(const std::string& job_id) {
+// A worker that has reported a step of any job lives; its other leases only wait for their turns.
+Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return {absl::InfiniteFuture(), ""};
+  JobDispatch& job = found->second;
+  const absl::Time now = options_.clock->Now();
+  for (const auto& [worker, state] : workers_) {
+    job.tracker.Renew(worker, state.last_done + LeaseDuration(job, worker));
+  }
+  TickResult result;
+  for (const StepTracker::Pending& expired : job.tracker.Expire(now)) {
+    result.trouble =
+        absl::StrCat("nothing was heard of step ", expired.step, " from ", NameOf(expired.worker),
+                     " for ", absl::FormatDuration(LeaseDuration(job, expired.worker)),
+                     "; it goes to any worker that is free");
+  }
+  HandOut();
+  result.next = job.tracker.NextExpiry();
+  for (const auto& [worker, standing] : job.standings) {
+    if (standing.not_before > now) result.next = std::min(result.next, standing.not_before);
+  }
+  return result;
+}
+
+absl::optional<Dispatcher::Progress> Dispatcher::GetProgress(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(job_id);
-  if (job == jobs_.end()) return absl::InfiniteFuture();
-  const absl::Time now = options_.clock->Now();
-  job->second.tracker.Expire(now);
-  HandOut();
-  const absl::Time expiry = job->second.tracker.NextExpiry();
-  return job->second.not_before > now ? std::min(expiry, job->second.not_before) : expiry;
+  if (job == jobs_.end()) return absl::nullopt;
+  return ProgressOf(job->second.tracker);
 }
 
-Dispatcher::Progress Dispatcher::GetProgress(const std::string& job_id) {
+absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_id) {
   MutexLock lock(&mutex_);
-  return ProgressOf(jobs_.at(job_id).tracker);
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return absl::nullopt;
+  const JobDispatch& job = found->second;
+  if (const auto step = job.tracker.LowestPending()) {
+    return Stall{absl::StrCat(NameOf(step->worker), ", which has step ", step->step, ","),
+                 step->since};
+  }
+  if (!job.tracker.CanTake()) return absl::nullopt;
+  std::vector<std::string> preparing;
+  for (const auto& [worker, state] : workers_) {
+    if (IsReady(job, worker)) {
+      return Stall{"a worker that is free (they compute for other jobs, or pause after faults)",
+                   absl::InfinitePast()};
+    }
+    if (!job.standings.contains(worker)) preparing.push_back(state.capacity.name);
+  }
+  if (preparing.empty()) return absl::nullopt;
+  return Stall{
+      absl::StrCat(absl::StrJoin(preparing, ", "), " to open the data and compile the model,"),
+      absl::InfinitePast()};
 }
 
 absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   MutexLock lock(&mutex_);
-  if (workers_.empty()) return absl::nullopt;
-  auto worker = workers_.upper_bound(evaluated_);
-  if (worker == workers_.end()) worker = workers_.begin();
-  evaluated_ = worker->first;
+  const auto job = jobs_.find(evaluate.job_id());
+  if (job == jobs_.end()) return absl::nullopt;
+  absl::optional<uint64_t> chosen;
+  for (const auto& [worker, state] : workers_) {
+    if (!IsReady(job->second, worker)) continue;
+    const bool next = worker > evaluated_;
+    if (!chosen || (next && *chosen <= evaluated_)) chosen = worker;
+  }
+  job->second.evaluating = chosen;
+  if (!chosen) return absl::nullopt;
+  evaluated_ = *chosen;
   CoordinatorMessage message;
   *message.mutable_evaluate() = evaluate;
-  outbox_->Send(worker->first, message);
-  return worker->first;
+  outbox_->Send(*chosen, message);
+  return chosen;
+}
+
+void Dispatcher::EndEvaluation(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  if (job == jobs_.end()) return;
+  job->second.evaluating.reset();
+  HandOut();
 }
 
 Dispatcher::Progress Dispatcher::ProgressOf(const StepTracker& tracker) {
   return {tracker.done().size(), tracker.done().watermark(), tracker.AtBarrier()};
 }
 
+std::string Dispatcher::NameOf(uint64_t worker) const {
+  const auto found = workers_.find(worker);
+  return found == workers_.end() ? "a worker" : found->second.capacity.name;
+}
+
 void Dispatcher::SendToAll(const CoordinatorMessage& message) {
-  for (const auto& [worker, slots] : workers_) outbox_->Send(worker, message);
+  for (const auto& [worker, state] : workers_) outbox_->Send(worker, message);
 }
 
-uint32_t Dispatcher::FreeSlots(uint64_t worker, uint32_t slots) const {
-  uint32_t used = 0;
-  for (const auto& [id, job] : jobs_) used += job.tracker.LeasesOf(worker);
-  return used >= slots ? 0 : slots - used;
+absl::Duration Dispatcher::LeaseDuration(const JobDispatch& job, uint64_t worker) const {
+  const auto standing = job.standings.find(worker);
+  if (standing == job.standings.end()) return options_.lease_duration;
+  return std::max(options_.lease_duration, kLeaseSteps * standing->second.slowest_step);
 }
 
-absl::optional<uint64_t> Dispatcher::EmptiestWorker() const {
-  absl::optional<uint64_t> emptiest;
-  uint32_t most = 0;
-  for (const auto& [worker, slots] : workers_) {
-    const uint32_t free = FreeSlots(worker, slots);
-    if (free <= most) continue;
-    most = free;
-    emptiest = worker;
+bool Dispatcher::IsReady(const JobDispatch& job, uint64_t worker) const {
+  const auto standing = job.standings.find(worker);
+  return standing != job.standings.end() && standing->second.ready && !workers_.at(worker).draining;
+}
+
+bool Dispatcher::IsEvaluating(uint64_t worker) const {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [&](const auto& job) { return job.second.evaluating == worker; });
+}
+
+bool Dispatcher::SomeoneElseTrains(const JobDispatch& job) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& worker) {
+    return IsReady(job, worker.first) && !IsEvaluating(worker.first);
+  });
+}
+
+Dispatcher::SlotsByWorker Dispatcher::FreeSlots() const {
+  SlotsByWorker free;
+  for (const auto& [worker, state] : workers_) {
+    uint32_t used = 0;
+    for (const auto& [id, job] : jobs_) used += job.tracker.LeasesOf(worker);
+    if (used < state.capacity.slots) free[worker] = state.capacity.slots - used;
   }
-  return emptiest;
+  return free;
+}
+
+absl::optional<uint64_t> Dispatcher::BestWorker(const JobDispatch& job,
+                                                const SlotsByWorker& free) const {
+  const absl::Time now = options_.clock->Now();
+  absl::optional<uint64_t> best;
+  for (const auto& [worker, slots] : free) {
+    if (!IsReady(job, worker)) continue;
+    const Standing& standing = job.standings.at(worker);
+    if (now < standing.not_before) continue;
+    if (IsEvaluating(worker) && SomeoneElseTrains(job)) continue;
+    if (best) {
+      const bool faulty = standing.faults > 0;
+      const bool best_is_faulty = job.standings.at(*best).faults > 0;
+      if (faulty != best_is_faulty ? faulty : slots <= free.at(*best)) continue;
+    }
+    best = worker;
+  }
+  return best;
 }
 
 void Dispatcher::HandOut() {
-  for (auto worker = EmptiestWorker(); worker && LeaseTo(*worker); worker = EmptiestWorker()) {
+  SlotsByWorker free = FreeSlots();
+  while (HandOutOne(free)) {
   }
 }
 
-bool Dispatcher::LeaseTo(uint64_t worker) {
+bool Dispatcher::HandOutOne(SlotsByWorker& free) {
   auto job = jobs_.upper_bound(served_);
   for (size_t i = 0; i < jobs_.size(); ++i, ++job) {
     if (job == jobs_.end()) job = jobs_.begin();
-    if (!LeaseFrom(*job, worker)) continue;
+    if (job->second.paused || !job->second.tracker.CanTake()) continue;
+    const auto worker = BestWorker(job->second, free);
+    if (!worker) continue;
+    LeaseTo(*job, *worker);
     served_ = job->first;
+    if (--free[*worker] == 0) free.erase(*worker);
     return true;
   }
   return false;
 }
 
-bool Dispatcher::LeaseFrom(Jobs::value_type& job, uint64_t worker) {
+// REQUIRES: the job has a step to take.
+void Dispatcher::LeaseTo(Jobs::value_type& job, uint64_t worker) {
   auto& [id, dispatch] = job;
   const absl::Time now = options_.clock->Now();
-  if (dispatch.paused || now < dispatch.not_before) return false;
+  const absl::Duration duration = LeaseDuration(dispatch, worker);
   uint64_t slots = 0;
-  for (const auto& [other, capacity] : workers_) slots += capacity;
-  const auto taken = dispatch.tracker.Take(worker, dispatch.tracker.LeaseSize(slots),
-                                           now + options_.lease_duration);
-  if (!taken) return false;
+  for (const auto& [other, state] : workers_) {
+    if (IsReady(dispatch, other)) slots += state.capacity.slots;
+  }
+  const auto taken =
+      dispatch.tracker.Take(worker, dispatch.tracker.LeaseSize(slots), now, now + duration);
   CoordinatorMessage message;
   Lease& lease = *message.mutable_lease();
   lease.set_job_id(id);
@@ -188,9 +353,8 @@ bool Dispatcher::LeaseFrom(Jobs::value_type& job, uint64_t worker) {
   lease.set_lease_id(taken->id);
   lease.set_begin(taken->begin);
   lease.set_end(taken->end);
-  *lease.mutable_duration() = ToProto(options_.lease_duration);
+  *lease.mutable_duration() = ToProto(duration);
   outbox_->Send(worker, message);
-  return true;
 }
 
 }  // namespace millrace::coordinator

@@ -22,15 +22,19 @@ namespace millrace::coordinator {
 struct WorkerCapacity {
   uint64_t worker = 0;
   uint32_t slots = 1;
+  std::string name = {};  // For messages.
 };
 
 // Whenever a slot or a step becomes free, workers with free slots get leases at once, on the thread
-// that brought the news: the emptiest worker first, jobs in turn. Messages to a worker are queued
-// in order (the route of a job before leases of it), which is why that happens under the lock;
-// queuing does not block. Thread-safe.
+// that brought the news: jobs in turn, and of each job the emptiest worker that is ready for it.
+// One that gave a step of the job back with a fault comes after the others, and after more faults
+// it pauses. One that evaluates gets nothing while others can train. Messages to a worker are
+// queued in order (the route of a job before leases of it), which is why that happens under the
+// lock; queuing does not block. Thread-safe.
 class Dispatcher {
  public:
   struct Options {
+    // At least: a lease lasts several times as long as its worker's slowest step of late.
     absl::Duration lease_duration = absl::Minutes(1);
     Clock* clock = Clock::Real();
   };
@@ -47,8 +51,12 @@ class Dispatcher {
   // These are the workers now. Leases of others are free; new ones learn the routes of all jobs.
   void SetWorkers(const std::vector<WorkerCapacity>& workers) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // A worker gets nothing more; what it has it keeps.
+  void SetDraining(uint64_t worker) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Hands out steps of a job from here on, in the generation of `route`, in which exactly the steps
-  // of `done` are done. Older leases are void; all workers are sent the route.
+  // of `done` are done. Older leases are void; all workers are sent the route. Workers that were
+  // ready for the job still are.
   // REQUIRES: the generation grows from call to call of a job.
   void Start(const StepRules& rules, const SetRoute& route, const AppliedSet& done,
              uint64_t barrier) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -60,6 +68,14 @@ class Dispatcher {
   // Forgets a job, and tells the workers to. No error if it is not there.
   void Remove(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // A worker can run a job from now on, or cannot: then it gets nothing of it, and its leases of it
+  // are free. Returns whether it refuses for a reason that it had not given.
+  bool SetPrepared(uint64_t worker, const JobPrepared& prepared) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Where every worker has refused the job: why, as "worker-0: data.train: no such file". Otherwise
+  // empty.
+  std::string WhyNobodyCan(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // See StepTracker. REQUIRES: the job was started.
   void SetBarrier(const std::string& job_id, uint64_t barrier) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -67,46 +83,84 @@ class Dispatcher {
     bool first = false;  // The step was not done before.
     Progress progress;
   };
-  // See StepTracker::Done. Nothing for a job that is not there.
-  absl::optional<DoneResult> Done(const StepResult& result) ABSL_LOCKS_EXCLUDED(mutex_);
+  // See StepTracker::Done. All leases of the worker are renewed. Nothing for a job that is not
+  // there.
+  absl::optional<DoneResult> Done(uint64_t worker, const StepResult& result)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A worker gives a lease back. After a `fault` the job pauses for a moment, longer each time
-  // until a step is done. Returns the faults in a row.
-  int GiveBack(const LeaseReturned& returned, bool fault) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A worker gives a lease back. After a `fault` others come first; after more it gets nothing of
+  // the job for a moment, longer each time until it has done a step. Returns its faults in a row.
+  int GiveBack(uint64_t worker, const LeaseReturned& returned, bool fault)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes back expired leases and ends pauses. Returns when to call it again at the latest.
-  absl::Time Tick(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  struct TickResult {
+    absl::Time next;      // Call it again then, at the latest.
+    std::string trouble;  // For people, where a lease has expired.
+  };
+  // Takes back expired leases and ends pauses.
+  TickResult Tick(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // REQUIRES: the job was started.
-  Progress GetProgress(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nothing for a job that was not started.
+  absl::optional<Progress> GetProgress(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Sends an evaluation to one of the workers, in turn; nothing where there is none.
+  struct Stall {
+    std::string whom;  // "worker-1, which has step 17,", to be put into "waits for ... for 34 s".
+    absl::Time since;  // InfinitePast: not known.
+  };
+  // For whom a job waits that does not get on. Nothing where nobody keeps it waiting.
+  absl::optional<Stall> FindStall(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Sends an evaluation to one of the workers that are ready for the job, in turn; nothing where
+  // there is none. While others can train, that worker gets no leases until EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndEvaluation(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  struct Worker {
+    WorkerCapacity capacity;
+    bool draining = false;
+    absl::Time last_done = absl::InfinitePast();  // When it last reported a step, of any job.
+  };
+  // A worker in one job.
+  struct Standing {
+    bool ready = false;
+    std::string refusal;  // Why it cannot run the job. Empty: it can, or has not said.
+    int faults = 0;       // In a row, without a step done.
+    absl::Time not_before = absl::InfinitePast();
+    absl::Duration slowest_step;  // Of late.
+  };
   struct JobDispatch {
     explicit JobDispatch(const StepRules& rules) : tracker(rules) {}
     StepTracker tracker;
     CoordinatorMessage route;
     bool paused = false;
-    int faults = 0;  // In a row, without a step done.
-    absl::Time not_before = absl::InfinitePast();
+    std::map<uint64_t, Standing> standings;  // By worker.
+    absl::optional<uint64_t> evaluating;     // The worker.
   };
   using Jobs = std::map<std::string, JobDispatch>;
+  using SlotsByWorker = std::map<uint64_t, uint32_t>;
 
-  uint32_t FreeSlots(uint64_t worker, uint32_t slots) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::optional<uint64_t> EmptiestWorker() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool LeaseTo(uint64_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool LeaseFrom(Jobs::value_type& job, uint64_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsReady(const JobDispatch& job, uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsEvaluating(uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool SomeoneElseTrains(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SlotsByWorker FreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::optional<uint64_t> BestWorker(const JobDispatch& job, const SlotsByWorker& free) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Duration LeaseDuration(const JobDispatch& job, uint64_t worker) const;
+  void LeaseTo(Jobs::value_type& job, uint64_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HandOutOne(SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string NameOf(uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendToAll(const CoordinatorMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static Progress ProgressOf(const StepTracker& tracker);
 
   Outbox* const outbox_;
   const Options options_;
 
-  Mutex mutex_;                                                   // Before the outbox's locks.
-  std::map<uint64_t, uint32_t> workers_ ABSL_GUARDED_BY(mutex_);  // Slots by worker.
+  Mutex mutex_;  // Before the outbox's locks.
+  std::map<uint64_t, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);
   std::string served_ ABSL_GUARDED_BY(mutex_);      // The job that got a lease last.
   uint64_t evaluated_ ABSL_GUARDED_BY(mutex_) = 0;  // The worker that evaluated last.

@@ -1,5 +1,6 @@
 #include "coordinator/dispatch/dispatcher.h"
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
+using ::testing::SizeIs;
 
 // Keeps what was sent, as short lines: "1: route a@1", "1: lease a@1 [0,1)".
 class RecordingOutbox final : public Outbox {
@@ -27,6 +28,7 @@ class RecordingOutbox final : public Outbox {
       absl::StrAppend(&line, "lease ", lease.job_id(), "@", lease.generation(), " [", lease.begin(),
                       ",", lease.end(), ")");
       leases.push_back(lease);
+      workers.push_back(member);
     } else if (message.has_forget_job()) {
       absl::StrAppend(&line, "forget ", message.forget_job().job_id());
     } else if (message.has_evaluate()) {
@@ -39,10 +41,38 @@ class RecordingOutbox final : public Outbox {
 
   std::vector<std::string> lines;
   std::vector<Lease> leases;
+  std::vector<uint64_t> workers;  // Who got them.
 };
 
 class DispatcherTest : public testing::Test {
  protected:
+  // New ones are ready for all jobs at once.
+  void SetWorkers(const std::vector<WorkerCapacity>& workers) {
+    workers_ = workers;
+    dispatcher_.SetWorkers(workers);
+    for (const std::string& job : started_) PrepareAll(job);
+  }
+
+  void PrepareAll(const std::string& job_id) {
+    for (const WorkerCapacity& worker : workers_) Prepare(worker.worker, job_id);
+  }
+
+  bool Prepare(uint64_t worker, const std::string& job_id, int code = 0,
+               const std::string& message = "") {
+    JobPrepared prepared;
+    prepared.set_job_id(job_id);
+    prepared.set_code(code);
+    prepared.set_message(message);
+    return dispatcher_.SetPrepared(worker, prepared);
+  }
+
+  void Evaluates(const std::string& job_id, absl::optional<uint64_t> worker) {
+    Evaluate evaluate;
+    evaluate.set_job_id(job_id);
+    EXPECT_EQ(dispatcher_.SendEvaluate(evaluate), worker);
+  }
+
+  // All workers are ready for it at once.
   void Start(const std::string& job_id, uint64_t generation = 1, uint32_t staleness = 3,
              uint64_t done = 0) {
     SetRoute route;
@@ -52,6 +82,8 @@ class DispatcherTest : public testing::Test {
     for (uint64_t step = 0; step < done; ++step) set.Insert(step);
     dispatcher_.Start({.total_steps = 100, .replicas = 0, .staleness_bound = staleness}, route, set,
                       /*barrier=*/100);
+    started_.insert(job_id);
+    PrepareAll(job_id);
   }
 
   // The worker of the nth lease that was sent reports one of its steps.
@@ -60,7 +92,7 @@ class DispatcherTest : public testing::Test {
     result.set_job_id(outbox_.leases[n].job_id());
     result.set_lease_id(outbox_.leases[n].lease_id());
     result.set_step(step);
-    return dispatcher_.Done(result);
+    return dispatcher_.Done(outbox_.workers[n], result);
   }
 
   int GiveBack(size_t n, bool fault) {
@@ -68,23 +100,25 @@ class DispatcherTest : public testing::Test {
     returned.set_job_id(outbox_.leases[n].job_id());
     returned.set_lease_id(outbox_.leases[n].lease_id());
     returned.set_step(outbox_.leases[n].begin());
-    return dispatcher_.GiveBack(returned, fault);
+    return dispatcher_.GiveBack(outbox_.workers[n], returned, fault);
   }
 
+  std::vector<WorkerCapacity> workers_;
+  std::set<std::string> started_;
   SimulatedClock clock_;
   RecordingOutbox outbox_;
   Dispatcher dispatcher_{&outbox_, {.lease_duration = absl::Seconds(60), .clock = &clock_}};
 };
 
 TEST_F(DispatcherTest, RouteComesBeforeLeasesAndTheEmptiestWorkerGetsTheNext) {
-  dispatcher_.SetWorkers({{1, 2}, {2, 1}});
+  SetWorkers({{1, 2}, {2, 1}});
   Start("a");
   EXPECT_THAT(outbox_.Take(), ElementsAre("1: route a@1", "2: route a@1", "1: lease a@1 [0,1)",
                                           "1: lease a@1 [1,2)", "2: lease a@1 [2,3)"));
 }
 
 TEST_F(DispatcherTest, FreedSlotGetsAnotherLeaseAtOnce) {
-  dispatcher_.SetWorkers({{1, 1}});
+  SetWorkers({{1, 1}});
   Start("a", 1, /*staleness=*/1);
   outbox_.Take();
   const auto done = Done(0, 0);
@@ -96,12 +130,12 @@ TEST_F(DispatcherTest, FreedSlotGetsAnotherLeaseAtOnce) {
 }
 
 TEST_F(DispatcherTest, NewWorkersLearnTheRoutesAndDeadWorkersStepsGoToOthers) {
-  dispatcher_.SetWorkers({{1, 2}});
+  SetWorkers({{1, 2}});
   Start("a", 1, /*staleness=*/1);
   outbox_.Take();
-  dispatcher_.SetWorkers({{1, 2}, {2, 2}});
+  SetWorkers({{1, 2}, {2, 2}});
   EXPECT_THAT(outbox_.Take(), ElementsAre("2: route a@1"));
-  dispatcher_.SetWorkers({{2, 2}});
+  SetWorkers({{2, 2}});
   EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@1 [0,1)", "2: lease a@1 [1,2)"));
 }
 
@@ -109,7 +143,8 @@ TEST_F(DispatcherTest, JobsTakeTurns) {
   Start("a", 1, 50);
   Start("b", 1, 50);
   Start("c", 1, 0);
-  dispatcher_.SetWorkers({{1, 30}});
+  SetWorkers({{1, 0}});
+  SetWorkers({{1, 30}});
   int leases_of_a = 0;
   int leases_of_b = 0;
   int leases_of_c = 0;
@@ -122,18 +157,20 @@ TEST_F(DispatcherTest, JobsTakeTurns) {
 }
 
 TEST_F(DispatcherTest, ExpiredLeaseGoesToAnotherWorkerAtTheTick) {
-  dispatcher_.SetWorkers({{1, 1}});
+  SetWorkers({{1, 1, "worker-1"}});
   Start("a", 1, 0);
-  dispatcher_.SetWorkers({{1, 1}, {2, 1}});
+  SetWorkers({{1, 1, "worker-1"}, {2, 1, "worker-2"}});
   outbox_.Take();
-  EXPECT_EQ(dispatcher_.Tick("a"), clock_.Now() + absl::Seconds(60));
+  EXPECT_EQ(dispatcher_.Tick("a").next, clock_.Now() + absl::Seconds(60));
   clock_.Advance(absl::Seconds(60));
-  dispatcher_.Tick("a");
+  EXPECT_THAT(dispatcher_.Tick("a").trouble,
+              "nothing was heard of step 0 from worker-1 for 1m; it goes to any worker that is "
+              "free");
   EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@1 [0,1)"));
 }
 
-TEST_F(DispatcherTest, FaultsInARowPauseTheJobForLongerAndLonger) {
-  dispatcher_.SetWorkers({{1, 1}});
+TEST_F(DispatcherTest, FaultsInARowPauseTheWorkerForLongerAndLonger) {
+  SetWorkers({{1, 1}});
   Start("a", 1, 0);
   outbox_.Take();
   EXPECT_EQ(GiveBack(0, /*fault=*/true), 1);
@@ -142,7 +179,7 @@ TEST_F(DispatcherTest, FaultsInARowPauseTheJobForLongerAndLonger) {
   for (int faults = 2; faults <= 12; ++faults) {
     EXPECT_EQ(GiveBack(outbox_.leases.size() - 1, /*fault=*/true), faults);
     EXPECT_THAT(outbox_.Take(), IsEmpty());
-    const absl::Duration pause = dispatcher_.Tick("a") - clock_.Now();
+    const absl::Duration pause = dispatcher_.Tick("a").next - clock_.Now();
     EXPECT_GT(pause, absl::ZeroDuration());
     EXPECT_GE(pause, longest);
     EXPECT_LE(pause, absl::Seconds(2));
@@ -156,7 +193,7 @@ TEST_F(DispatcherTest, FaultsInARowPauseTheJobForLongerAndLonger) {
 }
 
 TEST_F(DispatcherTest, LeaseThatIsReturnedWithoutFaultGoesOutAgain) {
-  dispatcher_.SetWorkers({{1, 1}});
+  SetWorkers({{1, 1}});
   Start("a", 1, 0);
   outbox_.Take();
   EXPECT_EQ(GiveBack(0, /*fault=*/false), 0);
@@ -165,7 +202,7 @@ TEST_F(DispatcherTest, LeaseThatIsReturnedWithoutFaultGoesOutAgain) {
 }
 
 TEST_F(DispatcherTest, NewGenerationVoidsLeasesAndFreesTheirSlots) {
-  dispatcher_.SetWorkers({{1, 2}});
+  SetWorkers({{1, 2}});
   Start("a", 1, 1);
   outbox_.Take();
   dispatcher_.Pause("a");
@@ -178,10 +215,10 @@ TEST_F(DispatcherTest, NewGenerationVoidsLeasesAndFreesTheirSlots) {
 }
 
 TEST_F(DispatcherTest, BarrierIsReportedAndHolds) {
-  dispatcher_.SetWorkers({{1, 4}});
+  SetWorkers({{1, 4}});
   Start("a", 1, 3);
   dispatcher_.SetBarrier("a", 100);
-  EXPECT_FALSE(dispatcher_.GetProgress("a").at_barrier);
+  EXPECT_FALSE(dispatcher_.GetProgress("a")->at_barrier);
   dispatcher_.SetBarrier("a", 4);
   outbox_.Take();
   for (uint64_t step = 0; step < 4; ++step) {
@@ -193,7 +230,7 @@ TEST_F(DispatcherTest, BarrierIsReportedAndHolds) {
 }
 
 TEST_F(DispatcherTest, RemovedJobIsForgottenAndMakesRoomForOthers) {
-  dispatcher_.SetWorkers({{1, 1}});
+  SetWorkers({{1, 1}});
   Start("a", 1, 1);
   Start("b", 1, 1);
   outbox_.Take();
@@ -205,15 +242,131 @@ TEST_F(DispatcherTest, RemovedJobIsForgottenAndMakesRoomForOthers) {
 }
 
 TEST_F(DispatcherTest, WorkersEvaluateInTurn) {
-  Evaluate evaluate;
-  evaluate.set_job_id("a");
-  EXPECT_FALSE(dispatcher_.SendEvaluate(evaluate));
-  dispatcher_.SetWorkers({{1, 1}, {2, 1}});
-  EXPECT_EQ(dispatcher_.SendEvaluate(evaluate), 1u);
-  EXPECT_EQ(dispatcher_.SendEvaluate(evaluate), 2u);
-  EXPECT_EQ(dispatcher_.SendEvaluate(evaluate), 1u);
-  EXPECT_THAT(outbox_.Take(),
-              UnorderedElementsAre("1: evaluate a", "2: evaluate a", "1: evaluate a"));
+  Evaluates("a", absl::nullopt);
+  SetWorkers({{1, 1}, {2, 1}, {3, 1}});
+  Start("a", 1, 0);
+  Prepare(3, "a", 5, "no data");
+  outbox_.Take();
+  Evaluates("a", 1);
+  Evaluates("a", 2);
+  Evaluates("a", 1);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("1: evaluate a", "2: evaluate a", "1: evaluate a"));
+}
+
+TEST_F(DispatcherTest, WorkerGetsNothingOfAJobBeforeItIsReady) {
+  dispatcher_.SetWorkers({{1, 2}, {2, 2}});
+  Start("a", 1, 99);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("1: route a@1", "2: route a@1"));
+  Evaluates("a", absl::nullopt);
+  EXPECT_FALSE(Prepare(2, "a"));
+  ASSERT_THAT(outbox_.leases, SizeIs(2));
+  EXPECT_THAT(outbox_.workers, ElementsAre(2, 2));
+  EXPECT_EQ(outbox_.leases[0].end(), 25u) << "slots of others do not make leases smaller";
+}
+
+TEST_F(DispatcherTest, WorkerStaysReadyInTheNextGenerationAndUntilItRefuses) {
+  SetWorkers({{1, 1, "worker-1"}});
+  Start("a", 1, 0);
+  outbox_.Take();
+  workers_.clear();  // Nobody answers.
+  Start("a", 2, 0);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("1: route a@2", "1: lease a@2 [0,1)"));
+  EXPECT_TRUE(Prepare(1, "a", 5, "no data"));
+  EXPECT_FALSE(Prepare(1, "a", 5, "no data")) << "that is known";
+  EXPECT_EQ(dispatcher_.WhyNobodyCan("a"), "worker-1: no data");
+  dispatcher_.SetWorkers({{1, 1, "worker-1"}, {2, 1, "worker-2"}});
+  EXPECT_EQ(dispatcher_.WhyNobodyCan("a"), "") << "the new one may";
+  EXPECT_THAT(outbox_.Take(), ElementsAre("2: route a@2"));
+  Prepare(2, "a");
+  EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@2 [0,1)"));
+}
+
+// Such a worker, with its slots always free, once got every step again and starved the job.
+TEST_F(DispatcherTest, StepOfAWorkerThatFailsGoesToAnotherOne) {
+  SetWorkers({{1, 4}, {2, 1}});
+  Start("a", 1, 0);
+  EXPECT_THAT(outbox_.workers, ElementsAre(1));
+  EXPECT_EQ(GiveBack(0, /*fault=*/true), 1);
+  EXPECT_THAT(outbox_.workers, ElementsAre(1, 2)) << "though the first has more free slots";
+  Done(1, 0);
+  EXPECT_THAT(outbox_.workers, ElementsAre(1, 2, 2)) << "a fault counts until a step is done";
+}
+
+TEST_F(DispatcherTest, PauseOfOneWorkerHoldsUpNoOther) {
+  SetWorkers({{1, 1}});
+  Start("a", 1, 1);
+  GiveBack(0, /*fault=*/true);
+  GiveBack(1, /*fault=*/true);
+  outbox_.Take();
+  SetWorkers({{1, 1}, {2, 2}});
+  EXPECT_THAT(outbox_.workers, ElementsAre(1, 1, 2, 2));
+}
+
+// Such an evaluation once kept the worker's leases waiting, and so the whole job.
+TEST_F(DispatcherTest, WorkerThatEvaluatesTrainsOnlyWhereNobodyElseCan) {
+  SetWorkers({{1, 2}, {2, 2}});
+  Start("a", 1, 0);
+  dispatcher_.SetBarrier("a", 1);
+  Done(0, 0);
+  Evaluates("a", 1);
+  dispatcher_.SetBarrier("a", 100);
+  EXPECT_EQ(outbox_.workers.back(), 2u);
+  Done(outbox_.leases.size() - 1, 1);
+  EXPECT_EQ(outbox_.workers.back(), 2u);
+  SetWorkers({{1, 2}});
+  EXPECT_EQ(outbox_.workers.back(), 1u) << "the other one is gone";
+  SetWorkers({{1, 2}, {2, 2}});
+  dispatcher_.EndEvaluation("a");
+  Done(outbox_.leases.size() - 1, 2);
+  EXPECT_EQ(outbox_.workers.back(), 1u);
+}
+
+TEST_F(DispatcherTest, DrainingWorkerGetsNothingMoreAndKeepsWhatItHas) {
+  SetWorkers({{1, 1}});
+  Start("a", 1, 9);
+  dispatcher_.SetDraining(1);
+  outbox_.Take();
+  EXPECT_TRUE(Done(0, 0)->first);
+  EXPECT_THAT(outbox_.Take(), IsEmpty());
+  SetWorkers({{1, 1}, {2, 1}});
+  EXPECT_EQ(outbox_.workers.back(), 2u);
+}
+
+TEST_F(DispatcherTest, StepOfAWorkerRenewsAllItsLeases) {
+  SetWorkers({{1, 2}});
+  Start("a", 1, 1);
+  SetWorkers({{1, 2}, {2, 2}});
+  clock_.Advance(absl::Seconds(40));
+  Done(0, 0);
+  outbox_.Take();
+  clock_.Advance(absl::Seconds(40));
+  EXPECT_EQ(dispatcher_.Tick("a").trouble, "");
+  EXPECT_THAT(outbox_.Take(), IsEmpty()) << "the second lease was only waiting for its turn";
+}
+
+// Steps that took longer than a lease were once computed twice, each of them.
+TEST_F(DispatcherTest, LeasesOfASlowWorkerLastLonger) {
+  SetWorkers({{1, 1}});
+  Start("a", 1, 0);
+  clock_.Advance(absl::Seconds(90));
+  EXPECT_NE(dispatcher_.Tick("a").trouble, "");
+  Done(0, 0);
+  const size_t next = outbox_.leases.size() - 1;
+  EXPECT_EQ(outbox_.leases[next].begin(), 1u);
+  EXPECT_EQ(outbox_.leases[next].duration().seconds(), 4 * 90);
+  clock_.Advance(absl::Seconds(90));
+  EXPECT_EQ(dispatcher_.Tick("a").trouble, "");
+}
+
+TEST_F(DispatcherTest, StallNamesTheOldestStepAndWhoHasIt) {
+  dispatcher_.SetWorkers({{1, 1, "worker-1"}});
+  Start("a", 1, 0);
+  EXPECT_EQ(dispatcher_.FindStall("a")->whom, "worker-1 to open the data and compile the model,");
+  Prepare(1, "a");
+  const auto stall = dispatcher_.FindStall("a");
+  ASSERT_TRUE(stall);
+  EXPECT_EQ(stall->whom, "worker-1, which has step 0,");
+  EXPECT_EQ(stall->since, clock_.Now());
 }
 
 }  // namespace

@@ -56,15 +56,19 @@ uint64_t StepTracker::Limit() const {
   return std::min(limit, window);
 }
 
+bool StepTracker::CanTake() const {
+  return generation_ > 0 && (freed_.empty() ? next_ : *freed_.begin()) < Limit();
+}
+
 absl::optional<StepTracker::Lease> StepTracker::Take(uint64_t worker, uint64_t max_steps,
-                                                     absl::Time deadline) {
+                                                     absl::Time now, absl::Time deadline) {
   CHECK_GE(max_steps, uint64_t{1});
-  if (generation_ == 0) return absl::nullopt;
+  if (!CanTake()) return absl::nullopt;
   const uint64_t limit = Limit();
   const uint64_t begin = freed_.empty() ? next_ : *freed_.begin();
-  if (begin >= limit) return absl::nullopt;
   LeaseState lease;
   lease.worker = worker;
+  lease.taken = now;
   lease.deadline = deadline;
   uint64_t end = begin;
   while (end < limit && end - begin < max_steps) {
@@ -124,12 +128,46 @@ void StepTracker::GiveBackAll(uint64_t worker) {
   }
 }
 
-void StepTracker::Expire(absl::Time now) {
+// Steps of a lease may have been done by another worker.
+absl::optional<uint64_t> StepTracker::LowestOf(const LeaseState& lease) const {
+  for (uint64_t step : lease.pending) {
+    if (!done_.Contains(step)) return step;
+  }
+  return absl::nullopt;
+}
+
+void StepTracker::Renew(uint64_t worker, absl::Time deadline) {
+  for (auto& [id, lease] : leases_) {
+    if (lease.worker == worker) lease.deadline = std::max(lease.deadline, deadline);
+  }
+}
+
+std::vector<StepTracker::Pending> StepTracker::Expire(absl::Time now) {
+  std::vector<Pending> expired;
   for (auto& [id, lease] : leases_) {
     if (lease.expired || lease.deadline > now) continue;
     FreePending(lease);
     lease.expired = true;
+    if (const auto step = LowestOf(lease)) expired.push_back({*step, lease.worker, lease.taken});
   }
+  return expired;
+}
+
+absl::optional<StepTracker::Pending> StepTracker::LowestPending() const {
+  absl::optional<Pending> lowest;
+  for (const auto& [id, lease] : leases_) {
+    if (lease.expired) continue;
+    const auto step = LowestOf(lease);
+    if (!step || (lowest && lowest->step <= *step)) continue;
+    lowest = Pending{*step, lease.worker, lease.taken};
+  }
+  return lowest;
+}
+
+absl::optional<absl::Time> StepTracker::TakenAt(uint64_t lease_id) const {
+  const auto lease = leases_.find(lease_id);
+  if (lease == leases_.end()) return absl::nullopt;
+  return lease->second.taken;
 }
 
 absl::Time StepTracker::NextExpiry() const {

@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
@@ -40,9 +41,13 @@ class StepTracker {
   // No step from `barrier` on is handed out until the barrier is moved.
   void SetBarrier(uint64_t barrier) { barrier_ = barrier; }
 
+  // Whether Take would find a step.
+  bool CanTake() const;
+
   // Hands up to `max_steps` consecutive steps to a worker: the lowest that are free, if they may
   // go. REQUIRES: max_steps >= 1.
-  absl::optional<Lease> Take(uint64_t worker, uint64_t max_steps, absl::Time deadline);
+  absl::optional<Lease> Take(uint64_t worker, uint64_t max_steps, absl::Time now,
+                             absl::Time deadline);
 
   // Every shard has acknowledged `step` for a worker that had it by this lease; the lease, if there
   // still is one, now lasts until `deadline`, or ends with its last step. Returns whether the step
@@ -54,10 +59,26 @@ class StepTracker {
   // The same for all leases of a worker.
   void GiveBackAll(uint64_t worker);
 
-  // Frees what is not done of leases that have passed their deadlines. Their workers keep their
-  // slots until they speak or leave.
-  void Expire(absl::Time now);
+  // What is out: a step that is not done, who has it, and since when.
+  struct Pending {
+    uint64_t step = 0;
+    uint64_t worker = 0;
+    absl::Time since;
+  };
+
+  // Leases of a worker that have not expired last until `deadline` at least.
+  void Renew(uint64_t worker, absl::Time deadline);
+
+  // Frees what is not done of leases that have passed their deadlines; returns the lowest step of
+  // each. Their workers keep their slots until they speak or leave.
+  std::vector<Pending> Expire(absl::Time now);
   absl::Time NextExpiry() const;
+
+  // The lowest step that is out, in an unexpired lease; nothing where there is none.
+  absl::optional<Pending> LowestPending() const;
+
+  // When a lease was taken; nothing where it has ended.
+  absl::optional<absl::Time> TakenAt(uint64_t lease_id) const;
 
   // Leases that a worker has, expired ones among them.
   uint32_t LeasesOf(uint64_t worker) const;
@@ -68,13 +89,12 @@ class StepTracker {
 
   uint64_t generation() const { return generation_; }
   const AppliedSet& done() const { return done_; }
-  uint64_t barrier() const { return barrier_; }
   bool AtBarrier() const { return done_.watermark() >= barrier_; }
-  const StepRules& rules() const { return rules_; }
 
  private:
   struct LeaseState {
     uint64_t worker = 0;
+    absl::Time taken;
     absl::Time deadline;
     bool expired = false;
     absl::btree_set<uint64_t> pending;  // Not yet reported.
@@ -82,6 +102,7 @@ class StepTracker {
   using Leases = absl::btree_map<uint64_t, LeaseState>;
 
   uint64_t Limit() const;
+  absl::optional<uint64_t> LowestOf(const LeaseState& lease) const;
   void FreePending(const LeaseState& lease);
   Leases::iterator EndLease(Leases::iterator lease);
 

@@ -29,7 +29,7 @@ StepTracker Synchronous(uint64_t total, uint32_t replicas) {
 // Takes steps one at a time until there are no more; returns them with their leases.
 std::vector<StepTracker::Lease> TakeAll(StepTracker& tracker, uint64_t worker = 1) {
   std::vector<StepTracker::Lease> leases;
-  while (auto lease = tracker.Take(worker, 1, kLater)) leases.push_back(*lease);
+  while (auto lease = tracker.Take(worker, 1, kStart, kLater)) leases.push_back(*lease);
   return leases;
 }
 
@@ -88,8 +88,8 @@ TEST(StepTrackerTest, BarrierHoldsUntilItIsMoved) {
 
 TEST(StepTrackerTest, RangesAreConsecutiveAndStopAtTheLimit) {
   StepTracker tracker = Asynchronous(100, 4);
-  const auto first = tracker.Take(1, 3, kLater);
-  const auto second = tracker.Take(2, 3, kLater);
+  const auto first = tracker.Take(1, 3, kStart, kLater);
+  const auto second = tracker.Take(2, 3, kStart, kLater);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->end, 3u);
   EXPECT_EQ(second->begin, 3u);
@@ -98,26 +98,26 @@ TEST(StepTrackerTest, RangesAreConsecutiveAndStopAtTheLimit) {
 
 TEST(StepTrackerTest, ReturnedStepsGoOutFirstLowestFirst) {
   StepTracker tracker = Asynchronous(100, 9);
-  const auto a = tracker.Take(1, 2, kLater);
-  const auto b = tracker.Take(2, 2, kLater);
+  const auto a = tracker.Take(1, 2, kStart, kLater);
+  const auto b = tracker.Take(2, 2, kStart, kLater);
   tracker.Done(a->id, 0, kLater);
   EXPECT_TRUE(tracker.GiveBack(b->id));
   EXPECT_TRUE(tracker.GiveBack(a->id));
   EXPECT_FALSE(tracker.GiveBack(a->id));
-  const auto again = tracker.Take(3, 9, kLater);
+  const auto again = tracker.Take(3, 9, kStart, kLater);
   EXPECT_EQ(again->begin, 1u);
   EXPECT_EQ(again->end, 10u);
 }
 
 TEST(StepTrackerTest, ExpiredLeaseGoesToAnotherAndALateResultStillCounts) {
   StepTracker tracker = Asynchronous(100, 0);
-  const auto first = tracker.Take(1, 1, kLater);
+  const auto first = tracker.Take(1, 1, kStart, kLater);
   EXPECT_EQ(tracker.NextExpiry(), kLater);
   tracker.Expire(kLater - absl::Seconds(1));
-  EXPECT_FALSE(tracker.Take(2, 1, kLater));
+  EXPECT_FALSE(tracker.Take(2, 1, kStart, kLater));
   tracker.Expire(kLater);
   EXPECT_EQ(tracker.NextExpiry(), absl::InfiniteFuture());
-  const auto second = tracker.Take(2, 1, kLater);
+  const auto second = tracker.Take(2, 1, kStart, kLater);
   EXPECT_EQ(second->begin, 0u);
   EXPECT_EQ(tracker.LeasesOf(1), 1u) << "the slow worker gets no more work";
   EXPECT_TRUE(tracker.Done(first->id, 0, kLater));
@@ -128,17 +128,17 @@ TEST(StepTrackerTest, ExpiredLeaseGoesToAnotherAndALateResultStillCounts) {
 
 TEST(StepTrackerTest, ResultRenewsTheLease) {
   StepTracker tracker = Asynchronous(100, 9);
-  const auto lease = tracker.Take(1, 3, kLater);
+  const auto lease = tracker.Take(1, 3, kStart, kLater);
   tracker.Done(lease->id, 0, kLater + absl::Minutes(1));
   tracker.Expire(kLater);
-  EXPECT_EQ(tracker.Take(2, 1, kLater)->begin, 3u);
+  EXPECT_EQ(tracker.Take(2, 1, kStart, kLater)->begin, 3u);
 }
 
 TEST(StepTrackerTest, DeadWorkersStepsAreFree) {
   StepTracker tracker = Asynchronous(100, 3);
-  tracker.Take(1, 1, kLater);
-  tracker.Take(2, 1, kLater);
-  tracker.Take(1, 1, kLater);
+  tracker.Take(1, 1, kStart, kLater);
+  tracker.Take(2, 1, kStart, kLater);
+  tracker.Take(1, 1, kStart, kLater);
   tracker.GiveBackAll(1);
   EXPECT_EQ(tracker.LeasesOf(1), 0u);
   EXPECT_EQ(tracker.LeasesOf(2), 1u);
@@ -157,9 +157,9 @@ TEST(StepTrackerTest, ResetRunsExactlyTheMissingSteps) {
 // A report that was under way when a shard lost the step must not count as done afterwards.
 TEST(StepTrackerTest, ReportsOfAnOlderGenerationAreIgnored) {
   StepTracker tracker = Asynchronous(10, 4);
-  const auto old_lease = tracker.Take(1, 1, kLater);
+  const auto old_lease = tracker.Take(1, 1, kStart, kLater);
   tracker.Reset(2, AppliedSet());
-  const auto lease = tracker.Take(1, 1, kLater);
+  const auto lease = tracker.Take(1, 1, kStart, kLater);
   EXPECT_FALSE(tracker.Done(old_lease->id, 0, kLater));
   EXPECT_FALSE(tracker.GiveBack(old_lease->id));
   EXPECT_EQ(tracker.done().size(), 0u);
@@ -168,7 +168,7 @@ TEST(StepTrackerTest, ReportsOfAnOlderGenerationAreIgnored) {
 
 TEST(StepTrackerTest, ReportsOfStepsNeverHandedOutAreIgnored) {
   StepTracker tracker = Asynchronous(10, 4);
-  const auto lease = tracker.Take(1, 1, kLater);
+  const auto lease = tracker.Take(1, 1, kStart, kLater);
   EXPECT_FALSE(tracker.Done(lease->id, 7, kLater));
   EXPECT_EQ(tracker.done().size(), 0u);
 }
@@ -196,7 +196,7 @@ class RandomSchedule {
       ASSERT_NO_FATAL_FAILURE(Act());
     }
     EXPECT_EQ(tracker_.done().watermark(), rules_.total_steps);
-    EXPECT_FALSE(tracker_.Take(1, 1, kLater));
+    EXPECT_FALSE(tracker_.Take(1, 1, kStart, kLater));
   }
 
  private:
@@ -218,7 +218,8 @@ class RandomSchedule {
       case 8:
         return GiveBackOne();
       case 9:
-        return tracker_.Expire(now_ += absl::Seconds(Draw(30)));
+        tracker_.Expire(now_ += absl::Seconds(Draw(30)));
+        return;
       case 10:
         if (Draw(20) == 0) Crash();
         return;
@@ -232,7 +233,7 @@ class RandomSchedule {
 
   void Take() {
     const uint64_t worker = Draw(4);
-    const auto lease = tracker_.Take(worker, 1 + Draw(4), now_ + absl::Minutes(1));
+    const auto lease = tracker_.Take(worker, 1 + Draw(4), now_, now_ + absl::Minutes(1));
     if (!lease) return;
     ASSERT_LT(lease->begin, lease->end);
     for (uint64_t step = lease->begin; step < lease->end; ++step) CheckMayGo(step);

@@ -1,6 +1,7 @@
 #include "coordinator/jobs/evaluator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,7 +64,8 @@ absl::Status Evaluator::Begin(uint64_t step, uint64_t generation) {
 
 void Evaluator::Assign() {
   worker_ = dispatcher_->SendEvaluate(request_);
-  answer_by_ = options_.clock->Now() + options_.timeout;
+  assigned_at_ = options_.clock->Now();
+  answer_by_ = assigned_at_ + options_.timeout;
 }
 
 std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
@@ -83,17 +85,37 @@ std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
   return std::exchange(trouble_, "");
 }
 
+absl::optional<Dispatcher::Stall> Evaluator::FindStall(
+    const std::vector<WorkerMember>& workers) const {
+  if (!under_way()) return absl::nullopt;
+  for (const WorkerMember& worker : workers) {
+    if (worker_ != worker.id) continue;
+    return Dispatcher::Stall{absl::StrCat(worker.registration.name(),
+                                          ", which evaluates the state at step ", *step_, ","),
+                             assigned_at_};
+  }
+  return Dispatcher::Stall{absl::StrCat("a worker that can evaluate the state at step ", *step_),
+                           absl::InfinitePast()};
+}
+
 absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationResult& result) {
   if (!under_way() || result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
+  dispatcher_->EndEvaluation(options_.job_id);
   if (result.code() != 0) {
     const auto code = static_cast<absl::StatusCode>(result.code());
     const std::string message =
         absl::StrCat("the evaluation at step ", *step_, ": ", result.message());
-    if (!IsRetryable(code)) return absl::Status(code, message);
+    if (!IsRetryableElsewhere(code)) return absl::Status(code, message);
     if (++attempts_ % kQuietAttempts == 0) trouble_ = message;
     worker_.reset();
     assign_at_ = options_.clock->Now() + kRetryPause * std::min(attempts_, 10);
     return absl::nullopt;
+  }
+  const auto loss = result.metrics().find("loss");
+  if (loss != result.metrics().end() && !std::isfinite(loss->second)) {
+    return absl::InvalidArgumentError(absl::StrCat("the evaluation at step ", *step_,
+                                                   ": the loss is ", loss->second,
+                                                   "; a smaller learning rate may help"));
   }
   Evaluated evaluated;
   evaluated.set_step(*step_);
@@ -108,7 +130,9 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
 
 absl::optional<uint64_t> Evaluator::Abandon() {
   const absl::optional<uint64_t> step = step_;
-  if (under_way()) Unpin();
+  if (!under_way()) return step;
+  dispatcher_->EndEvaluation(options_.job_id);
+  Unpin();
   return step;
 }
 

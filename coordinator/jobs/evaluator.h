@@ -53,6 +53,9 @@ class Evaluator {
   // Returns a message for people where something went wrong, or nothing. Call it often.
   std::string CheckWorker(const std::vector<WorkerMember>& workers);
 
+  // For whom the evaluation waits; see Dispatcher::FindStall. Nothing: none is under way.
+  absl::optional<Dispatcher::Stall> FindStall(const std::vector<WorkerMember>& workers) const;
+
   // A result that has come. Nothing: not of this evaluation, or to be tried again. Errors end the
   // job.
   absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationResult& result);
@@ -76,6 +79,7 @@ class Evaluator {
   absl::optional<uint64_t> step_;
   Evaluate request_;
   absl::optional<uint64_t> worker_;  // Nothing: to be assigned.
+  absl::Time assigned_at_;
   absl::Time assign_at_ = absl::InfinitePast();
   absl::Time answer_by_ = absl::InfiniteFuture();
   int attempts_ = 0;

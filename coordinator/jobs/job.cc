@@ -13,8 +13,8 @@ bool HasEnded(JobState state) {
   return state == SUCCEEDED || state == FAILED || state == CANCELLED;
 }
 
-std::string MakeJobId(const std::string& name, uint64_t number) {
-  return absl::StrCat(name.empty() ? "job" : name, "-", number);
+std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag) {
+  return absl::StrCat(name.empty() ? "job" : name, "-", number, "-", tag);
 }
 
 Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
@@ -79,7 +79,7 @@ absl::Status Job::Update(const std::function<void(JobRecord&)>& change) {
   return absl::OkStatus();
 }
 
-void Job::SetState(JobState state, const std::string& message) {
+absl::Status Job::SetState(JobState state, const std::string& message) {
   const google::protobuf::Timestamp now = ToTimestamp(clock_->Now());
   const auto change = [&](JobRecord& record) {
     record.set_state(state);
@@ -87,13 +87,8 @@ void Job::SetState(JobState state, const std::string& message) {
     if (state == RUNNING) *record.mutable_started() = now;
     if (HasEnded(state)) *record.mutable_ended() = now;
   };
+  MILLRACE_RETURN_IF_ERROR(Update(change));
   ClearWaiting();
-  const absl::Status status = Update(change);
-  if (!status.ok()) {
-    LOG(ERROR) << id_ << ": " << status;
-    MutexLock lock(&mutex_);
-    change(record_);
-  }
   LOG(INFO) << id_ << ": " << JobState_Name(state) << (message.empty() ? "" : ": ") << message;
   if (HasEnded(state)) {
     events_.Close(StateEvent());
@@ -101,6 +96,7 @@ void Job::SetState(JobState state, const std::string& message) {
   } else {
     AnnounceState();
   }
+  return absl::OkStatus();
 }
 
 void Job::AnnounceState() { events_.Append(StateEvent()); }
@@ -133,6 +129,12 @@ absl::Duration Job::SetWaiting(const std::string& whom) {
   }
   if (changed) AppendNotice(absl::StrCat("waits for ", whom));
   return waited;
+}
+
+void Job::SetStalled(const std::string& whom, absl::Time since) {
+  MutexLock lock(&mutex_);
+  waits_for_ = whom;
+  waits_since_ = since;
 }
 
 void Job::ClearWaiting() {

@@ -24,8 +24,9 @@ namespace millrace::coordinator {
 // SUCCEEDED, FAILED or CANCELLED.
 bool HasEnded(JobState state);
 
-// The name and number make the id: "mnist-cnn-1".
-std::string MakeJobId(const std::string& name, uint64_t number);
+// "mnist-cnn-1-k3f9". The journal's tag tells the jobs of one coordinator's directory from those of
+// another, whose shards a ps server may still have.
+std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag);
 
 // Thread-safe to read. Changes come from one thread at a time: the job's runner, or whoever drops
 // the shards of a job that has ended.
@@ -47,9 +48,8 @@ class Job {
   absl::Status Update(const std::function<void(JobRecord&)>& change) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Changes the state (with its time), journals it, and appends the event; with an ended state the
-  // log is closed and waiters wake. An error of the journal is logged: the state holds all the
-  // same.
-  void SetState(JobState state, const std::string& message) ABSL_LOCKS_EXCLUDED(mutex_);
+  // log is closed and waiters wake. On an error of the journal nothing is changed.
+  absl::Status SetState(JobState state, const std::string& message) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Appends the event of the state as it is.
   void AnnounceState() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -62,6 +62,8 @@ class Job {
   // The job waits from now on, or still: JobStatus.message is "waits for `whom` for 12 s". A new
   // `whom` becomes a Notice. Returns how long it has waited since ClearWaiting.
   absl::Duration SetWaiting(const std::string& whom) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same since `since`, without a Notice and without an end: somebody is at work.
+  void SetStalled(const std::string& whom, absl::Time since) ABSL_LOCKS_EXCLUDED(mutex_);
   void ClearWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
   void AppendNotice(const std::string& message);
 

@@ -36,8 +36,11 @@ constexpr absl::Duration kFirstRetryPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestRetryPause = absl::Seconds(2);
 // A shard that is not found this often, by the server that should have it, is not there.
 constexpr int kNotFoundLimit = 5;
-// Faults in a row, without a step done between them, before people are told.
+// Faults of one worker in a row, without a step done between them, before people are told.
 constexpr int kQuietFaults = 8;
+// A job that does not get on for this long says for whom it waits, and says so again this often.
+constexpr absl::Duration kStallAfter = absl::Seconds(10);
+constexpr absl::Duration kStallNoticePeriod = absl::Minutes(1);
 
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
@@ -64,7 +67,14 @@ JobRunner::~JobRunner() {
 
 void JobRunner::Cancel() { Interrupt(absl::CancelledError("cancelled by a client")); }
 
-void JobRunner::Stop() { Interrupt(Stopped()); }
+void JobRunner::Stop() {
+  {
+    MutexLock lock(&shards_mutex_);
+    stopping_ = true;
+    stopped_.SignalAll();
+  }
+  Interrupt(Stopped());
+}
 
 void JobRunner::Interrupt(const absl::Status& status) {
   inbox_.Interrupt(status);
@@ -79,61 +89,115 @@ void JobRunner::OnStepResult(const WorkerMember& worker, const StepResult& resul
         absl::StrCat("step ", result.step(), ": the loss is ", result.loss_sum(), " (on ",
                      worker.registration.name(), "); a smaller learning rate may help")));
   }
-  const auto done = environment_.dispatcher->Done(result);
+  const auto done = environment_.dispatcher->Done(worker.id, result);
   if (!done) return;
   if (done->first) stats_.Add(result);
-  job_->SetStep(done->progress.applied);
   if (done->progress.at_barrier) inbox_.Wake();
 }
 
 void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned) {
   const auto code = static_cast<absl::StatusCode>(returned.code());
-  const std::string message = absl::StrCat("step ", returned.step(), ": ", returned.message(),
-                                           " (on ", worker.registration.name(), ")");
-  if (!IsRetryable(code)) return inbox_.Interrupt(absl::Status(code, message));
-  const int faults = environment_.dispatcher->GiveBack(returned, code != absl::StatusCode::kOk);
+  const std::string message =
+      absl::StrCat(returned.message(), " (on ", worker.registration.name(), ")");
+  if (!IsRetryableElsewhere(code)) return inbox_.Interrupt(absl::Status(code, message));
+  const int faults =
+      environment_.dispatcher->GiveBack(worker.id, returned, code != absl::StatusCode::kOk);
   if (faults > 0 && faults % kQuietFaults == 0) {
-    job_->AppendNotice(absl::StrCat("steps come back undone, ", faults, " in a row; ", message));
+    inbox_.AddNotice(absl::StrCat(worker.registration.name(), " gives steps back undone, ", faults,
+                                  " in a row; ", message));
   }
   inbox_.Wake();  // A pause may end sooner than the next tick.
+}
+
+void JobRunner::OnJobPrepared(const WorkerMember& worker, const JobPrepared& prepared) {
+  if (environment_.dispatcher->SetPrepared(worker.id, prepared)) {
+    inbox_.AddNotice(
+        absl::StrCat(worker.registration.name(), " cannot run the job: ", prepared.message()));
+  }
+  inbox_.Wake();  // An evaluation may wait for it.
 }
 
 void JobRunner::Run() {
   const absl::Status status = RunToEnd();
   // An interrupted call fails with an error of its own.
   const absl::Status interrupt = inbox_.interrupt();
-  if (interrupt == Stopped()) return;
-  Finish(interrupt.ok() ? status : interrupt);
+  if (interrupt == Stopped() || !Finish(interrupt.ok() ? status : interrupt)) return;
   environment_.on_ended();
   finished_ = true;
 }
 
-void JobRunner::Finish(const absl::Status& status) {
-  PublishProgress(/*at_once=*/true);
-  environment_.dispatcher->Remove(job_->id());
-  if (evaluator_ != nullptr) {
-    shards_->Resume();
-    evaluator_->Abandon();
+bool JobRunner::Finish(const absl::Status& status) {
+  if (const auto progress = environment_.dispatcher->GetProgress(job_->id())) {
+    job_->SetStep(progress->applied);
   }
+  PublishProgress(/*at_once=*/true);
+  TellNotices();
+  environment_.dispatcher->Remove(job_->id());
+  if (shards_ != nullptr) {
+    ResumeCalls();
+    evaluator_->Abandon();
+    if (!status.ok() && job_->record().has_started()) Fence();
+  }
+  if (status.ok()) return End(SUCCEEDED, "");
+  return End(absl::IsCancelled(status) ? CANCELLED : FAILED, std::string(status.message()));
+}
+
+// Calls that were cancelled to end the run may be made again, unless the coordinator stops.
+void JobRunner::ResumeCalls() {
+  MutexLock lock(&shards_mutex_);
+  if (!stopping_) shards_->Resume();
+}
+
+// Pushes that are still under way must not change the variables of a job that has ended. A server
+// that is away is told when somebody asks for the variables.
+void JobRunner::Fence() {
+  absl::Status status =
+      job_->Update([&](JobRecord& record) { record.set_generation(generation_ + 1); });
   if (status.ok()) {
-    job_->SetState(SUCCEEDED, "");
-  } else if (absl::IsCancelled(status)) {
-    job_->SetState(CANCELLED, std::string(status.message()));
-  } else {
-    job_->SetState(FAILED, std::string(status.message()));
+    shards_->Locate();
+    status = shards_->Fence(++generation_);
+  }
+  LOG_IF(WARNING, !status.ok()) << job_->id() << ": " << status;
+}
+
+// What clients are told has happened must be in the journal. Returns false when the coordinator
+// stops first: its next life finds the job as it was.
+bool JobRunner::End(JobState state, const std::string& message) {
+  for (;;) {
+    const absl::Status status = job_->SetState(state, message);
+    if (status.ok()) return true;
+    job_->SetWaiting(
+        absl::StrCat("the coordinator's journal (", std::string(status.message()), ")"));
+    const absl::Time again = clock_->Now() + kLongestRetryPause;
+    MutexLock lock(&shards_mutex_);
+    while (!stopping_ && !clock_->WaitUntil(&stopped_, &shards_mutex_, again)) {
+    }
+    if (stopping_) return false;
   }
 }
 
 absl::Status JobRunner::RunToEnd() {
   MILLRACE_RETURN_IF_ERROR(Plan());
-  MILLRACE_RETURN_IF_ERROR(Place());
+  for (bool attached = false; !attached;) {
+    MILLRACE_RETURN_IF_ERROR(Place());
+    MILLRACE_RETURN_IF_ERROR(OpenShards());
+    MILLRACE_ASSIGN_OR_RETURN(attached, Attach());
+  }
+  for (;;) {
+    MILLRACE_ASSIGN_OR_RETURN(const TrainingEnd end, Train());
+    if (end == TrainingEnd::kFinished) return absl::OkStatus();
+    MILLRACE_RETURN_IF_ERROR(Attach().status());
+  }
+}
+
+absl::Status JobRunner::OpenShards() {
   const JobRecord record = job_->record();
   generation_ = record.generation();
+  evaluator_.reset();  // It uses the shards.
   {
     MutexLock lock(&shards_mutex_);
     shards_ = std::make_unique<ShardGroup>(record, environment_.registry);
   }
-  MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());  // It may have come before there was a group.
   evaluator_ =
       std::make_unique<Evaluator>(Evaluator::Options{.job_id = job_->id(),
                                                      .spec = job_->spec(),
@@ -141,15 +205,13 @@ absl::Status JobRunner::RunToEnd() {
                                                      .timeout = environment_.member_timeout,
                                                      .clock = clock_},
                                   shards_.get(), environment_.dispatcher);
-  for (;;) {
-    MILLRACE_RETURN_IF_ERROR(Attach());
-    MILLRACE_ASSIGN_OR_RETURN(const TrainingEnd end, Train());
-    if (end == TrainingEnd::kFinished) return absl::OkStatus();
-  }
+  return inbox_.interrupt();  // It may have come before there was a group.
 }
 
 // The job waits for `whom`, until ClearWaiting. A running job does not wait for ever.
 absl::Status JobRunner::NoteWaiting(const std::string& whom) {
+  if (std::exchange(stalled_, false)) job_->ClearWaiting();
+  moved_at_ = clock_->Now();
   const absl::Duration waited = job_->SetWaiting(whom);
   if (job_->state() != RUNNING || waited < environment_.member_timeout) return absl::OkStatus();
   return absl::DeadlineExceededError(
@@ -169,12 +231,16 @@ absl::Status JobRunner::Plan() {
       MILLRACE_RETURN_IF_ERROR(Wait("a worker (none is connected)", kProgressPeriod));
       continue;
     }
-    const auto plan = environment_.planner->Plan(job_->spec(), environment_.plan_timeout,
-                                                 [this] { return !inbox_.interrupt().ok(); });
+    const auto plan = environment_.planner->Plan(
+        job_->spec(), environment_.plan_timeout, [this] { return !inbox_.interrupt().ok(); },
+        &lost_planners_);
     MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
-    if (absl::IsUnavailable(plan.status()) || absl::IsDeadlineExceeded(plan.status())) {
+    if (absl::IsUnavailable(plan.status()) || absl::IsDeadlineExceeded(plan.status()) ||
+        absl::IsResourceExhausted(plan.status())) {
       MILLRACE_RETURN_IF_ERROR(
-          Wait("a worker that can compile the model and open the data", kProgressPeriod));
+          Wait(absl::StrCat("a worker that can compile the model and open the data (",
+                            std::string(plan.status().message()), ")"),
+               kProgressPeriod));
       continue;
     }
     MILLRACE_RETURN_IF_ERROR(plan.status());
@@ -218,7 +284,7 @@ absl::Status JobRunner::Place() {
   });
 }
 
-absl::Status JobRunner::Attach() {
+absl::StatusOr<bool> JobRunner::Attach() {
   environment_.dispatcher->Pause(job_->id());
   if (const auto step = evaluator_->Abandon()) {
     job_->AppendNotice(absl::StrCat("the evaluation at step ", *step,
@@ -226,29 +292,37 @@ absl::Status JobRunner::Attach() {
   }
   MILLRACE_RETURN_IF_ERROR(
       job_->Update([&](JobRecord& record) { record.set_generation(++generation_); }));
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ShardStatus> shards, Reach(generation_));
+  MILLRACE_ASSIGN_OR_RETURN(const auto shards, Reach(generation_));
+  if (!shards) return false;
   MILLRACE_RETURN_IF_ERROR(job_->Update([&](JobRecord& record) {
     const auto& placements = shards_->placements();
     record.mutable_shards()->Assign(placements.begin(), placements.end());
   }));
   job_->ClearWaiting();
-  if (job_->state() == PENDING) job_->SetState(RUNNING, "");
-  return StartDispatch(generation_, shards);
+  if (job_->state() == PENDING) MILLRACE_RETURN_IF_ERROR(job_->SetState(RUNNING, ""));
+  MILLRACE_RETURN_IF_ERROR(StartDispatch(generation_, *shards));
+  return true;
 }
 
 // Calls every shard until all have answered, with no server leaving between the first and the last.
-absl::StatusOr<std::vector<ShardStatus>> JobRunner::Reach(uint64_t generation) {
+// Nothing: a server lost its directory before there was anything in it, and the job is to be placed
+// again.
+absl::StatusOr<absl::optional<std::vector<ShardStatus>>> JobRunner::Reach(uint64_t generation) {
   const bool is_new = job_->state() == PENDING;
   absl::Duration pause = kFirstRetryPause;
   for (int not_found = 0;;) {
     const std::string missing = shards_->Locate();
+    if (!missing.empty() && is_new && shards_->lost_directory()) {
+      MILLRACE_RETURN_IF_ERROR(Displace());
+      return absl::nullopt;
+    }
     if (!missing.empty()) {
-      MILLRACE_RETURN_IF_ERROR(Wait(absl::StrCat(missing, ", gone"), kProgressPeriod));
+      MILLRACE_RETURN_IF_ERROR(Wait(missing, kProgressPeriod));
       continue;
     }
-    const auto shards = is_new ? shards_->Create(generation) : shards_->SetGeneration(generation);
+    auto shards = is_new ? shards_->Create(generation) : shards_->SetGeneration(generation);
     MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
-    if (shards.ok() && !shards_->Moved()) return shards;
+    if (shards.ok() && !shards_->Moved()) return *std::move(shards);
     const absl::Status& status = shards.status();
     if (absl::IsNotFound(status) && ++not_found >= kNotFoundLimit) return status;
     if (!IsRetryable(status.code()) || absl::IsFailedPrecondition(status)) return status;
@@ -260,6 +334,12 @@ absl::StatusOr<std::vector<ShardStatus>> JobRunner::Reach(uint64_t generation) {
   }
 }
 
+absl::Status JobRunner::Displace() {
+  const absl::Status dropped = shards_->Drop();  // What other servers have made of the job already.
+  LOG_IF(WARNING, !dropped.ok()) << job_->id() << ": " << dropped;
+  return job_->Update([](JobRecord& record) { record.clear_shards(); });
+}
+
 absl::Status JobRunner::StartDispatch(uint64_t generation, const std::vector<ShardStatus>& shards) {
   const JobRecord record = job_->record();
   MILLRACE_ASSIGN_OR_RETURN(const MergedProgress merged,
@@ -267,6 +347,8 @@ absl::Status JobRunner::StartDispatch(uint64_t generation, const std::vector<Sha
   // A state that some shard has left behind cannot be evaluated any more.
   barrier_ = evaluator_->BarrierFrom(std::max<uint64_t>(merged.frontier, 1));
   job_->SetStep(merged.done.size());
+  watermark_ = merged.done.watermark();
+  moved_at_ = clock_->Now();
   stats_.Restart(clock_->Now());
   progress_due_ = clock_->Now() + kProgressPeriod;
   SetRoute route;
@@ -283,10 +365,12 @@ absl::StatusOr<JobRunner::TrainingEnd> JobRunner::Train() {
   for (;;) {
     if (shards_->Moved()) return TrainingEnd::kDetached;
     MILLRACE_RETURN_IF_ERROR(HandleEvaluations());
-    MILLRACE_RETURN_IF_ERROR(CheckWorkers());
-    const absl::Time tick = environment_.dispatcher->Tick(job_->id());
-    const Dispatcher::Progress progress = environment_.dispatcher->GetProgress(job_->id());
+    TellNotices();
+    const Dispatcher::TickResult tick = environment_.dispatcher->Tick(job_->id());
+    if (!tick.trouble.empty()) TellTrouble(tick.trouble);
+    const auto progress = environment_.dispatcher->GetProgress(job_->id()).value();
     job_->SetStep(progress.applied);
+    MILLRACE_RETURN_IF_ERROR(CheckWorkers(progress));
     PublishProgress(/*at_once=*/false);
     if (progress.at_barrier && !evaluator_->under_way()) {
       const auto finished = AtBarrier(progress);
@@ -303,7 +387,7 @@ absl::StatusOr<JobRunner::TrainingEnd> JobRunner::Train() {
       continue;
     }
     MILLRACE_RETURN_IF_ERROR(
-        inbox_.WaitUntil(std::min(tick, std::max(progress_due_, clock_->Now()))));
+        inbox_.WaitUntil(std::min(tick.next, std::max(progress_due_, clock_->Now()))));
   }
 }
 
@@ -335,15 +419,45 @@ absl::Status JobRunner::HandleEvaluations() {
   return absl::OkStatus();
 }
 
-absl::Status JobRunner::CheckWorkers() {
+absl::Status JobRunner::CheckWorkers(const Dispatcher::Progress& progress) {
   const std::vector<WorkerMember> workers = environment_.registry->Workers();
   const std::string trouble = evaluator_->CheckWorker(workers);
   if (!trouble.empty()) job_->AppendNotice(trouble);
-  if (!workers.empty()) {
-    job_->ClearWaiting();
-    return absl::OkStatus();
+  if (workers.empty()) return NoteWaiting("a worker (none is connected)");
+  const std::string refusals = environment_.dispatcher->WhyNobodyCan(job_->id());
+  if (!refusals.empty()) {
+    return NoteWaiting(absl::StrCat("a worker (no worker can run the job: ", refusals, ")"));
   }
-  return NoteWaiting("a worker (none is connected)");
+  CheckStall(progress, workers);
+  return absl::OkStatus();
+}
+
+// While somebody works on it a job waits for as long as that takes; but it says for whom.
+void JobRunner::CheckStall(const Dispatcher::Progress& progress,
+                           const std::vector<WorkerMember>& workers) {
+  const absl::Time now = clock_->Now();
+  if (progress.watermark != watermark_) moved_at_ = now;
+  watermark_ = progress.watermark;
+  absl::optional<Dispatcher::Stall> stall;
+  if (now - moved_at_ >= kStallAfter) {
+    stall = progress.at_barrier ? evaluator_->FindStall(workers)
+                                : environment_.dispatcher->FindStall(job_->id());
+  }
+  stalled_ = stall.has_value();
+  if (!stall) return job_->ClearWaiting();
+  job_->SetStalled(stall->whom, stall->since == absl::InfinitePast() ? moved_at_ : stall->since);
+  TellTrouble(job_->Status().message());
+}
+
+void JobRunner::TellTrouble(const std::string& trouble) {
+  const absl::Time now = clock_->Now();
+  if (now < trouble_due_) return;
+  trouble_due_ = now + kStallNoticePeriod;
+  job_->AppendNotice(trouble);
+}
+
+void JobRunner::TellNotices() {
+  for (const std::string& notice : inbox_.TakeNotices()) job_->AppendNotice(notice);
 }
 
 void JobRunner::PublishProgress(bool at_once) {

@@ -63,6 +63,7 @@ class JobRunner {
   void OnMembersChanged() { inbox_.Wake(); }
   void OnStepResult(const WorkerMember& worker, const StepResult& result);
   void OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned);
+  void OnJobPrepared(const WorkerMember& worker, const JobPrepared& prepared);
   void OnEvaluationResult(const EvaluationResult& result) { inbox_.Add(result); }
 
  private:
@@ -70,19 +71,28 @@ class JobRunner {
 
   void Run();
   absl::Status RunToEnd();
-  void Finish(const absl::Status& status);
+  bool Finish(const absl::Status& status) ABSL_LOCKS_EXCLUDED(shards_mutex_);
+  void ResumeCalls() ABSL_LOCKS_EXCLUDED(shards_mutex_);
+  void Fence();
+  bool End(JobState state, const std::string& message) ABSL_LOCKS_EXCLUDED(shards_mutex_);
 
-  // Each blocks until it is done, and returns what the run must end with.
+  // Each blocks until it is done, and returns what the run must end with. Attach: false where the
+  // job must be placed again.
   absl::Status Plan();
   absl::Status Place();
-  absl::Status Attach();
+  absl::StatusOr<bool> Attach();
   absl::StatusOr<TrainingEnd> Train();
 
-  absl::StatusOr<std::vector<ShardStatus>> Reach(uint64_t generation);
+  absl::Status OpenShards() ABSL_LOCKS_EXCLUDED(shards_mutex_);
+  absl::StatusOr<absl::optional<std::vector<ShardStatus>>> Reach(uint64_t generation);
+  absl::Status Displace();
   absl::Status StartDispatch(uint64_t generation, const std::vector<ShardStatus>& shards);
   absl::StatusOr<bool> AtBarrier(const Dispatcher::Progress& progress);
   absl::Status HandleEvaluations();
-  absl::Status CheckWorkers();
+  absl::Status CheckWorkers(const Dispatcher::Progress& progress);
+  void CheckStall(const Dispatcher::Progress& progress, const std::vector<WorkerMember>& workers);
+  void TellTrouble(const std::string& trouble);
+  void TellNotices();
   void PublishProgress(bool at_once);
   absl::Status NoteWaiting(const std::string& whom);
   absl::Status Wait(const std::string& whom, absl::Duration pause);
@@ -99,7 +109,15 @@ class JobRunner {
   uint64_t generation_ = 0;
   uint64_t barrier_ = 0;
   absl::Time progress_due_ = absl::InfinitePast();
+  absl::Time trouble_due_ = absl::InfinitePast();  // No notice of trouble before.
+  uint64_t watermark_ = 0;
+  absl::Time moved_at_;   // When the watermark moved, or somebody was there to move it.
+  bool stalled_ = false;  // What the job waits for is set by CheckStall.
+  std::vector<std::string> lost_planners_;
+
   Mutex shards_mutex_;  // Guards the pointer's setting.
+  CondVar stopped_;
+  bool stopping_ ABSL_GUARDED_BY(shards_mutex_) = false;
   std::unique_ptr<ShardGroup> shards_;
   std::unique_ptr<Evaluator> evaluator_;
 

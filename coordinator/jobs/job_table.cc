@@ -60,14 +60,15 @@ absl::Status JobTable::Run(uint64_t number) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> JobTable::Submit(const SubmitJobRequest& request) {
+absl::StatusOr<std::string> JobTable::Submit(const SubmitJobRequest& request,
+                                             const std::function<bool()>& cancelled) {
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(request.spec()));
   ForgetFinishedRunners();
-  if (request.request_id().empty()) return Take(request);
+  if (request.request_id().empty()) return Take(request, cancelled);
   MILLRACE_ASSIGN_OR_RETURN(std::string job_id, Claim(request.request_id()));
   if (!job_id.empty()) return job_id;
   const absl::Cleanup release = [&] { Release(request.request_id()); };
-  return Take(request);
+  return Take(request, cancelled);
 }
 
 absl::StatusOr<std::string> JobTable::Claim(const std::string& request_id) {
@@ -90,19 +91,21 @@ void JobTable::Release(const std::string& request_id) {
   released_.SignalAll();
 }
 
-absl::StatusOr<std::string> JobTable::Take(const SubmitJobRequest& request) {
+absl::StatusOr<std::string> JobTable::Take(const SubmitJobRequest& request,
+                                           const std::function<bool()>& cancelled) {
   JobRecord record;
   record.set_request_id(request.request_id());
   *record.mutable_spec() = request.spec();
   record.set_state(PENDING);
   *record.mutable_submitted() = ToTimestamp(environment_.clock->Now());
-  MILLRACE_RETURN_IF_ERROR(PlanInto(record));
+  MILLRACE_RETURN_IF_ERROR(PlanInto(record, cancelled));
+  if (cancelled()) return absl::CancelledError("the client has gone; nothing was taken");
   {
     MutexLock lock(&mutex_);
     if (stopping_) return absl::UnavailableError("the coordinator stops");
     record.set_number(++last_number_);
   }
-  record.set_job_id(MakeJobId(record.spec().name(), record.number()));
+  record.set_job_id(MakeJobId(record.spec().name(), record.number(), journal_->tag()));
   MILLRACE_RETURN_IF_ERROR(journal_->Write(record));
   const std::string job_id = record.job_id();
   LOG(INFO) << job_id << ": taken";
@@ -116,9 +119,10 @@ absl::StatusOr<std::string> JobTable::Take(const SubmitJobRequest& request) {
 }
 
 // Where no worker is there, the job's runner asks for the plan later.
-absl::Status JobTable::PlanInto(JobRecord& record) {
-  const auto plan = environment_.planner->Plan(record.spec(), environment_.plan_timeout,
-                                               /*cancelled=*/[] { return false; });
+absl::Status JobTable::PlanInto(JobRecord& record, const std::function<bool()>& cancelled) {
+  std::vector<std::string> lost;
+  const auto plan =
+      environment_.planner->Plan(record.spec(), environment_.plan_timeout, cancelled, &lost);
   if (absl::IsUnavailable(plan.status())) return absl::OkStatus();
   MILLRACE_RETURN_IF_ERROR(plan.status());
   return SetPlan(*plan, record);
@@ -167,7 +171,7 @@ void JobTable::OnMembersChanged() {
     MutexLock lock(&members_mutex_);
     std::vector<WorkerCapacity> workers;
     for (const WorkerMember& worker : environment_.registry->Workers()) {
-      workers.push_back({worker.id, worker.registration.lease_slots()});
+      workers.push_back({worker.id, worker.registration.lease_slots(), worker.registration.name()});
     }
     environment_.dispatcher->SetWorkers(workers);
   }
@@ -194,6 +198,14 @@ void JobTable::OnWorkerMessage(const WorkerMember& worker, const MemberMessage& 
       if (auto runner = RunnerOf(message.evaluation_result().job_id())) {
         runner->OnEvaluationResult(message.evaluation_result());
       }
+      break;
+    case MemberMessage::kJobPrepared:
+      if (auto runner = RunnerOf(message.job_prepared().job_id())) {
+        runner->OnJobPrepared(worker, message.job_prepared());
+      }
+      break;
+    case MemberMessage::kDraining:
+      environment_.dispatcher->SetDraining(worker.id);
       break;
     default:
       break;

@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_JOBS_JOB_TABLE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,8 +36,11 @@ class JobTable final : public MemberObserver {
   // Takes up the jobs that Load found running.
   void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // See the service's SubmitJob. Blocks while a worker compiles the model. Returns the job's id.
-  absl::StatusOr<std::string> Submit(const SubmitJobRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  // See the service's SubmitJob. Blocks while a worker compiles the model, or until `cancelled`
+  // returns true: then nothing is taken. Returns the job's id.
+  absl::StatusOr<std::string> Submit(const SubmitJobRequest& request,
+                                     const std::function<bool()>& cancelled)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // NOT_FOUND names the job.
   absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& job_id) const
@@ -65,8 +69,10 @@ class JobTable final : public MemberObserver {
   // then Release must follow. Waits for another one that is under way.
   absl::StatusOr<std::string> Claim(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
   void Release(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::string> Take(const SubmitJobRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status PlanInto(JobRecord& record);
+  absl::StatusOr<std::string> Take(const SubmitJobRequest& request,
+                                   const std::function<bool()>& cancelled)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status PlanInto(JobRecord& record, const std::function<bool()>& cancelled);
   absl::Status Add(std::shared_ptr<Job> job) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Run(uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
   void ForgetFinishedRunners() ABSL_LOCKS_EXCLUDED(mutex_);

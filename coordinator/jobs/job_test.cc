@@ -53,20 +53,20 @@ class JobTest : public testing::Test {
   std::unique_ptr<Journal> journal_;
 };
 
-TEST_F(JobTest, IdsAreMadeOfNameAndNumber) {
-  EXPECT_EQ(MakeJobId("mnist-cnn", 7), "mnist-cnn-7");
-  EXPECT_EQ(MakeJobId("", 7), "job-7");
+TEST_F(JobTest, IdsAreMadeOfNameNumberAndTag) {
+  EXPECT_EQ(MakeJobId("mnist-cnn", 7, "k3f9"), "mnist-cnn-7-k3f9");
+  EXPECT_EQ(MakeJobId("", 7, "k3f9"), "job-7-k3f9");
 }
 
 TEST_F(JobTest, StatesCarryTheirTimesAndSurviveARestart) {
   auto job = Load();
-  job->SetState(RUNNING, "");
+  ASSERT_TRUE(job->SetState(RUNNING, "").ok());
   clock_.Advance(absl::Seconds(30));
   job->SetStep(12);
   google::protobuf::Map<std::string, double> metrics;
   metrics["loss"] = 0.5;
   job->AddMetrics(metrics);
-  job->SetState(FAILED, "step 12: the loss is nan");
+  ASSERT_TRUE(job->SetState(FAILED, "step 12: the loss is nan").ok());
   job.reset();
   Reopen();
   job = Load();
@@ -83,8 +83,8 @@ TEST_F(JobTest, StatesCarryTheirTimesAndSurviveARestart) {
 TEST_F(JobTest, LastEventIsToldAgainAfterARestart) {
   auto job = Load();
   job->AnnounceState();
-  job->SetState(RUNNING, "");
-  job->SetState(SUCCEEDED, "");
+  ASSERT_TRUE(job->SetState(RUNNING, "").ok());
+  ASSERT_TRUE(job->SetState(SUCCEEDED, "").ok());
   Reopen();
   job = Load();
   const JobEvent last = EventAfter(*job, 0);
@@ -95,7 +95,7 @@ TEST_F(JobTest, LastEventIsToldAgainAfterARestart) {
 
 TEST_F(JobTest, EventNumbersOfARunningJobGoOnAfterARestart) {
   auto job = Load();
-  job->SetState(RUNNING, "");
+  ASSERT_TRUE(job->SetState(RUNNING, "").ok());
   job->AppendNotice("one");
   Reopen();
   job = Load();
@@ -105,7 +105,7 @@ TEST_F(JobTest, EventNumbersOfARunningJobGoOnAfterARestart) {
 
 TEST_F(JobTest, WaitingJobSaysForWhomAndForHowLong) {
   auto job = Load();
-  job->SetState(RUNNING, "");
+  ASSERT_TRUE(job->SetState(RUNNING, "").ok());
   EXPECT_EQ(job->SetWaiting("ps-1 (127.0.0.1:2223), gone"), absl::ZeroDuration());
   clock_.Advance(absl::Seconds(12));
   EXPECT_EQ(job->Status().message(), "waits for ps-1 (127.0.0.1:2223), gone for 12 s");
@@ -121,7 +121,7 @@ TEST_F(JobTest, WhoWaitsForTheEndIsWoken) {
   auto job = Load();
   EXPECT_FALSE(job->WaitUntilEnded(absl::ZeroDuration()));
   std::thread waiter([&] { EXPECT_TRUE(job->WaitUntilEnded(absl::Seconds(60))); });
-  job->SetState(CANCELLED, "cancelled by a client");
+  ASSERT_TRUE(job->SetState(CANCELLED, "cancelled by a client").ok());
   waiter.join();
   EXPECT_THAT(job->Status().message(), HasSubstr("client"));
 }

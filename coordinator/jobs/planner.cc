@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "coordinator/placement/placement.h"
@@ -11,12 +13,20 @@
 namespace millrace::coordinator {
 namespace {
 
+// How many workers are asked in the time that one may take.
+constexpr int kWorkersAsked = 3;
+// How soon a cancellation is noticed that wakes nobody.
+constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
+// A job that costs this many workers is not planned by a third one.
+constexpr size_t kMostLost = 2;
+
 // The worker's trouble rather than the job's: another one may do better.
 bool IsWorkersFault(int32_t code) {
   switch (static_cast<absl::StatusCode>(code)) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kAborted:
+    case absl::StatusCode::kResourceExhausted:
       return true;
     default:
       return false;
@@ -36,78 +46,152 @@ absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobPlan> Planner::Plan(const JobSpec& spec, absl::Duration timeout,
-                                      const std::function<bool()>& cancelled) {
-  const absl::Time deadline = clock_->Now() + timeout;
-  uint64_t worker = 0;
-  for (;;) {
+// The workers that are asked, one after the other, and what has become of them.
+class Planner::Poll {
+ public:
+  Poll(Planner* planner, const JobSpec& spec, std::vector<std::string>* lost)
+      : planner_(planner), spec_(spec), lost_(lost) {}
+  ~Poll() {
+    for (const auto& [worker, asked] : asked_) planner_->Forget(asked.request_id);
+  }
+
+  // Asks the worker that came next after those that were asked: ids grow. False: there is none.
+  bool AskNext() {
+    for (const WorkerMember& worker : planner_->registry_->Workers()) {
+      if (worker.id <= newest_) continue;
+      newest_ = worker.id;
+      asked_[worker.id] = {worker.registration.name(), planner_->Send(worker.id, spec_)};
+      return true;
+    }
+    return false;
+  }
+
+  // The plan, an error that ends planning, or nothing: nobody has answered. Those that cannot
+  // answer, or are gone, are asked no more.
+  absl::StatusOr<absl::optional<JobPlan>> Collect() {
+    for (auto worker = asked_.begin(); worker != asked_.end();) {
+      auto result = planner_->TakeResult(worker->second.request_id);
+      if (!result) {
+        ++worker;
+        continue;
+      }
+      if (result->code() == 0) return std::move(*result->mutable_plan());
+      refusal_ = absl::Status(static_cast<absl::StatusCode>(result->code()),
+                              absl::StrCat(worker->second.name, ": ", result->message()));
+      if (!IsWorkersFault(result->code())) {
+        return absl::Status(refusal_.code(), result->message());
+      }
+      planner_->Forget(worker->second.request_id);
+      worker = asked_.erase(worker);
+    }
+    return CheckLost();
+  }
+
+  bool nobody_is_asked() const { return asked_.empty(); }
+
+  absl::Status Refusal() const {
+    if (!refusal_.ok()) return refusal_;
+    return absl::UnavailableError("no worker that could compile the model is there");
+  }
+
+  std::string Names() const {
+    return absl::StrJoin(asked_, ", ", [](std::string* out, const auto& worker) {
+      absl::StrAppend(out, worker.second.name);
+    });
+  }
+
+ private:
+  struct Asked {
+    std::string name;
     uint64_t request_id = 0;
-    const auto asked = Ask(spec, worker, &request_id);
-    if (!asked) return absl::UnavailableError("no worker that could compile the model is there");
-    worker = *asked;
-    absl::StatusOr<PlanResult> result = Await(request_id, worker, deadline, cancelled);
-    {
-      MutexLock lock(&mutex_);
-      requests_.erase(request_id);
-      if (shut_down_) return absl::UnavailableError("the coordinator stops");
-    }
-    if (absl::IsAborted(result.status())) continue;  // That worker is gone.
-    if (!result.ok()) return result.status();
-    if (result->code() == 0) return std::move(*result->mutable_plan());
-    if (!IsWorkersFault(result->code())) {
-      return absl::Status(static_cast<absl::StatusCode>(result->code()), result->message());
-    }
-  }
-}
+  };
 
-// The worker that came next after `after`, so that each is asked once: ids grow.
-absl::optional<uint64_t> Planner::Ask(const JobSpec& spec, uint64_t after, uint64_t* request_id) {
-  absl::optional<uint64_t> next;
-  for (const WorkerMember& worker : registry_->Workers()) {
-    if (worker.id > after) {
-      next = worker.id;
-      break;
+  absl::StatusOr<absl::optional<JobPlan>> CheckLost() {
+    const std::vector<WorkerMember> workers = planner_->registry_->Workers();
+    for (auto worker = asked_.begin(); worker != asked_.end();) {
+      const bool there = std::any_of(workers.begin(), workers.end(),
+                                     [&](const WorkerMember& w) { return w.id == worker->first; });
+      if (there) {
+        ++worker;
+        continue;
+      }
+      lost_->push_back(worker->second.name);
+      planner_->Forget(worker->second.request_id);
+      worker = asked_.erase(worker);
     }
+    if (lost_->size() < kMostLost) return absl::nullopt;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "workers were lost while they compiled the model and opened the data: ",
+        absl::StrJoin(*lost_, ", "),
+        "; see their logs, and whether they have memory enough for the data, before you submit the "
+        "job again"));
   }
-  if (!next) return absl::nullopt;
-  {
-    MutexLock lock(&mutex_);
-    *request_id = ++last_request_;
-    requests_[*request_id].worker = *next;
-  }
-  CoordinatorMessage message;
-  message.mutable_plan_job()->set_request_id(*request_id);
-  *message.mutable_plan_job()->mutable_spec() = spec;
-  registry_->Send(*next, message);
-  return next;
-}
 
-bool Planner::IsThere(uint64_t worker) const {
-  const std::vector<WorkerMember> workers = registry_->Workers();
-  return std::any_of(workers.begin(), workers.end(),
-                     [&](const WorkerMember& other) { return other.id == worker; });
-}
+  Planner* const planner_;
+  const JobSpec& spec_;
+  std::vector<std::string>* const lost_;
+  uint64_t newest_ = 0;
+  std::map<uint64_t, Asked> asked_;  // By worker.
+  absl::Status refusal_;
+};
 
-// ABORTED: the worker has left.
-absl::StatusOr<PlanResult> Planner::Await(uint64_t request_id, uint64_t worker, absl::Time deadline,
-                                          const std::function<bool()>& cancelled) {
+absl::StatusOr<JobPlan> Planner::Plan(const JobSpec& spec, absl::Duration timeout,
+                                      const std::function<bool()>& cancelled,
+                                      std::vector<std::string>* lost) {
+  const absl::Time start = clock_->Now();
+  const absl::Time deadline = start + timeout;
+  Poll poll(this, spec, lost);
+  absl::Time ask_at = start;
   for (uint64_t seen = 0;;) {
     if (cancelled()) return absl::CancelledError("cancelled while a worker compiled the model");
-    if (!IsThere(worker)) return absl::AbortedError("the worker has left");
-    {
-      MutexLock lock(&mutex_);
-      const Request& request = requests_[request_id];
-      while (!request.result && !shut_down_ && wakes_ == seen) {
-        if (clock_->WaitUntil(&changed_, &mutex_, deadline)) {
-          return absl::DeadlineExceededError(
-              "the worker did not compile the model and open the data in time; see its log");
-        }
-      }
-      if (request.result) return *request.result;
-      if (shut_down_) return absl::UnavailableError("the coordinator stops");
-      seen = wakes_;
+    MILLRACE_ASSIGN_OR_RETURN(auto plan, poll.Collect());
+    if (plan) return *std::move(plan);
+    const absl::Time now = clock_->Now();
+    if (now >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("did not compile the model and open the data within ",
+                       absl::FormatDuration(timeout), ": ", poll.Names(),
+                       "; see the worker's log, or give it more time with --plan_timeout of ",
+                       "the coordinator"));
     }
+    if (now >= ask_at || poll.nobody_is_asked()) {
+      poll.AskNext();
+      ask_at = now + timeout / kWorkersAsked;
+      if (poll.nobody_is_asked()) return poll.Refusal();
+    }
+    MILLRACE_ASSIGN_OR_RETURN(seen, Wait(seen, std::min({deadline, ask_at, now + kLongestWait})));
   }
+}
+
+uint64_t Planner::Send(uint64_t worker, const JobSpec& spec) {
+  CoordinatorMessage message;
+  {
+    MutexLock lock(&mutex_);
+    message.mutable_plan_job()->set_request_id(++last_request_);
+    requests_[last_request_].worker = worker;
+  }
+  *message.mutable_plan_job()->mutable_spec() = spec;
+  registry_->Send(worker, message);
+  return message.plan_job().request_id();
+}
+
+absl::optional<PlanResult> Planner::TakeResult(uint64_t request_id) {
+  MutexLock lock(&mutex_);
+  return requests_[request_id].result;
+}
+
+void Planner::Forget(uint64_t request_id) {
+  MutexLock lock(&mutex_);
+  requests_.erase(request_id);
+}
+
+absl::StatusOr<uint64_t> Planner::Wait(uint64_t seen, absl::Time until) {
+  MutexLock lock(&mutex_);
+  while (!shut_down_ && wakes_ == seen) {
+    if (clock_->WaitUntil(&changed_, &mutex_, until)) break;
+  }
+  if (shut_down_) return absl::UnavailableError("the coordinator stops");
+  return wakes_;
 }
 
 void Planner::OnPlanResult(const WorkerMember& worker, const PlanResult& result) {
@@ -115,6 +199,7 @@ void Planner::OnPlanResult(const WorkerMember& worker, const PlanResult& result)
   const auto request = requests_.find(result.request_id());
   if (request == requests_.end() || request->second.worker != worker.id) return;
   request->second.result = result;
+  ++wakes_;
   changed_.SignalAll();
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,12 +32,16 @@ class Planner {
   // `registry` is not owned.
   Planner(MemberRegistry* registry, Clock* clock) : registry_(registry), clock_(clock) {}
 
-  // Blocks until a worker has answered; asks another one when a worker leaves or cannot answer now.
-  // INVALID_ARGUMENT: the model or the data is wrong. UNAVAILABLE: no worker is there, or Shutdown.
-  // DEADLINE_EXCEEDED: no worker answered within `timeout`. CANCELLED: `cancelled` returned true,
-  // which is asked now and after each Wake.
+  // Blocks until a worker has answered. Asks another one when a worker leaves, cannot answer now or
+  // takes a third of `timeout`, and takes the first answer. `lost` collects the workers that left
+  // while they were at it, from call to call for one job; the second one ends planning.
+  // INVALID_ARGUMENT: the model or the data is wrong. FAILED_PRECONDITION: the job seems to kill
+  // its workers. UNAVAILABLE: no worker is there, or Shutdown. RESOURCE_EXHAUSTED: it is too large
+  // for each worker. DEADLINE_EXCEEDED: no worker answered within `timeout`. CANCELLED: `cancelled`
+  // returned true, which is asked now and often.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec, absl::Duration timeout,
-                               const std::function<bool()>& cancelled) ABSL_LOCKS_EXCLUDED(mutex_);
+                               const std::function<bool()>& cancelled,
+                               std::vector<std::string>* lost) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // From the registry's observer.
   void OnPlanResult(const WorkerMember& worker, const PlanResult& result)
@@ -48,17 +54,19 @@ class Planner {
   void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  class Poll;  // One call of Plan.
+
+  // Nothing: it has not come.
+  absl::optional<PlanResult> TakeResult(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t Send(uint64_t worker, const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Forget(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns what to give to the next call, which returns when something happened since this one.
+  absl::StatusOr<uint64_t> Wait(uint64_t seen, absl::Time until) ABSL_LOCKS_EXCLUDED(mutex_);
+
   struct Request {
     uint64_t worker = 0;
     absl::optional<PlanResult> result;
   };
-
-  absl::optional<uint64_t> Ask(const JobSpec& spec, uint64_t after, uint64_t* request_id)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  bool IsThere(uint64_t worker) const;
-  absl::StatusOr<PlanResult> Await(uint64_t request_id, uint64_t worker, absl::Time deadline,
-                                   const std::function<bool()>& cancelled)
-      ABSL_LOCKS_EXCLUDED(mutex_);
 
   MemberRegistry* const registry_;
   Clock* const clock_;

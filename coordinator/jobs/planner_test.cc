@@ -53,9 +53,11 @@ class PlannerTest : public testing::Test {
   }
 
   absl::StatusOr<JobPlan> Plan() {
-    return planner_.Plan(JobSpec(), absl::Seconds(60), [] { return false; });
+    return planner_.Plan(
+        JobSpec(), absl::Seconds(60), [] { return false; }, &lost_);
   }
 
+  std::vector<std::string> lost_;
   SimulatedClock clock_;
   MemberRegistry registry_{absl::Seconds(2), &clock_};
   Planner planner_{&registry_, &clock_};
@@ -104,12 +106,53 @@ TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneLeaves) {
   EXPECT_TRUE(Plan().ok());
 }
 
+TEST_F(PlannerTest, WorkerThatHasNoMemoryLeavesItToTheNext) {
+  const auto exhausted = [](PlanResult& result) {
+    result.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    result.set_message("needs 9 GiB");
+    return true;
+  };
+  AddWorker("a", exhausted);
+  const auto refused = Plan();
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("a: needs 9 GiB"));
+  AddWorker("b", Plans);
+  EXPECT_TRUE(Plan().ok());
+}
+
+TEST_F(PlannerTest, NextWorkerIsAskedWhenOneIsSlow) {
+  AddWorker("slow", [&](PlanResult&) {
+    clock_.Advance(absl::Seconds(20));
+    return false;
+  });
+  AddWorker("b", Plans);
+  EXPECT_TRUE(Plan().ok());
+}
+
+TEST_F(PlannerTest, JobThatCostsTwoWorkersIsNotGivenToAThird) {
+  for (const char* name : {"a", "b"}) {
+    auto id = std::make_shared<uint64_t>(0);
+    *id = AddWorker(name, [this, id](PlanResult&) {
+      registry_.Remove(*id, "it dies");
+      planner_.OnMembersChanged();
+      return false;
+    });
+  }
+  AddWorker("c", Plans);
+  const auto plan = Plan();
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("a, b"));
+}
+
 TEST_F(PlannerTest, SilentWorkerTimesOut) {
   AddWorker("a", [&](PlanResult&) {
     clock_.Advance(absl::Seconds(61));
     return false;
   });
-  EXPECT_EQ(Plan().status().code(), absl::StatusCode::kDeadlineExceeded);
+  const auto plan = Plan();
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(plan.status().message()),
+              testing::AllOf(HasSubstr(": a;"), HasSubstr("--plan_timeout")));
 }
 
 TEST_F(PlannerTest, AnswersOfOthersAreIgnored) {
@@ -128,7 +171,8 @@ TEST_F(PlannerTest, ShutdownAndCancellationEndTheWait) {
     planner_.Wake();
     return false;
   });
-  const auto plan = planner_.Plan(JobSpec(), absl::Seconds(60), [&] { return cancelled.load(); });
+  const auto plan = planner_.Plan(
+      JobSpec(), absl::Seconds(60), [&] { return cancelled.load(); }, &lost_);
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kCancelled);
   std::thread stopper([&] { planner_.Shutdown(); });
   EXPECT_EQ(Plan().status().code(), absl::StatusCode::kUnavailable);

@@ -6,8 +6,8 @@
 
 namespace millrace::coordinator {
 
-// Errors that come from members coming, going and changing generations. What is not found may be
-// just that too: another server at an address where the shard's used to be.
+// Errors of calls to servers, that come from members coming, going and changing generations. What
+// is not found may be just that too: another server at an address where the shard's used to be.
 inline bool IsRetryable(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kOk:
@@ -21,6 +21,11 @@ inline bool IsRetryable(absl::StatusCode code) {
     default:
       return false;
   }
+}
+
+// What a worker says of its own work: one that has not enough memory may leave it to another one.
+inline bool IsRetryableElsewhere(absl::StatusCode code) {
+  return IsRetryable(code) || code == absl::StatusCode::kResourceExhausted;
 }
 
 }  // namespace millrace::coordinator

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 #define MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,14 @@ class RunnerInbox {
     changed_.SignalAll();
   }
 
+  // Something for people, for the job's log: writing there blocks, which the caller must not.
+  void AddNotice(std::string notice) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    notices_.push_back(std::move(notice));
+    woken_ = true;
+    changed_.SignalAll();
+  }
+
   // OK, or what the run must end with.
   absl::Status interrupt() const ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
@@ -61,6 +70,12 @@ class RunnerInbox {
     return std::exchange(evaluations_, {});
   }
 
+  // Returns the notices that have come, once.
+  std::vector<std::string> TakeNotices() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return std::exchange(notices_, {});
+  }
+
  private:
   Clock* const clock_;
   mutable Mutex mutex_;
@@ -68,6 +83,7 @@ class RunnerInbox {
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status interrupt_ ABSL_GUARDED_BY(mutex_);
   std::vector<EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> notices_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::coordinator

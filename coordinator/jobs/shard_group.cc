@@ -17,6 +17,8 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kShortCall = absl::Seconds(10);
+// While a client waits for the end of a job.
+constexpr absl::Duration kFenceCall = absl::Seconds(3);
 // Makes a shard of any size, or writes it to disk.
 constexpr absl::Duration kLongCall = absl::Minutes(5);
 
@@ -39,15 +41,30 @@ ShardGroup::ShardGroup(const JobRecord& record, const MemberRegistry* registry)
 
 ShardGroup::~ShardGroup() = default;
 
+std::string ShardGroup::DescribeMissing(const ShardPlacement& placement) {
+  for (const PsMember& server : registry_->PsServers()) {
+    if (server.registration.name() != placement.server() &&
+        server.registration.address() != placement.address()) {
+      continue;
+    }
+    lost_directory_ = true;
+    return absl::StrCat(NameOf(placement),
+                        ", which is back with another data directory (start it on its old one, or "
+                        "cancel the job)");
+  }
+  return absl::StrCat(NameOf(placement), ", gone");
+}
+
 std::string ShardGroup::Locate() {
   std::set<std::string> missing;
+  lost_directory_ = false;
   for (size_t shard = 0; shard < placements_.size(); ++shard) {
     ShardPlacement& placement = placements_[shard];
     Server& server = servers_[shard];
     const auto member = registry_->FindPs(placement.directory_id());
     server.member = member ? member->id : 0;
     if (!member) {
-      missing.insert(NameOf(placement));
+      missing.insert(DescribeMissing(placement));
       continue;
     }
     placement.set_server(member->registration.name());
@@ -122,6 +139,26 @@ absl::StatusOr<std::vector<ShardStatus>> ShardGroup::SetGeneration(uint64_t gene
         return stub.SetGeneration(context, request, &statuses[shard]);
       }));
   return statuses;
+}
+
+absl::Status ShardGroup::Fence(uint64_t generation) {
+  absl::Status first;
+  std::set<std::string> silent;  // One wait for each server is enough.
+  for (uint32_t shard = 0; shard < placements_.size(); ++shard) {
+    if (servers_[shard].member == 0 || silent.contains(servers_[shard].address)) continue;
+    const absl::Status status =
+        ForOne(shard, "SetGeneration", kFenceCall, [&](uint32_t, auto& stub, auto* context) {
+          SetGenerationRequest request;
+          request.set_job_id(job_id_);
+          request.set_shard(shard);
+          request.set_generation(generation);
+          ShardStatus response;
+          return stub.SetGeneration(context, request, &response);
+        });
+    if (!status.ok()) silent.insert(servers_[shard].address);
+    first.Update(status);
+  }
+  return first;
 }
 
 absl::Status ShardGroup::PinCut(uint64_t generation, const std::string& cut_id) {

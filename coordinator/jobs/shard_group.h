@@ -30,10 +30,14 @@ class ShardGroup {
   ~ShardGroup();
 
   // Finds the servers that hold the shards now; calls go to these. Returns those that are not
-  // there, as a person would name them: "ps-1 (127.0.0.1:2223)"; empty: all are there.
+  // there, as a person would name them: "ps-1 (127.0.0.1:2223), gone"; empty: all are there.
   std::string Locate();
 
-  // The server of the last call that failed, as in Locate.
+  // Whether Locate found a server of the old name or address that serves another directory: what
+  // was in the old one may be lost.
+  bool lost_directory() const { return lost_directory_; }
+
+  // The server of the last call that failed: "ps-1 (127.0.0.1:2223)".
   const std::string& failed_server() const { return failed_server_; }
 
   // Whether a server has left, or left and come back, since Locate.
@@ -49,6 +53,8 @@ class ShardGroup {
   absl::Status PinCut(uint64_t generation, const std::string& cut_id);
   absl::Status FlushCut();
   // These go on after an error, and return the first.
+  // SetGeneration of a job that has ended, on the servers that are there.
+  absl::Status Fence(uint64_t generation);
   absl::Status UnpinCut(const std::string& cut_id);
   absl::Status Drop();
 
@@ -72,6 +78,7 @@ class ShardGroup {
   bool Begin(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mutex_);
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
   ShardSpec SpecOf(uint32_t shard) const;
+  std::string DescribeMissing(const ShardPlacement& placement);
 
   const std::string job_id_;
   const JobSpec spec_;
@@ -81,6 +88,7 @@ class ShardGroup {
   std::vector<ShardPlacement> placements_;
   std::vector<Server> servers_;  // By shard.
   std::string failed_server_;
+  bool lost_directory_ = false;
 
   Mutex mutex_;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Of the call under way.

@@ -1,5 +1,5 @@
-// Keys: "format" says whose database it is; "job/NUMBER" holds a JobRecord and "events/NUMBER" a
-// count, NUMBER in 20 digits so that keys sort as numbers do.
+// Keys: "format" says whose database it is; "tag" holds the journal's tag; "job/NUMBER" holds a
+// JobRecord and "events/NUMBER" a count, NUMBER in 20 digits so that keys sort as numbers do.
 //
 // Sequence numbers of events must have no gaps and never be used twice, or a watcher that resumes
 // would miss some. Their count is written with each event, which is cheap because it is not synced:
@@ -7,9 +7,11 @@
 #include "coordinator/journal/journal.h"
 
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -21,6 +23,7 @@ namespace {
 
 constexpr char kFormatKey[] = "format";
 constexpr char kFormat[] = "millrace coordinator 1";
+constexpr char kTagKey[] = "tag";
 constexpr char kJobPrefix[] = "job/";
 
 std::string JobKey(uint64_t number) { return absl::StrFormat("job/%020d", number); }
@@ -35,8 +38,24 @@ rocksdb::Options DatabaseOptions() {
   return options;
 }
 
+// RocksDB has no code for it. Another process has the file's lock, or this one has the database
+// open; a LOCK file that may not be written is another matter.
 bool IsLocked(const rocksdb::Status& status) {
-  return status.IsIOError() && status.ToString().find("lock") != std::string::npos;
+  const std::string text = status.ToString();
+  return status.IsIOError() &&
+         ((absl::StrContains(text, "While lock file") && !absl::StrContains(text, "denied")) ||
+          absl::StrContains(text, "lock hold by current process"));
+}
+
+// Without letters and digits that look alike.
+std::string DrawTag() {
+  constexpr absl::string_view kLetters = "abcdefghjkmnpqrstuvwxyz23456789";
+  constexpr int kLength = 4;
+  std::random_device random;
+  std::uniform_int_distribution<size_t> letter(0, kLetters.size() - 1);
+  std::string tag;
+  for (int i = 0; i < kLength; ++i) tag += kLetters[letter(random)];
+  return tag;
 }
 
 // A database of another kind, or other files: either way not ours to write to.
@@ -82,6 +101,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& direct
   }
   std::unique_ptr<Journal> journal(new Journal(directory, std::unique_ptr<rocksdb::DB>(db)));
   MILLRACE_RETURN_IF_ERROR(journal->CheckFormat());
+  MILLRACE_RETURN_IF_ERROR(journal->ReadOrDrawTag());
   return journal;
 }
 
@@ -98,6 +118,17 @@ absl::Status Journal::CheckFormat() {
   keys->SeekToFirst();
   if (status.IsNotFound() && !keys->Valid()) return Put(kFormatKey, kFormat, /*sync=*/true);
   return SomethingElse(directory_);
+}
+
+absl::Status Journal::ReadOrDrawTag() {
+  const rocksdb::Status status = db_->Get(rocksdb::ReadOptions(), kTagKey, &tag_);
+  if (status.ok()) return absl::OkStatus();
+  if (!status.IsNotFound()) {
+    return absl::InternalError(
+        absl::StrCat("--data_dir ", directory_, ": cannot be read: ", status.ToString()));
+  }
+  tag_ = DrawTag();
+  return Put(kTagKey, tag_, /*sync=*/true);
 }
 
 absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
@@ -134,6 +165,8 @@ absl::Status Journal::Put(const std::string& key, const std::string& value, bool
   options.sync = sync;
   const rocksdb::Status status = db_->Put(options, key, value);
   if (status.ok()) return absl::OkStatus();
+  // After an error RocksDB refuses all writes until it is asked to look at the disk again.
+  db_->Resume().PermitUncheckedError();
   return absl::InternalError(absl::StrCat("--data_dir ", directory_, ": ", key,
                                           " cannot be written: ", status.ToString()));
 }

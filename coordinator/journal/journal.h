@@ -30,6 +30,9 @@ class Journal {
   static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& directory);
   ~Journal();
 
+  // Four letters and digits that were drawn when the journal was made.
+  const std::string& tag() const { return tag_; }
+
   // All jobs, in the order of submission. DATA_LOSS: an entry cannot be read.
   absl::StatusOr<std::vector<Entry>> ReadJobs() const;
 
@@ -42,10 +45,12 @@ class Journal {
  private:
   Journal(std::string directory, std::unique_ptr<rocksdb::DB> db);
   absl::Status CheckFormat();
+  absl::Status ReadOrDrawTag();
   absl::Status Put(const std::string& key, const std::string& value, bool sync);
 
   const std::string directory_;
   const std::unique_ptr<rocksdb::DB> db_;
+  std::string tag_;
 };
 
 }  // namespace millrace::coordinator

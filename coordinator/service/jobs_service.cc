@@ -19,9 +19,10 @@ constexpr absl::Duration kCancelWait = absl::Seconds(10);
 
 }  // namespace
 
-grpc::Status JobsService::SubmitJob(grpc::ServerContext* /*context*/,
-                                    const SubmitJobRequest* request, SubmitJobResponse* response) {
-  const absl::StatusOr<std::string> job_id = table_->Submit(*request);
+grpc::Status JobsService::SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
+                                    SubmitJobResponse* response) {
+  const absl::StatusOr<std::string> job_id =
+      table_->Submit(*request, [context] { return context->IsCancelled(); });
   if (!job_id.ok()) return ToGrpcStatus(job_id.status());
   response->set_job_id(*job_id);
   return grpc::Status::OK;
@@ -41,6 +42,7 @@ grpc::Status JobsService::ListJobs(grpc::ServerContext* /*context*/,
     JobStatus& status = *response->add_jobs();
     status = job->Status();
     status.clear_spec();
+    status.mutable_spec()->set_name(job->spec().name());
   }
   return grpc::Status::OK;
 }
@@ -87,6 +89,11 @@ grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,
   if (const std::string missing = shards.Locate(); !missing.empty()) {
     return ToGrpcStatus(absl::UnavailableError(absl::StrCat(
         "variables of job '", record.job_id(), "' are on servers that are away: ", missing)));
+  }
+  if (HasEnded(record.state())) {
+    // A server that was away when the job ended still has the generation before.
+    const absl::Status fenced = shards.Fence(record.generation());
+    if (!fenced.ok()) return ToGrpcStatus(fenced);
   }
   *response->mutable_variables() = record.plan().variables();
   *response->mutable_routing() = shards.RoutingAt(record.generation());

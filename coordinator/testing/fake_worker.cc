@@ -102,6 +102,7 @@ void FakeWorker::OnMessage(const CoordinatorMessage& message) {
     }
     script_.on_lease(message.lease(), route);
   }
+  if (message.has_set_route()) Prepare(message.set_route());
   MutexLock lock(&mutex_);
   if (message.has_set_route()) {
     routes_[message.set_route().job_id()] = message.set_route();
@@ -113,6 +114,16 @@ void FakeWorker::OnMessage(const CoordinatorMessage& message) {
     work_.push_back(message);
   }
   changed_.SignalAll();
+}
+
+void FakeWorker::Prepare(const SetRoute& route) {
+  const absl::Status status = script_.prepare ? script_.prepare(route) : absl::OkStatus();
+  MemberMessage message;
+  JobPrepared& prepared = *message.mutable_job_prepared();
+  prepared.set_job_id(route.job_id());
+  prepared.set_code(static_cast<int>(status.code()));
+  prepared.set_message(std::string(status.message()));
+  Send(message);
 }
 
 void FakeWorker::Work() {
@@ -168,7 +179,7 @@ void FakeWorker::Compute(const Lease& lease, const SetRoute& route) {
       returned.set_lease_id(lease.lease_id());
       returned.set_step(step);
       returned.set_code(static_cast<int>(status.code()));
-      returned.set_message(std::string(status.message()));
+      returned.set_message(absl::StrCat("step ", step, ": ", std::string(status.message())));
       return Send(message);
     }
     {

@@ -26,6 +26,8 @@ struct FakeWorkerScript {
   uint32_t lease_slots = 2;
   // Plain: three variables of 6, 1 and 40 elements, 100 training and 10 evaluation examples.
   std::function<absl::StatusOr<JobPlan>(const JobSpec&)> plan;
+  // When a route arrives; the answer is what the worker says of being prepared. Plain: OK.
+  std::function<absl::Status(const SetRoute&)> prepare;
   // When a lease arrives.
   std::function<void(const Lease&, const SetRoute&)> on_lease;
   // Before a step is pushed. Errors give the lease back.
@@ -64,6 +66,7 @@ class FakeWorker {
 
  private:
   void OnMessage(const CoordinatorMessage& message);
+  void Prepare(const SetRoute& route);
   void Work();
   void Compute(const Lease& lease, const SetRoute& route);
   absl::Status PushAll(const SetRoute& route, uint64_t step);
