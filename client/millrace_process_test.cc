@@ -28,6 +28,7 @@ using ::millrace::testing::SmallData;
 using ::millrace::testing::SmallJob;
 using ::millrace::testing::StateEvent;
 using ::millrace::testing::WriteFile;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -169,7 +170,8 @@ TEST(MillraceProcessTest, ATrainingThatWasKilledGoesOnFromItsStateDirectory) {
   Process process(arguments);
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(process.out(), HasSubstr("Resuming job small-1"));
-  EXPECT_THAT(process.out(), HasSubstr("SUCCEEDED: job small-1\n  steps      10,000 of 10,000"));
+  EXPECT_THAT(process.out(),
+              ContainsRegex("SUCCEEDED: job small-1-[a-z0-9]+\n  steps      10,000 of 10,000"));
 }
 
 // It read on to the end of the data.

@@ -25,6 +25,7 @@ using ::millrace::testing::SmallData;
 using ::millrace::testing::SmallJob;
 using ::millrace::testing::StateEvent;
 using ::millrace::testing::WriteFile;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -52,7 +53,8 @@ class TrainTest : public ::testing::Test {
 
 TEST_F(TrainTest, TrainsOnAClusterOfItsOwn) {
   EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded);
-  EXPECT_THAT(run_.out(), HasSubstr("SUCCEEDED: job small-1\n  steps      15 of 15\n"));
+  EXPECT_THAT(run_.out(),
+              ContainsRegex("SUCCEEDED: job small-1-[a-z0-9]+\n  steps      15 of 15\n"));
   EXPECT_THAT(run_.out(), HasSubstr("eval_accuracy"));
   EXPECT_THAT(run_.err(), IsEmpty());
 }
@@ -191,11 +193,12 @@ TEST(ExportTest, WritesTheVariablesOfAJobThatHasEnded) {
 
   CommandRun run;
   run.flags().cluster = (*cluster)->address();
-  run.flags().job_id = "small-1";
+  const std::string told = train.out().substr(train.out().find("job ") + 4);
+  run.flags().job_id = told.substr(0, told.find('\n'));
   run.flags().export_file = TempDir() + "/exported.safetensors";
   ASSERT_EQ(*run.Run(RunExport), ExitCode::kSucceeded);
-  EXPECT_EQ(run.out(),
-            "variables of job small-1 after 15 steps: " + run.flags().export_file + "\n");
+  EXPECT_EQ(run.out(), "variables of job " + run.flags().job_id +
+                           " after 15 steps: " + run.flags().export_file + "\n");
   EXPECT_EQ(FileBytes(run.flags().export_file), FileBytes(train.flags().export_file));
 }
 

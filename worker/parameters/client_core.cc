@@ -1,6 +1,8 @@
 #include "worker/parameters/client_core.h"
 
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
@@ -34,13 +36,15 @@ ClientCore::ClientCore(std::string job_id, Layout layout, int connections_per_se
 ClientCore::~ClientCore() {
   Cancel();
   const absl::Time deadline = Clock::Real()->Now() + kShutdownPatience;
+  std::vector<std::shared_ptr<void>> ended;  // Destroyed without the lock.
   MutexLock lock(&monitor_->mutex);
   while (monitor_->live_streams > 0) {
     if (!Clock::Real()->WaitUntil(&monitor_->changed, &monitor_->mutex, deadline)) continue;
     LOG(WARNING) << "job " << job_id_ << ": gRPC still holds " << monitor_->live_streams
                  << " cancelled streams after " << kShutdownPatience << "; going on without them";
-    return;
+    break;
   }
+  ended.swap(monitor_->ended_streams);
 }
 
 void ClientCore::Cancel() {

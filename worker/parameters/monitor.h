@@ -2,6 +2,9 @@
 #ifndef MILLRACE_WORKER_PARAMETERS_MONITOR_H_
 #define MILLRACE_WORKER_PARAMETERS_MONITOR_H_
 
+#include <memory>
+#include <vector>
+
 #include "common/mutex.h"
 
 namespace millrace::worker {
@@ -16,6 +19,10 @@ struct Monitor {
   bool cancelled ABSL_GUARDED_BY(mutex) = false;
   // Streams that gRPC may still call back.
   int live_streams ABSL_GUARDED_BY(mutex) = 0;
+  // Streams that gRPC is done with, for the client's own threads to destroy. Had one of gRPC's
+  // threads to do it, that might drop the last channel of the process, and gRPC would then have the
+  // thread wait for its own end, go on without waiting, and crash.
+  std::vector<std::shared_ptr<void>> ended_streams ABSL_GUARDED_BY(mutex);
 };
 
 }  // namespace millrace::worker

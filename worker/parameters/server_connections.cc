@@ -44,8 +44,17 @@ std::shared_ptr<StreamType> ServerConnections::LeastLoaded(
     if (opened) best_slot->*stream = std::make_shared<StreamType>(best_slot->channel, monitor_);
     best = best_slot->*stream;
   }
-  if (opened) best->Start(best);
+  if (opened) {
+    DestroyEndedStreams();
+    best->Start(best);
+  }
   return best;
+}
+
+void ServerConnections::DestroyEndedStreams() {
+  std::vector<std::shared_ptr<void>> ended;  // Destroyed without the lock.
+  MutexLock lock(&monitor_->mutex);
+  ended.swap(monitor_->ended_streams);
 }
 
 std::shared_ptr<PushStream> ServerConnections::LeastLoadedPushStream() {

@@ -39,6 +39,8 @@ class ServerConnections {
     std::shared_ptr<PullStream> pull;
   };
 
+  void DestroyEndedStreams() ABSL_LOCKS_EXCLUDED(mutex_);
+
   template <typename StreamType, typename Load>
   std::shared_ptr<StreamType> LeastLoaded(std::shared_ptr<StreamType> Slot::*stream, Load load)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -140,11 +140,12 @@ void Stream::OnWriteDone(bool ok) {
 
 void Stream::OnDone(const grpc::Status& status) {
   Close();
-  const std::shared_ptr<Stream> self = std::move(self_);
   OnBroken(status);
-  MutexLock lock(&monitor_->mutex);
-  --monitor_->live_streams;
-  monitor_->changed.SignalAll();
+  const std::shared_ptr<Monitor> monitor = monitor_;  // This object may be gone before the unlock.
+  MutexLock lock(&monitor->mutex);
+  monitor->ended_streams.push_back(std::move(self_));
+  --monitor->live_streams;
+  monitor->changed.SignalAll();
 }
 
 }  // namespace millrace::worker

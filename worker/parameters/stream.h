@@ -18,8 +18,8 @@
 namespace millrace::worker {
 
 // Messages are queued without a limit and written one after the other; they refer to their values,
-// so the queue is small. Lives, once started, until gRPC has called OnDone, whoever else holds it.
-// Thread-safe.
+// so the queue is small. Lives, once started, until gRPC has called OnDone, whoever else holds it,
+// and then until somebody clears Monitor::ended_streams. Thread-safe.
 class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   Stream(std::shared_ptr<grpc::Channel> channel, const char* method,
