@@ -157,7 +157,8 @@ void JobRunner::Fence() {
     shards_->Locate();
     status = shards_->Fence(++generation_);
   }
-  LOG_IF(WARNING, !status.ok()) << job_->id() << ": " << status;
+  // CANCELLED: the coordinator stops.
+  LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job_->id() << ": " << status;
 }
 
 // What clients are told has happened must be in the journal. Returns false when the coordinator
