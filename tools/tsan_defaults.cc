@@ -2,8 +2,8 @@
 // Debian's gRPC, Abseil and RocksDB are not instrumented: what they synchronise is invisible, so
 // reports from within them say nothing. Races in our own code are still found. A service is
 // destroyed after its server has stopped, which is ordered within gRPC: its generated destructors
-// are in the list for that reason. gRPC joins its own threads, but may do so after main() has ended:
-// they are no leak.
+// are in the list for that reason. gRPC joins its own threads, but may do so after main() has
+// ended: they are no leak.
 extern "C" const char* __tsan_default_options() {
   return "ignore_noninstrumented_modules=1:second_deadlock_stack=1";
 }
