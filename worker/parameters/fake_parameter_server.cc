@@ -148,11 +148,16 @@ class FakeParameterServer::Service final : public ParameterServer::CallbackServi
 
 FakeParameterServer::FakeParameterServer(const std::map<uint32_t, std::vector<uint64_t>>& shards)
     : address_("127.0.0.1:0"), service_(std::make_unique<Service>(this)) {
-  for (const auto& [number, lengths] : shards) {
-    Shard& shard = shards_[number];
-    for (uint64_t length : lengths) {
-      shard.slices.emplace_back(length);
-      shard.elements += length;
+  {
+    // Nobody else is there yet, but gRPC's threads, through whose locks ThreadSanitizer does not
+    // see, are to take over by this one: each element they read would be a race to it.
+    MutexLock lock(&mutex_);
+    for (const auto& [number, lengths] : shards) {
+      Shard& shard = shards_[number];
+      for (uint64_t length : lengths) {
+        shard.slices.emplace_back(length);
+        shard.elements += length;
+      }
     }
   }
   Restart();
