@@ -52,6 +52,7 @@ class CoordinatorImpl final : public Coordinator {
     // Nothing runs if it cannot be served.
     MILLRACE_ASSIGN_OR_RETURN(server_, RpcServer::Start(options, {&membership_, &jobs_}));
     table_.Resume();
+    jobs_.Open();
     return absl::OkStatus();
   }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/jobs/proto_time.h"
+#include "common/proto_time.h"
 
 namespace millrace::coordinator {
 
@@ -38,20 +38,28 @@ void EventLog::AppendNumbered(JobEvent event, bool last) {
   appended_.SignalAll();
 }
 
+// There are none of an earlier life of the process.
+bool EventLog::HasAfter(uint64_t sequence) const {
+  return !events_.empty() && sequence < last_sequence_;
+}
+
 absl::StatusOr<EventLog::ReadResult> EventLog::ReadAfter(uint64_t sequence,
                                                          absl::Duration timeout) {
+  const absl::Time deadline = Clock::Real()->Now() + timeout;
   MutexLock lock(&mutex_);
   if (sequence > last_sequence_) {
     return absl::OutOfRangeError(
         absl::StrCat("after_sequence: ", sequence, "; the newest event is ", last_sequence_));
   }
-  if (sequence == last_sequence_ && !closed_) appended_.WaitWithTimeout(&mutex_, timeout);
+  while (!HasAfter(sequence) && !closed_) {
+    if (Clock::Real()->WaitUntil(&appended_, &mutex_, deadline)) break;
+  }
   ReadResult result;
-  if (sequence == last_sequence_) {
-    result.end = closed_;
-  } else if (!events_.empty()) {
+  if (HasAfter(sequence)) {
     const uint64_t first = events_.front().sequence();
     result.event = events_[std::max(sequence + 1, first) - first];
+  } else {
+    result.end = closed_;
   }
   return result;
 }

@@ -42,6 +42,7 @@ class EventLog {
 
  private:
   void AppendNumbered(JobEvent event, bool last) ABSL_LOCKS_EXCLUDED(append_mutex_, mutex_);
+  bool HasAfter(uint64_t sequence) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<void(uint64_t)> on_append_;
   Clock* const clock_;

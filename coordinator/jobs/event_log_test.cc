@@ -88,5 +88,17 @@ TEST(EventLogTest, ReadsEndWithoutAnEventAfterTheTimeout) {
   EXPECT_FALSE(result->end);
 }
 
+// Such a reader once spun: it was told at once, again and again, that nothing had come.
+TEST(EventLogTest, ReaderWhoseNextEventWasOfAnEarlierLifeWaitsForTheNextOne) {
+  EventLog log(/*last_sequence=*/7, nullptr, Clock::Real());
+  absl::StatusOr<EventLog::ReadResult> read;
+  std::thread reader([&] { read = log.ReadAfter(3, kLong); });
+  log.Append(Notice("a"));
+  reader.join();
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_TRUE(read->event);
+  EXPECT_EQ(read->event->sequence(), 8u);
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

@@ -3,15 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job_state.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
-#include "coordinator/jobs/proto_time.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
-
-bool HasEnded(JobState state) {
-  return state == SUCCEEDED || state == FAILED || state == CANCELLED;
-}
 
 std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag) {
   return absl::StrCat(name.empty() ? "job" : name, "-", number, "-", tag);

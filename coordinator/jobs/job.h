@@ -21,9 +21,6 @@
 
 namespace millrace::coordinator {
 
-// SUCCEEDED, FAILED or CANCELLED.
-bool HasEnded(JobState state);
-
 // "mnist-cnn-1-k3f9". The journal's tag tells the jobs of one coordinator's directory from those of
 // another, whose shards a ps server may still have.
 std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag);

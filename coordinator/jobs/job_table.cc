@@ -6,8 +6,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
+#include "common/job_state.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
-#include "coordinator/jobs/proto_time.h"
 #include "coordinator/jobs/shard_group.h"
 #include "coordinator/placement/placement.h"
 #include "glog/logging.h"
@@ -27,7 +28,7 @@ absl::Status JobTable::Load() {
   for (Journal::Entry& entry : entries) {
     auto job =
         std::make_shared<Job>(std::move(entry.record), entry.events, journal_, environment_.clock);
-    MILLRACE_RETURN_IF_ERROR(Add(std::move(job)));
+    MILLRACE_RETURN_IF_ERROR(Add(std::move(job), /*run=*/false));
   }
   return absl::OkStatus();
 }
@@ -41,11 +42,13 @@ void JobTable::Resume() {
   }
 }
 
-absl::Status JobTable::Add(std::shared_ptr<Job> job) {
+absl::Status JobTable::Add(std::shared_ptr<Job> job, bool run) {
   const JobRecord record = job->record();
   MutexLock lock(&mutex_);
   if (stopping_) return absl::UnavailableError("the coordinator stops");
-  jobs_[record.number()].job = std::move(job);
+  Entry& entry = jobs_[record.number()];
+  entry.job = std::move(job);
+  if (run) RunLocked(entry);
   by_id_[record.job_id()] = record.number();
   if (!record.request_id().empty()) by_request_[record.request_id()] = record.job_id();
   last_number_ = std::max(last_number_, record.number());
@@ -55,9 +58,14 @@ absl::Status JobTable::Add(std::shared_ptr<Job> job) {
 absl::Status JobTable::Run(uint64_t number) {
   MutexLock lock(&mutex_);
   if (stopping_) return absl::UnavailableError("the coordinator stops");
-  Entry& entry = jobs_.at(number);
-  entry.runner = std::make_shared<JobRunner>(entry.job, environment_);
+  RunLocked(jobs_.at(number));
   return absl::OkStatus();
+}
+
+// A job has one runner: a second one would give its shards a generation that the first does not
+// know.
+void JobTable::RunLocked(Entry& entry) {
+  if (entry.runner == nullptr) entry.runner = std::make_shared<JobRunner>(entry.job, environment_);
 }
 
 absl::StatusOr<std::string> JobTable::Submit(const SubmitJobRequest& request,
@@ -112,9 +120,8 @@ absl::StatusOr<std::string> JobTable::Take(const SubmitJobRequest& request,
   auto job =
       std::make_shared<Job>(std::move(record), /*last_event=*/0, journal_, environment_.clock);
   job->AnnounceState();
-  const uint64_t number = job->number();
-  MILLRACE_RETURN_IF_ERROR(Add(std::move(job)));
-  MILLRACE_RETURN_IF_ERROR(Run(number));
+  // With its runner, so that whoever finds it can cancel it.
+  MILLRACE_RETURN_IF_ERROR(Add(std::move(job), /*run=*/true));
   return job_id;
 }
 

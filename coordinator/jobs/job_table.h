@@ -33,7 +33,7 @@ class JobTable final : public MemberObserver {
   // Reads the journal. Once, before anything else.
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes up the jobs that Load found running.
+  // Takes up the jobs that Load found running. REQUIRES: no Cancel before.
   void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // See the service's SubmitJob. Blocks while a worker compiles the model, or until `cancelled`
@@ -73,8 +73,9 @@ class JobTable final : public MemberObserver {
                                    const std::function<bool()>& cancelled)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status PlanInto(JobRecord& record, const std::function<bool()>& cancelled);
-  absl::Status Add(std::shared_ptr<Job> job) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Add(std::shared_ptr<Job> job, bool run) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Run(uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunLocked(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetFinishedRunners() ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<JobRunner> RunnerOf(const std::string& job_id) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<std::shared_ptr<JobRunner>> Runners() const ABSL_LOCKS_EXCLUDED(mutex_);

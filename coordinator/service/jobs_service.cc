@@ -6,21 +6,43 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/grpc_status.h"
+#include "common/job_state.h"
+#include "common/status_macros.h"
 #include "coordinator/jobs/shard_group.h"
 
 namespace millrace::coordinator {
 namespace {
 
-// How soon a watch notices that its client is gone or the coordinator stops.
-constexpr absl::Duration kWatchPoll = absl::Milliseconds(200);
+// How soon a call that waits notices that its client is gone or the coordinator stops.
+constexpr absl::Duration kPoll = absl::Milliseconds(200);
 // How long a cancellation waits for the job's end before it returns the status as it is.
 constexpr absl::Duration kCancelWait = absl::Seconds(10);
 
 }  // namespace
 
+absl::Status JobsService::CheckOpen() const {
+  switch (phase_.load()) {
+    case Phase::kStarting:
+      return absl::UnavailableError("the coordinator is still starting; try again");
+    case Phase::kOpen:
+      return absl::OkStatus();
+    case Phase::kStopping:
+      break;
+  }
+  return absl::UnavailableError("the coordinator stops; try again when it is back");
+}
+
+absl::StatusOr<std::shared_ptr<Job>> JobsService::Find(const std::string& job_id) const {
+  MILLRACE_RETURN_IF_ERROR(CheckOpen());
+  return table_->Find(job_id);
+}
+
 grpc::Status JobsService::SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
                                     SubmitJobResponse* response) {
+  const absl::Status open = CheckOpen();
+  if (!open.ok()) return ToGrpcStatus(open);
   const absl::StatusOr<std::string> job_id =
       table_->Submit(*request, [context] { return context->IsCancelled(); });
   if (!job_id.ok()) return ToGrpcStatus(job_id.status());
@@ -30,7 +52,7 @@ grpc::Status JobsService::SubmitJob(grpc::ServerContext* context, const SubmitJo
 
 grpc::Status JobsService::GetJob(grpc::ServerContext* /*context*/, const GetJobRequest* request,
                                  JobStatus* response) {
-  const auto job = table_->Find(request->job_id());
+  const auto job = Find(request->job_id());
   if (!job.ok()) return ToGrpcStatus(job.status());
   *response = (*job)->Status();
   return grpc::Status::OK;
@@ -38,6 +60,8 @@ grpc::Status JobsService::GetJob(grpc::ServerContext* /*context*/, const GetJobR
 
 grpc::Status JobsService::ListJobs(grpc::ServerContext* /*context*/,
                                    const ListJobsRequest* /*request*/, ListJobsResponse* response) {
+  const absl::Status open = CheckOpen();
+  if (!open.ok()) return ToGrpcStatus(open);
   for (const std::shared_ptr<Job>& job : table_->Jobs()) {
     JobStatus& status = *response->add_jobs();
     status = job->Status();
@@ -49,26 +73,33 @@ grpc::Status JobsService::ListJobs(grpc::ServerContext* /*context*/,
 
 grpc::Status JobsService::WatchJob(grpc::ServerContext* context, const WatchJobRequest* request,
                                    grpc::ServerWriter<JobEvent>* writer) {
-  const auto job = table_->Find(request->job_id());
+  const auto job = Find(request->job_id());
   if (!job.ok()) return ToGrpcStatus(job.status());
   uint64_t sequence = request->after_sequence();
-  while (!stopping_ && !context->IsCancelled()) {
-    const auto read = (*job)->events().ReadAfter(sequence, kWatchPoll);
+  while (!context->IsCancelled()) {
+    const absl::Status open = CheckOpen();
+    if (!open.ok()) return ToGrpcStatus(open);
+    const auto read = (*job)->events().ReadAfter(sequence, kPoll);
     if (!read.ok()) return ToGrpcStatus(read.status());
     if (read->end) return grpc::Status::OK;
     if (!read->event) continue;
     sequence = read->event->sequence();
     if (!writer->Write(*read->event)) break;
   }
-  return ToGrpcStatus(absl::UnavailableError("the coordinator stops, or the client has gone"));
+  return ToGrpcStatus(absl::CancelledError("the client has gone"));
 }
 
-grpc::Status JobsService::CancelJob(grpc::ServerContext* /*context*/,
-                                    const CancelJobRequest* request, JobStatus* response) {
-  const auto job = table_->Find(request->job_id());
+grpc::Status JobsService::CancelJob(grpc::ServerContext* context, const CancelJobRequest* request,
+                                    JobStatus* response) {
+  const auto job = Find(request->job_id());
   if (!job.ok()) return ToGrpcStatus(job.status());
   table_->Cancel(**job);
-  (*job)->WaitUntilEnded(kCancelWait);
+  const absl::Time deadline = Clock::Real()->Now() + kCancelWait;
+  while (!(*job)->WaitUntilEnded(kPoll) && Clock::Real()->Now() < deadline) {
+    const absl::Status open = CheckOpen();
+    if (!open.ok()) return ToGrpcStatus(open);
+    if (context->IsCancelled()) break;
+  }
   *response = (*job)->Status();
   return grpc::Status::OK;
 }
@@ -76,7 +107,7 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext* /*context*/,
 grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,
                                        const GetVariablesRequest* request,
                                        GetVariablesResponse* response) {
-  const auto job = table_->Find(request->job_id());
+  const auto job = Find(request->job_id());
   if (!job.ok()) return ToGrpcStatus(job.status());
   const JobRecord record = (*job)->record();
   if (!record.has_started() || record.shards_dropped()) {

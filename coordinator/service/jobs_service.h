@@ -3,7 +3,12 @@
 #define MILLRACE_COORDINATOR_SERVICE_JOBS_SERVICE_H_
 
 #include <atomic>
+#include <memory>
+#include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/jobs/job.h"
 #include "coordinator/jobs/job_table.h"
 #include "coordinator/membership/member_registry.h"
 #include "protos/job.grpc.pb.h"
@@ -18,8 +23,12 @@ class JobsService final : public millrace::Jobs::Service {
   JobsService(JobTable* table, const MemberRegistry* registry)
       : table_(table), registry_(registry) {}
 
-  // Watches end soon with UNAVAILABLE, now and later.
-  void Shutdown() { stopping_ = true; }
+  // Until then every call is answered with UNAVAILABLE: a job that has no runner yet could not be
+  // cancelled.
+  void Open() { phase_ = Phase::kOpen; }
+
+  // Every call is answered with UNAVAILABLE from now on, and those that wait end soon with it.
+  void Shutdown() { phase_ = Phase::kStopping; }
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
                          SubmitJobResponse* response) override;
@@ -35,9 +44,16 @@ class JobsService final : public millrace::Jobs::Service {
                             GetVariablesResponse* response) override;
 
  private:
+  enum class Phase { kStarting, kOpen, kStopping };
+
+  // UNAVAILABLE unless open.
+  absl::Status CheckOpen() const;
+  // The job, when open.
+  absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& job_id) const;
+
   JobTable* const table_;
   const MemberRegistry* const registry_;
-  std::atomic<bool> stopping_{false};
+  std::atomic<Phase> phase_{Phase::kStarting};
 };
 
 }  // namespace millrace::coordinator

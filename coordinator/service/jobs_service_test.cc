@@ -1,0 +1,91 @@
+// The service before its table is ready; with a real coordinator see coordinator/*_test.cc.
+#include "coordinator/service/jobs_service.h"
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/planner.h"
+#include "coordinator/journal/journal.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A table whose journal holds one job that waits for a worker, and nobody is connected.
+class JobsServiceTest : public testing::Test {
+ protected:
+  JobsServiceTest()
+      : registry_(absl::Hours(1), Clock::Real()),
+        dispatcher_(&registry_, {}),
+        planner_(&registry_, Clock::Real()) {}
+
+  void SetUp() override {
+    const std::string directory = absl::StrCat(testing::TempDir(), "/jobs-service");
+    std::filesystem::remove_all(directory);
+    auto journal = Journal::Open(directory);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    journal_ = *std::move(journal);
+    JobRecord record;
+    record.set_number(1);
+    record.set_job_id("j-1");
+    record.set_state(PENDING);
+    ASSERT_TRUE(journal_->Write(record).ok());
+
+    RunnerEnvironment environment;
+    environment.registry = &registry_;
+    environment.dispatcher = &dispatcher_;
+    environment.planner = &planner_;
+    table_ = std::make_unique<JobTable>(environment, /*retained_jobs=*/1, journal_.get());
+    service_ = std::make_unique<JobsService>(table_.get(), &registry_);
+    ASSERT_TRUE(table_->Load().ok());
+  }
+
+  grpc::Status Cancel(JobStatus* status) {
+    grpc::ServerContext context;
+    CancelJobRequest request;
+    request.set_job_id("j-1");
+    return service_->CancelJob(&context, &request, status);
+  }
+
+  MemberRegistry registry_;
+  Dispatcher dispatcher_;
+  Planner planner_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<JobTable> table_;
+  std::unique_ptr<JobsService> service_;
+};
+
+// The job had no runner then, so that a cancellation was answered, and lost.
+TEST_F(JobsServiceTest, CallsAreRefusedUntilJobsHaveBeenTakenUp) {
+  JobStatus status;
+  const grpc::Status early = Cancel(&status);
+  EXPECT_EQ(early.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(early.error_message(), HasSubstr("still starting"));
+  grpc::ServerContext context;
+  SubmitJobResponse taken;
+  const SubmitJobRequest request;
+  EXPECT_EQ(service_->SubmitJob(&context, &request, &taken).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+
+  table_->Resume();
+  service_->Open();
+  ASSERT_TRUE(Cancel(&status).ok());
+  EXPECT_EQ(status.state(), CANCELLED);
+}
+
+TEST_F(JobsServiceTest, CallsAreRefusedWhenTheCoordinatorStops) {
+  table_->Resume();
+  service_->Open();
+  service_->Shutdown();
+  JobStatus status;
+  EXPECT_EQ(Cancel(&status).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
