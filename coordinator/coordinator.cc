@@ -1,5 +1,6 @@
 #include "coordinator/coordinator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/net/server.h"
@@ -7,6 +8,7 @@
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/job_table.h"
 #include "coordinator/jobs/planner.h"
+#include "coordinator/jobs/retention.h"
 #include "coordinator/journal/journal.h"
 #include "coordinator/membership/member_registry.h"
 #include "coordinator/membership/membership_service.h"
@@ -31,6 +33,13 @@ RunnerEnvironment MakeEnvironment(const CoordinatorOptions& options, MemberRegis
   return environment;
 }
 
+RetentionLimits MakeLimits(const CoordinatorOptions& options) {
+  RetentionLimits limits;
+  limits.shards = static_cast<size_t>(std::max(options.retained_jobs, 0));
+  limits.records = static_cast<size_t>(std::max(options.retained_records, 1));
+  return limits;
+}
+
 class CoordinatorImpl final : public Coordinator {
  public:
   CoordinatorImpl(const CoordinatorOptions& options, std::unique_ptr<Journal> journal)
@@ -38,7 +47,7 @@ class CoordinatorImpl final : public Coordinator {
         registry_(options.heartbeat_period, options.clock),
         dispatcher_(&registry_, {.lease_duration = options.lease_duration, .clock = options.clock}),
         planner_(&registry_, options.clock),
-        table_(MakeEnvironment(options, &registry_, &dispatcher_, &planner_), options.retained_jobs,
+        table_(MakeEnvironment(options, &registry_, &dispatcher_, &planner_), MakeLimits(options),
                journal_.get()),
         membership_(&registry_, options.clock),
         jobs_(&table_, &registry_) {

@@ -35,6 +35,9 @@ struct CoordinatorOptions {
   absl::Duration plan_timeout = absl::Seconds(60);
   // Shards of jobs that ended are kept, readable, until this many newer jobs have ended.
   int retained_jobs = 16;
+  // Jobs that ended are forgotten altogether, the oldest first, when this many newer ones have
+  // ended and their shards are dropped. At least 1.
+  int retained_records = 1000;
   Clock* clock = Clock::Real();
 };
 

@@ -38,6 +38,12 @@ void EventLog::AppendNumbered(JobEvent event, bool last) {
   appended_.SignalAll();
 }
 
+void EventLog::Trim(size_t events) {
+  MutexLock lock(&mutex_);
+  while (events_.size() > std::max<size_t>(events, 1)) events_.pop_front();
+  events_.shrink_to_fit();
+}
+
 // There are none of an earlier life of the process.
 bool EventLog::HasAfter(uint64_t sequence) const {
   return !events_.empty() && sequence < last_sequence_;

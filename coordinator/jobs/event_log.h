@@ -31,6 +31,9 @@ class EventLog {
   // The same, and no event follows.
   void Close(JobEvent last) ABSL_LOCKS_EXCLUDED(append_mutex_, mutex_);
 
+  // Forgets all but the newest `events`, which are at least one.
+  void Trim(size_t events) ABSL_LOCKS_EXCLUDED(mutex_);
+
   struct ReadResult {
     absl::optional<JobEvent> event;  // The first after `sequence` that is still there.
     bool end = false;                // There is none, and none will come.

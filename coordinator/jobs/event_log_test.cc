@@ -59,6 +59,15 @@ TEST(EventLogTest, OldEventsAreForgotten) {
   EXPECT_THAT(ReadToEnd(log, 0), ElementsAre("3 c", "4 d"));
 }
 
+TEST(EventLogTest, TrimmedLogKeepsTheNewestAndTheEnd) {
+  EventLog log(0, nullptr, Clock::Real());
+  for (const char* message : {"a", "b", "c"}) log.Append(Notice(message));
+  log.Close(Notice("d"));
+  log.Trim(2);
+  EXPECT_THAT(ReadToEnd(log, 0), ElementsAre("3 c", "4 d"));
+  EXPECT_THAT(ReadToEnd(log, 3), ElementsAre("4 d"));
+}
+
 TEST(EventLogTest, NumbersGoOnAfterARestartAndAreSavedFirst) {
   std::vector<uint64_t> saved;
   EventLog log(

@@ -1,5 +1,6 @@
 #include "coordinator/jobs/job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@ Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
     : id_(record.job_id()),
       spec_(record.spec()),
       number_(record.number()),
+      request_id_(record.request_id()),
       journal_(journal),
       clock_(clock),
       // The last event of a job that has ended is told again to those who ask.
@@ -41,6 +43,17 @@ JobRecord Job::record() const {
 JobState Job::state() const {
   MutexLock lock(&mutex_);
   return record_.state();
+}
+
+absl::Time Job::ended_at() const {
+  MutexLock lock(&mutex_);
+  return HasEnded(record_.state()) ? FromTimestamp(record_.ended()) : absl::InfiniteFuture();
+}
+
+bool Job::HasShards() const {
+  MutexLock lock(&mutex_);
+  return std::any_of(record_.shards().begin(), record_.shards().end(),
+                     [](const ShardPlacement& shard) { return !shard.dropped(); });
 }
 
 std::string Job::MessageLocked() const {

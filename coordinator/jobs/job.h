@@ -25,8 +25,8 @@ namespace millrace::coordinator {
 // another, whose shards a ps server may still have.
 std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag);
 
-// Thread-safe to read. Changes come from one thread at a time: the job's runner, or whoever drops
-// the shards of a job that has ended.
+// Thread-safe to read. Changes come from one thread at a time: the job's runner, and when that is
+// gone, whoever drops the shards of a job that has ended.
 class Job {
  public:
   // `journal` is not owned.
@@ -35,11 +35,16 @@ class Job {
   const std::string& id() const { return id_; }
   const JobSpec& spec() const { return spec_; }
   uint64_t number() const { return number_; }
+  const std::string& request_id() const { return request_id_; }
   EventLog& events() { return events_; }
 
   JobRecord record() const ABSL_LOCKS_EXCLUDED(mutex_);
   JobState state() const ABSL_LOCKS_EXCLUDED(mutex_);
   JobStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // In the far future for a job that has not.
+  absl::Time ended_at() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether some ps server may hold a shard of it.
+  bool HasShards() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Changes the record and writes it to the journal. On an error of the journal nothing is changed.
   absl::Status Update(const std::function<void(JobRecord&)>& change) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -74,6 +79,7 @@ class Job {
   const std::string id_;
   const JobSpec spec_;
   const uint64_t number_;
+  const std::string request_id_;
   Journal* const journal_;
   Clock* const clock_;
   EventLog events_;

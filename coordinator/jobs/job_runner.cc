@@ -77,10 +77,13 @@ void JobRunner::Stop() {
 }
 
 void JobRunner::Interrupt(const absl::Status& status) {
-  inbox_.Interrupt(status);
+  {
+    // In one go, so that it does not cancel the calls that the end of the run makes.
+    MutexLock lock(&shards_mutex_);
+    inbox_.Interrupt(status);
+    if (shards_ != nullptr && (stopping_ || !finishing_)) shards_->Cancel();
+  }
   environment_.planner->Wake();
-  MutexLock lock(&shards_mutex_);
-  if (shards_ != nullptr) shards_->Cancel();
 }
 
 void JobRunner::OnStepResult(const WorkerMember& worker, const StepResult& result) {
@@ -122,8 +125,8 @@ void JobRunner::Run() {
   // An interrupted call fails with an error of its own.
   const absl::Status interrupt = inbox_.interrupt();
   if (interrupt == Stopped() || !Finish(interrupt.ok() ? status : interrupt)) return;
-  environment_.on_ended();
   finished_ = true;
+  environment_.on_ended();
 }
 
 bool JobRunner::Finish(const absl::Status& status) {
@@ -142,9 +145,11 @@ bool JobRunner::Finish(const absl::Status& status) {
   return End(absl::IsCancelled(status) ? CANCELLED : FAILED, std::string(status.message()));
 }
 
-// Calls that were cancelled to end the run may be made again, unless the coordinator stops.
+// Calls that were cancelled to end the run may be made again, and are not cancelled any more,
+// unless the coordinator stops.
 void JobRunner::ResumeCalls() {
   MutexLock lock(&shards_mutex_);
+  finishing_ = true;
   if (!stopping_) shards_->Resume();
 }
 

@@ -39,7 +39,8 @@ struct RunnerEnvironment {
   Clock* clock = Clock::Real();
   // Elements that jobs have placed on each ps server's directory, for the balance.
   std::function<uint64_t(const std::string& directory_id)> elements_on;
-  // Called last, on the runner's thread, when a job has ended (not when it was stopped).
+  // Called last, on the runner's thread, when a job has ended (not when it was stopped). Must not
+  // block.
   std::function<void()> on_ended;
 };
 
@@ -56,7 +57,7 @@ class JobRunner {
   // Ends the thread, soon, and leaves the job as it is: it can be taken up again.
   void Stop();
 
-  // The thread has nothing more to do: the destructor does not block.
+  // The job has ended, and the thread has nothing more to do: the destructor does not block.
   bool finished() const { return finished_; }
 
   // From the registry's observer; these do not block.
@@ -115,9 +116,10 @@ class JobRunner {
   bool stalled_ = false;  // What the job waits for is set by CheckStall.
   std::vector<std::string> lost_planners_;
 
-  Mutex shards_mutex_;  // Guards the pointer's setting.
+  Mutex shards_mutex_;  // Guards the pointer's setting. Before the inbox's and the group's.
   CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(shards_mutex_) = false;
+  bool finishing_ ABSL_GUARDED_BY(shards_mutex_) = false;
   std::unique_ptr<ShardGroup> shards_;
   std::unique_ptr<Evaluator> evaluator_;
 

@@ -9,16 +9,21 @@
 #include "common/job_state.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
-#include "coordinator/jobs/shard_group.h"
 #include "coordinator/placement/placement.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
 
-JobTable::JobTable(const RunnerEnvironment& environment, int retained_jobs, Journal* journal)
-    : environment_(environment), retained_jobs_(std::max(retained_jobs, 0)), journal_(journal) {
+JobTable::JobTable(const RunnerEnvironment& environment, const RetentionLimits& limits,
+                   Journal* journal)
+    : environment_(environment),
+      journal_(journal),
+      retention_({.limits = limits,
+                  .registry = environment.registry,
+                  .ended_jobs = [this] { return EndedJobs(); },
+                  .forget = [this](const Job& job) { return Forget(job); }}) {
   environment_.elements_on = [this](const std::string& id) { return ElementsOn(id); };
-  environment_.on_ended = [this] { DropOldShards(); };
+  environment_.on_ended = [this] { retention_.Wake(); };
 }
 
 JobTable::~JobTable() { Stop(); }
@@ -40,6 +45,7 @@ void JobTable::Resume() {
     const absl::Status status = Run(job->number());
     LOG_IF(WARNING, !status.ok()) << job->id() << ": " << status;
   }
+  retention_.Wake();
 }
 
 absl::Status JobTable::Add(std::shared_ptr<Job> job, bool run) {
@@ -71,7 +77,6 @@ void JobTable::RunLocked(Entry& entry) {
 absl::StatusOr<std::string> JobTable::Submit(const SubmitJobRequest& request,
                                              const std::function<bool()>& cancelled) {
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(request.spec()));
-  ForgetFinishedRunners();
   if (request.request_id().empty()) return Take(request, cancelled);
   MILLRACE_ASSIGN_OR_RETURN(std::string job_id, Claim(request.request_id()));
   if (!job_id.empty()) return job_id;
@@ -163,6 +168,7 @@ void JobTable::Stop() {
     MutexLock lock(&mutex_);
     stopping_ = true;
   }
+  retention_.Stop();
   for (const auto& runner : Runners()) runner->Stop();
   std::map<uint64_t, Entry> jobs;
   {
@@ -184,6 +190,7 @@ void JobTable::OnMembersChanged() {
   }
   environment_.planner->OnMembersChanged();
   for (const auto& runner : Runners()) runner->OnMembersChanged();
+  retention_.Wake();
 }
 
 void JobTable::OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) {
@@ -234,64 +241,42 @@ std::vector<std::shared_ptr<JobRunner>> JobTable::Runners() const {
   return runners;
 }
 
-void JobTable::ForgetFinishedRunners() {
+std::vector<std::shared_ptr<Job>> JobTable::EndedJobs() {
   std::vector<std::shared_ptr<JobRunner>> finished;  // Destroyed outside the lock.
+  std::vector<std::shared_ptr<Job>> jobs;
   MutexLock lock(&mutex_);
   for (auto& [number, entry] : jobs_) {
     if (entry.runner != nullptr && entry.runner->finished()) {
       finished.push_back(std::move(entry.runner));
     }
+    if (entry.runner == nullptr && HasEnded(entry.job->state())) jobs.push_back(entry.job);
   }
+  return jobs;
+}
+
+absl::Status JobTable::Forget(const Job& job) {
+  {
+    MutexLock lock(&mutex_);
+    if (job.number() == jobs_.rbegin()->first) return absl::OkStatus();  // Numbers go on from it.
+  }
+  MILLRACE_RETURN_IF_ERROR(journal_->Forget(job.number()));
+  MutexLock lock(&mutex_);
+  jobs_.erase(job.number());
+  by_id_.erase(job.id());
+  by_request_.erase(job.request_id());
+  return absl::OkStatus();
 }
 
 uint64_t JobTable::ElementsOn(const std::string& directory_id) const {
   uint64_t elements = 0;
   for (const auto& job : Jobs()) {
     const JobRecord record = job->record();
-    if (record.shards_dropped()) continue;
     for (const ShardPlacement& shard : record.shards()) {
-      if (shard.directory_id() != directory_id) continue;
+      if (shard.directory_id() != directory_id || shard.dropped()) continue;
       elements += ElementsOf({shard.slices().begin(), shard.slices().end()});
     }
   }
   return elements;
-}
-
-// The jobs that more than retained_jobs_ others have outlived.
-std::vector<std::shared_ptr<Job>> JobTable::JobsToDrop() const {
-  std::vector<std::pair<absl::Time, std::shared_ptr<Job>>> ended;
-  for (const auto& job : Jobs()) {
-    const JobRecord record = job->record();
-    if (HasEnded(record.state())) ended.emplace_back(FromTimestamp(record.ended()), job);
-  }
-  std::stable_sort(ended.begin(), ended.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<std::shared_ptr<Job>> jobs;
-  for (size_t i = retained_jobs_; i < ended.size(); ++i) {
-    const JobRecord record = ended[i].second->record();
-    if (record.shards_size() > 0 && !record.shards_dropped()) jobs.push_back(ended[i].second);
-  }
-  return jobs;
-}
-
-// One thread at a time does it. Shards whose server is away are dropped when the next job ends.
-void JobTable::DropOldShards() {
-  {
-    MutexLock lock(&mutex_);
-    if (dropping_) return;
-    dropping_ = true;
-  }
-  for (const auto& job : JobsToDrop()) {
-    ShardGroup shards(job->record(), environment_.registry);
-    if (!shards.Locate().empty()) continue;
-    absl::Status status = shards.Drop();
-    if (status.ok()) {
-      status = job->Update([](JobRecord& record) { record.set_shards_dropped(true); });
-    }
-    LOG_IF(WARNING, !status.ok()) << job->id() << ": " << status;
-  }
-  MutexLock lock(&mutex_);
-  dropping_ = false;
 }
 
 }  // namespace millrace::coordinator

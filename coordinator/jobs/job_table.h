@@ -16,6 +16,7 @@
 #include "common/mutex.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/job_runner.h"
+#include "coordinator/jobs/retention.h"
 #include "coordinator/journal/journal.h"
 #include "coordinator/membership/member_registry.h"
 #include "protos/job.pb.h"
@@ -26,7 +27,7 @@ namespace millrace::coordinator {
 class JobTable final : public MemberObserver {
  public:
   // `environment` lacks elements_on and on_ended, which the table adds. `journal` is not owned.
-  JobTable(const RunnerEnvironment& environment, int retained_jobs, Journal* journal);
+  JobTable(const RunnerEnvironment& environment, const RetentionLimits& limits, Journal* journal);
   // Stops.
   ~JobTable() override;
 
@@ -76,15 +77,14 @@ class JobTable final : public MemberObserver {
   absl::Status Add(std::shared_ptr<Job> job, bool run) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Run(uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLocked(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ForgetFinishedRunners() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Those that have ended and whose runners are gone; lets runners go that have finished.
+  std::vector<std::shared_ptr<Job>> EndedJobs() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Forget(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<JobRunner> RunnerOf(const std::string& job_id) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<std::shared_ptr<JobRunner>> Runners() const ABSL_LOCKS_EXCLUDED(mutex_);
   uint64_t ElementsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void DropOldShards() ABSL_LOCKS_EXCLUDED(mutex_);
-  std::vector<std::shared_ptr<Job>> JobsToDrop() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   RunnerEnvironment environment_;
-  const size_t retained_jobs_;
   Journal* const journal_;
 
   // Held while the workers are read from the registry and given to the dispatcher, so that an older
@@ -99,7 +99,8 @@ class JobTable final : public MemberObserver {
   absl::flat_hash_set<std::string> claimed_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool dropping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  Retention retention_;  // Last: its thread uses the others.
 };
 
 }  // namespace millrace::coordinator

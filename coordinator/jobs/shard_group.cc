@@ -142,23 +142,14 @@ absl::StatusOr<std::vector<ShardStatus>> ShardGroup::SetGeneration(uint64_t gene
 }
 
 absl::Status ShardGroup::Fence(uint64_t generation) {
-  absl::Status first;
-  std::set<std::string> silent;  // One wait for each server is enough.
-  for (uint32_t shard = 0; shard < placements_.size(); ++shard) {
-    if (servers_[shard].member == 0 || silent.contains(servers_[shard].address)) continue;
-    const absl::Status status =
-        ForOne(shard, "SetGeneration", kFenceCall, [&](uint32_t, auto& stub, auto* context) {
-          SetGenerationRequest request;
-          request.set_job_id(job_id_);
-          request.set_shard(shard);
-          request.set_generation(generation);
-          ShardStatus response;
-          return stub.SetGeneration(context, request, &response);
-        });
-    if (!status.ok()) silent.insert(servers_[shard].address);
-    first.Update(status);
-  }
-  return first;
+  return ForThoseThere("SetGeneration", kFenceCall, [&](uint32_t shard, auto& stub, auto* context) {
+    SetGenerationRequest request;
+    request.set_job_id(job_id_);
+    request.set_shard(shard);
+    request.set_generation(generation);
+    ShardStatus response;
+    return stub.SetGeneration(context, request, &response);
+  });
 }
 
 absl::Status ShardGroup::PinCut(uint64_t generation, const std::string& cut_id) {
@@ -184,32 +175,27 @@ absl::Status ShardGroup::FlushCut() {
 }
 
 absl::Status ShardGroup::UnpinCut(const std::string& cut_id) {
-  absl::Status first;
-  for (uint32_t shard = 0; shard < placements_.size(); ++shard) {
-    first.Update(ForOne(shard, "UnpinCut", kShortCall, [&](uint32_t, auto& stub, auto* context) {
-      UnpinCutRequest request;
-      request.set_job_id(job_id_);
-      request.set_shard(shard);
-      request.set_cut_id(cut_id);
-      UnpinCutResponse response;
-      return stub.UnpinCut(context, request, &response);
-    }));
-  }
-  return first;
+  return ForThoseThere("UnpinCut", kShortCall, [&](uint32_t shard, auto& stub, auto* context) {
+    UnpinCutRequest request;
+    request.set_job_id(job_id_);
+    request.set_shard(shard);
+    request.set_cut_id(cut_id);
+    UnpinCutResponse response;
+    return stub.UnpinCut(context, request, &response);
+  });
 }
 
 absl::Status ShardGroup::Drop() {
-  absl::Status first;
-  for (uint32_t shard = 0; shard < placements_.size(); ++shard) {
-    first.Update(ForOne(shard, "DropShard", kShortCall, [&](uint32_t, auto& stub, auto* context) {
-      DropShardRequest request;
-      request.set_job_id(job_id_);
-      request.set_shard(shard);
-      DropShardResponse response;
-      return stub.DropShard(context, request, &response);
-    }));
-  }
-  return first;
+  return ForThoseThere("DropShard", kShortCall, [&](uint32_t shard, auto& stub, auto* context) {
+    if (placements_[shard].dropped()) return grpc::Status::OK;
+    DropShardRequest request;
+    request.set_job_id(job_id_);
+    request.set_shard(shard);
+    DropShardResponse response;
+    const grpc::Status status = stub.DropShard(context, request, &response);
+    placements_[shard].set_dropped(status.ok());
+    return status;
+  });
 }
 
 absl::Status ShardGroup::ForEach(const char* what, absl::Duration timeout, const Call& call) {
@@ -217,6 +203,19 @@ absl::Status ShardGroup::ForEach(const char* what, absl::Duration timeout, const
     MILLRACE_RETURN_IF_ERROR(ForOne(shard, what, timeout, call));
   }
   return absl::OkStatus();
+}
+
+absl::Status ShardGroup::ForThoseThere(const char* what, absl::Duration timeout, const Call& call) {
+  absl::Status first;
+  std::set<std::string> silent;  // One wait for each server is enough.
+  for (uint32_t shard = 0; shard < placements_.size(); ++shard) {
+    const Server& server = servers_[shard];
+    if (server.member == 0 || silent.contains(server.address)) continue;
+    const absl::Status status = ForOne(shard, what, timeout, call);
+    if (absl::IsDeadlineExceeded(status)) silent.insert(server.address);
+    first.Update(status);
+  }
+  return first;
 }
 
 absl::Status ShardGroup::ForOne(uint32_t shard, const char* what, absl::Duration timeout,

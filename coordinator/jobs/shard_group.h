@@ -52,10 +52,11 @@ class ShardGroup {
   absl::StatusOr<std::vector<ShardStatus>> SetGeneration(uint64_t generation);
   absl::Status PinCut(uint64_t generation, const std::string& cut_id);
   absl::Status FlushCut();
-  // These go on after an error, and return the first.
-  // SetGeneration of a job that has ended, on the servers that are there.
+  // These call the servers that are there, go on after an error, and return the first.
+  // SetGeneration of a job that has ended.
   absl::Status Fence(uint64_t generation);
   absl::Status UnpinCut(const std::string& cut_id);
+  // Marks in placements() what is dropped, and leaves out what was.
   absl::Status Drop();
 
   // From any thread: ends the call under way, and later ones until Resume, with CANCELLED.
@@ -72,6 +73,8 @@ class ShardGroup {
                                           grpc::ClientContext*)>;
 
   absl::Status ForEach(const char* what, absl::Duration timeout, const Call& call)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status ForThoseThere(const char* what, absl::Duration timeout, const Call& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status ForOne(uint32_t shard, const char* what, absl::Duration timeout, const Call& call)
       ABSL_LOCKS_EXCLUDED(mutex_);

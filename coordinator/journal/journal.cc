@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "rocksdb/db.h"
+#include "rocksdb/write_batch.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -156,6 +157,15 @@ absl::Status Journal::Write(const JobRecord& record) {
   return Put(JobKey(record.number()), record.SerializeAsString(), /*sync=*/true);
 }
 
+absl::Status Journal::Forget(uint64_t job_number) {
+  rocksdb::WriteBatch batch;
+  batch.Delete(JobKey(job_number)).PermitUncheckedError();
+  batch.Delete(EventsKey(job_number)).PermitUncheckedError();
+  rocksdb::WriteOptions options;
+  options.sync = true;
+  return Written(JobKey(job_number), db_->Write(options, &batch));
+}
+
 absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events) {
   return Put(EventsKey(job_number), absl::StrCat(events), /*sync=*/false);
 }
@@ -163,7 +173,10 @@ absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events) {
 absl::Status Journal::Put(const std::string& key, const std::string& value, bool sync) {
   rocksdb::WriteOptions options;
   options.sync = sync;
-  const rocksdb::Status status = db_->Put(options, key, value);
+  return Written(key, db_->Put(options, key, value));
+}
+
+absl::Status Journal::Written(const std::string& key, const rocksdb::Status& status) {
   if (status.ok()) return absl::OkStatus();
   // After an error RocksDB refuses all writes until it is asked to look at the disk again.
   db_->Resume().PermitUncheckedError();

@@ -13,7 +13,8 @@
 
 namespace rocksdb {
 class DB;
-}
+class Status;
+}  // namespace rocksdb
 
 namespace millrace::coordinator {
 
@@ -39,6 +40,9 @@ class Journal {
   // Returns when the record is on disk; it replaces the one of the same number.
   absl::Status Write(const JobRecord& record);
 
+  // Returns when the job is gone, with its count of events; no error when it is not there.
+  absl::Status Forget(uint64_t job_number);
+
   // Survives the end of this process, though not necessarily of the machine.
   absl::Status WriteEvents(uint64_t job_number, uint64_t events);
 
@@ -47,6 +51,7 @@ class Journal {
   absl::Status CheckFormat();
   absl::Status ReadOrDrawTag();
   absl::Status Put(const std::string& key, const std::string& value, bool sync);
+  absl::Status Written(const std::string& key, const rocksdb::Status& status);
 
   const std::string directory_;
   const std::unique_ptr<rocksdb::DB> db_;

@@ -62,6 +62,25 @@ TEST_F(JournalTest, JobsAreReadBackInTheOrderOfSubmission) {
   EXPECT_EQ((*entries)[2].record.job_id(), "job-10");
 }
 
+TEST_F(JournalTest, ForgottenJobIsGoneForGoodWithItsCount) {
+  {
+    auto journal = Journal::Open(directory_);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    for (uint64_t number : {1, 2}) {
+      ASSERT_TRUE((*journal)->Write(Record(number, "job")).ok());
+      ASSERT_TRUE((*journal)->WriteEvents(number, 17).ok());
+    }
+    ASSERT_TRUE((*journal)->Forget(1).ok());
+    EXPECT_TRUE((*journal)->Forget(1).ok()) << "what is not there is no error";
+  }
+  auto journal = Journal::Open(directory_);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_THAT(*(*journal)->ReadJobs(), SizeIs(1));
+  EXPECT_EQ((*journal)->ReadJobs()->front().record.number(), 2u);
+  ASSERT_TRUE((*journal)->Write(Record(1, "another")).ok());
+  EXPECT_EQ((*journal)->ReadJobs()->front().events, 0u);
+}
+
 TEST_F(JournalTest, OneProcessAtATimeMayOpenIt) {
   auto journal = Journal::Open(directory_);
   ASSERT_TRUE(journal.ok()) << journal.status();

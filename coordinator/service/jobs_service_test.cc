@@ -41,7 +41,7 @@ class JobsServiceTest : public testing::Test {
     environment.registry = &registry_;
     environment.dispatcher = &dispatcher_;
     environment.planner = &planner_;
-    table_ = std::make_unique<JobTable>(environment, /*retained_jobs=*/1, journal_.get());
+    table_ = std::make_unique<JobTable>(environment, RetentionLimits(), journal_.get());
     service_ = std::make_unique<JobsService>(table_.get(), &registry_);
     ASSERT_TRUE(table_->Load().ok());
   }

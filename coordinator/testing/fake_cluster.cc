@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/net/channel.h"
 #include "glog/logging.h"
@@ -41,6 +42,13 @@ JobSpec PlainJob(uint64_t steps) {
   spec.mutable_optimizer()->mutable_sgd();
   spec.set_batch_size(1);
   spec.set_steps(steps);
+  return spec;
+}
+
+JobSpec EvaluatedJob(uint64_t steps, uint64_t every) {
+  JobSpec spec = PlainJob(steps);
+  *spec.mutable_data()->mutable_evaluate() = spec.data().train();
+  spec.mutable_evaluation()->set_every_steps(every);
   return spec;
 }
 
@@ -188,6 +196,21 @@ void FakeCluster::AwaitRunning(const std::string& job_id) {
   const auto events = Watch(
       job_id, 0, [&](const JobEvent& event) { return event.state_changed().state() == "RUNNING"; });
   ASSERT_TRUE(events.ok()) << events.status();
+}
+
+void FakeCluster::AwaitUnknown(const std::string& job_id) {
+  const absl::Time deadline = Clock::Real()->Now() + kCallTimeout;
+  while (!absl::IsNotFound(Get(job_id).status())) {
+    ASSERT_LT(Clock::Real()->Now(), deadline) << job_id << " is still known";
+  }
+}
+
+void FakeCluster::ExpectAllApplied(const std::string& job_id, uint64_t steps) const {
+  for (size_t i = 0; i < ps_.size(); ++i) {
+    for (const ShardStatus& shard : ps_[i]->Shards(job_id)) {
+      EXPECT_EQ(shard.applied().watermark(), steps) << "ps-" << i << " shard " << shard.shard();
+    }
+  }
 }
 
 }  // namespace millrace::coordinator

@@ -19,6 +19,9 @@ namespace millrace::coordinator {
 // A job that CheckJobSpec accepts; asynchronous, `steps` long.
 JobSpec PlainJob(uint64_t steps);
 
+// The same, evaluated at `every` steps and at the end.
+JobSpec EvaluatedJob(uint64_t steps, uint64_t every);
+
 // Its heartbeats are hours apart: a member is gone when its stream breaks.
 class FakeCluster {
  public:
@@ -55,6 +58,11 @@ class FakeCluster {
   // Waits for a notice that contains `text`.
   void AwaitNotice(const std::string& job_id, const std::string& text);
   void AwaitRunning(const std::string& job_id);
+  // Waits until the coordinator does not know the job any more.
+  void AwaitUnknown(const std::string& job_id);
+
+  // Expects that every shard of the job has applied exactly the steps before `steps`.
+  void ExpectAllApplied(const std::string& job_id, uint64_t steps) const;
 
  private:
   CoordinatorOptions options_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -29,9 +30,13 @@ void FakePs::Join(const std::string& coordinator) {
   MemberMessage message;
   RegisterPs& ps = *message.mutable_register_ps();
   ps.set_name(name_);
-  ps.set_directory_id(absl::StrCat("directory-of-", name_));
+  ps.set_directory_id(absl::StrCat("directory-", disk_, "-of-", name_));
   ps.set_incarnation(incarnation_);
   ps.set_address(address());
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [key, shard] : shards_) *ps.add_shards() = StatusOf(key, shard);
+  }
   connection_ =
       std::make_unique<MemberConnection>(coordinator, [](const CoordinatorMessage& /*message*/) {});
   connection_->Send(message);
@@ -48,6 +53,11 @@ void FakePs::Kill() {
 void FakePs::Wipe() {
   MutexLock lock(&mutex_);
   flushed_.clear();
+}
+
+void FakePs::ReplaceDisk() {
+  Wipe();
+  ++disk_;
 }
 
 std::string FakePs::address() const {
@@ -138,6 +148,20 @@ int FakePs::flushes() const {
   return flushes_;
 }
 
+void FakePs::AwaitDropped(const std::string& job_id) {
+  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
+  MutexLock lock(&mutex_);
+  while (std::any_of(shards_.begin(), shards_.end(),
+                     [&](const auto& shard) { return shard.first.first == job_id; })) {
+    CHECK(!Clock::Real()->WaitUntil(&dropped_, &mutex_, deadline)) << name_ << " keeps " << job_id;
+  }
+}
+
+int FakePs::drops() const {
+  MutexLock lock(&mutex_);
+  return drops_;
+}
+
 ShardStatus FakePs::StatusOf(const Key& key, const Shard& shard) {
   ShardStatus status;
   status.set_job_id(key.first);
@@ -160,6 +184,9 @@ grpc::Status FakePs::Find(const std::string& job_id, uint32_t shard, ShardStatus
 
 grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest* request,
                                  ShardStatus* response) {
+  if (const grpc::Status status = on_create_ ? on_create_() : grpc::Status::OK; !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   const Key key(request->spec().job_id(), request->spec().shard());
   Shard& shard = shards_[key];
@@ -226,9 +253,14 @@ grpc::Status FakePs::FlushCut(grpc::ServerContext*, const FlushCutRequest* reque
 
 grpc::Status FakePs::DropShard(grpc::ServerContext*, const DropShardRequest* request,
                                DropShardResponse* /*response*/) {
+  if (const grpc::Status status = on_drop_ ? on_drop_() : grpc::Status::OK; !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
+  ++drops_;
   shards_.erase({request->job_id(), request->shard()});
   flushed_.erase({request->job_id(), request->shard()});
+  dropped_.SignalAll();
   return grpc::Status::OK;
 }
 

@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_TESTING_FAKE_PS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +34,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   void Kill();
   // Loses the database as well.
   void Wipe();
+  // The same, and is another directory to the coordinator.
+  void ReplaceDisk();
 
   std::string address() const;
 
@@ -54,6 +57,16 @@ class FakePs final : public ParameterServerAdmin::Service {
   absl::optional<uint64_t> PinnedSteps(const std::string& job_id, uint32_t shard,
                                        const std::string& cut_id) const;
   int flushes() const;
+
+  // Waits until no shard of the job is there.
+  void AwaitDropped(const std::string& job_id);
+  // Calls of DropShard, in all lives.
+  int drops() const;
+
+  // Runs when a call comes, before it does anything, and may block. Errors are the call's answer.
+  // REQUIRES: no call under way.
+  void set_on_create(std::function<grpc::Status()> on_create) { on_create_ = std::move(on_create); }
+  void set_on_drop(std::function<grpc::Status()> on_drop) { on_drop_ = std::move(on_drop); }
 
   grpc::Status CreateShard(grpc::ServerContext*, const CreateShardRequest* request,
                            ShardStatus* response) override;
@@ -88,16 +101,21 @@ class FakePs final : public ParameterServerAdmin::Service {
 
   const std::string name_;
   uint64_t incarnation_ = 0;
+  int disk_ = 1;
+  std::function<grpc::Status()> on_create_;
+  std::function<grpc::Status()> on_drop_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<MemberConnection> connection_;
 
   mutable Mutex mutex_;
+  CondVar dropped_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> shards_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> flushed_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> applied_in_this_life_ ABSL_GUARDED_BY(mutex_);
   bool flush_always_ ABSL_GUARDED_BY(mutex_) = false;
   int flushes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int drops_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace millrace::coordinator

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 
 namespace millrace::coordinator {
 
@@ -89,8 +91,11 @@ bool FakeWorker::WasForgotten(const std::string& job_id) const {
 }
 
 void FakeWorker::AwaitForgotten(const std::string& job_id) {
+  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
   MutexLock lock(&mutex_);
-  while (!forgotten_.contains(job_id)) changed_.Wait(&mutex_);
+  while (!forgotten_.contains(job_id)) {
+    CHECK(!Clock::Real()->WaitUntil(&changed_, &mutex_, deadline)) << name_ << " keeps " << job_id;
+  }
 }
 
 void FakeWorker::OnMessage(const CoordinatorMessage& message) {

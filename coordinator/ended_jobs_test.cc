@@ -1,0 +1,186 @@
+// A real coordinator on loopback with fake ps servers and workers: what is left of jobs that
+// have ended, and for how long.
+#include <string>
+#include <vector>
+
+#include "coordinator/testing/fake_cluster.h"
+#include "coordinator/testing/gate.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+TEST(EndedJobsTest, CancelledJobEndsAndStaysReadable) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(1'000'000'000)).value();
+  cluster.AwaitRunning(job);
+  const auto cancelled = cluster.Cancel(job);
+  ASSERT_TRUE(cancelled.ok()) << cancelled.status();
+  EXPECT_EQ(cancelled->state(), CANCELLED);
+  EXPECT_EQ(cluster.Watch(job)->back().state_changed().state(), "CANCELLED");
+  worker.AwaitForgotten(job);
+  EXPECT_TRUE(cluster.Variables(job).ok());
+  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
+
+  const std::string pending = cluster.Submit(PlainJob(1)).value();
+  cluster.AwaitEnd(pending);
+  EXPECT_EQ(cluster.Cancel(pending)->state(), SUCCEEDED) << "a job that has ended stays as it is";
+}
+
+TEST(EndedJobsTest, ShardsOfOlderJobsAreDropped) {
+  CoordinatorOptions options;
+  options.retained_jobs = 1;
+  FakeCluster cluster(1, options);
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string first = cluster.Submit(PlainJob(2)).value();
+  cluster.AwaitEnd(first);
+  const std::string second = cluster.Submit(PlainJob(2)).value();
+  cluster.AwaitEnd(second);
+  cluster.ps(0).AwaitDropped(first);
+  EXPECT_THAT(cluster.ps(0).Shards(second), SizeIs(1));
+  cluster.StopCoordinator();
+  cluster.StartCoordinator();
+  EXPECT_EQ(cluster.Variables(first).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(cluster.Variables(second).status().code(), absl::StatusCode::kUnavailable);
+  cluster.ps(0).Join(cluster.address());
+  const auto variables = cluster.Variables(second);
+  EXPECT_TRUE(variables.ok()) << variables.status();
+}
+
+// One server that never came back once kept the shards of all.
+TEST(EndedJobsTest, ShardsAreDroppedWhereTheirServerIsThereAndElsewhereWhenItComes) {
+  CoordinatorOptions options;
+  options.retained_jobs = 1;
+  FakeCluster cluster(2, options);
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string old_job = cluster.Submit(PlainJob(2)).value();
+  cluster.AwaitEnd(old_job);
+  cluster.ps(1).FlushAll();
+  cluster.ps(1).Kill();
+  const std::string newer = cluster.Submit(PlainJob(2)).value();
+  EXPECT_EQ(cluster.Cancel(newer)->state(), CANCELLED);
+  cluster.ps(0).AwaitDropped(old_job);
+  EXPECT_THAT(cluster.ps(1).Shards(old_job), SizeIs(1));
+  EXPECT_EQ(cluster.Variables(old_job).status().code(), absl::StatusCode::kFailedPrecondition)
+      << "some of its variables are gone";
+  cluster.ps(1).Start(cluster.address());
+  cluster.ps(1).AwaitDropped(old_job);
+  EXPECT_EQ(cluster.ps(0).drops(), 1) << "what is dropped is not dropped again";
+}
+
+TEST(EndedJobsTest, StopDoesNotWaitForAServerThatIsToDropAShard) {
+  CoordinatorOptions options;
+  options.retained_jobs = 0;
+  FakeCluster cluster(1, options);
+  Gate gate;
+  cluster.ps(0).set_on_drop([&] {
+    gate.Pass();
+    return grpc::Status::OK;
+  });
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(2)).value();
+  cluster.AwaitEnd(job);
+  gate.AwaitSomebody();
+  cluster.StopCoordinator();
+  gate.Open();
+}
+
+TEST(EndedJobsTest, JobsThatEndedLongAgoAreForgottenForGood) {
+  CoordinatorOptions options;
+  options.retained_jobs = 1;
+  options.retained_records = 2;
+  FakeCluster cluster(1, options);
+  cluster.StartPs();
+  cluster.AddWorker();
+  std::vector<std::string> jobs;
+  for (const char* request : {"a", "b", "c", "d"}) {
+    jobs.push_back(cluster.Submit(PlainJob(2), request).value());
+    cluster.AwaitEnd(jobs.back());
+  }
+  for (int i = 0; i < 2; ++i) cluster.AwaitUnknown(jobs[i]);
+  EXPECT_THAT(cluster.ps(0).Shards(jobs[0]), IsEmpty());
+  cluster.StopCoordinator();
+  cluster.StartCoordinator();
+  EXPECT_THAT(cluster.List(), SizeIs(2));
+  EXPECT_EQ(cluster.Get(jobs[0]).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster.Get(jobs[2])->state(), SUCCEEDED);
+  EXPECT_EQ(cluster.Submit(PlainJob(2), "c").value(), jobs[2]);
+  EXPECT_THAT(cluster.Submit(PlainJob(2), "a").value(), StartsWith("plain-5-"));
+}
+
+// The number of a forgotten job was not to be another job's.
+TEST(EndedJobsTest, NumbersGoOnFromTheNewestJobThoughItEndedFirst) {
+  CoordinatorOptions options;
+  options.retained_jobs = 0;
+  options.retained_records = 1;
+  FakeCluster cluster(1, options);
+  cluster.StartPs();
+  const std::string old_job = cluster.Submit(PlainJob(1)).value();
+  const std::string newest = cluster.Submit(PlainJob(1)).value();
+  cluster.Cancel(newest).IgnoreError();
+  cluster.Cancel(old_job).IgnoreError();
+  cluster.StopCoordinator();
+  cluster.StartCoordinator();
+  EXPECT_TRUE(cluster.Get(newest).ok());
+  EXPECT_THAT(cluster.Submit(PlainJob(1)).value(), StartsWith("plain-3-"));
+}
+
+// Pushes under way once changed what clients had been told was final.
+TEST(EndedJobsTest, PushUnderWayDoesNotChangeACancelledJob) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 5) gate.Pass();
+    return absl::OkStatus();
+  };
+  FakeWorker& worker = cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(60)).value();
+  gate.AwaitSomebody();
+  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
+  const uint64_t generation = worker.Generations(job).back();
+  EXPECT_EQ(cluster.ps(0).Push(job, 0, generation, 5).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(cluster.Variables(job)->routing().generation(), generation + 1);
+  gate.Open();
+}
+
+TEST(EndedJobsTest, ServerThatWasAwayAtTheEndIsFencedBeforeAnybodyReadsIt) {
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.ps(1).set_flush_always(true);
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 5) gate.Pass();
+    return absl::OkStatus();
+  };
+  FakeWorker& worker = cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(60)).value();
+  gate.AwaitSomebody();
+  const uint64_t generation = worker.Generations(job).back();
+  cluster.ps(1).Kill();
+  cluster.AwaitNotice(job, "ps-1");
+  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
+  EXPECT_EQ(cluster.Variables(job).status().code(), absl::StatusCode::kUnavailable);
+  cluster.ps(1).Start(cluster.address());
+  EXPECT_EQ(cluster.ps(1).Shards(job)[0].generation(), generation);
+  const auto variables = cluster.Variables(job);
+  ASSERT_TRUE(variables.ok()) << variables.status();
+  EXPECT_EQ(cluster.ps(1).Shards(job)[0].generation(), variables->routing().generation());
+  gate.Open();
+}
+
+}  // namespace
+}  // namespace millrace::coordinator

@@ -1,0 +1,105 @@
+// A job loses its variables before its record: first the record says that they are going, then each
+// server that is there is told, and remembered in the record. So nobody is sent to shards of which
+// some are gone, and a job is forgotten only when no server holds anything of it.
+#include "coordinator/jobs/retention.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr size_t kEventsOfOldJobs = 100;
+
+int CountDropped(const std::vector<ShardPlacement>& shards) {
+  return static_cast<int>(std::count_if(shards.begin(), shards.end(),
+                                        [](const auto& shard) { return shard.dropped(); }));
+}
+
+}  // namespace
+
+Retention::Retention(Options options)
+    : options_(std::move(options)), thread_([this] { SweepInLoop(); }) {}
+
+Retention::~Retention() { Stop(); }
+
+void Retention::Wake() {
+  MutexLock lock(&mutex_);
+  woken_ = true;
+  changed_.SignalAll();
+}
+
+void Retention::Stop() {
+  MutexLock join_lock(&join_mutex_);
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+    if (under_way_ != nullptr) under_way_->Cancel();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Retention::stopping() const {
+  MutexLock lock(&mutex_);
+  return stopping_;
+}
+
+void Retention::SweepInLoop() {
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      while (!woken_ && !stopping_) changed_.Wait(&mutex_);
+      if (stopping_) return;
+      woken_ = false;
+    }
+    Sweep();
+  }
+}
+
+void Retention::Sweep() {
+  std::vector<std::shared_ptr<Job>> jobs = options_.ended_jobs();
+  std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) {
+    return std::make_pair(a->ended_at(), a->number()) > std::make_pair(b->ended_at(), b->number());
+  });
+  const RetentionLimits& limits = options_.limits;
+  for (size_t i = jobs.size(); i-- > 0 && !stopping();) {
+    Job& job = *jobs[i];
+    absl::Status status;
+    if (i >= limits.events) job.events().Trim(kEventsOfOldJobs);
+    if (i >= limits.shards && job.HasShards()) status = DropShards(job);
+    if (i >= limits.records && !job.HasShards()) status = options_.forget(job);
+    LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job.id() << ": " << status;
+  }
+}
+
+absl::Status Retention::DropShards(Job& job) {
+  if (!job.record().shards_dropped()) {
+    MILLRACE_RETURN_IF_ERROR(
+        job.Update([](JobRecord& record) { record.set_shards_dropped(true); }));
+  }
+  ShardGroup shards(job.record(), options_.registry);
+  const int dropped_before = CountDropped(shards.placements());
+  shards.Locate();
+  if (!SetUnderWay(&shards)) return absl::OkStatus();
+  absl::Status status = shards.Drop();
+  SetUnderWay(nullptr);
+  const std::vector<ShardPlacement>& placements = shards.placements();
+  if (CountDropped(placements) > dropped_before) {
+    status.Update(job.Update([&](JobRecord& record) {
+      record.mutable_shards()->Assign(placements.begin(), placements.end());
+    }));
+  }
+  return status;
+}
+
+bool Retention::SetUnderWay(ShardGroup* shards) {
+  MutexLock lock(&mutex_);
+  under_way_ = stopping_ ? nullptr : shards;
+  return !stopping_;
+}
+
+}  // namespace millrace::coordinator

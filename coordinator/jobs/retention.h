@@ -1,0 +1,71 @@
+// What is kept of jobs that have ended, and for how long.
+#ifndef MILLRACE_COORDINATOR_JOBS_RETENTION_H_
+#define MILLRACE_COORDINATOR_JOBS_RETENTION_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/shard_group.h"
+#include "coordinator/membership/member_registry.h"
+
+namespace millrace::coordinator {
+
+// How many of the jobs that ended last keep what.
+struct RetentionLimits {
+  size_t shards = 16;     // Their variables, on the ps servers.
+  size_t events = 16;     // All events that were kept; those before keep the last hundred.
+  size_t records = 1000;  // Anything at all. A job that still has shards is kept for longer.
+};
+
+// Drops, trims and forgets on a thread of its own. Shards whose server is away, and what did not
+// work, are tried again at the next Wake. Thread-safe.
+class Retention {
+ public:
+  struct Options {
+    RetentionLimits limits;
+    // Not owned.
+    const MemberRegistry* registry = nullptr;
+    // Returns the jobs that have ended, and that nobody else changes any more.
+    std::function<std::vector<std::shared_ptr<Job>>()> ended_jobs;
+    std::function<absl::Status(const Job&)> forget;
+  };
+
+  explicit Retention(Options options);
+  // Stops.
+  ~Retention();
+
+  // A job has ended, or a server came: look again, soon. Does not block.
+  void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Ends the thread; calls to servers that are under way are cancelled. Blocks until it has ended.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void SweepInLoop() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status DropShards(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The group whose calls a Stop cancels, or null. Returns false when it was stopped before.
+  bool SetUnderWay(ShardGroup* shards) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool stopping() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Options options_;
+
+  mutable Mutex mutex_;  // Before the group's lock.
+  CondVar changed_;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  ShardGroup* under_way_ ABSL_GUARDED_BY(mutex_) = nullptr;
+
+  Mutex join_mutex_;  // One joins; before mutex_.
+  std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_RETENTION_H_

@@ -1,0 +1,130 @@
+// What becomes of ended jobs' logs and records; shards are dropped in coordinator/*_test.cc.
+#include "coordinator/jobs/retention.h"
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr absl::Duration kLong = absl::Seconds(60);
+
+class RetentionTest : public testing::Test {
+ protected:
+  RetentionTest() : registry_(absl::Hours(1), &clock_) {}
+
+  void SetUp() override {
+    const std::string directory =
+        absl::StrCat(testing::TempDir(), "/retention-",
+                     testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(directory);
+    auto journal = Journal::Open(directory);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    journal_ = *std::move(journal);
+  }
+
+  // Adds a job that ended a second after the one before, with many events.
+  Job& AddEnded(uint64_t number) {
+    JobRecord record;
+    record.set_number(number);
+    record.set_job_id(absl::StrCat("j-", number));
+    jobs_.push_back(std::make_shared<Job>(record, /*last_event=*/0, journal_.get(), &clock_));
+    for (int i = 1; i < kEvents; ++i) jobs_.back()->events().Append(JobEvent());
+    clock_.Advance(absl::Seconds(1));
+    EXPECT_TRUE(jobs_.back()->SetState(SUCCEEDED, "").ok());
+    return *jobs_.back();
+  }
+
+  // Sweeps once, and returns the jobs that were forgotten, in their order.
+  std::vector<uint64_t> Sweep(const RetentionLimits& limits) {
+    std::vector<uint64_t> forgotten;
+    Retention retention({.limits = limits,
+                         .registry = &registry_,
+                         .ended_jobs =
+                             [this] {
+                               MutexLock lock(&mutex_);
+                               ++sweeps_;
+                               swept_.SignalAll();
+                               return jobs_;
+                             },
+                         .forget =
+                             [&](const Job& job) {
+                               forgotten.push_back(job.number());
+                               return absl::OkStatus();
+                             }});
+    retention.Wake();
+    AwaitSweeps(1);
+    std::vector<uint64_t> once;
+    retention.Wake();  // When the second sweep has begun the first one is over.
+    AwaitSweeps(2);
+    retention.Stop();
+    std::set<uint64_t> seen;
+    for (uint64_t number : forgotten) {
+      if (seen.insert(number).second) once.push_back(number);
+    }
+    return once;
+  }
+
+  static uint64_t FirstEvent(Job& job) {
+    const auto read = job.events().ReadAfter(0, absl::ZeroDuration());
+    return read.ok() && read->event ? read->event->sequence() : 0;
+  }
+
+  static constexpr int kEvents = 150;
+
+ private:
+  void AwaitSweeps(int sweeps) {
+    const absl::Time deadline = Clock::Real()->Now() + kLong;
+    MutexLock lock(&mutex_);
+    while (sweeps_ < sweeps) {
+      ASSERT_FALSE(Clock::Real()->WaitUntil(&swept_, &mutex_, deadline)) << "no sweep";
+    }
+  }
+
+  SimulatedClock clock_{absl::UnixEpoch() + absl::Hours(1)};
+  MemberRegistry registry_;
+  std::unique_ptr<Journal> journal_;
+  std::vector<std::shared_ptr<Job>> jobs_;
+
+  Mutex mutex_;
+  CondVar swept_;
+  int sweeps_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+TEST_F(RetentionTest, JobsThatEndedLongestAgoAreForgottenOldestFirst) {
+  for (const uint64_t number : {7, 3, 5, 4}) AddEnded(number);
+  EXPECT_THAT(Sweep({.shards = 0, .events = 4, .records = 2}), ElementsAre(7, 3));
+}
+
+TEST_F(RetentionTest, JobThatMayStillHaveShardsIsNotForgotten) {
+  Job& job = AddEnded(1);
+  ASSERT_TRUE(job.Update([](JobRecord& record) {
+                   ShardPlacement& shard = *record.add_shards();
+                   shard.set_server("ps-0");
+                   shard.set_directory_id("of a server that is away");
+                 })
+                  .ok());
+  AddEnded(2);
+  EXPECT_THAT(Sweep({.shards = 0, .events = 4, .records = 1}), IsEmpty());
+  EXPECT_TRUE(job.record().shards_dropped()) << "nobody is sent to its variables any more";
+  EXPECT_TRUE(job.HasShards());
+}
+
+TEST_F(RetentionTest, OldJobsKeepTheirLastEventsAndNewOnesAll) {
+  Job& old_job = AddEnded(1);
+  Job& new_job = AddEnded(2);
+  Sweep({.shards = 1, .events = 1, .records = 2});
+  EXPECT_EQ(FirstEvent(old_job), kEvents - 100 + 1u);
+  EXPECT_EQ(FirstEvent(new_job), 1u);
+  EXPECT_TRUE(old_job.events().ReadAfter(kEvents, absl::ZeroDuration())->end);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator

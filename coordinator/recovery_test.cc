@@ -1,0 +1,304 @@
+// A real coordinator on loopback with fake ps servers and workers: what happens when one of
+// them goes, and when it comes back.
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "coordinator/testing/fake_cluster.h"
+#include "coordinator/testing/gate.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+TEST(RecoveryTest, LeasesOfADeadWorkerGoToOthers) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript stuck;
+  stuck.on_step = [&](const std::string&, uint64_t step) {
+    if (step >= 3) gate.Pass();
+    return absl::OkStatus();
+  };
+  FakeWorker& first = cluster.AddWorker(stuck);
+  const std::string job = cluster.Submit(PlainJob(40)).value();
+  gate.AwaitSomebody();
+  std::thread opener([&] {
+    // The worker's thread must end, but only after its stream has.
+    cluster.AddWorker();
+    gate.Open();
+  });
+  first.Kill();
+  opener.join();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 40);
+}
+
+TEST(RecoveryTest, WorkerThatLeavesInGoodOrderLosesNothing) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& first = cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(2000)).value();
+  cluster.AwaitRunning(job);
+  first.Leave();
+  cluster.AddWorker();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 2000);
+}
+
+TEST(RecoveryTest, ReturnOfAPsServerRunsOnlyTheMissingSteps) {
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 10) cluster.ps(1).FlushAll();
+    if (step == 30) gate.Pass();
+    return absl::OkStatus();
+  };
+  FakeWorker& worker = cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(50)).value();
+  gate.AwaitSomebody();
+  cluster.ps(1).Kill();
+  gate.Open();
+  cluster.AwaitNotice(job, "ps-1 (127.0.0.1:");
+  EXPECT_THAT(cluster.Get(job)->message(), AllOf(HasSubstr("waits for ps-1"), HasSubstr("gone")));
+  const std::vector<uint64_t> before = cluster.ps(0).AppliedInThisLife();
+  cluster.ps(1).Start(cluster.address());
+
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 50);
+  EXPECT_THAT(cluster.ps(1).AppliedInThisLife(), SizeIs(40)) << "ten steps had been flushed";
+  EXPECT_THAT(cluster.ps(0).AppliedInThisLife(), SizeIs(50)) << "nothing is applied twice";
+  EXPECT_GE(before.size(), 30u);
+  EXPECT_THAT(worker.Generations(job), ElementsAre(1, 2));
+  EXPECT_EQ(cluster.Get(job)->generation(), 2u);
+  EXPECT_THAT(cluster.Get(job)->message(), IsEmpty());
+}
+
+TEST(RecoveryTest, LossOfAPsServerAtTheVeryEndIsMadeUpForBeforeTheJobSucceeds) {
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_evaluate = [&](const Evaluate&) {
+    gate.Pass();
+    return absl::OkStatus();
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(EvaluatedJob(20, 0)).value();
+  gate.AwaitSomebody();
+  cluster.ps(0).Kill();
+  cluster.ps(0).Start(cluster.address());
+  cluster.AwaitNotice(job, "the evaluation at step 20 was given up");
+  gate.Open();
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), SUCCEEDED);
+  EXPECT_EQ(status.metrics().count("eval_loss"), 1u);
+  cluster.ExpectAllApplied(job, 20);
+}
+
+TEST(RecoveryTest, SynchronousJobGoesOnWhenAPsServerReturnsWithItsNewestVersion) {
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.ps(1).set_flush_always(true);
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 31) gate.Pass();
+    return absl::OkStatus();
+  };
+  cluster.AddWorker(script);
+  JobSpec spec = PlainJob(60);
+  spec.mutable_synchronous()->set_replicas(4);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  cluster.ps(1).Kill();
+  gate.Open();
+  cluster.AwaitNotice(job, "ps-1");
+  cluster.ps(1).Start(cluster.address());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 60);
+}
+
+TEST(RecoveryTest, SynchronousJobFailsWhenAShardFellFarBehind) {
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 30) gate.Pass();
+    return absl::OkStatus();
+  };
+  cluster.AddWorker(script);
+  JobSpec spec = PlainJob(60);
+  spec.mutable_synchronous()->set_replicas(2);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  cluster.ps(1).Kill();
+  gate.Open();
+  cluster.ps(1).Start(cluster.address());
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), FAILED);
+  EXPECT_THAT(status.message(), HasSubstr("came back with version 0"));
+}
+
+TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShard) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 5) gate.Pass();
+    return absl::OkStatus();
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(60)).value();
+  gate.AwaitSomebody();
+  cluster.ps(0).Kill();
+  cluster.ps(0).Wipe();
+  gate.Open();
+  cluster.ps(0).Start(cluster.address());
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), FAILED);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("ps-0"), HasSubstr("shard 0")));
+}
+
+TEST(RecoveryTest, RunningJobFailsWhenAMemberStaysAway) {
+  CoordinatorOptions options;
+  options.member_timeout = absl::Milliseconds(50);
+  FakeCluster cluster(1, options);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 5) gate.Pass();
+    return absl::OkStatus();
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(60)).value();
+  gate.AwaitSomebody();
+  cluster.ps(0).Kill();
+  gate.Open();
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), FAILED);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("ps-0"), HasSubstr("waited 50ms")));
+}
+
+TEST(RecoveryTest, EvaluationIsGivenToAnotherWorkerWhenItsWorkerDies) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript stuck;
+  stuck.on_evaluate = [&](const Evaluate&) {
+    gate.Pass();
+    return absl::UnavailableError("dying");
+  };
+  FakeWorker& first = cluster.AddWorker(stuck);
+  const std::string job = cluster.Submit(EvaluatedJob(5, 0)).value();
+  gate.AwaitSomebody();
+  cluster.AddWorker();
+  std::thread opener([&] { gate.Open(); });
+  first.Kill();
+  opener.join();
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), SUCCEEDED);
+  EXPECT_EQ(status.metrics().at("eval_loss"), 0.25);
+}
+
+TEST(RecoveryTest, RestartedCoordinatorListsOldJobsAndGoesOnWithTheRunningOnes) {
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string& job, uint64_t step) {
+    if (absl::StartsWith(job, "plain-2-") && step == 20) gate.Pass();
+    return absl::OkStatus();
+  };
+  FakeWorker& worker = cluster.AddWorker(script);
+  const std::string old_job = cluster.Submit(EvaluatedJob(10, 0), "old").value();
+  const JobStatus before = cluster.AwaitEnd(old_job);
+  const uint64_t old_events = cluster.Watch(old_job)->back().sequence();
+  const std::string running = cluster.Submit(PlainJob(50), "running").value();
+  gate.AwaitSomebody();
+  const uint64_t events =
+      cluster
+          .Watch(running, 0,
+                 [](const JobEvent& e) { return e.state_changed().state() == "RUNNING"; })
+          ->back()
+          .sequence();
+  cluster.StopCoordinator();
+  gate.Open();
+  cluster.StartCoordinator();
+
+  const JobStatus after = cluster.Get(old_job).value();
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(after, before));
+  EXPECT_EQ(cluster.Submit(PlainJob(50), "running").value(), running);
+  EXPECT_THAT(cluster.List(), SizeIs(2));
+  EXPECT_EQ(cluster.List()[0].job_id(), running);
+  const auto last = cluster.Watch(old_job, old_events - 1);
+  ASSERT_THAT(*last, SizeIs(1));
+  EXPECT_EQ(last->front().state_changed().state(), "SUCCEEDED");
+  EXPECT_EQ(last->front().sequence(), old_events);
+
+  for (int i = 0; i < 2; ++i) cluster.ps(i).Join(cluster.address());
+  worker.Join(cluster.address());
+  const auto resumed = cluster.Watch(running, events);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(resumed->front().sequence(), events + 1);
+  EXPECT_EQ(resumed->back().state_changed().state(), "SUCCEEDED");
+  cluster.ExpectAllApplied(running, 50);
+  EXPECT_THAT(cluster.ps(0).AppliedInThisLife(), SizeIs(60)) << "nothing is applied twice";
+  EXPECT_EQ(cluster.Get(running)->generation(), 2u);
+  EXPECT_THAT(cluster.Submit(PlainJob(1)).value(), StartsWith("plain-3-"));
+}
+
+TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
+  FakeCluster cluster(2);
+  cluster.ps(1).set_on_create(
+      [] { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow"); });
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(30)).value();
+  cluster.AwaitNotice(job, "ps-1 (127.0.0.1:");
+  EXPECT_EQ(cluster.Get(job)->state(), PENDING);
+  cluster.ps(1).Kill();
+  cluster.ps(1).ReplaceDisk();
+  cluster.ps(1).set_on_create(nullptr);
+  cluster.ps(1).Start(cluster.address());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(1));
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
+  cluster.ExpectAllApplied(job, 30);
+}
+
+TEST(RecoveryTest, RunningJobSaysThatAServerIsBackWithAnotherDirectory) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  Gate gate;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 5) gate.Pass();
+    return absl::OkStatus();
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(60)).value();
+  gate.AwaitSomebody();
+  cluster.ps(0).Kill();
+  cluster.ps(0).ReplaceDisk();
+  cluster.ps(0).Start(cluster.address());
+  gate.Open();
+  cluster.AwaitNotice(job, "back with another data directory");
+  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
