@@ -5,7 +5,11 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/empty_flag.h"
+#include "common/net/address.h"
+#include "common/status_macros.h"
 #include "common/tf_config.h"
 
 namespace millrace::coordinator {
@@ -33,15 +37,25 @@ CLI::Option* AddDuration(CLI::App& app, const std::string& name, absl::Duration*
 // What flags have set stays.
 absl::Status ApplyTfConfig(const char* text, bool listen_is_set, bool min_ps_is_set,
                            CoordinatorOptions* options) {
+  if (text == nullptr) return absl::OkStatus();
   const absl::StatusOr<TfConfig> config = ParseTfConfig(text);
   if (!config.ok()) return config.status();
-  if (config->task != TfConfig::Task::kCoordinator) {
-    return absl::InvalidArgumentError(
-        "TF_CONFIG.task.type: this is the coordinator; must be \"chief\"");
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckTask(*config, TfConfig::Task::kCoordinator));
   if (!listen_is_set) options->server.listen = config->coordinator;
   if (!min_ps_is_set && !config->ps.empty()) options->min_ps = static_cast<int>(config->ps.size());
   return absl::OkStatus();
+}
+
+absl::Status CheckListen(const std::string& listen) {
+  const absl::Status status = ParseAddress(listen).status();
+  if (status.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--listen: ", status.message()));
+}
+
+int Complain(const absl::Status& status) {
+  std::cerr << "coordinator: " << status.message() << "\nRun with --help for more information."
+            << std::endl;
+  return kWrongUsage;
 }
 
 }  // namespace
@@ -49,7 +63,8 @@ absl::Status ApplyTfConfig(const char* text, bool listen_is_set, bool min_ps_is_
 absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, const char* tf_config,
                                           CoordinatorOptions* options) {
   options->server.listen = kDefaultListen;
-  CLI::App app("Takes Millrace jobs, hands out their steps, and looks after the cluster.");
+  CLI::App app("Takes Millrace jobs, hands out their steps, and looks after the cluster.",
+               "coordinator");
   const CLI::Option* listen =
       app.add_option("--listen", options->server.listen,
                      "HOST:PORT to serve on; port 0: any free one. Also: the chief of TF_CONFIG")
@@ -76,17 +91,22 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
                  "Variables of an ended job are dropped when this many newer ones have ended")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
+  app.add_option(
+         "--retained_records", options->retained_records,
+         "An ended job is forgotten when this many newer ones have ended, and its variables "
+         "are dropped")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kWrongUsage;
   }
-  if (tf_config == nullptr) return absl::nullopt;
-  const absl::Status applied =
-      ApplyTfConfig(tf_config, listen->count() > 0, min_ps->count() > 0, options);
-  if (applied.ok()) return absl::nullopt;
-  std::cerr << applied.message() << std::endl;
-  return kWrongUsage;
+  absl::Status status = ApplyTfConfig(tf_config, listen->count() > 0, min_ps->count() > 0, options);
+  if (status.ok()) status = CheckListen(options->server.listen);
+  if (!status.ok()) return Complain(status);
+  return absl::nullopt;
 }
 
 }  // namespace millrace::coordinator

@@ -9,8 +9,8 @@ namespace millrace::coordinator {
 
 // Reads flags into `options`. Without --listen the address, and without --min_ps the number of ps
 // servers to wait for, come from `tf_config` (the environment variable TF_CONFIG; may be null).
-// Returns the exit status when the process is to end here: 0 after --help, 1 for a TF_CONFIG that
-// is wrong, 2 for wrong usage. What is wrong has been printed to stderr then.
+// Returns the exit status when the process is to end here: 0 after --help, 2 for wrong flags or a
+// wrong TF_CONFIG. What is wrong has been printed to stderr then.
 absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, const char* tf_config,
                                           CoordinatorOptions* options);
 

@@ -1,11 +1,16 @@
 #include "coordinator/coordinator_flags.h"
 
+#include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace millrace::coordinator {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr char kTfConfig[] = R"({"cluster": {"chief": ["127.0.0.1:7"], "ps": ["a:1", "b:2"]},
                                  "task": {"type": "chief", "index": 0}})";
@@ -19,7 +24,8 @@ absl::optional<int> Parse(std::vector<const char*> flags, const char* tf_config,
 TEST(CoordinatorFlagsTest, FlagsSetTheOptions) {
   CoordinatorOptions options;
   EXPECT_FALSE(Parse({"--data_dir=/d", "--listen=127.0.0.1:0", "--min_ps=3", "--member_timeout=90s",
-                      "--heartbeat_period=500ms", "--allow_insecure_remote"},
+                      "--heartbeat_period=500ms", "--allow_insecure_remote", "--retained_jobs=2",
+                      "--retained_records=50"},
                      nullptr, &options));
   EXPECT_EQ(options.data_dir, "/d");
   EXPECT_EQ(options.server.listen, "127.0.0.1:0");
@@ -27,6 +33,8 @@ TEST(CoordinatorFlagsTest, FlagsSetTheOptions) {
   EXPECT_EQ(options.member_timeout, absl::Seconds(90));
   EXPECT_EQ(options.heartbeat_period, absl::Milliseconds(500));
   EXPECT_TRUE(options.server.allow_insecure_remote);
+  EXPECT_EQ(options.retained_jobs, 2);
+  EXPECT_EQ(options.retained_records, 50);
 }
 
 TEST(CoordinatorFlagsTest, DefaultsToLoopback) {
@@ -49,6 +57,27 @@ TEST(CoordinatorFlagsTest, WrongUsageIsExitStatusTwo) {
   }
   CoordinatorOptions options;
   EXPECT_EQ(Parse({"--help"}, nullptr, &options), 0);
+}
+
+// What is printed when flags are wrong.
+std::string Complaint(const std::vector<const char*>& flags, const char* tf_config) {
+  CoordinatorOptions options;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Parse(flags, tf_config, &options), 2);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(CoordinatorFlagsTest, ComplaintsNameTheFlag) {
+  EXPECT_THAT(Complaint({"--data_dir=/d", "--listen=nowhere"}, nullptr),
+              AllOf(HasSubstr("--listen: "), HasSubstr("nowhere"), HasSubstr("--help")));
+  EXPECT_THAT(Complaint({"--data_dir=", "--listen=127.0.0.1:0"}, nullptr),
+              HasSubstr("--data_dir: no value"));
+  EXPECT_THAT(Complaint({"--data_dir=/d", "--retained_records=0"}, nullptr),
+              HasSubstr("--retained_records"));
+  EXPECT_THAT(Complaint({"--data_dir=/d"},
+                        R"({"cluster": {"chief": ["127.0.0.1:7"], "ps": ["127.0.0.1:8"]},
+                            "task": {"type": "ps", "index": 0}})"),
+              HasSubstr("TF_CONFIG.task.type"));
 }
 
 TEST(CoordinatorFlagsTest, TfConfigNamesTheAddressAndTheServers) {

@@ -3,8 +3,12 @@
 
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/mutex.h"
 #include "coordinator/testing/fake_cluster.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -14,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
@@ -116,6 +121,64 @@ TEST(CoordinatorTest, RepeatedSubmissionFindsTheFirstOnesJob) {
   EXPECT_EQ(cluster.AwaitEnd(jobs[0]).state(), SUCCEEDED);
   EXPECT_NE(cluster.Submit(PlainJob(2), "request-b").value(), jobs[0]);
   EXPECT_EQ(cluster.Submit(PlainJob(2), "request-a").value(), jobs[0]);
+}
+
+// Keeps the warnings that are logged while it lives. Thread-safe.
+class WarningLog final : public google::LogSink {
+ public:
+  WarningLog() { google::AddLogSink(this); }
+  ~WarningLog() override { google::RemoveLogSink(this); }
+
+  // Waits until a warning has `text`; returns all until then.
+  std::string Await(const std::string& text) {
+    const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
+    MutexLock lock(&mutex_);
+    while (!absl::StrContains(text_, text)) {
+      if (Clock::Real()->WaitUntil(&changed_, &mutex_, deadline)) break;
+    }
+    return text_;
+  }
+
+ private:
+  void send(google::LogSeverity severity, const char* /*full_filename*/,
+            const char* /*base_filename*/, int /*line*/, const google::LogMessageTime& /*time*/,
+            const char* message, size_t length) override {
+    if (severity < google::GLOG_WARNING) return;
+    MutexLock lock(&mutex_);
+    text_.append(message, length);
+    changed_.SignalAll();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::string text_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(CoordinatorTest, ShardsOfJobsThatTheJournalDoesNotKnowAreNamed) {
+  FakeCluster old_cluster(1);
+  old_cluster.StartPs();
+  old_cluster.AddWorker();
+  const std::string job = old_cluster.Submit(PlainJob(2)).value();
+  old_cluster.AwaitEnd(job);
+
+  WarningLog log;
+  FakeCluster cluster(1);
+  old_cluster.ps(0).Join(cluster.address());
+  EXPECT_THAT(log.Await("ps-0 holds shards"), HasSubstr(job));
+}
+
+TEST(CoordinatorTest, ServerWithShardsOfKnownJobsIsNoReasonToWarn) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker();
+  cluster.AwaitEnd(cluster.Submit(PlainJob(2)).value());
+  cluster.StopCoordinator();
+  WarningLog log;
+  cluster.StartCoordinator();
+  cluster.ps(0).Join(cluster.address());
+  cluster.AddWorker();
+  cluster.AwaitEnd(cluster.Submit(PlainJob(2)).value());
+  EXPECT_THAT(log.Await(""), Not(HasSubstr("holds shards")));
 }
 
 TEST(CoordinatorTest, DirectoryOfARunningCoordinatorIsRefused) {

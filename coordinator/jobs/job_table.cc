@@ -1,10 +1,12 @@
 #include "coordinator/jobs/job_table.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/job_state.h"
 #include "common/proto_time.h"
@@ -177,6 +179,20 @@ void JobTable::Stop() {
     for (auto& [number, entry] : jobs_) entry.runner.reset();
   }
   // The runners end here, outside the lock.
+}
+
+void JobTable::OnPsJoined(const RegisterPs& ps) {
+  std::set<std::string> unknown;
+  {
+    MutexLock lock(&mutex_);
+    for (const ShardStatus& shard : ps.shards()) {
+      if (!by_id_.contains(shard.job_id())) unknown.insert(shard.job_id());
+    }
+  }
+  LOG_IF(WARNING, !unknown.empty())
+      << ps.name() << " holds shards of jobs that are not in this coordinator's journal, "
+      << absl::StrJoin(unknown, ", ") << ": they stay there, unused; serve them with the journal "
+      << "that they belong to, or start the server on an empty --data_dir";
 }
 
 void JobTable::OnMembersChanged() {

@@ -56,6 +56,8 @@ class JobTable final : public MemberObserver {
   // Stops the runners and waits for them. Jobs stay as they are in the journal.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Warns of shards of jobs that are not in the journal.
+  void OnPsJoined(const RegisterPs& ps) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnMembersChanged() override ABSL_LOCKS_EXCLUDED(members_mutex_, mutex_);
   void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) override
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -62,7 +62,9 @@ absl::StatusOr<uint64_t> MemberRegistry::AddPs(const RegisterPs& registration,
   Member member;
   member.ps = registration;
   member.link = std::move(link);
-  return Add(std::move(member));
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t id, Add(std::move(member)));
+  if (observer_ != nullptr) observer_->OnPsJoined(registration);
+  return id;
 }
 
 bool MemberRegistry::Replaces(const Member& newcomer, const Member& other) {

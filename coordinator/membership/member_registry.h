@@ -45,6 +45,8 @@ struct PsMember {
 class MemberObserver {
  public:
   virtual ~MemberObserver() = default;
+  // A ps server came, and says what it holds.
+  virtual void OnPsJoined(const RegisterPs& ps) = 0;
   // Some member came or went: look again.
   virtual void OnMembersChanged() = 0;
   // Anything of a worker's but a registration, Heartbeat and Leaving. It may have gone since.

@@ -22,6 +22,7 @@ class FakeLink final : public MemberLink {
 
 class CountingObserver final : public MemberObserver {
  public:
+  void OnPsJoined(const RegisterPs&) override {}
   void OnMembersChanged() override { ++changes; }
   void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) override {
     heard.emplace_back(worker.registration.name(), message.kind_case());

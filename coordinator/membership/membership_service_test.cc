@@ -19,6 +19,7 @@ using ::testing::HasSubstr;
 // Counts what it is told, and lets a test wait for it.
 class WaitingObserver final : public MemberObserver {
  public:
+  void OnPsJoined(const RegisterPs&) override {}
   void OnMembersChanged() override { Add(&changes_); }
   void OnWorkerMessage(const WorkerMember&, const MemberMessage& message) override {
     {
