@@ -135,7 +135,8 @@ TEST(EndedJobsTest, NumbersGoOnFromTheNewestJobThoughItEndedFirst) {
   EXPECT_THAT(cluster.Submit(PlainJob(1)).value(), StartsWith("plain-3-"));
 }
 
-// Pushes under way once changed what clients had been told was final.
+// Pushes under way once changed what clients had been told was final: first nothing fenced the job,
+// then its cancellation sometimes cancelled the calls that do.
 TEST(EndedJobsTest, PushUnderWayDoesNotChangeACancelledJob) {
   FakeCluster cluster(1);
   cluster.StartPs();

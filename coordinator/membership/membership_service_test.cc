@@ -43,8 +43,11 @@ class WaitingObserver final : public MemberObserver {
     changed_.SignalAll();
   }
   void Await(const int* count, int n) {
+    const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
     MutexLock lock(&mutex_);
-    while (*count < n) changed_.Wait(&mutex_);
+    while (*count < n) {
+      ASSERT_FALSE(Clock::Real()->WaitUntil(&changed_, &mutex_, deadline)) << *count << " of " << n;
+    }
   }
 
   Mutex mutex_;

@@ -2,10 +2,18 @@
 
 #include <utility>
 
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/net/channel.h"
+#include "glog/logging.h"
 
 namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+}  // namespace
 
 MemberConnection::MemberConnection(const std::string& address,
                                    std::function<void(const CoordinatorMessage&)> on_message)
@@ -42,13 +50,19 @@ void MemberConnection::HalfClose() {
 }
 
 void MemberConnection::AwaitAnswer() {
+  const absl::Time deadline = Clock::Real()->Now() + kPatience;
   MutexLock lock(&end_mutex_);
-  while (!has_answer_ && !has_ended_) changed_.Wait(&end_mutex_);
+  while (!has_answer_ && !has_ended_) {
+    CHECK(!Clock::Real()->WaitUntil(&changed_, &end_mutex_, deadline)) << "no answer";
+  }
 }
 
 absl::Status MemberConnection::AwaitEnd() {
+  const absl::Time deadline = Clock::Real()->Now() + kPatience;
   MutexLock lock(&end_mutex_);
-  while (!has_ended_) changed_.Wait(&end_mutex_);
+  while (!has_ended_) {
+    CHECK(!Clock::Real()->WaitUntil(&changed_, &end_mutex_, deadline)) << "the stream stays open";
+  }
   return end_;
 }
 
