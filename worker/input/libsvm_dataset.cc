@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "worker/input/example_range.h"
 #include "worker/input/fingerprint.h"
@@ -131,9 +132,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spe
                                                            const ExampleRange& range,
                                                            const std::string& directory,
                                                            const std::string& field) {
-  if (spec.features() == 0 || spec.features() > kMaxLibsvmFeatures) {
-    return absl::InvalidArgumentError(absl::StrCat(field, ".libsvm.features: ", spec.features(),
-                                                   "; must be 1 to ", kMaxLibsvmFeatures));
+  if (spec.features() == 0 || spec.features() > kMaxUnits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".libsvm.features: ", spec.features(), "; must be 1 to ", kMaxUnits));
   }
   MILLRACE_ASSIGN_OR_RETURN(
       InputFile file, InputFile::Open(directory, spec.file(), absl::StrCat(field, ".libsvm.file")));

@@ -12,9 +12,6 @@
 
 namespace millrace::worker {
 
-// A batch holds every feature of its examples, so there is a limit.
-inline constexpr uint32_t kMaxLibsvmFeatures = uint32_t{1} << 24;
-
 // Opens a set in a LibsvmFile (which may be gzip-compressed as well). The file is read to its end
 // and checked; the set's own range is kept, eight bytes for each value in it. Errors as
 // OpenDataset, with FILE:LINE:COLUMN.

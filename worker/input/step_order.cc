@@ -4,6 +4,7 @@
 
 #include "absl/numeric/bits.h"
 #include "glog/logging.h"
+#include "worker/split_mix.h"
 
 namespace millrace::worker {
 namespace {
@@ -11,15 +12,6 @@ namespace {
 // Four make a good permutation of a large domain (Luby and Rackoff). With twelve all orders of a
 // handful of examples come up equally often, too, as far as a test can tell.
 constexpr int kRounds = 12;
-
-constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;
-
-// The finalizer of SplitMix64: a bijection in which each input bit changes half of the output bits.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // A permutation of the numbers of 2 * half_bits bits: each round swaps the halves and changes one
 // by a function of the other, which can be undone whatever the function is.
@@ -29,7 +21,7 @@ uint64_t Feistel(uint64_t key, int half_bits, uint64_t x) {
   uint64_t right = x & mask;
   for (int round = 0; round < kRounds; ++round) {
     key += kGoldenRatio;
-    const uint64_t changed = left ^ (Mix(key + right) & mask);
+    const uint64_t changed = left ^ (Mix64(key + right) & mask);
     left = right;
     right = changed;
   }
@@ -57,7 +49,7 @@ std::vector<uint64_t> StepOrder::Examples(uint64_t step) const {
 }
 
 uint64_t StepOrder::Permute(uint64_t epoch, uint64_t position) const {
-  const uint64_t key = Mix(Mix(seed_ + kGoldenRatio) + epoch);
+  const uint64_t key = Mix64(SplitMix64(seed_) + epoch);
   // The walk stays on the cycle of `position`, so it ends at the latest there, and no two positions
   // meet: cutting the outside numbers out of the cycles of a permutation leaves a permutation. The
   // network's domain is less than four times as large, so four steps are the most to expect.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/split_mix.h"
+
 // Several compilations of a function, of which the processor's best is taken at run time. All of
 // them give the same bits: integers, and one rounding for each product. (A sanitizer's runtime is
 // not ready yet when the choice is made.)
@@ -15,15 +17,7 @@
 namespace millrace::worker {
 namespace {
 
-// splitmix64's output function: a bijection that spreads every bit over all.
-uint64_t Mix64(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-// The same for 32 bits (the constants of C. Wellons' "lowbias32").
+// What Mix64 is for 64 bits (the constants of C. Wellons' "lowbias32").
 inline uint32_t Mix32(uint32_t x) {
   x = (x ^ (x >> 16)) * 0x7feb352d;
   x = (x ^ (x >> 15)) * 0x846ca68b;
@@ -56,9 +50,9 @@ DropoutLayer::DropoutLayer(const LayerPlan& plan, size_t layer_index)
       scale_(static_cast<float>(1 / (1 - plan.spec.dropout().rate()))) {}
 
 void DropoutLayer::Mask(const CpuPass& pass, const float* from, float* to) const {
-  const uint64_t layer_key = Mix64(Mix64(pass.seed) + layer_index_);
+  const uint64_t layer_key = SplitMix64(SplitMix64(pass.seed) + layer_index_);
   for (size_t row = 0; row < pass.batch; ++row) {
-    MaskRow(Mix64(layer_key + row), threshold_, scale_, static_cast<uint32_t>(elements_),
+    MaskRow(SplitMix64(layer_key + row), threshold_, scale_, static_cast<uint32_t>(elements_),
             from + row * elements_, to + row * elements_);
   }
 }
