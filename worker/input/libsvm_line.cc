@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace millrace::worker {
@@ -19,13 +20,18 @@ std::string Quoted(absl::string_view word) {
   return absl::StrCat("'", word.substr(0, kMaxShownBytes), "...'");
 }
 
-// All of `word` as a number; a plus sign is allowed.
+// All of `word` as a number; a plus sign is allowed. What is too small for a double is 0, what is
+// too large is infinite.
 absl::optional<double> ParseNumber(absl::string_view word) {
   if (word.size() > 1 && word[0] == '+' && word[1] != '-') word.remove_prefix(1);
   double number = 0;
   const char* end = word.data() + word.size();
   const auto [stop, error] = std::from_chars(word.data(), end, number);
-  if (error != std::errc() || stop != end) return absl::nullopt;
+  if (error == std::errc::invalid_argument || stop != end) return absl::nullopt;
+  // from_chars does not say which of the two it is.
+  if (error == std::errc::result_out_of_range && !absl::SimpleAtod(word, &number)) {
+    return absl::nullopt;
+  }
   return number;
 }
 

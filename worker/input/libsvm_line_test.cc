@@ -1,6 +1,7 @@
 #include "worker/input/libsvm_line.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
@@ -85,9 +86,17 @@ TEST(LibsvmLineTest, IndicesMustIncrease) {
   EXPECT_THAT(ErrorOf("1 5:1 5:1"), HasSubstr("index 5 after index 5"));
 }
 
+TEST(LibsvmLineTest, ValuesTooSmallForTheirTypeAreZero) {
+  for (const std::string value : {"1e-50", "1e-400", "-1e-400", "0.1e-99999", "1e-310"}) {
+    LibsvmLine line;
+    EXPECT_FALSE(ParseLibsvmLine("1 2:" + value, 10, &line).has_value()) << value;
+    EXPECT_EQ(line.values, std::vector<float>{0}) << value;
+  }
+}
+
 TEST(LibsvmLineTest, ValuesThatAreNotFiniteFloatsAreRefused) {
   for (const std::string value :
-       {"", "x", "nan", "inf", "-inf", "1e39", "1e400", "1x", "0x10", "++1"}) {
+       {"", "x", "nan", "inf", "-inf", "1e39", "1e400", "-1e400", "1x", "0x10", "++1"}) {
     EXPECT_THAT(ErrorOf("1 2:" + value), HasSubstr("5: value '" + value + "' of index 2"));
   }
 }

@@ -66,7 +66,9 @@ class Model {
   virtual absl::Span<float> values(size_t variable) = 0;
 
   // Loss and gradient of the batch's mean loss. `seed` decides the dropout. The order in which
-  // gradients are finished is the model's, in general the last layer's first.
+  // gradients are finished is the model's, in general the last layer's first. OUT_OF_RANGE: the
+  // loss is not finite. A model says so before the first gradient is finished, as a gradient that
+  // has left cannot be called back; the job fails in any case.
   // REQUIRES: batch.size >= 1 and at most the size that the model was made for.
   virtual absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                             GradientSink* gradients) = 0;

@@ -57,7 +57,8 @@ class JobComputation {
 
   // Computes the gradient on the values in the model, pushes each variable's part as soon as it is
   // final, and returns when every shard has acknowledged the step. Fills in what the batch says.
-  // OUT_OF_RANGE: the loss is not a number; nothing is pushed. REQUIRES: Pull(step) was OK.
+  // OUT_OF_RANGE: the loss is not finite; a model that keeps to its contract has pushed nothing,
+  // the push of another is abandoned. REQUIRES: Pull(step) was OK.
   absl::StatusOr<StepResult> Train(uint64_t step, const Servers& servers);
 
   // Evaluates the held-out examples on a pinned cut. Fills in what was found.
