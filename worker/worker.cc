@@ -17,6 +17,10 @@ namespace {
 
 constexpr int kMaxLeaseSlots = 64;
 
+// More than any machine has use for; without a limit, a slip of the hand would end the process in
+// the middle of a job, when the threads cannot be had.
+constexpr int kMaxThreads = 1024;
+
 // How long the coordinator may take to hear the goodbye; nothing depends on it.
 constexpr absl::Duration kGoodbye = absl::Seconds(1);
 
@@ -34,9 +38,9 @@ absl::Status Check(const WorkerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("device: '", options.device, "'; this binary has 'cpu'"));
   }
-  if (options.threads < 1) {
+  if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("threads: ", options.threads, "; must be at least 1"));
+        absl::StrCat("threads: ", options.threads, "; must be from 1 to ", kMaxThreads));
   }
   if (options.step_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -68,7 +72,7 @@ MemberSessionOptions ForSession(const WorkerOptions& options) {
   registration.set_name(options.name);
   registration.set_incarnation(absl::Uniform<uint64_t>(random));
   registration.set_lease_slots(static_cast<uint32_t>(options.lease_slots));
-  registration.set_device(options.device);
+  registration.set_device(absl::StrCat(options.device, "/", options.threads));
   MemberSessionOptions session;
   session.coordinator_address = options.coordinator_address;
   session.name = options.name;

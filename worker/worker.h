@@ -27,7 +27,8 @@ struct WorkerOptions {
   int lease_slots = 2;
   // What models are compiled for: "cpu".
   std::string device = "cpu";
-  // Threads that a model computes with. At least 1.
+  // Threads that a model computes with. 1 to 1024. Workers with other numbers of threads may round
+  // otherwise.
   int threads = 1;
   // Makes a job's model. Empty: the layers of its ModelSpec, on `device`.
   ModelFactory model_factory;

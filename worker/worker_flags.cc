@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/empty_flag.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
@@ -23,6 +24,19 @@ std::string DefaultName() {
   if (gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0')
     return absl::StrCat("worker-", getpid());
   return absl::StrCat("worker-", host, "-", getpid());
+}
+
+// Like "30s" or "10m". Whether it is above 0 is for Worker::Start to check.
+void AddStepTimeout(CLI::App& app, absl::Duration* value) {
+  app.add_option_function<std::string>(
+         "--step_timeout",
+         [value](const std::string& text) {
+           if (absl::ParseDuration(text, value)) return;
+           throw CLI::ValidationError("--step_timeout", text + "; must be a duration, such as 10m");
+         },
+         "How long one pull or push may wait for ps servers before its step is left to others")
+      ->type_name("DURATION")
+      ->default_str(absl::FormatDuration(*value));
 }
 
 absl::Status ApplyTfConfig(const char* text, WorkerOptions* options) {
@@ -55,11 +69,12 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
                  "Unique among the cluster's workers. Default: worker-HOSTNAME-PID, or the task of "
                  "TF_CONFIG");
   app.add_option("--device", options->device, "What models run on: cpu")->capture_default_str();
-  app.add_option("--threads", options->threads, "Threads that a model computes with")
+  app.add_option("--threads", options->threads, "Threads that a model computes with: 1 to 1024")
       ->capture_default_str();
   app.add_option("--lease_slots", options->lease_slots,
                  "Leases taken at a time: one to compute, more to read ahead for")
       ->capture_default_str();
+  AddStepTimeout(app, &options->step_timeout);
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) {
     return Complain(std::string(empty.message()));
   }

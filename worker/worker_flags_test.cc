@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -39,13 +40,14 @@ class WorkerFlagsTest : public ::testing::Test {
 
 TEST_F(WorkerFlagsTest, FlagsSetTheOptions) {
   EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--name=w", "--threads", "3", "--lease_slots=4",
-                   "--device=cpu"}),
+                   "--device=cpu", "--step_timeout=90s"}),
             absl::nullopt);
   EXPECT_EQ(options_.coordinator_address, "localhost:7000");
   EXPECT_EQ(options_.name, "w");
   EXPECT_EQ(options_.threads, 3);
   EXPECT_EQ(options_.lease_slots, 4);
   EXPECT_EQ(options_.device, "cpu");
+  EXPECT_EQ(options_.step_timeout, absl::Seconds(90));
 }
 
 TEST_F(WorkerFlagsTest, NameOfItsOwnWithoutAFlag) {
@@ -96,9 +98,15 @@ TEST_F(WorkerFlagsTest, UnknownFlagIsWrongUsage) {
   EXPECT_THAT(error_, HasSubstr("--colour"));
 }
 
+TEST_F(WorkerFlagsTest, StepTimeoutThatIsNoDurationIsWrongUsage) {
+  EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--step_timeout=soon"}), 2);
+  EXPECT_THAT(error_, HasSubstr("--step_timeout: soon; must be a duration, such as 10m"));
+}
+
 TEST_F(WorkerFlagsTest, HelpListsTheFlags) {
   EXPECT_EQ(Parse({"--help"}), 0);
   EXPECT_THAT(out_, HasSubstr("--lease_slots"));
+  EXPECT_THAT(out_, HasSubstr("--step_timeout DURATION=10m"));
 }
 
 }  // namespace

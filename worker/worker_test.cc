@@ -57,12 +57,13 @@ class WorkerTest : public ::testing::Test {
 TEST_F(WorkerTest, RegistersWithWhatItIs) {
   WorkerOptions options = Options();
   options.lease_slots = 3;
+  options.threads = 2;
   auto worker = Worker::Start(options);
   ASSERT_TRUE(worker.ok()) << worker.status();
   const RegisterWorker registration = coordinator_.AwaitRegistration();
   EXPECT_EQ(registration.name(), "worker-5");
   EXPECT_EQ(registration.lease_slots(), 3);
-  EXPECT_EQ(registration.device(), "cpu");
+  EXPECT_EQ(registration.device(), "cpu/2");
 }
 
 TEST_F(WorkerTest, EachLifeHasAnIncarnationOfItsOwn) {
@@ -155,6 +156,8 @@ TEST_F(WorkerTest, WrongOptionsAreNamed) {
   options = Options();
   options.threads = 0;
   EXPECT_THAT(StartError(options), StartsWith("threads: 0"));
+  options.threads = 100000;
+  EXPECT_EQ(StartError(options), "threads: 100000; must be from 1 to 1024");
   options = Options();
   options.step_timeout = absl::ZeroDuration();
   EXPECT_THAT(StartError(options), StartsWith("step_timeout: 0"));
