@@ -13,7 +13,8 @@ class RealClock final : public Clock {
     return started_ + absl::FromChrono(std::chrono::steady_clock::now() - steady_start_);
   }
 
-  bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) override {
+  bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     condition->WaitWithTimeout(mutex, deadline - Now());
     return Now() >= deadline;
   }
@@ -43,6 +44,7 @@ absl::Time SimulatedClock::Now() {
 }
 
 bool SimulatedClock::WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) {
+  mutex->AssertHeld();
   // A short real wait instead of a list of waiters: callers loop anyway, and a condition variable
   // that belongs to somebody else must not be touched after its owner's wait has ended.
   if (Now() < deadline) condition->WaitWithTimeout(mutex, absl::Milliseconds(2));

@@ -25,8 +25,9 @@ struct TfConfig {
   int index = 0;  // Among the tasks of its kind.
 };
 
-// Parses {"cluster": {"chief": ["HOST:PORT"], "ps": [...], "worker": [...]},
-//         "task": {"type": "ps", "index": 0}}.
+// Parses a cluster and a task, as in
+//   {"cluster": {"chief": ["HOST:PORT"], "ps": [...], "worker": [...]},
+//    "task": {"type": "ps", "index": 0}}
 // "master" is an old name of "chief". The index may be a string of digits. Whatever else stands
 // there ("evaluator" addresses, "environment") is ignored.
 // INVALID_ARGUMENT: "TF_CONFIG.task.index: 7; the cluster has 2 ps", or where the text is no JSON.

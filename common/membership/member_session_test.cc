@@ -66,12 +66,16 @@ class FakeListener final : public MemberListener {
 
   void AwaitWelcomes(int count) {
     MutexLock lock(&mutex_);
-    while (welcomes_ < count) Wait();
+    while (welcomes_ < count) {
+      ASSERT_FALSE(changed_.WaitWithTimeout(&mutex_, absl::Minutes(1))) << "no such welcome came";
+    }
   }
 
   void AwaitLease(uint64_t lease_id) {
     MutexLock lock(&mutex_);
-    while (newest_lease_ != lease_id) Wait();
+    while (newest_lease_ != lease_id) {
+      ASSERT_FALSE(changed_.WaitWithTimeout(&mutex_, absl::Minutes(1))) << "no such lease came";
+    }
   }
 
  private:
@@ -80,10 +84,6 @@ class FakeListener final : public MemberListener {
     MutexLock lock(&mutex_);
     change();
     changed_.SignalAll();
-  }
-
-  void Wait() {
-    ASSERT_FALSE(changed_.WaitWithTimeout(&mutex_, absl::Minutes(1))) << "nothing came";
   }
 
   Mutex mutex_;

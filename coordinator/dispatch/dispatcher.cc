@@ -280,9 +280,10 @@ bool Dispatcher::IsEvaluating(uint64_t worker) const {
 }
 
 bool Dispatcher::SomeoneElseTrains(const JobDispatch& job) const {
-  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& worker) {
-    return IsReady(job, worker.first) && !IsEvaluating(worker.first);
-  });
+  for (const auto& [worker, state] : workers_) {
+    if (IsReady(job, worker) && !IsEvaluating(worker)) return true;
+  }
+  return false;
 }
 
 Dispatcher::SlotsByWorker Dispatcher::FreeSlots() const {

@@ -28,7 +28,8 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 class RunawayClock final : public Clock {
  public:
   absl::Time Now() override { return absl::UnixEpoch() + absl::Hours(++hours_); }
-  bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time /*deadline*/) override {
+  bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time /*deadline*/) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     condition->WaitWithTimeout(mutex, absl::Milliseconds(1));
     return false;
   }

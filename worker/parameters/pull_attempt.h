@@ -26,6 +26,9 @@ class PullAttempt final : public PendingCall<PullAnswer>,
 
   void Send(ServerConnections* connections) ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
+  // For those who hold the monitor's lock under another name.
+  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK(monitor_->mutex) {}
+
   // All answers have come, or one that says why not, or the stream is broken.
   bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return ended_; }
   // REQUIRES: ended().

@@ -68,13 +68,12 @@ PullOperation::~PullOperation() {
 
 absl::Status PullOperation::Wait(absl::Time deadline) {
   Clock* const clock = core_->clock();
-  Mutex* const mutex = &core_->monitor()->mutex;
   while (true) {
     Work work;
     absl::Status status;
     bool finished;
     {
-      MutexLock lock(mutex);
+      MutexLock lock(&core_->monitor()->mutex);
       const absl::Time now = clock->Now();
       status = LookAtParts(now, &work);
       finished = !status.ok() || work.all_done;
@@ -83,7 +82,8 @@ absl::Status PullOperation::Wait(absl::Time deadline) {
         finished = true;
       }
       if (!finished && work.to_abandon.empty() && work.to_send.empty()) {
-        clock->WaitUntil(&core_->monitor()->changed, mutex, std::min(deadline, work.wake));
+        clock->WaitUntil(&core_->monitor()->changed, &core_->monitor()->mutex,
+                         std::min(deadline, work.wake));
       }
     }
     for (const auto& attempt : work.to_abandon) attempt->Abandon();
@@ -102,6 +102,7 @@ absl::Status PullOperation::LookAtParts(absl::Time now, Work* work) {
 
 absl::Status PullOperation::LookAtPart(absl::Time now, Part* part, Work* work) {
   if (part->done) return absl::OkStatus();
+  if (part->attempt != nullptr) part->attempt->AssertLocked();
   if (part->attempt != nullptr && part->attempt->ended()) {
     const absl::Status& status = part->attempt->status();
     work->to_abandon.push_back(part->attempt);

@@ -26,6 +26,9 @@ class PushAttempt final : public PendingCall<PushAnswer>,
   // the attempt has ended.
   void Send(absl::Span<const OutgoingPiece> pieces) ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
+  // For those who hold the monitor's lock under another name.
+  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK(monitor_->mutex) {}
+
   // The server has answered, or a stream is broken.
   bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return ended_; }
   // OK: applied or held. REQUIRES: ended().

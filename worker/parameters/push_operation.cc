@@ -80,6 +80,7 @@ void PushOperation::Flush(size_t index) {
       shard.attempt = std::make_shared<PushAttempt>(MakeHeader(index), core_->connections(index),
                                                     core_->monitor());
     }
+    shard.attempt->AssertLocked();
     if (shard.attempt->ended()) return;  // Broken: Wait sends all of it again.
     pieces.assign(shard.pieces.begin() + shard.sent, shard.pieces.end());
     shard.sent = shard.pieces.size();
@@ -103,6 +104,7 @@ PushRequest PushOperation::MakeHeader(size_t shard) {
 absl::Status PushOperation::LookAtShard(size_t index, absl::Time now, Work* work) {
   Shard& shard = shards_[index];
   if (shard.done) return absl::OkStatus();
+  if (shard.attempt != nullptr) shard.attempt->AssertLocked();
   if (shard.attempt != nullptr && shard.attempt->ended()) {
     const absl::Status& status = shard.attempt->status();
     work->to_close.push_back(shard.attempt);
@@ -141,13 +143,12 @@ absl::Status PushOperation::LookAtShards(absl::Time now, Work* work) {
 
 absl::Status PushOperation::Wait(absl::Time deadline) {
   Clock* const clock = core_->clock();
-  Mutex* const mutex = &core_->monitor()->mutex;
   while (true) {
     Work work;
     absl::Status status;
     bool finished;
     {
-      MutexLock lock(mutex);
+      MutexLock lock(&core_->monitor()->mutex);
       const absl::Time now = clock->Now();
       status = LookAtShards(now, &work);
       finished = !status.ok() || work.all_done;
@@ -156,7 +157,8 @@ absl::Status PushOperation::Wait(absl::Time deadline) {
         finished = true;
       }
       if (!finished && work.to_close.empty() && work.to_send.empty()) {
-        clock->WaitUntil(&core_->monitor()->changed, mutex, std::min(deadline, work.wake));
+        clock->WaitUntil(&core_->monitor()->changed, &core_->monitor()->mutex,
+                         std::min(deadline, work.wake));
       }
     }
     for (const auto& attempt : work.to_close) attempt->Close();
