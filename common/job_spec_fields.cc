@@ -223,6 +223,9 @@ absl::Status SetField(absl::string_view assignment, JobSpec* spec) {
   if (equals == absl::string_view::npos) {
     return FieldError(assignment, "no value", "written PATH=VALUE, such as batch_size=64");
   }
+  if (equals == 0) {
+    return FieldError(assignment, "no path", "written PATH=VALUE, such as batch_size=64");
+  }
   const absl::string_view path = assignment.substr(0, equals);
   JobSpec changed = *spec;
   MILLRACE_ASSIGN_OR_RETURN(const Place place, Resolve(path, &changed));
