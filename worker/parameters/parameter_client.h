@@ -36,15 +36,19 @@ class ParameterClient {
   };
 
   // Values on their way from every shard. Destroying it abandons what has not arrived: nothing is
-  // written to the values any more, and the servers stop sending. Used by one thread.
+  // written to the values any more, and the servers stop sending. Used by one thread, save for
+  // Cancel.
   class StartedPull {
    public:
     virtual ~StartedPull() = default;
 
     // Blocks until every shard has answered. Statuses as in the .proto; DEADLINE_EXCEEDED names the
     // servers that it waits for, and may be followed by another call, which goes on where this one
-    // was; CANCELLED: see Cancel.
+    // was; CANCELLED: see the two Cancels.
     virtual absl::Status Wait(absl::Time deadline) = 0;
+
+    // Ends Wait, now and later. May be called by any thread; does not block.
+    virtual void Cancel() = 0;
   };
 
   // One step's gradient on its way to every shard. Destroying it abandons what has not arrived.

@@ -237,6 +237,20 @@ TEST(ParameterClientPullTest, CancelWakesWhoeverWaitsAndEndsLaterPulls) {
   EXPECT_EQ(PullInto(client.get(), Soon(), &values).code(), absl::StatusCode::kCancelled);
 }
 
+TEST(ParameterClientPullTest, CancelledPullEndsAlone) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  cluster.server(0).SetPullRule(Times(1, {Verdict::kIgnore}));
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  const auto pull = client->StartPull({}, TestCluster::Spans(&values));
+  cluster.server(0).Await([](const Counters& counters) { return counters.pull_requests > 0; });
+  std::thread canceller([&pull] { pull->Cancel(); });
+  EXPECT_EQ(pull->Wait(Soon().deadline).code(), absl::StatusCode::kCancelled);
+  canceller.join();
+  Values others = cluster.Zeros();
+  EXPECT_EQ(PullInto(client.get(), Soon(), &others), absl::OkStatus());
+}
+
 // A shard on the server that is smaller or larger than the routing says.
 TEST(ParameterClientPullTest, ServerThatSendsTooLittleOrTooMuchIsAnError) {
   TestCluster cluster({100}, /*shards=*/1, /*servers=*/1);

@@ -92,8 +92,15 @@ absl::Status PullOperation::Wait(absl::Time deadline) {
   }
 }
 
+void PullOperation::Cancel() {
+  MutexLock lock(&core_->monitor()->mutex);
+  cancelled_ = true;
+  core_->monitor()->changed.SignalAll();
+}
+
 absl::Status PullOperation::LookAtParts(absl::Time now, Work* work) {
   if (core_->monitor()->cancelled) return core_->CancelledStatus();
+  if (cancelled_) return absl::CancelledError("the pull is no longer wanted");
   for (Part& part : parts_) {
     MILLRACE_RETURN_IF_ERROR(LookAtPart(now, &part, work));
   }

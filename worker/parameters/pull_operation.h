@@ -29,6 +29,7 @@ class PullOperation final : public ParameterClient::StartedPull {
   ~PullOperation() override;
 
   absl::Status Wait(absl::Time deadline) override;
+  void Cancel() override;
 
  private:
   struct Part {
@@ -65,6 +66,7 @@ class PullOperation final : public ParameterClient::StartedPull {
   const ParameterClient::PullOptions options_;
   std::vector<std::vector<absl::Span<float>>> destinations_;  // For each shard and slice.
   std::vector<Part> parts_;
+  bool cancelled_ ABSL_GUARDED_BY(core_->monitor()->mutex) = false;
   std::vector<uint64_t> received_;  // Elements of each shard, in the parts that are done.
 };
 

@@ -1,6 +1,7 @@
 #include "worker/training/fakes.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -112,16 +113,19 @@ class FakePush final : public ParameterClient::Push {
   std::vector<std::shared_ptr<const void>> owners_;
 };
 
-// Runs `wait`.
+// Runs what it is told to.
 class FakeStartedPull final : public ParameterClient::StartedPull {
  public:
-  explicit FakeStartedPull(std::function<absl::Status(absl::Time deadline)> wait)
-      : wait_(std::move(wait)) {}
+  FakeStartedPull(std::function<absl::Status(absl::Time deadline)> wait,
+                  std::function<void()> cancel)
+      : wait_(std::move(wait)), cancel_(std::move(cancel)) {}
 
   absl::Status Wait(absl::Time deadline) override { return wait_(deadline); }
+  void Cancel() override { cancel_(); }
 
  private:
   std::function<absl::Status(absl::Time)> wait_;
+  const std::function<void()> cancel_;
 };
 
 class FakeClient final : public ParameterClient {
@@ -134,28 +138,31 @@ class FakeClient final : public ParameterClient {
                                          absl::Span<const absl::Span<float>> values) override {
     CHECK_EQ(values.size(), 2);
     float value = 100;
+    std::string event = "pull newest";
     if (!options.cut_id.empty()) {
-      world_->log.Add(absl::StrCat("pull cut ", options.cut_id));
+      event = absl::StrCat("pull cut ", options.cut_id);
       value = 500;
     } else if (options.version.has_value()) {
-      world_->log.Add(absl::StrCat("pull ", *options.version));
+      event = absl::StrCat("pull ", *options.version);
       value = static_cast<float>(*options.version);
-    } else {
-      world_->log.Add("pull newest");
     }
     const std::vector<absl::Span<float>> spans(values.begin(), values.end());
+    const int id = NextPull();
     FakePull pull = {generation_, options.version, options.cut_id, absl::InfiniteFuture(),
-                     [this] { WaitForCancel(); }};
+                     [this, id] { WaitForCancel(id); }};
     return std::make_unique<FakeStartedPull>(
-        [this, pull, value, spans](absl::Time deadline) mutable {
-          pull.deadline = deadline;
+        [this, id, pull, value, spans, event, logged = false](absl::Time deadline) mutable {
+          if (!std::exchange(logged, true)) world_->log.Add(event);
+          FakePull waited = pull;
+          waited.deadline = deadline;
           if (world_->on_pull) {
-            if (absl::Status status = world_->on_pull(pull); !status.ok()) return status;
+            if (absl::Status status = world_->on_pull(waited); !status.ok()) return status;
           }
-          if (cancelled()) return absl::CancelledError("cancelled");
+          if (cancelled(id)) return absl::CancelledError("cancelled");
           for (const absl::Span<float> span : spans) std::fill(span.begin(), span.end(), value);
           return absl::OkStatus();
-        });
+        },
+        [this, id] { CancelPull(id); });
   }
 
   std::unique_ptr<Push> StartPush(uint64_t step, uint32_t examples) override {
@@ -171,14 +178,27 @@ class FakeClient final : public ParameterClient {
   }
 
  private:
-  bool cancelled() ABSL_LOCKS_EXCLUDED(mutex_) {
+  int NextPull() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    return cancelled_;
+    return pulls_++;
   }
 
-  void WaitForCancel() ABSL_LOCKS_EXCLUDED(mutex_) {
+  void CancelPull(int id) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    while (!cancelled_) CHECK(!changed_.WaitWithTimeout(&mutex_, kPatience)) << "not cancelled";
+    cancelled_pulls_.insert(id);
+    changed_.SignalAll();
+  }
+
+  bool cancelled(int id) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return cancelled_ || cancelled_pulls_.count(id) > 0;
+  }
+
+  void WaitForCancel(int id) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    while (!cancelled_ && cancelled_pulls_.count(id) == 0) {
+      CHECK(!changed_.WaitWithTimeout(&mutex_, kPatience)) << "not cancelled";
+    }
   }
 
   FakeWorld* const world_;
@@ -186,6 +206,8 @@ class FakeClient final : public ParameterClient {
   Mutex mutex_;
   CondVar changed_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  int pulls_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<int> cancelled_pulls_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -66,7 +66,7 @@ struct FakePull {
   absl::optional<uint64_t> version;
   std::string cut_id;
   absl::Time deadline;
-  // Blocks until the client is cancelled.
+  // Blocks until the pull or the client is cancelled.
   std::function<void()> wait_for_cancel;
 };
 

@@ -45,7 +45,17 @@ absl::Status WithAdvice(const absl::Status& model_error) {
       model_error.message(), "; lower the learning rate, or look for outliers in the data"));
 }
 
+absl::Status AwaitPull(ParameterClient::StartedPull* pull, const Servers& servers) {
+  return FromServers(WaitPatiently(servers.patience, servers.stop_early,
+                                   [&](absl::Time until) { return pull->Wait(until); }));
+}
+
 }  // namespace
+
+absl::Status AwaitPush(ParameterClient::Push* push, const Servers& servers) {
+  return FromServers(WaitPatiently(servers.patience, servers.stop_early,
+                                   [&](absl::Time until) { return push->Wait(until); }));
+}
 
 JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job)
     : spec_(spec),
@@ -64,42 +74,56 @@ void JobComputation::Expect(const std::vector<uint64_t>& steps) {
   expected_ = steps;
 }
 
-absl::Status JobComputation::Pull(uint64_t step, const Servers& servers) {
-  const uint32_t replicas = Replicas(spec_);
-  if (replicas == 0) return PullInto({}, servers);
-  const Held wanted = {servers.generation, step / replicas};
-  if (held_ == wanted) return absl::OkStatus();
-  ParameterClient::PullOptions options;
-  options.version = wanted.version;
-  MILLRACE_RETURN_IF_ERROR(PullInto(options, servers));
-  held_ = wanted;
-  return absl::OkStatus();
+JobComputation::Held JobComputation::WantedBy(uint64_t step, const Servers& servers) const {
+  return {servers.generation, step / Replicas(spec_)};
 }
 
-absl::Status JobComputation::PullInto(const ParameterClient::PullOptions& options,
-                                      const Servers& servers) {
+std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(uint64_t step,
+                                                                        const Servers& servers) {
+  ParameterClient::PullOptions options;
+  if (Replicas(spec_) > 0) {
+    const Held wanted = WantedBy(step, servers);
+    if (held_ == wanted) return nullptr;
+    options.version = wanted.version;
+  }
+  return StartPull(options, servers);
+}
+
+std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(const std::string& cut_id,
+                                                                        const Servers& servers) {
+  ParameterClient::PullOptions options;
+  options.cut_id = cut_id;
+  return StartPull(options, servers);
+}
+
+std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(
+    const ParameterClient::PullOptions& options, const Servers& servers) {
   held_.reset();  // From here on the values may be of several states.
   std::vector<absl::Span<float>> values;
   for (size_t v = 0; v < job_->model->variables().size(); ++v)
     values.push_back(job_->model->values(v));
-  const std::unique_ptr<ParameterClient::StartedPull> pull =
-      servers.client->StartPull(options, values);
-  return FromServers(WaitPatiently(servers.patience, servers.stop_early,
-                                   [&](absl::Time until) { return pull->Wait(until); }));
+  return servers.client->StartPull(options, values);
 }
 
-absl::StatusOr<StepResult> JobComputation::Train(uint64_t step, const Servers& servers) {
+absl::Status JobComputation::FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
+                                        const Servers& servers) {
+  MILLRACE_RETURN_IF_ERROR(AwaitPull(pull, servers));
+  if (Replicas(spec_) > 0) held_ = WantedBy(step, servers);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ComputedStep> JobComputation::Train(uint64_t step, const Servers& servers) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Batch> batch, prefetcher_.Take(step));
-  absl::StatusOr<StepResult> result = TrainOn(*batch, step, servers);
+  absl::StatusOr<ComputedStep> computed = TrainOn(*batch, step, servers);
   prefetcher_.Recycle(std::move(batch));
-  return result;
+  return computed;
 }
 
-absl::StatusOr<StepResult> JobComputation::TrainOn(const Batch& batch, uint64_t step,
-                                                   const Servers& servers) {
-  const std::unique_ptr<ParameterClient::Push> push =
-      servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
-  PushingSink sink(push.get(), gradients_.Take(), job_->model->variables().size());
+absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_t step,
+                                                     const Servers& servers) {
+  ComputedStep step_under_way;
+  step_under_way.push = servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
+  PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables().size());
   const absl::StatusOr<BatchResult> computed =
       job_->model->Train(batch, StepSeed(spec_.seed(), step), &sink);
   if (!computed.ok()) return WithAdvice(computed.status());
@@ -107,24 +131,20 @@ absl::StatusOr<StepResult> JobComputation::TrainOn(const Batch& batch, uint64_t 
     return WithAdvice(absl::OutOfRangeError(absl::StrCat("the loss is ", computed->loss_sum)));
   }
   MILLRACE_RETURN_IF_ERROR(sink.Check());
-  MILLRACE_RETURN_IF_ERROR(FromServers(WaitPatiently(
-      servers.patience, servers.stop_early, [&](absl::Time until) { return push->Wait(until); })));
-  StepResult result;
+  StepResult& result = step_under_way.result;
   result.set_step(step);
   result.set_examples(batch.size);
   result.set_loss_sum(computed->loss_sum);
   if (computed->accuracy_sum.has_value()) result.set_accuracy_sum(*computed->accuracy_sum);
-  return result;
+  return step_under_way;
 }
 
-absl::StatusOr<EvaluationResult> JobComputation::Evaluate(const std::string& cut_id,
+absl::StatusOr<EvaluationResult> JobComputation::Evaluate(ParameterClient::StartedPull* pull,
                                                           const Servers& servers) {
   if (job_->evaluate == nullptr) {
     return absl::InvalidArgumentError("data.evaluate: unset; there is nothing to evaluate");
   }
-  ParameterClient::PullOptions options;
-  options.cut_id = cut_id;
-  MILLRACE_RETURN_IF_ERROR(PullInto(options, servers));
+  MILLRACE_RETURN_IF_ERROR(AwaitPull(pull, servers));
   const uint64_t examples = job_->evaluate->size();
   const uint64_t batch_size = EvaluationBatchSize(spec_);
   Batch batch;

@@ -32,6 +32,15 @@ struct Servers {
   std::function<bool()> stop_early;
 };
 
+// A step whose gradient is complete and under way.
+struct ComputedStep {
+  StepResult result;
+  std::unique_ptr<ParameterClient::Push> push;
+};
+
+// Blocks until every shard has acknowledged the step.
+absl::Status AwaitPush(ParameterClient::Push* push, const Servers& servers);
+
 // The model, the data and the memory of one job. Used by one thread at a time. Errors of the ps
 // servers that another try may mend come back as FAILED_PRECONDITION, UNAVAILABLE,
 // DEADLINE_EXCEEDED or ABORTED.
@@ -51,19 +60,27 @@ class JobComputation {
   // in the background, and those of steps expected before are dropped.
   void Expect(const std::vector<uint64_t>& steps);
 
-  // A step has two parts: Pull brings the values that it needs into the model; nothing is pulled
-  // where a synchronous version is there already. Blocks.
-  absl::Status Pull(uint64_t step, const Servers& servers);
+  // Starts to bring the values that a step needs into the model; null: they are there already (a
+  // synchronous version). From then on until FinishPull is OK, the model has no valid values.
+  std::unique_ptr<ParameterClient::StartedPull> StartPull(uint64_t step, const Servers& servers);
+  // The same for an evaluation, from a pinned cut.
+  std::unique_ptr<ParameterClient::StartedPull> StartPull(const std::string& cut_id,
+                                                          const Servers& servers);
 
-  // Computes the gradient on the values in the model, pushes each variable's part as soon as it is
-  // final, and returns when every shard has acknowledged the step. Fills in what the batch says.
+  // Waits for the pull that was started for the step. Blocks.
+  absl::Status FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
+                          const Servers& servers);
+
+  // Computes the gradient on the values in the model, and pushes each variable's part as soon as it
+  // is final; see AwaitPush. The result has what the batch says.
   // OUT_OF_RANGE: the loss is not finite; a model that keeps to its contract has pushed nothing,
-  // the push of another is abandoned. REQUIRES: Pull(step) was OK.
-  absl::StatusOr<StepResult> Train(uint64_t step, const Servers& servers);
+  // the push of another is abandoned. REQUIRES: the values are there.
+  absl::StatusOr<ComputedStep> Train(uint64_t step, const Servers& servers);
 
-  // Evaluates the held-out examples on a pinned cut. Fills in what was found.
+  // Waits for the pull, and evaluates the held-out examples. Fills in what was found.
   // INVALID_ARGUMENT: the job has none; CANCELLED: no longer wanted.
-  absl::StatusOr<EvaluationResult> Evaluate(const std::string& cut_id, const Servers& servers);
+  absl::StatusOr<EvaluationResult> Evaluate(ParameterClient::StartedPull* pull,
+                                            const Servers& servers);
 
  private:
   // Which state of the variables is in the model.
@@ -75,8 +92,10 @@ class JobComputation {
     }
   };
 
-  absl::Status PullInto(const ParameterClient::PullOptions& options, const Servers& servers);
-  absl::StatusOr<StepResult> TrainOn(const Batch& batch, uint64_t step, const Servers& servers);
+  Held WantedBy(uint64_t step, const Servers& servers) const;
+  std::unique_ptr<ParameterClient::StartedPull> StartPull(
+      const ParameterClient::PullOptions& options, const Servers& servers);
+  absl::StatusOr<ComputedStep> TrainOn(const Batch& batch, uint64_t step, const Servers& servers);
 
   const JobSpec spec_;
   const std::unique_ptr<PreparedJob> job_;

@@ -3,30 +3,18 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "worker/catch_bad_alloc.h"
+#include "worker/training/member_messages.h"
 #include "worker/training/plan_check.h"
 
 namespace millrace::worker {
 namespace {
-
-MemberMessage Returned(const std::string& job_id, const StepWork& work,
-                       const absl::Status& status) {
-  MemberMessage message;
-  LeaseReturned* returned = message.mutable_lease_returned();
-  returned->set_job_id(job_id);
-  returned->set_lease_id(work.lease_id);
-  returned->set_step(work.step);
-  returned->set_code(static_cast<int>(status.code()));
-  if (!status.ok()) {
-    returned->set_message(absl::StrCat("step ", work.step, ": ", status.message()));
-  }
-  return message;
-}
 
 absl::Status NotWanted() { return absl::CancelledError("no longer wanted"); }
 
@@ -71,15 +59,11 @@ void JobRunner::Reroute(const SetRoute& route) {
 }
 
 void JobRunner::Add(const Lease& lease) {
-  std::shared_ptr<ParameterClient> called_off;
-  {
-    MutexLock lock(&mutex_);
-    if (lease.generation() != route_.routing().generation()) return;
-    queue_.Add(lease);
-    changed_.SignalAll();
-    if (pulled_step_.has_value() && LowerStepThan(*pulled_step_)) called_off = CallOffPull();
-  }
-  CancelIfAny(called_off);
+  MutexLock lock(&mutex_);
+  if (lease.generation() != route_.routing().generation()) return;
+  queue_.Add(lease);
+  changed_.SignalAll();
+  if (pulled_step_.has_value() && LowerStepThan(*pulled_step_)) CallOffPull();
 }
 
 void JobRunner::Add(const Evaluate& evaluate) {
@@ -90,26 +74,20 @@ void JobRunner::Add(const Evaluate& evaluate) {
 }
 
 void JobRunner::DropWork() {
-  std::shared_ptr<ParameterClient> called_off;
-  {
-    MutexLock lock(&mutex_);
-    queue_.Clear();
-    readiness_.Hush();
-    called_off = CallOffPull();
-  }
-  CancelIfAny(called_off);
+  MutexLock lock(&mutex_);
+  queue_.Clear();
+  readiness_.Hush();
+  CallOffPull();
 }
 
 void JobRunner::Stop() {
-  std::shared_ptr<ParameterClient> called_off;
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
     changed_.SignalAll();
-    called_off = CallOffPull();
+    CallOffPull();
   }
-  CancelIfAny(called_off);
-  ReturnLeases();
+  ReturnIdleLeases();
 }
 
 void JobRunner::Join(absl::Duration patience) {
@@ -130,10 +108,10 @@ std::shared_ptr<ParameterClient> JobRunner::RetireClient() {
   return std::move(client_);
 }
 
-std::shared_ptr<ParameterClient> JobRunner::CallOffPull() {
-  if (!pulling_) return nullptr;
+void JobRunner::CallOffPull() {
+  if (pull_ == nullptr) return;
   called_off_ = true;
-  return RetireClient();
+  pull_->Cancel();
 }
 
 bool JobRunner::LowerStepThan(uint64_t step) const {
@@ -147,7 +125,8 @@ void JobRunner::Run() {
   while (const absl::optional<Task> task = WaitForTask()) {
     absl::visit([this](const auto& any) { Do(any); }, *task);
   }
-  ReturnLeases();
+  finisher_.Drain();
+  ReturnAllLeases();
   MutexLock lock(&mutex_);
   ended_ = true;
   changed_.SignalAll();
@@ -156,9 +135,7 @@ void JobRunner::Run() {
 absl::optional<JobRunner::Task> JobRunner::WaitForTask() {
   DestroyRetired();
   MutexLock lock(&mutex_);
-  called_off_ = pulling_ = false;
-  pulled_step_.reset();
-  lease_under_way_.reset();
+  called_off_ = false;
   while (!stopping_) {
     if (absl::optional<Task> task = NextTask()) return task;
     options_.clock->WaitUntil(&changed_, &mutex_, readiness_.WaitsUntil());
@@ -173,7 +150,7 @@ absl::optional<JobRunner::Task> JobRunner::NextTask() {
   }
   const absl::optional<Work> work = queue_.Next();
   if (!work.has_value()) return absl::nullopt;
-  if (const auto* step = absl::get_if<StepWork>(&*work)) lease_under_way_ = step->lease_id;
+  if (const auto* step = absl::get_if<StepWork>(&*work)) queue_.Begin(*step);
   return absl::visit([](const auto& any) { return Task(any); }, *work);
 }
 
@@ -183,17 +160,30 @@ void JobRunner::DestroyRetired() {
   retired.swap(retired_);
 }
 
-void JobRunner::ReturnLeases() {
+void JobRunner::ReturnIdleLeases() {
   std::vector<StepWork> leases;
   {
     MutexLock lock(&mutex_);
-    for (const StepWork& lease : queue_.Leases()) {
-      if (lease.lease_id == lease_under_way_) continue;
-      queue_.Remove(lease.lease_id);
-      leases.push_back(lease);
-    }
+    leases = queue_.IdleLeases();
+    for (const StepWork& lease : leases) queue_.Remove(lease.lease_id);
   }
-  for (const StepWork& lease : leases) options_.send(Returned(job_id_, lease, absl::OkStatus()));
+  Return(leases);
+}
+
+void JobRunner::ReturnAllLeases() {
+  std::vector<StepWork> leases;
+  {
+    MutexLock lock(&mutex_);
+    leases = queue_.Leases();
+    queue_.Clear();
+  }
+  Return(leases);
+}
+
+void JobRunner::Return(const std::vector<StepWork>& leases) {
+  for (const StepWork& lease : leases) {
+    options_.send(ReturnedMessage(job_id_, lease, absl::OkStatus()));
+  }
 }
 
 absl::Status JobRunner::Prepare(const JobPlan& plan) {
@@ -223,80 +213,88 @@ void JobRunner::Do(const SetRoute& route) {
   }
   LOG_IF(WARNING, !status.ok()) << options_.worker_name << " cannot work on job " << job_id_
                                 << " and will try again: " << status;
-  MemberMessage message;
-  JobPrepared* prepared = message.mutable_job_prepared();
-  prepared->set_job_id(job_id_);
-  prepared->set_code(static_cast<int>(status.code()));
-  prepared->set_message(std::string(status.message()));
-  options_.send(std::move(message));
+  options_.send(PreparedMessage(job_id_, status));
 }
 
 void JobRunner::Do(const StepWork& work) {
-  absl::StatusOr<StepResult> result = CatchBadAlloc("a step", [&] { return Compute(work); });
-  if (!Settle(work, result.ok())) return;
-  if (!result.ok()) {
-    LOG(WARNING) << options_.worker_name << " gives back a lease of job " << job_id_ << " at step "
-                 << work.step << ": " << result.status();
-    options_.send(Returned(job_id_, work, result.status()));
-    return;
-  }
-  MemberMessage message;
-  *message.mutable_step_result() = *std::move(result);
-  message.mutable_step_result()->set_job_id(job_id_);
-  message.mutable_step_result()->set_lease_id(work.lease_id);
-  options_.send(std::move(message));
+  absl::StatusOr<PushedStep> pushed =
+      CatchBadAlloc("a step", [&]() -> absl::StatusOr<PushedStep> { return Compute(work); });
+  if (!pushed.ok() && PutBack(work)) return;
+  finisher_.Add(
+      [this, work, pushed = std::move(pushed)]() mutable { Finish(work, std::move(pushed)); });
 }
 
-absl::StatusOr<StepResult> JobRunner::Compute(const StepWork& work) {
+absl::StatusOr<JobRunner::PushedStep> JobRunner::Compute(const StepWork& work) {
   MILLRACE_RETURN_IF_ERROR(CheckPrepared());
-  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ParameterClient> client,
-                            ClientFor(work.generation));
-  const Servers servers = ServersFor(work, client.get(), absl::StrCat("step ", work.step));
-  MILLRACE_RETURN_IF_ERROR(PullFor(work, servers));
-  return computation_->Train(work.step, servers);
+  PushedStep pushed;
+  MILLRACE_ASSIGN_OR_RETURN(pushed.client, ClientFor(work.generation));
+  pushed.servers = ServersFor(work, pushed.client.get(), absl::StrCat("step ", work.step));
+  MILLRACE_RETURN_IF_ERROR(PullFor(work, pushed.servers));
+  MILLRACE_ASSIGN_OR_RETURN(pushed.step, computation_->Train(work.step, pushed.servers));
+  return pushed;
 }
 
 absl::Status JobRunner::PullFor(const StepWork& work, const Servers& servers) {
   std::vector<uint64_t> upcoming;
   {
     MutexLock lock(&mutex_);
-    upcoming = queue_.Upcoming(computation_->look_ahead());
+    upcoming = queue_.Upcoming(computation_->look_ahead() - 1);
   }
+  upcoming.insert(upcoming.begin(), work.step);
   computation_->Expect(upcoming);
-  MILLRACE_RETURN_IF_ERROR(BeginPull(work));
-  const absl::Status status = computation_->Pull(work.step, servers);
-  EndPull();
-  return status;
+  const std::unique_ptr<ParameterClient::StartedPull> pull =
+      computation_->StartPull(work.step, servers);
+  MILLRACE_RETURN_IF_ERROR(BeginPull(work, pull.get()));
+  const auto end = absl::MakeCleanup([this] { EndPull(); });
+  return pull == nullptr ? absl::OkStatus()
+                         : computation_->FinishPull(work.step, pull.get(), servers);
+}
+
+bool JobRunner::PutBack(const StepWork& work) {
+  MutexLock lock(&mutex_);
+  if (stopping_ || called_off_) {
+    queue_.BeginAgain(work);
+    return true;
+  }
+  if (queue_.Contains(work)) queue_.BeginNoMore(work.lease_id);
+  return false;
+}
+
+void JobRunner::Finish(const StepWork& work, absl::StatusOr<PushedStep> pushed) {
+  absl::Status status = pushed.status();
+  if (status.ok()) {
+    status = CatchBadAlloc("a push",
+                           [&] { return AwaitPush(pushed->step.push.get(), pushed->servers); });
+  }
+  if (!Settle(work, status.ok())) return;
+  if (status.ok()) {
+    options_.send(StepMessage(job_id_, work.lease_id, std::move(pushed->step.result)));
+    return;
+  }
+  LOG(WARNING) << options_.worker_name << " gives back a lease of job " << job_id_ << " at step "
+               << work.step << ": " << status;
+  options_.send(ReturnedMessage(job_id_, work, status));
 }
 
 void JobRunner::Do(const Evaluate& work) {
   absl::StatusOr<EvaluationResult> result =
       CatchBadAlloc("an evaluation", [&] { return Compute(work); });
   if (!Settle(work, result.ok())) return;
-  MemberMessage message;
-  EvaluationResult* told = message.mutable_evaluation_result();
-  if (result.ok()) {
-    *told = *std::move(result);
-  } else {
-    LOG(WARNING) << options_.worker_name << " cannot evaluate job " << job_id_ << ": "
-                 << result.status();
-    told->set_code(static_cast<int>(result.status().code()));
-    told->set_message(absl::StrCat("evaluation: ", result.status().message()));
-  }
-  told->set_job_id(job_id_);
-  told->set_evaluation_id(work.evaluation_id());
-  options_.send(std::move(message));
+  LOG_IF(WARNING, !result.ok()) << options_.worker_name << " cannot evaluate job " << job_id_
+                                << ": " << result.status();
+  options_.send(EvaluationMessage(job_id_, work.evaluation_id(), std::move(result)));
 }
 
 absl::StatusOr<EvaluationResult> JobRunner::Compute(const Evaluate& work) {
   MILLRACE_RETURN_IF_ERROR(CheckPrepared());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ParameterClient> client,
                             ClientFor(work.generation()));
-  MILLRACE_RETURN_IF_ERROR(BeginPull(work));
-  auto result = computation_->Evaluate(
-      work.cut_id(), ServersFor(work, client.get(), absl::StrCat("cut ", work.cut_id())));
-  EndPull();
-  return result;
+  const Servers servers = ServersFor(work, client.get(), absl::StrCat("cut ", work.cut_id()));
+  const std::unique_ptr<ParameterClient::StartedPull> pull =
+      computation_->StartPull(work.cut_id(), servers);
+  MILLRACE_RETURN_IF_ERROR(BeginPull(work, pull.get()));
+  const auto end = absl::MakeCleanup([this] { EndPull(); });
+  return computation_->Evaluate(pull.get(), servers);
 }
 
 absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::ClientFor(uint64_t generation) {
@@ -335,41 +333,37 @@ Servers JobRunner::ServersFor(const AnyWork& work, ParameterClient* client, std:
   servers.patience.waiter = absl::StrCat(options_.worker_name, ": job ", job_id_, ": ", what);
   servers.stop_early = [this, work] {
     MutexLock lock(&mutex_);
-    return stopping_ || called_off_ || !queue_.Contains(work);
+    return stopping_ || !queue_.Contains(work);
   };
   return servers;
 }
 
-absl::Status JobRunner::BeginPull(const StepWork& work) {
+absl::Status JobRunner::BeginPull(const StepWork& work, ParameterClient::StartedPull* pull) {
   MutexLock lock(&mutex_);
   if (LowerStepThan(work.step)) called_off_ = true;
   if (stopping_ || called_off_ || !queue_.Contains(work)) return NotWanted();
-  pulling_ = true;
+  pull_ = pull;
   pulled_step_ = work.step;
   return absl::OkStatus();
 }
 
-absl::Status JobRunner::BeginPull(const Evaluate& work) {
+absl::Status JobRunner::BeginPull(const Evaluate& work, ParameterClient::StartedPull* pull) {
   MutexLock lock(&mutex_);
   if (stopping_ || !queue_.Contains(work)) return NotWanted();
-  pulling_ = true;
+  pull_ = pull;
   return absl::OkStatus();
 }
 
 void JobRunner::EndPull() {
   MutexLock lock(&mutex_);
-  pulling_ = false;
+  pull_ = nullptr;
   pulled_step_.reset();
 }
 
 bool JobRunner::Settle(const StepWork& work, bool ok) {
   MutexLock lock(&mutex_);
-  if (!queue_.Contains(work)) return false;
-  if (ok) {
-    queue_.Finish(work);
-    return true;
-  }
-  if (stopping_ || called_off_) return false;
+  if (ok) return queue_.Finish(work);
+  if (stopping_ || !queue_.Contains(work)) return false;
   queue_.Remove(work.lease_id);
   return true;
 }

@@ -17,9 +17,11 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "protos/cluster.pb.h"
+#include "worker/model/memory_budget.h"
 #include "worker/parameters/parameter_client.h"
 #include "worker/training/job_computation.h"
 #include "worker/training/prepared_job.h"
+#include "worker/training/push_finisher.h"
 #include "worker/training/readiness.h"
 #include "worker/training/seams.h"
 #include "worker/training/work_queue.h"
@@ -41,8 +43,9 @@ struct JobRunnerOptions {
 // the route of the newest generation. Each job has a thread of its own: in synchronous mode a step
 // may wait for steps of other workers, and these must not be waiting for steps of another job
 // behind it. For the same reason a step that waits for its version makes way for a lower one of its
-// job that comes later (from a worker that was lost): it may be the one that it waits for.
-// Thread-safe; no method but Join and the destructor blocks.
+// job that comes later (from a worker that was lost): it may be the one that it waits for. The next
+// step is pulled and computed while a few pushes are on their way; what becomes of them is told in
+// order. Thread-safe; no method but Join and the destructor blocks.
 class JobRunner {
  public:
   // Starts the job's thread, which opens the data at once.
@@ -68,8 +71,8 @@ class JobRunner {
   // Drops all work, without a word, and tells nothing more until there is a route again.
   void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Gives back the leases that are not begun at once. The step under way is finished, the rest of
-  // its lease is given back, and the thread ends.
+  // Gives back the leases that are not begun at once. The steps under way are finished, the rest of
+  // their leases is given back, and the thread ends.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Waits for the thread's end, which Stop brings about; a push that is still waiting for a ps
@@ -87,8 +90,10 @@ class JobRunner {
   absl::optional<Task> NextTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DestroyRetired() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes the leases out of the queue, save for the one under way, and returns them.
-  void ReturnLeases() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes leases out of the queue and gives them back.
+  void ReturnIdleLeases() ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReturnAllLeases() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Return(const std::vector<StepWork>& leases);
 
   // Opens the data and makes the model unless that was done, and compares them with the plan.
   // Blocks.
@@ -99,24 +104,39 @@ class JobRunner {
   void Do(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   void Do(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   void Do(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<StepResult> Compute(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A step that is computed, with what its push needs until it is acknowledged.
+  struct PushedStep {
+    std::shared_ptr<ParameterClient> client;
+    Servers servers;
+    ComputedStep step;
+  };
+  absl::StatusOr<PushedStep> Compute(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<EvaluationResult> Compute(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status PullFor(const StepWork& work, const Servers& servers) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // In the finisher's thread: waits for the push, if it came to that, and tells of the step.
+  void Finish(const StepWork& work, absl::StatusOr<PushedStep> pushed) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of a step that was not computed: whether it comes again, because its pull was called off.
+  // Otherwise no further step of its lease is begun.
+  bool PutBack(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A client for the route of `generation`. CANCELLED: that is no longer the route.
   absl::StatusOr<std::shared_ptr<ParameterClient>> ClientFor(uint64_t generation)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::shared_ptr<ParameterClient>> MakeClient(const Routing& routing) const;
 
-  // Where CallOffPull may end the work under way: from Begin to End. CANCELLED: it is called off
-  // already, or a lower step has come meanwhile.
-  absl::Status BeginPull(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status BeginPull(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Where CallOffPull may end `pull` (null: there is none to end): from Begin to End. CANCELLED:
+  // the work is no longer wanted, or a lower step has come meanwhile.
+  absl::Status BeginPull(const StepWork& work, ParameterClient::StartedPull* pull)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status BeginPull(const Evaluate& work, ParameterClient::StartedPull* pull)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void EndPull() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Gives up the client, and with it the pull under way; the next work makes a new one. The caller
-  // cancels what is returned (or null), without the lock.
-  std::shared_ptr<ParameterClient> CallOffPull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Cancels the pull under way, if there is one.
+  void CallOffPull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives up the client, and with it all pulls and pushes; the next work makes a new one. The
+  // caller cancels what is returned (or null), without the lock.
   std::shared_ptr<ParameterClient> RetireClient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool LowerStepThan(uint64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -145,16 +165,17 @@ class JobRunner {
   // Given up; the thread destroys them, since that may take a moment.
   std::vector<std::shared_ptr<ParameterClient>> retired_ ABSL_GUARDED_BY(mutex_);
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
-  absl::optional<uint64_t> lease_under_way_ ABSL_GUARDED_BY(mutex_);
-  bool pulling_ ABSL_GUARDED_BY(mutex_) = false;
+  // Null: none is under way.
+  ParameterClient::StartedPull* pull_ ABSL_GUARDED_BY(mutex_) = nullptr;
   // The step that is pulled for; none: an evaluation.
   absl::optional<uint64_t> pulled_step_ ABSL_GUARDED_BY(mutex_);
-  // Since the work under way was begun, its pull was called off.
+  // Since the work being computed was begun, its pull was called off.
   bool called_off_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::thread thread_;  // Last: it starts when the rest is ready.
+  PushFinisher finisher_{kPushesUnderWay};  // Its steps use the rest.
+  std::thread thread_;                      // Last: it starts when the rest is ready.
 };
 
 }  // namespace millrace::worker

@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "glog/logging.h"
+#include "worker/training/member_messages.h"
+#include "worker/training/work_queue.h"
 
 namespace millrace::worker {
 namespace {
@@ -20,6 +22,10 @@ constexpr absl::Duration kConfirmPatience = absl::Minutes(1);
 
 // How long Stop lets a push wait for ps servers.
 constexpr absl::Duration kStopPatience = absl::Seconds(5);
+
+absl::Status NoRoute() {
+  return absl::FailedPreconditionError("this worker has no route for the job");
+}
 
 }  // namespace
 
@@ -127,14 +133,8 @@ void Trainer::TakeLease(const Lease& lease) {
     runner->Add(lease);
     return;
   }
-  MemberMessage message;
-  LeaseReturned* returned = message.mutable_lease_returned();
-  returned->set_job_id(lease.job_id());
-  returned->set_lease_id(lease.lease_id());
-  returned->set_step(lease.begin());
-  returned->set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
-  returned->set_message("this worker has no route for the job");
-  send_(std::move(message));
+  const StepWork work = {lease.lease_id(), lease.generation(), lease.begin()};
+  send_(ReturnedMessage(lease.job_id(), work, NoRoute()));
 }
 
 void Trainer::TakeEvaluation(const Evaluate& evaluate) {
@@ -142,13 +142,7 @@ void Trainer::TakeEvaluation(const Evaluate& evaluate) {
     runner->Add(evaluate);
     return;
   }
-  MemberMessage message;
-  EvaluationResult* result = message.mutable_evaluation_result();
-  result->set_job_id(evaluate.job_id());
-  result->set_evaluation_id(evaluate.evaluation_id());
-  result->set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
-  result->set_message("this worker has no route for the job");
-  send_(std::move(message));
+  send_(EvaluationMessage(evaluate.job_id(), evaluate.evaluation_id(), NoRoute()));
 }
 
 void Trainer::Forget(const std::string& job_id) {

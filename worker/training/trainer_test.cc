@@ -223,6 +223,64 @@ TEST_F(TrainerTest, ModelThatLeavesAGradientOutIsAnError) {
   EXPECT_THAT(returned.message(), HasSubstr("gradient of variable 0 0 times"));
 }
 
+TEST_F(TrainerTest, NextStepIsPulledAndComputedWhileAPushIsOnItsWay) {
+  world_.on_push = [this](uint64_t step) {
+    if (step == 0) world_.log.Await("train 1");
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 3));
+  EXPECT_THAT(NextSteps(3), ElementsAre(0, 1, 2));
+}
+
+TEST_F(TrainerTest, FailureIsToldAfterTheStepsBeforeIt) {
+  world_.on_train = [](const Batch& batch) {
+    return batch.features[0] == 1 ? absl::OutOfRangeError("the loss is nan") : absl::OkStatus();
+  };
+  world_.on_push = [this](uint64_t) {
+    world_.log.Await("train 1");
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 4));
+  EXPECT_EQ(NextStep().step(), 0);
+  EXPECT_EQ(NextReturned().step(), 1);
+  EXPECT_THAT(world_.log.EventsWith("train "), ElementsAre("train 0", "train 1"));
+}
+
+TEST_F(TrainerTest, StepsAfterOneWhosePushFailedAreNotTold) {
+  world_.on_push = [this](uint64_t step) {
+    if (step > 0) return absl::OkStatus();
+    world_.log.Await("train 1");
+    return absl::AbortedError("voided");
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 2));
+  EXPECT_EQ(NextReturned().step(), 0);
+  trainer_->Handle(LeaseMessage(2, 5, 6));
+  EXPECT_EQ(NextStep().step(), 5);
+}
+
+// The pull alone was meant; with it went the pushes.
+TEST_F(TrainerTest, PushesGoOnWhenAPullMakesWayForALowerStep) {
+  bool first = true;
+  world_.on_pull = [&first](const FakePull& pull) {
+    if (pull.version == uint64_t{2} && std::exchange(first, false)) pull.wait_for_cancel();
+    return absl::OkStatus();
+  };
+  world_.on_push = [this](uint64_t step) {
+    if (step == 2) world_.log.Await("pull 2", 2);
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 2, 3));
+  trainer_->Handle(LeaseMessage(2, 4, 5));
+  world_.log.Await("pull 2");
+  trainer_->Handle(LeaseMessage(3, 3, 4));
+  EXPECT_THAT(NextSteps(3), ElementsAre(2, 3, 4));
+  EXPECT_THAT(world_.log.EventsWith("cancel "), IsEmpty());
+}
+
 TEST_F(TrainerTest, ErrorOfThePushReturnsTheRestOfTheLease) {
   world_.on_push = [](uint64_t step) {
     return step == 1 ? absl::FailedPreconditionError("ps-1: generation 1; the shard is at 2")
@@ -235,7 +293,6 @@ TEST_F(TrainerTest, ErrorOfThePushReturnsTheRestOfTheLease) {
   EXPECT_EQ(returned.step(), 1);
   EXPECT_EQ(returned.code(), Code(absl::StatusCode::kFailedPrecondition));
   EXPECT_EQ(returned.message(), "step 1: ps-1: generation 1; the shard is at 2");
-  EXPECT_THAT(world_.log.EventsWith("train "), SizeIs(2));
 }
 
 // A ps server that has lost the shard says nothing about the job: its coordinator will put it
@@ -462,8 +519,8 @@ TEST_F(TrainerTest, EvaluationUsesTheCutAndAllHeldOutExamples) {
 TEST_F(TrainerTest, ValuesOfAnEvaluationAreNotTrainedOn) {
   StartJob(FakeJob(/*replicas=*/2));
   trainer_->Handle(LeaseMessage(1, 2, 3));
-  trainer_->Handle(EvaluateMessage(1, "cut-1"));
   EXPECT_EQ(NextStep().loss_sum(), 1);
+  trainer_->Handle(EvaluateMessage(1, "cut-1"));
   NextEvaluation();
   trainer_->Handle(LeaseMessage(2, 3, 4));
   EXPECT_EQ(NextStep().loss_sum(), 1);

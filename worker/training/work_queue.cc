@@ -6,7 +6,8 @@ namespace millrace::worker {
 
 void WorkQueue::Add(const Lease& lease) {
   if (lease.begin() >= lease.end()) return;
-  leases_[lease.lease_id()] = {lease.generation(), lease.begin(), lease.end(), arrivals_++};
+  leases_[lease.lease_id()] = {lease.generation(), lease.begin(), lease.begin(), lease.end(),
+                               arrivals_++};
 }
 
 void WorkQueue::Add(const Evaluate& evaluate) {
@@ -14,29 +15,47 @@ void WorkQueue::Add(const Evaluate& evaluate) {
 }
 
 absl::btree_map<uint64_t, WorkQueue::LeaseEntry>::const_iterator WorkQueue::Lowest() const {
-  return std::min_element(leases_.begin(), leases_.end(), [](const auto& a, const auto& b) {
-    return a.second.next < b.second.next;
-  });
+  auto lowest = leases_.end();
+  for (auto lease = leases_.begin(); lease != leases_.end(); ++lease) {
+    if (lease->second.begun == lease->second.end) continue;
+    if (lowest == leases_.end() || lease->second.begun < lowest->second.begun) lowest = lease;
+  }
+  return lowest;
 }
 
 bool WorkQueue::EvaluationIsNext() const {
   if (evaluations_.empty()) return false;
   const uint64_t arrival = evaluations_.front().arrival;
-  return std::none_of(leases_.begin(), leases_.end(),
-                      [arrival](const auto& entry) { return entry.second.arrival < arrival; });
+  return std::none_of(leases_.begin(), leases_.end(), [arrival](const auto& entry) {
+    const LeaseEntry& lease = entry.second;
+    return lease.begun < lease.end && lease.arrival < arrival;
+  });
 }
 
 absl::optional<Work> WorkQueue::Next() const {
   if (EvaluationIsNext()) return Work(evaluations_.front().evaluate);
-  if (leases_.empty()) return absl::nullopt;
   const auto lowest = Lowest();
-  return Work(StepWork{lowest->first, lowest->second.generation, lowest->second.next});
+  if (lowest == leases_.end()) return absl::nullopt;
+  return Work(StepWork{lowest->first, lowest->second.generation, lowest->second.begun});
+}
+
+void WorkQueue::Begin(const StepWork& work) {
+  if (Contains(work)) leases_.at(work.lease_id).begun = work.step + 1;
+}
+
+void WorkQueue::BeginAgain(const StepWork& work) {
+  if (Contains(work)) leases_.at(work.lease_id).begun = work.step;
+}
+
+void WorkQueue::BeginNoMore(uint64_t lease_id) {
+  const auto found = leases_.find(lease_id);
+  if (found != leases_.end()) found->second.begun = found->second.end;
 }
 
 std::vector<uint64_t> WorkQueue::Upcoming(size_t limit) const {
   std::vector<uint64_t> steps;
   for (const auto& [id, lease] : leases_) {
-    for (uint64_t step = lease.next; step < lease.end && step - lease.next < limit; ++step)
+    for (uint64_t step = lease.begun; step < lease.end && step - lease.begun < limit; ++step)
       steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
@@ -57,11 +76,14 @@ bool WorkQueue::Contains(const Evaluate& evaluate) const {
   });
 }
 
-void WorkQueue::Finish(const StepWork& work) {
-  if (!Contains(work)) return;
+bool WorkQueue::Finish(const StepWork& work) {
+  if (!Contains(work)) return false;
   LeaseEntry& lease = leases_.at(work.lease_id);
+  if (lease.next != work.step) return false;
   lease.next = work.step + 1;
+  lease.begun = std::max(lease.begun, lease.next);
   if (lease.next == lease.end) leases_.erase(work.lease_id);
+  return true;
 }
 
 void WorkQueue::Finish(const Evaluate& evaluate) {
@@ -90,6 +112,14 @@ void WorkQueue::Clear() {
 std::vector<StepWork> WorkQueue::Leases() const {
   std::vector<StepWork> leases;
   for (const auto& [id, lease] : leases_) leases.push_back({id, lease.generation, lease.next});
+  return leases;
+}
+
+std::vector<StepWork> WorkQueue::IdleLeases() const {
+  std::vector<StepWork> leases;
+  for (const auto& [id, lease] : leases_) {
+    if (lease.begun == lease.next) leases.push_back({id, lease.generation, lease.next});
+  }
   return leases;
 }
 

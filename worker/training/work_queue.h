@@ -25,15 +25,24 @@ using Work = absl::variant<StepWork, Evaluate>;
 
 // Steps come lowest first, whenever their leases came: in synchronous mode the others may wait for
 // the lowest, and this worker with them. Evaluations come in the order of arrival, each after the
-// leases that were there before it. A value type; not thread-safe.
+// leases that were there before it. A step is begun, and then finished or begun again: several may
+// be under way, and they stay in the queue until they are finished. A value type; not thread-safe.
 class WorkQueue {
  public:
   // A lease without steps is ignored; one with a known id replaces the older.
   void Add(const Lease& lease);
   void Add(const Evaluate& evaluate);
 
-  // What to do now; none when there is nothing. The work stays until it is finished or given back.
+  // What to do now; none when all there is is under way. An evaluation is next until it is
+  // finished.
   absl::optional<Work> Next() const;
+
+  // The step that was next is under way.
+  void Begin(const StepWork& work);
+  // The step that was begun last of its lease is to come again.
+  void BeginAgain(const StepWork& work);
+  // No further step of the lease is next.
+  void BeginNoMore(uint64_t lease_id);
 
   // The steps to come, the nearest first; at most `limit`.
   std::vector<uint64_t> Upcoming(size_t limit) const;
@@ -42,8 +51,9 @@ class WorkQueue {
   bool Contains(const StepWork& work) const;
   bool Contains(const Evaluate& evaluate) const;
 
-  // Takes what is done out of the queue. Nothing happens when it is no longer there.
-  void Finish(const StepWork& work);
+  // Takes what is done out of the queue. Nothing happens, and a step is not done, when it is no
+  // longer there or one before it in its lease is not done.
+  bool Finish(const StepWork& work);
   void Finish(const Evaluate& evaluate);
 
   // Takes a whole lease out of the queue: its other steps are given back too.
@@ -55,13 +65,16 @@ class WorkQueue {
 
   bool empty() const { return leases_.empty() && evaluations_.empty(); }
 
-  // The first step of each lease that is left.
+  // The first step that is not done of each lease that is left.
   std::vector<StepWork> Leases() const;
+  // Of those that have no step under way.
+  std::vector<StepWork> IdleLeases() const;
 
  private:
   struct LeaseEntry {
     uint64_t generation = 0;
-    uint64_t next = 0;  // The first step that is not done.
+    uint64_t next = 0;   // The first step that is not done.
+    uint64_t begun = 0;  // The first step that is not begun.
     uint64_t end = 0;
     uint64_t arrival = 0;
   };
@@ -70,7 +83,7 @@ class WorkQueue {
     uint64_t arrival = 0;
   };
 
-  // The entry whose next step is lowest. REQUIRES: leases_ is not empty.
+  // The entry whose next step is lowest; the end: no step is left to begin.
   absl::btree_map<uint64_t, LeaseEntry>::const_iterator Lowest() const;
   bool EvaluationIsNext() const;
 

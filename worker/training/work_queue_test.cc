@@ -113,6 +113,51 @@ TEST(WorkQueueTest, LeasesSayWhereTheyStand) {
   EXPECT_EQ(queue.Leases()[0].step, 1);
 }
 
+TEST(WorkQueueTest, SeveralStepsAreUnderWay) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 2));
+  queue.Add(MakeLease(2, 5, 6));
+  queue.Begin(StepWork{1, 1, 0});
+  EXPECT_THAT(queue.Upcoming(9), ElementsAre(1, 5));
+  ASSERT_EQ(queue.IdleLeases().size(), 1);
+  EXPECT_EQ(queue.IdleLeases()[0].lease_id, 2);
+  queue.Begin(StepWork{1, 1, 1});
+  queue.Begin(StepWork{2, 1, 5});
+  EXPECT_FALSE(queue.Next().has_value());
+  EXPECT_TRUE(queue.Contains(StepWork{1, 1, 0}));
+  EXPECT_TRUE(queue.Finish(StepWork{1, 1, 0}));
+  EXPECT_FALSE(queue.Contains(StepWork{1, 1, 0}));
+  EXPECT_TRUE(queue.Finish(StepWork{1, 1, 1}));
+  EXPECT_TRUE(queue.Finish(StepWork{2, 1, 5}));
+  EXPECT_TRUE(queue.empty());
+}
+
+// A lease says up to where it is done: a gap would be lost.
+TEST(WorkQueueTest, StepIsNotFinishedBeforeThoseBeforeIt) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 3));
+  queue.Begin(StepWork{1, 1, 0});
+  queue.Begin(StepWork{1, 1, 1});
+  EXPECT_FALSE(queue.Finish(StepWork{1, 1, 1}));
+  EXPECT_EQ(queue.Leases()[0].step, 0);
+}
+
+TEST(WorkQueueTest, StepThatIsBegunAgainIsNextAgain) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 3));
+  queue.Begin(StepWork{1, 1, 0});
+  queue.BeginAgain(StepWork{1, 1, 0});
+  EXPECT_THAT(DoAll(&queue), ElementsAre(0, 1, 2));
+}
+
+TEST(WorkQueueTest, NothingMoreOfALeaseIsBegun) {
+  WorkQueue queue;
+  queue.Add(MakeLease(1, 0, 3));
+  queue.BeginNoMore(1);
+  EXPECT_FALSE(queue.Next().has_value());
+  EXPECT_TRUE(queue.Contains(StepWork{1, 1, 0}));
+}
+
 TEST(WorkQueueTest, LeaseWithoutStepsIsIgnored) {
   WorkQueue queue;
   queue.Add(MakeLease(1, 5, 5));
