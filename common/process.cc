@@ -22,7 +22,7 @@ void ExitAtOnce(int signal) { _exit(128 + signal); }
 
 void InitProcess(const char* name) {
   FLAGS_logtostderr = true;
-  FLAGS_colorlogtostderr = true;  // On terminals only.
+  FLAGS_colorlogtostderr = isatty(STDERR_FILENO) != 0;  // glog itself looks at TERM only.
   google::InitGoogleLogging(name);
   signal(SIGPIPE, SIG_IGN);
 }

@@ -1,14 +1,28 @@
 #include "common/process.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <thread>
 
+#include "glog/logging.h"
 #include "gtest/gtest.h"
 
 namespace millrace {
 namespace {
+
+TEST(InitProcessDeathTest, LogHasNoColoursInAFile) {
+  // glog looks at TERM while a process is loaded: the statement needs one of its own.
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  setenv("TERM", "xterm", 1);
+  const auto warn = [] {
+    InitProcess("process_test");
+    LOG(WARNING) << "all is well";
+    exit(0);
+  };
+  EXPECT_EXIT(warn(), ::testing::ExitedWithCode(0), "^W[0-9].*all is well\n$");
+}
 
 TEST(StopSignalTest, WaitReturnsTheSignal) {
   StopSignal stop;
