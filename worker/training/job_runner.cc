@@ -61,7 +61,7 @@ void JobRunner::Reroute(const SetRoute& route) {
 void JobRunner::Add(const Lease& lease) {
   MutexLock lock(&mutex_);
   if (lease.generation() != route_.routing().generation()) return;
-  queue_.Add(lease);
+  queue_.Add(lease, options_.clock->Now());
   changed_.SignalAll();
   if (pulled_step_.has_value() && LowerStepThan(*pulled_step_)) CallOffPull();
 }
@@ -134,6 +134,7 @@ void JobRunner::Run() {
 
 absl::optional<JobRunner::Task> JobRunner::WaitForTask() {
   DestroyRetired();
+  ReturnExpiredLeases();
   MutexLock lock(&mutex_);
   called_off_ = false;
   while (!stopping_) {
@@ -166,6 +167,16 @@ void JobRunner::ReturnIdleLeases() {
     MutexLock lock(&mutex_);
     leases = queue_.IdleLeases();
     for (const StepWork& lease : leases) queue_.Remove(lease.lease_id);
+  }
+  Return(leases);
+}
+
+// Leases expire here only while the thread is at other work: otherwise they are begun at once.
+void JobRunner::ReturnExpiredLeases() {
+  std::vector<StepWork> leases;
+  {
+    MutexLock lock(&mutex_);
+    leases = queue_.TakeExpired(options_.clock->Now());
   }
   Return(leases);
 }
@@ -362,7 +373,10 @@ void JobRunner::EndPull() {
 
 bool JobRunner::Settle(const StepWork& work, bool ok) {
   MutexLock lock(&mutex_);
-  if (ok) return queue_.Finish(work);
+  if (ok) {
+    queue_.Renew(options_.clock->Now());
+    return queue_.Finish(work);
+  }
   if (stopping_ || !queue_.Contains(work)) return false;
   queue_.Remove(work.lease_id);
   return true;

@@ -45,7 +45,8 @@ struct JobRunnerOptions {
 // behind it. For the same reason a step that waits for its version makes way for a lower one of its
 // job that comes later (from a worker that was lost): it may be the one that it waits for. The next
 // step is pulled and computed while a few pushes are on their way; what becomes of them is told in
-// order. Thread-safe; no method but Join and the destructor blocks.
+// order. A lease that was not begun in its time, since other work took long, is given back.
+// Thread-safe; no method but Join and the destructor blocks.
 class JobRunner {
  public:
   // Starts the job's thread, which opens the data at once.
@@ -92,6 +93,7 @@ class JobRunner {
 
   // Takes leases out of the queue and gives them back.
   void ReturnIdleLeases() ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReturnExpiredLeases() ABSL_LOCKS_EXCLUDED(mutex_);
   void ReturnAllLeases() ABSL_LOCKS_EXCLUDED(mutex_);
   void Return(const std::vector<StepWork>& leases);
 

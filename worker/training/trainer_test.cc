@@ -502,6 +502,38 @@ TEST_F(TrainerTest, StepThatWaitsForItsVersionMakesWayForALowerOne) {
   EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull 2", "pull 1", "pull 2"));
 }
 
+// Its steps may be with another worker by then.
+TEST_F(TrainerTest, LeaseThatIsNotBegunInTimeGoesBack) {
+  SimulatedClock clock;
+  clock_ = &clock;
+  world_.on_train = [this, &clock](const Batch& batch) {
+    if (batch.features[0] > 0) return absl::OkStatus();
+    world_.log.Await("both leased");
+    clock.Advance(absl::Minutes(2));
+    return absl::OkStatus();
+  };
+  world_.on_push = [this](uint64_t step) {
+    if (step == 0) world_.log.Await("returned");  // What is told of step 0 renews the leases.
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  CoordinatorMessage lease = LeaseMessage(1, 5, 6);
+  lease.mutable_lease()->mutable_duration()->set_seconds(60);
+  CoordinatorMessage first = LeaseMessage(2, 0, 2);
+  first.mutable_lease()->mutable_duration()->set_seconds(60);
+  trainer_->Handle(first);
+  trainer_->Handle(lease);
+  world_.log.Add("both leased");
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.lease_id(), 1);
+  EXPECT_EQ(returned.step(), 5);
+  EXPECT_EQ(returned.code(), 0) << returned.message();
+  world_.log.Add("returned");
+  EXPECT_THAT(NextSteps(2), ElementsAre(0, 1));
+  EXPECT_THAT(world_.log.EventsWith("train "), ElementsAre("train 0", "train 1"));
+  trainer_.reset();  // Before the clock.
+}
+
 TEST_F(TrainerTest, EvaluationUsesTheCutAndAllHeldOutExamples) {
   StartJob(FakeJob());
   trainer_->Handle(EvaluateMessage(6, "cut-1"));

@@ -2,12 +2,19 @@
 
 #include <algorithm>
 
+#include "common/proto_duration.h"
+
 namespace millrace::worker {
 
-void WorkQueue::Add(const Lease& lease) {
+void WorkQueue::Add(const Lease& lease, absl::Time now) {
   if (lease.begin() >= lease.end()) return;
-  leases_[lease.lease_id()] = {lease.generation(), lease.begin(), lease.begin(), lease.end(),
-                               arrivals_++};
+  LeaseEntry& entry = leases_[lease.lease_id()];
+  entry.generation = lease.generation();
+  entry.next = entry.begun = lease.begin();
+  entry.end = lease.end();
+  entry.arrival = arrivals_++;
+  entry.duration = lease.has_duration() ? FromProto(lease.duration()) : absl::InfiniteDuration();
+  entry.deadline = now + entry.duration;
 }
 
 void WorkQueue::Add(const Evaluate& evaluate) {
@@ -121,6 +128,20 @@ std::vector<StepWork> WorkQueue::IdleLeases() const {
     if (lease.begun == lease.next) leases.push_back({id, lease.generation, lease.next});
   }
   return leases;
+}
+
+void WorkQueue::Renew(absl::Time now) {
+  for (auto& [id, lease] : leases_) lease.deadline = now + lease.duration;
+}
+
+std::vector<StepWork> WorkQueue::TakeExpired(absl::Time now) {
+  std::vector<StepWork> expired;
+  for (const StepWork& idle : IdleLeases()) {
+    if (leases_.at(idle.lease_id).deadline > now) continue;
+    leases_.erase(idle.lease_id);
+    expired.push_back(idle);
+  }
+  return expired;
 }
 
 }  // namespace millrace::worker

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "absl/types/variant.h"
 #include "protos/cluster.pb.h"
@@ -29,8 +30,8 @@ using Work = absl::variant<StepWork, Evaluate>;
 // be under way, and they stay in the queue until they are finished. A value type; not thread-safe.
 class WorkQueue {
  public:
-  // A lease without steps is ignored; one with a known id replaces the older.
-  void Add(const Lease& lease);
+  // A lease without steps is ignored; one with a known id replaces the older. It came `now`.
+  void Add(const Lease& lease, absl::Time now);
   void Add(const Evaluate& evaluate);
 
   // What to do now; none when all there is is under way. An evaluation is next until it is
@@ -70,6 +71,12 @@ class WorkQueue {
   // Of those that have no step under way.
   std::vector<StepWork> IdleLeases() const;
 
+  // The coordinator has just been told of a step: all leases last for their durations from `now`.
+  void Renew(absl::Time now);
+  // Takes out the idle leases that have lasted too long, and returns them as IdleLeases does: their
+  // steps may have gone to other workers.
+  std::vector<StepWork> TakeExpired(absl::Time now);
+
  private:
   struct LeaseEntry {
     uint64_t generation = 0;
@@ -77,6 +84,8 @@ class WorkQueue {
     uint64_t begun = 0;  // The first step that is not begun.
     uint64_t end = 0;
     uint64_t arrival = 0;
+    absl::Duration duration;
+    absl::Time deadline;
   };
   struct EvaluationEntry {
     Evaluate evaluate;
