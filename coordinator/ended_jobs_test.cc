@@ -141,12 +141,7 @@ TEST(EndedJobsTest, PushUnderWayDoesNotChangeACancelledJob) {
   FakeCluster cluster(1);
   cluster.StartPs();
   Gate gate;
-  FakeWorkerScript script;
-  script.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 5) gate.Pass();
-    return absl::OkStatus();
-  };
-  FakeWorker& worker = cluster.AddWorker(script);
+  FakeWorker& worker = cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();
   EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
@@ -162,12 +157,7 @@ TEST(EndedJobsTest, ServerThatWasAwayAtTheEndIsFencedBeforeAnybodyReadsIt) {
   cluster.StartPs();
   cluster.ps(1).set_flush_always(true);
   Gate gate;
-  FakeWorkerScript script;
-  script.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 5) gate.Pass();
-    return absl::OkStatus();
-  };
-  FakeWorker& worker = cluster.AddWorker(script);
+  FakeWorker& worker = cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();
   const uint64_t generation = worker.Generations(job).back();

@@ -111,12 +111,7 @@ TEST(RecoveryTest, SynchronousJobGoesOnWhenAPsServerReturnsWithItsNewestVersion)
   cluster.StartPs();
   cluster.ps(1).set_flush_always(true);
   Gate gate;
-  FakeWorkerScript script;
-  script.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 31) gate.Pass();
-    return absl::OkStatus();
-  };
-  cluster.AddWorker(script);
+  cluster.AddWorker(WaitingAt(31, &gate));
   JobSpec spec = PlainJob(60);
   spec.mutable_synchronous()->set_replicas(4);
   const std::string job = cluster.Submit(spec).value();
@@ -133,12 +128,7 @@ TEST(RecoveryTest, SynchronousJobFailsWhenAShardFellFarBehind) {
   FakeCluster cluster(2);
   cluster.StartPs();
   Gate gate;
-  FakeWorkerScript script;
-  script.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 30) gate.Pass();
-    return absl::OkStatus();
-  };
-  cluster.AddWorker(script);
+  cluster.AddWorker(WaitingAt(30, &gate));
   JobSpec spec = PlainJob(60);
   spec.mutable_synchronous()->set_replicas(2);
   const std::string job = cluster.Submit(spec).value();
@@ -155,12 +145,7 @@ TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShard) {
   FakeCluster cluster(1);
   cluster.StartPs();
   Gate gate;
-  FakeWorkerScript script;
-  script.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 5) gate.Pass();
-    return absl::OkStatus();
-  };
-  cluster.AddWorker(script);
+  cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();
   cluster.ps(0).Kill();
@@ -178,12 +163,7 @@ TEST(RecoveryTest, RunningJobFailsWhenAMemberStaysAway) {
   FakeCluster cluster(1, options);
   cluster.StartPs();
   Gate gate;
-  FakeWorkerScript script;
-  script.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 5) gate.Pass();
-    return absl::OkStatus();
-  };
-  cluster.AddWorker(script);
+  cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();
   cluster.ps(0).Kill();
@@ -284,12 +264,7 @@ TEST(RecoveryTest, RunningJobSaysThatAServerIsBackWithAnotherDirectory) {
   FakeCluster cluster(1);
   cluster.StartPs();
   Gate gate;
-  FakeWorkerScript script;
-  script.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 5) gate.Pass();
-    return absl::OkStatus();
-  };
-  cluster.AddWorker(script);
+  cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();
   cluster.ps(0).Kill();

@@ -9,6 +9,15 @@
 
 namespace millrace::coordinator {
 
+FakeWorkerScript WaitingAt(uint64_t step, Gate* gate) {
+  FakeWorkerScript script;
+  script.on_step = [step, gate](const std::string& /*job_id*/, uint64_t at) {
+    if (at == step) gate->Pass();
+    return absl::OkStatus();
+  };
+  return script;
+}
+
 JobPlan PlainPlan() {
   JobPlan plan;
   for (const uint64_t size : {6, 1, 40}) {

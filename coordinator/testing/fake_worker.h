@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "coordinator/testing/fake_ps.h"
+#include "coordinator/testing/gate.h"
 #include "coordinator/testing/member_connection.h"
 #include "protos/cluster.pb.h"
 
@@ -37,6 +38,9 @@ struct FakeWorkerScript {
   // Before an evaluation is answered. Errors are its answer.
   std::function<absl::Status(const Evaluate&)> on_evaluate;
 };
+
+// A worker that stands before `gate` (not owned) when it comes to `step`, of any job.
+FakeWorkerScript WaitingAt(uint64_t step, Gate* gate);
 
 // The plan that a FakeWorker makes unless told otherwise.
 JobPlan PlainPlan();

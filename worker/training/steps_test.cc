@@ -1,0 +1,297 @@
+// How a trainer computes steps and evaluations.
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "protos/cluster.pb.h"
+#include "worker/training/fakes.h"
+#include "worker/training/trainer_fixture.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+using StepsTest = TrainerFixture;
+
+TEST_F(StepsTest, LeaseIsComputedInOrderAndEachStepReported) {
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(9, 3, 6));
+  for (uint64_t step = 3; step < 6; ++step) {
+    const StepResult result = NextStep();
+    EXPECT_EQ(result.job_id(), "job-1");
+    EXPECT_EQ(result.lease_id(), 9);
+    EXPECT_EQ(result.step(), step);
+    EXPECT_EQ(result.examples(), 1);
+    EXPECT_EQ(result.loss_sum(), 100);  // Pulled.
+    EXPECT_EQ(result.accuracy_sum(), 1);
+  }
+  EXPECT_THAT(world_.log.EventsWith("train "), ElementsAre("train 3", "train 4", "train 5"));
+  EXPECT_THAT(world_.log.EventsWith("push "), ElementsAre("push 3", "push 4", "push 5"));
+  EXPECT_THAT(world_.log.EventsWith("pull "),
+              ElementsAre("pull newest", "pull newest", "pull newest"));
+}
+
+TEST_F(StepsTest, StepsOfTheSecondEpochUseTheSameExamples) {
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 7, 10));
+  NextSteps(3);
+  EXPECT_THAT(world_.log.EventsWith("train "), ElementsAre("train 7", "train 0", "train 1"));
+}
+
+TEST_F(StepsTest, GradientsLeaveWhileTheBackwardPassGoesOn) {
+  world_.between_gradients = [this] { world_.log.Await("add 1"); };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  EXPECT_EQ(NextStep().step(), 0);
+  EXPECT_THAT(world_.log.EventsWith("add "), ElementsAre("add 1", "add 0"));
+}
+
+TEST_F(StepsTest, DropoutSeedIsAFunctionOfTheStep) {
+  int failures = 1;
+  world_.on_push = [&failures](uint64_t step) {
+    return step == 1 && failures-- > 0 ? absl::AbortedError("voided") : absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 2));
+  EXPECT_EQ(NextStep().step(), 0);
+  EXPECT_EQ(NextReturned().step(), 1);
+  trainer_->Handle(LeaseMessage(2, 1, 2));
+  EXPECT_EQ(NextStep().step(), 1);
+  const std::vector<std::string> seeds = world_.log.EventsWith("seed ");
+  ASSERT_THAT(seeds, SizeIs(3));
+  EXPECT_NE(seeds[0], seeds[1]);
+  EXPECT_EQ(seeds[1], seeds[2]);
+}
+
+TEST_F(StepsTest, LossThatIsNoNumberReturnsTheLeaseNamingTheStepAndPushesNothing) {
+  world_.on_train = [](const Batch& batch) {
+    return batch.features[0] == 1 ? absl::OutOfRangeError("the loss is nan") : absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(4, 0, 3));
+  EXPECT_EQ(NextStep().step(), 0);
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.job_id(), "job-1");
+  EXPECT_EQ(returned.lease_id(), 4);
+  EXPECT_EQ(returned.step(), 1);
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(returned.message(),
+              AllOf(StartsWith("step 1: the loss is nan"), HasSubstr("lower the learning rate")));
+  EXPECT_THAT(world_.log.EventsWith("add "), SizeIs(2));  // Of step 0.
+  EXPECT_THAT(world_.log.EventsWith("push "), ElementsAre("push 0"));
+}
+
+TEST_F(StepsTest, ModelThatReportsNoNumberIsNotPushed) {
+  world_.loss_sum = std::nan("");
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  EXPECT_EQ(NextReturned().code(), Code(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(world_.log.EventsWith("push "), IsEmpty());
+}
+
+TEST_F(StepsTest, ModelThatLeavesAGradientOutIsAnError) {
+  world_.finishes_all_gradients = false;
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kInternal));
+  EXPECT_THAT(returned.message(), HasSubstr("gradient of variable 0 0 times"));
+}
+
+TEST_F(StepsTest, NextStepIsPulledAndComputedWhileAPushIsOnItsWay) {
+  world_.on_push = [this](uint64_t step) {
+    if (step == 0) world_.log.Await("train 1");
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 3));
+  EXPECT_THAT(NextSteps(3), ElementsAre(0, 1, 2));
+}
+
+TEST_F(StepsTest, FailureIsToldAfterTheStepsBeforeIt) {
+  world_.on_train = [](const Batch& batch) {
+    return batch.features[0] == 1 ? absl::OutOfRangeError("the loss is nan") : absl::OkStatus();
+  };
+  world_.on_push = [this](uint64_t) {
+    world_.log.Await("train 1");
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 4));
+  EXPECT_EQ(NextStep().step(), 0);
+  EXPECT_EQ(NextReturned().step(), 1);
+  EXPECT_THAT(world_.log.EventsWith("train "), ElementsAre("train 0", "train 1"));
+}
+
+TEST_F(StepsTest, StepsAfterOneWhosePushFailedAreNotTold) {
+  world_.on_push = [this](uint64_t step) {
+    if (step > 0) return absl::OkStatus();
+    world_.log.Await("train 1");
+    return absl::AbortedError("voided");
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 2));
+  EXPECT_EQ(NextReturned().step(), 0);
+  trainer_->Handle(LeaseMessage(2, 5, 6));
+  EXPECT_EQ(NextStep().step(), 5);
+}
+
+// The pull alone was meant; with it went the pushes.
+TEST_F(StepsTest, PushesGoOnWhenAPullMakesWayForALowerStep) {
+  bool first = true;
+  world_.on_pull = [&first](const FakePull& pull) {
+    if (pull.version == uint64_t{2} && std::exchange(first, false)) pull.wait_for_cancel();
+    return absl::OkStatus();
+  };
+  world_.on_push = [this](uint64_t step) {
+    if (step == 2) world_.log.Await("pull 2", 2);
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 2, 3));
+  trainer_->Handle(LeaseMessage(2, 4, 5));
+  world_.log.Await("pull 2");
+  trainer_->Handle(LeaseMessage(3, 3, 4));
+  EXPECT_THAT(NextSteps(3), ElementsAre(2, 3, 4));
+  EXPECT_THAT(world_.log.EventsWith("cancel "), IsEmpty());
+}
+
+TEST_F(StepsTest, ErrorOfThePushReturnsTheRestOfTheLease) {
+  world_.on_push = [](uint64_t step) {
+    return step == 1 ? absl::FailedPreconditionError("ps-1: generation 1; the shard is at 2")
+                     : absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 3));
+  EXPECT_EQ(NextStep().step(), 0);
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.step(), 1);
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(returned.message(), "step 1: ps-1: generation 1; the shard is at 2");
+}
+
+// A ps server that has lost the shard says nothing about the job: its coordinator will put it
+// right.
+TEST_F(StepsTest, ShardThatIsNotThereIsATryAgain) {
+  world_.on_pull = [](const FakePull&) { return absl::NotFoundError("ps-1: no shard 3"); };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(returned.message(), "step 0: ps-1: no shard 3");
+}
+
+// A synchronous shard whose version is behind the step's, as after a crash. That was taken for a
+// loss that is no number, and failed the job.
+TEST_F(StepsTest, ShardThatIsBehindIsATryAgain) {
+  world_.on_push = [](uint64_t) { return absl::OutOfRangeError("ps-1: step 4 is of version 2"); };
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 4, 5));
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kAborted));
+  EXPECT_EQ(returned.message(), "step 4: ps-1: step 4 is of version 2");
+}
+
+TEST_F(StepsTest, SlowPullIsStartedOnce) {
+  SimulatedClock clock;
+  clock_ = &clock;
+  int waits = 0;
+  world_.on_pull = [&](const FakePull& pull) {
+    if (++waits == 3) return absl::OkStatus();
+    clock.Advance(pull.deadline - clock.Now());
+    return absl::DeadlineExceededError("no answer in time from ps-0");
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  EXPECT_EQ(NextStep().step(), 0);
+  EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull newest"));
+  trainer_.reset();  // Before the clock.
+}
+
+TEST_F(StepsTest, SynchronousVersionIsPulledOnce) {
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 2, 6));
+  EXPECT_THAT(NextSteps(4), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull 1", "pull 2"));
+}
+
+TEST_F(StepsTest, SynchronousVersionIsPulledAgainInANewGeneration) {
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 2, 3));
+  NextStep();
+  Route(RouteMessage(FakeJob(/*replicas=*/2), /*generation=*/2));
+  trainer_->Handle(LeaseMessage(2, 3, 4, /*generation=*/2));
+  NextStep();
+  EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull 1", "pull 1"));
+}
+
+// The lower step may be what the higher one's version waits for, of a worker that was lost.
+TEST_F(StepsTest, StepThatWaitsForItsVersionMakesWayForALowerOne) {
+  bool first = true;
+  world_.on_pull = [&first](const FakePull& pull) {
+    if (pull.version == uint64_t{2} && std::exchange(first, false)) pull.wait_for_cancel();
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 4, 5));
+  world_.log.Await("pull 2");
+  trainer_->Handle(LeaseMessage(2, 3, 4));
+  EXPECT_THAT(NextSteps(2), ElementsAre(3, 4));
+  EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull 2", "pull 1", "pull 2"));
+}
+
+TEST_F(StepsTest, EvaluationUsesTheCutAndAllHeldOutExamples) {
+  StartJob(FakeJob());
+  trainer_->Handle(EvaluateMessage(6, "cut-1"));
+  const EvaluationResult result = NextEvaluation();
+  EXPECT_EQ(result.job_id(), "job-1");
+  EXPECT_EQ(result.evaluation_id(), 6);
+  EXPECT_EQ(result.code(), 0) << result.message();
+  EXPECT_EQ(result.examples(), 5);
+  EXPECT_EQ(result.metrics().at("loss"), 500);
+  EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull cut cut-1"));
+  EXPECT_THAT(world_.log.EventsWith("evaluate "),
+              ElementsAre("evaluate 2", "evaluate 2", "evaluate 1"));
+}
+
+TEST_F(StepsTest, ValuesOfAnEvaluationAreNotTrainedOn) {
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 2, 3));
+  EXPECT_EQ(NextStep().loss_sum(), 1);
+  trainer_->Handle(EvaluateMessage(1, "cut-1"));
+  NextEvaluation();
+  trainer_->Handle(LeaseMessage(2, 3, 4));
+  EXPECT_EQ(NextStep().loss_sum(), 1);
+  EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull 1", "pull cut cut-1", "pull 1"));
+}
+
+TEST_F(StepsTest, EvaluationWhoseCutIsGoneIsATryAgain) {
+  world_.on_pull = [](const FakePull&) { return absl::NotFoundError("ps-0: no cut 'cut-1'"); };
+  StartJob(FakeJob());
+  trainer_->Handle(EvaluateMessage(6, "cut-1"));
+  const EvaluationResult result = NextEvaluation();
+  EXPECT_EQ(result.code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(result.message(), HasSubstr("ps-0: no cut 'cut-1'"));
+}
+
+TEST_F(StepsTest, JobWithoutHeldOutExamplesIsNotEvaluated) {
+  JobSpec spec = FakeJob();
+  spec.mutable_data()->clear_evaluate();
+  StartJob(spec);
+  trainer_->Handle(EvaluateMessage(6, "cut-1"));
+  EXPECT_EQ(NextEvaluation().code(), Code(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace millrace::worker
