@@ -34,6 +34,7 @@ void PrintTable(const WireMeasurement& measured) {
 void PrintJson(const WireMeasurementOptions& options, const WireMeasurement& measured) {
   const nlohmann::json json = {
       {"bytes", options.elements * sizeof(float)},
+      {"warm_up_runs", options.warm_up_runs},
       {"runs", options.runs},
       {"connections", options.connections},
       {"raw_send_bytes_per_second", Median(measured.raw_send)},
@@ -60,6 +61,8 @@ int Main(int argc, char** argv) {
   bool json = false;
   bool serve = false;
   app.add_option("--size_mib", mebibytes, "Size of the large variable")->check(CLI::Range(1, 1024));
+  app.add_option("--warm_up_runs", options.warm_up_runs, "Runs before those that count")
+      ->check(CLI::Range(0, 1000));
   app.add_option("--runs", options.runs, "Runs of each kind")->check(CLI::Range(1, 1000));
   app.add_option("--small_steps", options.small_steps, "Small steps of a run")
       ->check(CLI::Range(1, 1000000));

@@ -127,8 +127,8 @@ absl::StatusOr<WireMeasurement> MeasureWire(const WireServerAddresses& server,
       const auto small,
       OneVariableJob::Create("small", kSmallElements, server.ps, options.connections));
   WireMeasurement measured;
-  for (int run = 0; run <= options.runs; ++run) {
-    if (run == 1) measured = WireMeasurement();
+  for (int run = -options.warm_up_runs; run < options.runs; ++run) {
+    if (run == 0) measured = WireMeasurement();
     MILLRACE_RETURN_IF_ERROR(Record(
         bytes, [&] { return raw->Send(); }, &measured.raw_send));
     MILLRACE_RETURN_IF_ERROR(Record(

@@ -13,8 +13,9 @@ namespace millrace::testing {
 
 struct WireMeasurementOptions {
   size_t elements = size_t{16} << 20;  // Of the large variable.
-  int runs = 15;           // Of each kind, interleaved; one more before them to warm up.
-  int small_steps = 3000;  // Pulls and pushes of 1024 elements, in turn.
+  int warm_up_runs = 10;               // Not counted: until buffers are reused rather than made.
+  int runs = 31;                       // Of each kind, interleaved.
+  int small_steps = 3000;              // Pulls and pushes of 1024 elements, in turn.
   int connections = 4;
 };
 
