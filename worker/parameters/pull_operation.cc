@@ -107,22 +107,28 @@ absl::Status PullOperation::LookAtParts(absl::Time now, Work* work) {
   return absl::OkStatus();
 }
 
-absl::Status PullOperation::LookAtPart(absl::Time now, Part* part, Work* work) {
-  if (part->done) return absl::OkStatus();
-  if (part->attempt != nullptr) part->attempt->AssertLocked();
-  if (part->attempt != nullptr && part->attempt->ended()) {
-    const absl::Status& status = part->attempt->status();
-    work->to_abandon.push_back(part->attempt);
-    if (status.ok()) {
-      part->done = true;
-      received_[part->shard] += part->attempt->elements();
-      return absl::OkStatus();
-    }
-    if (!part->attempt->retriable()) return Failure(*part, status);
-    part->last_failure = status;
-    part->retry_at = part->attempt->waited() ? now : now + part->backoff.Next();
-    part->attempt = nullptr;
+absl::Status PullOperation::LookAtAttempt(absl::Time now, Part* part, Work* work) {
+  part->attempt->AssertLocked();
+  if (!part->attempt->ended()) return absl::OkStatus();
+  work->to_abandon.push_back(part->attempt);
+  const absl::Status& status = part->attempt->status();
+  if (status.ok()) {
+    part->done = true;
+    received_[part->shard] += part->attempt->elements();
+    return absl::OkStatus();
   }
+  if (!part->attempt->retriable()) return Failure(*part, status);
+  part->last_failure = status;
+  part->retry_at = part->attempt->waited() ? now : now + part->backoff.Next();
+  part->attempt = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status PullOperation::LookAtPart(absl::Time now, Part* part, Work* work) {
+  if (part->attempt != nullptr && !part->done) {
+    MILLRACE_RETURN_IF_ERROR(LookAtAttempt(now, part, work));
+  }
+  if (part->done) return absl::OkStatus();
   work->all_done = false;
   if (part->attempt != nullptr) return absl::OkStatus();
   if (part->retry_at <= now) {

@@ -55,6 +55,8 @@ class PullOperation final : public ParameterClient::StartedPull {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Status LookAtPart(absl::Time now, Part* part, Work* work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  absl::Status LookAtAttempt(absl::Time now, Part* part, Work* work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   void MakeParts();
   void Send(Part* part);
   absl::Status Failure(const Part& part, const absl::Status& status) const;

@@ -101,27 +101,34 @@ PushRequest PushOperation::MakeHeader(size_t shard) {
   return header;
 }
 
+absl::Status PushOperation::LookAtAttempt(size_t index, absl::Time now, Work* work) {
+  Shard& shard = shards_[index];
+  shard.attempt->AssertLocked();
+  if (!shard.attempt->ended()) return absl::OkStatus();
+  work->to_close.push_back(shard.attempt);
+  const absl::Status& status = shard.attempt->status();
+  if (status.ok()) {
+    shard.done = true;
+    return absl::OkStatus();
+  }
+  if (!shard.attempt->retriable()) {
+    return absl::Status(status.code(), absl::StrCat("push of step ", step_, " to ",
+                                                    core_->layout().shards[index].Describe(), ": ",
+                                                    status.message()));
+  }
+  shard.last_failure = status;
+  shard.attempt = nullptr;
+  shard.sent = 0;
+  shard.retry_at = now + shard.backoff.Next();
+  return absl::OkStatus();
+}
+
 absl::Status PushOperation::LookAtShard(size_t index, absl::Time now, Work* work) {
   Shard& shard = shards_[index];
-  if (shard.done) return absl::OkStatus();
-  if (shard.attempt != nullptr) shard.attempt->AssertLocked();
-  if (shard.attempt != nullptr && shard.attempt->ended()) {
-    const absl::Status& status = shard.attempt->status();
-    work->to_close.push_back(shard.attempt);
-    if (status.ok()) {
-      shard.done = true;
-      return absl::OkStatus();
-    }
-    if (!shard.attempt->retriable()) {
-      return absl::Status(status.code(), absl::StrCat("push of step ", step_, " to ",
-                                                      core_->layout().shards[index].Describe(),
-                                                      ": ", status.message()));
-    }
-    shard.last_failure = status;
-    shard.attempt = nullptr;
-    shard.sent = 0;
-    shard.retry_at = now + shard.backoff.Next();
+  if (shard.attempt != nullptr && !shard.done) {
+    MILLRACE_RETURN_IF_ERROR(LookAtAttempt(index, now, work));
   }
+  if (shard.done) return absl::OkStatus();
   work->all_done = false;
   if (shard.attempt != nullptr) return absl::OkStatus();
   if (shard.retry_at <= now) {

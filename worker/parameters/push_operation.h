@@ -58,6 +58,8 @@ class PushOperation final : public ParameterClient::Push {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Status LookAtShard(size_t index, absl::Time now, Work* work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  absl::Status LookAtAttempt(size_t index, absl::Time now, Work* work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   bool FlushIsDue(const ShardLayout& layout, const Shard& shard) const;
   PushRequest MakeHeader(size_t shard);
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
