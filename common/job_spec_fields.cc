@@ -220,11 +220,9 @@ absl::Status Store(const Place& place, absl::string_view path, absl::string_view
 
 absl::Status SetField(absl::string_view assignment, JobSpec* spec) {
   const size_t equals = assignment.find('=');
-  if (equals == absl::string_view::npos) {
-    return FieldError(assignment, "no value", "written PATH=VALUE, such as batch_size=64");
-  }
-  if (equals == 0) {
-    return FieldError(assignment, "no path", "written PATH=VALUE, such as batch_size=64");
+  if (equals == absl::string_view::npos || equals == 0) {
+    return FieldError(assignment, equals == 0 ? "no path" : "no value",
+                      "written PATH=VALUE, such as batch_size=64");
   }
   const absl::string_view path = assignment.substr(0, equals);
   JobSpec changed = *spec;

@@ -7,8 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/empty_flag.h"
-#include "common/net/address.h"
+#include "common/flags.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
 
@@ -16,22 +15,12 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr char kDefaultListen[] = "127.0.0.1:2220";
-constexpr int kWrongUsage = 2;
 
-// Like "2s", "500ms" or "10m".
-CLI::Option* AddDuration(CLI::App& app, const std::string& name, absl::Duration* value,
-                         const std::string& description) {
-  return app
-      .add_option_function<std::string>(
-          name,
-          [name, value](const std::string& text) {
-            if (!absl::ParseDuration(text, value) || *value <= absl::ZeroDuration()) {
-              throw CLI::ValidationError(name, text + "; must be a duration above 0, such as 2s");
-            }
-          },
-          description)
-      ->type_name("DURATION")
-      ->default_str(absl::FormatDuration(*value));
+void AddDuration(CLI::App& app, const std::string& name, absl::Duration* value,
+                 const std::string& description) {
+  AddDurationFlag(
+      app, name, value, [](absl::Duration any) { return any > absl::ZeroDuration(); },
+      "a duration above 0, such as 2s", description);
 }
 
 // What flags have set stays.
@@ -46,16 +35,8 @@ absl::Status ApplyTfConfig(const char* text, bool listen_is_set, bool min_ps_is_
   return absl::OkStatus();
 }
 
-absl::Status CheckListen(const std::string& listen) {
-  const absl::Status status = ParseAddress(listen).status();
-  if (status.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--listen: ", status.message()));
-}
-
 int Complain(const absl::Status& status) {
-  std::cerr << "coordinator: " << status.message() << "\nRun with --help for more information."
-            << std::endl;
-  return kWrongUsage;
+  return ComplainOfUsage(absl::StrCat("coordinator: ", status.message()), std::cerr);
 }
 
 }  // namespace
@@ -104,7 +85,7 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kWrongUsage;
   }
   absl::Status status = ApplyTfConfig(tf_config, listen->count() > 0, min_ps->count() > 0, options);
-  if (status.ok()) status = CheckListen(options->server.listen);
+  if (status.ok()) status = ParseListenFlag(options->server.listen).status();
   if (!status.ok()) return Complain(status);
   return absl::nullopt;
 }

@@ -6,7 +6,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/empty_flag.h"
+#include "common/flags.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
@@ -15,11 +15,9 @@ namespace millrace::ps {
 namespace {
 
 constexpr char kDefaultListen[] = "127.0.0.1:2222";
-constexpr int kWrongUsage = 2;
 
 int Complain(const absl::Status& status) {
-  std::cerr << "ps: " << status.message() << "\nRun with --help for more information." << std::endl;
-  return kWrongUsage;
+  return ComplainOfUsage(absl::StrCat("ps: ", status.message()), std::cerr);
 }
 
 // The flags that TF_CONFIG can stand for, as far as they were given.
@@ -67,11 +65,8 @@ absl::Status CheckAdvertised(const PsServerOptions& options) {
         absl::StrCat("--advertise: '", options.advertise_address,
                      "', which workers cannot dial; give HOST:PORT as workers reach this server"));
   }
-  const absl::StatusOr<Address> listen = ParseAddress(options.server.listen);
-  if (!listen.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--listen: ", listen.status().message()));
-  }
-  if (!listen->IsWildcard()) return absl::OkStatus();
+  MILLRACE_ASSIGN_OR_RETURN(const Address listen, ParseListenFlag(options.server.listen));
+  if (!listen.IsWildcard()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--advertise: missing; --listen is ", options.server.listen,
                    ", which workers cannot dial; give HOST:PORT as workers reach this server"));

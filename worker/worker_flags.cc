@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/empty_flag.h"
+#include "common/flags.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
@@ -17,26 +17,11 @@
 namespace millrace::worker {
 namespace {
 
-constexpr int kWrongUsage = 2;
-
 std::string DefaultName() {
   char host[256] = "";
   if (gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0')
     return absl::StrCat("worker-", getpid());
   return absl::StrCat("worker-", host, "-", getpid());
-}
-
-// Like "30s" or "10m". Whether it is above 0 is for Worker::Start to check.
-void AddStepTimeout(CLI::App& app, absl::Duration* value) {
-  app.add_option_function<std::string>(
-         "--step_timeout",
-         [value](const std::string& text) {
-           if (absl::ParseDuration(text, value)) return;
-           throw CLI::ValidationError("--step_timeout", text + "; must be a duration, such as 10m");
-         },
-         "How long one pull or push may wait for ps servers before its step is left to others")
-      ->type_name("DURATION")
-      ->default_str(absl::FormatDuration(*value));
 }
 
 absl::Status ApplyTfConfig(const char* text, WorkerOptions* options) {
@@ -52,10 +37,7 @@ absl::Status ApplyTfConfig(const char* text, WorkerOptions* options) {
   return absl::OkStatus();
 }
 
-int Complain(const std::string& what) {
-  std::cerr << what << "\nRun with --help for more information." << std::endl;
-  return kWrongUsage;
-}
+int Complain(absl::string_view what) { return ComplainOfUsage(what, std::cerr); }
 
 }  // namespace
 
@@ -74,9 +56,13 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
   app.add_option("--lease_slots", options->lease_slots,
                  "Leases taken at a time: one to compute, more to read ahead for")
       ->capture_default_str();
-  AddStepTimeout(app, &options->step_timeout);
+  AddDurationFlag(
+      app, "--step_timeout", &options->step_timeout,
+      [](absl::Duration) { return true; },  // Whether it is above 0 is for Worker::Start to check.
+      "a duration, such as 10m",
+      "How long one pull or push may wait for ps servers before its step is left to others");
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) {
-    return Complain(std::string(empty.message()));
+    return Complain(empty.message());
   }
   try {
     app.parse(argc, argv);
@@ -92,7 +78,7 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
     }
   }
   const absl::Status address = CheckDialable("--coordinator", options->coordinator_address);
-  if (!address.ok()) return Complain(std::string(address.message()));
+  if (!address.ok()) return Complain(address.message());
   if (options->name.empty()) options->name = DefaultName();
   return absl::nullopt;
 }

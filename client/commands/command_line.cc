@@ -5,7 +5,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
-#include "common/empty_flag.h"
+#include "common/flags.h"
 
 namespace millrace::client {
 namespace {
@@ -100,18 +100,10 @@ class Declaration {
     CLI::App* cancel = AddOfCluster(
         "cancel", "End a job of a cluster early, and wait for its end. What was trained stays.");
     AddJobId(cancel);
-    cancel
-        ->add_option_function<std::string>(
-            "--timeout",
-            [timeout = &Of(cancel)->timeout](const std::string& text) {
-              if (!absl::ParseDuration(text, timeout) || *timeout < absl::ZeroDuration()) {
-                throw CLI::ValidationError("--timeout",
-                                           text + "; must be a duration, such as 30s or 5m");
-              }
-            },
-            "How long to wait for the job's end")
-        ->type_name("DURATION")
-        ->default_str(absl::FormatDuration(Of(cancel)->timeout));
+    AddDurationFlag(
+        *cancel, "--timeout", &Of(cancel)->timeout,
+        [](absl::Duration any) { return any >= absl::ZeroDuration(); },
+        "a duration, such as 30s or 5m", "How long to wait for the job's end");
   }
 
   void AddExport() {
@@ -198,7 +190,7 @@ int ComplainOfCommand(const std::string& given, const CLI::App& app, std::ostrea
 CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& console) {
   CommandLine line;
   if (const absl::Status status = CheckNoEmptyFlag(argc, argv); !status.ok()) {
-    *console.err << status.message() << "\nRun with --help for more information." << std::endl;
+    ComplainOfUsage(status.message(), *console.err);
     line.exit = ExitCode::kUsage;
     return line;
   }

@@ -1,4 +1,4 @@
-#include "common/empty_flag.h"
+#include "common/flags.h"
 
 #include <vector>
 
