@@ -10,7 +10,7 @@
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/service/deadline_queue.h"
 #include "ps/service/stream.h"
-#include "ps/store/shard_map.h"
+#include "ps/shard/shard_map.h"
 
 namespace millrace::ps {
 

@@ -132,7 +132,7 @@ void PullStream::SendNext() {
   while (next_block_ < end_block_) {
     const std::shared_ptr<const Block>& block = state_->blocks[next_block_];
     if (elements > 0 && elements + block->elements() > kBlockElements) break;
-    const ShardLayout::BlockPlace& place = shard_->plan().layout.blocks()[next_block_];
+    const BlockLayout::BlockPlace& place = shard_->plan().layout.blocks()[next_block_];
     pieces.push_back({place.slice, place.offset, block->values(), block});
     elements += block->elements();
     ++next_block_;

@@ -14,8 +14,8 @@
 #include "protos/parameter_server.pb.h"
 #include "ps/service/deadline_queue.h"
 #include "ps/service/stream.h"
-#include "ps/store/shard.h"
-#include "ps/store/shard_map.h"
+#include "ps/shard/shard.h"
+#include "ps/shard/shard_map.h"
 
 namespace millrace::ps {
 

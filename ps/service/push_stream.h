@@ -9,8 +9,8 @@
 #include "common/mutex.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/service/stream.h"
-#include "ps/store/shard.h"
-#include "ps/store/shard_map.h"
+#include "ps/shard/shard.h"
+#include "ps/shard/shard_map.h"
 
 namespace millrace::ps {
 

@@ -16,8 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "gtest/gtest.h"
+#include "ps/shard/shard_test_util.h"
 #include "ps/store/shard_store.h"
-#include "ps/store/store_test_util.h"
 
 namespace millrace::ps {
 namespace {

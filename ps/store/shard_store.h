@@ -16,13 +16,13 @@
 #include "common/memory_limit.h"
 #include "common/mutex.h"
 #include "protos/parameter_server.pb.h"
-#include "ps/store/block.h"
-#include "ps/store/cut_store.h"
-#include "ps/store/data_directory.h"
-#include "ps/store/database.h"
-#include "ps/store/flusher.h"
-#include "ps/store/shard.h"
-#include "ps/store/shard_map.h"
+#include "ps/block/block.h"
+#include "ps/cut/cut_store.h"
+#include "ps/cut/data_directory.h"
+#include "ps/cut/database.h"
+#include "ps/cut/flusher.h"
+#include "ps/shard/shard.h"
+#include "ps/shard/shard_map.h"
 
 namespace millrace::ps {
 

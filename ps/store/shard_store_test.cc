@@ -12,9 +12,9 @@
 #include "common/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/store/cut_keys.h"
-#include "ps/store/database.h"
-#include "ps/store/store_test_util.h"
+#include "ps/cut/cut_keys.h"
+#include "ps/cut/database.h"
+#include "ps/shard/shard_test_util.h"
 
 namespace millrace::ps {
 namespace {

@@ -15,8 +15,8 @@
 #include "benchmark/benchmark.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
+#include "ps/block/block.h"
 #include "ps/optimizer/optimizer.h"
-#include "ps/store/block.h"
 
 namespace millrace::testing {
 namespace {

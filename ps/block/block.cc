@@ -1,0 +1,114 @@
+#include "ps/block/block.h"
+
+#include <cstdlib>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "common/mutex.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kFloatsPerLine = kAlignment / sizeof(float);
+// Kept beyond the living blocks' size, so that small shards find their buffers again.
+constexpr size_t kSpareBytes = size_t{4} << 20;
+
+size_t Stride(size_t elements) {
+  return (elements + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
+}
+
+size_t BufferBytes(size_t elements, int slots) {
+  return Stride(elements) * static_cast<size_t>(slots + 1) * sizeof(float);
+}
+
+}  // namespace
+
+Block::Block(float* data, size_t elements, int slots)
+    : data_(data), elements_(elements), stride_(Stride(elements)), slots_(slots) {}
+
+// The buffer is the pool's: see Buffers::Release.
+Block::~Block() = default;
+
+// Shared by the pool and its living blocks.
+class BlockPool::Buffers {
+ public:
+  ~Buffers() {
+    for (auto& [bytes, buffers] : idle_) {
+      for (float* buffer : buffers) std::free(buffer);
+    }
+  }
+
+  float* Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      living_bytes_ += bytes;
+      std::vector<float*>& buffers = idle_[bytes];
+      if (!buffers.empty()) {
+        float* buffer = buffers.back();
+        buffers.pop_back();
+        idle_bytes_ -= bytes;
+        return buffer;
+      }
+    }
+    void* buffer = std::aligned_alloc(kAlignment, bytes);
+    if (buffer == nullptr) {
+      MutexLock lock(&mutex_);
+      living_bytes_ -= bytes;
+    }
+    return static_cast<float*>(buffer);
+  }
+
+  void Release(float* buffer, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::vector<float*> surplus;
+    {
+      MutexLock lock(&mutex_);
+      living_bytes_ -= bytes;
+      idle_bytes_ += bytes;
+      idle_[bytes].push_back(buffer);
+      for (auto it = idle_.rbegin(); idle_bytes_ > living_bytes_ + kSpareBytes; ++it) {
+        Shrink(it->first, &it->second, &surplus);
+      }
+    }
+    for (float* each : surplus) std::free(each);
+  }
+
+  size_t idle_bytes() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return idle_bytes_;
+  }
+
+ private:
+  // Moves buffers of one size to `surplus`, as many as are too many.
+  void Shrink(size_t bytes, std::vector<float*>* buffers, std::vector<float*>* surplus)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    while (!buffers->empty() && idle_bytes_ > living_bytes_ + kSpareBytes) {
+      surplus->push_back(buffers->back());
+      buffers->pop_back();
+      idle_bytes_ -= bytes;
+    }
+  }
+
+  Mutex mutex_;
+  size_t living_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // By size in bytes.
+  absl::btree_map<size_t, std::vector<float*>> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
+BlockPool::BlockPool() : buffers_(std::make_shared<Buffers>()) {}
+
+std::shared_ptr<Block> BlockPool::Allocate(size_t elements, int slots) {
+  const size_t bytes = BufferBytes(elements, slots);
+  float* data = buffers_->Take(bytes);
+  if (data == nullptr) return nullptr;
+  return std::shared_ptr<Block>(new Block(data, elements, slots),
+                                [buffers = buffers_, bytes](Block* block) {
+                                  buffers->Release(block->data_, bytes);
+                                  delete block;
+                                });
+}
+
+size_t BlockPool::idle_bytes() const { return buffers_->idle_bytes(); }
+
+}  // namespace millrace::ps

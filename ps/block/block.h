@@ -1,0 +1,59 @@
+// Blocks: the unit in which values and optimizer slots are stored, replaced and shared.
+#ifndef MILLRACE_PS_BLOCK_BLOCK_H_
+#define MILLRACE_PS_BLOCK_BLOCK_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/types/span.h"
+
+namespace millrace::ps {
+
+// `elements` values and, after them, the arrays of their optimizer slots, each 64-byte aligned, in
+// one buffer. Written by its maker only; once published it is shared as `const` and never changes.
+class Block {
+ public:
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  size_t elements() const { return elements_; }
+  int slots() const { return slots_; }
+
+  // Array 0 is the values, array i the i-th slot. REQUIRES: 0 <= index <= slots().
+  const float* array(int index) const { return data_ + index * stride_; }
+  float* array(int index) { return data_ + index * stride_; }
+
+  absl::Span<const float> values() const { return absl::MakeConstSpan(data_, elements_); }
+
+ private:
+  friend class BlockPool;
+  Block(float* data, size_t elements, int slots);
+
+  float* const data_;
+  const size_t elements_;
+  const size_t stride_;  // In floats, from one array to the next.
+  const int slots_;
+};
+
+// Makes blocks, and uses their buffers again when the last reference is gone: fresh pages cost more
+// than the arithmetic on them. Keeps at most as many bytes as its living blocks have, and a little
+// more. Blocks may outlive the pool. Thread-safe.
+class BlockPool {
+ public:
+  BlockPool();
+
+  // A block with undefined contents, or nullptr when memory is exhausted.
+  std::shared_ptr<Block> Allocate(size_t elements, int slots);
+
+  // Of buffers that wait to be used again.
+  size_t idle_bytes() const;
+
+ private:
+  class Buffers;
+  const std::shared_ptr<Buffers> buffers_;
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_BLOCK_BLOCK_H_

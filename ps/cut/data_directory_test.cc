@@ -1,0 +1,123 @@
+#include "ps/cut/data_directory.h"
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::ps {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DataDirectoryTest : public ::testing::Test {
+ protected:
+  DataDirectoryTest()
+      : path_(absl::StrCat(::testing::TempDir(), "/data_directory_test/",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::remove_all(path_);
+  }
+
+  void WriteFile(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(path_);
+    std::ofstream(absl::StrCat(path_, "/", name)) << text;
+  }
+
+  // The message of the error that opening the directory gives.
+  std::string OpenError(absl::StatusCode code) {
+    const auto directory = DataDirectory::Open(path_);
+    EXPECT_EQ(directory.status().code(), code) << directory.status();
+    EXPECT_THAT(std::string(directory.status().message()), HasSubstr(path_));
+    return std::string(directory.status().message());
+  }
+
+  const std::string path_;
+};
+
+TEST_F(DataDirectoryTest, KeepsItsId) {
+  std::string id;
+  {
+    const auto directory = DataDirectory::Open(path_);
+    ASSERT_TRUE(directory.ok()) << directory.status();
+    id = (*directory)->id();
+    EXPECT_EQ(id.size(), 32);
+  }
+  const auto directory = DataDirectory::Open(path_);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_EQ((*directory)->id(), id);
+}
+
+TEST_F(DataDirectoryTest, IsLockedWhileOpen) {
+  const auto directory = DataDirectory::Open(path_);
+  ASSERT_TRUE(directory.ok());
+  EXPECT_THAT(OpenError(absl::StatusCode::kUnavailable), HasSubstr("in use by a running server"));
+}
+
+// Both wrote to one temporary file, and one of them went on with an id that was not the
+// directory's.
+TEST_F(DataDirectoryTest, OfServersThatStartAtOnceOneGetsIt) {
+  for (int round = 0; round < 20; ++round) {
+    std::filesystem::remove_all(path_);
+    constexpr int kServers = 4;
+    std::vector<absl::StatusOr<std::unique_ptr<DataDirectory>>> opened;
+    for (int i = 0; i < kServers; ++i) opened.emplace_back(absl::UnknownError("not tried"));
+    std::vector<std::thread> servers;
+    for (int i = 0; i < kServers; ++i) {
+      servers.emplace_back([this, &opened, i] { opened[i] = DataDirectory::Open(path_); });
+    }
+    for (std::thread& server : servers) server.join();
+    std::string id;
+    for (auto& each : opened) {
+      if (each.ok()) {
+        EXPECT_EQ(id, "") << "two have it";
+        id = (*each)->id();
+        EXPECT_EQ(id.size(), 32);
+      } else {
+        EXPECT_EQ(each.status().code(), absl::StatusCode::kUnavailable) << each.status();
+      }
+    }
+    opened.clear();
+    EXPECT_EQ((*DataDirectory::Open(path_))->id(), id);
+  }
+}
+
+TEST_F(DataDirectoryTest, SomebodyElsesFilesAreLeftAlone) {
+  WriteFile("thesis.tex", "");
+  EXPECT_THAT(OpenError(absl::StatusCode::kFailedPrecondition), HasSubstr("thesis.tex"));
+}
+
+TEST_F(DataDirectoryTest, AnotherKindOfDirectoryIsRefused) {
+  WriteFile("DIRECTORY_ID", "millrace coordinator data directory, format 1\nabc\n");
+  EXPECT_THAT(OpenError(absl::StatusCode::kFailedPrecondition), HasSubstr("not a ps server's"));
+}
+
+TEST_F(DataDirectoryTest, NewerFormatIsRefused) {
+  WriteFile("DIRECTORY_ID", "millrace ps data directory, format 12\nabc\n");
+  EXPECT_THAT(OpenError(absl::StatusCode::kFailedPrecondition), HasSubstr("reads format 1"));
+}
+
+TEST_F(DataDirectoryTest, StartThatWasCutShortIsBegunAgain) {
+  WriteFile("DIRECTORY_ID.new", "millrace ps da");
+  EXPECT_TRUE(DataDirectory::Open(path_).ok());
+}
+
+TEST_F(DataDirectoryTest, EmptyPathIsRefused) {
+  EXPECT_EQ(DataDirectory::Open("").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(DataDirectoryTest, FileInThePlaceOfTheDirectoryIsAnError) {
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path());
+  std::ofstream(path_) << "a file";
+  EXPECT_FALSE(DataDirectory::Open(path_).ok());
+}
+
+}  // namespace
+}  // namespace millrace::ps

@@ -1,0 +1,67 @@
+// Where the elements of a shard are: its slices, one after the other, divided into blocks.
+#ifndef MILLRACE_PS_DENSE_BLOCK_LAYOUT_H_
+#define MILLRACE_PS_DENSE_BLOCK_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/wire/tensor_codec.h"
+#include "protos/parameter_server.pb.h"
+
+namespace millrace::ps {
+
+// Immutable and thread-safe.
+class BlockLayout {
+ public:
+  struct BlockPlace {
+    uint32_t slice = 0;
+    uint64_t offset = 0;  // In elements, from the slice's first.
+    size_t elements = 0;  // At most kBlockElements.
+  };
+
+  // A run of elements within one block.
+  struct Run {
+    size_t block = 0;
+    size_t offset = 0;  // In elements, from the block's first.
+    size_t count = 0;
+  };
+
+  // INVALID_ARGUMENT: no slice, an empty one, or more elements than a shard can have.
+  static absl::StatusOr<BlockLayout> Create(const ShardSpec& spec);
+
+  uint64_t elements() const { return elements_; }
+  const std::vector<BlockPlace>& blocks() const { return blocks_; }
+
+  // The place, counted in elements from the shard's first, of a slice's element.
+  // INVALID_ARGUMENT: the shard has no such slice, or the slice no `count` elements from there on.
+  absl::StatusOr<uint64_t> Locate(uint32_t slice, uint64_t offset, uint64_t count) const;
+
+  // The first run of the elements [offset, offset + count) of a slice: as many as are in one block.
+  // REQUIRES: Locate() accepts them; count > 0.
+  Run FirstRun(uint32_t slice, uint64_t offset, size_t count) const {
+    const Slice& place = slices_[slice];
+    const size_t in_block = offset % kBlockElements;
+    const size_t rest = kBlockElements - in_block;
+    return {place.first_block + static_cast<size_t>(offset / kBlockElements), in_block,
+            count < rest ? count : rest};
+  }
+
+ private:
+  struct Slice {
+    uint64_t begin = 0;   // From the shard's first element.
+    uint64_t length = 0;  // In elements.
+    size_t first_block = 0;
+  };
+
+  BlockLayout() = default;
+
+  uint64_t elements_ = 0;
+  std::vector<Slice> slices_;
+  std::vector<BlockPlace> blocks_;
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_DENSE_BLOCK_LAYOUT_H_

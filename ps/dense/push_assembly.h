@@ -1,0 +1,72 @@
+// One attempt to push one step to one shard, while its pieces arrive.
+#ifndef MILLRACE_PS_DENSE_PUSH_ASSEMBLY_H_
+#define MILLRACE_PS_DENSE_PUSH_ASSEMBLY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "common/wire/tensor_codec.h"
+#include "protos/parameter_server.pb.h"
+#include "ps/dense/block_layout.h"
+#include "ps/dense/interval_set.h"
+
+namespace millrace::ps {
+
+// Takes the answer to a push. Called once, from any thread, without locks; does not block.
+using PushAnswer = std::function<void(const PushResponse&)>;
+
+// The pieces of one message; immutable.
+using PushPieces = std::shared_ptr<const std::vector<WirePiece>>;
+
+// Not thread-safe; the pieces are.
+class PushAssembly {
+ public:
+  PushAssembly(uint64_t push_id, uint64_t step, uint32_t examples)
+      : push_id_(push_id), step_(step), examples_(examples) {}
+
+  // Adds a message's pieces, carried by `stream`. With `keep` false only their places count, since
+  // nobody will ask for the data. INVALID_ARGUMENT: pieces that the shard has no place for, or that
+  // overlap what arrived before; the push is then of no more use.
+  absl::Status Add(const BlockLayout& layout, uint64_t stream, PushPieces pieces, bool keep);
+
+  // Whether each element has arrived.
+  bool complete(const BlockLayout& layout) const { return arrived_.size() == layout.elements(); }
+
+  uint64_t push_id() const { return push_id_; }
+  uint64_t step() const { return step_; }
+  uint32_t examples() const { return examples_; }
+
+  // In the order in which they came.
+  const std::vector<PushPieces>& pieces() const { return pieces_; }
+  // From now on it has none.
+  std::vector<PushPieces> TakePieces() { return std::exchange(pieces_, {}); }
+
+  bool carried_by(uint64_t stream) const;
+
+  // Who is told when a complete push has taken effect: the stream that completed it.
+  void set_answer(PushAnswer answer) { answer_ = std::move(answer); }
+  const PushAnswer& answer() const { return answer_; }
+
+ private:
+  const uint64_t push_id_;
+  const uint64_t step_;
+  const uint32_t examples_;
+  IntervalSet arrived_;  // Elements, counted from the shard's first.
+  std::vector<PushPieces> pieces_;
+  absl::InlinedVector<uint64_t, 4> streams_;
+  PushAnswer answer_;
+};
+
+using PushPtr = std::shared_ptr<PushAssembly>;
+
+// Elements in `pieces`.
+uint64_t ElementCount(const PushPieces& pieces);
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_DENSE_PUSH_ASSEMBLY_H_

@@ -1,0 +1,81 @@
+#include "ps/dense/running_sum.h"
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "glog/logging.h"
+#include "grpcpp/support/slice.h"
+#include "ps/optimizer/kernel.h"
+
+namespace millrace::ps {
+namespace {
+
+// sums += weight * gradient, whose floats need not be aligned.
+MILLRACE_KERNEL void AddScaled(float weight, const char* gradient, size_t count, float* sums) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) sums[i] += weight * LoadFloat(gradient, i);
+}
+
+}  // namespace
+
+RunningSum::RunningSum(const BlockLayout* layout, BlockPool* pool) : layout_(layout) {
+  blocks_.reserve(layout->blocks().size());
+  for (const BlockLayout::BlockPlace& place : layout->blocks()) {
+    blocks_.push_back(pool->Allocate(place.elements, /*slots=*/0));
+    CHECK(blocks_.back() != nullptr)
+        << "out of memory for a sum of " << layout->elements() << " elements";
+  }
+}
+
+template <typename Visit>
+void RunningSum::ForEachRun(const WirePiece& piece, const Visit& visit) {
+  piece.data.ForEachRun([&](size_t offset, const char* bytes, size_t count) {
+    while (count > 0) {
+      const BlockLayout::Run run = layout_->FirstRun(piece.slice, piece.offset + offset, count);
+      visit(run, blocks_[run.block]->array(0) + run.offset, bytes);
+      offset += run.count;
+      bytes += run.count * sizeof(float);
+      count -= run.count;
+    }
+  });
+}
+
+void RunningSum::Begin(const WirePiece& piece) {
+  ForEachRun(piece, [](const BlockLayout::Run& run, float* sums, const char* bytes) {
+    std::memcpy(sums, bytes, run.count * sizeof(float));
+  });
+}
+
+void RunningSum::Add(const WirePiece& piece, float weight) {
+  const FlushDenormals flush_denormals;
+  ForEachRun(piece, [weight](const BlockLayout::Run& run, float* sums, const char* bytes) {
+    AddScaled(weight, bytes, run.count, sums);
+  });
+}
+
+void RunningSum::AddLast(const WirePiece& piece, float weight, float divisor,
+                         StagedUpdate* update) {
+  const FlushDenormals flush_denormals;
+  ForEachRun(piece, [&](const BlockLayout::Run& run, float* sums, const char* bytes) {
+    AddScaled(weight, bytes, run.count, sums);
+    for (size_t i = 0; i < run.count; ++i) sums[i] /= divisor;
+    update->Apply(run, reinterpret_cast<const char*>(sums));
+  });
+}
+
+PushPieces RunningSum::AsPieces(const std::shared_ptr<const RunningSum>& sum) {
+  using Owner = std::shared_ptr<const RunningSum>;
+  auto pieces = std::make_shared<std::vector<WirePiece>>();
+  for (size_t i = 0; i < sum->blocks_.size(); ++i) {
+    const BlockLayout::BlockPlace& place = sum->layout_->blocks()[i];
+    std::vector<grpc::Slice> slices;
+    slices.emplace_back(
+        sum->blocks_[i]->array(0), place.elements * sizeof(float),
+        [](void* owner) { delete static_cast<Owner*>(owner); }, new Owner(sum));
+    pieces->push_back({place.slice, place.offset, FloatSlices(std::move(slices))});
+  }
+  return pieces;
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,21 @@
+// What a shard is made of, besides its plan: what is kept of it, and what it starts from.
+#ifndef MILLRACE_PS_DENSE_SHARD_CONTENTS_H_
+#define MILLRACE_PS_DENSE_SHARD_CONTENTS_H_
+
+#include <vector>
+
+#include "ps/dense/push_assembly.h"
+#include "ps/dense/shard_state.h"
+
+namespace millrace::ps {
+
+struct ShardContents {
+  StatePtr state;
+  StatePtr previous;  // Synchronous: the version before, where it is known. Or nullptr.
+  // Synchronous: complete contributions to the current version, as Shard::Contents() gives them.
+  std::vector<PushPtr> held;
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_DENSE_SHARD_CONTENTS_H_

@@ -1,0 +1,43 @@
+// A shard's spec, checked, and what follows from it.
+#ifndef MILLRACE_PS_DENSE_SHARD_PLAN_H_
+#define MILLRACE_PS_DENSE_SHARD_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "protos/parameter_server.pb.h"
+#include "ps/block/block.h"
+#include "ps/dense/block_layout.h"
+#include "ps/dense/shard_state.h"
+#include "ps/optimizer/optimizer.h"
+
+namespace millrace::ps {
+
+struct ShardPlan {
+  ShardSpec spec;
+  BlockLayout layout;
+  std::unique_ptr<Optimizer> optimizer;
+  absl::Duration cut_period;
+};
+
+// INVALID_ARGUMENT: what is wrong with the spec, by the field's path.
+absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec);
+
+// Bytes that a shard takes while it trains: its state, the state that an update writes beside it,
+// and in synchronous mode the version before and the contributions that it holds. What is pinned,
+// flushed or pulled may keep a further state for a while.
+uint64_t MemoryNeed(const ShardPlan& plan);
+
+// Version 0: initial values, slots at 0, no step applied. Computes for a while: tens of nanoseconds
+// an element. RESOURCE_EXHAUSTED: the system gives no more memory.
+absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool);
+
+// "shard 3 of job 'j1'", for messages.
+std::string ShardName(absl::string_view job_id, uint32_t shard);
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_DENSE_SHARD_PLAN_H_

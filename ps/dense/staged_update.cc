@@ -1,0 +1,72 @@
+#include "ps/dense/staged_update.h"
+
+#include <utility>
+
+#include "glog/logging.h"
+
+namespace millrace::ps {
+namespace {
+
+// More than any optimizer has, with the values.
+constexpr int kMaxArrays = 8;
+
+}  // namespace
+
+StagedUpdate::StagedUpdate(const UpdateTools& tools, StatePtr base)
+    : tools_(tools), base_(std::move(base)), blocks_(base_->blocks.size()) {
+  CHECK_LT(tools_.optimizer->slots(), kMaxArrays);
+}
+
+Block* StagedUpdate::MutableBlock(size_t index) {
+  MutexLock lock(&mutex_);
+  std::shared_ptr<Block>& block = blocks_[index];
+  if (block == nullptr) {
+    const Block& old = *base_->blocks[index];
+    block = tools_.pool->Allocate(old.elements(), old.slots());
+    CHECK(block != nullptr) << "out of memory for a block of " << old.elements() << " elements";
+  }
+  return block.get();
+}
+
+void StagedUpdate::Apply(const BlockLayout::Run& run, const char* gradient) {
+  const Block& from = *base_->blocks[run.block];
+  Block& to = *MutableBlock(run.block);
+  const float* in[kMaxArrays];
+  float* out[kMaxArrays];
+  for (int i = 0; i <= from.slots(); ++i) {
+    in[i] = from.array(i) + run.offset;
+    out[i] = to.array(i) + run.offset;
+  }
+  tools_.optimizer->Apply(base_->version + 1, gradient, run.count, in, out);
+}
+
+void StagedUpdate::Apply(const WirePiece& piece) {
+  piece.data.ForEachRun([&](size_t offset, const char* bytes, size_t count) {
+    while (count > 0) {
+      const BlockLayout::Run run =
+          tools_.layout->FirstRun(piece.slice, piece.offset + offset, count);
+      Apply(run, bytes);
+      offset += run.count;
+      bytes += run.count * sizeof(float);
+      count -= run.count;
+    }
+  });
+}
+
+StatePtr StagedUpdate::Finish(absl::Span<const uint64_t> steps) {
+  auto state = std::make_shared<ShardState>();
+  state->version = base_->version + 1;
+  state->applied = base_->applied;
+  for (uint64_t step : steps) {
+    CHECK(state->applied.Insert(step)) << "step " << step << " was applied twice";
+  }
+  MutexLock lock(&mutex_);
+  state->blocks.reserve(blocks_.size());
+  for (std::shared_ptr<Block>& block : blocks_) {
+    CHECK(block != nullptr) << "an update without all blocks";
+    state->blocks.push_back(std::move(block));
+  }
+  return state;
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,54 @@
+// The next state of a shard while it is computed, which nobody sees yet.
+#ifndef MILLRACE_PS_DENSE_STAGED_UPDATE_H_
+#define MILLRACE_PS_DENSE_STAGED_UPDATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "common/wire/tensor_codec.h"
+#include "ps/block/block.h"
+#include "ps/dense/block_layout.h"
+#include "ps/dense/shard_state.h"
+#include "ps/optimizer/optimizer.h"
+
+namespace millrace::ps {
+
+// What an update needs of its shard; outlives it.
+struct UpdateTools {
+  const BlockLayout* layout = nullptr;
+  const Optimizer* optimizer = nullptr;
+  BlockPool* pool = nullptr;
+};
+
+// Writes new versions of `base`'s blocks into buffers of its own. Dropping it leaves no trace.
+//
+// Apply may run on several threads at once, for different elements: they write to different places,
+// and only the list of blocks is locked. Whoever calls Finish has to know that all of them have
+// returned (Shard counts their elements under its lock).
+class StagedUpdate {
+ public:
+  StagedUpdate(const UpdateTools& tools, StatePtr base);
+
+  // Applies a part of the gradient. REQUIRES: the layout has its place; once for each element.
+  void Apply(const WirePiece& piece);
+  void Apply(const BlockLayout::Run& run, const char* gradient);
+
+  // The state with `steps` applied. REQUIRES: every element was given to Apply; called once.
+  StatePtr Finish(absl::Span<const uint64_t> steps);
+
+ private:
+  // The new version of a block; made when it is first asked for.
+  Block* MutableBlock(size_t index) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const UpdateTools tools_;
+  const StatePtr base_;
+  Mutex mutex_;
+  std::vector<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_DENSE_STAGED_UPDATE_H_

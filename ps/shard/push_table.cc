@@ -1,0 +1,67 @@
+#include "ps/shard/push_table.h"
+
+#include <utility>
+
+namespace millrace::ps {
+namespace {
+
+constexpr size_t kRememberedPushes = 4096;
+
+}  // namespace
+
+PushPtr PushTable::Find(uint64_t push_id) const {
+  auto it = pushes_.find(push_id);
+  return it == pushes_.end() ? nullptr : it->second.push;
+}
+
+PushPtr PushTable::Start(uint64_t push_id, uint64_t step, uint32_t examples, uint64_t stream) {
+  auto push = std::make_shared<PushAssembly>(push_id, step, examples);
+  pushes_[push_id] = {push, stream};
+  ++started_[stream];
+  return push;
+}
+
+size_t PushTable::started_by(uint64_t stream) const {
+  auto it = started_.find(stream);
+  return it == started_.end() ? 0 : it->second;
+}
+
+PushPtr PushTable::Remove(uint64_t push_id) {
+  auto it = pushes_.find(push_id);
+  if (it == pushes_.end()) return nullptr;
+  auto started = started_.find(it->second.stream);
+  if (--started->second == 0) started_.erase(started);
+  PushPtr push = std::move(it->second.push);
+  pushes_.erase(it);
+  return push;
+}
+
+PushPtr PushTable::Void(uint64_t push_id) {
+  if (voided_.insert(push_id).second) {
+    voided_order_.push_back(push_id);
+    if (voided_order_.size() > kRememberedPushes) {
+      voided_.erase(voided_order_.front());
+      voided_order_.pop_front();
+    }
+  }
+  return Remove(push_id);
+}
+
+std::vector<PushPtr> PushTable::VoidCarriedBy(uint64_t stream) {
+  std::vector<PushPtr> voided;
+  for (const auto& [push_id, entry] : pushes_) {
+    if (entry.push->carried_by(stream)) voided.push_back(entry.push);
+  }
+  for (const PushPtr& push : voided) Void(push->push_id());
+  return voided;
+}
+
+std::vector<PushPtr> PushTable::Clear() {
+  std::vector<PushPtr> pushes;
+  for (auto& [push_id, entry] : pushes_) pushes.push_back(std::move(entry.push));
+  pushes_.clear();
+  started_.clear();
+  return pushes;
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,63 @@
+// The unfinished pushes of a shard, and those that must not come back.
+#ifndef MILLRACE_PS_SHARD_PUSH_TABLE_H_
+#define MILLRACE_PS_SHARD_PUSH_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "ps/dense/push_assembly.h"
+
+namespace millrace::ps {
+
+// A push whose pieces were in part refused or lost must not be started again by those still under
+// way: their number is remembered, for as long as a few thousand later ones. Not thread-safe.
+class PushTable {
+ public:
+  // nullptr where there is none.
+  PushPtr Find(uint64_t push_id) const;
+
+  // `stream` brought its first message. REQUIRES: no such push is there, and it is not voided.
+  PushPtr Start(uint64_t push_id, uint64_t step, uint32_t examples, uint64_t stream);
+
+  // How many of the unfinished pushes were started by `stream`.
+  size_t started_by(uint64_t stream) const;
+
+  // The push has all its pieces.
+  void Finish(uint64_t push_id) { Remove(push_id); }
+
+  // Forgets the push, if it is there, and remembers its number. Returns it or nullptr.
+  PushPtr Void(uint64_t push_id);
+
+  bool voided(uint64_t push_id) const { return voided_.contains(push_id); }
+
+  // Voids all that `stream` carried a part of, and returns them.
+  std::vector<PushPtr> VoidCarriedBy(uint64_t stream);
+
+  // Forgets all pushes, and returns them.
+  std::vector<PushPtr> Clear();
+
+  size_t size() const { return pushes_.size(); }
+
+ private:
+  struct Entry {
+    PushPtr push;
+    uint64_t stream = 0;  // That started it.
+  };
+
+  // Returns it, or nullptr.
+  PushPtr Remove(uint64_t push_id);
+
+  absl::flat_hash_map<uint64_t, Entry> pushes_;
+  absl::flat_hash_map<uint64_t, size_t> started_;  // By stream; none is 0.
+  absl::flat_hash_set<uint64_t> voided_;
+  std::deque<uint64_t> voided_order_;  // The oldest first.
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_SHARD_PUSH_TABLE_H_

@@ -1,0 +1,86 @@
+#include "ps/shard/push_table.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::ps {
+namespace {
+
+BlockLayout MakeLayout() {
+  ShardSpec spec;
+  spec.add_slices()->mutable_slice()->set_length(10);
+  return *BlockLayout::Create(spec);
+}
+
+PushPieces MakePieces(uint64_t offset, size_t count) {
+  const std::vector<float> values(count);
+  std::vector<WirePiece> pieces;
+  pieces.push_back({0, offset, FloatSlices({grpc::Slice(values.data(), count * sizeof(float))})});
+  return std::make_shared<const std::vector<WirePiece>>(std::move(pieces));
+}
+
+TEST(PushAssemblyTest, IsCompleteWhenEachElementHasArrived) {
+  const BlockLayout layout = MakeLayout();
+  PushAssembly push(/*push_id=*/1, /*step=*/2, /*examples=*/3);
+  ASSERT_TRUE(push.Add(layout, /*stream=*/1, MakePieces(6, 4), /*keep=*/true).ok());
+  EXPECT_FALSE(push.complete(layout));
+  ASSERT_TRUE(push.Add(layout, /*stream=*/2, MakePieces(0, 6), /*keep=*/true).ok());
+  EXPECT_TRUE(push.complete(layout));
+  EXPECT_EQ(push.pieces().size(), 2);
+}
+
+TEST(PushAssemblyTest, RefusesAnElementThatComesTwice) {
+  const BlockLayout layout = MakeLayout();
+  PushAssembly push(1, 2, 3);
+  ASSERT_TRUE(push.Add(layout, 1, MakePieces(0, 6), true).ok());
+  EXPECT_EQ(push.Add(layout, 1, MakePieces(5, 5), true).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PushAssemblyTest, RefusesPiecesWithoutData) {
+  const BlockLayout layout = MakeLayout();
+  PushAssembly push(1, 2, 3);
+  EXPECT_EQ(push.Add(layout, 1, MakePieces(3, 0), true).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PushAssemblyTest, CountsWithoutKeeping) {
+  const BlockLayout layout = MakeLayout();
+  PushAssembly push(1, 2, 3);
+  ASSERT_TRUE(push.Add(layout, 1, MakePieces(0, 10), /*keep=*/false).ok());
+  EXPECT_TRUE(push.complete(layout));
+  EXPECT_TRUE(push.pieces().empty());
+}
+
+TEST(PushTableTest, StreamTakesItsUnfinishedPushesWithIt) {
+  const BlockLayout layout = MakeLayout();
+  PushTable table;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(table.Start(id, id, 1, id % 2)
+                    ->Add(layout, /*stream=*/id % 2, MakePieces(0, 1), true)
+                    .ok());
+  }
+  EXPECT_EQ(table.started_by(1), 2);
+  EXPECT_EQ(table.VoidCarriedBy(1).size(), 2);
+  EXPECT_EQ(table.started_by(1), 0);
+  EXPECT_EQ(table.started_by(0), 1);
+  EXPECT_EQ(table.size(), 1);
+  EXPECT_TRUE(table.voided(1));
+  EXPECT_FALSE(table.voided(2));
+  EXPECT_EQ(table.Find(3), nullptr);
+}
+
+TEST(PushTableTest, RemembersVoidedPushesForAWhile) {
+  PushTable table;
+  for (uint64_t id = 0; id < 100'000; ++id) {
+    EXPECT_EQ(table.Void(id), nullptr);
+    EXPECT_TRUE(table.voided(id));
+  }
+  EXPECT_FALSE(table.voided(0)) << "or it would grow for ever";
+  EXPECT_TRUE(table.voided(99'000));
+}
+
+}  // namespace
+}  // namespace millrace::ps

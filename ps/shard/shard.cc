@@ -1,0 +1,410 @@
+// Why each step is applied exactly once, and each version is seen whole.
+//
+// All that can be seen of a shard is one pointer, `state_`: blocks, applied set and version
+// together. It changes in one place, Publish, under the lock, from a state to one that StagedUpdate
+// computed from that very state. Whoever reads it (a pull, a pinned cut, a flush) takes a reference
+// and has one moment between two step applications, for ever.
+//
+// The applied set in the state decides whether a step counts. It is asked under the lock before an
+// update is begun, and it cannot change until that update is published or dropped, since there is
+// one update at a time (TurnRule, VersionRule). StagedUpdate::Finish checks it once more. So of two
+// pushes of one step one is applied, and the other is answered ALREADY_APPLIED (or HELD) when it is
+// complete.
+//
+// A push counts when each element has arrived once (PushAssembly), and until then all that exists
+// of it is an entry in a table: to drop it (its stream ended, a message was refused, the generation
+// changed) is to erase that entry. Its number is remembered so that pieces still under way are
+// refused instead of starting a push that can never be complete.
+//
+// Computing happens without the lock, as Work that the rule hands out under it. A thread that
+// brought a message takes a piece of work, computes, reports under the lock, and takes the next one
+// while there is any; so work waits for no thread of its own, and several streams compute side by
+// side. The report under the lock is also what makes one thread's blocks visible to the one that
+// publishes them.
+//
+// Calls to the outside (answers, waiting pulls) are collected under the lock as Effects and made
+// after it is released.
+#include "ps/shard/shard.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/optional.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "ps/shard/turn_rule.h"
+#include "ps/shard/version_rule.h"
+
+namespace millrace::ps {
+namespace {
+
+// Named in a message at most.
+constexpr size_t kNamedSteps = 8;
+// Of one stream. Each may hold a whole gradient in memory.
+constexpr size_t kMaxUnfinishedPushes = 64;
+
+std::unique_ptr<StepRule> MakeRule(const UpdateTools& tools, const ShardSpec& spec,
+                                   const std::vector<PushPtr>& held) {
+  if (spec.replicas() == 0) return std::make_unique<TurnRule>(tools);
+  return std::make_unique<VersionRule>(tools, spec.replicas(), spec.total_steps(), held);
+}
+
+}  // namespace
+
+PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t version) {
+  PushResponse response;
+  response.set_push_id(push_id);
+  response.set_code(static_cast<int32_t>(status.code()));
+  response.set_message(std::string(status.message()));
+  response.set_version(version);
+  return response;
+}
+
+struct Shard::Effects {
+  std::vector<std::pair<PushAnswer, PushResponse>> answers;
+  std::vector<std::pair<StateCallback, absl::StatusOr<StatePtr>>> woken;
+  absl::optional<Work> work;
+  StepRule::Released released;
+  std::vector<PushPtr> dropped;
+};
+
+Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool)
+    : plan_(std::move(plan)),
+      name_(ShardName(plan_.spec.job_id(), plan_.spec.shard())),
+      tools_{&plan_.layout, plan_.optimizer.get(), pool},
+      state_(std::move(contents.state)),
+      previous_(std::move(contents.previous)),
+      generation_(generation),
+      stored_generation_(generation),
+      rule_(MakeRule(tools_, plan_.spec, contents.held)) {
+  CHECK_EQ(state_->blocks.size(), plan_.layout.blocks().size());
+}
+
+bool Shard::Push(uint64_t stream, DecodedPush message, PushAnswer answer) {
+  Effects effects;
+  bool answered;
+  {
+    MutexLock lock(&mutex_);
+    answered = Accept(stream, &message, &answer, &effects);
+  }
+  Run(std::move(effects));
+  return answered;
+}
+
+bool Shard::Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Effects* effects) {
+  const PushRequest& header = message->header;
+  absl::Status status = CheckPush(stream, header);
+  if (status.ok()) status = message->refusal;
+  PushPtr push;
+  if (status.ok()) {
+    push = pushes_.Find(header.push_id());
+    if (push == nullptr) {
+      push = pushes_.Start(header.push_id(), header.step(), header.examples(), stream);
+      rule_->Started(push);
+    }
+    auto pieces = std::make_shared<const std::vector<WirePiece>>(std::move(message->pieces));
+    const bool wanted = rule_->Wants(*state_, push->step());
+    status = push->Add(plan_.layout, stream, std::move(pieces), /*keep=*/wanted);
+  }
+  if (!status.ok()) {
+    VoidPush(header.push_id(), effects);
+    effects->answers.emplace_back(std::move(*answer),
+                                  MakeRefusal(header.push_id(), status, state_->version));
+    NextWork(effects);  // The push may have had the turn.
+    return true;
+  }
+  const bool complete = push->complete(plan_.layout);
+  if (complete) {
+    push->set_answer(std::move(*answer));
+    pushes_.Finish(push->push_id());
+    std::vector<Answered> answered;
+    rule_->Completed(*state_, push, &answered);
+    Answer(answered, effects);
+  }
+  NextWork(effects);
+  return complete;
+}
+
+absl::Status Shard::CheckPush(uint64_t stream, const PushRequest& header) {
+  MILLRACE_RETURN_IF_ERROR(closed_);
+  MILLRACE_RETURN_IF_ERROR(CheckGeneration(header.generation()));
+  if (pushes_.voided(header.push_id())) {
+    return absl::AbortedError(absl::StrCat(
+        "push ", header.push_id(), " of step ", header.step(), " to ", name_,
+        " was voided: an earlier message was refused, or a stream that carried a part of it "
+        "ended; push the step again with a new push_id"));
+  }
+  if (header.step() >= plan_.spec.total_steps()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step: ", header.step(), "; ", name_, " has steps 0 to ", plan_.spec.total_steps() - 1));
+  }
+  const PushPtr push = pushes_.Find(header.push_id());
+  if (push == nullptr && pushes_.started_by(stream) >= kMaxUnfinishedPushes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "push ", header.push_id(), ": ", kMaxUnfinishedPushes, " pushes that this stream began to ",
+        name_, " are not complete; complete them before others"));
+  }
+  if (push != nullptr && (push->step() != header.step() || push->examples() != header.examples())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push ", header.push_id(), " began with step ", push->step(), " and ",
+                     push->examples(), " examples, and goes on with step ", header.step(), " and ",
+                     header.examples(), "; all messages of a push say the same"));
+  }
+  return rule_->Admit(*state_, header.step());
+}
+
+absl::Status Shard::CheckGeneration(uint64_t generation) const {
+  if (generation == generation_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(name_, " is at generation ", generation_, ", the request at ", generation, "; ",
+                   generation < generation_ ? "fetch the job's routing again"
+                                            : "the shard has not been told yet: try again"));
+}
+
+void Shard::VoidPush(uint64_t push_id, Effects* effects) {
+  PushPtr push = pushes_.Void(push_id);
+  if (push == nullptr) return;
+  rule_->Discarded(push);
+  effects->dropped.push_back(std::move(push));
+}
+
+void Shard::StreamEnded(uint64_t stream) {
+  Effects effects;
+  {
+    MutexLock lock(&mutex_);
+    effects.dropped = pushes_.VoidCarriedBy(stream);
+    for (const PushPtr& push : effects.dropped) rule_->Discarded(push);
+    NextWork(&effects);
+  }
+  Run(std::move(effects));
+}
+
+uint64_t Shard::Read(const PullRequest& request, StateCallback done) {
+  absl::StatusOr<StatePtr> state;
+  {
+    MutexLock lock(&mutex_);
+    state = FindState(request);
+    if (state.ok() && *state == nullptr) {
+      waiters_[++last_waiter_] = {request.version(), std::move(done)};
+      return last_waiter_;
+    }
+  }
+  done(std::move(state));
+  return 0;
+}
+
+// nullptr: it is to come.
+absl::StatusOr<StatePtr> Shard::FindState(const PullRequest& request) {
+  MILLRACE_RETURN_IF_ERROR(closed_);
+  MILLRACE_RETURN_IF_ERROR(CheckGeneration(request.generation()));
+  if (!request.cut_id().empty()) {
+    const auto it = pinned_.find(request.cut_id());
+    if (it != pinned_.end()) return it->second;
+    return absl::NotFoundError(absl::StrCat(name_, " has no pinned cut '", request.cut_id(),
+                                            "'; it was unpinned, or the server was restarted"));
+  }
+  if (!request.has_version() || request.version() == state_->version) return state_;
+  if (request.version() > state_->version) return nullptr;
+  if (previous_ != nullptr && request.version() == previous_->version) return previous_;
+  return absl::AbortedError(absl::StrCat("version ", request.version(), " of ", name_,
+                                         " is no longer there: it is at version ", state_->version,
+                                         ", and keeps only the one before"));
+}
+
+void Shard::StopWaiting(uint64_t waiter, absl::StatusCode code) {
+  StateCallback done;
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    auto it = waiters_.find(waiter);
+    if (it == waiters_.end()) return;
+    done = std::move(it->second.done);
+    status = absl::Status(code, WaitsFor(it->second.version));
+    waiters_.erase(it);
+  }
+  done(std::move(status));
+}
+
+std::string Shard::WaitsFor(uint64_t version) const {
+  const std::string begin = absl::StrCat("version ", version, " of ", name_,
+                                         " has not come: it is at version ", state_->version);
+  const uint64_t replicas = plan_.spec.replicas();
+  const uint64_t total = plan_.spec.total_steps();
+  const VersionSteps steps =
+      StepsOfVersion(state_->version, std::max<uint64_t>(replicas, 1), total);
+  if (steps.begin == steps.end) return absl::StrCat(begin, ", the last one of the job");
+  if (replicas == 0) return absl::StrCat(begin, " and waits for further steps");
+  std::vector<uint64_t> missing;
+  for (uint64_t step = steps.begin; step < steps.end && missing.size() <= kNamedSteps; ++step) {
+    if (rule_->Wants(*state_, step)) missing.push_back(step);
+  }
+  if (missing.empty()) return absl::StrCat(begin, ", has all steps of it, and computes the next");
+  const bool more = missing.size() > kNamedSteps;
+  if (more) missing.pop_back();
+  return absl::StrCat(begin, " and waits for step", missing.size() == 1 ? " " : "s ",
+                      absl::StrJoin(missing, ", "), more ? " and more" : "");
+}
+
+absl::Status Shard::SetGeneration(uint64_t generation) {
+  Effects effects;
+  {
+    MutexLock lock(&mutex_);
+    MILLRACE_RETURN_IF_ERROR(closed_);
+    if (generation == generation_) return absl::OkStatus();
+    if (generation < generation_) {
+      return absl::FailedPreconditionError(absl::StrCat(name_, " is at generation ", generation_,
+                                                        " already, newer than ", generation,
+                                                        "; generations only grow"));
+    }
+    generation_ = generation;
+    const absl::Status fenced = absl::FailedPreconditionError(
+        absl::StrCat(name_, " went to generation ", generation, "; fetch the job's routing again"));
+    DropPushes(fenced, &effects);
+    WakeAll(fenced, &effects);
+  }
+  Run(std::move(effects));
+  return absl::OkStatus();
+}
+
+void Shard::DropPushes(const absl::Status& reason, Effects* effects) {
+  effects->dropped = pushes_.Clear();
+  for (const PushPtr& push : effects->dropped) pushes_.Void(push->push_id());
+  for (const PushPtr& push : rule_->Fence()) {
+    effects->answers.emplace_back(push->answer(),
+                                  MakeRefusal(push->push_id(), reason, state_->version));
+  }
+  for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
+}
+
+void Shard::WakeAll(const absl::Status& status, Effects* effects) {
+  for (auto& [id, waiter] : waiters_) effects->woken.emplace_back(std::move(waiter.done), status);
+  waiters_.clear();
+}
+
+absl::StatusOr<ShardStatus> Shard::PinCut(uint64_t generation, const std::string& cut_id) {
+  MutexLock lock(&mutex_);
+  MILLRACE_RETURN_IF_ERROR(closed_);
+  MILLRACE_RETURN_IF_ERROR(CheckGeneration(generation));
+  // A repeated call finds what the first one pinned.
+  return StatusOf(*pinned_.emplace(cut_id, state_).first->second);
+}
+
+void Shard::UnpinCut(const std::string& cut_id) {
+  StatePtr released;
+  MutexLock lock(&mutex_);
+  auto it = pinned_.find(cut_id);
+  if (it == pinned_.end()) return;
+  released = std::move(it->second);
+  pinned_.erase(it);
+}
+
+ShardStatus Shard::Status() const {
+  MutexLock lock(&mutex_);
+  return StatusOf(*state_);
+}
+
+ShardStatus Shard::StatusOf(const ShardState& state) const {
+  ShardStatus status;
+  status.set_job_id(plan_.spec.job_id());
+  status.set_shard(plan_.spec.shard());
+  status.set_generation(generation_);
+  status.set_version(state.version);
+  *status.mutable_applied() = state.applied.ToProto();
+  if (&state == state_.get()) *status.mutable_held() = rule_->HeldSteps().ToProto();
+  status.set_flushed_version(flushed_version_);
+  return status;
+}
+
+uint64_t Shard::generation() const {
+  MutexLock lock(&mutex_);
+  return generation_;
+}
+
+ShardContents Shard::Contents() const {
+  MutexLock lock(&mutex_);
+  return {state_, previous_, rule_->Held()};
+}
+
+void Shard::SetFlushedVersion(uint64_t version) {
+  MutexLock lock(&mutex_);
+  flushed_version_ = version;
+}
+
+uint64_t Shard::stored_generation() const {
+  MutexLock lock(&mutex_);
+  return stored_generation_;
+}
+
+void Shard::SetStoredGeneration(uint64_t generation) {
+  MutexLock lock(&mutex_);
+  stored_generation_ = generation;
+}
+
+void Shard::Close(const absl::Status& status) {
+  Effects effects;
+  {
+    MutexLock lock(&mutex_);
+    if (!closed_.ok()) return;
+    closed_ = status;
+    DropPushes(status, &effects);
+    WakeAll(status, &effects);
+    for (auto& [cut_id, state] : pinned_) effects.released.push_back(std::move(state));
+    pinned_.clear();
+  }
+  Run(std::move(effects));
+}
+
+void Shard::NextWork(Effects* effects) {
+  std::vector<Answered> answered;
+  effects->work = rule_->Next(state_, &answered);
+  Answer(answered, effects);
+  for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
+}
+
+void Shard::Publish(StatePtr state, Effects* effects) {
+  if (plan_.spec.replicas() != 0) {
+    effects->released.push_back(std::move(previous_));
+    previous_ = state_;
+  }
+  effects->released.push_back(std::move(state_));
+  state_ = std::move(state);
+  for (auto it = waiters_.begin(); it != waiters_.end();) {
+    if (it->second.version != state_->version) {
+      ++it;
+      continue;
+    }
+    effects->woken.emplace_back(std::move(it->second.done), state_);
+    it = waiters_.erase(it);
+  }
+}
+
+void Shard::Answer(const std::vector<Answered>& answered, Effects* effects) {
+  for (const Answered& each : answered) {
+    PushResponse response;
+    response.set_push_id(each.push->push_id());
+    response.set_outcome(each.outcome);
+    response.set_version(state_->version);
+    effects->answers.emplace_back(each.push->answer(), std::move(response));
+    effects->dropped.push_back(each.push);
+  }
+}
+
+void Shard::Run(Effects effects) {
+  while (true) {
+    for (auto& [answer, response] : effects.answers) answer(response);
+    for (auto& [done, state] : effects.woken) done(std::move(state));
+    if (!effects.work.has_value()) return;
+    const Work work = *std::move(effects.work);
+    effects = Effects();
+    work.compute();
+    MutexLock lock(&mutex_);
+    if (absl::optional<Computed> computed = rule_->Done(work)) {
+      Publish(work.update->Finish(computed->steps), &effects);
+      Answer(computed->answered, &effects);
+    }
+    NextWork(&effects);
+  }
+}
+
+}  // namespace millrace::ps

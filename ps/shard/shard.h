@@ -1,0 +1,133 @@
+// A part of a job's variables: it applies each step to them exactly once, and hands out their
+// values.
+#ifndef MILLRACE_PS_SHARD_SHARD_H_
+#define MILLRACE_PS_SHARD_SHARD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "common/wire/tensor_codec.h"
+#include "protos/parameter_server.pb.h"
+#include "ps/block/block.h"
+#include "ps/dense/push_assembly.h"
+#include "ps/dense/shard_contents.h"
+#include "ps/dense/shard_plan.h"
+#include "ps/dense/shard_state.h"
+#include "ps/shard/push_table.h"
+#include "ps/shard/step_rule.h"
+
+namespace millrace::ps {
+
+// Takes the state that a pull asked for. Called once, without locks; does not block.
+using StateCallback = std::function<void(absl::StatusOr<StatePtr>)>;
+
+// The answer to a push that is refused.
+PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t version);
+
+// Thread-safe. Nothing blocks, except that Push computes: on the thread that brings the pieces, for
+// about as long as receiving them took. See the essay in the .cc file.
+class Shard {
+ public:
+  // `pool` must outlive it. REQUIRES: `contents` fit the plan; the database has `generation`.
+  Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool);
+
+  const ShardPlan& plan() const { return plan_; }
+  const std::string& name() const { return name_; }
+
+  // Takes one message, which `stream` carried. Returns true when it gets an answer: it was refused,
+  // or it is the last of its push; `answer` is called once then, here or on another thread.
+  // Statuses as documented for PushResponse. REQUIRES: StreamEnded(stream) has not been called.
+  bool Push(uint64_t stream, DecodedPush message, PushAnswer answer);
+
+  // Drops the unfinished pushes that `stream` carried parts of.
+  void StreamEnded(uint64_t stream);
+
+  // Calls `done` with the state that a pull asks for: now, and returns 0; or when it is there, and
+  // returns a number for StopWaiting. Statuses as documented for PullResponse.
+  uint64_t Read(const PullRequest& request, StateCallback done);
+
+  // Ends a wait with `code`, unless it has ended: its callback gets an error that says what the
+  // shard waits for.
+  void StopWaiting(uint64_t waiter, absl::StatusCode code);
+
+  // Statuses as documented in the .proto.
+  absl::Status SetGeneration(uint64_t generation);
+  absl::StatusOr<ShardStatus> PinCut(uint64_t generation, const std::string& cut_id);
+  void UnpinCut(const std::string& cut_id);
+
+  ShardStatus Status() const;
+  uint64_t generation() const;
+
+  // What is to be written to the database; a moment between two step applications. `held` counts
+  // only while no Push is under way.
+  ShardContents Contents() const;
+
+  // A cut with this version is in the database.
+  void SetFlushedVersion(uint64_t version);
+
+  // The generation in the database: the one that it was made with, until set.
+  uint64_t stored_generation() const;
+  void SetStoredGeneration(uint64_t generation);
+
+  // From now on every request is refused with `status`; waiting pulls end with it, and unfinished
+  // pushes are dropped. REQUIRES: not OK.
+  void Close(const absl::Status& status);
+
+ private:
+  // Calls to be made, and memory to be released, when the lock is no longer held.
+  struct Effects;
+  struct Waiter {
+    uint64_t version = 0;
+    StateCallback done;
+  };
+
+  bool Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPush(uint64_t stream, const PushRequest& header)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckGeneration(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<StatePtr> FindState(const PullRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void VoidPush(uint64_t push_id, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropPushes(const absl::Status& reason, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WakeAll(const absl::Status& status, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NextWork(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Publish(StatePtr state, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(const std::vector<Answered>& answered, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string WaitsFor(uint64_t version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ShardStatus StatusOf(const ShardState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Run(Effects effects) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const ShardPlan plan_;
+  const std::string name_;
+  const UpdateTools tools_;
+
+  // Held for short steps of bookkeeping only, never while computing.
+  mutable Mutex mutex_;
+  StatePtr state_ ABSL_GUARDED_BY(mutex_);
+  StatePtr previous_ ABSL_GUARDED_BY(mutex_);  // Synchronous only.
+  uint64_t generation_ ABSL_GUARDED_BY(mutex_);
+  uint64_t stored_generation_ ABSL_GUARDED_BY(mutex_);
+  uint64_t flushed_version_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<StepRule> rule_ ABSL_PT_GUARDED_BY(mutex_);
+  PushTable pushes_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<std::string, StatePtr> pinned_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_SHARD_SHARD_H_

@@ -1,0 +1,323 @@
+#include "ps/shard/shard.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/optimizer/optimizer.h"
+#include "ps/shard/shard_test_util.h"
+
+namespace millrace::ps {
+namespace {
+
+using ::millrace::testing::MakeMessage;
+using ::millrace::testing::MakeSpec;
+using ::millrace::testing::MakeWirePiece;
+using ::millrace::testing::Newest;
+using ::millrace::testing::PushWhole;
+using ::millrace::testing::Values;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Subtracts the gradient, and counts the elements.
+class CountingOptimizer final : public Optimizer {
+ public:
+  explicit CountingOptimizer(uint64_t* elements) : elements_(elements) {}
+
+  int slots() const override { return 0; }
+  void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
+             float* const* out) const override {
+    *elements_ += count;
+    for (size_t i = 0; i < count; ++i) {
+      float value;
+      std::memcpy(&value, gradient + i * sizeof(float), sizeof(float));
+      out[0][i] = in[0][i] - value;
+    }
+  }
+
+ private:
+  uint64_t* const elements_;
+};
+
+class ShardTest : public ::testing::Test {
+ protected:
+  void Make(const ShardSpec& spec, std::unique_ptr<Optimizer> optimizer = nullptr) {
+    ShardPlan plan = *PlanShard(spec);
+    if (optimizer != nullptr) plan.optimizer = std::move(optimizer);
+    StatePtr state = *MakeInitialState(plan, &pool_);
+    shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1,
+                                     ShardContents{std::move(state), nullptr, {}}, &pool_);
+  }
+
+  // Pushes `count` elements of slice 0 that are all `value`. Returns the answer, if there is one
+  // now.
+  absl::optional<PushResponse> PushPart(uint64_t stream, uint64_t step, uint64_t push_id,
+                                        uint64_t offset, size_t count, float value) {
+    DecodedPush message = MakeMessage(shard_->plan().spec, step, push_id);
+    message.pieces.push_back(MakeWirePiece(0, offset, std::vector<float>(count, value)));
+    absl::optional<PushResponse> answer;
+    shard_->Push(stream, std::move(message), [&](const PushResponse& got) { answer = got; });
+    return answer;
+  }
+
+  PullRequest Version(uint64_t version) {
+    PullRequest request;
+    request.set_generation(1);
+    request.set_version(version);
+    return request;
+  }
+
+  BlockPool pool_;
+  std::unique_ptr<Shard> shard_;
+};
+
+TEST_F(ShardTest, CompletePushOvertakesAStalledOne) {
+  Make(MakeSpec({10}));
+  EXPECT_FALSE(PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1).has_value());
+  EXPECT_EQ(PushPart(2, /*step=*/1, /*push_id=*/2, 0, 10, 10)->outcome(), PushResponse::APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-10));
+  const absl::optional<PushResponse> last = PushPart(1, 0, 1, 9, 1, 1);
+  EXPECT_EQ(last->outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(last->version(), 2);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-11));
+}
+
+// What had arrived of a slow push was computed again after each push that overtook it.
+TEST_F(ShardTest, OvertakenPushIsComputedOnceMore) {
+  uint64_t computed = 0;
+  Make(MakeSpec({10}), std::make_unique<CountingOptimizer>(&computed));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  EXPECT_EQ(computed, 9);
+  for (uint64_t step = 1; step <= 5; ++step) {
+    EXPECT_EQ(PushPart(2, step, step + 1, 0, 10, 10)->outcome(), PushResponse::APPLIED);
+  }
+  EXPECT_EQ(computed, 9 + 5 * 10);
+  // Others have the turn from their first message on.
+  PushPart(2, /*step=*/6, /*push_id=*/7, 0, 4, 10);
+  EXPECT_EQ(computed, 9 + 5 * 10 + 4);
+  PushPart(2, 6, 7, 4, 6, 10);
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(computed, 9 + 6 * 10 + 10);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-61));
+}
+
+TEST_F(ShardTest, TurnPassesOnWhenItsHolderIsLost) {
+  Make(MakeSpec({10}));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  PushPart(2, /*step=*/1, /*push_id=*/2, 0, 5, 10);
+  shard_->StreamEnded(1);
+  EXPECT_EQ(PushPart(2, 1, 2, 5, 5, 10)->outcome(), PushResponse::APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-10));
+  EXPECT_EQ(PushPart(3, 0, 1, 9, 1, 1)->code(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
+TEST_F(ShardTest, OfTwoPushesOfAStepOneIsApplied) {
+  Make(MakeSpec({10}));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  EXPECT_EQ(PushPart(2, /*step=*/0, /*push_id=*/2, 0, 10, 1)->outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->outcome(), PushResponse::ALREADY_APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-1));
+}
+
+TEST_F(ShardTest, AdamUsesTheVersionAtPublication) {
+  ShardSpec spec = MakeSpec({4});
+  spec.mutable_optimizer()->mutable_adam()->set_learning_rate(0.1);
+  std::vector<float> in_order;
+  for (const bool overtaken : {false, true}) {
+    Make(spec);
+    if (overtaken) PushPart(1, 1, 1, 0, 3, 2);
+    PushPart(2, 0, 2, 0, 4, 1);
+    if (!overtaken) PushPart(1, 1, 1, 0, 3, 2);
+    PushPart(1, 1, 1, 3, 1, 2);
+    EXPECT_EQ(Newest(shard_.get())->version, 2);
+    if (!overtaken) in_order = Values(*Newest(shard_.get()));
+  }
+  EXPECT_EQ(Values(*Newest(shard_.get())), in_order);
+}
+
+TEST_F(ShardTest, PinnedStateDoesNotChange) {
+  Make(MakeSpec({10}));
+  PushWhole(shard_.get(), 0, 1, std::vector<float>(10, 1));
+  const StatePtr held = Newest(shard_.get());
+  for (uint64_t step = 1; step < 20; ++step) {
+    PushWhole(shard_.get(), step, step + 1, std::vector<float>(10, 1));
+  }
+  EXPECT_THAT(Values(*held), Each(-1));
+  EXPECT_EQ(held->applied.watermark(), 1);
+}
+
+TEST_F(ShardTest, MessagesOfAPushMustAgree) {
+  Make(MakeSpec({10}));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  const absl::optional<PushResponse> answer = PushPart(1, /*step=*/1, /*push_id=*/1, 9, 1, 1);
+  EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(answer->message(), HasSubstr("began with step 0"));
+  EXPECT_EQ(Newest(shard_.get())->version, 0);
+}
+
+TEST_F(ShardTest, StreamThatNeverCompletesItsPushesIsRefusedFurtherOnes) {
+  Make(MakeSpec({10}));
+  uint64_t push_id = 0;
+  absl::optional<PushResponse> answer;
+  while (!answer.has_value() && push_id < 10'000) {
+    ++push_id;
+    answer = PushPart(1, /*step=*/push_id, push_id, 0, 9, 1);
+  }
+  EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(PushPart(2, 0, 20'000, 0, 10, 1)->outcome(), PushResponse::APPLIED) << "another stream";
+  EXPECT_EQ(PushPart(1, 1, 1, 9, 1, 1)->outcome(), PushResponse::APPLIED);
+  EXPECT_FALSE(PushPart(1, 1, 20'001, 0, 9, 1).has_value()) << "one is complete";
+}
+
+TEST_F(ShardTest, FenceDropsWhatIsUnfinished) {
+  Make(MakeSpec({10}));
+  PushPart(1, 0, 1, 0, 9, 1);
+  ASSERT_TRUE(shard_->SetGeneration(2).ok());
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->code(),
+            static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(Newest(shard_.get())->version, 0);
+}
+
+TEST_F(ShardTest, SynchronousVersionIsTheWeightedMean) {
+  Make(MakeSpec({1}, /*replicas=*/3, /*total_steps=*/7));
+  EXPECT_EQ(PushWhole(shard_.get(), 2, 1, {3.0f}, /*examples=*/2).outcome(), PushResponse::HELD);
+  EXPECT_EQ(PushWhole(shard_.get(), 0, 2, {1.0f}, /*examples=*/4).outcome(), PushResponse::HELD);
+  EXPECT_EQ(PushWhole(shard_.get(), 2, 3, {9.0f}, /*examples=*/2).outcome(), PushResponse::HELD);
+  EXPECT_EQ(PushWhole(shard_.get(), 1, 4, {2.0f}, /*examples=*/2).outcome(), PushResponse::APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), ElementsAre(-(4 * 1 + 2 * 2 + 2 * 3) / 8.0f));
+  EXPECT_EQ(PushWhole(shard_.get(), 1, 5, {2.0f}).outcome(), PushResponse::ALREADY_APPLIED);
+}
+
+TEST_F(ShardTest, SynchronousResultDoesNotDependOnTheOrderOfArrival) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> gradients(4, std::vector<float>(1000));
+  for (std::vector<float>& gradient : gradients) {
+    for (float& each : gradient) each = normal(random);
+  }
+  std::vector<uint64_t> order = {0, 1, 2, 3};
+  std::vector<float> in_order;
+  do {
+    Make(MakeSpec({1000}, /*replicas=*/4));
+    for (const uint64_t step : order) {
+      PushWhole(shard_.get(), step, step, gradients[step], static_cast<uint32_t>(10 + step));
+    }
+    ASSERT_EQ(Newest(shard_.get())->version, 1);
+    if (in_order.empty()) in_order = Values(*Newest(shard_.get()));
+    ASSERT_EQ(Values(*Newest(shard_.get())), in_order);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(ShardTest, LastSynchronousVersionMayHaveFewerContributions) {
+  Make(MakeSpec({1}, /*replicas=*/3, /*total_steps=*/4));
+  for (uint64_t step = 0; step < 3; ++step) PushWhole(shard_.get(), step, step, {1.0f});
+  EXPECT_EQ(PushWhole(shard_.get(), 3, 3, {1.0f}).outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(Newest(shard_.get())->version, 2);
+  EXPECT_EQ(Newest(shard_.get())->applied.watermark(), 4);
+}
+
+TEST_F(ShardTest, SingleContributionIsAppliedAsItIs) {
+  Make(MakeSpec({1}, /*replicas=*/1));
+  PushWhole(shard_.get(), 0, 1, {0.1f}, /*examples=*/50);
+  EXPECT_THAT(Values(*Newest(shard_.get())), ElementsAre(-0.1f));
+}
+
+TEST_F(ShardTest, SynchronousShardKeepsTheVersionBefore) {
+  Make(MakeSpec({1}, /*replicas=*/1));
+  for (uint64_t step = 0; step < 3; ++step) PushWhole(shard_.get(), step, step, {1.0f});
+  absl::StatusOr<StatePtr> state;
+  const auto keep = [&](absl::StatusOr<StatePtr> got) { state = std::move(got); };
+  EXPECT_EQ(shard_->Read(Version(2), keep), 0);
+  EXPECT_THAT(Values(**state), ElementsAre(-2));
+  shard_->Read(Version(1), keep);
+  EXPECT_EQ(state.status().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(ShardTest, WaitersAreWokenByTheirVersionOnly) {
+  Make(MakeSpec({1}, /*replicas=*/1));
+  std::vector<uint64_t> woken;
+  for (uint64_t version : {2, 1, 3}) {
+    EXPECT_NE(shard_->Read(Version(version),
+                           [&](absl::StatusOr<StatePtr> state) {
+                             woken.push_back(state.ok() ? (*state)->version : 99);
+                           }),
+              0);
+  }
+  PushWhole(shard_.get(), 0, 1, {1.0f});
+  EXPECT_THAT(woken, ElementsAre(1));
+  PushWhole(shard_.get(), 1, 2, {1.0f});
+  EXPECT_THAT(woken, ElementsAre(1, 2));
+  shard_->Close(absl::UnavailableError("stops"));
+  EXPECT_THAT(woken, ElementsAre(1, 2, 99));
+}
+
+TEST_F(ShardTest, StoppedWaitIsNotWoken) {
+  Make(MakeSpec({1}, /*replicas=*/1, /*total_steps=*/1));
+  std::vector<absl::Status> ended;
+  const uint64_t waiter = shard_->Read(
+      Version(1), [&](absl::StatusOr<StatePtr> state) { ended.push_back(state.status()); });
+  shard_->StopWaiting(waiter, absl::StatusCode::kDeadlineExceeded);
+  shard_->StopWaiting(waiter, absl::StatusCode::kDeadlineExceeded);
+  PushWhole(shard_.get(), 0, 1, {1.0f});
+  ASSERT_EQ(ended.size(), 1);
+  EXPECT_THAT(std::string(ended[0].message()), HasSubstr("waits for step 0"));
+  shard_->StopWaiting(
+      shard_->Read(Version(2),
+                   [&](absl::StatusOr<StatePtr> state) { ended.push_back(state.status()); }),
+      absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(ended[1].message()), HasSubstr("the last one of the job"));
+}
+
+TEST_F(ShardTest, NoMessageBreaksIt) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  for (const uint32_t replicas : {0, 3}) {
+    const ShardSpec spec = MakeSpec({10, 3}, replicas, /*total_steps=*/20);
+    Make(spec);
+    // Mostly small numbers, which are nearly right, and some from the far end.
+    const auto number = [&](uint64_t below) {
+      return random() % 16 == 0 ? ~uint64_t{0} - random() % 3 : random() % below;
+    };
+    for (int i = 0; i < 20'000; ++i) {
+      DecodedPush message =
+          MakeMessage(spec, number(22), number(8), static_cast<uint32_t>(number(3)));
+      if (random() % 50 == 0) message.header.set_generation(number(3));
+      for (uint64_t pieces = random() % 3; pieces > 0; --pieces) {
+        message.pieces.push_back(MakeWirePiece(static_cast<uint32_t>(number(3)), number(11),
+                                               std::vector<float>(random() % 11, 1)));
+      }
+      const uint64_t stream = random() % 3;
+      int answers = 0;
+      const bool answered =
+          shard_->Push(stream, std::move(message), [&](const PushResponse&) { ++answers; });
+      ASSERT_EQ(answers, answered ? 1 : 0);
+      if (random() % 30 == 0) shard_->StreamEnded(stream);
+      const StatePtr state = Newest(shard_.get());
+      ASSERT_EQ(state->applied.size(),
+                replicas == 0 ? state->version : std::min<uint64_t>(20, 3 * state->version));
+      ASSERT_THAT(Values(*state), Each(-static_cast<float>(state->version)));
+    }
+  }
+}
+
+TEST_F(ShardTest, ClosedShardRefusesEverything) {
+  Make(MakeSpec({10}));
+  PushPart(1, 0, 1, 0, 9, 1);
+  shard_->Close(absl::NotFoundError("was dropped"));
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->message(), "was dropped");
+  EXPECT_FALSE(shard_->PinCut(1, "cut").ok());
+  EXPECT_FALSE(shard_->SetGeneration(2).ok());
+}
+
+}  // namespace
+}  // namespace millrace::ps

@@ -1,0 +1,94 @@
+// How the pushes of a shard become versions: the difference between asynchronous and synchronous
+// training. One file for each.
+#ifndef MILLRACE_PS_SHARD_STEP_RULE_H_
+#define MILLRACE_PS_SHARD_STEP_RULE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "common/applied_set.h"
+#include "ps/dense/push_assembly.h"
+#include "ps/dense/shard_state.h"
+#include "ps/dense/staged_update.h"
+
+namespace millrace::ps {
+
+// A part of an update that one thread computes, without locks. Abandoning it is safe: the rule no
+// longer counts on it once the update is dropped.
+struct Work {
+  std::shared_ptr<StagedUpdate> update;  // nullptr: it only prepares one.
+  std::function<void()> compute;
+  uint64_t elements = 0;  // That `compute` is through with.
+};
+
+// A push that has its answer.
+struct Answered {
+  PushPtr push;
+  PushResponse::Outcome outcome = PushResponse::REFUSED;
+};
+
+// The steps of an update that is computed, and the pushes that brought them.
+struct Computed {
+  std::vector<uint64_t> steps;
+  std::vector<Answered> answered;
+};
+
+// Guarded by the shard's lock, all of it; never computes. `state` is always the published one, and
+// changes only after Done returned something.
+class StepRule {
+ public:
+  virtual ~StepRule() = default;
+
+  // OK, or why a push of `step` cannot be taken now. `step` is below the job's end.
+  virtual absl::Status Admit(const ShardState& state, uint64_t step) const = 0;
+
+  // Whether a push of `step` could still change anything, so that its data must be kept.
+  virtual bool Wants(const ShardState& state, uint64_t step) const = 0;
+
+  // A push began; it has no pieces yet.
+  virtual void Started(const PushPtr& push) = 0;
+
+  // The last pieces of a push are there.
+  virtual void Completed(const ShardState& state, const PushPtr& push,
+                         std::vector<Answered>* answered) = 0;
+
+  // An unfinished push is no more.
+  virtual void Discarded(const PushPtr& push) = 0;
+
+  // Forgets what it has of pushes that were not published, and returns those that were complete.
+  // What was acknowledged as held stays, and so does the version that follows from it alone.
+  virtual std::vector<PushPtr> Fence() = 0;
+
+  // Something to compute, if there is. Each call gives other work.
+  virtual absl::optional<Work> Next(const StatePtr& state, std::vector<Answered>* answered) = 0;
+
+  // `work` is computed. Returns what is to be published when it was the last of its update.
+  virtual absl::optional<Computed> Done(const Work& work) = 0;
+
+  // Complete pushes that wait for others of their version, by step. The first one's pieces may
+  // stand for several: those that follow without pieces are in them. REQUIRES: no work is under
+  // way.
+  virtual std::vector<PushPtr> Held() const { return {}; }
+  virtual AppliedSet HeldSteps() const { return {}; }
+
+  // What the rule has no more use for: to be freed without the lock, since it may be large.
+  using Released = std::vector<std::shared_ptr<const void>>;
+  Released TakeReleased() { return std::exchange(released_, {}); }
+
+ protected:
+  void Release(std::shared_ptr<const void> what) {
+    if (what != nullptr) released_.push_back(std::move(what));
+  }
+
+ private:
+  Released released_;
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_SHARD_STEP_RULE_H_
