@@ -28,6 +28,18 @@ std::string DescribeState(const StateChanged& change) {
   return line;
 }
 
+std::string DescribeRecovery(const Recovered& recovered) {
+  const std::string lost =
+      recovered.steps_lost() == 0
+          ? "no step was lost"
+          : absl::StrCat(FormatCount(recovered.steps_lost()),
+                         recovered.steps_lost() == 1 ? " step is" : " steps are",
+                         " to be run again");
+  return absl::StrCat(recovered.cause(), ": ", lost, "; goes on from step ",
+                      FormatCount(recovered.step()),
+                      recovered.how().empty() ? "" : absl::StrCat(" (", recovered.how(), ")"));
+}
+
 }  // namespace
 
 std::string FormatCount(uint64_t count) {
@@ -74,6 +86,7 @@ std::vector<std::string> FormatMetrics(const Metrics& metrics) {
 
 std::string DescribeEvent(const JobEvent& event) {
   if (event.has_notice()) return event.notice().message();
+  if (event.has_recovered()) return DescribeRecovery(event.recovered());
   if (event.has_evaluated()) {
     const Evaluated& evaluated = event.evaluated();
     return absl::StrCat("step ", FormatCount(evaluated.step()), ": ",

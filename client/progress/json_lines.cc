@@ -2,6 +2,7 @@
 
 #include "client/jobs_client.h"
 #include "client/progress/format.h"
+#include "common/proto_duration.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
 
@@ -39,6 +40,15 @@ void AddEvaluated(const Evaluated& evaluated, Json* json) {
   (*json)["metrics"] = ToMetrics(evaluated.metrics());
 }
 
+void AddRecovered(const Recovered& recovered, Json* json) {
+  (*json)["event"] = "recovered";
+  (*json)["cause"] = recovered.cause();
+  (*json)["how"] = recovered.how();
+  (*json)["step"] = recovered.step();
+  (*json)["steps_lost"] = recovered.steps_lost();
+  (*json)["seconds"] = absl::ToDoubleSeconds(FromProto(recovered.took()));
+}
+
 // False: an event of a kind that this version does not know.
 bool AddKind(const JobEvent& event, Json* json) {
   switch (event.kind_case()) {
@@ -54,6 +64,9 @@ bool AddKind(const JobEvent& event, Json* json) {
     case JobEvent::kNotice:
       (*json)["event"] = "notice";
       (*json)["message"] = event.notice().message();
+      return true;
+    case JobEvent::kRecovered:
+      AddRecovered(event.recovered(), json);
       return true;
     case JobEvent::KIND_NOT_SET:
       return false;
