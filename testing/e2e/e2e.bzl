@@ -12,8 +12,18 @@ def e2e_test(name, data = [], **kwargs):
     """Runs NAME.py from the runfiles' root, where each binary and example has its path in the tree."""
     native.sh_test(
         name = name,
-        srcs = ["run_python.sh"],
+        srcs = ["//testing/e2e:run_python.sh"],
         args = ["$(location %s.py)" % name],
-        data = [name + ".py", "harness.py", "//examples:jobs"] + _BINARIES + data,
+        data = [name + ".py", "//testing/e2e:harness.py", "//examples:jobs"] + _BINARIES + data,
+        **kwargs
+    )
+
+def e2e_program(name, data = [], **kwargs):
+    """The same for a program that is run by hand: bazel run."""
+    native.sh_binary(
+        name = name,
+        srcs = ["//testing/e2e:run_python.sh"],
+        args = ["$(location %s.py)" % name],
+        data = [name + ".py", "//testing/e2e:harness.py", "//examples:jobs"] + _BINARIES + data,
         **kwargs
     )

@@ -94,13 +94,18 @@ class Process:
             self.process = subprocess.Popen(
                 [str(a) for a in arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env)
 
+    def known_address(self):
+        """HOST:PORT that it says it serves on; None before it does."""
+        found = re.search(r" serves on (\S+)\s", self.log.read_text(errors="replace"))
+        return found.group(1) if found else None
+
     def address(self):
-        """HOST:PORT that it says it serves on, once it does."""
+        """The same, once it serves."""
         deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
-            found = re.search(r" serves on (\S+)\s", self.log.read_text(errors="replace"))
-            if found:
-                return found.group(1)
+            address = self.known_address()
+            if address:
+                return address
             if self.process.poll() is not None:
                 break
             time.sleep(0.01)
@@ -112,6 +117,13 @@ class Process:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=DEADLINE)
 
+    def stop(self):
+        """SIGSTOP: it does nothing more, and its connections stay."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self):
         if self.process.poll() is None:
             self.process.kill()
@@ -119,12 +131,15 @@ class Process:
 
 
 class Cluster:
-    """A coordinator, ps servers and workers on loopback. Use it as a context manager."""
+    """A coordinator, ps servers and workers on loopback. Use it as a context manager.
 
-    def __init__(self, ps=1, workers=1, flags=None, env=None):
+    `flags` are the coordinator's; `worker` is the worker binary."""
+
+    def __init__(self, ps=1, workers=1, flags=None, env=None, worker="worker/worker"):
         self.directory = temporary_directory()
         self.address = "127.0.0.1:0"
         self.env = env
+        self.worker_binary = worker
         self.started = []
         self.coordinator_flags = [f"--min_ps={ps}", *(flags or [])]
         self.coordinator = self.start_coordinator()
@@ -143,17 +158,18 @@ class Cluster:
             "coordinator/coordinator", f"--listen={self.address}", f"--data_dir={self.directory}/coordinator",
             *self.coordinator_flags])
 
-    def start_ps(self, index):
-        """Starts ps `index` on its data directory, on any free port."""
+    def start_ps(self, index, listen="127.0.0.1:0", flags=()):
+        """Starts ps `index` on its data directory; unless `listen` says otherwise, on any free port."""
         return self.start(f"ps-{index}", [
-            "ps/ps", "--listen=127.0.0.1:0", f"--name=ps-{index}", f"--data_dir={self.directory}/ps-{index}",
-            f"--coordinator={self.address}"])
+            "ps/ps", f"--listen={listen}", f"--name=ps-{index}", f"--data_dir={self.directory}/ps-{index}",
+            f"--coordinator={self.address}", *flags])
 
     def start_worker(self, index):
-        return self.start(f"worker-{index}", ["worker/worker", f"--name=worker-{index}", f"--coordinator={self.address}"])
+        return self.start(
+            f"worker-{index}", [self.worker_binary, f"--name=worker-{index}", f"--coordinator={self.address}"])
 
-    def millrace(self, command, *arguments):
-        return millrace(command, *arguments, f"--cluster={self.address}", env=self.env)
+    def millrace(self, command, *arguments, timeout=DEADLINE):
+        return millrace(command, *arguments, f"--cluster={self.address}", env=self.env, timeout=timeout)
 
     def watch(self, job_id):
         """Yields the events of a job as they come, until its end."""

@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
 # Runs a Python test with the standard library alone. The argument is its path.
-exec python3 -B "$@"
+PYTHONPATH=testing/e2e exec python3 -B "$@"

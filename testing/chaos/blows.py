@@ -1,0 +1,83 @@
+"""When processes are killed and stopped, and how they come back: all of it follows from a seed.
+
+A blow falls when the job has come to a step, so that a slow machine sees the same blows at the same
+places of the training as a fast one. Where exactly in a step it falls is the machine's business: a seed
+repeats the plan, not the interleaving.
+"""
+
+import dataclasses
+import random
+
+
+@dataclasses.dataclass
+class Victim:
+    """A process, and how it comes back."""
+    name: str
+    pause: float  # Seconds until it is started again, or goes on.
+    same_port: bool = True  # A ps: at the port where it was.
+    arena: str = "keep"  # A ps: what becomes of its memory: keep, remove, off (started without).
+
+
+@dataclasses.dataclass
+class Blow:
+    step: int
+    kind: str  # kill or stop.
+    victims: list
+
+    def __str__(self):
+        return f"at step {self.step}: {self.kind} " + ", ".join(
+            victim.name + (f" [{'same' if victim.same_port else 'other'} port, arena: {victim.arena}]"
+                           if victim.name.startswith("ps-") and self.kind == "kill" else "")
+            for victim in self.victims)
+
+
+class Plan:
+    """Blows at random steps between the first and the last tenth of a job."""
+
+    def __init__(self, seed, total_steps, ps=2, workers=3, arenas=("keep",), longest_pause=1.0):
+        self.random = random.Random(seed)
+        self.total_steps = total_steps
+        self.ps = [f"ps-{i}" for i in range(ps)]
+        self.workers = [f"worker-{i}" for i in range(workers)]
+        self.arenas = arenas
+        self.longest_pause = longest_pause
+
+    def victim(self, name):
+        return Victim(name, pause=self.random.uniform(0, self.longest_pause),
+                      same_port=self.random.random() < 0.5, arena=self.random.choice(self.arenas))
+
+    def stopped(self, name):
+        """At times for longer than three heartbeats, so that it is taken for dead and comes back."""
+        return Victim(name, pause=self.random.uniform(0.1, 2.5))
+
+    def steps(self, count):
+        first, last = self.total_steps // 10, self.total_steps * 9 // 10
+        return sorted(self.random.randrange(first, last) for _ in range(count))
+
+    def who(self):
+        """Mostly one process; at times all ps servers, or the coordinator with somebody."""
+        everybody = self.ps * 3 + self.workers + ["coordinator"] * 2
+        draw = self.random.random()
+        if draw < 0.1:
+            return list(self.ps)
+        if draw < 0.2:
+            return ["coordinator", self.random.choice(self.ps + self.workers)]
+        return [self.random.choice(everybody)]
+
+    def mixed(self, kills, stops):
+        """Kills of so many processes in all, and stops among them."""
+        blows = []
+        left = kills
+        while left > 0:
+            names = self.who()[:left]
+            left -= len(names)
+            blows.append(("kill", names))
+        blows += [("stop", [self.random.choice(self.ps + self.workers + ["coordinator"])]) for _ in range(stops)]
+        self.random.shuffle(blows)
+        make = {"kill": self.victim, "stop": self.stopped}
+        return [Blow(step, kind, [make[kind](name) for name in names])
+                for step, (kind, names) in zip(self.steps(len(blows)), blows)]
+
+    def all_ps(self, kills):
+        """Kills of all ps servers at once, so many times."""
+        return [Blow(step, "kill", [self.victim(name) for name in self.ps]) for step in self.steps(kills)]

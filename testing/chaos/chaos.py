@@ -1,0 +1,357 @@
+"""Runs a job while blows fall on its cluster (see blows.py), and looks at what comes out.
+
+Whatever falls, the job must succeed with every step applied exactly once. Every wait has a deadline, and
+a run in which a blow did not fall is a failure.
+"""
+
+import array
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import harness
+
+SUM_WORKER = "testing/chaos/sum_worker"
+INSPECT = "testing/chaos/inspect_shards"
+# A job that makes no step for this long is stuck.
+PATIENCE = 120.0
+FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+KINDS = 16
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def ps_has_arena():
+    return "--arena" in subprocess.run(["ps/ps", "--help"], capture_output=True, text=True, check=True).stdout
+
+
+class ChaosCluster(harness.Cluster):
+    """A cluster whose processes can be hit by name, and come back as they are told to."""
+
+    def __init__(self, ps=2, workers=3, flags=(), **kwargs):
+        self.arena_root = pathlib.Path("/dev/shm") / f"millrace-chaos-{time.monotonic_ns()}"
+        self.has_arena = ps_has_arena()
+        super().__init__(ps=ps, workers=workers, flags=["--heartbeat_period=500ms", *flags], **kwargs)
+
+    def arena(self, index):
+        return self.arena_root / f"ps-{index}"
+
+    def start_ps(self, index, listen="127.0.0.1:0", flags=(), arena="keep"):
+        if not self.has_arena:
+            return super().start_ps(index, listen, flags)
+        if arena == "remove":
+            shutil.rmtree(self.arena(index), ignore_errors=True)
+        value = "off" if arena == "off" else self.arena(index)
+        self.arena_root.mkdir(exist_ok=True)
+        return super().start_ps(index, listen, [*flags, f"--arena={value}"])
+
+    def process(self, name):
+        if name == "coordinator":
+            return self.coordinator
+        role, index = name.split("-")
+        return {"ps": self.ps, "worker": self.workers}[role][int(index)]
+
+    def restart(self, victim):
+        """Starts a killed process again."""
+        if victim.name == "coordinator":
+            self.coordinator = self.start_coordinator()
+            return
+        role, index = victim.name.split("-")
+        index = int(index)
+        if role == "worker":
+            self.workers[index] = self.start_worker(index)
+            return
+        # Where it was; one that was killed before it served has been nowhere.
+        where = self.ps[index].known_address() if victim.same_port else None
+        listen = where or "127.0.0.1:0"
+        self.ps[index] = self.start_ps(index, listen, arena=victim.arena)
+
+    def submit(self, job, *arguments):
+        result = self.millrace("submit", job, *arguments)
+        if result.returncode != 0:
+            raise AssertionError(f"submit: {result.stderr}")
+        return result.stdout.strip()
+
+    def export(self, job_id):
+        path = self.directory / f"{job_id}.safetensors"
+        result = self.millrace("export", job_id, f"--export={path}")
+        if result.returncode != 0:
+            raise AssertionError(f"export: {result.stderr}")
+        return path
+
+    def addresses(self):
+        return [process.address() for process in self.ps]
+
+    def __exit__(self, kind, *rest):
+        super().__exit__(kind, *rest)
+        shutil.rmtree(self.arena_root, ignore_errors=True)
+
+
+class StatusPoller:
+    """Asks for a job's status again and again, and waits for no answer."""
+
+    def __init__(self, cluster, job_id):
+        self.arguments = [harness.MILLRACE, "status", job_id, f"--cluster={cluster.address}", "--json"]
+        self.process = None
+
+    def poll(self):
+        """A new status, or None."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                self.arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if self.process.poll() is None:
+            return None
+        output = self.process.communicate()[0].strip()
+        code, self.process = self.process.returncode, None
+        return json.loads(output.splitlines()[-1]) if code == 0 and output else None
+
+    def close(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+
+class Run:
+    """A job under blows."""
+
+    def __init__(self, cluster, job_id, blows):
+        self.cluster = cluster
+        self.job_id = job_id
+        self.blows = list(blows)
+        self.planned = len(self.blows)
+        self.down = []  # (when to come back, kind, victim)
+        self.step = 0
+        self.status = None
+        self.started = time.monotonic()
+        self.moved = self.started
+
+    def to_end(self):
+        """Returns the final status, once the job has ended and everybody is back."""
+        poller = StatusPoller(self.cluster, self.job_id)
+        try:
+            while self.status is None or self.status["state"] not in FINAL:
+                self.look(poller.poll())
+                if self.come_back():
+                    poller.close()  # It may be waiting for the coordinator that was.
+                self.check_alive()
+                self.strike()
+                time.sleep(0.02)
+        finally:
+            poller.close()
+        while self.down:
+            self.come_back()
+            time.sleep(0.02)
+        self.check()
+        return self.status
+
+    def look(self, status):
+        now = time.monotonic()
+        if status is not None:
+            if status["step"] > self.step:
+                self.step, self.moved = status["step"], now
+            self.status = status
+        if now - self.moved > PATIENCE:
+            raise AssertionError(f"{self.job_id}: no step for {PATIENCE:.0f} s: {self.status}")
+
+    def strike(self):
+        """Lets the blows fall that are due. A blow on a process that is down waits until it is back."""
+        while self.blows and self.step >= self.blows[0].step:
+            blow = self.blows[0]
+            names = {victim.name for victim in blow.victims}
+            if any(victim.name in names for _, _, victim in self.down):
+                return
+            self.blows.pop(0)
+            say(f"{time.monotonic() - self.started:7.2f} s, step {self.step}: {blow}")
+            for victim in blow.victims:
+                self.hit(blow.kind, victim)
+
+    def hit(self, kind, victim):
+        process = self.cluster.process(victim.name)
+        process.kill() if kind == "kill" else process.stop()
+        self.down.append((time.monotonic() + victim.pause, kind, victim))
+
+    def check_alive(self):
+        down = {victim.name for _, _, victim in self.down}
+        for process in [self.cluster.coordinator, *self.cluster.ps, *self.cluster.workers]:
+            if process.name not in down and process.process.poll() is not None:
+                raise AssertionError(f"{process.name} has ended by itself, exit code {process.process.returncode}")
+
+    def come_back(self):
+        """Brings back who is due; returns whether the coordinator was among them."""
+        now = time.monotonic()
+        due = [entry for entry in self.down if entry[0] <= now]
+        self.down = [entry for entry in self.down if entry[0] > now]
+        for _, kind, victim in due:
+            if kind == "kill":
+                self.cluster.restart(victim)
+            else:
+                self.cluster.process(victim.name).go_on()
+        return any(victim.name == "coordinator" for _, _, victim in due)
+
+    def check(self):
+        if self.status["state"] != "SUCCEEDED":
+            raise AssertionError(f"{self.job_id}: {self.status}")
+        if self.blows:
+            raise AssertionError(f"only {self.planned - len(self.blows)} of {self.planned} blows fell")
+        if self.status["step"] != self.status["total_steps"]:
+            raise AssertionError(f"{self.job_id} succeeded with {self.status['step']} steps: {self.status}")
+
+
+def inspect(addresses, job_id, shards):
+    """The ShardStatus of each shard, as the ps servers at these addresses have it."""
+    servers = [f"--ps={address}" for address in addresses]
+    result = subprocess.run([INSPECT, f"--job={job_id}", f"--shards={shards}", *servers],
+                            capture_output=True, text=True, timeout=harness.DEADLINE)
+    if result.returncode != 0:
+        raise AssertionError(f"inspect_shards: {result.stderr}")
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def check_applied(addresses, job_id, shards, steps):
+    """Each shard has applied all steps, and nothing else."""
+    statuses = inspect(addresses, job_id, shards)
+    found = sorted(status["shard"] for status in statuses)
+    if found != list(range(shards)):
+        raise AssertionError(f"shards found: {found}, of {shards}")
+    for status in statuses:
+        applied = status.get("applied", {})
+        if int(applied.get("watermark", 0)) != steps or applied.get("above"):
+            raise AssertionError(f"shard {status['shard']} has applied {applied} of {steps} steps")
+
+
+def job_status(cluster, job_id):
+    result = cluster.millrace("status", job_id, "--json")
+    if result.returncode != 0:
+        raise AssertionError(f"status: {result.stderr}")
+    return json.loads(result.stdout.strip().splitlines()[-1])
+
+
+def sha256(path):
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+
+
+# The sum model: see sum_model.h.
+
+def split_mix(x):
+    mask = (1 << 64) - 1
+    x = (x + 0x9e3779b97f4a7c15) & mask
+    x = ((x ^ (x >> 30)) * 0xbf58476d1ce4e5b9) & mask
+    x = ((x ^ (x >> 27)) * 0x94d049bb133111eb) & mask
+    return x ^ (x >> 31)
+
+
+def sums(steps):
+    """Of the gradients of all steps, for each kind of element."""
+    total = [steps] * KINDS
+    for step in range(steps):
+        mixed = split_mix(step)
+        for kind in range(KINDS):
+            total[kind] += (mixed >> (4 * kind)) & 7
+    return total
+
+
+SUM_SIZES = (1000, 37, 5000)
+
+
+def write_sum_job(directory, steps, sizes=SUM_SIZES, replicas=0, cut_period_ms=2000, evaluate_every=0, shards=0):
+    """Writes a job of the sum model and its data; returns the job's path and the data's folder."""
+    data = directory / f"steps-{steps}"
+    data.mkdir(exist_ok=True)
+    (data / "steps").write_text("".join(f"{step} 1:1\n" for step in range(steps)))
+    layers = " ".join(f'layers {{ name: "v{i}" dense {{ units: {size} }} }}' for i, size in enumerate(sizes))
+    mode = f"synchronous {{ replicas: {replicas} }}" if replicas else "asynchronous { staleness_bound: 4 }"
+    dataset = 'libsvm { file: "steps" features: 1 }'
+    job = directory / f"sum-{steps}-{replicas}.textproto"
+    job.write_text(f"""
+name: "sum"
+model {{ {layers} loss: SPARSE_CATEGORICAL_CROSSENTROPY }}
+data {{ train {{ {dataset} }} evaluate {{ {dataset} range {{ begin: 0 end: 1 }} }} no_shuffle: true }}
+optimizer {{ sgd {{ learning_rate: 1 }} }}
+{mode}
+batch_size: 1
+epochs: 1
+evaluation {{ every_steps: {evaluate_every} }}
+placement {{ shards: {shards} }}
+cuts {{ period {{ seconds: {cut_period_ms // 1000} nanos: {cut_period_ms % 1000 * 1000000} }} }}
+""")
+    return job, data
+
+
+def check_sums(path, steps, sizes=SUM_SIZES, contributions=1):
+    """Every element of the exported file is minus the exact sum of its gradients."""
+    total = sums(steps)
+    tensors = harness.read_safetensors(path)
+    for v, size in enumerate(sizes):
+        values = array.array("f", tensors[f"v{v}"][1])
+        if len(values) != size:
+            raise AssertionError(f"v{v} has {len(values)} elements instead of {size}")
+        wrong = [(i, value, -total[(i + 5 * v) % KINDS] / contributions) for i, value in enumerate(values)
+                 if value != -total[(i + 5 * v) % KINDS] / contributions]
+        if wrong:
+            raise AssertionError(f"v{v}: {len(wrong)} of {size} elements differ; (element, value, sum): {wrong[:5]}")
+
+
+# A real model, whose every bit depends on every step and their order.
+
+def write_digits_job(directory, steps, evaluate_every=0, cut_period_ms=2000):
+    """Writes a synchronous job that learns digits with a small network; returns its path and its data."""
+    digits = directory / "digits"
+    if not digits.exists():
+        harness.make_digits(digits)
+    job = directory / f"digits-{steps}.textproto"
+    sets = {"train": "train", "evaluate": "t10k"}
+    data = " ".join(
+        f'{name} {{ idx {{ images: "{file}-images-idx3-ubyte" labels: "{file}-labels-idx1-ubyte" }} }}'
+        for name, file in sets.items())
+    job.write_text(f"""
+name: "digits"
+model {{
+  layers {{ flatten {{}} }} layers {{ dense {{ units: 32 activation: RELU }} }} layers {{ dense {{ units: 10 }} }}
+  loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY
+}}
+data {{ {data} }}
+optimizer {{ adam {{ learning_rate: 0.001 }} }}
+synchronous {{ replicas: 4 }}
+batch_size: 16
+steps: {steps}
+seed: 1
+evaluation {{ every_steps: {evaluate_every} }}
+cuts {{ period {{ seconds: {cut_period_ms // 1000} nanos: {cut_period_ms % 1000 * 1000000} }} }}
+""")
+    return job, digits
+
+
+# Whole runs, for the tests and for the long forms.
+
+def run_sums(seed, make_blows, steps, replicas=0, step_microseconds=1000, **job):
+    """A job of the sum model under the blows of a plan; returns its final status."""
+    env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS=str(step_microseconds))
+    blows = make_blows(seed, steps)
+    say(f"sums, {'synchronous' if replicas else 'asynchronous'}: seed {seed}, {steps} steps, {len(blows)} blows")
+    with ChaosCluster(worker=SUM_WORKER, env=env) as cluster:
+        path, data = write_sum_job(cluster.directory, steps, replicas=replicas, **job)
+        job_id = cluster.submit(path, f"--data={data}")
+        status = Run(cluster, job_id, blows).to_end()
+        check_applied(cluster.addresses(), job_id, shards=2, steps=steps)
+        check_sums(cluster.export(job_id), steps, contributions=replicas or 1)
+        return status
+
+
+def run_digits(seed, make_blows, steps, **job):
+    """A synchronous job under the blows of a plan; returns its final status and its file's hash."""
+    blows = make_blows(seed, steps)
+    say(f"digits, synchronous: seed {seed}, {steps} steps, {len(blows)} blows")
+    with ChaosCluster() as cluster:
+        path, data = write_digits_job(cluster.directory, steps, **job)
+        job_id = cluster.submit(path, f"--data={data}")
+        status = Run(cluster, job_id, blows).to_end()
+        check_applied(cluster.addresses(), job_id, shards=2, steps=steps)
+        return status, sha256(cluster.export(job_id))

@@ -1,0 +1,96 @@
+"""A ps whose disk is full: training goes on, somebody says so, and cuts are written again when there is room."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import time
+import unittest
+
+import chaos
+import harness
+
+STEPS = 6000
+SIZES = (300000, 200000)  # 2 MB, in two shards.
+DISK = "24m"
+
+
+@contextlib.contextmanager
+def small_disk(path):
+    """Mounts a small file system at `path`; skips the test where that is not allowed."""
+    path.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", path], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        raise unittest.SkipTest(f"skipped: no file system can be mounted here ({mounted.stderr.strip()})")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def fill(directory):
+    """Takes all the room there is; returns what took it."""
+    filler = directory / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        size = 1 << 20
+        while size:
+            try:
+                file.write(bytes(size))
+            except OSError:
+                size //= 2
+    return filler
+
+
+class FullDiskTest(unittest.TestCase):
+
+    def wait_for(self, what, condition):
+        deadline = time.monotonic() + harness.DEADLINE
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, f"waited for {what}")
+            time.sleep(0.1)
+
+    def shard(self, cluster, job_id):
+        """Of ps-0."""
+        return chaos.inspect([cluster.ps[0].address()], job_id, 2)[0]
+
+    def test_training_goes_on_while_a_disk_is_full(self):
+        directory = harness.temporary_directory()
+        disk = directory / "disk"
+        with small_disk(disk), contextlib.ExitStack() as stack:
+            env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS="5000")
+            cluster = chaos.ChaosCluster(ps=0, workers=2, flags=["--min_ps=2"], worker=chaos.SUM_WORKER, env=env)
+            stack.enter_context(cluster)
+            data = pathlib.Path(cluster.directory) / "ps-0"
+            data.symlink_to(disk, target_is_directory=True)
+            cluster.ps = [cluster.start_ps(index) for index in range(2)]
+            job, steps = chaos.write_sum_job(cluster.directory, STEPS, SIZES, cut_period_ms=500)
+            job_id = cluster.submit(job, f"--data={steps}")
+            self.train_through_a_full_disk(cluster, job_id, disk)
+
+    def train_through_a_full_disk(self, cluster, job_id, disk):
+        def version():
+            return int(self.shard(cluster, job_id)["version"])
+
+        def flushed():
+            return int(self.shard(cluster, job_id)["flushed_version"])
+
+        self.wait_for("the first cut", lambda: flushed() > 0)
+        filler = fill(disk)
+        self.wait_for("a word about the disk", lambda: self.shard(cluster, job_id)["trouble"])
+        seen = version()
+        self.wait_for("steps on a full disk", lambda: version() > seen + 200)
+        status = chaos.job_status(cluster, job_id)
+        self.assertEqual(status["state"], "RUNNING", "the job ended too early: give it more steps")
+        self.assertTrue(any("ps-0" in warning for warning in status["warnings"]), status)
+
+        filler.unlink()
+        seen = version()
+        self.wait_for("cuts again", lambda: flushed() > seen)
+        self.wait_for("no trouble", lambda: not self.shard(cluster, job_id)["trouble"])
+        self.assertEqual(harness.final_state(cluster.millrace("watch", job_id, "--json"))["state"], "SUCCEEDED")
+        chaos.check_applied(cluster.addresses(), job_id, shards=2, steps=STEPS)
+        chaos.check_sums(cluster.export(job_id), STEPS, SIZES)
+
+
+if __name__ == "__main__":
+    harness.main()

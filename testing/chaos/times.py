@@ -1,0 +1,132 @@
+"""How long recovery takes, and what it costs: bazel run //testing/chaos:times
+
+  worker   a worker is killed, or stopped: until its steps are computed elsewhere
+  goodput  one kill a minute: steps done, of those that the calm stretches of the same run would have done
+  burner   both cores busy with something else: how many members are lost without having failed
+"""
+
+import argparse
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import blows
+import chaos
+
+REPLICAS = 4
+
+
+@contextlib.contextmanager
+def training(steps, step_microseconds, replicas=0):
+    """A cluster that trains sums, and its job."""
+    env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS=str(step_microseconds))
+    with chaos.ChaosCluster(worker=chaos.SUM_WORKER, env=env) as cluster:
+        job, data = chaos.write_sum_job(cluster.directory, steps, replicas=replicas, cut_period_ms=10000)
+        yield cluster, cluster.submit(job, f"--data={data}")
+
+
+class Watch:
+    """The steps of a job, as they go on."""
+
+    def __init__(self, cluster, job_id):
+        self.poller = chaos.StatusPoller(cluster, job_id)
+        self.latest = {"step": 0, "state": "PENDING"}
+
+    def step(self):
+        status = self.poller.poll()
+        if status is not None:
+            self.latest = status
+        return self.latest["step"]
+
+    def until(self, step):
+        """Waits until the job has come so far; returns the seconds."""
+        begin = time.monotonic()
+        while self.step() < step:
+            if time.monotonic() - begin > chaos.PATIENCE:
+                raise AssertionError(f"the job stands at {self.latest}")
+            time.sleep(0.005)
+        return time.monotonic() - begin
+
+
+def worker(_):
+    """Synchronous, so that the job stands until the lost contribution is computed by somebody else."""
+    with training(steps=100000, step_microseconds=10000, replicas=REPLICAS) as (cluster, job_id):
+        watch = Watch(cluster, job_id)
+        watch.until(200)
+        for kind in ("killed", "stopped"):
+            took = []
+            for i in range(6):
+                process = cluster.workers[i % 3]
+                step = watch.step()
+                process.kill() if kind == "killed" else process.stop()
+                # Steps may have been reported meanwhile; past the window, everything lost was computed.
+                took.append(watch.until(step + 4 * REPLICAS))
+                process.kill()
+                cluster.workers[i % 3] = cluster.start_worker(i % 3)
+                watch.until(watch.step() + 200)
+            print(f"worker {kind}: its steps were done elsewhere within {statistics.median(took):.2f} s (median), "
+                  f"{max(took):.2f} s (longest of {len(took)})", flush=True)
+
+
+def goodput(flags):
+    """Steps take 20 ms, mostly of sleep, so that the machine's noise counts for little."""
+    with training(steps=300000, step_microseconds=20000) as (cluster, job_id):
+        watch = Watch(cluster, job_id)
+        watch.until(500)
+        begin, first = time.monotonic(), watch.step()
+        calm = []
+        victims = ["ps-0", "worker-0", "ps-1", "worker-1", "coordinator", "worker-2"]
+        for minute in range(flags.minutes):
+            name = victims[minute % len(victims)]
+            cluster.process(name).kill()
+            cluster.restart(blows.Victim(name, pause=0))
+            watch.poller.close()
+            while time.monotonic() < begin + 60 * minute + 30:
+                watch.step()
+                time.sleep(0.5)
+            at, before = time.monotonic(), watch.step()
+            while time.monotonic() < begin + 60 * (minute + 1):
+                watch.step()
+                time.sleep(0.2)
+            calm.append((watch.step() - before) / (time.monotonic() - at))
+            print(f"minute {minute}: {name} killed; {watch.step()} steps, {calm[-1]:.1f} a second when calm", flush=True)
+        seconds, steps = time.monotonic() - begin, watch.step() - first
+        rate = statistics.median(calm)
+        print(f"goodput: {steps} steps in {seconds:.0f} s, {rate:.2f} a second when calm: "
+              f"{steps / (rate * seconds):.4f}; run again: {watch.latest.get('steps_run_again', 'not told')}", flush=True)
+
+
+def burner(flags):
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count())]
+    try:
+        with training(steps=400000, step_microseconds=5000) as (cluster, job_id):
+            watch = Watch(cluster, job_id)
+            end = time.monotonic() + 60 * flags.minutes
+            while time.monotonic() < end:
+                watch.step()
+                time.sleep(0.5)
+            coordinator = cluster.coordinator.log.read_text(errors="replace")
+            lost = [line for line in coordinator.splitlines() if " is gone: " in line]
+            print(f"burner: {flags.minutes} minutes, {watch.step()} steps, state {watch.latest['state']}, "
+                  f"generation {watch.latest.get('generation')}, members lost: {len(lost)} {lost[:3]}", flush=True)
+            cluster.millrace("cancel", job_id)
+    finally:
+        for process in burners:
+            process.kill()
+            process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["worker", "goodput", "burner"], nargs="*", default=["worker", "goodput", "burner"])
+    parser.add_argument("--minutes", type=int, default=20)
+    flags = parser.parse_args()
+    for name in flags.what:
+        {"worker": worker, "goodput": goodput, "burner": burner}[name](flags)
+
+
+if __name__ == "__main__":
+    main()
