@@ -6,12 +6,12 @@ set -euo pipefail
 packages=(
   # Build: the tool, its rules, the compiler.
   bazel-bootstrap bazel-rules-proto bazel-rules-java bazel-skylib bazel-platforms
-  g++-12 pkg-config protobuf-compiler protobuf-compiler-grpc
+  g++-12 mold pkg-config protobuf-compiler protobuf-compiler-grpc
   # Libraries.
   libabsl-dev libcli11-dev libdnnl-dev libgoogle-glog-dev libgrpc++-dev libgrpc-dev libprotobuf-dev
   librocksdb-dev nlohmann-json3-dev zlib1g-dev
-  # Tests, and the format check.
-  libbenchmark-dev libgmock-dev libgtest-dev clang-format python3
+  # Tests, and the checks of format and locks.
+  libbenchmark-dev libgmock-dev libgtest-dev clang-14 clang-format python3
 )
 
 missing=()
