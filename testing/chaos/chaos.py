@@ -49,7 +49,7 @@ class ChaosCluster(harness.Cluster):
         if arena == "remove":
             shutil.rmtree(self.arena(index), ignore_errors=True)
         value = "off" if arena == "off" else self.arena(index)
-        self.arena_root.mkdir(exist_ok=True)
+        self.arena(index).mkdir(parents=True, exist_ok=True)
         return super().start_ps(index, listen, [*flags, f"--arena={value}"])
 
     def process(self, name):

@@ -70,6 +70,12 @@ def bad_network(seed, scale):
     return f"{16 * steps} pushes exact; {hit} of {messages} messages hit"
 
 
+def lost_messages(seed, scale):
+    for direction in network.DIRECTIONS:
+        network.run("lose", direction, network.DATA_PLANE, scaled(2000, scale), seed, **network.LOST)
+    return "sums exact"
+
+
 def bad_admin_plane(seed, scale):
     steps = scaled(2000, scale)
     for fault in network.FAULTS:
@@ -87,7 +93,8 @@ def bad_membership(seed, scale):
     return "sums exact"
 
 
-RUNS = (synchronous, synchronous_all_ps, synchronous_sums, asynchronous, bad_network, bad_admin_plane, bad_membership)
+RUNS = (synchronous, synchronous_all_ps, synchronous_sums, asynchronous, bad_network, lost_messages, bad_admin_plane,
+        bad_membership)
 
 
 def main():

@@ -4,8 +4,9 @@ What is a fair fault depends on what a protocol may rely on.
 
 - The data plane (Push, Pull) numbers its requests, and nothing depends on their order; of the small
   variables here each push is one message. All four faults are fair, one at a time, in each direction.
-  A dropped message takes its stream with it, as that of a broken connection does: on a stream that
-  goes on, gRPC itself would have to lose it. (`lose`, which does just that, is left to --step_timeout.)
+  A dropped message takes its stream with it, as that of a broken connection does. On a stream that
+  goes on, gRPC itself would have to lose it; where something does, a worker's --step_timeout gives the
+  step back, so that is tried too (`lose`), with a short timeout and less often.
 - The admin plane is unary calls that may all be repeated: the same.
 - Membership is one stream for each member, and relies on its order, which gRPC keeps. There messages
   are delayed, or dropped with the stream; but not one in four, since a member that loses its stream
@@ -24,6 +25,8 @@ DATA_PLANE = "/millrace.ParameterServer/"
 ADMIN_PLANE = "/millrace.ParameterServerAdmin/"
 MEMBERSHIP = "/millrace.Membership/"
 SIZES = (100, 7, 300)
+# For messages that are lost and nobody is told.
+LOST = {"probability": 0.05, "worker_flags": ("--step_timeout=300ms",)}
 
 
 class ProxiedCluster(harness.Cluster):
@@ -75,11 +78,11 @@ class ProxiedCluster(harness.Cluster):
         return total
 
 
-def run(fault, direction, methods, steps, seed, probability=0.25, proxied="ps", evaluate_every=0):
+def run(fault, direction, methods, steps, seed, probability=0.25, proxied="ps", evaluate_every=0, worker_flags=()):
     """A job of the sum model over a network with one fault; returns the proxies' counts."""
     flags = [f"--fault={fault}", f"--direction={direction}", f"--methods={methods}", f"--seed={seed}",
              f"--probability={probability}"]
-    with ProxiedCluster(flags, proxied) as cluster:
+    with ProxiedCluster(flags, proxied, worker_flags=worker_flags) as cluster:
         job, data = chaos.write_sum_job(cluster.directory, steps, SIZES, evaluate_every=evaluate_every)
         submitted = cluster.millrace("submit", job, f"--data={data}")
         if submitted.returncode != 0:

@@ -21,6 +21,9 @@ class NetworkTest(unittest.TestCase):
     def test_pushes_and_pulls(self):
         self.check(network.FAULTS, network.DIRECTIONS, network.DATA_PLANE, STEPS)
 
+    def test_pushes_and_pulls_that_are_lost_without_a_word(self):
+        self.check(("lose",), network.DIRECTIONS, network.DATA_PLANE, STEPS, **network.LOST)
+
     def test_calls_of_the_coordinator(self):
         self.check(("drop", "duplicate"), network.DIRECTIONS[:1], network.ADMIN_PLANE, STEPS, evaluate_every=10)
         self.check(("drop",), network.DIRECTIONS[1:], network.ADMIN_PLANE, STEPS, evaluate_every=10)

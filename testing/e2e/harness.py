@@ -135,11 +135,12 @@ class Cluster:
 
     `flags` are the coordinator's; `worker` is the worker binary."""
 
-    def __init__(self, ps=1, workers=1, flags=None, env=None, worker="worker/worker"):
+    def __init__(self, ps=1, workers=1, flags=None, env=None, worker="worker/worker", worker_flags=()):
         self.directory = temporary_directory()
         self.address = "127.0.0.1:0"
         self.env = env
         self.worker_binary = worker
+        self.worker_flags = worker_flags
         self.started = []
         self.coordinator_flags = [f"--min_ps={ps}", *(flags or [])]
         self.coordinator = self.start_coordinator()
@@ -165,8 +166,8 @@ class Cluster:
             f"--coordinator={self.address}", *flags])
 
     def start_worker(self, index):
-        return self.start(
-            f"worker-{index}", [self.worker_binary, f"--name=worker-{index}", f"--coordinator={self.address}"])
+        return self.start(f"worker-{index}", [
+            self.worker_binary, f"--name=worker-{index}", f"--coordinator={self.address}", *self.worker_flags])
 
     def millrace(self, command, *arguments, timeout=DEADLINE):
         return millrace(command, *arguments, f"--cluster={self.address}", env=self.env, timeout=timeout)
