@@ -88,7 +88,7 @@ def bad_admin_plane(seed, scale):
 def bad_membership(seed, scale):
     for fault in ("drop", "delay"):
         for direction in network.DIRECTIONS:
-            network.run(fault, direction, network.MEMBERSHIP, scaled(2000, scale), seed, probability=0.02,
+            network.run(fault, direction, network.MEMBERSHIP, scaled(2000, scale), seed, probability=0.05,
                         proxied="coordinator")
     return "sums exact"
 

@@ -29,7 +29,7 @@ class NetworkTest(unittest.TestCase):
         self.check(("drop",), network.DIRECTIONS[1:], network.ADMIN_PLANE, STEPS, evaluate_every=10)
 
     def test_membership(self):
-        self.check(("drop", "delay"), network.DIRECTIONS, network.MEMBERSHIP, STEPS, probability=0.02,
+        self.check(("drop", "delay"), network.DIRECTIONS, network.MEMBERSHIP, STEPS, probability=0.05,
                    proxied="coordinator")
 
 
