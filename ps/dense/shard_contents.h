@@ -2,8 +2,10 @@
 #ifndef MILLRACE_PS_DENSE_SHARD_CONTENTS_H_
 #define MILLRACE_PS_DENSE_SHARD_CONTENTS_H_
 
+#include <cstdint>
 #include <vector>
 
+#include "protos/parameter_server.pb.h"
 #include "ps/dense/push_assembly.h"
 #include "ps/dense/shard_state.h"
 
@@ -14,6 +16,10 @@ struct ShardContents {
   StatePtr previous;  // Synchronous: the version before, where it is known. Or nullptr.
   // Synchronous: complete contributions to the current version, as Shard::Contents() gives them.
   std::vector<PushPtr> held;
+  uint64_t epoch = 0;  // How often the shard has stepped back.
+  // Where this comes from; and whether the shard may have acknowledged more than this has.
+  ShardStatus::Origin origin = ShardStatus::CREATED;
+  bool more_acknowledged = false;
 };
 
 }  // namespace millrace::ps

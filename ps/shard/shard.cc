@@ -22,6 +22,11 @@
 // side. The report under the lock is also what makes one thread's blocks visible to the one that
 // publishes them.
 //
+// What is acknowledged outlives the process, where the shard has a root: the root is written under
+// the lock in which the state changes, while answers wait for the end of it and `effects->released`
+// still holds the state before. Held contributions are not in it; before the first of a version is
+// acknowledged, the root is told that there are such.
+//
 // Calls to the outside (answers, waiting pulls) are collected under the lock as Effects and made
 // after it is released.
 #include "ps/shard/shard.h"
@@ -69,16 +74,23 @@ struct Shard::Effects {
   std::vector<PushPtr> dropped;
 };
 
-Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool)
+Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool,
+             std::unique_ptr<ShardRoot> root)
     : plan_(std::move(plan)),
       name_(ShardName(plan_.spec.job_id(), plan_.spec.shard())),
       tools_{&plan_.layout, plan_.optimizer.get(), pool},
+      origin_(contents.origin),
       state_(std::move(contents.state)),
       previous_(std::move(contents.previous)),
+      epoch_(contents.epoch),
+      more_acknowledged_(contents.more_acknowledged),
       generation_(generation),
       stored_generation_(generation),
-      rule_(MakeRule(tools_, plan_.spec, contents.held)) {
+      rule_(MakeRule(tools_, plan_.spec, contents.held)),
+      root_(std::move(root)) {
   CHECK_EQ(state_->blocks.size(), plan_.layout.blocks().size());
+  MutexLock lock(&mutex_);
+  WriteRoot();
 }
 
 bool Shard::Push(uint64_t stream, DecodedPush message, PushAnswer answer) {
@@ -258,6 +270,8 @@ absl::Status Shard::SetGeneration(uint64_t generation) {
                                                         "; generations only grow"));
     }
     generation_ = generation;
+    more_acknowledged_ = false;  // Whoever knows this generation knows what the shard has.
+    WriteRoot();
     const absl::Status fenced = absl::FailedPreconditionError(
         absl::StrCat(name_, " went to generation ", generation, "; fetch the job's routing again"));
     DropPushes(fenced, &effects);
@@ -313,6 +327,9 @@ ShardStatus Shard::StatusOf(const ShardState& state) const {
   *status.mutable_applied() = state.applied.ToProto();
   if (&state == state_.get()) *status.mutable_held() = rule_->HeldSteps().ToProto();
   status.set_flushed_version(flushed_version_);
+  status.set_epoch(epoch_);
+  status.set_has_previous(previous_ != nullptr);
+  status.set_origin(origin_);
   return status;
 }
 
@@ -323,7 +340,17 @@ uint64_t Shard::generation() const {
 
 ShardContents Shard::Contents() const {
   MutexLock lock(&mutex_);
-  return {state_, previous_, rule_->Held()};
+  ShardContents contents = {state_, previous_, rule_->Held()};
+  contents.epoch = epoch_;
+  contents.more_acknowledged = more_acknowledged_;
+  contents.origin = origin_;
+  return contents;
+}
+
+void Shard::ForgetRoot() {
+  // Under the lock: later states let go of the blocks that the root leads to.
+  MutexLock lock(&mutex_);
+  root_.reset();
 }
 
 void Shard::SetFlushedVersion(uint64_t version) {
@@ -369,6 +396,7 @@ void Shard::Publish(StatePtr state, Effects* effects) {
   }
   effects->released.push_back(std::move(state_));
   state_ = std::move(state);
+  WriteRoot();
   for (auto it = waiters_.begin(); it != waiters_.end();) {
     if (it->second.version != state_->version) {
       ++it;
@@ -379,8 +407,15 @@ void Shard::Publish(StatePtr state, Effects* effects) {
   }
 }
 
+void Shard::WriteRoot() {
+  if (root_ == nullptr) return;
+  const bool holds = rule_->HeldSteps().size() > 0;
+  root_->Write({state_, previous_, epoch_, generation_, more_acknowledged_ || holds});
+}
+
 void Shard::Answer(const std::vector<Answered>& answered, Effects* effects) {
   for (const Answered& each : answered) {
+    if (each.outcome == PushResponse::HELD && root_ != nullptr) root_->NoteMoreAcknowledged();
     PushResponse response;
     response.set_push_id(each.push->push_id());
     response.set_outcome(each.outcome);

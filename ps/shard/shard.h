@@ -21,6 +21,7 @@
 #include "ps/dense/push_assembly.h"
 #include "ps/dense/shard_contents.h"
 #include "ps/dense/shard_plan.h"
+#include "ps/dense/shard_root.h"
 #include "ps/dense/shard_state.h"
 #include "ps/shard/push_table.h"
 #include "ps/shard/step_rule.h"
@@ -37,8 +38,10 @@ PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t 
 // about as long as receiving them took. See the essay in the .cc file.
 class Shard {
  public:
-  // `pool` must outlive it. REQUIRES: `contents` fit the plan; the database has `generation`.
-  Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool);
+  // `pool` must outlive it. `root` is told of each new state; nullptr: nobody is. REQUIRES:
+  // `contents` fit the plan; the database has `generation`.
+  Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool,
+        std::unique_ptr<ShardRoot> root = nullptr);
 
   const ShardPlan& plan() const { return plan_; }
   const std::string& name() const { return name_; }
@@ -70,6 +73,10 @@ class Shard {
   // What is to be written to the database; a moment between two step applications. `held` counts
   // only while no Push is under way.
   ShardContents Contents() const;
+
+  // No successor of this process is to find the shard in memory. Before it is dropped, and when all
+  // of it is in the database.
+  void ForgetRoot();
 
   // A cut with this version is in the database.
   void SetFlushedVersion(uint64_t version);
@@ -103,6 +110,9 @@ class Shard {
   void WakeAll(const absl::Status& status, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NextWork(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish(StatePtr state, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // To be called whenever what is in a root has changed; before anybody hears of it, and before the
+  // references to what it was are gone.
+  void WriteRoot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(const std::vector<Answered>& answered, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string WaitsFor(uint64_t version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -112,11 +122,15 @@ class Shard {
   const ShardPlan plan_;
   const std::string name_;
   const UpdateTools tools_;
+  const ShardStatus::Origin origin_;
 
   // Held for short steps of bookkeeping only, never while computing.
   mutable Mutex mutex_;
   StatePtr state_ ABSL_GUARDED_BY(mutex_);
   StatePtr previous_ ABSL_GUARDED_BY(mutex_);  // Synchronous only.
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_);
+  // In an earlier life of the process, more than the shard has.
+  bool more_acknowledged_ ABSL_GUARDED_BY(mutex_);
   uint64_t generation_ ABSL_GUARDED_BY(mutex_);
   uint64_t stored_generation_ ABSL_GUARDED_BY(mutex_);
   uint64_t flushed_version_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -126,6 +140,8 @@ class Shard {
   absl::btree_map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::string, StatePtr> pinned_ ABSL_GUARDED_BY(mutex_);
+  // The last member, so that it goes before the blocks that it leads to. nullptr: none.
+  std::unique_ptr<ShardRoot> root_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::ps

@@ -48,14 +48,34 @@ class CountingOptimizer final : public Optimizer {
   uint64_t* const elements_;
 };
 
+// Remembers what a successor would find.
+class FakeRoot final : public ShardRoot {
+ public:
+  explicit FakeRoot(absl::optional<RootContents>* contents) : contents_(contents) {}
+  ~FakeRoot() override { contents_->reset(); }
+
+  void Write(const RootContents& contents) override { *contents_ = contents; }
+  void NoteMoreAcknowledged() override { (*contents_)->more_acknowledged = true; }
+
+ private:
+  absl::optional<RootContents>* const contents_;
+};
+
 class ShardTest : public ::testing::Test {
  protected:
   void Make(const ShardSpec& spec, std::unique_ptr<Optimizer> optimizer = nullptr) {
+    MakeFrom(spec, ShardContents(), std::move(optimizer));
+  }
+
+  // With the initial values where `contents` have no state.
+  void MakeFrom(const ShardSpec& spec, ShardContents contents,
+                std::unique_ptr<Optimizer> optimizer = nullptr) {
     ShardPlan plan = *PlanShard(spec);
     if (optimizer != nullptr) plan.optimizer = std::move(optimizer);
-    StatePtr state = *MakeInitialState(plan, &pool_);
-    shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1,
-                                     ShardContents{std::move(state), nullptr, {}}, &pool_);
+    if (contents.state == nullptr) contents.state = *MakeInitialState(plan, &pool_);
+    shard_.reset();
+    shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1, std::move(contents), &pool_,
+                                     std::make_unique<FakeRoot>(&root_));
   }
 
   // Pushes `count` elements of slice 0 that are all `value`. Returns the answer, if there is one
@@ -77,6 +97,7 @@ class ShardTest : public ::testing::Test {
   }
 
   BlockPool pool_;
+  absl::optional<RootContents> root_;
   std::unique_ptr<Shard> shard_;
 };
 
@@ -308,6 +329,75 @@ TEST_F(ShardTest, NoMessageBreaksIt) {
       ASSERT_THAT(Values(*state), Each(-static_cast<float>(state->version)));
     }
   }
+}
+
+TEST_F(ShardTest, RootHasAStepBeforeItIsAcknowledged) {
+  Make(MakeSpec({10}));
+  EXPECT_EQ(root_->state->version, 0);
+  EXPECT_EQ(root_->generation, 1);
+  DecodedPush message = MakeMessage(shard_->plan().spec, /*step=*/3, /*push_id=*/1);
+  message.pieces.push_back(MakeWirePiece(0, 0, std::vector<float>(10, 1)));
+  shard_->Push(/*stream=*/1, std::move(message), [this](const PushResponse&) {
+    EXPECT_TRUE(root_->state->applied.Contains(3));
+    EXPECT_THAT(Values(*root_->state), Each(-1));
+  });
+  EXPECT_EQ(root_->state, Newest(shard_.get()));
+  EXPECT_FALSE(root_->more_acknowledged);
+}
+
+TEST_F(ShardTest, RootHasBothVersionsBeforeAPullGetsTheNewOne) {
+  Make(MakeSpec({10}, /*replicas=*/1));
+  shard_->Read(Version(1), [this](const absl::StatusOr<StatePtr>& state) {
+    EXPECT_EQ(root_->state, *state);
+    EXPECT_EQ(root_->previous->version, 0);
+  });
+  PushPart(1, 0, 1, 0, 10, 1);
+  EXPECT_EQ(root_->state->version, 1);
+}
+
+TEST_F(ShardTest, RootSaysThatContributionsAreHeldBeforeTheyAreAcknowledged) {
+  Make(MakeSpec({10}, /*replicas=*/2));
+  DecodedPush message = MakeMessage(shard_->plan().spec, /*step=*/0, /*push_id=*/1);
+  message.pieces.push_back(MakeWirePiece(0, 0, std::vector<float>(10, 1)));
+  shard_->Push(/*stream=*/1, std::move(message), [this](const PushResponse& answer) {
+    EXPECT_EQ(answer.outcome(), PushResponse::HELD);
+    EXPECT_TRUE(root_->more_acknowledged);
+  });
+  ASSERT_TRUE(shard_->SetGeneration(2).ok());
+  EXPECT_EQ(root_->generation, 2);
+  EXPECT_TRUE(root_->more_acknowledged) << "it still holds the contribution";
+}
+
+TEST_F(ShardTest, RootOfAVersionWithNothingHeldLacksNothing) {
+  Make(MakeSpec({10}, /*replicas=*/2));
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 10, 1);
+  PushPart(1, /*step=*/1, /*push_id=*/2, 0, 10, 1);
+  EXPECT_EQ(root_->state->version, 1);
+  EXPECT_FALSE(root_->more_acknowledged);
+}
+
+// A successor that is killed before the coordinator has asked it what it has must not look whole to
+// the next one.
+TEST_F(ShardTest, WhatWasMissingAtTheStartIsMissingUntilAGenerationIsSet) {
+  ShardContents contents;
+  contents.more_acknowledged = true;
+  contents.epoch = 5;
+  contents.origin = ShardStatus::ARENA;
+  MakeFrom(MakeSpec({10}, /*replicas=*/2), std::move(contents));
+  EXPECT_TRUE(root_->more_acknowledged);
+  EXPECT_EQ(root_->epoch, 5);
+  EXPECT_EQ(shard_->Status().origin(), ShardStatus::ARENA);
+  EXPECT_EQ(shard_->Status().epoch(), 5);
+  ASSERT_TRUE(shard_->SetGeneration(2).ok());
+  EXPECT_FALSE(root_->more_acknowledged);
+}
+
+TEST_F(ShardTest, ForgottenRootStaysAway) {
+  Make(MakeSpec({10}));
+  shard_->ForgetRoot();
+  EXPECT_FALSE(root_.has_value());
+  PushPart(1, 0, 1, 0, 10, 1);
+  EXPECT_FALSE(root_.has_value());
 }
 
 TEST_F(ShardTest, ClosedShardRefusesEverything) {
