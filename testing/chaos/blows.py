@@ -23,6 +23,7 @@ class Blow:
     step: int
     kind: str  # kill or stop.
     victims: list
+    delay: float = 0  # Seconds from when the job has come to the step.
 
     def __str__(self):
         return f"at step {self.step}: {self.kind} " + ", ".join(
@@ -32,7 +33,7 @@ class Blow:
 
 
 class Plan:
-    """Blows at random steps between the first and the last tenth of a job."""
+    """Blows at random steps between the first tenth and the last fifth of a job."""
 
     def __init__(self, seed, total_steps, ps=2, workers=3, arenas=("keep",), longest_pause=1.0):
         self.random = random.Random(seed)
@@ -50,8 +51,11 @@ class Plan:
         """At times for longer than three heartbeats, so that it is taken for dead and comes back."""
         return Victim(name, pause=self.random.uniform(0.1, 2.5))
 
+    def delay(self):
+        return self.random.uniform(0, 0.2)
+
     def steps(self, count):
-        first, last = self.total_steps // 10, self.total_steps * 9 // 10
+        first, last = self.total_steps // 10, self.total_steps * 8 // 10
         return sorted(self.random.randrange(first, last) for _ in range(count))
 
     def who(self):
@@ -75,9 +79,10 @@ class Plan:
         blows += [("stop", [self.random.choice(self.ps + self.workers + ["coordinator"])]) for _ in range(stops)]
         self.random.shuffle(blows)
         make = {"kill": self.victim, "stop": self.stopped}
-        return [Blow(step, kind, [make[kind](name) for name in names])
+        return [Blow(step, kind, [make[kind](name) for name in names], self.delay())
                 for step, (kind, names) in zip(self.steps(len(blows)), blows)]
 
     def all_ps(self, kills):
         """Kills of all ps servers at once, so many times."""
-        return [Blow(step, "kill", [self.victim(name) for name in self.ps]) for step in self.steps(kills)]
+        return [Blow(step, "kill", [self.victim(name) for name in self.ps], self.delay())
+                for step in self.steps(kills)]

@@ -20,7 +20,6 @@ SUM_WORKER = "testing/chaos/sum_worker"
 INSPECT = "testing/chaos/inspect_shards"
 # A job that makes no step for this long is stuck.
 PATIENCE = 120.0
-FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 KINDS = 16
 
 
@@ -87,30 +86,34 @@ class ChaosCluster(harness.Cluster):
         return path
 
     def addresses(self):
+        """Of the ps servers, once all of them serve."""
         return [process.address() for process in self.ps]
+
+    def known_addresses(self):
+        return [address for address in (process.known_address() for process in self.ps) if address]
 
     def __exit__(self, kind, *rest):
         super().__exit__(kind, *rest)
         shutil.rmtree(self.arena_root, ignore_errors=True)
 
 
-class StatusPoller:
-    """Asks for a job's status again and again, and waits for no answer."""
+class Poller:
+    """Runs a command that prints lines of JSON again and again, and waits for none."""
 
-    def __init__(self, cluster, job_id):
-        self.arguments = [harness.MILLRACE, "status", job_id, f"--cluster={cluster.address}", "--json"]
+    def __init__(self, arguments):
+        self.arguments = arguments  # A function: they change.
         self.process = None
 
     def poll(self):
-        """A new status, or None."""
+        """The objects of a run that has ended since; None when there is none."""
         if self.process is None:
             self.process = subprocess.Popen(
-                self.arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                self.arguments(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if self.process.poll() is None:
             return None
-        output = self.process.communicate()[0].strip()
-        code, self.process = self.process.returncode, None
-        return json.loads(output.splitlines()[-1]) if code == 0 and output else None
+        output = self.process.communicate()[0]
+        self.process = None
+        return [json.loads(line) for line in output.splitlines()]
 
     def close(self):
         if self.process is not None:
@@ -119,59 +122,89 @@ class StatusPoller:
             self.process = None
 
 
+def inspect_command(addresses, job_id, shards):
+    return [INSPECT, f"--job={job_id}", f"--shards={shards}", *(f"--ps={address}" for address in addresses)]
+
+
+class Progress:
+    """How far a job is, as its ps servers say: at once, and while the coordinator is away too."""
+
+    def __init__(self, cluster, job_id, shards):
+        self.step = 0
+        self.poller = Poller(lambda: inspect_command(cluster.known_addresses(), job_id, shards))
+
+    def poll(self):
+        """The most steps, from the first on, that a shard has ever had."""
+        for shard in self.poller.poll() or []:
+            self.step = max(self.step, int(shard.get("applied", {}).get("watermark", 0)))
+        return self.step
+
+    def close(self):
+        self.poller.close()
+
+
 class Run:
     """A job under blows."""
 
-    def __init__(self, cluster, job_id, blows):
+    def __init__(self, cluster, job_id, blows, shards):
         self.cluster = cluster
         self.job_id = job_id
         self.blows = list(blows)
         self.planned = len(self.blows)
+        self.shards = shards
         self.down = []  # (when to come back, kind, victim)
         self.step = 0
-        self.status = None
+        self.due = None  # When the next blow falls, once the job has come to its step.
         self.started = time.monotonic()
         self.moved = self.started
 
     def to_end(self):
         """Returns the final status, once the job has ended and everybody is back."""
-        poller = StatusPoller(self.cluster, self.job_id)
+        progress = Progress(self.cluster, self.job_id, self.shards)
+        watch = subprocess.Popen(
+            [harness.MILLRACE, "watch", self.job_id, f"--cluster={self.cluster.address}", "--json"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            while self.status is None or self.status["state"] not in FINAL:
-                self.look(poller.poll())
-                if self.come_back():
-                    poller.close()  # It may be waiting for the coordinator that was.
+            while watch.poll() is None:
+                self.look(progress.poll())
+                self.come_back()
                 self.check_alive()
                 self.strike()
                 time.sleep(0.02)
         finally:
-            poller.close()
+            progress.close()
+            watch.kill()
+            watch.wait()
         while self.down:
             self.come_back()
             time.sleep(0.02)
-        self.check()
-        return self.status
+        return self.check(job_status(self.cluster, self.job_id))
 
-    def look(self, status):
+    def look(self, step):
         now = time.monotonic()
-        if status is not None:
-            if status["step"] > self.step:
-                self.step, self.moved = status["step"], now
-            self.status = status
+        if step > self.step:
+            self.step, self.moved = step, now
         if now - self.moved > PATIENCE:
-            raise AssertionError(f"{self.job_id}: no step for {PATIENCE:.0f} s: {self.status}")
+            raise AssertionError(
+                f"{self.job_id}: no step for {PATIENCE:.0f} s: {job_status(self.cluster, self.job_id)}; "
+                f"{inspect(self.cluster.known_addresses(), self.job_id, self.shards)}")
 
     def strike(self):
-        """Lets the blows fall that are due. A blow on a process that is down waits until it is back."""
-        while self.blows and self.step >= self.blows[0].step:
-            blow = self.blows[0]
-            names = {victim.name for victim in blow.victims}
-            if any(victim.name in names for _, _, victim in self.down):
-                return
-            self.blows.pop(0)
-            say(f"{time.monotonic() - self.started:7.2f} s, step {self.step}: {blow}")
-            for victim in blow.victims:
-                self.hit(blow.kind, victim)
+        """Lets the next blow fall when it is due. On a process that is down it waits until that is back."""
+        if not self.blows or self.step < self.blows[0].step:
+            return
+        now = time.monotonic()
+        blow = self.blows[0]
+        if self.due is None:
+            self.due = now + blow.delay
+        names = {victim.name for victim in blow.victims}
+        if now < self.due or any(victim.name in names for _, _, victim in self.down):
+            return
+        self.blows.pop(0)
+        self.due = None
+        say(f"{now - self.started:7.2f} s, step {self.step}: {blow}")
+        for victim in blow.victims:
+            self.hit(blow.kind, victim)
 
     def hit(self, kind, victim):
         process = self.cluster.process(victim.name)
@@ -185,7 +218,7 @@ class Run:
                 raise AssertionError(f"{process.name} has ended by itself, exit code {process.process.returncode}")
 
     def come_back(self):
-        """Brings back who is due; returns whether the coordinator was among them."""
+        """Brings back who is due."""
         now = time.monotonic()
         due = [entry for entry in self.down if entry[0] <= now]
         self.down = [entry for entry in self.down if entry[0] > now]
@@ -194,21 +227,20 @@ class Run:
                 self.cluster.restart(victim)
             else:
                 self.cluster.process(victim.name).go_on()
-        return any(victim.name == "coordinator" for _, _, victim in due)
 
-    def check(self):
-        if self.status["state"] != "SUCCEEDED":
-            raise AssertionError(f"{self.job_id}: {self.status}")
+    def check(self, status):
+        if status["state"] != "SUCCEEDED":
+            raise AssertionError(f"{self.job_id}: {status}")
         if self.blows:
             raise AssertionError(f"only {self.planned - len(self.blows)} of {self.planned} blows fell")
-        if self.status["step"] != self.status["total_steps"]:
-            raise AssertionError(f"{self.job_id} succeeded with {self.status['step']} steps: {self.status}")
+        if status["step"] != status["total_steps"]:
+            raise AssertionError(f"{self.job_id} succeeded with {status['step']} steps: {status}")
+        return status
 
 
 def inspect(addresses, job_id, shards):
-    """The ShardStatus of each shard, as the ps servers at these addresses have it."""
-    servers = [f"--ps={address}" for address in addresses]
-    result = subprocess.run([INSPECT, f"--job={job_id}", f"--shards={shards}", *servers],
+    """The ShardStatus of each shard, as those of the ps servers have it that answer."""
+    result = subprocess.run(inspect_command(addresses, job_id, shards),
                             capture_output=True, text=True, timeout=harness.DEADLINE)
     if result.returncode != 0:
         raise AssertionError(f"inspect_shards: {result.stderr}")
@@ -339,7 +371,7 @@ def run_sums(seed, make_blows, steps, replicas=0, step_microseconds=1000, **job)
     with ChaosCluster(worker=SUM_WORKER, env=env) as cluster:
         path, data = write_sum_job(cluster.directory, steps, replicas=replicas, **job)
         job_id = cluster.submit(path, f"--data={data}")
-        status = Run(cluster, job_id, blows).to_end()
+        status = Run(cluster, job_id, blows, shards=2).to_end()
         check_applied(cluster.addresses(), job_id, shards=2, steps=steps)
         check_sums(cluster.export(job_id), steps, contributions=replicas or 1)
         return status
@@ -352,6 +384,6 @@ def run_digits(seed, make_blows, steps, **job):
     with ChaosCluster() as cluster:
         path, data = write_digits_job(cluster.directory, steps, **job)
         job_id = cluster.submit(path, f"--data={data}")
-        status = Run(cluster, job_id, blows).to_end()
+        status = Run(cluster, job_id, blows, shards=2).to_end()
         check_applied(cluster.addresses(), job_id, shards=2, steps=steps)
         return status, sha256(cluster.export(job_id))

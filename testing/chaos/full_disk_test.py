@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import subprocess
 import time
 import unittest
@@ -12,7 +11,7 @@ import harness
 
 STEPS = 6000
 SIZES = (300000, 200000)  # 2 MB, in two shards.
-DISK = "24m"
+DISK = "64m"
 
 
 @contextlib.contextmanager
@@ -41,6 +40,17 @@ def fill(directory):
     return filler
 
 
+class SmallDiskCluster(chaos.ChaosCluster):
+    """ps-0 has its directory on the small disk."""
+
+    def __init__(self, disk, **kwargs):
+        self.disk = disk
+        super().__init__(**kwargs)
+
+    def ps_directory(self, index):
+        return self.disk / "ps-0" if index == 0 else super().ps_directory(index)
+
+
 class FullDiskTest(unittest.TestCase):
 
     def wait_for(self, what, condition):
@@ -54,18 +64,11 @@ class FullDiskTest(unittest.TestCase):
         return chaos.inspect([cluster.ps[0].address()], job_id, 2)[0]
 
     def test_training_goes_on_while_a_disk_is_full(self):
-        directory = harness.temporary_directory()
-        disk = directory / "disk"
-        with small_disk(disk), contextlib.ExitStack() as stack:
-            env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS="5000")
-            cluster = chaos.ChaosCluster(ps=0, workers=2, flags=["--min_ps=2"], worker=chaos.SUM_WORKER, env=env)
-            stack.enter_context(cluster)
-            data = pathlib.Path(cluster.directory) / "ps-0"
-            data.symlink_to(disk, target_is_directory=True)
-            cluster.ps = [cluster.start_ps(index) for index in range(2)]
+        disk = harness.temporary_directory() / "disk"
+        env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS="5000")
+        with small_disk(disk), SmallDiskCluster(disk, workers=2, worker=chaos.SUM_WORKER, env=env) as cluster:
             job, steps = chaos.write_sum_job(cluster.directory, STEPS, SIZES, cut_period_ms=500)
-            job_id = cluster.submit(job, f"--data={steps}")
-            self.train_through_a_full_disk(cluster, job_id, disk)
+            self.train_through_a_full_disk(cluster, cluster.submit(job, f"--data={steps}"), disk)
 
     def train_through_a_full_disk(self, cluster, job_id, disk):
         def version():
@@ -87,6 +90,13 @@ class FullDiskTest(unittest.TestCase):
         seen = version()
         self.wait_for("cuts again", lambda: flushed() > seen)
         self.wait_for("no trouble", lambda: not self.shard(cluster, job_id)["trouble"])
+
+        # Full again, with something to write that cannot wait: the generation of a new coordinator.
+        filler = fill(disk)
+        cluster.coordinator.kill()
+        cluster.coordinator = cluster.start_coordinator()
+        self.assertIn(chaos.job_status(cluster, job_id)["state"], ("PENDING", "RUNNING"))
+        filler.unlink()
         self.assertEqual(harness.final_state(cluster.millrace("watch", job_id, "--json"))["state"], "SUCCEEDED")
         chaos.check_applied(cluster.addresses(), job_id, shards=2, steps=STEPS)
         chaos.check_sums(cluster.export(job_id), STEPS, SIZES)

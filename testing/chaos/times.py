@@ -28,45 +28,32 @@ def training(steps, step_microseconds, replicas=0):
         yield cluster, cluster.submit(job, f"--data={data}")
 
 
-class Watch:
-    """The steps of a job, as they go on."""
-
-    def __init__(self, cluster, job_id):
-        self.poller = chaos.StatusPoller(cluster, job_id)
-        self.latest = {"step": 0, "state": "PENDING"}
-
-    def step(self):
-        status = self.poller.poll()
-        if status is not None:
-            self.latest = status
-        return self.latest["step"]
-
-    def until(self, step):
-        """Waits until the job has come so far; returns the seconds."""
-        begin = time.monotonic()
-        while self.step() < step:
-            if time.monotonic() - begin > chaos.PATIENCE:
-                raise AssertionError(f"the job stands at {self.latest}")
-            time.sleep(0.005)
-        return time.monotonic() - begin
+def until(progress, step):
+    """Waits until the job has come so far; returns the seconds."""
+    begin = time.monotonic()
+    while progress.poll() < step:
+        if time.monotonic() - begin > chaos.PATIENCE:
+            raise AssertionError(f"the job stands at step {progress.step}")
+        time.sleep(0.005)
+    return time.monotonic() - begin
 
 
 def worker(_):
     """Synchronous, so that the job stands until the lost contribution is computed by somebody else."""
     with training(steps=100000, step_microseconds=10000, replicas=REPLICAS) as (cluster, job_id):
-        watch = Watch(cluster, job_id)
-        watch.until(200)
+        progress = chaos.Progress(cluster, job_id, shards=2)
+        until(progress, 200)
         for kind in ("killed", "stopped"):
             took = []
             for i in range(6):
                 process = cluster.workers[i % 3]
-                step = watch.step()
+                step = progress.poll()
                 process.kill() if kind == "killed" else process.stop()
                 # Steps may have been reported meanwhile; past the window, everything lost was computed.
-                took.append(watch.until(step + 4 * REPLICAS))
+                took.append(until(progress, step + 4 * REPLICAS))
                 process.kill()
                 cluster.workers[i % 3] = cluster.start_worker(i % 3)
-                watch.until(watch.step() + 200)
+                until(progress, progress.step + 200)
             print(f"worker {kind}: its steps were done elsewhere within {statistics.median(took):.2f} s (median), "
                   f"{max(took):.2f} s (longest of {len(took)})", flush=True)
 
@@ -74,44 +61,44 @@ def worker(_):
 def goodput(flags):
     """Steps take 20 ms, mostly of sleep, so that the machine's noise counts for little."""
     with training(steps=300000, step_microseconds=20000) as (cluster, job_id):
-        watch = Watch(cluster, job_id)
-        watch.until(500)
-        begin, first = time.monotonic(), watch.step()
+        progress = chaos.Progress(cluster, job_id, shards=2)
+        until(progress, 500)
+        begin, first = time.monotonic(), progress.poll()
         calm = []
         victims = ["ps-0", "worker-0", "ps-1", "worker-1", "coordinator", "worker-2"]
         for minute in range(flags.minutes):
             name = victims[minute % len(victims)]
             cluster.process(name).kill()
             cluster.restart(blows.Victim(name, pause=0))
-            watch.poller.close()
             while time.monotonic() < begin + 60 * minute + 30:
-                watch.step()
+                progress.poll()
                 time.sleep(0.5)
-            at, before = time.monotonic(), watch.step()
+            at, before = time.monotonic(), progress.poll()
             while time.monotonic() < begin + 60 * (minute + 1):
-                watch.step()
+                progress.poll()
                 time.sleep(0.2)
-            calm.append((watch.step() - before) / (time.monotonic() - at))
-            print(f"minute {minute}: {name} killed; {watch.step()} steps, {calm[-1]:.1f} a second when calm", flush=True)
-        seconds, steps = time.monotonic() - begin, watch.step() - first
+            calm.append((progress.poll() - before) / (time.monotonic() - at))
+            print(f"minute {minute}: {name} killed; {progress.poll()} steps, {calm[-1]:.1f} a second when calm", flush=True)
+        seconds, steps = time.monotonic() - begin, progress.poll() - first
         rate = statistics.median(calm)
         print(f"goodput: {steps} steps in {seconds:.0f} s, {rate:.2f} a second when calm: "
-              f"{steps / (rate * seconds):.4f}; run again: {watch.latest.get('steps_run_again', 'not told')}", flush=True)
+              f"{steps / (rate * seconds):.4f}; run again: {chaos.job_status(cluster, job_id).get('steps_run_again', 'not told')}", flush=True)
 
 
 def burner(flags):
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count())]
     try:
         with training(steps=400000, step_microseconds=5000) as (cluster, job_id):
-            watch = Watch(cluster, job_id)
+            progress = chaos.Progress(cluster, job_id, shards=2)
             end = time.monotonic() + 60 * flags.minutes
             while time.monotonic() < end:
-                watch.step()
+                progress.poll()
                 time.sleep(0.5)
+            status = chaos.job_status(cluster, job_id)
             coordinator = cluster.coordinator.log.read_text(errors="replace")
             lost = [line for line in coordinator.splitlines() if " is gone: " in line]
-            print(f"burner: {flags.minutes} minutes, {watch.step()} steps, state {watch.latest['state']}, "
-                  f"generation {watch.latest.get('generation')}, members lost: {len(lost)} {lost[:3]}", flush=True)
+            print(f"burner: {flags.minutes} minutes, {progress.poll()} steps, state {status['state']}, "
+                  f"members lost: {len(lost)} {lost[:3]}", flush=True)
             cluster.millrace("cancel", job_id)
     finally:
         for process in burners:

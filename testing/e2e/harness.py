@@ -159,10 +159,13 @@ class Cluster:
             "coordinator/coordinator", f"--listen={self.address}", f"--data_dir={self.directory}/coordinator",
             *self.coordinator_flags])
 
+    def ps_directory(self, index):
+        return self.directory / f"ps-{index}"
+
     def start_ps(self, index, listen="127.0.0.1:0", flags=()):
         """Starts ps `index` on its data directory; unless `listen` says otherwise, on any free port."""
         return self.start(f"ps-{index}", [
-            "ps/ps", f"--listen={listen}", f"--name=ps-{index}", f"--data_dir={self.directory}/ps-{index}",
+            "ps/ps", f"--listen={listen}", f"--name=ps-{index}", f"--data_dir={self.ps_directory(index)}",
             f"--coordinator={self.address}", *flags])
 
     def start_worker(self, index):
