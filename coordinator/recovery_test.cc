@@ -124,23 +124,6 @@ TEST(RecoveryTest, SynchronousJobGoesOnWhenAPsServerReturnsWithItsNewestVersion)
   cluster.ExpectAllApplied(job, 60);
 }
 
-TEST(RecoveryTest, SynchronousJobFailsWhenAShardFellFarBehind) {
-  FakeCluster cluster(2);
-  cluster.StartPs();
-  Gate gate;
-  cluster.AddWorker(WaitingAt(30, &gate));
-  JobSpec spec = PlainJob(60);
-  spec.mutable_synchronous()->set_replicas(2);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  cluster.ps(1).Kill();
-  gate.Open();
-  cluster.ps(1).Start(cluster.address());
-  const JobStatus status = cluster.AwaitEnd(job);
-  EXPECT_EQ(status.state(), FAILED);
-  EXPECT_THAT(status.message(), HasSubstr("came back with version 0"));
-}
-
 TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShard) {
   FakeCluster cluster(1);
   cluster.StartPs();

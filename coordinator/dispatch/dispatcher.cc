@@ -148,6 +148,7 @@ absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const S
     standing->second.faults = 0;
     standing->second.not_before = absl::InfinitePast();
   }
+  done.generation = tracker.generation();
   done.progress = ProgressOf(tracker);
   HandOut();
   return done;
@@ -199,6 +200,12 @@ absl::optional<Dispatcher::Progress> Dispatcher::GetProgress(const std::string& 
   return ProgressOf(job->second.tracker);
 }
 
+AppliedSet Dispatcher::DoneSteps(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  return job == jobs_.end() ? AppliedSet() : job->second.tracker.done();
+}
+
 absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(job_id);
@@ -209,6 +216,11 @@ absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_i
                  step->since};
   }
   if (!job.tracker.CanTake()) return absl::nullopt;
+  if (const auto late = job.tracker.LowestExpired()) {
+    return Stall{absl::StrCat(NameOf(late->worker), ", which has had step ", late->step,
+                              " for longer than its lease and keeps its slot,"),
+                 late->since};
+  }
   std::vector<std::string> preparing;
   for (const auto& [worker, state] : workers_) {
     if (IsReady(job, worker)) {

@@ -81,6 +81,7 @@ class Dispatcher {
 
   struct DoneResult {
     bool first = false;  // The step was not done before.
+    uint64_t generation = 0;
     Progress progress;
   };
   // See StepTracker::Done. All leases of the worker are renewed. Nothing for a job that is not
@@ -102,6 +103,9 @@ class Dispatcher {
 
   // Nothing for a job that was not started.
   absl::optional<Progress> GetProgress(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Steps that are done; none for a job that was not started.
+  AppliedSet DoneSteps(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Stall {
     std::string whom;  // "worker-1, which has step 17,", to be put into "waits for ... for 34 s".

@@ -369,5 +369,19 @@ TEST_F(DispatcherTest, StallNamesTheOldestStepAndWhoHasIt) {
   EXPECT_EQ(stall->since, clock_.Now());
 }
 
+// A worker that kept its slot after its lease had expired was called "a worker that is free".
+TEST_F(DispatcherTest, StallNamesAWorkerThatKeepsItsSlotAfterItsLease) {
+  dispatcher_.SetWorkers({{1, 1, "worker-1"}});
+  Start("a", 1, 0);
+  Prepare(1, "a");
+  clock_.Advance(absl::Seconds(90));
+  EXPECT_NE(dispatcher_.Tick("a").trouble, "");
+  const auto stall = dispatcher_.FindStall("a");
+  ASSERT_TRUE(stall);
+  EXPECT_EQ(stall->whom,
+            "worker-1, which has had step 0 for longer than its lease and keeps its slot,");
+  EXPECT_EQ(stall->since, clock_.Now() - absl::Seconds(90));
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

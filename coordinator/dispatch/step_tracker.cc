@@ -154,9 +154,17 @@ std::vector<StepTracker::Pending> StepTracker::Expire(absl::Time now) {
 }
 
 absl::optional<StepTracker::Pending> StepTracker::LowestPending() const {
+  return LowestOut(/*expired=*/false);
+}
+
+absl::optional<StepTracker::Pending> StepTracker::LowestExpired() const {
+  return LowestOut(/*expired=*/true);
+}
+
+absl::optional<StepTracker::Pending> StepTracker::LowestOut(bool expired) const {
   absl::optional<Pending> lowest;
   for (const auto& [id, lease] : leases_) {
-    if (lease.expired) continue;
+    if (lease.expired != expired) continue;
     const auto step = LowestOf(lease);
     if (!step || (lowest && lowest->step <= *step)) continue;
     lowest = Pending{*step, lease.worker, lease.taken};

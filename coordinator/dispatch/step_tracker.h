@@ -76,6 +76,8 @@ class StepTracker {
 
   // The lowest step that is out, in an unexpired lease; nothing where there is none.
   absl::optional<Pending> LowestPending() const;
+  // The same for leases that have expired, whose workers have neither spoken nor left.
+  absl::optional<Pending> LowestExpired() const;
 
   // When a lease was taken; nothing where it has ended.
   absl::optional<absl::Time> TakenAt(uint64_t lease_id) const;
@@ -103,6 +105,7 @@ class StepTracker {
 
   uint64_t Limit() const;
   absl::optional<uint64_t> LowestOf(const LeaseState& lease) const;
+  absl::optional<Pending> LowestOut(bool expired) const;
   void FreePending(const LeaseState& lease);
   Leases::iterator EndLease(Leases::iterator lease);
 

@@ -33,7 +33,8 @@ Evaluator::Evaluator(Options options, ShardGroup* shards, Dispatcher* dispatcher
     : options_(std::move(options)),
       period_(options_.spec.data().has_evaluate() ? PeriodOf(options_.spec) : 0),
       shards_(shards),
-      dispatcher_(dispatcher) {}
+      dispatcher_(dispatcher),
+      evaluated_(options_.evaluated) {}
 
 uint64_t Evaluator::BarrierFrom(uint64_t step) const {
   const uint64_t total = options_.total_steps;
@@ -46,10 +47,12 @@ bool Evaluator::IsDueAt(uint64_t barrier) const {
   return options_.spec.data().has_evaluate() && barrier > evaluated_;
 }
 
-absl::Status Evaluator::Begin(uint64_t step, uint64_t generation) {
+absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation) {
   CHECK(!under_way());
-  MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(kCutId));
-  MILLRACE_RETURN_IF_ERROR(shards_->PinCut(generation, kCutId));
+  MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(generation, kCutId));
+  MILLRACE_ASSIGN_OR_RETURN(const auto pinned, shards_->PinCut(generation, kCutId));
+  const BarrierCheck check = CheckBarrier(pinned, step);
+  if (check.state != BarrierState::kReached) return check;
   step_ = step;
   request_.set_job_id(options_.job_id);
   request_.set_generation(generation);
@@ -59,7 +62,7 @@ absl::Status Evaluator::Begin(uint64_t step, uint64_t generation) {
   assign_at_ = absl::InfinitePast();
   attempts_ = 0;
   Assign();
-  return absl::OkStatus();
+  return check;
 }
 
 void Evaluator::Assign() {
@@ -124,22 +127,15 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
     (*evaluated.mutable_metrics())[absl::StrCat("eval_", name)] = value;
   }
   evaluated_ = *step_;
-  Unpin();
+  step_.reset();
+  const absl::Status unpinned = shards_->UnpinCut(request_.generation(), kCutId);
+  LOG_IF(WARNING, !unpinned.ok()) << options_.job_id << ": " << unpinned;
   return evaluated;
 }
 
 absl::optional<uint64_t> Evaluator::Abandon() {
-  const absl::optional<uint64_t> step = step_;
-  if (!under_way()) return step;
-  dispatcher_->EndEvaluation(options_.job_id);
-  Unpin();
-  return step;
-}
-
-void Evaluator::Unpin() {
-  step_.reset();
-  const absl::Status status = shards_->UnpinCut(kCutId);
-  LOG_IF(WARNING, !status.ok()) << options_.job_id << ": " << status;
+  if (under_way()) dispatcher_->EndEvaluation(options_.job_id);
+  return std::exchange(step_, absl::nullopt);
 }
 
 }  // namespace millrace::coordinator

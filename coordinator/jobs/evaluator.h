@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_JOBS_EVALUATOR_H_
 #define MILLRACE_COORDINATOR_JOBS_EVALUATOR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/types/optional.h"
 #include "common/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/attach_decision.h"
 #include "coordinator/jobs/shard_group.h"
 #include "coordinator/membership/member_registry.h"
 #include "protos/cluster.pb.h"
@@ -30,6 +32,7 @@ class Evaluator {
     std::string job_id;
     JobSpec spec;
     uint64_t total_steps = 0;
+    uint64_t evaluated = 0;  // The barrier of the last evaluation that has a result.
     // An evaluation that takes longer is given to another worker.
     absl::Duration timeout = absl::Minutes(10);
     Clock* clock = Clock::Real();
@@ -44,9 +47,10 @@ class Evaluator {
   // Whether the job is evaluated at this barrier, and was not.
   bool IsDueAt(uint64_t barrier) const;
 
-  // Pins the shards, all of which have applied exactly the steps before `step`, and asks a worker.
-  // REQUIRES: not under way.
-  absl::Status Begin(uint64_t step, uint64_t generation);
+  // Pins the shards. Where the pinned state is that of exactly the steps before `step`, a worker is
+  // asked and the evaluation is under way; otherwise says what the state is. REQUIRES: not under
+  // way.
+  absl::StatusOr<BarrierCheck> Begin(uint64_t step, uint64_t generation);
   bool under_way() const { return step_.has_value(); }
 
   // Gives the evaluation to another worker when it is due: its worker is gone, failed or is slow.
@@ -60,11 +64,13 @@ class Evaluator {
   // job.
   absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationResult& result);
 
-  // The pins are lost or of no more use. Returns the step, if an evaluation was under way.
+  // The generation ends, and the pins with it. Returns the step, if an evaluation was under way.
   absl::optional<uint64_t> Abandon();
 
+  // Steps are run again: the state at the end will be another one, and is to be evaluated.
+  void ForgetTheEnd() { evaluated_ = std::min(evaluated_, options_.total_steps - 1); }
+
  private:
-  void Unpin();
   void Assign();
 
   const Options options_;
@@ -72,7 +78,7 @@ class Evaluator {
   ShardGroup* const shards_;
   Dispatcher* const dispatcher_;
 
-  uint64_t evaluated_ = 0;  // The barrier of the last evaluation that has a result.
+  uint64_t evaluated_;  // The barrier of the last evaluation that has a result.
   uint32_t evaluations_ = 0;
 
   // Of the one under way.

@@ -76,6 +76,8 @@ JobStatus Job::Status() const {
   if (record_.has_started()) *status.mutable_started() = record_.started();
   if (record_.has_ended()) *status.mutable_ended() = record_.ended();
   status.set_generation(record_.generation());
+  status.set_steps_run_again(record_.steps_run_again());
+  status.mutable_warnings()->Assign(warnings_.begin(), warnings_.end());
   return status;
 }
 
@@ -89,6 +91,16 @@ absl::Status Job::Update(const std::function<void(JobRecord&)>& change) {
   return absl::OkStatus();
 }
 
+void Job::Change(const std::function<void(JobRecord&)>& change) {
+  MutexLock lock(&mutex_);
+  change(record_);
+}
+
+void Job::SetWarnings(std::vector<std::string> warnings) {
+  MutexLock lock(&mutex_);
+  warnings_ = std::move(warnings);
+}
+
 absl::Status Job::SetState(JobState state, const std::string& message) {
   const google::protobuf::Timestamp now = ToTimestamp(clock_->Now());
   const auto change = [&](JobRecord& record) {
@@ -99,6 +111,7 @@ absl::Status Job::SetState(JobState state, const std::string& message) {
   };
   MILLRACE_RETURN_IF_ERROR(Update(change));
   ClearWaiting();
+  if (HasEnded(state)) SetWarnings({});
   LOG(INFO) << id_ << ": " << JobState_Name(state) << (message.empty() ? "" : ": ") << message;
   if (HasEnded(state)) {
     events_.Close(StateEvent());

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -49,6 +50,9 @@ class Job {
   // Changes the record and writes it to the journal. On an error of the journal nothing is changed.
   absl::Status Update(const std::function<void(JobRecord&)>& change) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Changes the record, which the next Update writes.
+  void Change(const std::function<void(JobRecord&)>& change) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Changes the state (with its time), journals it, and appends the event; with an ended state the
   // log is closed and waiters wake. On an error of the journal nothing is changed.
   absl::Status SetState(JobState state, const std::string& message) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -68,6 +72,9 @@ class Job {
   void SetStalled(const std::string& whom, absl::Time since) ABSL_LOCKS_EXCLUDED(mutex_);
   void ClearWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
   void AppendNotice(const std::string& message);
+
+  // See JobStatus.
+  void SetWarnings(std::vector<std::string> warnings) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Waits until the job has ended, at most `timeout` of the machine's clock.
   bool WaitUntilEnded(absl::Duration timeout) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -90,6 +97,7 @@ class Job {
   JobRecord record_ ABSL_GUARDED_BY(mutex_);
   std::string waits_for_ ABSL_GUARDED_BY(mutex_);
   absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::coordinator

@@ -21,26 +21,10 @@ absl::StatusOr<AppliedSet> StepsOf(const ShardStatus& shard) {
   return AppliedSet::Union(*applied, *held);
 }
 
-// A shard keeps its newest version and the one before. (Stepping all shards back to a version that
-// each of them has in its database would go here.)
-absl::Status CheckVersions(absl::Span<const ShardStatus> shards) {
-  const auto [oldest, newest] = std::minmax_element(
-      shards.begin(), shards.end(),
-      [](const ShardStatus& a, const ShardStatus& b) { return a.version() < b.version(); });
-  if (newest->version() - oldest->version() <= 1) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "shard ", oldest->shard(), " came back with version ", oldest->version(), ", but shard ",
-      newest->shard(), " is at version ", newest->version(), " and has none before ",
-      newest->version() - 1,
-      "; a synchronous job cannot go on from shards that are more than one version apart"));
-}
-
 }  // namespace
 
-absl::StatusOr<MergedProgress> MergeProgress(absl::Span<const ShardStatus> shards,
-                                             uint32_t replicas) {
+absl::StatusOr<MergedProgress> MergeProgress(absl::Span<const ShardStatus> shards) {
   CHECK(!shards.empty());
-  if (replicas > 0) MILLRACE_RETURN_IF_ERROR(CheckVersions(shards));
   MergedProgress merged;
   for (size_t i = 0; i < shards.size(); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(AppliedSet steps, StepsOf(shards[i]));

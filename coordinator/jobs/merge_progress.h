@@ -17,12 +17,8 @@ struct MergedProgress {
   uint64_t frontier = 0;  // No shard has a step from here on.
 };
 
-// `replicas`: contributions of a synchronous version; 0: asynchronous.
-// FAILED_PRECONDITION: synchronous shards are more than one version apart, so that a worker could
-// not pull one version from all of them. INTERNAL: what a shard says makes no sense. REQUIRES:
-// shards is not empty.
-absl::StatusOr<MergedProgress> MergeProgress(absl::Span<const ShardStatus> shards,
-                                             uint32_t replicas);
+// INTERNAL: what a shard says makes no sense. REQUIRES: shards is not empty.
+absl::StatusOr<MergedProgress> MergeProgress(absl::Span<const ShardStatus> shards);
 
 }  // namespace millrace::coordinator
 

@@ -1,12 +1,9 @@
 #include "coordinator/jobs/merge_progress.h"
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace millrace::coordinator {
 namespace {
-
-using ::testing::HasSubstr;
 
 ShardStatus Shard(uint32_t shard, uint64_t version, uint64_t watermark,
                   std::vector<uint64_t> above = {}, std::vector<uint64_t> held = {}) {
@@ -21,7 +18,7 @@ ShardStatus Shard(uint32_t shard, uint64_t version, uint64_t watermark,
 
 TEST(MergeProgressTest, DoneIsWhatEveryShardHas) {
   const std::vector<ShardStatus> shards = {Shard(0, 5, 3, {5, 7}), Shard(1, 6, 5, {7})};
-  const auto merged = MergeProgress(shards, /*replicas=*/0);
+  const auto merged = MergeProgress(shards);
   ASSERT_TRUE(merged.ok());
   EXPECT_EQ(merged->done.watermark(), 3u);
   EXPECT_TRUE(merged->done.Contains(7));
@@ -31,7 +28,7 @@ TEST(MergeProgressTest, DoneIsWhatEveryShardHas) {
 
 TEST(MergeProgressTest, AsynchronousShardsMayBeFarApart) {
   const std::vector<ShardStatus> shards = {Shard(0, 2, 2), Shard(1, 900, 900)};
-  const auto merged = MergeProgress(shards, /*replicas=*/0);
+  const auto merged = MergeProgress(shards);
   ASSERT_TRUE(merged.ok());
   EXPECT_EQ(merged->done.size(), 2u);
   EXPECT_EQ(merged->frontier, 900u);
@@ -39,23 +36,15 @@ TEST(MergeProgressTest, AsynchronousShardsMayBeFarApart) {
 
 TEST(MergeProgressTest, HeldContributionsNeedNotBeComputedAgain) {
   const std::vector<ShardStatus> shards = {Shard(0, 1, 3, {}, {4, 5}), Shard(1, 1, 3, {}, {4})};
-  const auto merged = MergeProgress(shards, /*replicas=*/3);
+  const auto merged = MergeProgress(shards);
   ASSERT_TRUE(merged.ok());
   EXPECT_EQ(merged->done.watermark(), 3u);
   EXPECT_TRUE(merged->done.Contains(4));
   EXPECT_FALSE(merged->done.Contains(5));
 }
 
-TEST(MergeProgressTest, SynchronousShardsMayBeOneVersionApartAndNoMore) {
-  EXPECT_TRUE(MergeProgress({Shard(0, 1, 3), Shard(1, 2, 6)}, 3).ok());
-  const auto merged = MergeProgress({Shard(0, 3, 9), Shard(1, 1, 3)}, 3);
-  EXPECT_EQ(merged.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(merged.status().message()),
-              HasSubstr("shard 1 came back with version 1"));
-}
-
 TEST(MergeProgressTest, NonsenseFromAShardIsAnError) {
-  EXPECT_EQ(MergeProgress({Shard(4, 1, 3, {2})}, 0).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(MergeProgress({Shard(4, 1, 3, {2})}).status().code(), absl::StatusCode::kInternal);
 }
 
 }  // namespace

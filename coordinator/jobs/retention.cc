@@ -66,6 +66,11 @@ void Retention::Sweep() {
     return std::make_pair(a->ended_at(), a->number()) > std::make_pair(b->ended_at(), b->number());
   });
   const RetentionLimits& limits = options_.limits;
+  // First, since new jobs may wait for the memory.
+  for (size_t i = 0; i < std::min(jobs.size(), limits.shards) && !stopping(); ++i) {
+    const absl::Status status = RetireShards(*jobs[i]);
+    LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << jobs[i]->id() << ": " << status;
+  }
   for (size_t i = jobs.size(); i-- > 0 && !stopping();) {
     Job& job = *jobs[i];
     absl::Status status;
@@ -74,6 +79,18 @@ void Retention::Sweep() {
     if (i >= limits.records && !job.HasShards()) status = options_.forget(job);
     LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job.id() << ": " << status;
   }
+}
+
+absl::Status Retention::RetireShards(const Job& job) {
+  if (retired_.contains(job.number()) || !job.HasShards()) return absl::OkStatus();
+  const JobRecord record = job.record();
+  ShardGroup shards(record, options_.registry);
+  const bool all_there = shards.Locate().empty();
+  if (!SetUnderWay(&shards)) return absl::OkStatus();
+  const absl::Status status = shards.Retire(record.generation());
+  SetUnderWay(nullptr);
+  if (all_there && (status.ok() || absl::IsNotFound(status))) retired_.insert(job.number());
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
 absl::Status Retention::DropShards(Job& job) {
@@ -85,7 +102,7 @@ absl::Status Retention::DropShards(Job& job) {
   const int dropped_before = CountDropped(shards.placements());
   shards.Locate();
   if (!SetUnderWay(&shards)) return absl::OkStatus();
-  absl::Status status = shards.Drop();
+  absl::Status status = shards.Drop(job.record().generation());
   SetUnderWay(nullptr);
   const std::vector<ShardPlacement>& placements = shards.placements();
   if (CountDropped(placements) > dropped_before) {

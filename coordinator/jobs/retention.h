@@ -3,8 +3,10 @@
 #define MILLRACE_COORDINATOR_JOBS_RETENTION_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -23,8 +25,9 @@ struct RetentionLimits {
   size_t records = 1000;  // Anything at all. A job that still has shards is kept for longer.
 };
 
-// Drops, trims and forgets on a thread of its own. Shards whose server is away, and what did not
-// work, are tried again at the next Wake. Thread-safe.
+// Retires shards of jobs that have ended, so that their servers can use the memory, then drops,
+// trims and forgets, on a thread of its own. Shards whose server is away, and what did not work,
+// are tried again at the next Wake. Thread-safe.
 class Retention {
  public:
   struct Options {
@@ -49,12 +52,14 @@ class Retention {
  private:
   void SweepInLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status RetireShards(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DropShards(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
   // The group whose calls a Stop cancels, or null. Returns false when it was stopped before.
   bool SetUnderWay(ShardGroup* shards) ABSL_LOCKS_EXCLUDED(mutex_);
   bool stopping() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
+  std::set<uint64_t> retired_;  // Jobs, by number. Only used by the thread.
 
   mutable Mutex mutex_;  // Before the group's lock.
   CondVar changed_;

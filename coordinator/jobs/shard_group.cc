@@ -1,11 +1,15 @@
+// A round of calls begins them all and then waits for the last. What a call needs until it ends
+// (its context, its request, its answer) lives in the round, which each call's callback holds: so a
+// group may go while a call is still being cancelled. Only a poll has a callback into its user; the
+// destructor waits for that one.
 #include "coordinator/jobs/shard_group.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/job_spec.h"
 #include "common/net/channel.h"
@@ -19,14 +23,36 @@ namespace {
 constexpr absl::Duration kShortCall = absl::Seconds(10);
 // While a client waits for the end of a job.
 constexpr absl::Duration kFenceCall = absl::Seconds(3);
+// How often a caller that waits looks whether the servers are still there.
+constexpr absl::Duration kLookAround = absl::Seconds(1);
 // Makes a shard of any size, or writes it to disk.
 constexpr absl::Duration kLongCall = absl::Minutes(5);
 
-std::string NameOf(const ShardPlacement& placement) {
+std::string Describe(const ShardPlacement& placement) {
   return absl::StrCat(placement.server(), " (", placement.address(), ")");
 }
 
+template <typename Request>
+void Address(const std::string& job_id, uint32_t shard, Request& request) {
+  request.set_job_id(job_id);
+  request.set_shard(shard);
+}
+
 }  // namespace
+
+template <typename Request, typename Response>
+struct ShardGroup::Round : CallRound {
+  Round(size_t calls, absl::Duration timeout)
+      : CallRound(calls, timeout), requests(calls), responses(calls) {}
+  std::vector<Request> requests;
+  std::vector<Response> responses;
+};
+
+struct ShardGroup::PollRound {
+  const char* what = nullptr;
+  std::shared_ptr<CallRound> round;
+  Statuses* responses = nullptr;  // In the round.
+};
 
 ShardGroup::ShardGroup(const JobRecord& record, const MemberRegistry* registry)
     : job_id_(record.job_id()),
@@ -39,7 +65,14 @@ ShardGroup::ShardGroup(const JobRecord& record, const MemberRegistry* registry)
   CHECK(!placements_.empty());
 }
 
-ShardGroup::~ShardGroup() = default;
+ShardGroup::~ShardGroup() {
+  Cancel();
+  if (poll_ != nullptr) poll_->round->Await();
+}
+
+std::string ShardGroup::NameOf(uint32_t shard) const {
+  return absl::StrCat("shard ", shard, " on ", placements_[shard].server());
+}
 
 std::string ShardGroup::DescribeMissing(const ShardPlacement& placement) {
   for (const PsMember& server : registry_->PsServers()) {
@@ -48,11 +81,11 @@ std::string ShardGroup::DescribeMissing(const ShardPlacement& placement) {
       continue;
     }
     lost_directory_ = true;
-    return absl::StrCat(NameOf(placement),
+    return absl::StrCat(Describe(placement),
                         ", which is back with another data directory (start it on its old one, or "
                         "cancel the job)");
   }
-  return absl::StrCat(NameOf(placement), ", gone");
+  return absl::StrCat(Describe(placement), ", gone");
 }
 
 std::string ShardGroup::Locate() {
@@ -67,6 +100,8 @@ std::string ShardGroup::Locate() {
       missing.insert(DescribeMissing(placement));
       continue;
     }
+    server.moved |= server.last_member != 0 && server.last_member != member->id;
+    server.last_member = member->id;
     placement.set_server(member->registration.name());
     placement.set_address(member->registration.address());
     if (server.stub != nullptr && server.address == placement.address()) continue;
@@ -76,12 +111,21 @@ std::string ShardGroup::Locate() {
   return absl::StrJoin(missing, ", ");
 }
 
-bool ShardGroup::Moved() const {
-  for (size_t shard = 0; shard < placements_.size(); ++shard) {
-    const auto member = registry_->FindPs(placements_[shard].directory_id());
-    if (!member || member->id != servers_[shard].member) return true;
+bool ShardGroup::IsThere(uint32_t shard) const {
+  const auto member = registry_->FindPs(placements_[shard].directory_id());
+  return member && member->id == servers_[shard].member;
+}
+
+std::string ShardGroup::Moved() const {
+  std::set<std::string> moved;
+  for (uint32_t shard = 0; shard < placements_.size(); ++shard) {
+    if (!IsThere(shard)) moved.insert(placements_[shard].server());
   }
-  return false;
+  return absl::StrJoin(moved, ", ");
+}
+
+void ShardGroup::ForgetMoves() {
+  for (Server& server : servers_) server.moved = false;
 }
 
 Routing ShardGroup::RoutingAt(uint64_t generation) const {
@@ -116,143 +160,220 @@ ShardSpec ShardGroup::SpecOf(uint32_t shard) const {
   return spec;
 }
 
-absl::StatusOr<std::vector<ShardStatus>> ShardGroup::Create(uint64_t generation) {
-  std::vector<ShardStatus> statuses(placements_.size());
-  MILLRACE_RETURN_IF_ERROR(
-      ForEach("CreateShard", kLongCall, [&](uint32_t shard, auto& stub, auto* context) {
-        CreateShardRequest request;
-        *request.mutable_spec() = SpecOf(shard);
-        request.set_generation(generation);
-        return stub.CreateShard(context, request, &statuses[shard]);
-      }));
-  return statuses;
+// Returns false when the group's calls are cancelled.
+bool ShardGroup::SetUnderWay(std::shared_ptr<CallRound> round) {
+  MutexLock lock(&mutex_);
+  if (cancelled_) return false;
+  under_way_.erase(std::remove_if(under_way_.begin(), under_way_.end(),
+                                  [](const auto& other) { return other->HasEnded(); }),
+                   under_way_.end());
+  under_way_.push_back(std::move(round));
+  return true;
 }
 
-absl::StatusOr<std::vector<ShardStatus>> ShardGroup::SetGeneration(uint64_t generation) {
-  std::vector<ShardStatus> statuses(placements_.size());
-  MILLRACE_RETURN_IF_ERROR(
-      ForEach("SetGeneration", kShortCall, [&](uint32_t shard, auto& stub, auto* context) {
-        SetGenerationRequest request;
-        request.set_job_id(job_id_);
-        request.set_shard(shard);
-        request.set_generation(generation);
-        return stub.SetGeneration(context, request, &statuses[shard]);
-      }));
-  return statuses;
+template <typename Request, typename Response, typename Make>
+std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
+    Which which, Method<Request, Response> method, absl::Duration timeout, const Make& make,
+    std::function<void()> on_end) {
+  auto round = std::make_shared<Round<Request, Response>>(servers_.size(), timeout);
+  if (on_end) round->set_on_end(std::move(on_end));
+  const bool cancelled = !SetUnderWay(round);
+  for (uint32_t shard = 0; shard < servers_.size(); ++shard) {
+    if (cancelled) {
+      round->Done(shard, grpc::Status(grpc::StatusCode::CANCELLED, "the job ends"));
+    } else if (which == Which::kThoseThere &&
+               (servers_[shard].member == 0 || placements_[shard].dropped())) {
+      round->Done(shard, grpc::Status::OK);
+    } else if (servers_[shard].member == 0) {
+      round->Done(shard, grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is not there"));
+    } else {
+      make(shard, round->requests[shard]);
+      (servers_[shard].stub->async()->*method)(
+          round->context(shard), &round->requests[shard], &round->responses[shard],
+          [round, shard](grpc::Status status) { round->Done(shard, status); });
+    }
+  }
+  return round;
 }
 
-absl::Status ShardGroup::Fence(uint64_t generation) {
-  return ForThoseThere("SetGeneration", kFenceCall, [&](uint32_t shard, auto& stub, auto* context) {
-    SetGenerationRequest request;
-    request.set_job_id(job_id_);
-    request.set_shard(shard);
-    request.set_generation(generation);
-    ShardStatus response;
-    return stub.SetGeneration(context, request, &response);
-  });
+absl::Status ShardGroup::ErrorOf(const char* what, uint32_t shard,
+                                 const grpc::Status& status) const {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(FromGrpcStatus(status).code(),
+                      absl::StrCat(Describe(placements_[shard]), ": ", what, " of shard ", shard,
+                                   ": ", status.error_message()));
 }
 
-absl::Status ShardGroup::PinCut(uint64_t generation, const std::string& cut_id) {
-  return ForEach("PinCut", kShortCall, [&](uint32_t shard, auto& stub, auto* context) {
-    PinCutRequest request;
-    request.set_job_id(job_id_);
-    request.set_shard(shard);
-    request.set_generation(generation);
-    request.set_cut_id(cut_id);
-    ShardStatus status;
-    return stub.PinCut(context, request, &status);
-  });
-}
-
-absl::Status ShardGroup::FlushCut() {
-  return ForEach("FlushCut", kLongCall, [&](uint32_t shard, auto& stub, auto* context) {
-    FlushCutRequest request;
-    request.set_job_id(job_id_);
-    request.set_shard(shard);
-    ShardStatus status;
-    return stub.FlushCut(context, request, &status);
-  });
-}
-
-absl::Status ShardGroup::UnpinCut(const std::string& cut_id) {
-  return ForThoseThere("UnpinCut", kShortCall, [&](uint32_t shard, auto& stub, auto* context) {
-    UnpinCutRequest request;
-    request.set_job_id(job_id_);
-    request.set_shard(shard);
-    request.set_cut_id(cut_id);
-    UnpinCutResponse response;
-    return stub.UnpinCut(context, request, &response);
-  });
-}
-
-absl::Status ShardGroup::Drop() {
-  return ForThoseThere("DropShard", kShortCall, [&](uint32_t shard, auto& stub, auto* context) {
-    if (placements_[shard].dropped()) return grpc::Status::OK;
-    DropShardRequest request;
-    request.set_job_id(job_id_);
-    request.set_shard(shard);
-    DropShardResponse response;
-    const grpc::Status status = stub.DropShard(context, request, &response);
-    placements_[shard].set_dropped(status.ok());
-    return status;
-  });
-}
-
-absl::Status ShardGroup::ForEach(const char* what, absl::Duration timeout, const Call& call) {
-  for (uint32_t shard = 0; shard < placements_.size(); ++shard) {
-    MILLRACE_RETURN_IF_ERROR(ForOne(shard, what, timeout, call));
+absl::Status ShardGroup::FirstError(const char* what, const CallRound& round) {
+  const std::vector<grpc::Status> statuses = round.statuses();
+  for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
+    if (statuses[shard].ok()) continue;
+    failed_server_ = Describe(placements_[shard]);
+    return ErrorOf(what, shard, statuses[shard]);
   }
   return absl::OkStatus();
 }
 
-absl::Status ShardGroup::ForThoseThere(const char* what, absl::Duration timeout, const Call& call) {
-  absl::Status first;
-  std::set<std::string> silent;  // One wait for each server is enough.
-  for (uint32_t shard = 0; shard < placements_.size(); ++shard) {
-    const Server& server = servers_[shard];
-    if (server.member == 0 || silent.contains(server.address)) continue;
-    const absl::Status status = ForOne(shard, what, timeout, call);
-    if (absl::IsDeadlineExceeded(status)) silent.insert(server.address);
-    first.Update(status);
+// A server that stands still may have been given up by the registry; nobody waits for its answer.
+void ShardGroup::CancelMoved(CallRound& round) const {
+  for (uint32_t shard = 0; shard < servers_.size(); ++shard) {
+    if (!IsThere(shard)) round.context(shard)->TryCancel();
   }
-  return first;
 }
 
-absl::Status ShardGroup::ForOne(uint32_t shard, const char* what, absl::Duration timeout,
-                                const Call& call) {
-  const ShardPlacement& placement = placements_[shard];
-  if (servers_[shard].member == 0) {
-    failed_server_ = NameOf(placement);
-    return absl::UnavailableError(absl::StrCat(failed_server_, " is not there"));
+template <typename Request, typename Response, typename Make>
+absl::StatusOr<std::vector<Response>> ShardGroup::CallAll(const char* what,
+                                                          Method<Request, Response> method,
+                                                          absl::Duration timeout,
+                                                          const Make& make) {
+  const auto round = Start<Request, Response>(Which::kAll, method, timeout, make);
+  while (!round->AwaitFor(kLookAround)) CancelMoved(*round);
+  MILLRACE_RETURN_IF_ERROR(FirstError(what, *round));
+  return std::move(round->responses);
+}
+
+template <typename Request, typename Response, typename Make>
+absl::Status ShardGroup::CallThoseThere(const char* what, Method<Request, Response> method,
+                                        absl::Duration timeout, const Make& make) {
+  const auto round = Start<Request, Response>(Which::kThoseThere, method, timeout, make);
+  round->Await();
+  return FirstError(what, *round);
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::Create(uint64_t generation) {
+  return CallAll("CreateShard", &AdminCalls::CreateShard, kLongCall,
+                 [&](uint32_t shard, CreateShardRequest& request) {
+                   *request.mutable_spec() = SpecOf(shard);
+                   request.set_generation(generation);
+                 });
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::Get() {
+  return CallAll(
+      "GetShard", &AdminCalls::GetShard, kShortCall,
+      [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); });
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::SetGeneration(uint64_t generation) {
+  return CallAll("SetGeneration", &AdminCalls::SetGeneration, kShortCall,
+                 [&](uint32_t shard, SetGenerationRequest& request) {
+                   Address(job_id_, shard, request);
+                   request.set_generation(generation);
+                 });
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::StepBack(uint64_t generation, const CutName& cut,
+                                                          uint64_t epoch) {
+  return CallAll("StepBack", &AdminCalls::StepBack, kLongCall,
+                 [&](uint32_t shard, StepBackRequest& request) {
+                   Address(job_id_, shard, request);
+                   request.set_generation(generation);
+                   *request.mutable_cut() = cut;
+                   request.set_epoch(epoch);
+                 });
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::PinCut(uint64_t generation,
+                                                        const std::string& cut_id) {
+  return CallAll("PinCut", &AdminCalls::PinCut, kShortCall,
+                 [&](uint32_t shard, PinCutRequest& request) {
+                   Address(job_id_, shard, request);
+                   request.set_generation(generation);
+                   request.set_cut_id(cut_id);
+                 });
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::FlushCut(uint64_t generation) {
+  return CallAll("FlushCut", &AdminCalls::FlushCut, kLongCall,
+                 [&](uint32_t shard, FlushCutRequest& request) {
+                   Address(job_id_, shard, request);
+                   request.set_generation(generation);
+                 });
+}
+
+absl::Status ShardGroup::Fence(uint64_t generation) {
+  return CallThoseThere("SetGeneration", &AdminCalls::SetGeneration, kFenceCall,
+                        [&](uint32_t shard, SetGenerationRequest& request) {
+                          Address(job_id_, shard, request);
+                          request.set_generation(generation);
+                        });
+}
+
+absl::Status ShardGroup::UnpinCut(uint64_t generation, const std::string& cut_id) {
+  return CallThoseThere("UnpinCut", &AdminCalls::UnpinCut, kFenceCall,
+                        [&](uint32_t shard, UnpinCutRequest& request) {
+                          Address(job_id_, shard, request);
+                          request.set_generation(generation);
+                          request.set_cut_id(cut_id);
+                        });
+}
+
+absl::Status ShardGroup::Retire(uint64_t generation) {
+  return CallThoseThere("RetireShard", &AdminCalls::RetireShard, kLongCall,
+                        [&](uint32_t shard, RetireShardRequest& request) {
+                          Address(job_id_, shard, request);
+                          request.set_generation(generation);
+                        });
+}
+
+absl::Status ShardGroup::Drop(uint64_t generation) {
+  const auto round = Start<DropShardRequest, DropShardResponse>(
+      Which::kThoseThere, &AdminCalls::DropShard, kShortCall,
+      [&](uint32_t shard, DropShardRequest& request) {
+        Address(job_id_, shard, request);
+        request.set_generation(generation);
+      });
+  round->Await();
+  const std::vector<grpc::Status> statuses = round->statuses();
+  for (size_t shard = 0; shard < statuses.size(); ++shard) {
+    if (servers_[shard].member != 0 && statuses[shard].ok()) placements_[shard].set_dropped(true);
   }
-  grpc::ClientContext context;
-  context.set_deadline(SystemDeadline(timeout));
-  if (!Begin(&context)) return absl::CancelledError("the job ends");
-  const grpc::Status status = call(shard, *servers_[shard].stub, &context);
-  End();
-  if (status.ok()) return absl::OkStatus();
-  failed_server_ = NameOf(placement);
-  return absl::Status(
-      FromGrpcStatus(status).code(),
-      absl::StrCat(failed_server_, ": ", what, " of shard ", shard, ": ", status.error_message()));
+  return FirstError("DropShard", *round);
 }
 
-bool ShardGroup::Begin(grpc::ClientContext* context) {
-  MutexLock lock(&mutex_);
-  if (cancelled_) return false;
-  context_ = context;
-  return true;
+void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
+                           std::function<void()> on_end) {
+  CHECK(poll_ == nullptr);
+  poll_ = std::make_unique<PollRound>();
+  if (plan) {
+    const auto round = Start<PlanCutsRequest, ShardStatus>(
+        Which::kAll, &AdminCalls::PlanCuts, kShortCall,
+        [&](uint32_t shard, PlanCutsRequest& request) {
+          request = *plan;
+          Address(job_id_, shard, request);
+        },
+        std::move(on_end));
+    *poll_ = {"PlanCuts", round, &round->responses};
+  } else {
+    const auto round = Start<GetShardRequest, ShardStatus>(
+        Which::kAll, &AdminCalls::GetShard, kShortCall,
+        [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); },
+        std::move(on_end));
+    *poll_ = {"GetShard", round, &round->responses};
+  }
 }
 
-void ShardGroup::End() {
-  MutexLock lock(&mutex_);
-  context_ = nullptr;
+absl::optional<ShardGroup::Poll> ShardGroup::TakePoll() {
+  if (poll_ == nullptr || !poll_->round->HasEnded()) return absl::nullopt;
+  poll_->round->Await();
+  const std::vector<grpc::Status> statuses = poll_->round->statuses();
+  Poll poll;
+  for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
+    poll.errors.push_back(ErrorOf(poll_->what, shard, statuses[shard]));
+  }
+  poll.shards = std::move(*poll_->responses);
+  poll_.reset();
+  return poll;
 }
 
 void ShardGroup::Cancel() {
-  MutexLock lock(&mutex_);
-  cancelled_ = true;
-  if (context_ != nullptr) context_->TryCancel();
+  std::vector<std::shared_ptr<CallRound>> rounds;
+  {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    rounds = under_way_;
+  }
+  for (const auto& round : rounds) round->Cancel();
 }
 
 void ShardGroup::Resume() {

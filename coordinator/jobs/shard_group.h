@@ -11,22 +11,24 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/mutex.h"
+#include "coordinator/jobs/call_round.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/membership/member_registry.h"
-#include "grpcpp/client_context.h"
 #include "protos/job.pb.h"
 #include "protos/parameter_server.grpc.pb.h"
 
 namespace millrace::coordinator {
 
-// Used by one thread, but for Cancel. Calls go to the shards one after the other and block, each
-// with a deadline of its own; the first error ends them, with the server and the shard in its
-// message.
+// Used by one thread, but for Cancel. Calls go to all shards at once and block until the last has
+// answered, each with a deadline of its own; answers are in the order of the shards. Where several
+// fail, the error is that of the first shard, with its server and the shard in the message.
 class ShardGroup {
  public:
   // REQUIRES: `record` has shards. `registry` is not owned.
   ShardGroup(const JobRecord& record, const MemberRegistry* registry);
+  // Cancels the poll that is under way.
   ~ShardGroup();
 
   // Finds the servers that hold the shards now; calls go to these. Returns those that are not
@@ -40,46 +42,92 @@ class ShardGroup {
   // The server of the last call that failed: "ps-1 (127.0.0.1:2223)".
   const std::string& failed_server() const { return failed_server_; }
 
-  // Whether a server has left, or left and come back, since Locate.
-  bool Moved() const;
+  // Whether Locate has found the shard's server to be another one than before, since ForgetMoves.
+  bool HasMoved(uint32_t shard) const { return servers_[shard].moved; }
+  void ForgetMoves();
+
+  // The servers that have left, or left and come back, since Locate: "ps-0, ps-1". Empty: none.
+  std::string Moved() const;
 
   // The shards' records with the servers of the last Locate.
   const std::vector<ShardPlacement>& placements() const { return placements_; }
   Routing RoutingAt(uint64_t generation) const;
 
+  // "shard 1 on ps-1".
+  std::string NameOf(uint32_t shard) const;
+
+  using Statuses = std::vector<ShardStatus>;
+
   // The calls of ParameterServerAdmin, for every shard.
-  absl::StatusOr<std::vector<ShardStatus>> Create(uint64_t generation);
-  absl::StatusOr<std::vector<ShardStatus>> SetGeneration(uint64_t generation);
-  absl::Status PinCut(uint64_t generation, const std::string& cut_id);
-  absl::Status FlushCut();
-  // These call the servers that are there, go on after an error, and return the first.
+  absl::StatusOr<Statuses> Create(uint64_t generation);
+  absl::StatusOr<Statuses> Get();
+  absl::StatusOr<Statuses> SetGeneration(uint64_t generation);
+  absl::StatusOr<Statuses> StepBack(uint64_t generation, const CutName& cut, uint64_t epoch);
+  absl::StatusOr<Statuses> PinCut(uint64_t generation, const std::string& cut_id);
+  absl::StatusOr<Statuses> FlushCut(uint64_t generation);
+
+  // These call the servers that are there.
   // SetGeneration of a job that has ended.
   absl::Status Fence(uint64_t generation);
-  absl::Status UnpinCut(const std::string& cut_id);
+  absl::Status UnpinCut(uint64_t generation, const std::string& cut_id);
+  absl::Status Retire(uint64_t generation);
   // Marks in placements() what is dropped, and leaves out what was.
-  absl::Status Drop();
+  absl::Status Drop(uint64_t generation);
 
-  // From any thread: ends the call under way, and later ones until Resume, with CANCELLED.
+  // What all shards say of themselves, asked for without waiting.
+  struct Poll {
+    std::vector<absl::Status> errors;  // By shard; OK: the shard has answered.
+    Statuses shards;
+  };
+  // Begins a poll; `on_end` is called on some thread when it can be taken, and must not block. With
+  // a plan it tells each shard which cuts to take (its job and shard are filled in), otherwise it
+  // only asks. REQUIRES: no poll is under way.
+  void StartPoll(const absl::optional<PlanCutsRequest>& plan, std::function<void()> on_end)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  bool polling() const { return poll_ != nullptr; }
+  // Nothing: none was begun, or it is still under way.
+  absl::optional<Poll> TakePoll() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // From any thread: ends the calls under way, and later ones until Resume, with CANCELLED.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
   void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Server {
-    uint64_t member = 0;  // 0: not there.
-    std::string address;
-    std::unique_ptr<ParameterServerAdmin::Stub> stub;
-  };
-  using Call = std::function<grpc::Status(uint32_t shard, ParameterServerAdmin::Stub&,
-                                          grpc::ClientContext*)>;
+  using AdminStub = ParameterServerAdmin::Stub;
+  using AdminCalls = ParameterServerAdmin::StubInterface::async_interface;
+  template <typename Request, typename Response>
+  using Method = void (AdminCalls::*)(grpc::ClientContext*, const Request*, Response*,
+                                      std::function<void(grpc::Status)>);
+  template <typename Request, typename Response>
+  struct Round;
+  enum class Which { kAll, kThoseThere };
 
-  absl::Status ForEach(const char* what, absl::Duration timeout, const Call& call)
+  struct Server {
+    uint64_t member = 0;       // 0: not there.
+    uint64_t last_member = 0;  // The last one that was there.
+    bool moved = false;
+    std::string address;
+    std::unique_ptr<AdminStub> stub;
+  };
+
+  // Begins a call to each shard with the request that `make` fills; the job and the shard are in
+  // it.
+  template <typename Request, typename Response, typename Make>
+  std::shared_ptr<Round<Request, Response>> Start(Which which, Method<Request, Response> method,
+                                                  absl::Duration timeout, const Make& make,
+                                                  std::function<void()> on_end = nullptr)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status ForThoseThere(const char* what, absl::Duration timeout, const Call& call)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status ForOne(uint32_t shard, const char* what, absl::Duration timeout, const Call& call)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  bool Begin(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mutex_);
-  void End() ABSL_LOCKS_EXCLUDED(mutex_);
+  template <typename Request, typename Response, typename Make>
+  absl::StatusOr<std::vector<Response>> CallAll(const char* what, Method<Request, Response> method,
+                                                absl::Duration timeout, const Make& make);
+  template <typename Request, typename Response, typename Make>
+  absl::Status CallThoseThere(const char* what, Method<Request, Response> method,
+                              absl::Duration timeout, const Make& make);
+  bool IsThere(uint32_t shard) const;
+  void CancelMoved(CallRound& round) const;
+  absl::Status FirstError(const char* what, const CallRound& round);
+  absl::Status ErrorOf(const char* what, uint32_t shard, const grpc::Status& status) const;
+  bool SetUnderWay(std::shared_ptr<CallRound> round) ABSL_LOCKS_EXCLUDED(mutex_);
   ShardSpec SpecOf(uint32_t shard) const;
   std::string DescribeMissing(const ShardPlacement& placement);
 
@@ -93,8 +141,12 @@ class ShardGroup {
   std::string failed_server_;
   bool lost_directory_ = false;
 
+  struct PollRound;
+  std::unique_ptr<PollRound> poll_;
+
   Mutex mutex_;
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Of the call under way.
+  // Rounds that may not have ended: a call, and a poll beside it.
+  std::vector<std::shared_ptr<CallRound>> under_way_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

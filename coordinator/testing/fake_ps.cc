@@ -7,12 +7,22 @@
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
+namespace {
+
+constexpr uint64_t kGenerations = uint64_t{1} << 32;
+
+grpc::Status CheckGeneration(uint64_t generation) {
+  if (generation < kGenerations) return grpc::Status::OK;
+  return {grpc::StatusCode::INVALID_ARGUMENT, "generation: must be below 2^32"};
+}
+
+}  // namespace
 
 void FakePs::Start(const std::string& coordinator) {
   {
     MutexLock lock(&mutex_);
-    shards_ = flushed_;
-    for (auto& [key, shard] : shards_) shard.pins.clear();
+    shards_.clear();
+    for (const auto& [key, shard] : flushed_) shards_[key] = Reopen(shard);
     applied_in_this_life_.clear();
   }
   ++incarnation_;
@@ -50,9 +60,15 @@ void FakePs::Kill() {
   address_.clear();
 }
 
+void FakePs::Crash() {
+  MutexLock lock(&mutex_);
+  for (auto& [key, shard] : shards_) shard = Reopen(flushed_[key]);
+}
+
 void FakePs::Wipe() {
   MutexLock lock(&mutex_);
   flushed_.clear();
+  cuts_.clear();
 }
 
 void FakePs::ReplaceDisk() {
@@ -73,40 +89,80 @@ absl::Status FakePs::Push(const std::string& job_id, uint32_t shard, uint64_t ge
   if (found == shards_.end()) return absl::NotFoundError(absl::StrCat("no shard ", shard));
   Shard& state = found->second;
   if (generation != state.generation) return absl::FailedPreconditionError("stale generation");
+  if (state.closed) return absl::FailedPreconditionError("closed");
+  if (state.retired) return absl::FailedPreconditionError("retired");
   if (step >= state.spec.total_steps()) return absl::InvalidArgumentError("past the end");
   if (state.applied.Contains(step) || state.held.Contains(step)) return absl::OkStatus();
   if (state.spec.replicas() > 0 && step / state.spec.replicas() != state.version) {
     return absl::OutOfRangeError(absl::StrCat("step ", step, " at version ", state.version));
   }
-  Apply(step, state);
+  Apply(found->first, step, state);
   applied_in_this_life_.push_back(step);
-  if (flush_always_) flushed_[found->first] = state;
+  if (flush_always_) Flush(found->first, state);
   return absl::OkStatus();
 }
 
-void FakePs::Apply(uint64_t step, Shard& shard) {
+void FakePs::Apply(const Key& key, uint64_t step, Shard& shard) {
   if (shard.spec.replicas() == 0) {
     shard.applied.Insert(step);
     ++shard.version;
     return;
   }
-  // `held` begins with everything that was applied, which StatusOf leaves out.
-  AppliedSet held = AppliedSet::Union(shard.held, shard.applied);
-  held.Insert(step);
+  shard.held = AppliedSet::Union(shard.held, shard.applied);
+  shard.held.Insert(step);
+  if (!slow_versions_) Publish(key, shard);
+}
+
+void FakePs::Publish(const Key& key, Shard& shard) {
   const uint64_t end =
       std::min((shard.version + 1) * shard.spec.replicas(), shard.spec.total_steps());
-  if (held.watermark() >= end) {
-    shard.applied = held;
-    shard.held = AppliedSet();
-    ++shard.version;
-  } else {
-    shard.held = held;
-  }
+  if (shard.spec.replicas() == 0 || shard.held.watermark() < end) return;
+  shard.applied = shard.held;
+  shard.held = AppliedSet();
+  shard.has_previous = true;
+  ++shard.version;
+  const bool planned = shard.every_versions > 0 && shard.version % shard.every_versions == 0;
+  if (takes_planned_cuts_ && (planned || shard.version == shard.also_at)) Flush(key, shard);
+}
+
+void FakePs::set_slow_versions(bool slow) {
+  MutexLock lock(&mutex_);
+  slow_versions_ = slow;
+  if (slow) return;
+  for (auto& [key, shard] : shards_) Publish(key, shard);
+}
+
+void FakePs::set_takes_planned_cuts(bool takes) {
+  MutexLock lock(&mutex_);
+  takes_planned_cuts_ = takes;
+}
+
+void FakePs::set_trouble(const std::string& trouble) {
+  MutexLock lock(&mutex_);
+  trouble_ = trouble;
 }
 
 void FakePs::FlushAll() {
   MutexLock lock(&mutex_);
-  flushed_ = shards_;
+  for (auto& [key, shard] : shards_) Flush(key, shard);
+}
+
+// A cut has neither held contributions nor pins nor the version before.
+void FakePs::Flush(const Key& key, Shard& shard) {
+  shard.flushed_version = shard.version;
+  Shard cut = shard;
+  cut.held = AppliedSet();
+  cut.pins.clear();
+  cut.has_previous = false;
+  if (cut.spec.replicas() > 0 && cut.version > 0) cuts_[key][{cut.epoch, cut.version}] = cut;
+  flushed_[key] = std::move(cut);
+}
+
+FakePs::Shard FakePs::Reopen(const Shard& flushed) {
+  Shard shard = flushed;
+  shard.origin = flushed.version == 0 ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
+  shard.closed = flushed.applied.watermark() < flushed.spec.total_steps();
+  return shard;
 }
 
 void FakePs::set_flush_always(bool flush_always) {
@@ -162,7 +218,7 @@ int FakePs::drops() const {
   return drops_;
 }
 
-ShardStatus FakePs::StatusOf(const Key& key, const Shard& shard) {
+ShardStatus FakePs::StatusOf(const Key& key, const Shard& shard) const {
   ShardStatus status;
   status.set_job_id(key.first);
   status.set_shard(key.second);
@@ -170,16 +226,47 @@ ShardStatus FakePs::StatusOf(const Key& key, const Shard& shard) {
   status.set_version(shard.version);
   *status.mutable_applied() = shard.applied.ToProto();
   *status.mutable_held() = shard.held.ToProto();
+  status.set_flushed_version(shard.flushed_version);
+  status.set_has_previous(shard.has_previous);
+  status.set_origin(shard.origin);
+  status.set_closed(shard.closed);
+  status.set_epoch(shard.epoch);
+  status.set_retired(shard.retired);
+  status.set_trouble(trouble_);
+  const auto cuts = cuts_.find(key);
+  if (cuts == cuts_.end()) return status;
+  for (const auto& [name, cut] : cuts->second) {
+    CutName& proto = *status.add_cuts();
+    proto.set_epoch(name.first);
+    proto.set_version(name.second);
+  }
   return status;
 }
 
-grpc::Status FakePs::Find(const std::string& job_id, uint32_t shard, ShardStatus* response,
-                          Shard** found) {
-  const auto entry = shards_.find({job_id, shard});
+template <typename Request>
+grpc::Status FakePs::Find(const Request& request, Shard** found) {
+  const auto entry = shards_.find({request.job_id(), request.shard()});
   if (entry == shards_.end()) return {grpc::StatusCode::NOT_FOUND, "no such shard"};
   *found = &entry->second;
-  if (response != nullptr) *response = StatusOf(entry->first, entry->second);
   return grpc::Status::OK;
+}
+
+template <typename Request>
+grpc::Status FakePs::FindAt(const Request& request, Shard** found) {
+  grpc::Status status = CheckGeneration(request.generation());
+  if (status.ok()) status = Find(request, found);
+  if (!status.ok()) return status;
+  if ((*found)->generation != request.generation()) {
+    return {grpc::StatusCode::FAILED_PRECONDITION, "another generation"};
+  }
+  return grpc::Status::OK;
+}
+
+template <typename Request>
+grpc::Status FakePs::FindOpen(const Request& request, Shard** found) {
+  const grpc::Status status = FindAt(request, found);
+  if (!status.ok() || !(*found)->closed) return status;
+  return {grpc::StatusCode::FAILED_PRECONDITION, "closed"};
 }
 
 grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest* request,
@@ -187,47 +274,125 @@ grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest*
   if (const grpc::Status status = on_create_ ? on_create_() : grpc::Status::OK; !status.ok()) {
     return status;
   }
+  if (const grpc::Status status = CheckGeneration(request->generation()); !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   const Key key(request->spec().job_id(), request->spec().shard());
-  Shard& shard = shards_[key];
-  shard.spec = request->spec();
-  shard.generation = request->generation();
-  flushed_[key] = shard;
+  const auto [entry, is_new] = shards_.try_emplace(key);
+  Shard& shard = entry->second;
+  if (is_new) {
+    shard.spec = request->spec();
+    shard.generation = request->generation();
+    Flush(key, shard);
+  } else if (shard.spec.SerializeAsString() != request->spec().SerializeAsString()) {
+    return {grpc::StatusCode::ALREADY_EXISTS, "with another spec"};
+  }
+  const grpc::Status status = Advance(key, request->generation(), shard);
   *response = StatusOf(key, shard);
-  return grpc::Status::OK;
+  return status;
 }
 
 grpc::Status FakePs::GetShard(grpc::ServerContext*, const GetShardRequest* request,
                               ShardStatus* response) {
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
-  return Find(request->job_id(), request->shard(), response, &shard);
+  const grpc::Status status = Find(*request, &shard);
+  if (status.ok()) *response = StatusOf({request->job_id(), request->shard()}, *shard);
+  return status;
 }
 
 grpc::Status FakePs::SetGeneration(grpc::ServerContext*, const SetGenerationRequest* request,
                                    ShardStatus* response) {
+  if (const grpc::Status status = CheckGeneration(request->generation()); !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
-  const grpc::Status status = Find(request->job_id(), request->shard(), response, &shard);
+  grpc::Status status = Find(*request, &shard);
   if (!status.ok()) return status;
-  if (shard->generation > request->generation()) {
+  const Key key(request->job_id(), request->shard());
+  status = Advance(key, request->generation(), *shard);
+  if (status.ok()) *response = StatusOf(key, *shard);
+  return status;
+}
+
+// The generation is on the disk at once.
+grpc::Status FakePs::Advance(const Key& key, uint64_t generation, Shard& shard) {
+  if (shard.generation > generation) {
     return {grpc::StatusCode::FAILED_PRECONDITION, "at a newer generation"};
   }
-  shard->generation = request->generation();
-  response->set_generation(request->generation());
+  if (shard.generation == generation) return grpc::Status::OK;
+  shard.generation = generation;
+  shard.closed = false;
+  shard.pins.clear();
+  flushed_[key].generation = generation;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakePs::PlanCuts(grpc::ServerContext*, const PlanCutsRequest* request,
+                              ShardStatus* response) {
+  MutexLock lock(&mutex_);
+  Shard* shard = nullptr;
+  const grpc::Status status = FindAt(*request, &shard);
+  if (!status.ok()) return status;
+  shard->every_versions = request->every_versions();
+  shard->also_at = request->also_at();
+  *response = StatusOf({request->job_id(), request->shard()}, *shard);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakePs::StepBack(grpc::ServerContext*, const StepBackRequest* request,
+                              ShardStatus* response) {
+  MutexLock lock(&mutex_);
+  Shard* shard = nullptr;
+  const grpc::Status status = FindAt(*request, &shard);
+  if (!status.ok()) return status;
+  const Key key(request->job_id(), request->shard());
+  const uint64_t version = request->cut().version();
+  if (shard->spec.replicas() == 0 || request->epoch() <= shard->epoch) {
+    return {grpc::StatusCode::INVALID_ARGUMENT, "asynchronous, or an old epoch"};
+  }
+  auto& cuts = cuts_[key];
+  const auto cut = cuts.find({request->cut().epoch(), version});
+  if (version > 0 && cut == cuts.end()) return {grpc::StatusCode::NOT_FOUND, "no such cut"};
+  shard->applied = version > 0 ? cut->second.applied : AppliedSet();
+  shard->held = AppliedSet();
+  shard->version = version;
+  shard->has_previous = false;
+  shard->epoch = request->epoch();
+  for (auto it = cuts.begin(); it != cuts.end();) {
+    it = it->first.second > version ? cuts.erase(it) : std::next(it);
+  }
+  flushed_[key] = *shard;
+  *response = StatusOf(key, *shard);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakePs::RetireShard(grpc::ServerContext*, const RetireShardRequest* request,
+                                 ShardStatus* response) {
+  MutexLock lock(&mutex_);
+  Shard* shard = nullptr;
+  const grpc::Status status = FindAt(*request, &shard);
+  if (!status.ok()) return status;
+  const Key key(request->job_id(), request->shard());
+  shard->retired = true;
+  Flush(key, *shard);
+  *response = StatusOf(key, *shard);
   return grpc::Status::OK;
 }
 
 grpc::Status FakePs::PinCut(grpc::ServerContext*, const PinCutRequest* request,
                             ShardStatus* response) {
+  if (const grpc::Status status = on_pin_ ? on_pin_() : grpc::Status::OK; !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
-  const grpc::Status status = Find(request->job_id(), request->shard(), response, &shard);
+  const grpc::Status status = FindOpen(*request, &shard);
   if (!status.ok()) return status;
-  if (shard->generation != request->generation()) {
-    return {grpc::StatusCode::FAILED_PRECONDITION, "stale generation"};
-  }
   shard->pins.try_emplace(request->cut_id(), shard->applied.size());
+  *response = StatusOf({request->job_id(), request->shard()}, *shard);
   return grpc::Status::OK;
 }
 
@@ -235,19 +400,24 @@ grpc::Status FakePs::UnpinCut(grpc::ServerContext*, const UnpinCutRequest* reque
                               UnpinCutResponse* /*response*/) {
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
-  const grpc::Status status = Find(request->job_id(), request->shard(), nullptr, &shard);
+  const grpc::Status status = FindAt(*request, &shard);
   if (status.ok()) shard->pins.erase(request->cut_id());
   return status;
 }
 
 grpc::Status FakePs::FlushCut(grpc::ServerContext*, const FlushCutRequest* request,
                               ShardStatus* response) {
+  if (const grpc::Status status = on_flush_ ? on_flush_() : grpc::Status::OK; !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
-  const grpc::Status status = Find(request->job_id(), request->shard(), response, &shard);
+  const grpc::Status status = FindOpen(*request, &shard);
   if (!status.ok()) return status;
-  flushed_[{request->job_id(), request->shard()}] = *shard;
+  const Key key(request->job_id(), request->shard());
+  Flush(key, *shard);
   ++flushes_;
+  *response = StatusOf(key, *shard);
   return grpc::Status::OK;
 }
 
@@ -256,10 +426,18 @@ grpc::Status FakePs::DropShard(grpc::ServerContext*, const DropShardRequest* req
   if (const grpc::Status status = on_drop_ ? on_drop_() : grpc::Status::OK; !status.ok()) {
     return status;
   }
+  if (const grpc::Status status = CheckGeneration(request->generation()); !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   ++drops_;
+  const auto shard = shards_.find({request->job_id(), request->shard()});
+  if (shard != shards_.end() && shard->second.generation > request->generation()) {
+    return {grpc::StatusCode::FAILED_PRECONDITION, "at a newer generation"};
+  }
   shards_.erase({request->job_id(), request->shard()});
   flushed_.erase({request->job_id(), request->shard()});
+  cuts_.erase({request->job_id(), request->shard()});
   dropped_.SignalAll();
   return grpc::Status::OK;
 }

@@ -1,4 +1,5 @@
-// A ps server without variables: it keeps books of steps and cuts.
+// A ps server without variables: it keeps books of steps and cuts. It loses what the real one loses
+// without an arena.
 #ifndef MILLRACE_COORDINATOR_TESTING_FAKE_PS_H_
 #define MILLRACE_COORDINATOR_TESTING_FAKE_PS_H_
 
@@ -32,6 +33,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   void Join(const std::string& coordinator);
   // Like kill -9: what was not flushed is lost.
   void Kill();
+  // The same, and it is back on its port before anybody has noticed.
+  void Crash();
   // Loses the database as well.
   void Wipe();
   // The same, and is another directory to the coordinator.
@@ -46,6 +49,13 @@ class FakePs final : public ParameterServerAdmin::Service {
   void FlushAll();
   // Whether steps are flushed as they are applied. Off at first.
   void set_flush_always(bool flush_always);
+
+  // Whether the cuts that PlanCuts asks for are taken. On at first.
+  void set_takes_planned_cuts(bool takes);
+  // The last contribution of a version is held, and applied when this is turned off. Off at first.
+  void set_slow_versions(bool slow);
+  // What ShardStatus.trouble says.
+  void set_trouble(const std::string& trouble);
 
   // The shards of a job, in order.
   std::vector<ShardStatus> Shards(const std::string& job_id) const;
@@ -67,6 +77,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   // REQUIRES: no call under way.
   void set_on_create(std::function<grpc::Status()> on_create) { on_create_ = std::move(on_create); }
   void set_on_drop(std::function<grpc::Status()> on_drop) { on_drop_ = std::move(on_drop); }
+  void set_on_pin(std::function<grpc::Status()> on_pin) { on_pin_ = std::move(on_pin); }
+  void set_on_flush(std::function<grpc::Status()> on_flush) { on_flush_ = std::move(on_flush); }
 
   grpc::Status CreateShard(grpc::ServerContext*, const CreateShardRequest* request,
                            ShardStatus* response) override;
@@ -74,12 +86,18 @@ class FakePs final : public ParameterServerAdmin::Service {
                         ShardStatus* response) override;
   grpc::Status SetGeneration(grpc::ServerContext*, const SetGenerationRequest* request,
                              ShardStatus* response) override;
+  grpc::Status PlanCuts(grpc::ServerContext*, const PlanCutsRequest* request,
+                        ShardStatus* response) override;
+  grpc::Status StepBack(grpc::ServerContext*, const StepBackRequest* request,
+                        ShardStatus* response) override;
   grpc::Status PinCut(grpc::ServerContext*, const PinCutRequest* request,
                       ShardStatus* response) override;
   grpc::Status UnpinCut(grpc::ServerContext*, const UnpinCutRequest* request,
                         UnpinCutResponse* response) override;
   grpc::Status FlushCut(grpc::ServerContext*, const FlushCutRequest* request,
                         ShardStatus* response) override;
+  grpc::Status RetireShard(grpc::ServerContext*, const RetireShardRequest* request,
+                           ShardStatus* response) override;
   grpc::Status DropShard(grpc::ServerContext*, const DropShardRequest* request,
                          DropShardResponse* response) override;
 
@@ -91,19 +109,47 @@ class FakePs final : public ParameterServerAdmin::Service {
     AppliedSet applied;
     AppliedSet held;  // Contributions of the version under way; their numbers are steps.
     std::map<std::string, uint64_t> pins;  // Steps, by cut.
+    ShardStatus::Origin origin = ShardStatus::CREATED;
+    bool closed = false;
+    bool has_previous = false;
+    uint64_t flushed_version = 0;
+    uint64_t epoch = 0;
+    uint64_t every_versions = 0;
+    uint64_t also_at = 0;
+    bool retired = false;
   };
+  using Name = std::pair<uint64_t, uint64_t>;  // Of a cut: epoch and version.
   using Key = std::pair<std::string, uint32_t>;
 
-  static ShardStatus StatusOf(const Key& key, const Shard& shard);
-  static void Apply(uint64_t step, Shard& shard);
-  grpc::Status Find(const std::string& job_id, uint32_t shard, ShardStatus* response, Shard** found)
+  ShardStatus StatusOf(const Key& key, const Shard& shard) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  void Apply(const Key& key, uint64_t step, Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Applies what is held, where that is a whole version.
+  void Publish(const Key& key, Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // NOT_FOUND.
+  template <typename Request>
+  grpc::Status Find(const Request& request, Shard** found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, and FAILED_PRECONDITION where the shard is not at the request's generation.
+  template <typename Request>
+  grpc::Status FindAt(const Request& request, Shard** found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, and where it is closed.
+  template <typename Request>
+  grpc::Status FindOpen(const Request& request, Shard** found)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What SetGeneration does.
+  grpc::Status Advance(const Key& key, uint64_t generation, Shard& shard)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Writes what a cut holds to the "database".
+  void Flush(const Key& key, Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a killed server comes back with.
+  static Shard Reopen(const Shard& flushed);
 
   const std::string name_;
   uint64_t incarnation_ = 0;
   int disk_ = 1;
   std::function<grpc::Status()> on_create_;
   std::function<grpc::Status()> on_drop_;
+  std::function<grpc::Status()> on_pin_;
+  std::function<grpc::Status()> on_flush_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<MemberConnection> connection_;
 
@@ -112,6 +158,10 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> shards_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> flushed_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, std::map<Name, Shard>> cuts_ ABSL_GUARDED_BY(mutex_);  // Synchronous.
+  bool takes_planned_cuts_ ABSL_GUARDED_BY(mutex_) = true;
+  bool slow_versions_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string trouble_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> applied_in_this_life_ ABSL_GUARDED_BY(mutex_);
   bool flush_always_ ABSL_GUARDED_BY(mutex_) = false;
   int flushes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -185,7 +185,8 @@ void FakeWorker::Compute(const Lease& lease, const SetRoute& route) {
     absl::Status status =
         script_.on_step ? script_.on_step(lease.job_id(), step) : absl::OkStatus();
     if (Stopped()) return;
-    if (status.ok()) status = PushAll(route, step);
+    const bool lies = script_.lies && script_.lies(lease.job_id(), step);
+    if (status.ok() && !lies) status = PushAll(route, step);
     MemberMessage message;
     if (!status.ok()) {
       LeaseReturned& returned = *message.mutable_lease_returned();

@@ -33,6 +33,8 @@ struct FakeWorkerScript {
   std::function<void(const Lease&, const SetRoute&)> on_lease;
   // Before a step is pushed. Errors give the lease back.
   std::function<absl::Status(const std::string& job_id, uint64_t step)> on_step;
+  // Whether it reports a step without having pushed it. Plain: never.
+  std::function<bool(const std::string& job_id, uint64_t step)> lies;
   // The loss of a step's one example. Plain: 1 / (step + 1).
   std::function<double(uint64_t step)> loss;
   // Before an evaluation is answered. Errors are its answer.

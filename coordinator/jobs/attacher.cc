@@ -1,0 +1,168 @@
+// A generation is in the journal before anybody hears of it. From SetGeneration on a shard takes no
+// push of an older generation, so what it answers stays true until workers get the new one; and a
+// shard that loses steps afterwards belongs to a server that has joined again, or refuses the
+// generation because it is closed: either ends training, and brings the job back here.
+#include "coordinator/jobs/attacher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "coordinator/jobs/attach_decision.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kMissingPause = absl::Seconds(1);
+constexpr absl::Duration kFirstRetryPause = absl::Milliseconds(50);
+constexpr absl::Duration kLongestRetryPause = absl::Seconds(2);
+
+}  // namespace
+
+absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
+  pause_ = kFirstRetryPause;
+  refused_ = 0;
+  closed_.clear();
+  shards.ForgetMoves();
+  MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
+  for (;;) {
+    MILLRACE_ASSIGN_OR_RETURN(auto reached, Reach(shards));
+    if (!reached) return absl::nullopt;
+    Attached attached;
+    attached.how = DescribeReturns(shards, *reached);
+    MILLRACE_ASSIGN_OR_RETURN(auto together,
+                              StepBackIfApart(shards, *std::move(reached), attached.how));
+    if (!together) continue;
+    attached.generation = generation();
+    attached.shards = *std::move(together);
+    MILLRACE_ASSIGN_OR_RETURN(attached.merged, MergeProgress(attached.shards));
+    const auto& placements = shards.placements();
+    MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
+      record.mutable_shards()->Assign(placements.begin(), placements.end());
+    }));
+    return attached;
+  }
+}
+
+// "shard 1 from its cut of version 120", of those that came back.
+std::string Attacher::DescribeReturns(const ShardGroup& shards, const Statuses& statuses) const {
+  std::vector<std::string> returns;
+  for (const ShardStatus& shard : statuses) {
+    if (!shards.HasMoved(shard.shard()) && !closed_.contains(shard.shard())) continue;
+    returns.push_back(absl::StrCat("shard ", shard.shard(), " ", DescribeOrigin(shard)));
+  }
+  return returns.empty() ? "all shards as they were" : absl::StrJoin(returns, ", ");
+}
+
+// Which shards are closed until they hear of the new generation. Only people are told.
+void Attacher::NoteClosed(ShardGroup& shards) {
+  const auto statuses = shards.Get();
+  if (!statuses.ok()) return;
+  for (const ShardStatus& shard : *statuses) {
+    if (shard.closed()) closed_.insert(shard.shard());
+  }
+}
+
+absl::Status Attacher::BeginGeneration(uint64_t generation) {
+  if (generation >= kGenerationLimit) {
+    return absl::FailedPreconditionError("the job has used up all generations");
+  }
+  return reporter_->Journal([&](JobRecord& record) { record.set_generation(generation); });
+}
+
+// Calls every shard until all have answered, with no server leaving between the first and the last.
+absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup& shards) {
+  const bool is_new = job_->state() == PENDING;
+  for (;;) {
+    const std::string missing = shards.Locate();
+    if (!missing.empty() && is_new && shards.lost_directory()) {
+      MILLRACE_RETURN_IF_ERROR(Displace(shards));
+      return absl::nullopt;
+    }
+    if (!missing.empty()) {
+      MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMember(missing, kMissingPause));
+      continue;
+    }
+    if (!is_new) NoteClosed(shards);
+    auto statuses = is_new ? shards.Create(generation()) : shards.SetGeneration(generation());
+    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+    const absl::Status& status = statuses.status();
+    switch (DecideReach(status, refused_)) {
+      case ReachAction::kReached:
+        if (shards.Moved().empty()) return *std::move(statuses);
+        break;
+      case ReachAction::kAskWhoIsNew:
+        MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
+        break;
+      case ReachAction::kRetry:
+        MILLRACE_RETURN_IF_ERROR(Pause(shards, status));
+        break;
+      case ReachAction::kGiveUp:
+        return status;
+    }
+  }
+}
+
+absl::Status Attacher::Pause(const ShardGroup& shards, const absl::Status& status) {
+  LOG(WARNING) << job_->id() << ": " << status;
+  if (IsRefusal(status)) ++refused_;
+  MILLRACE_RETURN_IF_ERROR(
+      reporter_->Wait(absl::StrCat(shards.failed_server(), ", which does not do what it is asked (",
+                                   std::string(status.message()), "),"),
+                      pause_));
+  pause_ = std::min(2 * pause_, kLongestRetryPause);
+  return absl::OkStatus();
+}
+
+// Somebody else has given the shards a newer generation (a client of the ps servers' own port, or
+// an older copy of this coordinator's directory). Going on above it shuts that one out.
+absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& refusal) {
+  const auto statuses = shards.Get();
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (!statuses.ok()) return Pause(shards, statuses.status());
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t next, NextGeneration(*statuses, generation()));
+  if (next == generation() + 1) return Pause(shards, refusal);
+  job_->AppendNotice(absl::StrCat("a shard is at generation ", next - 1,
+                                  ", which this coordinator did not set; the job goes on with ",
+                                  "generation ", next, " (", std::string(refusal.message()), ")"));
+  return BeginGeneration(next);
+}
+
+absl::Status Attacher::Displace(ShardGroup& shards) {
+  // What other servers have made of the job already.
+  const absl::Status dropped = shards.Drop(generation());
+  LOG_IF(WARNING, !dropped.ok()) << job_->id() << ": " << dropped;
+  return reporter_->Journal([](JobRecord& record) { record.clear_shards(); });
+}
+
+// Nothing: look at all shards again.
+absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(ShardGroup& shards,
+                                                                               Statuses statuses,
+                                                                               std::string& how) {
+  const uint32_t replicas = Replicas(job_->spec());
+  const AttachDecision decision = DecideAttach(statuses, replicas);
+  if (!decision.step_back) return statuses;
+  LOG(INFO) << job_->id() << ": " << decision.why << "; all shards step back to version "
+            << decision.cut.version() << " of epoch " << decision.cut.epoch();
+  auto stepped = shards.StepBack(generation(), decision.cut, decision.epoch);
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (!stepped.ok()) {
+    if (DecideReach(stepped.status(), refused_) == ReachAction::kGiveUp) return stepped.status();
+    MILLRACE_RETURN_IF_ERROR(Pause(shards, stepped.status()));
+    return absl::nullopt;
+  }
+  if (!shards.Moved().empty()) return absl::nullopt;
+  if (DecideAttach(*stepped, replicas).step_back) {
+    MILLRACE_RETURN_IF_ERROR(reporter_->Wait("the shards to step back together", pause_));
+    return absl::nullopt;
+  }
+  absl::StrAppend(&how, "; all shards stepped back to version ", decision.cut.version(), " (",
+                  decision.why, ")");
+  return *std::move(stepped);
+}
+
+}  // namespace millrace::coordinator

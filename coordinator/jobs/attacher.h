@@ -1,0 +1,72 @@
+// Brings a job's shards into one generation and one state to go on from.
+#ifndef MILLRACE_COORDINATOR_JOBS_ATTACHER_H_
+#define MILLRACE_COORDINATOR_JOBS_ATTACHER_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/merge_progress.h"
+#include "coordinator/jobs/reporter.h"
+#include "coordinator/jobs/runner_environment.h"
+#include "coordinator/jobs/runner_inbox.h"
+#include "coordinator/jobs/shard_group.h"
+
+namespace millrace::coordinator {
+
+// All shards are at `generation`, and steps can be handed out from what they have.
+struct Attached {
+  uint64_t generation = 0;
+  std::vector<ShardStatus> shards;
+  MergedProgress merged;
+  std::string how;  // For people: how the shards came back.
+};
+
+// Used by the runner's thread.
+class Attacher {
+ public:
+  // None is owned.
+  Attacher(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox, Reporter* reporter)
+      : job_(job), environment_(*environment), inbox_(inbox), reporter_(reporter) {}
+
+  // Blocks until all shards have answered, however often servers come and go meanwhile; returns
+  // what the run must end with. Nothing: a server lost its directory before there was anything in
+  // it, and the job is to be placed again.
+  absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
+
+  // The newest generation that may be in use anywhere.
+  uint64_t generation() const { return job_->record().generation(); }
+
+ private:
+  using Statuses = ShardGroup::Statuses;
+
+  std::string DescribeReturns(const ShardGroup& shards, const Statuses& statuses) const;
+  void NoteClosed(ShardGroup& shards);
+  absl::Status BeginGeneration(uint64_t generation);
+  absl::StatusOr<absl::optional<Statuses>> Reach(ShardGroup& shards);
+  absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,
+                                                           std::string& how);
+  absl::Status AdoptGeneration(ShardGroup& shards, const absl::Status& refusal);
+  absl::Status Displace(ShardGroup& shards);
+  absl::Status Pause(const ShardGroup& shards, const absl::Status& status);
+
+  Job* const job_;
+  const RunnerEnvironment& environment_;
+  RunnerInbox* const inbox_;
+  Reporter* const reporter_;
+
+  // Of one Attach.
+  absl::Duration pause_;
+  int refused_ = 0;
+  std::set<uint32_t> closed_;  // Shards that were, before they heard of the generation.
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_ATTACHER_H_

@@ -1,0 +1,88 @@
+#include "coordinator/jobs/preparer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/status_macros.h"
+#include "coordinator/jobs/planner.h"
+#include "coordinator/placement/placement.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kPause = absl::Seconds(1);
+
+bool MayChange(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsResourceExhausted(status);
+}
+
+}  // namespace
+
+absl::Status Preparer::Plan() {
+  while (!job_->record().has_plan()) {
+    if (environment_.registry->Workers().empty()) {
+      MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMember("a worker (none is connected)", kPause));
+      continue;
+    }
+    const auto plan = environment_.planner->Plan(
+        job_->spec(), environment_.plan_timeout, [this] { return !inbox_->interrupt().ok(); },
+        &lost_planners_);
+    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+    if (MayChange(plan.status())) {
+      MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMember(
+          absl::StrCat("a worker that can compile the model and open the data (",
+                       std::string(plan.status().message()), ")"),
+          kPause));
+      continue;
+    }
+    MILLRACE_RETURN_IF_ERROR(plan.status());
+    JobRecord planned = job_->record();
+    MILLRACE_RETURN_IF_ERROR(SetPlan(*plan, planned));
+    MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) { record = planned; }));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<PsMember>> Preparer::AwaitServers() {
+  const size_t needed = std::max(environment_.min_ps, 1);
+  std::vector<PsMember> servers = environment_.registry->PsServers();
+  for (; servers.size() < needed; servers = environment_.registry->PsServers()) {
+    MILLRACE_RETURN_IF_ERROR(
+        reporter_->WaitForMember(absl::StrCat(needed, " ps servers (", servers.size(),
+                                              servers.size() == 1 ? " is" : " are", " connected)"),
+                                 kPause));
+  }
+  return servers;
+}
+
+absl::Status Preparer::Place() {
+  const JobRecord record = job_->record();
+  if (record.shards_size() > 0) return absl::OkStatus();
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<PsMember> servers, AwaitServers());
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(record.plan().variables()));
+  const uint64_t wanted = job_->spec().placement().shards();
+  const std::vector<ShardSlices> shards =
+      DivideIntoShards(record.plan().variables(),
+                       wanted > 0 ? wanted : std::min<uint64_t>(servers.size(), elements));
+  std::vector<uint64_t> held;
+  for (const PsMember& server : servers) {
+    held.push_back(environment_.elements_on(server.registration.directory_id()));
+  }
+  const std::vector<size_t> assigned = AssignShards(shards, std::move(held));
+  return reporter_->Journal([&](JobRecord& changed) {
+    for (size_t shard = 0; shard < shards.size(); ++shard) {
+      const RegisterPs& server = servers[assigned[shard]].registration;
+      ShardPlacement& placement = *changed.add_shards();
+      placement.set_directory_id(server.directory_id());
+      placement.set_server(server.name());
+      placement.set_address(server.address());
+      placement.mutable_slices()->Assign(shards[shard].begin(), shards[shard].end());
+    }
+  });
+}
+
+}  // namespace millrace::coordinator

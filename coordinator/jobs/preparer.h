@@ -1,0 +1,44 @@
+// Brings a new job to where its shards have their places: asks a worker for the plan, and assigns
+// shards to ps servers. Both happen once; the results are in the job's record.
+#ifndef MILLRACE_COORDINATOR_JOBS_PREPARER_H_
+#define MILLRACE_COORDINATOR_JOBS_PREPARER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/reporter.h"
+#include "coordinator/jobs/runner_environment.h"
+#include "coordinator/jobs/runner_inbox.h"
+#include "coordinator/membership/member_registry.h"
+
+namespace millrace::coordinator {
+
+// Used by the runner's thread. Calls block until they are done, and return what the run must end
+// with.
+class Preparer {
+ public:
+  // None is owned.
+  Preparer(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox, Reporter* reporter)
+      : job_(job), environment_(*environment), inbox_(inbox), reporter_(reporter) {}
+
+  // The plan, unless the job has one.
+  absl::Status Plan();
+  // The placements, unless the job has them.
+  absl::Status Place();
+
+ private:
+  absl::StatusOr<std::vector<PsMember>> AwaitServers();
+
+  Job* const job_;
+  const RunnerEnvironment& environment_;
+  RunnerInbox* const inbox_;
+  Reporter* const reporter_;
+  std::vector<std::string> lost_planners_;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_PREPARER_H_

@@ -1,0 +1,191 @@
+#include "coordinator/jobs/reporter.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
+constexpr absl::Duration kJournalRetryPause = absl::Seconds(1);
+// A job that does not get on for this long says for whom it waits, and says so again this often.
+constexpr absl::Duration kStallAfter = absl::Seconds(10);
+constexpr absl::Duration kStallNoticePeriod = absl::Minutes(1);
+
+std::string JournalTrouble(const absl::Status& status) {
+  return absl::StrCat("the coordinator's journal cannot be written: ",
+                      std::string(status.message()));
+}
+
+}  // namespace
+
+Reporter::Reporter(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox)
+    : job_(job),
+      environment_(*environment),
+      inbox_(inbox),
+      clock_(environment->clock),
+      moved_at_(clock_->Now()) {}
+
+absl::Status Reporter::Wait(const std::string& whom, absl::Duration pause) {
+  if (std::exchange(stalled_, false)) job_->ClearWaiting();
+  moved_at_ = clock_->Now();
+  job_->SetWaiting(whom);
+  return inbox_->WaitUntil(clock_->Now() + pause);
+}
+
+absl::Status Reporter::WaitForMember(const std::string& whom, absl::Duration pause) {
+  MILLRACE_RETURN_IF_ERROR(NoteMissing(whom));
+  return inbox_->WaitUntil(clock_->Now() + pause);
+}
+
+// The job waits for a member that is not there. A running job does not wait for ever.
+absl::Status Reporter::NoteMissing(const std::string& whom) {
+  if (std::exchange(stalled_, false)) job_->ClearWaiting();
+  moved_at_ = clock_->Now();
+  const absl::Duration waited = job_->SetWaiting(whom);
+  if (job_->state() != RUNNING || waited < environment_.member_timeout) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("waited ", absl::FormatDuration(environment_.member_timeout), " for ", whom,
+                   "; --member_timeout of the coordinator allows no more"));
+}
+
+absl::Status Reporter::Journal(const std::function<void(JobRecord&)>& change) {
+  for (bool failed = false;; failed = true) {
+    const absl::Status status = job_->Update(change);
+    if (status.ok()) {
+      save_due_ = false;
+      if (failed) job_->ClearWaiting();
+      return absl::OkStatus();
+    }
+    MILLRACE_RETURN_IF_ERROR(WaitForJournal(status));
+  }
+}
+
+absl::Status Reporter::WaitForJournal(const absl::Status& error) {
+  return Wait(absl::StrCat("the coordinator's journal (it cannot be written: ",
+                           std::string(error.message()), ")"),
+              kJournalRetryPause);
+}
+
+void Reporter::JournalSoon(const std::function<void(JobRecord&)>& change) {
+  job_->Change(change);
+  save_due_ = true;
+  SaveIfDue();
+}
+
+void Reporter::SaveIfDue() {
+  if (!save_due_) return;
+  const absl::Status status = job_->Update([](JobRecord&) {});
+  save_due_ = !status.ok();
+  const bool had_trouble = !journal_trouble_.empty();
+  journal_trouble_ = status.ok() ? "" : JournalTrouble(status);
+  if (had_trouble != save_due_) {
+    job_->AppendNotice(save_due_ ? journal_trouble_
+                                 : "the coordinator's journal can be written again");
+  }
+  ShowWarnings();
+}
+
+void Reporter::Resumed(uint64_t step, uint64_t watermark) {
+  job_->ClearWaiting();
+  stalled_ = false;
+  job_->SetStep(step);
+  watermark_ = watermark;
+  moved_at_ = clock_->Now();
+  stats_.Restart(clock_->Now());
+  progress_due_ = clock_->Now() + kProgressPeriod;
+}
+
+absl::Status Reporter::Tell(const Dispatcher::Progress& progress,
+                            const absl::optional<Dispatcher::Stall>& blocked,
+                            const FindStall& find_stall) {
+  TellNotices();
+  job_->SetStep(progress.applied);
+  PublishProgress(/*at_once=*/false);
+  const std::vector<WorkerMember> workers = environment_.registry->Workers();
+  if (workers.empty()) return NoteMissing("a worker (none is connected)");
+  const std::string refusals = environment_.dispatcher->WhyNobodyCan(job_->id());
+  if (!refusals.empty()) {
+    return NoteMissing(absl::StrCat("a worker (no worker can run the job: ", refusals, ")"));
+  }
+  const absl::Time now = clock_->Now();
+  if (std::exchange(watermark_, progress.watermark) != progress.watermark) moved_at_ = now;
+  if (blocked) {
+    NoteStall(blocked);
+  } else {
+    NoteStall(now - moved_at_ >= kStallAfter ? find_stall(workers) : absl::nullopt);
+  }
+  return absl::OkStatus();
+}
+
+// While somebody works on it a job waits for as long as that takes; but it says for whom.
+void Reporter::NoteStall(const absl::optional<Dispatcher::Stall>& stall) {
+  stalled_ = stall.has_value();
+  if (!stall) return job_->ClearWaiting();
+  const absl::Time since = stall->since == absl::InfinitePast() ? moved_at_ : stall->since;
+  job_->SetStalled(stall->whom, since);
+  if (clock_->Now() - since >= kStallAfter) TellTrouble(job_->Status().message());
+}
+
+void Reporter::TellRest() {
+  PublishProgress(/*at_once=*/true);
+  TellNotices();
+}
+
+void Reporter::TellTrouble(const std::string& trouble) {
+  const absl::Time now = clock_->Now();
+  if (now < trouble_due_) return;
+  trouble_due_ = now + kStallNoticePeriod;
+  job_->AppendNotice(trouble);
+}
+
+void Reporter::TellNotices() {
+  for (const std::string& notice : inbox_->TakeNotices()) job_->AppendNotice(notice);
+}
+
+void Reporter::TellRecovered(const Recovered& recovered) {
+  JobEvent event;
+  *event.mutable_recovered() = recovered;
+  job_->events().Append(std::move(event));
+}
+
+void Reporter::SetWarnings(const std::map<std::string, std::string>& warnings) {
+  for (const auto& [where, warning] : warnings) {
+    if (!warnings_.contains(where)) job_->AppendNotice(absl::StrCat(where, ": ", warning));
+  }
+  for (const auto& [where, warning] : warnings_) {
+    if (!warnings.contains(where))
+      job_->AppendNotice(absl::StrCat(where, ": no longer: ", warning));
+  }
+  warnings_ = warnings;
+  ShowWarnings();
+}
+
+void Reporter::ShowWarnings() {
+  std::vector<std::string> all;
+  for (const auto& [where, warning] : warnings_) all.push_back(absl::StrCat(where, ": ", warning));
+  if (!journal_trouble_.empty()) all.push_back(journal_trouble_);
+  job_->SetWarnings(std::move(all));
+}
+
+void Reporter::PublishProgress(bool at_once) {
+  const absl::Time now = clock_->Now();
+  if (!at_once && now < progress_due_) return;
+  progress_due_ = now + kProgressPeriod;
+  SaveIfDue();
+  auto progress = stats_.Take(now);
+  if (!progress) return;
+  job_->AddMetrics(progress->metrics());
+  const JobStatus status = job_->Status();
+  progress->set_step(status.step());
+  progress->set_total_steps(status.total_steps());
+  progress->set_workers(environment_.registry->Workers().size());
+  JobEvent event;
+  *event.mutable_progress() = *std::move(progress);
+  job_->events().Append(std::move(event));
+}
+
+}  // namespace millrace::coordinator

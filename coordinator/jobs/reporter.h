@@ -1,0 +1,95 @@
+// What people are told of a job while it runs: for whom it waits, its progress, what does not work.
+#ifndef MILLRACE_COORDINATOR_JOBS_REPORTER_H_
+#define MILLRACE_COORDINATOR_JOBS_REPORTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/runner_environment.h"
+#include "coordinator/jobs/runner_inbox.h"
+#include "coordinator/jobs/training_stats.h"
+#include "protos/cluster.pb.h"
+#include "protos/events.pb.h"
+
+namespace millrace::coordinator {
+
+// Used by the runner's thread, but for Count.
+class Reporter {
+ public:
+  // None is owned.
+  Reporter(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox);
+
+  // A step was done that was not done before. From any thread.
+  void Count(const StepResult& result) { stats_.Add(result); }
+
+  // The job waits for `whom` until something changes, `pause` at most; what it waits for is told
+  // until Resumed. Returns what the run must end with.
+  absl::Status Wait(const std::string& whom, absl::Duration pause);
+  // The same for a member that is not there, and DEADLINE_EXCEEDED where a running job has waited
+  // for longer than its coordinator allows.
+  absl::Status WaitForMember(const std::string& whom, absl::Duration pause);
+
+  // Changes the job's record. Returns when that is in the journal: while it cannot be written the
+  // job waits and says so. Otherwise what the run must end with; then the record may be unchanged.
+  absl::Status Journal(const std::function<void(JobRecord&)>& change);
+  // Says that the job waits for the journal, for a moment.
+  absl::Status WaitForJournal(const absl::Status& error);
+  // Changes the record at once. The journal has it before long, and before the job's end.
+  void JournalSoon(const std::function<void(JobRecord&)>& change);
+
+  // Training goes on from `step` steps, all of those before `watermark` among them.
+  void Resumed(uint64_t step, uint64_t watermark);
+
+  using FindStall =
+      std::function<absl::optional<Dispatcher::Stall>(const std::vector<WorkerMember>&)>;
+  // Tells what there is to tell about a job that trains: call it often. `blocked`: for whom the
+  // runner itself waits, told at once. `find_stall` is asked where steps do not get on for a while.
+  // Returns what the run must end with.
+  absl::Status Tell(const Dispatcher::Progress& progress,
+                    const absl::optional<Dispatcher::Stall>& blocked, const FindStall& find_stall);
+  // When Tell has something to do by itself.
+  absl::Time next() const { return progress_due_; }
+  // What is left to tell of a job that ends.
+  void TellRest();
+
+  // Something for people to know, not more than one a minute.
+  void TellTrouble(const std::string& trouble);
+  // What does not work now, by where: "shard 1 on ps-1". Beginnings and ends are notices.
+  void SetWarnings(const std::map<std::string, std::string>& warnings);
+  void TellRecovered(const Recovered& recovered);
+
+ private:
+  void ShowWarnings();
+  absl::Status NoteMissing(const std::string& whom);
+  void NoteStall(const absl::optional<Dispatcher::Stall>& stall);
+  void PublishProgress(bool at_once);
+  void TellNotices();
+  void SaveIfDue();
+
+  Job* const job_;
+  const RunnerEnvironment& environment_;
+  RunnerInbox* const inbox_;
+  Clock* const clock_;
+  TrainingStats stats_;
+
+  absl::Time progress_due_ = absl::InfinitePast();
+  absl::Time trouble_due_ = absl::InfinitePast();  // No notice of trouble before.
+  uint64_t watermark_ = 0;
+  absl::Time moved_at_;   // When the watermark moved, or somebody was there to move it.
+  bool stalled_ = false;  // What the job waits for is set by NoteStall.
+  bool save_due_ = false;
+  std::map<std::string, std::string> warnings_;
+  std::string journal_trouble_;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_REPORTER_H_

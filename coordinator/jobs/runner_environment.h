@@ -1,0 +1,35 @@
+// What the runners of all jobs share.
+#ifndef MILLRACE_COORDINATOR_JOBS_RUNNER_ENVIRONMENT_H_
+#define MILLRACE_COORDINATOR_JOBS_RUNNER_ENVIRONMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/planner.h"
+#include "coordinator/membership/member_registry.h"
+
+namespace millrace::coordinator {
+
+// See CoordinatorOptions. None of the pointers is owned.
+struct RunnerEnvironment {
+  MemberRegistry* registry = nullptr;
+  Dispatcher* dispatcher = nullptr;
+  Planner* planner = nullptr;
+  int min_ps = 1;
+  absl::Duration member_timeout = absl::Minutes(10);
+  absl::Duration plan_timeout = absl::Seconds(60);
+  Clock* clock = Clock::Real();
+  // Elements that jobs have placed on each ps server's directory, for the balance.
+  std::function<uint64_t(const std::string& directory_id)> elements_on;
+  // Called last, on the runner's thread, when a job has ended (not when it was stopped). Must not
+  // block.
+  std::function<void()> on_ended;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_RUNNER_ENVIRONMENT_H_

@@ -1,0 +1,362 @@
+// What a worker says is news, what the shards have is the truth. Reports move dispatch on, which
+// needs no more than that they are nearly always true. Whatever is told to people as a fact rests
+// on the shards' own word: an evaluation on the applied sets of what was pinned, the job's end on
+// those of what was flushed. The order at the end is: flush, look at what was flushed, evaluate
+// that, and end. A shard that is lost meanwhile has to be attached again, which comes back here;
+// and as long as no step is missing then, what was evaluated is still the state.
+//
+// Where a step that was reported is not on some shard, either the shard was lost, or the report was
+// not true. A shard that was lost is closed until it gets a new generation. So an open shard of our
+// generation that answers a question asked after the report, and has not got the step, tells of a
+// worker that lies (or has an error); see ReportAudit.
+#include "coordinator/jobs/trainer.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/job_spec.h"
+#include "common/proto_duration.h"
+#include "common/status_macros.h"
+#include "coordinator/jobs/merge_progress.h"
+#include "coordinator/jobs/retryable.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kPollPeriod = absl::Seconds(1);
+constexpr absl::Duration kFirstBarrierPause = absl::Milliseconds(10);
+constexpr absl::Duration kLongestBarrierPause = absl::Seconds(2);
+
+StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
+  return {.total_steps = total_steps,
+          .replicas = Replicas(spec),
+          .staleness_bound = StalenessBound(spec)};
+}
+
+uint64_t NewestVersion(const std::vector<ShardStatus>& shards) {
+  uint64_t newest = 0;
+  for (const ShardStatus& shard : shards) newest = std::max(newest, shard.version());
+  return newest;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Parts& parts)
+    : job_(*parts.job),
+      environment_(*parts.environment),
+      inbox_(*parts.inbox),
+      reporter_(*parts.reporter),
+      audit_(*parts.audit),
+      clock_(parts.environment->clock),
+      synchronous_(Replicas(parts.job->spec()) > 0),
+      total_steps_(parts.job->record().total_steps()),
+      cuts_(CutPeriod(parts.job->spec())) {}
+
+void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& shards,
+                    Evaluator& evaluator) {
+  const MergedProgress& merged = attached.merged;
+  generation_ = attached.generation;
+  if (merged.done.watermark() < total_steps_) evaluator.ForgetTheEnd();
+  // A state that some shard has left behind cannot be evaluated any more.
+  barrier_ = evaluator.BarrierFrom(std::max<uint64_t>(merged.frontier, 1));
+  flushed_ = false;
+  reports_are_false_ = false;
+  blocked_.reset();
+  barrier_due_ = absl::InfinitePast();
+  barrier_pause_ = kFirstBarrierPause;
+  tick_due_ = clock_->Now();
+  audit_.Begin(generation_);
+  seen_.clear();
+  newest_version_ = NewestVersion(attached.shards);
+  cuts_.Start(attached.shards, before.version, clock_->Now());
+  poll_due_ = clock_->Now();
+  TellRecovery(before, attached);
+  reporter_.Resumed(merged.done.size(), merged.done.watermark());
+  SetRoute route;
+  route.set_job_id(job_.id());
+  *route.mutable_spec() = job_.spec();
+  *route.mutable_routing() = shards.RoutingAt(generation_);
+  *route.mutable_plan() = job_.record().plan();
+  environment_.dispatcher->Start(RulesOf(job_.spec(), total_steps_), route, merged.done, barrier_);
+}
+
+void Trainer::TellRecovery(const Before& before, const Attached& attached) {
+  if (before.cause.empty()) return;
+  const AppliedSet& done = attached.merged.done;
+  uint64_t lost = CountLost(before.done, done);
+  if (before.done.size() == 0 && before.steps > done.size()) lost = before.steps - done.size();
+  if (lost > 0) {
+    reporter_.JournalSoon(
+        [&](JobRecord& record) { record.set_steps_run_again(record.steps_run_again() + lost); });
+  }
+  Recovered recovered;
+  recovered.set_cause(before.cause);
+  recovered.set_step(done.size());
+  recovered.set_steps_lost(lost);
+  *recovered.mutable_took() = ToProto(clock_->Now() - before.since);
+  recovered.set_how(attached.how);
+  reporter_.TellRecovered(recovered);
+}
+
+absl::StatusOr<Trainer::End> Trainer::Train(ShardGroup& shards, Evaluator& evaluator) {
+  for (;;) {
+    MILLRACE_ASSIGN_OR_RETURN(const Next next, LookAround(shards, evaluator));
+    if (next == Next::kEnd) return End{.finished = true};
+    if (next == Next::kDetach) return End{.before = WhatThereIs()};
+    if (next == Next::kAgain) continue;
+    absl::Time wake = std::min(tick_due_, reporter_.next());
+    if (!shards.polling()) wake = std::min(wake, poll_due_);  // Its end wakes.
+    if (blocked_) wake = std::min(wake, barrier_due_);
+    MILLRACE_RETURN_IF_ERROR(inbox_.WaitUntil(std::max(wake, clock_->Now())));
+  }
+}
+
+Trainer::Before Trainer::WhatThereIs() const {
+  Before before{.cause = cause_, .since = clock_->Now()};
+  // What was only reported is not lost.
+  if (!reports_are_false_) before.done = environment_.dispatcher->DoneSteps(job_.id());
+  before.steps = before.done.size();
+  const uint32_t replicas = Replicas(job_.spec());
+  const uint64_t done_versions = replicas > 0 ? before.done.watermark() / replicas : 0;
+  before.version = std::max(newest_version_, done_versions);
+  return before;
+}
+
+absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator& evaluator) {
+  if (const std::string moved = shards.Moved(); !moved.empty()) {
+    return Detach(absl::StrCat(moved, " went, or was started again"));
+  }
+  MILLRACE_RETURN_IF_ERROR(HandleEvaluations(evaluator));
+  if (!HandlePoll(shards)) return Next::kDetach;
+  StartPollIfDue(shards);
+  const Dispatcher::TickResult tick = environment_.dispatcher->Tick(job_.id());
+  tick_due_ = tick.next;
+  if (!tick.trouble.empty()) reporter_.TellTrouble(tick.trouble);
+  const auto progress = environment_.dispatcher->GetProgress(job_.id()).value();
+  const bool at_barrier = progress.at_barrier;
+  if (!at_barrier) blocked_.reset();
+  MILLRACE_RETURN_IF_ERROR(
+      reporter_.Tell(progress, blocked_, [&](const std::vector<WorkerMember>& workers) {
+        return at_barrier ? evaluator.FindStall(workers) : FindStall(shards);
+      }));
+  if (!at_barrier || evaluator.under_way() || clock_->Now() < barrier_due_) return Next::kWait;
+  return PassBarrier(progress, shards, evaluator);
+}
+
+Trainer::Next Trainer::Detach(std::string cause) {
+  LOG(INFO) << job_.id() << ": " << cause;
+  cause_ = std::move(cause);
+  return Next::kDetach;
+}
+
+// All steps before the barrier were reported, and none after it was handed out.
+absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& progress,
+                                                   ShardGroup& shards, Evaluator& evaluator) {
+  const bool at_the_end = progress.watermark >= total_steps_;
+  if (at_the_end && !flushed_) return FlushTheEnd(shards);
+  if (evaluator.IsDueAt(barrier_)) {
+    const auto pinned = evaluator.Begin(barrier_, generation_);
+    MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
+    if (!pinned.ok()) return AfterError(pinned.status(), shards);
+    if (pinned->state != BarrierState::kReached) return AfterCheck(*pinned, shards);
+    // The next barrier is the end again: an evaluation under way is waited for.
+    if (at_the_end) return Next::kAgain;
+  } else if (at_the_end) {
+    return Next::kEnd;
+  }
+  Unblock();
+  barrier_ = evaluator.BarrierFrom(barrier_ + 1);
+  environment_.dispatcher->SetBarrier(job_.id(), barrier_);
+  return Next::kAgain;
+}
+
+absl::StatusOr<Trainer::Next> Trainer::FlushTheEnd(ShardGroup& shards) {
+  if (!blocked_) job_.SetStalled("all shards to write their last cut", clock_->Now());
+  const auto flushed = shards.FlushCut(generation_);
+  MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
+  if (!flushed.ok()) return AfterError(flushed.status(), shards);
+  const BarrierCheck check = CheckBarrier(*flushed, total_steps_);
+  if (check.state != BarrierState::kReached) return AfterCheck(check, shards);
+  flushed_ = true;
+  Unblock();
+  return Next::kAgain;
+}
+
+// A shard's state is not the one that the reports told of.
+Trainer::Next Trainer::AfterCheck(const BarrierCheck& check, ShardGroup& shards) {
+  const std::string shard = shards.NameOf(check.shard);
+  if (check.state == BarrierState::kBeingApplied) {
+    Block(absl::StrCat(shard, " to apply the last version"));
+    return Next::kWait;
+  }
+  if (check.state == BarrierState::kBeyond) {
+    return Detach(absl::StrCat(shard, " has applied steps that were not handed out"));
+  }
+  audit_.BeginCheck();
+  const auto truth = shards.Get();
+  if (truth.ok() && shards.Moved().empty() && Audit(*truth)) return Next::kDetach;
+  return Detach(absl::StrCat(shard, " has not got all steps that were reported"));
+}
+
+// A server that is there but cannot do what it is asked is asked again for as long as that takes:
+// its disk may be full. Where it is another one than before, the shards are attached again.
+absl::StatusOr<Trainer::Next> Trainer::AfterError(const absl::Status& status,
+                                                  const ShardGroup& shards) {
+  LOG(WARNING) << job_.id() << ": " << status;
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+      absl::IsResourceExhausted(status)) {
+    Block(absl::StrCat(shards.failed_server(), ", which does not do what it is asked (",
+                       std::string(status.message()), "),"));
+    return Next::kWait;
+  }
+  if (!IsRetryable(status.code())) return status;
+  return Detach(std::string(status.message()));
+}
+
+void Trainer::Block(const std::string& whom) {
+  const absl::Time since = blocked_ ? blocked_->since : clock_->Now();
+  blocked_ = Dispatcher::Stall{whom, since};
+  barrier_due_ = clock_->Now() + barrier_pause_;
+  barrier_pause_ = std::min(2 * barrier_pause_, kLongestBarrierPause);
+}
+
+void Trainer::Unblock() {
+  blocked_.reset();
+  barrier_pause_ = kFirstBarrierPause;
+  job_.ClearWaiting();
+}
+
+absl::Status Trainer::HandleEvaluations(Evaluator& evaluator) {
+  for (const EvaluationResult& result : inbox_.TakeEvaluations()) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator.OnResult(result));
+    if (!evaluated) continue;
+    job_.AddMetrics(evaluated->metrics());
+    reporter_.JournalSoon([&](JobRecord& record) { record.set_evaluated(evaluated->step()); });
+    JobEvent event;
+    *event.mutable_evaluated() = *evaluated;
+    job_.events().Append(std::move(event));
+  }
+  const std::string trouble = evaluator.CheckWorker(environment_.registry->Workers());
+  if (!trouble.empty()) job_.AppendNotice(trouble);
+  return absl::OkStatus();
+}
+
+void Trainer::StartPollIfDue(ShardGroup& shards) {
+  if (shards.polling() || clock_->Now() < poll_due_) return;
+  poll_due_ = clock_->Now() + kPollPeriod;
+  poll_generation_ = generation_;
+  audit_.BeginCheck();
+  absl::optional<PlanCutsRequest> plan;
+  if (synchronous_) plan = cuts_.Plan(generation_, clock_->Now());
+  shards.StartPoll(plan, [this] { inbox_.Wake(); });
+}
+
+// Returns false when the shards must be attached again.
+bool Trainer::HandlePoll(ShardGroup& shards) {
+  const auto poll = shards.TakePoll();
+  if (!poll || poll_generation_ != generation_) return true;
+  WarnOf(*poll, shards);
+  if (!CheckIsOurs(*poll, shards)) return false;
+  const bool all = std::all_of(poll->errors.begin(), poll->errors.end(),
+                               [](const absl::Status& status) { return status.ok(); });
+  if (!all) return true;
+  seen_ = poll->shards;
+  newest_version_ = std::max(newest_version_, NewestVersion(seen_));
+  cuts_.Observe(seen_, clock_->Now());
+  return !Audit(seen_);
+}
+
+// Whether the shards that have answered are open, at our generation.
+bool Trainer::CheckIsOurs(const ShardGroup::Poll& poll, const ShardGroup& shards) {
+  for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
+    const absl::Status& error = poll.errors[shard];
+    const ShardStatus& status = poll.shards[shard];
+    if (absl::IsFailedPrecondition(error) || absl::IsNotFound(error)) {
+      Detach(std::string(error.message()));
+      return false;
+    }
+    if (!error.ok()) continue;
+    if (status.closed()) {
+      Detach(absl::StrCat(shards.NameOf(shard), " was made anew ", DescribeOrigin(status)));
+      return false;
+    }
+    if (status.generation() != generation_) {
+      Detach(absl::StrCat(shards.NameOf(shard), " is at generation ", status.generation(),
+                          ", which this coordinator did not set"));
+      return false;
+    }
+  }
+  return true;
+}
+
+// A server that does not answer once may be one that is being started again.
+void Trainer::WarnOf(const ShardGroup::Poll& poll, const ShardGroup& shards) {
+  std::map<std::string, std::string> warnings;
+  const std::set<uint32_t> silent_before = std::exchange(silent_, {});
+  for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
+    const absl::Status& error = poll.errors[shard];
+    if (absl::IsCancelled(error)) return;
+    if (!error.ok()) silent_.insert(shard);
+    if (!error.ok() && silent_before.contains(shard)) {
+      warnings[shards.NameOf(shard)] = std::string(error.message());
+    } else if (!poll.shards[shard].trouble().empty()) {
+      warnings[shards.placements()[shard].server()] = poll.shards[shard].trouble();
+    }
+  }
+  reporter_.SetWarnings(warnings);
+}
+
+// `shards` were asked since the audit's check began. Returns whether a report was not true.
+bool Trainer::Audit(const std::vector<ShardStatus>& shards) {
+  for (const ShardStatus& shard : shards) {
+    if (shard.closed() || shard.generation() != generation_) return false;
+  }
+  const auto merged = MergeProgress(shards);
+  if (!merged.ok()) return false;
+  std::vector<std::string> all;
+  for (const ReportAudit::Offence& offence : audit_.Check(merged->done)) {
+    all.push_back(absl::StrCat(offence.worker, " reported steps that shards have not got (step ",
+                               offence.step, ", ", offence.steps, " in all)"));
+    job_.AppendNotice(absl::StrCat(
+        all.back(), offence.excluded ? "; it gets no more steps of this job" : "; they run again"));
+    if (offence.excluded) Exclude(offence.worker);
+  }
+  if (all.empty()) return false;
+  reports_are_false_ = true;
+  Detach(absl::StrJoin(all, "; "));
+  return true;
+}
+
+void Trainer::Exclude(const std::string& worker) {
+  for (const WorkerMember& member : environment_.registry->Workers()) {
+    if (member.registration.name() != worker) continue;
+    environment_.dispatcher->SetPrepared(member.id, Refusal(job_.id()));
+  }
+}
+
+JobPrepared Trainer::Refusal(const std::string& job_id) {
+  JobPrepared refusal;
+  refusal.set_job_id(job_id);
+  refusal.set_code(static_cast<int>(absl::StatusCode::kPermissionDenied));
+  refusal.set_message("it reported steps that shards have not got");
+  return refusal;
+}
+
+absl::optional<Dispatcher::Stall> Trainer::FindStall(const ShardGroup& shards) const {
+  auto stall = environment_.dispatcher->FindStall(job_.id());
+  if (!stall || !synchronous_ || seen_.empty()) return stall;
+  const auto by_version = [](const auto& a, const auto& b) { return a.version() < b.version(); };
+  const auto [oldest, newest] = std::minmax_element(seen_.begin(), seen_.end(), by_version);
+  if (oldest->version() < newest->version()) {
+    absl::StrAppend(&stall->whom, " (", shards.NameOf(oldest->shard()), " is at version ",
+                    oldest->version(), ", others at ", newest->version(), ")");
+  }
+  return stall;
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,121 @@
+// Trains a job whose shards are attached, until it has ended or they must be attached again.
+#ifndef MILLRACE_COORDINATOR_JOBS_TRAINER_H_
+#define MILLRACE_COORDINATOR_JOBS_TRAINER_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/attach_decision.h"
+#include "coordinator/jobs/attacher.h"
+#include "coordinator/jobs/cut_planner.h"
+#include "coordinator/jobs/evaluator.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/report_audit.h"
+#include "coordinator/jobs/reporter.h"
+#include "coordinator/jobs/runner_environment.h"
+#include "coordinator/jobs/runner_inbox.h"
+#include "coordinator/jobs/shard_group.h"
+
+namespace millrace::coordinator {
+
+// Steps are handed out and counted on the threads that bring the messages (see Dispatcher). The
+// runner's thread uses this for what is rare: barriers, members, trouble, and once a second a look
+// at what the shards have, which it does not wait for.
+class Trainer {
+ public:
+  struct Parts {
+    Job* job = nullptr;
+    const RunnerEnvironment* environment = nullptr;
+    RunnerInbox* inbox = nullptr;
+    Reporter* reporter = nullptr;
+    ReportAudit* audit = nullptr;
+  };
+  explicit Trainer(const Parts& parts);
+
+  // What ended training before, for people; and what there was then. Everything is 0 for a job that
+  // begins.
+  struct Before {
+    std::string cause = {};
+    absl::Time since = {};
+    AppliedSet done = {};  // Where it is known.
+    uint64_t steps = 0;    // How many.
+    uint64_t version = 0;  // The newest of any shard.
+  };
+
+  // Hands out steps from what the shards have. Where something was before, tells what was lost.
+  void Start(const Before& before, const Attached& attached, ShardGroup& shards,
+             Evaluator& evaluator);
+
+  struct End {
+    bool finished = false;  // Otherwise the shards must be attached again: `before` says why.
+    Before before = {};
+  };
+  // Blocks. Returns also what the run must end with. REQUIRES: Start, with the same arguments.
+  absl::StatusOr<End> Train(ShardGroup& shards, Evaluator& evaluator);
+
+  // What the dispatcher is told of a worker that gets no more steps of a job.
+  static JobPrepared Refusal(const std::string& job_id);
+
+ private:
+  enum class Next { kWait, kAgain, kDetach, kEnd };
+
+  void TellRecovery(const Before& before, const Attached& attached);
+  Before WhatThereIs() const;
+  absl::StatusOr<Next> LookAround(ShardGroup& shards, Evaluator& evaluator);
+  Next Detach(std::string cause);
+
+  absl::StatusOr<Next> PassBarrier(const Dispatcher::Progress& progress, ShardGroup& shards,
+                                   Evaluator& evaluator);
+  absl::StatusOr<Next> FlushTheEnd(ShardGroup& shards);
+  Next AfterCheck(const BarrierCheck& check, ShardGroup& shards);
+  absl::StatusOr<Next> AfterError(const absl::Status& status, const ShardGroup& shards);
+  void Block(const std::string& whom);
+  void Unblock();
+  absl::Status HandleEvaluations(Evaluator& evaluator);
+
+  void StartPollIfDue(ShardGroup& shards);
+  bool HandlePoll(ShardGroup& shards);
+  bool CheckIsOurs(const ShardGroup::Poll& poll, const ShardGroup& shards);
+  void WarnOf(const ShardGroup::Poll& poll, const ShardGroup& shards);
+  bool Audit(const std::vector<ShardStatus>& shards);
+  void Exclude(const std::string& worker);
+  absl::optional<Dispatcher::Stall> FindStall(const ShardGroup& shards) const;
+
+  Job& job_;
+  const RunnerEnvironment& environment_;
+  RunnerInbox& inbox_;
+  Reporter& reporter_;
+  ReportAudit& audit_;
+  Clock* const clock_;
+  const bool synchronous_;
+  const uint64_t total_steps_;
+
+  // Since Start.
+  uint64_t generation_ = 0;
+  uint64_t barrier_ = 0;
+  bool flushed_ = false;  // Every shard has all steps of the job, on disk.
+  bool reports_are_false_ = false;
+  std::string cause_;  // Why the shards must be attached again.
+  absl::optional<Dispatcher::Stall> blocked_;
+  absl::Time barrier_due_;
+  absl::Duration barrier_pause_;
+  absl::Time tick_due_;
+
+  CutPlanner cuts_;
+  uint64_t newest_version_ = 0;
+  absl::Time poll_due_;
+  uint64_t poll_generation_ = 0;
+  std::set<uint32_t> silent_;      // Shards that did not answer the last poll.
+  std::vector<ShardStatus> seen_;  // In the last poll that all shards answered.
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_TRAINER_H_
