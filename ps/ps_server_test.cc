@@ -91,10 +91,11 @@ class PsServerTest : public ::testing::Test {
     return admin_->PinCut(&context, request, status);
   }
 
-  grpc::Status Drop(const ShardSpec& spec) {
+  grpc::Status Drop(const ShardSpec& spec, uint64_t generation = 1) {
     DropShardRequest request;
     request.set_job_id(spec.job_id());
     request.set_shard(spec.shard());
+    request.set_generation(generation);
     grpc::ClientContext context;
     DropShardResponse response;
     return admin_->DropShard(&context, request, &response);
@@ -304,6 +305,7 @@ TEST_F(PsServerTest, PinnedCutStaysAsItWas) {
   EXPECT_THAT(puller.Pull().slices[0], Each(-2));
   UnpinCutRequest unpin;
   unpin.set_job_id(spec.job_id());
+  unpin.set_generation(1);
   unpin.set_cut_id("evaluation");
   for (int i = 0; i < 2; ++i) {
     grpc::ClientContext context;
@@ -378,6 +380,16 @@ TEST_F(PsServerTest, DroppedShardIsGoneForGood) {
   EXPECT_EQ(Get(spec).version(), 0);
 }
 
+// A stranger's greatest number would have kept the coordinator from ever setting a greater one.
+TEST_F(PsServerTest, GenerationsAreBelowTwoToTheThirtyTwo) {
+  const ShardSpec spec = MakeShardSpec({4});
+  EXPECT_EQ(Create(spec, uint64_t{1} << 32).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  ASSERT_TRUE(Create(spec).ok());
+  EXPECT_EQ(SetGeneration(spec, ~uint64_t{0}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Drop(spec, uint64_t{1} << 32).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_TRUE(SetGeneration(spec, (uint64_t{1} << 32) - 1).ok());
+}
+
 TEST_F(PsServerTest, CreatingAShardAgainIsNoErrorUnlessTheSpecDiffers) {
   const ShardSpec spec = MakeShardSpec({4});
   ASSERT_TRUE(Create(spec).ok());
@@ -393,6 +405,7 @@ TEST_F(PsServerTest, FlushCutReturnsWhenTheVersionIsInTheDatabase) {
   pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 1));
   FlushCutRequest request;
   request.set_job_id(spec.job_id());
+  request.set_generation(1);
   ShardStatus status;
   for (int i = 0; i < 2; ++i) {
     grpc::ClientContext context;
@@ -512,6 +525,34 @@ TEST_F(PsServerTest, ClientThatDoesNotReadLosesItsPull) {
   EXPECT_EQ(pulled.code, static_cast<int>(absl::StatusCode::kDeadlineExceeded));
   EXPECT_THAT(pulled.message, HasSubstr("has not read"));
   EXPECT_LT(pulled.elements, 48 * kBlockElements);
+  EXPECT_EQ(puller.Pull().elements, 48 * kBlockElements) << "the stream goes on";
+}
+
+// It kept its state for as long as it liked.
+TEST_F(PsServerTest, ClientThatReadsALittleNowAndThenLosesItsPull) {
+  const ShardSpec spec = MakeShardSpec({48 * kBlockElements});
+  PsServerOptions options;
+  options.data_dir = NewTestDirectory("slow");
+  options.clock = &simulated_clock_;
+  server_ = *PsServer::Start(options);
+  channel_ = CreateChannel(server_->address());
+  data_ = ParameterServer::NewStub(channel_);
+  admin_ = ParameterServerAdmin::NewStub(channel_);
+  ASSERT_TRUE(Create(spec).ok());
+  Puller puller(data_.get(), spec);
+  puller.Send(MakePull(spec));
+  // A message takes less than a minute each time; all of them should take less than two.
+  PullResponse response;
+  int messages = 0;
+  do {
+    ASSERT_TRUE(puller.Read(&response));
+    ++messages;
+    simulated_clock_.Advance(absl::Seconds(50));
+    EXPECT_EQ(Get(spec).version(), 0);  // Some time for the server.
+  } while (!response.last());
+  EXPECT_EQ(response.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(response.message(), HasSubstr("in time"));
+  EXPECT_LT(messages, 48);
   EXPECT_EQ(puller.Pull().elements, 48 * kBlockElements) << "the stream goes on";
 }
 

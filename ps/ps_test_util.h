@@ -71,6 +71,8 @@ class Puller {
 
   void Send(const PullRequest& request) { stream_->Write(request); }
   Pulled Receive();
+  // One message; false: the stream has ended.
+  bool Read(PullResponse* response) { return stream_->Read(response); }
   Pulled Pull(const PullRequest& request);
   // The newest state, at generation 1.
   Pulled Pull();

@@ -19,6 +19,11 @@ grpc::Status CheckGeneration(uint64_t generation) {
 }  // namespace
 
 void FakePs::Start(const std::string& coordinator) {
+  Serve();
+  Join(coordinator);
+}
+
+void FakePs::Serve() {
   {
     MutexLock lock(&mutex_);
     shards_.clear();
@@ -33,7 +38,6 @@ void FakePs::Start(const std::string& coordinator) {
     MutexLock lock(&mutex_);
     address_ = server_->address();
   }
-  Join(coordinator);
 }
 
 void FakePs::Join(const std::string& coordinator) {
@@ -196,7 +200,7 @@ absl::optional<uint64_t> FakePs::PinnedSteps(const std::string& job_id, uint32_t
   MutexLock lock(&mutex_);
   const auto found = shards_.find({job_id, shard});
   if (found == shards_.end() || !found->second.pins.contains(cut_id)) return absl::nullopt;
-  return found->second.pins.at(cut_id);
+  return found->second.pins.at(cut_id).steps;
 }
 
 int FakePs::flushes() const {
@@ -391,8 +395,9 @@ grpc::Status FakePs::PinCut(grpc::ServerContext*, const PinCutRequest* request,
   Shard* shard = nullptr;
   const grpc::Status status = FindOpen(*request, &shard);
   if (!status.ok()) return status;
-  shard->pins.try_emplace(request->cut_id(), shard->applied.size());
-  *response = StatusOf({request->job_id(), request->shard()}, *shard);
+  // A repeated call finds what the first one pinned.
+  const Pin pin = {shard->applied.size(), StatusOf({request->job_id(), request->shard()}, *shard)};
+  *response = shard->pins.try_emplace(request->cut_id(), pin).first->second.status;
   return grpc::Status::OK;
 }
 

@@ -27,7 +27,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   explicit FakePs(const std::string& name) : name_(name) {}
   ~FakePs() override { Kill(); }
 
-  // Serves on a free port and joins the coordinator at `coordinator`, with what was flushed.
+  // Serves on a free port, with what was flushed; and joins the coordinator at `coordinator`.
+  void Serve();
   void Start(const std::string& coordinator);
   // Joins another life of the coordinator.
   void Join(const std::string& coordinator);
@@ -102,13 +103,17 @@ class FakePs final : public ParameterServerAdmin::Service {
                          DropShardResponse* response) override;
 
  private:
+  struct Pin {
+    uint64_t steps = 0;
+    ShardStatus status;
+  };
   struct Shard {
     ShardSpec spec;
     uint64_t generation = 0;
     uint64_t version = 0;
     AppliedSet applied;
     AppliedSet held;  // Contributions of the version under way; their numbers are steps.
-    std::map<std::string, uint64_t> pins;  // Steps, by cut.
+    std::map<std::string, Pin> pins;  // By cut.
     ShardStatus::Origin origin = ShardStatus::CREATED;
     bool closed = false;
     bool has_previous = false;

@@ -33,6 +33,8 @@ std::string ShardKey(absl::string_view job_id, uint32_t shard) {
 std::string RecordPrefix() { return "S"; }
 std::string RecordKey(absl::string_view shard_key) { return absl::StrCat("S", shard_key); }
 
+std::string CleanStopKey() { return "E"; }
+
 std::string CutsPrefix() { return "C"; }
 std::string CutsPrefix(absl::string_view shard_key) { return absl::StrCat("C", shard_key); }
 std::string CutPrefix(absl::string_view shard_key, uint64_t cut) {

@@ -1,6 +1,7 @@
 // The keys of a ps server's database.
 //
 //   S <shard>                          ShardRecord
+//   E                                  the last stop was clean: see CutStore::MarkStopped
 //   C <shard> <cut> M                  CutManifest
 //   C <shard> <cut> B <block>          a block's arrays of float32, one after the other
 //   C <shard> <cut> H <step> <block>   a held contribution's part for a block
@@ -25,6 +26,8 @@ std::string ShardKey(absl::string_view job_id, uint32_t shard);
 std::string RecordKey(absl::string_view shard_key);
 // Begins all keys of records.
 std::string RecordPrefix();
+
+std::string CleanStopKey();
 
 // Begins all keys of cuts, of all shards; of one shard; of one cut.
 std::string CutsPrefix();

@@ -251,6 +251,22 @@ absl::Status CutStore::Commit(const std::string& shard_key, const Cut& cut,
   return absl::OkStatus();
 }
 
+absl::Status CutStore::MarkStopped() {
+  Changes changes;
+  changes.put.emplace_back(CleanStopKey(), "");
+  return database_->Commit(changes);
+}
+
+absl::StatusOr<bool> CutStore::TakeStopMark() {
+  const std::string key = CleanStopKey();
+  MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> mark, database_->Get(key));
+  if (!mark.has_value()) return false;
+  Changes changes;
+  changes.delete_ranges.emplace_back(key, key + '\0');
+  MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
+  return true;
+}
+
 absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
   const std::string shard_key = ShardKey(job_id, shard);
   const std::string record = RecordKey(shard_key);

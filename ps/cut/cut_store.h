@@ -60,6 +60,11 @@ class CutStore {
   absl::Status DropShard(const std::string& job_id, uint32_t shard);
   absl::Status FreeSpace(const std::string& job_id, uint32_t shard);
 
+  // Remembers that every shard's cuts hold all that it acknowledged. TakeStopMark returns whether
+  // that is so and forgets it, so that it holds only until the next shard is served.
+  absl::Status MarkStopped();
+  absl::StatusOr<bool> TakeStopMark();
+
   // Versions of the shard's cuts, the oldest first.
   std::vector<uint64_t> Versions(const std::string& job_id, uint32_t shard) const
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -10,6 +10,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/wire/tensor_codec.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/dense/block_layout.h"
@@ -23,6 +24,26 @@ using PushAnswer = std::function<void(const PushResponse&)>;
 // The pieces of one message; immutable.
 using PushPieces = std::shared_ptr<const std::vector<WirePiece>>;
 
+// The pieces of one message, and where they belong.
+struct PlacedPieces {
+  PushPieces pieces;
+  // Elements, counted from the shard's first: ranges in order, joined where they touch.
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  // What keeping them takes.
+  uint64_t memory_bytes = 0;
+};
+
+// Ranges of a message at most. Senders bring a few: neighbours in a slice, and neighbouring slices,
+// are one range. It bounds what a message costs under the shard's lock.
+inline constexpr size_t kMaxRanges = 4096;
+
+// Checks a message's pieces, all that can be checked of them without what came before: needs no
+// lock. INVALID_ARGUMENT: pieces that the shard has no place for, without data, that overlap, in
+// more than kMaxRanges ranges, or with a number that is infinite or NaN (it names the variable and
+// the element).
+absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayout& layout,
+                                         std::vector<WirePiece> pieces);
+
 // Not thread-safe; the pieces are.
 class PushAssembly {
  public:
@@ -30,8 +51,11 @@ class PushAssembly {
       : push_id_(push_id), step_(step), examples_(examples) {}
 
   // Adds a message's pieces, carried by `stream`. With `keep` false only their places count, since
-  // nobody will ask for the data. INVALID_ARGUMENT: pieces that the shard has no place for, or that
-  // overlap what arrived before; the push is then of no more use.
+  // nobody will ask for the data. INVALID_ARGUMENT: they overlap what arrived before; the push is
+  // then of no more use.
+  absl::Status Add(uint64_t stream, PlacedPieces message, bool keep);
+  // The same for pieces that did not come from a client: statuses of PlacePieces too, but numbers
+  // are not looked at.
   absl::Status Add(const BlockLayout& layout, uint64_t stream, PushPieces pieces, bool keep);
 
   // Whether each element has arrived.

@@ -17,7 +17,8 @@ struct ShardContents {
   // Synchronous: complete contributions to the current version, as Shard::Contents() gives them.
   std::vector<PushPtr> held;
   uint64_t epoch = 0;  // How often the shard has stepped back.
-  // Where this comes from; and whether the shard may have acknowledged more than this has.
+  // Where this comes from; and whether the shard may have acknowledged more than this has: it is
+  // closed then, until somebody who knows that sets a greater generation.
   ShardStatus::Origin origin = ShardStatus::CREATED;
   bool more_acknowledged = false;
 };

@@ -1,10 +1,14 @@
 #include "ps/dense/shard_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+#include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
 #include "ps/dense/initial_value.h"
@@ -14,6 +18,80 @@ namespace {
 
 constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
 constexpr size_t kMaxJobIdBytes = 1000;
+constexpr size_t kMaxNameBytes = 1000;
+// Asynchronous gradients under way that have a place reserved; more find room in what the server
+// has to spare.
+constexpr uint64_t kReservedPushes = 2;
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
+  return b != 0 && a > kNoLimit / b ? kNoLimit : a * b;
+}
+
+std::string FieldOf(int slice, absl::string_view field) {
+  return absl::StrCat("spec.slices[", slice, "].", field);
+}
+
+// A variable's slice [begin, end) and its place in the spec.
+struct Extent {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  int slice = 0;
+};
+struct Variable {
+  uint32_t number = 0;
+  std::vector<Extent> extents;
+};
+
+absl::Status CheckName(const ShardSlice& slice, int index) {
+  const std::string& name = slice.variable_name();
+  if (!name.empty() && name.size() <= kMaxNameBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(FieldOf(index, "variable_name"), ": ", name.size(),
+                                                 " bytes; must be 1 to ", kMaxNameBytes));
+}
+
+// Of one variable, in any order.
+absl::Status CheckApart(const std::string& name, std::vector<Extent> extents) {
+  std::sort(extents.begin(), extents.end(),
+            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  for (size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i].begin >= extents[i - 1].end) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(FieldOf(extents[i].slice, "slice"), ": elements ", extents[i].begin, " to ",
+                     extents[i].end - 1, " of variable '", PrintableName(name), "'; overlaps ",
+                     FieldOf(extents[i - 1].slice, "slice"), ", elements ", extents[i - 1].begin,
+                     " to ", extents[i - 1].end - 1));
+  }
+  return absl::OkStatus();
+}
+
+// Whether each element of a variable is there once, and each name is one variable's.
+absl::Status CheckSlices(const ShardSpec& spec) {
+  absl::btree_map<std::string, Variable> variables;
+  for (int i = 0; i < spec.slices_size(); ++i) {
+    const ShardSlice& slice = spec.slices(i);
+    MILLRACE_RETURN_IF_ERROR(CheckName(slice, i));
+    const uint64_t offset = slice.slice().offset();
+    const uint64_t length = slice.slice().length();
+    if (length > kNoLimit - offset) {
+      return absl::InvalidArgumentError(absl::StrCat(FieldOf(i, "slice"), ": offset ", offset,
+                                                     " and length ", length,
+                                                     "; the end must be below 2^64"));
+    }
+    const auto [it, is_new] = variables.try_emplace(slice.variable_name());
+    if (is_new) it->second.number = slice.slice().variable();
+    if (it->second.number != slice.slice().variable()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(FieldOf(i, "variable_name"), ": '", PrintableName(slice.variable_name()),
+                       "' is the name of variable ", it->second.number, " too; names must differ"));
+    }
+    it->second.extents.push_back({offset, offset + length, i});
+  }
+  for (const auto& [name, variable] : variables) {
+    MILLRACE_RETURN_IF_ERROR(CheckApart(name, variable.extents));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckFields(const ShardSpec& spec) {
   if (spec.job_id().empty() || spec.job_id().size() > kMaxJobIdBytes) {
@@ -44,17 +122,31 @@ absl::StatusOr<absl::Duration> CutPeriod(const ShardSpec& spec) {
 
 absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckFields(spec));
+  MILLRACE_RETURN_IF_ERROR(CheckSlices(spec));
   MILLRACE_ASSIGN_OR_RETURN(BlockLayout layout, BlockLayout::Create(spec));
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer, MakeOptimizer(spec.optimizer()));
   MILLRACE_ASSIGN_OR_RETURN(const absl::Duration cut_period, CutPeriod(spec));
   return ShardPlan{spec, std::move(layout), std::move(optimizer), cut_period};
 }
 
-uint64_t MemoryNeed(const ShardPlan& plan) {
+uint64_t StateBytes(const ShardPlan& plan) {
+  return plan.layout.elements() * sizeof(float) *
+         static_cast<uint64_t>(plan.optimizer->slots() + 1);
+}
+
+uint64_t ReceiveBytes(const ShardPlan& plan) {
   const uint64_t values = plan.layout.elements() * sizeof(float);
-  const uint64_t state = values * static_cast<uint64_t>(plan.optimizer->slots() + 1);
-  if (plan.spec.replicas() == 0) return 2 * state;
-  return 3 * state + plan.spec.replicas() * values;
+  const uint64_t pushes = plan.spec.replicas() > 0 ? plan.spec.replicas() : kReservedPushes;
+  return SaturatingMultiply(values, std::min<uint64_t>(pushes, plan.spec.total_steps()));
+}
+
+uint64_t MemoryNeed(const ShardPlan& plan) {
+  const uint64_t state = StateBytes(plan);
+  const uint64_t receive = ReceiveBytes(plan);
+  const uint64_t values = plan.layout.elements() * sizeof(float);
+  // The current one, the one being computed, a cut's and a pinned one.
+  const uint64_t fixed = plan.spec.replicas() == 0 ? 4 * state : 5 * state + values;
+  return receive > kNoLimit - fixed ? kNoLimit : receive + fixed;
 }
 
 absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool) {
@@ -79,7 +171,7 @@ absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool
 }
 
 std::string ShardName(absl::string_view job_id, uint32_t shard) {
-  return absl::StrCat("shard ", shard, " of job '", job_id, "'");
+  return absl::StrCat("shard ", shard, " of job '", PrintableName(job_id), "'");
 }
 
 }  // namespace millrace::ps

@@ -26,9 +26,16 @@ struct ShardPlan {
 // INVALID_ARGUMENT: what is wrong with the spec, by the field's path.
 absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec);
 
-// Bytes that a shard takes while it trains: its state, the state that an update writes beside it,
-// and in synchronous mode the version before and the contributions that it holds. What is pinned,
-// flushed or pulled may keep a further state for a while.
+// Bytes of one state: values and slots.
+uint64_t StateBytes(const ShardPlan& plan);
+
+// Bytes of gradients under way that a shard has a right to: a few; in synchronous mode the
+// contributions of a version, held or not.
+uint64_t ReceiveBytes(const ShardPlan& plan);
+
+// All that a shard may take while it trains: its state, the state that an update writes beside it,
+// those that a cut and an evaluation keep, in synchronous mode the version before and the sum of
+// contributions, and gradients under way. UINT64_MAX: more than can be counted.
 uint64_t MemoryNeed(const ShardPlan& plan);
 
 // Version 0: initial values, slots at 0, no step applied. Computes for a while: tens of nanoseconds

@@ -5,12 +5,31 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
+#include "common/status_macros.h"
 
 namespace millrace::ps {
 namespace {
+
+// Evaluations are numbered by it and a counter in 64 bits; and the highest one must leave room for
+// the next.
+constexpr uint64_t kGenerations = uint64_t{1} << 32;
+
+absl::Status CheckGeneration(uint64_t generation) {
+  if (generation < kGenerations) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("generation: ", generation, "; must be below ", kGenerations));
+}
+
+// The shard that a request is for.
+template <typename Request>
+absl::StatusOr<std::shared_ptr<Shard>> FindShard(const ShardStore& store, const Request& request) {
+  MILLRACE_RETURN_IF_ERROR(CheckGeneration(request.generation()));
+  return store.shards().Find(request.job_id(), request.shard());
+}
 
 // What the caller still waits for; nobody who has gone keeps a thread.
 absl::Duration TimeLeft(const grpc::ServerContext& context) {
@@ -28,6 +47,8 @@ grpc::Status Reply(absl::StatusOr<ShardStatus> result, ShardStatus* response) {
 
 grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,
                                 ShardStatus* response) {
+  const absl::Status valid = CheckGeneration(request->generation());
+  if (!valid.ok()) return ToGrpcStatus(valid);
   return Reply(store_->Create(request->spec(), request->generation(), TimeLeft(*context)),
                response);
 }
@@ -41,6 +62,8 @@ grpc::Status Admin::GetShard(grpc::ServerContext* /*context*/, const GetShardReq
 
 grpc::Status Admin::SetGeneration(grpc::ServerContext* context, const SetGenerationRequest* request,
                                   ShardStatus* response) {
+  const absl::Status valid = CheckGeneration(request->generation());
+  if (!valid.ok()) return ToGrpcStatus(valid);
   return Reply(store_->SetGeneration(request->job_id(), request->shard(), request->generation(),
                                      TimeLeft(*context)),
                response);
@@ -48,27 +71,33 @@ grpc::Status Admin::SetGeneration(grpc::ServerContext* context, const SetGenerat
 
 grpc::Status Admin::PinCut(grpc::ServerContext* /*context*/, const PinCutRequest* request,
                            ShardStatus* response) {
-  const auto shard = store_->shards().Find(request->job_id(), request->shard());
+  const auto shard = FindShard(*store_, *request);
   if (!shard.ok()) return ToGrpcStatus(shard.status());
   return Reply((*shard)->PinCut(request->generation(), request->cut_id()), response);
 }
 
 grpc::Status Admin::UnpinCut(grpc::ServerContext* /*context*/, const UnpinCutRequest* request,
                              UnpinCutResponse* /*response*/) {
-  const auto shard = store_->shards().Find(request->job_id(), request->shard());
+  const auto shard = FindShard(*store_, *request);
   if (!shard.ok()) return ToGrpcStatus(shard.status());
-  (*shard)->UnpinCut(request->cut_id());
-  return grpc::Status::OK;
+  return ToGrpcStatus((*shard)->UnpinCut(request->generation(), request->cut_id()));
 }
 
 grpc::Status Admin::FlushCut(grpc::ServerContext* context, const FlushCutRequest* request,
                              ShardStatus* response) {
-  return Reply(store_->Flush(request->job_id(), request->shard(), TimeLeft(*context)), response);
+  const absl::Status valid = CheckGeneration(request->generation());
+  if (!valid.ok()) return ToGrpcStatus(valid);
+  return Reply(
+      store_->Flush(request->job_id(), request->shard(), request->generation(), TimeLeft(*context)),
+      response);
 }
 
 grpc::Status Admin::DropShard(grpc::ServerContext* context, const DropShardRequest* request,
                               DropShardResponse* /*response*/) {
-  return ToGrpcStatus(store_->Drop(request->job_id(), request->shard(), TimeLeft(*context)));
+  const absl::Status valid = CheckGeneration(request->generation());
+  if (!valid.ok()) return ToGrpcStatus(valid);
+  return ToGrpcStatus(
+      store_->Drop(request->job_id(), request->shard(), request->generation(), TimeLeft(*context)));
 }
 
 }  // namespace millrace::ps

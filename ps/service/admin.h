@@ -7,8 +7,9 @@
 
 namespace millrace::ps {
 
-// Synchronous: its methods may wait for the disk, on threads of their own. Statuses as documented
-// in the .proto. Thread-safe.
+// Calls that carry a generation are refused here where it is none; the store and its shards compare
+// it with theirs. Synchronous: its methods may wait for the disk, on threads of their own. Statuses
+// as documented in the .proto. Thread-safe.
 class Admin final : public ParameterServerAdmin::Service {
  public:
   // `store` must outlive it.

@@ -6,9 +6,27 @@
 #include "ps/service/push_stream.h"
 
 namespace millrace::ps {
+namespace {
+
+constexpr absl::Duration kSweepPeriod = absl::Seconds(1);
+
+}  // namespace
 
 DataPlane::DataPlane(const ShardMap* shards, Clock* clock)
-    : shards_(shards), clock_(clock), deadlines_(clock) {}
+    : shards_(shards), clock_(clock), deadlines_(clock) {
+  SweepAt(clock_->Now());
+}
+
+void DataPlane::SweepAt(absl::Time when) {
+  deadlines_.Add(when, [this] { Sweep(); });
+}
+
+void DataPlane::Sweep() {
+  const absl::Time now = clock_->Now();
+  for (const std::shared_ptr<Shard>& shard : shards_->List()) shard->Tick(now);
+  trimmer_.Look(now);
+  SweepAt(now + kSweepPeriod);
+}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DataPlane::Push(
     grpc::CallbackServerContext* /*context*/) {

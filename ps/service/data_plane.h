@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/memory_trimmer.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/service/deadline_queue.h"
@@ -18,7 +20,8 @@ namespace millrace::ps {
 class DataPlane final : public ParameterServer::WithRawCallbackMethod_Push<
                             ParameterServer::WithRawCallbackMethod_Pull<ParameterServer::Service>> {
  public:
-  // Both must outlive it. REQUIRES: the server is shut down before it is destroyed.
+  // Both must outlive it. Once a second it has all shards look for what is overdue, and the process
+  // for memory that it need not keep. REQUIRES: the server is shut down before it is destroyed.
   DataPlane(const ShardMap* shards, Clock* clock);
 
   // Ends all streams with UNAVAILABLE, now and from now on. Does not wait for them.
@@ -30,8 +33,12 @@ class DataPlane final : public ParameterServer::WithRawCallbackMethod_Push<
       grpc::CallbackServerContext* context) override;
 
  private:
+  void SweepAt(absl::Time when);
+  void Sweep();
+
   const ShardMap* const shards_;
   Clock* const clock_;
+  MemoryTrimmer trimmer_;  // Only sweeps use it.
   StreamRegistry streams_;
   std::atomic<uint64_t> last_stream_id_ = 0;
   DeadlineQueue deadlines_;

@@ -9,14 +9,18 @@
 //
 // A client that does not read would keep the state that it pulls for ever, and with it memory for
 // each of its blocks that has changed since. So the state is let go of when a message takes too
-// long, and the client, if it reads on, finds an error where the rest of the values would be.
+// long, or all of them do: a client that reads a little now and then would keep the state as well.
+// If it reads on, it finds an error where the rest of the values would be. The shard takes the
+// state back sooner where memory is short (StateHold).
 #include "ps/service/pull_stream.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/wire/tensor_codec.h"
 #include "grpcpp/support/proto_buffer_reader.h"
@@ -27,6 +31,8 @@ namespace {
 constexpr absl::Duration kDefaultTimeout = absl::Seconds(10);
 // For a client to take a message of about 1 MiB.
 constexpr absl::Duration kWriteTimeout = absl::Minutes(1);
+// For all messages of a pull: as long, and a second for each of these.
+constexpr double kSlowestBytesPerSecond = 1 << 20;
 
 absl::Status CheckRequest(const PullRequest& request) {
   if (request.parts() > 0 && request.part() >= request.parts()) {
@@ -105,12 +111,20 @@ void PullStream::Begin(const std::shared_ptr<Shard>& shard, absl::StatusOr<State
     return;
   }
   shard_ = shard;
-  state_ = *std::move(state);
-  const uint64_t blocks = state_->blocks.size();
+  const uint64_t blocks = (*state)->blocks.size();
   const uint64_t parts = request_.parts() == 0 ? 1 : request_.parts();
   const uint64_t part = request_.parts() == 0 ? 0 : request_.part();
   next_block_ = static_cast<size_t>(blocks * part / parts);
   end_block_ = static_cast<size_t>(blocks * (part + 1) / parts);
+  uint64_t bytes = 0;
+  for (size_t i = next_block_; i < end_block_; ++i) bytes += (*state)->blocks[i]->values().size();
+  bytes *= sizeof(float);
+  state_ = shard->Hold(*std::move(state));
+  {
+    MutexLock lock(&mutex_);
+    read_all_by_ = clock_->Now() + kWriteTimeout +
+                   absl::Seconds(static_cast<double>(bytes) / kSlowestBytesPerSecond);
+  }
   SendNext();
 }
 
@@ -119,18 +133,32 @@ void PullStream::Refuse(const absl::Status& status) {
   response.set_pull_id(request_.pull_id());
   response.set_last(true);
   response.set_code(static_cast<int32_t>(status.code()));
-  response.set_message(std::string(status.message()));
+  response.set_message(Printable(status.message()));
+  {
+    MutexLock lock(&mutex_);
+    read_all_by_ = absl::InfiniteFuture();
+  }
   SendWatched(ToByteBuffer(response));
 }
 
 void PullStream::SendNext() {
+  const StatePtr state = state_->Get();
+  if (state == nullptr) {
+    state_.reset();
+    const std::shared_ptr<Shard> shard = std::move(shard_);
+    Refuse(absl::AbortedError(
+        absl::StrCat("the state of ", shard->name(),
+                     " that was being read was given up for newer ones: the server's memory is "
+                     "short, and the client reads slowly; pull again")));
+    return;
+  }
   PullResponse header;
   header.set_pull_id(request_.pull_id());
-  header.set_version(state_->version);
+  header.set_version(state->version);
   std::vector<OutgoingPiece> pieces;
   size_t elements = 0;
   while (next_block_ < end_block_) {
-    const std::shared_ptr<const Block>& block = state_->blocks[next_block_];
+    const std::shared_ptr<const Block>& block = state->blocks[next_block_];
     if (elements > 0 && elements + block->elements() > kBlockElements) break;
     const BlockLayout::BlockPlace& place = shard_->plan().layout.blocks()[next_block_];
     pieces.push_back({place.slice, place.offset, block->values(), block});
@@ -151,10 +179,12 @@ void PullStream::SendWatched(grpc::ByteBuffer message) {
     MutexLock lock(&mutex_);
     sending_ = true;
     sent_ = clock_->Now();
-    if (!watched_) CheckProgressAt(sent_ + kWriteTimeout);
+    if (!watched_) CheckProgressAt(ReadBy());
   }
   Send(std::move(message));
 }
+
+absl::Time PullStream::ReadBy() const { return std::min(sent_ + kWriteTimeout, read_all_by_); }
 
 void PullStream::CheckProgressAt(absl::Time when) {
   watched_ = true;
@@ -170,10 +200,10 @@ void PullStream::CheckProgress() {
   MutexLock lock(&mutex_);
   watched_ = false;
   if (!sending_ || ending_) return;
-  if (clock_->Now() < sent_ + kWriteTimeout) {
-    CheckProgressAt(sent_ + kWriteTimeout);
+  if (clock_->Now() < ReadBy()) {
+    CheckProgressAt(ReadBy());
   } else if (state_ != nullptr) {
-    released = std::move(state_);
+    released = state_->TakeBack();
     gave_up_ = true;
   }
 }
@@ -187,10 +217,12 @@ void PullStream::OnIdle() {
     gave_up = std::exchange(gave_up_, false);
   }
   if (gave_up) {
+    state_.reset();
     const std::shared_ptr<Shard> shard = std::move(shard_);
     Refuse(absl::DeadlineExceededError(
-        absl::StrCat("the client has not read the values of ", shard->name(), " for ",
-                     absl::FormatDuration(kWriteTimeout), "; pull again")));
+        absl::StrCat("the client has not read the values of ", shard->name(),
+                     " in time: a message ", "within ", absl::FormatDuration(kWriteTimeout),
+                     ", and all of them within that and a second for each MiB; pull again")));
   } else if (shard_ != nullptr) {
     SendNext();
   } else {

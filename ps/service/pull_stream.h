@@ -14,6 +14,7 @@
 #include "protos/parameter_server.pb.h"
 #include "ps/service/deadline_queue.h"
 #include "ps/service/stream.h"
+#include "ps/shard/held_states.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_map.h"
 
@@ -44,8 +45,10 @@ class PullStream final : public Stream {
   void Begin(const std::shared_ptr<Shard>& shard, absl::StatusOr<StatePtr> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Refuse(const absl::Status& status);
-  void SendNext();
+  void SendNext() ABSL_LOCKS_EXCLUDED(mutex_);
   void SendWatched(grpc::ByteBuffer message) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Until when the message that is being written, and all of them, must be read.
+  absl::Time ReadBy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets go of the state where the client has not read for too long.
   void CheckProgress() ABSL_LOCKS_EXCLUDED(mutex_);
   void CheckProgressAt(absl::Time when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -57,7 +60,7 @@ class PullStream final : public Stream {
   // The request that is served; see the .cc file for why no lock guards all this.
   PullRequest request_;
   std::shared_ptr<Shard> shard_;  // nullptr: there is nothing more to send.
-  StatePtr state_;
+  std::shared_ptr<StateHold> state_;
   size_t next_block_ = 0;
   size_t end_block_ = 0;
 
@@ -67,6 +70,7 @@ class PullStream final : public Stream {
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // A message is being written,
   absl::Time sent_ ABSL_GUARDED_BY(mutex_);       // since then;
+  absl::Time read_all_by_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool watched_ ABSL_GUARDED_BY(mutex_) = false;  // CheckProgress is to be called.
   bool gave_up_ ABSL_GUARDED_BY(mutex_) = false;  // It has let go of the state.
   absl::optional<Wait> wait_ ABSL_GUARDED_BY(mutex_);

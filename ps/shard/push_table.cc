@@ -16,9 +16,18 @@ PushPtr PushTable::Find(uint64_t push_id) const {
 
 PushPtr PushTable::Start(uint64_t push_id, uint64_t step, uint32_t examples, uint64_t stream) {
   auto push = std::make_shared<PushAssembly>(push_id, step, examples);
-  pushes_[push_id] = {push, stream};
+  Entry& entry = pushes_[push_id];
+  entry.push = push;
+  entry.stream = stream;
   ++started_[stream];
   return push;
+}
+
+void PushTable::Carried(uint64_t push_id, uint64_t bytes, absl::Time now) {
+  Entry& entry = pushes_.at(push_id);
+  entry.bytes += bytes;
+  entry.last_message = now;
+  memory_bytes_ += bytes;
 }
 
 size_t PushTable::started_by(uint64_t stream) const {
@@ -31,6 +40,7 @@ PushPtr PushTable::Remove(uint64_t push_id) {
   if (it == pushes_.end()) return nullptr;
   auto started = started_.find(it->second.stream);
   if (--started->second == 0) started_.erase(started);
+  memory_bytes_ -= it->second.bytes;
   PushPtr push = std::move(it->second.push);
   pushes_.erase(it);
   return push;
@@ -56,11 +66,22 @@ std::vector<PushPtr> PushTable::VoidCarriedBy(uint64_t stream) {
   return voided;
 }
 
+std::vector<PushPtr> PushTable::VoidStalled(absl::Time now, absl::Duration silence) {
+  std::vector<PushPtr> voided;
+  for (auto& [push_id, entry] : pushes_) {
+    if (entry.last_message == absl::InfinitePast()) entry.last_message = now;
+    if (entry.last_message + silence < now) voided.push_back(entry.push);
+  }
+  for (const PushPtr& push : voided) Void(push->push_id());
+  return voided;
+}
+
 std::vector<PushPtr> PushTable::Clear() {
   std::vector<PushPtr> pushes;
   for (auto& [push_id, entry] : pushes_) pushes.push_back(std::move(entry.push));
   pushes_.clear();
   started_.clear();
+  memory_bytes_ = 0;
   return pushes;
 }
 

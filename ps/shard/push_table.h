@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/time/time.h"
 #include "ps/dense/push_assembly.h"
 
 namespace millrace::ps {
@@ -23,6 +24,13 @@ class PushTable {
 
   // `stream` brought its first message. REQUIRES: no such push is there, and it is not voided.
   PushPtr Start(uint64_t push_id, uint64_t step, uint32_t examples, uint64_t stream);
+
+  // A message of the push came, which takes `bytes` of memory. `now` may be the infinite past: it
+  // is not known, and taken to be when VoidStalled is called next. REQUIRES: the push is there.
+  void Carried(uint64_t push_id, uint64_t bytes, absl::Time now);
+
+  // What the unfinished pushes take.
+  uint64_t memory_bytes() const { return memory_bytes_; }
 
   // How many of the unfinished pushes were started by `stream`.
   size_t started_by(uint64_t stream) const;
@@ -38,6 +46,9 @@ class PushTable {
   // Voids all that `stream` carried a part of, and returns them.
   std::vector<PushPtr> VoidCarriedBy(uint64_t stream);
 
+  // Voids all that have got no message for longer than `silence`, and returns them.
+  std::vector<PushPtr> VoidStalled(absl::Time now, absl::Duration silence);
+
   // Forgets all pushes, and returns them.
   std::vector<PushPtr> Clear();
 
@@ -47,12 +58,15 @@ class PushTable {
   struct Entry {
     PushPtr push;
     uint64_t stream = 0;  // That started it.
+    uint64_t bytes = 0;
+    absl::Time last_message;
   };
 
   // Returns it, or nullptr.
   PushPtr Remove(uint64_t push_id);
 
   absl::flat_hash_map<uint64_t, Entry> pushes_;
+  uint64_t memory_bytes_ = 0;
   absl::flat_hash_map<uint64_t, size_t> started_;  // By stream; none is 0.
   absl::flat_hash_set<uint64_t> voided_;
   std::deque<uint64_t> voided_order_;  // The oldest first.

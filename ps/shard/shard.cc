@@ -27,15 +27,26 @@
 // still holds the state before. Held contributions are not in it; before the first of a version is
 // acknowledged, the root is told that there are such.
 //
+// A closed shard is one whose memory of what it acknowledged may be incomplete. The generation
+// alone would not keep it from serving: its clients are at that generation and take its values for
+// newer than they are. So it serves nobody until the coordinator, which asks for its applied set
+// first, sets a greater one.
+//
+// What clients can make a shard hold is bounded, by what it reserved when it was made and by the
+// spare memory that all shards of a server share: a gradient under way finds room in either or is
+// refused, and an old state that a slow pull keeps is taken back when others need the room.
+//
 // Calls to the outside (answers, waiting pulls) are collected under the lock as Effects and made
 // after it is released.
 #include "ps/shard/shard.h"
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/optional.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "ps/shard/turn_rule.h"
@@ -46,8 +57,14 @@ namespace {
 
 // Named in a message at most.
 constexpr size_t kNamedSteps = 8;
-// Of one stream. Each may hold a whole gradient in memory.
+// Of one stream.
 constexpr size_t kMaxUnfinishedPushes = 64;
+// A push that gets no message for so long is void.
+constexpr absl::Duration kMaxSilence = absl::Seconds(30);
+// From the first part of a group of pulls to the last.
+constexpr absl::Duration kGroupTime = absl::Seconds(10);
+// Each may keep a whole state.
+constexpr size_t kMaxPins = 4;
 
 std::unique_ptr<StepRule> MakeRule(const UpdateTools& tools, const ShardSpec& spec,
                                    const std::vector<PushPtr>& held) {
@@ -61,7 +78,7 @@ PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t 
   PushResponse response;
   response.set_push_id(push_id);
   response.set_code(static_cast<int32_t>(status.code()));
-  response.set_message(std::string(status.message()));
+  response.set_message(Printable(status.message()));
   response.set_version(version);
   return response;
 }
@@ -75,11 +92,12 @@ struct Shard::Effects {
 };
 
 Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool,
-             std::unique_ptr<ShardRoot> root)
+             std::unique_ptr<ShardRoot> root, SpareMemory* spare)
     : plan_(std::move(plan)),
       name_(ShardName(plan_.spec.job_id(), plan_.spec.shard())),
       tools_{&plan_.layout, plan_.optimizer.get(), pool},
       origin_(contents.origin),
+      state_bytes_(StateBytes(plan_)),
       state_(std::move(contents.state)),
       previous_(std::move(contents.previous)),
       epoch_(contents.epoch),
@@ -87,6 +105,7 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
       generation_(generation),
       stored_generation_(generation),
       rule_(MakeRule(tools_, plan_.spec, contents.held)),
+      spare_(ReceiveBytes(plan_), spare),
       root_(std::move(root)) {
   CHECK_EQ(state_->blocks.size(), plan_.layout.blocks().size());
   MutexLock lock(&mutex_);
@@ -94,53 +113,121 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
 }
 
 bool Shard::Push(uint64_t stream, DecodedPush message, PushAnswer answer) {
+  // All that looks at each element comes before the lock.
+  absl::StatusOr<PlacedPieces> placed = PlacedPieces();
+  if (message.refusal.ok()) {
+    placed = PlacePieces(plan_.spec, plan_.layout, std::move(message.pieces));
+  } else {
+    placed = message.refusal;
+  }
   Effects effects;
   bool answered;
   {
     MutexLock lock(&mutex_);
-    answered = Accept(stream, &message, &answer, &effects);
+    answered = Accept(stream, message.header, std::move(placed), &answer, &effects);
+    CountSpare();
   }
   Run(std::move(effects));
   return answered;
 }
 
-bool Shard::Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Effects* effects) {
-  const PushRequest& header = message->header;
-  absl::Status status = CheckPush(stream, header);
-  if (status.ok()) status = message->refusal;
-  PushPtr push;
-  if (status.ok()) {
-    push = pushes_.Find(header.push_id());
-    if (push == nullptr) {
-      push = pushes_.Start(header.push_id(), header.step(), header.examples(), stream);
-      rule_->Started(push);
-    }
-    auto pieces = std::make_shared<const std::vector<WirePiece>>(std::move(message->pieces));
-    const bool wanted = rule_->Wants(*state_, push->step());
-    status = push->Add(plan_.layout, stream, std::move(pieces), /*keep=*/wanted);
-  }
-  if (!status.ok()) {
+bool Shard::Accept(uint64_t stream, const PushRequest& header, absl::StatusOr<PlacedPieces> message,
+                   PushAnswer* answer, Effects* effects) {
+  const absl::StatusOr<PushPtr> push = Take(stream, header, std::move(message));
+  if (!push.ok()) {
     VoidPush(header.push_id(), effects);
     effects->answers.emplace_back(std::move(*answer),
-                                  MakeRefusal(header.push_id(), status, state_->version));
+                                  MakeRefusal(header.push_id(), push.status(), state_->version));
     NextWork(effects);  // The push may have had the turn.
     return true;
   }
-  const bool complete = push->complete(plan_.layout);
+  const bool complete = (*push)->complete(plan_.layout);
   if (complete) {
-    push->set_answer(std::move(*answer));
-    pushes_.Finish(push->push_id());
+    (*push)->set_answer(std::move(*answer));
+    pushes_.Finish((*push)->push_id());
     std::vector<Answered> answered;
-    rule_->Completed(*state_, push, &answered);
+    rule_->Completed(*state_, *push, &answered);
     Answer(answered, effects);
   }
   NextWork(effects);
   return complete;
 }
 
+absl::StatusOr<PushPtr> Shard::Take(uint64_t stream, const PushRequest& header,
+                                    absl::StatusOr<PlacedPieces> message) {
+  MILLRACE_RETURN_IF_ERROR(CheckPush(stream, header));
+  if (!message.ok()) {
+    return absl::Status(message.status().code(),
+                        absl::StrCat("step ", header.step(), ": ", message.status().message()));
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckRoom(header, message->memory_bytes));
+  PushPtr push = pushes_.Find(header.push_id());
+  if (push == nullptr) {
+    push = pushes_.Start(header.push_id(), header.step(), header.examples(), stream);
+    rule_->Started(push);
+  }
+  pushes_.Carried(header.push_id(), message->memory_bytes, now_);
+  const bool wanted = rule_->Wants(*state_, push->step());
+  MILLRACE_RETURN_IF_ERROR(push->Add(stream, *std::move(message), /*keep=*/wanted));
+  return push;
+}
+
+absl::Status Shard::CheckRoom(const PushRequest& header, uint64_t bytes) const {
+  const bool is_new = pushes_.Find(header.push_id()) == nullptr;
+  if (spare_.HasRoom(pushes_.memory_bytes() + bytes, is_new)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("push ", header.push_id(), " of step ", header.step(), " to ", name_,
+                   ": the server has no memory for more gradients that are not complete, at ",
+                   pushes_.memory_bytes(), " bytes of this shard's and ", spare_.others(),
+                   " bytes of others; push the step again later"));
+}
+
+void Shard::CountSpare() { spare_.Set(pushes_.memory_bytes(), old_states_ * state_bytes_); }
+
+std::shared_ptr<StateHold> Shard::Hold(StatePtr state) {
+  MutexLock lock(&mutex_);
+  return held_states_.Hold(std::move(state));
+}
+
+void Shard::BoundOldStates(Effects* effects) {
+  absl::flat_hash_set<const ShardState*> kept = {state_.get(), previous_.get()};
+  for (const auto& [cut_id, state] : pinned_) kept.insert(state.get());
+  const auto is_kept = [&kept](const ShardState* state) { return kept.contains(state); };
+  while (true) {
+    old_states_ = held_states_.CountOld(is_kept);
+    CountSpare();
+    if (old_states_ == 0 || !spare_.IsOverdrawn()) return;
+    for (StatePtr& state : held_states_.TakeBackOldest(is_kept)) {
+      effects->released.push_back(std::move(state));
+    }
+  }
+}
+
+uint64_t Shard::MemoryBytes() const {
+  absl::flat_hash_set<const ShardState*> states = {state_.get()};
+  if (previous_ != nullptr) states.insert(previous_.get());
+  for (const auto& [cut_id, state] : pinned_) states.insert(state.get());
+  return (states.size() + old_states_) * state_bytes_ + pushes_.memory_bytes();
+}
+
+void Shard::Tick(absl::Time now) {
+  Effects effects;
+  {
+    MutexLock lock(&mutex_);
+    now_ = now;
+    effects.dropped = pushes_.VoidStalled(now, kMaxSilence);
+    for (const PushPtr& push : effects.dropped) rule_->Discarded(push);
+    std::vector<StatePtr> released;
+    held_states_.EndGroups(now - kGroupTime, &released);
+    effects.released.insert(effects.released.end(), released.begin(), released.end());
+    BoundOldStates(&effects);
+    if (!effects.dropped.empty()) NextWork(&effects);
+  }
+  Run(std::move(effects));
+}
+
 absl::Status Shard::CheckPush(uint64_t stream, const PushRequest& header) {
-  MILLRACE_RETURN_IF_ERROR(closed_);
-  MILLRACE_RETURN_IF_ERROR(CheckGeneration(header.generation()));
+  MILLRACE_RETURN_IF_ERROR(CheckOpen(header.generation()));
   if (pushes_.voided(header.push_id())) {
     return absl::AbortedError(absl::StrCat(
         "push ", header.push_id(), " of step ", header.step(), " to ", name_,
@@ -167,11 +254,32 @@ absl::Status Shard::CheckPush(uint64_t stream, const PushRequest& header) {
 }
 
 absl::Status Shard::CheckGeneration(uint64_t generation) const {
+  MILLRACE_RETURN_IF_ERROR(refusal_);
   if (generation == generation_) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(name_, " is at generation ", generation_, ", the request at ", generation, "; ",
                    generation < generation_ ? "fetch the job's routing again"
                                             : "the shard has not been told yet: try again"));
+}
+
+absl::Status Shard::CheckOpen(uint64_t generation) const {
+  MILLRACE_RETURN_IF_ERROR(CheckGeneration(generation));
+  if (!more_acknowledged_) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      name_, " is closed: it came back at version ", state_->version,
+      " and may lack steps that it had acknowledged; it waits for the coordinator to set a greater "
+      "generation than ",
+      generation_));
+}
+
+absl::Status Shard::CheckServes(uint64_t generation) const {
+  MutexLock lock(&mutex_);
+  return CheckOpen(generation);
+}
+
+absl::Status Shard::CheckNotOlder(uint64_t generation) const {
+  MutexLock lock(&mutex_);
+  return generation > generation_ ? refusal_ : CheckGeneration(generation);
 }
 
 void Shard::VoidPush(uint64_t push_id, Effects* effects) {
@@ -187,6 +295,7 @@ void Shard::StreamEnded(uint64_t stream) {
     MutexLock lock(&mutex_);
     effects.dropped = pushes_.VoidCarriedBy(stream);
     for (const PushPtr& push : effects.dropped) rule_->Discarded(push);
+    CountSpare();
     NextWork(&effects);
   }
   Run(std::move(effects));
@@ -208,13 +317,15 @@ uint64_t Shard::Read(const PullRequest& request, StateCallback done) {
 
 // nullptr: it is to come.
 absl::StatusOr<StatePtr> Shard::FindState(const PullRequest& request) {
-  MILLRACE_RETURN_IF_ERROR(closed_);
-  MILLRACE_RETURN_IF_ERROR(CheckGeneration(request.generation()));
+  MILLRACE_RETURN_IF_ERROR(CheckOpen(request.generation()));
   if (!request.cut_id().empty()) {
     const auto it = pinned_.find(request.cut_id());
     if (it != pinned_.end()) return it->second;
     return absl::NotFoundError(absl::StrCat(name_, " has no pinned cut '", request.cut_id(),
                                             "'; it was unpinned, or the server was restarted"));
+  }
+  if (!request.has_version() && request.pull_group() != 0 && request.parts() > 0) {
+    return held_states_.FindGroup(request, state_, now_);
   }
   if (!request.has_version() || request.version() == state_->version) return state_;
   if (request.version() > state_->version) return nullptr;
@@ -262,7 +373,7 @@ absl::Status Shard::SetGeneration(uint64_t generation) {
   Effects effects;
   {
     MutexLock lock(&mutex_);
-    MILLRACE_RETURN_IF_ERROR(closed_);
+    MILLRACE_RETURN_IF_ERROR(refusal_);
     if (generation == generation_) return absl::OkStatus();
     if (generation < generation_) {
       return absl::FailedPreconditionError(absl::StrCat(name_, " is at generation ", generation_,
@@ -276,6 +387,7 @@ absl::Status Shard::SetGeneration(uint64_t generation) {
         absl::StrCat(name_, " went to generation ", generation, "; fetch the job's routing again"));
     DropPushes(fenced, &effects);
     WakeAll(fenced, &effects);
+    DropPins(&effects);
   }
   Run(std::move(effects));
   return absl::OkStatus();
@@ -289,6 +401,12 @@ void Shard::DropPushes(const absl::Status& reason, Effects* effects) {
                                   MakeRefusal(push->push_id(), reason, state_->version));
   }
   for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
+  CountSpare();
+}
+
+void Shard::DropPins(Effects* effects) {
+  for (auto& [cut_id, state] : pinned_) effects->released.push_back(std::move(state));
+  pinned_.clear();
 }
 
 void Shard::WakeAll(const absl::Status& status, Effects* effects) {
@@ -298,19 +416,25 @@ void Shard::WakeAll(const absl::Status& status, Effects* effects) {
 
 absl::StatusOr<ShardStatus> Shard::PinCut(uint64_t generation, const std::string& cut_id) {
   MutexLock lock(&mutex_);
-  MILLRACE_RETURN_IF_ERROR(closed_);
-  MILLRACE_RETURN_IF_ERROR(CheckGeneration(generation));
+  MILLRACE_RETURN_IF_ERROR(CheckOpen(generation));
+  if (pinned_.size() >= kMaxPins && !pinned_.contains(cut_id)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        name_, ": ", kMaxPins, " cuts are pinned, each of which may keep a whole state in memory; ",
+        "unpin one first"));
+  }
   // A repeated call finds what the first one pinned.
   return StatusOf(*pinned_.emplace(cut_id, state_).first->second);
 }
 
-void Shard::UnpinCut(const std::string& cut_id) {
+absl::Status Shard::UnpinCut(uint64_t generation, const std::string& cut_id) {
   StatePtr released;
   MutexLock lock(&mutex_);
+  MILLRACE_RETURN_IF_ERROR(CheckGeneration(generation));
   auto it = pinned_.find(cut_id);
-  if (it == pinned_.end()) return;
+  if (it == pinned_.end()) return absl::OkStatus();
   released = std::move(it->second);
   pinned_.erase(it);
+  return absl::OkStatus();
 }
 
 ShardStatus Shard::Status() const {
@@ -330,6 +454,8 @@ ShardStatus Shard::StatusOf(const ShardState& state) const {
   status.set_epoch(epoch_);
   status.set_has_previous(previous_ != nullptr);
   status.set_origin(origin_);
+  status.set_closed(more_acknowledged_);
+  status.set_memory_bytes(MemoryBytes());
   return status;
 }
 
@@ -368,16 +494,15 @@ void Shard::SetStoredGeneration(uint64_t generation) {
   stored_generation_ = generation;
 }
 
-void Shard::Close(const absl::Status& status) {
+void Shard::Refuse(const absl::Status& status) {
   Effects effects;
   {
     MutexLock lock(&mutex_);
-    if (!closed_.ok()) return;
-    closed_ = status;
+    if (!refusal_.ok()) return;
+    refusal_ = status;
     DropPushes(status, &effects);
     WakeAll(status, &effects);
-    for (auto& [cut_id, state] : pinned_) effects.released.push_back(std::move(state));
-    pinned_.clear();
+    DropPins(&effects);
   }
   Run(std::move(effects));
 }
@@ -397,6 +522,7 @@ void Shard::Publish(StatePtr state, Effects* effects) {
   effects->released.push_back(std::move(state_));
   state_ = std::move(state);
   WriteRoot();
+  BoundOldStates(effects);
   for (auto it = waiters_.begin(); it != waiters_.end();) {
     if (it->second.version != state_->version) {
       ++it;

@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/mutex.h"
 #include "common/wire/tensor_codec.h"
 #include "protos/parameter_server.pb.h"
@@ -23,7 +24,9 @@
 #include "ps/dense/shard_plan.h"
 #include "ps/dense/shard_root.h"
 #include "ps/dense/shard_state.h"
+#include "ps/shard/held_states.h"
 #include "ps/shard/push_table.h"
+#include "ps/shard/spare_memory.h"
 #include "ps/shard/step_rule.h"
 
 namespace millrace::ps {
@@ -38,10 +41,11 @@ PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t 
 // about as long as receiving them took. See the essay in the .cc file.
 class Shard {
  public:
-  // `pool` must outlive it. `root` is told of each new state; nullptr: nobody is. REQUIRES:
-  // `contents` fit the plan; the database has `generation`.
+  // `pool` and `spare` must outlive it; without `spare` nothing bounds what clients make it hold.
+  // `root` is told of each new state; nullptr: nobody is. REQUIRES: `contents` fit the plan; the
+  // database has `generation`.
   Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool,
-        std::unique_ptr<ShardRoot> root = nullptr);
+        std::unique_ptr<ShardRoot> root = nullptr, SpareMemory* spare = nullptr);
 
   const ShardPlan& plan() const { return plan_; }
   const std::string& name() const { return name_; }
@@ -58,6 +62,12 @@ class Shard {
   // returns a number for StopWaiting. Statuses as documented for PullResponse.
   uint64_t Read(const PullRequest& request, StateCallback done);
 
+  // What a pull keeps its state in while it sends it: so the shard can take it back.
+  std::shared_ptr<StateHold> Hold(StatePtr state);
+
+  // To be called about once a second: voids pushes that get no further, and ends groups of pulls.
+  void Tick(absl::Time now);
+
   // Ends a wait with `code`, unless it has ended: its callback gets an error that says what the
   // shard waits for.
   void StopWaiting(uint64_t waiter, absl::StatusCode code);
@@ -65,7 +75,14 @@ class Shard {
   // Statuses as documented in the .proto.
   absl::Status SetGeneration(uint64_t generation);
   absl::StatusOr<ShardStatus> PinCut(uint64_t generation, const std::string& cut_id);
-  void UnpinCut(const std::string& cut_id);
+  absl::Status UnpinCut(uint64_t generation, const std::string& cut_id);
+
+  // Whether calls of `generation` may do something with the shard's state: FAILED_PRECONDITION
+  // where it is at another generation, or closed.
+  absl::Status CheckServes(uint64_t generation) const;
+  // Whether a call of `generation` may change the shard at all: FAILED_PRECONDITION where the shard
+  // is at a newer one.
+  absl::Status CheckNotOlder(uint64_t generation) const;
 
   ShardStatus Status() const;
   uint64_t generation() const;
@@ -85,9 +102,9 @@ class Shard {
   uint64_t stored_generation() const;
   void SetStoredGeneration(uint64_t generation);
 
-  // From now on every request is refused with `status`; waiting pulls end with it, and unfinished
-  // pushes are dropped. REQUIRES: not OK.
-  void Close(const absl::Status& status);
+  // From now on, for good, every request is refused with `status`; waiting pulls end with it, and
+  // unfinished pushes are dropped. REQUIRES: not OK.
+  void Refuse(const absl::Status& status);
 
  private:
   // Calls to be made, and memory to be released, when the lock is no longer held.
@@ -97,16 +114,30 @@ class Shard {
     StateCallback done;
   };
 
-  bool Accept(uint64_t stream, DecodedPush* message, PushAnswer* answer, Effects* effects)
+  bool Accept(uint64_t stream, const PushRequest& header, absl::StatusOr<PlacedPieces> message,
+              PushAnswer* answer, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives a message to its push, if all is in order.
+  absl::StatusOr<PushPtr> Take(uint64_t stream, const PushRequest& header,
+                               absl::StatusOr<PlacedPieces> message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckRoom(const PushRequest& header, uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells the server what the shard uses of its spare memory.
+  void CountSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes old states back from pulls, the oldest first, where memory is short.
+  void BoundOldStates(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t MemoryBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckPush(uint64_t stream, const PushRequest& header)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckGeneration(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, and that the shard is not closed.
+  absl::Status CheckOpen(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<StatePtr> FindState(const PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void VoidPush(uint64_t push_id, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPushes(const absl::Status& reason, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropPins(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeAll(const absl::Status& status, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NextWork(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish(StatePtr state, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -123,23 +154,28 @@ class Shard {
   const std::string name_;
   const UpdateTools tools_;
   const ShardStatus::Origin origin_;
+  const uint64_t state_bytes_;
 
   // Held for short steps of bookkeeping only, never while computing.
   mutable Mutex mutex_;
   StatePtr state_ ABSL_GUARDED_BY(mutex_);
   StatePtr previous_ ABSL_GUARDED_BY(mutex_);  // Synchronous only.
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_);
-  // In an earlier life of the process, more than the shard has.
+  // In an earlier life of the process, more than the shard has: it is closed.
   bool more_acknowledged_ ABSL_GUARDED_BY(mutex_);
   uint64_t generation_ ABSL_GUARDED_BY(mutex_);
   uint64_t stored_generation_ ABSL_GUARDED_BY(mutex_);
   uint64_t flushed_version_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);  // See Refuse().
   const std::unique_ptr<StepRule> rule_ ABSL_PT_GUARDED_BY(mutex_);
   PushTable pushes_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::string, StatePtr> pinned_ ABSL_GUARDED_BY(mutex_);
+  HeldStates held_states_ ABSL_GUARDED_BY(mutex_);
+  size_t old_states_ ABSL_GUARDED_BY(mutex_) = 0;  // Of those, that only pulls keep.
+  SpareShare spare_ ABSL_GUARDED_BY(mutex_);
+  absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // At the last Tick.
   // The last member, so that it goes before the blocks that it leads to. nullptr: none.
   std::unique_ptr<ShardRoot> root_ ABSL_GUARDED_BY(mutex_);
 };

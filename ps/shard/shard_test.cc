@@ -1,6 +1,7 @@
 #include "ps/shard/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -63,19 +64,22 @@ class FakeRoot final : public ShardRoot {
 
 class ShardTest : public ::testing::Test {
  protected:
-  void Make(const ShardSpec& spec, std::unique_ptr<Optimizer> optimizer = nullptr) {
-    MakeFrom(spec, ShardContents(), std::move(optimizer));
+  void Make(const ShardSpec& spec, std::unique_ptr<Optimizer> optimizer = nullptr,
+            bool closed = false, SpareMemory* spare = nullptr) {
+    ShardContents contents;
+    contents.more_acknowledged = closed;
+    MakeFrom(spec, std::move(contents), std::move(optimizer), spare);
   }
 
   // With the initial values where `contents` have no state.
   void MakeFrom(const ShardSpec& spec, ShardContents contents,
-                std::unique_ptr<Optimizer> optimizer = nullptr) {
+                std::unique_ptr<Optimizer> optimizer = nullptr, SpareMemory* spare = nullptr) {
     ShardPlan plan = *PlanShard(spec);
     if (optimizer != nullptr) plan.optimizer = std::move(optimizer);
     if (contents.state == nullptr) contents.state = *MakeInitialState(plan, &pool_);
     shard_.reset();
     shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1, std::move(contents), &pool_,
-                                     std::make_unique<FakeRoot>(&root_));
+                                     std::make_unique<FakeRoot>(&root_), spare);
   }
 
   // Pushes `count` elements of slice 0 that are all `value`. Returns the answer, if there is one
@@ -199,6 +203,102 @@ TEST_F(ShardTest, StreamThatNeverCompletesItsPushesIsRefusedFurtherOnes) {
   EXPECT_FALSE(PushPart(1, 1, 20'001, 0, 9, 1).has_value()) << "one is complete";
 }
 
+TEST_F(ShardTest, PushThatGetsNoFurtherIsVoidedInTime) {
+  Make(MakeSpec({10}));
+  const absl::Time start = absl::UnixEpoch();
+  PushPart(1, 0, 1, 0, 9, 1);
+  shard_->Tick(start);
+  PushPart(1, 1, 2, 0, 5, 1);
+  shard_->Tick(start + absl::Seconds(29));
+  PushPart(1, 1, 2, 5, 4, 1);
+  shard_->Tick(start + absl::Seconds(31));
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->code(), static_cast<int>(absl::StatusCode::kAborted));
+  EXPECT_EQ(PushPart(1, 1, 2, 9, 1, 1)->outcome(), PushResponse::APPLIED) << "it got on";
+}
+
+// 64 unfinished pushes for each stream, and any number of streams, were held.
+TEST_F(ShardTest, GradientsUnderWayAreBoundedForAllStreamsTogether) {
+  SpareMemory spare(100'000);
+  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  absl::optional<PushResponse> answer;
+  uint64_t push_id = 0;
+  while (!answer.has_value() && push_id < 1000) {
+    ++push_id;
+    answer = PushPart(/*stream=*/push_id, /*step=*/push_id, push_id, 0, 999, 1);
+  }
+  EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(answer->message(), HasSubstr("no memory for more gradients"));
+  EXPECT_LE(shard_->Status().memory_bytes(), 4000 + 8000 + 100'000);
+  EXPECT_EQ(PushPart(1, 1, 1, 999, 1, 1)->outcome(), PushResponse::APPLIED) << "it had begun";
+  for (uint64_t stream = 1; stream <= push_id; ++stream) shard_->StreamEnded(stream);
+  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(PushPart(1, 2, 2000, 0, 1000, 1)->outcome(), PushResponse::APPLIED);
+}
+
+TEST_F(ShardTest, ShardHasRoomForItsOwnPushWhateverOthersHold) {
+  SpareMemory spare(1000);
+  spare.Change(0, 1'000'000);
+  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  EXPECT_FALSE(PushPart(1, 0, 1, 0, 900, 1).has_value());
+  EXPECT_FALSE(PushPart(1, 1, 2, 0, 900, 1).has_value());
+  EXPECT_EQ(PushPart(1, 2, 3, 0, 900, 1)->code(),
+            static_cast<int>(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(ShardTest, OldStatesAreTakenBackFromSlowPullsWhereMemoryIsShort) {
+  SpareMemory spare(2 * 4000);
+  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  std::vector<std::shared_ptr<StateHold>> holds;
+  for (uint64_t step = 0; step < 5; ++step) {
+    holds.push_back(shard_->Hold(Newest(shard_.get())));
+    PushWhole(shard_.get(), step, step + 1, std::vector<float>(1000, 1));
+  }
+  EXPECT_EQ(holds[0]->Get(), nullptr);
+  EXPECT_EQ(holds[2]->Get(), nullptr);
+  EXPECT_NE(holds[3]->Get(), nullptr);
+  EXPECT_EQ(shard_->Status().memory_bytes(), 3 * 4000);
+  EXPECT_EQ(spare.used(), 2 * 4000);
+  holds.clear();
+  PushWhole(shard_.get(), 5, 6, std::vector<float>(1000, 1));
+  EXPECT_EQ(spare.used(), 0);
+}
+
+TEST_F(ShardTest, PinsAreBounded) {
+  Make(MakeSpec({10}));
+  for (const char* cut : {"a", "b", "c", "d"}) EXPECT_TRUE(shard_->PinCut(1, cut).ok());
+  EXPECT_EQ(shard_->PinCut(1, "e").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(shard_->PinCut(1, "a").ok()) << "a repeated call";
+}
+
+// Each part was of the newest state of its own moment.
+TEST_F(ShardTest, PartsOfAGroupAreOfOneState) {
+  Make(MakeSpec({10}));
+  PullRequest pull;
+  pull.set_generation(1);
+  pull.set_parts(2);
+  pull.set_pull_group(7);
+  std::vector<uint64_t> versions;
+  const auto note = [&](absl::StatusOr<StatePtr> state) { versions.push_back((*state)->version); };
+  shard_->Read(pull, note);
+  PushWhole(shard_.get(), 0, 1, std::vector<float>(10, 1));
+  pull.set_part(1);
+  shard_->Read(pull, note);
+  pull.set_pull_group(8);
+  shard_->Read(pull, note);
+  EXPECT_THAT(versions, ElementsAre(0, 0, 1));
+}
+
+TEST_F(ShardTest, GradientThatIsNoNumberIsRefusedWhole) {
+  Make(MakeSpec({10}));
+  PushPart(1, /*step=*/3, /*push_id=*/1, 0, 5, 1);
+  const absl::optional<PushResponse> answer = PushPart(1, 3, 1, 5, 5, std::nanf(""));
+  EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(answer->message(), HasSubstr("step 3: the gradient of variable 'variable_0' has nan "
+                                           "at element 5"));
+  EXPECT_EQ(Newest(shard_.get())->version, 0);
+  EXPECT_EQ(PushPart(1, 3, 2, 0, 10, 1)->outcome(), PushResponse::APPLIED);
+}
+
 TEST_F(ShardTest, FenceDropsWhatIsUnfinished) {
   Make(MakeSpec({10}));
   PushPart(1, 0, 1, 0, 9, 1);
@@ -277,7 +377,7 @@ TEST_F(ShardTest, WaitersAreWokenByTheirVersionOnly) {
   EXPECT_THAT(woken, ElementsAre(1));
   PushWhole(shard_.get(), 1, 2, {1.0f});
   EXPECT_THAT(woken, ElementsAre(1, 2));
-  shard_->Close(absl::UnavailableError("stops"));
+  shard_->Refuse(absl::UnavailableError("stops"));
   EXPECT_THAT(woken, ElementsAre(1, 2, 99));
 }
 
@@ -400,10 +500,58 @@ TEST_F(ShardTest, ForgottenRootStaysAway) {
   EXPECT_FALSE(root_.has_value());
 }
 
-TEST_F(ShardTest, ClosedShardRefusesEverything) {
+// A shard that had lost steps served its old values at the old generation, and took pushes.
+TEST_F(ShardTest, ClosedShardServesNobodyUntilAGreaterGenerationIsSet) {
+  Make(MakeSpec({10}), nullptr, /*closed=*/true);
+  EXPECT_TRUE(shard_->Status().closed());
+  const absl::optional<PushResponse> push = PushPart(1, 0, 1, 0, 10, 1);
+  EXPECT_EQ(push->code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(push->message(), HasSubstr("came back at version 0"));
+  EXPECT_THAT(push->message(), HasSubstr("set a greater generation than 1"));
+  PullRequest pull;
+  pull.set_generation(1);
+  absl::Status pulled;
+  shard_->Read(pull, [&](absl::StatusOr<StatePtr> state) { pulled = state.status(); });
+  EXPECT_EQ(pulled.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(shard_->PinCut(1, "cut").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(shard_->CheckServes(1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(shard_->UnpinCut(1, "cut").ok());
+  ASSERT_TRUE(shard_->SetGeneration(1).ok());
+  EXPECT_TRUE(shard_->Status().closed());
+
+  ASSERT_TRUE(shard_->SetGeneration(2).ok());
+  EXPECT_FALSE(shard_->Status().closed());
+  EXPECT_TRUE(shard_->PinCut(2, "cut").ok());
+  EXPECT_TRUE(shard_->CheckServes(2).ok());
+}
+
+TEST_F(ShardTest, CallsOfOtherGenerationsAreRefused) {
+  Make(MakeSpec({10}));
+  ASSERT_TRUE(shard_->PinCut(1, "cut").ok());
+  for (const uint64_t other : {0, 2}) {
+    EXPECT_EQ(shard_->PinCut(other, "cut").status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(shard_->UnpinCut(other, "cut").code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(shard_->CheckServes(other).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(shard_->CheckNotOlder(other).ok(), other == 2);
+  }
+}
+
+TEST_F(ShardTest, NewGenerationUnpinsCuts) {
+  Make(MakeSpec({10}));
+  ASSERT_TRUE(shard_->PinCut(1, "cut").ok());
+  ASSERT_TRUE(shard_->SetGeneration(2).ok());
+  PullRequest pull;
+  pull.set_generation(2);
+  pull.set_cut_id("cut");
+  absl::Status pulled;
+  shard_->Read(pull, [&](absl::StatusOr<StatePtr> state) { pulled = state.status(); });
+  EXPECT_EQ(pulled.code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ShardTest, RefusingShardRefusesEverything) {
   Make(MakeSpec({10}));
   PushPart(1, 0, 1, 0, 9, 1);
-  shard_->Close(absl::NotFoundError("was dropped"));
+  shard_->Refuse(absl::NotFoundError("was dropped"));
   EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->message(), "was dropped");
   EXPECT_FALSE(shard_->PinCut(1, "cut").ok());
   EXPECT_FALSE(shard_->SetGeneration(2).ok());

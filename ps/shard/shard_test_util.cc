@@ -16,6 +16,7 @@ ShardSpec MakeSpec(const std::vector<uint64_t>& lengths, uint32_t replicas, uint
   spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
   for (size_t i = 0; i < lengths.size(); ++i) {
     ShardSlice& slice = *spec.add_slices();
+    slice.mutable_slice()->set_variable(static_cast<uint32_t>(i));
     slice.mutable_slice()->set_length(lengths[i]);
     slice.set_variable_name(absl::StrCat("variable_", i));
     slice.mutable_initial_value()->set_constant(0);

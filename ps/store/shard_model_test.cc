@@ -63,7 +63,7 @@ class Scenario {
     spec_.mutable_cut_period()->set_seconds(100'000);  // Cuts are written when the test says so.
     std::filesystem::remove_all(directory_);
     Open();
-    EXPECT_TRUE(store_->Create(spec_, 1).ok());
+    EXPECT_TRUE(store_->Create(spec_, generation_).ok());
     shard_ = *store_->shards().Find("job", 0);
   }
 
@@ -112,7 +112,7 @@ class Scenario {
   }
 
   void Flush() {
-    EXPECT_TRUE(store_->Flush("job", 0).ok());
+    EXPECT_TRUE(store_->Flush("job", 0, generation_).ok());
     if (flushed_ == applied_) return;
     flushed_ = applied_;
     flushed_held_.clear();
@@ -124,12 +124,19 @@ class Scenario {
     flushed_ = applied_;
     flushed_held_ = held_;
     Reopen();
+    EXPECT_FALSE(shard_->Status().closed());
   }
 
   void Crash() {
     applied_ = flushed_;
     held_ = flushed_held_;
     Reopen();
+    if (!shard_->Status().closed()) {
+      EXPECT_EQ(applied_.size(), kTotalSteps);
+      return;
+    }
+    EXPECT_FALSE(store_->Flush("job", 0, generation_).ok());
+    EXPECT_TRUE(store_->SetGeneration("job", 0, ++generation_).ok());
   }
 
   // A step that may be pushed now: mostly one that is needed.
@@ -168,6 +175,7 @@ class Scenario {
     OpenPush& push = open_[index];
     const std::vector<float> gradient = Gradient(push.step, Elements());
     DecodedPush message = MakeMessage(spec_, push.step, push.push_id);
+    message.header.set_generation(generation_);
     const size_t parts = std::min<size_t>(push.parts.size(), 1 + Choose(3));
     for (size_t i = 0; i < parts; ++i) {
       const Part& part = push.parts.back();
@@ -260,6 +268,7 @@ class Scenario {
   std::set<uint64_t> flushed_;  // As applied_ and held_, in the newest cut.
   std::set<uint64_t> flushed_held_;
   std::set<uint64_t> held_;
+  uint64_t generation_ = 1;
   uint64_t last_push_id_ = 0;
   uint64_t broken_streams_ = 0;
 };

@@ -1,5 +1,7 @@
 #include "ps/store/shard_store.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -8,6 +10,8 @@
 namespace millrace::ps {
 namespace {
 
+// Of the memory limit.
+constexpr uint64_t kSpareShare = 4;
 constexpr absl::Duration kStopTimeout = absl::Hours(1);
 
 absl::Status Stopping() {
@@ -32,15 +36,17 @@ ShardStore::ShardStore(std::unique_ptr<DataDirectory> directory, std::unique_ptr
     : directory_(std::move(directory)),
       cuts_(std::move(cuts)),
       clock_(options.clock),
-      memory_limit_(options.memory_limit),
+      memory_limit_(options.memory_limit - options.memory_limit / kSpareShare),
+      spare_(options.memory_limit / kSpareShare),
       flusher_(cuts_.get(), options.clock) {}
 
 ShardStore::~ShardStore() { Close(); }
 
 absl::Status ShardStore::Restore() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<StoredShard> stored, cuts_->ListShards());
+  MILLRACE_ASSIGN_OR_RETURN(const bool whole, cuts_->TakeStopMark());
   for (const StoredShard& each : stored) {
-    const absl::Status status = RestoreShard(each);
+    const absl::Status status = RestoreShard(each, whole);
     if (!status.ok() && !absl::IsDataLoss(status)) return status;
     if (status.ok()) continue;
     LOG(ERROR) << status;
@@ -49,7 +55,7 @@ absl::Status ShardStore::Restore() {
   return absl::OkStatus();
 }
 
-absl::Status ShardStore::RestoreShard(const StoredShard& stored) {
+absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
   const std::string name = ShardName(stored.spec.job_id(), stored.spec.shard());
   if (stored.damaged) {
     return absl::DataLossError(absl::StrCat(name, " cannot be restored, its record is damaged; ",
@@ -63,10 +69,15 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored) {
   }
   MILLRACE_ASSIGN_OR_RETURN(ShardContents contents, cuts_->ReadShard(*plan, &pool_));
   const uint64_t version = contents.state->version;
-  auto shard =
-      std::make_shared<Shard>(*std::move(plan), stored.generation, std::move(contents), &pool_);
+  contents.origin = version == 0 ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
+  // There is nothing that a shard with all steps could have acknowledged beyond them.
+  contents.more_acknowledged =
+      !whole && contents.state->applied.watermark() < stored.spec.total_steps();
+  auto shard = std::make_shared<Shard>(*std::move(plan), stored.generation, std::move(contents),
+                                       &pool_, /*root=*/nullptr, &spare_);
   shard->SetFlushedVersion(version);
-  LOG(INFO) << shard->name() << " is back at version " << version;
+  LOG(INFO) << shard->name() << " is back at version " << version
+            << (shard->Status().closed() ? ", from a cut: what it applied since is missing" : "");
   shards_.Add(shard);
   flusher_.Watch(shard);
   return absl::OkStatus();
@@ -100,7 +111,8 @@ absl::Status ShardStore::Make(ShardPlan plan, uint64_t generation, absl::Time de
   MILLRACE_RETURN_IF_ERROR(CheckMemory(plan));
   MILLRACE_ASSIGN_OR_RETURN(StatePtr state, MakeInitialState(plan, &pool_));
   const auto shard = std::make_shared<Shard>(std::move(plan), generation,
-                                             ShardContents{std::move(state), nullptr, {}}, &pool_);
+                                             ShardContents{std::move(state), nullptr, {}}, &pool_,
+                                             /*root=*/nullptr, &spare_);
   // If the deadline passes, the shard is still being made for as long as the call lives.
   return flusher_.Call(absl::StrCat("making ", shard->name()), deadline,
                        [this, shard, making] { return AddNew(shard); });
@@ -143,7 +155,10 @@ absl::Status ShardStore::CheckMemory(const ShardPlan& plan) const {
   }
   others.erase(key);
   uint64_t taken = 0;
-  for (const auto& [other, need] : others) taken += need;
+  for (const auto& [other, need] : others) {
+    taken =
+        std::min(taken + std::min(need, memory_limit_), memory_limit_);  // So it cannot overflow.
+  }
   const uint64_t need = MemoryNeed(plan);
   if (taken <= memory_limit_ && need <= memory_limit_ - taken) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -151,7 +166,7 @@ absl::Status ShardStore::CheckMemory(const ShardPlan& plan) const {
       plan.layout.elements(), " elements with ", plan.optimizer->slots(),
       " optimizer slots each needs ", need, " bytes", plan.spec.replicas() == 0 ? "" : " with ",
       plan.spec.replicas() == 0 ? "" : absl::StrCat(plan.spec.replicas(), " contributions held"),
-      ", the server's other shards need ", taken, ", and the process may use ", memory_limit_,
+      ", the server's other shards need ", taken, ", and all may need ", memory_limit_,
       "; use more ps servers, or give this one more memory"));
 }
 
@@ -163,7 +178,7 @@ absl::Status ShardStore::AddNew(std::shared_ptr<Shard> shard) {
   MILLRACE_RETURN_IF_ERROR(cuts_->WriteCut(shard->plan(), *contents.state, /*held=*/{}));
   shards_.Add(shard);
   flusher_.Watch(shard);
-  if (absl::Status status = CheckOpen(); !status.ok()) shard->Close(status);
+  if (absl::Status status = CheckOpen(); !status.ok()) shard->Refuse(status);
   return absl::OkStatus();
 }
 
@@ -189,35 +204,45 @@ absl::StatusOr<ShardStatus> ShardStore::SetGeneration(const std::string& job_id,
 }
 
 absl::StatusOr<ShardStatus> ShardStore::Flush(const std::string& job_id, uint32_t shard_number,
-                                              absl::Duration timeout) {
+                                              uint64_t generation, absl::Duration timeout) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
+  MILLRACE_RETURN_IF_ERROR(shard->CheckServes(generation));
   MILLRACE_RETURN_IF_ERROR(flusher_.Call(
       absl::StrCat("flushing ", shard->name()), clock_->Now() + timeout,
       [this, job_id, shard_number]() -> absl::Status {
         MILLRACE_ASSIGN_OR_RETURN(const auto current, shards_.Find(job_id, shard_number));
         return FlushShard(cuts_.get(), current.get());
       }));
+  // Whoever has set a greater one meanwhile is told what the state is; the caller is not.
+  MILLRACE_RETURN_IF_ERROR(shard->CheckServes(generation));
   return shard->Status();
 }
 
-absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number,
+absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number, uint64_t generation,
                               absl::Duration timeout) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
   const std::string name = ShardName(job_id, shard_number);
-  MILLRACE_RETURN_IF_ERROR(flusher_.Call(
-      absl::StrCat("dropping ", name), clock_->Now() + timeout,
-      [this, job_id, shard_number]() -> absl::Status {
-        const std::shared_ptr<Shard> shard = shards_.Remove(job_id, shard_number);
-        if (shard != nullptr) {
-          flusher_.Forget(shard.get());
-          shard->Close(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
-        }
-        return cuts_->DropShard(job_id, shard_number);
-      }));
+  MILLRACE_RETURN_IF_ERROR(flusher_.Call(absl::StrCat("dropping ", name), clock_->Now() + timeout,
+                                         [this, job_id, shard_number, generation] {
+                                           return DropNow(job_id, shard_number, generation);
+                                         }));
   flusher_.Post(absl::StrCat("freeing the disk space of ", name),
                 [this, job_id, shard_number] { return cuts_->FreeSpace(job_id, shard_number); });
   return absl::OkStatus();
+}
+
+// On the flusher's thread.
+absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_number,
+                                 uint64_t generation) {
+  if (const auto there = shards_.Find(job_id, shard_number); there.ok()) {
+    MILLRACE_RETURN_IF_ERROR((*there)->CheckNotOlder(generation));
+  }
+  if (const std::shared_ptr<Shard> shard = shards_.Remove(job_id, shard_number)) {
+    flusher_.Forget(shard.get());
+    shard->Refuse(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
+  }
+  return cuts_->DropShard(job_id, shard_number);
 }
 
 void ShardStore::Close() {
@@ -226,7 +251,7 @@ void ShardStore::Close() {
     if (closed_) return;
     closed_ = true;
   }
-  for (const std::shared_ptr<Shard>& shard : shards_.List()) shard->Close(Stopping());
+  for (const std::shared_ptr<Shard>& shard : shards_.List()) shard->Refuse(Stopping());
 }
 
 absl::Status ShardStore::Stop() {
@@ -240,7 +265,7 @@ absl::Status ShardStore::Stop() {
                            LOG(ERROR) << shard->name() << " could not be written: " << status;
                            first_error.Update(status);
                          }
-                         return first_error;
+                         return first_error.ok() ? cuts_->MarkStopped() : first_error;
                        });
 }
 

@@ -28,7 +28,8 @@ namespace millrace::ps {
 
 struct ShardStoreOptions {
   Clock* clock = Clock::Real();  // Must outlive the store.
-  // Bytes that shards may need, all together (see MemoryNeed).
+  // Bytes that the process may use for shards. A quarter is spare (see SpareMemory); the rest is
+  // for what they need, all together (see MemoryNeed).
   uint64_t memory_limit = MemoryLimit();
   DatabaseFault fault = nullptr;
 };
@@ -56,9 +57,10 @@ class ShardStore {
                                      absl::Duration timeout = kTimeout);
   absl::StatusOr<ShardStatus> SetGeneration(const std::string& job_id, uint32_t shard,
                                             uint64_t generation, absl::Duration timeout = kTimeout);
-  absl::StatusOr<ShardStatus> Flush(const std::string& job_id, uint32_t shard,
+  absl::StatusOr<ShardStatus> Flush(const std::string& job_id, uint32_t shard, uint64_t generation,
                                     absl::Duration timeout = kTimeout);
-  absl::Status Drop(const std::string& job_id, uint32_t shard, absl::Duration timeout = kTimeout);
+  absl::Status Drop(const std::string& job_id, uint32_t shard, uint64_t generation,
+                    absl::Duration timeout = kTimeout);
 
   // Refuses all further requests, to its shards too, with UNAVAILABLE.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -76,13 +78,15 @@ class ShardStore {
              const ShardStoreOptions& options);
 
   absl::Status Restore();
-  absl::Status RestoreShard(const StoredShard& stored);
+  // `whole`: the shard's cuts hold all that it acknowledged.
+  absl::Status RestoreShard(const StoredShard& stored, bool whole);
   absl::Status Make(ShardPlan plan, uint64_t generation, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Making> BeginMaking(const ShardPlan& plan, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void EndMaking(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckMemory(const ShardPlan& plan) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status DropNow(const std::string& job_id, uint32_t shard, uint64_t generation);
   absl::Status AddNew(std::shared_ptr<Shard> shard);
   absl::Status CheckOpen() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -91,6 +95,7 @@ class ShardStore {
   Clock* const clock_;
   const uint64_t memory_limit_;
   BlockPool pool_;
+  SpareMemory spare_;
   ShardMap shards_;
   mutable Mutex mutex_;
   CondVar made_;                                                       // making_

@@ -20,6 +20,7 @@ namespace millrace::ps {
 namespace {
 
 using ::millrace::testing::MakeSpec;
+using ::millrace::testing::PushWhole;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
@@ -133,6 +134,47 @@ TEST_F(ShardStoreTest, RepeatedSetGenerationIsOkOnlyWhenTheGenerationIsStored) {
   EXPECT_EQ((*store_->shards().Find("job", 0))->generation(), 2);
 }
 
+TEST_F(ShardStoreTest, ShardThatMayLackStepsIsClosedAfterAKill) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  Open();
+  const auto shard = *store_->shards().Find("job", 0);
+  EXPECT_TRUE(shard->Status().closed());
+  EXPECT_EQ(shard->Status().origin(), ShardStatus::INITIAL_VALUES);
+  EXPECT_EQ(store_->Flush("job", 0, 1).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(store_->SetGeneration("job", 0, 2)->closed());
+  EXPECT_TRUE(store_->Flush("job", 0, 2).ok());
+}
+
+TEST_F(ShardStoreTest, ShardIsOpenAfterACleanStopAndClosedWhenKilledAfterThat) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  ASSERT_TRUE(store_->Stop().ok());
+  Open();
+  EXPECT_FALSE((*store_->shards().Find("job", 0))->Status().closed());
+  Open();
+  EXPECT_TRUE((*store_->shards().Find("job", 0))->Status().closed());
+}
+
+// There is nothing that it could lack, and its job does not come back to open it.
+TEST_F(ShardStoreTest, ShardWithAllStepsIsOpenAfterAKill) {
+  ShardSpec spec = Spec(0);
+  spec.set_total_steps(1);
+  ASSERT_TRUE(store_->Create(spec, 1).ok());
+  PushWhole(store_->shards().Find("job", 0)->get(), 0, 1, std::vector<float>(10, 1));
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  Open();
+  const ShardStatus status = (*store_->shards().Find("job", 0))->Status();
+  EXPECT_FALSE(status.closed());
+  EXPECT_EQ(status.origin(), ShardStatus::CUT);
+}
+
+TEST_F(ShardStoreTest, CallOfAnOlderGenerationDropsAndFlushesNothing) {
+  ASSERT_TRUE(store_->Create(Spec(0), 2).ok());
+  EXPECT_EQ(store_->Drop("job", 0, 1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->Flush("job", 0, 1).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(store_->shards().Find("job", 0).ok());
+  EXPECT_TRUE(store_->Drop("job", 0, 3).ok());
+}
+
 TEST_F(ShardStoreTest, CallBehindAHangingDiskEndsInTimeAndNamesWhatItWaitsFor) {
   ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
   disk_.Hang("flush");
@@ -140,7 +182,7 @@ TEST_F(ShardStoreTest, CallBehindAHangingDiskEndsInTimeAndNamesWhatItWaitsFor) {
   ASSERT_TRUE(disk_.WaitUntilItHangs());
   for (const absl::Status& status :
        {store_->SetGeneration("job", 0, 2, kShort).status(),
-        store_->Flush("job", 0, kShort).status(), store_->Drop("job", 0, kShort)}) {
+        store_->Flush("job", 0, 1, kShort).status(), store_->Drop("job", 0, 1, kShort)}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), HasSubstr("making shard 1 of job 'job'"));
   }
@@ -163,28 +205,28 @@ TEST_F(ShardStoreTest, OneCallAtATimeMakesAShard) {
 }
 
 TEST_F(ShardStoreTest, ShardsThatDoNotFitInMemoryTogetherAreRefused) {
-  // Each needs its values twice: 8000 bytes.
-  memory_limit_ = 20'000;
+  // Each needs its values four times, and two gradients: 24'000 bytes. A quarter is spare.
+  memory_limit_ = 80'000;
   Open();
   ASSERT_TRUE(store_->Create(Spec(0, 1000), 1).ok());
   ASSERT_TRUE(store_->Create(Spec(1, 1000), 1).ok());
   const absl::Status status = store_->Create(Spec(2, 1000), 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 8000 bytes"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("other shards need 16000"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("may use 20000"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 24000 bytes"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("other shards need 48000"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("may need 60000"));
   EXPECT_TRUE(store_->Create(Spec(1, 1000), 1).ok()) << "it is there";
-  ASSERT_TRUE(store_->Drop("job", 0).ok());
+  ASSERT_TRUE(store_->Drop("job", 0, 1).ok());
   EXPECT_TRUE(store_->Create(Spec(2, 1000), 1).ok());
 }
 
 TEST_F(ShardStoreTest, SynchronousShardNeedsMemoryForItsContributions) {
-  // Three states and two contributions.
-  memory_limit_ = 19'999;
+  // Five states, the sum and two contributions: 32'000 bytes.
+  memory_limit_ = 42'660;
   Open();
   EXPECT_EQ(store_->Create(Spec(0, 1000, /*replicas=*/2), 1).status().code(),
             absl::StatusCode::kResourceExhausted);
-  memory_limit_ = 20'000;
+  memory_limit_ = 42'668;
   Open();
   EXPECT_TRUE(store_->Create(Spec(0, 1000, /*replicas=*/2), 1).ok());
 }
@@ -203,8 +245,8 @@ TEST_F(ShardStoreTest, DamagedShardKeepsNobodyFromTheOthers) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(absl::StrCat("shard ", shard, " of job 'job'")));
     EXPECT_EQ(store_->Create(Spec(shard), 1).status().code(), absl::StatusCode::kDataLoss);
-    EXPECT_EQ(store_->Flush("job", shard).status().code(), absl::StatusCode::kDataLoss);
-    EXPECT_TRUE(store_->Drop("job", shard).ok());
+    EXPECT_EQ(store_->Flush("job", shard, 1).status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_TRUE(store_->Drop("job", shard, 1).ok());
     EXPECT_TRUE(store_->Create(Spec(shard), 1).ok());
   }
 }
@@ -225,7 +267,7 @@ TEST_F(ShardStoreTest, DroppedShardGivesItsDiskSpaceBack) {
   constexpr uint64_t kElements = 4 * kBlockElements;
   ASSERT_TRUE(store_->Create(Spec(0, kElements), 1).ok());
   EXPECT_GE(DiskBytes(), kElements * sizeof(float));
-  ASSERT_TRUE(store_->Drop("job", 0).ok());
+  ASSERT_TRUE(store_->Drop("job", 0, 1).ok());
   const absl::Time deadline = absl::Now() + kPatience;
   while (DiskBytes() > kElements * sizeof(float) / 2 && absl::Now() < deadline) {
     std::this_thread::yield();

@@ -64,8 +64,9 @@ void PullAttempt::OnAnswer(PullAnswer answer) {
       const auto code = static_cast<absl::StatusCode>(header.code());
       // Its own deadline is the only one that the server knows of.
       waited_ = code == absl::StatusCode::kDeadlineExceeded;
-      return EndLocked(absl::Status(code, header.message()),
-                       waited_ || code == absl::StatusCode::kUnavailable);
+      const bool retriable = waited_ || code == absl::StatusCode::kUnavailable ||
+                             code == absl::StatusCode::kResourceExhausted;
+      return EndLocked(absl::Status(code, header.message()), retriable);
     }
     copying_ = true;
   }

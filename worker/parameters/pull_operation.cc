@@ -30,7 +30,8 @@ PullOperation::PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::
                              absl::Span<const absl::Span<float>> values)
     : core_(std::move(core)),
       options_(std::move(options)),
-      received_(core_->layout().shards.size()) {
+      received_(core_->layout().shards.size()),
+      groups_(core_->layout().shards.size()) {
   const Layout& layout = core_->layout();
   CHECK_EQ(values.size(), layout.variables.size());
   for (size_t i = 0; i < layout.shards.size(); ++i) {
@@ -57,6 +58,8 @@ void PullOperation::MakeParts() {
       parts_.back().part = part;
       parts_.back().parts = parts;
     }
+    const bool newest = !options_.version.has_value() && options_.cut_id.empty();
+    if (newest && parts > 1) groups_[i] = core_->NextId();
   }
 }
 
@@ -117,11 +120,30 @@ absl::Status PullOperation::LookAtAttempt(absl::Time now, Part* part, Work* work
     received_[part->shard] += part->attempt->elements();
     return absl::OkStatus();
   }
+  if (absl::IsAborted(status) && groups_[part->shard] != 0) {
+    part->last_failure = status;
+    StartAgain(part->shard, now + part->backoff.Next(), work);
+    return absl::OkStatus();
+  }
   if (!part->attempt->retriable()) return Failure(*part, status);
   part->last_failure = status;
   part->retry_at = part->attempt->waited() ? now : now + part->backoff.Next();
   part->attempt = nullptr;
   return absl::OkStatus();
+}
+
+void PullOperation::StartAgain(size_t shard, absl::Time when, Work* work) {
+  groups_[shard] = core_->NextId();
+  received_[shard] = 0;
+  for (Part& part : parts_) {
+    if (part.shard != shard) continue;
+    if (part.attempt != nullptr) work->to_abandon.push_back(std::exchange(part.attempt, nullptr));
+    part.done = false;
+    part.retry_at = when;
+  }
+  // Those that were looked at before are not done any more.
+  work->all_done = false;
+  work->wake = std::min(work->wake, when);
 }
 
 absl::Status PullOperation::LookAtPart(absl::Time now, Part* part, Work* work) {
@@ -152,6 +174,7 @@ void PullOperation::Send(Part* part) {
   request.set_cut_id(options_.cut_id);
   request.set_part(part->part);
   request.set_parts(part->parts);
+  request.set_pull_group(groups_[part->shard]);
   part->attempt = std::make_shared<PullAttempt>(std::move(request), &destinations_[part->shard],
                                                 core_->monitor());
   part->attempt->Send(core_->connections(part->shard));

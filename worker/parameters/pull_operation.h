@@ -17,7 +17,9 @@
 
 namespace millrace::worker {
 
-// A large shard is pulled in parts, on as many streams; a part that fails is pulled again. The
+// A large shard is pulled in parts, on as many streams; a part that fails is pulled again. Parts of
+// the newest state are one group for the server, which keeps their state together; where that is
+// over before the last part came, all parts of the shard are pulled again, as another group. The
 // first requests leave in the constructor, further ones (a repeated part) in Wait only: there is no
 // thread of its own.
 class PullOperation final : public ParameterClient::StartedPull {
@@ -55,6 +57,9 @@ class PullOperation final : public ParameterClient::StartedPull {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Status LookAtPart(absl::Time now, Part* part, Work* work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  // All parts of the shard are to be pulled again.
+  void StartAgain(size_t shard, absl::Time when, Work* work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Status LookAtAttempt(absl::Time now, Part* part, Work* work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   void MakeParts();
@@ -70,6 +75,7 @@ class PullOperation final : public ParameterClient::StartedPull {
   std::vector<Part> parts_;
   bool cancelled_ ABSL_GUARDED_BY(core_->monitor()->mutex) = false;
   std::vector<uint64_t> received_;  // Elements of each shard, in the parts that are done.
+  std::vector<uint64_t> groups_;    // Of each shard's parts; 0: none is needed.
 };
 
 }  // namespace millrace::worker

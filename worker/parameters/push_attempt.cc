@@ -90,7 +90,9 @@ void PushAttempt::OnAnswer(PushAnswer answer) {
   answered_ = true;
   const auto code = static_cast<absl::StatusCode>(answer.header.code());
   status_ = absl::Status(code, answer.header.message());
-  retriable_ = code == absl::StatusCode::kAborted || code == absl::StatusCode::kUnavailable;
+  // RESOURCE_EXHAUSTED: the server has no memory for more pushes at once.
+  retriable_ = code == absl::StatusCode::kAborted || code == absl::StatusCode::kUnavailable ||
+               code == absl::StatusCode::kResourceExhausted;
   monitor_->changed.SignalAll();
 }
 

@@ -1,0 +1,100 @@
+#include "ps/dense/shard_plan.h"
+
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::ps {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ShardPlanTest : public ::testing::Test {
+ protected:
+  ShardPlanTest() {
+    spec_.set_job_id("job");
+    spec_.set_total_steps(100);
+    spec_.mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
+  }
+
+  void AddSlice(uint32_t variable, const std::string& name, uint64_t offset, uint64_t length) {
+    ShardSlice& slice = *spec_.add_slices();
+    slice.set_variable_name(name);
+    slice.mutable_slice()->set_variable(variable);
+    slice.mutable_slice()->set_offset(offset);
+    slice.mutable_slice()->set_length(length);
+    slice.mutable_initial_value()->set_constant(0);
+  }
+
+  void ExpectRefused(const std::string& message) {
+    const absl::Status status = PlanShard(spec_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+
+  ShardSpec spec_;
+};
+
+TEST_F(ShardPlanTest, VariableMayHaveSeveralSlices) {
+  AddSlice(0, "a", 10, 5);
+  AddSlice(0, "a", 0, 10);
+  AddSlice(1, "b", 0, 10);
+  EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+}
+
+TEST_F(ShardPlanTest, SlicesThatOverlapAreRefused) {
+  AddSlice(0, "a", 10, 5);
+  AddSlice(0, "a", 0, 11);
+  ExpectRefused("spec.slices[0].slice: elements 10 to 14 of variable 'a'; overlaps spec.slices[1]");
+}
+
+TEST_F(ShardPlanTest, SliceThatEndsPastAllNumbersIsRefused) {
+  AddSlice(0, "a", std::numeric_limits<uint64_t>::max(), 5);
+  ExpectRefused("spec.slices[0].slice: offset 18446744073709551615 and length 5");
+}
+
+TEST_F(ShardPlanTest, NamesAreThereAndDiffer) {
+  AddSlice(0, "a", 0, 5);
+  AddSlice(1, "", 0, 5);
+  ExpectRefused("spec.slices[1].variable_name: 0 bytes");
+  spec_.mutable_slices(1)->set_variable_name("a");
+  ExpectRefused("spec.slices[1].variable_name: 'a' is the name of variable 0 too");
+  spec_.mutable_slices(1)->set_variable_name(std::string(1001, 'a'));
+  ExpectRefused("spec.slices[1].variable_name: 1001 bytes");
+}
+
+TEST_F(ShardPlanTest, InitialValuesAreNumbers) {
+  AddSlice(0, "a", 0, 5);
+  spec_.mutable_slices(0)->mutable_initial_value()->set_constant(
+      std::numeric_limits<float>::infinity());
+  ExpectRefused("spec.slices[0].initial_value.constant: inf");
+  spec_.mutable_slices(0)->mutable_initial_value()->mutable_uniform()->set_low(1);
+  ExpectRefused("low at most high");
+  spec_.mutable_slices(0)->mutable_initial_value()->mutable_truncated_normal()->set_stddev(-1);
+  ExpectRefused("stddev: -1");
+}
+
+TEST_F(ShardPlanTest, MemoryIsCountedAsItIsUsed) {
+  AddSlice(0, "a", 0, 1000);
+  spec_.mutable_optimizer()->mutable_adam()->set_learning_rate(1);
+  EXPECT_EQ(StateBytes(*PlanShard(spec_)), 12'000);
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 4 * 12'000 + 2 * 4000);
+  spec_.set_replicas(7);
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 5 * 12'000 + 4000 + 7 * 4000);
+  spec_.set_replicas(200);
+  EXPECT_EQ(ReceiveBytes(*PlanShard(spec_)), 100 * 4000) << "there are 100 steps";
+}
+
+// The product overflowed, and was little.
+TEST_F(ShardPlanTest, MemoryOfHugeNumbersIsHuge) {
+  AddSlice(0, "a", 0, uint64_t{1} << 38);
+  spec_.set_replicas(std::numeric_limits<uint32_t>::max());
+  spec_.set_total_steps(std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), std::numeric_limits<uint64_t>::max());
+}
+
+}  // namespace
+}  // namespace millrace::ps
