@@ -13,8 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
-#include "client/atomic_file.h"
 #include "common/status_macros.h"
+#include "common/storage/durable_file.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
@@ -171,7 +171,7 @@ uint64_t RemainingBytes(std::ifstream& file) {
 }
 
 // In parts, between which an interrupt is seen.
-absl::Status AppendAll(absl::string_view bytes, const Interrupt* interrupt, AtomicFile* file) {
+absl::Status AppendAll(absl::string_view bytes, const Interrupt* interrupt, DurableFile* file) {
   while (!bytes.empty()) {
     if (interrupt != nullptr && interrupt->triggered()) return absl::CancelledError("interrupted");
     const absl::string_view part = bytes.substr(0, kBytesAtOnce);
@@ -187,7 +187,7 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const Tensor> 
                               const std::map<std::string, std::string>& metadata,
                               const Interrupt* interrupt) {
   MILLRACE_RETURN_IF_ERROR(CheckTensors(path, tensors));
-  MILLRACE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  MILLRACE_ASSIGN_OR_RETURN(DurableFile file, DurableFile::Create(RealFileSystem(), path));
   MILLRACE_RETURN_IF_ERROR(file.Append(EncodeHeader(tensors, metadata)));
   for (const Tensor& tensor : tensors) {
     MILLRACE_RETURN_IF_ERROR(

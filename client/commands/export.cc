@@ -1,7 +1,7 @@
 #include "client/commands/export.h"
 
 #include "absl/strings/str_cat.h"
-#include "client/atomic_file.h"
+#include "client/output_path.h"
 #include "client/exporter.h"
 #include "client/progress/format.h"
 #include "common/job_state.h"

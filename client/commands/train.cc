@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
-#include "client/atomic_file.h"
+#include "client/output_path.h"
 #include "client/commands/follow.h"
 #include "client/commands/load_job.h"
 #include "client/commands/unfinished_job.h"

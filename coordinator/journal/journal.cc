@@ -11,13 +11,10 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "rocksdb/db.h"
-#include "rocksdb/write_batch.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -29,24 +26,6 @@ constexpr char kJobPrefix[] = "job/";
 
 std::string JobKey(uint64_t number) { return absl::StrFormat("job/%020d", number); }
 std::string EventsKey(uint64_t number) { return absl::StrFormat("events/%020d", number); }
-
-rocksdb::Options DatabaseOptions() {
-  rocksdb::Options options;
-  options.create_if_missing = true;
-  options.write_buffer_size = 1 << 20;
-  options.keep_log_file_num = 2;
-  options.paranoid_checks = true;
-  return options;
-}
-
-// RocksDB has no code for it. Another process has the file's lock, or this one has the database
-// open; a LOCK file that may not be written is another matter.
-bool IsLocked(const rocksdb::Status& status) {
-  const std::string text = status.ToString();
-  return status.IsIOError() &&
-         ((absl::StrContains(text, "While lock file") && !absl::StrContains(text, "denied")) ||
-          absl::StrContains(text, "lock hold by current process"));
-}
 
 // Without letters and digits that look alike.
 std::string DrawTag() {
@@ -77,78 +56,81 @@ absl::Status MakeDirectory(const std::string& directory) {
         absl::StrCat("--data_dir ", directory, ": cannot be made: ", error.message()));
   }
   const bool has_database = std::filesystem::exists(directory + "/CURRENT", error);
-  if (!has_database && !std::filesystem::is_empty(directory, error) &&
-      !std::filesystem::exists(directory + "/LOCK", error)) {
-    return SomethingElse(directory);
+  if (has_database || std::filesystem::exists(directory + "/LOCK", error)) return absl::OkStatus();
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().filename() != kLockFile) return SomethingElse(directory);
   }
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<DirectoryLock>> Lock(const std::string& directory) {
+  auto lock = DirectoryLock::Take(directory);
+  if (lock.ok() || !absl::IsUnavailable(lock.status())) return lock;
+  return absl::FailedPreconditionError(
+      absl::StrCat("--data_dir ", directory, ": another process has it open; stop that one, or ",
+                   "name another directory"));
+}
+
+// The flag is what an operator knows it by.
+absl::Status Named(const std::string& directory, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("--data_dir ", directory, ": ", std::string(status.message())));
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& directory,
+                                                       const RocksDatabaseOptions& options) {
   MILLRACE_RETURN_IF_ERROR(MakeDirectory(directory));
-  rocksdb::DB* db = nullptr;
-  const rocksdb::Status status = rocksdb::DB::Open(DatabaseOptions(), directory, &db);
-  if (IsLocked(status)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--data_dir ", directory, ": another process has it open; stop that one, or ",
-                     "name another directory"));
-  }
-  if (status.IsInvalidArgument()) return SomethingElse(directory);  // Other column families.
-  if (!status.ok()) {
-    return absl::InternalError(
-        absl::StrCat("--data_dir ", directory, ": cannot be opened: ", status.ToString()));
-  }
-  std::unique_ptr<Journal> journal(new Journal(directory, std::unique_ptr<rocksdb::DB>(db)));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<DirectoryLock> lock, Lock(directory));
+  auto database = RocksDatabase::Open(directory, options);
+  // Other column families.
+  if (absl::IsFailedPrecondition(database.status())) return SomethingElse(directory);
+  MILLRACE_RETURN_IF_ERROR(Named(directory, database.status()));
+  std::unique_ptr<Journal> journal(new Journal(directory, std::move(lock), *std::move(database)));
   MILLRACE_RETURN_IF_ERROR(journal->CheckFormat());
   MILLRACE_RETURN_IF_ERROR(journal->ReadOrDrawTag());
   return journal;
 }
 
-Journal::Journal(std::string directory, std::unique_ptr<rocksdb::DB> db)
-    : directory_(std::move(directory)), db_(std::move(db)) {}
-
-Journal::~Journal() = default;
+Journal::Journal(std::string directory, std::unique_ptr<DirectoryLock> lock,
+                 std::unique_ptr<RocksDatabase> database)
+    : directory_(std::move(directory)), lock_(std::move(lock)), database_(std::move(database)) {}
 
 absl::Status Journal::CheckFormat() {
-  std::string format;
-  const rocksdb::Status status = db_->Get(rocksdb::ReadOptions(), kFormatKey, &format);
-  if (status.ok() && format == kFormat) return absl::OkStatus();
-  std::unique_ptr<rocksdb::Iterator> keys(db_->NewIterator(rocksdb::ReadOptions()));
-  keys->SeekToFirst();
-  if (status.IsNotFound() && !keys->Valid()) return Put(kFormatKey, kFormat, /*sync=*/true);
+  const auto format = database_->Get(kFormatKey);
+  MILLRACE_RETURN_IF_ERROR(Named(directory_, format.status()));
+  if (format->has_value() && **format == kFormat) return absl::OkStatus();
+  const auto keys = database_->List("");
+  MILLRACE_RETURN_IF_ERROR(Named(directory_, keys.status()));
+  if (keys->empty()) return Put(kFormatKey, kFormat, /*sync=*/true);
   return SomethingElse(directory_);
 }
 
 absl::Status Journal::ReadOrDrawTag() {
-  const rocksdb::Status status = db_->Get(rocksdb::ReadOptions(), kTagKey, &tag_);
-  if (status.ok()) return absl::OkStatus();
-  if (!status.IsNotFound()) {
-    return absl::InternalError(
-        absl::StrCat("--data_dir ", directory_, ": cannot be read: ", status.ToString()));
-  }
-  tag_ = DrawTag();
-  return Put(kTagKey, tag_, /*sync=*/true);
+  const auto tag = database_->Get(kTagKey);
+  MILLRACE_RETURN_IF_ERROR(Named(directory_, tag.status()));
+  tag_ = tag->has_value() ? **tag : DrawTag();
+  return tag->has_value() ? absl::OkStatus() : Put(kTagKey, tag_, /*sync=*/true);
 }
 
 absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
+  const auto jobs = database_->List(kJobPrefix);
+  MILLRACE_RETURN_IF_ERROR(Named(directory_, jobs.status()));
   std::vector<Entry> entries;
-  std::unique_ptr<rocksdb::Iterator> keys(db_->NewIterator(rocksdb::ReadOptions()));
-  for (keys->Seek(kJobPrefix); keys->Valid() && keys->key().starts_with(kJobPrefix); keys->Next()) {
+  for (const auto& [key, value] : *jobs) {
     Entry entry;
-    if (!entry.record.ParseFromArray(keys->value().data(), keys->value().size())) {
-      return absl::DataLossError(absl::StrCat("--data_dir ", directory_, ": the entry ",
-                                              keys->key().ToString(), " cannot be read"));
+    if (!entry.record.ParseFromString(value)) {
+      return absl::DataLossError(
+          absl::StrCat("--data_dir ", directory_, ": the entry ", key, " cannot be read"));
     }
-    std::string events;
-    const auto status = db_->Get(rocksdb::ReadOptions(), EventsKey(entry.record.number()), &events);
-    if (status.ok() && !absl::SimpleAtoi(events, &entry.events)) entry.events = 0;
+    const auto events = database_->Get(EventsKey(entry.record.number()));
+    const bool counted =
+        events.ok() && events->has_value() && absl::SimpleAtoi(**events, &entry.events);
+    if (!counted) entry.events = 0;
     entries.push_back(std::move(entry));
-  }
-  if (!keys->status().ok()) {
-    return absl::DataLossError(
-        absl::StrCat("--data_dir ", directory_, ": cannot be read: ", keys->status().ToString()));
   }
   return entries;
 }
@@ -158,12 +140,8 @@ absl::Status Journal::Write(const JobRecord& record) {
 }
 
 absl::Status Journal::Forget(uint64_t job_number) {
-  rocksdb::WriteBatch batch;
-  batch.Delete(JobKey(job_number)).PermitUncheckedError();
-  batch.Delete(EventsKey(job_number)).PermitUncheckedError();
-  rocksdb::WriteOptions options;
-  options.sync = true;
-  return Written(JobKey(job_number), db_->Write(options, &batch));
+  return Named(directory_, database_->Write(
+                               {.put = {}, .remove = {JobKey(job_number), EventsKey(job_number)}}));
 }
 
 absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events) {
@@ -171,17 +149,7 @@ absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events) {
 }
 
 absl::Status Journal::Put(const std::string& key, const std::string& value, bool sync) {
-  rocksdb::WriteOptions options;
-  options.sync = sync;
-  return Written(key, db_->Put(options, key, value));
-}
-
-absl::Status Journal::Written(const std::string& key, const rocksdb::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  // After an error RocksDB refuses all writes until it is asked to look at the disk again.
-  db_->Resume().PermitUncheckedError();
-  return absl::InternalError(absl::StrCat("--data_dir ", directory_, ": ", key,
-                                          " cannot be written: ", status.ToString()));
+  return Named(directory_, database_->Write({.put = {{key, value}}, .remove = {}}, sync));
 }
 
 }  // namespace millrace::coordinator

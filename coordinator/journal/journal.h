@@ -9,16 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/storage/directory_lock.h"
+#include "common/storage/rocks_database.h"
 #include "coordinator/journal/job_record.pb.h"
-
-namespace rocksdb {
-class DB;
-class Status;
-}  // namespace rocksdb
 
 namespace millrace::coordinator {
 
-// Thread-safe; calls block on the disk.
+// Thread-safe; calls block on the disk. UNAVAILABLE: the disk fails, or is full, which may pass:
+// try again. What could not be written is not there; after the next restart it may be.
 class Journal {
  public:
   struct Entry {
@@ -27,9 +25,9 @@ class Journal {
   };
 
   // Makes the directory if it is not there. FAILED_PRECONDITION: it holds something else, or
-  // another coordinator has it open; INTERNAL: it cannot be read. Messages name the directory.
-  static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& directory);
-  ~Journal();
+  // another coordinator has it open; UNAVAILABLE: it cannot be read. Messages name the directory.
+  static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& directory,
+                                                       const RocksDatabaseOptions& options = {});
 
   // Four letters and digits that were drawn when the journal was made.
   const std::string& tag() const { return tag_; }
@@ -47,14 +45,15 @@ class Journal {
   absl::Status WriteEvents(uint64_t job_number, uint64_t events);
 
  private:
-  Journal(std::string directory, std::unique_ptr<rocksdb::DB> db);
+  Journal(std::string directory, std::unique_ptr<DirectoryLock> lock,
+          std::unique_ptr<RocksDatabase> database);
   absl::Status CheckFormat();
   absl::Status ReadOrDrawTag();
   absl::Status Put(const std::string& key, const std::string& value, bool sync);
-  absl::Status Written(const std::string& key, const rocksdb::Status& status);
 
   const std::string directory_;
-  const std::unique_ptr<rocksdb::DB> db_;
+  const std::unique_ptr<DirectoryLock> lock_;
+  const std::unique_ptr<RocksDatabase> database_;
   std::string tag_;
 };
 

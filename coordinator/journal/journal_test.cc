@@ -2,23 +2,29 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rocksdb/db.h"
+#include "testing/faults/fault_file_system.h"
 
 namespace millrace::coordinator {
 namespace {
 
+using ::millrace::testing::Fault;
+using ::millrace::testing::FaultFileSystem;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-class JournalTest : public testing::Test {
+class JournalTest : public ::testing::Test {
  protected:
   JournalTest()
-      : directory_(absl::StrCat(testing::TempDir(), "/journal-",
-                                testing::UnitTest::GetInstance()->current_test_info()->name())) {
+      : directory_(absl::StrCat(::testing::TempDir(), "/journal-",
+                                ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
     std::filesystem::remove_all(directory_);
   }
 
@@ -119,6 +125,48 @@ TEST_F(JournalTest, DatabaseWithOtherColumnFamiliesIsRefused) {
   delete family;
   delete db;
   ExpectRefused();
+}
+
+// Whatever operation of a write fails: an error that passes is one that the caller can try again,
+// and what a stopped machine leaves is the old record or the new one.
+TEST_F(JournalTest, OldOrNewRecordIsThereWhereverAWriteFails) {
+  for (const Fault fault : {Fault::kError, Fault::kFull, Fault::kTorn, Fault::kPowerOff}) {
+    bool fired = true;
+    for (uint64_t operation = 0; fired && !HasFailure(); ++operation) {
+      SCOPED_TRACE(absl::StrCat("fault ", static_cast<int>(fault), " at operation ", operation));
+      std::filesystem::remove_all(directory_);
+      const auto files = std::make_shared<FaultFileSystem>();
+      SimulatedClock clock;
+      auto journal = Journal::Open(directory_, {.file_system = files, .clock = &clock});
+      ASSERT_TRUE(journal.ok()) << journal.status();
+      ASSERT_TRUE((*journal)->Write(Record(1, "old")).ok());
+      files->Arm(operation, fault);
+      absl::Status written = (*journal)->Write(Record(1, "new"));
+      fired = files->fired();
+      files->Heal();
+      const bool passes = fault == Fault::kError || fault == Fault::kFull;
+      for (int i = 0; i < 3 && passes && !written.ok(); ++i) {
+        EXPECT_EQ(written.code(), absl::StatusCode::kUnavailable) << written;
+        clock.Advance(RocksDatabase::kResumePause);
+        written = (*journal)->Write(Record(1, "new"));
+      }
+      if (passes) {
+        EXPECT_TRUE(written.ok()) << written;
+      }
+      files->PowerOff();
+      journal->reset();
+      files->DropUnsynced();
+      journal = Journal::Open(directory_);
+      ASSERT_TRUE(journal.ok()) << journal.status();
+      const auto entries = (*journal)->ReadJobs();
+      ASSERT_TRUE(entries.ok()) << entries.status();
+      ASSERT_THAT(*entries, SizeIs(1));
+      EXPECT_THAT(entries->front().record.job_id(), AnyOf("old", "new"));
+      if (written.ok()) {
+        EXPECT_EQ(entries->front().record.job_id(), "new");
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -45,12 +45,21 @@ std::string ManifestKey(absl::string_view shard_key, uint64_t cut) {
   return absl::StrCat(CutPrefix(shard_key, cut), "M");
 }
 
-std::string BlockKey(absl::string_view shard_key, uint64_t cut, uint32_t block) {
-  return absl::StrCat(CutPrefix(shard_key, cut), "B", BigEndian(block, 4));
+std::string BlocksPrefix(absl::string_view shard_key, uint64_t cut) {
+  return absl::StrCat(CutPrefix(shard_key, cut), "B");
+}
+
+std::string BlockKey(absl::string_view shard_key, uint64_t cut, uint32_t block, int array) {
+  return absl::StrCat(BlocksPrefix(shard_key, cut), BigEndian(block, 4),
+                      BigEndian(static_cast<uint64_t>(array), 1));
+}
+
+std::string HeldPrefix(absl::string_view shard_key, uint64_t cut, uint64_t step) {
+  return absl::StrCat(CutPrefix(shard_key, cut), "H", BigEndian(step, 8));
 }
 
 std::string HeldKey(absl::string_view shard_key, uint64_t cut, uint64_t step, uint32_t block) {
-  return absl::StrCat(CutPrefix(shard_key, cut), "H", BigEndian(step, 8), BigEndian(block, 4));
+  return absl::StrCat(HeldPrefix(shard_key, cut, step), BigEndian(block, 4));
 }
 
 absl::optional<CutKey> ParseCutKey(absl::string_view key) {

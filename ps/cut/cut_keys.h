@@ -2,9 +2,11 @@
 //
 //   S <shard>                          ShardRecord
 //   E                                  the last stop was clean: see CutStore::MarkStopped
-//   C <shard> <cut> M                  CutManifest
-//   C <shard> <cut> B <block>          a block's arrays of float32, one after the other
+//   C <shard> <cut> B <block> <array>  an array of a block: its values, or a slot's
 //   C <shard> <cut> H <step> <block>   a held contribution's part for a block
+//   C <shard> <cut> M                  CutManifest
+//
+// The keys of one cut are those of one file (see database.h), whose first one is block 0, array 0.
 //
 // <shard> is the length of the job's id (2 bytes), the id, and the shard's number (4 bytes).
 // Numbers are big-endian, so that keys of one shard, and of one cut, are neighbours in the order of
@@ -35,10 +37,14 @@ std::string CutsPrefix(absl::string_view shard_key);
 std::string CutPrefix(absl::string_view shard_key, uint64_t cut);
 
 std::string ManifestKey(absl::string_view shard_key, uint64_t cut);
-std::string BlockKey(absl::string_view shard_key, uint64_t cut, uint32_t block);
+// Begins the keys of a cut's blocks.
+std::string BlocksPrefix(absl::string_view shard_key, uint64_t cut);
+std::string BlockKey(absl::string_view shard_key, uint64_t cut, uint32_t block, int array);
+// Begins the keys of a held contribution.
+std::string HeldPrefix(absl::string_view shard_key, uint64_t cut, uint64_t step);
 std::string HeldKey(absl::string_view shard_key, uint64_t cut, uint64_t step, uint32_t block);
 
-// The shard key and the cut's number in a key that begins with CutsPrefix(); nullopt: it is none.
+// The shard key and the cut's number in a key of a cut; nullopt: it is none.
 struct CutKey {
   std::string shard_key;
   uint64_t cut = 0;

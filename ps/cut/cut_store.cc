@@ -1,17 +1,22 @@
 // Why a cut survives wholly or not at all.
 //
-// Its blocks are written under a number that no cut had before, and synced. Then one synced write
-// commits it: the manifest, which lists the blocks' checksums, together with the deletion of the
-// third newest cut. A cut without a manifest is one whose writing was cut short: Open() deletes it.
-// So at every moment the database has the newest committed cut and the one before, whole, whatever
-// happens.
+// A cut is one file, whose last value is its manifest. The file is written and synced outside of
+// the database, and then adopted by it, all values at once (see database.cc). So a cut that has a
+// manifest in the database is whole, whatever happens, and older ones are deleted only after that.
 //
-// A cut with a damaged block is passed over for the one before it: steps that are missing there are
-// run again, as after any crash.
+// Why stepping back is one moment, although it makes cuts disappear whose files are large.
+//
+// The shard's record has the epoch, and the numbers of the cuts that are none since it began. It is
+// written first, in one small write; the files go afterwards, and whoever opens the database
+// finishes that. Numbers are never given twice, so the list hits no other cut.
+//
+// A cut whose file was damaged, which RocksDB's checksum of each value tells, is passed over for an
+// older one, if there is one.
 #include "ps/cut/cut_store.h"
 
 #include <algorithm>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,19 +24,12 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "ps/cut/cut_keys.h"
-#include "zlib.h"
 
 namespace millrace::ps {
 namespace {
 
-constexpr size_t kKeptCuts = 2;
 // Restored contributions came on no stream.
 constexpr uint64_t kNoStream = 0;
-
-uint32_t Crc32(uint32_t crc, absl::string_view bytes) {
-  return static_cast<uint32_t>(
-      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
 
 absl::string_view Bytes(const float* values, size_t count) {
   return absl::string_view(reinterpret_cast<const char*>(values), count * sizeof(float));
@@ -51,167 +49,265 @@ std::vector<const WirePiece*> InOrder(const PushAssembly& push) {
   return pieces;
 }
 
+std::string KeyOf(const ShardSpec& spec) { return ShardKey(spec.job_id(), spec.shard()); }
+std::string NameOf(const ShardSpec& spec) { return ShardName(spec.job_id(), spec.shard()); }
+
+CutManifest MakeManifest(const CutContents& contents) {
+  CutManifest manifest;
+  manifest.set_epoch(contents.epoch);
+  manifest.set_version(contents.state->version);
+  *manifest.mutable_applied() = contents.state->applied.ToProto();
+  manifest.set_blocks(static_cast<uint32_t>(contents.state->blocks.size()));
+  manifest.set_of_stop(contents.of_stop);
+  for (const PushPtr& push : contents.held) {
+    HeldContribution& held = *manifest.add_held();
+    held.set_step(push->step());
+    held.set_examples(push->examples());
+    held.set_has_gradient(!push->pieces().empty());
+  }
+  return manifest;
+}
+
+// Of the values in its file, all together.
+uint64_t FileBytes(const ShardPlan& plan, const CutContents& contents) {
+  const uint64_t values = plan.layout.elements() * sizeof(float);
+  uint64_t bytes = values * static_cast<uint64_t>(plan.optimizer->slots() + 1);
+  for (const PushPtr& push : contents.held) {
+    if (!push->pieces().empty()) bytes += values;
+  }
+  return bytes;
+}
+
+std::pair<std::string, std::string> RangeOf(const std::string& prefix) {
+  return {prefix, EndOfPrefix(prefix)};
+}
+
+absl::Status Damaged(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("a cut's file is damaged: ", what));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path,
-                                                         DatabaseFault fault) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
-                            Database::Open(path, std::move(fault)));
+                                                         const DatabaseOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(path, options));
   std::unique_ptr<CutStore> store(new CutStore(std::move(database)));
+  MILLRACE_RETURN_IF_ERROR(store->ReadRecords());
   MILLRACE_RETURN_IF_ERROR(store->FindCuts());
-  MILLRACE_RETURN_IF_ERROR(store->DeleteLeftovers());
   return store;
 }
 
 CutStore::CutStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 
-absl::Status CutStore::FindCuts() {
-  absl::Status failed;
-  MILLRACE_RETURN_IF_ERROR(database_->Scan(
-      CutsPrefix(),
-      [&](absl::string_view key, const auto& /*value*/) -> absl::optional<std::string> {
-        const absl::optional<CutKey> cut = ParseCutKey(key);
-        if (!cut.has_value()) return absl::nullopt;
-        const absl::StatusOr<absl::optional<Cut>> found = FindCut(*cut);
-        failed.Update(found.status());
-        if (found.ok() && found->has_value()) {
-          MutexLock lock(&mutex_);
-          cuts_[cut->shard_key].push_back(**found);
-        }
-        return EndOfPrefix(CutPrefix(cut->shard_key, cut->cut));
-      }));
-  return failed;
-}
+CutStore::~CutStore() = default;
 
-// nullopt: it was not committed. A damaged cut counts, so that its shard is not taken for one that
-// never had a cut.
-absl::StatusOr<absl::optional<CutStore::Cut>> CutStore::FindCut(const CutKey& key) {
-  const auto stored = database_->Get(ManifestKey(key.shard_key, key.cut));
-  if (!stored.ok() && !absl::IsDataLoss(stored.status())) return stored.status();
-  if (stored.ok() && !stored->has_value()) return absl::optional<Cut>();
-  CutManifest manifest;
-  const bool whole = stored.ok() && manifest.ParseFromString(**stored);
-  return absl::make_optional(Cut{key.cut, manifest.version(), /*damaged=*/!whole});
-}
-
-absl::Status CutStore::DeleteLeftovers() {
-  Changes changes;
-  MILLRACE_RETURN_IF_ERROR(database_->Scan(
-      CutsPrefix(),
-      [&](absl::string_view key, const auto& /*value*/) -> absl::optional<std::string> {
-        const absl::optional<CutKey> cut = ParseCutKey(key);
-        if (!cut.has_value()) return absl::nullopt;
-        const std::string begin = CutPrefix(cut->shard_key, cut->cut);
-        const std::vector<Cut> kept = Cuts(cut->shard_key);
-        if (std::none_of(kept.begin(), kept.end(),
-                         [&](const Cut& each) { return each.number == cut->cut; })) {
-          changes.delete_ranges.emplace_back(begin, EndOfPrefix(begin));
-        }
-        return EndOfPrefix(begin);
-      }));
-  // A record is written with its shard's first cut: one without cuts belongs to a shard whose
-  // making was cut short.
-  MILLRACE_RETURN_IF_ERROR(database_->Scan(
-      RecordPrefix(),
-      [&](absl::string_view key, const auto& /*value*/) -> absl::optional<std::string> {
-        if (Cuts(std::string(key.substr(RecordPrefix().size()))).empty()) {
-          changes.delete_ranges.emplace_back(std::string(key), std::string(key) + '\0');
-        }
-        return absl::nullopt;
-      }));
-  if (changes.delete_ranges.empty()) return absl::OkStatus();
-  return database_->Commit(changes);
-}
-
-std::vector<CutStore::Cut> CutStore::Cuts(const std::string& shard_key) const {
+absl::Status CutStore::ReadRecords() {
+  MILLRACE_ASSIGN_OR_RETURN(const auto records, database_->List(RecordPrefix()));
   MutexLock lock(&mutex_);
-  auto it = cuts_.find(shard_key);
-  return it == cuts_.end() ? std::vector<Cut>() : it->second;
-}
-
-std::vector<uint64_t> CutStore::Versions(const std::string& job_id, uint32_t shard) const {
-  std::vector<uint64_t> versions;
-  for (const Cut& cut : Cuts(ShardKey(job_id, shard))) versions.push_back(cut.version);
-  return versions;
-}
-
-absl::StatusOr<std::vector<StoredShard>> CutStore::ListShards() {
-  std::vector<StoredShard> shards;
-  MILLRACE_RETURN_IF_ERROR(database_->Scan(
-      RecordPrefix(), [&](absl::string_view key, const auto& value) -> absl::optional<std::string> {
-        const absl::optional<ShardId> id = ParseRecordKey(key);
-        if (!id.has_value()) return absl::nullopt;
-        ShardRecord record;
-        const absl::string_view bytes = value();
-        StoredShard shard;
-        shard.damaged = !record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
-                        record.spec().job_id() != id->job_id || record.spec().shard() != id->shard;
-        if (!shard.damaged) shard = {record.spec(), record.generation()};
-        shard.spec.set_job_id(id->job_id);
-        shard.spec.set_shard(id->shard);
-        shards.push_back(std::move(shard));
-        return absl::nullopt;
-      }));
-  return shards;
-}
-
-absl::Status CutStore::WriteRecord(const ShardSpec& spec, uint64_t generation) {
-  ShardRecord record;
-  *record.mutable_spec() = spec;
-  record.set_generation(generation);
-  Changes changes;
-  changes.put.emplace_back(RecordKey(ShardKey(spec.job_id(), spec.shard())),
-                           record.SerializeAsString());
-  return database_->Commit(changes);
-}
-
-absl::Status CutStore::WriteCut(const ShardPlan& plan, const ShardState& state,
-                                const std::vector<PushPtr>& held) {
-  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
-  const std::vector<Cut> cuts = Cuts(shard_key);
-  const Cut cut = {cuts.empty() ? 0 : cuts.back().number + 1, state.version};
-  // What a failed attempt left under this number.
-  Changes leftovers;
-  const std::string prefix = CutPrefix(shard_key, cut.number);
-  leftovers.delete_ranges.emplace_back(prefix, EndOfPrefix(prefix));
-  MILLRACE_RETURN_IF_ERROR(database_->Commit(leftovers));
-
-  CutManifest manifest;
-  manifest.set_version(state.version);
-  *manifest.mutable_applied() = state.applied.ToProto();
-  MILLRACE_RETURN_IF_ERROR(WriteBlocks(shard_key, cut.number, state, &manifest));
-  for (const PushPtr& push : held) {
-    MILLRACE_RETURN_IF_ERROR(WriteHeld(shard_key, cut.number, plan.layout, *push, &manifest));
-  }
-  MILLRACE_RETURN_IF_ERROR(database_->Sync());
-  return Commit(shard_key, cut, manifest);
-}
-
-absl::Status CutStore::WriteBlocks(const std::string& shard_key, uint64_t cut,
-                                   const ShardState& state, CutManifest* manifest) {
-  for (size_t i = 0; i < state.blocks.size(); ++i) {
-    const Block& block = *state.blocks[i];
-    std::vector<absl::string_view> arrays;
-    uint32_t crc = 0;
-    for (int array = 0; array <= block.slots(); ++array) {
-      arrays.push_back(Bytes(block.array(array), block.elements()));
-      crc = Crc32(crc, arrays.back());
+  for (const auto& [key, value] : records) {
+    Entry& entry = entries_[key.substr(RecordPrefix().size())];
+    entry.life = ++lives_;
+    ShardRecord record;
+    if (!record.ParseFromString(value)) continue;  // ListShards tells.
+    entry.epoch = record.epoch();
+    entry.removed.assign(record.removed_cuts().begin(), record.removed_cuts().end());
+    for (const uint64_t number : entry.removed) {
+      entry.next_number = std::max(entry.next_number, number + 1);
     }
-    manifest->add_block_crc32(crc);
-    MILLRACE_RETURN_IF_ERROR(
-        database_->PutBulk(BlockKey(shard_key, cut, static_cast<uint32_t>(i)), arrays));
   }
   return absl::OkStatus();
 }
 
-absl::Status CutStore::WriteHeld(const std::string& shard_key, uint64_t cut,
-                                 const BlockLayout& layout, const PushAssembly& push,
-                                 CutManifest* manifest) {
-  HeldContribution* held = manifest->add_held();
-  held->set_step(push.step());
-  held->set_examples(push.examples());
-  // Complete pushes have each element once, so in order their pieces are the shard's elements. One
-  // without pieces is in the sum that stands for the first.
+// Each file's first key names its cut.
+absl::Status CutStore::FindCuts() {
+  std::vector<std::pair<std::string, std::string>> leftovers;
+  for (const std::string& first_key : database_->ListFiles()) {
+    const absl::optional<CutKey> key = ParseCutKey(first_key);
+    if (!key.has_value()) continue;
+    const Entry known = Find(key->shard_key);
+    if (known.life == 0 || std::count(known.removed.begin(), known.removed.end(), key->cut) > 0) {
+      leftovers.push_back(RangeOf(CutPrefix(key->shard_key, key->cut)));
+      continue;
+    }
+    MILLRACE_ASSIGN_OR_RETURN(Cut cut, FindCut(*key));
+    MutexLock lock(&mutex_);
+    Entry& entry = entries_[key->shard_key];
+    entry.next_number = std::max(entry.next_number, cut.number + 1);
+    entry.cuts.push_back(std::move(cut));
+  }
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [shard_key, entry] : entries_) {
+      std::sort(entry.cuts.begin(), entry.cuts.end(),
+                [](const Cut& a, const Cut& b) { return a.number < b.number; });
+    }
+  }
+  const absl::Status removed = database_->RemoveFiles(leftovers);
+  LOG_IF(WARNING, !removed.ok()) << "what earlier runs left cannot be removed yet: " << removed;
+  return absl::OkStatus();
+}
+
+// A damaged cut counts, so that its shard is not taken for one that never had a cut.
+absl::StatusOr<CutStore::Cut> CutStore::FindCut(const CutKey& key) {
+  const auto stored = database_->Get(ManifestKey(key.shard_key, key.cut));
+  if (!stored.ok() && !absl::IsDataLoss(stored.status())) return stored.status();
+  CutManifest manifest;
+  const bool whole = stored.ok() && stored->has_value() && manifest.ParseFromString(**stored);
+  return Cut{key.cut, manifest.epoch(), manifest.version(), manifest.of_stop(),
+             /*damaged=*/!whole};
+}
+
+CutStore::Entry CutStore::Find(const std::string& shard_key) const {
+  MutexLock lock(&mutex_);
+  const auto it = entries_.find(shard_key);
+  return it == entries_.end() ? Entry() : it->second;
+}
+
+std::vector<CutName> CutStore::Names(const std::string& job_id, uint32_t shard) const {
+  std::vector<CutName> names;
+  for (const Cut& cut : Find(ShardKey(job_id, shard)).cuts) {
+    if (cut.of_stop || cut.damaged) continue;
+    names.emplace_back();
+    names.back().set_epoch(cut.epoch);
+    names.back().set_version(cut.version);
+  }
+  return names;
+}
+
+bool CutStore::Has(const ShardSpec& spec, uint64_t epoch, uint64_t version) const {
+  const std::vector<Cut> cuts = Find(KeyOf(spec)).cuts;
+  return std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) {
+    return !cut.damaged && cut.epoch == epoch && cut.version == version;
+  });
+}
+
+uint64_t CutStore::NewestVersion(const std::string& job_id, uint32_t shard) const {
+  std::pair<uint64_t, uint64_t> newest;
+  for (const Cut& cut : Find(ShardKey(job_id, shard)).cuts) {
+    if (!cut.damaged) newest = std::max(newest, std::make_pair(cut.epoch, cut.version));
+  }
+  return newest.second;
+}
+
+uint64_t CutStore::NextNumber(const ShardSpec& spec) const { return Find(KeyOf(spec)).next_number; }
+
+absl::StatusOr<std::vector<StoredShard>> CutStore::ListShards() {
+  MILLRACE_ASSIGN_OR_RETURN(const auto records, database_->List(RecordPrefix()));
+  std::vector<StoredShard> shards;
+  for (const auto& [key, value] : records) {
+    const absl::optional<ShardId> id = ParseRecordKey(key);
+    if (!id.has_value()) continue;
+    ShardRecord record;
+    StoredShard shard;
+    shard.damaged = !record.ParseFromString(value) || record.spec().job_id() != id->job_id ||
+                    record.spec().shard() != id->shard;
+    if (!shard.damaged) {
+      shard = {record.spec(), {record.generation(), record.epoch(), record.stepped_back_to()}};
+    }
+    shard.spec.set_job_id(id->job_id);
+    shard.spec.set_shard(id->shard);
+    shards.push_back(std::move(shard));
+  }
+  return shards;
+}
+
+absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term) {
+  const std::string shard_key = KeyOf(spec);
+  const Entry entry = Find(shard_key);
+  const auto gone = [&](const Cut& cut) {
+    return entry.epoch < term.epoch && cut.epoch < term.epoch &&
+           cut.version > term.stepped_back_to.version();
+  };
+  ShardRecord record;
+  *record.mutable_spec() = spec;
+  record.set_generation(term.generation);
+  record.set_epoch(term.epoch);
+  *record.mutable_stepped_back_to() = term.stepped_back_to;
+  for (const uint64_t number : entry.removed) record.add_removed_cuts(number);
+  for (const Cut& cut : entry.cuts) {
+    if (gone(cut)) record.add_removed_cuts(cut.number);
+  }
+  Database::Changes changes;
+  changes.put.emplace_back(RecordKey(shard_key), record.SerializeAsString());
+  MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
+  TakeOut(shard_key, gone);
+  {
+    MutexLock lock(&mutex_);
+    Entry& written = entries_[shard_key];
+    if (written.life == 0) written.life = ++lives_;
+    written.epoch = term.epoch;
+  }
+  const absl::Status removed = RemoveFiles(shard_key);
+  LOG_IF(WARNING, !removed.ok()) << NameOf(spec) << " keeps old cuts for now: " << removed;
+  return absl::OkStatus();
+}
+
+void CutStore::TakeOut(const std::string& shard_key, const IsGone& gone) {
+  MutexLock lock(&mutex_);
+  Entry& entry = entries_[shard_key];
+  const auto kept = std::stable_partition(entry.cuts.begin(), entry.cuts.end(), std::not_fn(gone));
+  for (auto it = kept; it != entry.cuts.end(); ++it) entry.removed.push_back(it->number);
+  entry.cuts.erase(kept, entry.cuts.end());
+}
+
+absl::Status CutStore::RemoveFiles(const std::string& shard_key) {
+  const std::vector<uint64_t> numbers = Find(shard_key).removed;
+  std::vector<std::pair<std::string, std::string>> ranges;
+  for (const uint64_t number : numbers) ranges.push_back(RangeOf(CutPrefix(shard_key, number)));
+  MILLRACE_RETURN_IF_ERROR(database_->RemoveFiles(ranges));
+  MutexLock lock(&mutex_);
+  const auto it = entries_.find(shard_key);
+  if (it != entries_.end()) it->second.removed.clear();
+  return absl::OkStatus();
+}
+
+absl::Status CutStore::WriteCut(const ShardPlan& plan, const CutContents& contents) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<StagedCut> cut, StageCut(plan, contents));
+  return CommitCut(std::move(cut));
+}
+
+absl::StatusOr<std::unique_ptr<CutStore::StagedCut>> CutStore::StageCut(
+    const ShardPlan& plan, const CutContents& contents) {
+  auto staged = std::make_unique<StagedCut>();
+  staged->shard_key = KeyOf(plan.spec);
+  {
+    MutexLock lock(&mutex_);
+    const auto entry = entries_.find(staged->shard_key);
+    if (entry == entries_.end()) {
+      return absl::CancelledError(absl::StrCat(NameOf(plan.spec), " was dropped"));
+    }
+    staged->life = entry->second.life;
+    staged->cut = {entry->second.next_number++, contents.epoch, contents.state->version,
+                   contents.of_stop};
+  }
+  const uint64_t number = staged->cut.number;
+  const auto fill = [&](const Database::Put& put) -> absl::Status {
+    MILLRACE_RETURN_IF_ERROR(PutState(put, staged->shard_key, number, *contents.state));
+    for (const PushPtr& push : contents.held) {
+      MILLRACE_RETURN_IF_ERROR(PutHeld(put, staged->shard_key, number, plan.layout, *push));
+    }
+    return put(ManifestKey(staged->shard_key, number), MakeManifest(contents).SerializeAsString());
+  };
+  MILLRACE_ASSIGN_OR_RETURN(staged->file, database_->Stage(FileBytes(plan, contents), fill));
+  return staged;
+}
+
+absl::Status CutStore::PutState(const Database::Put& put, const std::string& shard_key,
+                                uint64_t cut, const ShardState& state) {
+  for (size_t i = 0; i < state.blocks.size(); ++i) {
+    const Block& block = *state.blocks[i];
+    for (int array = 0; array <= block.slots(); ++array) {
+      MILLRACE_RETURN_IF_ERROR(put(BlockKey(shard_key, cut, static_cast<uint32_t>(i), array),
+                                   Bytes(block.array(array), block.elements())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Complete pushes have each element once, so in order their pieces are the shard's elements. One
+// without pieces is in the sum that stands for the first.
+absl::Status CutStore::PutHeld(const Database::Put& put, const std::string& shard_key, uint64_t cut,
+                               const BlockLayout& layout, const PushAssembly& push) {
   std::vector<float> block;
   uint32_t index = 0;
   for (const WirePiece* piece : InOrder(push)) {
@@ -223,10 +319,8 @@ absl::Status CutStore::WriteHeld(const std::string& shard_key, uint64_t cut,
       block.insert(block.end(), rest.begin(), rest.begin() + static_cast<ptrdiff_t>(count));
       rest.remove_prefix(count);
       if (block.size() < elements) continue;
-      const absl::string_view bytes = Bytes(block.data(), elements);
-      held->add_block_crc32(Crc32(0, bytes));
       MILLRACE_RETURN_IF_ERROR(
-          database_->PutBulk(HeldKey(shard_key, cut, push.step(), index), {bytes}));
+          put(HeldKey(shard_key, cut, push.step(), index), Bytes(block.data(), elements)));
       block.clear();
       ++index;
     }
@@ -234,75 +328,95 @@ absl::Status CutStore::WriteHeld(const std::string& shard_key, uint64_t cut,
   return absl::OkStatus();
 }
 
-absl::Status CutStore::Commit(const std::string& shard_key, const Cut& cut,
-                              const CutManifest& manifest) {
-  std::vector<Cut> cuts = Cuts(shard_key);
-  cuts.push_back(cut);
-  Changes changes;
-  if (cuts.size() > kKeptCuts) {
-    cuts.erase(cuts.begin(), cuts.end() - kKeptCuts);
-    changes.delete_ranges.emplace_back(CutPrefix(shard_key, 0),
-                                       CutPrefix(shard_key, cuts.front().number));
+absl::Status CutStore::CommitCut(std::unique_ptr<StagedCut> staged) {
+  const Entry entry = Find(staged->shard_key);
+  if (entry.life != staged->life || entry.epoch != staged->cut.epoch) {
+    return absl::CancelledError(
+        absl::StrCat("a cut of version ", staged->cut.version,
+                     " is of no more use: its shard was dropped or stepped back"));
   }
-  changes.put.emplace_back(ManifestKey(shard_key, cut.number), manifest.SerializeAsString());
-  MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
+  MILLRACE_RETURN_IF_ERROR(database_->Adopt(std::move(staged->file)));
   MutexLock lock(&mutex_);
-  cuts_[shard_key] = std::move(cuts);
+  // In the order of their numbers, whoever was committed first.
+  std::vector<Cut>& cuts = entries_[staged->shard_key].cuts;
+  const auto place = std::find_if(cuts.begin(), cuts.end(), [&staged](const Cut& cut) {
+    return cut.number > staged->cut.number;
+  });
+  cuts.insert(place, staged->cut);
   return absl::OkStatus();
 }
 
+absl::Status CutStore::Prune(const ShardPlan& plan, const CutName& common, uint64_t stops_before) {
+  const std::string shard_key = KeyOf(plan.spec);
+  const std::vector<Cut> cuts = Find(shard_key).cuts;
+  if (cuts.empty()) return absl::OkStatus();
+  uint64_t newest = 0;  // The number of the newest cut that is no stop's.
+  bool has_common = false;
+  for (const Cut& cut : cuts) {
+    if (cut.damaged || cut.of_stop) continue;
+    newest = cut.number;
+    has_common = has_common || (cut.epoch == common.epoch() && cut.version == common.version());
+  }
+  TakeOut(shard_key, [&](const Cut& cut) {
+    if (cut.of_stop) return cut.number < newest || cut.number < stops_before;
+    if (plan.spec.replicas() == 0) return cut.number < newest;
+    return has_common && std::make_pair(cut.epoch, cut.version) <
+                             std::make_pair(common.epoch(), common.version());
+  });
+  return RemoveFiles(shard_key);
+}
+
 absl::Status CutStore::MarkStopped() {
-  Changes changes;
+  Database::Changes changes;
   changes.put.emplace_back(CleanStopKey(), "");
   return database_->Commit(changes);
 }
 
 absl::StatusOr<bool> CutStore::TakeStopMark() {
-  const std::string key = CleanStopKey();
-  MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> mark, database_->Get(key));
+  MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> mark, database_->Get(CleanStopKey()));
   if (!mark.has_value()) return false;
-  Changes changes;
-  changes.delete_ranges.emplace_back(key, key + '\0');
+  Database::Changes changes;
+  changes.remove.push_back(CleanStopKey());
   MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
   return true;
 }
 
+// The record goes first: without it the files are leftovers.
 absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
   const std::string shard_key = ShardKey(job_id, shard);
-  const std::string record = RecordKey(shard_key);
-  const std::string cuts = CutsPrefix(shard_key);
-  Changes changes;
-  changes.delete_ranges.emplace_back(record, record + '\0');
-  changes.delete_ranges.emplace_back(cuts, EndOfPrefix(cuts));
+  Database::Changes changes;
+  changes.remove.push_back(RecordKey(shard_key));
   MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
-  MutexLock lock(&mutex_);
-  cuts_.erase(shard_key);
+  const Entry entry = Find(shard_key);
+  {
+    MutexLock lock(&mutex_);
+    entries_.erase(shard_key);
+  }
+  if (entry.cuts.empty() && entry.removed.empty()) return absl::OkStatus();
+  const absl::Status removed = database_->RemoveFiles({RangeOf(CutsPrefix(shard_key))});
+  LOG_IF(WARNING, !removed.ok()) << ShardName(job_id, shard)
+                                 << " was dropped, and its cuts stay for now: " << removed;
   return absl::OkStatus();
 }
 
-absl::Status CutStore::FreeSpace(const std::string& job_id, uint32_t shard) {
-  const std::string cuts = CutsPrefix(ShardKey(job_id, shard));
-  return database_->Compact(cuts, EndOfPrefix(cuts));
-}
-
 absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPool* pool) {
-  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
-  const std::string name = ShardName(plan.spec.job_id(), plan.spec.shard());
-  absl::Status status = absl::DataLossError("it has no cut");
-  std::vector<Cut> cuts = Cuts(shard_key);
-  // Damaged ones first, and the newest version last. A clean stop that was cut short may have
-  // written the version before once more, after the newest.
-  std::stable_sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) {
-    return a.damaged != b.damaged ? a.damaged : a.version < b.version;
-  });
-  for (const Cut& cut : cuts) {
-    if (cut.damaged) Forget(shard_key, cut.number);
+  const std::string name = NameOf(plan.spec);
+  std::vector<Cut> cuts = Find(KeyOf(plan.spec)).cuts;
+  if (cuts.empty()) {
+    ShardContents contents;
+    MILLRACE_ASSIGN_OR_RETURN(contents.state, MakeInitialState(plan, pool));
+    return contents;
   }
-  for (; !cuts.empty(); cuts.pop_back()) {
-    absl::StatusOr<ShardContents> contents = ReadCut(plan, cuts.back().number, pool);
-    if (contents.ok() && cuts.size() > 1) {
-      MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[cuts.size() - 2],
-                                                                 contents->state->version, pool));
+  // Damaged ones first, and the newest last; of one version, the one with held contributions.
+  std::stable_sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) {
+    if (a.damaged != b.damaged) return a.damaged;
+    return std::tie(a.epoch, a.version) < std::tie(b.epoch, b.version);
+  });
+  absl::Status status = absl::DataLossError("their manifests are damaged");
+  for (; !cuts.empty() && !cuts.back().damaged; cuts.pop_back()) {
+    absl::StatusOr<ShardContents> contents = ReadNumber(plan, cuts.back().number, pool);
+    for (size_t i = cuts.size() - 1; contents.ok() && contents->previous == nullptr && i-- > 0;) {
+      MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[i], cuts.back(), pool));
     }
     if (contents.ok()) return contents;
     status = contents.status();
@@ -312,7 +426,8 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     }
     LOG(ERROR) << name << ": passes over a cut of version " << cuts.back().version << ": "
                << status;
-    Forget(shard_key, cuts.back().number);
+    TakeOut(KeyOf(plan.spec),
+            [number = cuts.back().number](const Cut& cut) { return cut.number == number; });
   }
   return absl::DataLossError(absl::StrCat(
       name, " cannot be restored, no whole cut of it is left: ", std::string(status.message()),
@@ -320,104 +435,106 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
 }
 
 absl::StatusOr<StatePtr> CutStore::ReadPrevious(const ShardPlan& plan, const Cut& cut,
-                                                uint64_t version, BlockPool* pool) {
-  if (plan.spec.replicas() == 0 || cut.damaged || cut.version + 1 != version) return nullptr;
-  absl::StatusOr<ShardContents> contents = ReadCut(plan, cut.number, pool);
+                                                const Cut& newest, BlockPool* pool) {
+  if (plan.spec.replicas() == 0 || cut.damaged || cut.version + 1 != newest.version ||
+      cut.epoch != newest.epoch) {
+    return nullptr;
+  }
+  absl::StatusOr<ShardContents> contents = ReadNumber(plan, cut.number, pool);
   if (contents.ok()) return contents->state;
   if (absl::IsDataLoss(contents.status())) return nullptr;
   return contents.status();
 }
 
-void CutStore::Forget(const std::string& shard_key, uint64_t number) {
-  MutexLock lock(&mutex_);
-  std::vector<Cut>& cuts = cuts_[shard_key];
-  cuts.erase(std::remove_if(cuts.begin(), cuts.end(),
-                            [number](const Cut& cut) { return cut.number == number; }),
-             cuts.end());
+absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName& name,
+                                           BlockPool* pool) {
+  if (name.version() == 0) return MakeInitialState(plan, pool);
+  for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
+    if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(ShardContents contents, ReadNumber(plan, cut.number, pool));
+    return contents.state;
+  }
+  return absl::NotFoundError(absl::StrCat(NameOf(plan.spec), " has no cut of version ",
+                                          name.version(), " of epoch ", name.epoch()));
 }
 
-absl::StatusOr<ShardContents> CutStore::ReadCut(const ShardPlan& plan, uint64_t cut,
-                                                BlockPool* pool) {
+absl::StatusOr<ShardContents> CutStore::ReadNumber(const ShardPlan& plan, uint64_t cut,
+                                                   BlockPool* pool) {
   MILLRACE_ASSIGN_OR_RETURN(const CutManifest manifest, ReadManifest(plan, cut));
   ShardContents contents;
+  contents.origin = ShardStatus::CUT;
   MILLRACE_ASSIGN_OR_RETURN(contents.state, ReadState(plan, cut, manifest, pool));
-  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
   for (const HeldContribution& held : manifest.held()) {
-    MILLRACE_ASSIGN_OR_RETURN(PushPtr push, ReadHeld(plan, shard_key, cut, held));
+    MILLRACE_ASSIGN_OR_RETURN(PushPtr push, ReadHeld(plan, cut, held));
     contents.held.push_back(std::move(push));
   }
   return contents;
 }
 
 absl::StatusOr<CutManifest> CutStore::ReadManifest(const ShardPlan& plan, uint64_t cut) {
-  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
   MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> stored,
-                            database_->Get(ManifestKey(shard_key, cut)));
+                            database_->Get(ManifestKey(KeyOf(plan.spec), cut)));
   CutManifest manifest;
   if (!stored.has_value() || !manifest.ParseFromString(*stored) ||
-      manifest.block_crc32_size() != static_cast<int>(plan.layout.blocks().size())) {
-    return absl::DataLossError("the cut's manifest is damaged");
+      manifest.blocks() != plan.layout.blocks().size()) {
+    return Damaged("its manifest");
   }
   return manifest;
 }
 
 absl::StatusOr<StatePtr> CutStore::ReadState(const ShardPlan& plan, uint64_t cut,
                                              const CutManifest& manifest, BlockPool* pool) {
-  const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
+  const std::string shard_key = KeyOf(plan.spec);
   auto state = std::make_shared<ShardState>();
   state->version = manifest.version();
   absl::StatusOr<AppliedSet> applied = AppliedSet::FromProto(manifest.applied());
   if (!applied.ok()) return absl::DataLossError(applied.status().message());
   state->applied = *std::move(applied);
+  const std::vector<BlockLayout::BlockPlace>& places = plan.layout.blocks();
   const int slots = plan.optimizer->slots();
-  for (size_t i = 0; i < plan.layout.blocks().size(); ++i) {
-    const size_t elements = plan.layout.blocks()[i].elements;
-    const size_t bytes = elements * sizeof(float);
-    MILLRACE_ASSIGN_OR_RETURN(const std::string value,
-                              ReadChecked(BlockKey(shard_key, cut, static_cast<uint32_t>(i)),
-                                          bytes * static_cast<size_t>(slots + 1),
-                                          manifest.block_crc32(static_cast<int>(i))));
-    std::shared_ptr<Block> block = pool->Allocate(elements, slots);
-    if (block == nullptr) return absl::ResourceExhaustedError("not enough memory for its blocks");
-    for (int array = 0; array <= slots; ++array) {
-      std::copy_n(value.data() + static_cast<size_t>(array) * bytes, bytes,
-                  reinterpret_cast<char*>(block->array(array)));
+  std::shared_ptr<Block> block;
+  int array = 0;
+  const auto visit = [&](absl::string_view key, absl::string_view value) -> absl::Status {
+    const size_t index = state->blocks.size();
+    if (index >= places.size() || value.size() != places[index].elements * sizeof(float) ||
+        key != BlockKey(shard_key, cut, static_cast<uint32_t>(index), array)) {
+      return Damaged("a block");
     }
-    state->blocks.push_back(std::move(block));
-  }
+    if (array == 0) block = pool->Allocate(places[index].elements, slots);
+    if (block == nullptr) return absl::ResourceExhaustedError("not enough memory for its blocks");
+    std::copy_n(value.data(), value.size(), reinterpret_cast<char*>(block->array(array)));
+    if (++array > slots) {
+      state->blocks.push_back(std::move(block));
+      array = 0;
+    }
+    return absl::OkStatus();
+  };
+  MILLRACE_RETURN_IF_ERROR(database_->ReadBulk(BlocksPrefix(shard_key, cut), visit));
+  if (state->blocks.size() != places.size()) return Damaged("blocks are missing");
   return state;
 }
 
-absl::StatusOr<PushPtr> CutStore::ReadHeld(const ShardPlan& plan, const std::string& shard_key,
-                                           uint64_t cut, const HeldContribution& held) {
+absl::StatusOr<PushPtr> CutStore::ReadHeld(const ShardPlan& plan, uint64_t cut,
+                                           const HeldContribution& held) {
   const std::vector<BlockLayout::BlockPlace>& places = plan.layout.blocks();
   auto push = std::make_shared<PushAssembly>(/*push_id=*/0, held.step(), held.examples());
-  if (held.block_crc32().empty()) return push;
-  if (held.block_crc32_size() != static_cast<int>(places.size())) {
-    return absl::DataLossError("the cut's manifest is damaged");
-  }
+  if (!held.has_gradient()) return push;
   auto pieces = std::make_shared<std::vector<WirePiece>>();
-  for (size_t i = 0; i < places.size(); ++i) {
-    MILLRACE_ASSIGN_OR_RETURN(
-        const std::string value,
-        ReadChecked(HeldKey(shard_key, cut, held.step(), static_cast<uint32_t>(i)),
-                    places[i].elements * sizeof(float), held.block_crc32(static_cast<int>(i))));
-    pieces->push_back({places[i].slice, places[i].offset, FloatSlices({grpc::Slice(value)})});
-  }
+  const auto visit = [&](absl::string_view /*key*/, absl::string_view value) -> absl::Status {
+    const size_t index = pieces->size();
+    if (index >= places.size() || value.size() != places[index].elements * sizeof(float)) {
+      return Damaged("a held contribution");
+    }
+    pieces->push_back({places[index].slice, places[index].offset,
+                       FloatSlices({grpc::Slice(value.data(), value.size())})});
+    return absl::OkStatus();
+  };
+  MILLRACE_RETURN_IF_ERROR(
+      database_->ReadBulk(HeldPrefix(KeyOf(plan.spec), cut, held.step()), visit));
+  if (pieces->size() != places.size()) return Damaged("a part of a held contribution is missing");
   const absl::Status added = push->Add(plan.layout, kNoStream, std::move(pieces), /*keep=*/true);
   if (!added.ok()) return absl::DataLossError(added.message());
   return push;
-}
-
-absl::StatusOr<std::string> CutStore::ReadChecked(const std::string& key, size_t bytes,
-                                                  uint32_t crc32) {
-  MILLRACE_ASSIGN_OR_RETURN(absl::optional<std::string> value, database_->Get(key));
-  if (!value.has_value()) return absl::DataLossError("a block is missing");
-  if (value->size() != bytes || Crc32(0, *value) != crc32) {
-    return absl::DataLossError(absl::StrCat("a block of ", value->size(), " bytes is damaged: ",
-                                            bytes, " bytes with another checksum were written"));
-  }
-  return *std::move(value);
 }
 
 }  // namespace millrace::ps

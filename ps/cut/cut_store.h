@@ -1,8 +1,9 @@
-// Cuts of shards in a RocksDB: what survives the process.
+// Cuts of shards in a database: what survives the machine's memory.
 #ifndef MILLRACE_PS_CUT_CUT_STORE_H_
 #define MILLRACE_PS_CUT_CUT_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,92 +21,143 @@
 #include "ps/dense/shard_contents.h"
 #include "ps/dense/shard_plan.h"
 #include "ps/dense/shard_state.h"
+#include "ps/shard/shard.h"
 
 namespace millrace::ps {
 
 // A shard that the database knows.
 struct StoredShard {
   ShardSpec spec;
-  uint64_t generation = 0;
+  ShardTerm term;
   // What is said of the shard is damaged: the spec has its job_id and number only.
   bool damaged = false;
 };
 
-// Keeps the newest two cuts of each shard. Thread-safe, but calls for one shard must not overlap.
+// What becomes a cut.
+struct CutContents {
+  uint64_t epoch = 0;
+  StatePtr state;
+  std::vector<PushPtr> held = {};  // By step.
+  // Written by a clean stop, for this shard alone: it is not among Names, and goes when a later cut
+  // is there.
+  bool of_stop = false;
+};
+
+// Thread-safe, but calls for one shard that change something must not overlap, except StageCut.
 // Every call may block on the disk. DATA_LOSS: what is stored is damaged.
 class CutStore {
  public:
+  // A cut's file that is on the disk and does not count yet.
+  struct StagedCut;
+
   // Opens or makes the database, and deletes what was not committed.
   static absl::StatusOr<std::unique_ptr<CutStore>> Open(const std::string& path,
-                                                        DatabaseFault fault = nullptr);
+                                                        const DatabaseOptions& options = {});
+  ~CutStore();
 
   // In no particular order.
   absl::StatusOr<std::vector<StoredShard>> ListShards();
 
-  // The newest cut of a shard; in synchronous mode the version before too, if the other cut is
-  // that. A damaged newest cut is passed over, with a line in the log. DATA_LOSS: every cut is
-  // damaged. With other errors, of the disk or of memory, the cuts stay as they are.
+  // The newest cut of a shard, or its initial values if it never had one; in synchronous mode the
+  // version before too, if there is a cut of that. A damaged cut is passed over, with a line in the
+  // log. DATA_LOSS: every cut is damaged. With other errors, of the disk or of memory, the cuts
+  // stay as they are.
   absl::StatusOr<ShardContents> ReadShard(const ShardPlan& plan, BlockPool* pool);
 
-  // Sets what ListShards says of a shard.
-  absl::Status WriteRecord(const ShardSpec& spec, uint64_t generation);
+  // The state of a cut; version 0 is there always. NOT_FOUND: no such cut.
+  absl::StatusOr<StatePtr> ReadCut(const ShardPlan& plan, const CutName& cut, BlockPool* pool);
 
-  // Returns when the cut is on the disk, wholly; before that it does not exist. The third newest is
-  // deleted with it.
-  absl::Status WriteCut(const ShardPlan& plan, const ShardState& state,
-                        const std::vector<PushPtr>& held);
+  // Sets what ListShards says of a shard. With the first record of an epoch the cuts of earlier
+  // epochs that are newer than the one that was stepped back to are none any more, wholly or not at
+  // all.
+  absl::Status WriteRecord(const ShardSpec& spec, const ShardTerm& term);
 
-  // Deletes the record and the cuts. Their disk space comes back with FreeSpace, or some time
-  // later.
+  // Returns when the cut is on the disk, wholly; before that it does not exist. In two parts: the
+  // long one, which may overlap with other calls, and the short one. CANCELLED: the shard was
+  // dropped, or has stepped back, meanwhile.
+  absl::StatusOr<std::unique_ptr<StagedCut>> StageCut(const ShardPlan& plan,
+                                                      const CutContents& contents);
+  absl::Status CommitCut(std::unique_ptr<StagedCut> cut);
+  absl::Status WriteCut(const ShardPlan& plan, const CutContents& contents);
+
+  // Deletes the cuts that nobody needs, and their space is free: of an asynchronous shard all but
+  // the newest, of a synchronous one those older than `common`, if that is there. `stops_before`:
+  // and those of stops with a lower number.
+  absl::Status Prune(const ShardPlan& plan, const CutName& common, uint64_t stops_before = 0);
+
+  // The number that the shard's next cut gets. They only grow.
+  uint64_t NextNumber(const ShardSpec& spec) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Deletes the record and the cuts.
   absl::Status DropShard(const std::string& job_id, uint32_t shard);
-  absl::Status FreeSpace(const std::string& job_id, uint32_t shard);
 
   // Remembers that every shard's cuts hold all that it acknowledged. TakeStopMark returns whether
   // that is so and forgets it, so that it holds only until the next shard is served.
   absl::Status MarkStopped();
   absl::StatusOr<bool> TakeStopMark();
 
-  // Versions of the shard's cuts, the oldest first.
-  std::vector<uint64_t> Versions(const std::string& job_id, uint32_t shard) const
+  // The shard's cuts, the oldest first; without version 0 and those of stops.
+  std::vector<CutName> Names(const std::string& job_id, uint32_t shard) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether there is such a cut, be it one of a stop.
+  bool Has(const ShardSpec& spec, uint64_t epoch, uint64_t version) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the cut that ReadShard would read.
+  uint64_t NewestVersion(const std::string& job_id, uint32_t shard) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Cut {
     uint64_t number = 0;
+    uint64_t epoch = 0;
     uint64_t version = 0;
+    bool of_stop = false;
     bool damaged = false;  // It has a manifest that cannot be read.
   };
+  // What is known of a shard.
+  struct Entry {
+    uint64_t life = 0;  // Another one for each shard that is made, of the same name too.
+    uint64_t epoch = 0;
+    uint64_t next_number = 0;
+    std::vector<Cut> cuts;          // By number.
+    std::vector<uint64_t> removed;  // Their files may still be there.
+  };
+  using IsGone = std::function<bool(const Cut&)>;
 
   explicit CutStore(std::unique_ptr<Database> database);
 
+  absl::Status ReadRecords();
   absl::Status FindCuts();
-  absl::StatusOr<absl::optional<Cut>> FindCut(const CutKey& key);
-  absl::Status DeleteLeftovers();
-  absl::Status WriteBlocks(const std::string& shard_key, uint64_t cut, const ShardState& state,
-                           CutManifest* manifest);
-  absl::Status WriteHeld(const std::string& shard_key, uint64_t cut, const BlockLayout& layout,
-                         const PushAssembly& push, CutManifest* manifest);
-  absl::Status Commit(const std::string& shard_key, const Cut& cut, const CutManifest& manifest);
-  // Leaves a damaged cut out; what is stored of it goes when its number, or that of a later one, is
-  // deleted.
-  void Forget(const std::string& shard_key, uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<ShardContents> ReadCut(const ShardPlan& plan, uint64_t cut, BlockPool* pool);
+  absl::StatusOr<Cut> FindCut(const CutKey& key);
+  // Takes cuts out of the entry, whose files go next.
+  void TakeOut(const std::string& shard_key, const IsGone& gone) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status RemoveFiles(const std::string& shard_key);
+  absl::Status PutState(const Database::Put& put, const std::string& shard_key, uint64_t cut,
+                        const ShardState& state);
+  absl::Status PutHeld(const Database::Put& put, const std::string& shard_key, uint64_t cut,
+                       const BlockLayout& layout, const PushAssembly& push);
+  absl::StatusOr<ShardContents> ReadNumber(const ShardPlan& plan, uint64_t cut, BlockPool* pool);
   absl::StatusOr<CutManifest> ReadManifest(const ShardPlan& plan, uint64_t cut);
   absl::StatusOr<StatePtr> ReadState(const ShardPlan& plan, uint64_t cut,
                                      const CutManifest& manifest, BlockPool* pool);
-  // The version before, if `cut` is that. nullptr: it is not, or damaged.
-  absl::StatusOr<StatePtr> ReadPrevious(const ShardPlan& plan, const Cut& cut, uint64_t version,
+  // The version before `newest`, if `cut` is that. nullptr: it is not, or damaged.
+  absl::StatusOr<StatePtr> ReadPrevious(const ShardPlan& plan, const Cut& cut, const Cut& newest,
                                         BlockPool* pool);
-  absl::StatusOr<PushPtr> ReadHeld(const ShardPlan& plan, const std::string& shard_key,
-                                   uint64_t cut, const HeldContribution& held);
-  // The value of a key, whose CRC-32 must be `crc32`.
-  absl::StatusOr<std::string> ReadChecked(const std::string& key, size_t bytes, uint32_t crc32);
-  std::vector<Cut> Cuts(const std::string& shard_key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<PushPtr> ReadHeld(const ShardPlan& plan, uint64_t cut,
+                                   const HeldContribution& held);
+  Entry Find(const std::string& shard_key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<Database> database_;
   mutable Mutex mutex_;
-  // By shard key; the oldest first.
-  absl::flat_hash_map<std::string, std::vector<Cut>> cuts_ ABSL_GUARDED_BY(mutex_);
+  uint64_t lives_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // By shard key.
+};
+
+struct CutStore::StagedCut {
+  std::string shard_key;
+  uint64_t life = 0;
+  Cut cut;
+  std::unique_ptr<StagedFile> file;
 };
 
 }  // namespace millrace::ps

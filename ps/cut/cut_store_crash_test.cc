@@ -34,7 +34,7 @@ constexpr int kLives = 8;
   uint64_t version = 0;
   const auto contents = (*store)->ReadShard(plan, &pool);
   if (contents.ok()) version = contents->state->version;
-  if (!(*store)->WriteRecord(plan.spec, 1).ok()) _exit(1);
+  if (!(*store)->WriteRecord(plan.spec, {1, 0, {}}).ok()) _exit(1);
   while (true) {
     ++version;
     auto state = std::make_shared<ShardState>();
@@ -45,7 +45,8 @@ constexpr int kLives = 8;
       state->blocks.push_back(std::move(block));
     }
     for (uint64_t step = 0; step < version; ++step) state->applied.Insert(step);
-    if (!(*store)->WriteCut(plan, *state, {}).ok()) _exit(1);
+    if (!(*store)->WriteCut(plan, {0, std::move(state)}).ok()) _exit(1);
+    if (!(*store)->Prune(plan, {}).ok()) _exit(1);
     if (write(said, &version, sizeof(version)) != sizeof(version)) _exit(1);
   }
 }

@@ -3,18 +3,12 @@
 // anything else is put there; so a directory without it is either empty, or not ours.
 #include "ps/cut/data_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/random/random.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -30,9 +24,9 @@ namespace fs = std::filesystem;
 
 constexpr char kIdFile[] = "DIRECTORY_ID";
 // Begins the names of files that are to become it.
-constexpr char kTemporaryIdFile[] = "DIRECTORY_ID.new";
+constexpr char kTemporaryIdFile[] = "DIRECTORY_ID.tmp";
 constexpr char kFormat[] = "millrace ps data directory, format ";
-constexpr char kFormatVersion[] = "1";
+constexpr char kFormatVersion[] = "2";
 
 absl::Status SystemError(absl::string_view operation, const std::string& path, int error) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot ", operation, " ", path));
@@ -44,46 +38,18 @@ absl::StatusOr<std::vector<std::string>> ListEntries(const std::string& path) {
   std::error_code error;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (!absl::StartsWith(name, kTemporaryIdFile)) names.push_back(name);
+    if (name != kLockFile && !absl::StartsWith(name, kTemporaryIdFile)) names.push_back(name);
   }
   if (error) return SystemError("list the data directory", path, error.value());
   return names;
 }
 
-absl::Status WriteAndSync(int fd, const std::string& path, const std::string& text) {
-  if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    return SystemError("write", path, errno);
-  }
-  if (fsync(fd) != 0) return SystemError("sync", path, errno);
-  return absl::OkStatus();
-}
-
-absl::Status SyncDirectory(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return SystemError("open", path, errno);
-  const absl::Cleanup close_fd = [fd] { close(fd); };
-  if (fsync(fd) != 0) return SystemError("sync", path, errno);
-  return absl::OkStatus();
-}
-
-absl::Status WriteIdFile(const std::string& directory) {
+absl::Status WriteIdFile(const FileSystemPtr& file_system, const std::string& directory) {
   absl::BitGen random;
-  const std::string text =
+  return WriteDurably(
+      file_system, absl::StrCat(directory, "/", kIdFile),
       absl::StrFormat("%s%s\n%016x%016x\n", kFormat, kFormatVersion,
-                      absl::Uniform<uint64_t>(random), absl::Uniform<uint64_t>(random));
-  // A name of its own, so that servers that start at once do not write into each other's.
-  std::string temporary = absl::StrCat(directory, "/", kTemporaryIdFile, ".XXXXXX");
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return SystemError("make", temporary, errno);
-  const absl::Cleanup close_fd = [fd] { close(fd); };
-  MILLRACE_RETURN_IF_ERROR(WriteAndSync(fd, temporary, text));
-  // Fails where another server that starts now was faster.
-  const std::string final_name = absl::StrCat(directory, "/", kIdFile);
-  if (link(temporary.c_str(), final_name.c_str()) != 0 && errno != EEXIST) {
-    return SystemError("make", final_name, errno);
-  }
-  unlink(temporary.c_str());
-  return SyncDirectory(directory);
+                      absl::Uniform<uint64_t>(random), absl::Uniform<uint64_t>(random)));
 }
 
 // The directory's id, from the text of its file.
@@ -103,23 +69,11 @@ absl::StatusOr<std::string> ParseIdFile(const std::string& directory, const std:
   return lines[1];
 }
 
-absl::StatusOr<std::string> ReadAll(int fd, const std::string& path) {
-  char buffer[1024];
-  const ssize_t size = pread(fd, buffer, sizeof(buffer), 0);
-  if (size < 0) return SystemError("read", path, errno);
-  return std::string(buffer, static_cast<size_t>(size));
-}
-
-// Makes the directory and its id file where they are not there yet.
-absl::Status Prepare(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return SystemError("make the data directory", path, error.value());
+// Whether there is an id file. What is there instead of one must not be touched.
+absl::StatusOr<bool> HasIdFile(const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> entries, ListEntries(path));
-  if (entries.empty()) return WriteIdFile(path);
-  for (const std::string& name : entries) {
-    if (name == kIdFile) return absl::OkStatus();
-  }
+  if (entries.empty()) return false;
+  if (std::count(entries.begin(), entries.end(), kIdFile) > 0) return true;
   return absl::FailedPreconditionError(absl::StrCat(
       "the directory ", path, " is not a ps server's data directory: it has '", entries[0],
       "' in it and no ", kIdFile, "; give an empty directory, or one that a ps server made"));
@@ -127,27 +81,24 @@ absl::Status Prepare(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(
+    const std::string& path, const FileSystemPtr& file_system) {
   if (path.empty()) return absl::InvalidArgumentError("data_dir: empty; must be a directory");
-  MILLRACE_RETURN_IF_ERROR(Prepare(path));
-  const std::string id_file = absl::StrCat(path, "/", kIdFile);
-  const int fd = open(id_file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return SystemError("open", id_file, errno);
-  // Owns the descriptor from here on.
-  std::unique_ptr<DataDirectory> directory(new DataDirectory(path, fd));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return SystemError("lock", id_file, errno);
-    return absl::UnavailableError(
-        absl::StrCat("the data directory ", path,
-                     " is in use by a running server; stop that one, or give another directory"));
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadAll(fd, id_file));
-  MILLRACE_ASSIGN_OR_RETURN(directory->id_, ParseIdFile(path, text));
-  return directory;
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return SystemError("make the data directory", path, error.value());
+  MILLRACE_RETURN_IF_ERROR(HasIdFile(path).status());
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<DirectoryLock> lock, DirectoryLock::Take(path));
+  // Again: another server may have made it meanwhile.
+  MILLRACE_ASSIGN_OR_RETURN(const bool made, HasIdFile(path));
+  if (!made) MILLRACE_RETURN_IF_ERROR(WriteIdFile(file_system, path));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text,
+                            ReadWholeFile(file_system, absl::StrCat(path, "/", kIdFile)));
+  MILLRACE_ASSIGN_OR_RETURN(std::string id, ParseIdFile(path, text));
+  return std::unique_ptr<DataDirectory>(new DataDirectory(path, std::move(id), std::move(lock)));
 }
 
-DataDirectory::DataDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-
-DataDirectory::~DataDirectory() { close(fd_); }
+DataDirectory::DataDirectory(std::string path, std::string id, std::unique_ptr<DirectoryLock> lock)
+    : path_(std::move(path)), id_(std::move(id)), lock_(std::move(lock)) {}
 
 }  // namespace millrace::ps

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/storage/directory_lock.h"
+#include "common/storage/durable_file.h"
 
 namespace millrace::ps {
 
@@ -13,14 +15,11 @@ namespace millrace::ps {
 class DataDirectory {
  public:
   // Opens a directory that a ps server made, or makes one where there is none or an empty one.
-  // FAILED_PRECONDITION: it belongs to something else, or to a newer version of this program.
+  // FAILED_PRECONDITION: it belongs to something else, or to another version of this program.
   // UNAVAILABLE: a running server has it. INVALID_ARGUMENT: no path. Others: the system's error.
   // Each message names the directory and says what to do.
-  static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path);
-
-  ~DataDirectory();
-  DataDirectory(const DataDirectory&) = delete;
-  DataDirectory& operator=(const DataDirectory&) = delete;
+  static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(
+      const std::string& path, const FileSystemPtr& file_system = RealFileSystem());
 
   // Made up when the directory was, and kept for good.
   const std::string& id() const { return id_; }
@@ -29,11 +28,11 @@ class DataDirectory {
   std::string database_path() const { return path_ + "/db"; }
 
  private:
-  DataDirectory(std::string path, int fd);
+  DataDirectory(std::string path, std::string id, std::unique_ptr<DirectoryLock> lock);
 
   const std::string path_;
-  std::string id_;  // Set once, before anybody else has the object.
-  const int fd_;    // Of the DIRECTORY_ID file; holds the lock.
+  const std::string id_;
+  const std::unique_ptr<DirectoryLock> lock_;
 };
 
 }  // namespace millrace::ps

@@ -12,10 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/faults/fault_file_system.h"
 
 namespace millrace::ps {
 namespace {
 
+using ::millrace::testing::Fault;
+using ::millrace::testing::FaultFileSystem;
 using ::testing::HasSubstr;
 
 class DataDirectoryTest : public ::testing::Test {
@@ -99,13 +102,34 @@ TEST_F(DataDirectoryTest, AnotherKindOfDirectoryIsRefused) {
   EXPECT_THAT(OpenError(absl::StatusCode::kFailedPrecondition), HasSubstr("not a ps server's"));
 }
 
-TEST_F(DataDirectoryTest, NewerFormatIsRefused) {
-  WriteFile("DIRECTORY_ID", "millrace ps data directory, format 12\nabc\n");
-  EXPECT_THAT(OpenError(absl::StatusCode::kFailedPrecondition), HasSubstr("reads format 1"));
+TEST_F(DataDirectoryTest, OtherFormatsAreRefused) {
+  for (const std::string format : {"1", "21"}) {
+    WriteFile("DIRECTORY_ID",
+              absl::StrCat("millrace ps data directory, format ", format, "\nabc\n"));
+    EXPECT_THAT(OpenError(absl::StatusCode::kFailedPrecondition), HasSubstr("reads format 2"));
+  }
+}
+
+TEST_F(DataDirectoryTest, IdIsThereWhollyOrNotAtAllWhereverTheMachineStops) {
+  bool fired = true;
+  for (uint64_t operation = 0; fired; ++operation) {
+    SCOPED_TRACE(absl::StrCat("operation ", operation));
+    std::filesystem::remove_all(path_);
+    const auto files = std::make_shared<FaultFileSystem>();
+    files->Arm(operation, Fault::kTorn);
+    const bool opened = DataDirectory::Open(path_, files).ok();
+    fired = files->fired();
+    files->PowerOff();
+    files->DropUnsynced();
+    const auto directory = DataDirectory::Open(path_);
+    ASSERT_TRUE(directory.ok()) << directory.status()
+                                << (opened ? ", and was said to be there" : "");
+    EXPECT_EQ((*directory)->id().size(), 32);
+  }
 }
 
 TEST_F(DataDirectoryTest, StartThatWasCutShortIsBegunAgain) {
-  WriteFile("DIRECTORY_ID.new", "millrace ps da");
+  WriteFile("DIRECTORY_ID.tmp-1234", "millrace ps da");
   EXPECT_TRUE(DataDirectory::Open(path_).ok());
 }
 

@@ -1,52 +1,33 @@
 #include "ps/cut/flusher.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
 namespace millrace::ps {
+namespace {
 
-absl::Status FlushShard(CutStore* store, Shard* shard) {
-  const ShardContents contents = shard->Contents();
-  if (contents.state->version == shard->Status().flushed_version()) return absl::OkStatus();
-  MILLRACE_RETURN_IF_ERROR(store->WriteCut(shard->plan(), *contents.state, /*held=*/{}));
-  shard->SetFlushedVersion(contents.state->version);
-  return absl::OkStatus();
+// More than the common one, of a synchronous shard.
+constexpr ptrdiff_t kNewerCuts = 2;
+// From one line in the log about a shard's trouble to the next.
+constexpr absl::Duration kLogPause = absl::Minutes(1);
+
+bool Has(const std::vector<CutName>& cuts, uint64_t epoch, uint64_t version) {
+  return std::any_of(cuts.begin(), cuts.end(), [&](const CutName& cut) {
+    return cut.epoch() == epoch && cut.version() == version;
+  });
 }
 
-absl::Status FlushShardForStop(CutStore* store, Shard* shard) {
-  const ShardContents contents = shard->Contents();
-  if (contents.previous == nullptr && contents.held.empty()) return FlushShard(store, shard);
-  const std::vector<uint64_t> stored =
-      store->Versions(shard->plan().spec.job_id(), shard->plan().spec.shard());
-  const auto has = [&stored](const ShardState& state) {
-    return std::count(stored.begin(), stored.end(), state.version) > 0;
-  };
-  // The two cuts that were written last are kept: writing one must not push out the other.
-  const auto stays = [&stored](const ShardState& state) {
-    return !stored.empty() && stored.back() == state.version;
-  };
-  bool write_state = !has(*contents.state) || !contents.held.empty();
-  if (contents.previous != nullptr) {
-    const bool write_previous =
-        !has(*contents.previous) || (write_state && !stays(*contents.previous));
-    if (write_previous) {
-      MILLRACE_RETURN_IF_ERROR(store->WriteCut(shard->plan(), *contents.previous, /*held=*/{}));
-      write_state = write_state || !stays(*contents.state);
-    }
-  }
-  if (write_state) {
-    MILLRACE_RETURN_IF_ERROR(store->WriteCut(shard->plan(), *contents.state, contents.held));
-  }
-  shard->SetFlushedVersion(contents.state->version);
-  return absl::OkStatus();
+std::vector<CutName> Names(const CutStore& store, const Shard& shard) {
+  return store.Names(shard.plan().spec.job_id(), shard.plan().spec.shard());
 }
+
+}  // namespace
 
 Flusher::Flusher(CutStore* store, Clock* clock)
-    : store_(store), clock_(clock), thread_([this] { Loop(); }) {}
+    : store_(store), clock_(clock), records_(clock), cuts_(clock), thread_([this] { Loop(); }) {}
 
 Flusher::~Flusher() {
   {
@@ -58,10 +39,16 @@ Flusher::~Flusher() {
 }
 
 void Flusher::Watch(const std::shared_ptr<Shard>& shard) {
-  const absl::Duration period = shard->plan().cut_period;
+  shard->SetCutListener([this, key = shard.get()] { Changed(key); });
   {
     MutexLock lock(&mutex_);
-    watched_.push_back({shard, shard.get(), period, clock_->Now() + period});
+    Watched watched = {shard, shard.get(), CutPace(shard->plan().cut_period)};
+    watched.wants_room = IsSynchronous(*shard);
+    watched_.push_back(std::move(watched));
+  }
+  Report(shard.get());
+  if (!IsSynchronous(*shard) && shard->ListenForChange(shard->Status().flushed_version())) {
+    Changed(shard.get());
   }
   changed_.SignalAll();
 }
@@ -73,127 +60,290 @@ void Flusher::Forget(const Shard* shard) {
                  watched_.end());
 }
 
-absl::Status Flusher::Call(std::string what, absl::Time deadline,
-                           std::function<absl::Status()> call) {
-  struct Result {
-    Mutex mutex;
-    CondVar changed;
-    bool done ABSL_GUARDED_BY(mutex) = false;
-    absl::Status status ABSL_GUARDED_BY(mutex);
-  };
-  const auto result = std::make_shared<Result>();
-  const auto run = [call = std::move(call), result] {
-    absl::Status status = call();
-    MutexLock lock(&result->mutex);
-    result->status = std::move(status);
-    result->done = true;
-    result->changed.SignalAll();
-  };
-  uint64_t number;
-  {
-    MutexLock lock(&mutex_);
-    if (stopping_) return absl::UnavailableError("the ps server stops");
-    number = ++last_job_;
-    jobs_.push_back({number, what, run});
-  }
-  changed_.SignalAll();
-  {
-    MutexLock lock(&result->mutex);
-    bool late = false;
-    while (!result->done && !late) {
-      late = clock_->WaitUntil(&result->changed, &result->mutex, deadline);
-    }
-    if (result->done) return result->status;
-  }
-  return absl::DeadlineExceededError(
-      absl::StrCat(what, " took too long: the disk is busy with ", GiveUp(number), "; try again"));
-}
-
-void Flusher::Post(std::string what, std::function<absl::Status()> call) {
-  auto run = [what, call = std::move(call)] {
-    const absl::Status status = call();
-    LOG_IF(ERROR, !status.ok()) << what << ": " << status;
-  };
-  {
-    MutexLock lock(&mutex_);
-    if (stopping_) return;
-    jobs_.push_back({++last_job_, std::move(what), std::move(run)});
-  }
-  changed_.SignalAll();
-}
-
-std::string Flusher::GiveUp(uint64_t number) {
-  Job forgotten;  // Destroyed without the lock.
-  MutexLock lock(&mutex_);
-  const auto it = std::find_if(jobs_.begin(), jobs_.end(),
-                               [number](const Job& job) { return job.number == number; });
-  if (it != jobs_.end()) {
-    forgotten = std::move(*it);
-    jobs_.erase(it);
-  }
-  return busy_.empty() ? "other work" : busy_;
-}
-
-absl::Time Flusher::NextDue() const {
-  absl::Time due = absl::InfiniteFuture();
-  for (const Watched& watched : watched_) due = std::min(due, watched.due);
-  return due;
-}
-
-std::shared_ptr<Shard> Flusher::TakeDue() {
-  while (!watched_.empty()) {
-    const auto first =
-        std::min_element(watched_.begin(), watched_.end(),
-                         [](const Watched& a, const Watched& b) { return a.due < b.due; });
-    const absl::Time now = clock_->Now();
-    if (first->due > now) return nullptr;
-    first->due = now + first->period;
-    if (std::shared_ptr<Shard> shard = first->shard.lock()) return shard;
-    watched_.erase(first);
+Flusher::Watched* Flusher::Find(const Shard* key) {
+  for (Watched& watched : watched_) {
+    if (watched.key == key) return &watched;
   }
   return nullptr;
 }
 
-bool Flusher::TakeJob(Job* job) {
-  MutexLock lock(&mutex_);
-  busy_.clear();
-  while (true) {
-    if (!jobs_.empty()) {
-      *job = std::move(jobs_.front());
-      jobs_.pop_front();
-      break;
-    }
-    if (stopping_) return false;
-    if (const std::shared_ptr<Shard> due = TakeDue()) {
-      *job = {0, absl::StrCat("writing a cut of ", due->name()),
-              [this, due] { WriteCut(due.get()); }};
-      break;
-    }
-    clock_->WaitUntil(&changed_, &mutex_, NextDue());
+void Flusher::Changed(const Shard* key) {
+  {
+    MutexLock lock(&mutex_);
+    Watched* const watched = Find(key);
+    if (watched == nullptr) return;
+    watched->pace.Changed(clock_->Now());
   }
-  busy_ = job->what;
-  return true;
+  changed_.SignalAll();
 }
 
-void Flusher::WriteCut(Shard* shard) {
-  const absl::Time begin = clock_->Now();
-  const absl::Status status = FlushShard(store_, shard);
-  const absl::Duration took = clock_->Now() - begin;
-  const absl::Duration period = shard->plan().cut_period;
-  LOG_IF(ERROR, !status.ok()) << shard->name() << " could not write a cut, and will try again in "
-                              << period << ": " << status;
-  LOG_IF(WARNING, status.ok() && took > period)
-      << "writing a cut of " << shard->name() << " took " << took << ", and its period is "
-      << period << ": after a crash more steps run again than wanted; use a longer cut_period, a "
-      << "faster disk or more ps servers";
+absl::Status Flusher::Call(std::string what, absl::Time deadline,
+                           std::function<absl::Status()> call) {
+  return records_.Call(std::move(what), deadline, std::move(call));
+}
+
+void Flusher::Post(std::string what, std::function<absl::Status()> call) {
+  records_.Post(std::move(what), std::move(call));
+}
+
+void Flusher::SetCommon(const std::shared_ptr<Shard>& shard, const CutName& common) {
+  {
+    MutexLock lock(&mutex_);
+    Watched* const watched = Find(shard.get());
+    if (watched == nullptr || !Has(Names(*store_, *shard), common.epoch(), common.version()))
+      return;
+    if (watched->common.epoch() == common.epoch() &&
+        watched->common.version() == common.version()) {
+      return;
+    }
+    watched->common = common;
+  }
+  Post(absl::StrCat("removing old cuts of ", shard->name()), [this, shard] {
+    Prune(shard);
+    return absl::OkStatus();
+  });
+}
+
+// On the lane of short work.
+void Flusher::Prune(const std::shared_ptr<Shard>& shard, uint64_t stops_before) {
+  CutName common;
+  {
+    MutexLock lock(&mutex_);
+    const Watched* const watched = Find(shard.get());
+    if (watched == nullptr) return;
+    common = watched->common;
+  }
+  const absl::Status status = store_->Prune(shard->plan(), common, stops_before);
+  LOG_IF(WARNING, !status.ok()) << shard->name() << " keeps old cuts for now: " << status;
+  Report(shard.get());
+}
+
+void Flusher::Report(Shard* shard) {
+  CutReport report;
+  report.cuts = Names(*store_, *shard);
+  report.flushed_version =
+      store_->NewestVersion(shard->plan().spec.job_id(), shard->plan().spec.shard());
+  {
+    MutexLock lock(&mutex_);
+    if (Watched* const watched = Find(shard)) {
+      report.trouble = watched->trouble;
+      report.took = watched->took;
+      watched->wants_room = IsSynchronous(*shard);  // There may be some now.
+    }
+  }
+  shard->SetCutReport(std::move(report));
+  changed_.SignalAll();
+}
+
+std::shared_ptr<Shard> Flusher::FindDue(absl::Time* until) {
+  *until = absl::InfiniteFuture();
+  std::shared_ptr<Shard> first;
+  for (auto it = watched_.begin(); it != watched_.end();) {
+    std::shared_ptr<Shard> shard = it->shard.lock();
+    if (shard == nullptr) {
+      it = watched_.erase(it);
+      continue;
+    }
+    absl::Time due = it->pace.due();
+    if (IsSynchronous(*shard)) {
+      // What it captured is written at once; when it may capture is a matter of pace.
+      const bool captured = due != absl::InfiniteFuture();
+      if (it->wants_room) due = it->pace.allowed();
+      if (captured) due = absl::InfinitePast();
+    }
+    if (due < *until || (due == absl::InfinitePast() && first == nullptr)) {
+      *until = due;
+      first = std::move(shard);
+    }
+    ++it;
+  }
+  return first;
+}
+
+std::shared_ptr<Shard> Flusher::WaitForDue() {
+  std::shared_ptr<Shard> shard;
+  MutexLock lock(&mutex_);
+  while (!stopping_) {
+    absl::Time until;
+    shard = FindDue(&until);
+    if (shard != nullptr && until <= clock_->Now()) return shard;
+    shard.reset();
+    clock_->WaitUntil(&changed_, &mutex_, until);
+  }
+  return nullptr;
 }
 
 void Flusher::Loop() {
-  Job job;
-  while (TakeJob(&job)) {
-    job.run();
-    job = Job();  // What it holds may be a shard's memory.
+  while (const std::shared_ptr<Shard> shard = WaitForDue()) WriteDue(shard);
+}
+
+absl::optional<CutContents> Flusher::Take(const std::shared_ptr<Shard>& shard) {
+  {
+    // First: what changes after this is told again.
+    MutexLock lock(&mutex_);
+    if (Watched* const watched = Find(shard.get())) watched->pace.Taken();
   }
+  if (IsSynchronous(*shard)) {
+    absl::optional<CapturedCut> captured = shard->TakeCapturedCut();
+    if (!captured.has_value()) return absl::nullopt;
+    shard->AllowCuts(false);
+    return CutContents{captured->epoch, std::move(captured->state), {}};
+  }
+  ShardContents newest = shard->Contents();
+  return CutContents{newest.epoch, std::move(newest.state), {}};
+}
+
+void Flusher::WriteDue(const std::shared_ptr<Shard>& shard) {
+  absl::optional<CutContents> contents = Take(shard);
+  if (!contents.has_value()) {
+    MakeRoom(shard);
+    return;
+  }
+  const uint64_t version = contents->state->version;
+  // What goes wrong is in the shard's status, and in the log.
+  cuts_
+      .Call(absl::StrCat("writing a cut of ", shard->name()), absl::InfiniteFuture(),
+            [this, shard, contents = *std::move(contents)] { return WriteCut(shard, contents); })
+      .IgnoreError();
+  if (!IsSynchronous(*shard) && shard->ListenForChange(version)) Changed(shard.get());
+}
+
+void Flusher::MakeRoom(const std::shared_ptr<Shard>& shard) {
+  const std::vector<CutName> cuts = Names(*store_, *shard);
+  bool room = false;
+  {
+    MutexLock lock(&mutex_);
+    Watched* const watched = Find(shard.get());
+    if (watched == nullptr) return;
+    const auto newer = [watched](const CutName& cut) {
+      return std::make_pair(cut.epoch(), cut.version()) >
+             std::make_pair(watched->common.epoch(), watched->common.version());
+    };
+    room = std::count_if(cuts.begin(), cuts.end(), newer) < kNewerCuts;
+    watched->wants_room = false;
+  }
+  shard->AllowCuts(room);
+}
+
+absl::Status Flusher::StageAndCommit(const std::shared_ptr<Shard>& shard,
+                                     const CutContents& contents) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<CutStore::StagedCut> staged,
+                            store_->StageCut(shard->plan(), contents));
+  const auto cut = std::make_shared<std::unique_ptr<CutStore::StagedCut>>(std::move(staged));
+  return Call(absl::StrCat("committing a cut of ", shard->name()), absl::InfiniteFuture(),
+              [this, shard, cut]() -> absl::Status {
+                MILLRACE_RETURN_IF_ERROR(store_->CommitCut(std::move(*cut)));
+                Prune(shard);
+                return absl::OkStatus();
+              });
+}
+
+absl::Status Flusher::WriteCut(const std::shared_ptr<Shard>& shard, const CutContents& contents) {
+  if (!contents.of_stop && Has(Names(*store_, *shard), contents.epoch, contents.state->version)) {
+    Report(shard.get());
+    return absl::OkStatus();
+  }
+  const absl::Time begin = clock_->Now();
+  const absl::Status status = StageAndCommit(shard, contents);
+  if (status.ok()) {
+    Wrote(shard, begin, clock_->Now());
+  } else {
+    Failed(shard, status);
+  }
+  Report(shard.get());
+  return status;
+}
+
+void Flusher::Wrote(const std::shared_ptr<Shard>& shard, absl::Time begin, absl::Time end) {
+  const absl::Duration took = end - begin;
+  const absl::Duration period = shard->plan().cut_period;
+  MutexLock lock(&mutex_);
+  Watched* const watched = Find(shard.get());
+  if (watched == nullptr) return;
+  LOG_IF(INFO, watched->took == absl::ZeroDuration())
+      << "the first cut of " << shard->name() << " took " << took;
+  LOG_IF(INFO, !watched->trouble.empty()) << shard->name() << " has a new cut: all works again";
+  watched->pace.Wrote(begin, end);
+  watched->took = took;
+  watched->trouble.clear();
+  if (10 * took <= period || end < watched->next_log) return;
+  watched->next_log = end + kLogPause;
+  LOG(WARNING) << "writing a cut of " << shard->name() << " took " << took
+               << ", so there is one in " << 10 * took << " instead of " << period
+               << ": after a crash more steps run again than wanted; use a faster disk or more ps "
+                  "servers";
+}
+
+void Flusher::Failed(const std::shared_ptr<Shard>& shard, const absl::Status& status) {
+  const absl::Time now = clock_->Now();
+  MutexLock lock(&mutex_);
+  Watched* const watched = Find(shard.get());
+  if (watched == nullptr) return;
+  watched->pace.Failed(now);
+  if (!IsSynchronous(*shard)) watched->pace.Changed(now);
+  if (absl::IsCancelled(status)) return;
+  watched->trouble = absl::StrCat("cuts cannot be written: ", std::string(status.message()));
+  if (now < watched->next_log) return;
+  watched->next_log = now + kLogPause;
+  LOG(ERROR) << shard->name() << ": " << watched->trouble << "; it is tried again";
+}
+
+absl::StatusOr<ShardStatus> Flusher::Flush(const std::shared_ptr<Shard>& shard,
+                                           absl::Time deadline) {
+  const auto written = std::make_shared<CutContents>();
+  const auto write = [this, shard, written]() -> absl::Status {
+    ShardContents newest = shard->Contents();
+    written->epoch = newest.epoch;
+    written->state = std::move(newest.state);
+    const uint64_t version = written->state->version;
+    if (version == 0 || store_->Has(shard->plan().spec, written->epoch, version)) {
+      return absl::OkStatus();
+    }
+    return WriteCut(shard, *written);
+  };
+  const absl::Status status = cuts_.Call(absl::StrCat("flushing ", shard->name()), deadline, write);
+  if (absl::IsCancelled(status)) return absl::FailedPreconditionError(status.message());
+  MILLRACE_RETURN_IF_ERROR(status);
+  return shard->StatusAt(*written->state);
+}
+
+absl::Status Flusher::FlushForStop(const std::vector<std::shared_ptr<Shard>>& shards,
+                                   absl::Time deadline) {
+  return cuts_.Call("writing all shards", deadline, [this, shards] {
+    absl::Status first_error;
+    for (const std::shared_ptr<Shard>& shard : shards) {
+      const absl::Status status = WriteForStop(shard);
+      if (status.ok()) continue;
+      LOG(ERROR) << shard->name() << " could not be written: " << status;
+      first_error.Update(status);
+    }
+    return first_error;
+  });
+}
+
+// On the lane of cuts. A synchronous shard's newest state is a cut for itself, which no other shard
+// has; it is left out where a cut of the same version is there and nothing is held.
+absl::Status Flusher::WriteForStop(const std::shared_ptr<Shard>& shard) {
+  ShardContents contents = shard->Contents();
+  const bool synchronous = IsSynchronous(*shard);
+  const std::vector<CutName> cuts = Names(*store_, *shard);
+  const auto needed = [&](const ShardState& state) {
+    return state.version != 0 && !Has(cuts, contents.epoch, state.version);
+  };
+  const uint64_t first_number = store_->NextNumber(shard->plan().spec);
+  if (contents.previous != nullptr && needed(*contents.previous)) {
+    MILLRACE_RETURN_IF_ERROR(
+        WriteCut(shard, {contents.epoch, contents.previous, {}, /*of_stop=*/true}));
+  }
+  if (needed(*contents.state) || !contents.held.empty()) {
+    MILLRACE_RETURN_IF_ERROR(
+        WriteCut(shard, {contents.epoch, contents.state, contents.held, /*of_stop=*/synchronous}));
+  }
+  return Call(absl::StrCat("removing old cuts of ", shard->name()), absl::InfiniteFuture(),
+              [this, shard, first_number] {
+                Prune(shard, first_number);
+                return absl::OkStatus();
+              });
 }
 
 }  // namespace millrace::ps

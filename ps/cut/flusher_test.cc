@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
@@ -21,6 +22,8 @@ namespace {
 using ::millrace::testing::MakeSpec;
 using ::millrace::testing::PushWhole;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
@@ -46,10 +49,26 @@ class FlusherTest : public ::testing::Test {
                      ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
-    store_ = *CutStore::Open(path, [this](absl::string_view operation) {
-      if (operation == "flush") ++cuts_written_;
-      return absl::OkStatus();
-    });
+    DatabaseOptions options;
+    options.clock = &clock_;
+    options.fault = [this](absl::string_view operation) { return Operate(operation); };
+    store_ = *CutStore::Open(path, options);
+  }
+
+  // The disk: it counts cuts, hangs, or fails.
+  absl::Status Operate(absl::string_view operation) {
+    if (operation != "flush") return absl::OkStatus();
+    ++cuts_written_;
+    MutexLock lock(&mutex_);
+    while (hangs_) changed_.Wait(&mutex_);
+    return disk_;
+  }
+
+  void SetDisk(bool hangs, const absl::Status& status = absl::OkStatus()) {
+    MutexLock lock(&mutex_);
+    hangs_ = hangs;
+    disk_ = status;
+    changed_.SignalAll();
   }
 
   std::shared_ptr<Shard> MakeShard(uint32_t number, uint32_t replicas = 0) {
@@ -57,26 +76,46 @@ class FlusherTest : public ::testing::Test {
     spec.set_shard(number);
     spec.mutable_cut_period()->set_seconds(10);
     ShardPlan plan = *PlanShard(spec);
-    StatePtr state = *MakeInitialState(plan, &pool_);
-    return std::make_shared<Shard>(std::move(plan), /*generation=*/1,
-                                   ShardContents{std::move(state), nullptr, {}}, &pool_);
+    EXPECT_TRUE(store_->WriteRecord(spec, {1, 0, {}}).ok());
+    ShardContents contents;
+    contents.state = *MakeInitialState(plan, &pool_);
+    return std::make_shared<Shard>(std::move(plan), /*generation=*/1, std::move(contents), &pool_);
   }
 
   void Push(Shard* shard, uint64_t step) {
     PushWhole(shard, step, /*push_id=*/step, std::vector<float>(10, 1));
   }
 
-  static bool WaitForFlush(const Shard& shard, uint64_t version) {
+  // Until `done`, in real time: the flusher's threads need some.
+  template <typename Done>
+  static bool WaitFor(const Done& done) {
     const absl::Time deadline = absl::Now() + kPatience;
-    while (shard.Status().flushed_version() != version) {
+    while (!done()) {
       if (absl::Now() > deadline) return false;
       std::this_thread::yield();
     }
     return true;
   }
 
+  static bool WaitForFlush(const Shard& shard, uint64_t version) {
+    return WaitFor([&] { return shard.Status().flushed_version() == version; });
+  }
+
+  // Of the cuts in the shard's status.
+  static std::vector<uint64_t> Versions(const Shard& shard) {
+    std::vector<uint64_t> versions;
+    const ShardStatus status = shard.Status();
+    for (const CutName& cut : status.cuts()) versions.push_back(cut.version());
+    return versions;
+  }
+
   BlockPool pool_;
+  SimulatedClock clock_;
   std::atomic<int> cuts_written_ = 0;
+  Mutex mutex_;
+  CondVar changed_;
+  bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status disk_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<CutStore> store_;
 };
 
@@ -101,25 +140,135 @@ TEST_F(FlusherTest, DestroyedShardKeepsNobodyFromTheirTurn) {
   EXPECT_TRUE(WaitForFlush(*shard, 1));
 }
 
+TEST_F(FlusherTest, FirstCutComesSoonAfterTheFirstStepAndNoneWithoutAny) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> idle = MakeShard(0);
+  const std::shared_ptr<Shard> shard = MakeShard(1);
+  flusher.Watch(idle);
+  flusher.Watch(shard);
+  Push(shard.get(), 0);
+  clock_.Advance(absl::Milliseconds(500));
+  EXPECT_TRUE(WaitForFlush(*shard, 1));
+  clock_.Advance(absl::Hours(1));
+  Push(shard.get(), 1);
+  // The flusher may hear of it only now.
+  EXPECT_TRUE(WaitFor([&] {
+    clock_.Advance(absl::Seconds(1));
+    return shard->Status().flushed_version() == 2;
+  }));
+  EXPECT_EQ(cuts_written_, 2);
+}
+
+TEST_F(FlusherTest, RecordsAreWrittenWhileACutIs) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  flusher.Watch(shard);
+  Push(shard.get(), 0);
+  SetDisk(/*hangs=*/true);
+  std::thread caller([&] { EXPECT_TRUE(flusher.Flush(shard, absl::InfiniteFuture()).ok()); });
+  ASSERT_TRUE(WaitFor([&] { return cuts_written_ == 1; }));
+  EXPECT_TRUE(flusher
+                  .Call("writing a record", absl::InfiniteFuture(),
+                        [&] {
+                          return store_->WriteRecord(shard->plan().spec, {2, 0, {}});
+                        })
+                  .ok());
+  SetDisk(/*hangs=*/false);
+  caller.join();
+  EXPECT_EQ(shard->Status().flushed_version(), 1);
+}
+
+TEST_F(FlusherTest, CutThatCannotBeWrittenIsToldAndTriedAgain) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  flusher.Watch(shard);
+  SetDisk(/*hangs=*/false, absl::UnavailableError("it is full"));
+  Push(shard.get(), 0);
+  clock_.Advance(absl::Milliseconds(500));
+  EXPECT_TRUE(WaitFor([&] { return !shard->Status().trouble().empty(); }));
+  EXPECT_THAT(shard->Status().trouble(), HasSubstr("cuts cannot be written: it is full"));
+  Push(shard.get(), 1);  // Training goes on.
+  SetDisk(/*hangs=*/false);
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_TRUE(WaitForFlush(*shard, 2));
+  EXPECT_TRUE(WaitFor([&] { return shard->Status().trouble().empty(); }));
+}
+
+TEST_F(FlusherTest, FlushAnswersWithWhatWasWritten) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  flusher.Watch(shard);
+  Push(shard.get(), 0);
+  Push(shard.get(), 2);
+  const auto flushed = flusher.Flush(shard, absl::InfiniteFuture());
+  ASSERT_TRUE(flushed.ok()) << flushed.status();
+  EXPECT_EQ(flushed->version(), 2);
+  EXPECT_EQ(flushed->applied().watermark(), 1);
+  EXPECT_THAT(flushed->applied().above(), ElementsAre(2));
+  EXPECT_TRUE(flusher.Flush(shard, absl::InfiniteFuture()).ok());
+  EXPECT_EQ(cuts_written_, 1) << "nothing had changed";
+}
+
+TEST_F(FlusherTest, SynchronousShardHasCutsOfThePlannedVersions) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0, /*replicas=*/1);
+  flusher.Watch(shard);
+  ASSERT_TRUE(shard->PlanCuts(1, /*every_versions=*/4, /*also_at=*/3).ok());
+  uint64_t step = 0;
+  // When it may capture the next one is for the flusher's thread to say.
+  const auto push_until_written = [&](int cuts) {
+    const bool begun = WaitFor([&] {
+      Push(shard.get(), step++);
+      return cuts_written_ == cuts;
+    });
+    return begun && WaitFor([&] { return shard->Status().flushed_version() % 4 == 0; });
+  };
+  while (step < 3) Push(shard.get(), step++);
+  EXPECT_TRUE(WaitForFlush(*shard, 3));
+  EXPECT_TRUE(push_until_written(2));
+  for (int i = 0; i < 100; ++i) Push(shard.get(), step++);
+  EXPECT_EQ(cuts_written_, 2) << "two newer than the common one are enough";
+  const std::vector<uint64_t> versions = Versions(*shard);
+  ASSERT_EQ(versions.size(), 3);
+  EXPECT_EQ(versions[1], 3);
+  EXPECT_EQ(versions[2] % 4, 0);
+  CutName common;
+  common.set_version(versions[2]);
+  flusher.SetCommon(shard, common);
+  EXPECT_TRUE(WaitFor([&] { return Versions(*shard).size() == 2; }));
+  EXPECT_TRUE(push_until_written(3));
+  EXPECT_TRUE(WaitFor([&] { return Versions(*shard).size() == 3; }));
+  EXPECT_EQ(Versions(*shard)[1], versions[2]);
+}
+
 TEST_F(FlusherTest, CleanStopWritesOnlyWhatIsMissing) {
   const std::shared_ptr<Shard> shard = MakeShard(0, /*replicas=*/1);
-  ASSERT_TRUE(store_->WriteRecord(shard->plan().spec, 1).ok());
+  Flusher flusher(store_.get(), &clock_);
+  flusher.Watch(shard);
   for (uint64_t step = 0; step < 3; ++step) {
     Push(shard.get(), step);
     if (step == 1) continue;
-    ASSERT_TRUE(FlushShard(store_.get(), shard.get()).ok());
+    ASSERT_TRUE(flusher.Flush(shard, absl::InfiniteFuture()).ok());
   }
-  ASSERT_THAT(store_->Versions("job", 0), ElementsAre(1, 3));
+  EXPECT_THAT(Versions(*shard), ElementsAre(0, 1, 3));
   cuts_written_ = 0;
-  ASSERT_TRUE(FlushShardForStop(store_.get(), shard.get()).ok());
-  EXPECT_THAT(store_->Versions("job", 0), ElementsAre(3, 2));
-  EXPECT_EQ(cuts_written_, 1);
-  ASSERT_TRUE(FlushShardForStop(store_.get(), shard.get()).ok());
+  ASSERT_TRUE(flusher.FlushForStop({shard}, absl::InfiniteFuture()).ok());
+  EXPECT_THAT(Versions(*shard), ElementsAre(0, 1, 3)) << "no other shard has what a stop wrote";
   EXPECT_EQ(cuts_written_, 1);
   const auto contents = store_->ReadShard(shard->plan(), &pool_);
   ASSERT_TRUE(contents.ok()) << contents.status();
   EXPECT_EQ(contents->state->version, 3);
   EXPECT_EQ(contents->previous->version, 2);
+}
+
+TEST_F(FlusherTest, ShardThatWasNeverChangedNeedsNoCut) {
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  Flusher flusher(store_.get(), &clock_);
+  flusher.Watch(shard);
+  EXPECT_TRUE(flusher.Flush(shard, absl::InfiniteFuture()).ok());
+  EXPECT_TRUE(flusher.FlushForStop({shard}, absl::InfiniteFuture()).ok());
+  EXPECT_EQ(cuts_written_, 0);
+  EXPECT_THAT(store_->Names("job", 0), IsEmpty());
 }
 
 }  // namespace

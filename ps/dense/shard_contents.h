@@ -21,6 +21,7 @@ struct ShardContents {
   // closed then, until somebody who knows that sets a greater generation.
   ShardStatus::Origin origin = ShardStatus::CREATED;
   bool more_acknowledged = false;
+  CutName stepped_back_to = {};  // The cut that it went to last.
 };
 
 }  // namespace millrace::ps

@@ -92,6 +92,20 @@ grpc::Status Admin::FlushCut(grpc::ServerContext* context, const FlushCutRequest
       response);
 }
 
+grpc::Status Admin::PlanCuts(grpc::ServerContext* /*context*/, const PlanCutsRequest* request,
+                             ShardStatus* response) {
+  const absl::Status valid = CheckGeneration(request->generation());
+  if (!valid.ok()) return ToGrpcStatus(valid);
+  return Reply(store_->PlanCuts(*request), response);
+}
+
+grpc::Status Admin::StepBack(grpc::ServerContext* context, const StepBackRequest* request,
+                             ShardStatus* response) {
+  const absl::Status valid = CheckGeneration(request->generation());
+  if (!valid.ok()) return ToGrpcStatus(valid);
+  return Reply(store_->StepBack(*request, TimeLeft(*context)), response);
+}
+
 grpc::Status Admin::DropShard(grpc::ServerContext* context, const DropShardRequest* request,
                               DropShardResponse* /*response*/) {
   const absl::Status valid = CheckGeneration(request->generation());

@@ -27,6 +27,10 @@ class Admin final : public ParameterServerAdmin::Service {
                         UnpinCutResponse* response) override;
   grpc::Status FlushCut(grpc::ServerContext* context, const FlushCutRequest* request,
                         ShardStatus* response) override;
+  grpc::Status PlanCuts(grpc::ServerContext* context, const PlanCutsRequest* request,
+                        ShardStatus* response) override;
+  grpc::Status StepBack(grpc::ServerContext* context, const StepBackRequest* request,
+                        ShardStatus* response) override;
   grpc::Status DropShard(grpc::ServerContext* context, const DropShardRequest* request,
                          DropShardResponse* response) override;
 

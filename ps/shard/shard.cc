@@ -36,6 +36,10 @@
 // spare memory that all shards of a server share: a gradient under way finds room in either or is
 // refused, and an old state that a slow pull keeps is taken back when others need the room.
 //
+// Stepping back replaces the state and the rule, under the lock too. Work that was handed out
+// before finds another epoch when it reports, and counts for nothing: it wrote to blocks and sums
+// of its own.
+//
 // Calls to the outside (answers, waiting pulls) are collected under the lock as Effects and made
 // after it is released.
 #include "ps/shard/shard.h"
@@ -47,6 +51,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/optional.h"
 #include "common/printable.h"
+#include "common/proto_duration.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "ps/shard/turn_rule.h"
@@ -87,6 +92,8 @@ struct Shard::Effects {
   std::vector<std::pair<PushAnswer, PushResponse>> answers;
   std::vector<std::pair<StateCallback, absl::StatusOr<StatePtr>>> woken;
   absl::optional<Work> work;
+  uint64_t epoch = 0;  // Of the work.
+  bool tell = false;   // The cut listener.
   StepRule::Released released;
   std::vector<PushPtr> dropped;
 };
@@ -103,7 +110,8 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
       epoch_(contents.epoch),
       more_acknowledged_(contents.more_acknowledged),
       generation_(generation),
-      stored_generation_(generation),
+      stepped_back_to_(contents.stepped_back_to),
+      stored_{generation, contents.epoch, contents.stepped_back_to},
       rule_(MakeRule(tools_, plan_.spec, contents.held)),
       spare_(ReceiveBytes(plan_), spare),
       root_(std::move(root)) {
@@ -442,6 +450,11 @@ ShardStatus Shard::Status() const {
   return StatusOf(*state_);
 }
 
+ShardStatus Shard::StatusAt(const ShardState& state) const {
+  MutexLock lock(&mutex_);
+  return StatusOf(state);
+}
+
 ShardStatus Shard::StatusOf(const ShardState& state) const {
   ShardStatus status;
   status.set_job_id(plan_.spec.job_id());
@@ -450,8 +463,12 @@ ShardStatus Shard::StatusOf(const ShardState& state) const {
   status.set_version(state.version);
   *status.mutable_applied() = state.applied.ToProto();
   if (&state == state_.get()) *status.mutable_held() = rule_->HeldSteps().ToProto();
-  status.set_flushed_version(flushed_version_);
+  status.set_flushed_version(cut_report_.flushed_version);
   status.set_epoch(epoch_);
+  status.add_cuts();  // The initial values.
+  for (const CutName& cut : cut_report_.cuts) *status.add_cuts() = cut;
+  status.set_trouble(cut_report_.trouble);
+  *status.mutable_cut_duration() = ToProto(cut_report_.took);
   status.set_has_previous(previous_ != nullptr);
   status.set_origin(origin_);
   status.set_closed(more_acknowledged_);
@@ -470,6 +487,7 @@ ShardContents Shard::Contents() const {
   contents.epoch = epoch_;
   contents.more_acknowledged = more_acknowledged_;
   contents.origin = origin_;
+  contents.stepped_back_to = stepped_back_to_;
   return contents;
 }
 
@@ -479,19 +497,39 @@ void Shard::ForgetRoot() {
   root_.reset();
 }
 
-void Shard::SetFlushedVersion(uint64_t version) {
-  MutexLock lock(&mutex_);
-  flushed_version_ = version;
+absl::Status Shard::StepBack(uint64_t generation, ShardContents contents) {
+  Effects effects;
+  {
+    MutexLock lock(&mutex_);
+    MILLRACE_ASSIGN_OR_RETURN(const bool done,
+                              CheckStepBack(generation, contents.stepped_back_to, contents.epoch));
+    if (done) return absl::OkStatus();
+    const absl::Status gone = absl::FailedPreconditionError(
+        absl::StrCat(name_, " stepped back to version ", contents.state->version,
+                     "; fetch the job's routing again"));
+    DropPushes(gone, &effects);
+    GiveUp(gone, &effects);
+    WakeAll(gone, &effects);
+    DropPins(&effects);
+    effects.released.push_back(cut_plan_.Forget());
+    effects.released.push_back(std::exchange(state_, std::move(contents.state)));
+    effects.released.push_back(std::exchange(previous_, nullptr));
+    epoch_ = contents.epoch;
+    stepped_back_to_ = contents.stepped_back_to;
+    effects.released.push_back(std::shared_ptr<const StepRule>(std::move(rule_)));
+    rule_ = MakeRule(tools_, plan_.spec, /*held=*/{});
+    WriteRoot();
+    BoundOldStates(&effects);
+  }
+  Run(std::move(effects));
+  return absl::OkStatus();
 }
 
-uint64_t Shard::stored_generation() const {
-  MutexLock lock(&mutex_);
-  return stored_generation_;
-}
-
-void Shard::SetStoredGeneration(uint64_t generation) {
-  MutexLock lock(&mutex_);
-  stored_generation_ = generation;
+void Shard::GiveUp(const absl::Status& reason, Effects* effects) {
+  for (const PushPtr& push : rule_->GiveUp()) {
+    effects->answers.emplace_back(push->answer(),
+                                  MakeRefusal(push->push_id(), reason, state_->version));
+  }
 }
 
 void Shard::Refuse(const absl::Status& status) {
@@ -510,6 +548,7 @@ void Shard::Refuse(const absl::Status& status) {
 void Shard::NextWork(Effects* effects) {
   std::vector<Answered> answered;
   effects->work = rule_->Next(state_, &answered);
+  effects->epoch = epoch_;
   Answer(answered, effects);
   for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
 }
@@ -521,6 +560,8 @@ void Shard::Publish(StatePtr state, Effects* effects) {
   }
   effects->released.push_back(std::move(state_));
   state_ = std::move(state);
+  const bool captured = cut_plan_.Published(epoch_, state_);
+  effects->tell = effects->tell || captured || std::exchange(listening_, false);
   WriteRoot();
   BoundOldStates(effects);
   for (auto it = waiters_.begin(); it != waiters_.end();) {
@@ -555,12 +596,16 @@ void Shard::Run(Effects effects) {
   while (true) {
     for (auto& [answer, response] : effects.answers) answer(response);
     for (auto& [done, state] : effects.woken) done(std::move(state));
+    if (effects.tell && cut_listener_) cut_listener_();
     if (!effects.work.has_value()) return;
     const Work work = *std::move(effects.work);
+    const uint64_t epoch = effects.epoch;
     effects = Effects();
     work.compute();
     MutexLock lock(&mutex_);
-    if (absl::optional<Computed> computed = rule_->Done(work)) {
+    absl::optional<Computed> computed;
+    if (epoch == epoch_) computed = rule_->Done(work);
+    if (computed.has_value()) {
       Publish(work.update->Finish(computed->steps), &effects);
       Answer(computed->answered, &effects);
     }

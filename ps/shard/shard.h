@@ -24,6 +24,7 @@
 #include "ps/dense/shard_plan.h"
 #include "ps/dense/shard_root.h"
 #include "ps/dense/shard_state.h"
+#include "ps/shard/cut_plan.h"
 #include "ps/shard/held_states.h"
 #include "ps/shard/push_table.h"
 #include "ps/shard/spare_memory.h"
@@ -36,6 +37,13 @@ using StateCallback = std::function<void(absl::StatusOr<StatePtr>)>;
 
 // The answer to a push that is refused.
 PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t version);
+
+// What is kept of a shard besides its cuts.
+struct ShardTerm {
+  uint64_t generation = 0;
+  uint64_t epoch = 0;
+  CutName stepped_back_to;  // Where the epoch began.
+};
 
 // Thread-safe. Nothing blocks, except that Push computes: on the thread that brings the pieces, for
 // about as long as receiving them took. See the essay in the .cc file.
@@ -84,7 +92,23 @@ class Shard {
   // is at a newer one.
   absl::Status CheckNotOlder(uint64_t generation) const;
 
+  // Which states are captured for cuts from now on; `every_versions` is 0 or a power of two
+  // (INVALID_ARGUMENT). An asynchronous shard has no use for it.
+  absl::Status PlanCuts(uint64_t generation, uint64_t every_versions, uint64_t also_at);
+
+  // Makes `contents`, a cut, the state, in the epoch that they name; what was held is forgotten.
+  // Unfinished pushes and waiting pulls are refused. Done already: nothing changes.
+  // INVALID_ARGUMENT: an epoch that is not above the shard's; FAILED_PRECONDITION: another
+  // generation. REQUIRES: synchronous; the contents have neither held contributions nor a version
+  // before.
+  absl::Status StepBack(uint64_t generation, ShardContents contents);
+
+  // OK: the shard stepped back to `cut` when `epoch` began, or can do so now. Statuses as above.
+  absl::StatusOr<bool> SteppedBack(uint64_t generation, const CutName& cut, uint64_t epoch) const;
+
   ShardStatus Status() const;
+  // The same, of a state that the shard has had: its version and what was applied.
+  ShardStatus StatusAt(const ShardState& state) const;
   uint64_t generation() const;
 
   // What is to be written to the database; a moment between two step applications. `held` counts
@@ -95,12 +119,26 @@ class Shard {
   // of it is in the database.
   void ForgetRoot();
 
-  // A cut with this version is in the database.
-  void SetFlushedVersion(uint64_t version);
+  // What the database has, for the status.
+  void SetCutReport(CutReport report);
 
-  // The generation in the database: the one that it was made with, until set.
-  uint64_t stored_generation() const;
-  void SetStoredGeneration(uint64_t generation);
+  // The captured state, which is not returned again.
+  absl::optional<CapturedCut> TakeCapturedCut();
+
+  // Whether states of regular versions are captured; see CutPlan.
+  void AllowCuts(bool allowed);
+
+  // Returns whether the shard is at another version. If not, the listener is called when it is.
+  bool ListenForChange(uint64_t version);
+
+  // `listener` is called, without locks, when a state has been captured; it must not block.
+  // REQUIRES: nobody pushes yet.
+  void SetCutListener(std::function<void()> listener) { cut_listener_ = std::move(listener); }
+
+  // What is to be in the database, and whether it is: what it was made with, until set.
+  ShardTerm term() const;
+  bool IsStored(const ShardTerm& term) const;
+  void SetStored(const ShardTerm& term);
 
   // From now on, for good, every request is refused with `status`; waiting pulls end with it, and
   // unfinished pushes are dropped. REQUIRES: not OK.
@@ -132,11 +170,14 @@ class Shard {
   absl::Status CheckGeneration(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The same, and that the shard is not closed.
   absl::Status CheckOpen(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<bool> CheckStepBack(uint64_t generation, const CutName& cut, uint64_t epoch) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<StatePtr> FindState(const PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void VoidPush(uint64_t push_id, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPushes(const absl::Status& reason, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveUp(const absl::Status& reason, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPins(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeAll(const absl::Status& status, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NextWork(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -155,6 +196,7 @@ class Shard {
   const UpdateTools tools_;
   const ShardStatus::Origin origin_;
   const uint64_t state_bytes_;
+  std::function<void()> cut_listener_;
 
   // Held for short steps of bookkeeping only, never while computing.
   mutable Mutex mutex_;
@@ -164,10 +206,13 @@ class Shard {
   // In an earlier life of the process, more than the shard has: it is closed.
   bool more_acknowledged_ ABSL_GUARDED_BY(mutex_);
   uint64_t generation_ ABSL_GUARDED_BY(mutex_);
-  uint64_t stored_generation_ ABSL_GUARDED_BY(mutex_);
-  uint64_t flushed_version_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);  // See Refuse().
-  const std::unique_ptr<StepRule> rule_ ABSL_PT_GUARDED_BY(mutex_);
+  CutName stepped_back_to_ ABSL_GUARDED_BY(mutex_);
+  ShardTerm stored_ ABSL_GUARDED_BY(mutex_);
+  CutPlan cut_plan_ ABSL_GUARDED_BY(mutex_);
+  CutReport cut_report_ ABSL_GUARDED_BY(mutex_);
+  bool listening_ ABSL_GUARDED_BY(mutex_) = false;  // The next version is told.
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);    // See Refuse().
+  std::unique_ptr<StepRule> rule_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);
   PushTable pushes_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;

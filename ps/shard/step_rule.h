@@ -64,6 +64,9 @@ class StepRule {
   // What was acknowledged as held stays, and so does the version that follows from it alone.
   virtual std::vector<PushPtr> Fence() = 0;
 
+  // Complete pushes whose answers are still to come; the rule is of no more use afterwards.
+  virtual std::vector<PushPtr> GiveUp() { return Fence(); }
+
   // Something to compute, if there is. Each call gives other work.
   virtual absl::optional<Work> Next(const StatePtr& state, std::vector<Answered>* answered) = 0;
 

@@ -69,6 +69,11 @@ void VersionRule::Completed(const ShardState& state, const PushPtr& push,
   }
 }
 
+std::vector<PushPtr> VersionRule::GiveUp() {
+  if (last_ == nullptr) return {};
+  return {std::move(last_)};
+}
+
 void VersionRule::BeginAddition(const StatePtr& state) {
   const VersionSteps steps = StepsOfVersion(state->version, replicas_, total_steps_);
   const auto next = held_.find(steps.begin + added_);

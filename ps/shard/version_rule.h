@@ -45,6 +45,7 @@ class VersionRule final : public StepRule {
                  std::vector<Answered>* answered) override;
   void Discarded(const PushPtr& /*push*/) override {}
   std::vector<PushPtr> Fence() override { return {}; }
+  std::vector<PushPtr> GiveUp() override;
   absl::optional<Work> Next(const StatePtr& state, std::vector<Answered>* answered) override;
   absl::optional<Computed> Done(const Work& work) override;
   std::vector<PushPtr> Held() const override;

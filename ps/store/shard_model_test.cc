@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
+#include "common/clock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
 #include "ps/store/shard_store.h"
@@ -60,7 +61,6 @@ class Scenario {
         replicas_(replicas),
         spec_(MakeSpec({3, 500, 1}, replicas, kTotalSteps)),
         directory_(absl::StrCat(::testing::TempDir(), "/shard_model_test_", replicas)) {
-    spec_.mutable_cut_period()->set_seconds(100'000);  // Cuts are written when the test says so.
     std::filesystem::remove_all(directory_);
     Open();
     EXPECT_TRUE(store_->Create(spec_, generation_).ok());
@@ -97,7 +97,7 @@ class Scenario {
   uint64_t Choose(uint64_t below) { return random_() % below; }
 
   void Open() {
-    auto store = ShardStore::Open(directory_);
+    auto store = ShardStore::Open(directory_, {.clock = &clock_});
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -257,6 +257,7 @@ class Scenario {
     ASSERT_EQ(shard_->Status().held().SerializeAsString(), held.ToProto().SerializeAsString());
   }
 
+  SimulatedClock clock_;  // Stands still: cuts are written when the test says so.
   std::mt19937_64 random_;
   const uint32_t replicas_;
   ShardSpec spec_;

@@ -23,9 +23,12 @@ absl::Status Stopping() {
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Open(const std::string& data_dir,
                                                              const ShardStoreOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<DataDirectory> directory,
-                            DataDirectory::Open(data_dir));
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<CutStore> cuts,
-                            CutStore::Open(directory->database_path(), options.fault));
+                            DataDirectory::Open(data_dir, options.file_system));
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::unique_ptr<CutStore> cuts,
+      CutStore::Open(
+          directory->database_path(),
+          {.file_system = options.file_system, .clock = options.clock, .fault = options.fault}));
   std::unique_ptr<ShardStore> store(new ShardStore(std::move(directory), std::move(cuts), options));
   MILLRACE_RETURN_IF_ERROR(store->Restore());
   return store;
@@ -69,17 +72,18 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
   }
   MILLRACE_ASSIGN_OR_RETURN(ShardContents contents, cuts_->ReadShard(*plan, &pool_));
   const uint64_t version = contents.state->version;
+  contents.epoch = stored.term.epoch;
+  contents.stepped_back_to = stored.term.stepped_back_to;
   contents.origin = version == 0 ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
   // There is nothing that a shard with all steps could have acknowledged beyond them.
   contents.more_acknowledged =
       !whole && contents.state->applied.watermark() < stored.spec.total_steps();
-  auto shard = std::make_shared<Shard>(*std::move(plan), stored.generation, std::move(contents),
-                                       &pool_, /*root=*/nullptr, &spare_);
-  shard->SetFlushedVersion(version);
+  auto shard = std::make_shared<Shard>(*std::move(plan), stored.term.generation,
+                                       std::move(contents), &pool_, /*root=*/nullptr, &spare_);
   LOG(INFO) << shard->name() << " is back at version " << version
             << (shard->Status().closed() ? ", from a cut: what it applied since is missing" : "");
-  shards_.Add(shard);
   flusher_.Watch(shard);
+  shards_.Add(shard);
   return absl::OkStatus();
 }
 
@@ -173,11 +177,9 @@ absl::Status ShardStore::CheckMemory(const ShardPlan& plan) const {
 // On the flusher's thread, where no other call makes or drops shards meanwhile.
 absl::Status ShardStore::AddNew(std::shared_ptr<Shard> shard) {
   const ShardSpec& spec = shard->plan().spec;
-  const ShardContents contents = shard->Contents();
-  MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, shard->generation()));
-  MILLRACE_RETURN_IF_ERROR(cuts_->WriteCut(shard->plan(), *contents.state, /*held=*/{}));
-  shards_.Add(shard);
+  MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, shard->term()));
   flusher_.Watch(shard);
+  shards_.Add(shard);
   if (absl::Status status = CheckOpen(); !status.ok()) shard->Refuse(status);
   return absl::OkStatus();
 }
@@ -187,19 +189,8 @@ absl::StatusOr<ShardStatus> ShardStore::SetGeneration(const std::string& job_id,
                                                       absl::Duration timeout) {
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
   MILLRACE_RETURN_IF_ERROR(shard->SetGeneration(generation));
-  if (shard->stored_generation() == generation) return shard->Status();
   // So that a request of an older generation finds no open door after a restart.
-  const auto store = [this, shard]() -> absl::Status {
-    const ShardSpec& spec = shard->plan().spec;
-    const auto current = shards_.Find(spec.job_id(), spec.shard());
-    if (!current.ok() || *current != shard) return absl::OkStatus();  // Dropped meanwhile.
-    const uint64_t newest = shard->generation();
-    MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, newest));
-    shard->SetStoredGeneration(newest);
-    return absl::OkStatus();
-  };
-  MILLRACE_RETURN_IF_ERROR(flusher_.Call(absl::StrCat("storing the generation of ", shard->name()),
-                                         clock_->Now() + timeout, store));
+  MILLRACE_RETURN_IF_ERROR(StoreTerm(shard, clock_->Now() + timeout));
   return shard->Status();
 }
 
@@ -208,28 +199,70 @@ absl::StatusOr<ShardStatus> ShardStore::Flush(const std::string& job_id, uint32_
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
   MILLRACE_RETURN_IF_ERROR(shard->CheckServes(generation));
-  MILLRACE_RETURN_IF_ERROR(flusher_.Call(
-      absl::StrCat("flushing ", shard->name()), clock_->Now() + timeout,
-      [this, job_id, shard_number]() -> absl::Status {
-        MILLRACE_ASSIGN_OR_RETURN(const auto current, shards_.Find(job_id, shard_number));
-        return FlushShard(cuts_.get(), current.get());
-      }));
+  MILLRACE_ASSIGN_OR_RETURN(ShardStatus flushed, flusher_.Flush(shard, clock_->Now() + timeout));
   // Whoever has set a greater one meanwhile is told what the state is; the caller is not.
   MILLRACE_RETURN_IF_ERROR(shard->CheckServes(generation));
+  return flushed;
+}
+
+absl::StatusOr<ShardStatus> ShardStore::PlanCuts(const PlanCutsRequest& request) {
+  MILLRACE_RETURN_IF_ERROR(CheckOpen());
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
+                            shards_.Find(request.job_id(), request.shard()));
+  MILLRACE_RETURN_IF_ERROR(
+      shard->PlanCuts(request.generation(), request.every_versions(), request.also_at()));
+  if (request.has_common() && shard->plan().spec.replicas() != 0) {
+    flusher_.SetCommon(shard, request.common());
+  }
   return shard->Status();
+}
+
+// The cut is read on the caller's thread: that takes long, and records must not wait for it.
+absl::StatusOr<ShardStatus> ShardStore::StepBack(const StepBackRequest& request,
+                                                 absl::Duration timeout) {
+  MILLRACE_RETURN_IF_ERROR(CheckOpen());
+  const absl::Time deadline = clock_->Now() + timeout;
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
+                            shards_.Find(request.job_id(), request.shard()));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const bool done, shard->SteppedBack(request.generation(), request.cut(), request.epoch()));
+  if (!done) {
+    ShardContents contents;
+    MILLRACE_ASSIGN_OR_RETURN(contents.state, cuts_->ReadCut(shard->plan(), request.cut(), &pool_));
+    contents.epoch = request.epoch();
+    contents.stepped_back_to = request.cut();
+    MILLRACE_RETURN_IF_ERROR(shard->StepBack(request.generation(), std::move(contents)));
+    LOG(INFO) << shard->name() << " stepped back to version " << request.cut().version()
+              << ", epoch " << request.epoch() << " begins";
+  }
+  MILLRACE_RETURN_IF_ERROR(StoreTerm(shard, deadline));
+  return shard->Status();
+}
+
+// In memory first, then here: a crash in between leaves the older epoch on the disk, and another
+// attach, which steps back again.
+absl::Status ShardStore::StoreTerm(const std::shared_ptr<Shard>& shard, absl::Time deadline) {
+  if (shard->IsStored(shard->term())) return absl::OkStatus();
+  const auto store = [this, shard]() -> absl::Status {
+    const ShardSpec& spec = shard->plan().spec;
+    const auto current = shards_.Find(spec.job_id(), spec.shard());
+    if (!current.ok() || *current != shard) return absl::OkStatus();  // Dropped meanwhile.
+    const ShardTerm newest = shard->term();
+    MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, newest));
+    shard->SetStored(newest);
+    flusher_.Report(shard.get());
+    return absl::OkStatus();
+  };
+  return flusher_.Call(absl::StrCat("storing the generation of ", shard->name()), deadline, store);
 }
 
 absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number, uint64_t generation,
                               absl::Duration timeout) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
-  const std::string name = ShardName(job_id, shard_number);
-  MILLRACE_RETURN_IF_ERROR(flusher_.Call(absl::StrCat("dropping ", name), clock_->Now() + timeout,
-                                         [this, job_id, shard_number, generation] {
-                                           return DropNow(job_id, shard_number, generation);
-                                         }));
-  flusher_.Post(absl::StrCat("freeing the disk space of ", name),
-                [this, job_id, shard_number] { return cuts_->FreeSpace(job_id, shard_number); });
-  return absl::OkStatus();
+  return flusher_.Call(absl::StrCat("dropping ", ShardName(job_id, shard_number)),
+                       clock_->Now() + timeout, [this, job_id, shard_number, generation] {
+                         return DropNow(job_id, shard_number, generation);
+                       });
 }
 
 // On the flusher's thread.
@@ -256,17 +289,9 @@ void ShardStore::Close() {
 
 absl::Status ShardStore::Stop() {
   Close();
-  return flusher_.Call("writing all shards", clock_->Now() + kStopTimeout,
-                       [this]() -> absl::Status {
-                         absl::Status first_error;
-                         for (const std::shared_ptr<Shard>& shard : shards_.List()) {
-                           absl::Status status = FlushShardForStop(cuts_.get(), shard.get());
-                           if (status.ok()) continue;
-                           LOG(ERROR) << shard->name() << " could not be written: " << status;
-                           first_error.Update(status);
-                         }
-                         return first_error.ok() ? cuts_->MarkStopped() : first_error;
-                       });
+  const absl::Time deadline = clock_->Now() + kStopTimeout;
+  MILLRACE_RETURN_IF_ERROR(flusher_.FlushForStop(shards_.List(), deadline));
+  return flusher_.Call("noting a clean stop", deadline, [this] { return cuts_->MarkStopped(); });
 }
 
 }  // namespace millrace::ps

@@ -32,11 +32,13 @@ struct ShardStoreOptions {
   // for what they need, all together (see MemoryNeed).
   uint64_t memory_limit = MemoryLimit();
   DatabaseFault fault = nullptr;
+  FileSystemPtr file_system = RealFileSystem();  // For tests too.
 };
 
-// Thread-safe. Create, SetGeneration, Flush and Drop wait for the disk, behind other work of that
-// kind, for `timeout` at most (DEADLINE_EXCEEDED; the message names that work). Statuses as
-// documented for ParameterServerAdmin; and UNAVAILABLE once it is closed.
+// Thread-safe. Create, SetGeneration, StepBack, Flush and Drop wait for the disk, behind other work
+// of that kind, for `timeout` at most (DEADLINE_EXCEEDED; the message names that work); nobody
+// waits for a cut but Flush, and StepBack reads one. Statuses as documented for
+// ParameterServerAdmin; and UNAVAILABLE once it is closed.
 class ShardStore {
  public:
   static constexpr absl::Duration kTimeout = absl::Minutes(5);
@@ -59,6 +61,9 @@ class ShardStore {
                                             uint64_t generation, absl::Duration timeout = kTimeout);
   absl::StatusOr<ShardStatus> Flush(const std::string& job_id, uint32_t shard, uint64_t generation,
                                     absl::Duration timeout = kTimeout);
+  absl::StatusOr<ShardStatus> PlanCuts(const PlanCutsRequest& request);
+  absl::StatusOr<ShardStatus> StepBack(const StepBackRequest& request,
+                                       absl::Duration timeout = kTimeout);
   absl::Status Drop(const std::string& job_id, uint32_t shard, uint64_t generation,
                     absl::Duration timeout = kTimeout);
 
@@ -88,6 +93,7 @@ class ShardStore {
   absl::Status CheckMemory(const ShardPlan& plan) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DropNow(const std::string& job_id, uint32_t shard, uint64_t generation);
   absl::Status AddNew(std::shared_ptr<Shard> shard);
+  absl::Status StoreTerm(const std::shared_ptr<Shard>& shard, absl::Time deadline);
   absl::Status CheckOpen() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<DataDirectory> directory_;

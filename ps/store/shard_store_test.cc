@@ -99,7 +99,7 @@ class ShardStoreTest : public ::testing::Test {
   void Spoil(const std::string& key) {
     store_.reset();
     const auto database = Database::Open(absl::StrCat(directory_, "/db"));
-    Changes changes;
+    Database::Changes changes;
     changes.put.emplace_back(key, "spoiled");
     ASSERT_TRUE((*database)->Commit(changes).ok());
   }
@@ -177,12 +177,11 @@ TEST_F(ShardStoreTest, CallOfAnOlderGenerationDropsAndFlushesNothing) {
 
 TEST_F(ShardStoreTest, CallBehindAHangingDiskEndsInTimeAndNamesWhatItWaitsFor) {
   ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
-  disk_.Hang("flush");
+  disk_.Hang("write");
   std::thread maker([this] { EXPECT_TRUE(store_->Create(Spec(1), 1).ok()); });
   ASSERT_TRUE(disk_.WaitUntilItHangs());
   for (const absl::Status& status :
-       {store_->SetGeneration("job", 0, 2, kShort).status(),
-        store_->Flush("job", 0, 1, kShort).status(), store_->Drop("job", 0, 1, kShort)}) {
+       {store_->SetGeneration("job", 0, 2, kShort).status(), store_->Drop("job", 0, 1, kShort)}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), HasSubstr("making shard 1 of job 'job'"));
   }
@@ -192,8 +191,25 @@ TEST_F(ShardStoreTest, CallBehindAHangingDiskEndsInTimeAndNamesWhatItWaitsFor) {
   EXPECT_TRUE(store_->shards().Find("job", 0).ok()) << "a call that was given up was made";
 }
 
-TEST_F(ShardStoreTest, OneCallAtATimeMakesAShard) {
+// Generations waited for cuts of other jobs, for as long as those took.
+TEST_F(ShardStoreTest, NobodyWaitsForACutButWhoAskedForIt) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  PushWhole(store_->shards().Find("job", 0)->get(), 0, 1, std::vector<float>(10, 1));
   disk_.Hang("flush");
+  std::thread flusher([this] { EXPECT_TRUE(store_->Flush("job", 0, 1).ok()); });
+  ASSERT_TRUE(disk_.WaitUntilItHangs());
+  const absl::Status status = store_->Flush("job", 0, 1, kShort).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("shard 0 of job 'job'"));
+  EXPECT_TRUE(store_->Create(Spec(1), 1).ok());
+  EXPECT_TRUE(store_->SetGeneration("job", 1, 2).ok());
+  EXPECT_TRUE(store_->Drop("job", 1, 2).ok());
+  disk_.Recover();
+  flusher.join();
+}
+
+TEST_F(ShardStoreTest, OneCallAtATimeMakesAShard) {
+  disk_.Hang("write");
   std::thread maker([this] { EXPECT_TRUE(store_->Create(Spec(0), 1).ok()); });
   ASSERT_TRUE(disk_.WaitUntilItHangs());
   const absl::Status status = store_->Create(Spec(0), 1, kShort).status();
@@ -234,7 +250,9 @@ TEST_F(ShardStoreTest, SynchronousShardNeedsMemoryForItsContributions) {
 // One shard that could not be read kept the server from starting.
 TEST_F(ShardStoreTest, DamagedShardKeepsNobodyFromTheOthers) {
   for (uint32_t shard = 0; shard < 3; ++shard) ASSERT_TRUE(store_->Create(Spec(shard), 1).ok());
-  Spoil(BlockKey(ShardKey("job", 0), /*cut=*/0, /*block=*/0));
+  PushWhole(store_->shards().Find("job", 0)->get(), 0, 1, std::vector<float>(10, 1));
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  Spoil(ManifestKey(ShardKey("job", 0), /*cut=*/0));
   Spoil(RecordKey(ShardKey("job", 1)));
   Open();
   EXPECT_TRUE(store_->shards().Find("job", 2).ok());
@@ -266,13 +284,71 @@ TEST_F(ShardStoreTest, DiskErrorAtStartIsReportedAsSuch) {
 TEST_F(ShardStoreTest, DroppedShardGivesItsDiskSpaceBack) {
   constexpr uint64_t kElements = 4 * kBlockElements;
   ASSERT_TRUE(store_->Create(Spec(0, kElements), 1).ok());
+  EXPECT_LT(DiskBytes(), kElements * sizeof(float) / 2) << "initial values can be computed again";
+  PushWhole(store_->shards().Find("job", 0)->get(), 0, 1, std::vector<float>(kElements, 1));
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
   EXPECT_GE(DiskBytes(), kElements * sizeof(float));
   ASSERT_TRUE(store_->Drop("job", 0, 1).ok());
-  const absl::Time deadline = absl::Now() + kPatience;
-  while (DiskBytes() > kElements * sizeof(float) / 2 && absl::Now() < deadline) {
-    std::this_thread::yield();
-  }
   EXPECT_LT(DiskBytes(), kElements * sizeof(float) / 2);
+}
+
+TEST_F(ShardStoreTest, SteppingBackMakesTheCutTheStateAndFreesWhatWasHeld) {
+  ASSERT_TRUE(store_->Create(Spec(0, 10, /*replicas=*/2), 1).ok());
+  const auto shard = *store_->shards().Find("job", 0);
+  const std::vector<float> gradient(10, 1);
+  for (uint64_t step = 0; step < 5; ++step) {
+    PushWhole(shard.get(), step, step, gradient);
+    if (step == 1) {
+      ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+    }
+  }
+  StepBackRequest request;
+  request.set_job_id("job");
+  request.set_generation(1);
+  request.mutable_cut()->set_version(1);
+  request.set_epoch(3);
+  for (int i = 0; i < 2; ++i) {  // A repeated call finds it done.
+    const auto status = store_->StepBack(request);
+    ASSERT_TRUE(status.ok()) << status.status();
+    EXPECT_EQ(status->epoch(), 3);
+    EXPECT_EQ(status->version(), 1);
+    EXPECT_FALSE(status->has_previous());
+    EXPECT_EQ(status->held().above_size(), 0);
+  }
+  EXPECT_EQ(PushWhole(shard.get(), 2, 12, gradient).outcome(), PushResponse::HELD);
+  EXPECT_EQ(PushWhole(shard.get(), 3, 13, gradient).outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(shard->Status().version(), 2);
+  EXPECT_TRUE(store_->StepBack(request).ok()) << "a late repetition";
+  EXPECT_EQ(shard->Status().version(), 2);
+  request.mutable_cut()->set_version(2);
+  EXPECT_EQ(store_->StepBack(request).status().code(), absl::StatusCode::kInvalidArgument);
+  request.set_epoch(4);
+  EXPECT_EQ(store_->StepBack(request).status().code(), absl::StatusCode::kNotFound);
+  request.set_generation(2);
+  EXPECT_EQ(store_->StepBack(request).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ShardStoreTest, AsynchronousShardCannotStepBack) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  StepBackRequest request;
+  request.set_job_id("job");
+  request.set_generation(1);
+  request.set_epoch(1);
+  EXPECT_EQ(store_->StepBack(request).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ShardStoreTest, CutsArePlannedInPowersOfTwo) {
+  ASSERT_TRUE(store_->Create(Spec(0, 10, /*replicas=*/1), 1).ok());
+  PlanCutsRequest request;
+  request.set_job_id("job");
+  request.set_generation(1);
+  request.set_every_versions(3);
+  EXPECT_EQ(store_->PlanCuts(request).status().code(), absl::StatusCode::kInvalidArgument);
+  request.set_every_versions(4);
+  const auto status = store_->PlanCuts(request);
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->cuts_size(), 1) << "the initial values";
+  EXPECT_EQ(status->cuts(0).version(), 0);
 }
 
 }  // namespace

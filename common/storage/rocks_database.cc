@@ -1,0 +1,147 @@
+// What RocksDB does on its own when its disk fails is turned off: its threads would try again
+// behind our back, and Debian builds it with assertions, of which some do not hold on that path.
+// Instead each write that follows an error asks it to resume first, which runs on our thread. That
+// works for errors that may pass, and MakeRetryable says so of all of them: what does not pass is
+// found out by trying.
+//
+// The records are small and few, so the memtable and the log are small too: a log of 1 MiB is
+// reserved on the disk when it is begun, and records can be written to it for a while after the
+// disk is full.
+#include "common/storage/rocks_database.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "common/storage/retryable_file_system.h"
+#include "glog/logging.h"
+#include "rocksdb/db.h"
+#include "rocksdb/env.h"
+#include "rocksdb/options.h"
+#include "rocksdb/write_batch.h"
+
+namespace millrace {
+namespace {
+
+rocksdb::Options MakeOptions(rocksdb::Env* env) {
+  rocksdb::Options options;
+  options.env = env;
+  options.create_if_missing = true;
+  options.write_buffer_size = 1 << 20;
+  // Far below the limit of 1024 that many systems give a process: sockets need the rest.
+  options.max_open_files = 256;
+  // Records only; large files of other data (see SstFileWriter) stay where they were put.
+  options.ttl = 0;
+  options.periodic_compaction_seconds = 0;
+  options.compression = rocksdb::kNoCompression;
+  options.max_bgerror_resume_count = 0;
+  options.info_log_level = rocksdb::WARN_LEVEL;
+  options.keep_log_file_num = 4;
+  return options;
+}
+
+rocksdb::Slice ToSlice(absl::string_view text) { return rocksdb::Slice(text.data(), text.size()); }
+
+absl::StatusCode ToCode(const rocksdb::Status& status) {
+  if (status.IsCorruption()) return absl::StatusCode::kDataLoss;
+  if (status.IsInvalidArgument() || status.IsNotSupported()) {
+    return absl::StatusCode::kFailedPrecondition;
+  }
+  return absl::StatusCode::kUnavailable;
+}
+
+}  // namespace
+
+absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(ToCode(status), absl::StrCat(what, ": ", status.ToString()));
+}
+
+absl::StatusOr<std::unique_ptr<RocksDatabase>> RocksDatabase::Open(
+    const std::string& path, const RocksDatabaseOptions& options) {
+  std::unique_ptr<RocksDatabase> database(new RocksDatabase(
+      path, options, rocksdb::NewCompositeEnv(MakeRetryable(options.file_system))));
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(*database->options_, path, &db);
+  MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot open the database ", path)));
+  database->db_.reset(db);
+  return database;
+}
+
+RocksDatabase::RocksDatabase(std::string path, const RocksDatabaseOptions& options,
+                             std::unique_ptr<rocksdb::Env> env)
+    : path_(std::move(path)),
+      file_system_(options.file_system),
+      clock_(options.clock),
+      env_(std::move(env)),
+      options_(std::make_unique<rocksdb::Options>(MakeOptions(env_.get()))) {}
+
+RocksDatabase::~RocksDatabase() = default;
+
+absl::Status RocksDatabase::Error(absl::string_view operation,
+                                  const rocksdb::Status& status) const {
+  return FromRocks(status, absl::StrCat("cannot ", operation, " the database ", path_));
+}
+
+absl::Status RocksDatabase::Check(absl::string_view operation, const rocksdb::Status& status) {
+  absl::Status error = Error(operation, status);
+  if (error.ok()) return error;
+  MutexLock lock(&mutex_);
+  if (error_.ok()) LOG(ERROR) << error;
+  error_ = error;
+  next_resume_ = std::max(next_resume_, clock_->Now());
+  return error;
+}
+
+absl::Status RocksDatabase::Revive() {
+  {
+    MutexLock lock(&mutex_);
+    if (error_.ok()) return absl::OkStatus();
+    const absl::Time now = clock_->Now();
+    if (now < next_resume_) return error_;
+    next_resume_ = now + kResumePause;
+  }
+  const rocksdb::Status status = db_->Resume();
+  const absl::Status error = Error("resume", status);
+  MutexLock lock(&mutex_);
+  LOG_IF(INFO, error.ok()) << "the database " << path_ << " can be written again";
+  error_ = error;
+  return error;
+}
+
+absl::Status RocksDatabase::Write(const Changes& changes, bool sync) {
+  MILLRACE_RETURN_IF_ERROR(Revive());
+  rocksdb::WriteBatch batch;
+  rocksdb::Status status;
+  for (const std::string& key : changes.remove) {
+    if (status.ok()) status = batch.Delete(key);
+  }
+  for (const auto& [key, value] : changes.put) {
+    if (status.ok()) status = batch.Put(key, value);
+  }
+  rocksdb::WriteOptions options;
+  options.sync = sync;
+  if (status.ok()) status = db_->Write(options, &batch);
+  return Check("write", status);
+}
+
+absl::StatusOr<absl::optional<std::string>> RocksDatabase::Get(absl::string_view key) const {
+  std::string value;
+  const rocksdb::Status status = db_->Get(rocksdb::ReadOptions(), ToSlice(key), &value);
+  if (status.IsNotFound()) return absl::optional<std::string>();
+  MILLRACE_RETURN_IF_ERROR(Error("read", status));
+  return absl::make_optional(std::move(value));
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RocksDatabase::List(
+    const std::string& prefix) const {
+  std::vector<std::pair<std::string, std::string>> found;
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions()));
+  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+    found.emplace_back(it->key().ToString(), it->value().ToString());
+  }
+  MILLRACE_RETURN_IF_ERROR(Error("read", it->status()));
+  return found;
+}
+
+}  // namespace millrace

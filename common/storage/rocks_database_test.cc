@@ -1,0 +1,135 @@
+#include "common/storage/rocks_database.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/faults/fault_file_system.h"
+
+namespace millrace {
+namespace {
+
+using ::millrace::testing::Fault;
+using ::millrace::testing::FaultFileSystem;
+using ::testing::AnyOf;
+
+class RocksDatabaseTest : public ::testing::Test {
+ protected:
+  RocksDatabaseTest()
+      : path_(absl::StrCat(::testing::TempDir(), "/rocks_database_test/",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
+
+  // An empty directory, and a disk that works.
+  void Begin() {
+    database_.reset();
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+    Open();
+  }
+
+  void Open() {
+    files_ = std::make_shared<FaultFileSystem>();
+    auto database = RocksDatabase::Open(path_, {.file_system = files_, .clock = &clock_});
+    ASSERT_TRUE(database.ok()) << database.status();
+    database_ = *std::move(database);
+  }
+
+  // What a power cut leaves.
+  void CutPower() {
+    files_->PowerOff();
+    database_.reset();
+    files_->DropUnsynced();
+    Open();
+  }
+
+  absl::Status Put(const std::string& value) {
+    return database_->Write({.put = {{"key", value}}, .remove = {}});
+  }
+  std::string Get() { return (*database_->Get("key")).value_or("nothing"); }
+
+  const std::string path_;
+  SimulatedClock clock_;
+  std::shared_ptr<FaultFileSystem> files_;
+  std::unique_ptr<RocksDatabase> database_;
+};
+
+TEST_F(RocksDatabaseTest, WrittenRecordSurvivesAPowerCut) {
+  Begin();
+  ASSERT_TRUE(Put("value").ok());
+  CutPower();
+  EXPECT_EQ(Get(), "value");
+}
+
+TEST_F(RocksDatabaseTest, OldOrNewRecordIsThereWhereverTheMachineStops) {
+  for (const Fault fault : {Fault::kTorn, Fault::kPowerOff}) {
+    bool fired = true;
+    for (uint64_t operation = 0; fired; ++operation) {
+      SCOPED_TRACE(absl::StrCat("fault ", static_cast<int>(fault), " at operation ", operation));
+      Begin();
+      ASSERT_TRUE(Put("old").ok());
+      files_->Arm(operation, fault);
+      const bool written = Put("new").ok();
+      fired = files_->fired();
+      CutPower();
+      EXPECT_THAT(Get(), AnyOf("old", "new"));
+      if (written) {
+        EXPECT_EQ(Get(), "new");
+      }
+    }
+  }
+}
+
+// RocksDB refused all writes after the first error, for good.
+TEST_F(RocksDatabaseTest, GoesOnAfterAnErrorAtAnyOperation) {
+  for (const Fault fault : {Fault::kError, Fault::kFull}) {
+    bool fired = true;
+    for (uint64_t operation = 0; fired; ++operation) {
+      SCOPED_TRACE(absl::StrCat("fault ", static_cast<int>(fault), " at operation ", operation));
+      Begin();
+      ASSERT_TRUE(Put("old").ok());
+      files_->Arm(operation, fault);
+      for (int i = 0; i < 3; ++i) {
+        const absl::Status status = Put("new");
+        if (!status.ok()) {
+          EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+        }
+        clock_.Advance(RocksDatabase::kResumePause);
+      }
+      fired = files_->fired();
+      files_->Heal();
+      EXPECT_TRUE(Put("newest").ok());
+      EXPECT_EQ(Get(), "newest");
+      CutPower();
+      EXPECT_EQ(Get(), "newest");
+    }
+  }
+}
+
+// Records enough for several logs and memtables, on a disk that is full now and then.
+TEST_F(RocksDatabaseTest, ManyRecordsSurviveADiskThatIsFullNowAndThen) {
+  Begin();
+  const std::string large(100'000, 'x');
+  std::string last;
+  for (int i = 0; i < 200; ++i) {
+    if (i % 20 == 10) files_->Arm(i % 7, Fault::kFull);
+    if (i % 20 == 17) files_->Heal();
+    const std::string value = absl::StrCat(i, large);
+    if (Put(value).ok()) last = value;
+    clock_.Advance(RocksDatabase::kResumePause);
+  }
+  EXPECT_EQ(last.substr(0, 4), "199x") << "it did not recover";
+  CutPower();
+  EXPECT_EQ(Get(), last);
+}
+
+TEST_F(RocksDatabaseTest, OneProcessAtATimeMayOpenIt) {
+  Begin();
+  EXPECT_EQ(RocksDatabase::Open(path_).status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,22 @@
+#include "ps/shard/cut_plan.h"
+
+#include <utility>
+
+namespace millrace::ps {
+
+bool CutPlan::Published(uint64_t epoch, const StatePtr& state) {
+  const uint64_t version = state->version;
+  const bool regular = allowed_ && every_versions_ != 0 && version % every_versions_ == 0;
+  if (captured_.state != nullptr || (!regular && version != also_at_)) return false;
+  captured_ = {epoch, state};
+  return true;
+}
+
+absl::optional<CapturedCut> CutPlan::Take() {
+  if (captured_.state == nullptr) return absl::nullopt;
+  return std::exchange(captured_, {});
+}
+
+StatePtr CutPlan::Forget() { return std::exchange(captured_, {}).state; }
+
+}  // namespace millrace::ps

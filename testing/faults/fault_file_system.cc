@@ -1,0 +1,323 @@
+// A power cut is modelled as the worst that the standard allows: of a file only what was there at
+// its last sync remains, and in a directory every name that was made, moved or removed since its
+// last sync is as it was. For that, each change of names leaves an entry that undoes it, and files
+// that are removed or replaced are kept under another name until their directory is synced.
+#include "testing/faults/fault_file_system.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace millrace::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+
+// Names of files that are only kept to be put back.
+constexpr char kAside[] = ".aside-";
+
+IOStatus NoPower() { return IOStatus::IOError("the power is off"); }
+
+}  // namespace
+
+class FaultFileSystem::File final : public rocksdb::FSWritableFileOwnerWrapper {
+ public:
+  File(FaultFileSystem* owner, std::string path, std::shared_ptr<Synced> synced,
+       std::unique_ptr<rocksdb::FSWritableFile>&& file)
+      : FSWritableFileOwnerWrapper(std::move(file)),
+        owner_(owner),
+        path_(std::move(path)),
+        synced_(std::move(synced)) {}
+
+  IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
+                  IODebugContext* debug) override {
+    bool torn = false;
+    const IOStatus fault = owner_->Operate(/*needs_space=*/true, &torn);
+    if (torn) {
+      FSWritableFileOwnerWrapper::Append(rocksdb::Slice(data.data(), data.size() / 2), options,
+                                         debug)
+          .PermitUncheckedError();
+    }
+    return fault.ok() ? FSWritableFileOwnerWrapper::Append(data, options, debug) : fault;
+  }
+  IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
+                  const rocksdb::DataVerificationInfo& /*info*/, IODebugContext* debug) override {
+    return Append(data, options, debug);
+  }
+  IOStatus Truncate(uint64_t size, const IOOptions& options, IODebugContext* debug) override {
+    const IOStatus fault = owner_->Operate(/*needs_space=*/false);
+    return fault.ok() ? FSWritableFileOwnerWrapper::Truncate(size, options, debug) : fault;
+  }
+  IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
+    const IOStatus fault = owner_->Operate(/*needs_space=*/false);
+    if (!fault.ok()) return fault;
+    const IOStatus flushed = FSWritableFileOwnerWrapper::Flush(options, debug);
+    // Asked of the system: a file that was opened again knows only what was written since.
+    std::error_code error;
+    const uint64_t bytes = fs::file_size(path_, error);
+    if (!error) synced_->bytes = bytes;
+    return flushed;
+  }
+  IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
+    return Sync(options, debug);
+  }
+  IOStatus RangeSync(uint64_t /*offset*/, uint64_t /*bytes*/, const IOOptions& /*options*/,
+                     IODebugContext* /*debug*/) override {
+    return IOStatus::OK();
+  }
+  IOStatus Allocate(uint64_t /*offset*/, uint64_t /*bytes*/, const IOOptions& /*options*/,
+                    IODebugContext* /*debug*/) override {
+    return IOStatus::OK();
+  }
+
+ private:
+  FaultFileSystem* const owner_;
+  const std::string path_;
+  const std::shared_ptr<Synced> synced_;
+};
+
+class FaultFileSystem::Directory final : public rocksdb::FSDirectoryWrapper {
+ public:
+  Directory(FaultFileSystem* owner, std::string path,
+            std::unique_ptr<rocksdb::FSDirectory>&& directory)
+      : FSDirectoryWrapper(std::move(directory)), owner_(owner), path_(std::move(path)) {}
+
+  IOStatus Fsync(const IOOptions& /*options*/, IODebugContext* /*debug*/) override {
+    const IOStatus fault = owner_->Operate(/*needs_space=*/false);
+    if (fault.ok()) owner_->NamesSynced(path_);
+    return fault;
+  }
+  IOStatus FsyncWithDirOptions(const IOOptions& options, IODebugContext* debug,
+                               const rocksdb::DirFsyncOptions& /*sync_options*/) override {
+    return Fsync(options, debug);
+  }
+
+ private:
+  FaultFileSystem* const owner_;
+  const std::string path_;
+};
+
+void FaultFileSystem::Arm(uint64_t operations, Fault fault) {
+  MutexLock lock(&mutex_);
+  armed_at_ = operations_ + operations + 1;
+  fault_ = fault;
+  fired_ = false;
+}
+
+void FaultFileSystem::Heal() {
+  MutexLock lock(&mutex_);
+  armed_at_ = 0;
+  full_ = false;
+}
+
+void FaultFileSystem::PowerOff() {
+  MutexLock lock(&mutex_);
+  off_ = true;
+}
+
+bool FaultFileSystem::fired() const {
+  MutexLock lock(&mutex_);
+  return fired_;
+}
+
+uint64_t FaultFileSystem::operations() const {
+  MutexLock lock(&mutex_);
+  return operations_;
+}
+
+void FaultFileSystem::SetFreeBytes(uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  free_bytes_ = bytes;
+}
+
+IOStatus FaultFileSystem::Operate(bool needs_space, bool* torn) {
+  MutexLock lock(&mutex_);
+  if (off_) return NoPower();
+  if (++operations_ == armed_at_) {
+    fired_ = true;
+    switch (fault_) {
+      case Fault::kError:
+        return IOStatus::IOError("an injected error");
+      case Fault::kFull:
+        full_ = true;
+        break;
+      case Fault::kTorn:
+        if (torn != nullptr) *torn = true;
+        off_ = true;
+        return NoPower();
+      case Fault::kPowerOff:
+        off_ = true;
+        return NoPower();
+    }
+  }
+  if (full_ && needs_space) return IOStatus::NoSpace("an injected full disk");
+  return IOStatus::OK();
+}
+
+void FaultFileSystem::Made(const std::string& path, std::shared_ptr<Synced> synced) {
+  MutexLock lock(&mutex_);
+  synced_[path] = std::move(synced);
+  undo_.push_back({DirectoryOf(path), [path] {
+                     std::error_code ignored;
+                     fs::remove(path, ignored);
+                   }});
+}
+
+void FaultFileSystem::NamesSynced(const std::string& directory) {
+  MutexLock lock(&mutex_);
+  undo_.erase(
+      std::remove_if(undo_.begin(), undo_.end(),
+                     [&directory](const Undo& undo) { return undo.directory == directory; }),
+      undo_.end());
+}
+
+std::string FaultFileSystem::KeepAside(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return "";
+  std::string aside;
+  {
+    MutexLock lock(&mutex_);
+    // In the directory above: nobody lists it.
+    aside = absl::StrCat(DirectoryOf(path), kAside, ++kept_aside_);
+  }
+  fs::remove(aside, error);
+  fs::create_hard_link(path, aside, error);
+  return error ? "" : aside;  // Another thread may have removed it meanwhile.
+}
+
+IOStatus FaultFileSystem::NewWritableFile(const std::string& path,
+                                          const rocksdb::FileOptions& options,
+                                          std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                          IODebugContext* debug) {
+  IOStatus status = Operate(/*needs_space=*/true);
+  std::unique_ptr<rocksdb::FSWritableFile> real;
+  if (status.ok()) status = FileSystemWrapper::NewWritableFile(path, options, &real, debug);
+  if (!status.ok()) return status;
+  auto synced = std::make_shared<Synced>();
+  Made(path, synced);
+  *file = std::make_unique<File>(this, path, std::move(synced), std::move(real));
+  return status;
+}
+
+IOStatus FaultFileSystem::ReopenWritableFile(const std::string& path,
+                                             const rocksdb::FileOptions& options,
+                                             std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                             IODebugContext* debug) {
+  IOStatus status = Operate(/*needs_space=*/false);
+  std::unique_ptr<rocksdb::FSWritableFile> real;
+  if (status.ok()) status = FileSystemWrapper::ReopenWritableFile(path, options, &real, debug);
+  if (!status.ok()) return status;
+  std::shared_ptr<Synced> synced;
+  {
+    MutexLock lock(&mutex_);
+    synced = synced_[path];
+    if (synced == nullptr) {
+      synced = std::make_shared<Synced>();
+      synced->bytes = fs::file_size(path);  // From an earlier life.
+      synced_[path] = synced;
+    }
+  }
+  *file = std::make_unique<File>(this, path, std::move(synced), std::move(real));
+  return status;
+}
+
+IOStatus FaultFileSystem::NewDirectory(const std::string& path, const IOOptions& options,
+                                       std::unique_ptr<rocksdb::FSDirectory>* directory,
+                                       IODebugContext* debug) {
+  std::unique_ptr<rocksdb::FSDirectory> real;
+  const IOStatus status = FileSystemWrapper::NewDirectory(path, options, &real, debug);
+  if (status.ok()) *directory = std::make_unique<Directory>(this, path, std::move(real));
+  return status;
+}
+
+IOStatus FaultFileSystem::RenameFile(const std::string& from, const std::string& to,
+                                     const IOOptions& options, IODebugContext* debug) {
+  IOStatus status = Operate(/*needs_space=*/true);
+  if (!status.ok()) return status;
+  const std::string replaced = KeepAside(to);
+  status = FileSystemWrapper::RenameFile(from, to, options, debug);
+  if (!status.ok()) return status;
+  MutexLock lock(&mutex_);
+  const std::shared_ptr<Synced> before = synced_[to];
+  const std::shared_ptr<Synced> moved = synced_[from];
+  synced_.erase(from);
+  synced_[to] = moved;
+  undo_.push_back({DirectoryOf(to), [this, from, to, replaced, before, moved] {
+                     mutex_.AssertHeld();
+                     std::error_code ignored;
+                     fs::rename(to, from, ignored);
+                     if (!replaced.empty()) fs::rename(replaced, to, ignored);
+                     synced_[from] = moved;
+                     synced_[to] = before;
+                   }});
+  return status;
+}
+
+IOStatus FaultFileSystem::LinkFile(const std::string& from, const std::string& to,
+                                   const IOOptions& options, IODebugContext* debug) {
+  IOStatus status = Operate(/*needs_space=*/true);
+  if (status.ok()) status = FileSystemWrapper::LinkFile(from, to, options, debug);
+  if (!status.ok()) return status;
+  std::shared_ptr<Synced> synced;
+  {
+    MutexLock lock(&mutex_);
+    synced = synced_[from];
+  }
+  Made(to, std::move(synced));
+  return status;
+}
+
+IOStatus FaultFileSystem::DeleteFile(const std::string& path, const IOOptions& options,
+                                     IODebugContext* debug) {
+  IOStatus status = Operate(/*needs_space=*/false);
+  if (!status.ok()) return status;
+  const std::string aside = KeepAside(path);
+  status = FileSystemWrapper::DeleteFile(path, options, debug);
+  if (!status.ok() || aside.empty()) return status;
+  MutexLock lock(&mutex_);
+  undo_.push_back({DirectoryOf(path), [aside, path] {
+                     std::error_code ignored;
+                     fs::rename(aside, path, ignored);
+                   }});
+  return status;
+}
+
+IOStatus FaultFileSystem::Truncate(const std::string& path, size_t size, const IOOptions& options,
+                                   IODebugContext* debug) {
+  const IOStatus status = Operate(/*needs_space=*/false);
+  return status.ok() ? FileSystemWrapper::Truncate(path, size, options, debug) : status;
+}
+
+IOStatus FaultFileSystem::GetFreeSpace(const std::string& path, const IOOptions& options,
+                                       uint64_t* bytes, IODebugContext* debug) {
+  {
+    MutexLock lock(&mutex_);
+    if (free_bytes_ != UINT64_MAX || full_) {
+      *bytes = full_ ? 0 : free_bytes_;
+      return IOStatus::OK();
+    }
+  }
+  return FileSystemWrapper::GetFreeSpace(path, options, bytes, debug);
+}
+
+void FaultFileSystem::DropUnsynced() {
+  MutexLock lock(&mutex_);
+  while (!undo_.empty()) {
+    undo_.back().run();
+    undo_.pop_back();
+  }
+  for (const auto& [path, synced] : synced_) {
+    std::error_code error;
+    const uint64_t size = fs::file_size(path, error);
+    if (error || synced == nullptr || size <= synced->bytes) continue;
+    fs::resize_file(path, synced->bytes, error);
+  }
+}
+
+}  // namespace millrace::testing
