@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
+#include "coordinator/jobs/attach_decision.h"
 #include "coordinator/jobs/retryable.h"
 #include "coordinator/jobs/trainer.h"
 #include "glog/logging.h"
@@ -148,20 +149,24 @@ void JobRunner::ResumeCalls() {
 // that is away is told when somebody asks for the variables.
 void JobRunner::Fence() {
   const uint64_t generation = attacher_.generation() + 1;
-  absl::Status status = job_->Update([&](JobRecord& record) { record.set_generation(generation); });
-  if (status.ok()) {
-    shards_->Locate();
-    status = shards_->Fence(generation);
-  }
+  if (generation >= kGenerationLimit) return;
+  const auto set_generation = [&](JobRecord& record) { record.set_generation(generation); };
+  if (!WriteAtTheEnd([&] { return job_->Update(set_generation); })) return;
+  shards_->Locate();
+  const absl::Status status = shards_->Fence(generation);
   // CANCELLED: the coordinator stops.
   LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job_->id() << ": " << status;
 }
 
+bool JobRunner::End(JobState state, const std::string& message) {
+  return WriteAtTheEnd([&] { return job_->SetState(state, message); });
+}
+
 // What clients are told has happened must be in the journal. Returns false when the coordinator
 // stops first: its next life finds the job as it was.
-bool JobRunner::End(JobState state, const std::string& message) {
+bool JobRunner::WriteAtTheEnd(const std::function<absl::Status()>& write) {
   for (;;) {
-    const absl::Status status = job_->SetState(state, message);
+    const absl::Status status = write();
     if (status.ok()) return true;
     job_->SetWaiting(absl::StrCat(
         "the coordinator's journal (it cannot be written: ", std::string(status.message()), ")"));

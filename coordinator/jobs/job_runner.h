@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_JOBS_JOB_RUNNER_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -58,8 +59,9 @@ class JobRunner {
 
   bool Finish(const absl::Status& status) ABSL_LOCKS_EXCLUDED(shards_mutex_);
   void ResumeCalls() ABSL_LOCKS_EXCLUDED(shards_mutex_);
-  void Fence();
+  void Fence() ABSL_LOCKS_EXCLUDED(shards_mutex_);
   bool End(JobState state, const std::string& message) ABSL_LOCKS_EXCLUDED(shards_mutex_);
+  bool WriteAtTheEnd(const std::function<absl::Status()>& write) ABSL_LOCKS_EXCLUDED(shards_mutex_);
   void Interrupt(const absl::Status& status) ABSL_LOCKS_EXCLUDED(shards_mutex_);
 
   const std::shared_ptr<Job> job_;

@@ -76,6 +76,7 @@ void Retention::Sweep() {
     absl::Status status;
     if (i >= limits.events) job.events().Trim(kEventsOfOldJobs);
     if (i >= limits.shards && job.HasShards()) status = DropShards(job);
+    if (!job.HasShards()) retired_.erase(job.number());
     if (i >= limits.records && !job.HasShards()) status = options_.forget(job);
     LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job.id() << ": " << status;
   }
