@@ -15,6 +15,8 @@ namespace millrace::ps {
 namespace {
 
 constexpr char kDefaultListen[] = "127.0.0.1:2222";
+constexpr char kDefaultArena[] = "/dev/shm";
+constexpr char kNoArena[] = "off";
 
 int Complain(const absl::Status& status) {
   return ComplainOfUsage(absl::StrCat("ps: ", status.message()), std::cerr);
@@ -86,6 +88,7 @@ absl::Status CheckOptions(const PsServerOptions& options) {
 absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* tf_config,
                                  PsServerOptions* options) {
   options->server.listen = kDefaultListen;
+  options->arena = kDefaultArena;
   CLI::App app("Millrace parameter server: holds shards of jobs' variables.", "ps");
   const CLI::Option* const listen =
       app.add_option("--listen", options->server.listen,
@@ -102,6 +105,10 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
           ->capture_default_str();
   app.add_option("--advertise", options->advertise_address,
                  "HOST:PORT at which workers reach this server. Default: the one it listens on");
+  app.add_option("--arena", options->arena,
+                 "Directory of a memory file system, for variables that outlive a killed server; "
+                 "or off")
+      ->capture_default_str();
   app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
                "Serve other machines without transport security, in a network that is trusted");
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);
@@ -113,6 +120,7 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
   const Given given = {.coordinator = !options->coordinator_address.empty(),
                        .listen = listen->count() > 0,
                        .name = name->count() > 0};
+  if (options->arena == kNoArena) options->arena.clear();
   absl::Status status = ApplyTfConfig(tf_config, given, options);
   if (status.ok()) status = CheckOptions(*options);
   if (!status.ok()) return Complain(status);

@@ -53,6 +53,14 @@ TEST_F(PsFlagsTest, ListensOnLoopbackByDefault) {
   EXPECT_EQ(options_.server.listen, "127.0.0.1:2222");
   EXPECT_EQ(options_.name, "ps-0");
   EXPECT_FALSE(options_.server.allow_insecure_remote);
+  EXPECT_EQ(options_.arena, "/dev/shm");
+}
+
+TEST_F(PsFlagsTest, ArenaIsADirectoryOrOff) {
+  EXPECT_EQ(Parse({"--coordinator=c:2", "--arena=/mnt/memory"}), absl::nullopt);
+  EXPECT_EQ(options_.arena, "/mnt/memory");
+  EXPECT_EQ(Parse({"--coordinator=c:2", "--arena=off"}), absl::nullopt);
+  EXPECT_EQ(options_.arena, "");
 }
 
 TEST_F(PsFlagsTest, TfConfigFillsInWhatTheFlagsLeaveOpen) {

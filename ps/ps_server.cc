@@ -22,8 +22,9 @@ std::vector<ShardStatus> Statuses(const ShardMap& shards) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(const PsServerOptions& options) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ShardStore> store,
-                            ShardStore::Open(options.data_dir, {.clock = options.clock}));
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::unique_ptr<ShardStore> store,
+      ShardStore::Open(options.data_dir, {.clock = options.clock, .arena = options.arena}));
   std::unique_ptr<PsServer> server(new PsServer(std::move(store), options.clock));
   MILLRACE_ASSIGN_OR_RETURN(
       server->rpc_server_,

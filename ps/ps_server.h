@@ -23,6 +23,8 @@ struct PsServerOptions {
   std::string name = "ps-0";
   // Its own; made where it is missing.
   std::string data_dir;
+  // As ShardStoreOptions::arena.
+  std::string arena;
   ServerOptions server;
   // HOST:PORT at which workers reach it. Empty: the one that it listens on.
   std::string advertise_address;

@@ -1,10 +1,12 @@
 #include "ps/block/block.h"
 
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "common/mutex.h"
+#include "ps/block/arena.h"
 
 namespace millrace::ps {
 namespace {
@@ -24,22 +26,49 @@ size_t BufferBytes(size_t elements, int slots) {
 
 }  // namespace
 
-Block::Block(float* data, size_t elements, int slots)
-    : data_(data), elements_(elements), stride_(Stride(elements)), slots_(slots) {}
+Block::Block(float* data, uint64_t place, size_t elements, int slots)
+    : data_(data), place_(place), elements_(elements), stride_(Stride(elements)), slots_(slots) {}
 
 // The buffer is the pool's: see Buffers::Release.
 Block::~Block() = default;
 
-// Shared by the pool and its living blocks.
+// Shared by the pool and its living blocks. Ordinary memory is managed here.
 class BlockPool::Buffers {
  public:
+  explicit Buffers(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
+
   ~Buffers() {
     for (auto& [bytes, buffers] : idle_) {
       for (float* buffer : buffers) std::free(buffer);
     }
   }
 
-  float* Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
+  Arena* arena() const { return arena_.get(); }  // Or nullptr.
+
+  ArenaBuffer Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (arena_ != nullptr) {
+      const ArenaBuffer buffer = arena_->Take(bytes);
+      if (buffer.data != nullptr) return buffer;
+    }
+    return {TakeOrdinary(bytes), /*place=*/0};
+  }
+
+  void Release(float* data, uint64_t place, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (place != 0) {
+      arena_->Release(place);
+    } else {
+      ReleaseOrdinary(data, bytes);
+    }
+  }
+
+  size_t idle_bytes() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const size_t in_arena = arena_ == nullptr ? 0 : arena_->idle_bytes();
+    MutexLock lock(&mutex_);
+    return idle_bytes_ + in_arena;
+  }
+
+ private:
+  float* TakeOrdinary(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
     {
       MutexLock lock(&mutex_);
       living_bytes_ += bytes;
@@ -59,7 +88,7 @@ class BlockPool::Buffers {
     return static_cast<float*>(buffer);
   }
 
-  void Release(float* buffer, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
+  void ReleaseOrdinary(float* buffer, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
     std::vector<float*> surplus;
     {
       MutexLock lock(&mutex_);
@@ -73,12 +102,6 @@ class BlockPool::Buffers {
     for (float* each : surplus) std::free(each);
   }
 
-  size_t idle_bytes() ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    return idle_bytes_;
-  }
-
- private:
   // Moves buffers of one size to `surplus`, as many as are too many.
   void Shrink(size_t bytes, std::vector<float*>* buffers, std::vector<float*>* surplus)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -89,6 +112,7 @@ class BlockPool::Buffers {
     }
   }
 
+  const std::shared_ptr<Arena> arena_;  // nullptr: none.
   Mutex mutex_;
   size_t living_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -96,15 +120,28 @@ class BlockPool::Buffers {
   absl::btree_map<size_t, std::vector<float*>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
-BlockPool::BlockPool() : buffers_(std::make_shared<Buffers>()) {}
+BlockPool::BlockPool(std::shared_ptr<Arena> arena)
+    : buffers_(std::make_shared<Buffers>(std::move(arena))) {}
 
 std::shared_ptr<Block> BlockPool::Allocate(size_t elements, int slots) {
+  const ArenaBuffer buffer = buffers_->Take(BufferBytes(elements, slots));
+  if (buffer.data == nullptr) return nullptr;
+  return MakeBlock(buffer.data, buffer.place, elements, slots);
+}
+
+std::shared_ptr<Block> BlockPool::Adopt(uint64_t place, size_t elements, int slots) {
+  if (buffers_->arena() == nullptr) return nullptr;
+  const ArenaBuffer buffer = buffers_->arena()->Adopt(place, BufferBytes(elements, slots));
+  if (buffer.data == nullptr) return nullptr;
+  return MakeBlock(buffer.data, place, elements, slots);
+}
+
+std::shared_ptr<Block> BlockPool::MakeBlock(float* data, uint64_t place, size_t elements,
+                                            int slots) {
   const size_t bytes = BufferBytes(elements, slots);
-  float* data = buffers_->Take(bytes);
-  if (data == nullptr) return nullptr;
-  return std::shared_ptr<Block>(new Block(data, elements, slots),
+  return std::shared_ptr<Block>(new Block(data, place, elements, slots),
                                 [buffers = buffers_, bytes](Block* block) {
-                                  buffers->Release(block->data_, bytes);
+                                  buffers->Release(block->data_, block->place_, bytes);
                                   delete block;
                                 });
 }

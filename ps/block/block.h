@@ -3,11 +3,14 @@
 #define MILLRACE_PS_BLOCK_BLOCK_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "absl/types/span.h"
 
 namespace millrace::ps {
+
+class Arena;
 
 // `elements` values and, after them, the arrays of their optimizer slots, each 64-byte aligned, in
 // one buffer. Written by its maker only; once published it is shared as `const` and never changes.
@@ -20,6 +23,9 @@ class Block {
   size_t elements() const { return elements_; }
   int slots() const { return slots_; }
 
+  // Where it is in the pool's arena; 0: in ordinary memory, which goes with the process.
+  uint64_t place() const { return place_; }
+
   // Array 0 is the values, array i the i-th slot. REQUIRES: 0 <= index <= slots().
   const float* array(int index) const { return data_ + index * stride_; }
   float* array(int index) { return data_ + index * stride_; }
@@ -28,9 +34,10 @@ class Block {
 
  private:
   friend class BlockPool;
-  Block(float* data, size_t elements, int slots);
+  Block(float* data, uint64_t place, size_t elements, int slots);
 
   float* const data_;
+  const uint64_t place_;
   const size_t elements_;
   const size_t stride_;  // In floats, from one array to the next.
   const int slots_;
@@ -38,19 +45,27 @@ class Block {
 
 // Makes blocks, and uses their buffers again when the last reference is gone: fresh pages cost more
 // than the arithmetic on them. Keeps at most as many bytes as its living blocks have, and a little
-// more. Blocks may outlive the pool. Thread-safe.
+// more. (In an arena a segment is kept while any of it is in use.) Blocks may outlive the pool.
+// Thread-safe.
 class BlockPool {
  public:
-  BlockPool();
+  // Blocks are in the arena as long as it has room. nullptr: in ordinary memory.
+  explicit BlockPool(std::shared_ptr<Arena> arena = nullptr);
 
   // A block with undefined contents, or nullptr when memory is exhausted.
   std::shared_ptr<Block> Allocate(size_t elements, int slots);
+
+  // The block that an earlier process had at this place of the arena, or nullptr: there can be no
+  // such block there, or it has been adopted.
+  std::shared_ptr<Block> Adopt(uint64_t place, size_t elements, int slots);
 
   // Of buffers that wait to be used again.
   size_t idle_bytes() const;
 
  private:
   class Buffers;
+  std::shared_ptr<Block> MakeBlock(float* data, uint64_t place, size_t elements, int slots);
+
   const std::shared_ptr<Buffers> buffers_;
 };
 

@@ -6,6 +6,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "ps/store/arena_recovery.h"
 
 namespace millrace::ps {
 namespace {
@@ -24,26 +25,40 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Open(const std::string& 
                                                              const ShardStoreOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<DataDirectory> directory,
                             DataDirectory::Open(data_dir, options.file_system));
+  // Before anything that opens many files: a process that ends closes this lock right after that
+  // of the directory.
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
+                            OpenArena({.parent = options.arena,
+                                       .data_dir = data_dir,
+                                       .directory_id = directory->id(),
+                                       .reserve = options.reserve_arena,
+                                       .clock = options.clock}));
   MILLRACE_ASSIGN_OR_RETURN(
       std::unique_ptr<CutStore> cuts,
       CutStore::Open(
           directory->database_path(),
           {.file_system = options.file_system, .clock = options.clock, .fault = options.fault}));
-  std::unique_ptr<ShardStore> store(new ShardStore(std::move(directory), std::move(cuts), options));
+  std::unique_ptr<ShardStore> store(
+      new ShardStore(std::move(directory), std::move(arena), std::move(cuts), options));
   MILLRACE_RETURN_IF_ERROR(store->Restore());
   return store;
 }
 
-ShardStore::ShardStore(std::unique_ptr<DataDirectory> directory, std::unique_ptr<CutStore> cuts,
-                       const ShardStoreOptions& options)
+ShardStore::ShardStore(std::unique_ptr<DataDirectory> directory, std::shared_ptr<Arena> arena,
+                       std::unique_ptr<CutStore> cuts, const ShardStoreOptions& options)
     : directory_(std::move(directory)),
       cuts_(std::move(cuts)),
       clock_(options.clock),
       memory_limit_(options.memory_limit - options.memory_limit / kSpareShare),
+      arena_(std::move(arena)),
+      pool_(arena_),
       spare_(options.memory_limit / kSpareShare),
       flusher_(cuts_.get(), options.clock) {}
 
-ShardStore::~ShardStore() { Close(); }
+ShardStore::~ShardStore() {
+  if (arena_ != nullptr) arena_->Abandon();
+  Close();
+}
 
 absl::Status ShardStore::Restore() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<StoredShard> stored, cuts_->ListShards());
@@ -55,6 +70,7 @@ absl::Status ShardStore::Restore() {
     LOG(ERROR) << status;
     shards_.AddDamaged(each.spec.job_id(), each.spec.shard(), status);
   }
+  if (arena_ != nullptr) arena_->EndRecovery();
   return absl::OkStatus();
 }
 
@@ -70,7 +86,40 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
                         absl::StrCat(name, " cannot be restored by this version of the program: ",
                                      std::string(plan.status().message())));
   }
-  MILLRACE_ASSIGN_OR_RETURN(ShardContents contents, cuts_->ReadShard(*plan, &pool_));
+  std::shared_ptr<Shard> shard = FromArena(&*plan, stored);
+  if (shard == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(shard, FromCut(*std::move(plan), stored, whole));
+  }
+  flusher_.Watch(shard);
+  shards_.Add(shard);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<Shard> ShardStore::FromArena(ShardPlan* plan, const StoredShard& stored) {
+  const uint64_t newest_cut = cuts_->NewestVersion(stored.spec.job_id(), stored.spec.shard());
+  const StoredPlace place = {stored.term.generation, stored.term.epoch, newest_cut};
+  absl::optional<RecoveredRoot> found = RecoverShard(arena_, *plan, place, &pool_);
+  if (!found.has_value()) return nullptr;
+  ShardContents contents;
+  contents.state = std::move(found->contents.state);
+  contents.previous = std::move(found->contents.previous);
+  contents.epoch = stored.term.epoch;
+  contents.stepped_back_to = stored.term.stepped_back_to;
+  contents.origin = ShardStatus::ARENA;
+  contents.more_acknowledged = found->contents.more_acknowledged;
+  const uint64_t version = contents.state->version;
+  auto shard =
+      std::make_shared<Shard>(std::move(*plan), found->contents.generation, std::move(contents),
+                              &pool_, std::move(found->root), &spare_);
+  shard->SetStored(stored.term);  // The root's generation may be newer.
+  LOG(INFO) << shard->name() << " is back at version " << version << ", from memory"
+            << (shard->Status().closed() ? "; the contributions that it held are missing" : "");
+  return shard;
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> ShardStore::FromCut(ShardPlan plan,
+                                                           const StoredShard& stored, bool whole) {
+  MILLRACE_ASSIGN_OR_RETURN(ShardContents contents, cuts_->ReadShard(plan, &pool_));
   const uint64_t version = contents.state->version;
   contents.epoch = stored.term.epoch;
   contents.stepped_back_to = stored.term.stepped_back_to;
@@ -78,13 +127,17 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
   // There is nothing that a shard with all steps could have acknowledged beyond them.
   contents.more_acknowledged =
       !whole && contents.state->applied.watermark() < stored.spec.total_steps();
-  auto shard = std::make_shared<Shard>(*std::move(plan), stored.term.generation,
-                                       std::move(contents), &pool_, /*root=*/nullptr, &spare_);
+  std::unique_ptr<ShardRoot> root = MakeRoot(plan);
+  auto shard = std::make_shared<Shard>(std::move(plan), stored.term.generation, std::move(contents),
+                                       &pool_, std::move(root), &spare_);
   LOG(INFO) << shard->name() << " is back at version " << version
-            << (shard->Status().closed() ? ", from a cut: what it applied since is missing" : "");
-  flusher_.Watch(shard);
-  shards_.Add(shard);
-  return absl::OkStatus();
+            << (version == 0 ? ", from its initial values" : ", from its cut")
+            << (shard->Status().closed() ? ": what was applied since is missing" : "");
+  return shard;
+}
+
+std::unique_ptr<ShardRoot> ShardStore::MakeRoot(const ShardPlan& plan) const {
+  return arena_ == nullptr ? nullptr : MakeArenaRoot(arena_, plan);
 }
 
 absl::Status ShardStore::CheckOpen() const {
@@ -114,9 +167,10 @@ absl::Status ShardStore::Make(ShardPlan plan, uint64_t generation, absl::Time de
   if (!absl::IsNotFound(there)) return there;
   MILLRACE_RETURN_IF_ERROR(CheckMemory(plan));
   MILLRACE_ASSIGN_OR_RETURN(StatePtr state, MakeInitialState(plan, &pool_));
+  std::unique_ptr<ShardRoot> root = MakeRoot(plan);
   const auto shard = std::make_shared<Shard>(std::move(plan), generation,
                                              ShardContents{std::move(state), nullptr, {}}, &pool_,
-                                             /*root=*/nullptr, &spare_);
+                                             std::move(root), &spare_);
   // If the deadline passes, the shard is still being made for as long as the call lives.
   return flusher_.Call(absl::StrCat("making ", shard->name()), deadline,
                        [this, shard, making] { return AddNew(shard); });
@@ -273,6 +327,7 @@ absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_numbe
   }
   if (const std::shared_ptr<Shard> shard = shards_.Remove(job_id, shard_number)) {
     flusher_.Forget(shard.get());
+    shard->ForgetRoot();
     shard->Refuse(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
   }
   return cuts_->DropShard(job_id, shard_number);
@@ -291,7 +346,10 @@ absl::Status ShardStore::Stop() {
   Close();
   const absl::Time deadline = clock_->Now() + kStopTimeout;
   MILLRACE_RETURN_IF_ERROR(flusher_.FlushForStop(shards_.List(), deadline));
-  return flusher_.Call("noting a clean stop", deadline, [this] { return cuts_->MarkStopped(); });
+  MILLRACE_RETURN_IF_ERROR(
+      flusher_.Call("noting a clean stop", deadline, [this] { return cuts_->MarkStopped(); }));
+  if (arena_ != nullptr) arena_->Remove();
+  return absl::OkStatus();
 }
 
 }  // namespace millrace::ps

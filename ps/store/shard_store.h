@@ -16,6 +16,7 @@
 #include "common/memory_limit.h"
 #include "common/mutex.h"
 #include "protos/parameter_server.pb.h"
+#include "ps/block/arena.h"
 #include "ps/block/block.h"
 #include "ps/cut/cut_store.h"
 #include "ps/cut/data_directory.h"
@@ -31,6 +32,10 @@ struct ShardStoreOptions {
   // Bytes that the process may use for shards. A quarter is spare (see SpareMemory); the rest is
   // for what they need, all together (see MemoryNeed).
   uint64_t memory_limit = MemoryLimit();
+  // A directory of a memory file system, for blocks that outlive a killed process (see Arena).
+  // Empty: none.
+  std::string arena;
+  ReserveFile reserve_arena = ReserveWithFallocate;  // For tests.
   DatabaseFault fault = nullptr;
   FileSystemPtr file_system = RealFileSystem();  // For tests too.
 };
@@ -43,13 +48,15 @@ class ShardStore {
  public:
   static constexpr absl::Duration kTimeout = absl::Minutes(5);
 
-  // Opens the directory and restores every shard at its newest cut. Blocks for as long as reading
-  // them takes. Statuses as for DataDirectory::Open and Database. A damaged shard keeps nobody from
-  // the others: requests to it are answered with DATA_LOSS until it is dropped.
+  // Opens the directory and restores every shard: as it was when the process before was killed,
+  // where an arena has that, otherwise at its newest cut. Blocks for as long as reading those
+  // takes. Statuses as for DataDirectory::Open and Database. A damaged shard keeps nobody from the
+  // others: requests to it are answered with DATA_LOSS until it is dropped.
   static absl::StatusOr<std::unique_ptr<ShardStore>> Open(const std::string& data_dir,
                                                           const ShardStoreOptions& options = {});
 
-  // Without Stop() what is newer than the newest cuts is lost, as in a crash.
+  // Without Stop() everything is left as by a kill: what is newer than the newest cuts is in the
+  // arena, or lost.
   ~ShardStore();
 
   const DataDirectory& directory() const { return *directory_; }
@@ -70,8 +77,9 @@ class ShardStore {
   // Refuses all further requests, to its shards too, with UNAVAILABLE.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Closes, and writes everything to the database; blocks for as long as that takes, an hour at
-  // most. REQUIRES: no Shard::Push is under way.
+  // Closes, and writes everything to the database; then the arena is needed no more, and its memory
+  // is given back. Blocks for as long as that takes, an hour at most. REQUIRES: no Shard::Push is
+  // under way.
   absl::Status Stop();
 
  private:
@@ -79,12 +87,18 @@ class ShardStore {
   // One call makes a shard at a time; while this is held, others for it wait.
   using Making = std::shared_ptr<const void>;
 
-  ShardStore(std::unique_ptr<DataDirectory> directory, std::unique_ptr<CutStore> cuts,
-             const ShardStoreOptions& options);
+  ShardStore(std::unique_ptr<DataDirectory> directory, std::shared_ptr<Arena> arena,
+             std::unique_ptr<CutStore> cuts, const ShardStoreOptions& options);
 
   absl::Status Restore();
   // `whole`: the shard's cuts hold all that it acknowledged.
   absl::Status RestoreShard(const StoredShard& stored, bool whole);
+  // As the process before left it in memory; nullptr: it is not there.
+  std::shared_ptr<Shard> FromArena(ShardPlan* plan, const StoredShard& stored);
+  absl::StatusOr<std::shared_ptr<Shard>> FromCut(ShardPlan plan, const StoredShard& stored,
+                                                 bool whole);
+  // A root for a shard that has none; nullptr: there is no arena.
+  std::unique_ptr<ShardRoot> MakeRoot(const ShardPlan& plan) const;
   absl::Status Make(ShardPlan plan, uint64_t generation, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Making> BeginMaking(const ShardPlan& plan, absl::Time deadline)
@@ -100,6 +114,7 @@ class ShardStore {
   const std::unique_ptr<CutStore> cuts_;
   Clock* const clock_;
   const uint64_t memory_limit_;
+  const std::shared_ptr<Arena> arena_;  // nullptr: none.
   BlockPool pool_;
   SpareMemory spare_;
   ShardMap shards_;

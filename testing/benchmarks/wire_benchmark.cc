@@ -2,6 +2,7 @@
 // processes, against plain TCP on the same machine at the same time, and small steps beside them.
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
@@ -60,6 +61,7 @@ int Main(int argc, char** argv) {
   size_t mebibytes = 64;
   bool json = false;
   bool serve = false;
+  std::string arena;
   app.add_option("--size_mib", mebibytes, "Size of the large variable")->check(CLI::Range(1, 1024));
   app.add_option("--warm_up_runs", options.warm_up_runs, "Runs before those that count")
       ->check(CLI::Range(0, 1000));
@@ -69,11 +71,13 @@ int Main(int argc, char** argv) {
   app.add_option("--connections", options.connections, "Connections to the ps server")
       ->check(CLI::Range(1, 64));
   app.add_flag("--json", json, "Print JSON instead of a table");
+  app.add_option("--arena", arena, "Memory file system for the server's blocks; default: none");
   app.add_flag("--serve", serve, "Be the server process (started by the other one)");
   CLI11_PARSE(app, argc, argv);
-  if (serve) return Report(ServeWire());
+  if (serve) return Report(ServeWire({.data_dir = "", .arena = arena}));
   options.elements = (mebibytes << 20) / sizeof(float);
-  const auto server = WireServerProcess::Start();
+  const auto server = WireServerProcess::Start(
+      arena.empty() ? std::vector<std::string>() : std::vector<std::string>{"--arena=" + arena});
   if (!server.ok()) return Report(server.status());
   const auto measured = MeasureWire((*server)->addresses(), options);
   if (!measured.ok()) return Report(measured.status());

@@ -1,6 +1,7 @@
 #include "testing/benchmarks/wire_server.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,15 +53,20 @@ absl::StatusOr<WireServerAddresses> ReadAddresses(int output) {
 
 }  // namespace
 
-absl::Status ServeWire() {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string directory, MakeDirectory());
-  const absl::Cleanup remove = [&directory] {
+absl::Status ServeWire(const WireServerOptions& options) {
+  std::string temporary;
+  const absl::Cleanup remove = [&temporary] {
     std::error_code ignored;
-    std::filesystem::remove_all(directory, ignored);
+    if (!temporary.empty()) std::filesystem::remove_all(temporary, ignored);
   };
-  ps::PsServerOptions options;
-  options.data_dir = directory;
-  MILLRACE_ASSIGN_OR_RETURN(const auto server, ps::PsServer::Start(options));
+  ps::PsServerOptions ps_options;
+  ps_options.data_dir = options.data_dir;
+  ps_options.arena = options.arena;
+  if (ps_options.data_dir.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(temporary, MakeDirectory());
+    ps_options.data_dir = temporary;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const auto server, ps::PsServer::Start(ps_options));
   MILLRACE_ASSIGN_OR_RETURN(const auto raw_tcp, RawTcpServer::Start());
   std::printf("%s %d\n", server->address().c_str(), raw_tcp->port());
   std::fflush(stdout);
@@ -69,7 +75,8 @@ absl::Status ServeWire() {
   return server->Stop();
 }
 
-absl::StatusOr<std::unique_ptr<WireServerProcess>> WireServerProcess::Start() {
+absl::StatusOr<std::unique_ptr<WireServerProcess>> WireServerProcess::Start(
+    std::vector<std::string> flags) {
   int input[2];
   int output[2];
   if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) return Failure("pipe", errno);
@@ -77,11 +84,13 @@ absl::StatusOr<std::unique_ptr<WireServerProcess>> WireServerProcess::Start() {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
-  std::string program = "wire_benchmark";
-  std::string serve = "--serve";
-  char* const arguments[] = {program.data(), serve.data(), nullptr};
+  flags.insert(flags.begin(), {"benchmark", "--serve"});
+  std::vector<char*> arguments;
+  for (std::string& flag : flags) arguments.push_back(flag.data());
+  arguments.push_back(nullptr);
   pid_t process;
-  const int error = posix_spawn(&process, "/proc/self/exe", &actions, nullptr, arguments, environ);
+  const int error =
+      posix_spawn(&process, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(input[0]);
   close(output[1]);
@@ -100,9 +109,16 @@ absl::StatusOr<std::unique_ptr<WireServerProcess>> WireServerProcess::Start() {
 WireServerProcess::WireServerProcess(int process, int input, WireServerAddresses addresses)
     : process_(process), input_(input), addresses_(std::move(addresses)) {}
 
+void WireServerProcess::Kill() {
+  if (process_ == 0) return;
+  kill(process_, SIGKILL);
+  waitpid(process_, nullptr, 0);
+  process_ = 0;
+}
+
 WireServerProcess::~WireServerProcess() {
   close(input_);
-  waitpid(process_, nullptr, 0);
+  if (process_ != 0) waitpid(process_, nullptr, 0);
 }
 
 }  // namespace millrace::testing

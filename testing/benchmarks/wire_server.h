@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,25 +16,32 @@ struct WireServerAddresses {
   int raw_tcp_port = 0;
 };
 
-// Serves until standard input ends. Writes the addresses to standard output when it is ready. The
-// ps server's data directory is removed at the end.
-absl::Status ServeWire();
+struct WireServerOptions {
+  std::string data_dir;  // Empty: one that is removed at the end.
+  std::string arena;     // Of the ps server; see PsServerOptions.
+};
 
-// A process running ServeWire: this program, started again with `--serve`.
+// Serves until standard input ends. Writes the addresses to standard output when it is ready.
+absl::Status ServeWire(const WireServerOptions& options);
+
+// A process running ServeWire: this program, started again with `--serve` and further flags.
 class WireServerProcess {
  public:
   // Waits until it serves.
-  static absl::StatusOr<std::unique_ptr<WireServerProcess>> Start();
+  static absl::StatusOr<std::unique_ptr<WireServerProcess>> Start(std::vector<std::string> flags);
 
   // Ends it, and waits for that.
   ~WireServerProcess();
+
+  // Ends it at once, with SIGKILL.
+  void Kill();
 
   const WireServerAddresses& addresses() const { return addresses_; }
 
  private:
   WireServerProcess(int process, int input, WireServerAddresses addresses);
 
-  const int process_;
+  int process_;      // 0: it was killed.
   const int input_;  // The process ends when this is closed.
   const WireServerAddresses addresses_;
 };

@@ -164,9 +164,11 @@ class Cluster:
 
     def start_ps(self, index, listen="127.0.0.1:0", flags=()):
         """Starts ps `index` on its data directory; unless `listen` says otherwise, on any free port."""
+        own = any(flag.startswith("--arena=") for flag in flags)
+        arena = [] if own else [f"--arena={self.directory}"]  # Goes with the cluster's directory.
         return self.start(f"ps-{index}", [
             "ps/ps", f"--listen={listen}", f"--name=ps-{index}", f"--data_dir={self.ps_directory(index)}",
-            f"--coordinator={self.address}", *flags])
+            f"--coordinator={self.address}", *arena, *flags])
 
     def start_worker(self, index):
         return self.start(f"worker-{index}", [
