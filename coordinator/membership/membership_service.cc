@@ -173,14 +173,15 @@ void MembershipService::CloseUnregistered(absl::Time opened_before) {
 void MembershipService::ExpireInLoop() {
   const absl::Duration period = registry_->heartbeat_period() / 2;
   for (;;) {
+    absl::Time wake;
     {
       MutexLock lock(&mutex_);
-      const absl::Time wake = clock_->Now() + period;
+      wake = clock_->Now() + period;
       while (!stopping_ && !clock_->WaitUntil(&stopped_, &mutex_, wake)) {
       }
       if (stopping_) return;
     }
-    registry_->ExpireSilent();
+    registry_->ExpireSilent(clock_->Now() - wake);
     CloseUnregistered(clock_->Now() - registry_->silence_limit());
   }
 }
