@@ -432,6 +432,7 @@ TEST_F(DispatcherTest, LeasesAreSmallWhereJobsWaitForTheirTurns) {
     Done(0, step);
   }
   Start("b", 1, 99);
+  clock_.Advance(absl::Milliseconds(100));
   Done(0, 31);
   ASSERT_EQ(outbox_.leases[1].job_id(), "b");
   GiveBack(1, /*fault=*/false);
