@@ -127,12 +127,35 @@ absl::Status StoreScalar(const Place& place, absl::string_view path, absl::strin
       MILLRACE_STORE(UInt32, value);
       return absl::OkStatus();
     }
+    case FieldDescriptor::CPPTYPE_INT32: {
+      int32_t value;
+      if (!absl::SimpleAtoi(text, &value)) {
+        return FieldError(path, Quote(text), "a whole number from -2147483648 to 2147483647");
+      }
+      MILLRACE_STORE(Int32, value);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_INT64: {
+      int64_t value;
+      if (!absl::SimpleAtoi(text, &value)) {
+        return FieldError(path, Quote(text),
+                          "a whole number from -9223372036854775808 to 9223372036854775807");
+      }
+      MILLRACE_STORE(Int64, value);
+      return absl::OkStatus();
+    }
     case FieldDescriptor::CPPTYPE_UINT64: {
       uint64_t value;
       if (!absl::SimpleAtoi(text, &value)) {
         return FieldError(path, Quote(text), "a whole number from 0 to 18446744073709551615");
       }
       MILLRACE_STORE(UInt64, value);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_FLOAT: {
+      float value;
+      if (!absl::SimpleAtof(text, &value)) return FieldError(path, Quote(text), "a number");
+      MILLRACE_STORE(Float, value);
       return absl::OkStatus();
     }
     case FieldDescriptor::CPPTYPE_DOUBLE: {

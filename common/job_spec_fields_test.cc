@@ -89,6 +89,17 @@ TEST_F(SetFieldTest, SetsDurations) {
   EXPECT_EQ(CutPeriod(spec_), absl::Minutes(1) + absl::Milliseconds(250));
 }
 
+// The fields of a Duration are signed, and such fields were once unknown.
+TEST_F(SetFieldTest, SetsTheFieldsOfADuration) {
+  Set("cuts.period.seconds=4");
+  Set("cuts.period.nanos=500000000");
+  EXPECT_EQ(CutPeriod(spec_), absl::Milliseconds(4500));
+  EXPECT_EQ(ErrorOf("cuts.period.seconds=4s"),
+            "cuts.period.seconds: '4s'; must be a whole number from -9223372036854775808 to "
+            "9223372036854775807");
+  EXPECT_THAT(ErrorOf("cuts.period.nanos=3000000000"), HasSubstr("to 2147483647"));
+}
+
 TEST_F(SetFieldTest, MemberOfAOneofReplacesTheOther) {
   Set("steps=100");
   EXPECT_EQ(spec_.length_case(), JobSpec::kSteps);

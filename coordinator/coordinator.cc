@@ -6,6 +6,7 @@
 #include "common/net/server.h"
 #include "common/status_macros.h"
 #include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/job_table.h"
 #include "coordinator/jobs/planner.h"
 #include "coordinator/jobs/retention.h"
@@ -40,15 +41,22 @@ RetentionLimits MakeLimits(const CoordinatorOptions& options) {
   return limits;
 }
 
+QueueLimits MakeQueueLimits(const CoordinatorOptions& options) {
+  QueueLimits limits;
+  limits.running = static_cast<size_t>(std::max(options.max_running_jobs, 1));
+  limits.pending = static_cast<size_t>(std::max(options.max_pending_jobs, 1));
+  return limits;
+}
+
 class CoordinatorImpl final : public Coordinator {
  public:
   CoordinatorImpl(const CoordinatorOptions& options, std::unique_ptr<Journal> journal)
       : journal_(std::move(journal)),
         registry_(options.heartbeat_period, options.clock),
-        dispatcher_(&registry_, {.lease_duration = options.lease_duration, .clock = options.clock}),
+        dispatcher_(&registry_, {.first_lease = options.lease_duration, .clock = options.clock}),
         planner_(&registry_, options.clock),
         table_(MakeEnvironment(options, &registry_, &dispatcher_, &planner_), MakeLimits(options),
-               journal_.get()),
+               journal_.get(), MakeQueueLimits(options)),
         membership_(&registry_, options.clock),
         jobs_(&table_, &registry_) {
     registry_.SetObserver(&table_);

@@ -27,10 +27,15 @@ struct CoordinatorOptions {
   int min_ps = 1;
   // Members that are silent for three periods are taken for dead.
   absl::Duration heartbeat_period = absl::Seconds(2);
-  // A step goes to another worker when nothing was heard of its lease for this long.
+  // A step goes to another worker when nothing was heard of its lease for this long, as long as no
+  // step of the job was timed; then for as long as their pace asks, 2 s at least.
   absl::Duration lease_duration = absl::Minutes(1);
   // A running job fails when it has waited this long for a ps server or a worker.
   absl::Duration member_timeout = absl::Minutes(10);
+  // Jobs that run at a time; others wait for their turns, in the order of their submission, and
+  // beyond so many that wait none is taken. At least 1.
+  int max_running_jobs = 16;
+  int max_pending_jobs = 2000;
   // How long a worker may take to compile a submitted model and open its data.
   absl::Duration plan_timeout = absl::Seconds(60);
   // Shards of jobs that ended are kept, readable, until this many newer jobs have ended.

@@ -23,6 +23,40 @@ void AddDuration(CLI::App& app, const std::string& name, absl::Duration* value,
       "a duration above 0, such as 2s", description);
 }
 
+void AddDurations(CLI::App& app, CoordinatorOptions* options) {
+  AddDuration(app, "--heartbeat_period", &options->heartbeat_period,
+              "Members speak this often; silent for three periods, they are taken for dead");
+  AddDuration(
+      app, "--lease_duration", &options->lease_duration,
+      "A step that nothing is heard of for this long goes to another worker, until a step of "
+      "the job was timed; then leases follow the pace of the steps");
+  AddDuration(app, "--member_timeout", &options->member_timeout,
+              "A running job fails when it has waited this long for a ps server or a worker");
+  AddDuration(app, "--plan_timeout", &options->plan_timeout,
+              "How long a worker may take to compile a model and open its data");
+}
+
+void AddLimits(CLI::App& app, CoordinatorOptions* options) {
+  app.add_option("--max_running_jobs", options->max_running_jobs,
+                 "Jobs that run at a time; others wait for their turns")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max_pending_jobs", options->max_pending_jobs,
+                 "Jobs that may wait for their turns; no more are taken")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--retained_jobs", options->retained_jobs,
+                 "Variables of an ended job are dropped when this many newer ones have ended")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option(
+         "--retained_records", options->retained_records,
+         "An ended job is forgotten when this many newer ones have ended, and its variables "
+         "are dropped")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+}
+
 // What flags have set stays.
 absl::Status ApplyTfConfig(const char* text, bool listen_is_set, bool min_ps_is_set,
                            CoordinatorOptions* options) {
@@ -60,24 +94,8 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
           ->capture_default_str();
   app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
                "Serve plain text on an address that other machines can reach");
-  AddDuration(app, "--heartbeat_period", &options->heartbeat_period,
-              "Members speak this often; silent for three periods, they are taken for dead");
-  AddDuration(app, "--lease_duration", &options->lease_duration,
-              "A step that nothing is heard of for this long goes to another worker");
-  AddDuration(app, "--member_timeout", &options->member_timeout,
-              "A running job fails when it has waited this long for a ps server or a worker");
-  AddDuration(app, "--plan_timeout", &options->plan_timeout,
-              "How long a worker may take to compile a model and open its data");
-  app.add_option("--retained_jobs", options->retained_jobs,
-                 "Variables of an ended job are dropped when this many newer ones have ended")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  app.add_option(
-         "--retained_records", options->retained_records,
-         "An ended job is forgotten when this many newer ones have ended, and its variables "
-         "are dropped")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+  AddDurations(app, options);
+  AddLimits(app, options);
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);
   try {
     app.parse(argc, argv);

@@ -25,7 +25,7 @@ TEST(CoordinatorFlagsTest, FlagsSetTheOptions) {
   CoordinatorOptions options;
   EXPECT_FALSE(Parse({"--data_dir=/d", "--listen=127.0.0.1:0", "--min_ps=3", "--member_timeout=90s",
                       "--heartbeat_period=500ms", "--allow_insecure_remote", "--retained_jobs=2",
-                      "--retained_records=50"},
+                      "--retained_records=50", "--max_running_jobs=3", "--max_pending_jobs=4"},
                      nullptr, &options));
   EXPECT_EQ(options.data_dir, "/d");
   EXPECT_EQ(options.server.listen, "127.0.0.1:0");
@@ -35,6 +35,8 @@ TEST(CoordinatorFlagsTest, FlagsSetTheOptions) {
   EXPECT_TRUE(options.server.allow_insecure_remote);
   EXPECT_EQ(options.retained_jobs, 2);
   EXPECT_EQ(options.retained_records, 50);
+  EXPECT_EQ(options.max_running_jobs, 3);
+  EXPECT_EQ(options.max_pending_jobs, 4);
 }
 
 TEST(CoordinatorFlagsTest, DefaultsToLoopback) {

@@ -28,7 +28,8 @@ absl::Duration Jittered(absl::Duration backoff) {
 MemberSession::MemberSession(MemberSessionOptions options, MemberListener* listener)
     : options_(std::move(options)),
       listener_(listener),
-      stub_(Membership::NewStub(CreateChannel(options_.coordinator_address))) {}
+      channel_(CreateChannel(options_.coordinator_address)),
+      stub_(Membership::NewStub(channel_)) {}
 
 MemberSession::~MemberSession() {
   Leave(absl::ZeroDuration());
@@ -78,7 +79,10 @@ void MemberSession::Run() {
       break;
     }
     LogLoss(status);
-    if (welcomed_) backoff = options_.first_backoff;
+    if (welcomed_) {
+      backoff = options_.first_backoff;
+      if (options_.clock->Now() - dialled_ > options_.last_backoff) continue;
+    }
     Pause(Jittered(backoff));
     backoff = std::min(backoff * 2, options_.last_backoff);
   }
@@ -89,7 +93,10 @@ void MemberSession::Run() {
 
 absl::Status MemberSession::ServeStream() {
   welcomed_ = closing_ = overdue_ = false;
-  due_ = options_.clock->Now() + options_.welcome_timeout;
+  dialled_ = options_.clock->Now();
+  due_ = dialled_ + options_.welcome_timeout;
+  // The pauses are this session's: the channel's own would come on top of them.
+  grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
   MembershipStream stream(stub_.get(), [this] { NoteChange(); });
   stream.Send(options_.registration());
   const absl::Status end = ServeUntilEnd(&stream);

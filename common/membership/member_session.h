@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/membership/membership_stream.h"
 #include "common/mutex.h"
+#include "grpcpp/channel.h"
 #include "protos/cluster.grpc.pb.h"
 
 namespace millrace {
@@ -26,9 +27,11 @@ struct MemberSessionOptions {
   // for long.
   std::function<MemberMessage()> registration;
   Clock* clock = Clock::Real();  // Must outlive the session.
-  // Between one attempt to connect and the next: doubles from the first to the last.
-  absl::Duration first_backoff = absl::Milliseconds(100);
-  absl::Duration last_backoff = absl::Seconds(2);
+  // Between one attempt to connect and the next: doubles from the first to the last. A coordinator
+  // that was started again has all its members within about the last, however long it was away. A
+  // stream that had lasted for longer is dialled again at once.
+  absl::Duration first_backoff = absl::Milliseconds(50);
+  absl::Duration last_backoff = absl::Milliseconds(250);
   // How long a coordinator may take to answer a registration before it is dialled again.
   absl::Duration welcome_timeout = absl::Seconds(10);
 };
@@ -102,13 +105,15 @@ class MemberSession {
 
   const MemberSessionOptions options_;
   MemberListener* const listener_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<Membership::Stub> stub_;
   std::thread thread_;
 
-  // The session's thread alone uses these. The first four are about the present stream.
+  // The session's thread alone uses these. The first five are about the present stream.
   bool welcomed_ = false;
   bool closing_ = false;  // The goodbye is said.
   bool overdue_ = false;  // Given up: the welcome did not come in time.
+  absl::Time dialled_;
   // When the next heartbeat is due; before the welcome and after the goodbye: when to give up.
   absl::Time due_;
   absl::Duration heartbeat_period_;

@@ -174,6 +174,15 @@ TEST_F(MemberSessionTest, DialsAgainWhenTheStreamBreaks) {
   listener_.AwaitLease(6);
 }
 
+TEST_F(MemberSessionTest, StreamThatHadLastedIsDialledAgainAtOnce) {
+  SimulatedClock clock;
+  clock_ = &clock;
+  StartWelcome();
+  clock.Advance(absl::Seconds(1));
+  coordinator_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "stops"));
+  EXPECT_EQ(coordinator_.AwaitRegistration().incarnation(), 2) << "while the clock stands still";
+}
+
 TEST_F(MemberSessionTest, WaitsForACoordinatorThatIsAway) {
   StartWelcome();
   coordinator_.Shutdown();

@@ -12,10 +12,8 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Seconds(2);
-// A lease lasts this many of the worker's slow steps.
-constexpr int kLeaseSteps = 4;
-// How much of a slow step is remembered from one step to the next.
-constexpr double kSlownessKept = 0.8;
+// A lease of one job holds up a worker for this long, where other jobs wait for it too.
+constexpr absl::Duration kTurn = absl::Milliseconds(500);
 
 // After the nth fault in a row. The first costs nothing: it may have been the servers' trouble.
 absl::Duration PauseAfter(int faults) {
@@ -129,8 +127,8 @@ void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_i
   if (!taken || state == workers_.end() || standing == job.standings.end()) return;
   const absl::Time now = options_.clock->Now();
   const absl::Duration step = now - std::max(*taken, state->second.last_done);
-  absl::Duration& slowest = standing->second.slowest_step;
-  slowest = std::max(step, kSlownessKept * slowest);
+  standing->second.pace.Add(step);
+  job.pace.Add(step);
   state->second.last_done = now;
 }
 
@@ -142,7 +140,7 @@ absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const S
   MeasureStep(job->second, worker, result.lease_id());
   DoneResult done;
   done.first = tracker.Done(result.lease_id(), result.step(),
-                            options_.clock->Now() + LeaseDuration(job->second, worker));
+                            options_.clock->Now() + DurationFor(job->second, worker));
   const auto standing = job->second.standings.find(worker);
   if (done.first && standing != job->second.standings.end()) {
     standing->second.faults = 0;
@@ -176,17 +174,21 @@ Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {
   JobDispatch& job = found->second;
   const absl::Time now = options_.clock->Now();
   for (const auto& [worker, state] : workers_) {
-    job.tracker.Renew(worker, state.last_done + LeaseDuration(job, worker));
+    job.tracker.Renew(worker, state.last_done, DurationFor(job, worker));
   }
   TickResult result;
   for (const StepTracker::Pending& expired : job.tracker.Expire(now)) {
     result.trouble =
         absl::StrCat("nothing was heard of step ", expired.step, " from ", NameOf(expired.worker),
-                     " for ", absl::FormatDuration(LeaseDuration(job, expired.worker)),
+                     " for ", absl::FormatDuration(DurationFor(job, expired.worker)),
                      "; it goes to any worker that is free");
   }
   HandOut();
   result.next = job.tracker.NextExpiry();
+  for (const StepTracker::Pending& out : job.tracker.OutOnce()) {
+    const absl::Time late_at = LateAt(job, out);
+    if (late_at > now) result.next = std::min(result.next, late_at);
+  }
   for (const auto& [worker, standing] : job.standings) {
     if (standing.not_before > now) result.next = std::min(result.next, standing.not_before);
   }
@@ -275,10 +277,36 @@ void Dispatcher::SendToAll(const CoordinatorMessage& message) {
   for (const auto& [worker, state] : workers_) outbox_->Send(worker, message);
 }
 
-absl::Duration Dispatcher::LeaseDuration(const JobDispatch& job, uint64_t worker) const {
-  const auto standing = job.standings.find(worker);
-  if (standing == job.standings.end()) return options_.lease_duration;
-  return std::max(options_.lease_duration, kLeaseSteps * standing->second.slowest_step);
+// A worker computes one step at a time, so a lease may have to wait for its turn behind those of
+// other jobs, and behind an evaluation where nobody else could have it.
+absl::Duration Dispatcher::DurationFor(const JobDispatch& job, uint64_t worker) const {
+  absl::Duration longest;
+  for (const auto& [id, other] : jobs_) {
+    if (&other != &job && other.tracker.LeasesOf(worker) == 0) continue;
+    const auto standing = other.standings.find(worker);
+    const StepPace pace = standing == other.standings.end() ? StepPace() : standing->second.pace;
+    longest = std::max(longest, LeaseDuration(other.pace, pace, options_.first_lease));
+  }
+  if (!IsEvaluating(worker) || SomeoneElseTrains(job)) return longest;
+  return std::max(longest, options_.first_lease);
+}
+
+// Large leases save messages; but jobs take turns by leases.
+uint64_t Dispatcher::LeaseSize(const JobDispatch& job) const {
+  uint64_t slots = 0;
+  for (const auto& [worker, state] : workers_) {
+    if (IsReady(job, worker)) slots += state.capacity.slots;
+  }
+  const uint64_t size = job.tracker.LeaseSize(slots);
+  if (jobs_.size() == 1 || job.pace.slowest() <= absl::ZeroDuration()) return size;
+  return std::clamp<uint64_t>(std::max<int64_t>(kTurn / job.pace.slowest(), 1), 1, size);
+}
+
+absl::Time Dispatcher::LateAt(const JobDispatch& job, const StepTracker::Pending& out) const {
+  const auto holder = workers_.find(out.worker);
+  const absl::Time heard =
+      holder == workers_.end() ? absl::InfinitePast() : holder->second.last_done;
+  return std::max(out.since, heard) + LateAfter(job.pace);
 }
 
 bool Dispatcher::IsReady(const JobDispatch& job, uint64_t worker) const {
@@ -327,45 +355,65 @@ absl::optional<uint64_t> Dispatcher::BestWorker(const JobDispatch& job,
   return best;
 }
 
+// A second copy of a step is computed only by those for whom no job has anything else.
 void Dispatcher::HandOut() {
   SlotsByWorker free = FreeSlots();
-  while (HandOutOne(free)) {
+  for (const Hand hand : {&Dispatcher::LeaseNext, &Dispatcher::LeaseLateAgain}) {
+    while (!free.empty() && HandOutOne(hand, free)) {
+    }
   }
 }
 
-bool Dispatcher::HandOutOne(SlotsByWorker& free) {
+bool Dispatcher::HandOutOne(Hand hand, SlotsByWorker& free) {
   auto job = jobs_.upper_bound(served_);
   for (size_t i = 0; i < jobs_.size(); ++i, ++job) {
     if (job == jobs_.end()) job = jobs_.begin();
-    if (job->second.paused || !job->second.tracker.CanTake()) continue;
-    const auto worker = BestWorker(job->second, free);
-    if (!worker) continue;
-    LeaseTo(*job, *worker);
+    if (job->second.paused || !(this->*hand)(job->second, free)) continue;
     served_ = job->first;
+    return true;
+  }
+  return false;
+}
+
+// Both return whether they have handed something out, and take the slot out of `free`.
+bool Dispatcher::LeaseNext(JobDispatch& job, SlotsByWorker& free) {
+  if (!job.tracker.CanTake()) return false;
+  const auto worker = BestWorker(job, free);
+  if (!worker) return false;
+  const absl::Time now = options_.clock->Now();
+  const absl::Duration duration = DurationFor(job, *worker);
+  const auto taken = job.tracker.Take(*worker, LeaseSize(job), now, now + duration);
+  SendLease(job, *worker, *taken, duration);
+  if (--free[*worker] == 0) free.erase(*worker);
+  return true;
+}
+
+bool Dispatcher::LeaseLateAgain(JobDispatch& job, SlotsByWorker& free) {
+  const absl::Time now = options_.clock->Now();
+  for (const StepTracker::Pending& out : job.tracker.OutOnce()) {
+    if (LateAt(job, out) > now) continue;
+    SlotsByWorker others = free;
+    others.erase(out.worker);
+    const auto worker = BestWorker(job, others);
+    if (!worker) continue;
+    const absl::Duration duration = DurationFor(job, *worker);
+    const auto taken = job.tracker.TakeAgain(out, *worker, LeaseSize(job), now, now + duration);
+    SendLease(job, *worker, taken, duration);
     if (--free[*worker] == 0) free.erase(*worker);
     return true;
   }
   return false;
 }
 
-// REQUIRES: the job has a step to take.
-void Dispatcher::LeaseTo(Jobs::value_type& job, uint64_t worker) {
-  auto& [id, dispatch] = job;
-  const absl::Time now = options_.clock->Now();
-  const absl::Duration duration = LeaseDuration(dispatch, worker);
-  uint64_t slots = 0;
-  for (const auto& [other, state] : workers_) {
-    if (IsReady(dispatch, other)) slots += state.capacity.slots;
-  }
-  const auto taken =
-      dispatch.tracker.Take(worker, dispatch.tracker.LeaseSize(slots), now, now + duration);
+void Dispatcher::SendLease(const JobDispatch& job, uint64_t worker, const StepTracker::Lease& taken,
+                           absl::Duration duration) {
   CoordinatorMessage message;
   Lease& lease = *message.mutable_lease();
-  lease.set_job_id(id);
-  lease.set_generation(dispatch.tracker.generation());
-  lease.set_lease_id(taken->id);
-  lease.set_begin(taken->begin);
-  lease.set_end(taken->end);
+  lease.set_job_id(job.route.set_route().job_id());
+  lease.set_generation(job.tracker.generation());
+  lease.set_lease_id(taken.id);
+  lease.set_begin(taken.begin);
+  lease.set_end(taken.end);
   *lease.mutable_duration() = ToProto(duration);
   outbox_->Send(worker, message);
 }

@@ -12,6 +12,7 @@
 #include "common/applied_set.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "coordinator/dispatch/step_pace.h"
 #include "coordinator/dispatch/step_tracker.h"
 #include "coordinator/membership/outbox.h"
 #include "protos/cluster.pb.h"
@@ -28,14 +29,16 @@ struct WorkerCapacity {
 // Whenever a slot or a step becomes free, workers with free slots get leases at once, on the thread
 // that brought the news: jobs in turn, and of each job the emptiest worker that is ready for it.
 // One that gave a step of the job back with a fault comes after the others, and after more faults
-// it pauses. One that evaluates gets nothing while others can train. Messages to a worker are
-// queued in order (the route of a job before leases of it), which is why that happens under the
-// lock; queuing does not block. Thread-safe.
+// it pauses. One that evaluates gets nothing while others can train. Where there is nothing else to
+// hand out, a step that is late goes to a second worker as well. Messages to a worker are queued in
+// order (the route of a job before leases of it), which is why that happens under the lock; queuing
+// does not block. Thread-safe.
 class Dispatcher {
  public:
   struct Options {
-    // At least: a lease lasts several times as long as its worker's slowest step of late.
-    absl::Duration lease_duration = absl::Minutes(1);
+    // Of a job of which no step was seen yet; then leases follow the pace of the steps, up and
+    // down.
+    absl::Duration first_lease = absl::Minutes(1);
     Clock* clock = Clock::Real();
   };
 
@@ -98,7 +101,7 @@ class Dispatcher {
     absl::Time next;      // Call it again then, at the latest.
     std::string trouble;  // For people, where a lease has expired.
   };
-  // Takes back expired leases and ends pauses.
+  // Takes back expired leases, ends pauses, and sees which steps are late.
   TickResult Tick(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Nothing for a job that was not started.
@@ -131,11 +134,12 @@ class Dispatcher {
     std::string refusal;  // Why it cannot run the job. Empty: it can, or has not said.
     int faults = 0;       // In a row, without a step done.
     absl::Time not_before = absl::InfinitePast();
-    absl::Duration slowest_step;  // Of late.
+    StepPace pace;
   };
   struct JobDispatch {
     explicit JobDispatch(const StepRules& rules) : tracker(rules) {}
     StepTracker tracker;
+    StepPace pace;  // Of all workers.
     CoordinatorMessage route;
     bool paused = false;
     std::map<uint64_t, Standing> standings;  // By worker.
@@ -150,9 +154,17 @@ class Dispatcher {
   SlotsByWorker FreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::optional<uint64_t> BestWorker(const JobDispatch& job, const SlotsByWorker& free) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Duration LeaseDuration(const JobDispatch& job, uint64_t worker) const;
-  void LeaseTo(Jobs::value_type& job, uint64_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HandOutOne(SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Duration DurationFor(const JobDispatch& job, uint64_t worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t LeaseSize(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Time LateAt(const JobDispatch& job, const StepTracker::Pending& out) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LeaseNext(JobDispatch& job, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LeaseLateAgain(JobDispatch& job, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendLease(const JobDispatch& job, uint64_t worker, const StepTracker::Lease& taken,
+                 absl::Duration duration);
+  using Hand = bool (Dispatcher::*)(JobDispatch& job, SlotsByWorker& free);
+  bool HandOutOne(Hand hand, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -107,7 +107,7 @@ class DispatcherTest : public testing::Test {
   std::set<std::string> started_;
   SimulatedClock clock_;
   RecordingOutbox outbox_;
-  Dispatcher dispatcher_{&outbox_, {.lease_duration = absl::Seconds(60), .clock = &clock_}};
+  Dispatcher dispatcher_{&outbox_, {.first_lease = absl::Seconds(60), .clock = &clock_}};
 };
 
 TEST_F(DispatcherTest, RouteComesBeforeLeasesAndTheEmptiestWorkerGetsTheNext) {
@@ -356,6 +356,102 @@ TEST_F(DispatcherTest, LeasesOfASlowWorkerLastLonger) {
   EXPECT_EQ(outbox_.leases[next].duration().seconds(), 4 * 90);
   clock_.Advance(absl::Seconds(90));
   EXPECT_EQ(dispatcher_.Tick("a").trouble, "");
+}
+
+// Whoever had a step when its process was stopped once held up all others for a minute.
+TEST_F(DispatcherTest, LeasesThatAreOutFollowThePaceOfTheSteps) {
+  SetWorkers({{1, 1, "worker-1"}, {2, 1, "worker-2"}});
+  Start("a", 1, 1);
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 2));
+  dispatcher_.SetBarrier("a", 2);
+  clock_.Advance(absl::Milliseconds(10));
+  Done(0, 0);
+  dispatcher_.Tick("a");
+  outbox_.Take();
+  clock_.Advance(absl::Seconds(5));
+  EXPECT_THAT(dispatcher_.Tick("a").trouble, testing::HasSubstr("step 1 from worker-2 for 5s"));
+}
+
+TEST_F(DispatcherTest, LateStepIsComputedTwiceWhereNothingElseIsLeft) {
+  SetWorkers({{1, 1}, {2, 1}, {3, 1}});
+  Start("a", 1, 2);
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 2, 3));
+  dispatcher_.SetBarrier("a", 3);
+  clock_.Advance(absl::Milliseconds(10));
+  Done(0, 0);
+  Done(1, 1);
+  outbox_.Take();
+  EXPECT_EQ(dispatcher_.Tick("a").next, clock_.Now() + absl::Milliseconds(240));
+  clock_.Advance(absl::Milliseconds(240));
+  dispatcher_.Tick("a");
+  EXPECT_THAT(outbox_.Take(), ElementsAre("1: lease a@1 [2,3)"));
+  clock_.Advance(absl::Seconds(1));
+  dispatcher_.Tick("a");
+  EXPECT_THAT(outbox_.Take(), IsEmpty()) << "no step is out more than twice";
+  EXPECT_TRUE(Done(3, 2)->first);
+  EXPECT_FALSE(Done(2, 2)->first) << "the slower one is ignored";
+  EXPECT_TRUE(dispatcher_.GetProgress("a")->at_barrier);
+  dispatcher_.SetBarrier("a", 100);
+  EXPECT_THAT(outbox_.workers, ElementsAre(1, 2, 3, 1, 1, 2, 3)) << "all slots are free again";
+}
+
+TEST_F(DispatcherTest, StepIsComputedOnceWhileTheWorkerReportsOthers) {
+  SetWorkers({{1, 1}});
+  Start("a", 1, 7);  // A lease of four.
+  SetWorkers({{1, 1}, {2, 1}});
+  dispatcher_.SetBarrier("a", 4);
+  outbox_.Take();
+  for (uint64_t step = 0; step < 4; ++step) {
+    clock_.Advance(absl::Milliseconds(200));
+    dispatcher_.Tick("a");
+    EXPECT_THAT(outbox_.Take(), IsEmpty());
+    Done(0, step);
+  }
+}
+
+TEST_F(DispatcherTest, StepOfAnyJobComesBeforeASecondCopy) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 1);
+  dispatcher_.SetBarrier("a", 2);
+  clock_.Advance(absl::Milliseconds(10));
+  Done(0, 0);
+  Start("b", 1, 0);
+  EXPECT_THAT(outbox_.workers, ElementsAre(1, 2, 1));
+  EXPECT_EQ(outbox_.leases[2].job_id(), "b") << "nothing of a is late yet";
+  clock_.Advance(absl::Seconds(1));
+  Done(2, 0);
+  EXPECT_EQ(outbox_.leases.back().job_id(), "b");
+}
+
+TEST_F(DispatcherTest, LeasesAreSmallWhereJobsWaitForTheirTurns) {
+  Start("a", 1, 99);
+  SetWorkers({{1, 1}});
+  EXPECT_EQ(outbox_.leases[0].end(), 32u);
+  for (uint64_t step = 0; step < 31; ++step) {
+    clock_.Advance(absl::Milliseconds(100));
+    Done(0, step);
+  }
+  Start("b", 1, 99);
+  clock_.Advance(absl::Milliseconds(100));
+  Done(0, 31);
+  ASSERT_EQ(outbox_.leases[1].job_id(), "b");
+  GiveBack(1, /*fault=*/false);
+  ASSERT_EQ(outbox_.leases[2].job_id(), "a");
+  EXPECT_EQ(outbox_.leases[2].end() - outbox_.leases[2].begin(), 5u) << "half a second";
+}
+
+// A fast job's lease once expired behind a slow job's step, on the worker that computes one at a
+// time.
+TEST_F(DispatcherTest, LeaseWaitsForItsTurnBehindAnotherJobsStep) {
+  SetWorkers({{1, 2}});
+  Start("slow", 1, 0);
+  clock_.Advance(absl::Seconds(30));
+  Done(0, 0);
+  Start("fast", 1, 0);
+  clock_.Advance(absl::Milliseconds(10));
+  Done(2, 0);
+  clock_.Advance(absl::Seconds(30));
+  EXPECT_EQ(dispatcher_.Tick("fast").trouble, "");
 }
 
 TEST_F(DispatcherTest, StallNamesTheOldestStepAndWhoHasIt) {

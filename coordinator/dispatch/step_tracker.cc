@@ -6,6 +6,11 @@
 // pending in an expired lease as well, while another worker has it: shards ignore the second push,
 // and Done counts the first report only.
 //
+// For the same reason a step that is late may be handed out again while its lease lasts. Then it is
+// pending in two unexpired leases, and in twice_. When the first of them ends without it, it only
+// leaves twice_; when the second one does, it is free. So it is never free while somebody has it,
+// and no third worker gets it.
+//
 // Both dispatch rules only ask how far the steps are done without a gap: with watermark w,
 // asynchronous steps may go up to w + staleness_bound, synchronous ones to the end of the version
 // that w is in. A barrier is a third limit. It stands until it is moved, rather than until it is
@@ -41,6 +46,7 @@ void StepTracker::Reset(uint64_t generation, const AppliedSet& done) {
   leases_.clear();
   leases_of_.clear();
   done_ = done;
+  twice_.clear();
   next_ = done.above().empty() ? done.watermark() : *done.above().rbegin() + 1;
   freed_.clear();
   for (uint64_t step = done.watermark(); step < next_; ++step) {
@@ -78,15 +84,49 @@ absl::optional<StepTracker::Lease> StepTracker::Take(uint64_t worker, uint64_t m
     }
     lease.pending.insert(lease.pending.end(), end++);
   }
+  return AddLease(std::move(lease), begin, end);
+}
+
+StepTracker::Lease StepTracker::AddLease(LeaseState lease, uint64_t begin, uint64_t end) {
   const uint64_t id = generation_ << kGenerationShift | ++leases_made_;
+  ++leases_of_[lease.worker];
   leases_.emplace(id, std::move(lease));
-  ++leases_of_[worker];
-  return Lease{id, begin, end};
+  return {id, begin, end};
+}
+
+std::vector<StepTracker::Pending> StepTracker::OutOnce() const {
+  std::vector<Pending> once;
+  for (const auto& [id, lease] : leases_) {
+    if (lease.expired) continue;
+    for (uint64_t step : lease.pending) {
+      if (done_.Contains(step) || twice_.contains(step)) continue;
+      once.push_back({step, lease.worker, lease.taken, id});
+      break;
+    }
+  }
+  return once;
+}
+
+StepTracker::Lease StepTracker::TakeAgain(const Pending& once, uint64_t worker, uint64_t max_steps,
+                                          absl::Time now, absl::Time deadline) {
+  CHECK_GE(max_steps, uint64_t{1});
+  const LeaseState& first = leases_.at(once.lease_id);
+  LeaseState lease;
+  lease.worker = worker;
+  lease.taken = now;
+  lease.deadline = deadline;
+  uint64_t end = once.step;
+  while (end - once.step < max_steps && first.pending.contains(end) && !done_.Contains(end) &&
+         twice_.insert(end).second) {
+    lease.pending.insert(lease.pending.end(), end++);
+  }
+  return AddLease(std::move(lease), once.step, end);
 }
 
 bool StepTracker::Done(uint64_t lease_id, uint64_t step, absl::Time deadline) {
   if (lease_id >> kGenerationShift != generation_ || step >= next_) return false;
   freed_.erase(step);
+  twice_.erase(step);
   const bool first = done_.Insert(step);
   const auto lease = leases_.find(lease_id);
   if (lease == leases_.end()) return first;
@@ -99,7 +139,8 @@ bool StepTracker::Done(uint64_t lease_id, uint64_t step, absl::Time deadline) {
 void StepTracker::FreePending(const LeaseState& lease) {
   if (lease.expired) return;  // That was done then.
   for (uint64_t step : lease.pending) {
-    if (!done_.Contains(step)) freed_.insert(step);
+    if (done_.Contains(step) || twice_.erase(step) > 0) continue;  // Another lease has it.
+    freed_.insert(step);
   }
 }
 
@@ -136,9 +177,9 @@ absl::optional<uint64_t> StepTracker::LowestOf(const LeaseState& lease) const {
   return absl::nullopt;
 }
 
-void StepTracker::Renew(uint64_t worker, absl::Time deadline) {
+void StepTracker::Renew(uint64_t worker, absl::Time heard, absl::Duration duration) {
   for (auto& [id, lease] : leases_) {
-    if (lease.worker == worker) lease.deadline = std::max(lease.deadline, deadline);
+    if (lease.worker == worker) lease.deadline = std::max(lease.taken, heard) + duration;
   }
 }
 
@@ -148,7 +189,9 @@ std::vector<StepTracker::Pending> StepTracker::Expire(absl::Time now) {
     if (lease.expired || lease.deadline > now) continue;
     FreePending(lease);
     lease.expired = true;
-    if (const auto step = LowestOf(lease)) expired.push_back({*step, lease.worker, lease.taken});
+    if (const auto step = LowestOf(lease)) {
+      expired.push_back({*step, lease.worker, lease.taken, id});
+    }
   }
   return expired;
 }
@@ -167,7 +210,7 @@ absl::optional<StepTracker::Pending> StepTracker::LowestOut(bool expired) const 
     if (lease.expired != expired) continue;
     const auto step = LowestOf(lease);
     if (!step || (lowest && lowest->step <= *step)) continue;
-    lowest = Pending{*step, lease.worker, lease.taken};
+    lowest = Pending{*step, lease.worker, lease.taken, id};
   }
   return lowest;
 }

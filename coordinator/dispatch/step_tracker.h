@@ -64,10 +64,21 @@ class StepTracker {
     uint64_t step = 0;
     uint64_t worker = 0;
     absl::Time since;
+    uint64_t lease_id = 0;
   };
 
-  // Leases of a worker that have not expired last until `deadline` at least.
-  void Renew(uint64_t worker, absl::Time deadline);
+  // Of each unexpired lease the lowest step that nobody else has too.
+  std::vector<Pending> OutOnce() const;
+
+  // Hands the steps of `once` and up to `max_steps` consecutive ones of its lease to another worker
+  // as well: whoever reports first counts. No step is out more than twice. REQUIRES: `once` is from
+  // OutOnce, with nothing done since; max_steps >= 1.
+  Lease TakeAgain(const Pending& once, uint64_t worker, uint64_t max_steps, absl::Time now,
+                  absl::Time deadline);
+
+  // Leases of a worker that have not expired last for `duration` from when it was `heard`, or from
+  // when they were taken if that is later.
+  void Renew(uint64_t worker, absl::Time heard, absl::Duration duration);
 
   // Frees what is not done of leases that have passed their deadlines; returns the lowest step of
   // each. Their workers keep their slots until they speak or leave.
@@ -104,6 +115,7 @@ class StepTracker {
   using Leases = absl::btree_map<uint64_t, LeaseState>;
 
   uint64_t Limit() const;
+  Lease AddLease(LeaseState lease, uint64_t begin, uint64_t end);
   absl::optional<uint64_t> LowestOf(const LeaseState& lease) const;
   absl::optional<Pending> LowestOut(bool expired) const;
   void FreePending(const LeaseState& lease);
@@ -116,6 +128,7 @@ class StepTracker {
   AppliedSet done_;
   uint64_t next_ = 0;                // No step from here on was ever handed out or done.
   absl::btree_set<uint64_t> freed_;  // Below next_, not done, not in an unexpired lease.
+  absl::btree_set<uint64_t> twice_;  // Not done, in two unexpired leases.
   Leases leases_;
   absl::flat_hash_map<uint64_t, uint32_t> leases_of_;
 };

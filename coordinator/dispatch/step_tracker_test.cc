@@ -126,6 +126,32 @@ TEST(StepTrackerTest, ExpiredLeaseGoesToAnotherAndALateResultStillCounts) {
   EXPECT_EQ(tracker.LeasesOf(2), 0u);
 }
 
+TEST(StepTrackerTest, LeaseLastsFromWhenItsWorkerWasHeardOrItWasTaken) {
+  StepTracker tracker = Asynchronous(100, 9);
+  tracker.Take(1, 1, kStart, kLater);
+  tracker.Renew(1, absl::InfinitePast(), absl::Seconds(2));
+  EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(2)) << "also to less than before";
+  tracker.Renew(1, kStart + absl::Seconds(1), absl::Seconds(2));
+  EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(3));
+}
+
+TEST(StepTrackerTest, StepThatIsOutTwiceIsFreeWhenBothLeasesHaveEnded) {
+  StepTracker tracker = Asynchronous(100, 1);
+  const auto first = tracker.Take(1, 2, kStart, kLater);
+  ASSERT_EQ(tracker.OutOnce().size(), 1u);
+  const auto second = tracker.TakeAgain(tracker.OutOnce()[0], 2, 2, kStart, kLater);
+  EXPECT_EQ(second.begin, 0u);
+  EXPECT_EQ(second.end, 2u);
+  EXPECT_THAT(tracker.OutOnce(), IsEmpty());
+  EXPECT_TRUE(tracker.GiveBack(first->id));
+  EXPECT_FALSE(tracker.CanTake()) << "the second worker has them";
+  EXPECT_TRUE(tracker.Done(second.id, 0, kLater));
+  tracker.Expire(kLater);
+  const auto again = tracker.Take(3, 1, kLater, kLater + absl::Seconds(1));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->begin, 1u);
+}
+
 TEST(StepTrackerTest, ResultRenewsTheLease) {
   StepTracker tracker = Asynchronous(100, 9);
   const auto lease = tracker.Take(1, 3, kStart, kLater);

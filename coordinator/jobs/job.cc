@@ -56,7 +56,22 @@ bool Job::HasShards() const {
                      [](const ShardPlacement& shard) { return !shard.dropped(); });
 }
 
+uint64_t Job::ElementsOn(const std::string& directory_id) const {
+  MutexLock lock(&mutex_);
+  uint64_t elements = 0;
+  for (const ShardPlacement& shard : record_.shards()) {
+    if (shard.directory_id() != directory_id || shard.dropped()) continue;
+    for (const Slice& slice : shard.slices()) elements += slice.length();
+  }
+  return elements;
+}
+
 std::string Job::MessageLocked() const {
+  if (turn_) {
+    return absl::StrCat("waits for its turn (", turn_->jobs_before,
+                        turn_->jobs_before == 1 ? " job" : " jobs",
+                        " before it; --max_running_jobs is ", turn_->max_running, ")");
+  }
   if (waits_for_.empty()) return record_.message();
   const absl::Duration waited = absl::Floor(clock_->Now() - waits_since_, absl::Seconds(1));
   return absl::StrCat("waits for ", waits_for_, " for ", absl::ToInt64Seconds(waited), " s");
@@ -163,6 +178,26 @@ void Job::SetStalled(const std::string& whom, absl::Time since) {
 void Job::ClearWaiting() {
   MutexLock lock(&mutex_);
   waits_for_.clear();
+}
+
+void Job::SetTurn(size_t jobs_before, size_t max_running) {
+  MutexLock lock(&mutex_);
+  turn_ = Turn{jobs_before, max_running};
+}
+
+void Job::AnnounceTurn() {
+  std::string message;
+  {
+    MutexLock lock(&mutex_);
+    if (!turn_) return;
+    message = MessageLocked();
+  }
+  AppendNotice(message);
+}
+
+void Job::ClearTurn() {
+  MutexLock lock(&mutex_);
+  turn_.reset();
 }
 
 void Job::AppendNotice(const std::string& message) {

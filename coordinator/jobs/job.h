@@ -46,6 +46,8 @@ class Job {
   absl::Time ended_at() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether some ps server may hold a shard of it.
   bool HasShards() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the shards that the directory of a ps server has.
+  uint64_t ElementsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Changes the record and writes it to the journal. On an error of the journal nothing is changed.
   absl::Status Update(const std::function<void(JobRecord&)>& change) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -71,6 +73,11 @@ class Job {
   // The same since `since`, without a Notice and without an end: somebody is at work.
   void SetStalled(const std::string& whom, absl::Time since) ABSL_LOCKS_EXCLUDED(mutex_);
   void ClearWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The job waits for its turn, behind so many others, until ClearTurn: JobStatus.message says so.
+  void SetTurn(size_t jobs_before, size_t max_running) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ClearTurn() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Appends a Notice where the job waits for its turn.
+  void AnnounceTurn() ABSL_LOCKS_EXCLUDED(mutex_);
   void AppendNotice(const std::string& message);
 
   // See JobStatus.
@@ -98,6 +105,11 @@ class Job {
   std::string waits_for_ ABSL_GUARDED_BY(mutex_);
   absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
+  struct Turn {
+    size_t jobs_before = 0;
+    size_t max_running = 0;
+  };
+  absl::optional<Turn> turn_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::coordinator

@@ -5,27 +5,46 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/job_state.h"
+#include "common/proto_fields.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
-#include "coordinator/placement/placement.h"
 #include "glog/logging.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace millrace::coordinator {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+
+constexpr size_t kMaxRequestIdLength = 200;
+
+absl::Status CheckRequestId(const std::string& request_id) {
+  if (request_id.size() <= kMaxRequestIdLength) return absl::OkStatus();
+  return FieldError("request_id", absl::StrCat(request_id.size(), " bytes"),
+                    absl::StrCat("at most ", kMaxRequestIdLength));
+}
+
+}  // namespace
 
 JobTable::JobTable(const RunnerEnvironment& environment, const RetentionLimits& limits,
-                   Journal* journal)
+                   Journal* journal, const QueueLimits& queue_limits)
     : environment_(environment),
       journal_(journal),
+      queue_(queue_limits),
       retention_({.limits = limits,
                   .registry = environment.registry,
                   .ended_jobs = [this] { return EndedJobs(); },
                   .forget = [this](const Job& job) { return Forget(job); }}) {
   environment_.elements_on = [this](const std::string& id) { return ElementsOn(id); };
-  environment_.on_ended = [this] { retention_.Wake(); };
+  environment_.on_ended = [this] {
+    RunNext();
+    retention_.Wake();
+  };
 }
 
 JobTable::~JobTable() { Stop(); }
@@ -41,11 +60,17 @@ absl::Status JobTable::Load() {
 }
 
 void JobTable::Resume() {
-  for (const auto& job : Jobs()) {
-    if (HasEnded(job->state())) continue;
-    job->AppendNotice("the coordinator was started again");
-    const absl::Status status = Run(job->number());
-    LOG_IF(WARNING, !status.ok()) << job->id() << ": " << status;
+  std::vector<std::shared_ptr<Job>> unfinished = Jobs();
+  unfinished.erase(std::remove_if(unfinished.begin(), unfinished.end(),
+                                  [](const auto& job) { return HasEnded(job->state()); }),
+                   unfinished.end());
+  for (const auto& job : unfinished) job->AppendNotice("the coordinator was started again");
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& job : unfinished) {
+      queue_.Add(job->number(), job->state() == RUNNING, job->spec().ByteSizeLong());
+    }
+    RunWhoseTurnItIs();
   }
   retention_.Wake();
 }
@@ -54,39 +79,57 @@ absl::Status JobTable::Add(std::shared_ptr<Job> job, bool run) {
   const JobRecord record = job->record();
   MutexLock lock(&mutex_);
   if (stopping_) return absl::UnavailableError("the coordinator stops");
-  Entry& entry = jobs_[record.number()];
-  entry.job = std::move(job);
-  if (run) RunLocked(entry);
+  jobs_[record.number()].job = std::move(job);
+  if (run) {
+    queue_.Add(record.number(), /*has_started=*/false, record.spec().ByteSizeLong());
+    RunWhoseTurnItIs();
+  }
   by_id_[record.job_id()] = record.number();
   if (!record.request_id().empty()) by_request_[record.request_id()] = record.job_id();
   last_number_ = std::max(last_number_, record.number());
   return absl::OkStatus();
 }
 
-absl::Status JobTable::Run(uint64_t number) {
+void JobTable::RunNext() {
   MutexLock lock(&mutex_);
-  if (stopping_) return absl::UnavailableError("the coordinator stops");
-  RunLocked(jobs_.at(number));
-  return absl::OkStatus();
+  queue_.EndIf([this](uint64_t number) {
+    mutex_.AssertHeld();
+    const auto entry = jobs_.find(number);
+    return entry == jobs_.end() || entry->second.runner == nullptr ||
+           entry->second.runner->finished();
+  });
+  RunWhoseTurnItIs();
+}
+
+void JobTable::RunWhoseTurnItIs() {
+  if (stopping_) return;
+  while (const auto number = queue_.TakeNext()) RunLocked(jobs_.at(*number));
+  size_t before = 0;
+  for (const uint64_t number : queue_.Waiting()) {
+    jobs_.at(number).job->SetTurn(before++, queue_.limits().running);
+  }
 }
 
 // A job has one runner: a second one would give its shards a generation that the first does not
 // know.
 void JobTable::RunLocked(Entry& entry) {
+  entry.job->ClearTurn();
   if (entry.runner == nullptr) entry.runner = std::make_shared<JobRunner>(entry.job, environment_);
 }
 
 absl::StatusOr<std::string> JobTable::Submit(const SubmitJobRequest& request,
                                              const std::function<bool()>& cancelled) {
+  MILLRACE_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(request.spec()));
   if (request.request_id().empty()) return Take(request, cancelled);
-  MILLRACE_ASSIGN_OR_RETURN(std::string job_id, Claim(request.request_id()));
+  MILLRACE_ASSIGN_OR_RETURN(std::string job_id, Claim(request));
   if (!job_id.empty()) return job_id;
   const absl::Cleanup release = [&] { Release(request.request_id()); };
   return Take(request, cancelled);
 }
 
-absl::StatusOr<std::string> JobTable::Claim(const std::string& request_id) {
+absl::StatusOr<std::string> JobTable::Claim(const SubmitJobRequest& request) {
+  const std::string& request_id = request.request_id();
   const absl::Time deadline = Clock::Real()->Now() + environment_.plan_timeout;
   MutexLock lock(&mutex_);
   while (claimed_.contains(request_id)) {
@@ -95,7 +138,13 @@ absl::StatusOr<std::string> JobTable::Claim(const std::string& request_id) {
     }
   }
   const auto known = by_request_.find(request_id);
-  if (known != by_request_.end()) return known->second;
+  if (known != by_request_.end()) {
+    const Job& job = *jobs_.at(by_id_.at(known->second)).job;
+    if (MessageDifferencer::Equals(job.spec(), request.spec())) return known->second;
+    return absl::AlreadyExistsError(
+        absl::StrCat("request_id: '", absl::CHexEscape(request_id), "' was given with job '",
+                     known->second, "', of another spec; make up a new one for each submission"));
+  }
   claimed_.insert(request_id);
   return "";
 }
@@ -108,6 +157,19 @@ void JobTable::Release(const std::string& request_id) {
 
 absl::StatusOr<std::string> JobTable::Take(const SubmitJobRequest& request,
                                            const std::function<bool()>& cancelled) {
+  const uint64_t bytes = request.spec().ByteSizeLong();
+  {
+    MutexLock lock(&mutex_);
+    MILLRACE_RETURN_IF_ERROR(queue_.Reserve(bytes));
+  }
+  absl::StatusOr<std::string> job_id = TakeReserved(request, cancelled);
+  MutexLock lock(&mutex_);
+  queue_.Release(bytes);
+  return job_id;
+}
+
+absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& request,
+                                                   const std::function<bool()>& cancelled) {
   JobRecord record;
   record.set_request_id(request.request_id());
   *record.mutable_spec() = request.spec();
@@ -127,8 +189,9 @@ absl::StatusOr<std::string> JobTable::Take(const SubmitJobRequest& request,
   auto job =
       std::make_shared<Job>(std::move(record), /*last_event=*/0, journal_, environment_.clock);
   job->AnnounceState();
-  // With its runner, so that whoever finds it can cancel it.
-  MILLRACE_RETURN_IF_ERROR(Add(std::move(job), /*run=*/true));
+  // With its runner or its place in the queue, so that whoever finds it can cancel it.
+  MILLRACE_RETURN_IF_ERROR(Add(job, /*run=*/true));
+  job->AnnounceTurn();
   return job_id;
 }
 
@@ -160,8 +223,19 @@ std::vector<std::shared_ptr<Job>> JobTable::Jobs() const {
   return jobs;
 }
 
+// A job that waits for its turn gets a runner at once, which finds that it is to end.
 void JobTable::Cancel(const Job& job) {
-  const std::shared_ptr<JobRunner> runner = RunnerOf(job.id());
+  std::shared_ptr<JobRunner> runner;
+  {
+    MutexLock lock(&mutex_);
+    const auto entry = jobs_.find(job.number());
+    if (entry == jobs_.end()) return;
+    if (!stopping_ && queue_.TakeOut(job.number())) {
+      RunLocked(entry->second);
+      RunWhoseTurnItIs();
+    }
+    runner = entry->second.runner;
+  }
   if (runner != nullptr) runner->Cancel();
 }
 
@@ -285,13 +359,7 @@ absl::Status JobTable::Forget(const Job& job) {
 
 uint64_t JobTable::ElementsOn(const std::string& directory_id) const {
   uint64_t elements = 0;
-  for (const auto& job : Jobs()) {
-    const JobRecord record = job->record();
-    for (const ShardPlacement& shard : record.shards()) {
-      if (shard.directory_id() != directory_id || shard.dropped()) continue;
-      elements += ElementsOf({shard.slices().begin(), shard.slices().end()});
-    }
-  }
+  for (const auto& job : Jobs()) elements += job->ElementsOn(directory_id);
   return elements;
 }
 

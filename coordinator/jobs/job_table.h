@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "coordinator/jobs/job.h"
+#include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/job_runner.h"
 #include "coordinator/jobs/retention.h"
 #include "coordinator/journal/journal.h"
@@ -27,14 +28,16 @@ namespace millrace::coordinator {
 class JobTable final : public MemberObserver {
  public:
   // `environment` lacks elements_on and on_ended, which the table adds. `journal` is not owned.
-  JobTable(const RunnerEnvironment& environment, const RetentionLimits& limits, Journal* journal);
+  JobTable(const RunnerEnvironment& environment, const RetentionLimits& limits, Journal* journal,
+           const QueueLimits& queue_limits = {});
   // Stops.
   ~JobTable() override;
 
   // Reads the journal. Once, before anything else.
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes up the jobs that Load found running. REQUIRES: no Cancel before.
+  // Takes up the jobs that Load found unfinished, those that had started first. REQUIRES: no Cancel
+  // before.
   void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // See the service's SubmitJob. Blocks while a worker compiles the model, or until `cancelled`
@@ -65,19 +68,26 @@ class JobTable final : public MemberObserver {
  private:
   struct Entry {
     std::shared_ptr<Job> job;
-    std::shared_ptr<JobRunner> runner;  // None when the job has ended.
+    std::shared_ptr<JobRunner> runner;  // None while the job waits for its turn, or has ended.
   };
 
   // The id of the job that an earlier request made, or "" when this request is the one to make it;
-  // then Release must follow. Waits for another one that is under way.
-  absl::StatusOr<std::string> Claim(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // then Release must follow. Waits for another one that is under way. ALREADY_EXISTS: the earlier
+  // request had another spec.
+  absl::StatusOr<std::string> Claim(const SubmitJobRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Release(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> Take(const SubmitJobRequest& request,
                                    const std::function<bool()>& cancelled)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status PlanInto(JobRecord& record, const std::function<bool()>& cancelled);
+  absl::StatusOr<std::string> TakeReserved(const SubmitJobRequest& request,
+                                           const std::function<bool()>& cancelled)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Knows the job from now on. `run`: it also waits for its turn, which may have come.
   absl::Status Add(std::shared_ptr<Job> job, bool run) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Run(uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Some runner has finished: whose turn is it now?
+  void RunNext() ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunWhoseTurnItIs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunLocked(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Those that have ended and whose runners are gone; lets runners go that have finished.
   std::vector<std::shared_ptr<Job>> EndedJobs() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -99,6 +109,7 @@ class JobTable final : public MemberObserver {
   absl::flat_hash_map<std::string, uint64_t> by_id_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::string> by_request_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> claimed_ ABSL_GUARDED_BY(mutex_);
+  JobQueue queue_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
+#include "coordinator/jobs/plan_check.h"
 #include "coordinator/placement/placement.h"
 
 namespace millrace::coordinator {
@@ -75,7 +76,14 @@ class Planner::Poll {
         ++worker;
         continue;
       }
-      if (result->code() == 0) return std::move(*result->mutable_plan());
+      if (result->code() == 0) {
+        const absl::Status valid = CheckPlan(result->plan());
+        if (valid.ok()) return std::move(*result->mutable_plan());
+        // That says nothing of the job: another worker may do better.
+        result->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+        result->set_message(
+            absl::StrCat("its plan makes no sense: ", std::string(valid.message())));
+      }
       refusal_ = absl::Status(static_cast<absl::StatusCode>(result->code()),
                               absl::StrCat(worker->second.name, ": ", result->message()));
       if (!IsWorkersFault(result->code())) {

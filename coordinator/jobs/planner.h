@@ -32,13 +32,13 @@ class Planner {
   // `registry` is not owned.
   Planner(MemberRegistry* registry, Clock* clock) : registry_(registry), clock_(clock) {}
 
-  // Blocks until a worker has answered. Asks another one when a worker leaves, cannot answer now or
-  // takes a third of `timeout`, and takes the first answer. `lost` collects the workers that left
-  // while they were at it, from call to call for one job; the second one ends planning.
-  // INVALID_ARGUMENT: the model or the data is wrong. FAILED_PRECONDITION: the job seems to kill
-  // its workers. UNAVAILABLE: no worker is there, or Shutdown. RESOURCE_EXHAUSTED: it is too large
-  // for each worker. DEADLINE_EXCEEDED: no worker answered within `timeout`. CANCELLED: `cancelled`
-  // returned true, which is asked now and often.
+  // Blocks until a worker has answered. Asks another one when a worker leaves, cannot answer now,
+  // answers what makes no sense (see CheckPlan), or takes a third of `timeout`, and takes the first
+  // answer. `lost` collects the workers that left while they were at it, from call to call for one
+  // job; the second one ends planning. INVALID_ARGUMENT: the model or the data is wrong.
+  // FAILED_PRECONDITION: the job seems to kill its workers. UNAVAILABLE: no worker is there, or
+  // Shutdown. RESOURCE_EXHAUSTED: it is too large for each worker. DEADLINE_EXCEEDED: no worker
+  // answered within `timeout`. CANCELLED: `cancelled` returned true, which is asked now and often.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec, absl::Duration timeout,
                                const std::function<bool()>& cancelled,
                                std::vector<std::string>* lost) ABSL_LOCKS_EXCLUDED(mutex_);

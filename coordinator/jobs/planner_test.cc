@@ -95,6 +95,20 @@ TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneCannotAnswer) {
   EXPECT_TRUE(Plan().ok());
 }
 
+TEST_F(PlannerTest, PlanThatMakesNoSenseIsNamedAndAnotherWorkerIsAsked) {
+  AddWorker("a", [](PlanResult& result) {
+    result.mutable_plan()->set_train_examples(7);
+    result.mutable_plan()->add_variables();
+    return true;
+  });
+  const auto refused = Plan();
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable) << "the job can wait";
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("a: its plan makes no sense: plan.variables[0].name: empty"));
+  AddWorker("b", Plans);
+  EXPECT_TRUE(Plan().ok());
+}
+
 TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneLeaves) {
   uint64_t leaver = 0;
   leaver = AddWorker("a", [&](PlanResult&) {

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/address.h"
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -13,32 +15,54 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr size_t kMaxNameLength = 100;
+constexpr size_t kMaxAddressLength = 261;  // A host name of 253, brackets, and the port.
+constexpr uint32_t kMaxLeaseSlots = 1024;
 
 absl::Status CheckName(const std::string& path, const std::string& name) {
   const bool valid =
       !name.empty() && name.size() <= kMaxNameLength &&
       std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
   if (valid) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(path, ": '", name.substr(0, kMaxNameLength),
-                                                 "'; must be 1 to ", kMaxNameLength,
-                                                 " printable characters without spaces"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": '", absl::CHexEscape(name.substr(0, kMaxNameLength)),
+                   "'; must be 1 to ", kMaxNameLength, " printable characters without spaces"));
+}
+
+absl::Status CheckDevice(const std::string& device) {
+  const bool valid = device.size() <= kMaxNameLength &&
+                     std::all_of(device.begin(), device.end(),
+                                 [](unsigned char c) { return absl::ascii_isprint(c); });
+  if (valid) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("register_worker.device: '", absl::CHexEscape(device.substr(0, kMaxNameLength)),
+                   "'; must be at most ", kMaxNameLength, " printable characters"));
+}
+
+// Workers dial it: neither port 0 nor all addresses of a machine can be meant.
+absl::Status CheckAddress(const std::string& text) {
+  const bool printable =
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  if (printable && text.size() <= kMaxAddressLength) {
+    MILLRACE_RETURN_IF_ERROR(CheckDialable("register_ps.address", text));
+    if (!ParseAddress(text)->IsWildcard()) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "register_ps.address: '", absl::CHexEscape(text.substr(0, kMaxAddressLength)),
+      "'; must be the HOST:PORT that workers dial, at most ", kMaxAddressLength, " characters"));
 }
 
 absl::Status CheckWorker(const RegisterWorker& worker) {
   MILLRACE_RETURN_IF_ERROR(CheckName("register_worker.name", worker.name()));
-  if (worker.lease_slots() >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError("register_worker.lease_slots: 0; must be at least 1");
+  MILLRACE_RETURN_IF_ERROR(CheckDevice(worker.device()));
+  if (worker.lease_slots() >= 1 && worker.lease_slots() <= kMaxLeaseSlots) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "register_worker.lease_slots: ", worker.lease_slots(), "; must be 1 to ", kMaxLeaseSlots));
 }
 
 absl::Status CheckPs(const RegisterPs& ps) {
   MILLRACE_RETURN_IF_ERROR(CheckName("register_ps.name", ps.name()));
   MILLRACE_RETURN_IF_ERROR(CheckName("register_ps.directory_id", ps.directory_id()));
-  const size_t colon = ps.address().rfind(':');
-  if (colon != std::string::npos && colon > 0 && colon + 1 < ps.address().size()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("register_ps.address: '", ps.address(), "'; must be HOST:PORT"));
+  return CheckAddress(ps.address());
 }
 
 }  // namespace
@@ -125,6 +149,7 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
     const auto member = members_.find(id);
     if (member == members_.end()) return absl::OkStatus();  // Expired a moment ago.
     member->second.heard = clock_->Now();
+    member->second.forgiven = false;
     if (message.kind_case() == MemberMessage::kHeartbeat) return absl::OkStatus();
     if (member->second.is_worker) worker = {id, member->second.worker};
   }
@@ -161,13 +186,19 @@ void MemberRegistry::Remove(uint64_t id, absl::string_view reason) {
   NotifyChanged();
 }
 
-void MemberRegistry::ExpireSilent() {
+void MemberRegistry::ExpireSilent(absl::Duration late) {
   std::vector<std::pair<uint64_t, std::shared_ptr<MemberLink>>> silent;
   {
     MutexLock lock(&mutex_);
     const absl::Time limit = clock_->Now() - silence_limit();
-    for (const auto& [id, member] : members_) {
-      if (member.heard <= limit) silent.emplace_back(id, member.link);
+    for (auto& [id, member] : members_) {
+      if (member.heard > limit) continue;
+      if (late > heartbeat_period_ && !member.forgiven) {
+        member.forgiven = true;
+        member.heard = limit + heartbeat_period_;
+        continue;
+      }
+      silent.emplace_back(id, member.link);
     }
   }
   const std::string reason =

@@ -83,8 +83,11 @@ class MemberRegistry final : public Outbox {
   // when it is gone already.
   void Remove(uint64_t member, absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Closes the links of silent members with DEADLINE_EXCEEDED and removes them.
-  void ExpireSilent() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Closes the links of silent members with DEADLINE_EXCEEDED and removes them. `late`: how much
+  // later this is called than its caller wanted. More than a period means that this process itself
+  // was held up, and that heartbeats may lie unread: a silent member then gets one period more,
+  // once.
+  void ExpireSilent(absl::Duration late = absl::ZeroDuration()) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Closes all links with UNAVAILABLE; nobody is taken in any more.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -105,6 +108,7 @@ class MemberRegistry final : public Outbox {
     RegisterPs ps;
     std::shared_ptr<MemberLink> link;
     absl::Time heard;
+    bool forgiven = false;  // Its silence, since it was heard.
 
     const std::string& name() const { return is_worker ? worker.name() : ps.name(); }
   };

@@ -88,8 +88,16 @@ TEST_F(MemberRegistryTest, WrongRegistrationsNameTheField) {
   ExpectInvalid(registry_.AddWorker(idle, link_).status(), "register_worker.lease_slots");
   ExpectInvalid(registry_.AddPs(Ps("p", ""), link_).status(), "register_ps.directory_id");
   RegisterPs unreachable = Ps("p", "d");
-  unreachable.set_address("here");
+  for (const char* address : {"", "here", ":7", "host:0", "host:99999", "host:-1", "unix:/tmp/a",
+                              "ho\x1bst:7", "a b:7", "0.0.0.0:7"}) {
+    unreachable.set_address(address);
+    ExpectInvalid(registry_.AddPs(unreachable, link_).status(), "register_ps.address");
+  }
+  unreachable.set_address(std::string(300, 'a') + ":7");
   ExpectInvalid(registry_.AddPs(unreachable, link_).status(), "register_ps.address");
+  RegisterWorker strange = Worker("w");
+  strange.set_device("cpu\n");
+  ExpectInvalid(registry_.AddWorker(strange, link_).status(), "register_worker.device");
   EXPECT_EQ(observer_.changes, 0);
 }
 
@@ -145,6 +153,24 @@ TEST_F(MemberRegistryTest, SilentMembersExpireAfterThreePeriods) {
   EXPECT_EQ(observer_.changes, 3);
   EXPECT_TRUE(registry_.Receive(*silent, heartbeat).ok()) << "late words are no error";
   ASSERT_TRUE(registry_.AddWorker(Worker("silent", 2), link_).ok()) << "its name is free";
+}
+
+// A coordinator without processor time once took members for dead whose heartbeats it had not read.
+TEST_F(MemberRegistryTest, SilenceIsForgivenOnceWhereThisProcessWasHeldUp) {
+  const auto alive = registry_.AddWorker(Worker("alive"), link_);
+  auto dead_link = std::make_shared<FakeLink>();
+  ASSERT_TRUE(registry_.AddWorker(Worker("dead"), dead_link).ok());
+  clock_.Advance(absl::Seconds(30));
+  registry_.ExpireSilent(/*late=*/absl::Seconds(29));
+  EXPECT_THAT(registry_.Workers(), SizeIs(2));
+  MemberMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  EXPECT_TRUE(registry_.Receive(*alive, heartbeat).ok());
+  clock_.Advance(absl::Seconds(2));
+  registry_.ExpireSilent(/*late=*/absl::Seconds(29));
+  ASSERT_THAT(registry_.Workers(), SizeIs(1));
+  EXPECT_EQ(registry_.Workers()[0].id, *alive);
+  EXPECT_EQ(dead_link->closed, absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(MemberRegistryTest, LeavingMemberIsGoneAtOnce) {

@@ -3,6 +3,9 @@
 // the queue and gRPC's Start calls, none of which runs a reaction on the calling thread. Finish is
 // called exactly once, and nothing is started after it; OnDone then comes when the operations under
 // way have ended, and gives up the stream's reference to itself.
+//
+// Messages are parsed here: a read of gRPC's own fails for bytes that are no message just as it
+// does where a member has nothing more to say.
 #include "coordinator/membership/membership_service.h"
 
 #include <deque>
@@ -19,9 +22,18 @@ namespace {
 // A member that leaves this many messages unread is taken for stuck.
 constexpr size_t kMaxQueuedMessages = 4096;
 
+grpc::ByteBuffer Serialized(const CoordinatorMessage& message) {
+  grpc::ByteBuffer bytes;
+  bool own = false;
+  const grpc::Status status =
+      grpc::SerializationTraits<CoordinatorMessage>::Serialize(message, &bytes, &own);
+  CHECK(status.ok()) << status.error_message();
+  return bytes;
+}
+
 }  // namespace
 
-class MemberStream final : public grpc::ServerBidiReactor<MemberMessage, CoordinatorMessage>,
+class MemberStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                            public MemberLink,
                            public std::enable_shared_from_this<MemberStream> {
  public:
@@ -36,12 +48,13 @@ class MemberStream final : public grpc::ServerBidiReactor<MemberMessage, Coordin
   absl::Time opened() const { return opened_; }
 
   void Send(const CoordinatorMessage& message) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    grpc::ByteBuffer bytes = Serialized(message);
     MutexLock lock(&mutex_);
     if (finished_) return;
     if (queue_.size() >= kMaxQueuedMessages) {
       return CloseLocked(absl::ResourceExhaustedError("the member does not read its messages"));
     }
-    queue_.push_back(message);
+    queue_.push_back(std::move(bytes));
     if (queue_.size() == 1) StartWrite(&queue_.front());
   }
 
@@ -61,6 +74,7 @@ class MemberStream final : public grpc::ServerBidiReactor<MemberMessage, Coordin
       return Close(status);
     }
     MutexLock lock(&mutex_);
+    incoming_.Clear();
     if (!finished_) StartRead(&incoming_);
   }
 
@@ -83,21 +97,25 @@ class MemberStream final : public grpc::ServerBidiReactor<MemberMessage, Coordin
   }
 
   absl::Status Handle() {
+    MemberMessage message;
+    if (!grpc::SerializationTraits<MemberMessage>::Deserialize(&incoming_, &message).ok()) {
+      return absl::InvalidArgumentError("bytes that are no millrace.MemberMessage");
+    }
     if (member_ != 0) {
-      const absl::Status status = registry_->Receive(member_, incoming_);
-      if (status.ok() && incoming_.has_leaving()) Close(absl::OkStatus());
+      const absl::Status status = registry_->Receive(member_, message);
+      if (status.ok() && message.has_leaving()) Close(absl::OkStatus());
       return status;
     }
-    MILLRACE_ASSIGN_OR_RETURN(member_, Register());
+    MILLRACE_ASSIGN_OR_RETURN(member_, Register(message));
     service_->NoLongerUnregistered(self_);
     return absl::OkStatus();
   }
 
-  absl::StatusOr<uint64_t> Register() {
-    if (incoming_.has_register_worker()) {
-      return registry_->AddWorker(incoming_.register_worker(), self_);
+  absl::StatusOr<uint64_t> Register(const MemberMessage& message) {
+    if (message.has_register_worker()) {
+      return registry_->AddWorker(message.register_worker(), self_);
     }
-    if (incoming_.has_register_ps()) return registry_->AddPs(incoming_.register_ps(), self_);
+    if (message.has_register_ps()) return registry_->AddPs(message.register_ps(), self_);
     return absl::InvalidArgumentError("the first message must be register_ps or register_worker");
   }
 
@@ -110,11 +128,11 @@ class MemberStream final : public grpc::ServerBidiReactor<MemberMessage, Coordin
   MemberRegistry* const registry_;
   const absl::Time opened_;
   uint64_t member_ = 0;  // 0: not registered. Only used by reactions to reads, and OnDone.
-  MemberMessage incoming_;
+  grpc::ByteBuffer incoming_;
   std::shared_ptr<MemberStream> self_;
 
   Mutex mutex_;
-  std::deque<CoordinatorMessage> queue_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
+  std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -136,7 +154,7 @@ void MembershipService::Shutdown() {
   CloseUnregistered(absl::InfiniteFuture());
 }
 
-grpc::ServerBidiReactor<MemberMessage, CoordinatorMessage>* MembershipService::Join(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* MembershipService::Join(
     grpc::CallbackServerContext* /*context*/) {
   auto stream = std::make_shared<MemberStream>(this, registry_, clock_->Now());
   stream->Open();
@@ -173,14 +191,15 @@ void MembershipService::CloseUnregistered(absl::Time opened_before) {
 void MembershipService::ExpireInLoop() {
   const absl::Duration period = registry_->heartbeat_period() / 2;
   for (;;) {
+    absl::Time wake;
     {
       MutexLock lock(&mutex_);
-      const absl::Time wake = clock_->Now() + period;
+      wake = clock_->Now() + period;
       while (!stopping_ && !clock_->WaitUntil(&stopped_, &mutex_, wake)) {
       }
       if (stopping_) return;
     }
-    registry_->ExpireSilent();
+    registry_->ExpireSilent(clock_->Now() - wake);
     CloseUnregistered(clock_->Now() - registry_->silence_limit());
   }
 }

@@ -17,7 +17,7 @@ namespace millrace::coordinator {
 class MemberStream;
 
 // Thread-safe.
-class MembershipService final : public Membership::CallbackService {
+class MembershipService final : public Membership::WithRawCallbackMethod_Join<Membership::Service> {
  public:
   // A thread expires silent members, and streams that do not register. `registry` is not owned.
   MembershipService(MemberRegistry* registry, Clock* clock);
@@ -31,7 +31,7 @@ class MembershipService final : public Membership::CallbackService {
   void NoLongerUnregistered(const std::shared_ptr<MemberStream>& stream)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  grpc::ServerBidiReactor<MemberMessage, CoordinatorMessage>* Join(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Join(
       grpc::CallbackServerContext* context) override;
 
  private:

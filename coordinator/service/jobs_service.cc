@@ -1,5 +1,7 @@
 #include "coordinator/service/jobs_service.h"
 
+#include <malloc.h>
+
 #include <memory>
 #include <string>
 
@@ -11,6 +13,7 @@
 #include "common/job_state.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/shard_group.h"
+#include "coordinator/service/checked_request.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -20,7 +23,65 @@ constexpr absl::Duration kPoll = absl::Milliseconds(200);
 // How long a cancellation waits for the job's end before it returns the status as it is.
 constexpr absl::Duration kCancelWait = absl::Seconds(10);
 
+// A request of more takes much memory while it is parsed, which malloc would keep.
+constexpr size_t kLargeRequestBytes = 256 << 10;
+
+void GiveBackMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+grpc::Status NoRequest() {
+  return ToGrpcStatus(absl::InvalidArgumentError("the call ended without a request"));
+}
+
 }  // namespace
+
+// The indices are the methods' places in the service: generated code counts them so too.
+JobsService::JobsService(JobTable* table, const MemberRegistry* registry)
+    : table_(table), registry_(registry) {
+  Check(0, &JobsService::SubmitJob);
+  Check(1, &JobsService::GetJob);
+  Check(2, &JobsService::ListJobs);
+  CheckWatch(3);
+  Check(4, &JobsService::CancelJob);
+  Check(5, &JobsService::GetVariables);
+}
+
+template <typename Request, typename Response>
+void JobsService::Check(int method, Handler<Request, Response> handler) {
+  using Checked = CheckedRequest<Request>;
+  using Stream = grpc::ServerUnaryStreamer<Checked, Response>;
+  const auto handle = [this, handler](grpc::ServerContext* context, Stream* stream) {
+    auto checked = std::make_unique<Checked>();
+    if (!stream->Read(checked.get())) return NoRequest();
+    Response response;
+    const grpc::Status status = checked->status.ok()
+                                    ? (this->*handler)(context, &checked->request, &response)
+                                    : ToGrpcStatus(checked->status);
+    const bool large = checked->bytes > kLargeRequestBytes;
+    checked.reset();
+    if (large) GiveBackMemory();
+    if (status.ok()) stream->Write(response);
+    return status;
+  };
+  MarkMethodStreamed(method, new grpc::internal::StreamedUnaryHandler<Checked, Response>(handle));
+}
+
+void JobsService::CheckWatch(int method) {
+  using Checked = CheckedRequest<WatchJobRequest>;
+  using Stream = grpc::ServerSplitStreamer<Checked, JobEvent>;
+  MarkMethodStreamed(
+      method, new grpc::internal::SplitServerStreamingHandler<Checked, JobEvent>(
+                  [this](grpc::ServerContext* context, Stream* stream) {
+                    Checked checked;
+                    if (!stream->Read(&checked)) return NoRequest();
+                    if (!checked.status.ok()) return ToGrpcStatus(checked.status);
+                    return Watch(context, checked.request,
+                                 [stream](const JobEvent& event) { return stream->Write(event); });
+                  }));
+}
 
 absl::Status JobsService::CheckOpen() const {
   switch (phase_.load()) {
@@ -73,9 +134,14 @@ grpc::Status JobsService::ListJobs(grpc::ServerContext* /*context*/,
 
 grpc::Status JobsService::WatchJob(grpc::ServerContext* context, const WatchJobRequest* request,
                                    grpc::ServerWriter<JobEvent>* writer) {
-  const auto job = Find(request->job_id());
+  return Watch(context, *request, [writer](const JobEvent& event) { return writer->Write(event); });
+}
+
+grpc::Status JobsService::Watch(grpc::ServerContext* context, const WatchJobRequest& request,
+                                const std::function<bool(const JobEvent&)>& write) {
+  const auto job = Find(request.job_id());
   if (!job.ok()) return ToGrpcStatus(job.status());
-  uint64_t sequence = request->after_sequence();
+  uint64_t sequence = request.after_sequence();
   while (!context->IsCancelled()) {
     const absl::Status open = CheckOpen();
     if (!open.ok()) return ToGrpcStatus(open);
@@ -84,7 +150,7 @@ grpc::Status JobsService::WatchJob(grpc::ServerContext* context, const WatchJobR
     if (read->end) return grpc::Status::OK;
     if (!read->event) continue;
     sequence = read->event->sequence();
-    if (!writer->Write(*read->event)) break;
+    if (!write(*read->event)) break;
   }
   return ToGrpcStatus(absl::CancelledError("the client has gone"));
 }

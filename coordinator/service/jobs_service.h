@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_SERVICE_JOBS_SERVICE_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,8 +21,7 @@ namespace millrace::coordinator {
 class JobsService final : public millrace::Jobs::Service {
  public:
   // Not owned.
-  JobsService(JobTable* table, const MemberRegistry* registry)
-      : table_(table), registry_(registry) {}
+  JobsService(JobTable* table, const MemberRegistry* registry);
 
   // Until then every call is answered with UNAVAILABLE: a job that has no runner yet could not be
   // cancelled.
@@ -45,6 +45,16 @@ class JobsService final : public millrace::Jobs::Service {
 
  private:
   enum class Phase { kStarting, kOpen, kStopping };
+
+  template <typename Request, typename Response>
+  using Handler = grpc::Status (JobsService::*)(grpc::ServerContext*, const Request*, Response*);
+  // Has the method of that index take CheckedRequest.
+  template <typename Request, typename Response>
+  void Check(int method, Handler<Request, Response> handler);
+  void CheckWatch(int method);
+
+  grpc::Status Watch(grpc::ServerContext* context, const WatchJobRequest& request,
+                     const std::function<bool(const JobEvent&)>& write);
 
   // UNAVAILABLE unless open.
   absl::Status CheckOpen() const;

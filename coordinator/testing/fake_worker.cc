@@ -24,6 +24,7 @@ JobPlan PlainPlan() {
     VariableSpec& variable = *plan.add_variables();
     variable.set_name(absl::StrCat("v", size));
     variable.add_shape(size);
+    variable.mutable_initial_value()->set_constant(0);
   }
   plan.set_train_examples(100);
   plan.set_evaluate_examples(10);

@@ -96,6 +96,10 @@ absl::StatusOr<uint32_t> ReadBigEndian32(InputFile* file) {
 absl::Status CheckMagic(InputFile* file, uint32_t wanted, const char* what) {
   MILLRACE_ASSIGN_OR_RETURN(const uint32_t magic, ReadBigEndian32(file));
   if (magic == wanted) return absl::OkStatus();
+  if (magic >> 16 != 0) {  // No IDX file at all: what it begins with is not for messages.
+    return file->Error(
+        absl::StrFormat("not a file of IDX %s: its first two bytes are not 0", what));
+  }
   return file->Error(absl::StrFormat(
       "not a file of IDX %s: its first four bytes are 0x%08x, not 0x%08x", what, magic, wanted));
 }

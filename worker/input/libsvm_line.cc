@@ -14,8 +14,14 @@ constexpr size_t kMaxShownBytes = 20;
 
 bool IsSpace(char c) { return c == ' ' || c == '\t'; }
 
-// A word of the line as it is shown in a message.
+// A word of the line as it is shown in a message: whoever submits a job names its files, and shall
+// not read in its messages what else is in the files of a worker's machine.
 std::string Quoted(absl::string_view word) {
+  constexpr absl::string_view kOfNumbers = "+-.:0123456789eE";
+  if (word != "nan" && word.find_first_not_of(kOfNumbers) != absl::string_view::npos) {
+    return absl::StrCat("a word of ", word.size(), word.size() == 1 ? " byte" : " bytes",
+                        " that is no number");
+  }
   if (word.size() <= kMaxShownBytes) return absl::StrCat("'", word, "'");
   return absl::StrCat("'", word.substr(0, kMaxShownBytes), "...'");
 }

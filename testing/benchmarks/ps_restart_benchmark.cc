@@ -177,7 +177,7 @@ absl::Status Measure(const Options& options, const std::string& data_dir) {
 
 int Report(const absl::Status& status) {
   if (status.ok()) return 0;
-  absl::FPrintF(stderr, "restart_benchmark: %s\n", status.ToString());
+  absl::FPrintF(stderr, "ps_restart_benchmark: %s\n", status.ToString());
   return 1;
 }
 
@@ -199,7 +199,7 @@ int Main(int argc, char** argv) {
     return Report(ServeWire(
         {.data_dir = options.data_dir, .arena = options.arena == "off" ? "" : options.arena}));
   }
-  const std::string data_dir = options.data_dir + "/restart_benchmark.data";
+  const std::string data_dir = options.data_dir + "/ps_restart_benchmark.data";
   std::filesystem::remove_all(data_dir);
   const absl::Status status = Measure(options, data_dir);
   std::filesystem::remove_all(data_dir);

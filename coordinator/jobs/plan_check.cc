@@ -1,0 +1,113 @@
+#include "coordinator/jobs/plan_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/proto_fields.h"
+#include "common/status_macros.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr int kMaxVariables = 100000;
+constexpr int kMaxDimensions = 32;
+constexpr uint64_t kMaxElements = uint64_t{1} << 62;
+constexpr size_t kMaxTextLength = 200;
+
+bool IsPrintable(const std::string& text) {
+  return text.size() <= kMaxTextLength &&
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return absl::ascii_isprint(c); });
+}
+
+std::string Quote(const std::string& text) {
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMaxTextLength)), "'");
+}
+
+absl::Status CheckText(const std::string& path, const std::string& text) {
+  if (IsPrintable(text)) return absl::OkStatus();
+  return FieldError(path, Quote(text),
+                    absl::StrCat("at most ", kMaxTextLength, " printable characters"));
+}
+
+// Takes the variable's elements from those that are `left`.
+absl::Status CheckShape(const std::string& path, const VariableSpec& variable, uint64_t* left) {
+  uint64_t elements = 1;
+  bool good = variable.shape_size() <= kMaxDimensions;
+  for (int i = 0; good && i < variable.shape_size(); ++i) {
+    good = variable.shape(i) >= 1 && elements <= *left / variable.shape(i);
+    elements *= good ? variable.shape(i) : 1;
+  }
+  if (good && elements <= *left) {
+    *left -= elements;
+    return absl::OkStatus();
+  }
+  const int shown = std::min(variable.shape_size(), kMaxDimensions);
+  return FieldError(
+      path,
+      absl::StrCat("[",
+                   absl::StrJoin(variable.shape().begin(), variable.shape().begin() + shown, ", "),
+                   shown < variable.shape_size() ? ", ...]" : "]"),
+      absl::StrCat("at most ", kMaxDimensions,
+                   " dimensions of at least 1, and 2^62 elements in all variables"));
+}
+
+absl::Status CheckInitialValue(const std::string& path, const InitialValue& value) {
+  switch (value.kind_case()) {
+    case InitialValue::kConstant:
+      if (std::isfinite(value.constant())) return absl::OkStatus();
+      return FieldError(path + ".constant", absl::StrCat(value.constant()), "finite");
+    case InitialValue::kUniform: {
+      const UniformDistribution& uniform = value.uniform();
+      if (std::isfinite(uniform.low()) && std::isfinite(uniform.high()) &&
+          uniform.low() <= uniform.high()) {
+        return absl::OkStatus();
+      }
+      return FieldError(path + ".uniform", absl::StrCat(uniform.low(), " to ", uniform.high()),
+                        "finite, the lower one first");
+    }
+    case InitialValue::kTruncatedNormal: {
+      const float stddev = value.truncated_normal().stddev();
+      if (std::isfinite(stddev) && stddev >= 0) return absl::OkStatus();
+      return FieldError(path + ".truncated_normal.stddev", absl::StrCat(stddev),
+                        "finite and at least 0");
+    }
+    case InitialValue::KIND_NOT_SET:
+      break;
+  }
+  return FieldError(path, "not set", absl::StrCat("one of ", FieldNames(value.GetDescriptor())));
+}
+
+}  // namespace
+
+absl::Status CheckPlan(const JobPlan& plan) {
+  if (plan.train_examples() == 0) return FieldError("plan.train_examples", "0", "at least 1");
+  if (plan.variables_size() > kMaxVariables) {
+    return FieldError("plan.variables", absl::StrCat(plan.variables_size(), " variables"),
+                      absl::StrCat("at most ", kMaxVariables));
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckText("plan.numerics", plan.numerics()));
+  absl::flat_hash_set<std::string> names;
+  uint64_t left = kMaxElements;
+  for (int i = 0; i < plan.variables_size(); ++i) {
+    const VariableSpec& variable = plan.variables(i);
+    const std::string path = absl::StrCat("plan.variables[", i, "]");
+    const std::string name_path = path + ".name";
+    if (variable.name().empty()) return FieldError(name_path, "empty", "a name");
+    MILLRACE_RETURN_IF_ERROR(CheckText(name_path, variable.name()));
+    if (!names.insert(variable.name()).second) {
+      return FieldError(name_path, Quote(variable.name()), "unlike the names before it");
+    }
+    MILLRACE_RETURN_IF_ERROR(CheckShape(path + ".shape", variable, &left));
+    MILLRACE_RETURN_IF_ERROR(CheckInitialValue(path + ".initial_value", variable.initial_value()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace::coordinator

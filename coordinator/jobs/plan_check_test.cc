@@ -1,0 +1,84 @@
+#include "coordinator/jobs/plan_check.h"
+
+#include <limits>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PlanCheckTest : public testing::Test {
+ protected:
+  PlanCheckTest() {
+    plan_.set_train_examples(10);
+    for (const char* name : {"a", "b"}) {
+      VariableSpec& variable = *plan_.add_variables();
+      variable.set_name(name);
+      variable.add_shape(3);
+      variable.mutable_initial_value()->set_constant(0);
+    }
+  }
+
+  void ExpectRefused(const std::string& text) {
+    const absl::Status status = CheckPlan(plan_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  }
+
+  JobPlan plan_;
+};
+
+TEST_F(PlanCheckTest, PlanThatMakesSensePasses) {
+  plan_.mutable_variables(0)->clear_shape();  // A scalar.
+  plan_.mutable_variables(1)->mutable_initial_value()->mutable_uniform()->set_high(1);
+  EXPECT_TRUE(CheckPlan(plan_).ok()) << CheckPlan(plan_);
+  plan_.clear_variables();
+  EXPECT_TRUE(CheckPlan(plan_).ok());
+}
+
+TEST_F(PlanCheckTest, PlanWithoutExamplesIsRefused) {
+  plan_.set_train_examples(0);
+  ExpectRefused("plan.train_examples: 0; must be at least 1");
+}
+
+TEST_F(PlanCheckTest, NamesAreThereUniqueAndPrintable) {
+  plan_.mutable_variables(1)->set_name("a");
+  ExpectRefused("plan.variables[1].name: 'a'; must be unlike");
+  plan_.mutable_variables(1)->set_name("");
+  ExpectRefused("plan.variables[1].name: empty");
+  plan_.mutable_variables(1)->set_name("\x1b[2J");
+  ExpectRefused("plan.variables[1].name: '\\x1b[2J'");
+  plan_.mutable_variables(1)->set_name(std::string(1000, 'x'));
+  ExpectRefused("at most 200 printable characters");
+}
+
+TEST_F(PlanCheckTest, ShapesHaveElementsAndNotTooMany) {
+  plan_.mutable_variables(0)->add_shape(0);
+  ExpectRefused("plan.variables[0].shape: [3, 0]");
+  plan_.mutable_variables(0)->set_shape(1, uint64_t{1} << 61);
+  ExpectRefused("plan.variables[0].shape");
+  plan_.mutable_variables(0)->set_shape(0, 1);
+  plan_.mutable_variables(1)->set_shape(0, (uint64_t{1} << 61) + 1);
+  ExpectRefused("plan.variables[1].shape");
+  for (int i = 0; i < 40; ++i) plan_.mutable_variables(0)->add_shape(1);
+  ExpectRefused("plan.variables[0].shape");
+}
+
+TEST_F(PlanCheckTest, InitialValuesAreFiniteAndInOrder) {
+  InitialValue& value = *plan_.mutable_variables(0)->mutable_initial_value();
+  value.set_constant(std::numeric_limits<float>::quiet_NaN());
+  ExpectRefused("plan.variables[0].initial_value.constant: nan");
+  value.mutable_uniform()->set_low(1);
+  ExpectRefused("plan.variables[0].initial_value.uniform: 1 to 0");
+  value.mutable_truncated_normal()->set_stddev(-1);
+  ExpectRefused("plan.variables[0].initial_value.truncated_normal.stddev: -1");
+  value.Clear();
+  ExpectRefused("plan.variables[0].initial_value: not set");
+}
+
+}  // namespace
+}  // namespace millrace::coordinator

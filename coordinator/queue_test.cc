@@ -1,0 +1,87 @@
+// More jobs than may run at a time.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/testing/fake_cluster.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+CoordinatorOptions OneAtATime() {
+  CoordinatorOptions options;
+  options.max_running_jobs = 1;
+  options.max_pending_jobs = 3;
+  return options;
+}
+
+TEST(QueueTest, JobsWaitForTheirTurnsAndSaySo) {
+  FakeCluster cluster(1, OneAtATime());
+  cluster.StartPs();
+  Gate gate;
+  cluster.AddWorker(WaitingAt(0, &gate));
+  std::vector<std::string> jobs;
+  for (int i = 0; i < 4; ++i) jobs.push_back(cluster.Submit(PlainJob(2)).value());
+  gate.AwaitSomebody();
+  EXPECT_EQ(cluster.Get(jobs[0])->state(), RUNNING);
+  EXPECT_EQ(cluster.Get(jobs[3])->state(), PENDING);
+  EXPECT_EQ(cluster.Get(jobs[1])->message(),
+            "waits for its turn (0 jobs before it; --max_running_jobs is 1)");
+  EXPECT_EQ(cluster.Get(jobs[2])->message(),
+            "waits for its turn (1 job before it; --max_running_jobs is 1)");
+  cluster.AwaitNotice(jobs[3], "waits for its turn (2 jobs before it");
+  const absl::Status full = cluster.Submit(PlainJob(2)).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("--max_pending_jobs"));
+  gate.Open();
+  absl::Duration last;
+  for (const std::string& job : jobs) {
+    const JobStatus status = cluster.AwaitEnd(job);
+    EXPECT_EQ(status.state(), SUCCEEDED);
+    EXPECT_EQ(status.message(), "");
+    const absl::Duration started =
+        absl::Seconds(status.started().seconds()) + absl::Nanoseconds(status.started().nanos());
+    EXPECT_GT(started, last) << "first in, first out";
+    last = started;
+  }
+}
+
+TEST(QueueTest, JobThatWaitsForItsTurnCanBeCancelled) {
+  FakeCluster cluster(1, OneAtATime());
+  cluster.StartPs();
+  Gate gate;
+  cluster.AddWorker(WaitingAt(0, &gate));
+  const std::string first = cluster.Submit(PlainJob(2)).value();
+  const std::string second = cluster.Submit(PlainJob(2)).value();
+  const std::string third = cluster.Submit(PlainJob(2)).value();
+  gate.AwaitSomebody();
+  EXPECT_EQ(cluster.Cancel(second)->state(), CANCELLED);
+  EXPECT_THAT(cluster.Get(third)->message(), HasSubstr("(0 jobs before it"));
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(first).state(), SUCCEEDED);
+  EXPECT_EQ(cluster.AwaitEnd(third).state(), SUCCEEDED);
+}
+
+TEST(QueueTest, RestartKeepsTheOrder) {
+  FakeCluster cluster(1, OneAtATime());
+  cluster.StartPs();
+  Gate gate;
+  FakeWorker& worker = cluster.AddWorker(WaitingAt(0, &gate));
+  std::vector<std::string> jobs;
+  for (int i = 0; i < 3; ++i) jobs.push_back(cluster.Submit(PlainJob(2)).value());
+  gate.AwaitSomebody();
+  cluster.StopCoordinator();
+  gate.Open();
+  cluster.StartCoordinator();
+  EXPECT_THAT(cluster.Get(jobs[2])->message(), HasSubstr("(1 job before it"));
+  cluster.ps(0).Join(cluster.address());
+  worker.Join(cluster.address());
+  for (const std::string& job : jobs) EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
