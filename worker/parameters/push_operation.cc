@@ -63,9 +63,25 @@ void PushOperation::Add(size_t variable, absl::Span<const float> gradient,
   }
 }
 
+void PushOperation::Commit() {
+  for (size_t i = 0; i < core_->layout().shards.size(); ++i) {
+    {
+      MutexLock lock(&core_->monitor()->mutex);
+      CHECK_EQ(shards_[i].unadded, 0u) << "a variable was not added to the push of step " << step_;
+      shards_[i].committed = true;
+    }
+    Flush(i);
+  }
+}
+
+size_t PushOperation::Sendable(const Shard& shard) {
+  const bool complete = shard.unadded == 0;
+  return shard.pieces.size() - (complete && !shard.committed ? 1 : 0);
+}
+
 bool PushOperation::FlushIsDue(const ShardLayout& layout, const Shard& shard) const {
-  if (shard.sent == shard.pieces.size()) return false;
-  if (shard.unadded == 0) return true;
+  if (shard.sent >= Sendable(shard)) return false;
+  if (shard.committed) return true;
   return layout.elements > kOneMessageElements && shard.unsent_elements >= kMinMessageElements;
 }
 
@@ -82,9 +98,10 @@ void PushOperation::Flush(size_t index) {
     }
     shard.attempt->AssertLocked();
     if (shard.attempt->ended()) return;  // Broken: Wait sends all of it again.
-    pieces.assign(shard.pieces.begin() + shard.sent, shard.pieces.end());
-    shard.sent = shard.pieces.size();
-    shard.unsent_elements = 0;
+    const size_t end = Sendable(shard);
+    pieces.assign(shard.pieces.begin() + shard.sent, shard.pieces.begin() + end);
+    for (const OutgoingPiece& piece : pieces) shard.unsent_elements -= piece.values.size();
+    shard.sent = end;
     attempt = shard.attempt;
   }
   attempt->Send(pieces);
@@ -119,6 +136,7 @@ absl::Status PushOperation::LookAtAttempt(size_t index, absl::Time now, Work* wo
   shard.last_failure = status;
   shard.attempt = nullptr;
   shard.sent = 0;
+  shard.unsent_elements = core_->layout().shards[index].elements;
   shard.retry_at = now + shard.backoff.Next();
   return absl::OkStatus();
 }
@@ -142,7 +160,7 @@ absl::Status PushOperation::LookAtShard(size_t index, absl::Time now, Work* work
 absl::Status PushOperation::LookAtShards(absl::Time now, Work* work) {
   if (core_->monitor()->cancelled) return core_->CancelledStatus();
   for (size_t i = 0; i < shards_.size(); ++i) {
-    CHECK_EQ(shards_[i].unadded, 0u) << "a variable was not added to the push of step " << step_;
+    CHECK(shards_[i].committed) << "the push of step " << step_ << " was not committed";
     MILLRACE_RETURN_IF_ERROR(LookAtShard(i, now, work));
   }
   return absl::OkStatus();

@@ -27,6 +27,7 @@ class PushOperation final : public ParameterClient::Push {
 
   void Add(size_t variable, absl::Span<const float> gradient,
            std::shared_ptr<const void> owner) override;
+  void Commit() override;
   absl::Status Wait(absl::Time deadline) override;
 
  private:
@@ -36,6 +37,7 @@ class PushOperation final : public ParameterClient::Push {
     uint64_t unadded = 0;               // Elements to come.
     size_t sent = 0;                    // Of `pieces`, in the current attempt.
     size_t unsent_elements = 0;         // In the pieces from `sent` on.
+    bool committed = false;             // The last piece may go too.
     std::shared_ptr<PushAttempt> attempt;
     bool done = false;
     absl::Time retry_at = absl::InfinitePast();
@@ -61,6 +63,8 @@ class PushOperation final : public ParameterClient::Push {
   absl::Status LookAtAttempt(size_t index, absl::Time now, Work* work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   bool FlushIsDue(const ShardLayout& layout, const Shard& shard) const;
+  // How many of the shard's pieces may leave now.
+  static size_t Sendable(const Shard& shard);
   PushRequest MakeHeader(size_t shard);
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
 

@@ -109,6 +109,7 @@ void TestCluster::Store(const Values& values) {
 void TestCluster::AddAll(const std::shared_ptr<const Values>& gradients,
                          worker::ParameterClient::Push* push) {
   for (size_t i = gradients->size(); i-- > 0;) push->Add(i, (*gradients)[i], gradients);
+  push->Commit();
 }
 
 std::vector<absl::Span<float>> TestCluster::Spans(Values* values) {

@@ -37,7 +37,7 @@ class TestCluster {
   Values Stored();
   void Store(const Values& values);
 
-  // Adds every variable of `gradients` to a push, each with an owner of its own.
+  // Adds every variable of `gradients` to a push, and commits it.
   static void AddAll(const std::shared_ptr<const Values>& gradients,
                      worker::ParameterClient::Push* push);
 

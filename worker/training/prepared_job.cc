@@ -47,6 +47,7 @@ JobPlan PlanOf(const PreparedJob& job) {
   plan.set_train_examples(job.train->size());
   if (job.evaluate != nullptr) plan.set_evaluate_examples(job.evaluate->size());
   plan.set_data_fingerprint(DataFingerprint(job));
+  plan.set_numerics(job.model->numerics());
   return plan;
 }
 

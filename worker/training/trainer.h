@@ -13,9 +13,9 @@
 #include "protos/cluster.pb.h"
 #include "worker/model/model.h"
 #include "worker/training/background.h"
-#include "worker/training/job_runner.h"
 #include "worker/training/prepared_job.h"
 #include "worker/training/seams.h"
+#include "worker/training/step_loop.h"
 
 namespace millrace::worker {
 
@@ -50,7 +50,7 @@ class Trainer {
 
  private:
   struct Job {
-    std::shared_ptr<JobRunner> runner;
+    std::shared_ptr<StepLoop> loop;
     // Routed in the present session. A job that is not may have ended while nobody could tell us.
     bool confirmed = true;
   };
@@ -64,10 +64,10 @@ class Trainer {
   void StartJob(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   // Unless another session has begun since.
   void RetireUnconfirmed(int session) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Retire(std::shared_ptr<JobRunner> runner);
+  void Retire(std::shared_ptr<StepLoop> loop);
 
   // Null: no such job, or stopped.
-  std::shared_ptr<JobRunner> Find(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<StepLoop> Find(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const TrainerOptions options_;
   const std::function<void(MemberMessage)> send_;
