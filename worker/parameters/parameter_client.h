@@ -22,11 +22,15 @@ struct ParameterClientOptions {
   Clock* clock = Clock::Real();
   // Connections (and streams of each kind) to each server.
   int connections_per_server = 4;
+  // A request, or a part of one, that has made no progress for this long is made again: a message
+  // may be lost on a connection that is not. More for what has many bytes, and twice as long after
+  // each time. Above 0.
+  absl::Duration call_timeout = absl::Seconds(10);
 };
 
 // Each server has a few connections, opened when first needed and again when they break. A pull or
-// push that meets a broken connection or a server that is away is repeated until its deadline;
-// repeating is safe, since steps are numbered. Thread-safe.
+// push that meets a broken connection, a server that is away or one that stays silent is repeated
+// until its deadline; repeating is safe, since steps are numbered. Thread-safe.
 class ParameterClient {
  public:
   struct PullOptions {

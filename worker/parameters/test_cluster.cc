@@ -61,6 +61,11 @@ std::unique_ptr<worker::ParameterClient> TestCluster::NewClient(int connections_
   worker::ParameterClientOptions options;
   options.clock = clock;
   options.connections_per_server = connections_per_server;
+  return NewClient(options);
+}
+
+std::unique_ptr<worker::ParameterClient> TestCluster::NewClient(
+    const worker::ParameterClientOptions& options) {
   auto client = worker::ParameterClient::Create("job", variable_sizes_, routing_, options);
   CHECK(client.ok()) << client.status();
   return *std::move(client);

@@ -28,6 +28,7 @@ class TestCluster {
 
   std::unique_ptr<worker::ParameterClient> NewClient(int connections_per_server = 4,
                                                      Clock* clock = Clock::Real());
+  std::unique_ptr<worker::ParameterClient> NewClient(const worker::ParameterClientOptions& options);
 
   // Values that differ from each other and with `seed`; whole numbers, so that sums are exact.
   Values MakeValues(uint64_t seed) const;

@@ -149,7 +149,7 @@ absl::optional<StepLoop::Task> StepLoop::NextTask() {
     readiness_.Begin();
     return Task(route_);
   }
-  const absl::optional<Work> work = queue_.Next();
+  const absl::optional<QueuedWork> work = queue_.Next();
   if (!work.has_value()) return absl::nullopt;
   if (const auto* step = absl::get_if<StepWork>(&*work)) queue_.Begin(*step);
   return absl::visit([](const auto& any) { return Task(any); }, *work);
@@ -327,6 +327,7 @@ absl::StatusOr<std::shared_ptr<ParameterClient>> StepLoop::MakeClient(
     const Routing& routing) const {
   ParameterClientOptions options;
   options.clock = options_.clock;
+  options.call_timeout = options_.call_timeout;
   return options_.make_client(job_id_, computation_->variable_sizes(), routing, options);
 }
 

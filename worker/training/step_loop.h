@@ -32,6 +32,7 @@ struct StepLoopOptions {
   std::string worker_name;  // For the log.
   Clock* clock = Clock::Real();
   absl::Duration step_timeout = absl::Minutes(10);  // Of one pull or push.
+  absl::Duration call_timeout = absl::Seconds(10);  // See ParameterClientOptions.
   ParameterClientFactory make_client;
   JobPreparer* preparer = nullptr;          // Must outlive the loop.
   std::function<void(MemberMessage)> send;  // Thread-safe; does not block.

@@ -1,5 +1,9 @@
 #include "worker/training/trainer.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +23,9 @@ constexpr absl::Duration kPlanLifetime = absl::Minutes(5);
 
 // How long a new session may take to route the jobs of the one before that go on.
 constexpr absl::Duration kConfirmPatience = absl::Minutes(1);
+
+// Jobs that end one after the other are trimmed for together.
+constexpr absl::Duration kTrimPause = absl::Seconds(2);
 
 // How long Stop lets a push wait for ps servers.
 constexpr absl::Duration kStopPatience = absl::Seconds(5);
@@ -66,9 +73,12 @@ void Trainer::Plan(const PlanJob& request) {
     absl::StatusOr<JobPlan> plan = preparer_.Plan(request.spec());
     if (plan.ok()) {
       *result->mutable_plan() = *std::move(plan);
-      background_.AddAt(options_.clock->Now() + kPlanLifetime,
-                        [this, spec = request.spec()] { preparer_.Forget(spec); });
+      background_.AddAt(options_.clock->Now() + kPlanLifetime, [this, spec = request.spec()] {
+        preparer_.Forget(spec);
+        TrimSoon();
+      });
     } else {
+      TrimSoon();
       result->set_code(static_cast<int>(plan.status().code()));
       result->set_message(
           std::string(plan.status().message().data(), plan.status().message().size()));
@@ -100,6 +110,7 @@ void Trainer::StartJob(const SetRoute& route) {
   options.worker_name = options_.worker_name;
   options.clock = options_.clock;
   options.step_timeout = options_.step_timeout;
+  options.call_timeout = options_.call_timeout;
   options.make_client = options_.make_client;
   options.preparer = &preparer_;
   options.send = send_;
@@ -125,7 +136,26 @@ void Trainer::RetireUnconfirmed(int session) {
 void Trainer::Retire(std::shared_ptr<StepLoop> loop) {
   loop->DropWork();
   loop->Stop();
-  background_.Add([loop = std::move(loop)]() mutable { loop.reset(); });
+  background_.Add([this, loop = std::move(loop)]() mutable {
+    loop.reset();
+    TrimSoon();
+  });
+}
+
+void Trainer::TrimSoon() {
+#ifdef __GLIBC__
+  {
+    MutexLock lock(&mutex_);
+    if (std::exchange(trim_planned_, true)) return;
+  }
+  background_.AddAt(options_.clock->Now() + kTrimPause, [this] {
+    {
+      MutexLock lock(&mutex_);
+      trim_planned_ = false;
+    }
+    malloc_trim(0);
+  });
+#endif
 }
 
 void Trainer::TakeLease(const Lease& lease) {

@@ -23,6 +23,7 @@ struct TrainerOptions {
   std::string worker_name;  // For the log.
   Clock* clock = Clock::Real();
   absl::Duration step_timeout = absl::Minutes(10);  // Of one pull or push.
+  absl::Duration call_timeout = absl::Seconds(10);  // See ParameterClientOptions.
   ModelFactory make_model;
   DatasetOpener open_dataset;
   ParameterClientFactory make_client;
@@ -64,7 +65,9 @@ class Trainer {
   void StartJob(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   // Unless another session has begun since.
   void RetireUnconfirmed(int session) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Retire(std::shared_ptr<StepLoop> loop);
+  void Retire(std::shared_ptr<StepLoop> loop) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Soon gives the memory of what was dropped back to the system, which malloc keeps otherwise.
+  void TrimSoon() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Null: no such job, or stopped.
   std::shared_ptr<StepLoop> Find(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -77,6 +80,7 @@ class Trainer {
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);  // By id.
   int session_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool trim_planned_ ABSL_GUARDED_BY(mutex_) = false;
 
   Background background_;  // Last: its tasks use the rest.
 };
