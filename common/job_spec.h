@@ -43,6 +43,7 @@ inline constexpr uint32_t kMaxReplicas = 4096;
 inline constexpr uint32_t kMaxStalenessBound = 1 << 20;
 inline constexpr uint32_t kMaxBatchSize = 1 << 24;
 inline constexpr uint32_t kMaxShards = 1 << 16;
+inline constexpr int kMaxLayers = 10000;
 inline constexpr uint32_t kMaxUnits = 1 << 24;  // Of a layer, and the features of an example.
 // Every step number is exact as a double too (in JSON, for example).
 inline constexpr uint64_t kMaxSteps = uint64_t{1} << 53;

@@ -153,6 +153,10 @@ absl::Status CheckLayer(const LayerSpec& layer, absl::string_view path) {
 
 absl::Status CheckLayers(const ModelSpec& model) {
   if (model.layers().empty()) return NotSet("model.layers", "at least one layer");
+  if (model.layers_size() > kMaxLayers) {
+    return FieldError("model.layers", absl::StrCat(model.layers_size(), " layers"),
+                      absl::StrCat("at most ", kMaxLayers));
+  }
   absl::flat_hash_set<std::string> names;
   for (int i = 0; i < model.layers_size(); ++i) {
     const std::string path = absl::StrCat("model.layers[", i, "]");

@@ -78,6 +78,13 @@ TEST_F(CheckJobSpecTest, GoodJobsPass) {
               "data.evaluate.idx.labels=/c"});
 }
 
+TEST_F(CheckJobSpecTest, LayersAreBounded) {
+  for (int i = 0; i < 10001; ++i) spec_.mutable_model()->add_layers()->mutable_flatten();
+  const int layers = spec_.model().layers_size();
+  EXPECT_EQ(ErrorOf(spec_),
+            absl::StrCat("model.layers: ", layers, " layers; must be at most 10000"));
+}
+
 TEST_F(CheckJobSpecTest, Names) {
   EXPECT_EQ(ErrorOf("name=a b"),
             "name: 'a b'; must be at most 100 letters, digits, '_', '-' and '.'");

@@ -46,6 +46,10 @@ absl::Status Check(const WorkerOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step_timeout: ", absl::FormatDuration(options.step_timeout), "; must be above 0"));
   }
+  if (options.call_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "call_timeout: ", absl::FormatDuration(options.call_timeout), "; must be above 0"));
+  }
   return absl::OkStatus();
 }
 
@@ -54,6 +58,7 @@ TrainerOptions ForTrainer(const WorkerOptions& options) {
   trainer.worker_name = options.name;
   trainer.clock = options.clock;
   trainer.step_timeout = options.step_timeout;
+  trainer.call_timeout = options.call_timeout;
   trainer.make_model = options.model_factory;
   if (!trainer.make_model) {
     trainer.make_model = LayeredModelFactory(std::make_shared<CpuDevice>(options.threads));

@@ -34,6 +34,9 @@ struct WorkerOptions {
   ModelFactory model_factory;
   // How long a pull or a push may wait for ps servers before the lease is given back.
   absl::Duration step_timeout = absl::Minutes(10);
+  // A request to a ps server of which nothing has come for this long is made again; see
+  // ParameterClientOptions.
+  absl::Duration call_timeout = absl::Seconds(10);
   // Measures deadlines, heartbeats and back-off. Must outlive the worker.
   Clock* clock = Clock::Real();
   // Opens data sets and connections to ps servers. Empty: the real ones.

@@ -61,6 +61,11 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
       [](absl::Duration) { return true; },  // Whether it is above 0 is for Worker::Start to check.
       "a duration, such as 10m",
       "How long one pull or push may wait for ps servers before its step is left to others");
+  AddDurationFlag(
+      app, "--call_timeout", &options->call_timeout, [](absl::Duration) { return true; },
+      "a duration, such as 10s",
+      "A request to a ps server is made again when nothing comes for this long (and for a second "
+      "for each MiB of it)");
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) {
     return Complain(empty.message());
   }

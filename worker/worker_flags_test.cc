@@ -40,7 +40,7 @@ class WorkerFlagsTest : public ::testing::Test {
 
 TEST_F(WorkerFlagsTest, FlagsSetTheOptions) {
   EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--name=w", "--threads", "3", "--lease_slots=4",
-                   "--device=cpu", "--step_timeout=90s"}),
+                   "--device=cpu", "--step_timeout=90s", "--call_timeout=250ms"}),
             absl::nullopt);
   EXPECT_EQ(options_.coordinator_address, "localhost:7000");
   EXPECT_EQ(options_.name, "w");
@@ -48,6 +48,7 @@ TEST_F(WorkerFlagsTest, FlagsSetTheOptions) {
   EXPECT_EQ(options_.lease_slots, 4);
   EXPECT_EQ(options_.device, "cpu");
   EXPECT_EQ(options_.step_timeout, absl::Seconds(90));
+  EXPECT_EQ(options_.call_timeout, absl::Milliseconds(250));
 }
 
 TEST_F(WorkerFlagsTest, NameOfItsOwnWithoutAFlag) {

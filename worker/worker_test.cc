@@ -161,6 +161,9 @@ TEST_F(WorkerTest, WrongOptionsAreNamed) {
   options = Options();
   options.step_timeout = absl::ZeroDuration();
   EXPECT_THAT(StartError(options), StartsWith("step_timeout: 0"));
+  options.step_timeout = absl::Seconds(1);
+  options.call_timeout = absl::ZeroDuration();
+  EXPECT_THAT(StartError(options), StartsWith("call_timeout: 0"));
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ class OneVariableJob {
   absl::Status Push() {
     const auto push = client_->StartPush(next_step_++, 1);
     push->Add(0, *gradient_, gradient_);
+    push->Commit();
     return push->Wait(Clock::Real()->Now() + kPatience);
   }
 

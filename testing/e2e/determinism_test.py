@@ -1,6 +1,7 @@
 """Synchronous training gives the same bits on any cluster, even one whose ps servers are restarted."""
 
 import filecmp
+import json
 import unittest
 
 import harness
@@ -69,6 +70,24 @@ class DeterminismTest(unittest.TestCase):
             exported = cluster.millrace("export", job_id, f"--export={export}")
             self.assertEqual(exported.returncode, 0, exported.stderr)
             self.assert_equals_reference(export)
+
+    def test_worker_that_computes_otherwise_gets_no_steps(self):
+        with harness.Cluster(ps=1, workers=1) as cluster:
+            endless = [a for a in self.arguments(steps=1000000) if a != "--json"]
+            submitted = cluster.millrace("submit", JOB, *endless)
+            self.assertEqual(submitted.returncode, 0, submitted.stderr)
+            job_id = submitted.stdout.strip()
+            odd = None
+            for event in cluster.watch(job_id):
+                if odd is None and event.get("step", 0) > 0:  # Planned by the other worker.
+                    odd = cluster.start("odd", [
+                        "worker/worker", "--name=odd", f"--coordinator={cluster.address}", "--threads=2"])
+                if "odd" in json.dumps(event) and "2 threads" in json.dumps(event):
+                    cluster.millrace("cancel", job_id)
+                    break
+            else:
+                self.fail("nobody said that the worker computes otherwise")
+            self.assertIn("allow_mixed_workers", odd.log.read_text())
 
 
 if __name__ == "__main__":

@@ -149,6 +149,10 @@ absl::Status PlanMetrics(const ModelSpec& spec, ModelPlan* plan) {
 absl::Status CheckInput(const ModelSpec& spec, const Shape& input) {
   if (spec.layers().empty())
     return Invalid("model.layers is empty; a model has at least one layer");
+  if (spec.layers_size() > kMaxLayers) {
+    return Invalid("model.layers: ", spec.layers_size(), " layers; a model has at most ",
+                   kMaxLayers);
+  }
   if (HasAtMost(input, kMaxExampleElements) && ElementCount(input) >= 1) return absl::OkStatus();
   return Invalid("examples have the shape ", ShapeString(input), "; models take 1 to ",
                  kMaxExampleElements, " features");

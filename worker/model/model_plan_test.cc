@@ -107,6 +107,15 @@ TEST(ModelPlanTest, CheckLabelsTellsWhereTheLargestIs) {
             "(t10k-labels: example 17); give it at least 12 units");
 }
 
+// A spec of 16 MiB has room for millions of layers of a few bytes, which took 1.4 GiB to plan.
+TEST(ModelPlanTest, LayersWithoutNumberAreRefusedBeforeTheyArePlanned) {
+  ModelSpec spec = Parse("loss: SPARSE_CATEGORICAL_CROSSENTROPY");
+  for (int i = 0; i < 1000000; ++i) spec.add_layers()->mutable_flatten();
+  const absl::Status status = PlanModel(spec, {4}, 2).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "model.layers: 1000000 layers; a model has at most 10000");
+}
+
 struct Refusal {
   const char* model;
   Shape input;

@@ -4,6 +4,12 @@
 #include "grpcpp/support/slice.h"
 
 namespace millrace::worker {
+namespace {
+
+// Less is no reason to choose (and open) another stream.
+constexpr size_t kLittleLoadBytes = 64 << 10;
+
+}  // namespace
 
 absl::StatusOr<PushAnswer> PushAnswer::Decode(const grpc::ByteBuffer& message) {
   PushAnswer answer;
@@ -19,5 +25,11 @@ absl::StatusOr<PullAnswer> PullAnswer::Decode(const grpc::ByteBuffer& message) {
   MILLRACE_ASSIGN_OR_RETURN(DecodedPull pull, DecodePull(message));
   return PullAnswer{std::move(pull)};
 }
+
+size_t PushAnswer::Load(const PushStream& stream) {
+  return stream.queued_bytes() / kLittleLoadBytes;
+}
+
+size_t PullAnswer::Load(const PullStream& stream) { return stream.calls(); }
 
 }  // namespace millrace::worker

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_WORKER_PARAMETERS_CALL_STREAM_H_
 #define MILLRACE_WORKER_PARAMETERS_CALL_STREAM_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -30,12 +31,16 @@ class PendingCall {
   virtual void OnBroken(const absl::Status& status) = 0;
 };
 
-// The messages of the two services.
+template <typename Answer>
+class CallStream;
+
+// The messages of the two services, and what makes their streams busy.
 struct PushAnswer {
   PushResponse header;
   static constexpr char kMethod[] = "/millrace.ParameterServer/Push";
   static absl::StatusOr<PushAnswer> Decode(const grpc::ByteBuffer& message);
   uint64_t id() const { return header.push_id(); }
+  static size_t Load(const CallStream<PushAnswer>& stream);
 };
 
 struct PullAnswer {
@@ -43,6 +48,7 @@ struct PullAnswer {
   static constexpr char kMethod[] = "/millrace.ParameterServer/Pull";
   static absl::StatusOr<PullAnswer> Decode(const grpc::ByteBuffer& message);
   uint64_t id() const { return pull.header.pull_id(); }
+  static size_t Load(const CallStream<PullAnswer>& stream);
 };
 
 // Thread-safe.
@@ -57,13 +63,15 @@ class CallStream final : public Stream {
   // Queues a message of request `id` (it is swapped away); `call` will hear of the answers and of
   // the stream's end until Forget. Returns false, with nothing changed, when the stream is broken.
   bool Send(uint64_t id, std::shared_ptr<Call> call, grpc::ByteBuffer* message) {
+    bool write;
     {
       MutexLock lock(&mutex_);
-      if (!open_locked()) return false;
+      if (!open()) return false;
       calls_[id] = std::move(call);
-      EnqueueLocked(id, message);
+      count_ = calls_.size();
+      write = EnqueueLocked(id, message);
     }
-    WriteQueued();
+    if (write) StartWriting();
     return true;
   }
 
@@ -77,14 +85,15 @@ class CallStream final : public Stream {
     if (found == calls_.end()) return;
     call = std::move(found->second);
     calls_.erase(found);
+    count_ = calls_.size();
     dropped = DropLocked(id);
   }
 
   // Requests that await answers.
-  size_t calls() const {
-    MutexLock lock(&mutex_);
-    return calls_.size();
-  }
+  size_t calls() const { return count_.load(std::memory_order_relaxed); }
+
+  // How much it has to do; to compare streams with.
+  size_t load() const { return Answer::Load(*this); }
 
  private:
   bool OnMessage(const grpc::ByteBuffer& message) override {
@@ -110,12 +119,14 @@ class CallStream final : public Stream {
     {
       MutexLock lock(&mutex_);
       calls.swap(calls_);
+      count_ = 0;
       if (!failure_.ok()) reason = failure_;
     }
     for (const auto& [id, call] : calls) call->OnBroken(reason);
   }
 
   absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<size_t> count_{0};  // Of calls_; looked at without the lock to choose a stream.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // Why we have broken the stream.
 };
 

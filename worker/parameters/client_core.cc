@@ -17,17 +17,17 @@ constexpr absl::Duration kShutdownPatience = absl::Seconds(30);
 
 }  // namespace
 
-ClientCore::ClientCore(std::string job_id, Layout layout, int connections_per_server, Clock* clock)
+ClientCore::ClientCore(std::string job_id, Layout layout, const ParameterClientOptions& options)
     : job_id_(std::move(job_id)),
       layout_(std::move(layout)),
-      clock_(clock),
+      options_(options),
       monitor_(std::make_shared<Monitor>()),
       next_id_(absl::Uniform<uint64_t>(absl::BitGen())) {
   for (const ShardLayout& shard : layout_.shards) {
     std::unique_ptr<ServerConnections>& connections = by_address_[shard.address];
     if (connections == nullptr) {
-      connections =
-          std::make_unique<ServerConnections>(shard.address, connections_per_server, monitor_);
+      connections = std::make_unique<ServerConnections>(shard.address,
+                                                        options_.connections_per_server, monitor_);
     }
     by_shard_.push_back(connections.get());
   }

@@ -10,8 +10,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "worker/parameters/monitor.h"
+#include "worker/parameters/parameter_client.h"
 #include "worker/parameters/server_connections.h"
 #include "worker/parameters/shard_layout.h"
 
@@ -20,7 +22,7 @@ namespace millrace::worker {
 // Lives as long as the client or any push or pull of it. Thread-safe.
 class ClientCore {
  public:
-  ClientCore(std::string job_id, Layout layout, int connections_per_server, Clock* clock);
+  ClientCore(std::string job_id, Layout layout, const ParameterClientOptions& options);
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
@@ -29,7 +31,8 @@ class ClientCore {
 
   const std::string& job_id() const { return job_id_; }
   const Layout& layout() const { return layout_; }
-  Clock* clock() const { return clock_; }
+  Clock* clock() const { return options_.clock; }
+  absl::Duration call_timeout() const { return options_.call_timeout; }
   const std::shared_ptr<Monitor>& monitor() const { return monitor_; }
 
   // To the server of layout().shards[shard].
@@ -47,7 +50,7 @@ class ClientCore {
  private:
   const std::string job_id_;
   const Layout layout_;
-  Clock* const clock_;
+  const ParameterClientOptions options_;
   const std::shared_ptr<Monitor> monitor_;
   absl::flat_hash_map<std::string, std::unique_ptr<ServerConnections>> by_address_;
   std::vector<ServerConnections*> by_shard_;

@@ -19,6 +19,8 @@ class QueueReactor : public grpc::ServerBidiReactor<Request, Response> {
   void Begin() { this->StartRead(&request_); }
 
   virtual void Handle(const Request& request) = 0;
+  // The stream is over; the client hears of it after this.
+  virtual void Ended() {}
 
   // gRPC's operations are started under the lock, so that none comes after Finish; gRPC never calls
   // back from within them.
@@ -30,9 +32,12 @@ class QueueReactor : public grpc::ServerBidiReactor<Request, Response> {
   }
 
   void End(const grpc::Status& status) {
-    MutexLock lock(&mutex_);
-    if (finished_) return;
-    finished_ = true;
+    {
+      MutexLock lock(&mutex_);
+      if (finished_) return;
+      finished_ = true;
+    }
+    Ended();
     this->Finish(status);
   }
 
@@ -56,6 +61,8 @@ class QueueReactor : public grpc::ServerBidiReactor<Request, Response> {
   std::deque<Response> queue_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
+
+constexpr uint64_t kGeneration = 1;
 
 grpc::Status StatusOf(const Verdict& verdict) {
   return grpc::Status(static_cast<grpc::StatusCode>(verdict.code), verdict.message);
@@ -82,14 +89,15 @@ class FakeParameterServer::PushReactor final : public QueueReactor<PushRequest, 
         response.set_message(verdict.message);
         return Answer(std::move(response));
       default:
-        if (server_->TakePush(request, this, &response)) Answer(std::move(response));
+        if (!server_->TakePush(request, this, &response)) return;
+        if (verdict.kind == Verdict::kLoseAnswer) return;
+        if (verdict.kind == Verdict::kRepeat) Answer(response);
+        Answer(std::move(response));
     }
   }
 
-  void OnDone() override {
-    server_->ForgetStream(this);
-    delete this;
-  }
+  void Ended() override { server_->ForgetStream(this); }
+  void OnDone() override { delete this; }
 
   FakeParameterServer* const server_;
 };
@@ -117,7 +125,16 @@ class FakeParameterServer::PullReactor final : public QueueReactor<PullRequest, 
         Answer(server_->AnswerPull(request).front());
         return End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "half"));
       default:
-        for (PullResponse& response : server_->AnswerPull(request)) Answer(std::move(response));
+        Serve(request, verdict.kind);
+    }
+  }
+
+  void Serve(const PullRequest& request, Verdict::Kind kind) {
+    bool lose = kind == Verdict::kLoseAnswer;
+    for (PullResponse& response : server_->AnswerPull(request)) {
+      if (std::exchange(lose, false)) continue;
+      if (kind == Verdict::kRepeat) Answer(response);
+      Answer(std::move(response));
     }
   }
 
@@ -232,38 +249,84 @@ Verdict FakeParameterServer::JudgePull(const PullRequest& request) {
   return rule ? rule(request) : Verdict();
 }
 
+template <typename Request>
+grpc::Status FakeParameterServer::CheckShard(const Request& request) const {
+  if (request.job_id() != "job" || shards_.count(request.shard()) == 0) {
+    return grpc::Status(grpc::StatusCode::NOT_FOUND, "no such shard here");
+  }
+  if (request.generation() == kGeneration) return grpc::Status::OK;
+  return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "the shard is at generation 1");
+}
+
 bool FakeParameterServer::TakePush(const PushRequest& request, const void* stream,
                                    PushResponse* response) {
   MutexLock lock(&mutex_);
-  Shard& shard = shards_.at(request.shard());
-  Assembly& assembly = assemblies_[request.push_id()];
-  assembly.streams.insert(stream);
-  assembly.gradients.resize(shard.slices.size());
-  for (const Piece& piece : request.pieces()) {
-    std::vector<float>& gradient = assembly.gradients.at(piece.slice());
-    gradient.resize(shard.slices[piece.slice()].size());
-    CHECK_LE(piece.offset() + piece.data().size() / sizeof(float), gradient.size());
-    std::memcpy(gradient.data() + piece.offset(), piece.data().data(), piece.data().size());
-    assembly.elements += piece.data().size() / sizeof(float);
-  }
-  CHECK_LE(assembly.elements, shard.elements) << "an element was pushed twice";
-  const bool complete = assembly.elements == shard.elements;
-  if (complete) {
-    Apply(request, assembly, response);
+  Assembly* assembly = nullptr;
+  const grpc::Status status = Assemble(request, stream, &assembly);
+  bool answer = true;
+  if (!status.ok()) {
     assemblies_.erase(request.push_id());
+    voided_.insert(request.push_id());
+    response->set_code(status.error_code());
+    response->set_message(status.error_message());
+  } else if (assembly->elements == shards_.at(request.shard()).elements) {
+    Apply(request, *assembly, response);
+    assemblies_.erase(request.push_id());
+  } else {
+    answer = false;
   }
   counters_.unfinished_pushes = static_cast<int>(assemblies_.size());
   changed_.SignalAll();
-  return complete;
+  return answer;
+}
+
+grpc::Status FakeParameterServer::Assemble(const PushRequest& request, const void* stream,
+                                           Assembly** assembly) {
+  if (grpc::Status status = CheckShard(request); !status.ok()) return status;
+  if (voided_.count(request.push_id()) > 0) {
+    return grpc::Status(grpc::StatusCode::ABORTED, "the push was voided");
+  }
+  const Shard& shard = shards_.at(request.shard());
+  *assembly = &assemblies_[request.push_id()];
+  (*assembly)->streams.insert(stream);
+  (*assembly)->gradients.resize(shard.slices.size());
+  (*assembly)->arrived.resize(shard.slices.size());
+  for (const Piece& piece : request.pieces()) {
+    if (grpc::Status status = AddPiece(shard, piece, *assembly); !status.ok()) return status;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeParameterServer::AddPiece(const Shard& shard, const Piece& piece,
+                                           Assembly* assembly) {
+  const auto invalid = [](const char* what) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, what);
+  };
+  if (piece.slice() >= shard.slices.size()) return invalid("no such slice");
+  if (piece.data().empty() || piece.data().size() % sizeof(float) != 0) {
+    return invalid("no whole number of elements");
+  }
+  const size_t size = shard.slices[piece.slice()].size();
+  const size_t count = piece.data().size() / sizeof(float);
+  if (piece.offset() > size || count > size - piece.offset()) return invalid("past the slice");
+  std::vector<bool>& arrived = assembly->arrived[piece.slice()];
+  arrived.resize(size);
+  const auto begin = arrived.begin() + piece.offset();
+  if (std::find(begin, begin + count, true) != begin + count) return invalid("an element twice");
+  std::fill(begin, begin + count, true);
+  std::vector<float>& gradient = assembly->gradients[piece.slice()];
+  gradient.resize(size);
+  std::memcpy(gradient.data() + piece.offset(), piece.data().data(), piece.data().size());
+  assembly->elements += count;
+  return grpc::Status::OK;
 }
 
 void FakeParameterServer::Apply(const PushRequest& request, const Assembly& assembly,
                                 PushResponse* response) {
   Shard& shard = shards_.at(request.shard());
-  if (!shard.applied.insert(request.step()).second) {
-    response->set_outcome(PushResponse::ALREADY_APPLIED);
-    return;
-  }
+  const bool applied = shard.applied.insert(request.step()).second;
+  response->set_version(shard.applied.size());
+  if (!applied) return response->set_outcome(PushResponse::ALREADY_APPLIED);
   for (size_t i = 0; i < shard.slices.size(); ++i) {
     for (size_t j = 0; j < shard.slices[i].size(); ++j) {
       shard.slices[i][j] -= assembly.gradients[i][j];
@@ -276,7 +339,12 @@ void FakeParameterServer::Apply(const PushRequest& request, const Assembly& asse
 void FakeParameterServer::ForgetStream(const void* stream) {
   MutexLock lock(&mutex_);
   for (auto it = assemblies_.begin(); it != assemblies_.end();) {
-    it = it->second.streams.count(stream) > 0 ? assemblies_.erase(it) : std::next(it);
+    if (it->second.streams.count(stream) > 0) {
+      voided_.insert(it->first);
+      it = assemblies_.erase(it);
+    } else {
+      ++it;
+    }
   }
   counters_.unfinished_pushes = static_cast<int>(assemblies_.size());
   changed_.SignalAll();
@@ -284,13 +352,23 @@ void FakeParameterServer::ForgetStream(const void* stream) {
 
 std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& request) {
   MutexLock lock(&mutex_);
-  const Shard& shard = shards_.at(request.shard());
+  grpc::Status status = CheckShard(request);
+  if (status.ok() && request.parts() > 0 && request.part() >= request.parts()) {
+    status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such part");
+  }
   std::vector<PullResponse> responses;
-  uint32_t block = 0;
+  if (!status.ok()) {
+    responses.emplace_back();
+    responses.back().set_pull_id(request.pull_id());
+    responses.back().set_last(true);
+    responses.back().set_code(status.error_code());
+    responses.back().set_message(status.error_message());
+    return responses;
+  }
+  const Shard& shard = shards_.at(request.shard());
   for (size_t i = 0; i < shard.slices.size(); ++i) {
     const std::vector<float>& slice = shard.slices[i];
     for (size_t offset = 0; offset < slice.size(); offset += kBlockElements) {
-      if (request.parts() != 0 && block++ % request.parts() != request.part()) continue;
       const size_t count = std::min(kBlockElements, slice.size() - offset);
       responses.emplace_back();
       Piece* piece = responses.back().add_pieces();
@@ -299,6 +377,11 @@ std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& req
       piece->set_data(slice.data() + offset, count * sizeof(float));
     }
   }
+  const size_t parts = std::max<size_t>(request.parts(), 1);
+  const size_t begin = responses.size() * request.part() / parts;
+  const size_t end = responses.size() * (request.part() + 1) / parts;
+  responses.erase(responses.begin() + end, responses.end());
+  responses.erase(responses.begin(), responses.begin() + begin);
   if (responses.empty()) responses.emplace_back();
   for (PullResponse& response : responses) {
     response.set_pull_id(request.pull_id());

@@ -1,5 +1,7 @@
 // A small ps server for tests, made of generated protobuf classes only: it subtracts gradients from
-// values, and can be told to misbehave.
+// values, and can be told to misbehave. What it has of the data plane it does as a real server does
+// (testing/contract runs one test against both): it is asynchronous, has no versions to wait for,
+// no pinned cuts and no limits, and takes any step.
 #ifndef MILLRACE_WORKER_PARAMETERS_FAKE_PARAMETER_SERVER_H_
 #define MILLRACE_WORKER_PARAMETERS_FAKE_PARAMETER_SERVER_H_
 
@@ -26,6 +28,8 @@ struct Verdict {
     kRefuse,       // Answer with `code` and `message`.
     kBreakStream,  // End the stream with `code` and `message`.
     kServeHalf,    // Pulls: send the first block, then end the stream.
+    kLoseAnswer,   // Serve it, but lose the answer; of a pull the first message.
+    kRepeat,       // Serve it, and send each answer twice.
   };
   Kind kind = kServe;
   int code = 0;
@@ -49,7 +53,8 @@ class FakeParameterServer {
     size_t largest_push = 0;  // Bytes of a message.
   };
 
-  // `shards`: the number of elements of each slice of each shard; values start at 0.
+  // `shards`: the number of elements of each slice of each shard of job "job", at generation 1;
+  // values start at 0.
   explicit FakeParameterServer(const std::map<uint32_t, std::vector<uint64_t>>& shards);
   ~FakeParameterServer();
 
@@ -85,12 +90,20 @@ class FakeParameterServer {
   // A push that is not complete.
   struct Assembly {
     std::vector<std::vector<float>> gradients;
+    std::vector<std::vector<bool>> arrived;
     uint64_t elements = 0;
     std::set<const void*> streams;
   };
 
   // Adds a message to its push. Returns true when there is an answer to send.
   bool TakePush(const PushRequest& request, const void* stream, PushResponse* response);
+  // The first part of it, up to a complete push. An error refuses the message.
+  grpc::Status Assemble(const PushRequest& request, const void* stream, Assembly** assembly)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static grpc::Status AddPiece(const Shard& shard, const Piece& piece, Assembly* assembly);
+  // NOT_FOUND, FAILED_PRECONDITION: as in the .proto.
+  template <typename Request>
+  grpc::Status CheckShard(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Apply(const PushRequest& request, const Assembly& assembly, PushResponse* response)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetStream(const void* stream);
@@ -108,6 +121,7 @@ class FakeParameterServer {
   PullRule pull_rule_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, Shard> shards_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, Assembly> assemblies_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> voided_ ABSL_GUARDED_BY(mutex_);  // Pushes that are not taken up again.
   Counters counters_ ABSL_GUARDED_BY(mutex_);
 };
 

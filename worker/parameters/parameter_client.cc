@@ -46,9 +46,13 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
         absl::StrCat("connections_per_server: ", options.connections_per_server, "; must be 1 to ",
                      kMaxConnectionsPerServer));
   }
+  if (options.call_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "call_timeout: ", absl::FormatDuration(options.call_timeout), "; must be above 0"));
+  }
   MILLRACE_ASSIGN_OR_RETURN(Layout layout, MakeLayout(variable_sizes, routing));
-  return std::make_unique<ParameterClientImpl>(std::make_shared<ClientCore>(
-      std::move(job_id), std::move(layout), options.connections_per_server, options.clock));
+  return std::make_unique<ParameterClientImpl>(
+      std::make_shared<ClientCore>(std::move(job_id), std::move(layout), options));
 }
 
 }  // namespace millrace::worker

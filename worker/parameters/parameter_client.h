@@ -22,11 +22,15 @@ struct ParameterClientOptions {
   Clock* clock = Clock::Real();
   // Connections (and streams of each kind) to each server.
   int connections_per_server = 4;
+  // A request, or a part of one, that has made no progress for this long is made again: a message
+  // may be lost on a connection that is not. More for what has many bytes, and twice as long after
+  // each time. Above 0.
+  absl::Duration call_timeout = absl::Seconds(10);
 };
 
 // Each server has a few connections, opened when first needed and again when they break. A pull or
-// push that meets a broken connection or a server that is away is repeated until its deadline;
-// repeating is safe, since steps are numbered. Thread-safe.
+// push that meets a broken connection, a server that is away or one that stays silent is repeated
+// until its deadline; repeating is safe, since steps are numbered. Thread-safe.
 class ParameterClient {
  public:
   struct PullOptions {
@@ -51,20 +55,27 @@ class ParameterClient {
     virtual void Cancel() = 0;
   };
 
-  // One step's gradient on its way to every shard. Destroying it abandons what has not arrived.
+  // One step's gradient on its way to every shard. It may leave while it is still being computed,
+  // but a piece of each shard stays here until Commit: before that the step takes effect nowhere.
+  // Destroying the push abandons what has not arrived.
   class Push {
    public:
     virtual ~Push() = default;
 
-    // Sends the whole gradient of a variable. `gradient` must stay in place and unchanged as long
-    // as `owner` is held: until the push is done and gRPC has no more use for it. Does not block.
-    // REQUIRES: once for each variable of the job; of that variable's size.
+    // Sends the gradient of a variable, all but what is kept for Commit. `gradient` must stay in
+    // place and unchanged as long as `owner` is held: until the push is done and gRPC has no more
+    // use for it. Does not block.
+    // REQUIRES: once for each variable of the job; of that variable's size; before Commit.
     virtual void Add(size_t variable, absl::Span<const float> gradient,
                      std::shared_ptr<const void> owner) = 0;
 
+    // The gradient is as it should be: sends the rest of it. Does not block.
+    // REQUIRES: once; every variable was added.
+    virtual void Commit() = 0;
+
     // Blocks until every shard has applied or holds the step. Statuses as in the .proto;
     // DEADLINE_EXCEEDED names the servers that it waits for, and may be followed by another call;
-    // CANCELLED: see Cancel. REQUIRES: every variable was added.
+    // CANCELLED: see Cancel. REQUIRES: Commit was called.
     virtual absl::Status Wait(absl::Time deadline) = 0;
   };
 

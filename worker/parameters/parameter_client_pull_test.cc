@@ -2,7 +2,9 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <map>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "common/wire/tensor_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -210,7 +213,7 @@ TEST(ParameterClientPullTest, ServerThatComesBackIsAskedAgain) {
 
 TEST(ParameterClientPullTest, RefusalsAreReturnedWithTheServersName) {
   for (absl::StatusCode code : {absl::StatusCode::kFailedPrecondition, absl::StatusCode::kNotFound,
-                                absl::StatusCode::kAborted, absl::StatusCode::kInvalidArgument}) {
+                                absl::StatusCode::kDataLoss, absl::StatusCode::kInvalidArgument}) {
     TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/2);
     cluster.server(1).SetPullRule(Times(1, Refusal(code, "no longer there")));
     const auto client = cluster.NewClient();
@@ -219,6 +222,97 @@ TEST(ParameterClientPullTest, RefusalsAreReturnedWithTheServersName) {
     EXPECT_EQ(status.code(), code);
     EXPECT_THAT(status.ToString(), AllOf(HasSubstr("ps-1 (127.0.0.1:"), HasSubstr("shard 1"),
                                          HasSubstr("no longer there")));
+  }
+}
+
+TEST(ParameterClientPullTest, VersionThatIsGoneIsAnError) {
+  TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
+  cluster.server(0).SetPullRule(Times(1, Refusal(absl::StatusCode::kAborted, "no longer there")));
+  const auto client = cluster.NewClient();
+  PullOptions options = Soon();
+  options.version = 3;
+  Values values = cluster.Zeros();
+  EXPECT_EQ(PullInto(client.get(), options, &values).code(), absl::StatusCode::kAborted);
+}
+
+// Notes the group of each request.
+FakeParameterServer::PullRule NoteGroups(std::vector<uint64_t>* groups, Mutex* mutex) {
+  return [groups, mutex](const PullRequest& request) {
+    MutexLock lock(mutex);
+    groups->push_back(request.pull_group());
+    return Verdict();
+  };
+}
+
+// Each part was of the newest state of its own moment, and the model saw values of several.
+TEST(ParameterClientPullTest, PartsOfAShardAreAskedForAsOneState) {
+  TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  Mutex mutex;
+  std::vector<uint64_t> groups;
+  cluster.server(0).SetPullRule(NoteGroups(&groups, &mutex));
+  const auto client = cluster.NewClient(/*connections_per_server=*/2);
+  Values values = cluster.Zeros();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  }
+  MutexLock lock(&mutex);
+  ASSERT_EQ(groups.size(), 4u);
+  EXPECT_NE(groups[0], 0u);
+  EXPECT_EQ(groups[0], groups[1]);
+  EXPECT_NE(groups[2], groups[0]);
+  EXPECT_EQ(groups[2], groups[3]);
+}
+
+TEST(ParameterClientPullTest, StateThatWasGivenUpIsPulledAgainWhole) {
+  TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(1));
+  Mutex mutex;
+  std::set<uint64_t> groups;
+  std::map<uint64_t, int> served;
+  cluster.server(0).SetPullRule([&](const PullRequest& request) {
+    MutexLock lock(&mutex);
+    groups.insert(request.pull_group());
+    if (groups.size() == 1 && request.part() == 1) {
+      return Refusal(absl::StatusCode::kAborted, "the state was given up");
+    }
+    ++served[request.pull_group()];
+    return Verdict();
+  });
+  const auto client = cluster.NewClient(/*connections_per_server=*/2);
+  Values values = cluster.Zeros();
+  ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  EXPECT_EQ(values, cluster.MakeValues(1));
+  MutexLock lock(&mutex);
+  EXPECT_EQ(groups.size(), 2u);
+  int whole = 0;
+  for (const auto& [group, parts] : served) whole += parts == 2;
+  EXPECT_EQ(whole, 1);
+}
+
+// A message that was lost on a connection that was not: the pull waited for ever.
+TEST(ParameterClientPullTest, PullThatIsNotAnsweredIsMadeAgain) {
+  for (const auto& sizes : {kSmall, kLarge}) {
+    TestCluster cluster(sizes, /*shards=*/2, /*servers=*/1);
+    cluster.Store(cluster.MakeValues(1));
+    cluster.server(0).SetPullRule(Times(1, {Verdict::kIgnore}));
+    ParameterClientOptions options;
+    options.call_timeout = absl::Milliseconds(50);
+    const auto client = cluster.NewClient(options);
+    Values values = cluster.Zeros();
+    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    EXPECT_EQ(values, cluster.MakeValues(1));
+  }
+}
+
+TEST(ParameterClientPullTest, AnswersThatAreLostOrComeTwiceLeaveNoHole) {
+  for (const Verdict::Kind kind : {Verdict::kLoseAnswer, Verdict::kRepeat}) {
+    TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
+    cluster.Store(cluster.MakeValues(1));
+    cluster.server(0).SetPullRule(Times(2, {kind}));
+    const auto client = cluster.NewClient(/*connections_per_server=*/2);
+    Values values = cluster.Zeros();
+    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    EXPECT_EQ(values, cluster.MakeValues(1));
   }
 }
 

@@ -44,7 +44,8 @@ absl::Status PullAndPush(TestCluster* cluster, ParameterClient* client, uint64_t
 }
 
 TEST(ParameterClientStressTest, EveryStepIsAppliedOnceThoughStreamsBreak) {
-  TestCluster cluster({kBlockElements / 2, 1000, kBlockElements + 3}, /*shards=*/3, /*servers=*/2);
+  TestCluster cluster({kBlockElements / 2, 1000, kBlockElements + 3},
+                      /*shards=*/3, /*servers=*/2);
   for (int i = 0; i < 2; ++i) {
     cluster.server(i).SetPushRule(BreakEvery<PushRequest>(23));
     cluster.server(i).SetPullRule(BreakEvery<PullRequest>(11));

@@ -1,93 +1,56 @@
 #include "worker/parameters/pull_attempt.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/parameters/retry.h"
 
 namespace millrace::worker {
-namespace {
-
-// A stream may break between being chosen and being used.
-constexpr int kMaxStreamTries = 3;
-
-}  // namespace
 
 PullAttempt::PullAttempt(PullRequest request, const std::vector<absl::Span<float>>* destinations,
-                         std::shared_ptr<Monitor> monitor)
-    : request_(std::move(request)), destinations_(destinations), monitor_(std::move(monitor)) {}
+                         uint64_t elements, ServerConnections* connections,
+                         std::shared_ptr<Monitor> monitor, Clock* clock)
+    : StreamAttempt(request.pull_id(), connections, std::move(monitor), clock),
+      request_(std::move(request)),
+      destinations_(destinations),
+      elements_(elements) {}
 
-void PullAttempt::Send(ServerConnections* connections) {
+void PullAttempt::Send() {
   const grpc::Slice slice(request_.SerializeAsString());
-  grpc::ByteBuffer message(&slice, 1);
-  for (int i = 0; i < kMaxStreamTries; ++i) {
-    const std::shared_ptr<PullStream> stream = connections->LeastLoadedPullStream();
-    {
-      MutexLock lock(&monitor_->mutex);
-      if (monitor_->cancelled) return;
-      stream_ = stream;
-    }
-    if (stream->Send(request_.pull_id(), shared_from_this(), &message)) return;
-  }
-  OnBroken(absl::UnavailableError("streams break as soon as they are opened"));
-}
-
-void PullAttempt::Abandon() {
-  std::shared_ptr<PullStream> stream;
-  bool ended;
-  {
-    MutexLock lock(&monitor_->mutex);
-    abandoned_ = true;
-    stream.swap(stream_);
-    while (copying_) monitor_->changed.Wait(&monitor_->mutex);
-    ended = ended_;
-  }
-  if (stream == nullptr) return;
-  stream->Forget(request_.pull_id());
-  if (!ended) stream->Cancel();
-}
-
-void PullAttempt::EndLocked(absl::Status status, bool retriable) {
-  ended_ = true;
-  status_ = std::move(status);
-  retriable_ = retriable;
-  monitor_->changed.SignalAll();
+  SendMessage(grpc::ByteBuffer(&slice, 1));
 }
 
 void PullAttempt::OnAnswer(PullAnswer answer) {
   const PullResponse& header = answer.pull.header;
   {
     MutexLock lock(&monitor_->mutex);
-    if (ended_ || abandoned_) return;
-    if (header.code() != 0) {
-      const auto code = static_cast<absl::StatusCode>(header.code());
-      // Its own deadline is the only one that the server knows of.
-      waited_ = code == absl::StatusCode::kDeadlineExceeded;
-      const bool retriable = waited_ || code == absl::StatusCode::kUnavailable ||
-                             code == absl::StatusCode::kResourceExhausted;
-      return EndLocked(absl::Status(code, header.message()), retriable);
-    }
-    copying_ = true;
+    if (over_locked()) return;
+    if (header.code() != 0) return RefuseLocked(header);
+    BeginTakingLocked();
   }
-  const absl::StatusOr<uint64_t> copied = Copy(answer.pull.pieces);
+  absl::Status taken = Take(answer.pull.pieces);
   MutexLock lock(&monitor_->mutex);
-  copying_ = false;
-  if (abandoned_) return monitor_->changed.SignalAll();
-  if (!copied.ok()) return EndLocked(copied.status(), /*retriable=*/false);
-  elements_ += *copied;
-  if (header.last()) EndLocked(absl::OkStatus(), /*retriable=*/false);
+  EndTakingLocked();
+  if (over_locked()) return;
+  ProgressLocked();
+  if (!taken.ok()) return EndLocked(std::move(taken), Again::kNever);
+  if (received_ == elements_) return SettleLocked(absl::OkStatus(), Again::kNever);
+  if (header.last()) SettleLocked(Incomplete(), Again::kIncomplete);
 }
 
-void PullAttempt::OnBroken(const absl::Status& status) {
-  MutexLock lock(&monitor_->mutex);
-  if (ended_ || abandoned_) return;
-  EndLocked(status.ok() ? absl::UnavailableError("the server has ended the stream") : status,
-            IsBrokenConnection(status.code()));
+void PullAttempt::RefuseLocked(const PullResponse& header) {
+  const auto code = static_cast<absl::StatusCode>(header.code());
+  Again again = Again::kNever;
+  if (code == absl::StatusCode::kDeadlineExceeded) {
+    again = Again::kAtOnce;  // Its own deadline is the only one that the server knows of.
+  } else if (code == absl::StatusCode::kUnavailable ||
+             code == absl::StatusCode::kResourceExhausted) {
+    again = Again::kAfterPause;
+  } else if (code == absl::StatusCode::kAborted && request_.pull_group() != 0) {
+    again = Again::kWithItsShard;  // The state that the others are of is gone.
+  }
+  SettleLocked(absl::Status(code, header.message()), again);
 }
 
-absl::StatusOr<uint64_t> PullAttempt::Copy(const std::vector<WirePiece>& pieces) const {
-  uint64_t elements = 0;
+absl::Status PullAttempt::Take(const std::vector<WirePiece>& pieces) {
   for (const WirePiece& piece : pieces) {
     const size_t size =
         piece.slice < destinations_->size() ? (*destinations_)[piece.slice].size() : 0;
@@ -96,10 +59,21 @@ absl::StatusOr<uint64_t> PullAttempt::Copy(const std::vector<WirePiece>& pieces)
                                               piece.offset, " + ", piece.data.size(), ") of slice ",
                                               piece.slice, ", which has ", size));
     }
+    // A network that repeats messages must not make up for one that is missing.
+    if (!taken_.emplace(piece.slice, piece.offset).second) continue;
     piece.data.CopyTo((*destinations_)[piece.slice].subspan(piece.offset, piece.data.size()));
-    elements += piece.data.size();
+    received_ += piece.data.size();
   }
-  return elements;
+  if (received_ <= elements_) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the server has sent ", received_, " elements of part ",
+                                          request_.part(), " of ", request_.parts(), ", which has ",
+                                          elements_));
+}
+
+absl::Status PullAttempt::Incomplete() const {
+  return absl::InternalError(absl::StrCat("the server has sent ", received_, " of the ", elements_,
+                                          " elements of part ", request_.part(), " of ",
+                                          request_.parts()));
 }
 
 }  // namespace millrace::worker

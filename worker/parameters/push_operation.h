@@ -14,60 +14,46 @@
 #include "worker/parameters/client_core.h"
 #include "worker/parameters/parameter_client.h"
 #include "worker/parameters/push_attempt.h"
-#include "worker/parameters/retry.h"
+#include "worker/parameters/retried_calls.h"
 
 namespace millrace::worker {
 
-// Pieces are sent as they are added and kept, so that Wait can push a shard again when that fails
-// (retries happen in Wait only: there is no thread of its own). Thread-safe.
-class PushOperation final : public ParameterClient::Push {
+// Pieces are sent as they are added and kept, so that Wait can push a shard again when that fails.
+// Thread-safe.
+class PushOperation final : public ParameterClient::Push, private RetriedCalls {
  public:
   PushOperation(std::shared_ptr<ClientCore> core, uint64_t step, uint32_t examples);
-  ~PushOperation() override;
+  ~PushOperation() override { CloseAll(); }
 
   void Add(size_t variable, absl::Span<const float> gradient,
            std::shared_ptr<const void> owner) override;
+  void Commit() override;
   absl::Status Wait(absl::Time deadline) override;
 
  private:
-  // A shard's share; guarded by the monitor.
-  struct Shard {
-    std::vector<OutgoingPiece> pieces;  // All that were added.
-    uint64_t unadded = 0;               // Elements to come.
-    size_t sent = 0;                    // Of `pieces`, in the current attempt.
-    size_t unsent_elements = 0;         // In the pieces from `sent` on.
-    std::shared_ptr<PushAttempt> attempt;
-    bool done = false;
-    absl::Time retry_at = absl::InfinitePast();
-    Backoff backoff;
-    absl::Status last_failure;
-  };
-
-  // What a look at the shards found to be done, without the lock.
-  struct Work {
-    std::vector<std::shared_ptr<PushAttempt>> to_close;
-    std::vector<size_t> to_send;
-    absl::Time wake = absl::InfiniteFuture();
-    bool all_done = true;
+  // What is there of a shard's share; a part of the call, too.
+  struct Share {
+    std::vector<OutgoingPiece> pieces;     // All that were added.
+    uint64_t unadded = 0;                  // Elements to come.
+    size_t sent = 0;                       // Of `pieces`, in the current attempt.
+    size_t unsent_elements = 0;            // In the pieces from `sent` on.
+    std::shared_ptr<PushAttempt> attempt;  // The part's.
   };
 
   // Sends what is due of a shard, with a new attempt if there is none.
-  void Flush(size_t shard);
-  // Takes note of what has become of the shards' attempts. Fails when one was refused.
-  absl::Status LookAtShards(absl::Time now, Work* work)
+  void Send(size_t shard) override;
+  void OnFailed(size_t shard, Attempt::Again again) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
-  absl::Status LookAtShard(size_t index, absl::Time now, Work* work)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
-  absl::Status LookAtAttempt(size_t index, absl::Time now, Work* work)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
-  bool FlushIsDue(const ShardLayout& layout, const Shard& shard) const;
-  PushRequest MakeHeader(size_t shard);
-  absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
 
-  const std::shared_ptr<ClientCore> core_;
+  bool IsDue(size_t shard) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  // How many of the shard's pieces may leave now.
+  size_t Sendable(const Share& share) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  PushRequest MakeHeader(size_t shard);
+
   const uint64_t step_;
   const uint32_t examples_;
-  std::vector<Shard> shards_ ABSL_GUARDED_BY(core_->monitor()->mutex);
+  std::vector<Share> shares_ ABSL_GUARDED_BY(core_->monitor()->mutex);  // One for each shard.
+  bool committed_ ABSL_GUARDED_BY(core_->monitor()->mutex) = false;
 };
 
 }  // namespace millrace::worker

@@ -6,13 +6,6 @@
 #include "common/net/channel.h"
 
 namespace millrace::worker {
-namespace {
-
-// Less is no reason to choose (and open) another stream.
-constexpr size_t kLittleLoadBytes = 64 << 10;
-
-}  // namespace
-
 ServerConnections::ServerConnections(std::string address, int connections,
                                      std::shared_ptr<Monitor> monitor)
     : address_(std::move(address)),
@@ -20,29 +13,28 @@ ServerConnections::ServerConnections(std::string address, int connections,
       monitor_(std::move(monitor)),
       slots_(connections) {}
 
-template <typename StreamType, typename Load>
-std::shared_ptr<StreamType> ServerConnections::LeastLoaded(
-    std::shared_ptr<StreamType> Slot::*stream, Load load) {
-  std::shared_ptr<StreamType> best;
+template <typename Answer>
+std::shared_ptr<CallStream<Answer>> ServerConnections::LeastLoaded() {
+  std::shared_ptr<CallStream<Answer>> best;
   bool opened = false;
   {
     MutexLock lock(&mutex_);
     Slot* best_slot = nullptr;
     size_t best_load = std::numeric_limits<size_t>::max();
     for (Slot& slot : slots_) {
-      const std::shared_ptr<StreamType>& candidate = slot.*stream;
-      const size_t candidate_load =
-          candidate != nullptr && candidate->open() ? load(*candidate) : size_t{0};
-      if (candidate_load >= best_load) continue;
+      const auto& candidate = slot.stream<Answer>();
+      const size_t load = candidate != nullptr && candidate->open() ? candidate->load() : 0;
+      if (load >= best_load) continue;
       best_slot = &slot;
-      best_load = candidate_load;
+      best_load = load;
     }
     if (best_slot->channel == nullptr) {
       best_slot->channel = CreateChannel(address_, /*own_connection=*/true);
     }
-    opened = best_slot->*stream == nullptr || !(best_slot->*stream)->open();
-    if (opened) best_slot->*stream = std::make_shared<StreamType>(best_slot->channel, monitor_);
-    best = best_slot->*stream;
+    auto& stream = best_slot->stream<Answer>();
+    opened = stream == nullptr || !stream->open();
+    if (opened) stream = std::make_shared<CallStream<Answer>>(best_slot->channel, monitor_);
+    best = stream;
   }
   if (opened) {
     DestroyEndedStreams();
@@ -51,20 +43,13 @@ std::shared_ptr<StreamType> ServerConnections::LeastLoaded(
   return best;
 }
 
+template std::shared_ptr<PushStream> ServerConnections::LeastLoaded<PushAnswer>();
+template std::shared_ptr<PullStream> ServerConnections::LeastLoaded<PullAnswer>();
+
 void ServerConnections::DestroyEndedStreams() {
   std::vector<std::shared_ptr<void>> ended;  // Destroyed without the lock.
   MutexLock lock(&monitor_->mutex);
   ended.swap(monitor_->ended_streams);
-}
-
-std::shared_ptr<PushStream> ServerConnections::LeastLoadedPushStream() {
-  return LeastLoaded(&Slot::push, [](const PushStream& stream) {
-    return stream.queued_bytes() / kLittleLoadBytes;
-  });
-}
-
-std::shared_ptr<PullStream> ServerConnections::LeastLoadedPullStream() {
-  return LeastLoaded(&Slot::pull, [](const PullStream& stream) { return stream.calls(); });
 }
 
 void ServerConnections::Cancel() {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "common/mutex.h"
@@ -23,9 +24,9 @@ class ServerConnections {
   // REQUIRES: Cancel was called.
   ~ServerConnections() = default;
 
-  // The stream that will be idle first.
-  std::shared_ptr<PushStream> LeastLoadedPushStream() ABSL_LOCKS_EXCLUDED(mutex_);
-  std::shared_ptr<PullStream> LeastLoadedPullStream() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The stream that will be idle first: LeastLoaded<PushAnswer>() or LeastLoaded<PullAnswer>().
+  template <typename Answer>
+  std::shared_ptr<CallStream<Answer>> LeastLoaded() ABSL_LOCKS_EXCLUDED(mutex_);
 
   int connections() const { return connections_; }
 
@@ -34,16 +35,21 @@ class ServerConnections {
 
  private:
   struct Slot {
+    template <typename Answer>
+    std::shared_ptr<CallStream<Answer>>& stream() {
+      if constexpr (std::is_same_v<Answer, PushAnswer>) {
+        return push;
+      } else {
+        return pull;
+      }
+    }
+
     std::shared_ptr<grpc::Channel> channel;
     std::shared_ptr<PushStream> push;
     std::shared_ptr<PullStream> pull;
   };
 
   void DestroyEndedStreams() ABSL_LOCKS_EXCLUDED(mutex_);
-
-  template <typename StreamType, typename Load>
-  std::shared_ptr<StreamType> LeastLoaded(std::shared_ptr<StreamType> Slot::*stream, Load load)
-      ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string address_;
   const int connections_;

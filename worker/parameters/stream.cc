@@ -48,29 +48,13 @@ void Stream::Cancel() {
   context_.TryCancel();
 }
 
-bool Stream::open() const {
-  MutexLock lock(&mutex_);
-  return open_;
-}
-
-size_t Stream::queued_bytes() const {
-  MutexLock lock(&mutex_);
-  return queued_bytes_;
-}
-
-void Stream::EnqueueLocked(uint64_t request, grpc::ByteBuffer* message) {
+bool Stream::EnqueueLocked(uint64_t request, grpc::ByteBuffer* message) {
   queued_bytes_ += message->Length();
   queue_.push_back({request, {}});
   queue_.back().message.Swap(message);
-}
-
-void Stream::WriteQueued() {
-  {
-    MutexLock lock(&mutex_);
-    if (busy_ || !NextLocked()) return;
-    busy_ = true;
-  }
-  StartWrite(&writing_);
+  if (busy_) return false;
+  busy_ = NextLocked();
+  return busy_;
 }
 
 std::list<Stream::Queued> Stream::DropLocked(uint64_t request) {

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_WORKER_PARAMETERS_STREAM_H_
 #define MILLRACE_WORKER_PARAMETERS_STREAM_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -34,10 +35,10 @@ class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // False from the moment that it is known to be broken on.
-  bool open() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool open() const { return open_.load(std::memory_order_relaxed); }
 
   // Bytes of the messages that gRPC has not accepted yet.
-  size_t queued_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
+  size_t queued_bytes() const { return queued_bytes_.load(std::memory_order_relaxed); }
 
  protected:
   ~Stream() override = default;
@@ -47,16 +48,14 @@ class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
     grpc::ByteBuffer message;
   };
 
-  // Takes a message (it is swapped away) for WriteQueued. REQUIRES: the stream is open.
-  void EnqueueLocked(uint64_t request, grpc::ByteBuffer* message)
+  // Takes a message (it is swapped away). Returns whether the caller is to call StartWriting, once
+  // it has let go of the lock. REQUIRES: the stream is open.
+  bool EnqueueLocked(uint64_t request, grpc::ByteBuffer* message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes what is queued, unless that is going on already.
-  void WriteQueued() ABSL_LOCKS_EXCLUDED(mutex_);
+  void StartWriting() ABSL_LOCKS_EXCLUDED(mutex_) { StartWrite(&writing_); }
   // Takes out the queued messages of a request. Their destruction may run code of their owners: it
   // is left to the caller, who does it without the lock.
   std::list<Queued> DropLocked(uint64_t request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  bool open_locked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return open_; }
 
   // A message has come. One call at a time, on gRPC's threads. Returns false to break the stream.
   virtual bool OnMessage(const grpc::ByteBuffer& message) = 0;
@@ -86,8 +85,9 @@ class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   std::shared_ptr<Stream> self_;  // From Start to OnDone.
 
   std::list<Queued> queue_ ABSL_GUARDED_BY(mutex_);
-  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // With those of `writing_`.
-  bool open_ ABSL_GUARDED_BY(mutex_) = true;
+  // These two change under the lock, and are looked at without it to choose a stream.
+  std::atomic<size_t> queued_bytes_{0};  // With those of `writing_`.
+  std::atomic<bool> open_{true};
   // A thread is in charge of writing: of `writing_` and of the calls to StartWrite.
   bool busy_ ABSL_GUARDED_BY(mutex_) = true;
   // gRPC waits for our RemoveHold before OnDone.

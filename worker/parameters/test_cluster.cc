@@ -61,6 +61,11 @@ std::unique_ptr<worker::ParameterClient> TestCluster::NewClient(int connections_
   worker::ParameterClientOptions options;
   options.clock = clock;
   options.connections_per_server = connections_per_server;
+  return NewClient(options);
+}
+
+std::unique_ptr<worker::ParameterClient> TestCluster::NewClient(
+    const worker::ParameterClientOptions& options) {
   auto client = worker::ParameterClient::Create("job", variable_sizes_, routing_, options);
   CHECK(client.ok()) << client.status();
   return *std::move(client);
@@ -109,6 +114,7 @@ void TestCluster::Store(const Values& values) {
 void TestCluster::AddAll(const std::shared_ptr<const Values>& gradients,
                          worker::ParameterClient::Push* push) {
   for (size_t i = gradients->size(); i-- > 0;) push->Add(i, (*gradients)[i], gradients);
+  push->Commit();
 }
 
 std::vector<absl::Span<float>> TestCluster::Spans(Values* values) {

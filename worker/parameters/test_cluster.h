@@ -28,6 +28,7 @@ class TestCluster {
 
   std::unique_ptr<worker::ParameterClient> NewClient(int connections_per_server = 4,
                                                      Clock* clock = Clock::Real());
+  std::unique_ptr<worker::ParameterClient> NewClient(const worker::ParameterClientOptions& options);
 
   // Values that differ from each other and with `seed`; whole numbers, so that sums are exact.
   Values MakeValues(uint64_t seed) const;
@@ -37,7 +38,7 @@ class TestCluster {
   Values Stored();
   void Store(const Values& values);
 
-  // Adds every variable of `gradients` to a push, each with an owner of its own.
+  // Adds every variable of `gradients` to a push, and commits it.
   static void AddAll(const std::shared_ptr<const Values>& gradients,
                      worker::ParameterClient::Push* push);
 

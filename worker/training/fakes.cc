@@ -79,8 +79,9 @@ class FakeModel final : public Model {
   }
 
  private:
-  static void Finish(size_t variable, GradientSink* gradients) {
+  void Finish(size_t variable, GradientSink* gradients) {
     for (float& x : gradients->Buffer(variable)) x = 1;
+    if (world_->bad_gradient == variable) gradients->Buffer(variable)[1] = world_->bad_value;
     gradients->Finished(variable);
   }
 
@@ -97,12 +98,19 @@ class FakePush final : public ParameterClient::Push {
            std::shared_ptr<const void> owner) override {
     CHECK_EQ(gradient.size(), kSizes[variable]);
     for (const float x : gradient) CHECK_EQ(x, 1);
+    CHECK(!committed_);
     owners_.push_back(std::move(owner));
     world_->log.Add(absl::StrCat("add ", variable));
   }
 
+  void Commit() override {
+    CHECK_EQ(owners_.size(), 2) << "every variable must be added before Commit";
+    committed_ = true;
+    world_->log.Add(absl::StrCat("commit ", step_));
+  }
+
   absl::Status Wait(absl::Time) override {
-    CHECK_EQ(owners_.size(), 2) << "every variable must be added before Wait";
+    CHECK(committed_);
     world_->log.Add(absl::StrCat("push ", step_));
     return world_->on_push ? world_->on_push(step_) : absl::OkStatus();
   }
@@ -111,6 +119,7 @@ class FakePush final : public ParameterClient::Push {
   FakeWorld* const world_;
   const uint64_t step_;
   std::vector<std::shared_ptr<const void>> owners_;
+  bool committed_ = false;
 };
 
 // Runs what it is told to.

@@ -86,13 +86,16 @@ struct FakeWorld {
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
   bool finishes_all_gradients = true;
   absl::optional<double> loss_sum;  // Instead of the sum of the losses.
+  // The variable in whose gradient `bad_value` stands, at element 1.
+  absl::optional<size_t> bad_gradient;
+  float bad_value = 0;
   uint64_t train_examples = kFakeTrainExamples;
   uint64_t evaluate_examples = kFakeEvaluateExamples;
   uint64_t fingerprint = 0;  // Of each of the sets.
 
   // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "cancel GENERATION",
   // "pull newest", "pull VERSION", "pull cut ID"; "train FIRST_EXAMPLE", "seed SEED", "add
-  // VARIABLE", "push STEP" (Push::Wait is called); "evaluate SIZE".
+  // VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate SIZE".
   DatasetOpener open_dataset();
   ModelFactory make_model();
   ParameterClientFactory make_client();

@@ -123,14 +123,15 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
                                                      const Servers& servers) {
   ComputedStep step_under_way;
   step_under_way.push = servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
-  PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables().size());
+  PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables());
   const absl::StatusOr<BatchResult> computed =
       job_->model->Train(batch, StepSeed(spec_.seed(), step), &sink);
   if (!computed.ok()) return WithAdvice(computed.status());
   if (!std::isfinite(computed->loss_sum)) {
     return WithAdvice(absl::OutOfRangeError(absl::StrCat("the loss is ", computed->loss_sum)));
   }
-  MILLRACE_RETURN_IF_ERROR(sink.Check());
+  if (const absl::Status good = sink.Check(); !good.ok()) return WithAdvice(good);
+  step_under_way.push->Commit();
   StepResult& result = step_under_way.result;
   result.set_step(step);
   result.set_examples(batch.size);

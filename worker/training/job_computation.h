@@ -73,8 +73,8 @@ class JobComputation {
 
   // Computes the gradient on the values in the model, and pushes each variable's part as soon as it
   // is final; see AwaitPush. The result has what the batch says.
-  // OUT_OF_RANGE: the loss is not finite; a model that keeps to its contract has pushed nothing,
-  // the push of another is abandoned. REQUIRES: the values are there.
+  // OUT_OF_RANGE: the loss or a gradient is not finite; the push takes effect nowhere.
+  // REQUIRES: the values are there.
   absl::StatusOr<ComputedStep> Train(uint64_t step, const Servers& servers);
 
   // Waits for the pull, and evaluates the held-out examples. Fills in what was found.

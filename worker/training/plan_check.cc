@@ -42,21 +42,34 @@ absl::Status CheckSameSize(absl::string_view field, uint64_t own, uint64_t plann
                    planned, ". All workers of a cluster must have the same files."));
 }
 
+absl::Status CheckSameFingerprint(uint64_t own, uint64_t planned) {
+  if (own == planned || own == 0 || planned == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "data: this worker's examples have the fingerprint ", absl::Hex(own, absl::kZeroPad16),
+      ", those that the job was planned with ", absl::Hex(planned, absl::kZeroPad16),
+      ": the files differ. All workers of a cluster must have the same ones."));
+}
+
+absl::Status CheckSameNumerics(const std::string& own, const std::string& planned) {
+  if (own == planned || own.empty() || planned.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "this worker computes on '", own, "', the one that planned the job on '", planned,
+      "': the job's bits would depend on which of them has a step. Give all workers the same "
+      "--threads and machines of one kind, or set synchronous.allow_mixed_workers in the job."));
+}
+
 }  // namespace
 
-absl::Status CheckSamePlan(const JobPlan& own, const JobPlan& planned) {
+absl::Status CheckSamePlan(const JobSpec& spec, const JobPlan& own, const JobPlan& planned) {
   MILLRACE_RETURN_IF_ERROR(CheckSameVariables(own.variables(), planned.variables()));
   MILLRACE_RETURN_IF_ERROR(
       CheckSameSize("data.train", own.train_examples(), planned.train_examples()));
   MILLRACE_RETURN_IF_ERROR(
       CheckSameSize("data.evaluate", own.evaluate_examples(), planned.evaluate_examples()));
-  const uint64_t own_data = own.data_fingerprint();
-  const uint64_t planned_data = planned.data_fingerprint();
-  if (own_data == planned_data || own_data == 0 || planned_data == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "data: this worker's examples have the fingerprint ", absl::Hex(own_data, absl::kZeroPad16),
-      ", those that the job was planned with ", absl::Hex(planned_data, absl::kZeroPad16),
-      ": the files differ. All workers of a cluster must have the same ones."));
+  MILLRACE_RETURN_IF_ERROR(
+      CheckSameFingerprint(own.data_fingerprint(), planned.data_fingerprint()));
+  if (!spec.has_synchronous() || spec.synchronous().allow_mixed_workers()) return absl::OkStatus();
+  return CheckSameNumerics(own.numerics(), planned.numerics());
 }
 
 }  // namespace millrace::worker

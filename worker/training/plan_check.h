@@ -4,13 +4,15 @@
 
 #include "absl/status/status.h"
 #include "protos/cluster.pb.h"
+#include "protos/job.pb.h"
 
 namespace millrace::worker {
 
 // Compares what this worker makes of a job with what it was planned with, on another worker maybe:
-// variables, numbers of examples, and the fingerprints of the data where both are known. (Initial
+// variables, numbers of examples, the fingerprints of the data where both are known, and for a
+// synchronous job that does not allow mixed workers the numerics where both are known. (Initial
 // values are not compared: the ps servers alone use them.) INVALID_ARGUMENT names both values.
-absl::Status CheckSamePlan(const JobPlan& own, const JobPlan& planned);
+absl::Status CheckSamePlan(const JobSpec& spec, const JobPlan& own, const JobPlan& planned);
 
 }  // namespace millrace::worker
 

@@ -18,17 +18,24 @@ JobPlan MakePlan() {
   plan.set_train_examples(100);
   plan.set_evaluate_examples(20);
   plan.set_data_fingerprint(0xab);
+  plan.set_numerics("cpu, 1 thread");
   return plan;
 }
 
+JobSpec Synchronous() {
+  JobSpec spec;
+  spec.mutable_synchronous()->set_replicas(2);
+  return spec;
+}
+
 std::string ErrorOf(const JobPlan& own, const JobPlan& planned) {
-  const absl::Status status = CheckSamePlan(own, planned);
+  const absl::Status status = CheckSamePlan(Synchronous(), own, planned);
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
 }
 
 TEST(PlanCheckTest, EqualPlansAreRight) {
-  EXPECT_EQ(CheckSamePlan(MakePlan(), MakePlan()), absl::OkStatus());
+  EXPECT_EQ(CheckSamePlan(Synchronous(), MakePlan(), MakePlan()), absl::OkStatus());
 }
 
 TEST(PlanCheckTest, BothValuesAreNamed) {
@@ -56,8 +63,26 @@ TEST(PlanCheckTest, BothValuesAreNamed) {
 TEST(PlanCheckTest, UnknownFingerprintsAreNotCompared) {
   JobPlan unknown = MakePlan();
   unknown.clear_data_fingerprint();
-  EXPECT_EQ(CheckSamePlan(unknown, MakePlan()), absl::OkStatus());
-  EXPECT_EQ(CheckSamePlan(MakePlan(), unknown), absl::OkStatus());
+  EXPECT_EQ(CheckSamePlan(Synchronous(), unknown, MakePlan()), absl::OkStatus());
+  EXPECT_EQ(CheckSamePlan(Synchronous(), MakePlan(), unknown), absl::OkStatus());
+}
+
+// Two workers of another number of threads changed a synchronous job's bits, depending on who was
+// faster, and nobody said so.
+TEST(PlanCheckTest, WorkerThatComputesOtherwiseTakesNoPartInASynchronousJob) {
+  JobPlan own = MakePlan();
+  own.set_numerics("cpu, 2 threads");
+  EXPECT_THAT(ErrorOf(own, MakePlan()),
+              AllOf(HasSubstr("this worker computes on 'cpu, 2 threads'"),
+                    HasSubstr("'cpu, 1 thread'"), HasSubstr("allow_mixed_workers")));
+  JobSpec mixed = Synchronous();
+  mixed.mutable_synchronous()->set_allow_mixed_workers(true);
+  EXPECT_EQ(CheckSamePlan(mixed, own, MakePlan()), absl::OkStatus());
+  JobSpec asynchronous;
+  asynchronous.mutable_asynchronous();
+  EXPECT_EQ(CheckSamePlan(asynchronous, own, MakePlan()), absl::OkStatus());
+  own.clear_numerics();
+  EXPECT_EQ(CheckSamePlan(Synchronous(), own, MakePlan()), absl::OkStatus());
 }
 
 }  // namespace

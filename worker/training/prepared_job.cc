@@ -21,15 +21,14 @@ std::string Key(const JobSpec& spec) {
   return key;
 }
 
-// Of both sets; 0: unknown.
+}  // namespace
+
 uint64_t DataFingerprint(const PreparedJob& job) {
   std::vector<uint64_t> sets = {job.train->fingerprint()};
   if (job.evaluate != nullptr) sets.push_back(job.evaluate->fingerprint());
   if (std::find(sets.begin(), sets.end(), 0) != sets.end()) return 0;
   return std::max<uint64_t>(FingerprintOf(0, sets), 1);
 }
-
-}  // namespace
 
 std::vector<uint64_t> VariableSizes(const Model& model) {
   std::vector<uint64_t> sizes;
@@ -47,6 +46,7 @@ JobPlan PlanOf(const PreparedJob& job) {
   plan.set_train_examples(job.train->size());
   if (job.evaluate != nullptr) plan.set_evaluate_examples(job.evaluate->size());
   plan.set_data_fingerprint(DataFingerprint(job));
+  plan.set_numerics(job.model->numerics());
   return plan;
 }
 

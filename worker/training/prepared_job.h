@@ -30,6 +30,9 @@ struct PreparedJob {
 // Elements of each of the model's variables.
 std::vector<uint64_t> VariableSizes(const Model& model);
 
+// Of the data of both sets, as docs/protocol.md says; 0: unknown.
+uint64_t DataFingerprint(const PreparedJob& job);
+
 // What the coordinator wants to know of a job before it starts.
 JobPlan PlanOf(const PreparedJob& job);
 

@@ -3,19 +3,33 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/finite.h"
 
 namespace millrace::worker {
 
 PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
-                         size_t variables)
-    : push_(push), gradients_(std::move(gradients)), finished_(variables) {}
+                         const std::vector<VariableSpec>& variables)
+    : push_(push),
+      variables_(variables),
+      gradients_(std::move(gradients)),
+      finished_(variables.size()) {}
 
 void PushingSink::Finished(size_t variable) {
   if (finished_[variable]++ > 0) return;  // Check tells of it.
-  push_->Add(variable, gradients_->variable(variable), gradients_);
+  if (!not_finite_.ok()) return;          // Nobody will want the rest.
+  const absl::Span<const float> gradient = gradients_->variable(variable);
+  const size_t bad = FirstNotFinite(gradient);
+  if (bad < gradient.size()) {
+    not_finite_ = absl::OutOfRangeError(
+        absl::StrCat("the loss is finite, but the gradient of variable '",
+                     variables_[variable].name(), "' is ", gradient[bad], " at element ", bad));
+    return;
+  }
+  push_->Add(variable, gradient, gradients_);
 }
 
 absl::Status PushingSink::Check() const {
+  if (!not_finite_.ok()) return not_finite_;
   for (size_t v = 0; v < finished_.size(); ++v) {
     if (finished_[v] == 1) continue;
     return absl::InternalError(absl::StrCat("the model has finished the gradient of variable ", v,

@@ -8,29 +8,35 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "protos/job.pb.h"
 #include "worker/model/model.h"
 #include "worker/parameters/parameter_client.h"
 #include "worker/training/gradient_pool.h"
 
 namespace millrace::worker {
 
-// Adds each variable's gradient to a push as soon as the model has finished it. Used by one thread.
+// Adds each variable's gradient to a push as soon as the model has finished it, unless it has
+// values that are no numbers. Used by one thread.
 class PushingSink final : public GradientSink {
  public:
-  // `push` must outlive this object; the push holds `gradients` for as long as it needs them.
+  // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
+  // needs them.
   PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
-              size_t variables);
+              const std::vector<VariableSpec>& variables);
 
   absl::Span<float> Buffer(size_t variable) override { return gradients_->variable(variable); }
   void Finished(size_t variable) override;
 
+  // Once the model is done: OK, the push may be committed. OUT_OF_RANGE: a gradient is not finite.
   // INTERNAL: the model has not finished each variable's gradient exactly once.
   absl::Status Check() const;
 
  private:
   ParameterClient::Push* const push_;
+  const std::vector<VariableSpec>& variables_;
   const std::shared_ptr<GradientSet> gradients_;
   std::vector<int> finished_;  // How often, by variable.
+  absl::Status not_finite_;    // Of the first variable that is not.
 };
 
 }  // namespace millrace::worker

@@ -100,6 +100,25 @@ TEST_F(StepsTest, ModelThatReportsNoNumberIsNotPushed) {
   EXPECT_THAT(world_.log.EventsWith("push "), IsEmpty());
 }
 
+// It was pushed, and the variables were infinite on all ps servers from then on.
+TEST_F(StepsTest, GradientThatIsNotFiniteTakesEffectNowhereAndTheStepAndVariableAreNamed) {
+  for (const size_t variable : {0, 1}) {
+    for (const double bad : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+      world_.bad_gradient = variable;
+      world_.bad_value = static_cast<float>(bad);
+      StartJob(FakeJob());
+      trainer_->Handle(LeaseMessage(1, 3, 4));
+      const LeaseReturned returned = NextReturned();
+      EXPECT_EQ(returned.code(), Code(absl::StatusCode::kOutOfRange));
+      EXPECT_THAT(returned.message(),
+                  AllOf(StartsWith("step 3: the loss is finite, but the gradient of variable"),
+                        HasSubstr(variable == 0 ? "'first'" : "'second'"),
+                        HasSubstr("lower the learning rate")));
+    }
+  }
+  EXPECT_THAT(world_.log.EventsWith("commit "), IsEmpty());
+}
+
 TEST_F(StepsTest, ModelThatLeavesAGradientOutIsAnError) {
   world_.finishes_all_gradients = false;
   StartJob(FakeJob());

@@ -1,5 +1,9 @@
 #include "worker/training/trainer.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +23,9 @@ constexpr absl::Duration kPlanLifetime = absl::Minutes(5);
 
 // How long a new session may take to route the jobs of the one before that go on.
 constexpr absl::Duration kConfirmPatience = absl::Minutes(1);
+
+// Jobs that end one after the other are trimmed for together.
+constexpr absl::Duration kTrimPause = absl::Seconds(2);
 
 // How long Stop lets a push wait for ps servers.
 constexpr absl::Duration kStopPatience = absl::Seconds(5);
@@ -66,9 +73,12 @@ void Trainer::Plan(const PlanJob& request) {
     absl::StatusOr<JobPlan> plan = preparer_.Plan(request.spec());
     if (plan.ok()) {
       *result->mutable_plan() = *std::move(plan);
-      background_.AddAt(options_.clock->Now() + kPlanLifetime,
-                        [this, spec = request.spec()] { preparer_.Forget(spec); });
+      background_.AddAt(options_.clock->Now() + kPlanLifetime, [this, spec = request.spec()] {
+        preparer_.Forget(spec);
+        TrimSoon();
+      });
     } else {
+      TrimSoon();
       result->set_code(static_cast<int>(plan.status().code()));
       result->set_message(
           std::string(plan.status().message().data(), plan.status().message().size()));
@@ -78,9 +88,9 @@ void Trainer::Plan(const PlanJob& request) {
 }
 
 void Trainer::Route(const SetRoute& route) {
-  std::shared_ptr<JobRunner> runner = Find(route.job_id());
-  if (runner == nullptr) return StartJob(route);
-  if (!runner->Continues(route)) {
+  std::shared_ptr<StepLoop> loop = Find(route.job_id());
+  if (loop == nullptr) return StartJob(route);
+  if (!loop->Continues(route)) {
     LOG(WARNING) << options_.worker_name << ": the id of job " << route.job_id()
                  << " stands for another job than before; has the coordinator lost its data?";
     Forget(route.job_id());
@@ -92,45 +102,65 @@ void Trainer::Route(const SetRoute& route) {
     if (found == jobs_.end()) return;  // Stopped meanwhile.
     found->second.confirmed = true;
   }
-  runner->Reroute(route);
+  loop->Reroute(route);
 }
 
 void Trainer::StartJob(const SetRoute& route) {
-  JobRunnerOptions options;
+  StepLoopOptions options;
   options.worker_name = options_.worker_name;
   options.clock = options_.clock;
   options.step_timeout = options_.step_timeout;
+  options.call_timeout = options_.call_timeout;
   options.make_client = options_.make_client;
   options.preparer = &preparer_;
   options.send = send_;
   MutexLock lock(&mutex_);
-  if (!stopped_) jobs_[route.job_id()].runner = std::make_shared<JobRunner>(options, route);
+  if (!stopped_) jobs_[route.job_id()].loop = std::make_shared<StepLoop>(options, route);
 }
 
 void Trainer::RetireUnconfirmed(int session) {
-  std::vector<std::shared_ptr<JobRunner>> unconfirmed;
+  std::vector<std::shared_ptr<StepLoop>> unconfirmed;
   {
     MutexLock lock(&mutex_);
     if (session != session_) return;
     for (auto job = jobs_.begin(); job != jobs_.end();) {
       const auto here = job++;
       if (here->second.confirmed) continue;
-      unconfirmed.push_back(std::move(here->second.runner));
+      unconfirmed.push_back(std::move(here->second.loop));
       jobs_.erase(here);
     }
   }
-  for (std::shared_ptr<JobRunner>& runner : unconfirmed) Retire(std::move(runner));
+  for (std::shared_ptr<StepLoop>& loop : unconfirmed) Retire(std::move(loop));
 }
 
-void Trainer::Retire(std::shared_ptr<JobRunner> runner) {
-  runner->DropWork();
-  runner->Stop();
-  background_.Add([runner = std::move(runner)]() mutable { runner.reset(); });
+void Trainer::Retire(std::shared_ptr<StepLoop> loop) {
+  loop->DropWork();
+  loop->Stop();
+  background_.Add([this, loop = std::move(loop)]() mutable {
+    loop.reset();
+    TrimSoon();
+  });
+}
+
+void Trainer::TrimSoon() {
+#ifdef __GLIBC__
+  {
+    MutexLock lock(&mutex_);
+    if (std::exchange(trim_planned_, true)) return;
+  }
+  background_.AddAt(options_.clock->Now() + kTrimPause, [this] {
+    {
+      MutexLock lock(&mutex_);
+      trim_planned_ = false;
+    }
+    malloc_trim(0);
+  });
+#endif
 }
 
 void Trainer::TakeLease(const Lease& lease) {
-  if (const std::shared_ptr<JobRunner> runner = Find(lease.job_id())) {
-    runner->Add(lease);
+  if (const std::shared_ptr<StepLoop> loop = Find(lease.job_id())) {
+    loop->Add(lease);
     return;
   }
   const StepWork work = {lease.lease_id(), lease.generation(), lease.begin()};
@@ -138,43 +168,43 @@ void Trainer::TakeLease(const Lease& lease) {
 }
 
 void Trainer::TakeEvaluation(const Evaluate& evaluate) {
-  if (const std::shared_ptr<JobRunner> runner = Find(evaluate.job_id())) {
-    runner->Add(evaluate);
+  if (const std::shared_ptr<StepLoop> loop = Find(evaluate.job_id())) {
+    loop->Add(evaluate);
     return;
   }
   send_(EvaluationMessage(evaluate.job_id(), evaluate.evaluation_id(), NoRoute()));
 }
 
 void Trainer::Forget(const std::string& job_id) {
-  std::shared_ptr<JobRunner> runner;
+  std::shared_ptr<StepLoop> loop;
   {
     MutexLock lock(&mutex_);
     const auto found = jobs_.find(job_id);
     if (found == jobs_.end()) return;
-    runner = std::move(found->second.runner);
+    loop = std::move(found->second.loop);
     jobs_.erase(found);
   }
-  Retire(std::move(runner));
+  Retire(std::move(loop));
 }
 
-std::shared_ptr<JobRunner> Trainer::Find(const std::string& job_id) {
+std::shared_ptr<StepLoop> Trainer::Find(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(job_id);
-  return found == jobs_.end() ? nullptr : found->second.runner;
+  return found == jobs_.end() ? nullptr : found->second.loop;
 }
 
 void Trainer::DropWork() {
-  std::vector<std::shared_ptr<JobRunner>> runners;
+  std::vector<std::shared_ptr<StepLoop>> loops;
   {
     MutexLock lock(&mutex_);
     for (auto& [id, job] : jobs_) {
       job.confirmed = false;
-      runners.push_back(job.runner);
+      loops.push_back(job.loop);
     }
     background_.AddAt(options_.clock->Now() + kConfirmPatience,
                       [this, session = ++session_] { RetireUnconfirmed(session); });
   }
-  for (const std::shared_ptr<JobRunner>& runner : runners) runner->DropWork();
+  for (const std::shared_ptr<StepLoop>& loop : loops) loop->DropWork();
 }
 
 void Trainer::Stop() {
@@ -184,9 +214,9 @@ void Trainer::Stop() {
     stopped_ = true;
     jobs.swap(jobs_);
   }
-  for (const auto& [id, job] : jobs) job.runner->Stop();
+  for (const auto& [id, job] : jobs) job.loop->Stop();
   const absl::Time deadline = options_.clock->Now() + kStopPatience;
-  for (const auto& [id, job] : jobs) job.runner->Join(deadline - options_.clock->Now());
+  for (const auto& [id, job] : jobs) job.loop->Join(deadline - options_.clock->Now());
 }
 
 }  // namespace millrace::worker

@@ -13,9 +13,9 @@
 #include "protos/cluster.pb.h"
 #include "worker/model/model.h"
 #include "worker/training/background.h"
-#include "worker/training/job_runner.h"
 #include "worker/training/prepared_job.h"
 #include "worker/training/seams.h"
+#include "worker/training/step_loop.h"
 
 namespace millrace::worker {
 
@@ -23,6 +23,7 @@ struct TrainerOptions {
   std::string worker_name;  // For the log.
   Clock* clock = Clock::Real();
   absl::Duration step_timeout = absl::Minutes(10);  // Of one pull or push.
+  absl::Duration call_timeout = absl::Seconds(10);  // See ParameterClientOptions.
   ModelFactory make_model;
   DatasetOpener open_dataset;
   ParameterClientFactory make_client;
@@ -50,7 +51,7 @@ class Trainer {
 
  private:
   struct Job {
-    std::shared_ptr<JobRunner> runner;
+    std::shared_ptr<StepLoop> loop;
     // Routed in the present session. A job that is not may have ended while nobody could tell us.
     bool confirmed = true;
   };
@@ -64,10 +65,12 @@ class Trainer {
   void StartJob(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   // Unless another session has begun since.
   void RetireUnconfirmed(int session) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Retire(std::shared_ptr<JobRunner> runner);
+  void Retire(std::shared_ptr<StepLoop> loop) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Soon gives the memory of what was dropped back to the system, which malloc keeps otherwise.
+  void TrimSoon() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Null: no such job, or stopped.
-  std::shared_ptr<JobRunner> Find(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<StepLoop> Find(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const TrainerOptions options_;
   const std::function<void(MemberMessage)> send_;
@@ -77,6 +80,7 @@ class Trainer {
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);  // By id.
   int session_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool trim_planned_ ABSL_GUARDED_BY(mutex_) = false;
 
   Background background_;  // Last: its tasks use the rest.
 };

@@ -39,11 +39,11 @@ bool WorkQueue::EvaluationIsNext() const {
   });
 }
 
-absl::optional<Work> WorkQueue::Next() const {
-  if (EvaluationIsNext()) return Work(evaluations_.front().evaluate);
+absl::optional<QueuedWork> WorkQueue::Next() const {
+  if (EvaluationIsNext()) return QueuedWork(evaluations_.front().evaluate);
   const auto lowest = Lowest();
   if (lowest == leases_.end()) return absl::nullopt;
-  return Work(StepWork{lowest->first, lowest->second.generation, lowest->second.begun});
+  return QueuedWork(StepWork{lowest->first, lowest->second.generation, lowest->second.begun});
 }
 
 void WorkQueue::Begin(const StepWork& work) {

@@ -22,7 +22,7 @@ struct StepWork {
   uint64_t step = 0;
 };
 
-using Work = absl::variant<StepWork, Evaluate>;
+using QueuedWork = absl::variant<StepWork, Evaluate>;
 
 // Steps come lowest first, whenever their leases came: in synchronous mode the others may wait for
 // the lowest, and this worker with them. Evaluations come in the order of arrival, each after the
@@ -36,7 +36,7 @@ class WorkQueue {
 
   // What to do now; none when all there is is under way. An evaluation is next until it is
   // finished.
-  absl::optional<Work> Next() const;
+  absl::optional<QueuedWork> Next() const;
 
   // The step that was next is under way.
   void Begin(const StepWork& work);

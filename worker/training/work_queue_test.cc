@@ -34,7 +34,7 @@ Evaluate MakeEvaluate(uint64_t id, uint64_t generation = 1) {
 // Does all that is in the queue; says what, in order: steps as they are, evaluations as -id.
 std::vector<int> DoAll(WorkQueue* queue) {
   std::vector<int> done;
-  while (const absl::optional<Work> work = queue->Next()) {
+  while (const absl::optional<QueuedWork> work = queue->Next()) {
     if (const auto* step = absl::get_if<StepWork>(&*work)) {
       done.push_back(static_cast<int>(step->step));
       queue->Finish(*step);

@@ -14,6 +14,7 @@
 #include "worker/device/cpu/context.h"
 #include "worker/device/cpu/layer.h"
 #include "worker/device/cpu/loss.h"
+#include "worker/device/cpu/numerics.h"
 #include "worker/device/device.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"
@@ -30,6 +31,7 @@ class CpuModel final : public Model {
                                                         const BatchSizes& batches, int threads);
 
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
+  std::string numerics() const override { return CpuNumerics(threads_); }
   absl::Span<float> values(size_t variable) override;
 
   // OUT_OF_RANGE: the loss is not finite; no gradient was finished. INVALID_ARGUMENT: a label that

@@ -1,6 +1,6 @@
 // One job on a worker: its route, its leases, and the thread that computes them.
-#ifndef MILLRACE_WORKER_TRAINING_JOB_RUNNER_H_
-#define MILLRACE_WORKER_TRAINING_JOB_RUNNER_H_
+#ifndef MILLRACE_WORKER_TRAINING_STEP_LOOP_H_
+#define MILLRACE_WORKER_TRAINING_STEP_LOOP_H_
 
 #include <cstdint>
 #include <functional>
@@ -28,12 +28,13 @@
 
 namespace millrace::worker {
 
-struct JobRunnerOptions {
+struct StepLoopOptions {
   std::string worker_name;  // For the log.
   Clock* clock = Clock::Real();
   absl::Duration step_timeout = absl::Minutes(10);  // Of one pull or push.
+  absl::Duration call_timeout = absl::Seconds(10);  // See ParameterClientOptions.
   ParameterClientFactory make_client;
-  JobPreparer* preparer = nullptr;          // Must outlive the runner.
+  JobPreparer* preparer = nullptr;          // Must outlive the loop.
   std::function<void(MemberMessage)> send;  // Thread-safe; does not block.
 };
 
@@ -47,19 +48,19 @@ struct JobRunnerOptions {
 // step is pulled and computed while a few pushes are on their way; what becomes of them is told in
 // order. A lease that was not begun in its time, since other work took long, is given back.
 // Thread-safe; no method but Join and the destructor blocks.
-class JobRunner {
+class StepLoop {
  public:
   // Starts the job's thread, which opens the data at once.
-  JobRunner(const JobRunnerOptions& options, const SetRoute& route);
+  StepLoop(const StepLoopOptions& options, const SetRoute& route);
 
   // Stops if that was not done, and joins.
-  ~JobRunner();
+  ~StepLoop();
 
-  JobRunner(const JobRunner&) = delete;
-  JobRunner& operator=(const JobRunner&) = delete;
+  StepLoop(const StepLoop&) = delete;
+  StepLoop& operator=(const StepLoop&) = delete;
 
   // Whether `route` is of the same job, going on. Otherwise it is of another one whose id is used
-  // again, for which this runner is of no use.
+  // again, for which this loop is of no use.
   bool Continues(const SetRoute& route) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A newer generation ends the work of the older one, without a word. REQUIRES: Continues(route).
@@ -151,7 +152,7 @@ class JobRunner {
   Servers ServersFor(const AnyWork& work, ParameterClient* client, std::string what)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  const JobRunnerOptions options_;
+  const StepLoopOptions options_;
   const std::string job_id_;
   const JobSpec spec_;
 
@@ -182,4 +183,4 @@ class JobRunner {
 
 }  // namespace millrace::worker
 
-#endif  // MILLRACE_WORKER_TRAINING_JOB_RUNNER_H_
+#endif  // MILLRACE_WORKER_TRAINING_STEP_LOOP_H_

@@ -1,4 +1,4 @@
-#include "worker/training/job_runner.h"
+#include "worker/training/step_loop.h"
 
 #include <type_traits>
 #include <utility>
@@ -24,24 +24,24 @@ void CancelIfAny(const std::shared_ptr<ParameterClient>& client) {
 
 }  // namespace
 
-JobRunner::JobRunner(const JobRunnerOptions& options, const SetRoute& route)
+StepLoop::StepLoop(const StepLoopOptions& options, const SetRoute& route)
     : options_(options), job_id_(route.job_id()), spec_(route.spec()), route_(route) {
   readiness_.Ask();
   thread_ = std::thread([this] { Run(); });
 }
 
-JobRunner::~JobRunner() {
+StepLoop::~StepLoop() {
   Stop();
   Join(absl::ZeroDuration());
 }
 
-bool JobRunner::Continues(const SetRoute& route) const {
+bool StepLoop::Continues(const SetRoute& route) const {
   MutexLock lock(&mutex_);
   return route.routing().generation() >= route_.routing().generation() &&
          google::protobuf::util::MessageDifferencer::Equals(route.spec(), spec_);
 }
 
-void JobRunner::Reroute(const SetRoute& route) {
+void StepLoop::Reroute(const SetRoute& route) {
   std::shared_ptr<ParameterClient> old;
   {
     MutexLock lock(&mutex_);
@@ -58,7 +58,7 @@ void JobRunner::Reroute(const SetRoute& route) {
   CancelIfAny(old);
 }
 
-void JobRunner::Add(const Lease& lease) {
+void StepLoop::Add(const Lease& lease) {
   MutexLock lock(&mutex_);
   if (lease.generation() != route_.routing().generation()) return;
   queue_.Add(lease, options_.clock->Now());
@@ -66,21 +66,21 @@ void JobRunner::Add(const Lease& lease) {
   if (pulled_step_.has_value() && LowerStepThan(*pulled_step_)) CallOffPull();
 }
 
-void JobRunner::Add(const Evaluate& evaluate) {
+void StepLoop::Add(const Evaluate& evaluate) {
   MutexLock lock(&mutex_);
   if (evaluate.generation() != route_.routing().generation()) return;
   queue_.Add(evaluate);
   changed_.SignalAll();
 }
 
-void JobRunner::DropWork() {
+void StepLoop::DropWork() {
   MutexLock lock(&mutex_);
   queue_.Clear();
   readiness_.Hush();
   CallOffPull();
 }
 
-void JobRunner::Stop() {
+void StepLoop::Stop() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
@@ -90,7 +90,7 @@ void JobRunner::Stop() {
   ReturnIdleLeases();
 }
 
-void JobRunner::Join(absl::Duration patience) {
+void StepLoop::Join(absl::Duration patience) {
   std::shared_ptr<ParameterClient> client;
   {
     MutexLock lock(&mutex_);
@@ -103,25 +103,25 @@ void JobRunner::Join(absl::Duration patience) {
   if (thread_.joinable()) thread_.join();
 }
 
-std::shared_ptr<ParameterClient> JobRunner::RetireClient() {
+std::shared_ptr<ParameterClient> StepLoop::RetireClient() {
   if (client_ != nullptr) retired_.push_back(client_);
   return std::move(client_);
 }
 
-void JobRunner::CallOffPull() {
+void StepLoop::CallOffPull() {
   if (pull_ == nullptr) return;
   called_off_ = true;
   pull_->Cancel();
 }
 
-bool JobRunner::LowerStepThan(uint64_t step) const {
+bool StepLoop::LowerStepThan(uint64_t step) const {
   // Asynchronous steps do not wait for each other.
   if (Replicas(spec_) == 0) return false;
   const std::vector<uint64_t> first = queue_.Upcoming(1);
   return !first.empty() && first[0] < step;
 }
 
-void JobRunner::Run() {
+void StepLoop::Run() {
   while (const absl::optional<Task> task = WaitForTask()) {
     absl::visit([this](const auto& any) { Do(any); }, *task);
   }
@@ -132,7 +132,7 @@ void JobRunner::Run() {
   changed_.SignalAll();
 }
 
-absl::optional<JobRunner::Task> JobRunner::WaitForTask() {
+absl::optional<StepLoop::Task> StepLoop::WaitForTask() {
   DestroyRetired();
   ReturnExpiredLeases();
   MutexLock lock(&mutex_);
@@ -144,24 +144,24 @@ absl::optional<JobRunner::Task> JobRunner::WaitForTask() {
   return absl::nullopt;
 }
 
-absl::optional<JobRunner::Task> JobRunner::NextTask() {
+absl::optional<StepLoop::Task> StepLoop::NextTask() {
   if (readiness_.Due(options_.clock->Now())) {
     readiness_.Begin();
     return Task(route_);
   }
-  const absl::optional<Work> work = queue_.Next();
+  const absl::optional<QueuedWork> work = queue_.Next();
   if (!work.has_value()) return absl::nullopt;
   if (const auto* step = absl::get_if<StepWork>(&*work)) queue_.Begin(*step);
   return absl::visit([](const auto& any) { return Task(any); }, *work);
 }
 
-void JobRunner::DestroyRetired() {
+void StepLoop::DestroyRetired() {
   std::vector<std::shared_ptr<ParameterClient>> retired;  // Outlives the lock.
   MutexLock lock(&mutex_);
   retired.swap(retired_);
 }
 
-void JobRunner::ReturnIdleLeases() {
+void StepLoop::ReturnIdleLeases() {
   std::vector<StepWork> leases;
   {
     MutexLock lock(&mutex_);
@@ -172,7 +172,7 @@ void JobRunner::ReturnIdleLeases() {
 }
 
 // Leases expire here only while the thread is at other work: otherwise they are begun at once.
-void JobRunner::ReturnExpiredLeases() {
+void StepLoop::ReturnExpiredLeases() {
   std::vector<StepWork> leases;
   {
     MutexLock lock(&mutex_);
@@ -181,7 +181,7 @@ void JobRunner::ReturnExpiredLeases() {
   Return(leases);
 }
 
-void JobRunner::ReturnAllLeases() {
+void StepLoop::ReturnAllLeases() {
   std::vector<StepWork> leases;
   {
     MutexLock lock(&mutex_);
@@ -191,31 +191,31 @@ void JobRunner::ReturnAllLeases() {
   Return(leases);
 }
 
-void JobRunner::Return(const std::vector<StepWork>& leases) {
+void StepLoop::Return(const std::vector<StepWork>& leases) {
   for (const StepWork& lease : leases) {
     options_.send(ReturnedMessage(job_id_, lease, absl::OkStatus()));
   }
 }
 
-absl::Status JobRunner::Prepare(const JobPlan& plan) {
+absl::Status StepLoop::Prepare(const JobPlan& plan) {
   if (computation_ == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, options_.preparer->Take(spec_));
     computation_ = std::make_unique<JobComputation>(spec_, std::move(job));
   }
-  const absl::Status same = CheckSamePlan(computation_->plan(), plan);
+  const absl::Status same = CheckSamePlan(spec_, computation_->plan(), plan);
   // The files may be replaced before the next attempt.
   if (!same.ok()) computation_.reset();
   return same;
 }
 
-absl::Status JobRunner::CheckPrepared() const {
+absl::Status StepLoop::CheckPrepared() const {
   if (computation_ != nullptr) return absl::OkStatus();
   MutexLock lock(&mutex_);
   return absl::UnavailableError(
       absl::StrCat("this worker is not prepared for the job: ", readiness_.status().message()));
 }
 
-void JobRunner::Do(const SetRoute& route) {
+void StepLoop::Do(const SetRoute& route) {
   const absl::Status status =
       CatchBadAlloc("the job's data and model", [&] { return Prepare(route.plan()); });
   {
@@ -227,7 +227,7 @@ void JobRunner::Do(const SetRoute& route) {
   options_.send(PreparedMessage(job_id_, status));
 }
 
-void JobRunner::Do(const StepWork& work) {
+void StepLoop::Do(const StepWork& work) {
   absl::StatusOr<PushedStep> pushed =
       CatchBadAlloc("a step", [&]() -> absl::StatusOr<PushedStep> { return Compute(work); });
   if (!pushed.ok() && PutBack(work)) return;
@@ -235,7 +235,7 @@ void JobRunner::Do(const StepWork& work) {
       [this, work, pushed = std::move(pushed)]() mutable { Finish(work, std::move(pushed)); });
 }
 
-absl::StatusOr<JobRunner::PushedStep> JobRunner::Compute(const StepWork& work) {
+absl::StatusOr<StepLoop::PushedStep> StepLoop::Compute(const StepWork& work) {
   MILLRACE_RETURN_IF_ERROR(CheckPrepared());
   PushedStep pushed;
   MILLRACE_ASSIGN_OR_RETURN(pushed.client, ClientFor(work.generation));
@@ -245,7 +245,7 @@ absl::StatusOr<JobRunner::PushedStep> JobRunner::Compute(const StepWork& work) {
   return pushed;
 }
 
-absl::Status JobRunner::PullFor(const StepWork& work, const Servers& servers) {
+absl::Status StepLoop::PullFor(const StepWork& work, const Servers& servers) {
   std::vector<uint64_t> upcoming;
   {
     MutexLock lock(&mutex_);
@@ -261,7 +261,7 @@ absl::Status JobRunner::PullFor(const StepWork& work, const Servers& servers) {
                          : computation_->FinishPull(work.step, pull.get(), servers);
 }
 
-bool JobRunner::PutBack(const StepWork& work) {
+bool StepLoop::PutBack(const StepWork& work) {
   MutexLock lock(&mutex_);
   if (stopping_ || called_off_) {
     queue_.BeginAgain(work);
@@ -271,7 +271,7 @@ bool JobRunner::PutBack(const StepWork& work) {
   return false;
 }
 
-void JobRunner::Finish(const StepWork& work, absl::StatusOr<PushedStep> pushed) {
+void StepLoop::Finish(const StepWork& work, absl::StatusOr<PushedStep> pushed) {
   absl::Status status = pushed.status();
   if (status.ok()) {
     status = CatchBadAlloc("a push",
@@ -287,7 +287,7 @@ void JobRunner::Finish(const StepWork& work, absl::StatusOr<PushedStep> pushed) 
   options_.send(ReturnedMessage(job_id_, work, status));
 }
 
-void JobRunner::Do(const Evaluate& work) {
+void StepLoop::Do(const Evaluate& work) {
   absl::StatusOr<EvaluationResult> result =
       CatchBadAlloc("an evaluation", [&] { return Compute(work); });
   if (!Settle(work, result.ok())) return;
@@ -296,7 +296,7 @@ void JobRunner::Do(const Evaluate& work) {
   options_.send(EvaluationMessage(job_id_, work.evaluation_id(), std::move(result)));
 }
 
-absl::StatusOr<EvaluationResult> JobRunner::Compute(const Evaluate& work) {
+absl::StatusOr<EvaluationResult> StepLoop::Compute(const Evaluate& work) {
   MILLRACE_RETURN_IF_ERROR(CheckPrepared());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ParameterClient> client,
                             ClientFor(work.generation()));
@@ -308,7 +308,7 @@ absl::StatusOr<EvaluationResult> JobRunner::Compute(const Evaluate& work) {
   return computation_->Evaluate(pull.get(), servers);
 }
 
-absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::ClientFor(uint64_t generation) {
+absl::StatusOr<std::shared_ptr<ParameterClient>> StepLoop::ClientFor(uint64_t generation) {
   Routing routing;
   {
     MutexLock lock(&mutex_);
@@ -323,15 +323,16 @@ absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::ClientFor(uint64_t g
   return client;
 }
 
-absl::StatusOr<std::shared_ptr<ParameterClient>> JobRunner::MakeClient(
+absl::StatusOr<std::shared_ptr<ParameterClient>> StepLoop::MakeClient(
     const Routing& routing) const {
   ParameterClientOptions options;
   options.clock = options_.clock;
+  options.call_timeout = options_.call_timeout;
   return options_.make_client(job_id_, computation_->variable_sizes(), routing, options);
 }
 
 template <typename AnyWork>
-Servers JobRunner::ServersFor(const AnyWork& work, ParameterClient* client, std::string what) {
+Servers StepLoop::ServersFor(const AnyWork& work, ParameterClient* client, std::string what) {
   Servers servers;
   servers.client = client;
   if constexpr (std::is_same_v<AnyWork, StepWork>) {
@@ -349,7 +350,7 @@ Servers JobRunner::ServersFor(const AnyWork& work, ParameterClient* client, std:
   return servers;
 }
 
-absl::Status JobRunner::BeginPull(const StepWork& work, ParameterClient::StartedPull* pull) {
+absl::Status StepLoop::BeginPull(const StepWork& work, ParameterClient::StartedPull* pull) {
   MutexLock lock(&mutex_);
   if (LowerStepThan(work.step)) called_off_ = true;
   if (stopping_ || called_off_ || !queue_.Contains(work)) return NotWanted();
@@ -358,20 +359,20 @@ absl::Status JobRunner::BeginPull(const StepWork& work, ParameterClient::Started
   return absl::OkStatus();
 }
 
-absl::Status JobRunner::BeginPull(const Evaluate& work, ParameterClient::StartedPull* pull) {
+absl::Status StepLoop::BeginPull(const Evaluate& work, ParameterClient::StartedPull* pull) {
   MutexLock lock(&mutex_);
   if (stopping_ || !queue_.Contains(work)) return NotWanted();
   pull_ = pull;
   return absl::OkStatus();
 }
 
-void JobRunner::EndPull() {
+void StepLoop::EndPull() {
   MutexLock lock(&mutex_);
   pull_ = nullptr;
   pulled_step_.reset();
 }
 
-bool JobRunner::Settle(const StepWork& work, bool ok) {
+bool StepLoop::Settle(const StepWork& work, bool ok) {
   MutexLock lock(&mutex_);
   if (ok) {
     queue_.Renew(options_.clock->Now());
@@ -382,7 +383,7 @@ bool JobRunner::Settle(const StepWork& work, bool ok) {
   return true;
 }
 
-bool JobRunner::Settle(const Evaluate& work, bool ok) {
+bool StepLoop::Settle(const Evaluate& work, bool ok) {
   MutexLock lock(&mutex_);
   if (!queue_.Contains(work)) return false;
   if (!ok && (stopping_ || called_off_)) return false;

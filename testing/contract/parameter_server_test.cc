@@ -1,0 +1,198 @@
+// One body of tests against a ps server and against the fake one that the worker's tests use: what
+// they promise of the data plane is the same.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/net/channel.h"
+#include "common/wire/tensor_codec.h"
+#include "glog/logging.h"
+#include "gtest/gtest.h"
+#include "protos/parameter_server.grpc.pb.h"
+#include "ps/ps_server.h"
+#include "ps/ps_test_util.h"
+#include "worker/parameters/fake_parameter_server.h"
+
+namespace millrace::testing {
+namespace {
+
+constexpr int Code(absl::StatusCode code) { return static_cast<int>(code); }
+
+// Blocks of 2^18, 3 and 5 elements.
+const std::vector<uint64_t> kLengths = {kBlockElements + 3, 5};
+constexpr uint64_t kElements = kBlockElements + 8;
+
+class RealServer {
+ public:
+  RealServer() {
+    ps::PsServerOptions options;
+    options.data_dir = NewTestDirectory("contract");
+    options.server.listen = "127.0.0.1:0";
+    auto server = ps::PsServer::Start(options);
+    CHECK(server.ok()) << server.status();
+    server_ = *std::move(server);
+    CreateShardRequest request;
+    *request.mutable_spec() = MakeShardSpec(kLengths);
+    request.set_generation(1);
+    grpc::ClientContext context;
+    ShardStatus status;
+    const auto admin = ParameterServerAdmin::NewStub(CreateChannel(address()));
+    const grpc::Status created = admin->CreateShard(&context, request, &status);
+    CHECK(created.ok()) << created.error_message();
+  }
+
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  std::unique_ptr<ps::PsServer> server_;
+};
+
+class FakeServer {
+ public:
+  const std::string& address() const { return server_.address(); }
+
+ private:
+  FakeParameterServer server_{{{0, kLengths}}};
+};
+
+template <typename Server>
+class ParameterServerContractTest : public ::testing::Test {
+ protected:
+  PushRequest Message(uint64_t step, uint64_t push_id, const std::vector<PieceRange>& ranges,
+                      float value = 1) {
+    return MakePush(spec_, step, push_id, ranges, value);
+  }
+  PushRequest Whole(uint64_t step, uint64_t push_id, float value = 1) {
+    return Message(step, push_id, WholeShard(spec_), value);
+  }
+
+  // All values, which must be equal.
+  float Value() {
+    Puller puller(stub_.get(), spec_);
+    const Pulled pulled = puller.Pull();
+    EXPECT_EQ(pulled.code, 0) << pulled.message;
+    EXPECT_EQ(pulled.elements, kElements);
+    for (const auto& slice : pulled.slices) {
+      for (const float value : slice) EXPECT_EQ(value, pulled.slices[0][0]);
+    }
+    return pulled.slices[0][0];
+  }
+
+  int CodeOfPull(const PullRequest& request) {
+    Puller puller(stub_.get(), spec_);
+    return puller.Pull(request).code;
+  }
+
+  Server server_;
+  const ShardSpec spec_ = MakeShardSpec(kLengths);
+  const std::unique_ptr<ParameterServer::Stub> stub_ =
+      ParameterServer::NewStub(CreateChannel(server_.address()));
+};
+
+using Servers = ::testing::Types<RealServer, FakeServer>;
+TYPED_TEST_SUITE(ParameterServerContractTest, Servers);
+
+TYPED_TEST(ParameterServerContractTest, StepIsAppliedOnce) {
+  Pusher pusher(this->stub_.get());
+  const PushResponse first = pusher.Push(this->Whole(/*step=*/3, /*push_id=*/1));
+  EXPECT_EQ(first.push_id(), 1u);
+  EXPECT_EQ(first.outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(first.version(), 1u);
+  EXPECT_EQ(pusher.Push(this->Whole(3, 2)).outcome(), PushResponse::ALREADY_APPLIED);
+  EXPECT_EQ(this->Value(), -1);
+}
+
+TYPED_TEST(ParameterServerContractTest, PushTakesEffectWithItsLastElementWhereverThatComes) {
+  Pusher one(this->stub_.get());
+  Pusher other(this->stub_.get());
+  one.Write(this->Message(0, 1, {{0, 0, kBlockElements}}));
+  // Answered once the server has seen it; by then the other message has not made it complete.
+  EXPECT_EQ(one.Push(this->Whole(9, 2)).outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(this->Value(), -1);
+  const PushResponse response =
+      other.Push(this->Message(0, 1, {{1, 0, 5}, {0, kBlockElements, 3}}));
+  EXPECT_EQ(response.push_id(), 1u);
+  EXPECT_EQ(response.outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(this->Value(), -2);
+}
+
+TYPED_TEST(ParameterServerContractTest, PushWhoseStreamEndsLeavesNoTrace) {
+  {
+    Pusher gone(this->stub_.get());
+    gone.Write(this->Message(0, 1, {{0, 0, kBlockElements}}));
+    EXPECT_EQ(gone.Push(this->Whole(9, 2)).outcome(), PushResponse::APPLIED);
+    gone.WritesDone();
+    EXPECT_TRUE(gone.Finish().ok());
+  }
+  Pusher pusher(this->stub_.get());
+  EXPECT_EQ(pusher.Push(this->Message(0, 1, {{0, kBlockElements, 3}, {1, 0, 5}})).code(),
+            Code(absl::StatusCode::kAborted));
+  EXPECT_EQ(pusher.Push(this->Whole(0, 3)).outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(this->Value(), -2);
+}
+
+TYPED_TEST(ParameterServerContractTest, OverlapVoidsThePush) {
+  Pusher pusher(this->stub_.get());
+  pusher.Write(this->Message(0, 1, {{0, 0, 100}}));
+  EXPECT_EQ(pusher.Push(this->Message(0, 1, {{0, 99, 2}})).code(),
+            Code(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(pusher.Push(this->Message(0, 1, {{0, 200, 2}})).code(),
+            Code(absl::StatusCode::kAborted));
+  EXPECT_EQ(this->Value(), 0);
+}
+
+TYPED_TEST(ParameterServerContractTest, PiecesThatTheShardDoesNotHaveAreRefused) {
+  Pusher pusher(this->stub_.get());
+  const int invalid = Code(absl::StatusCode::kInvalidArgument);
+  PushRequest message = this->Message(0, 1, {{1, 0, 5}});
+  message.mutable_pieces(0)->set_slice(2);
+  EXPECT_EQ(pusher.Push(message).code(), invalid);
+  message = this->Message(0, 2, {{1, 0, 5}});
+  message.mutable_pieces(0)->set_offset(1);
+  EXPECT_EQ(pusher.Push(message).code(), invalid);
+  message = this->Message(0, 3, {{1, 0, 5}});
+  message.mutable_pieces(0)->set_data("");
+  EXPECT_EQ(pusher.Push(message).code(), invalid);
+  EXPECT_EQ(this->Value(), 0);
+}
+
+TYPED_TEST(ParameterServerContractTest, OtherShardsAndGenerationsAreRefused) {
+  Pusher pusher(this->stub_.get());
+  PushRequest push = this->Whole(0, 1);
+  push.set_shard(7);
+  EXPECT_EQ(pusher.Push(push).code(), Code(absl::StatusCode::kNotFound));
+  push = this->Whole(0, 2);
+  push.set_job_id("other");
+  EXPECT_EQ(pusher.Push(push).code(), Code(absl::StatusCode::kNotFound));
+  push = this->Whole(0, 3);
+  push.set_generation(2);
+  EXPECT_EQ(pusher.Push(push).code(), Code(absl::StatusCode::kFailedPrecondition));
+  PullRequest pull = MakePull(this->spec_);
+  pull.set_shard(7);
+  EXPECT_EQ(this->CodeOfPull(pull), Code(absl::StatusCode::kNotFound));
+  pull = MakePull(this->spec_);
+  pull.set_generation(2);
+  EXPECT_EQ(this->CodeOfPull(pull), Code(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(this->Value(), 0);
+}
+
+// The fake one had dealt out blocks in turns, and the client had been tested against that.
+TYPED_TEST(ParameterServerContractTest, PartsAreRunsOfBlocks) {
+  for (uint32_t part = 0; part < 2; ++part) {
+    Puller puller(this->stub_.get(), this->spec_);
+    PullRequest request = MakePull(this->spec_);
+    request.set_parts(2);
+    request.set_part(part);
+    const Pulled pulled = puller.Pull(request);
+    EXPECT_EQ(pulled.code, 0) << pulled.message;
+    EXPECT_EQ(pulled.elements, part == 0 ? kBlockElements : 8u);
+  }
+  PullRequest request = MakePull(this->spec_);
+  request.set_parts(2);
+  request.set_part(2);
+  EXPECT_EQ(this->CodeOfPull(request), Code(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace millrace::testing

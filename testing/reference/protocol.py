@@ -1,0 +1,215 @@
+"""What docs/protocol.md says, computed from that page alone, and compared with what our binaries compute.
+
+    python3 testing/reference/protocol.py VALUES
+
+VALUES is the output of //testing/reference:protocol_values: lines of a kind, its arguments and what C++ made of
+them. Plain Python, without any library, so that nothing is taken over by accident.
+"""
+
+import struct
+import sys
+
+MASK = (1 << 64) - 1
+MASK32 = (1 << 32) - 1
+GOLDEN = 0x9e3779b97f4a7c15
+
+
+def mix(x):
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9 & MASK
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb & MASK
+    return x ^ (x >> 31)
+
+
+def split(x):
+    return mix((x + GOLDEN) & MASK)
+
+
+def mix32(x):
+    x = (x ^ (x >> 16)) * 0x7feb352d & MASK32
+    x = (x ^ (x >> 15)) * 0x846ca68b & MASK32
+    return x ^ (x >> 16)
+
+
+def float32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def bits(x):
+    return struct.unpack("<I", struct.pack("<f", x))[0]
+
+
+def permute(n, seed, epoch, p):
+    key = mix((split(seed) + epoch) & MASK)
+    h = ((n - 1).bit_length() + 1) // 2
+    while True:
+        left, right = p >> h, p % 2**h
+        k = key
+        for _ in range(12):
+            k = (k + GOLDEN) & MASK
+            left, right = right, left ^ (mix((k + right) & MASK) % 2**h)
+        p = left * 2**h + right
+        if p < n:
+            break
+    return 1 - p if key >> 63 and n > 1 and p < 2 else p
+
+
+def examples(n, batch, seed, step):
+    steps = (n - 1) // batch + 1
+    epoch, b = step // steps, step % steps
+    return [permute(n, seed, epoch, p) for p in range(b * batch, min(n, (b + 1) * batch))]
+
+
+def dropped(rate, seed, step, layer, row, elements):
+    threshold = min(int(rate * 2**32 + 0.5), MASK32)
+    key = split((split((split(split(seed) ^ step) + layer) & MASK) + row) & MASK)
+    return [
+        int(mix32(mix32((i + key % 2**32) & MASK32) ^ (key >> 32)) < threshold)
+        for i in range(elements)
+    ]
+
+
+def philox(key, low, high):
+    x0, x1, x2, x3 = low & MASK32, low >> 32, high & MASK32, high >> 32
+    k0, k1 = key & MASK32, key >> 32
+    for _ in range(10):
+        a, b = 0xd2511f53 * x0, 0xcd9e8d57 * x2
+        x0, x1, x2, x3 = (b >> 32) ^ x1 ^ k0, b & MASK32, (a >> 32) ^ x3 ^ k1, a & MASK32
+        k0, k1 = (k0 + 0x9e3779b9) & MASK32, (k1 + 0xbb67ae85) & MASK32
+    return x0, x1, x2, x3
+
+
+def hash_name(name):
+    h = 0xcbf29ce484222325
+    for byte in name.encode():
+        h = (h ^ byte) * 0x100000001b3 & MASK
+    return h
+
+
+def uniform(low, high, seed, name, i):
+    value = float32(low + (high - low) * (philox(seed, i, hash_name(name))[0] / 2**32))
+    if value < high:
+        return value
+    # The float32 before `high`, which is positive in the values compared.
+    return struct.unpack("<f", struct.pack("<I", bits(high) - 1))[0]
+
+
+def exponential(y):
+    x, s = y / 4, 1.0
+    for k in range(10, 0, -1):
+        s = 1 + (x * (1 / k)) * s
+    return (s * s) * (s * s)
+
+
+def truncated_normal(stddev, seed, name, i):
+    draw = 0
+    while True:
+        words = philox(seed, i, (hash_name(name) + draw) & MASK)
+        for first, second in (words[:2], words[2:]):
+            z = (first - 2**32 if first >> 31 else first) / 2**30
+            if second / 2**32 * exponential(z * z / 2) < 1:
+                return float32(stddev * z)
+        draw += 1
+
+
+def xxh64(seed, data):
+    primes = (0, 0x9e3779b185ebca87, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9, 0x85ebca77c2b2ae63, 0x27d4eb2f165667c5)
+
+    def rotate(x, by):
+        return (x << by | x >> (64 - by)) & MASK
+
+    def lane_round(lane, word):
+        return rotate((lane + word * primes[2]) & MASK, 31) * primes[1] & MASK
+
+    rest = data
+    if len(data) >= 32:
+        lanes = [(seed + primes[1] + primes[2]) & MASK, (seed + primes[2]) & MASK, seed, (seed - primes[1]) & MASK]
+        while len(rest) >= 32:
+            lanes = [lane_round(lane, word) for lane, word in zip(lanes, struct.unpack("<4Q", rest[:32]))]
+            rest = rest[32:]
+        h = sum(rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18))) & MASK
+        for lane in lanes:
+            h = ((h ^ lane_round(0, lane)) * primes[1] + primes[4]) & MASK
+    else:
+        h = (seed + primes[5]) & MASK
+    h = (h + len(data)) & MASK
+    while len(rest) >= 8:
+        h = (rotate(h ^ lane_round(0, struct.unpack("<Q", rest[:8])[0]), 27) * primes[1] + primes[4]) & MASK
+        rest = rest[8:]
+    if len(rest) >= 4:
+        h = (rotate(h ^ struct.unpack("<I", rest[:4])[0] * primes[1] & MASK, 23) * primes[2] + primes[3]) & MASK
+        rest = rest[4:]
+    for byte in rest:
+        h = rotate(h ^ byte * primes[5] & MASK, 11) * primes[1] & MASK
+    h = (h ^ (h >> 33)) * primes[2] & MASK
+    h = (h ^ (h >> 29)) * primes[3] & MASK
+    return h ^ (h >> 32)
+
+
+def idx_fingerprint(rows, columns, labels, pixels):
+    return xxh64(xxh64(xxh64(0, struct.pack("<3Q", rows, columns, 1)), labels), pixels)
+
+
+def libsvm_fingerprint(features, examples_):
+    """`examples_`: (label, [(index from 0, value), ...])."""
+    begins = [0]
+    for _, entries in examples_:
+        begins.append(begins[-1] + len(entries))
+    entries = [entry for _, row in examples_ for entry in row]
+    labels = [max(label, 0) for label, _ in examples_]
+    h = xxh64(features, struct.pack(f"<{len(begins)}Q", *begins))
+    h = xxh64(h, struct.pack(f"<{len(entries)}I", *(index for index, _ in entries)))
+    h = xxh64(h, struct.pack(f"<{len(entries)}f", *(value for _, value in entries)))
+    return xxh64(h, struct.pack(f"<{len(labels)}i", *labels))
+
+
+def plan_fingerprint(sets):
+    return max(xxh64(0, struct.pack(f"<{len(sets)}Q", *sets)), 1)
+
+
+# The data that //testing/reference:protocol_values writes: 5 images of 3x2, and a LIBSVM file.
+IMAGES = dict(rows=3, columns=2, labels=bytes([3, 1, 4, 1, 5]), pixels=bytes(i * 37 % 256 for i in range(30)))
+ROWS = [(-1, [(0, 0.5), (4, -2.25)]), (1, []), (1, [(1, 0.0), (2, 3.0)])]
+
+
+def expected(kind, arguments):
+    """What a line of VALUES should say, as a list of numbers."""
+    if kind == "examples":
+        return examples(*map(int, arguments))
+    if kind == "dropped":
+        rate, *numbers = arguments
+        return dropped(float(rate), *map(int, numbers))
+    if kind == "uniform":
+        low, high, seed, name, i = arguments
+        return [bits(uniform(float(low), float(high), int(seed), name, int(i)))]
+    if kind == "truncated_normal":
+        stddev, seed, name, i = arguments
+        return [bits(truncated_normal(float32(float(stddev)), int(seed), name, int(i)))]
+    if kind == "idx":
+        return [idx_fingerprint(**IMAGES)]
+    if kind == "idx_range":  # Examples 1 to 3.
+        return [idx_fingerprint(3, 2, IMAGES["labels"][1:4], IMAGES["pixels"][6:24])]
+    if kind == "libsvm":
+        return [libsvm_fingerprint(5, ROWS)]
+    if kind == "plan":
+        return [plan_fingerprint([idx_fingerprint(**IMAGES), libsvm_fingerprint(5, ROWS)])]
+    raise ValueError(f"no such kind: {kind}")
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as values:
+        lines = [line.split() for line in values]
+    wrong = 0
+    for words in lines:
+        at = words.index("=")
+        kind, arguments, computed = words[0], words[1:at], list(map(int, words[at + 1:]))
+        by_the_page = expected(kind, arguments)
+        if computed != by_the_page:
+            wrong += 1
+            print(f"{kind} {arguments}: C++ has {computed[:8]}, docs/protocol.md says {by_the_page[:8]}")
+    kinds = {words[0] for words in lines}
+    print(f"{len(lines)} values of {len(kinds)} kinds, {wrong} differ")
+    return 0 if wrong == 0 and len(kinds) == 8 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

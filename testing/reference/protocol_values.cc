@@ -1,0 +1,141 @@
+// Prints what our code makes of docs/protocol.md, for protocol.py: see there. The argument is a
+// folder that it may write its data files to.
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "glog/logging.h"
+#include "ps/dense/initial_value.h"
+#include "worker/device/cpu/layers/dropout.h"
+#include "worker/input/dataset.h"
+#include "worker/input/step_order.h"
+#include "worker/training/prepared_job.h"
+#include "worker/training/step_seed.h"
+
+namespace millrace::testing {
+namespace {
+
+constexpr uint64_t kSeeds[] = {0, 1, 0xfedcba9876543210};
+
+void Print(const std::string& what, const std::vector<uint64_t>& values) {
+  std::cout << what << " = " << absl::StrJoin(values, " ") << "\n";
+}
+
+void PrintExamples() {
+  for (const uint64_t seed : kSeeds) {
+    for (const uint64_t examples : {1, 2, 5, 64, 100, 60000}) {
+      const worker::StepOrder order(examples, /*batch_size=*/7, seed, /*shuffle=*/true);
+      for (const uint64_t step : {0, 1, 13, 20000}) {
+        Print(absl::StrCat("examples ", examples, " 7 ", seed, " ", step), order.Examples(step));
+      }
+    }
+  }
+}
+
+void PrintDropped() {
+  constexpr size_t kElements = 50;
+  constexpr size_t kRows = 3;
+  for (const double rate : {0.25, 0.5, 0.9}) {
+    for (const uint64_t layer : {1, 7}) {
+      worker::LayerPlan plan;
+      plan.spec.mutable_dropout()->set_rate(rate);
+      plan.input = plan.output = {kElements};
+      worker::DropoutLayer dropout(plan, layer);
+      worker::CpuPass pass;
+      pass.batch = kRows;
+      pass.training = true;
+      pass.seed = worker::StepSeed(/*job_seed=*/77, /*step=*/5);
+      const std::vector<float> ones(kRows * kElements, 1.0f);
+      std::vector<float> y(ones.size());
+      dropout.Forward(pass, ones.data(), y.data());
+      for (size_t row = 0; row < kRows; ++row) {
+        std::vector<uint64_t> zeros;
+        for (size_t i = 0; i < kElements; ++i) zeros.push_back(y[row * kElements + i] == 0);
+        Print(absl::StrCat("dropped ", rate, " 77 5 ", layer, " ", row, " ", kElements), zeros);
+      }
+    }
+  }
+}
+
+uint64_t InitialBits(const InitialValue& initial_value, uint64_t seed, uint64_t element) {
+  float value;
+  ps::FillInitialValues(initial_value, seed, "dense_1/kernel", element, absl::MakeSpan(&value, 1));
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+void PrintInitialValues() {
+  InitialValue uniform;
+  uniform.mutable_uniform()->set_low(-0.25);
+  uniform.mutable_uniform()->set_high(0.75);
+  InitialValue normal;
+  normal.mutable_truncated_normal()->set_stddev(0.0625);
+  for (const uint64_t seed : kSeeds) {
+    for (const uint64_t i : {uint64_t{0}, uint64_t{1}, uint64_t{99}, uint64_t{1} << 33}) {
+      Print(absl::StrCat("uniform -0.25 0.75 ", seed, " dense_1/kernel ", i),
+            {InitialBits(uniform, seed, i)});
+      Print(absl::StrCat("truncated_normal 0.0625 ", seed, " dense_1/kernel ", i),
+            {InitialBits(normal, seed, i)});
+    }
+  }
+}
+
+std::string BigEndian(std::vector<uint32_t> words) {
+  std::string bytes;
+  for (const uint32_t word : words) {
+    for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<char>(word >> shift));
+  }
+  return bytes;
+}
+
+void WriteData(const std::string& directory) {
+  std::string pixels;
+  for (int i = 0; i < 30; ++i) pixels.push_back(static_cast<char>(i * 37));
+  std::ofstream(directory + "/images") << BigEndian({0x803, 5, 3, 2}) << pixels;
+  std::ofstream(directory + "/labels") << BigEndian({0x801, 5}) << "\3\1\4\1\5";
+  std::ofstream(directory + "/rows") << "-1 1:0.5 5:-2.25\n\n+1\n+1 2:0 3:3\n";
+}
+
+std::unique_ptr<worker::Dataset> Open(const Dataset& spec, const std::string& directory) {
+  auto dataset = worker::OpenDataset(spec, directory, "data");
+  CHECK(dataset.ok()) << dataset.status();
+  return *std::move(dataset);
+}
+
+void PrintFingerprints(const std::string& directory) {
+  WriteData(directory);
+  Dataset idx;
+  idx.mutable_idx()->set_images("images");
+  idx.mutable_idx()->set_labels("labels");
+  Dataset range = idx;
+  range.mutable_range()->set_begin(1);
+  range.mutable_range()->set_end(4);
+  Dataset libsvm;
+  libsvm.mutable_libsvm()->set_file("rows");
+  libsvm.mutable_libsvm()->set_features(5);
+  worker::PreparedJob job;
+  job.train = Open(idx, directory);
+  job.evaluate = Open(libsvm, directory);
+  Print("idx", {job.train->fingerprint()});
+  Print("idx_range", {Open(range, directory)->fingerprint()});
+  Print("libsvm", {job.evaluate->fingerprint()});
+  Print("plan", {worker::DataFingerprint(job)});
+}
+
+}  // namespace
+}  // namespace millrace::testing
+
+int main(int argc, char** argv) {
+  CHECK_EQ(argc, 2) << "give a folder to write to";
+  millrace::testing::PrintExamples();
+  millrace::testing::PrintDropped();
+  millrace::testing::PrintInitialValues();
+  millrace::testing::PrintFingerprints(argv[1]);
+  return 0;
+}

@@ -1,0 +1,186 @@
+#include "worker/parameters/retried_calls.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+
+namespace millrace::worker {
+namespace {
+
+// A network that is slower than this is asked again and again, less and less often.
+constexpr uint64_t kSlowestBytesPerSecond = 1 << 20;
+
+// The limit of a part that was given up is doubled so often at most.
+constexpr int kMaxDoublings = 6;
+
+// A network that loses messages may leave holes in answers; a server that always does is wrong.
+constexpr int kMaxIncompleteAttempts = 5;
+
+// What is at most a message leaves nothing at the server that would not be used up at once.
+constexpr uint64_t kLittleBytes = 256 << 10;
+
+}  // namespace
+
+RetriedCalls::RetriedCalls(std::shared_ptr<ClientCore> core, std::string what)
+    : core_(std::move(core)), what_(std::move(what)) {}
+
+void RetriedCalls::AddPart(size_t shard, uint64_t bytes) {
+  parts_.emplace_back();
+  parts_.back().shard = shard;
+  parts_.back().bytes = bytes;
+}
+
+void RetriedCalls::CloseAll() {
+  std::vector<std::shared_ptr<Attempt>> attempts;
+  {
+    MutexLock lock(&core_->monitor()->mutex);
+    for (Part& part : parts_) {
+      if (part.attempt != nullptr) attempts.push_back(std::move(part.attempt));
+    }
+  }
+  for (const auto& attempt : attempts) attempt->Close(Attempt::Rest::kDropped);
+}
+
+void RetriedCalls::Cancel() {
+  MutexLock lock(&core_->monitor()->mutex);
+  cancelled_ = true;
+  core_->monitor()->changed.SignalAll();
+}
+
+absl::Status RetriedCalls::Wait(absl::Time deadline) {
+  Clock* const clock = core_->clock();
+  while (true) {
+    Findings findings;
+    absl::Status status;
+    bool finished;
+    {
+      MutexLock lock(&core_->monitor()->mutex);
+      const absl::Time now = clock->Now();
+      status = LookAtParts(now, &findings);
+      finished = !status.ok() || findings.all_done;
+      if (!finished && now >= deadline) {
+        status = DeadlineExceeded();
+        finished = true;
+      }
+      if (!finished && findings.to_close.empty() && findings.to_send.empty()) {
+        clock->WaitUntil(&core_->monitor()->changed, &core_->monitor()->mutex,
+                         std::min(deadline, findings.wake));
+      }
+    }
+    for (const auto& [attempt, rest] : findings.to_close) attempt->Close(rest);
+    if (finished) return status;
+    for (const size_t part : findings.to_send) Send(part);
+  }
+}
+
+absl::Status RetriedCalls::LookAtParts(absl::Time now, Findings* findings) {
+  if (core_->monitor()->cancelled) return core_->CancelledStatus();
+  if (cancelled_) return absl::CancelledError(absl::StrCat("the ", what_, " is no longer wanted"));
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(LookAtPart(i, now, findings));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RetriedCalls::LookAtPart(size_t index, absl::Time now, Findings* findings) {
+  Part& part = parts_[index];
+  if (part.attempt != nullptr && !part.done) {
+    MILLRACE_RETURN_IF_ERROR(LookAtAttempt(index, now, findings));
+  }
+  if (part.done) return absl::OkStatus();
+  findings->all_done = false;
+  if (part.attempt != nullptr) return absl::OkStatus();
+  if (part.retry_at <= now) {
+    findings->to_send.push_back(index);
+  } else {
+    findings->wake = std::min(findings->wake, part.retry_at);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RetriedCalls::LookAtAttempt(size_t index, absl::Time now, Findings* findings) {
+  Part& part = parts_[index];
+  Attempt& attempt = *part.attempt;
+  attempt.AssertLocked();
+  if (attempt.ended()) {
+    findings->to_close.emplace_back(part.attempt, Attempt::Rest::kDropped);
+    if (!attempt.status().ok()) {
+      return Fail(index, attempt.status(), attempt.again(), now, findings);
+    }
+    part.done = true;
+    return absl::OkStatus();
+  }
+  const absl::Duration limit = LimitOf(part);
+  if (now >= attempt.progress() + limit) {
+    GiveUp(index, limit, now, findings);
+  } else {
+    findings->wake = std::min(findings->wake, attempt.progress() + limit);
+  }
+  return absl::OkStatus();
+}
+
+absl::Duration RetriedCalls::LimitOf(const Part& part) const {
+  const int doublings = std::min(part.silences, kMaxDoublings);
+  return core_->call_timeout() * (1 << doublings) +
+         absl::Seconds(static_cast<double>(part.bytes) / kSlowestBytesPerSecond);
+}
+
+void RetriedCalls::GiveUp(size_t index, absl::Duration limit, absl::Time now, Findings* findings) {
+  Part& part = parts_[index];
+  // What is small is asked for again on whatever stream comes first; should that be of no use
+  // either, the stream itself may be to blame.
+  const bool harmless = part.bytes <= kLittleBytes && part.silences == 0;
+  findings->to_close.emplace_back(part.attempt,
+                                  harmless ? Attempt::Rest::kIgnored : Attempt::Rest::kDropped);
+  ++part.silences;
+  part.last_failure = absl::DeadlineExceededError(
+      absl::StrCat("nothing came for ", absl::FormatDuration(limit), "; asked again"));
+  part.retry_at = now;
+  part.attempt = nullptr;
+  OnFailed(index, Attempt::Again::kAtOnce);
+}
+
+absl::Status RetriedCalls::Fail(size_t index, const absl::Status& status, Attempt::Again again,
+                                absl::Time now, Findings* findings) {
+  Part& part = parts_[index];
+  const bool hopeless =
+      again == Attempt::Again::kIncomplete && ++part.incomplete >= kMaxIncompleteAttempts;
+  if (again == Attempt::Again::kNever || hopeless) {
+    return absl::Status(status.code(), absl::StrCat(layout_of(part.shard).Describe(), ": ", what_,
+                                                    ": ", status.message()));
+  }
+  part.last_failure = status;
+  part.retry_at = again == Attempt::Again::kAtOnce ? now : now + part.backoff.Next();
+  part.attempt = nullptr;
+  OnFailed(index, again);
+  if (again == Attempt::Again::kWithItsShard) StartOver(part.shard, findings);
+  return absl::OkStatus();
+}
+
+void RetriedCalls::StartOver(size_t shard, Findings* findings) {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    if (part.shard != shard) continue;
+    part.done = false;
+    if (part.attempt == nullptr) continue;
+    findings->to_close.emplace_back(std::move(part.attempt), Attempt::Rest::kDropped);
+    part.attempt = nullptr;
+    OnFailed(i, Attempt::Again::kWithItsShard);
+  }
+}
+
+absl::Status RetriedCalls::DeadlineExceeded() const {
+  std::vector<std::string> waiting;
+  for (const Part& part : parts_) {
+    if (part.done) continue;
+    std::string who = layout_of(part.shard).Describe();
+    if (!part.last_failure.ok()) absl::StrAppend(&who, ": ", part.last_failure.message());
+    if (waiting.empty() || waiting.back() != who) waiting.push_back(std::move(who));
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(what_, ": no answer in time from ", absl::StrJoin(waiting, "; ")));
+}
+
+}  // namespace millrace::worker
