@@ -1,8 +1,8 @@
 #include "client/commands/export.h"
 
 #include "absl/strings/str_cat.h"
-#include "client/output_path.h"
 #include "client/exporter.h"
+#include "client/output_path.h"
 #include "client/progress/format.h"
 #include "common/job_state.h"
 #include "common/status_macros.h"

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
-#include "client/output_path.h"
 #include "client/commands/follow.h"
 #include "client/commands/load_job.h"
 #include "client/commands/unfinished_job.h"
 #include "client/embedded_cluster.h"
 #include "client/exporter.h"
+#include "client/output_path.h"
 #include "client/progress/make_view.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"

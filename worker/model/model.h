@@ -62,9 +62,9 @@ class Model {
 
   virtual const std::vector<VariableSpec>& variables() const = 0;
 
-  // What the bits of its results depend on beside values, batch and seed, in words: JobPlan.numerics.
-  // Workers whose models say otherwise do not take part in the same synchronous job. Empty: unknown,
-  // and not compared.
+  // What the bits of its results depend on beside values, batch and seed, in words:
+  // JobPlan.numerics. Workers whose models say otherwise do not take part in the same synchronous
+  // job. Empty: unknown, and not compared.
   virtual std::string numerics() const { return ""; }
 
   // Where the values of a variable stand: write them here before a step, row-major.
