@@ -3,6 +3,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "common/wire/tensor_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -210,7 +212,7 @@ TEST(ParameterClientPullTest, ServerThatComesBackIsAskedAgain) {
 
 TEST(ParameterClientPullTest, RefusalsAreReturnedWithTheServersName) {
   for (absl::StatusCode code : {absl::StatusCode::kFailedPrecondition, absl::StatusCode::kNotFound,
-                                absl::StatusCode::kAborted, absl::StatusCode::kInvalidArgument}) {
+                                absl::StatusCode::kInvalidArgument}) {
     TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/2);
     cluster.server(1).SetPullRule(Times(1, Refusal(code, "no longer there")));
     const auto client = cluster.NewClient();
@@ -220,6 +222,36 @@ TEST(ParameterClientPullTest, RefusalsAreReturnedWithTheServersName) {
     EXPECT_THAT(status.ToString(), AllOf(HasSubstr("ps-1 (127.0.0.1:"), HasSubstr("shard 1"),
                                          HasSubstr("no longer there")));
   }
+}
+
+TEST(ParameterClientPullTest, VersionThatIsGoneIsNotAskedForAgain) {
+  TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
+  cluster.server(0).SetPullRule(Times(1, Refusal(absl::StatusCode::kAborted, "no longer there")));
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  PullOptions options = Soon();
+  options.version = 0;
+  EXPECT_EQ(PullInto(client.get(), options, &values).code(), absl::StatusCode::kAborted);
+}
+
+TEST(ParameterClientPullTest, PartsOfTheNewestStateAreOneGroupAndStartAgainAsAnother) {
+  TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
+  Mutex mutex;
+  std::set<uint64_t> groups;
+  cluster.server(0).SetPullRule([&](const PullRequest& request) {
+    MutexLock lock(&mutex);
+    groups.insert(request.pull_group());
+    const bool first = groups.size() == 1;
+    return first && request.part() == 1 ? Refusal(absl::StatusCode::kAborted, "is over")
+                                        : Verdict();
+  });
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  EXPECT_EQ(values, cluster.MakeValues(1));
+  MutexLock lock(&mutex);
+  EXPECT_EQ(groups.size(), 2);
+  EXPECT_EQ(groups.count(0), 0);
 }
 
 TEST(ParameterClientPullTest, CancelWakesWhoeverWaitsAndEndsLaterPulls) {
