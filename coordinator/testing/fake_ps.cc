@@ -165,7 +165,7 @@ void FakePs::Flush(const Key& key, Shard& shard) {
 FakePs::Shard FakePs::Reopen(const Shard& flushed) {
   Shard shard = flushed;
   shard.origin = flushed.version == 0 ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
-  shard.closed = flushed.applied.watermark() < flushed.spec.total_steps();
+  shard.closed = !flushed.retired && flushed.applied.watermark() < flushed.spec.total_steps();
   return shard;
 }
 
@@ -381,6 +381,9 @@ grpc::Status FakePs::RetireShard(grpc::ServerContext*, const RetireShardRequest*
   if (!status.ok()) return status;
   const Key key(request->job_id(), request->shard());
   shard->retired = true;
+  shard->closed = false;
+  shard->held = AppliedSet();
+  shard->pins.clear();
   Flush(key, *shard);
   *response = StatusOf(key, *shard);
   return grpc::Status::OK;
@@ -395,6 +398,7 @@ grpc::Status FakePs::PinCut(grpc::ServerContext*, const PinCutRequest* request,
   Shard* shard = nullptr;
   const grpc::Status status = FindOpen(*request, &shard);
   if (!status.ok()) return status;
+  if (shard->retired) return {grpc::StatusCode::FAILED_PRECONDITION, "retired"};
   // A repeated call finds what the first one pinned.
   const Pin pin = {shard->applied.size(), StatusOf({request->job_id(), request->shard()}, *shard)};
   *response = shard->pins.try_emplace(request->cut_id(), pin).first->second.status;

@@ -202,7 +202,9 @@ absl::StatusOr<std::vector<StoredShard>> CutStore::ListShards() {
     shard.damaged = !record.ParseFromString(value) || record.spec().job_id() != id->job_id ||
                     record.spec().shard() != id->shard;
     if (!shard.damaged) {
-      shard = {record.spec(), {record.generation(), record.epoch(), record.stepped_back_to()}};
+      shard = {record.spec(),
+               {record.generation(), record.epoch(), record.stepped_back_to(), record.retired(),
+                record.retired_version(), record.retired_applied()}};
     }
     shard.spec.set_job_id(id->job_id);
     shard.spec.set_shard(id->shard);
@@ -223,6 +225,9 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
   record.set_generation(term.generation);
   record.set_epoch(term.epoch);
   *record.mutable_stepped_back_to() = term.stepped_back_to;
+  record.set_retired(term.retired);
+  record.set_retired_version(term.retired_version);
+  *record.mutable_retired_applied() = term.retired_applied;
   for (const uint64_t number : entry.removed) record.add_removed_cuts(number);
   for (const Cut& cut : entry.cuts) {
     if (gone(cut)) record.add_removed_cuts(cut.number);

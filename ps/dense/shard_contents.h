@@ -22,6 +22,8 @@ struct ShardContents {
   ShardStatus::Origin origin = ShardStatus::CREATED;
   bool more_acknowledged = false;
   CutName stepped_back_to = {};  // The cut that it went to last.
+  // The job has ended; `state` may then be without blocks, which are in the database.
+  bool retired = false;
 };
 
 }  // namespace millrace::ps

@@ -106,6 +106,15 @@ grpc::Status Admin::StepBack(grpc::ServerContext* context, const StepBackRequest
   return Reply(store_->StepBack(*request, TimeLeft(*context)), response);
 }
 
+grpc::Status Admin::RetireShard(grpc::ServerContext* context, const RetireShardRequest* request,
+                                ShardStatus* response) {
+  const absl::Status valid = CheckGeneration(request->generation());
+  if (!valid.ok()) return ToGrpcStatus(valid);
+  return Reply(store_->Retire(request->job_id(), request->shard(), request->generation(),
+                              TimeLeft(*context)),
+               response);
+}
+
 grpc::Status Admin::DropShard(grpc::ServerContext* context, const DropShardRequest* request,
                               DropShardResponse* /*response*/) {
   const absl::Status valid = CheckGeneration(request->generation());

@@ -54,6 +54,7 @@
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "ps/shard/shard_internal.h"
 #include "ps/shard/turn_rule.h"
 #include "ps/shard/version_rule.h"
 
@@ -71,13 +72,13 @@ constexpr absl::Duration kGroupTime = absl::Seconds(10);
 // Each may keep a whole state.
 constexpr size_t kMaxPins = 4;
 
+}  // namespace
+
 std::unique_ptr<StepRule> MakeRule(const UpdateTools& tools, const ShardSpec& spec,
                                    const std::vector<PushPtr>& held) {
   if (spec.replicas() == 0) return std::make_unique<TurnRule>(tools);
   return std::make_unique<VersionRule>(tools, spec.replicas(), spec.total_steps(), held);
 }
-
-}  // namespace
 
 PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t version) {
   PushResponse response;
@@ -87,16 +88,6 @@ PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t 
   response.set_version(version);
   return response;
 }
-
-struct Shard::Effects {
-  std::vector<std::pair<PushAnswer, PushResponse>> answers;
-  std::vector<std::pair<StateCallback, absl::StatusOr<StatePtr>>> woken;
-  absl::optional<Work> work;
-  uint64_t epoch = 0;  // Of the work.
-  bool tell = false;   // The cut listener.
-  StepRule::Released released;
-  std::vector<PushPtr> dropped;
-};
 
 Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockPool* pool,
              std::unique_ptr<ShardRoot> root, SpareMemory* spare)
@@ -112,10 +103,12 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
       generation_(generation),
       stepped_back_to_(contents.stepped_back_to),
       stored_{generation, contents.epoch, contents.stepped_back_to},
+      retired_(contents.retired),
       rule_(MakeRule(tools_, plan_.spec, contents.held)),
       spare_(ReceiveBytes(plan_), spare),
       root_(std::move(root)) {
-  CHECK_EQ(state_->blocks.size(), plan_.layout.blocks().size());
+  const size_t blocks = state_->blocks.size();
+  CHECK(blocks == plan_.layout.blocks().size() || (contents.retired && blocks == 0));
   MutexLock lock(&mutex_);
   WriteRoot();
 }
@@ -212,7 +205,8 @@ void Shard::BoundOldStates(Effects* effects) {
 }
 
 uint64_t Shard::MemoryBytes() const {
-  absl::flat_hash_set<const ShardState*> states = {state_.get()};
+  absl::flat_hash_set<const ShardState*> states;
+  if (HasValues()) states.insert(state_.get());
   if (previous_ != nullptr) states.insert(previous_.get());
   for (const auto& [cut_id, state] : pinned_) states.insert(state.get());
   return (states.size() + old_states_) * state_bytes_ + pushes_.memory_bytes();
@@ -236,6 +230,7 @@ void Shard::Tick(absl::Time now) {
 
 absl::Status Shard::CheckPush(uint64_t stream, const PushRequest& header) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen(header.generation()));
+  if (retired_) return Ended();
   if (pushes_.voided(header.push_id())) {
     return absl::AbortedError(absl::StrCat(
         "push ", header.push_id(), " of step ", header.step(), " to ", name_,
@@ -311,16 +306,25 @@ void Shard::StreamEnded(uint64_t stream) {
 
 uint64_t Shard::Read(const PullRequest& request, StateCallback done) {
   absl::StatusOr<StatePtr> state;
+  uint64_t waiter = 0;
+  bool read = false;
   {
     MutexLock lock(&mutex_);
     state = FindState(request);
+    uint64_t version = request.version();
+    if (state.ok() && *state != nullptr && (*state)->blocks.empty()) {
+      version = (*state)->version;
+      state = nullptr;
+      read = !std::exchange(reading_, true);
+    }
     if (state.ok() && *state == nullptr) {
-      waiters_[++last_waiter_] = {request.version(), std::move(done)};
-      return last_waiter_;
+      waiter = ++last_waiter_;
+      waiters_[waiter] = {version, std::move(done)};
     }
   }
-  done(std::move(state));
-  return 0;
+  if (waiter == 0) done(std::move(state));
+  if (read) reader_();
+  return waiter;
 }
 
 // nullptr: it is to come.
@@ -332,6 +336,7 @@ absl::StatusOr<StatePtr> Shard::FindState(const PullRequest& request) {
     return absl::NotFoundError(absl::StrCat(name_, " has no pinned cut '", request.cut_id(),
                                             "'; it was unpinned, or the server was restarted"));
   }
+  if (!HasValues()) return FindRetired(request);
   if (!request.has_version() && request.pull_group() != 0 && request.parts() > 0) {
     return held_states_.FindGroup(request, state_, now_);
   }
@@ -360,6 +365,9 @@ void Shard::StopWaiting(uint64_t waiter, absl::StatusCode code) {
 std::string Shard::WaitsFor(uint64_t version) const {
   const std::string begin = absl::StrCat("version ", version, " of ", name_,
                                          " has not come: it is at version ", state_->version);
+  if (version == state_->version) {
+    return absl::StrCat("the values of ", name_, " are being read from the disk; pull again");
+  }
   const uint64_t replicas = plan_.spec.replicas();
   const uint64_t total = plan_.spec.total_steps();
   const VersionSteps steps =
@@ -425,6 +433,7 @@ void Shard::WakeAll(const absl::Status& status, Effects* effects) {
 absl::StatusOr<ShardStatus> Shard::PinCut(uint64_t generation, const std::string& cut_id) {
   MutexLock lock(&mutex_);
   MILLRACE_RETURN_IF_ERROR(CheckOpen(generation));
+  if (retired_) return Ended();
   if (pinned_.size() >= kMaxPins && !pinned_.contains(cut_id)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         name_, ": ", kMaxPins, " cuts are pinned, each of which may keep a whole state in memory; ",
@@ -472,6 +481,7 @@ ShardStatus Shard::StatusOf(const ShardState& state) const {
   status.set_has_previous(previous_ != nullptr);
   status.set_origin(origin_);
   status.set_closed(more_acknowledged_);
+  status.set_retired(retired_);
   status.set_memory_bytes(MemoryBytes());
   return status;
 }
@@ -495,41 +505,6 @@ void Shard::ForgetRoot() {
   // Under the lock: later states let go of the blocks that the root leads to.
   MutexLock lock(&mutex_);
   root_.reset();
-}
-
-absl::Status Shard::StepBack(uint64_t generation, ShardContents contents) {
-  Effects effects;
-  {
-    MutexLock lock(&mutex_);
-    MILLRACE_ASSIGN_OR_RETURN(const bool done,
-                              CheckStepBack(generation, contents.stepped_back_to, contents.epoch));
-    if (done) return absl::OkStatus();
-    const absl::Status gone = absl::FailedPreconditionError(
-        absl::StrCat(name_, " stepped back to version ", contents.state->version,
-                     "; fetch the job's routing again"));
-    DropPushes(gone, &effects);
-    GiveUp(gone, &effects);
-    WakeAll(gone, &effects);
-    DropPins(&effects);
-    effects.released.push_back(cut_plan_.Forget());
-    effects.released.push_back(std::exchange(state_, std::move(contents.state)));
-    effects.released.push_back(std::exchange(previous_, nullptr));
-    epoch_ = contents.epoch;
-    stepped_back_to_ = contents.stepped_back_to;
-    effects.released.push_back(std::shared_ptr<const StepRule>(std::move(rule_)));
-    rule_ = MakeRule(tools_, plan_.spec, /*held=*/{});
-    WriteRoot();
-    BoundOldStates(&effects);
-  }
-  Run(std::move(effects));
-  return absl::OkStatus();
-}
-
-void Shard::GiveUp(const absl::Status& reason, Effects* effects) {
-  for (const PushPtr& push : rule_->GiveUp()) {
-    effects->answers.emplace_back(push->answer(),
-                                  MakeRefusal(push->push_id(), reason, state_->version));
-  }
 }
 
 void Shard::Refuse(const absl::Status& status) {
@@ -564,6 +539,10 @@ void Shard::Publish(StatePtr state, Effects* effects) {
   effects->tell = effects->tell || captured || std::exchange(listening_, false);
   WriteRoot();
   BoundOldStates(effects);
+  CompleteWaits(effects);
+}
+
+void Shard::CompleteWaits(Effects* effects) {
   for (auto it = waiters_.begin(); it != waiters_.end();) {
     if (it->second.version != state_->version) {
       ++it;

@@ -42,7 +42,11 @@ PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t 
 struct ShardTerm {
   uint64_t generation = 0;
   uint64_t epoch = 0;
-  CutName stepped_back_to;  // Where the epoch began.
+  CutName stepped_back_to = {};  // Where the epoch began.
+  // The job has ended with this state, of which there is a cut.
+  bool retired = false;
+  uint64_t retired_version = 0;
+  StepSet retired_applied = {};
 };
 
 // Thread-safe. Nothing blocks, except that Push computes: on the thread that brings the pieces, for
@@ -105,6 +109,22 @@ class Shard {
 
   // OK: the shard stepped back to `cut` when `epoch` began, or can do so now. Statuses as above.
   absl::StatusOr<bool> SteppedBack(uint64_t generation, const CutName& cut, uint64_t epoch) const;
+
+  // The job has ended: from now on pushes are refused, and what was not applied is forgotten.
+  // FAILED_PRECONDITION: another generation.
+  absl::Status Retire(uint64_t generation);
+  bool retired() const;
+
+  // What could be given up: the values of a retired shard, when the database says that it is one.
+  uint64_t GivableBytes() const;
+  // Gives them up. Returns whether there was something to give up. Pulls have them read again then,
+  // by a call of `reader`, which is made without locks, does not block, and leads to Restore some
+  // time later.
+  bool GiveUpValues();
+  // REQUIRES: nobody pulls yet.
+  void SetReader(std::function<void()> reader) { reader_ = std::move(reader); }
+  // What was read, or why it could not be.
+  void Restore(absl::StatusOr<StatePtr> state);
 
   ShardStatus Status() const;
   // The same, of a state that the shard has had: its version and what was applied.
@@ -178,6 +198,14 @@ class Shard {
   void DropPushes(const absl::Status& reason, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUp(const absl::Status& reason, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasValues() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !state_->blocks.empty(); }
+  // A state without blocks: they are to be read. Statuses as for Read.
+  absl::StatusOr<StatePtr> FindRetired(const PullRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Why steps are refused that come after the job's end.
+  absl::Status Ended() const;
+  // Pulls that wait for the version that the shard has get it.
+  void CompleteWaits(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPins(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeAll(const absl::Status& status, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NextWork(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -197,6 +225,7 @@ class Shard {
   const ShardStatus::Origin origin_;
   const uint64_t state_bytes_;
   std::function<void()> cut_listener_;
+  std::function<void()> reader_;
 
   // Held for short steps of bookkeeping only, never while computing.
   mutable Mutex mutex_;
@@ -211,7 +240,9 @@ class Shard {
   CutPlan cut_plan_ ABSL_GUARDED_BY(mutex_);
   CutReport cut_report_ ABSL_GUARDED_BY(mutex_);
   bool listening_ ABSL_GUARDED_BY(mutex_) = false;  // The next version is told.
-  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);    // See Refuse().
+  bool retired_ ABSL_GUARDED_BY(mutex_);
+  bool reading_ ABSL_GUARDED_BY(mutex_) = false;  // `reader_` was called.
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);  // See Refuse().
   std::unique_ptr<StepRule> rule_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);
   PushTable pushes_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);

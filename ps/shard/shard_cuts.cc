@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "ps/shard/shard.h"
+#include "ps/shard/shard_internal.h"
 
 namespace millrace::ps {
 
@@ -26,6 +27,7 @@ absl::StatusOr<bool> Shard::CheckStepBack(uint64_t generation, const CutName& cu
     return absl::InvalidArgumentError(
         absl::StrCat(name_, " is asynchronous: it has no versions to step back to"));
   }
+  if (retired_) return Ended();
   if (epoch > epoch_) return false;
   if (epoch == epoch_ && cut.epoch() == stepped_back_to_.epoch() &&
       cut.version() == stepped_back_to_.version()) {
@@ -39,6 +41,41 @@ absl::StatusOr<bool> Shard::SteppedBack(uint64_t generation, const CutName& cut,
                                         uint64_t epoch) const {
   MutexLock lock(&mutex_);
   return CheckStepBack(generation, cut, epoch);
+}
+
+absl::Status Shard::StepBack(uint64_t generation, ShardContents contents) {
+  Effects effects;
+  {
+    MutexLock lock(&mutex_);
+    MILLRACE_ASSIGN_OR_RETURN(const bool done,
+                              CheckStepBack(generation, contents.stepped_back_to, contents.epoch));
+    if (done) return absl::OkStatus();
+    const absl::Status gone = absl::FailedPreconditionError(
+        absl::StrCat(name_, " stepped back to version ", contents.state->version,
+                     "; fetch the job's routing again"));
+    DropPushes(gone, &effects);
+    GiveUp(gone, &effects);
+    WakeAll(gone, &effects);
+    DropPins(&effects);
+    effects.released.push_back(cut_plan_.Forget());
+    effects.released.push_back(std::exchange(state_, std::move(contents.state)));
+    effects.released.push_back(std::exchange(previous_, nullptr));
+    epoch_ = contents.epoch;
+    stepped_back_to_ = contents.stepped_back_to;
+    effects.released.push_back(std::shared_ptr<const StepRule>(std::move(rule_)));
+    rule_ = MakeRule(tools_, plan_.spec, /*held=*/{});
+    WriteRoot();
+    BoundOldStates(&effects);
+  }
+  Run(std::move(effects));
+  return absl::OkStatus();
+}
+
+void Shard::GiveUp(const absl::Status& reason, Effects* effects) {
+  for (const PushPtr& push : rule_->GiveUp()) {
+    effects->answers.emplace_back(push->answer(),
+                                  MakeRefusal(push->push_id(), reason, state_->version));
+  }
 }
 
 void Shard::SetCutReport(CutReport report) {
@@ -64,12 +101,19 @@ absl::optional<CapturedCut> Shard::TakeCapturedCut() {
 
 ShardTerm Shard::term() const {
   MutexLock lock(&mutex_);
-  return {generation_, epoch_, stepped_back_to_};
+  ShardTerm term = {generation_, epoch_, stepped_back_to_};
+  term.retired = retired_;
+  if (retired_) {
+    term.retired_version = state_->version;
+    term.retired_applied = state_->applied.ToProto();
+  }
+  return term;
 }
 
 bool Shard::IsStored(const ShardTerm& term) const {
   MutexLock lock(&mutex_);
-  return stored_.generation >= term.generation && stored_.epoch >= term.epoch;
+  return stored_.generation >= term.generation && stored_.epoch >= term.epoch &&
+         stored_.retired == term.retired;
 }
 
 void Shard::SetStored(const ShardTerm& term) {

@@ -53,7 +53,8 @@ ShardStore::ShardStore(std::unique_ptr<DataDirectory> directory, std::shared_ptr
       arena_(std::move(arena)),
       pool_(arena_),
       spare_(options.memory_limit / kSpareShare),
-      flusher_(cuts_.get(), options.clock) {}
+      flusher_(cuts_.get(), options.clock),
+      reads_(options.clock) {}
 
 ShardStore::~ShardStore() {
   if (arena_ != nullptr) arena_->Abandon();
@@ -86,13 +87,62 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
                         absl::StrCat(name, " cannot be restored by this version of the program: ",
                                      std::string(plan.status().message())));
   }
+  if (stored.term.retired) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> retired,
+                              FromRecord(*std::move(plan), stored));
+    flusher_.Report(retired.get());
+    shards_.Add(retired);
+    return absl::OkStatus();
+  }
   std::shared_ptr<Shard> shard = FromArena(&*plan, stored);
   if (shard == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(shard, FromCut(*std::move(plan), stored, whole));
   }
   flusher_.Watch(shard);
+  ServeReads(shard);
   shards_.Add(shard);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> ShardStore::FromRecord(ShardPlan plan,
+                                                              const StoredShard& stored) {
+  auto state = std::make_shared<ShardState>();
+  state->version = stored.term.retired_version;
+  MILLRACE_ASSIGN_OR_RETURN(state->applied, AppliedSet::FromProto(stored.term.retired_applied));
+  ShardContents contents;
+  contents.state = std::move(state);
+  contents.epoch = stored.term.epoch;
+  contents.stepped_back_to = stored.term.stepped_back_to;
+  contents.origin = ShardStatus::CUT;
+  contents.retired = true;
+  const auto shard =
+      std::make_shared<Shard>(std::move(plan), stored.term.generation, std::move(contents), &pool_,
+                              /*root=*/nullptr, &spare_);
+  shard->SetStored(stored.term);
+  ServeReads(shard);
+  return shard;
+}
+
+void ShardStore::ServeReads(const std::shared_ptr<Shard>& shard) {
+  shard->SetReader([this, weak = std::weak_ptr<Shard>(shard)] {
+    const std::shared_ptr<Shard> there = weak.lock();
+    if (there == nullptr) return;
+    reads_.Post(absl::StrCat("reading ", there->name()),
+                [this, there] { return ReadValues(there); });
+  });
+}
+
+// On the lane of reads.
+absl::Status ShardStore::ReadValues(const std::shared_ptr<Shard>& shard) {
+  const ShardSpec& spec = shard->plan().spec;
+  MakeRoom(Taken(Key(spec.job_id(), spec.shard())), StateBytes(shard->plan()));
+  absl::StatusOr<ShardContents> contents = cuts_->ReadShard(shard->plan(), &pool_);
+  if (contents.ok()) {
+    shard->Restore(std::move(contents->state));
+  } else {
+    shard->Restore(contents.status());
+  }
+  return contents.status();
 }
 
 std::shared_ptr<Shard> ShardStore::FromArena(ShardPlan* plan, const StoredShard& stored) {
@@ -199,26 +249,49 @@ void ShardStore::EndMaking(const Key& key) {
   made_.SignalAll();
 }
 
-// The system hands out more memory than it has, and ends the process that uses it.
-absl::Status ShardStore::CheckMemory(const ShardPlan& plan) const {
-  const Key key(plan.spec.job_id(), plan.spec.shard());
+uint64_t ShardStore::Taken(const Key& key) const {
   absl::flat_hash_map<Key, uint64_t> others;
   {
     MutexLock lock(&mutex_);
     others = making_;
   }
   for (const std::shared_ptr<Shard>& shard : shards_.List()) {
+    if (shard->retired()) continue;
     others[Key(shard->plan().spec.job_id(), shard->plan().spec.shard())] =
         MemoryNeed(shard->plan());
   }
   others.erase(key);
   uint64_t taken = 0;
   for (const auto& [other, need] : others) {
-    taken =
-        std::min(taken + std::min(need, memory_limit_), memory_limit_);  // So it cannot overflow.
+    taken = std::min(taken + std::min(need, memory_limit_), memory_limit_);  // No overflow.
   }
+  return taken;
+}
+
+void ShardStore::MakeRoom(uint64_t taken, uint64_t bytes) {
+  const std::vector<std::shared_ptr<Shard>> shards = shards_.List();
+  uint64_t givable = 0;
+  for (const std::shared_ptr<Shard>& shard : shards) givable += shard->GivableBytes();
+  for (const std::shared_ptr<Shard>& shard : shards) {
+    if (taken + givable + bytes <= memory_limit_) return;
+    const uint64_t values = shard->GivableBytes();
+    if (values == 0 || !shard->GiveUpValues()) continue;
+    givable -= std::min(values, givable);
+    LOG(INFO) << shard->name()
+              << ", of a job that has ended, gave up its memory; its values are on "
+              << "the disk";
+  }
+}
+
+// The system hands out more memory than it has, and ends the process that uses it.
+absl::Status ShardStore::CheckMemory(const ShardPlan& plan) {
+  const Key key(plan.spec.job_id(), plan.spec.shard());
+  const uint64_t taken = Taken(key);
   const uint64_t need = MemoryNeed(plan);
-  if (taken <= memory_limit_ && need <= memory_limit_ - taken) return absl::OkStatus();
+  if (taken <= memory_limit_ && need <= memory_limit_ - taken) {
+    MakeRoom(taken, need);
+    return absl::OkStatus();
+  }
   return absl::ResourceExhaustedError(absl::StrCat(
       ShardName(key.first, key.second), ": not enough memory: training its ",
       plan.layout.elements(), " elements with ", plan.optimizer->slots(),
@@ -233,6 +306,7 @@ absl::Status ShardStore::AddNew(std::shared_ptr<Shard> shard) {
   const ShardSpec& spec = shard->plan().spec;
   MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, shard->term()));
   flusher_.Watch(shard);
+  ServeReads(shard);
   shards_.Add(shard);
   if (absl::Status status = CheckOpen(); !status.ok()) shard->Refuse(status);
   return absl::OkStatus();
@@ -253,6 +327,7 @@ absl::StatusOr<ShardStatus> ShardStore::Flush(const std::string& job_id, uint32_
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
   MILLRACE_RETURN_IF_ERROR(shard->CheckServes(generation));
+  if (shard->retired() && shard->IsStored(shard->term())) return shard->Status();
   MILLRACE_ASSIGN_OR_RETURN(ShardStatus flushed, flusher_.Flush(shard, clock_->Now() + timeout));
   // Whoever has set a greater one meanwhile is told what the state is; the caller is not.
   MILLRACE_RETURN_IF_ERROR(shard->CheckServes(generation));
@@ -310,6 +385,22 @@ absl::Status ShardStore::StoreTerm(const std::shared_ptr<Shard>& shard, absl::Ti
   return flusher_.Call(absl::StrCat("storing the generation of ", shard->name()), deadline, store);
 }
 
+// First no step is applied any more, then the state is written, then that it is final. Only after
+// that its memory may go.
+absl::StatusOr<ShardStatus> ShardStore::Retire(const std::string& job_id, uint32_t shard_number,
+                                               uint64_t generation, absl::Duration timeout) {
+  MILLRACE_RETURN_IF_ERROR(CheckOpen());
+  const absl::Time deadline = clock_->Now() + timeout;
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
+  MILLRACE_RETURN_IF_ERROR(shard->Retire(generation));
+  if (shard->IsStored(shard->term())) return shard->Status();
+  MILLRACE_RETURN_IF_ERROR(flusher_.Flush(shard, deadline).status());
+  MILLRACE_RETURN_IF_ERROR(StoreTerm(shard, deadline));
+  flusher_.Forget(shard.get());
+  shard->ForgetRoot();
+  return shard->Status();
+}
+
 absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number, uint64_t generation,
                               absl::Duration timeout) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
@@ -345,7 +436,11 @@ void ShardStore::Close() {
 absl::Status ShardStore::Stop() {
   Close();
   const absl::Time deadline = clock_->Now() + kStopTimeout;
-  MILLRACE_RETURN_IF_ERROR(flusher_.FlushForStop(shards_.List(), deadline));
+  std::vector<std::shared_ptr<Shard>> unwritten;
+  for (const std::shared_ptr<Shard>& shard : shards_.List()) {
+    if (!shard->retired() || !shard->IsStored(shard->term())) unwritten.push_back(shard);
+  }
+  MILLRACE_RETURN_IF_ERROR(flusher_.FlushForStop(unwritten, deadline));
   MILLRACE_RETURN_IF_ERROR(
       flusher_.Call("noting a clean stop", deadline, [this] { return cuts_->MarkStopped(); }));
   if (arena_ != nullptr) arena_->Remove();

@@ -22,6 +22,7 @@
 #include "ps/cut/data_directory.h"
 #include "ps/cut/database.h"
 #include "ps/cut/flusher.h"
+#include "ps/cut/lane.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_map.h"
 
@@ -71,6 +72,8 @@ class ShardStore {
   absl::StatusOr<ShardStatus> PlanCuts(const PlanCutsRequest& request);
   absl::StatusOr<ShardStatus> StepBack(const StepBackRequest& request,
                                        absl::Duration timeout = kTimeout);
+  absl::StatusOr<ShardStatus> Retire(const std::string& job_id, uint32_t shard, uint64_t generation,
+                                     absl::Duration timeout = kTimeout);
   absl::Status Drop(const std::string& job_id, uint32_t shard, uint64_t generation,
                     absl::Duration timeout = kTimeout);
 
@@ -104,7 +107,16 @@ class ShardStore {
   absl::StatusOr<Making> BeginMaking(const ShardPlan& plan, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void EndMaking(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CheckMemory(const ShardPlan& plan) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // RESOURCE_EXHAUSTED: the shard does not fit beside the others. Otherwise there is room for it.
+  absl::Status CheckMemory(const ShardPlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What all shards but `key` need; retired ones need nothing.
+  uint64_t Taken(const Key& key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Has retired shards give up their values, as long as `bytes` more than `taken` do not fit.
+  void MakeRoom(uint64_t taken, uint64_t bytes);
+  // A retired shard, without its values.
+  absl::StatusOr<std::shared_ptr<Shard>> FromRecord(ShardPlan plan, const StoredShard& stored);
+  void ServeReads(const std::shared_ptr<Shard>& shard);
+  absl::Status ReadValues(const std::shared_ptr<Shard>& shard);
   absl::Status DropNow(const std::string& job_id, uint32_t shard, uint64_t generation);
   absl::Status AddNew(std::shared_ptr<Shard> shard);
   absl::Status StoreTerm(const std::shared_ptr<Shard>& shard, absl::Time deadline);
@@ -122,7 +134,9 @@ class ShardStore {
   CondVar made_;                                                       // making_
   absl::flat_hash_map<Key, uint64_t> making_ ABSL_GUARDED_BY(mutex_);  // With their MemoryNeed.
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  Flusher flusher_;  // The last member: its thread uses the others.
+  // After the others, since their threads use them.
+  Flusher flusher_;
+  Lane reads_;  // Of retired shards' values.
 };
 
 }  // namespace millrace::ps

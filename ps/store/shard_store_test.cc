@@ -1,6 +1,7 @@
 #include "ps/store/shard_store.h"
 
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +22,8 @@ namespace {
 
 using ::millrace::testing::MakeSpec;
 using ::millrace::testing::PushWhole;
+using ::millrace::testing::Values;
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
@@ -102,6 +105,17 @@ class ShardStoreTest : public ::testing::Test {
     Database::Changes changes;
     changes.put.emplace_back(key, "spoiled");
     ASSERT_TRUE((*database)->Commit(changes).ok());
+  }
+
+  // What a pull of the newest state gets, some time; nullptr: an error.
+  static StatePtr Pull(Shard* shard) {
+    PullRequest request;
+    request.set_generation(shard->generation());
+    std::promise<absl::StatusOr<StatePtr>> state;
+    shard->Read(request, [&](absl::StatusOr<StatePtr> got) { state.set_value(std::move(got)); });
+    const absl::StatusOr<StatePtr> got = state.get_future().get();
+    EXPECT_TRUE(got.ok()) << got.status();
+    return got.ok() ? *got : nullptr;
   }
 
   uint64_t DiskBytes() const {
@@ -234,6 +248,59 @@ TEST_F(ShardStoreTest, ShardsThatDoNotFitInMemoryTogetherAreRefused) {
   EXPECT_TRUE(store_->Create(Spec(1, 1000), 1).ok()) << "it is there";
   ASSERT_TRUE(store_->Drop("job", 0, 1).ok());
   EXPECT_TRUE(store_->Create(Spec(2, 1000), 1).ok());
+}
+
+// Shards of jobs that had ended stayed in memory, and each new one was refused for good.
+TEST_F(ShardStoreTest, RetiredShardsGiveUpTheirMemoryAndKeepTheirValues) {
+  // One needs 24'000 bytes, and there are 30'000.
+  memory_limit_ = 40'000;
+  Open();
+  for (uint32_t number = 0; number < 4; ++number) {
+    ASSERT_TRUE(store_->Create(Spec(number, 1000), 1).ok()) << number;
+    const auto shard = *store_->shards().Find("job", number);
+    PushWhole(shard.get(), 0, 1, std::vector<float>(1000, static_cast<float>(number)));
+    const auto status = store_->Retire("job", number, 1);
+    ASSERT_TRUE(status.ok()) << status.status();
+    EXPECT_TRUE(status->retired());
+    EXPECT_TRUE(store_->Retire("job", number, 1).ok()) << "again";
+  }
+  for (const bool restarted : {false, true}) {
+    if (restarted) Open();
+    for (uint32_t number = 0; number < 4; ++number) {
+      const auto shard = *store_->shards().Find("job", number);
+      EXPECT_EQ(shard->Status().version(), 1);
+      EXPECT_FALSE(shard->Status().closed());
+      if (restarted) {
+        EXPECT_EQ(shard->Status().memory_bytes(), 0) << "nothing was read";
+      }
+      const StatePtr state = Pull(shard.get());
+      ASSERT_NE(state, nullptr);
+      EXPECT_THAT(Values(*state), Each(-static_cast<float>(number)));
+    }
+  }
+  EXPECT_TRUE(store_->Create(Spec(4, 1000), 1).ok());
+}
+
+TEST_F(ShardStoreTest, RetiredShardTakesNoSteps) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  EXPECT_EQ(store_->Retire("job", 0, 2).status().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(store_->Retire("job", 0, 1).ok());
+  const auto shard = *store_->shards().Find("job", 0);
+  EXPECT_EQ(PushWhole(shard.get(), 0, 1, std::vector<float>(10, 1)).code(),
+            static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_FALSE(shard->PinCut(1, "cut").ok());
+  EXPECT_TRUE(store_->Flush("job", 0, 1).ok());
+  EXPECT_TRUE(store_->Stop().ok());
+}
+
+// Its values are all that anybody wants of it, and nobody sets a greater generation.
+TEST_F(ShardStoreTest, ClosedShardOpensWhenItIsRetired) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  Open();
+  const auto shard = *store_->shards().Find("job", 0);
+  ASSERT_TRUE(shard->Status().closed());
+  ASSERT_TRUE(store_->Retire("job", 0, 1).ok());
+  EXPECT_NE(Pull(shard.get()), nullptr);
 }
 
 TEST_F(ShardStoreTest, SynchronousShardNeedsMemoryForItsContributions) {

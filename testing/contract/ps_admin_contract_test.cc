@@ -127,6 +127,10 @@ class PsAdminContractTest : public ::testing::TestWithParam<bool> {
   grpc::StatusCode Flush(uint64_t generation) {
     return Call(&ParameterServerAdmin::Stub::FlushCut, At<FlushCutRequest>(generation), &status_);
   }
+  grpc::StatusCode Retire(uint64_t generation) {
+    return Call(&ParameterServerAdmin::Stub::RetireShard, At<RetireShardRequest>(generation),
+                &status_);
+  }
   grpc::StatusCode Drop(uint64_t generation) {
     DropShardResponse response;
     return Call(&ParameterServerAdmin::Stub::DropShard, At<DropShardRequest>(generation),
@@ -299,6 +303,26 @@ TEST_P(PsAdminContractTest, SynchronousShardLosesHeldContributionsAndTheVersionB
   EXPECT_EQ(status_.held().watermark(), 0);
   EXPECT_THAT(status_.held().above(), IsEmpty());
   EXPECT_FALSE(status_.has_previous());
+}
+
+TEST_P(PsAdminContractTest, RetiredShardKeepsItsStateAndTakesNoSteps) {
+  ASSERT_EQ(Create(1), grpc::StatusCode::OK);
+  EXPECT_EQ(Push(1, 0), absl::StatusCode::kOk);
+  EXPECT_EQ(Retire(2), grpc::StatusCode::FAILED_PRECONDITION);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(Retire(1), grpc::StatusCode::OK);
+    EXPECT_TRUE(status_.retired());
+    EXPECT_EQ(status_.version(), 1);
+  }
+  EXPECT_EQ(Push(1, 1), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Pin(1), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Flush(1), grpc::StatusCode::OK);
+  KillAndStart();
+  ASSERT_EQ(Get(), grpc::StatusCode::OK);
+  EXPECT_TRUE(status_.retired());
+  EXPECT_FALSE(status_.closed());
+  EXPECT_EQ(status_.version(), 1);
+  EXPECT_EQ(status_.applied().watermark(), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Twins, PsAdminContractTest, ::testing::Values(true, false),
