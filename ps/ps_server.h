@@ -24,7 +24,7 @@ struct PsServerOptions {
   // Its own; made where it is missing.
   std::string data_dir;
   // As ShardStoreOptions::arena.
-  std::string arena;
+  std::string arena = {};
   ServerOptions server;
   // HOST:PORT at which workers reach it. Empty: the one that it listens on.
   std::string advertise_address;

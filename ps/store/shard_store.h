@@ -35,7 +35,7 @@ struct ShardStoreOptions {
   uint64_t memory_limit = MemoryLimit();
   // A directory of a memory file system, for blocks that outlive a killed process (see Arena).
   // Empty: none.
-  std::string arena;
+  std::string arena = {};
   ReserveFile reserve_arena = ReserveWithFallocate;  // For tests.
   DatabaseFault fault = nullptr;
   FileSystemPtr file_system = RealFileSystem();  // For tests too.
