@@ -30,7 +30,10 @@ std::string JobJson(const JobStatus& status) {
                                  {"message", status.message()},
                                  {"step", status.step()},
                                  {"total_steps", status.total_steps()},
-                                 {"metrics", ToMetrics(status.metrics())}};
+                                 {"steps_run_again", status.steps_run_again()},
+                                 {"metrics", ToMetrics(status.metrics())},
+                                 {"warnings", nlohmann::json::array()}};
+  for (const std::string& warning : status.warnings()) json["warnings"].push_back(warning);
   const auto add_time = [&json](const char* name, const google::protobuf::Timestamp& time) {
     json[name] = absl::FormatTime(absl::RFC3339_full, FromTimestamp(time), absl::UTCTimeZone());
   };
@@ -53,7 +56,9 @@ std::string JobText(const JobStatus& status, absl::TimeZone zone) {
   add("name       ", status.spec().name());
   add("state      ", JobState_Name(status.state()));
   add("message    ", status.message());
+  for (const std::string& warning : status.warnings()) add("warning    ", warning);
   add("steps      ", Steps(status));
+  if (status.steps_run_again() > 0) add("run again  ", FormatCount(status.steps_run_again()));
   add("metrics    ", absl::StrJoin(FormatMetrics(ToMetrics(status.metrics())), "  "));
   if (status.has_submitted()) add("submitted  ", TimeText(status.submitted(), zone));
   if (status.has_started()) add("started    ", TimeText(status.started(), zone));

@@ -11,7 +11,8 @@
 namespace millrace::client {
 
 // One JSON object on a line: "job_id", "name", "state", "message", "step", "total_steps",
-// "metrics", and "submitted", "started" and "ended" (RFC 3339) as far as these have happened.
+// "steps_run_again", "metrics", "warnings", and "submitted", "started" and "ended" (RFC 3339) as
+// far as these have happened.
 std::string JobJson(const JobStatus& status);
 
 // "RUNNING: waits for ps-1 for 12 s", or the state alone.

@@ -1,11 +1,14 @@
 #include "client/commands/job_text.h"
 
 #include "client/commands/table.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
 namespace {
+
+using ::testing::HasSubstr;
 
 JobStatus Running() {
   JobStatus status;
@@ -40,8 +43,20 @@ TEST(JobTextTest, JsonIsOneObjectOnALine) {
   EXPECT_EQ(nlohmann::json::parse(json), nlohmann::json::parse(R"({
       "job_id": "mnist-1", "name": "mnist", "state": "RUNNING",
       "message": "waits for ps-1 for 12 s", "step": 1200, "total_steps": 2740,
-      "metrics": {"loss": 0.25, "eval_accuracy": 0.5},
+      "steps_run_again": 0, "metrics": {"loss": 0.25, "eval_accuracy": 0.5}, "warnings": [],
       "submitted": "2020-09-13T12:26:40+00:00", "started": "2020-09-13T12:26:41+00:00"})"));
+}
+
+TEST(JobTextTest, WhatDoesNotWorkAndWhatWasRunAgainAreTold) {
+  JobStatus status = Running();
+  status.add_warnings("ps-1 cannot write cuts");
+  status.set_steps_run_again(1500);
+  const std::string text = JobText(status, absl::UTCTimeZone());
+  EXPECT_THAT(text, HasSubstr("warning    ps-1 cannot write cuts\n"));
+  EXPECT_THAT(text, HasSubstr("run again  1,500\n"));
+  const auto json = nlohmann::json::parse(JobJson(status));
+  EXPECT_EQ(json["warnings"], nlohmann::json::parse(R"(["ps-1 cannot write cuts"])"));
+  EXPECT_EQ(json["steps_run_again"], 1500);
 }
 
 TEST(JobTextTest, TableHasALineForEachJob) {

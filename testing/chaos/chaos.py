@@ -34,10 +34,10 @@ def ps_has_arena():
 class ChaosCluster(harness.Cluster):
     """A cluster whose processes can be hit by name, and come back as they are told to."""
 
-    def __init__(self, ps=2, workers=3, flags=(), **kwargs):
+    def __init__(self, ps=2, workers=3, heartbeat="500ms", **kwargs):
         self.arena_root = pathlib.Path("/dev/shm") / f"millrace-chaos-{time.monotonic_ns()}"
         self.has_arena = ps_has_arena()
-        super().__init__(ps=ps, workers=workers, flags=["--heartbeat_period=500ms", *flags], **kwargs)
+        super().__init__(ps=ps, workers=workers, flags=[f"--heartbeat_period={heartbeat}"], **kwargs)
 
     def arena(self, index):
         return self.arena_root / f"ps-{index}"

@@ -20,10 +20,10 @@ REPLICAS = 4
 
 
 @contextlib.contextmanager
-def training(steps, step_microseconds, replicas=0):
+def training(steps, step_microseconds, replicas=0, heartbeat="500ms"):
     """A cluster that trains sums, and its job."""
     env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS=str(step_microseconds))
-    with chaos.ChaosCluster(worker=chaos.SUM_WORKER, env=env) as cluster:
+    with chaos.ChaosCluster(heartbeat=heartbeat, worker=chaos.SUM_WORKER, env=env) as cluster:
         job, data = chaos.write_sum_job(cluster.directory, steps, replicas=replicas, cut_period_ms=10000)
         yield cluster, cluster.submit(job, f"--data={data}")
 
@@ -78,17 +78,20 @@ def goodput(flags):
                 progress.poll()
                 time.sleep(0.2)
             calm.append((progress.poll() - before) / (time.monotonic() - at))
-            print(f"minute {minute}: {name} killed; {progress.poll()} steps, {calm[-1]:.1f} a second when calm", flush=True)
+            print(f"minute {minute}: {name} killed; {progress.poll()} steps, {calm[-1]:.1f} a second when calm",
+                  flush=True)
         seconds, steps = time.monotonic() - begin, progress.poll() - first
         rate = statistics.median(calm)
+        again = chaos.job_status(cluster, job_id).get("steps_run_again", "not told")
         print(f"goodput: {steps} steps in {seconds:.0f} s, {rate:.2f} a second when calm: "
-              f"{steps / (rate * seconds):.4f}; run again: {chaos.job_status(cluster, job_id).get('steps_run_again', 'not told')}", flush=True)
+              f"{steps / (rate * seconds):.4f}; steps run again: {again}", flush=True)
 
 
 def burner(flags):
+    """With the default heartbeats."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count())]
     try:
-        with training(steps=400000, step_microseconds=5000) as (cluster, job_id):
+        with training(steps=400000, step_microseconds=5000, heartbeat="2s") as (cluster, job_id):
             progress = chaos.Progress(cluster, job_id, shards=2)
             end = time.monotonic() + 60 * flags.minutes
             while time.monotonic() < end:
