@@ -47,6 +47,7 @@ absl::StatusCode ToCode(const rocksdb::Status& status) {
   if (status.IsInvalidArgument() || status.IsNotSupported()) {
     return absl::StatusCode::kFailedPrecondition;
   }
+  if (status.IsPathNotFound() || status.IsNotFound()) return absl::StatusCode::kNotFound;
   return absl::StatusCode::kUnavailable;
 }
 

@@ -69,7 +69,9 @@ void Retention::Sweep() {
   // First, since new jobs may wait for the memory.
   for (size_t i = 0; i < std::min(jobs.size(), limits.shards) && !stopping(); ++i) {
     const absl::Status status = RetireShards(*jobs[i]);
-    LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << jobs[i]->id() << ": " << status;
+    // A server that is away is asked again when it is back.
+    const bool later = absl::IsCancelled(status) || absl::IsUnavailable(status);
+    LOG_IF(WARNING, !status.ok() && !later) << jobs[i]->id() << ": " << status;
   }
   for (size_t i = jobs.size(); i-- > 0 && !stopping();) {
     Job& job = *jobs[i];

@@ -26,4 +26,9 @@ bool IntervalSet::Insert(uint64_t begin, uint64_t end) {
   return true;
 }
 
+bool IntervalSet::Contains(uint64_t begin, uint64_t end) const {
+  auto next = ends_.upper_bound(begin);
+  return next != ends_.begin() && std::prev(next)->second >= end;
+}
+
 }  // namespace millrace::ps

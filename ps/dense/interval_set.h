@@ -15,6 +15,9 @@ class IntervalSet {
   // REQUIRES: begin <= end. An empty interval adds nothing.
   bool Insert(uint64_t begin, uint64_t end);
 
+  // Whether all of [begin, end) is in the set. REQUIRES: begin < end.
+  bool Contains(uint64_t begin, uint64_t end) const;
+
   // How many numbers are in the set.
   uint64_t size() const { return size_; }
 

@@ -54,5 +54,17 @@ TEST(IntervalSetTest, AgreesWithABitmap) {
   }
 }
 
+TEST(IntervalSetTest, ContainsWhatIsThereWholly) {
+  IntervalSet set;
+  EXPECT_FALSE(set.Contains(0, 1));
+  ASSERT_TRUE(set.Insert(10, 20));
+  ASSERT_TRUE(set.Insert(20, 30));
+  EXPECT_TRUE(set.Contains(10, 30));
+  EXPECT_TRUE(set.Contains(12, 13));
+  EXPECT_FALSE(set.Contains(9, 11));
+  EXPECT_FALSE(set.Contains(29, 31));
+  EXPECT_FALSE(set.Contains(30, 31));
+}
+
 }  // namespace
 }  // namespace millrace::ps

@@ -83,6 +83,13 @@ absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayou
 
 absl::Status PushAssembly::Add(uint64_t stream, PlacedPieces message, bool keep) {
   if (!carried_by(stream)) streams_.push_back(stream);
+  const auto arrived = [this](const Range& range) {
+    return arrived_.Contains(range.first, range.second);
+  };
+  const std::vector<Range>& ranges = message.ranges;
+  if (!ranges.empty() && std::all_of(ranges.begin(), ranges.end(), arrived)) {
+    return absl::OkStatus();  // A network has delivered the message twice.
+  }
   for (const Range& range : message.ranges) {
     if (!arrived_.Insert(range.first, range.second)) return Overlap(range);
   }

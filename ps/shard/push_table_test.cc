@@ -40,6 +40,18 @@ TEST(PushAssemblyTest, RefusesAnElementThatComesTwice) {
   EXPECT_EQ(push.Add(layout, 1, MakePieces(5, 5), true).code(), absl::StatusCode::kInvalidArgument);
 }
 
+// It was refused, which ended the job: a message was delivered twice.
+TEST(PushAssemblyTest, MessageThatComesTwiceCountsOnce) {
+  const BlockLayout layout = MakeLayout();
+  PushAssembly push(1, 2, 3);
+  ASSERT_TRUE(push.Add(layout, 1, MakePieces(0, 6), true).ok());
+  ASSERT_TRUE(push.Add(layout, 1, MakePieces(0, 6), true).ok());
+  EXPECT_EQ(push.pieces().size(), 1);
+  EXPECT_FALSE(push.complete(layout));
+  ASSERT_TRUE(push.Add(layout, 1, MakePieces(6, 4), true).ok());
+  EXPECT_TRUE(push.complete(layout));
+}
+
 TEST(PushAssemblyTest, RefusesPiecesWithoutData) {
   const BlockLayout layout = MakeLayout();
   PushAssembly push(1, 2, 3);
