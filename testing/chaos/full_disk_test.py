@@ -82,9 +82,8 @@ class FullDiskTest(unittest.TestCase):
         self.wait_for("a word about the disk", lambda: self.shard(cluster, job_id)["trouble"])
         seen = version()
         self.wait_for("steps on a full disk", lambda: version() > seen + 200)
-        status = chaos.job_status(cluster, job_id)
-        self.assertEqual(status["state"], "RUNNING", "the job ended too early: give it more steps")
-        self.assertTrue(any("ps-0" in warning for warning in status["warnings"]), status)
+        self.wait_for("a warning", lambda: any("ps-0" in w for w in chaos.job_status(cluster, job_id)["warnings"]))
+        self.assertEqual(chaos.job_status(cluster, job_id)["state"], "RUNNING", "the job ended: give it more steps")
 
         filler.unlink()
         seen = version()

@@ -34,7 +34,7 @@ def check_bits(seed, make_blows, steps):
     status, disturbed = chaos.run_digits(seed, make_blows, steps, evaluate_every=steps // 5)
     if disturbed != undisturbed:
         raise AssertionError(f"seed {seed}: SHA-256 {disturbed}, undisturbed {undisturbed}")
-    return f"SHA-256 {disturbed} as undisturbed, {status.get('steps_run_again', 0)} steps run again"
+    return f"SHA-256 {disturbed} as undisturbed, {status['steps_run_again']} steps run again"
 
 
 def synchronous(seed, scale):
@@ -49,13 +49,13 @@ def synchronous_all_ps(seed, scale):
 def synchronous_sums(seed, scale):
     steps = scaled(10000, scale) // 4 * 4
     status = chaos.run_sums(seed, mixed(scaled(100, scale)), steps, replicas=4, evaluate_every=steps // 5)
-    return f"sums exact, {status.get('steps_run_again', 0)} steps run again"
+    return f"sums exact, {status['steps_run_again']} steps run again"
 
 
 def asynchronous(seed, scale):
     steps = scaled(30000, scale)
     status = chaos.run_sums(seed, mixed(scaled(100, scale)), steps, evaluate_every=steps // 5)
-    return f"sums exact, {status.get('steps_run_again', 0)} steps run again"
+    return f"sums exact, {status['steps_run_again']} steps run again"
 
 
 def bad_network(seed, scale):

@@ -82,7 +82,7 @@ def goodput(flags):
                   flush=True)
         seconds, steps = time.monotonic() - begin, progress.poll() - first
         rate = statistics.median(calm)
-        again = chaos.job_status(cluster, job_id).get("steps_run_again", "not told")
+        again = chaos.job_status(cluster, job_id)["steps_run_again"]
         print(f"goodput: {steps} steps in {seconds:.0f} s, {rate:.2f} a second when calm: "
               f"{steps / (rate * seconds):.4f}; steps run again: {again}", flush=True)
 
