@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/net/address.h"
+#include "common/printable.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
@@ -16,13 +17,13 @@ absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& contex
   options.address = context.flags.cluster;
   options.on_wait = [view, err = context.console.err](const std::string& message) {
     if (view != nullptr) return view->Note(message);
-    *err << "millrace: " << message << std::endl;
+    *err << "millrace: " << Printable(message) << std::endl;
   };
   return JobsClient::Create(std::move(options));
 }
 
 void PrintError(const CommandContext& context, const absl::Status& error) {
-  const std::string message(error.message());
+  const std::string message = Printable(error.message());
   const std::string code = absl::StatusCodeToString(error.code());
   const bool usage = ExitCodeOf(error) == ExitCode::kUsage;
   *context.console.err << "millrace: " << (usage ? "" : code + ": ") << message << std::endl;

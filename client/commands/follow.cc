@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/progress/format.h"
+#include "common/job_state.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "protos/events.pb.h"
@@ -46,11 +47,21 @@ JobOutcome WithStatus(JobsClient* client, JobOutcome outcome) {
   return outcome;
 }
 
+// What does not work now was told by events that may be gone. Not worth an error either.
+void NoteWarnings(JobsClient* client, const std::string& job_id, ProgressView* view) {
+  const auto status = client->Get(job_id);
+  if (!status.ok() || HasEnded(status->state())) return;
+  for (const std::string& warning : status->warnings()) {
+    view->Note(absl::StrCat("warning: ", warning));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<JobOutcome> FollowJob(JobsClient* client, const std::string& job_id,
                                      ProgressView* view) {
   view->Begin(job_id);
+  NoteWarnings(client, job_id, view);
   OutcomeGatherer gatherer(job_id);
   MILLRACE_RETURN_IF_ERROR(
       client->Watch(job_id, /*after_sequence=*/0, [&gatherer, view](const JobEvent& event) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
+#include "common/printable.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
 
@@ -45,13 +46,13 @@ std::string JobJson(const JobStatus& status) {
 
 std::string DescribeState(const JobStatus& status) {
   const std::string state = JobState_Name(status.state());
-  return status.message().empty() ? state : absl::StrCat(state, ": ", status.message());
+  return status.message().empty() ? state : absl::StrCat(state, ": ", Printable(status.message()));
 }
 
 std::string JobText(const JobStatus& status, absl::TimeZone zone) {
-  std::string text = absl::StrCat("job        ", status.job_id(), "\n");
+  std::string text = absl::StrCat("job        ", PrintableName(status.job_id()), "\n");
   const auto add = [&text](const char* label, const std::string& value) {
-    if (!value.empty()) absl::StrAppend(&text, label, value, "\n");
+    if (!value.empty()) absl::StrAppend(&text, label, Printable(value), "\n");
   };
   add("name       ", status.spec().name());
   add("state      ", JobState_Name(status.state()));
@@ -69,8 +70,9 @@ std::string JobText(const JobStatus& status, absl::TimeZone zone) {
 std::string JobTable(const std::vector<JobStatus>& jobs, absl::TimeZone zone) {
   Table table({"JOB", "NAME", "STATE", "STEPS", "SUBMITTED"});
   for (const JobStatus& job : jobs) {
-    table.AddRow({job.job_id(), job.spec().name(), JobState_Name(job.state()), Steps(job),
-                  job.has_submitted() ? TimeText(job.submitted(), zone) : ""});
+    table.AddRow({PrintableName(job.job_id()), PrintableName(job.spec().name()),
+                  absl::StrCat(JobState_Name(job.state()), job.warnings().empty() ? "" : " (!)"),
+                  Steps(job), job.has_submitted() ? TimeText(job.submitted(), zone) : ""});
   }
   return table.ToString();
 }

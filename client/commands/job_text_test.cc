@@ -59,6 +59,23 @@ TEST(JobTextTest, WhatDoesNotWorkAndWhatWasRunAgainAreTold) {
   EXPECT_EQ(json["steps_run_again"], 1500);
 }
 
+TEST(JobTextTest, TableMarksAJobOfWhichSomethingDoesNotWork) {
+  JobStatus status = Running();
+  status.add_warnings("ps-1 cannot write cuts");
+  EXPECT_THAT(JobTable({status}, absl::UTCTimeZone()), HasSubstr("RUNNING (!)"));
+}
+
+TEST(JobTextTest, EscapesOfOthersAreNotObeyed) {
+  JobStatus status;
+  for (std::string* field : {status.mutable_job_id(), status.mutable_message(),
+                             status.mutable_spec()->mutable_name(), status.add_warnings()}) {
+    *field = "\x1b[2J";
+  }
+  EXPECT_EQ(JobText(status, absl::UTCTimeZone()).find('\x1b'), std::string::npos);
+  EXPECT_EQ(JobTable({status}, absl::UTCTimeZone()).find('\x1b'), std::string::npos);
+  EXPECT_EQ(DescribeState(status).find('\x1b'), std::string::npos);
+}
+
 TEST(JobTextTest, TableHasALineForEachJob) {
   JobStatus other;
   other.set_job_id("a-longer-name-2");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/jobs_client.h"
+#include "common/printable.h"
 
 namespace millrace::client {
 namespace {
@@ -22,9 +23,9 @@ int Rank(const std::string& name) {
 }
 
 std::string DescribeState(const StateChanged& change) {
-  std::string line = change.state();
+  std::string line = PrintableName(change.state());
   if (change.step() > 0) absl::StrAppend(&line, " at step ", FormatCount(change.step()));
-  if (!change.message().empty()) absl::StrAppend(&line, ": ", change.message());
+  if (!change.message().empty()) absl::StrAppend(&line, ": ", Printable(change.message()));
   return line;
 }
 
@@ -79,14 +80,14 @@ std::vector<std::string> FormatMetrics(const Metrics& metrics) {
                    [](const auto& a, const auto& b) { return Rank(a.first) < Rank(b.first); });
   std::vector<std::string> texts;
   for (const auto& [name, value] : ordered) {
-    texts.push_back(absl::StrCat(name, " ", FormatMetric(value)));
+    texts.push_back(absl::StrCat(PrintableName(name), " ", FormatMetric(value)));
   }
   return texts;
 }
 
 std::string DescribeEvent(const JobEvent& event) {
-  if (event.has_notice()) return event.notice().message();
-  if (event.has_recovered()) return DescribeRecovery(event.recovered());
+  if (event.has_notice()) return Printable(event.notice().message());
+  if (event.has_recovered()) return Printable(DescribeRecovery(event.recovered()));
   if (event.has_evaluated()) {
     const Evaluated& evaluated = event.evaluated();
     return absl::StrCat("step ", FormatCount(evaluated.step()), ": ",
@@ -100,8 +101,9 @@ std::string DescribeEvent(const JobEvent& event) {
 }
 
 std::string FormatOutcome(const JobOutcome& outcome) {
-  std::string text = absl::StrCat(JobState_Name(outcome.state), ": job ", outcome.job_id);
-  if (!outcome.message.empty()) absl::StrAppend(&text, ": ", outcome.message);
+  std::string text =
+      absl::StrCat(JobState_Name(outcome.state), ": job ", PrintableName(outcome.job_id));
+  if (!outcome.message.empty()) absl::StrAppend(&text, ": ", Printable(outcome.message));
   absl::StrAppend(&text, "\n  steps      ", FormatCount(outcome.step));
   if (outcome.total_steps > 0) {
     absl::StrAppend(&text, " of ", FormatCount(outcome.total_steps));
@@ -115,7 +117,7 @@ std::string FormatOutcome(const JobOutcome& outcome) {
     absl::StrAppend(&text, "  variables  ", outcome.export_file, "\n");
   }
   if (!outcome.export_error.empty()) {
-    absl::StrAppend(&text, "  variables  not exported: ", outcome.export_error, "\n");
+    absl::StrAppend(&text, "  variables  not exported: ", Printable(outcome.export_error), "\n");
   }
   return text;
 }

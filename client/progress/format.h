@@ -1,4 +1,5 @@
-// Numbers, durations and events as people read them.
+// Numbers, durations and events as people read them. What others have written (names, messages) is
+// made printable: a worker's message must not move a reader's cursor.
 #ifndef MILLRACE_CLIENT_PROGRESS_FORMAT_H_
 #define MILLRACE_CLIENT_PROGRESS_FORMAT_H_
 

@@ -61,6 +61,18 @@ TEST(FormatTest, DescribesWhatIsWorthALine) {
   EXPECT_EQ(DescribeEvent(millrace::testing::ProgressEvent(7, 10, 1)), "");
 }
 
+// A worker's message once reached the terminal as it was.
+TEST(FormatTest, EscapesOfOthersAreNotObeyed) {
+  const std::string clear = "\x1b[2J";
+  EXPECT_EQ(DescribeEvent(millrace::testing::NoticeEvent(clear)), "\\x1b[2J");
+  EXPECT_EQ(DescribeEvent(millrace::testing::StateEvent(PENDING, 0, {}, clear)),
+            "PENDING: \\x1b[2J");
+  EXPECT_THAT(FormatMetrics({{clear, 1}}), ElementsAre("\\x1b[2J 1"));
+  JobOutcome outcome;
+  outcome.job_id = outcome.message = outcome.export_error = clear;
+  EXPECT_EQ(FormatOutcome(outcome).find('\x1b'), std::string::npos);
+}
+
 TEST(FormatTest, OutcomeSaysWhatCameOutAndWhereItIs) {
   JobOutcome outcome;
   outcome.job_id = "job-1";

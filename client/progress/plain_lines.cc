@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/progress/format.h"
+#include "common/printable.h"
 #include "common/proto_time.h"
 
 namespace millrace::client {
@@ -13,7 +14,9 @@ constexpr uint64_t kParts = 20;  // Of the job: 5% each.
 
 }  // namespace
 
-void PlainLines::Begin(const std::string& job_id) { *out_ << "job " << job_id << std::endl; }
+void PlainLines::Begin(const std::string& job_id) {
+  *out_ << "job " << PrintableName(job_id) << std::endl;
+}
 
 void PlainLines::OnEvent(const JobEvent& event) {
   if (event.has_progress()) {
@@ -49,7 +52,7 @@ void PlainLines::OnProgress(const Progress& progress, absl::Time time) {
   *out_ << line << std::endl;
 }
 
-void PlainLines::Note(const std::string& sentence) { *out_ << sentence << std::endl; }
+void PlainLines::Note(const std::string& sentence) { *out_ << Printable(sentence) << std::endl; }
 
 void PlainLines::Finish(const JobOutcome& outcome) {
   *out_ << FormatOutcome(outcome) << std::flush;

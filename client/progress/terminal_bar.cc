@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/progress/format.h"
+#include "common/printable.h"
 #include "common/proto_time.h"
 
 namespace millrace::client {
@@ -109,7 +110,7 @@ void TerminalBar::Finish(const JobOutcome& outcome) {
 
 void TerminalBar::PrintAbove(const std::string& line) {
   Clear();
-  *options_.out << line << "\n";
+  *options_.out << Printable(line) << "\n";
   if (started_) Draw();
   *options_.out << std::flush;
 }

@@ -1,15 +1,7 @@
 // Measures how soon a coordinator that was killed hands out steps again: real processes of the
 // coordinator and of two ps servers, and many members with real sessions that take leases and hold
 // them.
-#include <arpa/inet.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -26,32 +18,12 @@
 #include "common/net/channel.h"
 #include "glog/logging.h"
 #include "protos/job.grpc.pb.h"
-
-extern char** environ;
+#include "testing/benchmarks/cluster_process.h"
 
 namespace millrace::testing {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Minutes(2);
-
-// A process that is killed with this object.
-class Process {
- public:
-  explicit Process(std::vector<std::string> arguments) {
-    std::vector<char*> pointers;
-    for (std::string& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    CHECK_EQ(posix_spawn(&pid_, pointers[0], nullptr, nullptr, pointers.data(), environ), 0)
-        << arguments[0];
-  }
-  ~Process() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-
- private:
-  pid_t pid_ = 0;
-};
 
 // What has come to all members since the last Reset. Thread-safe.
 class Tally {
@@ -133,19 +105,6 @@ class IdleWorker final : public MemberListener {
   std::unique_ptr<MemberSession> session_;  // Last: it calls this object.
 };
 
-// One that is free now, and will be a moment later.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  PCHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  PCHECK(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 JobSpec LongJob() {
   JobSpec spec;
   spec.set_name("restart");
@@ -183,18 +142,17 @@ struct Options {
 
 void Measure(const Options& options) {
   constexpr int kServers = 2;
-  const std::string directory = absl::StrCat(std::filesystem::temp_directory_path().string(),
-                                             "/restart-benchmark-", getpid());
-  const std::string address = absl::StrCat("127.0.0.1:", FreePort());
+  const std::string directory = FreshDirectory("restart-benchmark");
+  const std::string address = FreeLoopbackAddress();
   const auto start = [&] {
-    return std::make_unique<Process>(
+    return std::make_unique<ClusterProcess>(
         std::vector<std::string>{options.coordinator, "--listen=" + address,
                                  "--data_dir=" + directory + "/coordinator", "--min_ps=2"});
   };
   auto coordinator = start();
-  std::vector<std::unique_ptr<Process>> servers;
+  std::vector<std::unique_ptr<ClusterProcess>> servers;
   for (int i = 0; i < kServers; ++i) {
-    servers.push_back(std::make_unique<Process>(std::vector<std::string>{
+    servers.push_back(std::make_unique<ClusterProcess>(std::vector<std::string>{
         options.ps, "--coordinator=" + address, "--listen=127.0.0.1:0",
         absl::StrCat("--name=ps-", i), absl::StrCat("--data_dir=", directory, "/ps-", i)}));
   }
