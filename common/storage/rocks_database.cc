@@ -27,7 +27,7 @@ rocksdb::Options MakeOptions(rocksdb::Env* env) {
   rocksdb::Options options;
   options.env = env;
   options.create_if_missing = true;
-  options.write_buffer_size = 1 << 20;
+  options.write_buffer_size = 64 << 20;  // See KeepMemoryTableFilled.
   // Far below the limit of 1024 that many systems give a process: sockets need the rest.
   options.max_open_files = 256;
   // Records only; large files of other data (see SstFileWriter) stay where they were put.
@@ -66,7 +66,19 @@ absl::StatusOr<std::unique_ptr<RocksDatabase>> RocksDatabase::Open(
   const rocksdb::Status status = rocksdb::DB::Open(*database->options_, path, &db);
   MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot open the database ", path)));
   database->db_.reset(db);
+  MILLRACE_RETURN_IF_ERROR(database->KeepMemoryTableFilled());
   return database;
+}
+
+// After an error in its log RocksDB goes on in a new one, but only if its table in memory has
+// something: with an empty one Resume() leaves the broken log in place, and the next write stops
+// the process where assertions are on. So there is always something in it, a deletion of nothing
+// that is in no log; and the table is so large that it is hardly ever replaced while the disk
+// fails.
+absl::Status RocksDatabase::KeepMemoryTableFilled() {
+  rocksdb::WriteOptions options;
+  options.disableWAL = true;
+  return Error("prepare", db_->Delete(options, rocksdb::Slice("\0", 1)));
 }
 
 RocksDatabase::RocksDatabase(std::string path, const RocksDatabaseOptions& options,
@@ -103,7 +115,8 @@ absl::Status RocksDatabase::Revive() {
     next_resume_ = now + kResumePause;
   }
   const rocksdb::Status status = db_->Resume();
-  const absl::Status error = Error("resume", status);
+  absl::Status error = Error("resume", status);
+  if (error.ok()) error = KeepMemoryTableFilled();
   MutexLock lock(&mutex_);
   LOG_IF(INFO, error.ok()) << "the database " << path_ << " can be written again";
   error_ = error;

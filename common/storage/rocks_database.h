@@ -85,6 +85,7 @@ class RocksDatabase {
                 std::unique_ptr<rocksdb::Env> env);
 
   absl::Status Error(absl::string_view operation, const rocksdb::Status& status) const;
+  absl::Status KeepMemoryTableFilled();
 
   const std::string path_;
   const FileSystemPtr file_system_;

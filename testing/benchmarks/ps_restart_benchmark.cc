@@ -104,6 +104,7 @@ class Server {
     const auto gradient = std::make_shared<const std::vector<float>>(total, 0.5f);
     const auto push = client->StartPush(step, 1);
     push->Add(0, *gradient, gradient);
+    push->Commit();
     return push->Wait(Clock::Real()->Now() + kPatience);
   }
 
