@@ -92,6 +92,27 @@ TEST(AttachTest, LastEvaluationIsOfTheStateThatIsOnDisk) {
   EXPECT_THAT(flushes, ElementsAre(1, 1));
 }
 
+// gRPC reports a transport that breaks as UNAVAILABLE, and sometimes as these: the job failed.
+TEST(AttachTest, BrokenTransportIsTriedAgainWhateverGrpcCallsIt) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  std::atomic<int> flushes{0};
+  cluster.ps(0).set_on_flush([&] {
+    switch (flushes++) {
+      case 0:
+        return grpc::Status(grpc::StatusCode::UNKNOWN, "Stream removed");
+      case 1:
+        return grpc::Status(grpc::StatusCode::INTERNAL, "Received RST_STREAM");
+      default:
+        return grpc::Status::OK;
+    }
+  });
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(flushes, 3);
+}
+
 // Both servers were killed and came back at different versions: pulls of the older one were refused
 // for ever, or the job failed.
 TEST(AttachTest, SynchronousShardsStepBackTogetherToTheNewestCommonCut) {

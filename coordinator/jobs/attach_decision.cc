@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/jobs/retryable.h"
+#include "common/retry.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -99,8 +99,12 @@ ReachAction DecideReach(const absl::Status& status, int refused_before) {
   if (status.ok()) return ReachAction::kReached;
   if (IsRefusal(status) && refused_before + 1 >= kRefusals) return ReachAction::kGiveUp;
   if (absl::IsFailedPrecondition(status)) return ReachAction::kAskWhoIsNew;
-  if (IsRetryable(status.code()) || absl::IsResourceExhausted(status)) return ReachAction::kRetry;
+  if (IsTransient(status.code()) || absl::IsResourceExhausted(status)) return ReachAction::kRetry;
   return ReachAction::kGiveUp;
+}
+
+absl::Status AsStepBackRefusal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) ? absl::FailedPreconditionError(status.message()) : status;
 }
 
 absl::StatusOr<uint64_t> NextGeneration(absl::Span<const ShardStatus> shards, uint64_t ours) {

@@ -46,6 +46,10 @@ ReachAction DecideReach(const absl::Status& status, int refused_before);
 // Whether an answer counts as such.
 bool IsRefusal(const absl::Status& status);
 
+// StepBack's INVALID_ARGUMENT says that a shard's epoch has grown since it was asked (by a call
+// that was given up): as a refusal it is no reason to give up at once.
+absl::Status AsStepBackRefusal(const absl::Status& status);
+
 // The generation to try after `ours`, which a shard refused: above those of all shards, since
 // somebody else has set a newer one. FAILED_PRECONDITION: there is none above; the message names
 // the shard. REQUIRES: ours is below kGenerationLimit - 1.

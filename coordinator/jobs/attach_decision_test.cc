@@ -104,6 +104,15 @@ TEST(AttachDecisionTest, WhatAServerAnswersIsTriedAgainOrEndsTheJob) {
   EXPECT_EQ(DecideReach(absl::InvalidArgumentError(""), 0), ReachAction::kGiveUp);
 }
 
+// A call to step back that was thought lost arrived before its repetition, and the job failed.
+TEST(AttachDecisionTest, RefusedStepBackIsTriedAgainButNotForEver) {
+  const absl::Status refusal = AsStepBackRefusal(absl::InvalidArgumentError("epoch: 2"));
+  EXPECT_TRUE(IsRefusal(refusal));
+  EXPECT_NE(DecideReach(refusal, 0), ReachAction::kGiveUp);
+  EXPECT_EQ(DecideReach(refusal, 1000), ReachAction::kGiveUp);
+  EXPECT_EQ(AsStepBackRefusal(absl::DataLossError("")), absl::DataLossError(""));
+}
+
 TEST(AttachDecisionTest, GenerationsGoOnAboveThoseThatSomebodyElseHasSet) {
   std::vector<ShardStatus> shards = Make({{}, {}});
   EXPECT_EQ(NextGeneration(shards, 5).value(), 6u);

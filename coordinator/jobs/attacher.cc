@@ -84,9 +84,10 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
       return absl::nullopt;
     }
     if (!missing.empty()) {
-      MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMember(missing, kMissingPause));
+      MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMembers(shards.missing(), kMissingPause));
       continue;
     }
+    reporter_->NobodyIsMissing();
     if (!is_new) NoteClosed(shards);
     auto statuses = is_new ? shards.Create(generation()) : shards.SetGeneration(generation());
     MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
@@ -151,8 +152,11 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
   auto stepped = shards.StepBack(generation(), decision.cut, decision.epoch);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (!stepped.ok()) {
-    if (DecideReach(stepped.status(), refused_) == ReachAction::kGiveUp) return stepped.status();
-    MILLRACE_RETURN_IF_ERROR(Pause(shards, stepped.status()));
+    const absl::Status status = AsStepBackRefusal(stepped.status());
+    if (DecideReach(status, refused_) == ReachAction::kGiveUp) return status;
+    MILLRACE_RETURN_IF_ERROR(Pause(shards, status));
+    // A call that was given up may arrive yet, and not at a shard that trains again.
+    MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
     return absl::nullopt;
   }
   if (!shards.Moved().empty()) return absl::nullopt;

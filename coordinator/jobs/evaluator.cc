@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
+#include "common/retry.h"
 #include "common/status_macros.h"
-#include "coordinator/jobs/retryable.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -108,7 +108,7 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
     const auto code = static_cast<absl::StatusCode>(result.code());
     const std::string message =
         absl::StrCat("the evaluation at step ", *step_, ": ", result.message());
-    if (!IsRetryableElsewhere(code)) return absl::Status(code, message);
+    if (Classify(code) == Failure::kFinal) return absl::Status(code, message);
     if (++attempts_ % kQuietAttempts == 0) trouble_ = message;
     worker_.reset();
     assign_at_ = options_.clock->Now() + kRetryPause * std::min(attempts_, 10);

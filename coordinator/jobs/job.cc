@@ -155,18 +155,15 @@ void Job::AddMetrics(const google::protobuf::Map<std::string, double>& metrics) 
   for (const auto& [name, value] : metrics) (*record_.mutable_metrics())[name] = value;
 }
 
-absl::Duration Job::SetWaiting(const std::string& whom) {
-  absl::Duration waited;
+void Job::SetWaiting(const std::string& whom, absl::optional<absl::Time> since) {
   bool changed = false;
   {
     MutexLock lock(&mutex_);
-    if (waits_for_.empty()) waits_since_ = clock_->Now();
+    if (since || waits_for_.empty()) waits_since_ = since.value_or(clock_->Now());
     changed = waits_for_ != whom;
     waits_for_ = whom;
-    waited = clock_->Now() - waits_since_;
   }
   if (changed) AppendNotice(absl::StrCat("waits for ", whom));
-  return waited;
 }
 
 void Job::SetStalled(const std::string& whom, absl::Time since) {

@@ -68,8 +68,9 @@ class Job {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The job waits from now on, or still: JobStatus.message is "waits for `whom` for 12 s". A new
-  // `whom` becomes a Notice. Returns how long it has waited since ClearWaiting.
-  absl::Duration SetWaiting(const std::string& whom) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `whom` becomes a Notice. It waits since `since`, or since the first call after ClearWaiting.
+  void SetWaiting(const std::string& whom, absl::optional<absl::Time> since = absl::nullopt)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // The same since `since`, without a Notice and without an end: somebody is at work.
   void SetStalled(const std::string& whom, absl::Time since) ABSL_LOCKS_EXCLUDED(mutex_);
   void ClearWaiting() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -16,9 +16,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
+#include "common/retry.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/attach_decision.h"
-#include "coordinator/jobs/retryable.h"
 #include "coordinator/jobs/trainer.h"
 #include "glog/logging.h"
 
@@ -93,7 +93,7 @@ void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned&
   const auto code = static_cast<absl::StatusCode>(returned.code());
   const std::string message =
       absl::StrCat(returned.message(), " (on ", worker.registration.name(), ")");
-  if (!IsRetryableElsewhere(code)) return inbox_.Interrupt(absl::Status(code, message));
+  if (Classify(code) == Failure::kFinal) return inbox_.Interrupt(absl::Status(code, message));
   const int faults =
       environment_.dispatcher->GiveBack(worker.id, returned, code != absl::StatusCode::kOk);
   if (faults > 0 && faults % kQuietFaults == 0) {

@@ -39,7 +39,8 @@ JobTable::JobTable(const RunnerEnvironment& environment, const RetentionLimits& 
       retention_({.limits = limits,
                   .registry = environment.registry,
                   .ended_jobs = [this] { return EndedJobs(); },
-                  .forget = [this](const Job& job) { return Forget(job); }}) {
+                  .forget = [this](const Job& job) { return Forget(job); },
+                  .clock = environment.clock}) {
   environment_.elements_on = [this](const std::string& id) { return ElementsOn(id); };
   environment_.on_ended = [this] {
     RunNext();

@@ -1,9 +1,14 @@
 #include "coordinator/jobs/job.h"
 
 #include <filesystem>
+#include <map>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/jobs/reporter.h"
+#include "coordinator/jobs/runner_environment.h"
+#include "coordinator/jobs/runner_inbox.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -106,15 +111,45 @@ TEST_F(JobTest, EventNumbersOfARunningJobGoOnAfterARestart) {
 TEST_F(JobTest, WaitingJobSaysForWhomAndForHowLong) {
   auto job = Load();
   ASSERT_TRUE(job->SetState(RUNNING, "").ok());
-  EXPECT_EQ(job->SetWaiting("ps-1 (127.0.0.1:2223), gone"), absl::ZeroDuration());
+  job->SetWaiting("ps-1 (127.0.0.1:2223), gone");
   clock_.Advance(absl::Seconds(12));
   EXPECT_EQ(job->Status().message(), "waits for ps-1 (127.0.0.1:2223), gone for 12 s");
-  EXPECT_EQ(job->SetWaiting("ps-1 (127.0.0.1:2223), gone"), absl::Seconds(12));
+  job->SetWaiting("ps-1 (127.0.0.1:2223), gone");
+  EXPECT_EQ(job->Status().message(), "waits for ps-1 (127.0.0.1:2223), gone for 12 s");
   EXPECT_EQ(EventAfter(*job, 1).notice().message(), "waits for ps-1 (127.0.0.1:2223), gone");
   EXPECT_FALSE(job->events().ReadAfter(2, absl::ZeroDuration())->event) << "told once";
   job->ClearWaiting();
   EXPECT_EQ(job->Status().message(), "");
-  EXPECT_EQ(job->SetWaiting("a worker"), absl::ZeroDuration()) << "it counts anew";
+  job->SetWaiting("a worker");
+  EXPECT_EQ(job->Status().message(), "waits for a worker for 0 s") << "it counts anew";
+}
+
+// A server that was gone for a second ended the job, after a long wait for another one.
+TEST_F(JobTest, RunningJobWaitsForEachMissingMemberByItself) {
+  auto job = Load();
+  ASSERT_TRUE(job->SetState(RUNNING, "").ok());
+  RunnerEnvironment environment;
+  environment.member_timeout = absl::Minutes(10);
+  environment.clock = &clock_;
+  RunnerInbox inbox(&clock_);
+  Reporter reporter(job.get(), &environment, &inbox);
+  const auto wait_for = [&](const std::map<std::string, std::string>& missing) {
+    return reporter.WaitForMembers(missing, absl::ZeroDuration());
+  };
+  EXPECT_TRUE(reporter.Wait("the shards", absl::ZeroDuration()).ok());
+  clock_.Advance(absl::Hours(1));
+  EXPECT_TRUE(wait_for({{"ps-0", "ps-0, gone"}}).ok());
+  clock_.Advance(absl::Minutes(9));
+  EXPECT_TRUE(wait_for({{"ps-0", "ps-0, gone"}, {"ps-1", "ps-1, gone"}}).ok());
+  clock_.Advance(absl::Minutes(9));
+  EXPECT_TRUE(wait_for({{"ps-1", "ps-1, gone"}}).ok());
+  EXPECT_EQ(job->Status().message(), "waits for ps-1, gone for 540 s");
+  reporter.NobodyIsMissing();
+  EXPECT_TRUE(wait_for({{"ps-1", "ps-1, gone"}}).ok());
+  clock_.Advance(absl::Minutes(10));
+  const absl::Status status = wait_for({{"ps-1", "ps-1, gone"}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("waited 10m for ps-1, gone"));
 }
 
 TEST_F(JobTest, WhoWaitsForTheEndIsWoken) {

@@ -1,9 +1,11 @@
 #include "coordinator/jobs/reporter.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 
 namespace millrace::coordinator {
@@ -14,6 +16,8 @@ constexpr absl::Duration kJournalRetryPause = absl::Seconds(1);
 // A job that does not get on for this long says for whom it waits, and says so again this often.
 constexpr absl::Duration kStallAfter = absl::Seconds(10);
 constexpr absl::Duration kStallNoticePeriod = absl::Minutes(1);
+
+constexpr char kWorker[] = "a worker";  // Who is missing where there is none.
 
 std::string JournalTrouble(const absl::Status& status) {
   return absl::StrCat("the coordinator's journal cannot be written: ",
@@ -31,25 +35,39 @@ Reporter::Reporter(Job* job, const RunnerEnvironment* environment, RunnerInbox* 
 
 absl::Status Reporter::Wait(const std::string& whom, absl::Duration pause) {
   if (std::exchange(stalled_, false)) job_->ClearWaiting();
+  NobodyIsMissing();
   moved_at_ = clock_->Now();
   job_->SetWaiting(whom);
   return inbox_->WaitUntil(clock_->Now() + pause);
 }
 
-absl::Status Reporter::WaitForMember(const std::string& whom, absl::Duration pause) {
-  MILLRACE_RETURN_IF_ERROR(NoteMissing(whom));
+absl::Status Reporter::WaitForMembers(const std::map<std::string, std::string>& missing,
+                                      absl::Duration pause) {
+  MILLRACE_RETURN_IF_ERROR(NoteMissing(missing));
   return inbox_->WaitUntil(clock_->Now() + pause);
 }
 
-// The job waits for a member that is not there. A running job does not wait for ever.
-absl::Status Reporter::NoteMissing(const std::string& whom) {
-  if (std::exchange(stalled_, false)) job_->ClearWaiting();
-  moved_at_ = clock_->Now();
-  const absl::Duration waited = job_->SetWaiting(whom);
-  if (job_->state() != RUNNING || waited < environment_.member_timeout) return absl::OkStatus();
+// The job waits for members that are not there. A running job does not wait for ever.
+absl::Status Reporter::NoteMissing(const std::map<std::string, std::string>& missing) {
+  stalled_ = false;
+  const absl::Time now = clock_->Now();
+  moved_at_ = now;
+  const std::map<std::string, absl::Time> before = std::exchange(missing_since_, {});
+  std::pair<absl::Time, std::string> longest(absl::InfiniteFuture(), "");
+  for (const auto& [name, whom] : missing) {
+    const auto known = before.find(name);
+    const absl::Time since = known == before.end() ? now : known->second;
+    missing_since_[name] = since;
+    longest = std::min(longest, {since, whom});
+  }
+  const auto how = [](std::string* out, const auto& member) { out->append(member.second); };
+  job_->SetWaiting(absl::StrJoin(missing, ", ", how), longest.first);
+  if (job_->state() != RUNNING || now - longest.first < environment_.member_timeout) {
+    return absl::OkStatus();
+  }
   return absl::DeadlineExceededError(
-      absl::StrCat("waited ", absl::FormatDuration(environment_.member_timeout), " for ", whom,
-                   "; --member_timeout of the coordinator allows no more"));
+      absl::StrCat("waited ", absl::FormatDuration(environment_.member_timeout), " for ",
+                   longest.second, "; --member_timeout of the coordinator allows no more"));
 }
 
 absl::Status Reporter::Journal(const std::function<void(JobRecord&)>& change) {
@@ -106,11 +124,13 @@ absl::Status Reporter::Tell(const Dispatcher::Progress& progress,
   job_->SetStep(progress.applied);
   PublishProgress(/*at_once=*/false);
   const std::vector<WorkerMember> workers = environment_.registry->Workers();
-  if (workers.empty()) return NoteMissing("a worker (none is connected)");
+  if (workers.empty()) return NoteMissing({{kWorker, "a worker (none is connected)"}});
   const std::string refusals = environment_.dispatcher->WhyNobodyCan(job_->id());
   if (!refusals.empty()) {
-    return NoteMissing(absl::StrCat("a worker (no worker can run the job: ", refusals, ")"));
+    return NoteMissing(
+        {{kWorker, absl::StrCat("a worker (no worker can run the job: ", refusals, ")")}});
   }
+  NobodyIsMissing();
   const absl::Time now = clock_->Now();
   if (std::exchange(watermark_, progress.watermark) != progress.watermark) moved_at_ = now;
   if (blocked) {

@@ -33,9 +33,16 @@ class Reporter {
   // The job waits for `whom` until something changes, `pause` at most; what it waits for is told
   // until Resumed. Returns what the run must end with.
   absl::Status Wait(const std::string& whom, absl::Duration pause);
-  // The same for a member that is not there, and DEADLINE_EXCEEDED where a running job has waited
-  // for longer than its coordinator allows.
-  absl::Status WaitForMember(const std::string& whom, absl::Duration pause);
+  // The same for members that are not there; `missing`: how people call them, by name. Returns
+  // DEADLINE_EXCEEDED where a running job has waited for one of them for longer than its
+  // coordinator allows: since the first call that named it, with no call since that did not.
+  absl::Status WaitForMembers(const std::map<std::string, std::string>& missing,
+                              absl::Duration pause);
+  absl::Status WaitForMember(const std::string& whom, absl::Duration pause) {
+    return WaitForMembers({{whom, whom}}, pause);
+  }
+  // Nobody is waited for any more.
+  void NobodyIsMissing() { missing_since_.clear(); }
 
   // Changes the job's record. Returns when that is in the journal: while it cannot be written the
   // job waits and says so. Otherwise what the run must end with; then the record may be unchanged.
@@ -68,7 +75,7 @@ class Reporter {
 
  private:
   void ShowWarnings();
-  absl::Status NoteMissing(const std::string& whom);
+  absl::Status NoteMissing(const std::map<std::string, std::string>& missing);
   void NoteStall(const absl::optional<Dispatcher::Stall>& stall);
   void PublishProgress(bool at_once);
   void TellNotices();
@@ -85,6 +92,7 @@ class Reporter {
   uint64_t watermark_ = 0;
   absl::Time moved_at_;   // When the watermark moved, or somebody was there to move it.
   bool stalled_ = false;  // What the job waits for is set by NoteStall.
+  std::map<std::string, absl::Time> missing_since_;  // Members, by name.
   bool save_due_ = false;
   std::map<std::string, std::string> warnings_;
   std::string journal_trouble_;

@@ -1,6 +1,10 @@
 // A job loses its variables before its record: first the record says that they are going, then each
 // server that is there is told, and remembered in the record. So nobody is sent to shards of which
 // some are gone, and a job is forgotten only when no server holds anything of it.
+//
+// A server that has not got a shard may have it later: a call to make it that was given up goes on
+// there, and a server that comes back opens its shards one by one. So that is believed only when it
+// has been so for as long as such a call may take.
 #include "coordinator/jobs/retention.h"
 
 #include <algorithm>
@@ -13,6 +17,8 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr size_t kEventsOfOldJobs = 100;
+constexpr absl::Duration kSettling = absl::Minutes(5);
+constexpr absl::Duration kLookAgain = absl::Seconds(10);
 
 int CountDropped(const std::vector<ShardPlacement>& shards) {
   return static_cast<int>(std::count_if(shards.begin(), shards.end(),
@@ -52,10 +58,13 @@ void Retention::SweepInLoop() {
   for (;;) {
     {
       MutexLock lock(&mutex_);
-      while (!woken_ && !stopping_) changed_.Wait(&mutex_);
+      while (!woken_ && !stopping_) {
+        if (options_.clock->WaitUntil(&changed_, &mutex_, look_again_)) break;
+      }
       if (stopping_) return;
       woken_ = false;
     }
+    look_again_ = absl::InfiniteFuture();
     Sweep();
   }
 }
@@ -68,7 +77,7 @@ void Retention::Sweep() {
   const RetentionLimits& limits = options_.limits;
   // First, since new jobs may wait for the memory.
   for (size_t i = 0; i < std::min(jobs.size(), limits.shards) && !stopping(); ++i) {
-    const absl::Status status = RetireShards(*jobs[i]);
+    const absl::Status status = FreeMemory(*jobs[i]);
     // A server that is away is asked again when it is back.
     const bool later = absl::IsCancelled(status) || absl::IsUnavailable(status);
     LOG_IF(WARNING, !status.ok() && !later) << jobs[i]->id() << ": " << status;
@@ -78,22 +87,50 @@ void Retention::Sweep() {
     absl::Status status;
     if (i >= limits.events) job.events().Trim(kEventsOfOldJobs);
     if (i >= limits.shards && job.HasShards()) status = DropShards(job);
-    if (!job.HasShards()) retired_.erase(job.number());
+    if (!job.HasShards()) {
+      retired_.erase(job.number());
+      unsettled_since_.erase(job.number());
+    }
     if (i >= limits.records && !job.HasShards()) status = options_.forget(job);
     LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job.id() << ": " << status;
   }
 }
 
-absl::Status Retention::RetireShards(const Job& job) {
+absl::Status Retention::FreeMemory(Job& job) {
   if (retired_.contains(job.number()) || !job.HasShards()) return absl::OkStatus();
   const JobRecord record = job.record();
+  return record.has_started() ? RetireShards(record) : DropShards(job);
+}
+
+// Whether what is not there will not come any more. Otherwise it is looked at again.
+bool Retention::HasSettled(uint64_t job) {
+  const absl::Time now = options_.clock->Now();
+  const absl::Time since = unsettled_since_.try_emplace(job, now).first->second;
+  if (now - since >= kSettling) return true;
+  look_again_ = now + kLookAgain;
+  return false;
+}
+
+absl::Status Retention::RetireShards(const JobRecord& record) {
   ShardGroup shards(record, options_.registry);
   const bool all_there = shards.Locate().empty();
   if (!SetUnderWay(&shards)) return absl::OkStatus();
-  const absl::Status status = shards.Retire(record.generation());
+  // For servers that were away at the end. Where it fails, retiring says so as well.
+  shards.Fence(record.generation()).IgnoreError();
+  bool found = true;
+  absl::Status status;
+  for (const absl::Status& answer : shards.Retire(record.generation())) {
+    if (absl::IsNotFound(answer)) {
+      found = false;
+    } else {
+      status.Update(answer);
+    }
+  }
   SetUnderWay(nullptr);
-  if (all_there && (status.ok() || absl::IsNotFound(status))) retired_.insert(job.number());
-  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+  if (status.ok() && (found || HasSettled(record.number())) && all_there) {
+    retired_.insert(record.number());
+  }
+  return status;
 }
 
 absl::Status Retention::DropShards(Job& job) {
@@ -107,10 +144,12 @@ absl::Status Retention::DropShards(Job& job) {
   if (!SetUnderWay(&shards)) return absl::OkStatus();
   absl::Status status = shards.Drop(job.record().generation());
   SetUnderWay(nullptr);
+  const JobRecord record = job.record();
+  if (!record.has_started() && !HasSettled(record.number())) return status;
   const std::vector<ShardPlacement>& placements = shards.placements();
   if (CountDropped(placements) > dropped_before) {
-    status.Update(job.Update([&](JobRecord& record) {
-      record.mutable_shards()->Assign(placements.begin(), placements.end());
+    status.Update(job.Update([&](JobRecord& changed) {
+      changed.mutable_shards()->Assign(placements.begin(), placements.end());
     }));
   }
   return status;

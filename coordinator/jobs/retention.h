@@ -5,12 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/shard_group.h"
@@ -26,8 +29,10 @@ struct RetentionLimits {
 };
 
 // Retires shards of jobs that have ended, so that their servers can use the memory, then drops,
-// trims and forgets, on a thread of its own. Shards whose server is away, and what did not work,
-// are tried again at the next Wake. Thread-safe.
+// trims and forgets, on a thread of its own. Shards of a job that never started are dropped at
+// once: nobody reads them. Shards whose server is away, and what did not work, are tried again at
+// the next Wake; what is not found is asked for again for some minutes, since it may be under way.
+// Thread-safe.
 class Retention {
  public:
   struct Options {
@@ -37,6 +42,7 @@ class Retention {
     // Returns the jobs that have ended, and that nobody else changes any more.
     std::function<std::vector<std::shared_ptr<Job>>()> ended_jobs;
     std::function<absl::Status(const Job&)> forget;
+    Clock* clock = Clock::Real();
   };
 
   explicit Retention(Options options);
@@ -52,14 +58,19 @@ class Retention {
  private:
   void SweepInLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status RetireShards(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status FreeMemory(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status RetireShards(const JobRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DropShards(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool HasSettled(uint64_t job);
   // The group whose calls a Stop cancels, or null. Returns false when it was stopped before.
   bool SetUnderWay(ShardGroup* shards) ABSL_LOCKS_EXCLUDED(mutex_);
   bool stopping() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
-  std::set<uint64_t> retired_;  // Jobs, by number. Only used by the thread.
+  // Jobs, by number. Only used by the thread.
+  std::set<uint64_t> retired_;
+  std::map<uint64_t, absl::Time> unsettled_since_;
+  absl::Time look_again_ = absl::InfiniteFuture();
 
   mutable Mutex mutex_;  // Before the group's lock.
   CondVar changed_;

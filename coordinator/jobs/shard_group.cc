@@ -1,7 +1,8 @@
 // A round of calls begins them all and then waits for the last. What a call needs until it ends
-// (its context, its request, its answer) lives in the round, which each call's callback holds: so a
-// group may go while a call is still being cancelled. Only a poll has a callback into its user; the
-// destructor waits for that one.
+// (its context, its request, its answer) lives in the round, which the group keeps until all of its
+// calls have ended, its destructor too. A callback must not keep it: gRPC destroys callbacks on
+// threads of its own, and a context that goes there last takes its channel along, whose end waits
+// for those very threads.
 #include "coordinator/jobs/shard_group.h"
 
 #include <algorithm>
@@ -30,6 +31,14 @@ constexpr absl::Duration kLongCall = absl::Minutes(5);
 
 std::string Describe(const ShardPlacement& placement) {
   return absl::StrCat(placement.server(), " (", placement.address(), ")");
+}
+
+// gRPC has several words for a transport that broke, and no server of ours uses these two.
+absl::StatusCode CodeOf(const grpc::Status& status) {
+  const absl::StatusCode code = FromGrpcStatus(status).code();
+  const bool is_transport =
+      code == absl::StatusCode::kUnknown || code == absl::StatusCode::kInternal;
+  return is_transport ? absl::StatusCode::kUnavailable : code;
 }
 
 template <typename Request>
@@ -89,7 +98,7 @@ std::string ShardGroup::DescribeMissing(const ShardPlacement& placement) {
 }
 
 std::string ShardGroup::Locate() {
-  std::set<std::string> missing;
+  missing_.clear();
   lost_directory_ = false;
   for (size_t shard = 0; shard < placements_.size(); ++shard) {
     ShardPlacement& placement = placements_[shard];
@@ -97,7 +106,7 @@ std::string ShardGroup::Locate() {
     const auto member = registry_->FindPs(placement.directory_id());
     server.member = member ? member->id : 0;
     if (!member) {
-      missing.insert(DescribeMissing(placement));
+      missing_[placement.server()] = DescribeMissing(placement);
       continue;
     }
     server.moved |= server.last_member != 0 && server.last_member != member->id;
@@ -108,7 +117,8 @@ std::string ShardGroup::Locate() {
     server.address = placement.address();
     server.stub = ParameterServerAdmin::NewStub(CreateChannel(server.address));
   }
-  return absl::StrJoin(missing, ", ");
+  return absl::StrJoin(missing_, ", ",
+                       [](std::string* out, const auto& server) { out->append(server.second); });
 }
 
 bool ShardGroup::IsThere(uint32_t shard) const {
@@ -190,7 +200,7 @@ std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
       make(shard, round->requests[shard]);
       (servers_[shard].stub->async()->*method)(
           round->context(shard), &round->requests[shard], &round->responses[shard],
-          [round, shard](grpc::Status status) { round->Done(shard, status); });
+          [raw = round.get(), shard](grpc::Status status) { raw->Done(shard, status); });
     }
   }
   return round;
@@ -199,7 +209,7 @@ std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
 absl::Status ShardGroup::ErrorOf(const char* what, uint32_t shard,
                                  const grpc::Status& status) const {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(FromGrpcStatus(status).code(),
+  return absl::Status(CodeOf(status),
                       absl::StrCat(Describe(placements_[shard]), ": ", what, " of shard ", shard,
                                    ": ", status.error_message()));
 }
@@ -212,6 +222,15 @@ absl::Status ShardGroup::FirstError(const char* what, const CallRound& round) {
     return ErrorOf(what, shard, statuses[shard]);
   }
   return absl::OkStatus();
+}
+
+std::vector<absl::Status> ShardGroup::ErrorsOf(const char* what, const CallRound& round) const {
+  const std::vector<grpc::Status> statuses = round.statuses();
+  std::vector<absl::Status> errors;
+  for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
+    errors.push_back(ErrorOf(what, shard, statuses[shard]));
+  }
+  return errors;
 }
 
 // A server that stands still may have been given up by the registry; nobody waits for its answer.
@@ -308,12 +327,15 @@ absl::Status ShardGroup::UnpinCut(uint64_t generation, const std::string& cut_id
                         });
 }
 
-absl::Status ShardGroup::Retire(uint64_t generation) {
-  return CallThoseThere("RetireShard", &AdminCalls::RetireShard, kLongCall,
-                        [&](uint32_t shard, RetireShardRequest& request) {
-                          Address(job_id_, shard, request);
-                          request.set_generation(generation);
-                        });
+std::vector<absl::Status> ShardGroup::Retire(uint64_t generation) {
+  const auto round = Start<RetireShardRequest, ShardStatus>(
+      Which::kThoseThere, &AdminCalls::RetireShard, kLongCall,
+      [&](uint32_t shard, RetireShardRequest& request) {
+        Address(job_id_, shard, request);
+        request.set_generation(generation);
+      });
+  round->Await();
+  return ErrorsOf("RetireShard", *round);
 }
 
 absl::Status ShardGroup::Drop(uint64_t generation) {
@@ -356,11 +378,8 @@ void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
 absl::optional<ShardGroup::Poll> ShardGroup::TakePoll() {
   if (poll_ == nullptr || !poll_->round->HasEnded()) return absl::nullopt;
   poll_->round->Await();
-  const std::vector<grpc::Status> statuses = poll_->round->statuses();
   Poll poll;
-  for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
-    poll.errors.push_back(ErrorOf(poll_->what, shard, statuses[shard]));
-  }
+  poll.errors = ErrorsOf(poll_->what, *poll_->round);
   poll.shards = std::move(*poll_->responses);
   poll_.reset();
   return poll;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ class ShardGroup {
   // Finds the servers that hold the shards now; calls go to these. Returns those that are not
   // there, as a person would name them: "ps-1 (127.0.0.1:2223), gone"; empty: all are there.
   std::string Locate();
+  // The same, by name: "ps-1".
+  const std::map<std::string, std::string>& missing() const { return missing_; }
 
   // Whether Locate found a server of the old name or address that serves another directory: what
   // was in the old one may be lost.
@@ -70,7 +73,8 @@ class ShardGroup {
   // SetGeneration of a job that has ended.
   absl::Status Fence(uint64_t generation);
   absl::Status UnpinCut(uint64_t generation, const std::string& cut_id);
-  absl::Status Retire(uint64_t generation);
+  // Returns what each shard answered; OK also for one whose server is not there.
+  std::vector<absl::Status> Retire(uint64_t generation);
   // Marks in placements() what is dropped, and leaves out what was.
   absl::Status Drop(uint64_t generation);
 
@@ -120,6 +124,7 @@ class ShardGroup {
   template <typename Request, typename Response, typename Make>
   absl::StatusOr<std::vector<Response>> CallAll(const char* what, Method<Request, Response> method,
                                                 absl::Duration timeout, const Make& make);
+  std::vector<absl::Status> ErrorsOf(const char* what, const CallRound& round) const;
   template <typename Request, typename Response, typename Make>
   absl::Status CallThoseThere(const char* what, Method<Request, Response> method,
                               absl::Duration timeout, const Make& make);
@@ -140,6 +145,7 @@ class ShardGroup {
   std::vector<Server> servers_;  // By shard.
   std::string failed_server_;
   bool lost_directory_ = false;
+  std::map<std::string, std::string> missing_;  // See missing().
 
   struct PollRound;
   std::unique_ptr<PollRound> poll_;

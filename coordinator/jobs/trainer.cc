@@ -20,9 +20,9 @@
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/proto_duration.h"
+#include "common/retry.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/merge_progress.h"
-#include "coordinator/jobs/retryable.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -61,6 +61,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
                     Evaluator& evaluator) {
   const MergedProgress& merged = attached.merged;
   generation_ = attached.generation;
+  epoch_ = attached.shards[0].epoch();
   if (merged.done.watermark() < total_steps_) evaluator.ForgetTheEnd();
   // A state that some shard has left behind cannot be evaluated any more.
   barrier_ = evaluator.BarrierFrom(std::max<uint64_t>(merged.frontier, 1));
@@ -214,7 +215,7 @@ absl::StatusOr<Trainer::Next> Trainer::AfterError(const absl::Status& status,
                        std::string(status.message()), "),"));
     return Next::kWait;
   }
-  if (!IsRetryable(status.code())) return status;
+  if (!IsTransient(status.code())) return status;
   return Detach(std::string(status.message()));
 }
 
@@ -271,7 +272,7 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
   return !Audit(seen_);
 }
 
-// Whether the shards that have answered are open, at our generation.
+// Whether the shards that have answered are open, at our generation, in the epoch they were in.
 bool Trainer::CheckIsOurs(const ShardGroup::Poll& poll, const ShardGroup& shards) {
   for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
     const absl::Status& error = poll.errors[shard];
@@ -288,6 +289,10 @@ bool Trainer::CheckIsOurs(const ShardGroup::Poll& poll, const ShardGroup& shards
     if (status.generation() != generation_) {
       Detach(absl::StrCat(shards.NameOf(shard), " is at generation ", status.generation(),
                           ", which this coordinator did not set"));
+      return false;
+    }
+    if (synchronous_ && status.epoch() != epoch_) {
+      Detach(absl::StrCat(shards.NameOf(shard), " is in epoch ", status.epoch(), ", not ", epoch_));
       return false;
     }
   }

@@ -217,6 +217,16 @@ void FakePs::AwaitDropped(const std::string& job_id) {
   }
 }
 
+void FakePs::AwaitRetired(const std::string& job_id) {
+  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
+  MutexLock lock(&mutex_);
+  while (std::none_of(shards_.begin(), shards_.end(), [&](const auto& shard) {
+    return shard.first.first == job_id && shard.second.retired;
+  })) {
+    CHECK(!Clock::Real()->WaitUntil(&dropped_, &mutex_, deadline)) << name_ << " has " << job_id;
+  }
+}
+
 int FakePs::drops() const {
   MutexLock lock(&mutex_);
   return drops_;
@@ -385,6 +395,7 @@ grpc::Status FakePs::RetireShard(grpc::ServerContext*, const RetireShardRequest*
   shard->held = AppliedSet();
   shard->pins.clear();
   Flush(key, *shard);
+  dropped_.SignalAll();
   *response = StatusOf(key, *shard);
   return grpc::Status::OK;
 }

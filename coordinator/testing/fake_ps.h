@@ -71,6 +71,8 @@ class FakePs final : public ParameterServerAdmin::Service {
 
   // Waits until no shard of the job is there.
   void AwaitDropped(const std::string& job_id);
+  // Waits until a shard of the job is retired.
+  void AwaitRetired(const std::string& job_id);
   // Calls of DropShard, in all lives.
   int drops() const;
 
@@ -159,7 +161,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::unique_ptr<MemberConnection> connection_;
 
   mutable Mutex mutex_;
-  CondVar dropped_;
+  CondVar dropped_;  // Or retired.
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> shards_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> flushed_ ABSL_GUARDED_BY(mutex_);

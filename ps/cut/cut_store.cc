@@ -30,6 +30,9 @@ namespace {
 
 // Restored contributions came on no stream.
 constexpr uint64_t kNoStream = 0;
+// Than the common one, of a synchronous shard: those that a shard takes by itself, and the one that
+// is asked for.
+constexpr size_t kMostNewerCuts = 3;
 
 absl::string_view Bytes(const float* values, size_t count) {
   return absl::string_view(reinterpret_cast<const char*>(values), count * sizeof(float));
@@ -249,7 +252,9 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
 
 void CutStore::TakeOut(const std::string& shard_key, const IsGone& gone) {
   MutexLock lock(&mutex_);
-  Entry& entry = entries_[shard_key];
+  const auto found = entries_.find(shard_key);
+  if (found == entries_.end()) return;  // Dropped meanwhile.
+  Entry& entry = found->second;
   const auto kept = std::stable_partition(entry.cuts.begin(), entry.cuts.end(), std::not_fn(gone));
   for (auto it = kept; it != entry.cuts.end(); ++it) entry.removed.push_back(it->number);
   entry.cuts.erase(kept, entry.cuts.end());
@@ -262,7 +267,12 @@ absl::Status CutStore::RemoveFiles(const std::string& shard_key) {
   MILLRACE_RETURN_IF_ERROR(database_->RemoveFiles(ranges));
   MutexLock lock(&mutex_);
   const auto it = entries_.find(shard_key);
-  if (it != entries_.end()) it->second.removed.clear();
+  if (it == entries_.end()) return absl::OkStatus();
+  std::vector<uint64_t>& removed = it->second.removed;  // Readers may have added some since.
+  const auto is_gone = [&numbers](uint64_t number) {
+    return std::count(numbers.begin(), numbers.end(), number) > 0;
+  };
+  removed.erase(std::remove_if(removed.begin(), removed.end(), is_gone), removed.end());
   return absl::OkStatus();
 }
 
@@ -351,24 +361,44 @@ absl::Status CutStore::CommitCut(std::unique_ptr<StagedCut> staged) {
   return absl::OkStatus();
 }
 
-absl::Status CutStore::Prune(const ShardPlan& plan, const CutName& common, uint64_t stops_before) {
+// Numbers say what was written later, and not what is later: an older version may be written last.
+absl::Status CutStore::Prune(const ShardPlan& plan, const absl::optional<CutName>& common,
+                             uint64_t stops_before) {
   const std::string shard_key = KeyOf(plan.spec);
-  const std::vector<Cut> cuts = Find(shard_key).cuts;
-  if (cuts.empty()) return absl::OkStatus();
-  uint64_t newest = 0;  // The number of the newest cut that is no stop's.
-  bool has_common = false;
-  for (const Cut& cut : cuts) {
-    if (cut.damaged || cut.of_stop) continue;
-    newest = cut.number;
-    has_common = has_common || (cut.epoch == common.epoch() && cut.version == common.version());
-  }
+  std::vector<Cut> cuts = Find(shard_key).cuts;  // Whole ones for other shards too; by version.
+  cuts.erase(std::remove_if(cuts.begin(), cuts.end(),
+                            [](const Cut& cut) { return cut.damaged || cut.of_stop; }),
+             cuts.end());
+  std::sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return Rank(a) < Rank(b); });
+  const bool synchronous = plan.spec.replicas() != 0;
   TakeOut(shard_key, [&](const Cut& cut) {
-    if (cut.of_stop) return cut.number < newest || cut.number < stops_before;
-    if (plan.spec.replicas() == 0) return cut.number < newest;
-    return has_common && std::make_pair(cut.epoch, cut.version) <
-                             std::make_pair(common.epoch(), common.version());
+    if (cut.of_stop) {
+      return cut.number < stops_before ||
+             std::any_of(cuts.begin(), cuts.end(), [&cut](const Cut& other) {
+               return other.number > cut.number && Rank(other) > Rank(cut);
+             });
+    }
+    if (synchronous) return common.has_value() && IsSurplus(cut, cuts, *common);
+    if (cuts.empty()) return false;
+    return cut.damaged ? cut.number < cuts.back().number : Rank(cut) < Rank(cuts.back());
   });
   return RemoveFiles(shard_key);
+}
+
+std::tuple<uint64_t, uint64_t, uint64_t> CutStore::Rank(const Cut& cut) {
+  return {cut.epoch, cut.version, cut.number};
+}
+
+bool CutStore::IsSurplus(const Cut& cut, const std::vector<Cut>& cuts, const CutName& common) {
+  const auto version = std::make_pair(common.epoch(), common.version());
+  const auto is_common = [&version](const Cut& each) {
+    return std::make_pair(each.epoch, each.version) == version;
+  };
+  if (common.version() != 0 && std::none_of(cuts.begin(), cuts.end(), is_common)) return false;
+  if (std::make_pair(cut.epoch, cut.version) <= version) {
+    return std::make_pair(cut.epoch, cut.version) < version;
+  }
+  return cuts.size() > kMostNewerCuts && Rank(cut) < Rank(cuts[cuts.size() - kMostNewerCuts]);
 }
 
 absl::Status CutStore::MarkStopped() {
@@ -456,8 +486,13 @@ absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName&
   if (name.version() == 0) return MakeInitialState(plan, pool);
   for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
     if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
-    MILLRACE_ASSIGN_OR_RETURN(ShardContents contents, ReadNumber(plan, cut.number, pool));
-    return contents.state;
+    absl::StatusOr<ShardContents> contents = ReadNumber(plan, cut.number, pool);
+    if (contents.ok()) return contents->state;
+    if (!absl::IsDataLoss(contents.status())) return contents.status();
+    LOG(ERROR) << NameOf(plan.spec) << ": gives up a cut of version " << cut.version << ": "
+               << contents.status();
+    TakeOut(KeyOf(plan.spec),
+            [number = cut.number](const Cut& each) { return each.number == number; });
   }
   return absl::NotFoundError(absl::StrCat(NameOf(plan.spec), " has no cut of version ",
                                           name.version(), " of epoch ", name.epoch()));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -64,7 +65,8 @@ class CutStore {
   // stay as they are.
   absl::StatusOr<ShardContents> ReadShard(const ShardPlan& plan, BlockPool* pool);
 
-  // The state of a cut; version 0 is there always. NOT_FOUND: no such cut.
+  // The state of a cut; version 0 is there always. NOT_FOUND: no such cut; one that is found to be
+  // damaged is none any more.
   absl::StatusOr<StatePtr> ReadCut(const ShardPlan& plan, const CutName& cut, BlockPool* pool);
 
   // Sets what ListShards says of a shard. With the first record of an epoch the cuts of earlier
@@ -81,9 +83,11 @@ class CutStore {
   absl::Status WriteCut(const ShardPlan& plan, const CutContents& contents);
 
   // Deletes the cuts that nobody needs, and their space is free: of an asynchronous shard all but
-  // the newest, of a synchronous one those older than `common`, if that is there. `stops_before`:
-  // and those of stops with a lower number.
-  absl::Status Prune(const ShardPlan& plan, const CutName& common, uint64_t stops_before = 0);
+  // the newest, of a synchronous one those older than `common`, and of the newer ones all but the
+  // newest three, if it is there (nullopt: nobody knows it). `stops_before`: and those of stops
+  // with a lower number.
+  absl::Status Prune(const ShardPlan& plan, const absl::optional<CutName>& common,
+                     uint64_t stops_before = 0);
 
   // The number that the shard's next cut gets. They only grow.
   uint64_t NextNumber(const ShardSpec& spec) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -132,6 +136,10 @@ class CutStore {
   // Takes cuts out of the entry, whose files go next.
   void TakeOut(const std::string& shard_key, const IsGone& gone) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status RemoveFiles(const std::string& shard_key);
+  // Epoch, version and number: greater for the later one.
+  static std::tuple<uint64_t, uint64_t, uint64_t> Rank(const Cut& cut);
+  // Whether a synchronous shard needs `cut` no more, of `cuts` by rank.
+  static bool IsSurplus(const Cut& cut, const std::vector<Cut>& cuts, const CutName& common);
   absl::Status PutState(const Database::Put& put, const std::string& shard_key, uint64_t cut,
                         const ShardState& state);
   absl::Status PutHeld(const Database::Put& put, const std::string& shard_key, uint64_t cut,

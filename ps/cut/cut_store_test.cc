@@ -170,13 +170,55 @@ TEST_F(CutStoreTest, AsynchronousShardKeepsTheNewest) {
 TEST_F(CutStoreTest, SynchronousShardKeepsTheCommonCutAndNewerOnes) {
   const ShardPlan plan = Plan(/*replicas=*/1);
   for (uint64_t version = 4; version <= 16; version += 4) Write(plan, version);
-  ASSERT_TRUE(store_->Prune(plan, Name(0, 0)).ok());
-  EXPECT_THAT(Cuts(), ElementsAre("0.4", "0.8", "0.12", "0.16"));
+  ASSERT_TRUE(store_->Prune(plan, {}).ok());
+  EXPECT_THAT(Cuts(), SizeIs(4)) << "nobody knows the common one";
   ASSERT_TRUE(store_->Prune(plan, Name(0, 10)).ok());
   EXPECT_THAT(Cuts(), SizeIs(4)) << "there is no such cut";
   ASSERT_TRUE(store_->Prune(plan, Name(0, 12)).ok());
   EXPECT_THAT(Cuts(), ElementsAre("0.12", "0.16"));
   EXPECT_EQ(CutFiles(), 2);
+}
+
+// Where another shard of the job could not write cuts, a full one was kept for each that was asked
+// for.
+TEST_F(CutStoreTest, SynchronousShardKeepsThreeCutsBesideTheCommonOne) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  for (uint64_t version = 1; version <= 6; ++version) Write(plan, version);
+  ASSERT_TRUE(store_->Prune(plan, Name(0, 2)).ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.2", "0.4", "0.5", "0.6"));
+  ASSERT_TRUE(store_->Prune(plan, Name(0, 0)).ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.4", "0.5", "0.6"));
+}
+
+TEST_F(CutStoreTest, OlderVersionThatIsWrittenLaterEndsNoNewerOne) {
+  const ShardPlan plan = Plan();
+  Write(plan, 5);
+  Write(plan, 4);
+  ASSERT_TRUE(store_->Prune(plan, {}).ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.5"));
+}
+
+TEST_F(CutStoreTest, OlderVersionThatIsWrittenLaterEndsNoCutOfAStop) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  of_stop_ = true;
+  Write(plan, 7);
+  of_stop_ = false;
+  Write(plan, 4);
+  ASSERT_TRUE(store_->Prune(plan, Name(0, 4)).ok());
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 7);
+}
+
+// One damaged cut ended the job, although others were there.
+TEST_F(CutStoreTest, DamagedCutThatIsAskedForIsNoneAnyMore) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  Write(plan, 4);
+  Write(plan, 8);
+  Spoil();
+  Reopen();
+  EXPECT_THAT(Cuts(), ElementsAre("0.4", "0.8"));
+  EXPECT_EQ(store_->ReadCut(plan, Name(0, 8), &pool_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Cuts(), ElementsAre("0.4"));
+  EXPECT_EQ((*store_->ReadCut(plan, Name(0, 4), &pool_))->version, 4);
 }
 
 TEST_F(CutStoreTest, ShardWithoutACutHasItsInitialValues) {

@@ -90,10 +90,12 @@ void Flusher::SetCommon(const std::shared_ptr<Shard>& shard, const CutName& comm
   {
     MutexLock lock(&mutex_);
     Watched* const watched = Find(shard.get());
-    if (watched == nullptr || !Has(Names(*store_, *shard), common.epoch(), common.version()))
+    if (watched == nullptr) return;
+    if (common.version() != 0 && !Has(Names(*store_, *shard), common.epoch(), common.version())) {
       return;
-    if (watched->common.epoch() == common.epoch() &&
-        watched->common.version() == common.version()) {
+    }
+    if (watched->common.has_value() && watched->common->epoch() == common.epoch() &&
+        watched->common->version() == common.version()) {
       return;
     }
     watched->common = common;
@@ -106,7 +108,7 @@ void Flusher::SetCommon(const std::shared_ptr<Shard>& shard, const CutName& comm
 
 // On the lane of short work.
 void Flusher::Prune(const std::shared_ptr<Shard>& shard, uint64_t stops_before) {
-  CutName common;
+  absl::optional<CutName> common;
   {
     MutexLock lock(&mutex_);
     const Watched* const watched = Find(shard.get());
@@ -194,18 +196,26 @@ absl::optional<CutContents> Flusher::Take(const std::shared_ptr<Shard>& shard) {
 }
 
 void Flusher::WriteDue(const std::shared_ptr<Shard>& shard) {
-  absl::optional<CutContents> contents = Take(shard);
-  if (!contents.has_value()) {
-    MakeRoom(shard);
-    return;
-  }
-  const uint64_t version = contents->state->version;
   // What goes wrong is in the shard's status, and in the log.
   cuts_
       .Call(absl::StrCat("writing a cut of ", shard->name()), absl::InfiniteFuture(),
-            [this, shard, contents = *std::move(contents)] { return WriteCut(shard, contents); })
+            [this, shard] { return TakeAndWrite(shard); })
       .IgnoreError();
-  if (!IsSynchronous(*shard) && shard->ListenForChange(version)) Changed(shard.get());
+}
+
+// On the lane of cuts. What is written is taken here, so that nobody writes something newer between
+// the two.
+absl::Status Flusher::TakeAndWrite(const std::shared_ptr<Shard>& shard) {
+  const absl::optional<CutContents> contents = Take(shard);
+  if (!contents.has_value()) {
+    MakeRoom(shard);
+    return absl::OkStatus();
+  }
+  const absl::Status status = WriteCut(shard, *contents);
+  if (!IsSynchronous(*shard) && shard->ListenForChange(contents->state->version)) {
+    Changed(shard.get());
+  }
+  return status;
 }
 
 void Flusher::MakeRoom(const std::shared_ptr<Shard>& shard) {
@@ -215,9 +225,10 @@ void Flusher::MakeRoom(const std::shared_ptr<Shard>& shard) {
     MutexLock lock(&mutex_);
     Watched* const watched = Find(shard.get());
     if (watched == nullptr) return;
-    const auto newer = [watched](const CutName& cut) {
+    const CutName common = watched->common.value_or(CutName());
+    const auto newer = [&common](const CutName& cut) {
       return std::make_pair(cut.epoch(), cut.version()) >
-             std::make_pair(watched->common.epoch(), watched->common.version());
+             std::make_pair(common.epoch(), common.version());
     };
     room = std::count_if(cuts.begin(), cuts.end(), newer) < kNewerCuts;
     watched->wants_room = false;
@@ -239,6 +250,8 @@ absl::Status Flusher::StageAndCommit(const std::shared_ptr<Shard>& shard,
 }
 
 absl::Status Flusher::WriteCut(const std::shared_ptr<Shard>& shard, const CutContents& contents) {
+  // A retired shard may have given up its values, which are in the database.
+  if (contents.state->blocks.empty()) return absl::OkStatus();
   if (!contents.of_stop && Has(Names(*store_, *shard), contents.epoch, contents.state->version)) {
     Report(shard.get());
     return absl::OkStatus();
@@ -322,8 +335,14 @@ absl::Status Flusher::FlushForStop(const std::vector<std::shared_ptr<Shard>>& sh
 }
 
 // On the lane of cuts. A synchronous shard's newest state is a cut for itself, which no other shard
-// has; it is left out where a cut of the same version is there and nothing is held.
+// has; it is left out where a cut of the same version is there and nothing is held. What it had
+// captured is written first, and with a lower number.
 absl::Status Flusher::WriteForStop(const std::shared_ptr<Shard>& shard) {
+  shard->AllowCuts(false);
+  if (absl::optional<CapturedCut> captured = shard->TakeCapturedCut()) {
+    // Without it nothing is lost; that it failed is in the log.
+    WriteCut(shard, {captured->epoch, std::move(captured->state)}).IgnoreError();
+  }
   ShardContents contents = shard->Contents();
   const bool synchronous = IsSynchronous(*shard);
   const std::vector<CutName> cuts = Names(*store_, *shard);

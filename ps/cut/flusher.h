@@ -67,7 +67,7 @@ class Flusher {
     std::weak_ptr<Shard> shard;
     const Shard* key = nullptr;
     CutPace pace;
-    CutName common = {};       // Synchronous.
+    absl::optional<CutName> common = {};  // Synchronous; until it is told, nobody knows it.
     bool wants_room = false;   // Synchronous: nothing is captured until the shard is allowed to.
     std::string trouble = {};  // See ShardStatus.trouble.
     absl::Time next_log = absl::InfinitePast();
@@ -85,6 +85,7 @@ class Flusher {
   void Changed(const Shard* key) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::optional<CutContents> Take(const std::shared_ptr<Shard>& shard) ABSL_LOCKS_EXCLUDED(mutex_);
   void WriteDue(const std::shared_ptr<Shard>& shard) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status TakeAndWrite(const std::shared_ptr<Shard>& shard) ABSL_LOCKS_EXCLUDED(mutex_);
   // Lets a synchronous shard capture again, if there is room for a cut.
   void MakeRoom(const std::shared_ptr<Shard>& shard) ABSL_LOCKS_EXCLUDED(mutex_);
   // On the lane of cuts. CANCELLED: it is of no more use.
@@ -101,12 +102,14 @@ class Flusher {
 
   CutStore* const store_;
   Clock* const clock_;
-  Lane records_;
-  Lane cuts_;
   Mutex mutex_;
   CondVar changed_;  // watched_ or stopping_
   std::vector<Watched> watched_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // After what their calls use, also those that nobody waits for any more: a lane that is destroyed
+  // makes them first. The lane of cuts calls the other one.
+  Lane records_;
+  Lane cuts_;
   std::thread thread_;  // The last member: it uses the others.
 };
 

@@ -261,6 +261,22 @@ TEST_F(FlusherTest, CleanStopWritesOnlyWhatIsMissing) {
   EXPECT_EQ(contents->previous->version, 2);
 }
 
+// It was written after what the stop wrote, as a later cut, which ended that.
+TEST_F(FlusherTest, CleanStopWritesWhatWasCapturedFirst) {
+  const std::shared_ptr<Shard> shard = MakeShard(0, /*replicas=*/1);
+  Flusher flusher(store_.get(), &clock_);  // Which does not watch the shard.
+  ASSERT_TRUE(shard->PlanCuts(1, /*every_versions=*/0, /*also_at=*/3).ok());
+  for (uint64_t step = 0; step < 5; ++step) Push(shard.get(), step);
+  ASSERT_TRUE(flusher.FlushForStop({shard}, absl::InfiniteFuture()).ok());
+  EXPECT_FALSE(shard->TakeCapturedCut().has_value());
+  EXPECT_THAT(Versions(*shard), ElementsAre(0, 3));
+  ASSERT_TRUE(store_->Prune(shard->plan(), store_->Names("job", 0)[0]).ok());
+  const auto contents = store_->ReadShard(shard->plan(), &pool_);
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(contents->state->version, 5);
+  EXPECT_EQ(contents->previous->version, 4);
+}
+
 TEST_F(FlusherTest, ShardThatWasNeverChangedNeedsNoCut) {
   const std::shared_ptr<Shard> shard = MakeShard(0);
   Flusher flusher(store_.get(), &clock_);

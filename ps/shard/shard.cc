@@ -36,9 +36,9 @@
 // spare memory that all shards of a server share: a gradient under way finds room in either or is
 // refused, and an old state that a slow pull keeps is taken back when others need the room.
 //
-// Stepping back replaces the state and the rule, under the lock too. Work that was handed out
-// before finds another epoch when it reports, and counts for nothing: it wrote to blocks and sums
-// of its own.
+// Stepping back replaces the state and the rule, and retiring the rule, under the lock too. Work
+// that was handed out before finds another rule when it reports, and counts for nothing: it wrote
+// to blocks and sums of its own.
 //
 // Calls to the outside (answers, waiting pulls) are collected under the lock as Effects and made
 // after it is released.
@@ -523,7 +523,7 @@ void Shard::Refuse(const absl::Status& status) {
 void Shard::NextWork(Effects* effects) {
   std::vector<Answered> answered;
   effects->work = rule_->Next(state_, &answered);
-  effects->epoch = epoch_;
+  effects->rule = rule_number_;
   Answer(answered, effects);
   for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
 }
@@ -578,12 +578,12 @@ void Shard::Run(Effects effects) {
     if (effects.tell && cut_listener_) cut_listener_();
     if (!effects.work.has_value()) return;
     const Work work = *std::move(effects.work);
-    const uint64_t epoch = effects.epoch;
+    const uint64_t rule = effects.rule;
     effects = Effects();
     work.compute();
     MutexLock lock(&mutex_);
     absl::optional<Computed> computed;
-    if (epoch == epoch_) computed = rule_->Done(work);
+    if (rule == rule_number_) computed = rule_->Done(work);
     if (computed.has_value()) {
       Publish(work.update->Finish(computed->steps), &effects);
       Answer(computed->answered, &effects);

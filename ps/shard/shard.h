@@ -159,6 +159,8 @@ class Shard {
   ShardTerm term() const;
   bool IsStored(const ShardTerm& term) const;
   void SetStored(const ShardTerm& term);
+  // Whether the database says that the shard is retired: then it has a cut of the final state.
+  bool RetirementIsStored() const;
 
   // From now on, for good, every request is refused with `status`; waiting pulls end with it, and
   // unfinished pushes are dropped. REQUIRES: not OK.
@@ -209,6 +211,8 @@ class Shard {
   void DropPins(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeAll(const absl::Status& status, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NextWork(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A new rule, which knows of no push. What the old one gave out as work counts for nothing.
+  void ReplaceRule(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish(StatePtr state, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // To be called whenever what is in a root has changed; before anybody hears of it, and before the
   // references to what it was are gone.
@@ -244,6 +248,7 @@ class Shard {
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;  // `reader_` was called.
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);  // See Refuse().
   std::unique_ptr<StepRule> rule_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);
+  uint64_t rule_number_ ABSL_GUARDED_BY(mutex_) = 0;  // Of rule_; each one has another.
   PushTable pushes_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -62,13 +62,18 @@ absl::Status Shard::StepBack(uint64_t generation, ShardContents contents) {
     effects.released.push_back(std::exchange(previous_, nullptr));
     epoch_ = contents.epoch;
     stepped_back_to_ = contents.stepped_back_to;
-    effects.released.push_back(std::shared_ptr<const StepRule>(std::move(rule_)));
-    rule_ = MakeRule(tools_, plan_.spec, /*held=*/{});
+    ReplaceRule(&effects);
     WriteRoot();
     BoundOldStates(&effects);
   }
   Run(std::move(effects));
   return absl::OkStatus();
+}
+
+void Shard::ReplaceRule(Effects* effects) {
+  effects->released.push_back(std::shared_ptr<const StepRule>(std::move(rule_)));
+  rule_ = MakeRule(tools_, plan_.spec, /*held=*/{});
+  ++rule_number_;
 }
 
 void Shard::GiveUp(const absl::Status& reason, Effects* effects) {
@@ -119,6 +124,11 @@ bool Shard::IsStored(const ShardTerm& term) const {
 void Shard::SetStored(const ShardTerm& term) {
   MutexLock lock(&mutex_);
   stored_ = term;
+}
+
+bool Shard::RetirementIsStored() const {
+  MutexLock lock(&mutex_);
+  return stored_.retired;
 }
 
 }  // namespace millrace::ps

@@ -17,8 +17,8 @@ struct Shard::Effects {
   std::vector<std::pair<PushAnswer, PushResponse>> answers;
   std::vector<std::pair<StateCallback, absl::StatusOr<StatePtr>>> woken;
   absl::optional<Work> work;
-  uint64_t epoch = 0;  // Of the work.
-  bool tell = false;   // The cut listener.
+  uint64_t rule = 0;  // Whose work it is.
+  bool tell = false;  // The cut listener.
   StepRule::Released released;
   std::vector<PushPtr> dropped;
 };

@@ -30,8 +30,7 @@ absl::Status Shard::Retire(uint64_t generation) {
     DropPins(&effects);
     effects.released.push_back(cut_plan_.Forget());
     effects.released.push_back(std::exchange(previous_, nullptr));
-    effects.released.push_back(std::shared_ptr<const StepRule>(std::move(rule_)));
-    rule_ = MakeRule(tools_, plan_.spec, /*held=*/{});
+    ReplaceRule(&effects);
     WriteRoot();
   }
   Run(std::move(effects));

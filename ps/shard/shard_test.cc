@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -47,6 +48,21 @@ class CountingOptimizer final : public Optimizer {
 
  private:
   uint64_t* const elements_;
+};
+
+// Calls something while it computes.
+class CallingOptimizer final : public Optimizer {
+ public:
+  explicit CallingOptimizer(std::function<void()> call) : call_(std::move(call)) {}
+
+  int slots() const override { return 0; }
+  void Apply(uint64_t /*version*/, const char* /*gradient*/, size_t /*count*/,
+             const float* const* /*in*/, float* const* /*out*/) const override {
+    call_();
+  }
+
+ private:
+  const std::function<void()> call_;
 };
 
 // Remembers what a successor would find.
@@ -546,6 +562,19 @@ TEST_F(ShardTest, NewGenerationUnpinsCuts) {
   absl::Status pulled;
   shard_->Read(pull, [&](absl::StatusOr<StatePtr> state) { pulled = state.status(); });
   EXPECT_EQ(pulled.code(), absl::StatusCode::kNotFound);
+}
+
+// Whoever computed it reported it to the rule that came after, which crashed.
+TEST_F(ShardTest, VersionThatIsComputedWhileTheShardRetiresCountsForNothing) {
+  for (const uint32_t replicas : {0, 1}) {
+    Make(MakeSpec({10}, replicas),
+         std::make_unique<CallingOptimizer>([this] { EXPECT_TRUE(shard_->Retire(1).ok()); }));
+    const absl::optional<PushResponse> answer = PushPart(1, 0, 1, 0, 10, 1);
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+    EXPECT_EQ(Newest(shard_.get())->version, 0);
+    EXPECT_TRUE(shard_->Status().retired());
+  }
 }
 
 TEST_F(ShardTest, RefusingShardRefusesEverything) {

@@ -19,6 +19,13 @@ absl::Status Stopping() {
   return absl::UnavailableError("the ps server stops; try again when it is back");
 }
 
+// What may be stored of a shard: that it is retired only with `retirement`, or when it is already.
+ShardTerm TermToStore(const Shard& shard, bool retirement) {
+  ShardTerm term = shard.term();
+  if (retirement || shard.RetirementIsStored()) return term;
+  return {term.generation, term.epoch, std::move(term.stepped_back_to)};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Open(const std::string& data_dir,
@@ -256,7 +263,7 @@ uint64_t ShardStore::Taken(const Key& key) const {
     others = making_;
   }
   for (const std::shared_ptr<Shard>& shard : shards_.List()) {
-    if (shard->retired()) continue;
+    if (shard->RetirementIsStored()) continue;
     others[Key(shard->plan().spec.job_id(), shard->plan().spec.shard())] =
         MemoryNeed(shard->plan());
   }
@@ -327,7 +334,7 @@ absl::StatusOr<ShardStatus> ShardStore::Flush(const std::string& job_id, uint32_
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
   MILLRACE_RETURN_IF_ERROR(shard->CheckServes(generation));
-  if (shard->retired() && shard->IsStored(shard->term())) return shard->Status();
+  if (shard->RetirementIsStored()) return shard->Status();
   MILLRACE_ASSIGN_OR_RETURN(ShardStatus flushed, flusher_.Flush(shard, clock_->Now() + timeout));
   // Whoever has set a greater one meanwhile is told what the state is; the caller is not.
   MILLRACE_RETURN_IF_ERROR(shard->CheckServes(generation));
@@ -340,9 +347,8 @@ absl::StatusOr<ShardStatus> ShardStore::PlanCuts(const PlanCutsRequest& request)
                             shards_.Find(request.job_id(), request.shard()));
   MILLRACE_RETURN_IF_ERROR(
       shard->PlanCuts(request.generation(), request.every_versions(), request.also_at()));
-  if (request.has_common() && shard->plan().spec.replicas() != 0) {
-    flusher_.SetCommon(shard, request.common());
-  }
+  // Without one it is the cut of version 0: whoever plans cuts knows those of all shards.
+  if (shard->plan().spec.replicas() != 0) flusher_.SetCommon(shard, request.common());
   return shard->Status();
 }
 
@@ -357,7 +363,9 @@ absl::StatusOr<ShardStatus> ShardStore::StepBack(const StepBackRequest& request,
       const bool done, shard->SteppedBack(request.generation(), request.cut(), request.epoch()));
   if (!done) {
     ShardContents contents;
-    MILLRACE_ASSIGN_OR_RETURN(contents.state, cuts_->ReadCut(shard->plan(), request.cut(), &pool_));
+    absl::StatusOr<StatePtr> state = cuts_->ReadCut(shard->plan(), request.cut(), &pool_);
+    if (absl::IsNotFound(state.status())) flusher_.Report(shard.get());  // It may be gone since.
+    MILLRACE_ASSIGN_OR_RETURN(contents.state, std::move(state));
     contents.epoch = request.epoch();
     contents.stepped_back_to = request.cut();
     MILLRACE_RETURN_IF_ERROR(shard->StepBack(request.generation(), std::move(contents)));
@@ -370,13 +378,14 @@ absl::StatusOr<ShardStatus> ShardStore::StepBack(const StepBackRequest& request,
 
 // In memory first, then here: a crash in between leaves the older epoch on the disk, and another
 // attach, which steps back again.
-absl::Status ShardStore::StoreTerm(const std::shared_ptr<Shard>& shard, absl::Time deadline) {
-  if (shard->IsStored(shard->term())) return absl::OkStatus();
-  const auto store = [this, shard]() -> absl::Status {
+absl::Status ShardStore::StoreTerm(const std::shared_ptr<Shard>& shard, absl::Time deadline,
+                                   bool retirement) {
+  if (shard->IsStored(TermToStore(*shard, retirement))) return absl::OkStatus();
+  const auto store = [this, shard, retirement]() -> absl::Status {
     const ShardSpec& spec = shard->plan().spec;
     const auto current = shards_.Find(spec.job_id(), spec.shard());
     if (!current.ok() || *current != shard) return absl::OkStatus();  // Dropped meanwhile.
-    const ShardTerm newest = shard->term();
+    const ShardTerm newest = TermToStore(*shard, retirement);
     MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, newest));
     shard->SetStored(newest);
     flusher_.Report(shard.get());
@@ -395,7 +404,7 @@ absl::StatusOr<ShardStatus> ShardStore::Retire(const std::string& job_id, uint32
   MILLRACE_RETURN_IF_ERROR(shard->Retire(generation));
   if (shard->IsStored(shard->term())) return shard->Status();
   MILLRACE_RETURN_IF_ERROR(flusher_.Flush(shard, deadline).status());
-  MILLRACE_RETURN_IF_ERROR(StoreTerm(shard, deadline));
+  MILLRACE_RETURN_IF_ERROR(StoreTerm(shard, deadline, /*retirement=*/true));
   flusher_.Forget(shard.get());
   shard->ForgetRoot();
   return shard->Status();
@@ -438,7 +447,7 @@ absl::Status ShardStore::Stop() {
   const absl::Time deadline = clock_->Now() + kStopTimeout;
   std::vector<std::shared_ptr<Shard>> unwritten;
   for (const std::shared_ptr<Shard>& shard : shards_.List()) {
-    if (!shard->retired() || !shard->IsStored(shard->term())) unwritten.push_back(shard);
+    if (!shard->RetirementIsStored()) unwritten.push_back(shard);
   }
   MILLRACE_RETURN_IF_ERROR(flusher_.FlushForStop(unwritten, deadline));
   MILLRACE_RETURN_IF_ERROR(

@@ -109,7 +109,7 @@ class ShardStore {
   void EndMaking(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED: the shard does not fit beside the others. Otherwise there is room for it.
   absl::Status CheckMemory(const ShardPlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What all shards but `key` need; retired ones need nothing.
+  // What all shards but `key` need; those that can give up their values need nothing.
   uint64_t Taken(const Key& key) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Has retired shards give up their values, as long as `bytes` more than `taken` do not fit.
   void MakeRoom(uint64_t taken, uint64_t bytes);
@@ -119,7 +119,10 @@ class ShardStore {
   absl::Status ReadValues(const std::shared_ptr<Shard>& shard);
   absl::Status DropNow(const std::string& job_id, uint32_t shard, uint64_t generation);
   absl::Status AddNew(std::shared_ptr<Shard> shard);
-  absl::Status StoreTerm(const std::shared_ptr<Shard>& shard, absl::Time deadline);
+  // `retirement`: that too, of which there must be a cut. Otherwise only what a shard that goes on
+  // has.
+  absl::Status StoreTerm(const std::shared_ptr<Shard>& shard, absl::Time deadline,
+                         bool retirement = false);
   absl::Status CheckOpen() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<DataDirectory> directory_;

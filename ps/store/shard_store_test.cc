@@ -293,6 +293,27 @@ TEST_F(ShardStoreTest, RetiredShardTakesNoSteps) {
   EXPECT_TRUE(store_->Stop().ok());
 }
 
+// A generation that was set meanwhile was stored together with it, and the values were lost.
+TEST_F(ShardStoreTest, RetirementIsStoredOnlyWhenThereIsACut) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  const auto shard = *store_->shards().Find("job", 0);
+  PushWhole(shard.get(), 0, 1, std::vector<float>(10, 1));
+  disk_.Fail("flush");
+  EXPECT_FALSE(store_->Retire("job", 0, 1).ok());
+  EXPECT_TRUE(store_->SetGeneration("job", 0, 1).ok());
+  EXPECT_TRUE(store_->SetGeneration("job", 0, 2).ok());
+  EXPECT_TRUE(shard->retired());
+  EXPECT_FALSE(shard->RetirementIsStored());
+  EXPECT_EQ(shard->GivableBytes(), 0);
+  disk_.Recover();
+  ASSERT_TRUE(store_->Retire("job", 0, 2).ok());
+  EXPECT_GT(shard->GivableBytes(), 0);
+  EXPECT_TRUE(store_->SetGeneration("job", 0, 3).ok());
+  Open();
+  EXPECT_TRUE((*store_->shards().Find("job", 0))->RetirementIsStored());
+  EXPECT_THAT(Values(*Pull(store_->shards().Find("job", 0)->get())), Each(-1));
+}
+
 // Its values are all that anybody wants of it, and nobody sets a greater generation.
 TEST_F(ShardStoreTest, ClosedShardOpensWhenItIsRetired) {
   ASSERT_TRUE(store_->Create(Spec(0), 1).ok());

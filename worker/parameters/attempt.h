@@ -121,6 +121,9 @@ class StreamAttempt : public Attempt,
     OnBroken(absl::UnavailableError("streams break as soon as they are opened"));
   }
 
+  // What follows on a broken connection.
+  virtual Attempt::Again AfterBreak() const { return Again::kAfterPause; }
+
   // An answer is of no interest any more.
   bool over_locked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
     return ended() || closed_;
@@ -146,7 +149,7 @@ class StreamAttempt : public Attempt,
     if (over_locked()) return;
     this->EndLocked(
         status.ok() ? absl::UnavailableError("the server has ended the stream") : status,
-        IsBrokenConnection(status.code()) ? Again::kAfterPause : Again::kNever);
+        IsBrokenConnection(status.code()) ? AfterBreak() : Again::kNever);
   }
 
   // After the message was sent: Close may have been there between, and has left this stream to us.

@@ -289,6 +289,36 @@ TEST(ParameterClientPullTest, StateThatWasGivenUpIsPulledAgainWhole) {
   EXPECT_EQ(whole, 1);
 }
 
+// A server that was started again in the middle began the group anew, with a newer state, for the
+// parts that were missing.
+TEST(ParameterClientPullTest, BrokenStreamOfAPartPullsTheShardAgainWhole) {
+  const Verdict broken = {Verdict::kBreakStream, static_cast<int>(absl::StatusCode::kUnavailable),
+                          "test"};
+  const Verdict stops = Refusal(absl::StatusCode::kUnavailable, "the server stops");
+  for (const Verdict& verdict : {broken, stops}) {
+    TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+    cluster.Store(cluster.MakeValues(1));
+    Mutex mutex;
+    uint64_t first = 0;
+    std::map<uint64_t, std::set<uint32_t>> served;
+    cluster.server(0).SetPullRule([&](const PullRequest& request) {
+      MutexLock lock(&mutex);
+      if (first == 0) first = request.pull_group();
+      if (request.pull_group() == first && request.part() == 1) return verdict;
+      served[request.pull_group()].insert(request.part());
+      return Verdict();
+    });
+    const auto client = cluster.NewClient(/*connections_per_server=*/2);
+    Values values = cluster.Zeros();
+    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    EXPECT_EQ(values, cluster.MakeValues(1));
+    MutexLock lock(&mutex);
+    served.erase(first);
+    ASSERT_FALSE(served.empty());
+    EXPECT_THAT(served.rbegin()->second, ::testing::SizeIs(2));
+  }
+}
+
 // A message that was lost on a connection that was not: the pull waited for ever.
 TEST(ParameterClientPullTest, PullThatIsNotAnsweredIsMadeAgain) {
   for (const auto& sizes : {kSmall, kLarge}) {

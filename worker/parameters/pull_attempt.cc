@@ -41,8 +41,9 @@ void PullAttempt::RefuseLocked(const PullResponse& header) {
   Again again = Again::kNever;
   if (code == absl::StatusCode::kDeadlineExceeded) {
     again = Again::kAtOnce;  // Its own deadline is the only one that the server knows of.
-  } else if (code == absl::StatusCode::kUnavailable ||
-             code == absl::StatusCode::kResourceExhausted) {
+  } else if (code == absl::StatusCode::kUnavailable) {
+    again = AfterBreak();  // The server stops.
+  } else if (code == absl::StatusCode::kResourceExhausted) {
     again = Again::kAfterPause;
   } else if (code == absl::StatusCode::kAborted && request_.pull_group() != 0) {
     again = Again::kWithItsShard;  // The state that the others are of is gone.

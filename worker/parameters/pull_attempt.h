@@ -30,6 +30,10 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
 
  private:
   void OnAnswer(PullAnswer answer) override ABSL_LOCKS_EXCLUDED(monitor_->mutex);
+  // Behind a broken stream may be another process, whose newest state is not that of the group.
+  Again AfterBreak() const override {
+    return request_.pull_group() != 0 ? Again::kWithItsShard : Again::kAfterPause;
+  }
   void RefuseLocked(const PullResponse& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex);
 
   // Copies the pieces, but for those that have come before.

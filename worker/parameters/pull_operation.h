@@ -16,8 +16,9 @@
 
 namespace millrace::worker {
 
-// A large shard is pulled in parts, on as many streams; a part that fails is pulled again. The
-// first requests leave in the constructor.
+// A large shard is pulled in parts, on as many streams; a part that fails is pulled again, and the
+// whole shard where its server may be another process now. The first requests leave in the
+// constructor.
 class PullOperation final : public ParameterClient::StartedPull, private RetriedCalls {
  public:
   PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::PullOptions options,

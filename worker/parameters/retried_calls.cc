@@ -155,17 +155,19 @@ absl::Status RetriedCalls::Fail(size_t index, const absl::Status& status, Attemp
   part.retry_at = again == Attempt::Again::kAtOnce ? now : now + part.backoff.Next();
   part.attempt = nullptr;
   OnFailed(index, again);
-  if (again == Attempt::Again::kWithItsShard) StartOver(part.shard, findings);
+  if (again == Attempt::Again::kWithItsShard) StartOver(part.shard, part.retry_at, findings);
   return absl::OkStatus();
 }
 
-void RetriedCalls::StartOver(size_t shard, Findings* findings) {
+// Streams are shared: were those of the other parts broken, other shards would start over in turn.
+void RetriedCalls::StartOver(size_t shard, absl::Time at, Findings* findings) {
   for (size_t i = 0; i < parts_.size(); ++i) {
     Part& part = parts_[i];
     if (part.shard != shard) continue;
     part.done = false;
+    part.retry_at = std::max(part.retry_at, at);
     if (part.attempt == nullptr) continue;
-    findings->to_close.emplace_back(std::move(part.attempt), Attempt::Rest::kDropped);
+    findings->to_close.emplace_back(std::move(part.attempt), Attempt::Rest::kIgnored);
     part.attempt = nullptr;
     OnFailed(i, Attempt::Again::kWithItsShard);
   }

@@ -96,7 +96,8 @@ class RetriedCalls {
                     Findings* findings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   void GiveUp(size_t index, absl::Duration limit, absl::Time now, Findings* findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
-  void StartOver(size_t shard, Findings* findings)
+  // All parts of a shard are to be done again, not before `at`.
+  void StartOver(size_t shard, absl::Time at, Findings* findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Duration LimitOf(const Part& part) const;
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
