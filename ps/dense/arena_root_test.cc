@@ -56,8 +56,9 @@ class ArenaRootTest : public ::testing::Test {
     pool_ = std::make_unique<BlockPool>(arena_);
   }
 
-  // A state whose numbers are all `value`.
-  StatePtr MakeState(uint64_t version, float value) const {
+  // A state whose numbers are all `value`. It lives as long as the test: nobody lets go of blocks
+  // that a root leads to.
+  StatePtr MakeState(uint64_t version, float value) {
     auto state = std::make_shared<ShardState>();
     state->version = version;
     for (uint64_t step = 0; step < version; ++step) state->applied.Insert(2 * step);
@@ -66,6 +67,7 @@ class ArenaRootTest : public ::testing::Test {
       for (int i = 0; i <= block->slots(); ++i) std::fill_n(block->array(i), place.elements, value);
       state->blocks.push_back(std::move(block));
     }
+    kept_.push_back(state);
     return state;
   }
 
@@ -95,6 +97,7 @@ class ArenaRootTest : public ::testing::Test {
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<BlockPool> pool_;
   std::unique_ptr<ShardRoot> root_;
+  std::vector<StatePtr> kept_;
 };
 
 TEST_F(ArenaRootTest, SuccessorFindsBothVersionsAndAllThatGoesWithThem) {
