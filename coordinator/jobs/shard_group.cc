@@ -1,8 +1,7 @@
 // A round of calls begins them all and then waits for the last. What a call needs until it ends
-// (its context, its request, its answer) lives in the round, which the group keeps until all of its
-// calls have ended, its destructor too. A callback must not keep it: gRPC destroys callbacks on
-// threads of its own, and a context that goes there last takes its channel along, whose end waits
-// for those very threads.
+// (its context, its request, its answer) lives in the round, which each call's callback holds: so a
+// group may go while a call is still being cancelled. Only a poll has a callback into its user; the
+// destructor waits for that one.
 #include "coordinator/jobs/shard_group.h"
 
 #include <algorithm>
@@ -200,7 +199,7 @@ std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
       make(shard, round->requests[shard]);
       (servers_[shard].stub->async()->*method)(
           round->context(shard), &round->requests[shard], &round->responses[shard],
-          [raw = round.get(), shard](grpc::Status status) { raw->Done(shard, status); });
+          [round, shard](grpc::Status status) { round->Done(shard, status); });
     }
   }
   return round;
