@@ -61,7 +61,7 @@ def examples(n, batch, seed, step):
 
 def dropped(rate, seed, step, layer, row, elements):
     threshold = min(int(rate * 2**32 + 0.5), MASK32)
-    key = split((split((split(split(seed) ^ step) + layer) & MASK) + row) & MASK)
+    key = split((split((split(split(split(seed) ^ step)) + layer) & MASK) + row) & MASK)
     return [
         int(mix32(mix32((i + key % 2**32) & MASK32) ^ (key >> 32)) < threshold)
         for i in range(elements)
