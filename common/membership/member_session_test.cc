@@ -181,6 +181,7 @@ TEST_F(MemberSessionTest, StreamThatHadLastedIsDialledAgainAtOnce) {
   clock.Advance(absl::Seconds(1));
   coordinator_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "stops"));
   EXPECT_EQ(coordinator_.AwaitRegistration().incarnation(), 2) << "while the clock stands still";
+  session_.reset();  // Before the clock.
 }
 
 TEST_F(MemberSessionTest, WaitsForACoordinatorThatIsAway) {
