@@ -15,6 +15,22 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
+// The answer was brought to what had trained the job, which was gone: the coordinator crashed.
+TEST(EndedJobsTest, JobIsCancelledWhileItsShardsAreAskedHowTheyAre) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.ps(0).set_on_get([&gate] {
+    gate.Pass();
+    return grpc::Status::OK;
+  });
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(1'000'000'000)).value();
+  gate.AwaitSomebody();
+  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
+  gate.Open();
+}
+
 TEST(EndedJobsTest, CancelledJobEndsAndStaysReadable) {
   FakeCluster cluster(1);
   cluster.StartPs();

@@ -254,7 +254,8 @@ void Trainer::StartPollIfDue(ShardGroup& shards) {
   audit_.BeginCheck();
   absl::optional<PlanCutsRequest> plan;
   if (synchronous_) plan = cuts_.Plan(generation_, clock_->Now());
-  shards.StartPoll(plan, [this] { inbox_.Wake(); });
+  // The poll may outlive this object; the inbox outlives the shards.
+  shards.StartPoll(plan, [inbox = &inbox_] { inbox->Wake(); });
 }
 
 // Returns false when the shards must be attached again.

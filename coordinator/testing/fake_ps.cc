@@ -309,6 +309,9 @@ grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest*
 
 grpc::Status FakePs::GetShard(grpc::ServerContext*, const GetShardRequest* request,
                               ShardStatus* response) {
+  if (const grpc::Status status = on_get_ ? on_get_() : grpc::Status::OK; !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
   const grpc::Status status = Find(*request, &shard);

@@ -81,6 +81,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   void set_on_create(std::function<grpc::Status()> on_create) { on_create_ = std::move(on_create); }
   void set_on_drop(std::function<grpc::Status()> on_drop) { on_drop_ = std::move(on_drop); }
   void set_on_pin(std::function<grpc::Status()> on_pin) { on_pin_ = std::move(on_pin); }
+  void set_on_get(std::function<grpc::Status()> on_get) { on_get_ = std::move(on_get); }
   void set_on_flush(std::function<grpc::Status()> on_flush) { on_flush_ = std::move(on_flush); }
 
   grpc::Status CreateShard(grpc::ServerContext*, const CreateShardRequest* request,
@@ -156,6 +157,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::function<grpc::Status()> on_create_;
   std::function<grpc::Status()> on_drop_;
   std::function<grpc::Status()> on_pin_;
+  std::function<grpc::Status()> on_get_;
   std::function<grpc::Status()> on_flush_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<MemberConnection> connection_;
