@@ -66,14 +66,7 @@ class RocksDatabase {
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> List(
       const std::string& prefix) const;
 
-  // Looks at the disk again if there was an error. OK: it can be written.
-  absl::Status Revive() ABSL_LOCKS_EXCLUDED(mutex_);
-  // `status` came from db(): remembers that it needs to look again, and classifies it.
-  absl::Status Check(absl::string_view operation, const rocksdb::Status& status)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-
-  // For what is not a record.
-  rocksdb::DB* db() const { return db_.get(); }
+  // For files of RocksDB's format that are not part of it.
   const rocksdb::Options& options() const { return *options_; }
   const FileSystemPtr& file_system() const { return file_system_; }
   const std::string& path() const { return path_; }
@@ -84,6 +77,11 @@ class RocksDatabase {
   RocksDatabase(std::string path, const RocksDatabaseOptions& options,
                 std::unique_ptr<rocksdb::Env> env);
 
+  // Looks at the disk again if there was an error. OK: it can be written.
+  absl::Status Revive() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Remembers an error, after which RocksDB needs to look again.
+  absl::Status Check(absl::string_view operation, const rocksdb::Status& status)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Error(absl::string_view operation, const rocksdb::Status& status) const;
   absl::Status KeepMemoryTableFilled();
 

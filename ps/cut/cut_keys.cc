@@ -1,6 +1,12 @@
 #include "ps/cut/cut_keys.h"
 
+#include <vector>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "glog/logging.h"
 
 namespace millrace::ps {
@@ -9,6 +15,7 @@ namespace {
 constexpr size_t kLengthBytes = 2;
 constexpr size_t kShardBytes = 4;
 constexpr size_t kCutBytes = 8;
+constexpr char kFileSuffix[] = ".sst";
 
 std::string BigEndian(uint64_t number, size_t bytes) {
   std::string result(bytes, '\0');
@@ -35,8 +42,6 @@ std::string RecordKey(absl::string_view shard_key) { return absl::StrCat("S", sh
 
 std::string CleanStopKey() { return "E"; }
 
-std::string CutsPrefix() { return "C"; }
-std::string CutsPrefix(absl::string_view shard_key) { return absl::StrCat("C", shard_key); }
 std::string CutPrefix(absl::string_view shard_key, uint64_t cut) {
   return absl::StrCat("C", shard_key, BigEndian(cut, kCutBytes));
 }
@@ -62,14 +67,26 @@ std::string HeldKey(absl::string_view shard_key, uint64_t cut, uint64_t step, ui
   return absl::StrCat(HeldPrefix(shard_key, cut, step), BigEndian(block, 4));
 }
 
-absl::optional<CutKey> ParseCutKey(absl::string_view key) {
-  if (key.size() < 1 + kLengthBytes || key[0] != 'C') return absl::nullopt;
-  key.remove_prefix(1);
-  const size_t shard_key_bytes =
-      kLengthBytes + FromBigEndian(key.substr(0, kLengthBytes)) + kShardBytes;
-  if (key.size() <= shard_key_bytes + kCutBytes) return absl::nullopt;
-  return CutKey{std::string(key.substr(0, shard_key_bytes)),
-                FromBigEndian(key.substr(shard_key_bytes, kCutBytes))};
+std::string CutFileName(absl::string_view shard_key, uint64_t cut) {
+  const absl::string_view job_id =
+      shard_key.substr(kLengthBytes, shard_key.size() - kLengthBytes - kShardBytes);
+  const uint64_t shard = FromBigEndian(shard_key.substr(shard_key.size() - kShardBytes));
+  return absl::StrCat(job_id, ".", shard, ".", cut, kFileSuffix);
+}
+
+absl::optional<CutKey> ParseCutFileName(absl::string_view name) {
+  if (!absl::ConsumeSuffix(&name, kFileSuffix)) return absl::nullopt;
+  std::vector<absl::string_view> parts = absl::StrSplit(name, '.');
+  uint64_t cut = 0;
+  uint32_t shard = 0;
+  if (parts.size() < 3 || !absl::SimpleAtoi(parts.back(), &cut) ||
+      !absl::SimpleAtoi(parts[parts.size() - 2], &shard)) {
+    return absl::nullopt;
+  }
+  parts.resize(parts.size() - 2);  // The job's id may have dots.
+  CutKey key{ShardKey(absl::StrJoin(parts, "."), shard), cut};
+  if (CutFileName(key.shard_key, cut) != absl::StrCat(name, kFileSuffix)) return absl::nullopt;
+  return key;
 }
 
 absl::optional<ShardId> ParseRecordKey(absl::string_view key) {
@@ -79,13 +96,6 @@ absl::optional<ShardId> ParseRecordKey(absl::string_view key) {
   if (rest.size() != length + kShardBytes) return absl::nullopt;
   return ShardId{std::string(rest.substr(0, length)),
                  static_cast<uint32_t>(FromBigEndian(rest.substr(length)))};
-}
-
-std::string EndOfPrefix(std::string prefix) {
-  while (!prefix.empty() && static_cast<uint8_t>(prefix.back()) == 0xff) prefix.pop_back();
-  CHECK(!prefix.empty());
-  prefix.back() = static_cast<char>(static_cast<uint8_t>(prefix.back()) + 1);
-  return prefix;
 }
 
 }  // namespace millrace::ps

@@ -1,16 +1,17 @@
-// The keys of a ps server's database.
+// The keys of a ps server's records, and the names and keys of its cuts' files.
 //
 //   S <shard>                          ShardRecord
 //   E                                  the last stop was clean: see CutStore::MarkStopped
+//
+// A cut is the file JOB.SHARD.CUT.sst, in which
+//
 //   C <shard> <cut> B <block> <array>  an array of a block: its values, or a slot's
 //   C <shard> <cut> H <step> <block>   a held contribution's part for a block
 //   C <shard> <cut> M                  CutManifest
 //
-// The keys of one cut are those of one file (see database.h), whose first one is block 0, array 0.
-//
 // <shard> is the length of the job's id (2 bytes), the id, and the shard's number (4 bytes).
-// Numbers are big-endian, so that keys of one shard, and of one cut, are neighbours in the order of
-// cuts.
+// Numbers are big-endian, so that keys are in the order of blocks. A file whose keys are of another
+// cut is not what its name says.
 #ifndef MILLRACE_PS_CUT_CUT_KEYS_H_
 #define MILLRACE_PS_CUT_CUT_KEYS_H_
 
@@ -31,9 +32,7 @@ std::string RecordPrefix();
 
 std::string CleanStopKey();
 
-// Begins all keys of cuts, of all shards; of one shard; of one cut.
-std::string CutsPrefix();
-std::string CutsPrefix(absl::string_view shard_key);
+// Begins all keys of a cut.
 std::string CutPrefix(absl::string_view shard_key, uint64_t cut);
 
 std::string ManifestKey(absl::string_view shard_key, uint64_t cut);
@@ -44,12 +43,15 @@ std::string BlockKey(absl::string_view shard_key, uint64_t cut, uint32_t block, 
 std::string HeldPrefix(absl::string_view shard_key, uint64_t cut, uint64_t step);
 std::string HeldKey(absl::string_view shard_key, uint64_t cut, uint64_t step, uint32_t block);
 
-// The shard key and the cut's number in a key of a cut; nullopt: it is none.
+// REQUIRES: the job's id may be a file's name.
+std::string CutFileName(absl::string_view shard_key, uint64_t cut);
+
+// nullopt: it is no name of a cut's file.
 struct CutKey {
   std::string shard_key;
   uint64_t cut = 0;
 };
-absl::optional<CutKey> ParseCutKey(absl::string_view key);
+absl::optional<CutKey> ParseCutFileName(absl::string_view name);
 
 // The shard in a key that begins with RecordPrefix(); nullopt: it is none.
 struct ShardId {
@@ -57,9 +59,6 @@ struct ShardId {
   uint32_t shard = 0;
 };
 absl::optional<ShardId> ParseRecordKey(absl::string_view key);
-
-// The first key after all those that begin with `prefix`. REQUIRES: not only bytes 255.
-std::string EndOfPrefix(std::string prefix);
 
 }  // namespace millrace::ps
 

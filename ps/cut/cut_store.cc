@@ -1,8 +1,8 @@
 // Why a cut survives wholly or not at all.
 //
-// A cut is one file, whose last value is its manifest. The file is written and synced outside of
-// the database, and then adopted by it, all values at once (see database.cc). So a cut that has a
-// manifest in the database is whole, whatever happens, and older ones are deleted only after that.
+// A cut is one file, whose last value is its manifest. The file is written and synced under another
+// name, and then adopted by the database, all values at once (see database.cc). So a cut that has
+// its name is whole, whatever happens, and older ones are deleted only after that.
 //
 // Why stepping back is one moment, although it makes cuts disappear whose files are large.
 //
@@ -81,8 +81,10 @@ uint64_t FileBytes(const ShardPlan& plan, const CutContents& contents) {
   return bytes;
 }
 
-std::pair<std::string, std::string> RangeOf(const std::string& prefix) {
-  return {prefix, EndOfPrefix(prefix)};
+std::vector<std::string> FilesOf(const std::string& shard_key, const std::vector<uint64_t>& cuts) {
+  std::vector<std::string> files;
+  for (const uint64_t cut : cuts) files.push_back(CutFileName(shard_key, cut));
+  return files;
 }
 
 absl::Status Damaged(absl::string_view what) {
@@ -121,15 +123,15 @@ absl::Status CutStore::ReadRecords() {
   return absl::OkStatus();
 }
 
-// Each file's first key names its cut.
 absl::Status CutStore::FindCuts() {
-  std::vector<std::pair<std::string, std::string>> leftovers;
-  for (const std::string& first_key : database_->ListFiles()) {
-    const absl::optional<CutKey> key = ParseCutKey(first_key);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> files, database_->ListFiles());
+  std::vector<std::string> leftovers;
+  for (const std::string& file : files) {
+    const absl::optional<CutKey> key = ParseCutFileName(file);
     if (!key.has_value()) continue;
     const Entry known = Find(key->shard_key);
     if (known.life == 0 || std::count(known.removed.begin(), known.removed.end(), key->cut) > 0) {
-      leftovers.push_back(RangeOf(CutPrefix(key->shard_key, key->cut)));
+      leftovers.push_back(file);
       continue;
     }
     MILLRACE_ASSIGN_OR_RETURN(Cut cut, FindCut(*key));
@@ -152,12 +154,10 @@ absl::Status CutStore::FindCuts() {
 
 // A damaged cut counts, so that its shard is not taken for one that never had a cut.
 absl::StatusOr<CutStore::Cut> CutStore::FindCut(const CutKey& key) {
-  const auto stored = database_->Get(ManifestKey(key.shard_key, key.cut));
-  if (!stored.ok() && !absl::IsDataLoss(stored.status())) return stored.status();
-  CutManifest manifest;
-  const bool whole = stored.ok() && stored->has_value() && manifest.ParseFromString(**stored);
-  return Cut{key.cut, manifest.epoch(), manifest.version(), manifest.of_stop(),
-             /*damaged=*/!whole};
+  const absl::StatusOr<CutManifest> manifest = ReadManifest(key.shard_key, key.cut);
+  if (!manifest.ok() && !absl::IsDataLoss(manifest.status())) return manifest.status();
+  if (!manifest.ok()) return Cut{key.cut, 0, 0, /*of_stop=*/false, /*damaged=*/true};
+  return Cut{key.cut, manifest->epoch(), manifest->version(), manifest->of_stop()};
 }
 
 CutStore::Entry CutStore::Find(const std::string& shard_key) const {
@@ -262,9 +262,7 @@ void CutStore::TakeOut(const std::string& shard_key, const IsGone& gone) {
 
 absl::Status CutStore::RemoveFiles(const std::string& shard_key) {
   const std::vector<uint64_t> numbers = Find(shard_key).removed;
-  std::vector<std::pair<std::string, std::string>> ranges;
-  for (const uint64_t number : numbers) ranges.push_back(RangeOf(CutPrefix(shard_key, number)));
-  MILLRACE_RETURN_IF_ERROR(database_->RemoveFiles(ranges));
+  MILLRACE_RETURN_IF_ERROR(database_->RemoveFiles(FilesOf(shard_key, numbers)));
   MutexLock lock(&mutex_);
   const auto it = entries_.find(shard_key);
   if (it == entries_.end()) return absl::OkStatus();
@@ -350,8 +348,13 @@ absl::Status CutStore::CommitCut(std::unique_ptr<StagedCut> staged) {
         absl::StrCat("a cut of version ", staged->cut.version,
                      " is of no more use: its shard was dropped or stepped back"));
   }
-  MILLRACE_RETURN_IF_ERROR(database_->Adopt(std::move(staged->file)));
+  const absl::Status adopted =
+      database_->Adopt(std::move(staged->file), CutFileName(staged->shard_key, staged->cut.number));
   MutexLock lock(&mutex_);
+  if (!adopted.ok()) {
+    entries_[staged->shard_key].removed.push_back(staged->cut.number);
+    return adopted;
+  }
   // In the order of their numbers, whoever was committed first.
   std::vector<Cut>& cuts = entries_[staged->shard_key].cuts;
   const auto place = std::find_if(cuts.begin(), cuts.end(), [&staged](const Cut& cut) {
@@ -427,8 +430,9 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
     MutexLock lock(&mutex_);
     entries_.erase(shard_key);
   }
-  if (entry.cuts.empty() && entry.removed.empty()) return absl::OkStatus();
-  const absl::Status removed = database_->RemoveFiles({RangeOf(CutsPrefix(shard_key))});
+  std::vector<uint64_t> numbers = entry.removed;
+  for (const Cut& cut : entry.cuts) numbers.push_back(cut.number);
+  const absl::Status removed = database_->RemoveFiles(FilesOf(shard_key, numbers));
   LOG_IF(WARNING, !removed.ok()) << ShardName(job_id, shard)
                                  << " was dropped, and its cuts stay for now: " << removed;
   return absl::OkStatus();
@@ -500,7 +504,8 @@ absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName&
 
 absl::StatusOr<ShardContents> CutStore::ReadNumber(const ShardPlan& plan, uint64_t cut,
                                                    BlockPool* pool) {
-  MILLRACE_ASSIGN_OR_RETURN(const CutManifest manifest, ReadManifest(plan, cut));
+  MILLRACE_ASSIGN_OR_RETURN(const CutManifest manifest, ReadManifest(KeyOf(plan.spec), cut));
+  if (manifest.blocks() != plan.layout.blocks().size()) return Damaged("its manifest");
   ShardContents contents;
   contents.origin = ShardStatus::CUT;
   MILLRACE_ASSIGN_OR_RETURN(contents.state, ReadState(plan, cut, manifest, pool));
@@ -511,15 +516,19 @@ absl::StatusOr<ShardContents> CutStore::ReadNumber(const ShardPlan& plan, uint64
   return contents;
 }
 
-absl::StatusOr<CutManifest> CutStore::ReadManifest(const ShardPlan& plan, uint64_t cut) {
-  MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> stored,
-                            database_->Get(ManifestKey(KeyOf(plan.spec), cut)));
-  CutManifest manifest;
-  if (!stored.has_value() || !manifest.ParseFromString(*stored) ||
-      manifest.blocks() != plan.layout.blocks().size()) {
-    return Damaged("its manifest");
-  }
-  return manifest;
+absl::StatusOr<CutManifest> CutStore::ReadManifest(const std::string& shard_key, uint64_t cut) {
+  absl::optional<CutManifest> manifest;
+  const auto visit = [&manifest](absl::string_view /*key*/,
+                                 absl::string_view value) -> absl::Status {
+    if (!manifest.emplace().ParseFromArray(value.data(), static_cast<int>(value.size()))) {
+      return Damaged("its manifest");
+    }
+    return absl::OkStatus();
+  };
+  MILLRACE_RETURN_IF_ERROR(
+      database_->ReadFile(CutFileName(shard_key, cut), ManifestKey(shard_key, cut), visit));
+  if (!manifest.has_value()) return Damaged("it has no manifest");
+  return *std::move(manifest);
 }
 
 absl::StatusOr<StatePtr> CutStore::ReadState(const ShardPlan& plan, uint64_t cut,
@@ -549,7 +558,8 @@ absl::StatusOr<StatePtr> CutStore::ReadState(const ShardPlan& plan, uint64_t cut
     }
     return absl::OkStatus();
   };
-  MILLRACE_RETURN_IF_ERROR(database_->ReadBulk(BlocksPrefix(shard_key, cut), visit));
+  MILLRACE_RETURN_IF_ERROR(
+      database_->ReadFile(CutFileName(shard_key, cut), BlocksPrefix(shard_key, cut), visit));
   if (state->blocks.size() != places.size()) return Damaged("blocks are missing");
   return state;
 }
@@ -569,8 +579,9 @@ absl::StatusOr<PushPtr> CutStore::ReadHeld(const ShardPlan& plan, uint64_t cut,
                        FloatSlices({grpc::Slice(value.data(), value.size())})});
     return absl::OkStatus();
   };
-  MILLRACE_RETURN_IF_ERROR(
-      database_->ReadBulk(HeldPrefix(KeyOf(plan.spec), cut, held.step()), visit));
+  const std::string shard_key = KeyOf(plan.spec);
+  MILLRACE_RETURN_IF_ERROR(database_->ReadFile(CutFileName(shard_key, cut),
+                                               HeldPrefix(shard_key, cut, held.step()), visit));
   if (pieces->size() != places.size()) return Damaged("a part of a held contribution is missing");
   const absl::Status added = push->Add(plan.layout, kNoStream, std::move(pieces), /*keep=*/true);
   if (!added.ok()) return absl::DataLossError(added.message());

@@ -145,7 +145,7 @@ class CutStore {
   absl::Status PutHeld(const Database::Put& put, const std::string& shard_key, uint64_t cut,
                        const BlockLayout& layout, const PushAssembly& push);
   absl::StatusOr<ShardContents> ReadNumber(const ShardPlan& plan, uint64_t cut, BlockPool* pool);
-  absl::StatusOr<CutManifest> ReadManifest(const ShardPlan& plan, uint64_t cut);
+  absl::StatusOr<CutManifest> ReadManifest(const std::string& shard_key, uint64_t cut);
   absl::StatusOr<StatePtr> ReadState(const ShardPlan& plan, uint64_t cut,
                                      const CutManifest& manifest, BlockPool* pool);
   // The version before `newest`, if `cut` is that. nullptr: it is not, or damaged.

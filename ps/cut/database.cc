@@ -1,32 +1,31 @@
-// Bulk values do not go through RocksDB's memtables: their files are written by a thread of ours
-// with SstFileWriter, synced, and then adopted with one small write to RocksDB's manifest, which is
-// the moment in which all of their values exist. So
+// Bulk values are not put into RocksDB, which would write them to its log, and again with each
+// compaction. They are in table files of its format, each written by one thread of ours and then
+// renamed, which is the moment in which all of its values exist. So
 //
-//  - a value is written to the disk once, and never moved: a file's keys overlap with no other's,
-//  so it
-//    goes to the last level at once, and no compaction looks at it;
+//  - a value is written to the disk once, and never moved;
 //  - a full or failing disk is an error of our own writer. RocksDB itself writes only records, to a
-//  log
-//    whose room is reserved, and seldom gets into its background errors;
+//    log whose room is reserved, and seldom gets into its background errors;
 //  - a file is removed as a whole, and its space is free at once;
 //  - records are written while a bulk file is.
 //
-// A crash leaves files that were not adopted: in the staging directory, which is cleared when the
-// database is opened, or as a second name in the database's own, which RocksDB clears then.
+// RocksDB could adopt such files (IngestExternalFile), so that they were part of its key space. It
+// is not asked to: after an error of its disk that it has recovered from, version 7.8 reserves no
+// number for the next file that it adopts.
 #include "ps/cut/database.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/random/random.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "rocksdb/convenience.h"
-#include "rocksdb/db.h"
 #include "rocksdb/file_system.h"
-#include "rocksdb/metadata.h"
+#include "rocksdb/iterator.h"
 #include "rocksdb/options.h"
+#include "rocksdb/sst_file_reader.h"
 #include "rocksdb/sst_file_writer.h"
 #include "rocksdb/table.h"
 
@@ -38,6 +37,8 @@ constexpr uint64_t kReservedBytes = 16 << 20;
 constexpr size_t kReadAheadBytes = 8 << 20;
 // Written back while the file grows, so that syncing it at the end takes no long breath.
 constexpr uint64_t kBytesPerSync = 8 << 20;
+// Ends the names of files that are only staged.
+constexpr char kStaged[] = ".tmp";
 
 rocksdb::Slice ToSlice(absl::string_view text) { return rocksdb::Slice(text.data(), text.size()); }
 
@@ -45,16 +46,11 @@ absl::string_view FromSlice(const rocksdb::Slice& slice) {
   return absl::string_view(slice.data(), slice.size());
 }
 
-rocksdb::IngestExternalFileOptions AdoptOptions() {
-  rocksdb::IngestExternalFileOptions options;
-  options.move_files = true;
-  options.failed_move_fall_back_to_copy = false;
-  options.snapshot_consistency = false;
-  options.allow_global_seqno = false;
-  options.allow_blocking_flush = false;
-  options.write_global_seqno = false;
-  options.verify_file_checksum = false;
-  return options;
+// Of a bulk file: whatever it has that cannot be read is damage, unless the disk fails.
+absl::Status FromReading(const rocksdb::Status& status, absl::string_view what) {
+  const absl::Status error = FromRocks(status, what);
+  if (error.ok() || absl::IsUnavailable(error)) return error;
+  return absl::DataLossError(error.message());
 }
 
 }  // namespace
@@ -73,28 +69,39 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
       std::unique_ptr<RocksDatabase> rocks,
       RocksDatabase::Open(path, {.file_system = options.file_system, .clock = options.clock}));
   std::unique_ptr<Database> database(
-      new Database(std::move(rocks), absl::StrCat(path, ".staging"), options.fault));
-  MILLRACE_RETURN_IF_ERROR(database->ClearStaging());
+      new Database(std::move(rocks), absl::StrCat(path, ".bulk"), options.fault));
+  MILLRACE_RETURN_IF_ERROR(database->RemoveStaged());
   return database;
 }
 
-Database::Database(std::unique_ptr<RocksDatabase> rocks, std::string staging, DatabaseFault fault)
-    : rocks_(std::move(rocks)), staging_(std::move(staging)), fault_(std::move(fault)) {}
+Database::Database(std::unique_ptr<RocksDatabase> rocks, std::string directory, DatabaseFault fault)
+    : rocks_(std::move(rocks)), directory_(std::move(directory)), fault_(std::move(fault)) {}
 
-absl::Status Database::ClearStaging() {
-  const FileSystemPtr& files = rocks_->file_system();
-  const std::string what = absl::StrCat("cannot clear ", staging_);
-  MILLRACE_RETURN_IF_ERROR(
-      FromRocks(files->CreateDirIfMissing(staging_, rocksdb::IOOptions(), nullptr), what));
+std::string Database::PathOf(const std::string& name) const {
+  return absl::StrCat(directory_, "/", name);
+}
+
+absl::Status Database::RemoveStaged() {
+  MILLRACE_RETURN_IF_ERROR(FromRocks(
+      rocks_->file_system()->CreateDirIfMissing(directory_, rocksdb::IOOptions(), nullptr),
+      absl::StrCat("cannot make ", directory_)));
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> names, Names());
+  names.erase(
+      std::remove_if(names.begin(), names.end(),
+                     [](const std::string& name) { return !absl::EndsWith(name, kStaged); }),
+      names.end());
+  return RemoveFiles(names);
+}
+
+absl::StatusOr<std::vector<std::string>> Database::Names() const {
   std::vector<std::string> names;
-  MILLRACE_RETURN_IF_ERROR(
-      FromRocks(files->GetChildren(staging_, rocksdb::IOOptions(), &names, nullptr), what));
-  for (const std::string& name : names) {
-    if (name == "." || name == "..") continue;
-    MILLRACE_RETURN_IF_ERROR(FromRocks(
-        files->DeleteFile(absl::StrCat(staging_, "/", name), rocksdb::IOOptions(), nullptr), what));
-  }
-  return absl::OkStatus();
+  MILLRACE_RETURN_IF_ERROR(FromRocks(
+      rocks_->file_system()->GetChildren(directory_, rocksdb::IOOptions(), &names, nullptr),
+      absl::StrCat("cannot list ", directory_)));
+  names.erase(std::remove_if(names.begin(), names.end(),
+                             [](const std::string& name) { return name == "." || name == ".."; }),
+              names.end());
+  return names;
 }
 
 absl::Status Database::Fault(absl::string_view operation) const {
@@ -132,7 +139,8 @@ absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
   MILLRACE_RETURN_IF_ERROR(Fault("flush"));
   MILLRACE_RETURN_IF_ERROR(CheckRoom(bytes));
   absl::BitGen random;
-  const std::string path = absl::StrFormat("%s/%016x", staging_, absl::Uniform<uint64_t>(random));
+  const std::string path =
+      PathOf(absl::StrFormat("%016x%s", absl::Uniform<uint64_t>(random), kStaged));
   const std::string what = absl::StrCat("cannot write ", path);
   auto file = std::make_unique<StagedFile>(rocks_->file_system(), path, bytes);
   rocksdb::EnvOptions file_options(rocks_->options());
@@ -147,47 +155,47 @@ absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
   return file;
 }
 
-absl::Status Database::Adopt(std::unique_ptr<StagedFile> file) {
-  MILLRACE_RETURN_IF_ERROR(rocks_->Revive());
-  return rocks_->Check("adopt a file into",
-                       rocks_->db()->IngestExternalFile({file->path()}, AdoptOptions()));
+absl::Status Database::Adopt(std::unique_ptr<StagedFile> file, const std::string& name) {
+  const FileSystemPtr& files = rocks_->file_system();
+  MILLRACE_RETURN_IF_ERROR(
+      FromRocks(files->RenameFile(file->path_, PathOf(name), rocksdb::IOOptions(), nullptr),
+                absl::StrCat("cannot rename ", file->path_, " to ", PathOf(name))));
+  return SyncDirectory(files, directory_);
 }
 
-absl::Status Database::RemoveFiles(const std::vector<std::pair<std::string, std::string>>& ranges) {
-  if (ranges.empty()) return absl::OkStatus();
-  MILLRACE_RETURN_IF_ERROR(rocks_->Revive());
-  std::vector<rocksdb::Slice> slices;
-  slices.reserve(2 * ranges.size());
-  std::vector<rocksdb::RangePtr> pointers;
-  for (const auto& [begin, end] : ranges) {
-    slices.emplace_back(begin);
-    slices.emplace_back(end);
-    pointers.emplace_back(&slices[slices.size() - 2], &slices[slices.size() - 1]);
+absl::Status Database::RemoveFiles(const std::vector<std::string>& names) {
+  if (names.empty()) return absl::OkStatus();
+  const FileSystemPtr& files = rocks_->file_system();
+  for (const std::string& name : names) {
+    const rocksdb::IOStatus status = files->DeleteFile(PathOf(name), rocksdb::IOOptions(), nullptr);
+    if (status.IsNotFound() || status.IsPathNotFound()) continue;
+    MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot remove ", PathOf(name))));
   }
-  rocksdb::DB* const db = rocks_->db();
-  return rocks_->Check("remove files of",
-                       rocksdb::DeleteFilesInRanges(db, db->DefaultColumnFamily(), pointers.data(),
-                                                    pointers.size(), /*include_end=*/false));
+  return SyncDirectory(files, directory_);
 }
 
-std::vector<std::string> Database::ListFiles() const {
-  std::vector<rocksdb::LiveFileMetaData> files;
-  rocks_->db()->GetLiveFilesMetaData(&files);
-  std::vector<std::string> first_keys;
-  for (const rocksdb::LiveFileMetaData& file : files) first_keys.push_back(file.smallestkey);
-  return first_keys;
+absl::StatusOr<std::vector<std::string>> Database::ListFiles() const {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> names, Names());
+  names.erase(std::remove_if(names.begin(), names.end(),
+                             [](const std::string& name) { return absl::EndsWith(name, kStaged); }),
+              names.end());
+  return names;
 }
 
-absl::Status Database::ReadBulk(const std::string& prefix, const Visit& visit) {
+absl::Status Database::ReadFile(const std::string& name, const std::string& prefix,
+                                const Visit& visit) {
   MILLRACE_RETURN_IF_ERROR(Fault("read"));
+  const std::string what = absl::StrCat("cannot read ", PathOf(name));
+  rocksdb::SstFileReader reader(rocks_->options());
+  MILLRACE_RETURN_IF_ERROR(FromReading(reader.Open(PathOf(name)), what));
   rocksdb::ReadOptions options;
   options.readahead_size = kReadAheadBytes;
   options.fill_cache = false;
-  const std::unique_ptr<rocksdb::Iterator> it(rocks_->db()->NewIterator(options));
+  const std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(options));
   for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
     MILLRACE_RETURN_IF_ERROR(visit(FromSlice(it->key()), FromSlice(it->value())));
   }
-  return FromRocks(it->status(), absl::StrCat("cannot read the database ", rocks_->path()));
+  return FromReading(it->status(), what);
 }
 
 }  // namespace millrace::ps

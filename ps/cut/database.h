@@ -1,4 +1,4 @@
-// A ps server's database: small records in RocksDB's log, and bulk files that RocksDB only adopts.
+// A ps server's database: small records in a RocksDB, and bulk values in table files beside it.
 #ifndef MILLRACE_PS_CUT_DATABASE_H_
 #define MILLRACE_PS_CUT_DATABASE_H_
 
@@ -37,10 +37,10 @@ class StagedFile {
   StagedFile(const StagedFile&) = delete;
   StagedFile& operator=(const StagedFile&) = delete;
 
-  const std::string& path() const { return path_; }
   uint64_t bytes() const { return bytes_; }
 
  private:
+  friend class Database;
   const FileSystemPtr file_system_;
   const std::string path_;
   const uint64_t bytes_;
@@ -54,8 +54,7 @@ class Database {
  public:
   using Changes = RocksDatabase::Changes;
 
-  // Opens or makes it, and removes bulk files that were not adopted. UNAVAILABLE: another process
-  // has it.
+  // Opens or makes it, and removes what was only staged. UNAVAILABLE: another process has it.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
                                                         const DatabaseOptions& options = {});
 
@@ -68,37 +67,39 @@ class Database {
   // The records that begin with `prefix`, in order.
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> List(const std::string& prefix);
 
-  // Writes a bulk file beside the database: `fill` puts its values, in the order of their keys,
-  // which no other file has in between. Returns when it is on the disk. UNAVAILABLE, before
-  // anything is written: fewer than `bytes`, and a reserve for records, are free.
+  // Writes a bulk file: `fill` puts its values, in the order of their keys. Returns when it is on
+  // the disk. UNAVAILABLE, before anything is written: fewer than `bytes`, and a reserve for
+  // records, are free.
   using Put = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
   absl::StatusOr<std::unique_ptr<StagedFile>> Stage(
       uint64_t bytes, const std::function<absl::Status(const Put&)>& fill);
 
-  // Makes all values of the file part of the database, at once and for good.
-  absl::Status Adopt(std::unique_ptr<StagedFile> file);
+  // Makes the file one of the database, at once and for good. After an error it may be one or not,
+  // until RemoveFiles says that it is none. REQUIRES: `name` is that of a file, and a new one.
+  absl::Status Adopt(std::unique_ptr<StagedFile> file, const std::string& name);
 
-  // Removes bulk files. Their space is free when this returns. REQUIRES: a range [first, second)
-  // has nothing but keys of whole files.
-  absl::Status RemoveFiles(const std::vector<std::pair<std::string, std::string>>& ranges);
+  // Removes those that are there. Their space is free when this returns and nobody reads them.
+  absl::Status RemoveFiles(const std::vector<std::string>& names);
 
-  // The first key of each bulk file. Reads no file.
-  std::vector<std::string> ListFiles() const;
+  // The names of the bulk files, in no particular order.
+  absl::StatusOr<std::vector<std::string>> ListFiles() const;
 
-  // Calls `visit` for the values whose keys begin with `prefix`, in order, and reads ahead; until
-  // it returns an error, which is returned.
+  // Calls `visit` for the values of a bulk file whose keys begin with `prefix`, in order, and reads
+  // ahead; until it returns an error, which is returned. DATA_LOSS too: there is no such file.
   using Visit = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
-  absl::Status ReadBulk(const std::string& prefix, const Visit& visit);
+  absl::Status ReadFile(const std::string& name, const std::string& prefix, const Visit& visit);
 
  private:
-  Database(std::unique_ptr<RocksDatabase> rocks, std::string staging, DatabaseFault fault);
-  absl::Status ClearStaging();
+  Database(std::unique_ptr<RocksDatabase> rocks, std::string directory, DatabaseFault fault);
+  absl::Status RemoveStaged();
+  absl::StatusOr<std::vector<std::string>> Names() const;
+  std::string PathOf(const std::string& name) const;
   absl::Status CheckRoom(uint64_t bytes) const;
   absl::Status Fault(absl::string_view operation) const;
 
   const std::unique_ptr<RocksDatabase> rocks_;
-  const std::string staging_;  // A directory.
-  const DatabaseFault fault_;  // May be empty.
+  const std::string directory_;  // Of the bulk files.
+  const DatabaseFault fault_;    // May be empty.
 };
 
 }  // namespace millrace::ps

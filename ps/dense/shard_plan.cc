@@ -7,6 +7,8 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
@@ -17,7 +19,7 @@ namespace millrace::ps {
 namespace {
 
 constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
-constexpr size_t kMaxJobIdBytes = 1000;
+constexpr size_t kMaxJobIdBytes = 200;
 constexpr size_t kMaxNameBytes = 1000;
 // Asynchronous gradients under way that have a place reserved; more find room in what the server
 // has to spare.
@@ -93,11 +95,19 @@ absl::Status CheckSlices(const ShardSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status CheckFields(const ShardSpec& spec) {
-  if (spec.job_id().empty() || spec.job_id().size() > kMaxJobIdBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("spec.job_id: ", spec.job_id().size(),
-                                                   " bytes; must be 1 to ", kMaxJobIdBytes));
+// It is part of files' names.
+absl::Status CheckJobId(const std::string& id) {
+  const auto allowed = [](char c) { return absl::ascii_isalnum(c) || absl::StrContains("_-.", c); };
+  if (!id.empty() && id.size() <= kMaxJobIdBytes && std::all_of(id.begin(), id.end(), allowed)) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(absl::StrCat("spec.job_id: '", PrintableName(id),
+                                                 "'; must be 1 to ", kMaxJobIdBytes,
+                                                 " letters, digits, '_', '-' and '.'"));
+}
+
+absl::Status CheckFields(const ShardSpec& spec) {
+  MILLRACE_RETURN_IF_ERROR(CheckJobId(spec.job_id()));
   if (spec.total_steps() == 0) {
     return absl::InvalidArgumentError("spec.total_steps: 0; must be at least 1");
   }

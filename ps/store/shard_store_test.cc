@@ -1,6 +1,7 @@
 #include "ps/store/shard_store.h"
 
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
@@ -121,7 +122,7 @@ class ShardStoreTest : public ::testing::Test {
   uint64_t DiskBytes() const {
     uint64_t bytes = 0;
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_ + "/db")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_)) {
       const uint64_t size = entry.file_size(error);
       if (!error) bytes += size;
     }
@@ -340,7 +341,7 @@ TEST_F(ShardStoreTest, DamagedShardKeepsNobodyFromTheOthers) {
   for (uint32_t shard = 0; shard < 3; ++shard) ASSERT_TRUE(store_->Create(Spec(shard), 1).ok());
   PushWhole(store_->shards().Find("job", 0)->get(), 0, 1, std::vector<float>(10, 1));
   ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
-  Spoil(ManifestKey(ShardKey("job", 0), /*cut=*/0));
+  std::ofstream(directory_ + "/db.bulk/job.0.0.sst") << "spoiled";
   Spoil(RecordKey(ShardKey("job", 1)));
   Open();
   EXPECT_TRUE(store_->shards().Find("job", 2).ok());
