@@ -50,8 +50,10 @@ void FakeWorker::Join(const std::string& coordinator) {
     MutexLock lock(&mutex_);
     stopped_ = false;
     work_.clear();
+    plans_.clear();
     connection_ = connection;
   }
+  planner_ = std::thread([this] { Plan(); });
   thread_ = std::thread([this] { Work(); });
   connection->Send(message);
   connection->AwaitAnswer();
@@ -66,6 +68,7 @@ void FakeWorker::Kill() {
     changed_.SignalAll();
   }
   connection.reset();
+  if (planner_.joinable()) planner_.join();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -125,6 +128,8 @@ void FakeWorker::OnMessage(const CoordinatorMessage& message) {
         message.set_route().routing().generation());
   } else if (message.has_forget_job()) {
     forgotten_[message.forget_job().job_id()] = true;
+  } else if (message.has_plan_job()) {
+    plans_.push_back(message.plan_job());
   } else {
     work_.push_back(message);
   }
@@ -141,6 +146,27 @@ void FakeWorker::Prepare(const SetRoute& route) {
   Send(message);
 }
 
+void FakeWorker::Plan() {
+  for (;;) {
+    PlanJob request;
+    {
+      MutexLock lock(&mutex_);
+      while (plans_.empty() && !stopped_) changed_.Wait(&mutex_);
+      if (stopped_) return;
+      request = std::move(plans_.front());
+      plans_.pop_front();
+    }
+    const auto plan = script_.plan ? script_.plan(request.spec()) : PlainPlan();
+    MemberMessage answer;
+    PlanResult& result = *answer.mutable_plan_result();
+    result.set_request_id(request.request_id());
+    result.set_code(static_cast<int>(plan.status().code()));
+    result.set_message(std::string(plan.status().message()));
+    if (plan.ok()) *result.mutable_plan() = *plan;
+    Send(answer);
+  }
+}
+
 void FakeWorker::Work() {
   for (;;) {
     CoordinatorMessage work;
@@ -154,15 +180,7 @@ void FakeWorker::Work() {
       if (work.has_lease()) route = routes_[work.lease().job_id()];
     }
     MemberMessage answer;
-    if (work.has_plan_job()) {
-      PlanResult& result = *answer.mutable_plan_result();
-      result.set_request_id(work.plan_job().request_id());
-      const auto plan = script_.plan ? script_.plan(work.plan_job().spec()) : PlainPlan();
-      result.set_code(static_cast<int>(plan.status().code()));
-      result.set_message(std::string(plan.status().message()));
-      if (plan.ok()) *result.mutable_plan() = *plan;
-      Send(answer);
-    } else if (work.has_evaluate()) {
+    if (work.has_evaluate()) {
       EvaluationResult& result = *answer.mutable_evaluation_result();
       result.set_job_id(work.evaluate().job_id());
       result.set_evaluation_id(work.evaluate().evaluation_id());

@@ -73,6 +73,8 @@ class FakeWorker {
  private:
   void OnMessage(const CoordinatorMessage& message);
   void Prepare(const SetRoute& route);
+  // Plans, while Work() may be at a step, as a worker does.
+  void Plan();
   void Work();
   void Compute(const Lease& lease, const SetRoute& route);
   absl::Status PushAll(const SetRoute& route, uint64_t step);
@@ -91,9 +93,11 @@ class FakeWorker {
   std::map<std::string, std::vector<uint64_t>> generations_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<uint64_t>> computed_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool> forgotten_ ABSL_GUARDED_BY(mutex_);
+  std::deque<PlanJob> plans_ ABSL_GUARDED_BY(mutex_);
   std::deque<CoordinatorMessage> work_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = true;
   std::shared_ptr<MemberConnection> connection_ ABSL_GUARDED_BY(mutex_);
+  std::thread planner_;
   std::thread thread_;
 };
 
