@@ -20,7 +20,7 @@ std::string Text(const absl::Status& status) {
 Outage::Outage(OutageOptions options)
     : options_(std::move(options)),
       deadline_(options_.clock->Now() + options_.patience),
-      pause_(kFirstPause) {}
+      backoff_(kFirstPause, kLongestPause) {}
 
 absl::Duration Outage::remaining() const { return deadline_ - options_.clock->Now(); }
 
@@ -35,9 +35,7 @@ absl::StatusOr<absl::Time> Outage::NextAttempt(const absl::Status& error, Failed
             : absl::StrCat("waits, as the coordinator says: ", Text(error)));
   }
   told_ = by;
-  const absl::Time next = std::min(now + pause_, deadline_);
-  pause_ = std::min(pause_ * 2, kLongestPause);
-  return next;
+  return std::min(now + backoff_.Next(), deadline_);
 }
 
 absl::Status Outage::GiveUp(const absl::Status& last_error, FailedBy by) const {
@@ -54,7 +52,7 @@ absl::Status Outage::GiveUp(const absl::Status& last_error, FailedBy by) const {
 
 void Outage::Over() {
   deadline_ = absl::InfiniteFuture();
-  pause_ = kFirstPause;
+  backoff_.Reset();
   told_ = absl::nullopt;
 }
 

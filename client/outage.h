@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/clock.h"
+#include "common/retry.h"
 
 namespace millrace::client {
 
@@ -51,7 +52,7 @@ class Outage {
  private:
   OutageOptions options_;
   absl::Time deadline_;
-  absl::Duration pause_;
+  Backoff backoff_;
   absl::optional<FailedBy> told_;  // The newest that was told.
 };
 

@@ -7,17 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/storage/durable_file.h"
+#include "common/system_error.h"
 
 namespace millrace::client {
-namespace {
-
-// From errno.
-absl::Status SystemError(absl::string_view operation, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", operation, " ", path));
-}
-
-}  // namespace
-
 absl::Status CheckCanCreate(const std::string& path) {
   struct stat found;
   if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
@@ -28,7 +20,7 @@ absl::Status CheckCanCreate(const std::string& path) {
   }
   const std::string directory = DirectoryOf(path);
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    return SystemError(absl::StrCat("write ", path, ": cannot make files in"), directory);
+    return SystemError(absl::StrCat("write ", path, ": cannot make files in"), directory, errno);
   }
   return absl::OkStatus();
 }

@@ -20,6 +20,8 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
+// Requests are small; a hundred specs of the greatest size at a time are within it.
+constexpr uint64_t kMessageMemory = uint64_t{256} << 20;
 
 RunnerEnvironment MakeEnvironment(const CoordinatorOptions& options, MemberRegistry* registry,
                                   Dispatcher* dispatcher, Planner* planner) {
@@ -64,7 +66,8 @@ class CoordinatorImpl final : public Coordinator {
 
   ~CoordinatorImpl() override { Stop(); }
 
-  absl::Status Serve(const ServerOptions& options) {
+  absl::Status Serve(ServerOptions options) {
+    options.message_memory = kMessageMemory;
     MILLRACE_RETURN_IF_ERROR(table_.Load());
     // Nothing runs if it cannot be served.
     MILLRACE_ASSIGN_OR_RETURN(server_, RpcServer::Start(options, {&membership_, &jobs_}));
@@ -97,7 +100,9 @@ class CoordinatorImpl final : public Coordinator {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options) {
-  MILLRACE_ASSIGN_OR_RETURN(auto journal, Journal::Open(options.data_dir));
+  MILLRACE_ASSIGN_OR_RETURN(
+      auto journal, Journal::Open(options.data_dir,
+                                  {.file_system = options.file_system, .clock = options.clock}));
   auto coordinator = std::make_unique<CoordinatorImpl>(options, std::move(journal));
   MILLRACE_RETURN_IF_ERROR(coordinator->Serve(options.server));
   return coordinator;

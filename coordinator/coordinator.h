@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/net/server.h"
+#include "common/storage/durable_file.h"
 
 namespace millrace::coordinator {
 
@@ -44,6 +45,7 @@ struct CoordinatorOptions {
   // ended and their shards are dropped. At least 1.
   int retained_records = 1000;
   Clock* clock = Clock::Real();
+  FileSystemPtr file_system = RealFileSystem();  // Of the journal.
 };
 
 // Thread-safe.

@@ -1,9 +1,11 @@
 #include "ps/ps_server.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/random/random.h"
+#include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -12,6 +14,9 @@ namespace {
 
 // For answers that are on their way to clients.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+// A backstop: what shards hold of messages is bounded by what they are admitted with, which is less
+// than the machine's memory.
+constexpr uint64_t kLeastMessageMemory = uint64_t{512} << 20;
 
 std::vector<ShardStatus> Statuses(const ShardMap& shards) {
   std::vector<ShardStatus> statuses;
@@ -26,9 +31,11 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(const PsServerOptions&
       std::unique_ptr<ShardStore> store,
       ShardStore::Open(options.data_dir, {.clock = options.clock, .arena = options.arena}));
   std::unique_ptr<PsServer> server(new PsServer(std::move(store), options.clock));
+  ServerOptions server_options = options.server;
+  server_options.message_memory = std::max(MemoryLimit(), kLeastMessageMemory);
   MILLRACE_ASSIGN_OR_RETURN(
       server->rpc_server_,
-      RpcServer::Start(options.server, {&server->data_plane_, &server->admin_}));
+      RpcServer::Start(server_options, {&server->data_plane_, &server->admin_}));
   if (!options.coordinator_address.empty()) server->Join(options);
   return server;
 }

@@ -606,7 +606,7 @@ TEST_F(PsServerTest, WrongSpecsAreRefusedByTheFieldsPath) {
 
 TEST_F(PsServerTest, ShardThatNoMachineCanHoldIsRefused) {
   EXPECT_EQ(Create(MakeShardSpec({uint64_t{1} << 38})).error_code(),
-            grpc::StatusCode::RESOURCE_EXHAUSTED);
+            grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(PsServerTest, SecondServerOnTheDirectoryIsRefused) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/net/channel.h"
 #include "common/proto_duration.h"
+#include "common/retry.h"
 #include "glog/logging.h"
 
 namespace millrace {
@@ -67,7 +68,7 @@ absl::Status MemberSession::Wait() {
 
 void MemberSession::Run() {
   absl::Status end;
-  absl::Duration backoff = options_.first_backoff;
+  Backoff backoff(options_.first_backoff, options_.last_backoff);
   while (!LeaveBy().has_value()) {
     const absl::Status status = ServeStream();
     if (LeaveBy().has_value()) break;
@@ -80,11 +81,10 @@ void MemberSession::Run() {
     }
     LogLoss(status);
     if (welcomed_) {
-      backoff = options_.first_backoff;
+      backoff.Reset();
       if (options_.clock->Now() - dialled_ > options_.last_backoff) continue;
     }
-    Pause(Jittered(backoff));
-    backoff = std::min(backoff * 2, options_.last_backoff);
+    Pause(Jittered(backoff.Next()));
   }
   MutexLock lock(&mutex_);
   end_ = end;

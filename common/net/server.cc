@@ -18,6 +18,7 @@
 #include "common/status_macros.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 
@@ -118,6 +119,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   EnableStandardServices();
   grpc::ServerBuilder builder;
   Configure(&builder);
+  if (options.message_memory > 0) {
+    grpc::ResourceQuota quota("messages");
+    quota.Resize(options.message_memory);
+    builder.SetResourceQuota(quota);
+  }
   int port = 0;
   builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
   for (grpc::Service* service : services) builder.RegisterService(service);

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COMMON_NET_SERVER_H_
 #define MILLRACE_COMMON_NET_SERVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ struct ServerOptions {
   // loopback address is refused unless `allow_insecure_remote`.
   std::string listen = "127.0.0.1:0";
   bool allow_insecure_remote = false;
+  // Bytes of messages that gRPC may hold, until whoever takes them lets go of them. With more it
+  // takes no new connections, reads less at a time, and in the end breaks streams, with
+  // RESOURCE_EXHAUSTED. 0: without a limit.
+  uint64_t message_memory = 0;
 };
 
 // A running gRPC server with the standard health and reflection services.

@@ -22,8 +22,9 @@
 namespace millrace::coordinator {
 namespace {
 
-// A server that comes back serves before it has opened all its shards, and a job that ended gives
-// its memory up only after its end. With the pauses between calls, some 3 s.
+// A server that comes back serves before it has opened all its shards. With the pauses between
+// calls, some 3 s. A server without memory is not counted: it has some when other jobs have ended,
+// and have been written.
 constexpr int kRefusals = 7;
 
 using Name = std::pair<uint64_t, uint64_t>;  // Epoch and version.
@@ -91,8 +92,7 @@ AttachDecision DecideAttach(absl::Span<const ShardStatus> shards, uint32_t repli
 }
 
 bool IsRefusal(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsResourceExhausted(status) ||
-         absl::IsFailedPrecondition(status);
+  return absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
 }
 
 ReachAction DecideReach(const absl::Status& status, int refused_before) {

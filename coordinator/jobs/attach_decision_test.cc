@@ -98,7 +98,7 @@ TEST(AttachDecisionTest, WhatAServerAnswersIsTriedAgainOrEndsTheJob) {
   EXPECT_EQ(DecideReach(absl::NotFoundError(""), 0), ReachAction::kRetry);
   EXPECT_EQ(DecideReach(absl::NotFoundError(""), 1000), ReachAction::kGiveUp);
   EXPECT_EQ(DecideReach(absl::ResourceExhaustedError(""), 0), ReachAction::kRetry);
-  EXPECT_EQ(DecideReach(absl::ResourceExhaustedError(""), 1000), ReachAction::kGiveUp);
+  EXPECT_EQ(DecideReach(absl::ResourceExhaustedError(""), 1000), ReachAction::kRetry);
   EXPECT_EQ(DecideReach(absl::FailedPreconditionError(""), 0), ReachAction::kAskWhoIsNew);
   EXPECT_EQ(DecideReach(absl::DataLossError(""), 0), ReachAction::kGiveUp);
   EXPECT_EQ(DecideReach(absl::InvalidArgumentError(""), 0), ReachAction::kGiveUp);

@@ -18,13 +18,11 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kMissingPause = absl::Seconds(1);
-constexpr absl::Duration kFirstRetryPause = absl::Milliseconds(50);
-constexpr absl::Duration kLongestRetryPause = absl::Seconds(2);
 
 }  // namespace
 
 absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
-  pause_ = kFirstRetryPause;
+  backoff_.Reset();
   refused_ = 0;
   closed_.clear();
   shards.ForgetMoves();
@@ -114,8 +112,7 @@ absl::Status Attacher::Pause(const ShardGroup& shards, const absl::Status& statu
   MILLRACE_RETURN_IF_ERROR(
       reporter_->Wait(absl::StrCat(shards.failed_server(), ", which does not do what it is asked (",
                                    std::string(status.message()), "),"),
-                      pause_));
-  pause_ = std::min(2 * pause_, kLongestRetryPause);
+                      backoff_.Next()));
   return absl::OkStatus();
 }
 
@@ -161,7 +158,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
   }
   if (!shards.Moved().empty()) return absl::nullopt;
   if (DecideAttach(*stepped, replicas).step_back) {
-    MILLRACE_RETURN_IF_ERROR(reporter_->Wait("the shards to step back together", pause_));
+    MILLRACE_RETURN_IF_ERROR(reporter_->Wait("the shards to step back together", backoff_.Next()));
     return absl::nullopt;
   }
   absl::StrAppend(&how, "; all shards stepped back to version ", decision.cut.version(), " (",

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/retry.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/merge_progress.h"
 #include "coordinator/jobs/reporter.h"
@@ -62,7 +63,7 @@ class Attacher {
   Reporter* const reporter_;
 
   // Of one Attach.
-  absl::Duration pause_;
+  Backoff backoff_{absl::Milliseconds(50), absl::Seconds(2)};
   int refused_ = 0;
   std::set<uint32_t> closed_;  // Shards that were, before they heard of the generation.
 };

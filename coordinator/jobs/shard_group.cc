@@ -25,8 +25,13 @@ constexpr absl::Duration kShortCall = absl::Seconds(10);
 constexpr absl::Duration kFenceCall = absl::Seconds(3);
 // How often a caller that waits looks whether the servers are still there.
 constexpr absl::Duration kLookAround = absl::Seconds(1);
-// Makes a shard of any size, or writes it to disk.
-constexpr absl::Duration kLongCall = absl::Minutes(5);
+// Writes a shard to disk; one that takes longer goes on, and is found to be written by the next
+// call.
+constexpr absl::Duration kWriteCall = absl::Minutes(5);
+// The same for jobs that have ended, of which one after the other is looked after.
+constexpr absl::Duration kRetireCall = absl::Seconds(30);
+// Makes a shard of any size, or reads it from any disk: the next call would begin anew.
+constexpr absl::Duration kReadCall = absl::Hours(1);
 
 std::string Describe(const ShardPlacement& placement) {
   return absl::StrCat(placement.server(), " (", placement.address(), ")");
@@ -259,7 +264,7 @@ absl::Status ShardGroup::CallThoseThere(const char* what, Method<Request, Respon
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::Create(uint64_t generation) {
-  return CallAll("CreateShard", &AdminCalls::CreateShard, kLongCall,
+  return CallAll("CreateShard", &AdminCalls::CreateShard, kReadCall,
                  [&](uint32_t shard, CreateShardRequest& request) {
                    *request.mutable_spec() = SpecOf(shard);
                    request.set_generation(generation);
@@ -282,7 +287,7 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::SetGeneration(uint64_t generati
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::StepBack(uint64_t generation, const CutName& cut,
                                                           uint64_t epoch) {
-  return CallAll("StepBack", &AdminCalls::StepBack, kLongCall,
+  return CallAll("StepBack", &AdminCalls::StepBack, kReadCall,
                  [&](uint32_t shard, StepBackRequest& request) {
                    Address(job_id_, shard, request);
                    request.set_generation(generation);
@@ -302,7 +307,7 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::PinCut(uint64_t generation,
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::FlushCut(uint64_t generation) {
-  return CallAll("FlushCut", &AdminCalls::FlushCut, kLongCall,
+  return CallAll("FlushCut", &AdminCalls::FlushCut, kWriteCall,
                  [&](uint32_t shard, FlushCutRequest& request) {
                    Address(job_id_, shard, request);
                    request.set_generation(generation);
@@ -328,7 +333,7 @@ absl::Status ShardGroup::UnpinCut(uint64_t generation, const std::string& cut_id
 
 std::vector<absl::Status> ShardGroup::Retire(uint64_t generation) {
   const auto round = Start<RetireShardRequest, ShardStatus>(
-      Which::kThoseThere, &AdminCalls::RetireShard, kLongCall,
+      Which::kThoseThere, &AdminCalls::RetireShard, kRetireCall,
       [&](uint32_t shard, RetireShardRequest& request) {
         Address(job_id_, shard, request);
         request.set_generation(generation);

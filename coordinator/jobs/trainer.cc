@@ -29,8 +29,6 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kPollPeriod = absl::Seconds(1);
-constexpr absl::Duration kFirstBarrierPause = absl::Milliseconds(10);
-constexpr absl::Duration kLongestBarrierPause = absl::Seconds(2);
 
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
@@ -69,7 +67,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   reports_are_false_ = false;
   blocked_.reset();
   barrier_due_ = absl::InfinitePast();
-  barrier_pause_ = kFirstBarrierPause;
+  barrier_backoff_.Reset();
   tick_due_ = clock_->Now();
   audit_.Begin(generation_);
   seen_.clear();
@@ -222,13 +220,12 @@ absl::StatusOr<Trainer::Next> Trainer::AfterError(const absl::Status& status,
 void Trainer::Block(const std::string& whom) {
   const absl::Time since = blocked_ ? blocked_->since : clock_->Now();
   blocked_ = Dispatcher::Stall{whom, since};
-  barrier_due_ = clock_->Now() + barrier_pause_;
-  barrier_pause_ = std::min(2 * barrier_pause_, kLongestBarrierPause);
+  barrier_due_ = clock_->Now() + barrier_backoff_.Next();
 }
 
 void Trainer::Unblock() {
   blocked_.reset();
-  barrier_pause_ = kFirstBarrierPause;
+  barrier_backoff_.Reset();
   job_.ClearWaiting();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/retry.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/attach_decision.h"
 #include "coordinator/jobs/attacher.h"
@@ -106,7 +107,7 @@ class Trainer {
   std::string cause_;  // Why the shards must be attached again.
   absl::optional<Dispatcher::Stall> blocked_;
   absl::Time barrier_due_;
-  absl::Duration barrier_pause_;
+  Backoff barrier_backoff_{absl::Milliseconds(10), absl::Seconds(2)};
   absl::Time tick_due_;
 
   CutPlanner cuts_;

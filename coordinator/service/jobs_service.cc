@@ -1,7 +1,5 @@
 #include "coordinator/service/jobs_service.h"
 
-#include <malloc.h>
-
 #include <memory>
 #include <string>
 
@@ -11,6 +9,7 @@
 #include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/job_state.h"
+#include "common/memory_trimmer.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/shard_group.h"
 #include "coordinator/service/checked_request.h"
@@ -25,12 +24,6 @@ constexpr absl::Duration kCancelWait = absl::Seconds(10);
 
 // A request of more takes much memory while it is parsed, which malloc would keep.
 constexpr size_t kLargeRequestBytes = 256 << 10;
-
-void GiveBackMemory() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
 
 grpc::Status NoRequest() {
   return ToGrpcStatus(absl::InvalidArgumentError("the call ended without a request"));
@@ -62,7 +55,7 @@ void JobsService::Check(int method, Handler<Request, Response> handler) {
                                     : ToGrpcStatus(checked->status);
     const bool large = checked->bytes > kLargeRequestBytes;
     checked.reset();
-    if (large) GiveBackMemory();
+    if (large) MemoryTrimmer::TrimMalloc();
     if (status.ok()) stream->Write(response);
     return status;
   };

@@ -38,6 +38,7 @@
 #include "absl/strings/strip.h"
 #include "absl/types/optional.h"
 #include "common/status_macros.h"
+#include "common/system_error.h"
 #include "glog/logging.h"
 
 namespace millrace::ps {
@@ -55,10 +56,6 @@ constexpr char kDirectoryIdFile[] = "DIRECTORY_ID";  // So too.
 constexpr char kFormat[] = "millrace ps arena, layout 1";
 // What an arena's files are called; others are not touched.
 constexpr const char* kOurPrefixes[] = {"segment.", "root.", "arena"};
-
-absl::Status SystemError(absl::string_view operation, const std::string& path, int error) {
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", operation, " ", path));
-}
 
 std::string PathIn(const std::string& directory, absl::string_view name) {
   return absl::StrCat(directory, "/", name);

@@ -12,15 +12,10 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/system_error.h"
 
 namespace millrace::ps {
-namespace {
-
-absl::Status SystemError(absl::string_view operation, const std::string& path, int error) {
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", operation, " ", path));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 int ReserveWithFallocate(int fd, size_t bytes) {
   int error;

@@ -14,7 +14,9 @@ constexpr absl::Duration kLongestPause = absl::Seconds(30);
 }  // namespace
 
 CutPace::CutPace(absl::Duration period)
-    : period_(period), interval_(std::min(kFirstInterval, period)), pause_(kFirstPause) {}
+    : period_(period),
+      interval_(std::min(kFirstInterval, period)),
+      backoff_(kFirstPause, kLongestPause) {}
 
 void CutPace::Changed(absl::Time now) { changed_ = std::min(changed_, now); }
 
@@ -22,13 +24,10 @@ void CutPace::Wrote(absl::Time begin, absl::Time end) {
   next_ = begin + interval_;
   interval_ = std::min(2 * interval_, period_);
   allowed_ = end + kRestForEachWritten * (end - begin);
-  pause_ = kFirstPause;
+  backoff_.Reset();
 }
 
-void CutPace::Failed(absl::Time now) {
-  allowed_ = now + pause_;
-  pause_ = std::min(2 * pause_, kLongestPause);
-}
+void CutPace::Failed(absl::Time now) { allowed_ = now + backoff_.Next(); }
 
 absl::Time CutPace::due() const {
   if (changed_ == absl::InfiniteFuture()) return changed_;

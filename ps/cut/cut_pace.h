@@ -3,6 +3,7 @@
 #define MILLRACE_PS_CUT_CUT_PACE_H_
 
 #include "absl/time/time.h"
+#include "common/retry.h"
 
 namespace millrace::ps {
 
@@ -31,7 +32,7 @@ class CutPace {
  private:
   absl::Duration period_;
   absl::Duration interval_;  // From the begin of the last cut to that of the next.
-  absl::Duration pause_;     // After the next failure.
+  Backoff backoff_;          // After failures.
   absl::Time changed_ = absl::InfiniteFuture();
   absl::Time next_ = absl::InfinitePast();     // By the interval.
   absl::Time allowed_ = absl::InfinitePast();  // By the cost.

@@ -364,6 +364,12 @@ absl::Status CutStore::CommitCut(std::unique_ptr<StagedCut> staged) {
   return absl::OkStatus();
 }
 
+bool CutStore::HasLeftovers(const ShardSpec& spec) const {
+  return !Find(KeyOf(spec)).removed.empty();
+}
+
+absl::Status CutStore::RemoveLeftovers(const ShardSpec& spec) { return RemoveFiles(KeyOf(spec)); }
+
 // Numbers say what was written later, and not what is later: an older version may be written last.
 absl::Status CutStore::Prune(const ShardPlan& plan, const absl::optional<CutName>& common,
                              uint64_t stops_before) {
@@ -451,13 +457,17 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     if (a.damaged != b.damaged) return a.damaged;
     return std::tie(a.epoch, a.version) < std::tie(b.epoch, b.version);
   });
+  bool passed_over = cuts.front().damaged;
   absl::Status status = absl::DataLossError("their manifests are damaged");
   for (; !cuts.empty() && !cuts.back().damaged; cuts.pop_back()) {
     absl::StatusOr<ShardContents> contents = ReadNumber(plan, cuts.back().number, pool);
     for (size_t i = cuts.size() - 1; contents.ok() && contents->previous == nullptr && i-- > 0;) {
       MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[i], cuts.back(), pool));
     }
-    if (contents.ok()) return contents;
+    if (contents.ok()) {
+      contents->more_acknowledged = passed_over;
+      return contents;
+    }
     status = contents.status();
     if (!absl::IsDataLoss(status)) {
       return absl::Status(status.code(), absl::StrCat("cannot read a cut of ", name, ": ",
@@ -465,6 +475,7 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     }
     LOG(ERROR) << name << ": passes over a cut of version " << cuts.back().version << ": "
                << status;
+    passed_over = true;
     TakeOut(KeyOf(plan.spec),
             [number = cuts.back().number](const Cut& cut) { return cut.number == number; });
   }

@@ -61,8 +61,8 @@ class CutStore {
 
   // The newest cut of a shard, or its initial values if it never had one; in synchronous mode the
   // version before too, if there is a cut of that. A damaged cut is passed over, with a line in the
-  // log. DATA_LOSS: every cut is damaged. With other errors, of the disk or of memory, the cuts
-  // stay as they are.
+  // log, and the contents then say that more was acknowledged. DATA_LOSS: every cut is damaged.
+  // With other errors, of the disk or of memory, the cuts stay as they are.
   absl::StatusOr<ShardContents> ReadShard(const ShardPlan& plan, BlockPool* pool);
 
   // The state of a cut; version 0 is there always. NOT_FOUND: no such cut; one that is found to be
@@ -88,6 +88,11 @@ class CutStore {
   // with a lower number.
   absl::Status Prune(const ShardPlan& plan, const absl::optional<CutName>& common,
                      uint64_t stops_before = 0);
+
+  // Files of cuts that are none any more, which could not be removed then. They have room that the
+  // next cut may need.
+  bool HasLeftovers(const ShardSpec& spec) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status RemoveLeftovers(const ShardSpec& spec);
 
   // The number that the shard's next cut gets. They only grow.
   uint64_t NextNumber(const ShardSpec& spec) const ABSL_LOCKS_EXCLUDED(mutex_);

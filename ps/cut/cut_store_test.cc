@@ -364,6 +364,24 @@ TEST_F(CutStoreTest, CutIsNotBegunWithoutRoomForIt) {
   EXPECT_TRUE(store_->WriteCut(plan, {0, State(plan, 1)}).ok());
 }
 
+// They stayed until the server was started again, and cuts found no room beside them.
+TEST_F(CutStoreTest, FileThatCouldNotBeRemovedIsRemovedLater) {
+  store_.reset();
+  const auto files = std::make_shared<::millrace::testing::FaultFileSystem>();
+  store_ = *CutStore::Open(path_, {.file_system = files});
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  Write(plan, 2);
+  files->Arm(0, ::millrace::testing::Fault::kError);
+  EXPECT_EQ(store_->Prune(plan, {}).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(CutFiles(), 2);
+  EXPECT_TRUE(store_->HasLeftovers(plan.spec));
+  EXPECT_TRUE(store_->RemoveLeftovers(plan.spec).ok());
+  EXPECT_FALSE(store_->HasLeftovers(plan.spec));
+  EXPECT_EQ(CutFiles(), 1);
+  EXPECT_THAT(Cuts(), ElementsAre("0.2"));
+}
+
 TEST_F(CutStoreTest, HeldContributionsComeBackWithTheirCut) {
   const ShardPlan plan = Plan(/*replicas=*/3);
   std::vector<float> gradient(plan.layout.elements());

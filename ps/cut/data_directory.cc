@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "common/system_error.h"
 
 namespace millrace::ps {
 namespace {
@@ -27,10 +28,6 @@ constexpr char kIdFile[] = "DIRECTORY_ID";
 constexpr char kTemporaryIdFile[] = "DIRECTORY_ID.tmp";
 constexpr char kFormat[] = "millrace ps data directory, format ";
 constexpr char kFormatVersion[] = "2";
-
-absl::Status SystemError(absl::string_view operation, const std::string& path, int error) {
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", operation, " ", path));
-}
 
 // What is in the directory, without the leftovers of a start that was cut short.
 absl::StatusOr<std::vector<std::string>> ListEntries(const std::string& path) {

@@ -85,6 +85,7 @@ absl::Status Database::RemoveStaged() {
   MILLRACE_RETURN_IF_ERROR(FromRocks(
       rocks_->file_system()->CreateDirIfMissing(directory_, rocksdb::IOOptions(), nullptr),
       absl::StrCat("cannot make ", directory_)));
+  MILLRACE_RETURN_IF_ERROR(SyncDirectory(rocks_->file_system(), DirectoryOf(directory_)));
   MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> names, Names());
   names.erase(
       std::remove_if(names.begin(), names.end(),

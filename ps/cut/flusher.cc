@@ -238,6 +238,12 @@ void Flusher::MakeRoom(const std::shared_ptr<Shard>& shard) {
 
 absl::Status Flusher::StageAndCommit(const std::shared_ptr<Shard>& shard,
                                      const CutContents& contents) {
+  if (const ShardSpec& spec = shard->plan().spec; store_->HasLeftovers(spec)) {
+    // Where they stay, there may yet be room.
+    Call(absl::StrCat("removing old cuts of ", shard->name()), absl::InfiniteFuture(),
+         [this, shard, &spec] { return store_->RemoveLeftovers(spec); })
+        .IgnoreError();
+  }
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<CutStore::StagedCut> staged,
                             store_->StageCut(shard->plan(), contents));
   const auto cut = std::make_shared<std::unique_ptr<CutStore::StagedCut>>(std::move(staged));

@@ -17,11 +17,27 @@ namespace {
 // Evaluations are numbered by it and a counter in 64 bits; and the highest one must leave room for
 // the next.
 constexpr uint64_t kGenerations = uint64_t{1} << 32;
+// There is always a next one.
+constexpr uint64_t kEpochs = uint64_t{1} << 32;
 
 absl::Status CheckGeneration(uint64_t generation) {
   if (generation < kGenerations) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("generation: ", generation, "; must be below ", kGenerations));
+}
+
+// Long enough for any name, and little enough to be kept and told.
+constexpr size_t kMaxCutIdBytes = 200;
+
+absl::Status CheckCutId(const std::string& cut_id) {
+  if (!cut_id.empty() && cut_id.size() <= kMaxCutIdBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cut_id: ", cut_id.size(), " bytes; must be 1 to ", kMaxCutIdBytes));
+}
+
+absl::Status CheckEpoch(uint64_t epoch) {
+  if (epoch < kEpochs) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("epoch: ", epoch, "; must be below ", kEpochs));
 }
 
 // The shard that a request is for.
@@ -71,6 +87,8 @@ grpc::Status Admin::SetGeneration(grpc::ServerContext* context, const SetGenerat
 
 grpc::Status Admin::PinCut(grpc::ServerContext* /*context*/, const PinCutRequest* request,
                            ShardStatus* response) {
+  const absl::Status valid = CheckCutId(request->cut_id());
+  if (!valid.ok()) return ToGrpcStatus(valid);
   const auto shard = FindShard(*store_, *request);
   if (!shard.ok()) return ToGrpcStatus(shard.status());
   return Reply((*shard)->PinCut(request->generation(), request->cut_id()), response);
@@ -101,7 +119,8 @@ grpc::Status Admin::PlanCuts(grpc::ServerContext* /*context*/, const PlanCutsReq
 
 grpc::Status Admin::StepBack(grpc::ServerContext* context, const StepBackRequest* request,
                              ShardStatus* response) {
-  const absl::Status valid = CheckGeneration(request->generation());
+  absl::Status valid = CheckGeneration(request->generation());
+  valid.Update(CheckEpoch(request->epoch()));
   if (!valid.ok()) return ToGrpcStatus(valid);
   return Reply(store_->StepBack(*request, TimeLeft(*context)), response);
 }

@@ -34,8 +34,9 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DataPlane::Push(
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DataPlane::Pull(
-    grpc::CallbackServerContext* /*context*/) {
-  return Stream::Start(std::make_shared<PullStream>(shards_, &deadlines_, clock_), &streams_);
+    grpc::CallbackServerContext* context) {
+  return Stream::Start(std::make_shared<PullStream>(context, shards_, &deadlines_, clock_),
+                       &streams_);
 }
 
 }  // namespace millrace::ps

@@ -10,7 +10,8 @@
 // A client that does not read would keep the state that it pulls for ever, and with it memory for
 // each of its blocks that has changed since. So the state is let go of when a message takes too
 // long, or all of them do: a client that reads a little now and then would keep the state as well.
-// If it reads on, it finds an error where the rest of the values would be. The shard takes the
+// If it reads on, it finds an error where the rest of the values would be; if it does not, the
+// stream is broken, since the message that it leaves unread keeps a block. The shard takes the
 // state back sooner where memory is short (StateHold).
 #include "ps/service/pull_stream.h"
 
@@ -35,14 +36,15 @@ constexpr absl::Duration kWriteTimeout = absl::Minutes(1);
 constexpr double kSlowestBytesPerSecond = 1 << 20;
 
 absl::Status CheckRequest(const PullRequest& request) {
-  if (request.parts() > 0 && request.part() >= request.parts()) {
+  if (request.part() >= std::max<uint64_t>(request.parts(), 1)) {
     return absl::InvalidArgumentError(absl::StrCat("part: ", request.part(), "; there are ",
                                                    request.parts(), " parts, counted from 0"));
   }
-  if (request.has_timeout() && !IsValid(request.timeout())) {
+  if (request.has_timeout() &&
+      (!IsValid(request.timeout()) || FromProto(request.timeout()) < absl::ZeroDuration())) {
     return absl::InvalidArgumentError(absl::StrCat("timeout: ", request.timeout().seconds(),
                                                    " s and ", request.timeout().nanos(),
-                                                   " ns; not a valid duration"));
+                                                   " ns; must be a duration of 0 s or more"));
   }
   return absl::OkStatus();
 }
@@ -200,11 +202,16 @@ void PullStream::CheckProgress() {
   MutexLock lock(&mutex_);
   watched_ = false;
   if (!sending_ || ending_) return;
-  if (clock_->Now() < ReadBy()) {
+  const absl::Time now = clock_->Now();
+  if (now < ReadBy()) {
     CheckProgressAt(ReadBy());
-  } else if (state_ != nullptr) {
+  } else if (state_ != nullptr && !gave_up_) {
     released = state_->TakeBack();
     gave_up_ = true;
+    CheckProgressAt(now + kWriteTimeout);
+  } else {
+    // The call is there: it has a message to write.
+    context_->TryCancel();
   }
 }
 
@@ -240,6 +247,11 @@ void PullStream::OnEnding() {
     wait = wait_;
   }
   if (wait.has_value()) wait->shard->StopWaiting(wait->waiter, absl::StatusCode::kCancelled);
+}
+
+void PullStream::OnEnded() {
+  MutexLock lock(&mutex_);
+  ending_ = true;
 }
 
 }  // namespace millrace::ps

@@ -24,9 +24,10 @@ namespace millrace::ps {
 // sends references to the state's blocks, a message at a time.
 class PullStream final : public Stream {
  public:
-  // All must outlive it.
-  PullStream(const ShardMap* shards, DeadlineQueue* deadlines, Clock* clock)
-      : shards_(shards), deadlines_(deadlines), clock_(clock) {}
+  // `context`: the call's. The others must outlive it.
+  PullStream(grpc::CallbackServerContext* context, const ShardMap* shards, DeadlineQueue* deadlines,
+             Clock* clock)
+      : context_(context), shards_(shards), deadlines_(deadlines), clock_(clock) {}
 
  private:
   // A request that waits for its version.
@@ -40,6 +41,7 @@ class PullStream final : public Stream {
   void OnLastMessage() override;
   void OnIdle() override;
   void OnEnding() override;
+  void OnEnded() override;
 
   void Serve(const std::shared_ptr<Shard>& shard) ABSL_LOCKS_EXCLUDED(mutex_);
   void Begin(const std::shared_ptr<Shard>& shard, absl::StatusOr<StatePtr> state)
@@ -49,10 +51,11 @@ class PullStream final : public Stream {
   void SendWatched(grpc::ByteBuffer message) ABSL_LOCKS_EXCLUDED(mutex_);
   // Until when the message that is being written, and all of them, must be read.
   absl::Time ReadBy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Lets go of the state where the client has not read for too long.
+  // Lets go of the state where the client has not read for too long, and then of the client.
   void CheckProgress() ABSL_LOCKS_EXCLUDED(mutex_);
   void CheckProgressAt(absl::Time when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  grpc::CallbackServerContext* const context_;  // There until OnEnded.
   const ShardMap* const shards_;
   DeadlineQueue* const deadlines_;
   Clock* const clock_;
@@ -67,9 +70,9 @@ class PullStream final : public Stream {
   Mutex mutex_;
   uint64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;  // That came.
   uint64_t found_ ABSL_GUARDED_BY(mutex_) = 0;     // That have found their state, or an error.
-  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // A message is being written,
-  absl::Time sent_ ABSL_GUARDED_BY(mutex_);       // since then;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;    // Or ended.
+  bool sending_ ABSL_GUARDED_BY(mutex_) = false;   // A message is being written,
+  absl::Time sent_ ABSL_GUARDED_BY(mutex_);        // since then;
   absl::Time read_all_by_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool watched_ ABSL_GUARDED_BY(mutex_) = false;  // CheckProgress is to be called.
   bool gave_up_ ABSL_GUARDED_BY(mutex_) = false;  // It has let go of the state.

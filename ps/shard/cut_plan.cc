@@ -7,7 +7,7 @@ namespace millrace::ps {
 bool CutPlan::Published(uint64_t epoch, const StatePtr& state) {
   const uint64_t version = state->version;
   const bool regular = allowed_ && every_versions_ != 0 && version % every_versions_ == 0;
-  if (captured_.state != nullptr || (!regular && version != also_at_)) return false;
+  if (version != also_at_ && (captured_.state != nullptr || !regular)) return false;
   captured_ = {epoch, state};
   return true;
 }

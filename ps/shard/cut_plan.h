@@ -40,7 +40,8 @@ class CutPlan {
   // With false, only `also_at` is captured: the disk is busy, or has enough cuts.
   void Allow(bool allowed) { allowed_ = allowed; }
 
-  // `state` was published. Returns whether it was captured.
+  // `state` was published. Returns whether it was captured: where one is captured already, only
+  // `also_at` is, in its place.
   bool Published(uint64_t epoch, const StatePtr& state);
 
   // What is captured, which is not returned again; one at a time.

@@ -161,6 +161,9 @@ absl::StatusOr<PushPtr> Shard::Take(uint64_t stream, const PushRequest& header,
     return absl::Status(message.status().code(),
                         absl::StrCat("step ", header.step(), ": ", message.status().message()));
   }
+  if (message->ranges.empty() && plan_.layout.elements() > 0) {
+    return absl::InvalidArgumentError("pieces: none; each message of a push brings some");
+  }
   MILLRACE_RETURN_IF_ERROR(CheckRoom(header, message->memory_bytes));
   PushPtr push = pushes_.Find(header.push_id());
   if (push == nullptr) {
@@ -234,8 +237,12 @@ absl::Status Shard::CheckPush(uint64_t stream, const PushRequest& header) {
   if (pushes_.voided(header.push_id())) {
     return absl::AbortedError(absl::StrCat(
         "push ", header.push_id(), " of step ", header.step(), " to ", name_,
-        " was voided: an earlier message was refused, or a stream that carried a part of it "
-        "ended; push the step again with a new push_id"));
+        " was voided: an earlier message was refused, a stream that carried a part of it ended, or "
+        "nothing more of it came for ",
+        absl::FormatDuration(kMaxSilence), "; push the step again with a new push_id"));
+  }
+  if (header.examples() == 0) {
+    return absl::InvalidArgumentError("examples: 0; a gradient is the mean of at least 1");
   }
   if (header.step() >= plan_.spec.total_steps()) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -26,6 +26,15 @@ ShardTerm TermToStore(const Shard& shard, bool retirement) {
   return {term.generation, term.epoch, std::move(term.stepped_back_to)};
 }
 
+std::string WhatItNeeds(const ShardPlan& plan, uint64_t bytes) {
+  const uint32_t replicas = plan.spec.replicas();
+  return absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()),
+                      ": not enough memory: training its ", plan.layout.elements(),
+                      " elements with ", plan.optimizer->slots(), " optimizer slots each needs ",
+                      bytes, " bytes",
+                      replicas == 0 ? "" : absl::StrCat(" with ", replicas, " contributions held"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Open(const std::string& data_dir,
@@ -182,8 +191,8 @@ absl::StatusOr<std::shared_ptr<Shard>> ShardStore::FromCut(ShardPlan plan,
   contents.stepped_back_to = stored.term.stepped_back_to;
   contents.origin = version == 0 ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
   // There is nothing that a shard with all steps could have acknowledged beyond them.
-  contents.more_acknowledged =
-      !whole && contents.state->applied.watermark() < stored.spec.total_steps();
+  contents.more_acknowledged = (!whole || contents.more_acknowledged) &&
+                               contents.state->applied.watermark() < stored.spec.total_steps();
   std::unique_ptr<ShardRoot> root = MakeRoot(plan);
   auto shard = std::make_shared<Shard>(std::move(plan), stored.term.generation, std::move(contents),
                                        &pool_, std::move(root), &spare_);
@@ -295,17 +304,18 @@ absl::Status ShardStore::CheckMemory(const ShardPlan& plan) {
   const Key key(plan.spec.job_id(), plan.spec.shard());
   const uint64_t taken = Taken(key);
   const uint64_t need = MemoryNeed(plan);
+  if (need > memory_limit_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(WhatItNeeds(plan, need), ", and the server has ", memory_limit_,
+                     "; use more ps servers, or give this one more memory"));
+  }
   if (taken <= memory_limit_ && need <= memory_limit_ - taken) {
     MakeRoom(taken, need);
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      ShardName(key.first, key.second), ": not enough memory: training its ",
-      plan.layout.elements(), " elements with ", plan.optimizer->slots(),
-      " optimizer slots each needs ", need, " bytes", plan.spec.replicas() == 0 ? "" : " with ",
-      plan.spec.replicas() == 0 ? "" : absl::StrCat(plan.spec.replicas(), " contributions held"),
-      ", the server's other shards need ", taken, ", and all may need ", memory_limit_,
-      "; use more ps servers, or give this one more memory"));
+      WhatItNeeds(plan, need), ", the server's other shards need ", taken, ", and all may need ",
+      memory_limit_, "; wait for other jobs to end, or use more ps servers"));
 }
 
 // On the flusher's thread, where no other call makes or drops shards meanwhile.
@@ -450,8 +460,12 @@ absl::Status ShardStore::Stop() {
     if (!shard->RetirementIsStored()) unwritten.push_back(shard);
   }
   MILLRACE_RETURN_IF_ERROR(flusher_.FlushForStop(unwritten, deadline));
-  MILLRACE_RETURN_IF_ERROR(
-      flusher_.Call("noting a clean stop", deadline, [this] { return cuts_->MarkStopped(); }));
+  // A shard that lacks what it acknowledged must be closed in the next life as well.
+  const auto lacks_steps = [](const auto& shard) { return shard->Status().closed(); };
+  if (std::none_of(unwritten.begin(), unwritten.end(), lacks_steps)) {
+    MILLRACE_RETURN_IF_ERROR(
+        flusher_.Call("noting a clean stop", deadline, [this] { return cuts_->MarkStopped(); }));
+  }
   if (arena_ != nullptr) arena_->Remove();
   return absl::OkStatus();
 }

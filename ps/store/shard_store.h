@@ -47,7 +47,7 @@ struct ShardStoreOptions {
 // ParameterServerAdmin; and UNAVAILABLE once it is closed.
 class ShardStore {
  public:
-  static constexpr absl::Duration kTimeout = absl::Minutes(5);
+  static constexpr absl::Duration kTimeout = absl::Hours(1);
 
   // Opens the directory and restores every shard: as it was when the process before was killed,
   // where an arena has that, otherwise at its newest cut. Blocks for as long as reading those

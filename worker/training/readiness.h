@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/retry.h"
 
 namespace millrace::worker {
 
@@ -37,7 +38,7 @@ class Readiness {
   bool answering_ = false;  // The attempt under way answers a route.
   absl::Status status_ = absl::UnavailableError("the job is being opened");
   absl::Time retry_at_ = absl::InfiniteFuture();
-  absl::Duration pause_;  // Before the next attempt.
+  Backoff backoff_{absl::Seconds(1), absl::Seconds(30)};
 };
 
 }  // namespace millrace::worker

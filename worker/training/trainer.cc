@@ -1,7 +1,6 @@
 #include "worker/training/trainer.h"
 
 #ifdef __GLIBC__
-#include <malloc.h>
 #endif
 
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/memory_trimmer.h"
 #include "glog/logging.h"
 #include "worker/training/member_messages.h"
 #include "worker/training/work_queue.h"
@@ -143,7 +143,6 @@ void Trainer::Retire(std::shared_ptr<StepLoop> loop) {
 }
 
 void Trainer::TrimSoon() {
-#ifdef __GLIBC__
   {
     MutexLock lock(&mutex_);
     if (std::exchange(trim_planned_, true)) return;
@@ -153,9 +152,8 @@ void Trainer::TrimSoon() {
       MutexLock lock(&mutex_);
       trim_planned_ = false;
     }
-    malloc_trim(0);
+    MemoryTrimmer::TrimMalloc();
   });
-#endif
 }
 
 void Trainer::TakeLease(const Lease& lease) {
