@@ -24,6 +24,7 @@
 #include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/wire/tensor_codec.h"
+#include "grpcpp/server_context.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
 namespace millrace::ps {
