@@ -118,18 +118,20 @@ void Dispatcher::SetBarrier(const std::string& job_id, uint64_t barrier) {
   HandOut();
 }
 
-// A worker computes one step at a time: the step took the time since the one before, or since its
-// lease where that is later.
+// The step took the time since the worker's step before, or since its lease where that is later.
+// Where jobs share a worker they slow each other down, and a lease must allow for that: it follows
+// the time since the step before of the same job.
 void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_id) {
   const auto taken = job.tracker.TakenAt(lease_id);
   const auto state = workers_.find(worker);
   const auto standing = job.standings.find(worker);
   if (!taken || state == workers_.end() || standing == job.standings.end()) return;
   const absl::Time now = options_.clock->Now();
-  const absl::Duration step = now - std::max(*taken, state->second.last_done);
+  const absl::Duration step = now - std::max(*taken, standing->second.last_done);
   standing->second.pace.Add(step);
   job.pace.Add(step);
-  state->second.last_done = now;
+  job.cost.Add(now - std::max(*taken, state->second.last_done));
+  standing->second.last_done = state->second.last_done = now;
 }
 
 absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const StepResult& result) {
@@ -166,7 +168,6 @@ int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fa
   return faults;
 }
 
-// A worker that has reported a step of any job lives; its other leases only wait for their turns.
 Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(job_id);
@@ -174,7 +175,7 @@ Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {
   JobDispatch& job = found->second;
   const absl::Time now = options_.clock->Now();
   for (const auto& [worker, state] : workers_) {
-    job.tracker.Renew(worker, state.last_done, DurationFor(job, worker));
+    job.tracker.Renew(worker, HeardOf(job, worker), DurationFor(job, worker));
   }
   TickResult result;
   for (const StepTracker::Pending& expired : job.tracker.Expire(now)) {
@@ -277,18 +278,40 @@ void Dispatcher::SendToAll(const CoordinatorMessage& message) {
   for (const auto& [worker, state] : workers_) outbox_->Send(worker, message);
 }
 
+absl::Duration Dispatcher::DurationAlone(const JobDispatch& job, uint64_t worker) const {
+  const auto standing = job.standings.find(worker);
+  const StepPace pace = standing == job.standings.end() ? StepPace() : standing->second.pace;
+  return LeaseDuration(job.pace, pace, options_.first_lease);
+}
+
 // A worker computes one step at a time, so a lease may have to wait for its turn behind those of
 // other jobs, and behind an evaluation where nobody else could have it.
 absl::Duration Dispatcher::DurationFor(const JobDispatch& job, uint64_t worker) const {
   absl::Duration longest;
   for (const auto& [id, other] : jobs_) {
     if (&other != &job && other.tracker.LeasesOf(worker) == 0) continue;
-    const auto standing = other.standings.find(worker);
-    const StepPace pace = standing == other.standings.end() ? StepPace() : standing->second.pace;
-    longest = std::max(longest, LeaseDuration(other.pace, pace, options_.first_lease));
+    longest = std::max(longest, DurationAlone(other, worker));
   }
   if (!IsEvaluating(worker) || SomeoneElseTrains(job)) return longest;
   return std::max(longest, options_.first_lease);
+}
+
+// Jobs take turns on a worker, so that each other one that it can run may come before this one,
+// once. A worker of which nothing is heard here for longer cannot do the job's steps, however well
+// it does others: it may not reach a server that only this job uses.
+StepTracker::Heard Dispatcher::HeardOf(const JobDispatch& job, uint64_t worker) const {
+  StepTracker::Heard heard;
+  const auto state = workers_.find(worker);
+  if (state != workers_.end()) heard.anywhere = state->second.last_done;
+  const auto here = job.standings.find(worker);
+  if (here != job.standings.end()) heard.here = here->second.last_done;
+  for (const auto& [id, other] : jobs_) {
+    const auto standing = other.standings.find(worker);
+    if (&other == &job || standing == other.standings.end() || !standing->second.ready) continue;
+    heard.patience += DurationAlone(other, worker);
+  }
+  heard.patience = std::min(heard.patience, options_.first_lease);
+  return heard;
 }
 
 // Large leases save messages; but jobs take turns by leases.
@@ -298,15 +321,12 @@ uint64_t Dispatcher::LeaseSize(const JobDispatch& job) const {
     if (IsReady(job, worker)) slots += state.capacity.slots;
   }
   const uint64_t size = job.tracker.LeaseSize(slots);
-  if (jobs_.size() == 1 || job.pace.slowest() <= absl::ZeroDuration()) return size;
-  return std::clamp<uint64_t>(std::max<int64_t>(kTurn / job.pace.slowest(), 1), 1, size);
+  if (jobs_.size() == 1 || job.cost.slowest() <= absl::ZeroDuration()) return size;
+  return std::clamp<uint64_t>(std::max<int64_t>(kTurn / job.cost.slowest(), 1), 1, size);
 }
 
 absl::Time Dispatcher::LateAt(const JobDispatch& job, const StepTracker::Pending& out) const {
-  const auto holder = workers_.find(out.worker);
-  const absl::Time heard =
-      holder == workers_.end() ? absl::InfinitePast() : holder->second.last_done;
-  return std::max(out.since, heard) + LateAfter(job.pace);
+  return HeardOf(job, out.worker).OfWhatWasTaken(out.since) + LateAfter(job.pace);
 }
 
 bool Dispatcher::IsReady(const JobDispatch& job, uint64_t worker) const {
@@ -391,7 +411,8 @@ bool Dispatcher::LeaseNext(JobDispatch& job, SlotsByWorker& free) {
 bool Dispatcher::LeaseLateAgain(JobDispatch& job, SlotsByWorker& free) {
   const absl::Time now = options_.clock->Now();
   for (const StepTracker::Pending& out : job.tracker.OutOnce()) {
-    if (LateAt(job, out) > now) continue;
+    // The first is cheap, and enough for most.
+    if (out.since + LateAfter(job.pace) > now || LateAt(job, out) > now) continue;
     SlotsByWorker others = free;
     others.erase(out.worker);
     const auto worker = BestWorker(job, others);

@@ -87,8 +87,8 @@ class Dispatcher {
     uint64_t generation = 0;
     Progress progress;
   };
-  // See StepTracker::Done. All leases of the worker are renewed. Nothing for a job that is not
-  // there.
+  // See StepTracker::Done. All leases of the job that the worker has are renewed, and for a while
+  // those of other jobs, which may wait for their turns. Nothing for a job that is not there.
   absl::optional<DoneResult> Done(uint64_t worker, const StepResult& result)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -126,7 +126,7 @@ class Dispatcher {
   struct Worker {
     WorkerCapacity capacity;
     bool draining = false;
-    absl::Time last_done = absl::InfinitePast();  // When it last reported a step, of any job.
+    absl::Time last_done = absl::InfinitePast();  // When it last reported a step of any job.
   };
   // A worker in one job.
   struct Standing {
@@ -134,12 +134,15 @@ class Dispatcher {
     std::string refusal;  // Why it cannot run the job. Empty: it can, or has not said.
     int faults = 0;       // In a row, without a step done.
     absl::Time not_before = absl::InfinitePast();
+    absl::Time last_done = absl::InfinitePast();  // When it last reported a step of this job.
     StepPace pace;
   };
   struct JobDispatch {
     explicit JobDispatch(const StepRules& rules) : tracker(rules) {}
     StepTracker tracker;
-    StepPace pace;  // Of all workers.
+    // Of all workers: from one step of the job to the worker's next one, whatever it does between.
+    StepPace pace;
+    StepPace cost;  // The same, but from the worker's step before, of whatever job.
     CoordinatorMessage route;
     bool paused = false;
     std::map<uint64_t, Standing> standings;  // By worker.
@@ -154,7 +157,10 @@ class Dispatcher {
   SlotsByWorker FreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::optional<uint64_t> BestWorker(const JobDispatch& job, const SlotsByWorker& free) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Duration DurationAlone(const JobDispatch& job, uint64_t worker) const;
   absl::Duration DurationFor(const JobDispatch& job, uint64_t worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StepTracker::Heard HeardOf(const JobDispatch& job, uint64_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t LeaseSize(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Time LateAt(const JobDispatch& job, const StepTracker::Pending& out) const

@@ -454,6 +454,54 @@ TEST_F(DispatcherTest, LeaseWaitsForItsTurnBehindAnotherJobsStep) {
   EXPECT_EQ(dispatcher_.Tick("fast").trouble, "");
 }
 
+// A worker that could not reach a job's servers once kept its step, and held up the job, for as
+// long as it reported steps of another job.
+TEST_F(DispatcherTest, StepsOfOneJobDoNotKeepALeaseOfAnother) {
+  SetWorkers({{1, 2, "worker-1"}});
+  Start("a", 1, 0);
+  clock_.Advance(absl::Milliseconds(10));
+  Done(0, 0);
+  Start("b", 1, 0);
+  dispatcher_.SetWorkers({{1, 2, "worker-1"}, {2, 1, "worker-2"}});
+  Prepare(2, "a");
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 1, 1));
+  std::vector<std::string> late;
+  std::string trouble;
+  for (uint64_t step = 0; step < 99 && trouble.empty(); ++step) {
+    outbox_.Take();
+    clock_.Advance(absl::Milliseconds(50));
+    trouble = dispatcher_.Tick("a").trouble;
+    if (outbox_.workers.back() == 2 && late.empty()) late = outbox_.Take();
+    const size_t newest_of_b =
+        outbox_.workers.back() == 2 ? outbox_.workers.size() - 2 : outbox_.workers.size() - 1;
+    ASSERT_TRUE(Done(step == 0 ? 2 : newest_of_b, step)->first);
+  }
+  EXPECT_THAT(late, ElementsAre("2: lease a@1 [1,2)"));
+  EXPECT_THAT(trouble, testing::HasSubstr("nothing was heard of step 1 from worker-1 for 2s"));
+}
+
+// With the time between steps of any jobs for a measure, a slow job beside a fast one would lose
+// each of its leases.
+TEST_F(DispatcherTest, SlowJobKeepsItsLeasesBesideAFastOne) {
+  SetWorkers({{1, 2}});
+  Start("slow", 1, 0);
+  Start("fast", 1, 0);
+  size_t slow = 0;
+  size_t fast = 1;
+  for (uint64_t second = 1; second < 90; ++second) {
+    clock_.Advance(absl::Seconds(1));
+    EXPECT_EQ(dispatcher_.Tick("slow").trouble, "") << second;
+    if (second % 30 == 0) {
+      ASSERT_TRUE(Done(slow, second / 30 - 1)->first);
+      slow = outbox_.leases.size() - 1;
+    }
+    ASSERT_TRUE(Done(fast, second - 1)->first);
+    fast = outbox_.leases.size() - 1;
+    ASSERT_EQ(outbox_.leases[slow].job_id(), "slow");
+    ASSERT_EQ(outbox_.leases[fast].job_id(), "fast");
+  }
+}
+
 TEST_F(DispatcherTest, StallNamesTheOldestStepAndWhoHasIt) {
   dispatcher_.SetWorkers({{1, 1, "worker-1"}});
   Start("a", 1, 0);

@@ -177,9 +177,14 @@ absl::optional<uint64_t> StepTracker::LowestOf(const LeaseState& lease) const {
   return absl::nullopt;
 }
 
-void StepTracker::Renew(uint64_t worker, absl::Time heard, absl::Duration duration) {
+absl::Time StepTracker::Heard::OfWhatWasTaken(absl::Time taken) const {
+  const absl::Time last = std::max(taken, here);
+  return std::max(last, std::min(anywhere, last + patience));
+}
+
+void StepTracker::Renew(uint64_t worker, const Heard& heard, absl::Duration duration) {
   for (auto& [id, lease] : leases_) {
-    if (lease.worker == worker) lease.deadline = std::max(lease.taken, heard) + duration;
+    if (lease.worker == worker) lease.deadline = heard.OfWhatWasTaken(lease.taken) + duration;
   }
 }
 

@@ -76,9 +76,20 @@ class StepTracker {
   Lease TakeAgain(const Pending& once, uint64_t worker, uint64_t max_steps, absl::Time now,
                   absl::Time deadline);
 
+  // When a worker was heard last. A step of another job says of what it has of this one only that
+  // it may wait for its turn: for `patience`, and no longer, however many there are.
+  struct Heard {
+    absl::Time here = absl::InfinitePast();      // With a step of this job.
+    absl::Time anywhere = absl::InfinitePast();  // With a step of any job.
+    absl::Duration patience = absl::ZeroDuration();
+
+    // When something was heard last of what the worker was given at `taken`.
+    absl::Time OfWhatWasTaken(absl::Time taken) const;
+  };
+
   // Leases of a worker that have not expired last for `duration` from when it was `heard`, or from
   // when they were taken if that is later.
-  void Renew(uint64_t worker, absl::Time heard, absl::Duration duration);
+  void Renew(uint64_t worker, const Heard& heard, absl::Duration duration);
 
   // Frees what is not done of leases that have passed their deadlines; returns the lowest step of
   // each. Their workers keep their slots until they speak or leave.

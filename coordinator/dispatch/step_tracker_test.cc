@@ -129,10 +129,24 @@ TEST(StepTrackerTest, ExpiredLeaseGoesToAnotherAndALateResultStillCounts) {
 TEST(StepTrackerTest, LeaseLastsFromWhenItsWorkerWasHeardOrItWasTaken) {
   StepTracker tracker = Asynchronous(100, 9);
   tracker.Take(1, 1, kStart, kLater);
-  tracker.Renew(1, absl::InfinitePast(), absl::Seconds(2));
+  tracker.Renew(1, {}, absl::Seconds(2));
   EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(2)) << "also to less than before";
-  tracker.Renew(1, kStart + absl::Seconds(1), absl::Seconds(2));
+  tracker.Renew(1, {.here = kStart + absl::Seconds(1)}, absl::Seconds(2));
   EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(3));
+}
+
+TEST(StepTrackerTest, StepsOfOtherJobsMakeALeaseLongerByTheWorkersPatience) {
+  StepTracker tracker = Asynchronous(100, 9);
+  tracker.Take(1, 1, kStart, kLater);
+  StepTracker::Heard heard{.anywhere = kStart + absl::Seconds(3), .patience = absl::Seconds(5)};
+  tracker.Renew(1, heard, absl::Seconds(2));
+  EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(5));
+  heard.anywhere = kStart + absl::Hours(1);
+  tracker.Renew(1, heard, absl::Seconds(2));
+  EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(7));
+  heard.here = kStart + absl::Seconds(10);
+  tracker.Renew(1, heard, absl::Seconds(2));
+  EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(17));
 }
 
 TEST(StepTrackerTest, StepThatIsOutTwiceIsFreeWhenBothLeasesHaveEnded) {
