@@ -121,8 +121,8 @@ void Dispatcher::SetBarrier(const std::string& job_id, uint64_t barrier) {
 // The step took the time since the worker's step before, or since its lease where that is later.
 // Where jobs share a worker they slow each other down, and a lease must allow for that: it follows
 // the time since the step before of the same job.
-void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_id) {
-  const auto taken = job.tracker.TakenAt(lease_id);
+void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, const StepResult& result) {
+  const auto taken = job.tracker.TakenAt(worker, result.lease_id(), result.step());
   const auto state = workers_.find(worker);
   const auto standing = job.standings.find(worker);
   if (!taken || state == workers_.end() || standing == job.standings.end()) return;
@@ -134,15 +134,24 @@ void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_i
   standing->second.last_done = state->second.last_done = now;
 }
 
+bool Dispatcher::HasLease(uint64_t worker, const std::string& job_id, uint64_t lease_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  return job != jobs_.end() &&
+         job->second.tracker.ClaimOf(worker, lease_id) == StepTracker::Claim::kOwn;
+}
+
 absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const StepResult& result) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(result.job_id());
   if (job == jobs_.end()) return absl::nullopt;
   StepTracker& tracker = job->second.tracker;
-  MeasureStep(job->second, worker, result.lease_id());
+  MeasureStep(job->second, worker, result);
   DoneResult done;
-  done.first = tracker.Done(result.lease_id(), result.step(),
-                            options_.clock->Now() + DurationFor(job->second, worker));
+  if (tracker.ClaimOf(worker, result.lease_id()) != StepTracker::Claim::kNone) {
+    done.first = tracker.Done(result.lease_id(), result.step(),
+                              options_.clock->Now() + DurationFor(job->second, worker));
+  }
   const auto standing = job->second.standings.find(worker);
   if (done.first && standing != job->second.standings.end()) {
     standing->second.faults = 0;
@@ -157,7 +166,10 @@ absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const S
 int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fault) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(returned.job_id());
-  if (job == jobs_.end() || !job->second.tracker.GiveBack(returned.lease_id())) return 0;
+  if (job == jobs_.end()) return 0;
+  StepTracker& tracker = job->second.tracker;
+  if (tracker.ClaimOf(worker, returned.lease_id()) != StepTracker::Claim::kOwn) return 0;
+  tracker.GiveBack(returned.lease_id());
   const auto standing = job->second.standings.find(worker);
   int faults = 0;
   if (fault && standing != job->second.standings.end()) {

@@ -82,18 +82,24 @@ class Dispatcher {
   // See StepTracker. REQUIRES: the job was started.
   void SetBarrier(const std::string& job_id, uint64_t barrier) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Whether a worker has a lease, expired or not: then what it says of its steps may end the job.
+  bool HasLease(uint64_t worker, const std::string& job_id, uint64_t lease_id)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   struct DoneResult {
     bool first = false;  // The step was not done before.
     uint64_t generation = 0;
     Progress progress;
   };
-  // See StepTracker::Done. All leases of the job that the worker has are renewed, and for a while
-  // those of other jobs, which may wait for their turns. Nothing for a job that is not there.
+  // See StepTracker::Done; a lease that another worker has is ignored. All leases of the job that
+  // the worker has are renewed, and for a while those of other jobs, which may wait for their
+  // turns. Nothing for a job that is not there.
   absl::optional<DoneResult> Done(uint64_t worker, const StepResult& result)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A worker gives a lease back. After a `fault` others come first; after more it gets nothing of
-  // the job for a moment, longer each time until it has done a step. Returns its faults in a row.
+  // A worker gives a lease back; ignored where it has not got it. After a `fault` others come
+  // first; after more it gets nothing of the job for a moment, longer each time until it has done a
+  // step. Returns its faults in a row.
   int GiveBack(uint64_t worker, const LeaseReturned& returned, bool fault)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -172,7 +178,7 @@ class Dispatcher {
   using Hand = bool (Dispatcher::*)(JobDispatch& job, SlotsByWorker& free);
   bool HandOutOne(Hand hand, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_id)
+  void MeasureStep(JobDispatch& job, uint64_t worker, const StepResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string NameOf(uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendToAll(const CoordinatorMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

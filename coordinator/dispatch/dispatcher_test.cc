@@ -201,6 +201,35 @@ TEST_F(DispatcherTest, LeaseThatIsReturnedWithoutFaultGoesOutAgain) {
   EXPECT_EQ(GiveBack(0, /*fault=*/true), 0) << "it has ended before";
 }
 
+// Any worker could once give back the steps that another one computed, by a lease id that is easy
+// to guess.
+TEST_F(DispatcherTest, LeaseOfAnotherWorkerIsNeitherGivenBackNorDone) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 0);
+  ASSERT_THAT(outbox_.workers, ElementsAre(1));
+  const uint64_t lease_id = outbox_.leases[0].lease_id();
+  EXPECT_TRUE(dispatcher_.HasLease(1, "a", lease_id));
+  EXPECT_FALSE(dispatcher_.HasLease(2, "a", lease_id));
+  EXPECT_FALSE(dispatcher_.HasLease(1, "b", lease_id));
+  outbox_.Take();
+  outbox_.workers[0] = 2;
+  EXPECT_EQ(GiveBack(0, /*fault=*/true), 0);
+  EXPECT_FALSE(Done(0, 0)->first);
+  EXPECT_THAT(outbox_.Take(), IsEmpty());
+  outbox_.workers[0] = 1;
+  EXPECT_TRUE(Done(0, 0)->first);
+}
+
+TEST_F(DispatcherTest, ReportOfAWorkerThatRegisteredAgainStillCounts) {
+  SetWorkers({{1, 1}});
+  Start("a", 1, 0);
+  SetWorkers({{2, 1}});
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 2));
+  outbox_.workers[0] = 2;
+  EXPECT_TRUE(Done(0, 0)->first) << "it is that one, on another stream";
+  EXPECT_FALSE(Done(1, 0)->first);
+}
+
 TEST_F(DispatcherTest, NewGenerationVoidsLeasesAndFreesTheirSlots) {
   SetWorkers({{1, 2}});
   Start("a", 1, 1);

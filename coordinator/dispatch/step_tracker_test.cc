@@ -213,6 +213,33 @@ TEST(StepTrackerTest, ReportsOfStepsNeverHandedOutAreIgnored) {
   EXPECT_EQ(tracker.done().size(), 0u);
 }
 
+TEST(StepTrackerTest, LeaseIsOfItsWorkerUntilItEnds) {
+  using Claim = StepTracker::Claim;
+  StepTracker tracker = Asynchronous(10, 4);
+  const auto lease = tracker.Take(1, 1, kStart, kLater);
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id), Claim::kOwn);
+  EXPECT_EQ(tracker.ClaimOf(2, lease->id), Claim::kNone);
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id + 1), Claim::kNone) << "it was never made";
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id - 1), Claim::kNone);
+  tracker.Expire(kLater);
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id), Claim::kOwn);
+  tracker.GiveBackAll(1);
+  EXPECT_EQ(tracker.ClaimOf(2, lease->id), Claim::kEnded) << "it may be worker 1, come back";
+  tracker.Reset(2, AppliedSet());
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id), Claim::kNone);
+}
+
+TEST(StepTrackerTest, ReportsOfStepsOfOtherLeasesAreIgnored) {
+  StepTracker tracker = Asynchronous(10, 4);
+  const auto first = tracker.Take(1, 2, kStart, kLater);
+  const auto second = tracker.Take(2, 2, kStart, kLater);
+  EXPECT_FALSE(tracker.Done(first->id, 2, kLater));
+  EXPECT_FALSE(tracker.TakenAt(1, first->id, 2));
+  EXPECT_FALSE(tracker.TakenAt(2, first->id, 0));
+  EXPECT_EQ(tracker.TakenAt(1, first->id, 0), kStart);
+  EXPECT_TRUE(tracker.Done(second->id, 2, kLater));
+}
+
 TEST(StepTrackerTest, LeaseSizeFollowsTheWindow) {
   EXPECT_EQ(Asynchronous(1000, 4).LeaseSize(4), 1u);
   EXPECT_EQ(Asynchronous(1000, 99).LeaseSize(5), 10u);

@@ -101,8 +101,10 @@ absl::optional<Dispatcher::Stall> Evaluator::FindStall(
                            absl::InfinitePast()};
 }
 
-absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationResult& result) {
-  if (!under_way() || result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
+absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationReport& report) {
+  const EvaluationResult& result = report.result;
+  if (!under_way() || worker_ != report.worker) return absl::nullopt;
+  if (result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
   dispatcher_->EndEvaluation(options_.job_id);
   if (result.code() != 0) {
     const auto code = static_cast<absl::StatusCode>(result.code());

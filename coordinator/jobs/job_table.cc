@@ -301,7 +301,7 @@ void JobTable::OnWorkerMessage(const WorkerMember& worker, const MemberMessage& 
       break;
     case MemberMessage::kEvaluationResult:
       if (auto runner = RunnerOf(message.evaluation_result().job_id())) {
-        runner->OnEvaluationResult(message.evaluation_result());
+        runner->OnEvaluationResult(worker, message.evaluation_result());
       }
       break;
     case MemberMessage::kJobPrepared:

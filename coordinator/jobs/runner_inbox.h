@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 #define MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,12 @@
 #include "protos/cluster.pb.h"
 
 namespace millrace::coordinator {
+
+// Of `worker`, by its number in the registry.
+struct EvaluationReport {
+  uint64_t worker = 0;
+  EvaluationResult result;
+};
 
 // Thread-safe.
 class RunnerInbox {
@@ -33,9 +40,9 @@ class RunnerInbox {
     changed_.SignalAll();
   }
 
-  void Add(const EvaluationResult& result) ABSL_LOCKS_EXCLUDED(mutex_) {
+  void Add(EvaluationReport report) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    evaluations_.push_back(result);
+    evaluations_.push_back(std::move(report));
     woken_ = true;
     changed_.SignalAll();
   }
@@ -65,7 +72,7 @@ class RunnerInbox {
   }
 
   // Returns the evaluation results that have come, once.
-  std::vector<EvaluationResult> TakeEvaluations() ABSL_LOCKS_EXCLUDED(mutex_) {
+  std::vector<EvaluationReport> TakeEvaluations() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     return std::exchange(evaluations_, {});
   }
@@ -82,7 +89,7 @@ class RunnerInbox {
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status interrupt_ ABSL_GUARDED_BY(mutex_);
-  std::vector<EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);
+  std::vector<EvaluationReport> evaluations_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> notices_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -230,8 +230,8 @@ void Trainer::Unblock() {
 }
 
 absl::Status Trainer::HandleEvaluations(Evaluator& evaluator) {
-  for (const EvaluationResult& result : inbox_.TakeEvaluations()) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator.OnResult(result));
+  for (const EvaluationReport& report : inbox_.TakeEvaluations()) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator.OnResult(report));
     if (!evaluated) continue;
     job_.AddMetrics(evaluated->metrics());
     reporter_.JournalSoon([&](JobRecord& record) { record.set_evaluated(evaluated->step()); });
