@@ -1,11 +1,12 @@
 // A real coordinator on loopback with fake ps servers and workers, and a worker that is not ours:
-// it speaks of leases and evaluations that it was not given.
+// it speaks of leases and evaluations that it was not given, and says more than it should.
 #include <atomic>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
 #include "coordinator/testing/member_connection.h"
@@ -14,6 +15,10 @@
 
 namespace millrace::coordinator {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 MemberMessage Registration(const std::string& name) {
   MemberMessage message;
@@ -146,6 +151,44 @@ TEST(ForeignWorkerTest, EvaluationIsTakenFromTheWorkerThatWasAsked) {
   const JobStatus status = cluster.AwaitEnd(job);
   EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
   EXPECT_EQ(status.metrics().at("eval_loss"), 0.25);
+}
+
+TEST(ForeignWorkerTest, MetricsThatAreTooManyAreLeftOutAndPeopleAreTold) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript script;
+  for (int i = 100; i < 200; ++i) script.more_metrics[absl::StrCat("a", i)] = i;
+  script.more_metrics[std::string(101, 'a')] = 1;
+  script.more_metrics["a\n"] = 2;
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(EvaluatedJob(5, 0)).value();
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  size_t evaluated = 0;
+  for (const auto& [name, value] : status.metrics()) evaluated += absl::StartsWith(name, "eval_");
+  EXPECT_EQ(evaluated, 50u);
+  EXPECT_EQ(status.metrics().at("eval_a149"), 149);
+  EXPECT_EQ(status.metrics().count("eval_a150"), 0u);
+  EXPECT_EQ(status.metrics().count("eval_a\n"), 0u);
+  cluster.AwaitNotice(job, "the evaluation at step 5 has 104 metrics, of which 54 are left out");
+}
+
+// What a worker said of a job was once kept and told as it was.
+TEST(ForeignWorkerTest, RefusalIsMadeShortAndPrintable) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript script;
+  script.prepare = [](const SetRoute&) {
+    return absl::NotFoundError(absl::StrCat("\x1b[2J", std::string(50'000, 'x')));
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(5)).value();
+  cluster.AwaitNotice(job, "worker-0 cannot run the job: \\x1b[2Jxxx");
+  cluster.AwaitNotice(job, "no worker can run the job: worker-0: \\x1b[2Jxxx");
+  const std::string message = cluster.Get(job)->message();
+  EXPECT_LT(message.size(), 4096u);
+  EXPECT_THAT(message, AllOf(HasSubstr("xxx..."), Not(HasSubstr("\x1b"))));
+  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
 }
 
 }  // namespace

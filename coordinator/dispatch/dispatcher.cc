@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/printable.h"
 #include "common/proto_duration.h"
 
 namespace millrace::coordinator {
@@ -109,7 +110,7 @@ std::string Dispatcher::WhyNobodyCan(const std::string& job_id) {
     if (standing == job->second.standings.end() || standing->second.refusal.empty()) return "";
     reasons.push_back(absl::StrCat(state.capacity.name, ": ", standing->second.refusal));
   }
-  return absl::StrJoin(reasons, "; ");
+  return Printable(absl::StrJoin(reasons, "; "));
 }
 
 void Dispatcher::SetBarrier(const std::string& job_id, uint64_t barrier) {
@@ -245,9 +246,9 @@ absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_i
     if (!job.standings.contains(worker)) preparing.push_back(state.capacity.name);
   }
   if (preparing.empty()) return absl::nullopt;
-  return Stall{
-      absl::StrCat(absl::StrJoin(preparing, ", "), " to open the data and compile the model,"),
-      absl::InfinitePast()};
+  return Stall{absl::StrCat(Printable(absl::StrJoin(preparing, ", ")),
+                            " to open the data and compile the model,"),
+               absl::InfinitePast()};
 }
 
 absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
@@ -263,6 +264,7 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   job->second.evaluating = chosen;
   if (!chosen) return absl::nullopt;
   evaluated_ = *chosen;
+  job->second.evaluation_id = evaluate.evaluation_id();
   CoordinatorMessage message;
   *message.mutable_evaluate() = evaluate;
   outbox_->Send(*chosen, message);
@@ -275,6 +277,13 @@ void Dispatcher::EndEvaluation(const std::string& job_id) {
   if (job == jobs_.end()) return;
   job->second.evaluating.reset();
   HandOut();
+}
+
+bool Dispatcher::HasEvaluation(uint64_t worker, const std::string& job_id, uint64_t evaluation_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  return job != jobs_.end() && job->second.evaluating == worker &&
+         job->second.evaluation_id == evaluation_id;
 }
 
 Dispatcher::Progress Dispatcher::ProgressOf(const StepTracker& tracker) {

@@ -75,8 +75,8 @@ class Dispatcher {
   // are free. Returns whether it refuses for a reason that it had not given.
   bool SetPrepared(uint64_t worker, const JobPrepared& prepared) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Where every worker has refused the job: why, as "worker-0: data.train: no such file". Otherwise
-  // empty.
+  // Where every worker has refused the job: why, as "worker-0: data.train: no such file";
+  // Printable. Otherwise empty.
   std::string WhyNobodyCan(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // See StepTracker. REQUIRES: the job was started.
@@ -127,6 +127,9 @@ class Dispatcher {
   // there is none. While others can train, that worker gets no leases until EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndEvaluation(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether this evaluation is under way, and this worker was asked for it last.
+  bool HasEvaluation(uint64_t worker, const std::string& job_id, uint64_t evaluation_id)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Worker {
@@ -153,6 +156,7 @@ class Dispatcher {
     bool paused = false;
     std::map<uint64_t, Standing> standings;  // By worker.
     absl::optional<uint64_t> evaluating;     // The worker.
+    uint64_t evaluation_id = 0;              // What it evaluates.
   };
   using Jobs = std::map<std::string, JobDispatch>;
   using SlotsByWorker = std::map<uint64_t, uint32_t>;

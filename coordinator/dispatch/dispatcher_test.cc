@@ -282,6 +282,23 @@ TEST_F(DispatcherTest, WorkersEvaluateInTurn) {
   EXPECT_THAT(outbox_.Take(), ElementsAre("1: evaluate a", "2: evaluate a", "1: evaluate a"));
 }
 
+TEST_F(DispatcherTest, EvaluationIsOfTheWorkerThatWasAskedLastUntilItEnds) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 0);
+  Evaluate evaluate;
+  evaluate.set_job_id("a");
+  evaluate.set_evaluation_id(7);
+  ASSERT_EQ(dispatcher_.SendEvaluate(evaluate), 1u);
+  EXPECT_TRUE(dispatcher_.HasEvaluation(1, "a", 7));
+  EXPECT_FALSE(dispatcher_.HasEvaluation(1, "a", 8));
+  EXPECT_FALSE(dispatcher_.HasEvaluation(2, "a", 7));
+  EXPECT_FALSE(dispatcher_.HasEvaluation(1, "b", 7));
+  ASSERT_EQ(dispatcher_.SendEvaluate(evaluate), 2u);
+  EXPECT_FALSE(dispatcher_.HasEvaluation(1, "a", 7));
+  dispatcher_.EndEvaluation("a");
+  EXPECT_FALSE(dispatcher_.HasEvaluation(2, "a", 7));
+}
+
 TEST_F(DispatcherTest, WorkerGetsNothingOfAJobBeforeItIsReady) {
   dispatcher_.SetWorkers({{1, 2}, {2, 2}});
   Start("a", 1, 99);

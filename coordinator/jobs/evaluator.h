@@ -62,7 +62,8 @@ class Evaluator {
   absl::optional<Dispatcher::Stall> FindStall(const std::vector<WorkerMember>& workers) const;
 
   // A result that has come. Nothing: not of this evaluation, not from the worker that was asked
-  // last, or to be tried again. Errors end the job.
+  // last, or to be tried again. Errors end the job. Of metrics that are too many, or have names
+  // that nobody can read, some are left out, which CheckWorker tells.
   absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationReport& report);
 
   // The generation ends, and the pins with it. Returns the step, if an evaluation was under way.

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/attach_decision.h"
@@ -97,7 +98,7 @@ void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned&
   if (!environment_.dispatcher->HasLease(worker.id, job_->id(), returned.lease_id())) return;
   const auto code = static_cast<absl::StatusCode>(returned.code());
   const std::string message =
-      absl::StrCat(returned.message(), " (on ", worker.registration.name(), ")");
+      absl::StrCat(Printable(returned.message()), " (on ", worker.registration.name(), ")");
   if (Classify(code) == Failure::kFinal) return inbox_.Interrupt(absl::Status(code, message));
   const int faults =
       environment_.dispatcher->GiveBack(worker.id, returned, code != absl::StatusCode::kOk);
@@ -109,7 +110,8 @@ void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned&
 }
 
 void JobRunner::OnJobPrepared(const WorkerMember& worker, const JobPrepared& answer) {
-  const JobPrepared prepared = IsExcluded(worker) ? Trainer::Refusal(job_->id()) : answer;
+  JobPrepared prepared = IsExcluded(worker) ? Trainer::Refusal(job_->id()) : answer;
+  prepared.set_message(Printable(prepared.message()));
   if (environment_.dispatcher->SetPrepared(worker.id, prepared)) {
     inbox_.AddNotice(
         absl::StrCat(worker.registration.name(), " cannot run the job: ", prepared.message()));
@@ -118,7 +120,9 @@ void JobRunner::OnJobPrepared(const WorkerMember& worker, const JobPrepared& ans
 }
 
 void JobRunner::OnEvaluationResult(const WorkerMember& worker, const EvaluationResult& result) {
-  if (!IsExcluded(worker)) inbox_.Add({worker.id, result});
+  const bool wanted =
+      environment_.dispatcher->HasEvaluation(worker.id, job_->id(), result.evaluation_id());
+  if (wanted && !IsExcluded(worker)) inbox_.SetEvaluation({worker.id, result});
 }
 
 void JobRunner::Run() {

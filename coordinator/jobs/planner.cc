@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/plan_check.h"
 #include "coordinator/placement/placement.h"
@@ -207,6 +208,7 @@ void Planner::OnPlanResult(const WorkerMember& worker, const PlanResult& result)
   const auto request = requests_.find(result.request_id());
   if (request == requests_.end() || request->second.worker != worker.id) return;
   request->second.result = result;
+  request->second.result->set_message(Printable(result.message()));
   ++wakes_;
   changed_.SignalAll();
 }

@@ -86,6 +86,17 @@ TEST_F(PlannerTest, ErrorOfTheJobIsReturned) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("model.layers[0]"));
 }
 
+TEST_F(PlannerTest, WordsOfAWorkerAreMadeShortAndPrintable) {
+  AddWorker("a", [](PlanResult& result) {
+    result.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+    result.set_message("\x1b[2J" + std::string(1 << 20, 'x'));
+    return true;
+  });
+  const absl::Status status = Plan().status();
+  EXPECT_LT(status.message().size(), 4096u);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("\\x1b[2Jxxx"));
+}
+
 TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneCannotAnswer) {
   AddWorker("a", [](PlanResult& result) {
     result.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
