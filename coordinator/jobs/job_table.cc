@@ -311,6 +311,9 @@ void JobTable::OnWorkerMessage(const WorkerMember& worker, const MemberMessage& 
         runner->OnJobPrepared(worker, message.job_prepared());
       }
       break;
+    case MemberMessage::kLeaving:
+      environment_.planner->OnLeaving(worker);
+      break;
     case MemberMessage::kDraining:
       environment_.dispatcher->SetDraining(worker.id);
       break;

@@ -19,8 +19,6 @@ namespace {
 constexpr int kWorkersAsked = 3;
 // How soon a cancellation is noticed that wakes nobody.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
-// A job that costs this many workers is not planned by a third one.
-constexpr size_t kMostLost = 2;
 
 // The worker's trouble rather than the job's: another one may do better.
 bool IsWorkersFault(int32_t code) {
@@ -124,7 +122,7 @@ class Planner::Poll {
         ++worker;
         continue;
       }
-      lost_->push_back(worker->second.name);
+      if (!planner_->IsOfALeaver(worker->second.request_id)) lost_->push_back(worker->second.name);
       planner_->Forget(worker->second.request_id);
       worker = asked_.erase(worker);
     }
@@ -189,6 +187,11 @@ absl::optional<PlanResult> Planner::TakeResult(uint64_t request_id) {
   return requests_[request_id].result;
 }
 
+bool Planner::IsOfALeaver(uint64_t request_id) {
+  MutexLock lock(&mutex_);
+  return requests_[request_id].leaves;
+}
+
 void Planner::Forget(uint64_t request_id) {
   MutexLock lock(&mutex_);
   requests_.erase(request_id);
@@ -201,6 +204,13 @@ absl::StatusOr<uint64_t> Planner::Wait(uint64_t seen, absl::Time until) {
   }
   if (shut_down_) return absl::UnavailableError("the coordinator stops");
   return wakes_;
+}
+
+void Planner::OnLeaving(const WorkerMember& worker) {
+  MutexLock lock(&mutex_);
+  for (auto& [id, request] : requests_) {
+    if (request.worker == worker.id) request.leaves = true;
+  }
 }
 
 void Planner::OnPlanResult(const WorkerMember& worker, const PlanResult& result) {

@@ -169,6 +169,23 @@ TEST_F(PlannerTest, JobThatCostsTwoWorkersIsNotGivenToAThird) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("a, b"));
 }
 
+// A rolling restart of the workers once ended a job that waited for its plan.
+TEST_F(PlannerTest, WorkersThatSayThatTheyLeaveAreNotLost) {
+  for (const char* name : {"a", "b"}) {
+    auto id = std::make_shared<uint64_t>(0);
+    *id = AddWorker(name, [this, id](PlanResult&) {
+      planner_.OnLeaving({*id, RegisterWorker()});
+      registry_.Remove(*id, "leaves");
+      planner_.OnMembersChanged();
+      return false;
+    });
+  }
+  AddWorker("c", Plans);
+  const auto plan = Plan();
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(lost_, testing::IsEmpty());
+}
+
 TEST_F(PlannerTest, SilentWorkerTimesOut) {
   AddWorker("a", [&](PlanResult&) {
     clock_.Advance(absl::Seconds(61));

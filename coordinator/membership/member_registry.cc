@@ -142,10 +142,6 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
 }
 
 absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) {
-  if (message.kind_case() == MemberMessage::kLeaving) {
-    Remove(id, "leaves");
-    return absl::OkStatus();
-  }
   WorkerMember worker;
   {
     MutexLock lock(&mutex_);
@@ -157,6 +153,10 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
     if (member->second.is_worker) worker = {id, member->second.worker};
   }
   switch (message.kind_case()) {
+    case MemberMessage::kLeaving:
+      if (worker.id != 0 && observer_ != nullptr) observer_->OnWorkerMessage(worker, message);
+      Remove(id, "leaves");
+      return absl::OkStatus();
     case MemberMessage::kPlanResult:
     case MemberMessage::kStepResult:
     case MemberMessage::kLeaseReturned:

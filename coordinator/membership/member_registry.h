@@ -49,7 +49,8 @@ class MemberObserver {
   virtual void OnPsJoined(const RegisterPs& ps) = 0;
   // Some member came or went: look again.
   virtual void OnMembersChanged() = 0;
-  // Anything of a worker's but a registration, Heartbeat and Leaving. It may have gone since.
+  // Anything of a worker's but a registration and Heartbeat. It may have gone since; after Leaving
+  // it goes at once, and OnMembersChanged follows.
   virtual void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) = 0;
 };
 

@@ -193,6 +193,7 @@ TEST_F(MemberRegistryTest, LeavingMemberIsGoneAtOnce) {
   EXPECT_TRUE(registry_.Receive(*id, leaving).ok());
   EXPECT_THAT(registry_.Workers(), IsEmpty());
   EXPECT_EQ(observer_.changes, 2);
+  EXPECT_THAT(observer_.heard, ElementsAre(std::make_pair("w", MemberMessage::kLeaving)));
   registry_.Remove(*id, "again");
   EXPECT_EQ(observer_.changes, 2);
 }
