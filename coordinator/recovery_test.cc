@@ -1,10 +1,12 @@
 // A real coordinator on loopback with fake ps servers and workers: what happens when one of
 // them goes, and when it comes back.
+#include <atomic>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
+#include "coordinator/testing/member_connection.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
@@ -16,6 +18,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -52,6 +55,34 @@ TEST(RecoveryTest, WorkerThatLeavesInGoodOrderLosesNothing) {
   cluster.AddWorker();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   cluster.ExpectAllApplied(job, 2000);
+}
+
+// Workers that were restarted one after the other, each while it planned the job, once ended it.
+TEST(RecoveryTest, WorkersThatLeaveWhileTheyPlanAreNotHeldAgainstTheJob) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  const std::string job = cluster.Submit(PlainJob(5)).value();
+  cluster.AwaitNotice(job, "a worker (none is connected)");
+  for (const char* name : {"leaver-0", "leaver-1", "leaver-2"}) {
+    std::atomic<MemberConnection*> self{nullptr};
+    MemberConnection connection(cluster.address(), [&](const CoordinatorMessage& message) {
+      MemberMessage leaving;
+      leaving.mutable_leaving();
+      if (message.has_plan_job()) self.load()->Send(leaving);
+    });
+    self = &connection;
+    MemberMessage registration;
+    registration.mutable_register_worker()->set_name(name);
+    registration.mutable_register_worker()->set_lease_slots(1);
+    connection.Send(registration);
+    EXPECT_TRUE(connection.AwaitEnd().ok());
+  }
+  cluster.AddWorker();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto events = cluster.Watch(job);
+  for (const JobEvent& event : *events) {
+    EXPECT_THAT(event.notice().message(), Not(HasSubstr("lost")));
+  }
 }
 
 TEST(RecoveryTest, ReturnOfAPsServerRunsOnlyTheMissingSteps) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/printable.h"
 #include "common/proto_duration.h"
 
 namespace millrace::coordinator {
@@ -109,7 +110,7 @@ std::string Dispatcher::WhyNobodyCan(const std::string& job_id) {
     if (standing == job->second.standings.end() || standing->second.refusal.empty()) return "";
     reasons.push_back(absl::StrCat(state.capacity.name, ": ", standing->second.refusal));
   }
-  return absl::StrJoin(reasons, "; ");
+  return Printable(absl::StrJoin(reasons, "; "));
 }
 
 void Dispatcher::SetBarrier(const std::string& job_id, uint64_t barrier) {
@@ -118,18 +119,27 @@ void Dispatcher::SetBarrier(const std::string& job_id, uint64_t barrier) {
   HandOut();
 }
 
-// A worker computes one step at a time: the step took the time since the one before, or since its
-// lease where that is later.
-void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_id) {
-  const auto taken = job.tracker.TakenAt(lease_id);
+// The step took the time since the worker's step before, or since its lease where that is later.
+// Where jobs share a worker they slow each other down, and a lease must allow for that: it follows
+// the time since the step before of the same job.
+void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, const StepResult& result) {
+  const auto taken = job.tracker.TakenAt(worker, result.lease_id(), result.step());
   const auto state = workers_.find(worker);
   const auto standing = job.standings.find(worker);
   if (!taken || state == workers_.end() || standing == job.standings.end()) return;
   const absl::Time now = options_.clock->Now();
-  const absl::Duration step = now - std::max(*taken, state->second.last_done);
+  const absl::Duration step = now - std::max(*taken, standing->second.last_done);
   standing->second.pace.Add(step);
   job.pace.Add(step);
-  state->second.last_done = now;
+  job.cost.Add(now - std::max(*taken, state->second.last_done));
+  standing->second.last_done = state->second.last_done = now;
+}
+
+bool Dispatcher::HasLease(uint64_t worker, const std::string& job_id, uint64_t lease_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  return job != jobs_.end() &&
+         job->second.tracker.ClaimOf(worker, lease_id) == StepTracker::Claim::kOwn;
 }
 
 absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const StepResult& result) {
@@ -137,10 +147,12 @@ absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const S
   const auto job = jobs_.find(result.job_id());
   if (job == jobs_.end()) return absl::nullopt;
   StepTracker& tracker = job->second.tracker;
-  MeasureStep(job->second, worker, result.lease_id());
+  MeasureStep(job->second, worker, result);
   DoneResult done;
-  done.first = tracker.Done(result.lease_id(), result.step(),
-                            options_.clock->Now() + DurationFor(job->second, worker));
+  if (tracker.ClaimOf(worker, result.lease_id()) != StepTracker::Claim::kNone) {
+    done.first = tracker.Done(result.lease_id(), result.step(),
+                              options_.clock->Now() + DurationFor(job->second, worker));
+  }
   const auto standing = job->second.standings.find(worker);
   if (done.first && standing != job->second.standings.end()) {
     standing->second.faults = 0;
@@ -155,7 +167,10 @@ absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const S
 int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fault) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(returned.job_id());
-  if (job == jobs_.end() || !job->second.tracker.GiveBack(returned.lease_id())) return 0;
+  if (job == jobs_.end()) return 0;
+  StepTracker& tracker = job->second.tracker;
+  if (tracker.ClaimOf(worker, returned.lease_id()) != StepTracker::Claim::kOwn) return 0;
+  tracker.GiveBack(returned.lease_id());
   const auto standing = job->second.standings.find(worker);
   int faults = 0;
   if (fault && standing != job->second.standings.end()) {
@@ -166,7 +181,6 @@ int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fa
   return faults;
 }
 
-// A worker that has reported a step of any job lives; its other leases only wait for their turns.
 Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(job_id);
@@ -174,7 +188,7 @@ Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {
   JobDispatch& job = found->second;
   const absl::Time now = options_.clock->Now();
   for (const auto& [worker, state] : workers_) {
-    job.tracker.Renew(worker, state.last_done, DurationFor(job, worker));
+    job.tracker.Renew(worker, HeardOf(job, worker), DurationFor(job, worker));
   }
   TickResult result;
   for (const StepTracker::Pending& expired : job.tracker.Expire(now)) {
@@ -232,9 +246,9 @@ absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_i
     if (!job.standings.contains(worker)) preparing.push_back(state.capacity.name);
   }
   if (preparing.empty()) return absl::nullopt;
-  return Stall{
-      absl::StrCat(absl::StrJoin(preparing, ", "), " to open the data and compile the model,"),
-      absl::InfinitePast()};
+  return Stall{absl::StrCat(Printable(absl::StrJoin(preparing, ", ")),
+                            " to open the data and compile the model,"),
+               absl::InfinitePast()};
 }
 
 absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
@@ -250,6 +264,7 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   job->second.evaluating = chosen;
   if (!chosen) return absl::nullopt;
   evaluated_ = *chosen;
+  job->second.evaluation_id = evaluate.evaluation_id();
   CoordinatorMessage message;
   *message.mutable_evaluate() = evaluate;
   outbox_->Send(*chosen, message);
@@ -262,6 +277,13 @@ void Dispatcher::EndEvaluation(const std::string& job_id) {
   if (job == jobs_.end()) return;
   job->second.evaluating.reset();
   HandOut();
+}
+
+bool Dispatcher::HasEvaluation(uint64_t worker, const std::string& job_id, uint64_t evaluation_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  return job != jobs_.end() && job->second.evaluating == worker &&
+         job->second.evaluation_id == evaluation_id;
 }
 
 Dispatcher::Progress Dispatcher::ProgressOf(const StepTracker& tracker) {
@@ -277,18 +299,40 @@ void Dispatcher::SendToAll(const CoordinatorMessage& message) {
   for (const auto& [worker, state] : workers_) outbox_->Send(worker, message);
 }
 
+absl::Duration Dispatcher::DurationAlone(const JobDispatch& job, uint64_t worker) const {
+  const auto standing = job.standings.find(worker);
+  const StepPace pace = standing == job.standings.end() ? StepPace() : standing->second.pace;
+  return LeaseDuration(job.pace, pace, options_.first_lease);
+}
+
 // A worker computes one step at a time, so a lease may have to wait for its turn behind those of
 // other jobs, and behind an evaluation where nobody else could have it.
 absl::Duration Dispatcher::DurationFor(const JobDispatch& job, uint64_t worker) const {
   absl::Duration longest;
   for (const auto& [id, other] : jobs_) {
     if (&other != &job && other.tracker.LeasesOf(worker) == 0) continue;
-    const auto standing = other.standings.find(worker);
-    const StepPace pace = standing == other.standings.end() ? StepPace() : standing->second.pace;
-    longest = std::max(longest, LeaseDuration(other.pace, pace, options_.first_lease));
+    longest = std::max(longest, DurationAlone(other, worker));
   }
   if (!IsEvaluating(worker) || SomeoneElseTrains(job)) return longest;
   return std::max(longest, options_.first_lease);
+}
+
+// Jobs take turns on a worker, so that each other one that it can run may come before this one,
+// once. A worker of which nothing is heard here for longer cannot do the job's steps, however well
+// it does others: it may not reach a server that only this job uses.
+StepTracker::Heard Dispatcher::HeardOf(const JobDispatch& job, uint64_t worker) const {
+  StepTracker::Heard heard;
+  const auto state = workers_.find(worker);
+  if (state != workers_.end()) heard.anywhere = state->second.last_done;
+  const auto here = job.standings.find(worker);
+  if (here != job.standings.end()) heard.here = here->second.last_done;
+  for (const auto& [id, other] : jobs_) {
+    const auto standing = other.standings.find(worker);
+    if (&other == &job || standing == other.standings.end() || !standing->second.ready) continue;
+    heard.patience += DurationAlone(other, worker);
+  }
+  heard.patience = std::min(heard.patience, options_.first_lease);
+  return heard;
 }
 
 // Large leases save messages; but jobs take turns by leases.
@@ -298,15 +342,12 @@ uint64_t Dispatcher::LeaseSize(const JobDispatch& job) const {
     if (IsReady(job, worker)) slots += state.capacity.slots;
   }
   const uint64_t size = job.tracker.LeaseSize(slots);
-  if (jobs_.size() == 1 || job.pace.slowest() <= absl::ZeroDuration()) return size;
-  return std::clamp<uint64_t>(std::max<int64_t>(kTurn / job.pace.slowest(), 1), 1, size);
+  if (jobs_.size() == 1 || job.cost.slowest() <= absl::ZeroDuration()) return size;
+  return std::clamp<uint64_t>(std::max<int64_t>(kTurn / job.cost.slowest(), 1), 1, size);
 }
 
 absl::Time Dispatcher::LateAt(const JobDispatch& job, const StepTracker::Pending& out) const {
-  const auto holder = workers_.find(out.worker);
-  const absl::Time heard =
-      holder == workers_.end() ? absl::InfinitePast() : holder->second.last_done;
-  return std::max(out.since, heard) + LateAfter(job.pace);
+  return HeardOf(job, out.worker).OfWhatWasTaken(out.since) + LateAfter(job.pace);
 }
 
 bool Dispatcher::IsReady(const JobDispatch& job, uint64_t worker) const {
@@ -391,7 +432,8 @@ bool Dispatcher::LeaseNext(JobDispatch& job, SlotsByWorker& free) {
 bool Dispatcher::LeaseLateAgain(JobDispatch& job, SlotsByWorker& free) {
   const absl::Time now = options_.clock->Now();
   for (const StepTracker::Pending& out : job.tracker.OutOnce()) {
-    if (LateAt(job, out) > now) continue;
+    // The first is cheap, and enough for most.
+    if (out.since + LateAfter(job.pace) > now || LateAt(job, out) > now) continue;
     SlotsByWorker others = free;
     others.erase(out.worker);
     const auto worker = BestWorker(job, others);

@@ -75,25 +75,31 @@ class Dispatcher {
   // are free. Returns whether it refuses for a reason that it had not given.
   bool SetPrepared(uint64_t worker, const JobPrepared& prepared) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Where every worker has refused the job: why, as "worker-0: data.train: no such file". Otherwise
-  // empty.
+  // Where every worker has refused the job: why, as "worker-0: data.train: no such file";
+  // Printable. Otherwise empty.
   std::string WhyNobodyCan(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // See StepTracker. REQUIRES: the job was started.
   void SetBarrier(const std::string& job_id, uint64_t barrier) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whether a worker has a lease, expired or not: then what it says of its steps may end the job.
+  bool HasLease(uint64_t worker, const std::string& job_id, uint64_t lease_id)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct DoneResult {
     bool first = false;  // The step was not done before.
     uint64_t generation = 0;
     Progress progress;
   };
-  // See StepTracker::Done. All leases of the worker are renewed. Nothing for a job that is not
-  // there.
+  // See StepTracker::Done; a lease that another worker has is ignored. All leases of the job that
+  // the worker has are renewed, and for a while those of other jobs, which may wait for their
+  // turns. Nothing for a job that is not there.
   absl::optional<DoneResult> Done(uint64_t worker, const StepResult& result)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A worker gives a lease back. After a `fault` others come first; after more it gets nothing of
-  // the job for a moment, longer each time until it has done a step. Returns its faults in a row.
+  // A worker gives a lease back; ignored where it has not got it. After a `fault` others come
+  // first; after more it gets nothing of the job for a moment, longer each time until it has done a
+  // step. Returns its faults in a row.
   int GiveBack(uint64_t worker, const LeaseReturned& returned, bool fault)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -121,12 +127,15 @@ class Dispatcher {
   // there is none. While others can train, that worker gets no leases until EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndEvaluation(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether this evaluation is under way, and this worker was asked for it last.
+  bool HasEvaluation(uint64_t worker, const std::string& job_id, uint64_t evaluation_id)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Worker {
     WorkerCapacity capacity;
     bool draining = false;
-    absl::Time last_done = absl::InfinitePast();  // When it last reported a step, of any job.
+    absl::Time last_done = absl::InfinitePast();  // When it last reported a step of any job.
   };
   // A worker in one job.
   struct Standing {
@@ -134,16 +143,20 @@ class Dispatcher {
     std::string refusal;  // Why it cannot run the job. Empty: it can, or has not said.
     int faults = 0;       // In a row, without a step done.
     absl::Time not_before = absl::InfinitePast();
+    absl::Time last_done = absl::InfinitePast();  // When it last reported a step of this job.
     StepPace pace;
   };
   struct JobDispatch {
     explicit JobDispatch(const StepRules& rules) : tracker(rules) {}
     StepTracker tracker;
-    StepPace pace;  // Of all workers.
+    // Of all workers: from one step of the job to the worker's next one, whatever it does between.
+    StepPace pace;
+    StepPace cost;  // The same, but from the worker's step before, of whatever job.
     CoordinatorMessage route;
     bool paused = false;
     std::map<uint64_t, Standing> standings;  // By worker.
     absl::optional<uint64_t> evaluating;     // The worker.
+    uint64_t evaluation_id = 0;              // What it evaluates.
   };
   using Jobs = std::map<std::string, JobDispatch>;
   using SlotsByWorker = std::map<uint64_t, uint32_t>;
@@ -154,7 +167,10 @@ class Dispatcher {
   SlotsByWorker FreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::optional<uint64_t> BestWorker(const JobDispatch& job, const SlotsByWorker& free) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Duration DurationAlone(const JobDispatch& job, uint64_t worker) const;
   absl::Duration DurationFor(const JobDispatch& job, uint64_t worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StepTracker::Heard HeardOf(const JobDispatch& job, uint64_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t LeaseSize(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Time LateAt(const JobDispatch& job, const StepTracker::Pending& out) const
@@ -166,7 +182,7 @@ class Dispatcher {
   using Hand = bool (Dispatcher::*)(JobDispatch& job, SlotsByWorker& free);
   bool HandOutOne(Hand hand, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MeasureStep(JobDispatch& job, uint64_t worker, uint64_t lease_id)
+  void MeasureStep(JobDispatch& job, uint64_t worker, const StepResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string NameOf(uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendToAll(const CoordinatorMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -201,6 +201,35 @@ TEST_F(DispatcherTest, LeaseThatIsReturnedWithoutFaultGoesOutAgain) {
   EXPECT_EQ(GiveBack(0, /*fault=*/true), 0) << "it has ended before";
 }
 
+// Any worker could once give back the steps that another one computed, by a lease id that is easy
+// to guess.
+TEST_F(DispatcherTest, LeaseOfAnotherWorkerIsNeitherGivenBackNorDone) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 0);
+  ASSERT_THAT(outbox_.workers, ElementsAre(1));
+  const uint64_t lease_id = outbox_.leases[0].lease_id();
+  EXPECT_TRUE(dispatcher_.HasLease(1, "a", lease_id));
+  EXPECT_FALSE(dispatcher_.HasLease(2, "a", lease_id));
+  EXPECT_FALSE(dispatcher_.HasLease(1, "b", lease_id));
+  outbox_.Take();
+  outbox_.workers[0] = 2;
+  EXPECT_EQ(GiveBack(0, /*fault=*/true), 0);
+  EXPECT_FALSE(Done(0, 0)->first);
+  EXPECT_THAT(outbox_.Take(), IsEmpty());
+  outbox_.workers[0] = 1;
+  EXPECT_TRUE(Done(0, 0)->first);
+}
+
+TEST_F(DispatcherTest, ReportOfAWorkerThatRegisteredAgainStillCounts) {
+  SetWorkers({{1, 1}});
+  Start("a", 1, 0);
+  SetWorkers({{2, 1}});
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 2));
+  outbox_.workers[0] = 2;
+  EXPECT_TRUE(Done(0, 0)->first) << "it is that one, on another stream";
+  EXPECT_FALSE(Done(1, 0)->first);
+}
+
 TEST_F(DispatcherTest, NewGenerationVoidsLeasesAndFreesTheirSlots) {
   SetWorkers({{1, 2}});
   Start("a", 1, 1);
@@ -251,6 +280,23 @@ TEST_F(DispatcherTest, WorkersEvaluateInTurn) {
   Evaluates("a", 2);
   Evaluates("a", 1);
   EXPECT_THAT(outbox_.Take(), ElementsAre("1: evaluate a", "2: evaluate a", "1: evaluate a"));
+}
+
+TEST_F(DispatcherTest, EvaluationIsOfTheWorkerThatWasAskedLastUntilItEnds) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 0);
+  Evaluate evaluate;
+  evaluate.set_job_id("a");
+  evaluate.set_evaluation_id(7);
+  ASSERT_EQ(dispatcher_.SendEvaluate(evaluate), 1u);
+  EXPECT_TRUE(dispatcher_.HasEvaluation(1, "a", 7));
+  EXPECT_FALSE(dispatcher_.HasEvaluation(1, "a", 8));
+  EXPECT_FALSE(dispatcher_.HasEvaluation(2, "a", 7));
+  EXPECT_FALSE(dispatcher_.HasEvaluation(1, "b", 7));
+  ASSERT_EQ(dispatcher_.SendEvaluate(evaluate), 2u);
+  EXPECT_FALSE(dispatcher_.HasEvaluation(1, "a", 7));
+  dispatcher_.EndEvaluation("a");
+  EXPECT_FALSE(dispatcher_.HasEvaluation(2, "a", 7));
 }
 
 TEST_F(DispatcherTest, WorkerGetsNothingOfAJobBeforeItIsReady) {
@@ -452,6 +498,54 @@ TEST_F(DispatcherTest, LeaseWaitsForItsTurnBehindAnotherJobsStep) {
   Done(2, 0);
   clock_.Advance(absl::Seconds(30));
   EXPECT_EQ(dispatcher_.Tick("fast").trouble, "");
+}
+
+// A worker that could not reach a job's servers once kept its step, and held up the job, for as
+// long as it reported steps of another job.
+TEST_F(DispatcherTest, StepsOfOneJobDoNotKeepALeaseOfAnother) {
+  SetWorkers({{1, 2, "worker-1"}});
+  Start("a", 1, 0);
+  clock_.Advance(absl::Milliseconds(10));
+  Done(0, 0);
+  Start("b", 1, 0);
+  dispatcher_.SetWorkers({{1, 2, "worker-1"}, {2, 1, "worker-2"}});
+  Prepare(2, "a");
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 1, 1));
+  std::vector<std::string> late;
+  std::string trouble;
+  for (uint64_t step = 0; step < 99 && trouble.empty(); ++step) {
+    outbox_.Take();
+    clock_.Advance(absl::Milliseconds(50));
+    trouble = dispatcher_.Tick("a").trouble;
+    if (outbox_.workers.back() == 2 && late.empty()) late = outbox_.Take();
+    const size_t newest_of_b =
+        outbox_.workers.back() == 2 ? outbox_.workers.size() - 2 : outbox_.workers.size() - 1;
+    ASSERT_TRUE(Done(step == 0 ? 2 : newest_of_b, step)->first);
+  }
+  EXPECT_THAT(late, ElementsAre("2: lease a@1 [1,2)"));
+  EXPECT_THAT(trouble, testing::HasSubstr("nothing was heard of step 1 from worker-1 for 2s"));
+}
+
+// With the time between steps of any jobs for a measure, a slow job beside a fast one would lose
+// each of its leases.
+TEST_F(DispatcherTest, SlowJobKeepsItsLeasesBesideAFastOne) {
+  SetWorkers({{1, 2}});
+  Start("slow", 1, 0);
+  Start("fast", 1, 0);
+  size_t slow = 0;
+  size_t fast = 1;
+  for (uint64_t second = 1; second < 90; ++second) {
+    clock_.Advance(absl::Seconds(1));
+    EXPECT_EQ(dispatcher_.Tick("slow").trouble, "") << second;
+    if (second % 30 == 0) {
+      ASSERT_TRUE(Done(slow, second / 30 - 1)->first);
+      slow = outbox_.leases.size() - 1;
+    }
+    ASSERT_TRUE(Done(fast, second - 1)->first);
+    fast = outbox_.leases.size() - 1;
+    ASSERT_EQ(outbox_.leases[slow].job_id(), "slow");
+    ASSERT_EQ(outbox_.leases[fast].job_id(), "fast");
+  }
 }
 
 TEST_F(DispatcherTest, StallNamesTheOldestStepAndWhoHasIt) {

@@ -17,11 +17,14 @@
 // reached: whoever set it does something at the barrier that no later step may precede. So there is
 // one limit, and it is computed, not stored.
 //
-// A report is believed whoever sends it, since it says that every shard has the step. But a shard
-// that lost its newest steps invalidates the reports made before, and such a report may still be
-// under way when the new generation starts from what the shards say. So the upper half of a lease's
-// id is its generation, and what is said of leases of another one is ignored; the worker does the
-// same with leases, by their generation.
+// A report says that every shard has the step, so it counts after its lease has ended too: a worker
+// whose stream broke has lost its leases, and is another one when it reports what it did. For the
+// same reason nobody can tell whose such a lease was; a worker that abuses that is found out, since
+// shards are asked. Of a lease that there is, only its worker is heard. But a shard that lost its
+// newest steps invalidates the reports made before, and such a report may still be under way when
+// the new generation starts from what the shards say. So the upper half of a lease's id is its
+// generation, and what is said of leases of another one is ignored; the worker does the same with
+// leases, by their generation.
 #include "coordinator/dispatch/step_tracker.h"
 
 #include <algorithm>
@@ -123,12 +126,22 @@ StepTracker::Lease StepTracker::TakeAgain(const Pending& once, uint64_t worker, 
   return AddLease(std::move(lease), once.step, end);
 }
 
+StepTracker::Claim StepTracker::ClaimOf(uint64_t worker, uint64_t lease_id) const {
+  const uint64_t number = lease_id & ((uint64_t{1} << kGenerationShift) - 1);
+  const bool made = lease_id >> kGenerationShift == generation_ && number <= leases_made_;
+  if (!made || number == 0) return Claim::kNone;
+  const auto lease = leases_.find(lease_id);
+  if (lease == leases_.end()) return Claim::kEnded;
+  return lease->second.worker == worker ? Claim::kOwn : Claim::kNone;
+}
+
 bool StepTracker::Done(uint64_t lease_id, uint64_t step, absl::Time deadline) {
   if (lease_id >> kGenerationShift != generation_ || step >= next_) return false;
+  const auto lease = leases_.find(lease_id);
+  if (lease != leases_.end() && !lease->second.pending.contains(step)) return false;
   freed_.erase(step);
   twice_.erase(step);
   const bool first = done_.Insert(step);
-  const auto lease = leases_.find(lease_id);
   if (lease == leases_.end()) return first;
   lease->second.pending.erase(step);
   lease->second.deadline = deadline;
@@ -177,9 +190,14 @@ absl::optional<uint64_t> StepTracker::LowestOf(const LeaseState& lease) const {
   return absl::nullopt;
 }
 
-void StepTracker::Renew(uint64_t worker, absl::Time heard, absl::Duration duration) {
+absl::Time StepTracker::Heard::OfWhatWasTaken(absl::Time taken) const {
+  const absl::Time last = std::max(taken, here);
+  return std::max(last, std::min(anywhere, last + patience));
+}
+
+void StepTracker::Renew(uint64_t worker, const Heard& heard, absl::Duration duration) {
   for (auto& [id, lease] : leases_) {
-    if (lease.worker == worker) lease.deadline = std::max(lease.taken, heard) + duration;
+    if (lease.worker == worker) lease.deadline = heard.OfWhatWasTaken(lease.taken) + duration;
   }
 }
 
@@ -215,10 +233,12 @@ absl::optional<StepTracker::Pending> StepTracker::LowestOut(bool expired) const 
   return lowest;
 }
 
-absl::optional<absl::Time> StepTracker::TakenAt(uint64_t lease_id) const {
-  const auto lease = leases_.find(lease_id);
-  if (lease == leases_.end()) return absl::nullopt;
-  return lease->second.taken;
+absl::optional<absl::Time> StepTracker::TakenAt(uint64_t worker, uint64_t lease_id,
+                                                uint64_t step) const {
+  if (ClaimOf(worker, lease_id) != Claim::kOwn) return absl::nullopt;
+  const LeaseState& lease = leases_.at(lease_id);
+  if (!lease.pending.contains(step)) return absl::nullopt;
+  return lease.taken;
 }
 
 absl::Time StepTracker::NextExpiry() const {

@@ -49,9 +49,17 @@ class StepTracker {
   absl::optional<Lease> Take(uint64_t worker, uint64_t max_steps, absl::Time now,
                              absl::Time deadline);
 
+  // What a lease is to a worker that speaks of it.
+  enum class Claim {
+    kNone,   // Nothing: another worker has it, or there was none in this generation.
+    kEnded,  // It may have been this worker's, before its stream broke: it is another one since.
+    kOwn,    // The worker has it, expired or not.
+  };
+  Claim ClaimOf(uint64_t worker, uint64_t lease_id) const;
+
   // Every shard has acknowledged `step` for a worker that had it by this lease; the lease, if there
-  // still is one, now lasts until `deadline`, or ends with its last step. Returns whether the step
-  // was not done before.
+  // still is one, now lasts until `deadline`, or ends with its last step. A step that is not of the
+  // lease is ignored. Returns whether the step was not done before.
   bool Done(uint64_t lease_id, uint64_t step, absl::Time deadline);
 
   // What is not done of a lease is free again. Returns false when there is no such lease.
@@ -76,9 +84,20 @@ class StepTracker {
   Lease TakeAgain(const Pending& once, uint64_t worker, uint64_t max_steps, absl::Time now,
                   absl::Time deadline);
 
+  // When a worker was heard last. A step of another job says of what it has of this one only that
+  // it may wait for its turn: for `patience`, and no longer, however many there are.
+  struct Heard {
+    absl::Time here = absl::InfinitePast();      // With a step of this job.
+    absl::Time anywhere = absl::InfinitePast();  // With a step of any job.
+    absl::Duration patience = absl::ZeroDuration();
+
+    // When something was heard last of what the worker was given at `taken`.
+    absl::Time OfWhatWasTaken(absl::Time taken) const;
+  };
+
   // Leases of a worker that have not expired last for `duration` from when it was `heard`, or from
   // when they were taken if that is later.
-  void Renew(uint64_t worker, absl::Time heard, absl::Duration duration);
+  void Renew(uint64_t worker, const Heard& heard, absl::Duration duration);
 
   // Frees what is not done of leases that have passed their deadlines; returns the lowest step of
   // each. Their workers keep their slots until they speak or leave.
@@ -90,8 +109,8 @@ class StepTracker {
   // The same for leases that have expired, whose workers have neither spoken nor left.
   absl::optional<Pending> LowestExpired() const;
 
-  // When a lease was taken; nothing where it has ended.
-  absl::optional<absl::Time> TakenAt(uint64_t lease_id) const;
+  // When a worker was given a step by a lease; nothing where it has not got it, or has reported it.
+  absl::optional<absl::Time> TakenAt(uint64_t worker, uint64_t lease_id, uint64_t step) const;
 
   // Leases that a worker has, expired ones among them.
   uint32_t LeasesOf(uint64_t worker) const;

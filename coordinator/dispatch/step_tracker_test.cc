@@ -129,10 +129,24 @@ TEST(StepTrackerTest, ExpiredLeaseGoesToAnotherAndALateResultStillCounts) {
 TEST(StepTrackerTest, LeaseLastsFromWhenItsWorkerWasHeardOrItWasTaken) {
   StepTracker tracker = Asynchronous(100, 9);
   tracker.Take(1, 1, kStart, kLater);
-  tracker.Renew(1, absl::InfinitePast(), absl::Seconds(2));
+  tracker.Renew(1, {}, absl::Seconds(2));
   EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(2)) << "also to less than before";
-  tracker.Renew(1, kStart + absl::Seconds(1), absl::Seconds(2));
+  tracker.Renew(1, {.here = kStart + absl::Seconds(1)}, absl::Seconds(2));
   EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(3));
+}
+
+TEST(StepTrackerTest, StepsOfOtherJobsMakeALeaseLongerByTheWorkersPatience) {
+  StepTracker tracker = Asynchronous(100, 9);
+  tracker.Take(1, 1, kStart, kLater);
+  StepTracker::Heard heard{.anywhere = kStart + absl::Seconds(3), .patience = absl::Seconds(5)};
+  tracker.Renew(1, heard, absl::Seconds(2));
+  EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(5));
+  heard.anywhere = kStart + absl::Hours(1);
+  tracker.Renew(1, heard, absl::Seconds(2));
+  EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(7));
+  heard.here = kStart + absl::Seconds(10);
+  tracker.Renew(1, heard, absl::Seconds(2));
+  EXPECT_EQ(tracker.NextExpiry(), kStart + absl::Seconds(17));
 }
 
 TEST(StepTrackerTest, StepThatIsOutTwiceIsFreeWhenBothLeasesHaveEnded) {
@@ -197,6 +211,33 @@ TEST(StepTrackerTest, ReportsOfStepsNeverHandedOutAreIgnored) {
   const auto lease = tracker.Take(1, 1, kStart, kLater);
   EXPECT_FALSE(tracker.Done(lease->id, 7, kLater));
   EXPECT_EQ(tracker.done().size(), 0u);
+}
+
+TEST(StepTrackerTest, LeaseIsOfItsWorkerUntilItEnds) {
+  using Claim = StepTracker::Claim;
+  StepTracker tracker = Asynchronous(10, 4);
+  const auto lease = tracker.Take(1, 1, kStart, kLater);
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id), Claim::kOwn);
+  EXPECT_EQ(tracker.ClaimOf(2, lease->id), Claim::kNone);
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id + 1), Claim::kNone) << "it was never made";
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id - 1), Claim::kNone);
+  tracker.Expire(kLater);
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id), Claim::kOwn);
+  tracker.GiveBackAll(1);
+  EXPECT_EQ(tracker.ClaimOf(2, lease->id), Claim::kEnded) << "it may be worker 1, come back";
+  tracker.Reset(2, AppliedSet());
+  EXPECT_EQ(tracker.ClaimOf(1, lease->id), Claim::kNone);
+}
+
+TEST(StepTrackerTest, ReportsOfStepsOfOtherLeasesAreIgnored) {
+  StepTracker tracker = Asynchronous(10, 4);
+  const auto first = tracker.Take(1, 2, kStart, kLater);
+  const auto second = tracker.Take(2, 2, kStart, kLater);
+  EXPECT_FALSE(tracker.Done(first->id, 2, kLater));
+  EXPECT_FALSE(tracker.TakenAt(1, first->id, 2));
+  EXPECT_FALSE(tracker.TakenAt(2, first->id, 0));
+  EXPECT_EQ(tracker.TakenAt(1, first->id, 0), kStart);
+  EXPECT_TRUE(tracker.Done(second->id, 2, kLater));
 }
 
 TEST(StepTrackerTest, LeaseSizeFollowsTheWindow) {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -18,6 +21,24 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
 // the next cut is pinned.
 constexpr char kCutId[] = "evaluation";
 constexpr int kQuietAttempts = 3;  // Failures before people are told.
+// They go into the job's record and an event.
+constexpr size_t kMostMetrics = 50;
+constexpr size_t kMaxMetricNameBytes = 100;
+
+bool IsMetricName(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxMetricNameBytes && PrintableName(name) == name;
+}
+
+// The first ones in the order of their names: the same each time.
+std::map<std::string, double> UsableMetrics(const EvaluationResult& result) {
+  std::map<std::string, double> usable;
+  for (const auto& [name, value] : result.metrics()) {
+    if (!IsMetricName(name)) continue;
+    usable[name] = value;
+    if (usable.size() > kMostMetrics) usable.erase(std::prev(usable.end()));
+  }
+  return usable;
+}
 
 // Synchronous versions are evaluated whole.
 uint64_t PeriodOf(const JobSpec& spec) {
@@ -72,7 +93,7 @@ void Evaluator::Assign() {
 }
 
 std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
-  if (!under_way()) return "";
+  if (!under_way()) return std::exchange(trouble_, "");
   const absl::Time now = options_.clock->Now();
   if (worker_) {
     const bool there = std::any_of(workers.begin(), workers.end(),
@@ -101,13 +122,15 @@ absl::optional<Dispatcher::Stall> Evaluator::FindStall(
                            absl::InfinitePast()};
 }
 
-absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationResult& result) {
-  if (!under_way() || result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
+absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationReport& report) {
+  const EvaluationResult& result = report.result;
+  if (!under_way() || worker_ != report.worker) return absl::nullopt;
+  if (result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
   dispatcher_->EndEvaluation(options_.job_id);
   if (result.code() != 0) {
     const auto code = static_cast<absl::StatusCode>(result.code());
     const std::string message =
-        absl::StrCat("the evaluation at step ", *step_, ": ", result.message());
+        absl::StrCat("the evaluation at step ", *step_, ": ", Printable(result.message()));
     if (Classify(code) == Failure::kFinal) return absl::Status(code, message);
     if (++attempts_ % kQuietAttempts == 0) trouble_ = message;
     worker_.reset();
@@ -123,8 +146,15 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
   Evaluated evaluated;
   evaluated.set_step(*step_);
   evaluated.set_examples(result.examples());
-  for (const auto& [name, value] : result.metrics()) {
+  const std::map<std::string, double> metrics = UsableMetrics(result);
+  for (const auto& [name, value] : metrics) {
     (*evaluated.mutable_metrics())[absl::StrCat("eval_", name)] = value;
+  }
+  if (metrics.size() < result.metrics().size()) {
+    trouble_ = absl::StrCat("the evaluation at step ", *step_, " has ", result.metrics().size(),
+                            " metrics, of which ", result.metrics().size() - metrics.size(),
+                            " are left out; must be at most ", kMostMetrics,
+                            ", with names of 1 to ", kMaxMetricNameBytes, " printable bytes");
   }
   evaluated_ = *step_;
   step_.reset();

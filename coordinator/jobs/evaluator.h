@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/attach_decision.h"
+#include "coordinator/jobs/runner_inbox.h"
 #include "coordinator/jobs/shard_group.h"
 #include "coordinator/membership/member_registry.h"
 #include "protos/cluster.pb.h"
@@ -60,9 +61,10 @@ class Evaluator {
   // For whom the evaluation waits; see Dispatcher::FindStall. Nothing: none is under way.
   absl::optional<Dispatcher::Stall> FindStall(const std::vector<WorkerMember>& workers) const;
 
-  // A result that has come. Nothing: not of this evaluation, or to be tried again. Errors end the
-  // job.
-  absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationResult& result);
+  // A result that has come. Nothing: not of this evaluation, not from the worker that was asked
+  // last, or to be tried again. Errors end the job. Of metrics that are too many, or have names
+  // that nobody can read, some are left out, which CheckWorker tells.
+  absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationReport& report);
 
   // The generation ends, and the pins with it. Returns the step, if an evaluation was under way.
   absl::optional<uint64_t> Abandon();

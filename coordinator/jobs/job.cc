@@ -10,6 +10,11 @@
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
+namespace {
+
+constexpr size_t kMostMetrics = 200;
+
+}  // namespace
 
 std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag) {
   return absl::StrCat(name.empty() ? "job" : name, "-", number, "-", tag);
@@ -152,7 +157,10 @@ JobEvent Job::StateEvent() const {
 
 void Job::AddMetrics(const google::protobuf::Map<std::string, double>& metrics) {
   MutexLock lock(&mutex_);
-  for (const auto& [name, value] : metrics) (*record_.mutable_metrics())[name] = value;
+  auto& known = *record_.mutable_metrics();
+  for (const auto& [name, value] : metrics) {
+    if (known.size() < kMostMetrics || known.contains(name)) known[name] = value;
+  }
 }
 
 void Job::SetWaiting(const std::string& whom, absl::optional<absl::Time> since) {

@@ -64,6 +64,7 @@ class Job {
 
   // Not journaled by themselves: progress is the shards' own.
   void SetStep(uint64_t step) { step_ = step; }
+  // A job has 200 metrics at most: those with other names, beyond them, are left out.
   void AddMetrics(const google::protobuf::Map<std::string, double>& metrics)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

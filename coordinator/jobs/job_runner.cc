@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/attach_decision.h"
@@ -75,7 +76,10 @@ void JobRunner::Interrupt(const absl::Status& status) {
 }
 
 void JobRunner::OnStepResult(const WorkerMember& worker, const StepResult& result) {
+  if (IsExcluded(worker)) return;
   if (!std::isfinite(result.loss_sum())) {
+    // Another one may have the step by now, and comes to the same.
+    if (!environment_.dispatcher->HasLease(worker.id, job_->id(), result.lease_id())) return;
     return inbox_.Interrupt(absl::InvalidArgumentError(
         absl::StrCat("step ", result.step(), ": the loss is ", result.loss_sum(), " (on ",
                      worker.registration.name(), "); a smaller learning rate may help")));
@@ -90,9 +94,11 @@ void JobRunner::OnStepResult(const WorkerMember& worker, const StepResult& resul
 }
 
 void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned) {
+  if (IsExcluded(worker)) return;
+  if (!environment_.dispatcher->HasLease(worker.id, job_->id(), returned.lease_id())) return;
   const auto code = static_cast<absl::StatusCode>(returned.code());
   const std::string message =
-      absl::StrCat(returned.message(), " (on ", worker.registration.name(), ")");
+      absl::StrCat(Printable(returned.message()), " (on ", worker.registration.name(), ")");
   if (Classify(code) == Failure::kFinal) return inbox_.Interrupt(absl::Status(code, message));
   const int faults =
       environment_.dispatcher->GiveBack(worker.id, returned, code != absl::StatusCode::kOk);
@@ -104,13 +110,19 @@ void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned&
 }
 
 void JobRunner::OnJobPrepared(const WorkerMember& worker, const JobPrepared& answer) {
-  const bool excluded = audit_.IsExcluded(worker.registration.name());
-  const JobPrepared prepared = excluded ? Trainer::Refusal(job_->id()) : answer;
+  JobPrepared prepared = IsExcluded(worker) ? Trainer::Refusal(job_->id()) : answer;
+  prepared.set_message(Printable(prepared.message()));
   if (environment_.dispatcher->SetPrepared(worker.id, prepared)) {
     inbox_.AddNotice(
         absl::StrCat(worker.registration.name(), " cannot run the job: ", prepared.message()));
   }
   inbox_.Wake();  // An evaluation may wait for it.
+}
+
+void JobRunner::OnEvaluationResult(const WorkerMember& worker, const EvaluationResult& result) {
+  const bool wanted =
+      environment_.dispatcher->HasEvaluation(worker.id, job_->id(), result.evaluation_id());
+  if (wanted && !IsExcluded(worker)) inbox_.SetEvaluation({worker.id, result});
 }
 
 void JobRunner::Run() {

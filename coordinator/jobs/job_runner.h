@@ -42,14 +42,18 @@ class JobRunner {
   // The job has ended, and the thread has nothing more to do: the destructor does not block.
   bool finished() const { return finished_; }
 
-  // From the registry's observer; these do not block.
+  // From the registry's observer; these do not block. What the audit has excluded is not heard, and
+  // nobody is about steps and evaluations of others.
   void OnMembersChanged() { inbox_.Wake(); }
   void OnStepResult(const WorkerMember& worker, const StepResult& result);
   void OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned);
   void OnJobPrepared(const WorkerMember& worker, const JobPrepared& prepared);
-  void OnEvaluationResult(const EvaluationResult& result) { inbox_.Add(result); }
+  void OnEvaluationResult(const WorkerMember& worker, const EvaluationResult& result);
 
  private:
+  bool IsExcluded(const WorkerMember& worker) const {
+    return audit_.IsExcluded(worker.registration.name());
+  }
   void Run();
   absl::Status RunToEnd();
   absl::Status Open() ABSL_LOCKS_EXCLUDED(shards_mutex_);

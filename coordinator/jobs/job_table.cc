@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/job_state.h"
+#include "common/printable.h"
 #include "common/proto_fields.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
@@ -261,12 +262,13 @@ void JobTable::OnPsJoined(const RegisterPs& ps) {
   {
     MutexLock lock(&mutex_);
     for (const ShardStatus& shard : ps.shards()) {
-      if (!by_id_.contains(shard.job_id())) unknown.insert(shard.job_id());
+      if (!by_id_.contains(shard.job_id())) unknown.insert(PrintableName(shard.job_id()));
     }
   }
   LOG_IF(WARNING, !unknown.empty())
       << ps.name() << " holds shards of jobs that are not in this coordinator's journal, "
-      << absl::StrJoin(unknown, ", ") << ": they stay there, unused; serve them with the journal "
+      << Printable(absl::StrJoin(unknown, ", "))
+      << ": they stay there, unused; serve them with the journal "
       << "that they belong to, or start the server on an empty --data_dir";
 }
 
@@ -301,13 +303,16 @@ void JobTable::OnWorkerMessage(const WorkerMember& worker, const MemberMessage& 
       break;
     case MemberMessage::kEvaluationResult:
       if (auto runner = RunnerOf(message.evaluation_result().job_id())) {
-        runner->OnEvaluationResult(message.evaluation_result());
+        runner->OnEvaluationResult(worker, message.evaluation_result());
       }
       break;
     case MemberMessage::kJobPrepared:
       if (auto runner = RunnerOf(message.job_prepared().job_id())) {
         runner->OnJobPrepared(worker, message.job_prepared());
       }
+      break;
+    case MemberMessage::kLeaving:
+      environment_.planner->OnLeaving(worker);
       break;
     case MemberMessage::kDraining:
       environment_.dispatcher->SetDraining(worker.id);

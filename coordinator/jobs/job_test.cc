@@ -85,6 +85,19 @@ TEST_F(JobTest, StatesCarryTheirTimesAndSurviveARestart) {
   EXPECT_TRUE(job->WaitUntilEnded(absl::ZeroDuration()));
 }
 
+// A worker that made up new names each time once made the record grow without bound.
+TEST_F(JobTest, MetricsOfAJobAreLimited) {
+  auto job = Load();
+  for (int evaluation = 0; evaluation < 100; ++evaluation) {
+    google::protobuf::Map<std::string, double> metrics;
+    metrics["loss"] = evaluation;
+    for (int i = 0; i < 10; ++i) metrics[absl::StrCat("m", evaluation, "-", i)] = i;
+    job->AddMetrics(metrics);
+  }
+  EXPECT_EQ(job->Status().metrics().size(), 200u);
+  EXPECT_EQ(job->Status().metrics().at("loss"), 99) << "what is known goes on";
+}
+
 TEST_F(JobTest, LastEventIsToldAgainAfterARestart) {
   auto job = Load();
   job->AnnounceState();

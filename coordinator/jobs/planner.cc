@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/plan_check.h"
 #include "coordinator/placement/placement.h"
@@ -18,8 +19,6 @@ namespace {
 constexpr int kWorkersAsked = 3;
 // How soon a cancellation is noticed that wakes nobody.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
-// A job that costs this many workers is not planned by a third one.
-constexpr size_t kMostLost = 2;
 
 // The worker's trouble rather than the job's: another one may do better.
 bool IsWorkersFault(int32_t code) {
@@ -123,7 +122,7 @@ class Planner::Poll {
         ++worker;
         continue;
       }
-      lost_->push_back(worker->second.name);
+      if (!planner_->IsOfALeaver(worker->second.request_id)) lost_->push_back(worker->second.name);
       planner_->Forget(worker->second.request_id);
       worker = asked_.erase(worker);
     }
@@ -188,6 +187,11 @@ absl::optional<PlanResult> Planner::TakeResult(uint64_t request_id) {
   return requests_[request_id].result;
 }
 
+bool Planner::IsOfALeaver(uint64_t request_id) {
+  MutexLock lock(&mutex_);
+  return requests_[request_id].leaves;
+}
+
 void Planner::Forget(uint64_t request_id) {
   MutexLock lock(&mutex_);
   requests_.erase(request_id);
@@ -202,11 +206,19 @@ absl::StatusOr<uint64_t> Planner::Wait(uint64_t seen, absl::Time until) {
   return wakes_;
 }
 
+void Planner::OnLeaving(const WorkerMember& worker) {
+  MutexLock lock(&mutex_);
+  for (auto& [id, request] : requests_) {
+    if (request.worker == worker.id) request.leaves = true;
+  }
+}
+
 void Planner::OnPlanResult(const WorkerMember& worker, const PlanResult& result) {
   MutexLock lock(&mutex_);
   const auto request = requests_.find(result.request_id());
   if (request == requests_.end() || request->second.worker != worker.id) return;
   request->second.result = result;
+  request->second.result->set_message(Printable(result.message()));
   ++wakes_;
   changed_.SignalAll();
 }

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_JOBS_PLANNER_H_
 #define MILLRACE_COORDINATOR_JOBS_PLANNER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,21 +30,26 @@ absl::Status SetPlan(const JobPlan& plan, JobRecord& record);
 // Thread-safe.
 class Planner {
  public:
+  // A job that costs this many workers is not given to another one at once.
+  static constexpr size_t kMostLost = 2;
+
   // `registry` is not owned.
   Planner(MemberRegistry* registry, Clock* clock) : registry_(registry), clock_(clock) {}
 
   // Blocks until a worker has answered. Asks another one when a worker leaves, cannot answer now,
   // answers what makes no sense (see CheckPlan), or takes a third of `timeout`, and takes the first
-  // answer. `lost` collects the workers that left while they were at it, from call to call for one
-  // job; the second one ends planning. INVALID_ARGUMENT: the model or the data is wrong.
-  // FAILED_PRECONDITION: the job seems to kill its workers. UNAVAILABLE: no worker is there, or
+  // answer. `lost` collects the workers that went while they were at it and had not said that they
+  // leave, from call to call for one job; as soon as there are kMostLost planning ends.
+  // INVALID_ARGUMENT: the model or the data is wrong. FAILED_PRECONDITION: the job seems to kill
+  // its workers, and `lost` has kMostLost; or a worker says so. UNAVAILABLE: no worker is there, or
   // Shutdown. RESOURCE_EXHAUSTED: it is too large for each worker. DEADLINE_EXCEEDED: no worker
   // answered within `timeout`. CANCELLED: `cancelled` returned true, which is asked now and often.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec, absl::Duration timeout,
                                const std::function<bool()>& cancelled,
                                std::vector<std::string>* lost) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // From the registry's observer.
+  // From the registry's observer. A worker that says that it leaves is not lost.
+  void OnLeaving(const WorkerMember& worker) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnPlanResult(const WorkerMember& worker, const PlanResult& result)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnMembersChanged() { Wake(); }
@@ -58,6 +64,7 @@ class Planner {
 
   // Nothing: it has not come.
   absl::optional<PlanResult> TakeResult(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsOfALeaver(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
   uint64_t Send(uint64_t worker, const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns what to give to the next call, which returns when something happened since this one.
@@ -65,6 +72,7 @@ class Planner {
 
   struct Request {
     uint64_t worker = 0;
+    bool leaves = false;  // The worker has said so.
     absl::optional<PlanResult> result;
   };
 

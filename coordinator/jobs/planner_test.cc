@@ -86,6 +86,17 @@ TEST_F(PlannerTest, ErrorOfTheJobIsReturned) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("model.layers[0]"));
 }
 
+TEST_F(PlannerTest, WordsOfAWorkerAreMadeShortAndPrintable) {
+  AddWorker("a", [](PlanResult& result) {
+    result.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+    result.set_message("\x1b[2J" + std::string(1 << 20, 'x'));
+    return true;
+  });
+  const absl::Status status = Plan().status();
+  EXPECT_LT(status.message().size(), 4096u);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("\\x1b[2Jxxx"));
+}
+
 TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneCannotAnswer) {
   AddWorker("a", [](PlanResult& result) {
     result.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
@@ -156,6 +167,23 @@ TEST_F(PlannerTest, JobThatCostsTwoWorkersIsNotGivenToAThird) {
   const auto plan = Plan();
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("a, b"));
+}
+
+// A rolling restart of the workers once ended a job that waited for its plan.
+TEST_F(PlannerTest, WorkersThatSayThatTheyLeaveAreNotLost) {
+  for (const char* name : {"a", "b"}) {
+    auto id = std::make_shared<uint64_t>(0);
+    *id = AddWorker(name, [this, id](PlanResult&) {
+      planner_.OnLeaving({*id, RegisterWorker()});
+      registry_.Remove(*id, "leaves");
+      planner_.OnMembersChanged();
+      return false;
+    });
+  }
+  AddWorker("c", Plans);
+  const auto plan = Plan();
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(lost_, testing::IsEmpty());
 }
 
 TEST_F(PlannerTest, SilentWorkerTimesOut) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/planner.h"
@@ -32,6 +33,10 @@ absl::Status Preparer::Plan() {
         job_->spec(), environment_.plan_timeout, [this] { return !inbox_->interrupt().ok(); },
         &lost_planners_);
     MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+    if (!plan.ok() && lost_planners_.size() >= Planner::kMostLost) {
+      MILLRACE_RETURN_IF_ERROR(WaitAfterLosses());
+      continue;
+    }
     if (MayChange(plan.status())) {
       MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMember(
           absl::StrCat("a worker that can compile the model and open the data (",
@@ -44,6 +49,22 @@ absl::Status Preparer::Plan() {
     MILLRACE_RETURN_IF_ERROR(SetPlan(*plan, planned));
     MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) { record = planned; }));
   }
+  return absl::OkStatus();
+}
+
+// One loss is remembered, so that the next one ends planning again: it costs one worker each time.
+absl::Status Preparer::WaitAfterLosses() {
+  const absl::Duration pause = loss_pause_.Next();
+  const std::string whom = absl::StrCat(
+      "another try to plan it (", absl::StrJoin(lost_planners_, ", "),
+      " were lost while they compiled the model and opened the data; see their logs, "
+      "and whether they have memory enough for the data; another worker is asked after ",
+      absl::FormatDuration(pause), "; the job can be cancelled)");
+  const absl::Time until = environment_.clock->Now() + pause;
+  for (absl::Time now; (now = environment_.clock->Now()) < until;) {
+    MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMember(whom, until - now));
+  }
+  lost_planners_.erase(lost_planners_.begin(), lost_planners_.end() - 1);
   return absl::OkStatus();
 }
 

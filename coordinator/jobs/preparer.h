@@ -8,6 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/retry.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/reporter.h"
 #include "coordinator/jobs/runner_environment.h"
@@ -22,14 +24,24 @@ class Preparer {
  public:
   // None is owned.
   Preparer(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox, Reporter* reporter)
-      : job_(job), environment_(*environment), inbox_(inbox), reporter_(reporter) {}
+      : job_(job),
+        environment_(*environment),
+        inbox_(inbox),
+        reporter_(reporter),
+        loss_pause_(kFirstLossPause, kLongestLossPause) {}
 
-  // The plan, unless the job has one.
+  // The plan, unless the job has one. Where workers are lost while they make it the job waits for
+  // longer and longer between one and the next, until one succeeds or the job is cancelled: it may
+  // be that the job kills them, or that they were restarted.
   absl::Status Plan();
   // The placements, unless the job has them.
   absl::Status Place();
 
  private:
+  static constexpr absl::Duration kFirstLossPause = absl::Seconds(10);
+  static constexpr absl::Duration kLongestLossPause = absl::Minutes(10);
+
+  absl::Status WaitAfterLosses();
   absl::StatusOr<std::vector<PsMember>> AwaitServers();
 
   Job* const job_;
@@ -37,6 +49,7 @@ class Preparer {
   RunnerInbox* const inbox_;
   Reporter* const reporter_;
   std::vector<std::string> lost_planners_;
+  Backoff loss_pause_;
 };
 
 }  // namespace millrace::coordinator

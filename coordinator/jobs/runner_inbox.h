@@ -1,18 +1,29 @@
-// What a job's runner is told by other threads, and where it waits.
+// What a job's runner is told by other threads, and where it waits. However much members say while
+// the runner is busy, little of it is kept.
 #ifndef MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 #define MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "protos/cluster.pb.h"
 
 namespace millrace::coordinator {
+
+// Of `worker`, by its number in the registry.
+struct EvaluationReport {
+  uint64_t worker = 0;
+  EvaluationResult result;
+};
 
 // Thread-safe.
 class RunnerInbox {
@@ -33,17 +44,24 @@ class RunnerInbox {
     changed_.SignalAll();
   }
 
-  void Add(const EvaluationResult& result) ABSL_LOCKS_EXCLUDED(mutex_) {
+  // Replaces one that was not taken. REQUIRES: of the evaluation that is under way, and from the
+  // worker that was asked last (see Dispatcher::HasEvaluation): no other one is to come.
+  void SetEvaluation(EvaluationReport report) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    evaluations_.push_back(result);
+    evaluation_ = std::move(report);
     woken_ = true;
     changed_.SignalAll();
   }
 
-  // Something for people, for the job's log: writing there blocks, which the caller must not.
+  // Something for people, for the job's log: writing there blocks, which the caller must not. Where
+  // too many have come since the last TakeNotices they are only counted.
   void AddNotice(std::string notice) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    notices_.push_back(std::move(notice));
+    if (notices_.size() < kMostNotices) {
+      notices_.push_back(std::move(notice));
+    } else {
+      ++more_notices_;
+    }
     woken_ = true;
     changed_.SignalAll();
   }
@@ -64,26 +82,32 @@ class RunnerInbox {
     return interrupt_;
   }
 
-  // Returns the evaluation results that have come, once.
-  std::vector<EvaluationResult> TakeEvaluations() ABSL_LOCKS_EXCLUDED(mutex_) {
+  // Returns the evaluation's result that has come, once.
+  absl::optional<EvaluationReport> TakeEvaluation() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    return std::exchange(evaluations_, {});
+    return std::exchange(evaluation_, absl::nullopt);
   }
 
   // Returns the notices that have come, once.
   std::vector<std::string> TakeNotices() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    return std::exchange(notices_, {});
+    std::vector<std::string> notices = std::exchange(notices_, {});
+    const size_t more = std::exchange(more_notices_, 0);
+    if (more > 0) notices.push_back(absl::StrCat("and ", more, " more, which are left out"));
+    return notices;
   }
 
  private:
+  static constexpr size_t kMostNotices = 64;
+
   Clock* const clock_;
   mutable Mutex mutex_;
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status interrupt_ ABSL_GUARDED_BY(mutex_);
-  std::vector<EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);
+  absl::optional<EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> notices_ ABSL_GUARDED_BY(mutex_);
+  size_t more_notices_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace millrace::coordinator

@@ -13,6 +13,7 @@
 #include "common/grpc_status.h"
 #include "common/job_spec.h"
 #include "common/net/channel.h"
+#include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -215,7 +216,7 @@ absl::Status ShardGroup::ErrorOf(const char* what, uint32_t shard,
   if (status.ok()) return absl::OkStatus();
   return absl::Status(CodeOf(status),
                       absl::StrCat(Describe(placements_[shard]), ": ", what, " of shard ", shard,
-                                   ": ", status.error_message()));
+                                   ": ", Printable(status.error_message())));
 }
 
 absl::Status ShardGroup::FirstError(const char* what, const CallRound& round) {

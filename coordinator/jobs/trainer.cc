@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
@@ -230,18 +231,21 @@ void Trainer::Unblock() {
 }
 
 absl::Status Trainer::HandleEvaluations(Evaluator& evaluator) {
-  for (const EvaluationResult& result : inbox_.TakeEvaluations()) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator.OnResult(result));
-    if (!evaluated) continue;
-    job_.AddMetrics(evaluated->metrics());
-    reporter_.JournalSoon([&](JobRecord& record) { record.set_evaluated(evaluated->step()); });
-    JobEvent event;
-    *event.mutable_evaluated() = *evaluated;
-    job_.events().Append(std::move(event));
+  if (const auto report = inbox_.TakeEvaluation()) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator.OnResult(*report));
+    if (evaluated) TellEvaluated(*evaluated);
   }
   const std::string trouble = evaluator.CheckWorker(environment_.registry->Workers());
   if (!trouble.empty()) job_.AppendNotice(trouble);
   return absl::OkStatus();
+}
+
+void Trainer::TellEvaluated(const Evaluated& evaluated) {
+  job_.AddMetrics(evaluated.metrics());
+  reporter_.JournalSoon([&](JobRecord& record) { record.set_evaluated(evaluated.step()); });
+  JobEvent event;
+  *event.mutable_evaluated() = evaluated;
+  job_.events().Append(std::move(event));
 }
 
 void Trainer::StartPollIfDue(ShardGroup& shards) {
@@ -308,7 +312,7 @@ void Trainer::WarnOf(const ShardGroup::Poll& poll, const ShardGroup& shards) {
     if (!error.ok() && silent_before.contains(shard)) {
       warnings[shards.NameOf(shard)] = std::string(error.message());
     } else if (!poll.shards[shard].trouble().empty()) {
-      warnings[shards.placements()[shard].server()] = poll.shards[shard].trouble();
+      warnings[shards.placements()[shard].server()] = Printable(poll.shards[shard].trouble());
     }
   }
   reporter_.SetWarnings(warnings);

@@ -80,6 +80,7 @@ class Trainer {
   void Block(const std::string& whom);
   void Unblock();
   absl::Status HandleEvaluations(Evaluator& evaluator);
+  void TellEvaluated(const Evaluated& evaluated);
 
   void StartPollIfDue(ShardGroup& shards);
   bool HandlePoll(ShardGroup& shards);

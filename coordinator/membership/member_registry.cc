@@ -76,6 +76,7 @@ absl::StatusOr<uint64_t> MemberRegistry::AddWorker(const RegisterWorker& registr
   Member member;
   member.is_worker = true;
   member.worker = registration;
+  member.worker.DiscardUnknownFields();
   member.link = std::move(link);
   return Add(std::move(member));
 }
@@ -85,6 +86,8 @@ absl::StatusOr<uint64_t> MemberRegistry::AddPs(const RegisterPs& registration,
   MILLRACE_RETURN_IF_ERROR(CheckPs(registration));
   Member member;
   member.ps = registration;
+  member.ps.clear_shards();
+  member.ps.DiscardUnknownFields();
   member.link = std::move(link);
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t id, Add(std::move(member)));
   if (observer_ != nullptr) observer_->OnPsJoined(registration);
@@ -139,10 +142,6 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
 }
 
 absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) {
-  if (message.kind_case() == MemberMessage::kLeaving) {
-    Remove(id, "leaves");
-    return absl::OkStatus();
-  }
   WorkerMember worker;
   {
     MutexLock lock(&mutex_);
@@ -154,6 +153,10 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
     if (member->second.is_worker) worker = {id, member->second.worker};
   }
   switch (message.kind_case()) {
+    case MemberMessage::kLeaving:
+      if (worker.id != 0 && observer_ != nullptr) observer_->OnWorkerMessage(worker, message);
+      Remove(id, "leaves");
+      return absl::OkStatus();
     case MemberMessage::kPlanResult:
     case MemberMessage::kStepResult:
     case MemberMessage::kLeaseReturned:

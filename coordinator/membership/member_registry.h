@@ -37,7 +37,7 @@ struct WorkerMember {
 };
 struct PsMember {
   uint64_t id = 0;
-  RegisterPs registration;
+  RegisterPs registration;  // Without `shards`, which the observer is told once.
 };
 
 // Is told what happens, from several threads and outside the registry's lock, so that it may call
@@ -45,11 +45,12 @@ struct PsMember {
 class MemberObserver {
  public:
   virtual ~MemberObserver() = default;
-  // A ps server came, and says what it holds.
+  // A ps server came, and says what it holds, which nobody keeps.
   virtual void OnPsJoined(const RegisterPs& ps) = 0;
   // Some member came or went: look again.
   virtual void OnMembersChanged() = 0;
-  // Anything of a worker's but a registration, Heartbeat and Leaving. It may have gone since.
+  // Anything of a worker's but a registration and Heartbeat. It may have gone since; after Leaving
+  // it goes at once, and OnMembersChanged follows.
   virtual void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) = 0;
 };
 

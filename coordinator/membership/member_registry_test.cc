@@ -22,13 +22,14 @@ class FakeLink final : public MemberLink {
 
 class CountingObserver final : public MemberObserver {
  public:
-  void OnPsJoined(const RegisterPs&) override {}
+  void OnPsJoined(const RegisterPs& ps) override { shards += ps.shards_size(); }
   void OnMembersChanged() override { ++changes; }
   void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) override {
     heard.emplace_back(worker.registration.name(), message.kind_case());
   }
 
   int changes = 0;
+  int shards = 0;
   std::vector<std::pair<std::string, MemberMessage::KindCase>> heard;
 };
 
@@ -99,6 +100,18 @@ TEST_F(MemberRegistryTest, WrongRegistrationsNameTheField) {
   strange.set_device("cpu\n");
   ExpectInvalid(registry_.AddWorker(strange, link_).status(), "register_worker.device");
   EXPECT_EQ(observer_.changes, 0);
+}
+
+// All of it was once kept, and copied under the lock by each look at the servers.
+TEST_F(MemberRegistryTest, WhatAServerHoldsIsToldOnceAndNotKept) {
+  RegisterPs ps = Ps("p", "d");
+  ps.add_shards()->set_job_id("j");
+  ASSERT_TRUE(registry_.AddPs(ps, link_).ok());
+  EXPECT_EQ(observer_.shards, 1);
+  ASSERT_TRUE(registry_.FindPs("d"));
+  EXPECT_THAT(registry_.FindPs("d")->registration.shards(), IsEmpty());
+  EXPECT_THAT(registry_.PsServers()[0].registration.shards(), IsEmpty());
+  EXPECT_EQ(registry_.FindPs("d")->registration.address(), "127.0.0.1:7");
 }
 
 TEST_F(MemberRegistryTest, LiveMembersNameIsTaken) {
@@ -180,6 +193,7 @@ TEST_F(MemberRegistryTest, LeavingMemberIsGoneAtOnce) {
   EXPECT_TRUE(registry_.Receive(*id, leaving).ok());
   EXPECT_THAT(registry_.Workers(), IsEmpty());
   EXPECT_EQ(observer_.changes, 2);
+  EXPECT_THAT(observer_.heard, ElementsAre(std::make_pair("w", MemberMessage::kLeaving)));
   registry_.Remove(*id, "again");
   EXPECT_EQ(observer_.changes, 2);
 }

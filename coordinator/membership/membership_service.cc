@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -21,6 +22,20 @@ namespace {
 
 // A member that leaves this many messages unread is taken for stuck.
 constexpr size_t kMaxQueuedMessages = 4096;
+
+// What a plan names (each variable) and what a ps server holds (each shard) may be long. The rest
+// is short, and is handled by several threads that keep parts of it.
+constexpr size_t kMaxShortMessageBytes = 64 << 10;
+
+absl::Status CheckSize(const MemberMessage& message, size_t bytes) {
+  if (bytes <= kMaxShortMessageBytes || message.has_plan_result() || message.has_register_ps()) {
+    return absl::OkStatus();
+  }
+  const auto* kind = MemberMessage::descriptor()->FindFieldByNumber(message.kind_case());
+  return absl::InvalidArgumentError(absl::StrCat(kind == nullptr ? "the message" : kind->name(),
+                                                 ": ", bytes, " bytes; must be at most ",
+                                                 kMaxShortMessageBytes));
+}
 
 grpc::ByteBuffer Serialized(const CoordinatorMessage& message) {
   grpc::ByteBuffer bytes;
@@ -97,10 +112,12 @@ class MemberStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   }
 
   absl::Status Handle() {
+    const size_t bytes = incoming_.Length();
     MemberMessage message;
     if (!grpc::SerializationTraits<MemberMessage>::Deserialize(&incoming_, &message).ok()) {
       return absl::InvalidArgumentError("bytes that are no millrace.MemberMessage");
     }
+    MILLRACE_RETURN_IF_ERROR(CheckSize(message, bytes));
     if (member_ != 0) {
       const absl::Status status = registry_->Receive(member_, message);
       if (status.ok() && message.has_leaving()) Close(absl::OkStatus());

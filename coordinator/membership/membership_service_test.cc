@@ -138,6 +138,37 @@ TEST_F(MembershipServiceTest, StreamsThatBreakTheRulesEndAndOthersGoOn) {
   observer_.AwaitMessages(1);
 }
 
+// Messages of 16 MiB were once taken whatever they were, and kept.
+TEST_F(MembershipServiceTest, LongMessagesAreRefusedButForPlansAndWhatAServerHolds) {
+  auto worker = Join("w");
+  MemberMessage plan;
+  plan.mutable_plan_result()->mutable_plan()->set_numerics(std::string(1 << 20, 'n'));
+  worker->Send(plan);
+  observer_.AwaitMessages(1);
+  MemberMessage result;
+  result.mutable_step_result()->set_job_id(std::string(64 << 10, 'j'));
+  worker->Send(result);
+  const absl::Status end = worker->AwaitEnd();
+  EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(end.message()),
+              testing::AllOf(HasSubstr("step_result: 655"), HasSubstr("at most 65536")));
+
+  MemberMessage long_name = Registration(std::string(64 << 10, 'n'));
+  auto stranger = Dial();
+  stranger->Send(long_name);
+  EXPECT_THAT(std::string(stranger->AwaitEnd().message()), HasSubstr("register_worker: 655"));
+
+  MemberMessage ps;
+  ps.mutable_register_ps()->set_name("p");
+  ps.mutable_register_ps()->set_directory_id("d");
+  ps.mutable_register_ps()->set_address("127.0.0.1:7");
+  ps.mutable_register_ps()->add_shards()->set_job_id(std::string(1 << 20, 'j'));
+  auto server = Dial();
+  server->Send(ps);
+  server->AwaitAnswer();
+  EXPECT_EQ(registry_.PsServers().size(), 1u);
+}
+
 TEST_F(MembershipServiceTest, HalfClosedStreamEnds) {
   auto worker = Join("w");
   worker->HalfClose();

@@ -189,6 +189,9 @@ void FakeWorker::Work() {
       result.set_code(static_cast<int>(status.code()));
       result.set_message(std::string(status.message()));
       result.set_examples(10);
+      for (const auto& [name, value] : script_.more_metrics) {
+        (*result.mutable_metrics())[name] = value;
+      }
       (*result.mutable_metrics())["loss"] = 0.25;
       (*result.mutable_metrics())["auc"] = 0.75;
       Send(answer);

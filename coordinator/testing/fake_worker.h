@@ -39,6 +39,8 @@ struct FakeWorkerScript {
   std::function<double(uint64_t step)> loss;
   // Before an evaluation is answered. Errors are its answer.
   std::function<absl::Status(const Evaluate&)> on_evaluate;
+  // Of an evaluation, besides "loss", 0.25, and "auc", 0.75.
+  std::map<std::string, double> more_metrics;
 };
 
 // A worker that stands before `gate` (not owned) when it comes to `step`, of any job.
