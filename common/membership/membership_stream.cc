@@ -29,7 +29,7 @@ MembershipStream::~MembershipStream() {
 void MembershipStream::Send(MemberMessage message) {
   {
     MutexLock lock(&mutex_);
-    if (end_.has_value() || close_wanted_) return;
+    if (close_wanted_) return;
     unsent_.push_back(std::move(message));
   }
   Advance();

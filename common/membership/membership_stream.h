@@ -28,7 +28,8 @@ class MembershipStream final : private grpc::ClientBidiReactor<MemberMessage, Co
   MembershipStream(const MembershipStream&) = delete;
   MembershipStream& operator=(const MembershipStream&) = delete;
 
-  // Queues a message. Dropped without a word when the stream has ended; see TakeUnsent.
+  // Queues a message. What comes after the stream's end, or has not been sent by then, is left for
+  // TakeUnsent; what comes after CloseWhenSent is dropped.
   void Send(MemberMessage message) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends our side of the stream once what is queued is sent.

@@ -46,6 +46,8 @@ class PreparerTest : public testing::Test {
     record.set_number(1);
     record.set_job_id("j-1");
     record.set_state(PENDING);
+    record.mutable_spec()->set_batch_size(1);
+    record.mutable_spec()->set_steps(5);
     job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
     environment_.registry = &registry_;
     environment_.planner = &planner_;
