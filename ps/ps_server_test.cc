@@ -8,7 +8,6 @@
 
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
-#include "common/clock.h"
 #include "common/net/channel.h"
 #include "common/proto_duration.h"
 #include "common/wire/tensor_codec.h"
@@ -33,17 +32,6 @@ using ::testing::HasSubstr;
 
 class PsServerTest : public ::testing::Test {
  protected:
-  // Another server, whose time is simulated_clock_.
-  void StartOnSimulatedTime() {
-    PsServerOptions options;
-    options.data_dir = NewTestDirectory("slow");
-    options.clock = &simulated_clock_;
-    server_ = *PsServer::Start(options);
-    channel_ = CreateChannel(server_->address());
-    data_ = ParameterServer::NewStub(channel_);
-    admin_ = ParameterServerAdmin::NewStub(channel_);
-  }
-
   PsServerTest() : data_dir_(NewTestDirectory("data")) { Start(); }
 
   void Start() {
@@ -113,7 +101,6 @@ class PsServerTest : public ::testing::Test {
   }
 
   const std::string data_dir_;
-  SimulatedClock simulated_clock_;
   std::unique_ptr<PsServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<ParameterServer::Stub> data_;
@@ -512,46 +499,6 @@ TEST_F(PsServerTest, EveryPushOfALongStreamIsAnswered) {
   writer.join();
   EXPECT_EQ(answers, kPushes);
   EXPECT_TRUE(pusher.Finish().ok());
-}
-
-// It kept the version that it pulled for ever, and later still a block of it.
-TEST_F(PsServerTest, ClientThatDoesNotReadLosesItsStream) {
-  const ShardSpec spec = MakeShardSpec({48 * kBlockElements});  // More than is sent ahead.
-  StartOnSimulatedTime();
-  ASSERT_TRUE(Create(spec).ok());
-  Puller puller(data_.get(), spec);
-  puller.Send(MakePull(spec));
-  // Once as much was sent as is sent ahead, minutes go by. Each call takes the server some time.
-  for (int i = 0; i < 1000; ++i) {
-    EXPECT_EQ(Get(spec).version(), 0);
-    simulated_clock_.Advance(absl::Minutes(2));
-  }
-  PullResponse response;
-  while (puller.Read(&response)) EXPECT_FALSE(response.last());
-  EXPECT_EQ(puller.Finish().error_code(), grpc::StatusCode::CANCELLED);
-  EXPECT_EQ(Puller(data_.get(), spec).Pull().elements, 48 * kBlockElements);
-}
-
-// It kept its state for as long as it liked.
-TEST_F(PsServerTest, ClientThatReadsALittleNowAndThenLosesItsPull) {
-  const ShardSpec spec = MakeShardSpec({48 * kBlockElements});
-  StartOnSimulatedTime();
-  ASSERT_TRUE(Create(spec).ok());
-  Puller puller(data_.get(), spec);
-  puller.Send(MakePull(spec));
-  // A message takes less than a minute each time; all of them should take less than two.
-  PullResponse response;
-  int messages = 0;
-  do {
-    ASSERT_TRUE(puller.Read(&response));
-    ++messages;
-    simulated_clock_.Advance(absl::Seconds(50));
-    EXPECT_EQ(Get(spec).version(), 0);  // Some time for the server.
-  } while (!response.last());
-  EXPECT_EQ(response.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
-  EXPECT_THAT(response.message(), HasSubstr("in time"));
-  EXPECT_LT(messages, 48);
-  EXPECT_EQ(puller.Pull().elements, 48 * kBlockElements) << "the stream goes on";
 }
 
 TEST_F(PsServerTest, BadPullsAreRefused) {

@@ -1,0 +1,101 @@
+// Clients that pull and do not read, or hardly. They kept the state that they pulled for as long as
+// they liked, and then a block of it.
+#include <memory>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/net/channel.h"
+#include "common/wire/tensor_codec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/ps_server.h"
+#include "ps/ps_test_util.h"
+
+namespace millrace::ps {
+namespace {
+
+using ::millrace::testing::MakePull;
+using ::millrace::testing::MakeShardSpec;
+using ::millrace::testing::NewTestDirectory;
+using ::millrace::testing::Puller;
+using ::testing::HasSubstr;
+
+constexpr size_t kBlocks = 48;  // More than is sent ahead to a client that does not read.
+
+// A server on simulated time, with one shard.
+class SlowReaderTest : public ::testing::Test {
+ protected:
+  SlowReaderTest() : spec_(MakeShardSpec({kBlocks * kBlockElements}, /*replicas=*/1)) {
+    PsServerOptions options;
+    options.data_dir = NewTestDirectory("data");
+    options.clock = &clock_;
+    server_ = *PsServer::Start(options);
+    channel_ = CreateChannel(server_->address());
+    data_ = ParameterServer::NewStub(channel_);
+    CreateShardRequest request;
+    *request.mutable_spec() = spec_;
+    request.set_generation(1);
+    grpc::ClientContext context;
+    ShardStatus status;
+    EXPECT_TRUE(
+        ParameterServerAdmin::NewStub(channel_)->CreateShard(&context, request, &status).ok());
+  }
+
+  // Moves the clock on. Returns when the server has done what was to be done until then, since a
+  // pull that waits for no time at all stands behind all earlier deadlines.
+  void Pass(absl::Duration duration, Puller& reader) {
+    clock_.Advance(duration);
+    PullRequest pull = MakePull(spec_);
+    pull.set_version(1);
+    pull.mutable_timeout();
+    reader.Send(pull);
+    PullResponse response;
+    ASSERT_TRUE(reader.Read(&response));
+    EXPECT_EQ(response.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  }
+
+  SimulatedClock clock_;
+  const ShardSpec spec_;
+  std::unique_ptr<PsServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<ParameterServer::Stub> data_;
+};
+
+TEST_F(SlowReaderTest, ClientThatDoesNotReadLosesItsPull) {
+  Puller idle(data_.get(), spec_);
+  idle.Send(MakePull(spec_));
+  Puller other(data_.get(), spec_);
+  for (size_t i = 0; i < 4 * kBlocks; ++i) Pass(absl::Seconds(25), other);
+  // Where the error still had room among what was sent ahead, the stream is left.
+  PullResponse response;
+  size_t messages = 0;
+  while (idle.Read(&response) && !response.last()) ++messages;
+  EXPECT_LT(messages, kBlocks - 1);
+  if (response.last()) {
+    EXPECT_EQ(response.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  } else {
+    EXPECT_EQ(idle.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  EXPECT_EQ(other.Pull().elements, kBlocks * kBlockElements);
+}
+
+TEST_F(SlowReaderTest, ClientThatReadsALittleNowAndThenLosesItsPull) {
+  Puller slow(data_.get(), spec_);
+  slow.Send(MakePull(spec_));
+  Puller other(data_.get(), spec_);
+  // Each message takes it a few seconds, all of them take more than the two minutes that they may.
+  PullResponse response;
+  size_t messages = 0;
+  do {
+    ASSERT_TRUE(slow.Read(&response));
+    ++messages;
+    Pass(absl::Seconds(10), other);
+  } while (!response.last());
+  EXPECT_EQ(response.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(response.message(), HasSubstr("in time"));
+  EXPECT_LT(messages, kBlocks);
+  EXPECT_EQ(slow.Pull().elements, kBlocks * kBlockElements) << "the stream goes on";
+}
+
+}  // namespace
+}  // namespace millrace::ps
