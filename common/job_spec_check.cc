@@ -4,10 +4,10 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
+#include "common/plain_name.h"
 #include "common/proto_duration.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
@@ -36,11 +36,8 @@ absl::Status CheckAtLeastOne(absl::string_view path, uint64_t value, uint64_t hi
   return CheckNumber(path, value, 1, highest);
 }
 
-// Names go into log lines, file names and command lines: no blanks, nothing to quote.
 absl::Status CheckName(absl::string_view path, const std::string& name) {
-  bool good = name.size() <= kMaxNameLength;
-  for (char c : name) good = good && (absl::ascii_isalnum(c) || absl::StrContains("_-.", c));
-  if (good) return absl::OkStatus();
+  if (name.size() <= kMaxNameLength && IsPlainName(name)) return absl::OkStatus();
   return FieldError(path, absl::StrCat("'", name, "'"),
                     absl::StrCat("at most ", kMaxNameLength, " letters, digits, '_', '-' and '.'"));
 }

@@ -133,12 +133,7 @@ TEST(ForeignWorkerTest, EvaluationIsTakenFromTheWorkerThatWasAsked) {
   FakeCluster cluster(1);
   cluster.StartPs();
   Gate gate;
-  FakeWorkerScript script;
-  script.on_evaluate = [&](const Evaluate&) {
-    gate.Pass();
-    return absl::OkStatus();
-  };
-  cluster.AddWorker(script);
+  cluster.AddWorker(WaitingAtEvaluation(&gate));
   const std::string job = cluster.Submit(EvaluatedJob(5, 0)).value();
   gate.AwaitSomebody();
   MemberMessage message;

@@ -119,12 +119,7 @@ TEST(RecoveryTest, LossOfAPsServerAtTheVeryEndIsMadeUpForBeforeTheJobSucceeds) {
   FakeCluster cluster(2);
   cluster.StartPs();
   Gate gate;
-  FakeWorkerScript script;
-  script.on_evaluate = [&](const Evaluate&) {
-    gate.Pass();
-    return absl::OkStatus();
-  };
-  cluster.AddWorker(script);
+  cluster.AddWorker(WaitingAtEvaluation(&gate));
   const std::string job = cluster.Submit(EvaluatedJob(20, 0)).value();
   gate.AwaitSomebody();
   cluster.ps(0).Kill();
@@ -191,12 +186,8 @@ TEST(RecoveryTest, EvaluationIsGivenToAnotherWorkerWhenItsWorkerDies) {
   FakeCluster cluster(1);
   cluster.StartPs();
   Gate gate;
-  FakeWorkerScript stuck;
-  stuck.on_evaluate = [&](const Evaluate&) {
-    gate.Pass();
-    return absl::UnavailableError("dying");
-  };
-  FakeWorker& first = cluster.AddWorker(stuck);
+  FakeWorker& first =
+      cluster.AddWorker(WaitingAtEvaluation(&gate, absl::UnavailableError("dying")));
   const std::string job = cluster.Submit(EvaluatedJob(5, 0)).value();
   gate.AwaitSomebody();
   cluster.AddWorker();

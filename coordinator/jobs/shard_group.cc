@@ -31,7 +31,9 @@ constexpr absl::Duration kLookAround = absl::Seconds(1);
 constexpr absl::Duration kWriteCall = absl::Minutes(5);
 // The same for jobs that have ended, of which one after the other is looked after.
 constexpr absl::Duration kRetireCall = absl::Seconds(30);
-// Makes a shard of any size, or reads it from any disk: the next call would begin anew.
+// Makes a shard of any size, in memory. Retention relies on it: see kSettling there.
+constexpr absl::Duration kMakeCall = absl::Minutes(5);
+// Reads a shard of any size from any disk: the next call would begin anew.
 constexpr absl::Duration kReadCall = absl::Hours(1);
 
 std::string Describe(const ShardPlacement& placement) {
@@ -50,6 +52,14 @@ template <typename Request>
 void Address(const std::string& job_id, uint32_t shard, Request& request) {
   request.set_job_id(job_id);
   request.set_shard(shard);
+}
+
+// Makes requests that say no more than the shard and the generation.
+auto AtGeneration(const std::string& job_id, uint64_t generation) {
+  return [&job_id, generation](uint32_t shard, auto& request) {
+    Address(job_id, shard, request);
+    request.set_generation(generation);
+  };
 }
 
 }  // namespace
@@ -265,7 +275,7 @@ absl::Status ShardGroup::CallThoseThere(const char* what, Method<Request, Respon
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::Create(uint64_t generation) {
-  return CallAll("CreateShard", &AdminCalls::CreateShard, kReadCall,
+  return CallAll("CreateShard", &AdminCalls::CreateShard, kMakeCall,
                  [&](uint32_t shard, CreateShardRequest& request) {
                    *request.mutable_spec() = SpecOf(shard);
                    request.set_generation(generation);
@@ -280,10 +290,7 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Get() {
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::SetGeneration(uint64_t generation) {
   return CallAll("SetGeneration", &AdminCalls::SetGeneration, kShortCall,
-                 [&](uint32_t shard, SetGenerationRequest& request) {
-                   Address(job_id_, shard, request);
-                   request.set_generation(generation);
-                 });
+                 AtGeneration(job_id_, generation));
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::StepBack(uint64_t generation, const CutName& cut,
@@ -308,19 +315,12 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::PinCut(uint64_t generation,
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::FlushCut(uint64_t generation) {
-  return CallAll("FlushCut", &AdminCalls::FlushCut, kWriteCall,
-                 [&](uint32_t shard, FlushCutRequest& request) {
-                   Address(job_id_, shard, request);
-                   request.set_generation(generation);
-                 });
+  return CallAll("FlushCut", &AdminCalls::FlushCut, kWriteCall, AtGeneration(job_id_, generation));
 }
 
 absl::Status ShardGroup::Fence(uint64_t generation) {
   return CallThoseThere("SetGeneration", &AdminCalls::SetGeneration, kFenceCall,
-                        [&](uint32_t shard, SetGenerationRequest& request) {
-                          Address(job_id_, shard, request);
-                          request.set_generation(generation);
-                        });
+                        AtGeneration(job_id_, generation));
 }
 
 absl::Status ShardGroup::UnpinCut(uint64_t generation, const std::string& cut_id) {
@@ -334,22 +334,14 @@ absl::Status ShardGroup::UnpinCut(uint64_t generation, const std::string& cut_id
 
 std::vector<absl::Status> ShardGroup::Retire(uint64_t generation) {
   const auto round = Start<RetireShardRequest, ShardStatus>(
-      Which::kThoseThere, &AdminCalls::RetireShard, kRetireCall,
-      [&](uint32_t shard, RetireShardRequest& request) {
-        Address(job_id_, shard, request);
-        request.set_generation(generation);
-      });
+      Which::kThoseThere, &AdminCalls::RetireShard, kRetireCall, AtGeneration(job_id_, generation));
   round->Await();
   return ErrorsOf("RetireShard", *round);
 }
 
 absl::Status ShardGroup::Drop(uint64_t generation) {
   const auto round = Start<DropShardRequest, DropShardResponse>(
-      Which::kThoseThere, &AdminCalls::DropShard, kShortCall,
-      [&](uint32_t shard, DropShardRequest& request) {
-        Address(job_id_, shard, request);
-        request.set_generation(generation);
-      });
+      Which::kThoseThere, &AdminCalls::DropShard, kShortCall, AtGeneration(job_id_, generation));
   round->Await();
   const std::vector<grpc::Status> statuses = round->statuses();
   for (size_t shard = 0; shard < statuses.size(); ++shard) {

@@ -18,6 +18,15 @@ FakeWorkerScript WaitingAt(uint64_t step, Gate* gate) {
   return script;
 }
 
+FakeWorkerScript WaitingAtEvaluation(Gate* gate, const absl::Status& status) {
+  FakeWorkerScript script;
+  script.on_evaluate = [gate, status](const Evaluate& /*evaluate*/) {
+    gate->Pass();
+    return status;
+  };
+  return script;
+}
+
 JobPlan PlainPlan() {
   JobPlan plan;
   for (const uint64_t size : {6, 1, 40}) {

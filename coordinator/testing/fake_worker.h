@@ -45,6 +45,8 @@ struct FakeWorkerScript {
 
 // A worker that stands before `gate` (not owned) when it comes to `step`, of any job.
 FakeWorkerScript WaitingAt(uint64_t step, Gate* gate);
+// One that stands there before it answers an evaluation, with `status`.
+FakeWorkerScript WaitingAtEvaluation(Gate* gate, const absl::Status& status = absl::OkStatus());
 
 // The plan that a FakeWorker makes unless told otherwise.
 JobPlan PlainPlan();

@@ -86,22 +86,19 @@ absl::Status Database::RemoveStaged() {
       rocks_->file_system()->CreateDirIfMissing(directory_, rocksdb::IOOptions(), nullptr),
       absl::StrCat("cannot make ", directory_)));
   MILLRACE_RETURN_IF_ERROR(SyncDirectory(rocks_->file_system(), DirectoryOf(directory_)));
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> names, Names());
-  names.erase(
-      std::remove_if(names.begin(), names.end(),
-                     [](const std::string& name) { return !absl::EndsWith(name, kStaged); }),
-      names.end());
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(/*staged=*/true));
   return RemoveFiles(names);
 }
 
-absl::StatusOr<std::vector<std::string>> Database::Names() const {
+absl::StatusOr<std::vector<std::string>> Database::Names(bool staged) const {
   std::vector<std::string> names;
   MILLRACE_RETURN_IF_ERROR(FromRocks(
       rocks_->file_system()->GetChildren(directory_, rocksdb::IOOptions(), &names, nullptr),
       absl::StrCat("cannot list ", directory_)));
-  names.erase(std::remove_if(names.begin(), names.end(),
-                             [](const std::string& name) { return name == "." || name == ".."; }),
-              names.end());
+  const auto is_other = [staged](const std::string& name) {
+    return name == "." || name == ".." || absl::EndsWith(name, kStaged) != staged;
+  };
+  names.erase(std::remove_if(names.begin(), names.end(), is_other), names.end());
   return names;
 }
 
@@ -176,11 +173,7 @@ absl::Status Database::RemoveFiles(const std::vector<std::string>& names) {
 }
 
 absl::StatusOr<std::vector<std::string>> Database::ListFiles() const {
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> names, Names());
-  names.erase(std::remove_if(names.begin(), names.end(),
-                             [](const std::string& name) { return absl::EndsWith(name, kStaged); }),
-              names.end());
-  return names;
+  return Names(/*staged=*/false);
 }
 
 absl::Status Database::ReadFile(const std::string& name, const std::string& prefix,

@@ -92,7 +92,8 @@ class Database {
  private:
   Database(std::unique_ptr<RocksDatabase> rocks, std::string directory, DatabaseFault fault);
   absl::Status RemoveStaged();
-  absl::StatusOr<std::vector<std::string>> Names() const;
+  // Of the files that are only staged, or of the others.
+  absl::StatusOr<std::vector<std::string>> Names(bool staged) const;
   std::string PathOf(const std::string& name) const;
   absl::Status CheckRoom(uint64_t bytes) const;
   absl::Status Fault(absl::string_view operation) const;

@@ -7,9 +7,8 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/plain_name.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
@@ -97,10 +96,7 @@ absl::Status CheckSlices(const ShardSpec& spec) {
 
 // It is part of files' names.
 absl::Status CheckJobId(const std::string& id) {
-  const auto allowed = [](char c) { return absl::ascii_isalnum(c) || absl::StrContains("_-.", c); };
-  if (!id.empty() && id.size() <= kMaxJobIdBytes && std::all_of(id.begin(), id.end(), allowed)) {
-    return absl::OkStatus();
-  }
+  if (!id.empty() && id.size() <= kMaxJobIdBytes && IsPlainName(id)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("spec.job_id: '", PrintableName(id),
                                                  "'; must be 1 to ", kMaxJobIdBytes,
                                                  " letters, digits, '_', '-' and '.'"));

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/job_spec.h"
+#include "common/plain_name.h"
 #include "common/status_macros.h"
 
 namespace millrace::worker {
@@ -29,12 +29,7 @@ std::string LastLayerPath(const ModelPlan& plan) {
 }
 
 absl::Status CheckName(absl::string_view name) {
-  bool allowed = name.size() <= kMaxNameLength;
-  for (const char c : name) {
-    allowed &=
-        absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
-  }
-  if (allowed) return absl::OkStatus();
+  if (name.size() <= kMaxNameLength && IsPlainName(name)) return absl::OkStatus();
   return Invalid("a name has letters, digits, '_', '-' and '.', at most ", kMaxNameLength);
 }
 
