@@ -115,6 +115,13 @@ class Poller:
         self.process = None
         return [json.loads(line) for line in output.splitlines()]
 
+    def ask(self):
+        """The objects of a run that begins now."""
+        self.close()
+        while (answer := self.poll()) is None:
+            self.process.wait(PATIENCE)
+        return answer
+
     def close(self):
         if self.process is not None:
             self.process.kill()
@@ -134,8 +141,15 @@ class Progress:
         self.poller = Poller(lambda: inspect_command(cluster.known_addresses(), job_id, shards))
 
     def poll(self):
-        """The most steps, from the first on, that a shard has ever had."""
-        for shard in self.poller.poll() or []:
+        """The most steps, from the first on, that a shard has ever had, as known some time ago."""
+        return self._take(self.poller.poll() or [])
+
+    def now(self):
+        """The same as of now, where a server answers."""
+        return self._take(self.poller.ask())
+
+    def _take(self, shards):
+        for shard in shards:
             self.step = max(self.step, int(shard.get("applied", {}).get("watermark", 0)))
         return self.step
 

@@ -63,24 +63,20 @@ def goodput(flags):
     with training(steps=300000, step_microseconds=20000) as (cluster, job_id):
         progress = chaos.Progress(cluster, job_id, shards=2)
         until(progress, 500)
-        begin, first = time.monotonic(), progress.poll()
+        first, begin = progress.now(), time.monotonic()
         calm = []
         victims = ["ps-0", "worker-0", "ps-1", "worker-1", "coordinator", "worker-2"]
         for minute in range(flags.minutes):
             name = victims[minute % len(victims)]
             cluster.process(name).kill()
             cluster.restart(blows.Victim(name, pause=0))
-            while time.monotonic() < begin + 60 * minute + 30:
-                progress.poll()
-                time.sleep(0.5)
-            at, before = time.monotonic(), progress.poll()
-            while time.monotonic() < begin + 60 * (minute + 1):
-                progress.poll()
-                time.sleep(0.2)
-            calm.append((progress.poll() - before) / (time.monotonic() - at))
-            print(f"minute {minute}: {name} killed; {progress.poll()} steps, {calm[-1]:.1f} a second when calm",
-                  flush=True)
-        seconds, steps = time.monotonic() - begin, progress.poll() - first
+            time.sleep(max(0, begin + 60 * minute + 30 - time.monotonic()))
+            before, at = progress.now(), time.monotonic()
+            time.sleep(max(0, begin + 60 * (minute + 1) - time.monotonic()))
+            step = progress.now()
+            calm.append((step - before) / (time.monotonic() - at))
+            print(f"minute {minute}: {name} killed; {step} steps, {calm[-1]:.1f} a second when calm", flush=True)
+        steps, seconds = progress.now() - first, time.monotonic() - begin
         rate = statistics.median(calm)
         again = chaos.job_status(cluster, job_id)["steps_run_again"]
         print(f"goodput: {steps} steps in {seconds:.0f} s, {rate:.2f} a second when calm: "
