@@ -188,7 +188,6 @@ absl::optional<CutContents> Flusher::Take(const std::shared_ptr<Shard>& shard) {
   if (IsSynchronous(*shard)) {
     absl::optional<CapturedCut> captured = shard->TakeCapturedCut();
     if (!captured.has_value()) return absl::nullopt;
-    shard->AllowCuts(false);
     return CutContents{captured->epoch, std::move(captured->state), {}};
   }
   ShardContents newest = shard->Contents();

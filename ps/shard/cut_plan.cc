@@ -14,6 +14,7 @@ bool CutPlan::Published(uint64_t epoch, const StatePtr& state) {
 
 absl::optional<CapturedCut> CutPlan::Take() {
   if (captured_.state == nullptr) return absl::nullopt;
+  allowed_ = false;
   return std::exchange(captured_, {});
 }
 

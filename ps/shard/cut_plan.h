@@ -44,7 +44,8 @@ class CutPlan {
   // `also_at` is, in its place.
   bool Published(uint64_t epoch, const StatePtr& state);
 
-  // What is captured, which is not returned again; one at a time.
+  // What is captured, which is not returned again; one at a time. As Allow(false) where there is
+  // something: whoever writes it says when there is room for the next one.
   absl::optional<CapturedCut> Take();
 
   // The shard has stepped back: what was captured is not of its history any more. Returns it.

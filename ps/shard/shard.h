@@ -142,7 +142,7 @@ class Shard {
   // What the database has, for the status.
   void SetCutReport(CutReport report);
 
-  // The captured state, which is not returned again.
+  // The captured state, which is not returned again; see CutPlan::Take.
   absl::optional<CapturedCut> TakeCapturedCut();
 
   // Whether states of regular versions are captured; see CutPlan.

@@ -19,7 +19,7 @@ namespace millrace::ps {
 // Thread-safe; does not block.
 class ShardMap {
  public:
-  // NOT_FOUND: it names the job and the shard. DATA_LOSS: as said to AddDamaged.
+  // NOT_FOUND: it names the job and the shard. Others: as said to AddDamaged.
   absl::StatusOr<std::shared_ptr<Shard>> Find(const std::string& job_id, uint32_t shard) const;
 
   // REQUIRES: no shard of that name is there.
@@ -27,6 +27,7 @@ class ShardMap {
 
   // From now on Find returns `status` for it. REQUIRES: no shard of that name is there; not OK.
   void AddDamaged(const std::string& job_id, uint32_t shard, const absl::Status& status);
+  bool HasDamaged() const;
 
   // Returns it, or nullptr. Damaged ones are removed too.
   std::shared_ptr<Shard> Remove(const std::string& job_id, uint32_t shard);
