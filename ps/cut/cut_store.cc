@@ -134,11 +134,14 @@ absl::Status CutStore::FindCuts() {
       leftovers.push_back(file);
       continue;
     }
-    MILLRACE_ASSIGN_OR_RETURN(Cut cut, FindCut(*key));
+    absl::StatusOr<Cut> cut = FindCut(*key);
+    if (!cut.ok() && !absl::IsUnavailable(cut.status())) return cut.status();
     MutexLock lock(&mutex_);
     Entry& entry = entries_[key->shard_key];
-    entry.next_number = std::max(entry.next_number, cut.number + 1);
-    entry.cuts.push_back(std::move(cut));
+    entry.next_number = std::max(entry.next_number, key->cut + 1);
+    if (!cut.ok()) entry.unreadable = cut.status();
+    // It counts, so that its shard is not taken for one that never had a cut.
+    entry.cuts.push_back(cut.ok() ? *std::move(cut) : DamagedCut(key->cut));
   }
   {
     MutexLock lock(&mutex_);
@@ -152,11 +155,17 @@ absl::Status CutStore::FindCuts() {
   return absl::OkStatus();
 }
 
-// A damaged cut counts, so that its shard is not taken for one that never had a cut.
+CutStore::Cut CutStore::DamagedCut(uint64_t number) {
+  Cut cut;
+  cut.number = number;
+  cut.damaged = true;
+  return cut;
+}
+
 absl::StatusOr<CutStore::Cut> CutStore::FindCut(const CutKey& key) {
   const absl::StatusOr<CutManifest> manifest = ReadManifest(key.shard_key, key.cut);
   if (!manifest.ok() && !absl::IsDataLoss(manifest.status())) return manifest.status();
-  if (!manifest.ok()) return Cut{key.cut, 0, 0, /*of_stop=*/false, /*damaged=*/true};
+  if (!manifest.ok()) return DamagedCut(key.cut);
   return Cut{key.cut, manifest->epoch(), manifest->version(), manifest->of_stop()};
 }
 
@@ -211,6 +220,7 @@ absl::StatusOr<std::vector<StoredShard>> CutStore::ListShards() {
     }
     shard.spec.set_job_id(id->job_id);
     shard.spec.set_shard(id->shard);
+    shard.unreadable = Find(KeyOf(shard.spec)).unreadable;
     shards.push_back(std::move(shard));
   }
   return shards;

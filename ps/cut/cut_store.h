@@ -32,6 +32,8 @@ struct StoredShard {
   ShardTerm term;
   // What is said of the shard is damaged: the spec has its job_id and number only.
   bool damaged = false;
+  // The disk does not say what one of its cuts is, which may be the newest.
+  absl::Status unreadable = absl::OkStatus();
 };
 
 // What becomes a cut.
@@ -121,7 +123,7 @@ class CutStore {
     uint64_t epoch = 0;
     uint64_t version = 0;
     bool of_stop = false;
-    bool damaged = false;  // It has a manifest that cannot be read.
+    bool damaged = false;  // Nobody knows its epoch and version.
   };
   // What is known of a shard.
   struct Entry {
@@ -130,6 +132,7 @@ class CutStore {
     uint64_t next_number = 0;
     std::vector<Cut> cuts;          // By number.
     std::vector<uint64_t> removed;  // Their files may still be there.
+    absl::Status unreadable;        // See StoredShard.
   };
   using IsGone = std::function<bool(const Cut&)>;
 
@@ -137,6 +140,8 @@ class CutStore {
 
   absl::Status ReadRecords();
   absl::Status FindCuts();
+  static Cut DamagedCut(uint64_t number);
+  // UNAVAILABLE: the disk does not say what it is.
   absl::StatusOr<Cut> FindCut(const CutKey& key);
   // Takes cuts out of the entry, whose files go next.
   void TakeOut(const std::string& shard_key, const IsGone& gone) ABSL_LOCKS_EXCLUDED(mutex_);

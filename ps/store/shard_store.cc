@@ -81,9 +81,17 @@ absl::Status ShardStore::Restore() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<StoredShard> stored, cuts_->ListShards());
   MILLRACE_ASSIGN_OR_RETURN(const bool whole, cuts_->TakeStopMark());
   for (const StoredShard& each : stored) {
-    const absl::Status status = RestoreShard(each, whole);
-    if (!status.ok() && !absl::IsDataLoss(status)) return status;
+    absl::Status status = RestoreShard(each, whole);
     if (status.ok()) continue;
+    if (absl::IsUnavailable(status)) {
+      // An older cut would lose steps that the disk may yet give back.
+      status = absl::UnavailableError(
+          absl::StrCat(ShardName(each.spec.job_id(), each.spec.shard()),
+                       " is not served: ", std::string(status.message()),
+                       "; mend the disk and start the server again, or cancel the job"));
+    } else if (!absl::IsDataLoss(status)) {
+      return status;
+    }
     LOG(ERROR) << status;
     shards_.AddDamaged(each.spec.job_id(), each.spec.shard(), status);
   }
@@ -97,6 +105,7 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
     return absl::DataLossError(absl::StrCat(name, " cannot be restored, its record is damaged; ",
                                             "cancel its job and submit it again"));
   }
+  MILLRACE_RETURN_IF_ERROR(stored.unreadable);
   absl::StatusOr<ShardPlan> plan = PlanShard(stored.spec);
   if (!plan.ok()) {
     return absl::Status(plan.status().code(),
@@ -460,9 +469,10 @@ absl::Status ShardStore::Stop() {
     if (!shard->RetirementIsStored()) unwritten.push_back(shard);
   }
   MILLRACE_RETURN_IF_ERROR(flusher_.FlushForStop(unwritten, deadline));
-  // A shard that lacks what it acknowledged must be closed in the next life as well.
+  // A shard that lacks what it acknowledged must be closed in the next life as well, and so must
+  // one that can be read only then.
   const auto lacks_steps = [](const auto& shard) { return shard->Status().closed(); };
-  if (std::none_of(unwritten.begin(), unwritten.end(), lacks_steps)) {
+  if (!shards_.HasDamaged() && std::none_of(unwritten.begin(), unwritten.end(), lacks_steps)) {
     MILLRACE_RETURN_IF_ERROR(
         flusher_.Call("noting a clean stop", deadline, [this] { return cuts_->MarkStopped(); }));
   }

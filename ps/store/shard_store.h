@@ -52,7 +52,8 @@ class ShardStore {
   // Opens the directory and restores every shard: as it was when the process before was killed,
   // where an arena has that, otherwise at its newest cut. Blocks for as long as reading those
   // takes. Statuses as for DataDirectory::Open and Database. A damaged shard keeps nobody from the
-  // others: requests to it are answered with DATA_LOSS until it is dropped.
+  // others: requests to it are answered with DATA_LOSS until it is dropped; and with UNAVAILABLE
+  // where the disk gave an error, which the next start may not meet.
   static absl::StatusOr<std::unique_ptr<ShardStore>> Open(const std::string& data_dir,
                                                           const ShardStoreOptions& options = {});
 

@@ -385,6 +385,30 @@ TEST_F(ShardStoreTest, DamagedShardKeepsNobodyFromTheOthers) {
   }
 }
 
+// A cut that the disk did not give kept the server from starting.
+TEST_F(ShardStoreTest, UnreadableCutKeepsItsShardWaitingAndNobodyElse) {
+  for (uint32_t shard = 0; shard < 2; ++shard) {
+    ASSERT_TRUE(store_->Create(Spec(shard), 1).ok());
+    PushWhole(store_->shards().Find("job", shard)->get(), 0, 1, std::vector<float>(10, 1));
+    ASSERT_TRUE(store_->Flush("job", shard, 1).ok());
+  }
+  store_.reset();
+  const std::string file = directory_ + "/db.bulk/job.0.0.sst";
+  std::filesystem::rename(file, directory_ + "/aside");
+  std::filesystem::create_directory(file);  // Reading it is an error of the system.
+  Open();
+  EXPECT_TRUE(store_->shards().Find("job", 1).ok());
+  const absl::Status status = store_->shards().Find("job", 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(file));
+  EXPECT_EQ(store_->Create(Spec(0), 1).status().code(), absl::StatusCode::kUnavailable);
+  store_.reset();
+  std::filesystem::remove(file);
+  std::filesystem::rename(directory_ + "/aside", file);
+  Open();
+  EXPECT_EQ((*store_->shards().Find("job", 0))->Status().version(), 1);
+}
+
 TEST_F(ShardStoreTest, DiskErrorAtStartIsReportedAsSuch) {
   ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
   store_.reset();
