@@ -1,10 +1,10 @@
 #include "worker/device/cpu/thread_settings.h"
 
-#include <omp.h>
-
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
+
+#include "worker/device/cpu/openmp.h"
 
 namespace millrace::worker {
 namespace {
@@ -26,12 +26,13 @@ void SetFloatControl(unsigned /*control*/) {}
 ScopedThreadSettings::ScopedThreadSettings(int threads)
     : previous_threads_(omp_get_max_threads()), previous_float_control_(FloatControl()) {
   omp_set_num_threads(threads);
-  const unsigned control = previous_float_control_ | kNoDenormals;
+  unsigned control = previous_float_control_ | kNoDenormals;
   SetFloatControl(control);
   if (threads > 1) {
     // A team's threads live on from region to region and keep what is set in them.
-#pragma omp parallel
-    SetFloatControl(control);
+    GOMP_parallel(
+        [](void* float_control) { SetFloatControl(*static_cast<unsigned*>(float_control)); },
+        &control, /*threads=*/0, /*flags=*/0);
   }
 }
 

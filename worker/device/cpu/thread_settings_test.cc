@@ -1,12 +1,12 @@
 #include "worker/device/cpu/thread_settings.h"
 
-#include <omp.h>
-
+#include <atomic>
 #include <future>
 #include <limits>
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "worker/device/cpu/openmp.h"
 
 namespace millrace::worker {
 namespace {
@@ -50,15 +50,18 @@ TEST(ThreadSettingsTest, OtherThreadsDoNotNotice) {
 
 TEST(ThreadSettingsTest, HoldInTheWholeTeam) {
   const ScopedThreadSettings settings(3);
-  int members = 0;
-  int without_denormals = 0;
-#pragma omp parallel reduction(+ : members, without_denormals)
-  {
-    ++members;
-    if (DenormalsAreZero()) ++without_denormals;
-  }
-  EXPECT_GE(members, 1);
-  EXPECT_EQ(without_denormals, members);
+  struct Team {
+    std::atomic<int> members = 0;
+    std::atomic<int> without_denormals = 0;
+  } team;
+  const auto join = [](void* argument) {
+    auto* joined = static_cast<Team*>(argument);
+    ++joined->members;
+    if (DenormalsAreZero()) ++joined->without_denormals;
+  };
+  GOMP_parallel(join, &team, /*threads=*/0, /*flags=*/0);
+  EXPECT_GE(team.members, 1);
+  EXPECT_EQ(team.without_denormals, team.members);
 }
 
 }  // namespace
