@@ -10,8 +10,9 @@ packages=(
   # Libraries.
   libabsl-dev libcli11-dev libdnnl-dev libgoogle-glog-dev libgrpc++-dev libgrpc-dev libprotobuf-dev
   librocksdb-dev nlohmann-json3-dev zlib1g-dev
-  # Tests, and the checks of format and locks.
-  libbenchmark-dev libgmock-dev libgtest-dev clang-14 clang-format python3
+  # Tests, sanitizers and the checks of format and locks.
+  libbenchmark-dev libgmock-dev libgtest-dev clang-14 clang-format libclang-rt-14-dev
+  python3
 )
 
 missing=()
