@@ -1,21 +1,11 @@
-// One reactor for each stream. Reads are handled one after the other, which gives the registry each
-// member's messages in order. Writes come from any thread: they queue, and the stream's lock covers
-// the queue and gRPC's Start calls, none of which runs a reaction on the calling thread. Finish is
-// called exactly once, and nothing is started after it; OnDone then comes when the operations under
-// way have ended, and gives up the stream's reference to itself.
-//
-// Messages are parsed here: a read of gRPC's own fails for bytes that are no message just as it
-// does where a member has nothing more to say.
 #include "coordinator/membership/membership_service.h"
 
-#include <deque>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
+#include "common/net/byte_buffer.h"
 #include "common/status_macros.h"
-#include "glog/logging.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -37,120 +27,80 @@ absl::Status CheckSize(const MemberMessage& message, size_t bytes) {
                                                  kMaxShortMessageBytes));
 }
 
-grpc::ByteBuffer Serialized(const CoordinatorMessage& message) {
-  grpc::ByteBuffer bytes;
-  bool own = false;
-  const grpc::Status status =
-      grpc::SerializationTraits<CoordinatorMessage>::Serialize(message, &bytes, &own);
-  CHECK(status.ok()) << status.error_message();
-  return bytes;
-}
-
 }  // namespace
 
-class MemberStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                           public MemberLink,
-                           public std::enable_shared_from_this<MemberStream> {
+// Messages are handled one after the other, which gives the registry each member's in order. Here
+// they are also parsed: a read of gRPC's own fails for bytes that are no message just as it does
+// where a member has nothing more to say.
+class MemberStream final : public ServerStream, public MemberLink {
  public:
   MemberStream(MembershipService* service, MemberRegistry* registry, absl::Time opened)
       : service_(service), registry_(registry), opened_(opened) {}
 
-  void Open() {
-    self_ = shared_from_this();
-    StartRead(&incoming_);
-  }
-
   absl::Time opened() const { return opened_; }
 
-  void Send(const CoordinatorMessage& message) override ABSL_LOCKS_EXCLUDED(mutex_) {
-    grpc::ByteBuffer bytes = Serialized(message);
-    MutexLock lock(&mutex_);
-    if (finished_) return;
-    if (queue_.size() >= kMaxQueuedMessages) {
-      return CloseLocked(absl::ResourceExhaustedError("the member does not read its messages"));
+  void Send(const CoordinatorMessage& message) override {
+    if (ServerStream::Send(ToByteBuffer(message)) >= kMaxQueuedMessages) {
+      End(absl::ResourceExhaustedError("the member does not read its messages"));
     }
-    queue_.push_back(std::move(bytes));
-    if (queue_.size() == 1) StartWrite(&queue_.front());
   }
 
-  void Close(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    CloseLocked(status);
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      Leave("the stream broke");
-      return Close(absl::OkStatus());
-    }
-    const absl::Status status = Handle();
-    if (!status.ok()) {
-      Leave(status.ToString());
-      return Close(status);
-    }
-    MutexLock lock(&mutex_);
-    incoming_.Clear();
-    if (!finished_) StartRead(&incoming_);
-  }
-
-  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    queue_.pop_front();
-    if (ok && !finished_ && !queue_.empty()) StartWrite(&queue_.front());
-  }
-
-  void OnDone() override {
-    Leave("the stream was closed");
-    self_.reset();
-  }
+  void Close(const absl::Status& status) override { End(status); }
 
  private:
-  void CloseLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (finished_) return;
-    finished_ = true;
-    Finish(ToGrpcStatus(status));
+  void OnMessage(const grpc::ByteBuffer& bytes) override {
+    const absl::Status status = Handle(bytes);
+    if (!status.ok()) {
+      Leave(status.ToString());
+      return End(status);
+    }
+    ReadNext();
   }
 
-  absl::Status Handle() {
-    const size_t bytes = incoming_.Length();
+  void OnLastMessage() override {
+    Leave("the stream broke");
+    End(absl::OkStatus());
+  }
+
+  void OnEnded() override { Leave("the stream was closed"); }
+
+  absl::Status Handle(const grpc::ByteBuffer& bytes) {
     MemberMessage message;
-    if (!grpc::SerializationTraits<MemberMessage>::Deserialize(&incoming_, &message).ok()) {
+    if (!FromByteBuffer(bytes, &message)) {
       return absl::InvalidArgumentError("bytes that are no millrace.MemberMessage");
     }
-    MILLRACE_RETURN_IF_ERROR(CheckSize(message, bytes));
+    MILLRACE_RETURN_IF_ERROR(CheckSize(message, bytes.Length()));
     if (member_ != 0) {
       const absl::Status status = registry_->Receive(member_, message);
-      if (status.ok() && message.has_leaving()) Close(absl::OkStatus());
+      if (status.ok() && message.has_leaving()) End(absl::OkStatus());
       return status;
     }
     MILLRACE_ASSIGN_OR_RETURN(member_, Register(message));
-    service_->NoLongerUnregistered(self_);
+    service_->NoLongerUnregistered(Self());
     return absl::OkStatus();
   }
 
   absl::StatusOr<uint64_t> Register(const MemberMessage& message) {
     if (message.has_register_worker()) {
-      return registry_->AddWorker(message.register_worker(), self_);
+      return registry_->AddWorker(message.register_worker(), Self());
     }
-    if (message.has_register_ps()) return registry_->AddPs(message.register_ps(), self_);
+    if (message.has_register_ps()) return registry_->AddPs(message.register_ps(), Self());
     return absl::InvalidArgumentError("the first message must be register_ps or register_worker");
   }
 
   void Leave(absl::string_view reason) {
-    if (member_ == 0) return service_->NoLongerUnregistered(self_);
+    if (member_ == 0) return service_->NoLongerUnregistered(Self());
     registry_->Remove(member_, reason);
+  }
+
+  std::shared_ptr<MemberStream> Self() {
+    return std::static_pointer_cast<MemberStream>(shared_from_this());
   }
 
   MembershipService* const service_;
   MemberRegistry* const registry_;
   const absl::Time opened_;
-  uint64_t member_ = 0;  // 0: not registered. Only used by reactions to reads, and OnDone.
-  grpc::ByteBuffer incoming_;
-  std::shared_ptr<MemberStream> self_;
-
-  Mutex mutex_;
-  std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t member_ = 0;  // 0: not registered. Only OnMessage, OnLastMessage and OnEnded use it.
 };
 
 MembershipService::MembershipService(MemberRegistry* registry, Clock* clock)
@@ -168,21 +118,17 @@ void MembershipService::Shutdown() {
   }
   stopped_.SignalAll();
   registry_->Shutdown();
-  CloseUnregistered(absl::InfiniteFuture());
+  streams_.Stop();
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* MembershipService::Join(
     grpc::CallbackServerContext* /*context*/) {
   auto stream = std::make_shared<MemberStream>(this, registry_, clock_->Now());
-  stream->Open();
-  bool stopping = false;
   {
     MutexLock lock(&mutex_);
-    stopping = stopping_;
     unregistered_.insert(stream);
   }
-  if (stopping) stream->Close(absl::UnavailableError("the coordinator stops"));
-  return stream.get();
+  return ServerStream::Start(std::move(stream), &streams_);
 }
 
 void MembershipService::NoLongerUnregistered(const std::shared_ptr<MemberStream>& stream) {
@@ -199,10 +145,9 @@ void MembershipService::CloseUnregistered(absl::Time opened_before) {
     }
     for (const auto& stream : late) unregistered_.erase(stream);
   }
-  const absl::Status status = opened_before == absl::InfiniteFuture()
-                                  ? absl::UnavailableError("the coordinator stops")
-                                  : absl::DeadlineExceededError("the stream does not register");
-  for (const auto& stream : late) stream->Close(status);
+  for (const auto& stream : late) {
+    stream->Close(absl::DeadlineExceededError("the stream does not register"));
+  }
 }
 
 void MembershipService::ExpireInLoop() {

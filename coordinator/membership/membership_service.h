@@ -6,9 +6,11 @@
 #include <thread>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/net/server_stream.h"
 #include "coordinator/membership/member_registry.h"
 #include "protos/cluster.grpc.pb.h"
 
@@ -40,6 +42,7 @@ class MembershipService final : public Membership::WithRawCallbackMethod_Join<Me
 
   MemberRegistry* const registry_;
   Clock* const clock_;
+  StreamRegistry streams_{absl::UnavailableError("the coordinator stops")};
 
   Mutex mutex_;
   CondVar stopped_;

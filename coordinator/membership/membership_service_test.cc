@@ -212,6 +212,22 @@ TEST_F(MembershipServiceTest, ManyThreadsSendToAMemberThatComesAndGoes) {
   for (std::thread& sender : senders) sender.join();
 }
 
+TEST_F(MembershipServiceTest, MemberThatDoesNotReadIsGivenUp) {
+  Mutex reads;  // Held: the member does not.
+  reads.Lock();
+  MemberConnection worker(server_->address(),
+                          [&reads](const CoordinatorMessage&) { MutexLock lock(&reads); });
+  worker.Send(Registration("w"));
+  observer_.AwaitChanges(1);
+  const uint64_t id = registry_.Workers().front().id;
+  CoordinatorMessage message;
+  message.mutable_forget_job()->set_job_id(std::string(4 << 10, 'j'));
+  for (int i = 0; i < 6000; ++i) registry_.Send(id, message);
+  reads.Unlock();
+  EXPECT_EQ(worker.AwaitEnd().code(), absl::StatusCode::kResourceExhausted);
+  observer_.AwaitChanges(2);
+}
+
 TEST_F(MembershipServiceTest, ShutdownEndsStreamsWithUnavailable) {
   auto worker = Join("w");
   service_.Shutdown();

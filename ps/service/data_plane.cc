@@ -30,13 +30,13 @@ void DataPlane::Sweep() {
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DataPlane::Push(
     grpc::CallbackServerContext* /*context*/) {
-  return Stream::Start(std::make_shared<PushStream>(++last_stream_id_, shards_), &streams_);
+  return ServerStream::Start(std::make_shared<PushStream>(++last_stream_id_, shards_), &streams_);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DataPlane::Pull(
     grpc::CallbackServerContext* context) {
-  return Stream::Start(std::make_shared<PullStream>(context, shards_, &deadlines_, clock_),
-                       &streams_);
+  return ServerStream::Start(std::make_shared<PullStream>(context, shards_, &deadlines_, clock_),
+                             &streams_);
 }
 
 }  // namespace millrace::ps

@@ -5,13 +5,14 @@
 #include <atomic>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/memory_trimmer.h"
+#include "common/net/server_stream.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/service/deadline_queue.h"
-#include "ps/service/stream.h"
 #include "ps/shard/shard_map.h"
 
 namespace millrace::ps {
@@ -39,7 +40,8 @@ class DataPlane final : public ParameterServer::WithRawCallbackMethod_Push<
   const ShardMap* const shards_;
   Clock* const clock_;
   MemoryTrimmer trimmer_;  // Only sweeps use it.
-  StreamRegistry streams_;
+  StreamRegistry streams_{
+      absl::UnavailableError("the ps server stops; open a new stream when it is back")};
   std::atomic<uint64_t> last_stream_id_ = 0;
   DeadlineQueue deadlines_;
 };

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/byte_buffer.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/wire/tensor_codec.h"
 #include "grpcpp/server_context.h"
-#include "grpcpp/support/proto_buffer_reader.h"
 
 namespace millrace::ps {
 namespace {
@@ -53,10 +53,7 @@ absl::Status CheckRequest(const PullRequest& request) {
 }  // namespace
 
 void PullStream::OnMessage(const grpc::ByteBuffer& message) {
-  grpc::ByteBuffer buffer(message);
-  grpc::ProtoBufferReader reader(&buffer);
-  request_.Clear();
-  if (!reader.status().ok() || !request_.ParseFromZeroCopyStream(&reader)) {
+  if (!FromByteBuffer(message, &request_)) {
     End(absl::InvalidArgumentError("not a PullRequest: protobuf cannot parse it"));
     return;
   }
@@ -177,7 +174,7 @@ void PullStream::SendNext() {
   SendWatched(std::move(message));
 }
 
-void PullStream::SendWatched(grpc::ByteBuffer message) {
+void PullStream::SendWatched(grpc::ByteBuffer&& message) {
   {
     MutexLock lock(&mutex_);
     sending_ = true;
@@ -191,9 +188,9 @@ absl::Time PullStream::ReadBy() const { return std::min(sent_ + kWriteTimeout, r
 
 void PullStream::CheckProgressAt(absl::Time when) {
   watched_ = true;
-  const std::weak_ptr<Stream> weak = weak_from_this();
+  const std::weak_ptr<ServerStream> weak = weak_from_this();
   deadlines_->Add(when, [weak] {
-    const std::shared_ptr<Stream> there = weak.lock();
+    const std::shared_ptr<ServerStream> there = weak.lock();
     if (there != nullptr) static_cast<PullStream*>(there.get())->CheckProgress();
   });
 }

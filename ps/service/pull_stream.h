@@ -11,9 +11,9 @@
 #include "absl/types/optional.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/net/server_stream.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/service/deadline_queue.h"
-#include "ps/service/stream.h"
 #include "ps/shard/held_states.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_map.h"
@@ -22,7 +22,7 @@ namespace millrace::ps {
 
 // Serves one request after the other: finds its state, waiting without a thread where it must, and
 // sends references to the state's blocks, a message at a time.
-class PullStream final : public Stream {
+class PullStream final : public ServerStream {
  public:
   // `context`: the call's. The others must outlive it.
   PullStream(grpc::CallbackServerContext* context, const ShardMap* shards, DeadlineQueue* deadlines,
@@ -48,7 +48,7 @@ class PullStream final : public Stream {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Refuse(const absl::Status& status);
   void SendNext() ABSL_LOCKS_EXCLUDED(mutex_);
-  void SendWatched(grpc::ByteBuffer message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendWatched(grpc::ByteBuffer&& message) ABSL_LOCKS_EXCLUDED(mutex_);
   // Until when the message that is being written, and all of them, must be read.
   absl::Time ReadBy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets go of the state where the client has not read for too long, and then of the client.

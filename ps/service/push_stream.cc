@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/net/byte_buffer.h"
 #include "common/wire/tensor_codec.h"
 
 namespace millrace::ps {

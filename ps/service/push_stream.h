@@ -7,15 +7,15 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/mutex.h"
+#include "common/net/server_stream.h"
 #include "protos/parameter_server.pb.h"
-#include "ps/service/stream.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_map.h"
 
 namespace millrace::ps {
 
 // Gives each message to its shard, on the thread that gRPC reads it on, and sends the answers.
-class PushStream final : public Stream {
+class PushStream final : public ServerStream {
  public:
   // `id`: no other stream's. `shards` must outlive it.
   PushStream(uint64_t id, const ShardMap* shards) : id_(id), shards_(shards) {}
