@@ -87,6 +87,18 @@ std::vector<std::string> FilesOf(const std::string& shard_key, const std::vector
   return files;
 }
 
+// An error of the disk may pass at once.
+constexpr int kAttempts = 3;
+
+template <typename Read>
+auto TryToRead(const Read& read) {
+  for (int attempt = 1;; ++attempt) {
+    auto result = read();
+    if (!absl::IsUnavailable(result.status()) || attempt == kAttempts) return result;
+    LOG(WARNING) << "tries again: " << result.status();
+  }
+}
+
 absl::Status Damaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("a cut's file is damaged: ", what));
 }
@@ -125,16 +137,16 @@ absl::Status CutStore::ReadRecords() {
 
 absl::Status CutStore::FindCuts() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> files, database_->ListFiles());
-  std::vector<std::string> leftovers;
+  std::vector<CutKey> leftovers;
   for (const std::string& file : files) {
     const absl::optional<CutKey> key = ParseCutFileName(file);
     if (!key.has_value()) continue;
     const Entry known = Find(key->shard_key);
     if (known.life == 0 || std::count(known.removed.begin(), known.removed.end(), key->cut) > 0) {
-      leftovers.push_back(file);
+      leftovers.push_back(*key);
       continue;
     }
-    absl::StatusOr<Cut> cut = FindCut(*key);
+    absl::StatusOr<Cut> cut = TryToRead([&] { return FindCut(*key); });
     if (!cut.ok() && !absl::IsUnavailable(cut.status())) return cut.status();
     MutexLock lock(&mutex_);
     Entry& entry = entries_[key->shard_key];
@@ -150,9 +162,23 @@ absl::Status CutStore::FindCuts() {
                 [](const Cut& a, const Cut& b) { return a.number < b.number; });
     }
   }
-  const absl::Status removed = database_->RemoveFiles(leftovers);
-  LOG_IF(WARNING, !removed.ok()) << "what earlier runs left cannot be removed yet: " << removed;
+  RemoveLeftovers(leftovers);
   return absl::OkStatus();
+}
+
+void CutStore::RemoveLeftovers(const std::vector<CutKey>& leftovers) {
+  std::vector<std::string> files;
+  for (const CutKey& key : leftovers) files.push_back(CutFileName(key.shard_key, key.cut));
+  const absl::Status removed = database_->RemoveFiles(files);
+  if (removed.ok()) return;
+  LOG(WARNING) << "what earlier runs left cannot be removed yet: " << removed;
+  MutexLock lock(&mutex_);
+  for (const CutKey& key : leftovers) {
+    Entry& entry = entries_[key.shard_key];
+    if (entry.life != 0) continue;  // Its record tells already.
+    entry.removed.push_back(key.cut);
+    entry.next_number = std::max(entry.next_number, key.cut + 1);
+  }
 }
 
 CutStore::Cut CutStore::DamagedCut(uint64_t number) {
@@ -230,8 +256,10 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
   const std::string shard_key = KeyOf(spec);
   const Entry entry = Find(shard_key);
   const auto gone = [&](const Cut& cut) {
-    return entry.epoch < term.epoch && cut.epoch < term.epoch &&
-           cut.version > term.stepped_back_to.version();
+    // A damaged one may be found whole another time.
+    return entry.epoch < term.epoch &&
+           (cut.damaged ||
+            (cut.epoch < term.epoch && cut.version > term.stepped_back_to.version()));
   };
   ShardRecord record;
   *record.mutable_spec() = spec;
@@ -296,7 +324,7 @@ absl::StatusOr<std::unique_ptr<CutStore::StagedCut>> CutStore::StageCut(
   {
     MutexLock lock(&mutex_);
     const auto entry = entries_.find(staged->shard_key);
-    if (entry == entries_.end()) {
+    if (entry == entries_.end() || entry->second.life == 0) {
       return absl::CancelledError(absl::StrCat(NameOf(plan.spec), " was dropped"));
     }
     staged->life = entry->second.life;
@@ -441,16 +469,22 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
   Database::Changes changes;
   changes.remove.push_back(RecordKey(shard_key));
   MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
-  const Entry entry = Find(shard_key);
+  TakeOut(shard_key, [](const Cut& /*cut*/) { return true; });
+  Entry left;  // What a shard of the same name must not take for its own.
   {
     MutexLock lock(&mutex_);
-    entries_.erase(shard_key);
+    const auto found = entries_.find(shard_key);
+    if (found == entries_.end()) return absl::OkStatus();
+    left.removed = std::move(found->second.removed);
+    left.next_number = found->second.next_number;
+    entries_.erase(found);
   }
-  std::vector<uint64_t> numbers = entry.removed;
-  for (const Cut& cut : entry.cuts) numbers.push_back(cut.number);
-  const absl::Status removed = database_->RemoveFiles(FilesOf(shard_key, numbers));
-  LOG_IF(WARNING, !removed.ok()) << ShardName(job_id, shard)
-                                 << " was dropped, and its cuts stay for now: " << removed;
+  const absl::Status removed = database_->RemoveFiles(FilesOf(shard_key, left.removed));
+  if (removed.ok()) return absl::OkStatus();
+  LOG(WARNING) << ShardName(job_id, shard)
+               << " was dropped, and its cuts stay for now: " << removed;
+  MutexLock lock(&mutex_);
+  entries_.emplace(shard_key, std::move(left));
   return absl::OkStatus();
 }
 
@@ -468,9 +502,11 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     return std::tie(a.epoch, a.version) < std::tie(b.epoch, b.version);
   });
   bool passed_over = cuts.front().damaged;
+  const absl::Status unreadable = Find(KeyOf(plan.spec)).unreadable;
   absl::Status status = absl::DataLossError("their manifests are damaged");
   for (; !cuts.empty() && !cuts.back().damaged; cuts.pop_back()) {
-    absl::StatusOr<ShardContents> contents = ReadNumber(plan, cuts.back().number, pool);
+    absl::StatusOr<ShardContents> contents =
+        TryToRead([&] { return ReadNumber(plan, cuts.back().number, pool); });
     for (size_t i = cuts.size() - 1; contents.ok() && contents->previous == nullptr && i-- > 0;) {
       MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[i], cuts.back(), pool));
     }
@@ -489,6 +525,7 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     TakeOut(KeyOf(plan.spec),
             [number = cuts.back().number](const Cut& cut) { return cut.number == number; });
   }
+  MILLRACE_RETURN_IF_ERROR(unreadable);
   return absl::DataLossError(absl::StrCat(
       name, " cannot be restored, no whole cut of it is left: ", std::string(status.message()),
       "; cancel its job and submit it again"));
@@ -500,7 +537,8 @@ absl::StatusOr<StatePtr> CutStore::ReadPrevious(const ShardPlan& plan, const Cut
       cut.epoch != newest.epoch) {
     return nullptr;
   }
-  absl::StatusOr<ShardContents> contents = ReadNumber(plan, cut.number, pool);
+  absl::StatusOr<ShardContents> contents =
+      TryToRead([&] { return ReadNumber(plan, cut.number, pool); });
   if (contents.ok()) return contents->state;
   if (absl::IsDataLoss(contents.status())) return nullptr;
   return contents.status();
@@ -511,7 +549,8 @@ absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName&
   if (name.version() == 0) return MakeInitialState(plan, pool);
   for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
     if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
-    absl::StatusOr<ShardContents> contents = ReadNumber(plan, cut.number, pool);
+    absl::StatusOr<ShardContents> contents =
+        TryToRead([&] { return ReadNumber(plan, cut.number, pool); });
     if (contents.ok()) return contents->state;
     if (!absl::IsDataLoss(contents.status())) return contents.status();
     LOG(ERROR) << NameOf(plan.spec) << ": gives up a cut of version " << cut.version << ": "

@@ -64,7 +64,8 @@ class CutStore {
   // The newest cut of a shard, or its initial values if it never had one; in synchronous mode the
   // version before too, if there is a cut of that. A damaged cut is passed over, with a line in the
   // log, and the contents then say that more was acknowledged. DATA_LOSS: every cut is damaged.
-  // With other errors, of the disk or of memory, the cuts stay as they are.
+  // With other errors, of the disk or of memory, the cuts stay as they are. An error of the disk is
+  // returned where it happens three times running.
   absl::StatusOr<ShardContents> ReadShard(const ShardPlan& plan, BlockPool* pool);
 
   // The state of a cut; version 0 is there always. NOT_FOUND: no such cut; one that is found to be
@@ -127,7 +128,7 @@ class CutStore {
   };
   // What is known of a shard.
   struct Entry {
-    uint64_t life = 0;  // Another one for each shard that is made, of the same name too.
+    uint64_t life = 0;  // Another one for each shard that is made, of the same name too; 0: none.
     uint64_t epoch = 0;
     uint64_t next_number = 0;
     std::vector<Cut> cuts;          // By number.
@@ -140,6 +141,8 @@ class CutStore {
 
   absl::Status ReadRecords();
   absl::Status FindCuts();
+  // Files of no shard, and cuts that are none any more. Those that stay are remembered.
+  void RemoveLeftovers(const std::vector<CutKey>& leftovers) ABSL_LOCKS_EXCLUDED(mutex_);
   static Cut DamagedCut(uint64_t number);
   // UNAVAILABLE: the disk does not say what it is.
   absl::StatusOr<Cut> FindCut(const CutKey& key);

@@ -96,6 +96,16 @@ class CutStoreTest : public ::testing::Test {
     return cuts;
   }
 
+  // Reading and removing the file are errors of the system, until Readable.
+  void Unreadable(const std::string& file) {
+    std::filesystem::rename(file, path_ + ".aside");
+    std::filesystem::create_directory(file);
+  }
+  void Readable(const std::string& file) {
+    std::filesystem::remove(file);
+    std::filesystem::rename(path_ + ".aside", file);
+  }
+
   std::string bulk() const { return path_ + ".bulk"; }
 
   size_t CutFiles() const {
@@ -441,6 +451,35 @@ TEST_F(CutStoreTest, DroppedShardLeavesNothing) {
   Reopen();
   EXPECT_THAT(*store_->ListShards(), IsEmpty());
   EXPECT_EQ(CutFiles(), 0);
+}
+
+// It was of a later version than the new shard's cuts, which came back with the old one's values.
+TEST_F(CutStoreTest, FileThatCannotBeRemovedIsNoCutOfTheNextShardOfItsName) {
+  const ShardPlan plan = Plan();
+  Write(plan, 5);
+  const std::string file = bulk() + "/job.0.0.sst";
+  Unreadable(file);
+  ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  Readable(file);
+  ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+  Reopen();
+  EXPECT_THAT(Cuts(), IsEmpty());
+  EXPECT_EQ(CutFiles(), 0);
+}
+
+TEST_F(CutStoreTest, UnreadableCutIsToldAndEndsWithItsEpoch) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  Write(plan, 4);
+  Write(plan, 8);
+  const std::string file = bulk() + "/job.0.1.sst";
+  Unreadable(file);
+  Reopen();
+  EXPECT_EQ((*store_->ListShards())[0].unreadable.code(), absl::StatusCode::kUnavailable);
+  StepBack(plan, 4);
+  Readable(file);
+  Reopen();
+  EXPECT_TRUE((*store_->ListShards())[0].unreadable.ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.4"));
 }
 
 TEST_F(CutStoreTest, ListsShardsWithTheirGenerations) {

@@ -164,12 +164,14 @@ absl::Status Database::Adopt(std::unique_ptr<StagedFile> file, const std::string
 absl::Status Database::RemoveFiles(const std::vector<std::string>& names) {
   if (names.empty()) return absl::OkStatus();
   const FileSystemPtr& files = rocks_->file_system();
+  absl::Status first_error;
   for (const std::string& name : names) {
     const rocksdb::IOStatus status = files->DeleteFile(PathOf(name), rocksdb::IOOptions(), nullptr);
     if (status.IsNotFound() || status.IsPathNotFound()) continue;
-    MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot remove ", PathOf(name))));
+    first_error.Update(FromRocks(status, absl::StrCat("cannot remove ", PathOf(name))));
   }
-  return SyncDirectory(files, directory_);
+  first_error.Update(SyncDirectory(files, directory_));
+  return first_error;
 }
 
 absl::StatusOr<std::vector<std::string>> Database::ListFiles() const {

@@ -31,11 +31,6 @@ void ShardMap::AddDamaged(const std::string& job_id, uint32_t shard, const absl:
   damaged_[Key(job_id, shard)] = status;
 }
 
-bool ShardMap::HasDamaged() const {
-  MutexLock lock(&mutex_);
-  return !damaged_.empty();
-}
-
 std::shared_ptr<Shard> ShardMap::Remove(const std::string& job_id, uint32_t shard) {
   MutexLock lock(&mutex_);
   damaged_.erase({job_id, shard});

@@ -27,7 +27,6 @@ class ShardMap {
 
   // From now on Find returns `status` for it. REQUIRES: no shard of that name is there; not OK.
   void AddDamaged(const std::string& job_id, uint32_t shard, const absl::Status& status);
-  bool HasDamaged() const;
 
   // Returns it, or nullptr. Damaged ones are removed too.
   std::shared_ptr<Shard> Remove(const std::string& job_id, uint32_t shard);

@@ -122,6 +122,20 @@ TEST_F(ArenaStoreTest, NoBlockIsReadFromTheDisk) {
   EXPECT_GT(reads_, from_memory);
 }
 
+TEST_F(ArenaStoreTest, UnreadableCutIsNotNeeded) {
+  Create(Spec());
+  Push(0);
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  Push(1);
+  const std::string file = root_ + "/data/db.bulk/job.0.0.sst";
+  fs::remove(file);
+  fs::create_directory(file);
+  Open();
+  EXPECT_EQ(Find()->Status().origin(), ShardStatus::ARENA);
+  EXPECT_EQ(Find()->Status().version(), 2);
+  EXPECT_TRUE(Find()->Status().closed()) << "that cut might be a newer one";
+}
+
 TEST_F(ArenaStoreTest, SynchronousShardComesBackWithTheVersionBefore) {
   Create(Spec(/*replicas=*/1));
   Push(0);

@@ -85,6 +85,7 @@ absl::Status ShardStore::Restore() {
     if (status.ok()) continue;
     if (absl::IsUnavailable(status)) {
       // An older cut would lose steps that the disk may yet give back.
+      Await(each);
       status = absl::UnavailableError(
           absl::StrCat(ShardName(each.spec.job_id(), each.spec.shard()),
                        " is not served: ", std::string(status.message()),
@@ -105,7 +106,6 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
     return absl::DataLossError(absl::StrCat(name, " cannot be restored, its record is damaged; ",
                                             "cancel its job and submit it again"));
   }
-  MILLRACE_RETURN_IF_ERROR(stored.unreadable);
   absl::StatusOr<ShardPlan> plan = PlanShard(stored.spec);
   if (!plan.ok()) {
     return absl::Status(plan.status().code(),
@@ -121,12 +121,20 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
   }
   std::shared_ptr<Shard> shard = FromArena(&*plan, stored);
   if (shard == nullptr) {
+    MILLRACE_RETURN_IF_ERROR(stored.unreadable);
     MILLRACE_ASSIGN_OR_RETURN(shard, FromCut(*std::move(plan), stored, whole));
   }
   flusher_.Watch(shard);
   ServeReads(shard);
   shards_.Add(shard);
   return absl::OkStatus();
+}
+
+void ShardStore::Await(const StoredShard& stored) {
+  const absl::StatusOr<ShardPlan> plan = PlanShard(stored.spec);
+  MutexLock lock(&mutex_);
+  awaited_[Key(stored.spec.job_id(), stored.spec.shard())] = {stored.term.generation,
+                                                              plan.ok() ? MemoryNeed(*plan) : 0};
 }
 
 absl::StatusOr<std::shared_ptr<Shard>> ShardStore::FromRecord(ShardPlan plan,
@@ -181,14 +189,15 @@ std::shared_ptr<Shard> ShardStore::FromArena(ShardPlan* plan, const StoredShard&
   contents.epoch = stored.term.epoch;
   contents.stepped_back_to = stored.term.stepped_back_to;
   contents.origin = ShardStatus::ARENA;
-  contents.more_acknowledged = found->contents.more_acknowledged;
+  // Whether a cut is newer cannot be told where one is unreadable.
+  contents.more_acknowledged = found->contents.more_acknowledged || !stored.unreadable.ok();
   const uint64_t version = contents.state->version;
   auto shard =
       std::make_shared<Shard>(std::move(*plan), found->contents.generation, std::move(contents),
                               &pool_, std::move(found->root), &spare_);
   shard->SetStored(stored.term);  // The root's generation may be newer.
   LOG(INFO) << shard->name() << " is back at version " << version << ", from memory"
-            << (shard->Status().closed() ? "; the contributions that it held are missing" : "");
+            << (shard->Status().closed() ? "; what it held may be missing" : "");
   return shard;
 }
 
@@ -279,6 +288,7 @@ uint64_t ShardStore::Taken(const Key& key) const {
   {
     MutexLock lock(&mutex_);
     others = making_;
+    for (const auto& [awaited, shard] : awaited_) others[awaited] = shard.memory_need;
   }
   for (const std::shared_ptr<Shard>& shard : shards_.List()) {
     if (shard->RetirementIsStored()) continue;
@@ -441,15 +451,39 @@ absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number, 
 // On the flusher's thread.
 absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_number,
                                  uint64_t generation) {
-  if (const auto there = shards_.Find(job_id, shard_number); there.ok()) {
-    MILLRACE_RETURN_IF_ERROR((*there)->CheckNotOlder(generation));
+  const auto there = shards_.Find(job_id, shard_number);
+  if (!there.ok()) {
+    MILLRACE_RETURN_IF_ERROR(CheckNotAwaited(job_id, shard_number, generation));
+    MILLRACE_RETURN_IF_ERROR(cuts_->DropShard(job_id, shard_number));
+    shards_.Remove(job_id, shard_number);
+    MutexLock lock(&mutex_);
+    awaited_.erase(Key(job_id, shard_number));
+    return absl::OkStatus();
   }
-  if (const std::shared_ptr<Shard> shard = shards_.Remove(job_id, shard_number)) {
-    flusher_.Forget(shard.get());
-    shard->ForgetRoot();
-    shard->Refuse(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
-  }
+  const std::shared_ptr<Shard>& shard = *there;
+  MILLRACE_RETURN_IF_ERROR(shard->CheckNotOlder(generation));
+  shards_.Remove(job_id, shard_number);
+  flusher_.Forget(shard.get());
+  shard->ForgetRoot();
+  shard->Refuse(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
   return cuts_->DropShard(job_id, shard_number);
+}
+
+absl::Status ShardStore::CheckNotAwaited(const std::string& job_id, uint32_t shard,
+                                         uint64_t generation) const {
+  MutexLock lock(&mutex_);
+  const auto awaited = awaited_.find(Key(job_id, shard));
+  if (awaited == awaited_.end() || generation >= awaited->second.generation) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(ShardName(job_id, shard), " is at generation ",
+                                                    awaited->second.generation, ", the request at ",
+                                                    generation));
+}
+
+bool ShardStore::AwaitsShards() const {
+  MutexLock lock(&mutex_);
+  return !awaited_.empty();
 }
 
 void ShardStore::Close() {
@@ -472,7 +506,7 @@ absl::Status ShardStore::Stop() {
   // A shard that lacks what it acknowledged must be closed in the next life as well, and so must
   // one that can be read only then.
   const auto lacks_steps = [](const auto& shard) { return shard->Status().closed(); };
-  if (!shards_.HasDamaged() && std::none_of(unwritten.begin(), unwritten.end(), lacks_steps)) {
+  if (!AwaitsShards() && std::none_of(unwritten.begin(), unwritten.end(), lacks_steps)) {
     MILLRACE_RETURN_IF_ERROR(
         flusher_.Call("noting a clean stop", deadline, [this] { return cuts_->MarkStopped(); }));
   }

@@ -88,6 +88,11 @@ class ShardStore {
 
  private:
   using Key = std::pair<std::string, uint32_t>;
+  // One that the disk does not give. The next start may.
+  struct Awaited {
+    uint64_t generation = 0;
+    uint64_t memory_need = 0;
+  };
   // One call makes a shard at a time; while this is held, others for it wait.
   using Making = std::shared_ptr<const void>;
 
@@ -97,6 +102,12 @@ class ShardStore {
   absl::Status Restore();
   // `whole`: the shard's cuts hold all that it acknowledged.
   absl::Status RestoreShard(const StoredShard& stored, bool whole);
+  // Of a shard that the disk does not give: remembers what others must not take or overrule.
+  void Await(const StoredShard& stored) ABSL_LOCKS_EXCLUDED(mutex_);
+  // FAILED_PRECONDITION: it is awaited, and the generation is an older one.
+  absl::Status CheckNotAwaited(const std::string& job_id, uint32_t shard, uint64_t generation) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  bool AwaitsShards() const ABSL_LOCKS_EXCLUDED(mutex_);
   // As the process before left it in memory; nullptr: it is not there.
   std::shared_ptr<Shard> FromArena(ShardPlan* plan, const StoredShard& stored);
   absl::StatusOr<std::shared_ptr<Shard>> FromCut(ShardPlan plan, const StoredShard& stored,
@@ -137,6 +148,7 @@ class ShardStore {
   mutable Mutex mutex_;
   CondVar made_;                                                       // making_
   absl::flat_hash_map<Key, uint64_t> making_ ABSL_GUARDED_BY(mutex_);  // With their MemoryNeed.
+  absl::flat_hash_map<Key, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   // After the others, since their threads use them.
   Flusher flusher_;

@@ -402,11 +402,33 @@ TEST_F(ShardStoreTest, UnreadableCutKeepsItsShardWaitingAndNobodyElse) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(file));
   EXPECT_EQ(store_->Create(Spec(0), 1).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store_->Drop("job", 0, 0).code(), absl::StatusCode::kFailedPrecondition);
+  // A clean stop vouches for the others only.
+  ASSERT_TRUE(store_->Stop().ok());
   store_.reset();
   std::filesystem::remove(file);
   std::filesystem::rename(directory_ + "/aside", file);
   Open();
   EXPECT_EQ((*store_->shards().Find("job", 0))->Status().version(), 1);
+  EXPECT_TRUE((*store_->shards().Find("job", 0))->Status().closed());
+}
+
+TEST_F(ShardStoreTest, ShardThatWaitsForItsDiskKeepsItsMemory) {
+  memory_limit_ = 42'668;  // For one of these.
+  Open();
+  ASSERT_TRUE(store_->Create(Spec(0, 1000, /*replicas=*/2), 1).ok());
+  for (const uint64_t step : {0, 1}) {
+    PushWhole(store_->shards().Find("job", 0)->get(), step, step, std::vector<float>(1000, 1));
+  }
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  const std::string file = directory_ + "/db.bulk/job.0.0.sst";
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  Open();
+  EXPECT_EQ(store_->Create(Spec(1, 1000, /*replicas=*/2), 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(store_->Drop("job", 0, 1).ok());
+  EXPECT_TRUE(store_->Create(Spec(1, 1000, /*replicas=*/2), 1).ok());
 }
 
 TEST_F(ShardStoreTest, DiskErrorAtStartIsReportedAsSuch) {
