@@ -270,6 +270,21 @@ TEST(AttachTest, ServersAreCalledAllAtOnce) {
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
 }
 
+// It waited for the first shard's disk, and failed when that was mended.
+TEST(AttachTest, ErrorThatPassesDoesNotHideOneThatDoesNot) {
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.ps(0).set_on_create(
+      [] { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "its disk gives an error"); });
+  cluster.ps(1).set_on_create(
+      [] { return grpc::Status(grpc::StatusCode::DATA_LOSS, "its disk lost it"); });
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(5)).value();
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), FAILED);
+  EXPECT_THAT(status.message(), HasSubstr("its disk lost it"));
+}
+
 TEST(AttachTest, WhatDoesNotWorkOnAServerIsAWarningUntilItWorksAgain) {
   FakeCluster cluster(1);
   cluster.StartPs();

@@ -1,8 +1,8 @@
 // What the coordinator says to clients and members that are not ours.
 #include <string>
 
+#include "common/net/raw_call.h"
 #include "coordinator/testing/fake_cluster.h"
-#include "coordinator/testing/raw_call.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/net/channel.h"
+#include "common/net/raw_call.h"
 #include "common/proto_duration.h"
 #include "common/wire/tensor_codec.h"
 #include "gmock/gmock.h"
@@ -478,6 +479,18 @@ TEST_F(PsServerTest, BytesThatAreNoMessageEndTheStream) {
   ASSERT_TRUE(pusher.Write(push));
   EXPECT_FALSE(pusher.Read().has_value());
   EXPECT_EQ(pusher.Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// Such calls once ended with INTERNAL and no text.
+TEST_F(PsServerTest, BytesThatAreNoRequestAreRefusedByName) {
+  for (const char* method : {"CreateShard", "GetShard", "SetGeneration", "PlanCuts", "StepBack",
+                             "PinCut", "UnpinCut", "FlushCut", "RetireShard", "DropShard"}) {
+    const absl::Status status = CallRaw(
+        server_->address(), std::string("/millrace.ParameterServerAdmin/") + method, "\xff\xff");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << method;
+    const std::string name = std::string("millrace.") + method + "Request";
+    EXPECT_THAT(std::string(status.message()), HasSubstr("its bytes are no " + name));
+  }
 }
 
 TEST_F(PsServerTest, EveryPushOfALongStreamIsAnswered) {

@@ -15,6 +15,7 @@
 #include "common/net/channel.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
+#include "common/retry.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -229,14 +230,19 @@ absl::Status ShardGroup::ErrorOf(const char* what, uint32_t shard,
                                    ": ", Printable(status.error_message())));
 }
 
+// Nobody needs to wait for an error to pass where another one will not.
 absl::Status ShardGroup::FirstError(const char* what, const CallRound& round) {
   const std::vector<grpc::Status> statuses = round.statuses();
-  for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
-    if (statuses[shard].ok()) continue;
-    failed_server_ = Describe(placements_[shard]);
-    return ErrorOf(what, shard, statuses[shard]);
-  }
-  return absl::OkStatus();
+  const auto is_error = [](const grpc::Status& status) { return !status.ok(); };
+  const auto is_final = [](const grpc::Status& status) {
+    return Classify(CodeOf(status)) == Failure::kFinal;
+  };
+  auto found = std::find_if(statuses.begin(), statuses.end(), is_final);
+  if (found == statuses.end()) found = std::find_if(statuses.begin(), statuses.end(), is_error);
+  if (found == statuses.end()) return absl::OkStatus();
+  const auto shard = static_cast<uint32_t>(found - statuses.begin());
+  failed_server_ = Describe(placements_[shard]);
+  return ErrorOf(what, shard, *found);
 }
 
 std::vector<absl::Status> ShardGroup::ErrorsOf(const char* what, const CallRound& round) const {

@@ -9,10 +9,9 @@
 #include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/job_state.h"
-#include "common/memory_trimmer.h"
+#include "common/net/checked_request.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/shard_group.h"
-#include "coordinator/service/checked_request.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -22,48 +21,34 @@ constexpr absl::Duration kPoll = absl::Milliseconds(200);
 // How long a cancellation waits for the job's end before it returns the status as it is.
 constexpr absl::Duration kCancelWait = absl::Seconds(10);
 
-// A request of more takes much memory while it is parsed, which malloc would keep.
-constexpr size_t kLargeRequestBytes = 256 << 10;
-
-grpc::Status NoRequest() {
-  return ToGrpcStatus(absl::InvalidArgumentError("the call ended without a request"));
-}
+// Of requests that name a job, and of one that brings a spec.
+constexpr size_t kMaxRequestBytes = 64 << 10;
+constexpr size_t kMaxSubmissionBytes = 2 << 20;
 
 }  // namespace
 
 // The indices are the methods' places in the service: generated code counts them so too.
 JobsService::JobsService(JobTable* table, const MemberRegistry* registry)
     : table_(table), registry_(registry) {
-  Check(0, &JobsService::SubmitJob);
-  Check(1, &JobsService::GetJob);
-  Check(2, &JobsService::ListJobs);
+  Check<kMaxSubmissionBytes>(0, &JobsService::SubmitJob);
+  Check<kMaxRequestBytes>(1, &JobsService::GetJob);
+  Check<kMaxRequestBytes>(2, &JobsService::ListJobs);
   CheckWatch(3);
-  Check(4, &JobsService::CancelJob);
-  Check(5, &JobsService::GetVariables);
+  Check<kMaxRequestBytes>(4, &JobsService::CancelJob);
+  Check<kMaxRequestBytes>(5, &JobsService::GetVariables);
 }
 
-template <typename Request, typename Response>
+template <size_t kMaxBytes, typename Request, typename Response>
 void JobsService::Check(int method, Handler<Request, Response> handler) {
-  using Checked = CheckedRequest<Request>;
-  using Stream = grpc::ServerUnaryStreamer<Checked, Response>;
-  const auto handle = [this, handler](grpc::ServerContext* context, Stream* stream) {
-    auto checked = std::make_unique<Checked>();
-    if (!stream->Read(checked.get())) return NoRequest();
-    Response response;
-    const grpc::Status status = checked->status.ok()
-                                    ? (this->*handler)(context, &checked->request, &response)
-                                    : ToGrpcStatus(checked->status);
-    const bool large = checked->bytes > kLargeRequestBytes;
-    checked.reset();
-    if (large) MemoryTrimmer::TrimMalloc();
-    if (status.ok()) stream->Write(response);
-    return status;
-  };
-  MarkMethodStreamed(method, new grpc::internal::StreamedUnaryHandler<Checked, Response>(handle));
+  MarkMethodStreamed(method, NewCheckedHandler<kMaxBytes, Request, Response>(
+                                 [this, handler](grpc::ServerContext* context,
+                                                 const Request* request, Response* response) {
+                                   return (this->*handler)(context, request, response);
+                                 }));
 }
 
 void JobsService::CheckWatch(int method) {
-  using Checked = CheckedRequest<WatchJobRequest>;
+  using Checked = CheckedRequest<WatchJobRequest, kMaxRequestBytes>;
   using Stream = grpc::ServerSplitStreamer<Checked, JobEvent>;
   MarkMethodStreamed(
       method, new grpc::internal::SplitServerStreamingHandler<Checked, JobEvent>(

@@ -48,8 +48,8 @@ class JobsService final : public millrace::Jobs::Service {
 
   template <typename Request, typename Response>
   using Handler = grpc::Status (JobsService::*)(grpc::ServerContext*, const Request*, Response*);
-  // Has the method of that index take CheckedRequest.
-  template <typename Request, typename Response>
+  // Has the method of that index check its requests.
+  template <size_t kMaxBytes, typename Request, typename Response>
   void Check(int method, Handler<Request, Response> handler);
   void CheckWatch(int method);
 

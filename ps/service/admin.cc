@@ -9,6 +9,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
+#include "common/net/channel.h"
+#include "common/net/checked_request.h"
 #include "common/status_macros.h"
 
 namespace millrace::ps {
@@ -60,6 +62,29 @@ grpc::Status Reply(absl::StatusOr<ShardStatus> result, ShardStatus* response) {
 }
 
 }  // namespace
+
+// The indices are the methods' places in the service: generated code counts them so too.
+Admin::Admin(ShardStore* store) : store_(store) {
+  Check(0, &Admin::CreateShard);
+  Check(1, &Admin::GetShard);
+  Check(2, &Admin::SetGeneration);
+  Check(3, &Admin::PlanCuts);
+  Check(4, &Admin::StepBack);
+  Check(5, &Admin::PinCut);
+  Check(6, &Admin::UnpinCut);
+  Check(7, &Admin::FlushCut);
+  Check(8, &Admin::RetireShard);
+  Check(9, &Admin::DropShard);
+}
+
+template <typename Request, typename Response>
+void Admin::Check(int method, Handler<Request, Response> handler) {
+  MarkMethodStreamed(method, NewCheckedHandler<kMaxMessageBytes, Request, Response>(
+                                 [this, handler](grpc::ServerContext* context,
+                                                 const Request* request, Response* response) {
+                                   return (this->*handler)(context, request, response);
+                                 }));
+}
 
 grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,
                                 ShardStatus* response) {

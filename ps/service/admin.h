@@ -7,13 +7,13 @@
 
 namespace millrace::ps {
 
-// Calls that carry a generation are refused here where it is none; the store and its shards compare
-// it with theirs. Synchronous: its methods may wait for the disk, on threads of their own. Statuses
-// as documented in the .proto. Thread-safe.
+// Bytes that are no request are refused, and calls that carry a generation are refused here where
+// it is none; the store and its shards compare it with theirs. Synchronous: its methods may wait
+// for the disk, on threads of their own. Statuses as documented in the .proto. Thread-safe.
 class Admin final : public ParameterServerAdmin::Service {
  public:
   // `store` must outlive it.
-  explicit Admin(ShardStore* store) : store_(store) {}
+  explicit Admin(ShardStore* store);
 
   grpc::Status CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,
                            ShardStatus* response) override;
@@ -37,6 +37,12 @@ class Admin final : public ParameterServerAdmin::Service {
                          DropShardResponse* response) override;
 
  private:
+  template <typename Request, typename Response>
+  using Handler = grpc::Status (Admin::*)(grpc::ServerContext*, const Request*, Response*);
+  // Has the method of that index check its requests.
+  template <typename Request, typename Response>
+  void Check(int method, Handler<Request, Response> handler);
+
   ShardStore* const store_;
 };
 

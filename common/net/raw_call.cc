@@ -1,4 +1,4 @@
-#include "coordinator/testing/raw_call.h"
+#include "common/net/raw_call.h"
 
 #include "common/clock.h"
 #include "common/grpc_status.h"
@@ -9,7 +9,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
 
-namespace millrace::coordinator {
+namespace millrace {
 namespace {
 
 // The result of the operation that was started last.
@@ -46,4 +46,4 @@ absl::Status CallRaw(const std::string& address, const std::string& method,
   return FromGrpcStatus(status);
 }
 
-}  // namespace millrace::coordinator
+}  // namespace millrace

@@ -1,0 +1,96 @@
+// Unary methods whose requests are parsed by us rather than by gRPC, which answers bytes that are
+// no message with INTERNAL and no text, and parses whatever a message's limit lets through.
+#ifndef MILLRACE_COMMON_NET_CHECKED_REQUEST_H_
+#define MILLRACE_COMMON_NET_CHECKED_REQUEST_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/memory_trimmer.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
+#include "grpcpp/impl/codegen/serialization_traits.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/method_handler.h"
+#include "grpcpp/support/status.h"
+#include "grpcpp/support/sync_stream.h"
+
+namespace millrace {
+
+// What a call brought. INVALID_ARGUMENT: it is larger than kMaxBytes, or no `Request`, and was not
+// parsed.
+template <typename Request, size_t kMaxBytes>
+struct CheckedRequest {
+  Request request;
+  absl::Status status;
+  size_t bytes = 0;
+};
+
+template <typename Request>
+absl::Status ParseRequest(grpc::ByteBuffer* bytes, size_t max_bytes, Request* request) {
+  if (bytes->Length() > max_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request: ", bytes->Length(), " bytes; must be at most ", max_bytes));
+  }
+  if (grpc::SerializationTraits<Request>::Deserialize(bytes, request).ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the request: its bytes are no ", Request::descriptor()->full_name()));
+}
+
+inline grpc::Status NoRequest() {
+  return ToGrpcStatus(absl::InvalidArgumentError("the call ended without a request"));
+}
+
+// A request of more takes much memory while it is parsed, some ten times its bytes, which malloc
+// would keep.
+inline constexpr size_t kLargeRequestBytes = 256 << 10;
+
+// A method's handler, for grpc::Service::MarkMethodStreamed, which comes to own it. `method` gets
+// requests that are sound; it runs on gRPC's threads and may block.
+template <size_t kMaxBytes, typename Request, typename Response>
+grpc::internal::MethodHandler* NewCheckedHandler(
+    std::function<grpc::Status(grpc::ServerContext*, const Request*, Response*)> method) {
+  using Checked = CheckedRequest<Request, kMaxBytes>;
+  using Stream = grpc::ServerUnaryStreamer<Checked, Response>;
+  return new grpc::internal::StreamedUnaryHandler<Checked, Response>(
+      [method = std::move(method)](grpc::ServerContext* context, Stream* stream) {
+        auto checked = std::make_unique<Checked>();
+        if (!stream->Read(checked.get())) return NoRequest();
+        Response response;
+        const grpc::Status status = checked->status.ok()
+                                        ? method(context, &checked->request, &response)
+                                        : ToGrpcStatus(checked->status);
+        const bool large = checked->bytes > kLargeRequestBytes;
+        checked.reset();
+        if (large) MemoryTrimmer::TrimMalloc();
+        if (status.ok()) stream->Write(response);
+        return status;
+      });
+}
+
+}  // namespace millrace
+
+namespace grpc {
+
+// How gRPC is taught a type of message. It always succeeds: what is wrong is for the handler to
+// say.
+template <typename Request, size_t kMaxBytes>
+class SerializationTraits<millrace::CheckedRequest<Request, kMaxBytes>> {
+ public:
+  static Status Deserialize(ByteBuffer* bytes,
+                            millrace::CheckedRequest<Request, kMaxBytes>* checked) {
+    checked->bytes = bytes->Length();
+    checked->status = millrace::ParseRequest(bytes, kMaxBytes, &checked->request);
+    bytes->Clear();
+    return Status::OK;
+  }
+};
+
+}  // namespace grpc
+
+#endif  // MILLRACE_COMMON_NET_CHECKED_REQUEST_H_
