@@ -10,6 +10,8 @@
 #include "common/storage/rocks_database.h"
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -23,6 +25,24 @@
 namespace millrace {
 namespace {
 
+// What RocksDB has to say goes to our log. In a file of its own it would stop the process when the
+// disk is full: the file's writer has an assertion against whatever follows an error.
+class ToOurLog final : public rocksdb::Logger {
+ public:
+  ToOurLog() : rocksdb::Logger(rocksdb::WARN_LEVEL) {}
+
+  using rocksdb::Logger::Logv;
+  void Logv(const char* format, va_list arguments) override {
+    char line[1000];
+    vsnprintf(line, sizeof(line), format, arguments);
+    LOG_EVERY_T(WARNING, kPauseSeconds) << "RocksDB: " << line;
+  }
+  void LogHeader(const char* /*format*/, va_list /*arguments*/) override {}
+
+ private:
+  static constexpr int kPauseSeconds = 10;  // On a bad disk it repeats itself.
+};
+
 rocksdb::Options MakeOptions(rocksdb::Env* env) {
   rocksdb::Options options;
   options.env = env;
@@ -35,8 +55,7 @@ rocksdb::Options MakeOptions(rocksdb::Env* env) {
   options.periodic_compaction_seconds = 0;
   options.compression = rocksdb::kNoCompression;
   options.max_bgerror_resume_count = 0;
-  options.info_log_level = rocksdb::WARN_LEVEL;
-  options.keep_log_file_num = 4;
+  options.info_log = std::make_shared<ToOurLog>();
   return options;
 }
 

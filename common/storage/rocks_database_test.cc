@@ -126,6 +126,15 @@ TEST_F(RocksDatabaseTest, ManyRecordsSurviveADiskThatIsFullNowAndThen) {
   EXPECT_EQ(Get(), last);
 }
 
+// RocksDB's log is a file by default, whose writer stops the process when the disk is full.
+TEST_F(RocksDatabaseTest, LogOfRocksDbIsNoFile) {
+  Begin();
+  ASSERT_TRUE(Put("a").ok());
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    EXPECT_NE(entry.path().filename(), "LOG");
+  }
+}
+
 TEST_F(RocksDatabaseTest, OneProcessAtATimeMayOpenIt) {
   Begin();
   EXPECT_EQ(RocksDatabase::Open(path_).status().code(), absl::StatusCode::kUnavailable);
