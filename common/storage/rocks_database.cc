@@ -25,8 +25,9 @@
 namespace millrace {
 namespace {
 
-// What RocksDB has to say goes to our log. In a file of its own it would stop the process when the
-// disk is full: the file's writer has an assertion against whatever follows an error.
+// What RocksDB has to say beside the statuses that it returns goes to our log, for who asks for it.
+// In a file of its own it would stop the process when the disk is full: the file's writer has an
+// assertion against whatever follows an error.
 class ToOurLog final : public rocksdb::Logger {
  public:
   ToOurLog() : rocksdb::Logger(rocksdb::WARN_LEVEL) {}
@@ -35,12 +36,9 @@ class ToOurLog final : public rocksdb::Logger {
   void Logv(const char* format, va_list arguments) override {
     char line[1000];
     vsnprintf(line, sizeof(line), format, arguments);
-    LOG_EVERY_T(WARNING, kPauseSeconds) << "RocksDB: " << line;
+    VLOG(1) << "RocksDB: " << line;
   }
   void LogHeader(const char* /*format*/, va_list /*arguments*/) override {}
-
- private:
-  static constexpr int kPauseSeconds = 10;  // On a bad disk it repeats itself.
 };
 
 rocksdb::Options MakeOptions(rocksdb::Env* env) {

@@ -60,8 +60,15 @@ class FullDiskTest(unittest.TestCase):
             time.sleep(0.1)
 
     def shard(self, cluster, job_id):
-        """Of ps-0."""
-        return chaos.inspect([cluster.ps[0].address()], job_id, 2)[0]
+        """Of ps-0, once it has one and answers."""
+        found = []
+
+        def ask():
+            found[:] = chaos.inspect([cluster.ps[0].address()], job_id, 2)
+            return found
+
+        self.wait_for("the shard of ps-0", ask)
+        return found[0]
 
     def test_training_goes_on_while_a_disk_is_full(self):
         disk = harness.temporary_directory() / "disk"
