@@ -1,9 +1,13 @@
 // The `millrace` command: see `millrace --help`, and client/commands/ for what it does.
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <iostream>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "client/commands/command_line.h"
 #include "client/commands/commands.h"
 #include "client/commands/exit_code.h"
@@ -23,6 +27,16 @@ void ConfigureLogging(bool verbose) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 }
 
+// Whoever reads the output must not take a part of it for the whole.
+bool OutputIsWritten() {
+  errno = 0;
+  std::cout.flush();
+  if (std::cout.good()) return true;
+  std::cerr << "millrace: cannot write to the standard output"
+            << (errno == 0 ? "" : absl::StrCat(": ", std::strerror(errno))) << std::endl;
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -30,7 +44,7 @@ int main(int argc, char** argv) {
   CommandContext context;
   context.console = SystemConsole();
   const CommandLine line = ParseCommandLine(argc, argv, context.console);
-  if (line.exit) return static_cast<int>(*line.exit);
+  if (line.exit) return static_cast<int>(OutputIsWritten() ? *line.exit : ExitCode::kFailed);
   context.flags = line.flags;
 
   ConfigureLogging(context.flags.verbose);
@@ -52,5 +66,5 @@ int main(int argc, char** argv) {
     interrupt.Trigger();
   }
   command.join();
-  return static_cast<int>(exit_code);
+  return static_cast<int>(OutputIsWritten() ? exit_code : ExitCode::kFailed);
 }

@@ -38,7 +38,8 @@ constexpr char kBinary[] = "client/millrace";
 // A run of the binary: its standard output comes through a pipe, its standard error is in a file.
 class Process {
  public:
-  explicit Process(std::vector<std::string> arguments) {
+  // `output`: a file that is its standard output instead.
+  explicit Process(std::vector<std::string> arguments, const char* output = nullptr) {
     arguments.insert(arguments.begin(), kBinary);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -48,6 +49,9 @@ class Process {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
+    if (output != nullptr) {
+      posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY, 0);
+    }
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, ErrorPath().c_str(),
                                      O_WRONLY | O_CREAT | O_TRUNC, 0666);
     CHECK_EQ(posix_spawn(&pid_, kBinary, &actions, /*attrp=*/nullptr, argv.data(), environ), 0);
@@ -116,6 +120,18 @@ TEST(MillraceProcessTest, HelpSucceedsOnStandardOutput) {
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(process.out(), HasSubstr("Exit codes:"));
   EXPECT_THAT(process.err(), IsEmpty());
+}
+
+// They exited with 0.
+TEST(MillraceProcessTest, OutputThatCannotBeWrittenIsAFailure) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"},
+        std::vector<std::string>{"train", WriteFile("job.textproto", SmallJob()),
+                                 "--data=" + SmallData(), "--json"}}) {
+    Process process(arguments, "/dev/full");
+    EXPECT_EQ(process.Wait(), 1);
+    EXPECT_THAT(process.err(), HasSubstr("cannot write to the standard output"));
+  }
 }
 
 TEST(MillraceProcessTest, WrongUsageExitsWithTwo) {

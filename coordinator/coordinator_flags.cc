@@ -24,8 +24,13 @@ void AddDuration(CLI::App& app, const std::string& name, absl::Duration* value,
 }
 
 void AddDurations(CLI::App& app, CoordinatorOptions* options) {
-  AddDuration(app, "--heartbeat_period", &options->heartbeat_period,
-              "Members speak this often; silent for three periods, they are taken for dead");
+  AddDurationFlag(
+      app, "--heartbeat_period", &options->heartbeat_period,
+      [](absl::Duration period) {
+        return period >= absl::Milliseconds(50) && period <= absl::Hours(1);
+      },
+      "a duration from 50ms to 1h",
+      "Members speak this often; silent for three periods, they are taken for dead");
   AddDuration(
       app, "--lease_duration", &options->lease_duration,
       "A step that nothing is heard of for this long goes to another worker, until a step of "

@@ -53,6 +53,8 @@ TEST(CoordinatorFlagsTest, WrongUsageIsExitStatusTwo) {
                                              {"--data_dir=/d", "--no_such_flag"},
                                              {"--data_dir=/d", "--min_ps=0"},
                                              {"--data_dir=/d", "--heartbeat_period=-1s"},
+                                             {"--data_dir=/d", "--heartbeat_period=1ns"},
+                                             {"--data_dir=/d", "--heartbeat_period=inf"},
                                              {"--data_dir=/d", "--heartbeat_period=often"}}) {
     CoordinatorOptions options;
     EXPECT_EQ(Parse(flags, nullptr, &options), 2);

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <system_error>
 
@@ -16,15 +15,27 @@
 namespace millrace::client {
 namespace {
 
+// A cluster takes no larger jobs.
+constexpr size_t kMaxJobFileBytes = 2 << 20;
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     return UsageError(absl::StrCat("cannot read the job file ", path, ": it is a directory"));
   }
   std::ifstream file(path);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) {
     return UsageError(absl::StrCat("cannot read the job file ", path, ": ", std::strerror(errno)));
+  }
+  std::string text(kMaxJobFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) {
+    return UsageError(absl::StrCat("cannot read the job file ", path, ": ", std::strerror(errno)));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMaxJobFileBytes) {
+    return UsageError(absl::StrCat("cannot read the job file ", path, ": it has more than ",
+                                   kMaxJobFileBytes, " bytes"));
   }
   return text;
 }

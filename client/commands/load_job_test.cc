@@ -47,6 +47,9 @@ TEST(LoadJobTest, FilesThatCannotBeReadAreWrongUsage) {
   const absl::Status missing = LoadError(FlagsOf(TempDir() + "/none.textproto"));
   EXPECT_EQ(ExitCodeOf(missing), ExitCode::kUsage);
   EXPECT_THAT(missing.ToString(), HasSubstr("none.textproto: No such file"));
+  const absl::Status endless = LoadError(FlagsOf("/dev/zero"));
+  EXPECT_EQ(ExitCodeOf(endless), ExitCode::kUsage);
+  EXPECT_THAT(endless.ToString(), HasSubstr("/dev/zero: it has more than 2097152 bytes"));
   const absl::Status directory = LoadError(FlagsOf(TempDir()));
   EXPECT_EQ(ExitCodeOf(directory), ExitCode::kUsage);
   EXPECT_THAT(directory.ToString(), HasSubstr("is a directory"));
