@@ -116,10 +116,10 @@ TEST(AttachTest, BrokenTransportIsTriedAgainWhateverGrpcCallsIt) {
 // Both servers were killed and came back at different versions: pulls of the older one were refused
 // for ever, or the job failed.
 TEST(AttachTest, SynchronousShardsStepBackTogetherToTheNewestCommonCut) {
+  Gate gate;
   FakeCluster cluster(2);
   cluster.StartPs();
   for (int i = 0; i < 2; ++i) cluster.ps(i).set_takes_planned_cuts(false);
-  Gate gate;
   FakeWorkerScript script = WaitingAt(16, &gate);
   const auto wait = script.on_step;
   script.lease_slots = 1;
@@ -147,10 +147,10 @@ TEST(AttachTest, SynchronousShardsStepBackTogetherToTheNewestCommonCut) {
 }
 
 TEST(AttachTest, SynchronousShardsWithoutACommonCutBeginAgain) {
+  Gate gate;
   FakeCluster cluster(2);
   cluster.StartPs();
   cluster.ps(1).set_takes_planned_cuts(false);
-  Gate gate;
   cluster.AddWorker(WaitingAt(30, &gate));
   const std::string job = cluster.Submit(SynchronousJob(60, 2)).value();
   gate.AwaitSomebody();
@@ -229,10 +229,10 @@ TEST(AttachTest, HonestWorkersOfAJobAreNotBlamedForALostServer) {
 
 // A generation that somebody else had set left the job waiting without a word.
 TEST(AttachTest, GenerationOfAStrangerIsAdoptedAndTold) {
+  Gate submitted;
   FakeCluster cluster(2);
   cluster.StartPs();
   std::string job;
-  Gate submitted;
   cluster.AddWorker(OnceAt(5, [&] {
     submitted.Pass();
     const auto stub = ParameterServerAdmin::NewStub(CreateChannel(cluster.ps(1).address()));
@@ -254,8 +254,8 @@ TEST(AttachTest, GenerationOfAStrangerIsAdoptedAndTold) {
 
 // Servers were once called one after the other, so that a slow one held up all after it.
 TEST(AttachTest, ServersAreCalledAllAtOnce) {
-  FakeCluster cluster(2);
   Gate gate;
+  FakeCluster cluster(2);
   cluster.ps(0).set_on_create([&] {
     gate.Pass();
     return grpc::Status::OK;
@@ -321,9 +321,9 @@ TEST(AttachTest, ServerThatCannotFlushKeepsTheJobWaitingAndItSaysWhy) {
 }
 
 TEST(AttachTest, RestartedCoordinatorDoesNotEvaluateAgainWhatItHasEvaluated) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
-  Gate gate;
   FakeWorker& worker = cluster.AddWorker(WaitingAt(10, &gate));
   const std::string job = cluster.Submit(EvaluatedJob(30, 10)).value();
   const auto first =

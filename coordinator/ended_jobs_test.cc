@@ -96,8 +96,8 @@ TEST(EndedJobsTest, ShardsAreDroppedWhereTheirServerIsThereAndElsewhereWhenItCom
 TEST(EndedJobsTest, StopDoesNotWaitForAServerThatIsToDropAShard) {
   CoordinatorOptions options;
   options.retained_jobs = 0;
-  FakeCluster cluster(1, options);
   Gate gate;
+  FakeCluster cluster(1, options);
   cluster.ps(0).set_on_drop([&] {
     gate.Pass();
     return grpc::Status::OK;
@@ -154,9 +154,9 @@ TEST(EndedJobsTest, NumbersGoOnFromTheNewestJobThoughItEndedFirst) {
 // Pushes under way once changed what clients had been told was final: first nothing fenced the job,
 // then its cancellation sometimes cancelled the calls that do.
 TEST(EndedJobsTest, PushUnderWayDoesNotChangeACancelledJob) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
-  Gate gate;
   FakeWorker& worker = cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();
@@ -170,10 +170,10 @@ TEST(EndedJobsTest, PushUnderWayDoesNotChangeACancelledJob) {
 
 // Nor was its shard ever retired: it refused that, as it was at an older generation.
 TEST(EndedJobsTest, ServerThatWasAwayAtTheEndIsFencedBeforeAnybodyReadsIt) {
+  Gate gate;
   FakeCluster cluster(2);
   cluster.StartPs();
   cluster.ps(1).set_flush_always(true);
-  Gate gate;
   FakeWorker& worker = cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();

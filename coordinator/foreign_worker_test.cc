@@ -68,9 +68,9 @@ MemberMessage Return(const std::string& job, uint64_t lease_id, absl::StatusCode
 
 // Any worker could once fail any job.
 TEST(ForeignWorkerTest, WorkerWithoutALeaseDoesNotEndTheJob) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAt(3, &gate));
   const std::string job = cluster.Submit(PlainJob(10)).value();
   gate.AwaitSomebody();
@@ -91,6 +91,7 @@ TEST(ForeignWorkerTest, WorkerWithoutALeaseDoesNotEndTheJob) {
 
 // It was once believed further on, and each of its reports made the job begin a new generation.
 TEST(ForeignWorkerTest, ExcludedWorkerIsNotHeardAnyMore) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
   FakeWorkerScript lying;
@@ -107,7 +108,6 @@ TEST(ForeignWorkerTest, ExcludedWorkerIsNotHeardAnyMore) {
   ASSERT_TRUE(events.ok()) << events.status();
   liar.Leave();
 
-  Gate gate;
   std::atomic<int> early{0};
   FakeWorkerScript honest = WaitingAt(5, &gate);
   honest.on_lease = [&](const Lease& lease, const SetRoute& route) {
@@ -130,9 +130,9 @@ TEST(ForeignWorkerTest, ExcludedWorkerIsNotHeardAnyMore) {
 }
 
 TEST(ForeignWorkerTest, EvaluationIsTakenFromTheWorkerThatWasAsked) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAtEvaluation(&gate));
   const std::string job = cluster.Submit(EvaluatedJob(5, 0)).value();
   gate.AwaitSomebody();

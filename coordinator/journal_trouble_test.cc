@@ -39,9 +39,9 @@ TEST_F(JournalTroubleTest, WhileAJobAttaches) {
 }
 
 TEST_F(JournalTroubleTest, WhileAJobEnds) {
+  Gate gate;
   FakeCluster cluster(1, options_);
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAt(4, &gate));
   const std::string job = cluster.Submit(PlainJob(5)).value();
   gate.AwaitSomebody();

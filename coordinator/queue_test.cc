@@ -20,9 +20,9 @@ CoordinatorOptions OneAtATime() {
 }
 
 TEST(QueueTest, JobsWaitForTheirTurnsAndSaySo) {
+  Gate gate;
   FakeCluster cluster(1, OneAtATime());
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAt(0, &gate));
   std::vector<std::string> jobs;
   for (int i = 0; i < 4; ++i) jobs.push_back(cluster.Submit(PlainJob(2)).value());
@@ -51,9 +51,9 @@ TEST(QueueTest, JobsWaitForTheirTurnsAndSaySo) {
 }
 
 TEST(QueueTest, JobThatWaitsForItsTurnCanBeCancelled) {
+  Gate gate;
   FakeCluster cluster(1, OneAtATime());
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAt(0, &gate));
   const std::string first = cluster.Submit(PlainJob(2)).value();
   const std::string second = cluster.Submit(PlainJob(2)).value();
@@ -67,9 +67,9 @@ TEST(QueueTest, JobThatWaitsForItsTurnCanBeCancelled) {
 }
 
 TEST(QueueTest, RestartKeepsTheOrder) {
+  Gate gate;
   FakeCluster cluster(1, OneAtATime());
   cluster.StartPs();
-  Gate gate;
   FakeWorker& worker = cluster.AddWorker(WaitingAt(0, &gate));
   std::vector<std::string> jobs;
   for (int i = 0; i < 3; ++i) jobs.push_back(cluster.Submit(PlainJob(2)).value());

@@ -23,9 +23,9 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 TEST(RecoveryTest, LeasesOfADeadWorkerGoToOthers) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
-  Gate gate;
   FakeWorkerScript stuck;
   stuck.on_step = [&](const std::string&, uint64_t step) {
     if (step >= 3) gate.Pass();
@@ -86,9 +86,9 @@ TEST(RecoveryTest, WorkersThatLeaveWhileTheyPlanAreNotHeldAgainstTheJob) {
 }
 
 TEST(RecoveryTest, ReturnOfAPsServerRunsOnlyTheMissingSteps) {
+  Gate gate;
   FakeCluster cluster(2);
   cluster.StartPs();
-  Gate gate;
   FakeWorkerScript script;
   script.on_step = [&](const std::string&, uint64_t step) {
     if (step == 10) cluster.ps(1).FlushAll();
@@ -116,9 +116,9 @@ TEST(RecoveryTest, ReturnOfAPsServerRunsOnlyTheMissingSteps) {
 }
 
 TEST(RecoveryTest, LossOfAPsServerAtTheVeryEndIsMadeUpForBeforeTheJobSucceeds) {
+  Gate gate;
   FakeCluster cluster(2);
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAtEvaluation(&gate));
   const std::string job = cluster.Submit(EvaluatedJob(20, 0)).value();
   gate.AwaitSomebody();
@@ -133,10 +133,10 @@ TEST(RecoveryTest, LossOfAPsServerAtTheVeryEndIsMadeUpForBeforeTheJobSucceeds) {
 }
 
 TEST(RecoveryTest, SynchronousJobGoesOnWhenAPsServerReturnsWithItsNewestVersion) {
+  Gate gate;
   FakeCluster cluster(2);
   cluster.StartPs();
   cluster.ps(1).set_flush_always(true);
-  Gate gate;
   cluster.AddWorker(WaitingAt(31, &gate));
   JobSpec spec = PlainJob(60);
   spec.mutable_synchronous()->set_replicas(4);
@@ -151,9 +151,9 @@ TEST(RecoveryTest, SynchronousJobGoesOnWhenAPsServerReturnsWithItsNewestVersion)
 }
 
 TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShard) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();
@@ -169,9 +169,9 @@ TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShard) {
 TEST(RecoveryTest, RunningJobFailsWhenAMemberStaysAway) {
   CoordinatorOptions options;
   options.member_timeout = absl::Milliseconds(50);
+  Gate gate;
   FakeCluster cluster(1, options);
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();
@@ -183,9 +183,9 @@ TEST(RecoveryTest, RunningJobFailsWhenAMemberStaysAway) {
 }
 
 TEST(RecoveryTest, EvaluationIsGivenToAnotherWorkerWhenItsWorkerDies) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
-  Gate gate;
   FakeWorker& first =
       cluster.AddWorker(WaitingAtEvaluation(&gate, absl::UnavailableError("dying")));
   const std::string job = cluster.Submit(EvaluatedJob(5, 0)).value();
@@ -200,9 +200,9 @@ TEST(RecoveryTest, EvaluationIsGivenToAnotherWorkerWhenItsWorkerDies) {
 }
 
 TEST(RecoveryTest, RestartedCoordinatorListsOldJobsAndGoesOnWithTheRunningOnes) {
+  Gate gate;
   FakeCluster cluster(2);
   cluster.StartPs();
-  Gate gate;
   FakeWorkerScript script;
   script.on_step = [&](const std::string& job, uint64_t step) {
     if (absl::StartsWith(job, "plain-2-") && step == 20) gate.Pass();
@@ -266,9 +266,9 @@ TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
 }
 
 TEST(RecoveryTest, RunningJobSaysThatAServerIsBackWithAnotherDirectory) {
+  Gate gate;
   FakeCluster cluster(1);
   cluster.StartPs();
-  Gate gate;
   cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
   gate.AwaitSomebody();

@@ -238,9 +238,9 @@ TEST(TrainingTest, JobThatDoesNotGetOnSaysForWhomItWaits) {
   SimulatedClock clock(absl::UnixEpoch() + absl::Hours(1));
   CoordinatorOptions options;
   options.clock = &clock;
+  Gate gate;
   FakeCluster cluster(1, options);
   cluster.StartPs();
-  Gate gate;
   FakeWorkerScript script;
   script.on_step = [&](const std::string&, uint64_t) {
     gate.Pass();
