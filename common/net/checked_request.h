@@ -4,9 +4,7 @@
 #define MILLRACE_COMMON_NET_CHECKED_REQUEST_H_
 
 #include <cstddef>
-#include <functional>
 #include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -50,20 +48,21 @@ inline grpc::Status NoRequest() {
 // would keep.
 inline constexpr size_t kLargeRequestBytes = 256 << 10;
 
-// A method's handler, for grpc::Service::MarkMethodStreamed, which comes to own it. `method` gets
-// requests that are sound; it runs on gRPC's threads and may block.
-template <size_t kMaxBytes, typename Request, typename Response>
+// The handler of a method of `service`, for grpc::Service::MarkMethodStreamed, which comes to own
+// it. `method` gets requests that are sound; it runs on gRPC's threads and may block.
+template <size_t kMaxBytes, typename Service, typename Request, typename Response>
 grpc::internal::MethodHandler* NewCheckedHandler(
-    std::function<grpc::Status(grpc::ServerContext*, const Request*, Response*)> method) {
+    Service* service,
+    grpc::Status (Service::*method)(grpc::ServerContext*, const Request*, Response*)) {
   using Checked = CheckedRequest<Request, kMaxBytes>;
   using Stream = grpc::ServerUnaryStreamer<Checked, Response>;
   return new grpc::internal::StreamedUnaryHandler<Checked, Response>(
-      [method = std::move(method)](grpc::ServerContext* context, Stream* stream) {
+      [service, method](grpc::ServerContext* context, Stream* stream) {
         auto checked = std::make_unique<Checked>();
         if (!stream->Read(checked.get())) return NoRequest();
         Response response;
         const grpc::Status status = checked->status.ok()
-                                        ? method(context, &checked->request, &response)
+                                        ? (service->*method)(context, &checked->request, &response)
                                         : ToGrpcStatus(checked->status);
         const bool large = checked->bytes > kLargeRequestBytes;
         checked.reset();

@@ -30,21 +30,12 @@ constexpr size_t kMaxSubmissionBytes = 2 << 20;
 // The indices are the methods' places in the service: generated code counts them so too.
 JobsService::JobsService(JobTable* table, const MemberRegistry* registry)
     : table_(table), registry_(registry) {
-  Check<kMaxSubmissionBytes>(0, &JobsService::SubmitJob);
-  Check<kMaxRequestBytes>(1, &JobsService::GetJob);
-  Check<kMaxRequestBytes>(2, &JobsService::ListJobs);
+  MarkMethodStreamed(0, NewCheckedHandler<kMaxSubmissionBytes>(this, &JobsService::SubmitJob));
+  MarkMethodStreamed(1, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetJob));
+  MarkMethodStreamed(2, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ListJobs));
   CheckWatch(3);
-  Check<kMaxRequestBytes>(4, &JobsService::CancelJob);
-  Check<kMaxRequestBytes>(5, &JobsService::GetVariables);
-}
-
-template <size_t kMaxBytes, typename Request, typename Response>
-void JobsService::Check(int method, Handler<Request, Response> handler) {
-  MarkMethodStreamed(method, NewCheckedHandler<kMaxBytes, Request, Response>(
-                                 [this, handler](grpc::ServerContext* context,
-                                                 const Request* request, Response* response) {
-                                   return (this->*handler)(context, request, response);
-                                 }));
+  MarkMethodStreamed(4, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::CancelJob));
+  MarkMethodStreamed(5, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetVariables));
 }
 
 void JobsService::CheckWatch(int method) {

@@ -46,11 +46,7 @@ class JobsService final : public millrace::Jobs::Service {
  private:
   enum class Phase { kStarting, kOpen, kStopping };
 
-  template <typename Request, typename Response>
-  using Handler = grpc::Status (JobsService::*)(grpc::ServerContext*, const Request*, Response*);
   // Has the method of that index check its requests.
-  template <size_t kMaxBytes, typename Request, typename Response>
-  void Check(int method, Handler<Request, Response> handler);
   void CheckWatch(int method);
 
   grpc::Status Watch(grpc::ServerContext* context, const WatchJobRequest& request,

@@ -146,7 +146,7 @@ absl::Status CutStore::FindCuts() {
       leftovers.push_back(*key);
       continue;
     }
-    absl::StatusOr<Cut> cut = TryToRead([&] { return FindCut(*key); });
+    absl::StatusOr<Cut> cut = FindCut(*key);
     if (!cut.ok() && !absl::IsUnavailable(cut.status())) return cut.status();
     MutexLock lock(&mutex_);
     Entry& entry = entries_[key->shard_key];
@@ -189,7 +189,8 @@ CutStore::Cut CutStore::DamagedCut(uint64_t number) {
 }
 
 absl::StatusOr<CutStore::Cut> CutStore::FindCut(const CutKey& key) {
-  const absl::StatusOr<CutManifest> manifest = ReadManifest(key.shard_key, key.cut);
+  const absl::StatusOr<CutManifest> manifest =
+      TryToRead([&] { return ReadManifest(key.shard_key, key.cut); });
   if (!manifest.ok() && !absl::IsDataLoss(manifest.status())) return manifest.status();
   if (!manifest.ok()) return DamagedCut(key.cut);
   return Cut{key.cut, manifest->epoch(), manifest->version(), manifest->of_stop()};
@@ -490,7 +491,8 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
 
 absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPool* pool) {
   const std::string name = NameOf(plan.spec);
-  std::vector<Cut> cuts = Find(KeyOf(plan.spec)).cuts;
+  const Entry entry = Find(KeyOf(plan.spec));
+  std::vector<Cut> cuts = entry.cuts;
   if (cuts.empty()) {
     ShardContents contents;
     MILLRACE_ASSIGN_OR_RETURN(contents.state, MakeInitialState(plan, pool));
@@ -502,11 +504,9 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     return std::tie(a.epoch, a.version) < std::tie(b.epoch, b.version);
   });
   bool passed_over = cuts.front().damaged;
-  const absl::Status unreadable = Find(KeyOf(plan.spec)).unreadable;
   absl::Status status = absl::DataLossError("their manifests are damaged");
   for (; !cuts.empty() && !cuts.back().damaged; cuts.pop_back()) {
-    absl::StatusOr<ShardContents> contents =
-        TryToRead([&] { return ReadNumber(plan, cuts.back().number, pool); });
+    absl::StatusOr<ShardContents> contents = ReadNumber(plan, cuts.back().number, pool);
     for (size_t i = cuts.size() - 1; contents.ok() && contents->previous == nullptr && i-- > 0;) {
       MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[i], cuts.back(), pool));
     }
@@ -525,7 +525,7 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     TakeOut(KeyOf(plan.spec),
             [number = cuts.back().number](const Cut& cut) { return cut.number == number; });
   }
-  MILLRACE_RETURN_IF_ERROR(unreadable);
+  MILLRACE_RETURN_IF_ERROR(entry.unreadable);
   return absl::DataLossError(absl::StrCat(
       name, " cannot be restored, no whole cut of it is left: ", std::string(status.message()),
       "; cancel its job and submit it again"));
@@ -537,8 +537,7 @@ absl::StatusOr<StatePtr> CutStore::ReadPrevious(const ShardPlan& plan, const Cut
       cut.epoch != newest.epoch) {
     return nullptr;
   }
-  absl::StatusOr<ShardContents> contents =
-      TryToRead([&] { return ReadNumber(plan, cut.number, pool); });
+  absl::StatusOr<ShardContents> contents = ReadNumber(plan, cut.number, pool);
   if (contents.ok()) return contents->state;
   if (absl::IsDataLoss(contents.status())) return nullptr;
   return contents.status();
@@ -549,8 +548,7 @@ absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName&
   if (name.version() == 0) return MakeInitialState(plan, pool);
   for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
     if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
-    absl::StatusOr<ShardContents> contents =
-        TryToRead([&] { return ReadNumber(plan, cut.number, pool); });
+    absl::StatusOr<ShardContents> contents = ReadNumber(plan, cut.number, pool);
     if (contents.ok()) return contents->state;
     if (!absl::IsDataLoss(contents.status())) return contents.status();
     LOG(ERROR) << NameOf(plan.spec) << ": gives up a cut of version " << cut.version << ": "
@@ -564,6 +562,11 @@ absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName&
 
 absl::StatusOr<ShardContents> CutStore::ReadNumber(const ShardPlan& plan, uint64_t cut,
                                                    BlockPool* pool) {
+  return TryToRead([&] { return ReadNumberOnce(plan, cut, pool); });
+}
+
+absl::StatusOr<ShardContents> CutStore::ReadNumberOnce(const ShardPlan& plan, uint64_t cut,
+                                                       BlockPool* pool) {
   MILLRACE_ASSIGN_OR_RETURN(const CutManifest manifest, ReadManifest(KeyOf(plan.spec), cut));
   if (manifest.blocks() != plan.layout.blocks().size()) return Damaged("its manifest");
   ShardContents contents;

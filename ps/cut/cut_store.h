@@ -144,7 +144,7 @@ class CutStore {
   // Files of no shard, and cuts that are none any more. Those that stay are remembered.
   void RemoveLeftovers(const std::vector<CutKey>& leftovers) ABSL_LOCKS_EXCLUDED(mutex_);
   static Cut DamagedCut(uint64_t number);
-  // UNAVAILABLE: the disk does not say what it is.
+  // UNAVAILABLE: the disk does not say what it is, three times running.
   absl::StatusOr<Cut> FindCut(const CutKey& key);
   // Takes cuts out of the entry, whose files go next.
   void TakeOut(const std::string& shard_key, const IsGone& gone) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -157,7 +157,10 @@ class CutStore {
                         const ShardState& state);
   absl::Status PutHeld(const Database::Put& put, const std::string& shard_key, uint64_t cut,
                        const BlockLayout& layout, const PushAssembly& push);
+  // UNAVAILABLE: the disk gave an error three times running.
   absl::StatusOr<ShardContents> ReadNumber(const ShardPlan& plan, uint64_t cut, BlockPool* pool);
+  absl::StatusOr<ShardContents> ReadNumberOnce(const ShardPlan& plan, uint64_t cut,
+                                               BlockPool* pool);
   absl::StatusOr<CutManifest> ReadManifest(const std::string& shard_key, uint64_t cut);
   absl::StatusOr<StatePtr> ReadState(const ShardPlan& plan, uint64_t cut,
                                      const CutManifest& manifest, BlockPool* pool);

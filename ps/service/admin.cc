@@ -65,25 +65,16 @@ grpc::Status Reply(absl::StatusOr<ShardStatus> result, ShardStatus* response) {
 
 // The indices are the methods' places in the service: generated code counts them so too.
 Admin::Admin(ShardStore* store) : store_(store) {
-  Check(0, &Admin::CreateShard);
-  Check(1, &Admin::GetShard);
-  Check(2, &Admin::SetGeneration);
-  Check(3, &Admin::PlanCuts);
-  Check(4, &Admin::StepBack);
-  Check(5, &Admin::PinCut);
-  Check(6, &Admin::UnpinCut);
-  Check(7, &Admin::FlushCut);
-  Check(8, &Admin::RetireShard);
-  Check(9, &Admin::DropShard);
-}
-
-template <typename Request, typename Response>
-void Admin::Check(int method, Handler<Request, Response> handler) {
-  MarkMethodStreamed(method, NewCheckedHandler<kMaxMessageBytes, Request, Response>(
-                                 [this, handler](grpc::ServerContext* context,
-                                                 const Request* request, Response* response) {
-                                   return (this->*handler)(context, request, response);
-                                 }));
+  MarkMethodStreamed(0, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::CreateShard));
+  MarkMethodStreamed(1, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::GetShard));
+  MarkMethodStreamed(2, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::SetGeneration));
+  MarkMethodStreamed(3, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::PlanCuts));
+  MarkMethodStreamed(4, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::StepBack));
+  MarkMethodStreamed(5, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::PinCut));
+  MarkMethodStreamed(6, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::UnpinCut));
+  MarkMethodStreamed(7, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::FlushCut));
+  MarkMethodStreamed(8, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::RetireShard));
+  MarkMethodStreamed(9, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::DropShard));
 }
 
 grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,

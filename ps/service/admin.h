@@ -37,12 +37,6 @@ class Admin final : public ParameterServerAdmin::Service {
                          DropShardResponse* response) override;
 
  private:
-  template <typename Request, typename Response>
-  using Handler = grpc::Status (Admin::*)(grpc::ServerContext*, const Request*, Response*);
-  // Has the method of that index check its requests.
-  template <typename Request, typename Response>
-  void Check(int method, Handler<Request, Response> handler);
-
   ShardStore* const store_;
 };
 
