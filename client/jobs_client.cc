@@ -32,6 +32,8 @@ std::string MakeRequestId() {
 
 // How often the end of a job is asked after.
 constexpr absl::Duration kStatusPeriod = absl::Milliseconds(500);
+// What a call gets, however little time is left.
+constexpr absl::Duration kShortestCall = absl::Seconds(1);
 
 // The end of a stream that another attempt may mend: the connection or the coordinator went away. A
 // server that shuts down cancels its handlers, so CANCELLED that we did not ask for is such an end.
@@ -60,6 +62,8 @@ class GrpcJobsClient final : public JobsClient {
   void Interrupt() override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  absl::StatusOr<JobStatus> Get(const std::string& job_id, absl::Duration timeout);
+
   // One RPC's context, where Interrupt() finds it.
   class Attempt {
    public:
@@ -194,9 +198,13 @@ absl::StatusOr<std::string> GrpcJobsClient::Submit(const JobSpec& spec) {
 }
 
 absl::StatusOr<JobStatus> GrpcJobsClient::Get(const std::string& job_id) {
+  return Get(job_id, options_.timeout);
+}
+
+absl::StatusOr<JobStatus> GrpcJobsClient::Get(const std::string& job_id, absl::Duration timeout) {
   GetJobRequest request;
   request.set_job_id(job_id);
-  return Call("GetJob", &Jobs::Stub::GetJob, request, options_.timeout);
+  return Call("GetJob", &Jobs::Stub::GetJob, request, timeout);
 }
 
 absl::StatusOr<std::vector<JobStatus>> GrpcJobsClient::List() {
@@ -216,7 +224,8 @@ absl::StatusOr<JobStatus> GrpcJobsClient::AwaitEnd(const std::string& job_id,
                                                    absl::Duration timeout) {
   const absl::Time deadline = options_.clock->Now() + timeout;
   while (true) {
-    MILLRACE_ASSIGN_OR_RETURN(JobStatus status, Get(job_id));
+    const absl::Duration left = std::max(deadline - options_.clock->Now(), kShortestCall);
+    MILLRACE_ASSIGN_OR_RETURN(JobStatus status, Get(job_id, std::min(left, options_.timeout)));
     const absl::Time now = options_.clock->Now();
     if (HasEnded(status.state()) || now >= deadline) return status;
     MILLRACE_RETURN_IF_ERROR(PauseUntil(std::min(now + kStatusPeriod, deadline)));

@@ -64,7 +64,8 @@ class JobsClient {
   virtual absl::StatusOr<std::vector<JobStatus>> List() = 0;
 
   // A job that had ended stays as it is; its status is returned. One that does not end within the
-  // service's patience (10 s) is still under way in the status that is returned: see AwaitEnd.
+  // service's patience (10 s, or half of `timeout`) is still under way in the status that is
+  // returned: see AwaitEnd.
   virtual absl::StatusOr<JobStatus> Cancel(const std::string& job_id) = 0;
 
   // Asks for the status until it is final or `timeout` has passed, and returns the newest.

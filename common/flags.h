@@ -24,11 +24,21 @@ int ComplainOfUsage(absl::string_view message, std::ostream& err);
 // is empty: CLI11 would take the next argument, another flag, for the value.
 absl::Status CheckNoEmptyFlag(int argc, const char* const* argv);
 
+// Writes what CLI11 has to say where it ends the process: what is wrong, or the help that was asked
+// for. Returns the exit status: 0 or kWrongUsage.
+int EndParsing(const CLI::App& app, const CLI::ParseError& error, std::ostream& out,
+               std::ostream& err);
+
+// What a flag that takes a duration allows: both ends too.
+struct DurationRange {
+  absl::Duration least = absl::ZeroDuration();
+  absl::Duration most = absl::InfiniteDuration();
+};
+
 // A flag that takes a duration, such as "90s" or "10m"; unset, `value` stays as it is. What is no
-// duration, or not one that `is_allowed` takes, is refused: "--NAME: TEXT; must be ALLOWED".
+// duration in that range is refused: "--NAME: 1ms; must be a duration from 50ms to 1h".
 void AddDurationFlag(CLI::App& app, const std::string& name, absl::Duration* value,
-                     bool (*is_allowed)(absl::Duration), const std::string& allowed,
-                     const std::string& description);
+                     const DurationRange& range, const std::string& description);
 
 // What --listen says. INVALID_ARGUMENT names the flag.
 absl::StatusOr<Address> ParseListenFlag(absl::string_view listen);

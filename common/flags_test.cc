@@ -1,5 +1,6 @@
 #include "common/flags.h"
 
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -22,6 +23,36 @@ TEST(EmptyFlagTest, OtherArgumentsAreLeftAlone) {
   EXPECT_TRUE(Check({}).ok());
   EXPECT_TRUE(Check({"train", "--data=x", "--json", "--set", "name=", "--set=name=", "="}).ok());
   EXPECT_TRUE(Check({"--", "--data="}).ok());
+}
+
+std::string ErrorOf(const char* flag, const DurationRange& range) {
+  CLI::App app;
+  absl::Duration value = absl::Seconds(7);
+  AddDurationFlag(app, "--wait", &value, range, "");
+  const char* const arguments[] = {"binary", flag};
+  try {
+    app.parse(2, arguments);
+  } catch (const CLI::ParseError& error) {
+    EXPECT_EQ(value, absl::Seconds(7));
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DurationFlagTest, AllowsItsRange) {
+  const DurationRange range = {absl::Seconds(1), absl::Minutes(2)};
+  EXPECT_EQ(ErrorOf("--wait=1s", range), "");
+  EXPECT_EQ(ErrorOf("--wait=2m", range), "");
+  EXPECT_EQ(ErrorOf("--wait=999ms", range), "--wait: 999ms; must be a duration from 1s to 2m");
+  for (const char* wrong : {"--wait=121s", "--wait=inf", "--wait=-5s", "--wait=soon", "--wait=5"}) {
+    EXPECT_NE(ErrorOf(wrong, range), "") << wrong;
+  }
+}
+
+TEST(DurationFlagTest, MayHaveNoUpperEnd) {
+  EXPECT_EQ(ErrorOf("--wait=inf", {absl::Seconds(1)}), "");
+  EXPECT_EQ(ErrorOf("--wait=0", {absl::Seconds(1)}),
+            "--wait: 0; must be a duration of at least 1s");
 }
 
 }  // namespace

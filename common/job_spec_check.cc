@@ -256,7 +256,8 @@ absl::Status CheckCuts(const CutSpec& cuts) {
   if (!cuts.has_period()) return absl::OkStatus();
   const google::protobuf::Duration& period = cuts.period();
   if (IsValid(period) && FromProto(period) > absl::ZeroDuration()) return absl::OkStatus();
-  return FieldError("cuts.period", absl::FormatDuration(FromProto(period)), "a duration above 0");
+  return FieldError("cuts.period", absl::FormatDuration(FromProto(period)),
+                    absl::StrCat("a duration above 0, of at most ", kMaxDurationSeconds, "s"));
 }
 
 }  // namespace

@@ -173,7 +173,8 @@ TEST_F(CheckJobSpecTest, Numbers) {
 }
 
 TEST_F(CheckJobSpecTest, CutPeriods) {
-  EXPECT_EQ(ErrorOf("cuts.period=0s"), "cuts.period: 0; must be a duration above 0");
+  EXPECT_EQ(ErrorOf("cuts.period=0s"),
+            "cuts.period: 0; must be a duration above 0, of at most 315576000000s");
   EXPECT_THAT(ErrorOf("cuts.period=-1s"), StartsWith("cuts.period: -1s;"));
   JobSpec spec = spec_;
   spec.mutable_cuts()->mutable_period()->set_seconds(std::numeric_limits<int64_t>::max());

@@ -16,29 +16,19 @@ namespace {
 
 constexpr char kDefaultListen[] = "127.0.0.1:2220";
 
-void AddDuration(CLI::App& app, const std::string& name, absl::Duration* value,
-                 const std::string& description) {
-  AddDurationFlag(
-      app, name, value, [](absl::Duration any) { return any > absl::ZeroDuration(); },
-      "a duration above 0, such as 2s", description);
-}
-
 void AddDurations(CLI::App& app, CoordinatorOptions* options) {
+  AddDurationFlag(app, "--heartbeat_period", &options->heartbeat_period,
+                  {absl::Milliseconds(50), absl::Hours(1)},
+                  "Members speak this often; silent for three periods, they are taken for dead");
   AddDurationFlag(
-      app, "--heartbeat_period", &options->heartbeat_period,
-      [](absl::Duration period) {
-        return period >= absl::Milliseconds(50) && period <= absl::Hours(1);
-      },
-      "a duration from 50ms to 1h",
-      "Members speak this often; silent for three periods, they are taken for dead");
-  AddDuration(
-      app, "--lease_duration", &options->lease_duration,
+      app, "--lease_duration", &options->lease_duration, {absl::Milliseconds(50), absl::Hours(24)},
       "A step that nothing is heard of for this long goes to another worker, until a step of "
       "the job was timed; then leases follow the pace of the steps");
-  AddDuration(app, "--member_timeout", &options->member_timeout,
-              "A running job fails when it has waited this long for a ps server or a worker");
-  AddDuration(app, "--plan_timeout", &options->plan_timeout,
-              "How long a worker may take to compile a model and open its data");
+  AddDurationFlag(app, "--member_timeout", &options->member_timeout, {absl::Milliseconds(50)},
+                  "A running job fails when it has waited this long for a ps server or a worker");
+  AddDurationFlag(app, "--plan_timeout", &options->plan_timeout,
+                  {absl::Milliseconds(50), absl::Hours(24)},
+                  "How long a worker may take to compile a model and open its data");
 }
 
 void AddLimits(CLI::App& app, CoordinatorOptions* options) {
@@ -105,7 +95,7 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kWrongUsage;
+    return EndParsing(app, error, std::cout, std::cerr);
   }
   absl::Status status = ApplyTfConfig(tf_config, listen->count() > 0, min_ps->count() > 0, options);
   if (status.ok()) status = ParseListenFlag(options->server.listen).status();

@@ -74,6 +74,8 @@ std::string Complaint(const std::vector<const char*>& flags, const char* tf_conf
 TEST(CoordinatorFlagsTest, ComplaintsNameTheFlag) {
   EXPECT_THAT(Complaint({"--data_dir=/d", "--listen=nowhere"}, nullptr),
               AllOf(HasSubstr("--listen: "), HasSubstr("nowhere"), HasSubstr("--help")));
+  EXPECT_THAT(Complaint({"--data_dir=/d", "--lease_duration=inf"}, nullptr),
+              HasSubstr("--lease_duration: inf; must be a duration from 50ms to 24h"));
   EXPECT_THAT(Complaint({"--data_dir=", "--listen=127.0.0.1:0"}, nullptr),
               HasSubstr("--data_dir: no value"));
   EXPECT_THAT(Complaint({"--data_dir=/d", "--retained_records=0"}, nullptr),

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "common/net/channel.h"
+#include "common/printable.h"
 #include "common/process.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/coordinator_flags.h"
@@ -20,7 +21,8 @@ int main(int argc, char** argv) {
   millrace::StopSignal stop;  // Before there are threads.
   auto coordinator = Coordinator::Start(options);
   if (!coordinator.ok()) {
-    std::cerr << coordinator.status().message() << std::endl;
+    std::cerr << "coordinator: " << millrace::Printable(coordinator.status().message())
+              << std::endl;
     return 1;
   }
   LOG(INFO) << "the coordinator serves on " << (*coordinator)->address();

@@ -7,6 +7,7 @@
 #include "absl/types/optional.h"
 #include "common/mutex.h"
 #include "common/net/channel.h"
+#include "common/printable.h"
 #include "common/process.h"
 #include "glog/logging.h"
 #include "ps/ps_flags.h"
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int kFailed = 1;
 int Fail(const absl::Status& status) {
-  std::cerr << "ps: " << status.message() << std::endl;
+  std::cerr << "ps: " << Printable(status.message()) << std::endl;
   return kFailed;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/flags.h"
+#include "common/member_name.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
@@ -80,6 +81,7 @@ absl::Status CheckOptions(const PsServerOptions& options) {
         "--coordinator: missing; give HOST:PORT of the coordinator, or TF_CONFIG");
   }
   MILLRACE_RETURN_IF_ERROR(CheckDialable("--coordinator", options.coordinator_address));
+  MILLRACE_RETURN_IF_ERROR(CheckMemberName("--name", options.name));
   return CheckAdvertised(options);
 }
 
@@ -115,7 +117,7 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kWrongUsage;
+    return EndParsing(app, error, std::cout, std::cerr);
   }
   const Given given = {.coordinator = !options->coordinator_address.empty(),
                        .listen = listen->count() > 0,

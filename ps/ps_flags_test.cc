@@ -121,6 +121,8 @@ TEST_F(PsFlagsTest, UnknownFlagsAreWrongUsageAndHelpIsNot) {
   EXPECT_THAT(error_, HasSubstr("--colour"));
   EXPECT_EQ(Parse({"--name=", "--coordinator=c:2"}), 2);
   EXPECT_THAT(error_, HasSubstr("--name: no value"));
+  EXPECT_EQ(Parse({"--name=\x1b[2J", "--coordinator=c:2"}), 2);
+  EXPECT_THAT(error_, HasSubstr("--name: '\\x1b[2J'; must be 1 to 100 printable characters"));
   EXPECT_EQ(Parse({"--help"}), 0);
   EXPECT_THAT(out_, HasSubstr("--advertise"));
 }

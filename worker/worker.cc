@@ -14,13 +14,6 @@
 
 namespace millrace::worker {
 namespace {
-
-constexpr int kMaxLeaseSlots = 64;
-
-// More than any machine has use for; without a limit, a slip of the hand would end the process in
-// the middle of a job, when the threads cannot be had.
-constexpr int kMaxThreads = 1024;
-
 // How long the coordinator may take to hear the goodbye; nothing depends on it.
 constexpr absl::Duration kGoodbye = absl::Seconds(1);
 

@@ -18,17 +18,23 @@
 
 namespace millrace::worker {
 
+inline constexpr int kMaxLeaseSlots = 64;
+// More than any machine has use for; without a limit, a slip of the hand would end the process in
+// the middle of a job, when the threads cannot be had.
+inline constexpr int kMaxThreads = 1024;
+
 struct WorkerOptions {
   // Unique among the live workers of the cluster; names this one in messages.
   std::string name = "worker-0";
   // HOST:PORT.
   std::string coordinator_address;
-  // Leases taken at a time: one that is computed, and more to prefetch for. 1 to 64.
+  // Leases taken at a time: one that is computed, and more to prefetch for. 1 to
+  // kMaxLeaseSlots.
   int lease_slots = 2;
   // What models are compiled for: "cpu".
   std::string device = "cpu";
-  // Threads that a model computes with. 1 to 1024. Workers with other numbers of threads may round
-  // otherwise.
+  // Threads that a model computes with. 1 to kMaxThreads. Workers with other numbers of threads
+  // may round otherwise.
   int threads = 1;
   // Makes a job's model. Empty: the layers of its ModelSpec, on `device`.
   ModelFactory model_factory;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/flags.h"
+#include "common/member_name.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
@@ -51,19 +52,18 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
                  "Unique among the cluster's workers. Default: worker-HOSTNAME-PID, or the task of "
                  "TF_CONFIG");
   app.add_option("--device", options->device, "What models run on: cpu")->capture_default_str();
-  app.add_option("--threads", options->threads, "Threads that a model computes with: 1 to 1024")
+  app.add_option("--threads", options->threads, "Threads that a model computes with")
+      ->check(CLI::Range(1, kMaxThreads))
       ->capture_default_str();
   app.add_option("--lease_slots", options->lease_slots,
                  "Leases taken at a time: one to compute, more to read ahead for")
+      ->check(CLI::Range(1, kMaxLeaseSlots))
       ->capture_default_str();
   AddDurationFlag(
-      app, "--step_timeout", &options->step_timeout,
-      [](absl::Duration) { return true; },  // Whether it is above 0 is for Worker::Start to check.
-      "a duration, such as 10m",
+      app, "--step_timeout", &options->step_timeout, {absl::Milliseconds(100), absl::Hours(24)},
       "How long one pull or push may wait for ps servers before its step is left to others");
   AddDurationFlag(
-      app, "--call_timeout", &options->call_timeout, [](absl::Duration) { return true; },
-      "a duration, such as 10s",
+      app, "--call_timeout", &options->call_timeout, {absl::Milliseconds(100), absl::Hours(1)},
       "A request to a ps server is made again when nothing comes for this long (and for a second "
       "for each MiB of it)");
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) {
@@ -72,7 +72,7 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kWrongUsage;
+    return EndParsing(app, error, std::cout, std::cerr);
   }
   if (options->coordinator_address.empty()) {
     if (tf_config == nullptr) return Complain("--coordinator is required, or TF_CONFIG");
@@ -85,6 +85,8 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
   const absl::Status address = CheckDialable("--coordinator", options->coordinator_address);
   if (!address.ok()) return Complain(address.message());
   if (options->name.empty()) options->name = DefaultName();
+  const absl::Status name = CheckMemberName("--name", options->name);
+  if (!name.ok()) return Complain(name.message());
   return absl::nullopt;
 }
 

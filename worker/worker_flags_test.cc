@@ -99,9 +99,27 @@ TEST_F(WorkerFlagsTest, UnknownFlagIsWrongUsage) {
   EXPECT_THAT(error_, HasSubstr("--colour"));
 }
 
-TEST_F(WorkerFlagsTest, StepTimeoutThatIsNoDurationIsWrongUsage) {
-  EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--step_timeout=soon"}), 2);
-  EXPECT_THAT(error_, HasSubstr("--step_timeout: soon; must be a duration, such as 10m"));
+TEST_F(WorkerFlagsTest, ValuesOutOfTheirRangeAreWrongUsage) {
+  const auto error_of = [this](const char* flag) {
+    EXPECT_EQ(Parse({"--coordinator=localhost:7000", flag}), 2) << flag;
+    return error_;
+  };
+  EXPECT_THAT(error_of("--step_timeout=soon"),
+              HasSubstr("--step_timeout: soon; must be a duration from 100ms to 24h"));
+  EXPECT_THAT(error_of("--call_timeout=1ns"),
+              HasSubstr("--call_timeout: 1ns; must be a duration from 100ms to 1h"));
+  EXPECT_THAT(error_of("--lease_slots=99999999999"), HasSubstr("not in range 1 to 64"));
+  EXPECT_THAT(error_of("--threads=0"), HasSubstr("not in range 1 to 1024"));
+  EXPECT_THAT(error_of("--name=two words"),
+              HasSubstr("--name: 'two words'; must be 1 to 100 printable characters"));
+}
+
+// A terminal did what the flag said.
+TEST_F(WorkerFlagsTest, ComplaintsAreFitForTerminals) {
+  EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--lease_slots=\x1b[2J"}), 2);
+  EXPECT_THAT(error_, HasSubstr("\\x1b[2J"));
+  EXPECT_EQ(Parse({"--coordinator=\x1b[2J"}), 2);
+  EXPECT_THAT(error_, HasSubstr("\\x1b[2J"));
 }
 
 TEST_F(WorkerFlagsTest, HelpListsTheFlags) {

@@ -7,6 +7,7 @@
 
 #include "absl/types/optional.h"
 #include "common/net/channel.h"
+#include "common/printable.h"
 #include "common/process.h"
 #include "glog/logging.h"
 #include "worker/worker.h"
@@ -26,7 +27,7 @@ int WorkerMain(int argc, char** argv, ModelFactory factory) {
   StopSignal stop;  // Before there are threads.
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
   if (!worker.ok()) {
-    std::cerr << worker.status().message() << std::endl;
+    std::cerr << "worker: " << Printable(worker.status().message()) << std::endl;
     return 2;
   }
   std::thread watch([&worker, &stop] {
@@ -39,7 +40,7 @@ int WorkerMain(int argc, char** argv, ModelFactory factory) {
   watch.join();
   const absl::Status end = (*worker)->Wait();
   if (end.ok()) return 0;
-  LOG(ERROR) << end.message();
+  LOG(ERROR) << Printable(end.message());
   return 1;
 }
 

@@ -1,5 +1,7 @@
 #include "client/commands/cancel.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "client/commands/job_text.h"
 #include "client/progress/format.h"
@@ -17,11 +19,16 @@ absl::Status StillUnderWay(const JobStatus& status, absl::Duration waited) {
       "); the job takes no new steps; look again with `millrace status ", status.job_id(), "`"));
 }
 
+// Of the coordinator's answer. Without any, nothing would be cancelled.
+absl::Duration Patience(absl::Duration timeout) {
+  return std::clamp(timeout, absl::Seconds(1), JobsClientOptions().timeout);
+}
+
 }  // namespace
 
 absl::StatusOr<ExitCode> RunCancel(const CommandContext& context) {
   const Flags& flags = context.flags;
-  MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
+  MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context, nullptr, Patience(flags.timeout)));
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
   MILLRACE_ASSIGN_OR_RETURN(JobStatus status, client->Cancel(flags.job_id));
   if (!HasEnded(status.state())) {

@@ -168,6 +168,15 @@ TEST_F(ClusterCommandsTest, CancelOfAJobThatDoesNotEndInTimeFails) {
   EXPECT_EQ(run_.err(), "cancellation of job a-1 is under way (RUNNING)\n");
 }
 
+// It took half a minute, whatever --timeout said.
+TEST_F(ClusterCommandsTest, CancelGivesUpACoordinatorThatIsAwayWhenItsTimeIsOver) {
+  run_.flags().job_id = "a-1";
+  run_.flags().cluster = "127.0.0.1:1";
+  run_.flags().timeout = absl::ZeroDuration();
+  EXPECT_THAT(run_.Run(RunCancel).status().ToString(),
+              HasSubstr("the coordinator at 127.0.0.1:1 did not answer CancelJob within 1s"));
+}
+
 TEST_F(ClusterCommandsTest, CancelWaitsForTheEndOfTheJob) {
   AddRunningJob("a-1");
   jobs_.HoldCancellations();

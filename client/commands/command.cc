@@ -10,11 +10,12 @@
 namespace millrace::client {
 
 absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& context,
-                                                    ProgressView* view) {
+                                                    ProgressView* view, absl::Duration timeout) {
   const absl::Status address = CheckDialable("--cluster", context.flags.cluster);
   if (!address.ok()) return UsageError(address.message());
   JobsClientOptions options;
   options.address = context.flags.cluster;
+  options.timeout = timeout;
   options.on_wait = [view, err = context.console.err](const std::string& message) {
     if (view != nullptr) return view->Note(message);
     *err << "millrace: " << Printable(message) << std::endl;

@@ -25,10 +25,11 @@ struct CommandContext {
 using Command = absl::StatusOr<ExitCode> (*)(const CommandContext& context);
 
 // A client for the cluster that --cluster names. Waits for it are told in `view`, or on standard
-// error where there is none; `view` must then outlive the client. UsageError: the address is
-// malformed.
-absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& context,
-                                                    ProgressView* view = nullptr);
+// error where there is none; `view` must then outlive the client. `timeout`: see JobsClientOptions.
+// UsageError: the address is malformed.
+absl::StatusOr<std::unique_ptr<JobsClient>> Connect(
+    const CommandContext& context, ProgressView* view = nullptr,
+    absl::Duration timeout = JobsClientOptions().timeout);
 
 // Writes "millrace: ..." to standard error.
 void PrintError(const CommandContext& context, const absl::Status& error);

@@ -100,10 +100,8 @@ class Declaration {
     CLI::App* cancel = AddOfCluster(
         "cancel", "End a job of a cluster early, and wait for its end. What was trained stays.");
     AddJobId(cancel);
-    AddDurationFlag(
-        *cancel, "--timeout", &Of(cancel)->timeout,
-        [](absl::Duration any) { return any >= absl::ZeroDuration(); },
-        "a duration, such as 30s or 5m", "How long to wait for the job's end");
+    AddDurationFlag(*cancel, "--timeout", &Of(cancel)->timeout, DurationRange(),
+                    "How long to wait for the coordinator, and then for the job's end");
   }
 
   void AddExport() {
@@ -202,7 +200,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& c
   } catch (const CLI::ParseError& error) {
     const bool unknown = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
     const int code = unknown ? ComplainOfCommand(argv[1], app, *console.err)
-                             : app.exit(error, *console.out, *console.err);
+                             : EndParsing(app, error, *console.out, *console.err);
     line.exit = code == 0 ? ExitCode::kSucceeded : ExitCode::kUsage;
   }
   return line;

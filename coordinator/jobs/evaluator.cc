@@ -55,7 +55,8 @@ Evaluator::Evaluator(Options options, ShardGroup* shards, Dispatcher* dispatcher
       period_(options_.spec.data().has_evaluate() ? PeriodOf(options_.spec) : 0),
       shards_(shards),
       dispatcher_(dispatcher),
-      evaluated_(options_.evaluated) {}
+      evaluated_(options_.evaluated),
+      pace_(options_.timeout) {}
 
 uint64_t Evaluator::BarrierFrom(uint64_t step) const {
   const uint64_t total = options_.total_steps;
@@ -89,7 +90,7 @@ absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation
 void Evaluator::Assign() {
   worker_ = dispatcher_->SendEvaluate(request_);
   assigned_at_ = options_.clock->Now();
-  answer_by_ = assigned_at_ + options_.timeout;
+  answer_by_ = assigned_at_ + pace_.Patience();
 }
 
 std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
@@ -100,8 +101,10 @@ std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
                                    [&](const WorkerMember& w) { return w.id == *worker_; });
     if (!there) worker_.reset();
     if (there && now >= answer_by_) {
-      trouble_ = absl::StrCat("the evaluation at step ", *step_, " took longer than ",
-                              absl::FormatDuration(options_.timeout), "; another worker tries");
+      trouble_ =
+          absl::StrCat("the evaluation at step ", *step_, " took longer than ",
+                       absl::FormatDuration(answer_by_ - assigned_at_), "; another worker tries");
+      pace_.GaveUp();
       worker_.reset();
     }
   }
@@ -143,6 +146,7 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
                                                    ": the loss is ", loss->second,
                                                    "; a smaller learning rate may help"));
   }
+  pace_.Took(options_.clock->Now() - assigned_at_);
   Evaluated evaluated;
   evaluated.set_step(*step_);
   evaluated.set_examples(result.examples());

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/attach_decision.h"
+#include "coordinator/jobs/evaluation_pace.h"
 #include "coordinator/jobs/runner_inbox.h"
 #include "coordinator/jobs/shard_group.h"
 #include "coordinator/membership/member_registry.h"
@@ -34,7 +35,7 @@ class Evaluator {
     JobSpec spec;
     uint64_t total_steps = 0;
     uint64_t evaluated = 0;  // The barrier of the last evaluation that has a result.
-    // An evaluation that takes longer is given to another worker.
+    // An evaluation that takes longer, or long for this job, is given to another worker.
     absl::Duration timeout = absl::Minutes(10);
     Clock* clock = Clock::Real();
   };
@@ -82,6 +83,7 @@ class Evaluator {
 
   uint64_t evaluated_;  // The barrier of the last evaluation that has a result.
   uint32_t evaluations_ = 0;
+  EvaluationPace pace_;
 
   // Of the one under way.
   absl::optional<uint64_t> step_;

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/member_name.h"
 #include "common/net/address.h"
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
@@ -14,28 +15,18 @@
 namespace millrace::coordinator {
 namespace {
 
-constexpr size_t kMaxNameLength = 100;
+constexpr size_t kMaxDeviceLength = 100;
 constexpr size_t kMaxAddressLength = 261;  // A host name of 253, brackets, and the port.
 constexpr uint32_t kMaxLeaseSlots = 1024;
 
-absl::Status CheckName(const std::string& path, const std::string& name) {
-  const bool valid =
-      !name.empty() && name.size() <= kMaxNameLength &&
-      std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
-  if (valid) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": '", absl::CHexEscape(name.substr(0, kMaxNameLength)),
-                   "'; must be 1 to ", kMaxNameLength, " printable characters without spaces"));
-}
-
 absl::Status CheckDevice(const std::string& device) {
-  const bool valid = device.size() <= kMaxNameLength &&
+  const bool valid = device.size() <= kMaxDeviceLength &&
                      std::all_of(device.begin(), device.end(),
                                  [](unsigned char c) { return absl::ascii_isprint(c); });
   if (valid) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("register_worker.device: '", absl::CHexEscape(device.substr(0, kMaxNameLength)),
-                   "'; must be at most ", kMaxNameLength, " printable characters"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "register_worker.device: '", absl::CHexEscape(device.substr(0, kMaxDeviceLength)),
+      "'; must be at most ", kMaxDeviceLength, " printable characters"));
 }
 
 // Workers dial it: neither port 0 nor all addresses of a machine can be meant.
@@ -52,7 +43,7 @@ absl::Status CheckAddress(const std::string& text) {
 }
 
 absl::Status CheckWorker(const RegisterWorker& worker) {
-  MILLRACE_RETURN_IF_ERROR(CheckName("register_worker.name", worker.name()));
+  MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_worker.name", worker.name()));
   MILLRACE_RETURN_IF_ERROR(CheckDevice(worker.device()));
   if (worker.lease_slots() >= 1 && worker.lease_slots() <= kMaxLeaseSlots) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -60,8 +51,8 @@ absl::Status CheckWorker(const RegisterWorker& worker) {
 }
 
 absl::Status CheckPs(const RegisterPs& ps) {
-  MILLRACE_RETURN_IF_ERROR(CheckName("register_ps.name", ps.name()));
-  MILLRACE_RETURN_IF_ERROR(CheckName("register_ps.directory_id", ps.directory_id()));
+  MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_ps.name", ps.name()));
+  MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_ps.directory_id", ps.directory_id()));
   return CheckAddress(ps.address());
 }
 

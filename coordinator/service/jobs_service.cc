@@ -1,5 +1,6 @@
 #include "coordinator/service/jobs_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -129,7 +130,9 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext* context, const CancelJo
   const auto job = Find(request->job_id());
   if (!job.ok()) return ToGrpcStatus(job.status());
   table_->Cancel(**job);
-  const absl::Time deadline = Clock::Real()->Now() + kCancelWait;
+  // Half of what the client gives the call is left for the answer.
+  const absl::Duration given = absl::FromChrono(context->deadline()) - absl::Now();
+  const absl::Time deadline = Clock::Real()->Now() + std::min(kCancelWait, given / 2);
   while (!(*job)->WaitUntilEnded(kPoll) && Clock::Real()->Now() < deadline) {
     const absl::Status open = CheckOpen();
     if (!open.ok()) return ToGrpcStatus(open);

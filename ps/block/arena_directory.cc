@@ -36,6 +36,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/status_macros.h"
 #include "common/system_error.h"
@@ -50,6 +52,7 @@ constexpr char kDirectoryPrefix[] = "millrace-";
 constexpr char kLockFile[] = "lock";
 constexpr char kHeaderFile[] = "arena";
 constexpr char kNewSuffix[] = ".new";
+constexpr absl::Duration kLongestMaking = absl::Minutes(1);
 constexpr char kTokenFile[] = "ARENA";               // In the data directory.
 constexpr char kDirectoryIdFile[] = "DIRECTORY_ID";  // So too.
 // Changes with whatever changes in segments and roots.
@@ -210,6 +213,15 @@ std::string MakeToken() {
                          absl::Uniform<uint64_t>(random));
 }
 
+// A directory without a lock file is one whose making or removal a kill has cut short, or that is
+// being made now.
+void RemoveEmpty(const std::string& path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) return;
+  const absl::Duration age = absl::Now() - absl::TimeFromTimespec(status.st_mtim);
+  if (age > kLongestMaking) rmdir(path.c_str());  // If it is empty.
+}
+
 // Whether the data directory of an arena that nobody uses is still there.
 bool HasDataDirectory(const std::string& arena) {
   const absl::optional<std::string> text = ReadFile(PathIn(arena, kHeaderFile));
@@ -293,7 +305,10 @@ void RemoveLostArenas(const std::string& parent) {
     if (!absl::StartsWith(name, kDirectoryPrefix) || !CheckPrivate(path).ok()) continue;
     if (HasDataDirectory(path)) continue;  // Before locking: its server may be about to open it.
     const absl::StatusOr<int> lock = Lock(PathIn(path, kLockFile), /*flags=*/0);
-    if (!lock.ok()) continue;
+    if (!lock.ok()) {
+      RemoveEmpty(path);
+      continue;
+    }
     if (!HasDataDirectory(path)) {
       LOG(INFO) << "removes " << path << ", whose data directory is gone";
       DeleteDirectory(path);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -359,6 +360,19 @@ TEST_F(ArenaTest, ArenasOfDataDirectoriesThatAreGoneAreRemoved) {
   EXPECT_TRUE(fs::exists(options_.parent + "/millrace-cdef"));
   EXPECT_TRUE(fs::exists(options_.parent + "/millrace-foreign"));
   EXPECT_TRUE(fs::exists(options_.parent + "/other"));
+}
+
+// A kill between the two removals of an arena left its directory for ever.
+TEST_F(ArenaTest, DirectoriesOfArenasThatWereNeverMadeOrWhollyRemovedGo) {
+  const fs::path old = options_.parent + "/millrace-old";
+  const fs::path fresh = options_.parent + "/millrace-fresh";
+  for (const fs::path& path : {old, fresh}) {
+    ASSERT_EQ(mkdir(path.c_str(), S_IRWXU), 0);
+  }
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  RemoveLostArenas(options_.parent);
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh)) << "its server may be making it";
 }
 
 TEST_F(ArenaTest, DataDirectoryMadeAnewHasLostItsArena) {

@@ -20,87 +20,25 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "ps/cut/cut_keys.h"
+#include "ps/cut/cut_record.pb.h"
 
 namespace millrace::ps {
 namespace {
 
-// Restored contributions came on no stream.
-constexpr uint64_t kNoStream = 0;
 // Than the common one, of a synchronous shard: those that a shard takes by itself, and the one that
 // is asked for.
 constexpr size_t kMostNewerCuts = 3;
 
-absl::string_view Bytes(const float* values, size_t count) {
-  return absl::string_view(reinterpret_cast<const char*>(values), count * sizeof(float));
-}
-
-// The pieces by their places in the shard.
-std::vector<const WirePiece*> InOrder(const PushAssembly& push) {
-  std::vector<const WirePiece*> pieces;
-  for (const PushPieces& message : push.pieces()) {
-    for (const WirePiece& piece : *message) {
-      if (piece.data.size() > 0) pieces.push_back(&piece);
-    }
-  }
-  std::sort(pieces.begin(), pieces.end(), [](const WirePiece* a, const WirePiece* b) {
-    return std::make_pair(a->slice, a->offset) < std::make_pair(b->slice, b->offset);
-  });
-  return pieces;
-}
-
 std::string KeyOf(const ShardSpec& spec) { return ShardKey(spec.job_id(), spec.shard()); }
 std::string NameOf(const ShardSpec& spec) { return ShardName(spec.job_id(), spec.shard()); }
-
-CutManifest MakeManifest(const CutContents& contents) {
-  CutManifest manifest;
-  manifest.set_epoch(contents.epoch);
-  manifest.set_version(contents.state->version);
-  *manifest.mutable_applied() = contents.state->applied.ToProto();
-  manifest.set_blocks(static_cast<uint32_t>(contents.state->blocks.size()));
-  manifest.set_of_stop(contents.of_stop);
-  for (const PushPtr& push : contents.held) {
-    HeldContribution& held = *manifest.add_held();
-    held.set_step(push->step());
-    held.set_examples(push->examples());
-    held.set_has_gradient(!push->pieces().empty());
-  }
-  return manifest;
-}
-
-// Of the values in its file, all together.
-uint64_t FileBytes(const ShardPlan& plan, const CutContents& contents) {
-  const uint64_t values = plan.layout.elements() * sizeof(float);
-  uint64_t bytes = values * static_cast<uint64_t>(plan.optimizer->slots() + 1);
-  for (const PushPtr& push : contents.held) {
-    if (!push->pieces().empty()) bytes += values;
-  }
-  return bytes;
-}
 
 std::vector<std::string> FilesOf(const std::string& shard_key, const std::vector<uint64_t>& cuts) {
   std::vector<std::string> files;
   for (const uint64_t cut : cuts) files.push_back(CutFileName(shard_key, cut));
   return files;
-}
-
-// An error of the disk may pass at once.
-constexpr int kAttempts = 3;
-
-template <typename Read>
-auto TryToRead(const Read& read) {
-  for (int attempt = 1;; ++attempt) {
-    auto result = read();
-    if (!absl::IsUnavailable(result.status()) || attempt == kAttempts) return result;
-    LOG(WARNING) << "tries again: " << result.status();
-  }
-}
-
-absl::Status Damaged(absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("a cut's file is damaged: ", what));
 }
 
 }  // namespace
@@ -190,7 +128,7 @@ CutStore::Cut CutStore::DamagedCut(uint64_t number) {
 
 absl::StatusOr<CutStore::Cut> CutStore::FindCut(const CutKey& key) {
   const absl::StatusOr<CutManifest> manifest =
-      TryToRead([&] { return ReadManifest(key.shard_key, key.cut); });
+      CutReader(database_.get(), key.shard_key, key.cut).Manifest();
   if (!manifest.ok() && !absl::IsDataLoss(manifest.status())) return manifest.status();
   if (!manifest.ok()) return DamagedCut(key.cut);
   return Cut{key.cut, manifest->epoch(), manifest->version(), manifest->of_stop()};
@@ -332,52 +270,11 @@ absl::StatusOr<std::unique_ptr<CutStore::StagedCut>> CutStore::StageCut(
     staged->cut = {entry->second.next_number++, contents.epoch, contents.state->version,
                    contents.of_stop};
   }
-  const uint64_t number = staged->cut.number;
-  const auto fill = [&](const Database::Put& put) -> absl::Status {
-    MILLRACE_RETURN_IF_ERROR(PutState(put, staged->shard_key, number, *contents.state));
-    for (const PushPtr& push : contents.held) {
-      MILLRACE_RETURN_IF_ERROR(PutHeld(put, staged->shard_key, number, plan.layout, *push));
-    }
-    return put(ManifestKey(staged->shard_key, number), MakeManifest(contents).SerializeAsString());
+  const auto fill = [&](const Database::Put& put) {
+    return PutCut(plan, staged->cut.number, contents, put);
   };
-  MILLRACE_ASSIGN_OR_RETURN(staged->file, database_->Stage(FileBytes(plan, contents), fill));
+  MILLRACE_ASSIGN_OR_RETURN(staged->file, database_->Stage(CutFileBytes(plan, contents), fill));
   return staged;
-}
-
-absl::Status CutStore::PutState(const Database::Put& put, const std::string& shard_key,
-                                uint64_t cut, const ShardState& state) {
-  for (size_t i = 0; i < state.blocks.size(); ++i) {
-    const Block& block = *state.blocks[i];
-    for (int array = 0; array <= block.slots(); ++array) {
-      MILLRACE_RETURN_IF_ERROR(put(BlockKey(shard_key, cut, static_cast<uint32_t>(i), array),
-                                   Bytes(block.array(array), block.elements())));
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Complete pushes have each element once, so in order their pieces are the shard's elements. One
-// without pieces is in the sum that stands for the first.
-absl::Status CutStore::PutHeld(const Database::Put& put, const std::string& shard_key, uint64_t cut,
-                               const BlockLayout& layout, const PushAssembly& push) {
-  std::vector<float> block;
-  uint32_t index = 0;
-  for (const WirePiece* piece : InOrder(push)) {
-    std::vector<float> values(piece->data.size());
-    piece->data.CopyTo(absl::MakeSpan(values));
-    for (absl::Span<const float> rest = values; !rest.empty();) {
-      const size_t elements = layout.blocks()[index].elements;
-      const size_t count = std::min(rest.size(), elements - block.size());
-      block.insert(block.end(), rest.begin(), rest.begin() + static_cast<ptrdiff_t>(count));
-      rest.remove_prefix(count);
-      if (block.size() < elements) continue;
-      MILLRACE_RETURN_IF_ERROR(
-          put(HeldKey(shard_key, cut, push.step(), index), Bytes(block.data(), elements)));
-      block.clear();
-      ++index;
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CutStore::CommitCut(std::unique_ptr<StagedCut> staged) {
@@ -506,7 +403,7 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
   bool passed_over = cuts.front().damaged;
   absl::Status status = absl::DataLossError("their manifests are damaged");
   for (; !cuts.empty() && !cuts.back().damaged; cuts.pop_back()) {
-    absl::StatusOr<ShardContents> contents = ReadNumber(plan, cuts.back().number, pool);
+    absl::StatusOr<ShardContents> contents = ReadContents(plan, cuts.back(), pool);
     for (size_t i = cuts.size() - 1; contents.ok() && contents->previous == nullptr && i-- > 0;) {
       MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[i], cuts.back(), pool));
     }
@@ -537,7 +434,7 @@ absl::StatusOr<StatePtr> CutStore::ReadPrevious(const ShardPlan& plan, const Cut
       cut.epoch != newest.epoch) {
     return nullptr;
   }
-  absl::StatusOr<ShardContents> contents = ReadNumber(plan, cut.number, pool);
+  absl::StatusOr<ShardContents> contents = ReadContents(plan, cut, pool);
   if (contents.ok()) return contents->state;
   if (absl::IsDataLoss(contents.status())) return nullptr;
   return contents.status();
@@ -548,7 +445,7 @@ absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName&
   if (name.version() == 0) return MakeInitialState(plan, pool);
   for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
     if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
-    absl::StatusOr<ShardContents> contents = ReadNumber(plan, cut.number, pool);
+    absl::StatusOr<ShardContents> contents = ReadContents(plan, cut, pool);
     if (contents.ok()) return contents->state;
     if (!absl::IsDataLoss(contents.status())) return contents.status();
     LOG(ERROR) << NameOf(plan.spec) << ": gives up a cut of version " << cut.version << ": "
@@ -560,95 +457,9 @@ absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName&
                                           name.version(), " of epoch ", name.epoch()));
 }
 
-absl::StatusOr<ShardContents> CutStore::ReadNumber(const ShardPlan& plan, uint64_t cut,
-                                                   BlockPool* pool) {
-  return TryToRead([&] { return ReadNumberOnce(plan, cut, pool); });
-}
-
-absl::StatusOr<ShardContents> CutStore::ReadNumberOnce(const ShardPlan& plan, uint64_t cut,
-                                                       BlockPool* pool) {
-  MILLRACE_ASSIGN_OR_RETURN(const CutManifest manifest, ReadManifest(KeyOf(plan.spec), cut));
-  if (manifest.blocks() != plan.layout.blocks().size()) return Damaged("its manifest");
-  ShardContents contents;
-  contents.origin = ShardStatus::CUT;
-  MILLRACE_ASSIGN_OR_RETURN(contents.state, ReadState(plan, cut, manifest, pool));
-  for (const HeldContribution& held : manifest.held()) {
-    MILLRACE_ASSIGN_OR_RETURN(PushPtr push, ReadHeld(plan, cut, held));
-    contents.held.push_back(std::move(push));
-  }
-  return contents;
-}
-
-absl::StatusOr<CutManifest> CutStore::ReadManifest(const std::string& shard_key, uint64_t cut) {
-  absl::optional<CutManifest> manifest;
-  const auto visit = [&manifest](absl::string_view /*key*/,
-                                 absl::string_view value) -> absl::Status {
-    if (!manifest.emplace().ParseFromArray(value.data(), static_cast<int>(value.size()))) {
-      return Damaged("its manifest");
-    }
-    return absl::OkStatus();
-  };
-  MILLRACE_RETURN_IF_ERROR(
-      database_->ReadFile(CutFileName(shard_key, cut), ManifestKey(shard_key, cut), visit));
-  if (!manifest.has_value()) return Damaged("it has no manifest");
-  return *std::move(manifest);
-}
-
-absl::StatusOr<StatePtr> CutStore::ReadState(const ShardPlan& plan, uint64_t cut,
-                                             const CutManifest& manifest, BlockPool* pool) {
-  const std::string shard_key = KeyOf(plan.spec);
-  auto state = std::make_shared<ShardState>();
-  state->version = manifest.version();
-  absl::StatusOr<AppliedSet> applied = AppliedSet::FromProto(manifest.applied());
-  if (!applied.ok()) return absl::DataLossError(applied.status().message());
-  state->applied = *std::move(applied);
-  const std::vector<BlockLayout::BlockPlace>& places = plan.layout.blocks();
-  const int slots = plan.optimizer->slots();
-  std::shared_ptr<Block> block;
-  int array = 0;
-  const auto visit = [&](absl::string_view key, absl::string_view value) -> absl::Status {
-    const size_t index = state->blocks.size();
-    if (index >= places.size() || value.size() != places[index].elements * sizeof(float) ||
-        key != BlockKey(shard_key, cut, static_cast<uint32_t>(index), array)) {
-      return Damaged("a block");
-    }
-    if (array == 0) block = pool->Allocate(places[index].elements, slots);
-    if (block == nullptr) return absl::ResourceExhaustedError("not enough memory for its blocks");
-    std::copy_n(value.data(), value.size(), reinterpret_cast<char*>(block->array(array)));
-    if (++array > slots) {
-      state->blocks.push_back(std::move(block));
-      array = 0;
-    }
-    return absl::OkStatus();
-  };
-  MILLRACE_RETURN_IF_ERROR(
-      database_->ReadFile(CutFileName(shard_key, cut), BlocksPrefix(shard_key, cut), visit));
-  if (state->blocks.size() != places.size()) return Damaged("blocks are missing");
-  return state;
-}
-
-absl::StatusOr<PushPtr> CutStore::ReadHeld(const ShardPlan& plan, uint64_t cut,
-                                           const HeldContribution& held) {
-  const std::vector<BlockLayout::BlockPlace>& places = plan.layout.blocks();
-  auto push = std::make_shared<PushAssembly>(/*push_id=*/0, held.step(), held.examples());
-  if (!held.has_gradient()) return push;
-  auto pieces = std::make_shared<std::vector<WirePiece>>();
-  const auto visit = [&](absl::string_view /*key*/, absl::string_view value) -> absl::Status {
-    const size_t index = pieces->size();
-    if (index >= places.size() || value.size() != places[index].elements * sizeof(float)) {
-      return Damaged("a held contribution");
-    }
-    pieces->push_back({places[index].slice, places[index].offset,
-                       FloatSlices({grpc::Slice(value.data(), value.size())})});
-    return absl::OkStatus();
-  };
-  const std::string shard_key = KeyOf(plan.spec);
-  MILLRACE_RETURN_IF_ERROR(database_->ReadFile(CutFileName(shard_key, cut),
-                                               HeldPrefix(shard_key, cut, held.step()), visit));
-  if (pieces->size() != places.size()) return Damaged("a part of a held contribution is missing");
-  const absl::Status added = push->Add(plan.layout, kNoStream, std::move(pieces), /*keep=*/true);
-  if (!added.ok()) return absl::DataLossError(added.message());
-  return push;
+absl::StatusOr<ShardContents> CutStore::ReadContents(const ShardPlan& plan, const Cut& cut,
+                                                     BlockPool* pool) {
+  return CutReader(database_.get(), KeyOf(plan.spec), cut.number).Contents(plan, pool);
 }
 
 }  // namespace millrace::ps

@@ -16,8 +16,8 @@
 #include "common/mutex.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/block/block.h"
+#include "ps/cut/cut_file.h"
 #include "ps/cut/cut_keys.h"
-#include "ps/cut/cut_record.pb.h"
 #include "ps/cut/database.h"
 #include "ps/dense/shard_contents.h"
 #include "ps/dense/shard_plan.h"
@@ -34,16 +34,6 @@ struct StoredShard {
   bool damaged = false;
   // The disk does not say what one of its cuts is, which may be the newest.
   absl::Status unreadable = absl::OkStatus();
-};
-
-// What becomes a cut.
-struct CutContents {
-  uint64_t epoch = 0;
-  StatePtr state;
-  std::vector<PushPtr> held = {};  // By step.
-  // Written by a clean stop, for this shard alone: it is not among Names, and goes when a later cut
-  // is there.
-  bool of_stop = false;
 };
 
 // Thread-safe, but calls for one shard that change something must not overlap, except StageCut.
@@ -153,22 +143,11 @@ class CutStore {
   static std::tuple<uint64_t, uint64_t, uint64_t> Rank(const Cut& cut);
   // Whether a synchronous shard needs `cut` no more, of `cuts` by rank.
   static bool IsSurplus(const Cut& cut, const std::vector<Cut>& cuts, const CutName& common);
-  absl::Status PutState(const Database::Put& put, const std::string& shard_key, uint64_t cut,
-                        const ShardState& state);
-  absl::Status PutHeld(const Database::Put& put, const std::string& shard_key, uint64_t cut,
-                       const BlockLayout& layout, const PushAssembly& push);
-  // UNAVAILABLE: the disk gave an error three times running.
-  absl::StatusOr<ShardContents> ReadNumber(const ShardPlan& plan, uint64_t cut, BlockPool* pool);
-  absl::StatusOr<ShardContents> ReadNumberOnce(const ShardPlan& plan, uint64_t cut,
-                                               BlockPool* pool);
-  absl::StatusOr<CutManifest> ReadManifest(const std::string& shard_key, uint64_t cut);
-  absl::StatusOr<StatePtr> ReadState(const ShardPlan& plan, uint64_t cut,
-                                     const CutManifest& manifest, BlockPool* pool);
+  absl::StatusOr<ShardContents> ReadContents(const ShardPlan& plan, const Cut& cut,
+                                             BlockPool* pool);
   // The version before `newest`, if `cut` is that. nullptr: it is not, or damaged.
   absl::StatusOr<StatePtr> ReadPrevious(const ShardPlan& plan, const Cut& cut, const Cut& newest,
                                         BlockPool* pool);
-  absl::StatusOr<PushPtr> ReadHeld(const ShardPlan& plan, uint64_t cut,
-                                   const HeldContribution& held);
   Entry Find(const std::string& shard_key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<Database> database_;

@@ -23,11 +23,8 @@ PushPtr PushTable::Start(uint64_t push_id, uint64_t step, uint32_t examples, uin
   return push;
 }
 
-void PushTable::Carried(uint64_t push_id, uint64_t bytes, absl::Time now) {
-  Entry& entry = pushes_.at(push_id);
-  entry.bytes += bytes;
-  entry.last_message = now;
-  memory_bytes_ += bytes;
+void PushTable::Carried(uint64_t push_id, absl::Time now) {
+  pushes_.at(push_id).last_message = now;
 }
 
 size_t PushTable::started_by(uint64_t stream) const {
@@ -40,7 +37,6 @@ PushPtr PushTable::Remove(uint64_t push_id) {
   if (it == pushes_.end()) return nullptr;
   auto started = started_.find(it->second.stream);
   if (--started->second == 0) started_.erase(started);
-  memory_bytes_ -= it->second.bytes;
   PushPtr push = std::move(it->second.push);
   pushes_.erase(it);
   return push;
@@ -81,7 +77,6 @@ std::vector<PushPtr> PushTable::Clear() {
   for (auto& [push_id, entry] : pushes_) pushes.push_back(std::move(entry.push));
   pushes_.clear();
   started_.clear();
-  memory_bytes_ = 0;
   return pushes;
 }
 

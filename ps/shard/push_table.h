@@ -25,12 +25,9 @@ class PushTable {
   // `stream` brought its first message. REQUIRES: no such push is there, and it is not voided.
   PushPtr Start(uint64_t push_id, uint64_t step, uint32_t examples, uint64_t stream);
 
-  // A message of the push came, which takes `bytes` of memory. `now` may be the infinite past: it
-  // is not known, and taken to be when VoidStalled is called next. REQUIRES: the push is there.
-  void Carried(uint64_t push_id, uint64_t bytes, absl::Time now);
-
-  // What the unfinished pushes take.
-  uint64_t memory_bytes() const { return memory_bytes_; }
+  // A message of the push came. `now` may be the infinite past: it is not known, and taken to be
+  // when VoidStalled is called next. REQUIRES: the push is there.
+  void Carried(uint64_t push_id, absl::Time now);
 
   // How many of the unfinished pushes were started by `stream`.
   size_t started_by(uint64_t stream) const;
@@ -58,7 +55,6 @@ class PushTable {
   struct Entry {
     PushPtr push;
     uint64_t stream = 0;  // That started it.
-    uint64_t bytes = 0;
     absl::Time last_message;
   };
 
@@ -66,7 +62,6 @@ class PushTable {
   PushPtr Remove(uint64_t push_id);
 
   absl::flat_hash_map<uint64_t, Entry> pushes_;
-  uint64_t memory_bytes_ = 0;
   absl::flat_hash_map<uint64_t, size_t> started_;  // By stream; none is 0.
   absl::flat_hash_set<uint64_t> voided_;
   std::deque<uint64_t> voided_order_;  // The oldest first.

@@ -48,7 +48,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/types/optional.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
@@ -61,16 +60,12 @@
 namespace millrace::ps {
 namespace {
 
-// Named in a message at most.
-constexpr size_t kNamedSteps = 8;
 // Of one stream.
 constexpr size_t kMaxUnfinishedPushes = 64;
 // A push that gets no message for so long is void.
 constexpr absl::Duration kMaxSilence = absl::Seconds(30);
 // From the first part of a group of pulls to the last.
 constexpr absl::Duration kGroupTime = absl::Seconds(10);
-// Each may keep a whole state.
-constexpr size_t kMaxPins = 4;
 
 }  // namespace
 
@@ -170,28 +165,24 @@ absl::StatusOr<PushPtr> Shard::Take(uint64_t stream, const PushRequest& header,
     push = pushes_.Start(header.push_id(), header.step(), header.examples(), stream);
     rule_->Started(push);
   }
-  pushes_.Carried(header.push_id(), message->memory_bytes, now_);
+  pushes_.Carried(header.push_id(), now_);
   const bool wanted = rule_->Wants(*state_, push->step());
+  if (wanted) message->pieces = received_.Count(std::move(message->pieces), message->memory_bytes);
   MILLRACE_RETURN_IF_ERROR(push->Add(stream, *std::move(message), /*keep=*/wanted));
   return push;
 }
 
 absl::Status Shard::CheckRoom(const PushRequest& header, uint64_t bytes) const {
   const bool is_new = pushes_.Find(header.push_id()) == nullptr;
-  if (spare_.HasRoom(pushes_.memory_bytes() + bytes, is_new)) return absl::OkStatus();
+  if (spare_.HasRoom(received_.bytes() + bytes, is_new)) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("push ", header.push_id(), " of step ", header.step(), " to ", name_,
-                   ": the server has no memory for more gradients that are not complete, at ",
-                   pushes_.memory_bytes(), " bytes of this shard's and ", spare_.others(),
+                   ": the server has no memory for more gradients that are not applied yet, at ",
+                   received_.bytes(), " bytes of this shard's and ", spare_.others(),
                    " bytes of others; push the step again later"));
 }
 
-void Shard::CountSpare() { spare_.Set(pushes_.memory_bytes(), old_states_ * state_bytes_); }
-
-std::shared_ptr<StateHold> Shard::Hold(StatePtr state) {
-  MutexLock lock(&mutex_);
-  return held_states_.Hold(std::move(state));
-}
+void Shard::CountSpare() { spare_.Set(received_.bytes(), old_states_ * state_bytes_); }
 
 void Shard::BoundOldStates(Effects* effects) {
   absl::flat_hash_set<const ShardState*> kept = {state_.get(), previous_.get()};
@@ -212,7 +203,7 @@ uint64_t Shard::MemoryBytes() const {
   if (HasValues()) states.insert(state_.get());
   if (previous_ != nullptr) states.insert(previous_.get());
   for (const auto& [cut_id, state] : pinned_) states.insert(state.get());
-  return (states.size() + old_states_) * state_bytes_ + pushes_.memory_bytes();
+  return (states.size() + old_states_) * state_bytes_ + received_.bytes();
 }
 
 void Shard::Tick(absl::Time now) {
@@ -305,91 +296,9 @@ void Shard::StreamEnded(uint64_t stream) {
     MutexLock lock(&mutex_);
     effects.dropped = pushes_.VoidCarriedBy(stream);
     for (const PushPtr& push : effects.dropped) rule_->Discarded(push);
-    CountSpare();
     NextWork(&effects);
   }
   Run(std::move(effects));
-}
-
-uint64_t Shard::Read(const PullRequest& request, StateCallback done) {
-  absl::StatusOr<StatePtr> state;
-  uint64_t waiter = 0;
-  bool read = false;
-  {
-    MutexLock lock(&mutex_);
-    state = FindState(request);
-    uint64_t version = request.version();
-    if (state.ok() && *state != nullptr && (*state)->blocks.empty()) {
-      version = (*state)->version;
-      state = nullptr;
-      read = !std::exchange(reading_, true);
-    }
-    if (state.ok() && *state == nullptr) {
-      waiter = ++last_waiter_;
-      waiters_[waiter] = {version, std::move(done)};
-    }
-  }
-  if (waiter == 0) done(std::move(state));
-  if (read) reader_();
-  return waiter;
-}
-
-// nullptr: it is to come.
-absl::StatusOr<StatePtr> Shard::FindState(const PullRequest& request) {
-  MILLRACE_RETURN_IF_ERROR(CheckOpen(request.generation()));
-  if (!request.cut_id().empty()) {
-    const auto it = pinned_.find(request.cut_id());
-    if (it != pinned_.end()) return it->second;
-    return absl::NotFoundError(absl::StrCat(name_, " has no pinned cut '", request.cut_id(),
-                                            "'; it was unpinned, or the server was restarted"));
-  }
-  if (!HasValues()) return FindRetired(request);
-  if (!request.has_version() && request.pull_group() != 0 && request.parts() > 0) {
-    return held_states_.FindGroup(request, state_, now_);
-  }
-  if (!request.has_version() || request.version() == state_->version) return state_;
-  if (request.version() > state_->version) return nullptr;
-  if (previous_ != nullptr && request.version() == previous_->version) return previous_;
-  return absl::AbortedError(absl::StrCat("version ", request.version(), " of ", name_,
-                                         " is no longer there: it is at version ", state_->version,
-                                         ", and keeps only the one before"));
-}
-
-void Shard::StopWaiting(uint64_t waiter, absl::StatusCode code) {
-  StateCallback done;
-  absl::Status status;
-  {
-    MutexLock lock(&mutex_);
-    auto it = waiters_.find(waiter);
-    if (it == waiters_.end()) return;
-    done = std::move(it->second.done);
-    status = absl::Status(code, WaitsFor(it->second.version));
-    waiters_.erase(it);
-  }
-  done(std::move(status));
-}
-
-std::string Shard::WaitsFor(uint64_t version) const {
-  const std::string begin = absl::StrCat("version ", version, " of ", name_,
-                                         " has not come: it is at version ", state_->version);
-  if (version == state_->version) {
-    return absl::StrCat("the values of ", name_, " are being read from the disk; pull again");
-  }
-  const uint64_t replicas = plan_.spec.replicas();
-  const uint64_t total = plan_.spec.total_steps();
-  const VersionSteps steps =
-      StepsOfVersion(state_->version, std::max<uint64_t>(replicas, 1), total);
-  if (steps.begin == steps.end) return absl::StrCat(begin, ", the last one of the job");
-  if (replicas == 0) return absl::StrCat(begin, " and waits for further steps");
-  std::vector<uint64_t> missing;
-  for (uint64_t step = steps.begin; step < steps.end && missing.size() <= kNamedSteps; ++step) {
-    if (rule_->Wants(*state_, step)) missing.push_back(step);
-  }
-  if (missing.empty()) return absl::StrCat(begin, ", has all steps of it, and computes the next");
-  const bool more = missing.size() > kNamedSteps;
-  if (more) missing.pop_back();
-  return absl::StrCat(begin, " and waits for step", missing.size() == 1 ? " " : "s ",
-                      absl::StrJoin(missing, ", "), more ? " and more" : "");
 }
 
 absl::Status Shard::SetGeneration(uint64_t generation) {
@@ -424,41 +333,6 @@ void Shard::DropPushes(const absl::Status& reason, Effects* effects) {
                                   MakeRefusal(push->push_id(), reason, state_->version));
   }
   for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
-  CountSpare();
-}
-
-void Shard::DropPins(Effects* effects) {
-  for (auto& [cut_id, state] : pinned_) effects->released.push_back(std::move(state));
-  pinned_.clear();
-}
-
-void Shard::WakeAll(const absl::Status& status, Effects* effects) {
-  for (auto& [id, waiter] : waiters_) effects->woken.emplace_back(std::move(waiter.done), status);
-  waiters_.clear();
-}
-
-absl::StatusOr<ShardStatus> Shard::PinCut(uint64_t generation, const std::string& cut_id) {
-  MutexLock lock(&mutex_);
-  MILLRACE_RETURN_IF_ERROR(CheckOpen(generation));
-  if (retired_) return Ended();
-  if (pinned_.size() >= kMaxPins && !pinned_.contains(cut_id)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        name_, ": ", kMaxPins, " cuts are pinned, each of which may keep a whole state in memory; ",
-        "unpin one first"));
-  }
-  // A repeated call finds what the first one pinned.
-  return StatusOf(*pinned_.emplace(cut_id, state_).first->second);
-}
-
-absl::Status Shard::UnpinCut(uint64_t generation, const std::string& cut_id) {
-  StatePtr released;
-  MutexLock lock(&mutex_);
-  MILLRACE_RETURN_IF_ERROR(CheckGeneration(generation));
-  auto it = pinned_.find(cut_id);
-  if (it == pinned_.end()) return absl::OkStatus();
-  released = std::move(it->second);
-  pinned_.erase(it);
-  return absl::OkStatus();
 }
 
 ShardStatus Shard::Status() const {
@@ -549,17 +423,6 @@ void Shard::Publish(StatePtr state, Effects* effects) {
   CompleteWaits(effects);
 }
 
-void Shard::CompleteWaits(Effects* effects) {
-  for (auto it = waiters_.begin(); it != waiters_.end();) {
-    if (it->second.version != state_->version) {
-      ++it;
-      continue;
-    }
-    effects->woken.emplace_back(std::move(it->second.done), state_);
-    it = waiters_.erase(it);
-  }
-}
-
 void Shard::WriteRoot() {
   if (root_ == nullptr) return;
   const bool holds = rule_->HeldSteps().size() > 0;
@@ -583,7 +446,7 @@ void Shard::Run(Effects effects) {
     for (auto& [answer, response] : effects.answers) answer(response);
     for (auto& [done, state] : effects.woken) done(std::move(state));
     if (effects.tell && cut_listener_) cut_listener_();
-    if (!effects.work.has_value()) return;
+    if (!effects.work.has_value()) break;
     const Work work = *std::move(effects.work);
     const uint64_t rule = effects.rule;
     effects = Effects();
@@ -597,6 +460,9 @@ void Shard::Run(Effects effects) {
     }
     NextWork(&effects);
   }
+  effects = Effects();  // Pieces of gradients may go here.
+  MutexLock lock(&mutex_);
+  CountSpare();
 }
 
 }  // namespace millrace::ps

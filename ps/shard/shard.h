@@ -27,6 +27,7 @@
 #include "ps/shard/cut_plan.h"
 #include "ps/shard/held_states.h"
 #include "ps/shard/push_table.h"
+#include "ps/shard/received_bytes.h"
 #include "ps/shard/spare_memory.h"
 #include "ps/shard/step_rule.h"
 
@@ -250,6 +251,7 @@ class Shard {
   std::unique_ptr<StepRule> rule_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);
   uint64_t rule_number_ ABSL_GUARDED_BY(mutex_) = 0;  // Of rule_; each one has another.
   PushTable pushes_ ABSL_GUARDED_BY(mutex_);
+  ReceivedBytes received_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::string, StatePtr> pinned_ ABSL_GUARDED_BY(mutex_);

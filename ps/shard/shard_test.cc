@@ -251,6 +251,17 @@ TEST_F(ShardTest, GradientsUnderWayAreBoundedForAllStreamsTogether) {
   EXPECT_EQ(PushPart(1, 2, 2000, 0, 1000, 1)->outcome(), PushResponse::APPLIED);
 }
 
+TEST_F(ShardTest, GradientsThatWaitForOthersOfTheirVersionCountAsMemory) {
+  Make(MakeSpec({1000}, /*replicas=*/3));
+  const std::vector<float> gradient(1000, 1);
+  PushWhole(shard_.get(), /*step=*/2, /*push_id=*/1, gradient);
+  EXPECT_GE(shard_->Status().memory_bytes(), 4000 + 4000);
+  PushWhole(shard_.get(), 0, 2, gradient);
+  PushWhole(shard_.get(), 1, 3, gradient);
+  EXPECT_EQ(shard_->Status().version(), 1);
+  EXPECT_EQ(shard_->Status().memory_bytes(), 2 * 4000) << "two versions, and nothing else";
+}
+
 TEST_F(ShardTest, ShardHasRoomForItsOwnPushWhateverOthersHold) {
   SpareMemory spare(1000);
   spare.Change(0, 1'000'000);

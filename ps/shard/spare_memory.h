@@ -9,8 +9,8 @@
 
 namespace millrace::ps {
 
-// Counts it for all of them: gradients that are not complete, and old states that slow pulls keep.
-// Thread-safe.
+// Counts it for all of them: gradients that are not applied yet, and old states that slow pulls
+// keep. Thread-safe.
 class SpareMemory {
  public:
   explicit SpareMemory(uint64_t limit = std::numeric_limits<uint64_t>::max()) : limit_(limit) {}

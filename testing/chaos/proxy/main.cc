@@ -61,14 +61,12 @@ absl::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--seed", flags->faults.seed, "Decides which messages are hit");
   app.add_option("--methods", flags->faults.methods, "Only calls to methods that begin so");
-  AddDurationFlag(
-      app, "--longest_delay", &flags->faults.longest_delay,
-      [](absl::Duration delay) { return delay > absl::ZeroDuration(); },
-      "a duration above 0, such as 20ms", "How late a message may come");
+  AddDurationFlag(app, "--longest_delay", &flags->faults.longest_delay, {absl::Milliseconds(1)},
+                  "How late a message may come");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
+    return EndParsing(app, error, std::cout, std::cerr);
   }
   return absl::nullopt;
 }
