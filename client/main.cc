@@ -41,6 +41,7 @@ bool OutputIsWritten() {
 
 int main(int argc, char** argv) {
   using namespace millrace::client;  // NOLINT: this is main.
+  millrace::OpenStandardStreams();
   CommandContext context;
   context.console = SystemConsole();
   const CommandLine line = ParseCommandLine(argc, argv, context.console);

@@ -35,11 +35,14 @@ using ::testing::IsEmpty;
 // In the runfiles, where tests run.
 constexpr char kBinary[] = "client/millrace";
 
-// A run of the binary: its standard output comes through a pipe, its standard error is in a file.
+// What a process has for its standard output.
+enum class Output { kPipe, kFullDisk, kClosed };
+
+// A run of the binary: its standard output comes through a pipe, unless it is given another; its
+// standard error is in a file.
 class Process {
  public:
-  // `output`: a file that is its standard output instead.
-  explicit Process(std::vector<std::string> arguments, const char* output = nullptr) {
+  explicit Process(std::vector<std::string> arguments, Output output = Output::kPipe) {
     arguments.insert(arguments.begin(), kBinary);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -49,8 +52,10 @@ class Process {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
-    if (output != nullptr) {
-      posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY, 0);
+    if (output == Output::kFullDisk) {
+      posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/full", O_WRONLY, 0);
+    } else if (output == Output::kClosed) {
+      posix_spawn_file_actions_addclose(&actions, STDOUT_FILENO);
     }
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, ErrorPath().c_str(),
                                      O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -128,9 +133,11 @@ TEST(MillraceProcessTest, OutputThatCannotBeWrittenIsAFailure) {
        {std::vector<std::string>{"--help"},
         std::vector<std::string>{"train", WriteFile("job.textproto", SmallJob()),
                                  "--data=" + SmallData(), "--json"}}) {
-    Process process(arguments, "/dev/full");
-    EXPECT_EQ(process.Wait(), 1);
-    EXPECT_THAT(process.err(), HasSubstr("cannot write to the standard output"));
+    for (const Output output : {Output::kFullDisk, Output::kClosed}) {
+      Process process(arguments, output);
+      EXPECT_EQ(process.Wait(), 1);
+      EXPECT_THAT(process.err(), HasSubstr("cannot write to the standard output"));
+    }
   }
 }
 

@@ -92,6 +92,8 @@ absl::Status BadFile(const std::string& path, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": not a safetensors file: ", what));
 }
 
+bool IsCount(const nlohmann::json& value) { return value.is_number_unsigned(); }
+
 absl::StatusOr<Entry> ParseEntry(const std::string& path, const std::string& name,
                                  const nlohmann::json& json) {
   Entry entry;
@@ -100,6 +102,13 @@ absl::StatusOr<Entry> ParseEntry(const std::string& path, const std::string& nam
     if (const auto type = json.at("dtype").get<std::string>(); type != "F32") {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": tensor '", name, "' is ", type, "; only F32 can be read"));
+    }
+    for (const char* field : {"shape", "data_offsets"}) {
+      const nlohmann::json& numbers = json.at(field);
+      if (!std::all_of(numbers.begin(), numbers.end(), IsCount)) {
+        return BadFile(path, absl::StrCat("tensor '", name, "': ", field,
+                                          ": must be whole numbers of at least 0"));
+      }
     }
     entry.shape = json.at("shape").get<std::vector<uint64_t>>();
     entry.begin = json.at("data_offsets").at(0).get<uint64_t>();

@@ -143,6 +143,9 @@ TEST(SafetensorsTest, ReadingNamesWhatIsWrongWithAFile) {
   EXPECT_THAT(error("abc"), HasSubstr("shorter than 8 bytes"));
   EXPECT_THAT(error(std::string(8, '\xff')), HasSubstr("a header of"));
   EXPECT_THAT(error(std::string("\x40\0\0\0\0\0\0\0{}", 10)), HasSubstr("ends within its header"));
+  EXPECT_THAT(
+      error(WithHeader(R"({"a":{"dtype":"F32","shape":[1e300],"data_offsets":[0,4]}})", "abcd")),
+      HasSubstr("shape: must be whole numbers"));
   EXPECT_THAT(error(WithHeader("[1]", "")), HasSubstr("not a JSON object"));
   EXPECT_THAT(error(WithHeader(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", "ab")),
               HasSubstr("'a' is F16"));

@@ -1,7 +1,9 @@
 #include "common/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,16 +17,41 @@ namespace {
 // How RequestStop wakes Wait; blocked like the others, so it does nothing else.
 constexpr int kWakeUp = SIGUSR1;
 
+// Files open at once.
+constexpr rlim_t kMostOpenFiles = 1 << 20;
+constexpr rlim_t kFewOpenFiles = 4096;
+
 // Runs in a signal handler: _exit and nothing more.
 void ExitAtOnce(int signal) { _exit(128 + signal); }
 
+// A listener of gRPC goes deaf for good after one EMFILE.
+void RaiseLimitOfOpenFiles() {
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = std::max(before, std::min(limit.rlim_max, kMostOpenFiles));
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
+  LOG_IF(WARNING, limit.rlim_cur < kFewOpenFiles)
+      << "only " << limit.rlim_cur << " files can be open, and each connection needs one; allow "
+      << kFewOpenFiles << " at least (ulimit -n, or LimitNOFILE= of a systemd unit)";
+}
+
 }  // namespace
+
+void OpenStandardStreams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1) continue;
+    // The lowest number that is free: this one.
+    CHECK_EQ(open("/dev/null", O_RDONLY), stream) << "cannot open /dev/null: error " << errno;
+  }
+}
 
 void InitProcess(const char* name) {
   FLAGS_logtostderr = true;
   FLAGS_colorlogtostderr = isatty(STDERR_FILENO) != 0;  // glog itself looks at TERM only.
   google::InitGoogleLogging(name);
   signal(SIGPIPE, SIG_IGN);
+  RaiseLimitOfOpenFiles();
 }
 
 StopSignal::StopSignal() {

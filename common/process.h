@@ -9,8 +9,15 @@
 
 namespace millrace {
 
+// Opens /dev/null for those of standard input, output and error that are closed, so that no file
+// that is opened later gets their number. There is nothing to read, and writing fails as it would
+// without. Call first of all in main().
+void OpenStandardStreams();
+
 // Logs go to stderr; a peer that closes its connection does not kill the process (SIGPIPE is
-// ignored). Call once, at the beginning of main(). `name` must stay in place: argv[0] does.
+// ignored); as many files can be open as the hard limit allows (2^20 at most), and a warning says
+// so where those are few. Call once, at the beginning of main(). `name` must stay in place: argv[0]
+// does.
 void InitProcess(const char* name);
 
 // Takes over SIGTERM and SIGINT while it lives. Make it in main() before any other thread is

@@ -1,9 +1,12 @@
 #include "common/process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "glog/logging.h"
@@ -96,6 +99,53 @@ TEST(InitProcessDeathTest, BrokenPipeIsAnErrorNotTheEnd) {
     _exit(refused ? 0 : 1);
   };
   EXPECT_EXIT(write_to_closed_pipe(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(InitProcessDeathTest, LimitOfOpenFilesIsRaised) {
+  const auto start = [] {
+    struct rlimit limit = {};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 100);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(3);
+    InitProcess("process_test");
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(4);
+    _exit(limit.rlim_cur == std::min<rlim_t>(limit.rlim_max, 1 << 20) ? 0 : 1);
+  };
+  EXPECT_EXIT(start(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(InitProcessDeathTest, LowLimitOfOpenFilesIsAWarning) {
+  const auto start = [] {
+    const struct rlimit limit = {.rlim_cur = 500, .rlim_max = 1000};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    InitProcess("process_test");
+    _exit(0);
+  };
+  EXPECT_EXIT(start(), ::testing::ExitedWithCode(0),
+              "only 1000 files .* allow 4096 .*ulimit -n.*LimitNOFILE=");
+}
+
+// A server that was started with 2>&- wrote its log into its lock file.
+TEST(OpenStandardStreamsDeathTest, FilesDoNotGetTheNumbersOfClosedStreams) {
+  const auto open_a_file = [] {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
+    OpenStandardStreams();
+    const int file = open("/dev/null", O_RDWR);
+    char byte = 0;
+    const bool at_end = read(STDIN_FILENO, &byte, 1) == 0;
+    const bool refused = write(STDOUT_FILENO, "x", 1) == -1 && write(STDERR_FILENO, "x", 1) == -1;
+    _exit(file > STDERR_FILENO && at_end && refused ? 0 : 1);
+  };
+  EXPECT_EXIT(open_a_file(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(OpenStandardStreamsDeathTest, OpenStreamsStayWhatTheyAre) {
+  const auto write_to_standard_error = [] {
+    close(STDOUT_FILENO);
+    OpenStandardStreams();
+    _exit(write(STDERR_FILENO, "all is well", 11) == 11 ? 0 : 1);
+  };
+  EXPECT_EXIT(write_to_standard_error(), ::testing::ExitedWithCode(0), "^all is well$");
 }
 
 }  // namespace

@@ -103,8 +103,9 @@ absl::Status ParseTask(const Json& task, TfConfig* config) {
 absl::StatusOr<Json> ParseJson(absl::string_view text) {
   try {
     return Json::parse(text.begin(), text.end());
-  } catch (const Json::parse_error& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...; expected ..."
+  } catch (const Json::exception& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...; expected ...", or
+    // "[json.exception.out_of_range.406] number overflow parsing '1e400'"
     absl::string_view what = error.what();
     if (const size_t end = what.find("] "); end != absl::string_view::npos) {
       what.remove_prefix(end + 2);

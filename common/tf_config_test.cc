@@ -116,6 +116,15 @@ TEST(TfConfigTest, RefusesWhatIsNoJson) {
   EXPECT_THAT(ErrorOf("null"), StartsWith("TF_CONFIG: null; must be a JSON object"));
 }
 
+// They ended the process: to the library they are no parse errors.
+TEST(TfConfigTest, NumbersPastTheLargestAreOrdinaryErrors) {
+  for (const std::string& json : {std::string(R"({"cluster": {"chief": ["a:1"]}, "x": 1e400})"),
+                                  WithTask(R"({"type": "ps", "index": 1e400})")}) {
+    EXPECT_THAT(ErrorOf(json), StartsWith("TF_CONFIG: not JSON: number overflow")) << json;
+    EXPECT_THAT(ErrorOf(json), HasSubstr("1e400")) << json;
+  }
+}
+
 TEST(TfConfigTest, AnotherTaskIsNamedBesideTheOneThatMustBe) {
   const auto worker = ParseTfConfig(WithTask(R"({"type": "worker", "index": 0})"));
   ASSERT_TRUE(worker.ok());

@@ -256,11 +256,11 @@ TEST(AttachTest, GenerationOfAStrangerIsAdoptedAndTold) {
 TEST(AttachTest, ServersAreCalledAllAtOnce) {
   Gate gate;
   FakeCluster cluster(2);
-  cluster.ps(0).set_on_create([&] {
+  cluster.ps(0).set_on_create([&](const std::string& /*job_id*/) {
     gate.Pass();
     return grpc::Status::OK;
   });
-  cluster.ps(1).set_on_create([&] {
+  cluster.ps(1).set_on_create([&](const std::string& /*job_id*/) {
     gate.Open();
     return grpc::Status::OK;
   });
@@ -274,10 +274,12 @@ TEST(AttachTest, ServersAreCalledAllAtOnce) {
 TEST(AttachTest, ErrorThatPassesDoesNotHideOneThatDoesNot) {
   FakeCluster cluster(2);
   cluster.StartPs();
-  cluster.ps(0).set_on_create(
-      [] { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "its disk gives an error"); });
-  cluster.ps(1).set_on_create(
-      [] { return grpc::Status(grpc::StatusCode::DATA_LOSS, "its disk lost it"); });
+  cluster.ps(0).set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "its disk gives an error");
+  });
+  cluster.ps(1).set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::DATA_LOSS, "its disk lost it");
+  });
   cluster.AddWorker();
   const std::string job = cluster.Submit(PlainJob(5)).value();
   const JobStatus status = cluster.AwaitEnd(job);

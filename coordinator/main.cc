@@ -11,6 +11,7 @@
 
 int main(int argc, char** argv) {
   using millrace::coordinator::Coordinator;
+  millrace::OpenStandardStreams();
   millrace::ConfigureGrpcEnvironment();
   millrace::InitProcess(argv[0]);
   millrace::coordinator::CoordinatorOptions options;

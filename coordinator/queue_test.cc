@@ -1,8 +1,11 @@
 // More jobs than may run at a time.
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/mutex.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -47,6 +50,46 @@ TEST(QueueTest, JobsWaitForTheirTurnsAndSaySo) {
         absl::Seconds(status.started().seconds()) + absl::Nanoseconds(status.started().nanos());
     EXPECT_GT(started, last) << "first in, first out";
     last = started;
+  }
+}
+
+// Gives a ps server memory for one job's shard at a time. A job whose name begins with `first` is
+// the first that gets it.
+void MakeSmall(FakePs* ps, const std::string& first) {
+  struct Memory {
+    Mutex mutex;
+    std::string holder ABSL_GUARDED_BY(mutex);
+  };
+  ps->set_on_create([ps, first, memory = std::make_shared<Memory>()](const std::string& job_id) {
+    MutexLock lock(&memory->mutex);
+    const std::string& holder = memory->holder;
+    bool may = holder.empty() ? absl::StartsWith(job_id, first) : holder == job_id;
+    if (!holder.empty() && !may) {
+      const std::vector<ShardStatus> shards = ps->Shards(holder);
+      may = shards.empty() || shards[0].retired();
+    }
+    if (!may) return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "not enough memory");
+    memory->holder = job_id;
+    return grpc::Status::OK;
+  });
+}
+
+// Each had a part of the memory that the other one needed, and both waited for ever.
+TEST(QueueTest, JobsThatNeedTheSameMemoryRunOneAfterTheOther) {
+  FakeCluster cluster(2);
+  MakeSmall(&cluster.ps(0), "one");
+  MakeSmall(&cluster.ps(1), "two");
+  cluster.StartPs();
+  cluster.AddWorker();
+  std::vector<std::string> jobs;
+  for (const char* name : {"one", "two"}) {
+    JobSpec spec = PlainJob(5);
+    spec.set_name(name);
+    jobs.push_back(cluster.Submit(spec).value());
+  }
+  for (const std::string& job : jobs) {
+    EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+    cluster.ExpectAllApplied(job, 5);
   }
 }
 

@@ -248,8 +248,9 @@ TEST(RecoveryTest, RestartedCoordinatorListsOldJobsAndGoesOnWithTheRunningOnes) 
 
 TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
   FakeCluster cluster(2);
-  cluster.ps(1).set_on_create(
-      [] { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow"); });
+  cluster.ps(1).set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
+  });
   cluster.StartPs();
   cluster.AddWorker();
   const std::string job = cluster.Submit(PlainJob(30)).value();
@@ -263,6 +264,30 @@ TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
   EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(1));
   EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
   cluster.ExpectAllApplied(job, 30);
+}
+
+// What it had made on a server that was away too stayed there for ever, and failed the job where
+// its shards came to lie otherwise.
+TEST(RecoveryTest, JobIsPlacedAgainWhenWhatItMadeElsewhereIsDropped) {
+  FakeCluster cluster(3);
+  cluster.ps(1).set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
+  });
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(30)).value();
+  cluster.AwaitNotice(job, "ps-1 (127.0.0.1:");
+  cluster.ps(0).FlushAll();
+  cluster.ps(0).Kill();
+  cluster.ps(1).Kill();
+  cluster.ps(1).ReplaceDisk();
+  cluster.ps(1).set_on_create(nullptr);
+  cluster.ps(1).Start(cluster.address());
+  cluster.AwaitNotice(job, "ps-0 (127.0.0.1:");
+  cluster.ps(0).Start(cluster.address());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 30);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(1));
 }
 
 TEST(RecoveryTest, RunningJobSaysThatAServerIsBackWithAnotherDirectory) {

@@ -46,6 +46,7 @@ int Serve(PsServerOptions options) {
 }
 
 int Main(int argc, char** argv) {
+  OpenStandardStreams();
   InitProcess(argv[0]);
   PsServerOptions options;
   const absl::optional<int> exit_status =

@@ -5,10 +5,12 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/flags.h"
 #include "common/member_name.h"
 #include "common/net/address.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
 
@@ -49,7 +51,7 @@ absl::Status ApplyTfConfig(const char* text, const Given& given, PsServerOptions
     const absl::Status unused = ParseTfConfig(text).status();
     if (!unused.ok()) {
       std::cerr << "ps: TF_CONFIG is not used, since the flags say all; it is no good: "
-                << unused.message() << std::endl;
+                << Printable(unused.message()) << std::endl;
     }
     return absl::OkStatus();
   }
@@ -57,6 +59,18 @@ absl::Status ApplyTfConfig(const char* text, const Given& given, PsServerOptions
   if (status.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       status.message(), "; or give --coordinator, --listen and --name, and TF_CONFIG is not used"));
+}
+
+// Empties `arena` where it is off.
+absl::Status ReadArena(std::string* arena) {
+  if (*arena == kNoArena) {
+    arena->clear();
+    return absl::OkStatus();
+  }
+  if (absl::StartsWith(*arena, "/") && Printable(*arena) == *arena) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--arena: '", PrintableName(*arena),
+      "'; must be the absolute path of a directory of a memory file system, or ", kNoArena));
 }
 
 // What workers will be told to dial.
@@ -122,8 +136,8 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
   const Given given = {.coordinator = !options->coordinator_address.empty(),
                        .listen = listen->count() > 0,
                        .name = name->count() > 0};
-  if (options->arena == kNoArena) options->arena.clear();
-  absl::Status status = ApplyTfConfig(tf_config, given, options);
+  absl::Status status = ReadArena(&options->arena);
+  if (status.ok()) status = ApplyTfConfig(tf_config, given, options);
   if (status.ok()) status = CheckOptions(*options);
   if (!status.ok()) return Complain(status);
   return absl::nullopt;

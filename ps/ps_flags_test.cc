@@ -63,6 +63,16 @@ TEST_F(PsFlagsTest, ArenaIsADirectoryOrOff) {
   EXPECT_EQ(options_.arena, "");
 }
 
+TEST_F(PsFlagsTest, AnArenaThatIsNoAbsolutePathIsWrongUsage) {
+  for (const std::string arena : {"OFF", "dev/shm", "."}) {
+    const std::string flag = "--arena=" + arena;
+    EXPECT_EQ(Parse({"--coordinator=c:2", flag.c_str()}), 2);
+    EXPECT_THAT(error_, HasSubstr("--arena: '" + arena +
+                                  "'; must be the absolute path of a directory of a memory file "
+                                  "system, or off"));
+  }
+}
+
 TEST_F(PsFlagsTest, TfConfigFillsInWhatTheFlagsLeaveOpen) {
   EXPECT_EQ(Parse({}, kTfConfig), absl::nullopt);
   EXPECT_EQ(options_.coordinator_address, "10.0.0.1:7000");
@@ -105,6 +115,8 @@ TEST_F(PsFlagsTest, UnusableTfConfigIsWrongUsageUnlessTheFlagsSayAll) {
   EXPECT_EQ(Parse({kAll[0], kAll[1]}, "{x"), 2);
   EXPECT_EQ(Parse({kAll[0], kAll[1], kAll[2]}, "{x"), absl::nullopt);
   EXPECT_THAT(error_, HasSubstr("TF_CONFIG is not used"));
+  EXPECT_EQ(Parse({kAll[0], kAll[1], kAll[2]}, "\xff"), absl::nullopt);
+  EXPECT_THAT(error_, HasSubstr("\\xff"));
   EXPECT_EQ(Parse({kAll[0], kAll[1], kAll[2]}, kTfConfig), absl::nullopt);
   EXPECT_THAT(error_, IsEmpty());
 }

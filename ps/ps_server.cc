@@ -82,8 +82,9 @@ absl::Status PsServer::Stop() {
 absl::Status PsServer::StopOnce() {
   data_plane_.Stop();
   store_->Close();
-  // No handler is left after this, so nothing changes while the shards are written.
+  // Nothing is left after these that works on a shard, so nothing changes while they are written.
   if (rpc_server_ != nullptr) rpc_server_->Shutdown(kShutdownGrace);
+  data_plane_.Finish();
   // Writing may take long: the coordinator need not wait for a server that does not come back
   // before that is done.
   if (membership_ != nullptr) membership_->Leave();

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that clang-format would leave every tracked C++ file as it is. Prints the files that it would
+# Checks that clang-format would leave every tracked C++ and .proto file as it is. Prints the files that it would
 # change, and the command that does so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ clang_format=$(command -v clang-format-14 || command -v clang-format) || {
 files=()
 while IFS= read -r -d '' file; do
   [[ ! -f $file ]] || files+=("$file")  # It may be removed, and that not committed yet.
-done < <(git ls-files -z -- '*.h' '*.cc' '*.cu')
+done < <(git ls-files -z -- '*.h' '*.cc' '*.cu' '*.proto')
 
 if complaints=$("$clang_format" --dry-run -Werror "${files[@]}" 2>&1); then
   echo "format_check: ${#files[@]} files are formatted."

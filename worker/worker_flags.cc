@@ -38,14 +38,28 @@ absl::Status ApplyTfConfig(const char* text, WorkerOptions* options) {
   return absl::OkStatus();
 }
 
-int Complain(absl::string_view what) { return ComplainOfUsage(what, std::cerr); }
+// Where the flags do not name the coordinator.
+absl::Status FindCoordinator(const char* tf_config, WorkerOptions* options) {
+  if (tf_config == nullptr) {
+    return absl::InvalidArgumentError("--coordinator is required, or TF_CONFIG");
+  }
+  const absl::Status applied = ApplyTfConfig(tf_config, options);
+  if (applied.ok()) return applied;
+  return absl::InvalidArgumentError(
+      absl::StrCat(applied.message(), "; or give --coordinator, and TF_CONFIG is not looked at"));
+}
 
-}  // namespace
+// What the flags left open, and whether it makes sense.
+absl::Status Complete(const char* tf_config, WorkerOptions* options) {
+  if (options->coordinator_address.empty()) {
+    MILLRACE_RETURN_IF_ERROR(FindCoordinator(tf_config, options));
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckDialable("--coordinator", options->coordinator_address));
+  if (options->name.empty()) options->name = DefaultName();
+  return CheckMemberName("--name", options->name);
+}
 
-absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const char* tf_config,
-                                     WorkerOptions* options) {
-  options->name.clear();
-  CLI::App app("Computes the steps of Millrace jobs.");
+void AddFlags(CLI::App& app, WorkerOptions* options) {
   app.add_option("--coordinator", options->coordinator_address,
                  "The coordinator's HOST:PORT. Default: the chief of TF_CONFIG");
   app.add_option("--name", options->name,
@@ -66,27 +80,27 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
       app, "--call_timeout", &options->call_timeout, {absl::Milliseconds(100), absl::Hours(1)},
       "A request to a ps server is made again when nothing comes for this long (and for a second "
       "for each MiB of it)");
-  if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) {
-    return Complain(empty.message());
-  }
+}
+
+int Complain(const absl::Status& status) {
+  return ComplainOfUsage(absl::StrCat("worker: ", status.message()), std::cerr);
+}
+
+}  // namespace
+
+absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const char* tf_config,
+                                     WorkerOptions* options) {
+  options->name.clear();
+  CLI::App app("Computes the steps of Millrace jobs.", "worker");
+  AddFlags(app, options);
+  if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return EndParsing(app, error, std::cout, std::cerr);
   }
-  if (options->coordinator_address.empty()) {
-    if (tf_config == nullptr) return Complain("--coordinator is required, or TF_CONFIG");
-    const absl::Status applied = ApplyTfConfig(tf_config, options);
-    if (!applied.ok()) {
-      return Complain(absl::StrCat(applied.message(),
-                                   "; or give --coordinator, and TF_CONFIG is not looked at"));
-    }
-  }
-  const absl::Status address = CheckDialable("--coordinator", options->coordinator_address);
-  if (!address.ok()) return Complain(address.message());
-  if (options->name.empty()) options->name = DefaultName();
-  const absl::Status name = CheckMemberName("--name", options->name);
-  if (!name.ok()) return Complain(name.message());
+  const absl::Status complete = Complete(tf_config, options);
+  if (!complete.ok()) return Complain(complete);
   return absl::nullopt;
 }
 

@@ -16,6 +16,7 @@
 namespace millrace::worker {
 
 int WorkerMain(int argc, char** argv, ModelFactory factory) {
+  OpenStandardStreams();
   ConfigureGrpcEnvironment();
   InitProcess(argv[0]);
   WorkerOptions options;

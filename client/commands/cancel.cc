@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/job_text.h"
 #include "client/progress/format.h"
+#include "common/clock.h"
 #include "common/job_state.h"
 #include "common/status_macros.h"
 
@@ -30,11 +31,13 @@ absl::StatusOr<ExitCode> RunCancel(const CommandContext& context) {
   const Flags& flags = context.flags;
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context, nullptr, Patience(flags.timeout)));
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
+  const absl::Time start = Clock::Real()->Now();
   MILLRACE_ASSIGN_OR_RETURN(JobStatus status, client->Cancel(flags.job_id));
   if (!HasEnded(status.state())) {
     *context.console.err << "cancellation of job " << flags.job_id << " is under way ("
                          << DescribeState(status) << ")" << std::endl;
-    MILLRACE_ASSIGN_OR_RETURN(status, client->AwaitEnd(flags.job_id, flags.timeout));
+    MILLRACE_ASSIGN_OR_RETURN(
+        status, client->AwaitEnd(flags.job_id, start + flags.timeout - Clock::Real()->Now()));
   }
   if (!HasEnded(status.state())) return StillUnderWay(status, flags.timeout);
   if (flags.json) {

@@ -6,6 +6,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "common/flags.h"
+#include "common/printable.h"
 
 namespace millrace::client {
 namespace {
@@ -101,7 +102,7 @@ class Declaration {
         "cancel", "End a job of a cluster early, and wait for its end. What was trained stays.");
     AddJobId(cancel);
     AddDurationFlag(*cancel, "--timeout", &Of(cancel)->timeout, DurationRange(),
-                    "How long to wait for the coordinator, and then for the job's end");
+                    "How long to wait for the coordinator (1s at least) and the job's end");
   }
 
   void AddExport() {
@@ -173,7 +174,7 @@ class Declaration {
 
 // CLI11 says no more than that a command is required.
 int ComplainOfCommand(const std::string& given, const CLI::App& app, std::ostream& err) {
-  err << "no command '" << given << "'; must be one of";
+  err << "no command '" << PrintableName(given) << "'; must be one of";
   const char* separator = " ";
   for (const CLI::App* command : app.get_subcommands(/*filter=*/{})) {
     err << separator << command->get_name();

@@ -3,11 +3,14 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 
 namespace millrace {
 namespace {
@@ -16,9 +19,15 @@ constexpr int kMaxPort = 65535;
 
 absl::Status Malformed(absl::string_view text, absl::string_view problem) {
   return absl::InvalidArgumentError(
-      absl::StrCat("address '", text, "': ", problem,
+      absl::StrCat("address '", PrintableName(text), "': ", problem,
                    "; expected HOST:PORT (such as 127.0.0.1:7070 or [::1]:7070), unix:PATH or "
                    "unix-abstract:NAME"));
+}
+
+// No blanks, no control characters. (A host name in other letters has a form in ASCII.)
+bool IsGraphic(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return absl::ascii_isgraph(c); });
 }
 
 bool ParsePort(absl::string_view text, int* port) {
@@ -47,6 +56,7 @@ bool Address::IsWildcard() const {
 }
 
 absl::StatusOr<Address> ParseAddress(absl::string_view text) {
+  if (!IsGraphic(text)) return Malformed(text, "not printable ASCII characters without spaces");
   Address address;
   for (absl::string_view prefix : {"unix:", "unix-abstract:"}) {
     if (!absl::StartsWith(text, prefix)) continue;
@@ -66,7 +76,7 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
     return Malformed(text, "an IPv6 address must stand in brackets");
   }
   if (host.empty()) return Malformed(text, "no host");
-  if (host.find_first_of("[]/ ") != absl::string_view::npos) {
+  if (host.find_first_of("[]/") != absl::string_view::npos) {
     return Malformed(text, "not a host name or address");
   }
   address.host = std::string(host);
@@ -79,8 +89,8 @@ absl::Status CheckDialable(absl::string_view flag, absl::string_view text) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": '", text, "'; must be HOST:PORT with a port from 1 to ", kMaxPort,
-                   ", such as 127.0.0.1:2220 or [::1]:2220"));
+      absl::StrCat(flag, ": '", PrintableName(text), "'; must be HOST:PORT with a port from 1 to ",
+                   kMaxPort, ", such as 127.0.0.1:2220 or [::1]:2220"));
 }
 
 std::string JoinHostPort(absl::string_view host, int port) {

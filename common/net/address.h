@@ -26,7 +26,8 @@ struct Address {
   bool IsWildcard() const;
 };
 
-// Parses HOST:PORT ("[HOST]:PORT" for IPv6), unix:PATH or unix-abstract:NAME. Resolves no names.
+// Parses HOST:PORT ("[HOST]:PORT" for IPv6), unix:PATH or unix-abstract:NAME, of printable ASCII
+// characters without spaces. Resolves no names.
 // INVALID_ARGUMENT: anything else; the message says what is expected.
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
 

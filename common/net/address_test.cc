@@ -1,6 +1,9 @@
 #include "common/net/address.h"
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -44,6 +47,28 @@ TEST(AddressTest, MalformedAddressIsRefusedWithAnExample) {
   }
 }
 
+TEST(AddressTest, OnlyPrintableAsciiIsAnAddress) {
+  const struct {
+    absl::string_view text;
+    const char* printed;
+  } cases[] = {{"\x1b:1", "'\\x1b:1'"},
+               {"a b:1", "'a b:1'"},
+               {absl::string_view("a\0b:1", 5), "'a\\x00b:1'"},
+               {"h\xff:1", "'h\\xff:1'"},
+               {"größe:1", "'größe:1'"},
+               {"[::1\t]:1", "'[::1\\x09]:1'"},
+               {"unix:/tmp/s\n", "'unix:/tmp/s\\x0a'"},
+               {"unix:/tmp/a b", "'unix:/tmp/a b'"},
+               {"unix-abstract:\x7f", "'unix-abstract:\\x7f'"}};
+  for (const auto& [text, printed] : cases) {
+    const absl::Status status = ParseAddress(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << printed;
+    EXPECT_THAT(status.ToString(),
+                HasSubstr(std::string("address ") + printed + ": not printable ASCII"));
+    EXPECT_THAT(status.ToString(), HasSubstr("127.0.0.1:7070"));
+  }
+}
+
 TEST(AddressTest, LoopbackIsDecidedByTheParsedHost) {
   for (const char* text : {"127.0.0.1:0", "127.8.9.10:0", "localhost:0", "[::1]:0",
                            "[0:0:0:0:0:0:0:1]:0", "unix:/tmp/s", "unix-abstract:s"}) {
@@ -74,6 +99,11 @@ TEST(AddressTest, WhatCannotBeDialledIsRefusedWithTheFlag) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(status.ToString(), HasSubstr(std::string("--coordinator: '") + text + "'; must"));
   }
+}
+
+TEST(AddressTest, WhatCannotBeDialledIsPrintedWithoutControlCharacters) {
+  EXPECT_THAT(CheckDialable("--coordinator", "\x1b:1").ToString(),
+              HasSubstr("--coordinator: '\\x1b:1'; must be HOST:PORT"));
 }
 
 TEST(AddressTest, JoinedAddressParsesToItsParts) {

@@ -46,7 +46,7 @@ void Dispatcher::SetWorkers(const std::vector<WorkerCapacity>& workers) {
     for (auto& [id, job] : jobs_) {
       job.tracker.GiveBackAll(worker);
       job.standings.erase(worker);
-      if (job.evaluating == worker) job.evaluating.reset();
+      job.evaluating.erase(worker);
     }
   }
   HandOut();
@@ -261,10 +261,11 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
     const bool next = worker > evaluated_;
     if (!chosen || (next && *chosen <= evaluated_)) chosen = worker;
   }
-  job->second.evaluating = chosen;
   if (!chosen) return absl::nullopt;
   evaluated_ = *chosen;
+  if (job->second.evaluation_id != evaluate.evaluation_id()) job->second.evaluating.clear();
   job->second.evaluation_id = evaluate.evaluation_id();
+  job->second.evaluating.insert(*chosen);
   CoordinatorMessage message;
   *message.mutable_evaluate() = evaluate;
   outbox_->Send(*chosen, message);
@@ -275,14 +276,14 @@ void Dispatcher::EndEvaluation(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(job_id);
   if (job == jobs_.end()) return;
-  job->second.evaluating.reset();
+  job->second.evaluating.clear();
   HandOut();
 }
 
 bool Dispatcher::HasEvaluation(uint64_t worker, const std::string& job_id, uint64_t evaluation_id) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(job_id);
-  return job != jobs_.end() && job->second.evaluating == worker &&
+  return job != jobs_.end() && job->second.evaluating.count(worker) > 0 &&
          job->second.evaluation_id == evaluation_id;
 }
 
@@ -357,7 +358,7 @@ bool Dispatcher::IsReady(const JobDispatch& job, uint64_t worker) const {
 
 bool Dispatcher::IsEvaluating(uint64_t worker) const {
   return std::any_of(jobs_.begin(), jobs_.end(),
-                     [&](const auto& job) { return job.second.evaluating == worker; });
+                     [&](const auto& job) { return job.second.evaluating.count(worker) > 0; });
 }
 
 bool Dispatcher::SomeoneElseTrains(const JobDispatch& job) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -124,10 +125,11 @@ class Dispatcher {
   absl::optional<Stall> FindStall(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends an evaluation to one of the workers that are ready for the job, in turn; nothing where
-  // there is none. While others can train, that worker gets no leases until EndEvaluation.
+  // there is none. While others can train, workers that were asked get no leases until
+  // EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndEvaluation(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether this evaluation is under way, and this worker was asked for it last.
+  // Whether this evaluation is under way, and this worker was asked for it.
   bool HasEvaluation(uint64_t worker, const std::string& job_id, uint64_t evaluation_id)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -155,8 +157,8 @@ class Dispatcher {
     CoordinatorMessage route;
     bool paused = false;
     std::map<uint64_t, Standing> standings;  // By worker.
-    absl::optional<uint64_t> evaluating;     // The worker.
-    uint64_t evaluation_id = 0;              // What it evaluates.
+    std::set<uint64_t> evaluating;           // The workers that were asked.
+    uint64_t evaluation_id = 0;              // What they evaluate.
   };
   using Jobs = std::map<std::string, JobDispatch>;
   using SlotsByWorker = std::map<uint64_t, uint32_t>;

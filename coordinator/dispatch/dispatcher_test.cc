@@ -282,7 +282,7 @@ TEST_F(DispatcherTest, WorkersEvaluateInTurn) {
   EXPECT_THAT(outbox_.Take(), ElementsAre("1: evaluate a", "2: evaluate a", "1: evaluate a"));
 }
 
-TEST_F(DispatcherTest, EvaluationIsOfTheWorkerThatWasAskedLastUntilItEnds) {
+TEST_F(DispatcherTest, EvaluationIsOfTheWorkersThatWereAskedUntilItEnds) {
   SetWorkers({{1, 1}, {2, 1}});
   Start("a", 1, 0);
   Evaluate evaluate;
@@ -294,9 +294,14 @@ TEST_F(DispatcherTest, EvaluationIsOfTheWorkerThatWasAskedLastUntilItEnds) {
   EXPECT_FALSE(dispatcher_.HasEvaluation(2, "a", 7));
   EXPECT_FALSE(dispatcher_.HasEvaluation(1, "b", 7));
   ASSERT_EQ(dispatcher_.SendEvaluate(evaluate), 2u);
-  EXPECT_FALSE(dispatcher_.HasEvaluation(1, "a", 7));
+  EXPECT_TRUE(dispatcher_.HasEvaluation(1, "a", 7));
+  EXPECT_TRUE(dispatcher_.HasEvaluation(2, "a", 7));
+  evaluate.set_evaluation_id(8);
+  ASSERT_EQ(dispatcher_.SendEvaluate(evaluate), 1u);
+  EXPECT_TRUE(dispatcher_.HasEvaluation(1, "a", 8));
+  EXPECT_FALSE(dispatcher_.HasEvaluation(2, "a", 8));
   dispatcher_.EndEvaluation("a");
-  EXPECT_FALSE(dispatcher_.HasEvaluation(2, "a", 7));
+  EXPECT_FALSE(dispatcher_.HasEvaluation(1, "a", 8));
 }
 
 TEST_F(DispatcherTest, WorkerGetsNothingOfAJobBeforeItIsReady) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
@@ -26,6 +27,7 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
   refused_ = 0;
   closed_.clear();
   shards.ForgetMoves();
+  const absl::Cleanup give_back = [this] { environment_.memory_turn->GiveBack(job_->id()); };
   MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
   for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(auto reached, Reach(shards));
@@ -77,8 +79,16 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
   const bool is_new = job_->state() == PENDING;
   for (;;) {
     const std::string missing = shards.Locate();
-    if (!missing.empty() && is_new && shards.lost_directory()) {
-      MILLRACE_RETURN_IF_ERROR(Displace(shards));
+    if (!missing.empty() && is_new && shards.only_directories_are_lost()) {
+      // What the other servers have made of the job already. Nobody would look for it later.
+      const absl::Status dropped = shards.Drop(generation());
+      MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+      if (!dropped.ok()) {
+        MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped));
+        continue;
+      }
+      MILLRACE_RETURN_IF_ERROR(
+          reporter_->Journal([](JobRecord& record) { record.clear_shards(); }));
       return absl::nullopt;
     }
     if (!missing.empty()) {
@@ -98,6 +108,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
         MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
         break;
       case ReachAction::kRetry:
+        if (is_new && absl::IsResourceExhausted(status)) {
+          MILLRACE_RETURN_IF_ERROR(MakeWay(shards));
+        }
         MILLRACE_RETURN_IF_ERROR(Pause(shards, status));
         break;
       case ReachAction::kGiveUp:
@@ -130,11 +143,14 @@ absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& r
   return BeginGeneration(next);
 }
 
-absl::Status Attacher::Displace(ShardGroup& shards) {
-  // What other servers have made of the job already.
-  const absl::Status dropped = shards.Drop(generation());
-  LOG_IF(WARNING, !dropped.ok()) << job_->id() << ": " << dropped;
-  return reporter_->Journal([](JobRecord& record) { record.clear_shards(); });
+// The job waits for memory. Unless it has the turn, it gives up what it could make meanwhile.
+absl::Status Attacher::MakeWay(ShardGroup& shards) {
+  if (environment_.memory_turn->Take(job_->id())) return absl::OkStatus();
+  const absl::Status unmade = shards.Unmake(generation());
+  LOG_IF(WARNING, !unmade.ok()) << job_->id() << ": " << unmade;
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  // A call that was given up may arrive yet, and must not drop what is made next.
+  return BeginGeneration(generation() + 1);
 }
 
 // Nothing: look at all shards again.

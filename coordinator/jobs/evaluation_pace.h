@@ -8,17 +8,18 @@
 
 namespace millrace::coordinator {
 
-// Follows the job's evaluations: they are of the same examples, and so take about as long. A value
-// type.
+// Follows the job's evaluations: they are of the same examples, and so take about as long. Patience
+// that is too short costs another worker's time, and nothing else: whichever answers first counts.
+// A value type.
 class EvaluationPace {
  public:
-  // `most` for the first one, of which nobody knows how long it takes, and for the others at most.
-  explicit EvaluationPace(absl::Duration most) : most_(most) {}
-
-  // Four times the longest so far, 10 s at least; twice as long after each that was given up.
+  // Four times the longest so far, 10 s at least; a minute for the first one, of which nobody knows
+  // how long it takes. Twice as long after each that was given up.
   absl::Duration Patience() const {
-    if (longest_ == absl::ZeroDuration()) return most_;
-    return std::min(most_, std::max(4 * longest_, absl::Seconds(10)) * factor_);
+    const absl::Duration usual = longest_ == absl::ZeroDuration()
+                                     ? absl::Minutes(1)
+                                     : std::max(4 * longest_, absl::Seconds(10));
+    return usual * factor_;
   }
 
   void Took(absl::Duration duration) {
@@ -31,7 +32,6 @@ class EvaluationPace {
  private:
   static constexpr int kMostFactor = 1 << 20;
 
-  const absl::Duration most_;
   absl::Duration longest_;
   int factor_ = 1;
 };

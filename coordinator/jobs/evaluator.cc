@@ -55,8 +55,7 @@ Evaluator::Evaluator(Options options, ShardGroup* shards, Dispatcher* dispatcher
       period_(options_.spec.data().has_evaluate() ? PeriodOf(options_.spec) : 0),
       shards_(shards),
       dispatcher_(dispatcher),
-      evaluated_(options_.evaluated),
-      pace_(options_.timeout) {}
+      evaluated_(options_.evaluated) {}
 
 uint64_t Evaluator::BarrierFrom(uint64_t step) const {
   const uint64_t total = options_.total_steps;
@@ -83,6 +82,7 @@ absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation
   worker_.reset();
   assign_at_ = absl::InfinitePast();
   attempts_ = 0;
+  begun_at_ = options_.clock->Now();
   Assign();
   return check;
 }
@@ -127,8 +127,9 @@ absl::optional<Dispatcher::Stall> Evaluator::FindStall(
 
 absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationReport& report) {
   const EvaluationResult& result = report.result;
-  if (!under_way() || worker_ != report.worker) return absl::nullopt;
-  if (result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
+  if (!under_way() || result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
+  // One that was given up may answer first. Its error is no news.
+  if (result.code() != 0 && worker_ != report.worker) return absl::nullopt;
   dispatcher_->EndEvaluation(options_.job_id);
   if (result.code() != 0) {
     const auto code = static_cast<absl::StatusCode>(result.code());
@@ -146,7 +147,7 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
                                                    ": the loss is ", loss->second,
                                                    "; a smaller learning rate may help"));
   }
-  pace_.Took(options_.clock->Now() - assigned_at_);
+  pace_.Took(options_.clock->Now() - begun_at_);
   Evaluated evaluated;
   evaluated.set_step(*step_);
   evaluated.set_examples(result.examples());

@@ -35,8 +35,6 @@ class Evaluator {
     JobSpec spec;
     uint64_t total_steps = 0;
     uint64_t evaluated = 0;  // The barrier of the last evaluation that has a result.
-    // An evaluation that takes longer, or long for this job, is given to another worker.
-    absl::Duration timeout = absl::Minutes(10);
     Clock* clock = Clock::Real();
   };
 
@@ -62,9 +60,10 @@ class Evaluator {
   // For whom the evaluation waits; see Dispatcher::FindStall. Nothing: none is under way.
   absl::optional<Dispatcher::Stall> FindStall(const std::vector<WorkerMember>& workers) const;
 
-  // A result that has come. Nothing: not of this evaluation, not from the worker that was asked
-  // last, or to be tried again. Errors end the job. Of metrics that are too many, or have names
-  // that nobody can read, some are left out, which CheckWorker tells.
+  // A result that has come. Nothing: not of this evaluation, or to be tried again. Errors end the
+  // job. Of several workers that were asked the first answer counts. Of metrics that are too many,
+  // or have names that nobody can read, some are left out, which CheckWorker tells. REQUIRES: from
+  // a worker that was asked (Dispatcher::HasEvaluation).
   absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationReport& report);
 
   // The generation ends, and the pins with it. Returns the step, if an evaluation was under way.
@@ -89,6 +88,7 @@ class Evaluator {
   absl::optional<uint64_t> step_;
   Evaluate request_;
   absl::optional<uint64_t> worker_;  // Nothing: to be assigned.
+  absl::Time begun_at_;
   absl::Time assigned_at_;
   absl::Time assign_at_ = absl::InfinitePast();
   absl::Time answer_by_ = absl::InfiniteFuture();

@@ -214,14 +214,12 @@ absl::Status JobRunner::Open() {
     MutexLock lock(&shards_mutex_);
     shards_ = std::make_unique<ShardGroup>(record, environment_.registry);
   }
-  evaluator_ =
-      std::make_unique<Evaluator>(Evaluator::Options{.job_id = job_->id(),
-                                                     .spec = job_->spec(),
-                                                     .total_steps = record.total_steps(),
-                                                     .evaluated = record.evaluated(),
-                                                     .timeout = environment_.member_timeout,
-                                                     .clock = clock_},
-                                  shards_.get(), environment_.dispatcher);
+  evaluator_ = std::make_unique<Evaluator>(Evaluator::Options{.job_id = job_->id(),
+                                                              .spec = job_->spec(),
+                                                              .total_steps = record.total_steps(),
+                                                              .evaluated = record.evaluated(),
+                                                              .clock = clock_},
+                                           shards_.get(), environment_.dispatcher);
   return inbox_.interrupt();  // It may have come before there was a group.
 }
 

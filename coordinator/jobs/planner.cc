@@ -20,25 +20,25 @@ constexpr int kWorkersAsked = 3;
 // How soon a cancellation is noticed that wakes nobody.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
 
-// The worker's trouble rather than the job's: another one may do better.
+// The worker's trouble rather than the job's: another one may do better. See PlanResult.code.
 bool IsWorkersFault(int32_t code) {
   switch (static_cast<absl::StatusCode>(code)) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kCancelled:
-    case absl::StatusCode::kAborted:
-    case absl::StatusCode::kResourceExhausted:
-      return true;
-    default:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kDataLoss:
       return false;
+    default:
+      return true;
   }
 }
 
 }  // namespace
 
 absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
-  if (plan.train_examples() == 0) {
-    return absl::InternalError("a worker planned the job without training examples");
-  }
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(plan.variables()));
   MILLRACE_RETURN_IF_ERROR(CheckShardCount(record.spec().placement().shards(), elements));
   *record.mutable_plan() = plan;
@@ -83,11 +83,11 @@ class Planner::Poll {
         result->set_message(
             absl::StrCat("its plan makes no sense: ", std::string(valid.message())));
       }
-      refusal_ = absl::Status(static_cast<absl::StatusCode>(result->code()),
-                              absl::StrCat(worker->second.name, ": ", result->message()));
-      if (!IsWorkersFault(result->code())) {
-        return absl::Status(refusal_.code(), result->message());
-      }
+      const auto code = static_cast<absl::StatusCode>(result->code());
+      if (!IsWorkersFault(result->code())) return absl::Status(code, result->message());
+      const std::string why = absl::StrCat(worker->second.name, ": ", result->message());
+      refusal_ = code == absl::StatusCode::kResourceExhausted ? absl::ResourceExhaustedError(why)
+                                                              : absl::UnavailableError(why);
       planner_->Forget(worker->second.request_id);
       worker = asked_.erase(worker);
     }

@@ -23,8 +23,7 @@
 namespace millrace::coordinator {
 
 // Puts a worker's answer into a job's record, with what follows from it. INVALID_ARGUMENT: the spec
-// asks for what such variables do not allow; INTERNAL: the answer makes no sense. `record` is then
-// unchanged.
+// asks for what such variables do not allow; `record` is then unchanged. REQUIRES: CheckPlan(plan).
 absl::Status SetPlan(const JobPlan& plan, JobRecord& record);
 
 // Thread-safe.

@@ -235,9 +235,6 @@ TEST(SetPlanTest, PlanIsCheckedAgainstTheSpec) {
   divided.mutable_spec()->mutable_placement()->set_shards(4);
   EXPECT_EQ(SetPlan(plan, divided).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(divided.has_plan());
-
-  plan.set_train_examples(0);
-  EXPECT_EQ(SetPlan(plan, record).code(), absl::StatusCode::kInternal);
 }
 
 }  // namespace

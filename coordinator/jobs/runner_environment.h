@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/jobs/memory_turn.h"
 #include "coordinator/jobs/planner.h"
 #include "coordinator/membership/member_registry.h"
 
@@ -23,6 +25,8 @@ struct RunnerEnvironment {
   absl::Duration member_timeout = absl::Minutes(10);
   absl::Duration plan_timeout = absl::Seconds(60);
   Clock* clock = Clock::Real();
+  // Of all jobs.
+  std::shared_ptr<MemoryTurn> memory_turn = std::make_shared<MemoryTurn>();
   // Elements that jobs have placed on each ps server's directory, for the balance.
   std::function<uint64_t(const std::string& directory_id)> elements_on;
   // Called last, on the runner's thread, when a job has ended (not when it was stopped). Must not

@@ -44,11 +44,12 @@ class RunnerInbox {
     changed_.SignalAll();
   }
 
-  // Replaces one that was not taken. REQUIRES: of the evaluation that is under way, and from the
-  // worker that was asked last (see Dispatcher::HasEvaluation): no other one is to come.
+  // Replaces one that was not taken, but for a result an error. REQUIRES: of the evaluation that is
+  // under way, and from a worker that was asked for it (see Dispatcher::HasEvaluation).
   void SetEvaluation(EvaluationReport report) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    evaluation_ = std::move(report);
+    const bool has_result = evaluation_.has_value() && evaluation_->result.code() == 0;
+    if (!has_result || report.result.code() == 0) evaluation_ = std::move(report);
     woken_ = true;
     changed_.SignalAll();
   }

@@ -27,6 +27,9 @@ TEST(RunnerInboxTest, NewestResultOfAnEvaluationIsTakenOnce) {
   SimulatedClock clock;
   RunnerInbox inbox(&clock);
   for (uint64_t worker = 1; worker <= 3; ++worker) inbox.SetEvaluation({worker, {}});
+  EvaluationResult error;
+  error.set_code(14);
+  inbox.SetEvaluation({4, error});
   const auto report = inbox.TakeEvaluation();
   ASSERT_TRUE(report);
   EXPECT_EQ(report->worker, 3u);

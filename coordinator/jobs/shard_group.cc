@@ -105,17 +105,17 @@ std::string ShardGroup::DescribeMissing(const ShardPlacement& placement) {
         server.registration.address() != placement.address()) {
       continue;
     }
-    lost_directory_ = true;
     return absl::StrCat(Describe(placement),
                         ", which is back with another data directory (start it on its old one, or "
                         "cancel the job)");
   }
+  ++gone_;
   return absl::StrCat(Describe(placement), ", gone");
 }
 
 std::string ShardGroup::Locate() {
   missing_.clear();
-  lost_directory_ = false;
+  gone_ = 0;
   for (size_t shard = 0; shard < placements_.size(); ++shard) {
     ShardPlacement& placement = placements_[shard];
     Server& server = servers_[shard];
@@ -354,6 +354,12 @@ absl::Status ShardGroup::Drop(uint64_t generation) {
     if (servers_[shard].member != 0 && statuses[shard].ok()) placements_[shard].set_dropped(true);
   }
   return FirstError("DropShard", *round);
+}
+
+absl::Status ShardGroup::Unmake(uint64_t generation) {
+  const absl::Status status = Drop(generation);
+  for (ShardPlacement& placement : placements_) placement.set_dropped(false);
+  return status;
 }
 
 void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,

@@ -38,9 +38,9 @@ class ShardGroup {
   // The same, by name: "ps-1".
   const std::map<std::string, std::string>& missing() const { return missing_; }
 
-  // Whether Locate found a server of the old name or address that serves another directory: what
-  // was in the old one may be lost.
-  bool lost_directory() const { return lost_directory_; }
+  // Whether all that Locate missed are servers of the old name or address that serve another
+  // directory: what was in the old one may be lost.
+  bool only_directories_are_lost() const { return !missing_.empty() && gone_ == 0; }
 
   // The server of the last call that failed: "ps-1 (127.0.0.1:2223)".
   const std::string& failed_server() const { return failed_server_; }
@@ -77,6 +77,8 @@ class ShardGroup {
   std::vector<absl::Status> Retire(uint64_t generation);
   // Marks in placements() what is dropped, and leaves out what was.
   absl::Status Drop(uint64_t generation);
+  // Drops what Create made, so that it can be made again.
+  absl::Status Unmake(uint64_t generation);
 
   // What all shards say of themselves, asked for without waiting.
   struct Poll {
@@ -144,7 +146,7 @@ class ShardGroup {
   std::vector<ShardPlacement> placements_;
   std::vector<Server> servers_;  // By shard.
   std::string failed_server_;
-  bool lost_directory_ = false;
+  size_t gone_ = 0;  // Of the shards that Locate missed; the others have lost their directory.
   std::map<std::string, std::string> missing_;  // See missing().
 
   struct PollRound;

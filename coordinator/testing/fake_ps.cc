@@ -285,7 +285,9 @@ grpc::Status FakePs::FindOpen(const Request& request, Shard** found) {
 
 grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest* request,
                                  ShardStatus* response) {
-  if (const grpc::Status status = on_create_ ? on_create_() : grpc::Status::OK; !status.ok()) {
+  const std::string& job_id = request->spec().job_id();
+  if (const grpc::Status status = on_create_ ? on_create_(job_id) : grpc::Status::OK;
+      !status.ok()) {
     return status;
   }
   if (const grpc::Status status = CheckGeneration(request->generation()); !status.ok()) {

@@ -78,7 +78,9 @@ class FakePs final : public ParameterServerAdmin::Service {
 
   // Runs when a call comes, before it does anything, and may block. Errors are the call's answer.
   // REQUIRES: no call under way.
-  void set_on_create(std::function<grpc::Status()> on_create) { on_create_ = std::move(on_create); }
+  void set_on_create(std::function<grpc::Status(const std::string& job_id)> on_create) {
+    on_create_ = std::move(on_create);
+  }
   void set_on_drop(std::function<grpc::Status()> on_drop) { on_drop_ = std::move(on_drop); }
   void set_on_pin(std::function<grpc::Status()> on_pin) { on_pin_ = std::move(on_pin); }
   void set_on_get(std::function<grpc::Status()> on_get) { on_get_ = std::move(on_get); }
@@ -154,7 +156,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   const std::string name_;
   uint64_t incarnation_ = 0;
   int disk_ = 1;
-  std::function<grpc::Status()> on_create_;
+  std::function<grpc::Status(const std::string& job_id)> on_create_;
   std::function<grpc::Status()> on_drop_;
   std::function<grpc::Status()> on_pin_;
   std::function<grpc::Status()> on_get_;

@@ -13,9 +13,6 @@ namespace {
 
 using Range = std::pair<uint64_t, uint64_t>;
 
-// Of a piece besides its data: itself, its list of slices, and what counts references to them.
-constexpr uint64_t kPieceOverhead = 128;
-
 absl::Status CheckFinite(const ShardSpec& spec, const WirePiece& piece) {
   const auto bad = FindNotFinite(piece.data);
   if (!bad.has_value()) return absl::OkStatus();

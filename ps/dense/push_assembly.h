@@ -37,6 +37,12 @@ struct PlacedPieces {
 // are one range. It bounds what a message costs under the shard's lock.
 inline constexpr size_t kMaxRanges = 4096;
 
+// What keeping a piece takes besides its numbers (itself, its list of slices, what counts
+// references to them), and what one of the runs of elements takes in which a push has arrived so
+// far.
+inline constexpr uint64_t kPieceOverhead = 128;
+inline constexpr uint64_t kIntervalBytes = 64;
+
 // Checks a message's pieces, all that can be checked of them without what came before: needs no
 // lock. INVALID_ARGUMENT: pieces that the shard has no place for, without data, that overlap, in
 // more than kMaxRanges ranges, or with a number that is infinite or NaN (it names the variable and
@@ -71,6 +77,9 @@ class PushAssembly {
   std::vector<PushPieces> TakePieces() { return std::exchange(pieces_, {}); }
 
   bool carried_by(uint64_t stream) const;
+
+  // What it takes to know which elements have arrived.
+  uint64_t bookkeeping_bytes() const { return arrived_.intervals() * kIntervalBytes; }
 
   // Who is told when a complete push has taken effect: the stream that completed it.
   void set_answer(PushAnswer answer) { answer_ = std::move(answer); }

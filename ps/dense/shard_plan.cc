@@ -13,6 +13,7 @@
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
 #include "ps/dense/initial_value.h"
+#include "ps/dense/push_assembly.h"
 
 namespace millrace::ps {
 namespace {
@@ -66,6 +67,22 @@ absl::Status CheckApart(const std::string& name, std::vector<Extent> extents) {
   return absl::OkStatus();
 }
 
+// Whether a variable has one name.
+absl::Status CheckNames(const ShardSpec& spec) {
+  absl::btree_map<uint32_t, int> first;  // Slices, by variable.
+  for (int i = 0; i < spec.slices_size(); ++i) {
+    const ShardSlice& slice = spec.slices(i);
+    const int other = first.try_emplace(slice.slice().variable(), i).first->second;
+    if (spec.slices(other).variable_name() == slice.variable_name()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(FieldOf(i, "variable_name"), ": '", PrintableName(slice.variable_name()),
+                     "'; must be '", PrintableName(spec.slices(other).variable_name()), "' as in ",
+                     FieldOf(other, "variable_name"), ", since both are of variable ",
+                     slice.slice().variable()));
+  }
+  return absl::OkStatus();
+}
+
 // Whether each element of a variable is there once, and each name is one variable's.
 absl::Status CheckSlices(const ShardSpec& spec) {
   absl::btree_map<std::string, Variable> variables;
@@ -91,7 +108,7 @@ absl::Status CheckSlices(const ShardSpec& spec) {
   for (const auto& [name, variable] : variables) {
     MILLRACE_RETURN_IF_ERROR(CheckApart(name, variable.extents));
   }
-  return absl::OkStatus();
+  return CheckNames(spec);
 }
 
 // It is part of files' names.
@@ -140,10 +157,12 @@ uint64_t StateBytes(const ShardPlan& plan) {
          static_cast<uint64_t>(plan.optimizer->slots() + 1);
 }
 
+// As workers cut gradients: a piece for each block.
 uint64_t ReceiveBytes(const ShardPlan& plan) {
-  const uint64_t values = plan.layout.elements() * sizeof(float);
+  const uint64_t gradient = plan.layout.elements() * sizeof(float) +
+                            plan.layout.blocks().size() * (kPieceOverhead + kIntervalBytes);
   const uint64_t pushes = plan.spec.replicas() > 0 ? plan.spec.replicas() : kReservedPushes;
-  return SaturatingMultiply(values, std::min<uint64_t>(pushes, plan.spec.total_steps()));
+  return SaturatingMultiply(gradient, std::min<uint64_t>(pushes, plan.spec.total_steps()));
 }
 
 uint64_t MemoryNeed(const ShardPlan& plan) {

@@ -64,6 +64,9 @@ TEST_F(ShardPlanTest, NamesAreThereAndDiffer) {
   ExpectRefused("spec.slices[1].variable_name: 'a' is the name of variable 0 too");
   spec_.mutable_slices(1)->set_variable_name(std::string(1001, 'a'));
   ExpectRefused("spec.slices[1].variable_name: 1001 bytes");
+  spec_.mutable_slices(1)->set_variable_name("b");
+  spec_.mutable_slices(1)->mutable_slice()->set_variable(0);
+  ExpectRefused("spec.slices[1].variable_name: 'b'; must be 'a' as in spec.slices[0]");
 }
 
 TEST_F(ShardPlanTest, InitialValuesAreNumbers) {
@@ -81,11 +84,11 @@ TEST_F(ShardPlanTest, MemoryIsCountedAsItIsUsed) {
   AddSlice(0, "a", 0, 1000);
   spec_.mutable_optimizer()->mutable_adam()->set_learning_rate(1);
   EXPECT_EQ(StateBytes(*PlanShard(spec_)), 12'000);
-  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 4 * 12'000 + 2 * 4000);
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 4 * 12'000 + 2 * (4000 + 192));
   spec_.set_replicas(7);
-  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 5 * 12'000 + 4000 + 7 * 4000);
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 5 * 12'000 + 4000 + 7 * (4000 + 192));
   spec_.set_replicas(200);
-  EXPECT_EQ(ReceiveBytes(*PlanShard(spec_)), 100 * 4000) << "there are 100 steps";
+  EXPECT_EQ(ReceiveBytes(*PlanShard(spec_)), 100 * (4000 + 192)) << "there are 100 steps";
 }
 
 // The product overflowed, and was little.

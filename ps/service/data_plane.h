@@ -28,6 +28,9 @@ class DataPlane final : public ParameterServer::WithRawCallbackMethod_Push<
   // Ends all streams with UNAVAILABLE, now and from now on. Does not wait for them.
   void Stop() { streams_.Stop(); }
 
+  // Returns when nothing of it works on a shard any more. REQUIRES: the server is shut down.
+  void Finish() { deadlines_.Stop(); }
+
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Push(
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Pull(

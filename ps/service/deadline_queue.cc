@@ -4,13 +4,15 @@ namespace millrace::ps {
 
 DeadlineQueue::DeadlineQueue(Clock* clock) : clock_(clock), thread_([this] { Loop(); }) {}
 
-DeadlineQueue::~DeadlineQueue() {
+DeadlineQueue::~DeadlineQueue() { Stop(); }
+
+void DeadlineQueue::Stop() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
   }
   changed_.SignalAll();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 DeadlineQueue::Key DeadlineQueue::Add(absl::Time when, std::function<void()> call) {

@@ -22,8 +22,10 @@ class DeadlineQueue {
   // `clock` must outlive it.
   explicit DeadlineQueue(Clock* clock);
 
-  // Forgets all calls that are not due.
   ~DeadlineQueue();
+
+  // Forgets all calls that have not begun, now and from now on. Waits for the one under way.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Calls `call` once, when the clock shows `when`.
   Key Add(absl::Time when, std::function<void()> call) ABSL_LOCKS_EXCLUDED(mutex_);

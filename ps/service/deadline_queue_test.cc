@@ -2,6 +2,7 @@
 
 #include <future>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -47,6 +48,25 @@ TEST(DeadlineQueueTest, CancelledCallIsNotMade) {
   clock.Advance(absl::Seconds(2));
   done.get_future().wait();
   EXPECT_FALSE(called);
+}
+
+// A server that stopped wrote its shards while a call still worked on one.
+TEST(DeadlineQueueTest, StopWaitsForTheCallThatIsUnderWay) {
+  DeadlineQueue queue(Clock::Real());
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  bool ended = false;
+  queue.Add(Clock::Real()->Now(), [&] {
+    begun.set_value();
+    go_on.get_future().wait();
+    ended = true;
+  });
+  begun.get_future().wait();
+  std::thread stop([&] { queue.Stop(); });
+  go_on.set_value();
+  stop.join();
+  EXPECT_TRUE(ended);
+  queue.Add(Clock::Real()->Now(), [] { ADD_FAILURE() << "nothing begins any more"; });
 }
 
 TEST(DeadlineQueueTest, ForgetsWhatIsNotDueWhenItEnds) {

@@ -24,7 +24,11 @@ PushPtr PushTable::Start(uint64_t push_id, uint64_t step, uint32_t examples, uin
 }
 
 void PushTable::Carried(uint64_t push_id, absl::Time now) {
-  pushes_.at(push_id).last_message = now;
+  Entry& entry = pushes_.at(push_id);
+  entry.last_message = now;
+  memory_bytes_ -= entry.bytes;
+  entry.bytes = entry.push->bookkeeping_bytes();
+  memory_bytes_ += entry.bytes;
 }
 
 size_t PushTable::started_by(uint64_t stream) const {
@@ -37,6 +41,7 @@ PushPtr PushTable::Remove(uint64_t push_id) {
   if (it == pushes_.end()) return nullptr;
   auto started = started_.find(it->second.stream);
   if (--started->second == 0) started_.erase(started);
+  memory_bytes_ -= it->second.bytes;
   PushPtr push = std::move(it->second.push);
   pushes_.erase(it);
   return push;
@@ -77,6 +82,7 @@ std::vector<PushPtr> PushTable::Clear() {
   for (auto& [push_id, entry] : pushes_) pushes.push_back(std::move(entry.push));
   pushes_.clear();
   started_.clear();
+  memory_bytes_ = 0;
   return pushes;
 }
 

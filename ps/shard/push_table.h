@@ -25,9 +25,12 @@ class PushTable {
   // `stream` brought its first message. REQUIRES: no such push is there, and it is not voided.
   PushPtr Start(uint64_t push_id, uint64_t step, uint32_t examples, uint64_t stream);
 
-  // A message of the push came. `now` may be the infinite past: it is not known, and taken to be
-  // when VoidStalled is called next. REQUIRES: the push is there.
+  // A message of the push came, and was added to it. `now` may be the infinite past: it is not
+  // known, and taken to be when VoidStalled is called next. REQUIRES: the push is there.
   void Carried(uint64_t push_id, absl::Time now);
+
+  // What it takes to know what has arrived of the pushes; their pieces come on top.
+  uint64_t memory_bytes() const { return memory_bytes_; }
 
   // How many of the unfinished pushes were started by `stream`.
   size_t started_by(uint64_t stream) const;
@@ -55,6 +58,7 @@ class PushTable {
   struct Entry {
     PushPtr push;
     uint64_t stream = 0;  // That started it.
+    uint64_t bytes = 0;
     absl::Time last_message;
   };
 
@@ -62,6 +66,7 @@ class PushTable {
   PushPtr Remove(uint64_t push_id);
 
   absl::flat_hash_map<uint64_t, Entry> pushes_;
+  uint64_t memory_bytes_ = 0;
   absl::flat_hash_map<uint64_t, size_t> started_;  // By stream; none is 0.
   absl::flat_hash_set<uint64_t> voided_;
   std::deque<uint64_t> voided_order_;  // The oldest first.

@@ -165,24 +165,26 @@ absl::StatusOr<PushPtr> Shard::Take(uint64_t stream, const PushRequest& header,
     push = pushes_.Start(header.push_id(), header.step(), header.examples(), stream);
     rule_->Started(push);
   }
-  pushes_.Carried(header.push_id(), now_);
   const bool wanted = rule_->Wants(*state_, push->step());
   if (wanted) message->pieces = received_.Count(std::move(message->pieces), message->memory_bytes);
   MILLRACE_RETURN_IF_ERROR(push->Add(stream, *std::move(message), /*keep=*/wanted));
+  pushes_.Carried(header.push_id(), now_);
   return push;
 }
 
 absl::Status Shard::CheckRoom(const PushRequest& header, uint64_t bytes) const {
   const bool is_new = pushes_.Find(header.push_id()) == nullptr;
-  if (spare_.HasRoom(received_.bytes() + bytes, is_new)) return absl::OkStatus();
+  if (spare_.HasRoom(GradientBytes() + bytes, is_new)) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("push ", header.push_id(), " of step ", header.step(), " to ", name_,
                    ": the server has no memory for more gradients that are not applied yet, at ",
-                   received_.bytes(), " bytes of this shard's and ", spare_.others(),
+                   GradientBytes(), " bytes of this shard's and ", spare_.others(),
                    " bytes of others; push the step again later"));
 }
 
-void Shard::CountSpare() { spare_.Set(received_.bytes(), old_states_ * state_bytes_); }
+uint64_t Shard::GradientBytes() const { return received_.bytes() + pushes_.memory_bytes(); }
+
+void Shard::CountSpare() { spare_.Set(GradientBytes(), old_states_ * state_bytes_); }
 
 void Shard::BoundOldStates(Effects* effects) {
   absl::flat_hash_set<const ShardState*> kept = {state_.get(), previous_.get()};
@@ -203,7 +205,7 @@ uint64_t Shard::MemoryBytes() const {
   if (HasValues()) states.insert(state_.get());
   if (previous_ != nullptr) states.insert(previous_.get());
   for (const auto& [cut_id, state] : pinned_) states.insert(state.get());
-  return (states.size() + old_states_) * state_bytes_ + received_.bytes();
+  return (states.size() + old_states_) * state_bytes_ + GradientBytes();
 }
 
 void Shard::Tick(absl::Time now) {

@@ -183,6 +183,8 @@ class Shard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckRoom(const PushRequest& header, uint64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What it takes to have the gradients that are not applied yet.
+  uint64_t GradientBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells the server what the shard uses of its spare memory.
   void CountSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes old states back from pulls, the oldest first, where memory is short.

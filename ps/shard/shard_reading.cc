@@ -65,9 +65,10 @@ absl::StatusOr<StatePtr> Shard::FindState(const PullRequest& request) {
   if (!request.has_version() || request.version() == state_->version) return state_;
   if (request.version() > state_->version) return nullptr;
   if (previous_ != nullptr && request.version() == previous_->version) return previous_;
-  return absl::AbortedError(absl::StrCat("version ", request.version(), " of ", name_,
-                                         " is no longer there: it is at version ", state_->version,
-                                         ", and keeps only the one before"));
+  return absl::AbortedError(absl::StrCat(
+      "version ", request.version(), " of ", name_, " is no longer there: it is at version ",
+      state_->version,
+      plan_.spec.replicas() == 0 ? ", and keeps no other" : ", and keeps only the one before"));
 }
 
 void Shard::StopWaiting(uint64_t waiter, absl::StatusCode code) {

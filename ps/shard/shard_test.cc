@@ -1,13 +1,9 @@
 #include "ps/shard/shard.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <random>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/optimizer/optimizer.h"
+#include "ps/shard/shard_fixture.h"
 #include "ps/shard/shard_test_util.h"
 
 namespace millrace::ps {
@@ -63,62 +60,6 @@ class CallingOptimizer final : public Optimizer {
 
  private:
   const std::function<void()> call_;
-};
-
-// Remembers what a successor would find.
-class FakeRoot final : public ShardRoot {
- public:
-  explicit FakeRoot(absl::optional<RootContents>* contents) : contents_(contents) {}
-  ~FakeRoot() override { contents_->reset(); }
-
-  void Write(const RootContents& contents) override { *contents_ = contents; }
-  void NoteMoreAcknowledged() override { (*contents_)->more_acknowledged = true; }
-
- private:
-  absl::optional<RootContents>* const contents_;
-};
-
-class ShardTest : public ::testing::Test {
- protected:
-  void Make(const ShardSpec& spec, std::unique_ptr<Optimizer> optimizer = nullptr,
-            bool closed = false, SpareMemory* spare = nullptr) {
-    ShardContents contents;
-    contents.more_acknowledged = closed;
-    MakeFrom(spec, std::move(contents), std::move(optimizer), spare);
-  }
-
-  // With the initial values where `contents` have no state.
-  void MakeFrom(const ShardSpec& spec, ShardContents contents,
-                std::unique_ptr<Optimizer> optimizer = nullptr, SpareMemory* spare = nullptr) {
-    ShardPlan plan = *PlanShard(spec);
-    if (optimizer != nullptr) plan.optimizer = std::move(optimizer);
-    if (contents.state == nullptr) contents.state = *MakeInitialState(plan, &pool_);
-    shard_.reset();
-    shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1, std::move(contents), &pool_,
-                                     std::make_unique<FakeRoot>(&root_), spare);
-  }
-
-  // Pushes `count` elements of slice 0 that are all `value`. Returns the answer, if there is one
-  // now.
-  absl::optional<PushResponse> PushPart(uint64_t stream, uint64_t step, uint64_t push_id,
-                                        uint64_t offset, size_t count, float value) {
-    DecodedPush message = MakeMessage(shard_->plan().spec, step, push_id);
-    message.pieces.push_back(MakeWirePiece(0, offset, std::vector<float>(count, value)));
-    absl::optional<PushResponse> answer;
-    shard_->Push(stream, std::move(message), [&](const PushResponse& got) { answer = got; });
-    return answer;
-  }
-
-  PullRequest Version(uint64_t version) {
-    PullRequest request;
-    request.set_generation(1);
-    request.set_version(version);
-    return request;
-  }
-
-  BlockPool pool_;
-  absl::optional<RootContents> root_;
-  std::unique_ptr<Shard> shard_;
 };
 
 TEST_F(ShardTest, CompletePushOvertakesAStalledOne) {
@@ -185,17 +126,6 @@ TEST_F(ShardTest, AdamUsesTheVersionAtPublication) {
   EXPECT_EQ(Values(*Newest(shard_.get())), in_order);
 }
 
-TEST_F(ShardTest, PinnedStateDoesNotChange) {
-  Make(MakeSpec({10}));
-  PushWhole(shard_.get(), 0, 1, std::vector<float>(10, 1));
-  const StatePtr held = Newest(shard_.get());
-  for (uint64_t step = 1; step < 20; ++step) {
-    PushWhole(shard_.get(), step, step + 1, std::vector<float>(10, 1));
-  }
-  EXPECT_THAT(Values(*held), Each(-1));
-  EXPECT_EQ(held->applied.watermark(), 1);
-}
-
 TEST_F(ShardTest, MessagesOfAPushMustAgree) {
   Make(MakeSpec({10}));
   PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
@@ -251,6 +181,28 @@ TEST_F(ShardTest, GradientsUnderWayAreBoundedForAllStreamsTogether) {
   EXPECT_EQ(PushPart(1, 2, 2000, 0, 1000, 1)->outcome(), PushResponse::APPLIED);
 }
 
+// Of steps that are applied already no data are kept, and what was kept of where they belong was in
+// no count.
+TEST_F(ShardTest, UnfinishedPushesOfAppliedStepsAreBoundedToo) {
+  SpareMemory spare(100'000);
+  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  PushWhole(shard_.get(), /*step=*/0, /*push_id=*/1, std::vector<float>(1000, 1));
+  absl::optional<PushResponse> answer;
+  uint64_t push_id = 1;
+  while (!answer.has_value() && push_id < 1000) {
+    DecodedPush message = MakeMessage(shard_->plan().spec, /*step=*/0, ++push_id);
+    for (uint64_t offset = 0; offset < 200; offset += 2) {
+      message.pieces.push_back(MakeWirePiece(0, offset, std::vector<float>(1, 1)));
+    }
+    shard_->Push(/*stream=*/push_id, std::move(message),
+                 [&](const PushResponse& got) { answer = got; });
+  }
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  for (uint64_t stream = 1; stream <= push_id; ++stream) shard_->StreamEnded(stream);
+  EXPECT_EQ(spare.used(), 0);
+}
+
 TEST_F(ShardTest, GradientsThatWaitForOthersOfTheirVersionCountAsMemory) {
   Make(MakeSpec({1000}, /*replicas=*/3));
   const std::vector<float> gradient(1000, 1);
@@ -270,49 +222,6 @@ TEST_F(ShardTest, ShardHasRoomForItsOwnPushWhateverOthersHold) {
   EXPECT_FALSE(PushPart(1, 1, 2, 0, 900, 1).has_value());
   EXPECT_EQ(PushPart(1, 2, 3, 0, 900, 1)->code(),
             static_cast<int>(absl::StatusCode::kResourceExhausted));
-}
-
-TEST_F(ShardTest, OldStatesAreTakenBackFromSlowPullsWhereMemoryIsShort) {
-  SpareMemory spare(2 * 4000);
-  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
-  std::vector<std::shared_ptr<StateHold>> holds;
-  for (uint64_t step = 0; step < 5; ++step) {
-    holds.push_back(shard_->Hold(Newest(shard_.get())));
-    PushWhole(shard_.get(), step, step + 1, std::vector<float>(1000, 1));
-  }
-  EXPECT_EQ(holds[0]->Get(), nullptr);
-  EXPECT_EQ(holds[2]->Get(), nullptr);
-  EXPECT_NE(holds[3]->Get(), nullptr);
-  EXPECT_EQ(shard_->Status().memory_bytes(), 3 * 4000);
-  EXPECT_EQ(spare.used(), 2 * 4000);
-  holds.clear();
-  PushWhole(shard_.get(), 5, 6, std::vector<float>(1000, 1));
-  EXPECT_EQ(spare.used(), 0);
-}
-
-TEST_F(ShardTest, PinsAreBounded) {
-  Make(MakeSpec({10}));
-  for (const char* cut : {"a", "b", "c", "d"}) EXPECT_TRUE(shard_->PinCut(1, cut).ok());
-  EXPECT_EQ(shard_->PinCut(1, "e").status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(shard_->PinCut(1, "a").ok()) << "a repeated call";
-}
-
-// Each part was of the newest state of its own moment.
-TEST_F(ShardTest, PartsOfAGroupAreOfOneState) {
-  Make(MakeSpec({10}));
-  PullRequest pull;
-  pull.set_generation(1);
-  pull.set_parts(2);
-  pull.set_pull_group(7);
-  std::vector<uint64_t> versions;
-  const auto note = [&](absl::StatusOr<StatePtr> state) { versions.push_back((*state)->version); };
-  shard_->Read(pull, note);
-  PushWhole(shard_.get(), 0, 1, std::vector<float>(10, 1));
-  pull.set_part(1);
-  shard_->Read(pull, note);
-  pull.set_pull_group(8);
-  shard_->Read(pull, note);
-  EXPECT_THAT(versions, ElementsAre(0, 0, 1));
 }
 
 TEST_F(ShardTest, GradientThatIsNoNumberIsRefusedWhole) {
@@ -377,52 +286,6 @@ TEST_F(ShardTest, SingleContributionIsAppliedAsItIs) {
   Make(MakeSpec({1}, /*replicas=*/1));
   PushWhole(shard_.get(), 0, 1, {0.1f}, /*examples=*/50);
   EXPECT_THAT(Values(*Newest(shard_.get())), ElementsAre(-0.1f));
-}
-
-TEST_F(ShardTest, SynchronousShardKeepsTheVersionBefore) {
-  Make(MakeSpec({1}, /*replicas=*/1));
-  for (uint64_t step = 0; step < 3; ++step) PushWhole(shard_.get(), step, step, {1.0f});
-  absl::StatusOr<StatePtr> state;
-  const auto keep = [&](absl::StatusOr<StatePtr> got) { state = std::move(got); };
-  EXPECT_EQ(shard_->Read(Version(2), keep), 0);
-  EXPECT_THAT(Values(**state), ElementsAre(-2));
-  shard_->Read(Version(1), keep);
-  EXPECT_EQ(state.status().code(), absl::StatusCode::kAborted);
-}
-
-TEST_F(ShardTest, WaitersAreWokenByTheirVersionOnly) {
-  Make(MakeSpec({1}, /*replicas=*/1));
-  std::vector<uint64_t> woken;
-  for (uint64_t version : {2, 1, 3}) {
-    EXPECT_NE(shard_->Read(Version(version),
-                           [&](absl::StatusOr<StatePtr> state) {
-                             woken.push_back(state.ok() ? (*state)->version : 99);
-                           }),
-              0);
-  }
-  PushWhole(shard_.get(), 0, 1, {1.0f});
-  EXPECT_THAT(woken, ElementsAre(1));
-  PushWhole(shard_.get(), 1, 2, {1.0f});
-  EXPECT_THAT(woken, ElementsAre(1, 2));
-  shard_->Refuse(absl::UnavailableError("stops"));
-  EXPECT_THAT(woken, ElementsAre(1, 2, 99));
-}
-
-TEST_F(ShardTest, StoppedWaitIsNotWoken) {
-  Make(MakeSpec({1}, /*replicas=*/1, /*total_steps=*/1));
-  std::vector<absl::Status> ended;
-  const uint64_t waiter = shard_->Read(
-      Version(1), [&](absl::StatusOr<StatePtr> state) { ended.push_back(state.status()); });
-  shard_->StopWaiting(waiter, absl::StatusCode::kDeadlineExceeded);
-  shard_->StopWaiting(waiter, absl::StatusCode::kDeadlineExceeded);
-  PushWhole(shard_.get(), 0, 1, {1.0f});
-  ASSERT_EQ(ended.size(), 1);
-  EXPECT_THAT(std::string(ended[0].message()), HasSubstr("waits for step 0"));
-  shard_->StopWaiting(
-      shard_->Read(Version(2),
-                   [&](absl::StatusOr<StatePtr> state) { ended.push_back(state.status()); }),
-      absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(ended[1].message()), HasSubstr("the last one of the job"));
 }
 
 TEST_F(ShardTest, NoMessageBreaksIt) {
@@ -561,18 +424,6 @@ TEST_F(ShardTest, CallsOfOtherGenerationsAreRefused) {
     EXPECT_EQ(shard_->CheckServes(other).code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(shard_->CheckNotOlder(other).ok(), other == 2);
   }
-}
-
-TEST_F(ShardTest, NewGenerationUnpinsCuts) {
-  Make(MakeSpec({10}));
-  ASSERT_TRUE(shard_->PinCut(1, "cut").ok());
-  ASSERT_TRUE(shard_->SetGeneration(2).ok());
-  PullRequest pull;
-  pull.set_generation(2);
-  pull.set_cut_id("cut");
-  absl::Status pulled;
-  shard_->Read(pull, [&](absl::StatusOr<StatePtr> state) { pulled = state.status(); });
-  EXPECT_EQ(pulled.code(), absl::StatusCode::kNotFound);
 }
 
 // Whoever computed it reported it to the rule that came after, which crashed.

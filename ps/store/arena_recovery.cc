@@ -11,10 +11,14 @@
 //    is old.
 #include "ps/store/arena_recovery.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -39,12 +43,26 @@ std::string Objection(const RootContents& root, const StoredPlace& stored) {
 
 }  // namespace
 
+bool IsMemoryFileSystem(const std::string& directory) {
+  struct statfs file_system = {};
+  if (statfs(directory.c_str(), &file_system) != 0) return false;
+  const auto type = static_cast<uint32_t>(file_system.f_type);
+  return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
+}
+
 absl::StatusOr<std::shared_ptr<Arena>> OpenArena(const ArenaOptions& options) {
   if (!options.parent.empty()) {
     absl::StatusOr<std::shared_ptr<Arena>> arena = Arena::Open(options);
-    if (arena.ok()) return arena;
+    if (arena.ok()) {
+      LOG_IF(WARNING, !IsMemoryFileSystem((*arena)->path()))
+          << "the arena " << Printable((*arena)->path())
+          << " is on no memory file system: it costs writes to a disk, and is of no use after the "
+          << "machine's restart all the same; give a directory of one with --arena=DIR, or "
+          << "--arena=off";
+      return arena;
+    }
     LOG(WARNING) << "there is no arena, so that a killed server comes back from its cuts: "
-                 << arena.status().message()
+                 << Printable(arena.status().message())
                  << "; give another memory file system with --arena=DIR, or --arena=off";
   }
   MILLRACE_RETURN_IF_ERROR(DisownArena(options.data_dir));
@@ -58,7 +76,7 @@ absl::optional<RecoveredRoot> RecoverShard(const std::shared_ptr<Arena>& arena,
   absl::StatusOr<absl::optional<RecoveredRoot>> root = RecoverArenaRoot(arena, plan, pool);
   const std::string name = ShardName(plan.spec.job_id(), plan.spec.shard());
   if (!root.ok()) {
-    LOG(WARNING) << name << ": " << root.status().message();
+    LOG(WARNING) << name << ": " << Printable(root.status().message());
     return absl::nullopt;
   }
   if (!root->has_value()) return absl::nullopt;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
@@ -14,9 +15,12 @@
 
 namespace millrace::ps {
 
-// The arena that blocks are in from now on. nullptr: none was asked for (no `parent`), or it cannot
-// be had; then the log says why, and what an earlier process left is not used any more. An error is
-// the data directory's.
+// Whether what is written below `directory` stays in memory; false where that cannot be told.
+bool IsMemoryFileSystem(const std::string& directory);
+
+// The arena that blocks are in from now on, with a warning in the log where it is not in memory.
+// nullptr: none was asked for (no `parent`), or it cannot be had; then the log says why, and what
+// an earlier process left is not used any more. An error is the data directory's.
 absl::StatusOr<std::shared_ptr<Arena>> OpenArena(const ArenaOptions& options);
 
 // What the database says of a shard.

@@ -8,10 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
+#include "ps/store/arena_recovery.h"
 #include "ps/store/shard_store.h"
 
 namespace millrace::ps {
@@ -26,6 +30,26 @@ using ::testing::Each;
 namespace fs = std::filesystem;
 
 constexpr uint64_t kElements = kBlockElements + 10;
+
+// Counts the warnings with `text` that are logged while it lives. Thread-safe.
+class WarningCount final : public google::LogSink {
+ public:
+  explicit WarningCount(std::string text) : text_(std::move(text)) { google::AddLogSink(this); }
+  ~WarningCount() override { google::RemoveLogSink(this); }
+
+  int count() const { return count_; }
+
+ private:
+  void send(google::LogSeverity severity, const char* /*full_filename*/,
+            const char* /*base_filename*/, int /*line*/, const google::LogMessageTime& /*time*/,
+            const char* message, size_t length) override {
+    if (severity < google::GLOG_WARNING) return;
+    if (absl::StrContains(absl::string_view(message, length), text_)) ++count_;
+  }
+
+  const std::string text_;
+  std::atomic<int> count_ = 0;
+};
 
 class ArenaStoreTest : public ::testing::Test {
  protected:
@@ -231,6 +255,29 @@ TEST_F(ArenaStoreTest, WithoutAPlaceForTheArenaTheServerGoesOnWithoutIt) {
   Create(Spec());
   Push(0);
   Expect(ShardStatus::CREATED, 1, -1);
+}
+
+TEST_F(ArenaStoreTest, PathOfAMissingArenaIsLoggedWithoutControlCharacters) {
+  WarningCount warnings("/missing\\x1b[2J");
+  arena_ = root_ + "/missing\x1b[2J";
+  Open();
+  EXPECT_EQ(warnings.count(), 1);
+}
+
+TEST_F(ArenaStoreTest, ArenaOnADiskIsUsedWithAWarning) {
+  WarningCount warnings("is on no memory file system");
+  Create(Spec());
+  Push(0);
+  Open();
+  Expect(ShardStatus::ARENA, 1, -1);
+  // The tests' own directory may be in memory.
+  EXPECT_EQ(warnings.count(), IsMemoryFileSystem(arena_) ? 0 : 1);
+}
+
+TEST(MemoryFileSystemTest, IsToldFromOthers) {
+  EXPECT_TRUE(IsMemoryFileSystem("/dev/shm"));
+  EXPECT_FALSE(IsMemoryFileSystem("/proc"));
+  EXPECT_FALSE(IsMemoryFileSystem("/no/such/directory"));
 }
 
 }  // namespace

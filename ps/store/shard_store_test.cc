@@ -262,15 +262,15 @@ TEST_F(ShardStoreTest, OneCallAtATimeMakesAShard) {
 }
 
 TEST_F(ShardStoreTest, ShardsThatDoNotFitInMemoryTogetherAreRefused) {
-  // Each needs its values four times, and two gradients: 24'000 bytes. A quarter is spare.
+  // Each needs its values four times, and two gradients: 24'384 bytes. A quarter is spare.
   memory_limit_ = 80'000;
   Open();
   ASSERT_TRUE(store_->Create(Spec(0, 1000), 1).ok());
   ASSERT_TRUE(store_->Create(Spec(1, 1000), 1).ok());
   const absl::Status status = store_->Create(Spec(2, 1000), 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 24000 bytes"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("other shards need 48000"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 24384 bytes"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("other shards need 48768"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("may need 60000"));
   EXPECT_TRUE(store_->Create(Spec(1, 1000), 1).ok()) << "it is there";
   ASSERT_TRUE(store_->Drop("job", 0, 1).ok());
@@ -279,7 +279,7 @@ TEST_F(ShardStoreTest, ShardsThatDoNotFitInMemoryTogetherAreRefused) {
 
 // Shards of jobs that had ended stayed in memory, and each new one was refused for good.
 TEST_F(ShardStoreTest, RetiredShardsGiveUpTheirMemoryAndKeepTheirValues) {
-  // One needs 24'000 bytes, and there are 30'000.
+  // One needs 24'384 bytes, and there are 30'000.
   memory_limit_ = 40'000;
   Open();
   for (uint32_t number = 0; number < 4; ++number) {
@@ -353,12 +353,12 @@ TEST_F(ShardStoreTest, ClosedShardOpensWhenItIsRetired) {
 }
 
 TEST_F(ShardStoreTest, SynchronousShardNeedsMemoryForItsContributions) {
-  // Five states, the sum and two contributions: 32'000 bytes.
-  memory_limit_ = 42'660;
+  // Five states, the sum and two contributions: 32'384 bytes.
+  memory_limit_ = 43'172;
   Open();
   EXPECT_EQ(store_->Create(Spec(0, 1000, /*replicas=*/2), 1).status().code(),
             absl::StatusCode::kInvalidArgument);
-  memory_limit_ = 42'668;
+  memory_limit_ = 43'180;
   Open();
   EXPECT_TRUE(store_->Create(Spec(0, 1000, /*replicas=*/2), 1).ok());
 }
@@ -414,7 +414,7 @@ TEST_F(ShardStoreTest, UnreadableCutKeepsItsShardWaitingAndNobodyElse) {
 }
 
 TEST_F(ShardStoreTest, ShardThatWaitsForItsDiskKeepsItsMemory) {
-  memory_limit_ = 42'668;  // For one of these.
+  memory_limit_ = 43'180;  // For one of these.
   Open();
   ASSERT_TRUE(store_->Create(Spec(0, 1000, /*replicas=*/2), 1).ok());
   for (const uint64_t step : {0, 1}) {

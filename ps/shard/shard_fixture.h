@@ -1,0 +1,78 @@
+// A shard on its own, as tests have it.
+#ifndef MILLRACE_PS_SHARD_SHARD_FIXTURE_H_
+#define MILLRACE_PS_SHARD_SHARD_FIXTURE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "gtest/gtest.h"
+#include "ps/optimizer/optimizer.h"
+#include "ps/shard/shard.h"
+#include "ps/shard/shard_test_util.h"
+
+namespace millrace::ps {
+
+// Remembers what a successor would find.
+class FakeRoot final : public ShardRoot {
+ public:
+  explicit FakeRoot(absl::optional<RootContents>* contents) : contents_(contents) {}
+  ~FakeRoot() override { contents_->reset(); }
+
+  void Write(const RootContents& contents) override { *contents_ = contents; }
+  void NoteMoreAcknowledged() override { (*contents_)->more_acknowledged = true; }
+
+ private:
+  absl::optional<RootContents>* const contents_;
+};
+
+class ShardTest : public ::testing::Test {
+ protected:
+  void Make(const ShardSpec& spec, std::unique_ptr<Optimizer> optimizer = nullptr,
+            bool closed = false, SpareMemory* spare = nullptr) {
+    ShardContents contents;
+    contents.more_acknowledged = closed;
+    MakeFrom(spec, std::move(contents), std::move(optimizer), spare);
+  }
+
+  // With the initial values where `contents` have no state.
+  void MakeFrom(const ShardSpec& spec, ShardContents contents,
+                std::unique_ptr<Optimizer> optimizer = nullptr, SpareMemory* spare = nullptr) {
+    ShardPlan plan = *PlanShard(spec);
+    if (optimizer != nullptr) plan.optimizer = std::move(optimizer);
+    if (contents.state == nullptr) contents.state = *MakeInitialState(plan, &pool_);
+    shard_.reset();
+    shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1, std::move(contents), &pool_,
+                                     std::make_unique<FakeRoot>(&root_), spare);
+  }
+
+  // Pushes `count` elements of slice 0 that are all `value`. Returns the answer, if there is one
+  // now.
+  absl::optional<PushResponse> PushPart(uint64_t stream, uint64_t step, uint64_t push_id,
+                                        uint64_t offset, size_t count, float value) {
+    DecodedPush message = ::millrace::testing::MakeMessage(shard_->plan().spec, step, push_id);
+    message.pieces.push_back(
+        ::millrace::testing::MakeWirePiece(0, offset, std::vector<float>(count, value)));
+    absl::optional<PushResponse> answer;
+    shard_->Push(stream, std::move(message), [&](const PushResponse& got) { answer = got; });
+    return answer;
+  }
+
+  PullRequest Version(uint64_t version) {
+    PullRequest request;
+    request.set_generation(1);
+    request.set_version(version);
+    return request;
+  }
+
+  BlockPool pool_;
+  absl::optional<RootContents> root_;
+  std::unique_ptr<Shard> shard_;
+};
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_SHARD_SHARD_FIXTURE_H_
