@@ -19,6 +19,7 @@ namespace {
 using ::google::protobuf::RepeatedField;
 
 constexpr size_t kMaxNameLength = 100;
+constexpr size_t kMaxPathBytes = 4096;    // As on Linux.
 constexpr uint32_t kMaxWindow = 1 << 16;  // Of a kernel, a pool, a stride.
 
 absl::Status NotSet(absl::string_view path, absl::string_view allowed) {
@@ -189,8 +190,15 @@ absl::Status CheckModel(const ModelSpec& model) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPathLength(absl::string_view path, const std::string& file) {
+  if (file.size() <= kMaxPathBytes) return absl::OkStatus();
+  return FieldError(path, absl::StrCat(file.size(), " bytes"),
+                    absl::StrCat("at most ", kMaxPathBytes, " bytes"));
+}
+
 absl::Status CheckFile(absl::string_view path, const std::string& file, const DataSpec& data) {
   if (file.empty()) return NotSet(path, "the name of a file");
+  MILLRACE_RETURN_IF_ERROR(CheckPathLength(path, file));
   if (data.directory().empty() && !absl::StartsWith(file, "/")) {
     return NotSet("data.directory",
                   absl::StrCat("the folder of '", file, "' (millrace --data=DIR sets it)"));
@@ -227,6 +235,7 @@ absl::Status CheckDataset(const Dataset& set, absl::string_view path, const Data
 }
 
 absl::Status CheckData(const DataSpec& data) {
+  MILLRACE_RETURN_IF_ERROR(CheckPathLength("data.directory", data.directory()));
   MILLRACE_RETURN_IF_ERROR(CheckDataset(data.train(), "data.train", data));
   return data.has_evaluate() ? CheckDataset(data.evaluate(), "data.evaluate", data)
                              : absl::OkStatus();

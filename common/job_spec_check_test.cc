@@ -151,6 +151,18 @@ TEST_F(CheckJobSpecTest, Data) {
             "rest");
 }
 
+// A spec with a path of 1.5 MB was taken, and cost the coordinator three times that.
+TEST_F(CheckJobSpecTest, PathsAreBounded) {
+  const std::string longest(4096, 'p');
+  const std::string field_names[] = {"data.directory", "data.train.libsvm.file",
+                                     "data.evaluate.idx.images", "data.evaluate.idx.labels"};
+  for (const std::string& field : field_names) {
+    ExpectGood({absl::StrCat(field, "=", longest)});
+    EXPECT_EQ(ErrorOf(absl::StrCat(field, "=", longest, "p")),
+              absl::StrCat(field, ": 4097 bytes; must be at most 4096 bytes"));
+  }
+}
+
 TEST_F(CheckJobSpecTest, Mode) {
   EXPECT_EQ(ErrorOf("synchronous={}"), "synchronous.replicas: 0; must be at least 1");
   EXPECT_EQ(ErrorOf("synchronous.replicas=4097"),

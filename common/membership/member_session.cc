@@ -18,6 +18,11 @@ constexpr absl::Duration kLogPeriod = absl::Seconds(10);
 constexpr absl::Duration kDefaultHeartbeatPeriod = absl::Seconds(1);
 constexpr absl::Duration kShortestHeartbeatPeriod = absl::Milliseconds(10);
 
+// What another attempt would not change; see Membership.Join.
+bool IsForGood(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
+}
+
 // So that the members of a cluster do not dial a new coordinator in step.
 absl::Duration Jittered(absl::Duration backoff) {
   absl::BitGen random;
@@ -72,10 +77,10 @@ void MemberSession::Run() {
   while (!LeaveBy().has_value()) {
     const absl::Status status = ServeStream();
     if (LeaveBy().has_value()) break;
-    if (absl::IsInvalidArgument(status)) {
-      end = absl::InvalidArgumentError(absl::StrCat("the coordinator at ",
-                                                    options_.coordinator_address, " refuses ",
-                                                    options_.name, ": ", status.message()));
+    if (IsForGood(status)) {
+      end = absl::Status(status.code(),
+                         absl::StrCat("the coordinator at ", options_.coordinator_address,
+                                      " refuses ", options_.name, ": ", status.message()));
       listener_->Refused(end);
       break;
     }

@@ -51,8 +51,9 @@ class MemberListener {
   // The others answer what is void by then.
   virtual bool OutlivesItsStream(const MemberMessage& /*message*/) { return false; }
 
-  // The coordinator refuses the member for good, and the session ends: INVALID_ARGUMENT, with the
-  // coordinator's reason.
+  // The coordinator refuses the member for good, and the session ends: INVALID_ARGUMENT (its
+  // registration, or a message of it) or FAILED_PRECONDITION (it is a ps server, and another one
+  // serves a copy of its directory), with the coordinator's reason.
   virtual void Refused(const absl::Status& /*reason*/) {}
 };
 
@@ -79,8 +80,7 @@ class MemberSession {
   // note. Idempotent.
   void Leave(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Blocks until the session has ended. OK: it left; INVALID_ARGUMENT: the coordinator refused the
-  // registration, with its reason.
+  // Blocks until the session has ended. OK: it left; others: what Refused was told.
   absl::Status Wait() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

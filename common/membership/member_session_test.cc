@@ -221,6 +221,17 @@ TEST_F(MemberSessionTest, RefusedRegistrationEndsTheSession) {
   EXPECT_EQ(listener_.refusal(), end);
 }
 
+// It dialled for ever, and took the place of the one that took its place.
+TEST_F(MemberSessionTest, MemberOnACopyOfADirectoryEnds) {
+  Start();
+  coordinator_.AwaitRegistration();
+  coordinator_.End(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "copies of one directory"));
+  const absl::Status end = session_->Wait();
+  EXPECT_TRUE(absl::IsFailedPrecondition(end)) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("refuses worker-3: copies of one directory"));
+  EXPECT_EQ(listener_.refusal(), end);
+}
+
 TEST_F(MemberSessionTest, ResultsOfStepsOutliveABrokenStream) {
   Start();
   coordinator_.AwaitRegistration();

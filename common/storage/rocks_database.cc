@@ -7,9 +7,16 @@
 // The records are small and few, so the memtable and the log are small too: a log of 1 MiB is
 // reserved on the disk when it is begun, and records can be written to it for a while after the
 // disk is full.
+//
+// RocksDB has its files open, and would go on to write to them when nobody finds them any more. So
+// each write looks first whether the directory is where it was opened. Files that are open keep its
+// inode, so that another directory at the path has another one.
 #include "common/storage/rocks_database.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 
@@ -83,6 +90,8 @@ absl::StatusOr<std::unique_ptr<RocksDatabase>> RocksDatabase::Open(
   const rocksdb::Status status = rocksdb::DB::Open(*database->options_, path, &db);
   MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot open the database ", path)));
   database->db_.reset(db);
+  Place place;
+  if (FindPlace(path, &place) == 0) database->place_ = place;
   MILLRACE_RETURN_IF_ERROR(database->KeepMemoryTableFilled());
   return database;
 }
@@ -107,6 +116,32 @@ RocksDatabase::RocksDatabase(std::string path, const RocksDatabaseOptions& optio
       options_(std::make_unique<rocksdb::Options>(MakeOptions(env_.get()))) {}
 
 RocksDatabase::~RocksDatabase() = default;
+
+int RocksDatabase::FindPlace(const std::string& path, Place* place) {
+  struct stat found = {};
+  if (stat(path.c_str(), &found) != 0) return errno;
+  *place = Place(found.st_dev, found.st_ino);
+  return 0;
+}
+
+absl::Status RocksDatabase::CheckPlace() {
+  if (!place_.has_value()) return absl::OkStatus();
+  Place place;
+  const int error = FindPlace(path_, &place);
+  // Other errors do not say where it is; writing tells whether they matter.
+  const bool lost = error == ENOENT || error == ENOTDIR || (error == 0 && place != *place_);
+  absl::Status status;
+  if (lost) {
+    status = absl::UnavailableError(absl::StrCat("the directory ", path_,
+                                                 " is no longer there (it was deleted or moved); ",
+                                                 "restore it and start the server again"));
+  }
+  MutexLock lock(&mutex_);
+  LOG_IF(ERROR, lost && !lost_) << status;
+  LOG_IF(INFO, !lost && lost_) << "the directory " << path_ << " is there again";
+  lost_ = lost;
+  return status;
+}
 
 absl::Status RocksDatabase::Error(absl::string_view operation,
                                   const rocksdb::Status& status) const {
@@ -141,6 +176,7 @@ absl::Status RocksDatabase::Revive() {
 }
 
 absl::Status RocksDatabase::Write(const Changes& changes, bool sync) {
+  MILLRACE_RETURN_IF_ERROR(CheckPlace());
   MILLRACE_RETURN_IF_ERROR(Revive());
   rocksdb::WriteBatch batch;
   rocksdb::Status status;

@@ -56,8 +56,13 @@ class RocksDatabase {
 
   // Returns when the changes are on the disk; or, with `sync` false, when only a crash of the
   // machine can lose them. After an error RocksDB takes no writes until it has been told to look at
-  // its disk again: the next call does that, at most once in kResumePause.
+  // its disk again: the next call does that, at most once in kResumePause. UNAVAILABLE also where
+  // CheckPlace says so.
   absl::Status Write(const Changes& changes, bool sync = true) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // UNAVAILABLE: the directory that was opened is not at its path any more: what is written to it
+  // is lost. Asks the system, which takes no long time.
+  absl::Status CheckPlace() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // nullopt: there is no such key.
   absl::StatusOr<absl::optional<std::string>> Get(absl::string_view key) const;
@@ -74,6 +79,8 @@ class RocksDatabase {
   static constexpr absl::Duration kResumePause = absl::Seconds(1);
 
  private:
+  using Place = std::pair<uint64_t, uint64_t>;  // Device and inode of a directory.
+
   RocksDatabase(std::string path, const RocksDatabaseOptions& options,
                 std::unique_ptr<rocksdb::Env> env);
 
@@ -84,6 +91,8 @@ class RocksDatabase {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Error(absl::string_view operation, const rocksdb::Status& status) const;
   absl::Status KeepMemoryTableFilled();
+  // Returns 0, or an errno.
+  static int FindPlace(const std::string& path, Place* place);
 
   const std::string path_;
   const FileSystemPtr file_system_;
@@ -91,9 +100,11 @@ class RocksDatabase {
   const std::unique_ptr<rocksdb::Env> env_;
   const std::unique_ptr<rocksdb::Options> options_;
   std::unique_ptr<rocksdb::DB> db_;
+  absl::optional<Place> place_;  // Set once, by Open; nothing: the system did not say.
   Mutex mutex_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);  // The first one since RocksDB was well.
   absl::Time next_resume_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;  // What CheckPlace has found.
 };
 
 }  // namespace millrace

@@ -16,6 +16,7 @@ namespace {
 using ::millrace::testing::Fault;
 using ::millrace::testing::FaultFileSystem;
 using ::testing::AnyOf;
+using ::testing::HasSubstr;
 
 class RocksDatabaseTest : public ::testing::Test {
  protected:
@@ -133,6 +134,26 @@ TEST_F(RocksDatabaseTest, LogOfRocksDbIsNoFile) {
   for (const auto& entry : std::filesystem::directory_iterator(path_)) {
     EXPECT_NE(entry.path().filename(), "LOG");
   }
+}
+
+// Records went into files that nobody could find any more, and were lost without a word.
+TEST_F(RocksDatabaseTest, DirectoryThatWasMovedAwayIsNotWrittenUntilItIsBack) {
+  Begin();
+  ASSERT_TRUE(Put("old").ok());
+  const std::string aside = absl::StrCat(path_, ".aside");
+  std::filesystem::remove_all(aside);
+  std::filesystem::rename(path_, aside);
+  const absl::Status status = Put("lost");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("the directory ", path_, " is no longer there")));
+  EXPECT_EQ(Get(), "old");
+  std::filesystem::create_directory(path_);
+  EXPECT_EQ(Put("lost").code(), absl::StatusCode::kUnavailable) << "another directory";
+  std::filesystem::remove(path_);
+  std::filesystem::rename(aside, path_);
+  EXPECT_TRUE(Put("new").ok());
+  EXPECT_EQ(Get(), "new");
 }
 
 TEST_F(RocksDatabaseTest, OneProcessAtATimeMayOpenIt) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,9 @@ namespace {
 constexpr size_t kMaxDeviceLength = 100;
 constexpr size_t kMaxAddressLength = 261;  // A host name of 253, brackets, and the port.
 constexpr uint32_t kMaxLeaseSlots = 1024;
+constexpr size_t kMaxReplaced = 8;  // That are remembered of a directory.
+// With more than that, those that nobody serves are forgotten.
+constexpr size_t kManyDirectories = 4096;
 
 absl::Status CheckDevice(const std::string& device) {
   const bool valid = device.size() <= kMaxDeviceLength &&
@@ -54,6 +58,14 @@ absl::Status CheckPs(const RegisterPs& ps) {
   MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_ps.name", ps.name()));
   MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_ps.directory_id", ps.directory_id()));
   return CheckAddress(ps.address());
+}
+
+std::string CopiesOfOneDirectory(const RegisterPs& ps, const RegisterPs& holder) {
+  return absl::StrCat("'", ps.name(), "' at ", ps.address(), " and '", holder.name(), "' at ",
+                      holder.address(), " run on copies of one data directory (its id is '",
+                      ps.directory_id(), "'), and '", holder.name(),
+                      "' came last; start each on a directory of its own: give one of them an ",
+                      "empty --data_dir");
 }
 
 }  // namespace
@@ -94,6 +106,62 @@ bool MemberRegistry::Replaces(const Member& newcomer, const Member& other) {
   return newcomer.ps.directory_id() == other.ps.directory_id();
 }
 
+absl::Status MemberRegistry::CheckName(const Member& newcomer) const {
+  for (const auto& [id, other] : members_) {
+    if (other.name() != newcomer.name() || Replaces(newcomer, other)) continue;
+    return absl::AlreadyExistsError(absl::StrCat(
+        "a live ", other.is_worker ? "worker" : "ps server", " is called '", newcomer.name(),
+        "' already; give this one another --name, or stop the other one"));
+  }
+  return absl::OkStatus();
+}
+
+// A directory is locked while it is served, so who lost its place to another process is dead, and
+// what comes from it was sent before. Or both live, and one of them has a copy; they would take the
+// place from each other without end. That the other one lives is certain once it has spoken.
+absl::Status MemberRegistry::CheckDirectory(const Member& newcomer) const {
+  const RegisterPs& ps = newcomer.ps;
+  const auto replaced = replaced_.find(ps.directory_id());
+  if (newcomer.is_worker || replaced == replaced_.end()) return absl::OkStatus();
+  const std::deque<uint64_t>& incarnations = replaced->second;
+  if (std::count(incarnations.begin(), incarnations.end(), ps.incarnation()) == 0) {
+    return absl::OkStatus();
+  }
+  for (const auto& [id, other] : members_) {
+    if (!Replaces(newcomer, other) || other.ps.incarnation() == ps.incarnation()) continue;
+    const std::string error = CopiesOfOneDirectory(ps, other.ps);
+    return other.spoke ? absl::FailedPreconditionError(error) : absl::AlreadyExistsError(error);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::shared_ptr<MemberLink>> MemberRegistry::RemoveReplaced(const Member& newcomer) {
+  std::vector<std::shared_ptr<MemberLink>> links;
+  for (auto other = members_.begin(); other != members_.end();) {
+    if (!Replaces(newcomer, other->second)) {
+      ++other;
+      continue;
+    }
+    const RegisterPs& ps = other->second.ps;
+    if (!newcomer.is_worker && ps.incarnation() != newcomer.ps.incarnation()) RememberReplaced(ps);
+    links.push_back(other->second.link);
+    other = members_.erase(other);
+  }
+  return links;
+}
+
+void MemberRegistry::RememberReplaced(const RegisterPs& ps) {
+  std::deque<uint64_t>& incarnations = replaced_[ps.directory_id()];
+  incarnations.push_back(ps.incarnation());
+  if (incarnations.size() > kMaxReplaced) incarnations.pop_front();
+  if (replaced_.size() <= kManyDirectories) return;
+  absl::flat_hash_set<std::string> served;
+  for (const auto& [id, member] : members_) {
+    if (!member.is_worker) served.insert(member.ps.directory_id());
+  }
+  std::erase_if(replaced_, [&served](const auto& each) { return !served.contains(each.first); });
+}
+
 absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
   std::vector<std::shared_ptr<MemberLink>> replaced;
   uint64_t id = 0;
@@ -101,21 +169,9 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
   {
     MutexLock lock(&mutex_);
     if (shut_down_) return absl::UnavailableError("the coordinator stops");
-    for (const auto& [other_id, other] : members_) {
-      if (other.name() == name && !Replaces(member, other)) {
-        return absl::AlreadyExistsError(
-            absl::StrCat("a live ", other.is_worker ? "worker" : "ps server", " is called '", name,
-                         "' already; give this one another --name, or stop the other one"));
-      }
-    }
-    for (auto other = members_.begin(); other != members_.end();) {
-      if (!Replaces(member, other->second)) {
-        ++other;
-        continue;
-      }
-      replaced.push_back(other->second.link);
-      other = members_.erase(other);
-    }
+    MILLRACE_RETURN_IF_ERROR(CheckDirectory(member));
+    MILLRACE_RETURN_IF_ERROR(CheckName(member));
+    replaced = RemoveReplaced(member);
     member.heard = clock_->Now();
     id = ++last_id_;
     // Under the lock, so that nothing is sent before it.
@@ -140,6 +196,7 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
     if (member == members_.end()) return absl::OkStatus();  // Expired a moment ago.
     member->second.heard = clock_->Now();
     member->second.forgiven = false;
+    member->second.spoke = true;
     if (message.kind_case() == MemberMessage::kHeartbeat) return absl::OkStatus();
     if (member->second.is_worker) worker = {id, member->second.worker};
   }

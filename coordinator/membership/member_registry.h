@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_MEMBERSHIP_MEMBER_REGISTRY_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -72,6 +73,9 @@ class MemberRegistry final : public Outbox {
   // ALREADY_EXISTS: a live member has the name. Where the newcomer proves that this one is dead
   // (the same incarnation dials again, or a directory, which one process at a time can serve, is
   // served anew), it takes its place instead. UNAVAILABLE: after Shutdown.
+  // Of AddPs also: ALREADY_EXISTS: this process lost its place to the one that has its directory
+  // now, and which may be dead. FAILED_PRECONDITION: and which has spoken since: both live, so they
+  // run on copies of one directory, and this one must end.
   absl::StatusOr<uint64_t> AddWorker(const RegisterWorker& registration,
                                      std::shared_ptr<MemberLink> link) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<uint64_t> AddPs(const RegisterPs& registration, std::shared_ptr<MemberLink> link)
@@ -110,12 +114,21 @@ class MemberRegistry final : public Outbox {
     std::shared_ptr<MemberLink> link;
     absl::Time heard;
     bool forgiven = false;  // Its silence, since it was heard.
+    bool spoke = false;     // Since it registered.
 
     const std::string& name() const { return is_worker ? worker.name() : ps.name(); }
   };
 
   absl::StatusOr<uint64_t> Add(Member member) ABSL_LOCKS_EXCLUDED(mutex_);
   static bool Replaces(const Member& newcomer, const Member& other);
+  // What AddWorker and AddPs say of a name, and of a directory, that another member has.
+  absl::Status CheckName(const Member& newcomer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckDirectory(const Member& newcomer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes those whose place the newcomer takes; returns their links.
+  std::vector<std::shared_ptr<MemberLink>> RemoveReplaced(const Member& newcomer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A ps, still a member, loses its place to another process.
+  void RememberReplaced(const RegisterPs& ps) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotifyChanged() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const absl::Duration heartbeat_period_;
@@ -124,6 +137,8 @@ class MemberRegistry final : public Outbox {
 
   mutable Mutex mutex_;  // Before the links' locks.
   std::map<uint64_t, Member> members_ ABSL_GUARDED_BY(mutex_);
+  // Incarnations of ps servers, by directory; the last ones, in the order of RememberReplaced.
+  std::map<std::string, std::deque<uint64_t>> replaced_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };

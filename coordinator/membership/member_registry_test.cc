@@ -146,6 +146,50 @@ TEST_F(MemberRegistryTest, SameProcessAndSameDirectoryTakeTheirOldPlace) {
   EXPECT_FALSE(registry_.FindPs("e"));
 }
 
+// They took the place from each other, ten times a second.
+TEST_F(MemberRegistryTest, ServerWhoseDirectoryACopyServesIsRefusedAndAskedToEnd) {
+  const RegisterPs original = Ps("p", "d", 1);
+  RegisterPs copy = Ps("q", "d", 2);
+  copy.set_address("127.0.0.1:8");
+  ASSERT_TRUE(registry_.AddPs(original, link_).ok());
+  const auto holder = registry_.AddPs(copy, std::make_shared<FakeLink>());
+  ASSERT_TRUE(holder.ok()) << holder.status();
+  EXPECT_EQ(registry_.AddPs(original, link_).status().code(), absl::StatusCode::kAlreadyExists)
+      << "the other one may be dead";
+  MemberMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  ASSERT_TRUE(registry_.Receive(*holder, heartbeat).ok());
+  const absl::Status refused = registry_.AddPs(original, link_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  for (const char* text :
+       {"'p' at 127.0.0.1:7", "'q' at 127.0.0.1:8", "'d'", "a directory of its own"}) {
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(text));
+  }
+  ASSERT_TRUE(registry_.FindPs("d"));
+  EXPECT_EQ(registry_.FindPs("d")->id, *holder);
+  EXPECT_TRUE(registry_.AddPs(copy, std::make_shared<FakeLink>()).ok()) << "it dials again";
+}
+
+TEST_F(MemberRegistryTest, ServerThatLostItsPlaceIsTakenInWhenNobodyHasIt) {
+  const RegisterPs original = Ps("p", "d", 1);
+  ASSERT_TRUE(registry_.AddPs(original, link_).ok());
+  const auto holder = registry_.AddPs(Ps("p", "d", 2), std::make_shared<FakeLink>());
+  ASSERT_TRUE(holder.ok()) << holder.status();
+  ASSERT_FALSE(registry_.AddPs(original, link_).ok());
+  registry_.Remove(*holder, "the stream broke");
+  EXPECT_TRUE(registry_.AddPs(original, link_).ok());
+}
+
+TEST_F(MemberRegistryTest, ServerThatIsStartedAgainAndAgainHasItsOldPlaceAtOnce) {
+  constexpr uint64_t kLives = 20;
+  for (uint64_t life = 1; life <= kLives; ++life) {
+    ASSERT_TRUE(registry_.AddPs(Ps("p", "d", life), std::make_shared<FakeLink>()).ok()) << life;
+  }
+  EXPECT_FALSE(registry_.AddPs(Ps("p", "d", kLives - 1), link_).ok());
+  EXPECT_FALSE(registry_.AddPs(Ps("p", "d", kLives - 8), link_).ok());
+  EXPECT_TRUE(registry_.AddPs(Ps("p", "d", kLives - 9), link_).ok()) << "it is forgotten";
+}
+
 TEST_F(MemberRegistryTest, SilentMembersExpireAfterThreePeriods) {
   const auto silent = registry_.AddWorker(Worker("silent"), link_);
   auto alive_link = std::make_shared<FakeLink>();

@@ -31,6 +31,8 @@ namespace {
 // Than the common one, of a synchronous shard: those that a shard takes by itself, and the one that
 // is asked for.
 constexpr size_t kMostNewerCuts = 3;
+// From one line in the log about files that stay to the next.
+constexpr int kLogSeconds = 60;
 
 std::string KeyOf(const ShardSpec& spec) { return ShardKey(spec.job_id(), spec.shard()); }
 std::string NameOf(const ShardSpec& spec) { return ShardName(spec.job_id(), spec.shard()); }
@@ -223,7 +225,9 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
     written.epoch = term.epoch;
   }
   const absl::Status removed = RemoveFiles(shard_key);
-  LOG_IF(WARNING, !removed.ok()) << NameOf(spec) << " keeps old cuts for now: " << removed;
+  if (!removed.ok()) {
+    LOG_EVERY_T(WARNING, kLogSeconds) << NameOf(spec) << " keeps old cuts for now: " << removed;
+  }
   return absl::OkStatus();
 }
 
@@ -379,8 +383,8 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
   }
   const absl::Status removed = database_->RemoveFiles(FilesOf(shard_key, left.removed));
   if (removed.ok()) return absl::OkStatus();
-  LOG(WARNING) << ShardName(job_id, shard)
-               << " was dropped, and its cuts stay for now: " << removed;
+  LOG_EVERY_T(WARNING, kLogSeconds)
+      << ShardName(job_id, shard) << " was dropped, and its cuts stay for now: " << removed;
   MutexLock lock(&mutex_);
   entries_.emplace(shard_key, std::move(left));
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 #include "ps/cut/cut_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -9,7 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/cut/cut_keys.h"
@@ -28,6 +32,25 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+// Counts the lines in the log that have a text, while it lives.
+class LineCount final : public google::LogSink {
+ public:
+  explicit LineCount(std::string text) : text_(std::move(text)) { google::AddLogSink(this); }
+  ~LineCount() override { google::RemoveLogSink(this); }
+
+  int lines() const { return lines_; }
+
+ private:
+  void send(google::LogSeverity /*severity*/, const char* /*full_filename*/,
+            const char* /*base_filename*/, int /*line*/, const google::LogMessageTime& /*time*/,
+            const char* message, size_t length) override {
+    if (absl::StrContains(absl::string_view(message, length), text_)) ++lines_;
+  }
+
+  const std::string text_;
+  std::atomic<int> lines_ = 0;
+};
 
 class CutStoreTest : public ::testing::Test {
  protected:
@@ -104,6 +127,16 @@ class CutStoreTest : public ::testing::Test {
   void Readable(const std::string& file) {
     std::filesystem::remove(file);
     std::filesystem::rename(path_ + ".aside", file);
+  }
+
+  // What an operator's `mv` does to both of its directories.
+  void MoveAway() {
+    std::filesystem::rename(path_, path_ + ".aside");
+    std::filesystem::rename(bulk(), bulk() + ".aside");
+  }
+  void MoveBack() {
+    std::filesystem::rename(path_ + ".aside", path_);
+    std::filesystem::rename(bulk() + ".aside", bulk());
   }
 
   std::string bulk() const { return path_ + ".bulk"; }
@@ -372,6 +405,41 @@ TEST_F(CutStoreTest, CutIsNotBegunWithoutRoomForIt) {
   EXPECT_LE(files->operations(), operations + 1) << "something was written";
   files->SetFreeBytes(19 << 20);
   EXPECT_TRUE(store_->WriteCut(plan, {0, State(plan, 1)}).ok());
+}
+
+// A cut that was looked for while its directory was away was none any more, and its file was
+// removed when the directory was back.
+TEST_F(CutStoreTest, DirectoryThatWasMovedAwayAndIsBackHasItsCuts) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  Write(plan, 2);
+  MoveAway();
+  EXPECT_EQ(store_->WriteRecord(plan.spec, term_).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store_->WriteCut(plan, {0, State(plan, 3)}).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store_->ReadShard(plan, &pool_).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store_->Prune(plan, {}).code(), absl::StatusCode::kUnavailable);
+  MoveBack();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
+  Write(plan, 3);
+  ASSERT_TRUE(store_->Prune(plan, {}).ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.3"));
+  EXPECT_EQ(CutFiles(), 1);
+}
+
+// It was one line for each attempt, hundreds a second.
+TEST_F(CutStoreTest, FilesThatStayAreOneLineInTheLog) {
+  const ShardPlan plan = Plan();
+  Write(plan, 5);
+  Unreadable(bulk() + "/job.0.0.sst");
+  LineCount dropped("its cuts stay for now");
+  LineCount kept("keeps old cuts for now");
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(store_->DropShard("job", 0).ok());
+    ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+  }
+  EXPECT_TRUE(store_->HasLeftovers(plan.spec));
+  EXPECT_LE(dropped.lines(), 1);
+  EXPECT_LE(kept.lines(), 1);
 }
 
 // They stayed until the server was started again, and cuts found no room beside them.

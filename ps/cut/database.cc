@@ -135,6 +135,7 @@ absl::Status Database::CheckRoom(uint64_t bytes) const {
 absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
     uint64_t bytes, const std::function<absl::Status(const Put&)>& fill) {
   MILLRACE_RETURN_IF_ERROR(Fault("flush"));
+  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());
   MILLRACE_RETURN_IF_ERROR(CheckRoom(bytes));
   absl::BitGen random;
   const std::string path =
@@ -154,6 +155,7 @@ absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
 }
 
 absl::Status Database::Adopt(std::unique_ptr<StagedFile> file, const std::string& name) {
+  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());
   const FileSystemPtr& files = rocks_->file_system();
   MILLRACE_RETURN_IF_ERROR(
       FromRocks(files->RenameFile(file->path_, PathOf(name), rocksdb::IOOptions(), nullptr),
@@ -163,6 +165,7 @@ absl::Status Database::Adopt(std::unique_ptr<StagedFile> file, const std::string
 
 absl::Status Database::RemoveFiles(const std::vector<std::string>& names) {
   if (names.empty()) return absl::OkStatus();
+  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());
   const FileSystemPtr& files = rocks_->file_system();
   absl::Status first_error;
   for (const std::string& name : names) {
@@ -181,6 +184,7 @@ absl::StatusOr<std::vector<std::string>> Database::ListFiles() const {
 absl::Status Database::ReadFile(const std::string& name, const std::string& prefix,
                                 const Visit& visit) {
   MILLRACE_RETURN_IF_ERROR(Fault("read"));
+  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());  // Or a file that is away counts as damaged.
   const std::string what = absl::StrCat("cannot read ", PathOf(name));
   rocksdb::SstFileReader reader(rocks_->options());
   MILLRACE_RETURN_IF_ERROR(FromReading(reader.Open(PathOf(name)), what));

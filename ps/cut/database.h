@@ -49,7 +49,8 @@ class StagedFile {
 // Thread-safe. Every call may block on the disk; a bulk file that is being written blocks nobody
 // else. Errors name the database and the operation: DATA_LOSS: what is stored is damaged.
 // UNAVAILABLE: the disk fails, or is full: try again. FAILED_PRECONDITION: not a database of this
-// program.
+// program. Where the directory was moved or deleted, nothing is written, read from bulk files or
+// removed: UNAVAILABLE.
 class Database {
  public:
   using Changes = RocksDatabase::Changes;

@@ -12,7 +12,8 @@ namespace {
 // More than the common one, of a synchronous shard.
 constexpr ptrdiff_t kNewerCuts = 2;
 // From one line in the log about a shard's trouble to the next.
-constexpr absl::Duration kLogPause = absl::Minutes(1);
+constexpr int kLogSeconds = 60;
+constexpr absl::Duration kLogPause = absl::Seconds(kLogSeconds);
 
 bool Has(const std::vector<CutName>& cuts, uint64_t epoch, uint64_t version) {
   return std::any_of(cuts.begin(), cuts.end(), [&](const CutName& cut) {
@@ -116,7 +117,9 @@ void Flusher::Prune(const std::shared_ptr<Shard>& shard, uint64_t stops_before) 
     common = watched->common;
   }
   const absl::Status status = store_->Prune(shard->plan(), common, stops_before);
-  LOG_IF(WARNING, !status.ok()) << shard->name() << " keeps old cuts for now: " << status;
+  if (!status.ok()) {
+    LOG_EVERY_T(WARNING, kLogSeconds) << shard->name() << " keeps old cuts for now: " << status;
+  }
   Report(shard.get());
 }
 
