@@ -18,8 +18,10 @@
 // Segments hold buffers of one size each; sizes are rounded up to four for each power of two, so
 // that at most a fifth is lost and those of full blocks fit exactly. A size's first segment is
 // small, and later ones as large as those before together, up to 64 MiB. A buffer is taken from the
-// oldest segment that has one, so that younger ones empty themselves; one without used buffers is
-// deleted when more waits to be used again than lives.
+// oldest segment that has one, so that younger ones empty themselves. One without used buffers is
+// deleted when more waits to be used again than lives, unless it was needed in the last seconds:
+// how many states of a shard live goes up and down with each step, and to make a segment costs as
+// much as to write all of it.
 #include "ps/block/arena.h"
 
 #include <unistd.h>
@@ -46,6 +48,8 @@ constexpr size_t kMinBuffers = 4;
 constexpr size_t kSpareBytes = size_t{4} << 20;
 // After a failed attempt to make a segment; attempts cost time.
 constexpr absl::Duration kPause = absl::Seconds(10);
+// What was needed in this time may be needed again.
+constexpr absl::Duration kWindow = absl::Seconds(10);
 constexpr char kSegmentPrefix[] = "segment.";
 constexpr char kRootPrefix[] = "root.";
 
@@ -173,6 +177,7 @@ ArenaBuffer Arena::TakeFree(size_t buffer_bytes) {
   if (segment.free.empty()) found->second.erase(number);
   if (found->second.empty()) with_free_.erase(found);
   living_bytes_ += buffer_bytes;
+  peak_bytes_ = std::max(peak_bytes_, living_bytes_);
   idle_bytes_ -= buffer_bytes;
   char* const data = segment.file->data() + size_t{index} * buffer_bytes;
   return {reinterpret_cast<float*>(data), MakePlace(number, index)};
@@ -226,17 +231,33 @@ void Arena::Release(ArenaPlace place) {
   Shrink(&surplus);
 }
 
+void Arena::Trim() {
+  std::vector<SegmentPtr> surplus;  // Unmapped without the lock.
+  MutexLock lock(&mutex_);
+  peak_bytes_ = 0;  // What lives now may be about to go.
+  last_peak_bytes_ = 0;
+  if (!recovering_ && !abandoned()) Shrink(&surplus);
+}
+
 void Arena::Shrink(std::vector<SegmentPtr>* surplus) {
+  if (const absl::Time now = clock_->Now(); now >= window_end_) {
+    last_peak_bytes_ = peak_bytes_;
+    peak_bytes_ = living_bytes_;
+    window_end_ = now + kWindow;
+  }
+  const size_t needed = std::max(peak_bytes_, last_peak_bytes_);
   while (!unused_.empty() && idle_bytes_ > living_bytes_ + kSpareBytes) {
     const uint32_t number = *unused_.rbegin();
     const SegmentPtr segment = segments_[number];
+    const size_t bytes = segment->count() * segment->buffer_bytes;
+    if (living_bytes_ + idle_bytes_ - bytes < needed) return;
     segment->file->Unlink();
     unused_.erase(number);
     auto& with_free = with_free_[segment->buffer_bytes];
     with_free.erase(number);
     if (with_free.empty()) with_free_.erase(segment->buffer_bytes);
     counts_[segment->buffer_bytes] -= segment->count();
-    idle_bytes_ -= segment->count() * segment->buffer_bytes;
+    idle_bytes_ -= bytes;
     segments_.erase(number);
     surplus->push_back(segment);
   }

@@ -83,6 +83,10 @@ class Arena {
   void Abandon() ABSL_LOCKS_EXCLUDED(mutex_);
   bool abandoned() const { return abandoned_.load(); }
 
+  // Forgets what was needed of late, which otherwise stays: less is needed from now on, such as
+  // when a shard goes.
+  void Trim() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Deletes the files: nothing in them is needed any more. Buffers in use stay readable.
   void Remove() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -113,7 +117,8 @@ class Arena {
   absl::Status AddSegment(size_t buffer_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(growing_)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void SayItIsFull(size_t wanted, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Moves segments without used buffers to `surplus`, as many as are too many.
+  // Moves segments without used buffers to `surplus`, as many as are too many; never any that it
+  // takes to have again what has lived of late.
   void Shrink(std::vector<SegmentPtr>* surplus) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The path of a root, which is not deleted by EndRecovery.
   std::string Claim(const std::string& name) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -141,6 +146,10 @@ class Arena {
   absl::flat_hash_set<std::string> claimed_roots_ ABSL_GUARDED_BY(mutex_);
   size_t living_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The most that has lived: since the present window began, and in the one before.
+  size_t peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t last_peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time window_end_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 }  // namespace millrace::ps

@@ -172,8 +172,43 @@ TEST_F(ArenaTest, UnusedSegmentsAreGivenBack) {
   for (int i = 0; i < 256; ++i) places.push_back(Fill(0));
   EXPECT_GE(arena_->mapped_bytes(), 256 * kBytes);
   for (const ArenaPlace place : places) arena_->Release(place);
+  arena_->Trim();
   EXPECT_LE(arena_->mapped_bytes(), 4 * kBytes);
   EXPECT_LE(Files("segment."), 1);
+}
+
+TEST_F(ArenaTest, WhatIsTrimmedWhileItLivesIsGivenBackWhenItGoes) {
+  OpenNew();
+  std::vector<ArenaPlace> places;
+  for (int i = 0; i < 256; ++i) places.push_back(Fill(0));
+  arena_->Trim();
+  for (const ArenaPlace place : places) arena_->Release(place);
+  EXPECT_LE(arena_->mapped_bytes(), 4 * kBytes);
+}
+
+// Each step made segments and deleted them, which took longer than the step.
+TEST_F(ArenaTest, WhatIsNeededAgainAndAgainStays) {
+  int made = 0;
+  options_.reserve = [&made](int fd, size_t bytes) {
+    ++made;
+    return ReserveWithFallocate(fd, bytes);
+  };
+  OpenNew();
+  int made_at_first = 0;
+  for (int step = 0; step < 100; ++step) {
+    std::vector<ArenaPlace> places;
+    for (int i = 0; i < 64; ++i) places.push_back(arena_->Take(kBytes).place);
+    for (const ArenaPlace place : places) arena_->Release(place);
+    if (step == 0) made_at_first = made;
+    clock_.Advance(absl::Milliseconds(100));
+  }
+  EXPECT_EQ(made, made_at_first);
+  // It was needed once: later it goes.
+  for (int step = 0; step < 3; ++step) {
+    clock_.Advance(absl::Seconds(11));
+    arena_->Release(arena_->Take(kBytes).place);
+  }
+  EXPECT_LE(arena_->mapped_bytes(), 8 * kBytes);
 }
 
 TEST_F(ArenaTest, WhatNoRootLeadsToIsGivenBackAfterARestart) {

@@ -148,4 +148,8 @@ std::shared_ptr<Block> BlockPool::MakeBlock(float* data, uint64_t place, size_t 
 
 size_t BlockPool::idle_bytes() const { return buffers_->idle_bytes(); }
 
+void BlockPool::Trim() {
+  if (buffers_->arena() != nullptr) buffers_->arena()->Trim();
+}
+
 }  // namespace millrace::ps

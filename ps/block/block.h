@@ -45,8 +45,8 @@ class Block {
 
 // Makes blocks, and uses their buffers again when the last reference is gone: fresh pages cost more
 // than the arithmetic on them. Keeps at most as many bytes as its living blocks have, and a little
-// more. (In an arena a segment is kept while any of it is in use.) Blocks may outlive the pool.
-// Thread-safe.
+// more. (In an arena a segment is kept while any of it is in use, or was needed of late.) Blocks
+// may outlive the pool. Thread-safe.
 class BlockPool {
  public:
   // Blocks are in the arena as long as it has room. nullptr: in ordinary memory.
@@ -61,6 +61,9 @@ class BlockPool {
 
   // Of buffers that wait to be used again.
   size_t idle_bytes() const;
+
+  // Fewer blocks are needed from now on than of late; see Arena::Trim.
+  void Trim();
 
  private:
   class Buffers;

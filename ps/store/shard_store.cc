@@ -311,6 +311,7 @@ void ShardStore::MakeRoom(uint64_t taken, uint64_t bytes) {
     if (taken + givable + bytes <= memory_limit_) return;
     const uint64_t values = shard->GivableBytes();
     if (values == 0 || !shard->GiveUpValues()) continue;
+    pool_.Trim();
     givable -= std::min(values, givable);
     LOG(INFO) << shard->name()
               << ", of a job that has ended, gave up its memory; its values are on "
@@ -436,6 +437,7 @@ absl::StatusOr<ShardStatus> ShardStore::Retire(const std::string& job_id, uint32
   MILLRACE_RETURN_IF_ERROR(StoreTerm(shard, deadline, /*retirement=*/true));
   flusher_.Forget(shard.get());
   shard->ForgetRoot();
+  pool_.Trim();
   return shard->Status();
 }
 
@@ -466,6 +468,7 @@ absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_numbe
   flusher_.Forget(shard.get());
   shard->ForgetRoot();
   shard->Refuse(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
+  pool_.Trim();
   return cuts_->DropShard(job_id, shard_number);
 }
 
