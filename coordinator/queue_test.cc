@@ -58,7 +58,7 @@ TEST(QueueTest, JobsWaitForTheirTurnsAndSaySo) {
 void MakeSmall(FakePs* ps, const std::string& first) {
   struct Memory {
     Mutex mutex;
-    std::string holder ABSL_GUARDED_BY(mutex);
+    std::string holder;
   };
   ps->set_on_create([ps, first, memory = std::make_shared<Memory>()](const std::string& job_id) {
     MutexLock lock(&memory->mutex);
