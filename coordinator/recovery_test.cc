@@ -246,20 +246,30 @@ TEST(RecoveryTest, RestartedCoordinatorListsOldJobsAndGoesOnWithTheRunningOnes) 
   EXPECT_THAT(cluster.Submit(PlainJob(1)).value(), StartsWith("plain-3-"));
 }
 
-TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
-  FakeCluster cluster(2);
+// Starts the cluster. ps-1 does not make its shard of the job.
+std::string SubmitJobThatWaitsForPs1(FakeCluster& cluster) {
   cluster.ps(1).set_on_create([](const std::string& /*job_id*/) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
   });
   cluster.StartPs();
   cluster.AddWorker();
-  const std::string job = cluster.Submit(PlainJob(30)).value();
+  std::string job = cluster.Submit(PlainJob(30)).value();
   cluster.AwaitNotice(job, "ps-1 (127.0.0.1:");
-  EXPECT_EQ(cluster.Get(job)->state(), PENDING);
+  return job;
+}
+
+void ReplaceDiskOfPs1(FakeCluster& cluster) {
   cluster.ps(1).Kill();
   cluster.ps(1).ReplaceDisk();
   cluster.ps(1).set_on_create(nullptr);
   cluster.ps(1).Start(cluster.address());
+}
+
+TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
+  FakeCluster cluster(2);
+  const std::string job = SubmitJobThatWaitsForPs1(cluster);
+  EXPECT_EQ(cluster.Get(job)->state(), PENDING);
+  ReplaceDiskOfPs1(cluster);
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(1));
   EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
@@ -270,19 +280,10 @@ TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
 // its shards came to lie otherwise.
 TEST(RecoveryTest, JobIsPlacedAgainWhenWhatItMadeElsewhereIsDropped) {
   FakeCluster cluster(3);
-  cluster.ps(1).set_on_create([](const std::string& /*job_id*/) {
-    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
-  });
-  cluster.StartPs();
-  cluster.AddWorker();
-  const std::string job = cluster.Submit(PlainJob(30)).value();
-  cluster.AwaitNotice(job, "ps-1 (127.0.0.1:");
+  const std::string job = SubmitJobThatWaitsForPs1(cluster);
   cluster.ps(0).FlushAll();
   cluster.ps(0).Kill();
-  cluster.ps(1).Kill();
-  cluster.ps(1).ReplaceDisk();
-  cluster.ps(1).set_on_create(nullptr);
-  cluster.ps(1).Start(cluster.address());
+  ReplaceDiskOfPs1(cluster);
   cluster.AwaitNotice(job, "ps-0 (127.0.0.1:");
   cluster.ps(0).Start(cluster.address());
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);

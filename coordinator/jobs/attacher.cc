@@ -79,17 +79,10 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
   const bool is_new = job_->state() == PENDING;
   for (;;) {
     const std::string missing = shards.Locate();
-    if (!missing.empty() && is_new && shards.only_directories_are_lost()) {
-      // What the other servers have made of the job already. Nobody would look for it later.
-      const absl::Status dropped = shards.Drop(generation());
-      MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-      if (!dropped.ok()) {
-        MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped));
-        continue;
-      }
-      MILLRACE_RETURN_IF_ERROR(
-          reporter_->Journal([](JobRecord& record) { record.clear_shards(); }));
-      return absl::nullopt;
+    if (is_new && shards.only_directories_are_lost()) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool displaced, Displace(shards));
+      if (displaced) return absl::nullopt;
+      continue;
     }
     if (!missing.empty()) {
       MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMembers(shards.missing(), kMissingPause));
@@ -141,6 +134,19 @@ absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& r
                                   ", which this coordinator did not set; the job goes on with ",
                                   "generation ", next, " (", std::string(refusal.message()), ")"));
   return BeginGeneration(next);
+}
+
+// Drops what the other servers have made of the job already, which nobody would look for later, and
+// forgets where it was placed. False: that cannot be done now.
+absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards) {
+  const absl::Status dropped = shards.Drop(generation());
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (!dropped.ok()) {
+    MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped));
+    return false;
+  }
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([](JobRecord& record) { record.clear_shards(); }));
+  return true;
 }
 
 // The job waits for memory. Unless it has the turn, it gives up what it could make meanwhile.

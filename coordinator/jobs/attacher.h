@@ -54,6 +54,7 @@ class Attacher {
   absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,
                                                            std::string& how);
   absl::Status AdoptGeneration(ShardGroup& shards, const absl::Status& refusal);
+  absl::StatusOr<bool> Displace(ShardGroup& shards);
   absl::Status MakeWay(ShardGroup& shards);
   absl::Status Pause(const ShardGroup& shards, const absl::Status& status);
 

@@ -1,7 +1,6 @@
 #include "ps/cut/cut_store.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -10,10 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "glog/logging.h"
+#include "common/warning_count.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/cut/cut_keys.h"
@@ -32,25 +29,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// Counts the lines in the log that have a text, while it lives.
-class LineCount final : public google::LogSink {
- public:
-  explicit LineCount(std::string text) : text_(std::move(text)) { google::AddLogSink(this); }
-  ~LineCount() override { google::RemoveLogSink(this); }
-
-  int lines() const { return lines_; }
-
- private:
-  void send(google::LogSeverity /*severity*/, const char* /*full_filename*/,
-            const char* /*base_filename*/, int /*line*/, const google::LogMessageTime& /*time*/,
-            const char* message, size_t length) override {
-    if (absl::StrContains(absl::string_view(message, length), text_)) ++lines_;
-  }
-
-  const std::string text_;
-  std::atomic<int> lines_ = 0;
-};
 
 class CutStoreTest : public ::testing::Test {
  protected:
@@ -431,15 +409,15 @@ TEST_F(CutStoreTest, FilesThatStayAreOneLineInTheLog) {
   const ShardPlan plan = Plan();
   Write(plan, 5);
   Unreadable(bulk() + "/job.0.0.sst");
-  LineCount dropped("its cuts stay for now");
-  LineCount kept("keeps old cuts for now");
+  WarningCount dropped("its cuts stay for now");
+  WarningCount kept("keeps old cuts for now");
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(store_->DropShard("job", 0).ok());
     ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
   }
   EXPECT_TRUE(store_->HasLeftovers(plan.spec));
-  EXPECT_LE(dropped.lines(), 1);
-  EXPECT_LE(kept.lines(), 1);
+  EXPECT_LE(dropped.count(), 1);
+  EXPECT_LE(kept.count(), 1);
 }
 
 // They stayed until the server was started again, and cuts found no room beside them.

@@ -40,11 +40,6 @@ struct Extent {
   uint64_t end = 0;
   int slice = 0;
 };
-struct Variable {
-  uint32_t number = 0;
-  std::vector<Extent> extents;
-};
-
 absl::Status CheckName(const ShardSlice& slice, int index) {
   const std::string& name = slice.variable_name();
   if (!name.empty() && name.size() <= kMaxNameBytes) return absl::OkStatus();
@@ -67,48 +62,48 @@ absl::Status CheckApart(const std::string& name, std::vector<Extent> extents) {
   return absl::OkStatus();
 }
 
-// Whether a variable has one name.
+// Whether each variable has one name, and each name is one variable's.
 absl::Status CheckNames(const ShardSpec& spec) {
-  absl::btree_map<uint32_t, int> first;  // Slices, by variable.
+  absl::btree_map<std::string, uint32_t> variables;  // By name.
+  absl::btree_map<uint32_t, int> first;              // Slices, by variable.
   for (int i = 0; i < spec.slices_size(); ++i) {
-    const ShardSlice& slice = spec.slices(i);
-    const int other = first.try_emplace(slice.slice().variable(), i).first->second;
-    if (spec.slices(other).variable_name() == slice.variable_name()) continue;
+    const std::string& name = spec.slices(i).variable_name();
+    const uint32_t variable = spec.slices(i).slice().variable();
+    MILLRACE_RETURN_IF_ERROR(CheckName(spec.slices(i), i));
+    if (const uint32_t other = variables.try_emplace(name, variable).first->second;
+        other != variable) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(FieldOf(i, "variable_name"), ": '", PrintableName(name),
+                       "' is the name of variable ", other, " too; names must differ"));
+    }
+    const int other = first.try_emplace(variable, i).first->second;
+    if (spec.slices(other).variable_name() == name) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(FieldOf(i, "variable_name"), ": '", PrintableName(slice.variable_name()),
-                     "'; must be '", PrintableName(spec.slices(other).variable_name()), "' as in ",
-                     FieldOf(other, "variable_name"), ", since both are of variable ",
-                     slice.slice().variable()));
+        absl::StrCat(FieldOf(i, "variable_name"), ": '", PrintableName(name), "'; must be '",
+                     PrintableName(spec.slices(other).variable_name()), "' as in ",
+                     FieldOf(other, "variable_name"), ", since both are of variable ", variable));
   }
   return absl::OkStatus();
 }
 
-// Whether each element of a variable is there once, and each name is one variable's.
+// Whether each element of a variable is there once.
 absl::Status CheckSlices(const ShardSpec& spec) {
-  absl::btree_map<std::string, Variable> variables;
+  absl::btree_map<uint32_t, std::vector<Extent>> extents;  // By variable.
   for (int i = 0; i < spec.slices_size(); ++i) {
-    const ShardSlice& slice = spec.slices(i);
-    MILLRACE_RETURN_IF_ERROR(CheckName(slice, i));
-    const uint64_t offset = slice.slice().offset();
-    const uint64_t length = slice.slice().length();
+    const uint64_t offset = spec.slices(i).slice().offset();
+    const uint64_t length = spec.slices(i).slice().length();
     if (length > kNoLimit - offset) {
       return absl::InvalidArgumentError(absl::StrCat(FieldOf(i, "slice"), ": offset ", offset,
                                                      " and length ", length,
                                                      "; the end must be below 2^64"));
     }
-    const auto [it, is_new] = variables.try_emplace(slice.variable_name());
-    if (is_new) it->second.number = slice.slice().variable();
-    if (it->second.number != slice.slice().variable()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(FieldOf(i, "variable_name"), ": '", PrintableName(slice.variable_name()),
-                       "' is the name of variable ", it->second.number, " too; names must differ"));
-    }
-    it->second.extents.push_back({offset, offset + length, i});
+    extents[spec.slices(i).slice().variable()].push_back({offset, offset + length, i});
   }
-  for (const auto& [name, variable] : variables) {
-    MILLRACE_RETURN_IF_ERROR(CheckApart(name, variable.extents));
+  for (const auto& [variable, of_variable] : extents) {
+    const std::string& name = spec.slices(of_variable.front().slice).variable_name();
+    MILLRACE_RETURN_IF_ERROR(CheckApart(name, of_variable));
   }
-  return CheckNames(spec);
+  return absl::OkStatus();
 }
 
 // It is part of files' names.
@@ -145,6 +140,7 @@ absl::StatusOr<absl::Duration> CutPeriod(const ShardSpec& spec) {
 
 absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckFields(spec));
+  MILLRACE_RETURN_IF_ERROR(CheckNames(spec));
   MILLRACE_RETURN_IF_ERROR(CheckSlices(spec));
   MILLRACE_ASSIGN_OR_RETURN(BlockLayout layout, BlockLayout::Create(spec));
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer, MakeOptimizer(spec.optimizer()));

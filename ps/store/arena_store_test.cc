@@ -1,5 +1,4 @@
 // A store with an arena. Destroying it without Stop() leaves what a kill would leave.
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
@@ -8,10 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "glog/logging.h"
+#include "common/warning_count.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
@@ -30,26 +27,6 @@ using ::testing::Each;
 namespace fs = std::filesystem;
 
 constexpr uint64_t kElements = kBlockElements + 10;
-
-// Counts the warnings with `text` that are logged while it lives. Thread-safe.
-class WarningCount final : public google::LogSink {
- public:
-  explicit WarningCount(std::string text) : text_(std::move(text)) { google::AddLogSink(this); }
-  ~WarningCount() override { google::RemoveLogSink(this); }
-
-  int count() const { return count_; }
-
- private:
-  void send(google::LogSeverity severity, const char* /*full_filename*/,
-            const char* /*base_filename*/, int /*line*/, const google::LogMessageTime& /*time*/,
-            const char* message, size_t length) override {
-    if (severity < google::GLOG_WARNING) return;
-    if (absl::StrContains(absl::string_view(message, length), text_)) ++count_;
-  }
-
-  const std::string text_;
-  std::atomic<int> count_ = 0;
-};
 
 class ArenaStoreTest : public ::testing::Test {
  protected:
