@@ -19,18 +19,18 @@ constexpr uint32_t kDefaultEvaluationBatchSize = 256;
 constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
 
 // A place in a text, as the parser counts: from 0.
-struct Place {
+struct TextPlace {
   int line;
   int column;
 };
 
-size_t OffsetOf(absl::string_view text, Place place) {
+size_t OffsetOf(absl::string_view text, TextPlace place) {
   size_t begin = 0;
   for (int line = 0; line < place.line; ++line) begin = text.find('\n', begin) + 1;
   return std::min(begin + place.column, text.size());
 }
 
-Place PlaceOf(absl::string_view text, size_t offset) {
+TextPlace PlaceOf(absl::string_view text, size_t offset) {
   const absl::string_view before = text.substr(0, offset);
   const size_t newline = before.rfind('\n');
   const size_t line_begin = newline == absl::string_view::npos ? 0 : newline + 1;
@@ -51,7 +51,7 @@ class ErrorList final : public google::protobuf::io::ErrorCollector {
       errors_.push_back(absl::StrCat(file_name_, ": ", message));
       return;
     }
-    const Place place = PlaceOfError({line, column}, message);
+    const TextPlace place = PlaceOfError({line, column}, message);
     errors_.push_back(
         absl::StrCat(file_name_, ":", place.line + 1, ":", place.column + 1, ": ", message));
   }
@@ -60,7 +60,7 @@ class ErrorList final : public google::protobuf::io::ErrorCollector {
 
  private:
   // Of an enum value that it does not know the parser gives the place of what follows it.
-  Place PlaceOfError(Place reported, absl::string_view message) const {
+  TextPlace PlaceOfError(TextPlace reported, absl::string_view message) const {
     if (!absl::ConsumePrefix(&message, "Unknown enumeration value of \"")) return reported;
     const absl::string_view value = message.substr(0, message.find('"'));
     const size_t offset = text_.substr(0, OffsetOf(text_, reported)).rfind(value);

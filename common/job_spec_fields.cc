@@ -32,7 +32,7 @@ using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
 
 // Where a path leads: a field of a message, or one of its elements.
-struct Place {
+struct FieldPlace {
   Message* message = nullptr;
   const FieldDescriptor* field = nullptr;
   int index = -1;  // -1: the field itself.
@@ -42,8 +42,9 @@ std::string Quote(absl::string_view value) { return absl::StrCat("'", value, "'"
 
 // Finds the field that `part` ("layers[2]") names in `message`; `path` is the whole path so far, up
 // to `part`, for messages.
-absl::StatusOr<Place> FindPlace(Message* message, absl::string_view part, absl::string_view path) {
-  Place place{message};
+absl::StatusOr<FieldPlace> FindPlace(Message* message, absl::string_view part,
+                                     absl::string_view path) {
+  FieldPlace place{message};
   const std::pair<absl::string_view, absl::string_view> name_and_index =
       absl::StrSplit(part, absl::MaxSplits('[', 1));
   place.field = message->GetDescriptor()->FindFieldByName(std::string(name_and_index.first));
@@ -66,7 +67,7 @@ absl::StatusOr<Place> FindPlace(Message* message, absl::string_view part, absl::
   return place;
 }
 
-absl::StatusOr<Message*> Enter(const Place& place, absl::string_view path) {
+absl::StatusOr<Message*> Enter(const FieldPlace& place, absl::string_view path) {
   if (place.field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": a value; it has no fields"));
   }
@@ -80,12 +81,12 @@ absl::StatusOr<Message*> Enter(const Place& place, absl::string_view path) {
 }
 
 // Follows `path` from `message`, making the messages on the way.
-absl::StatusOr<Place> Resolve(absl::string_view path, Message* message) {
+absl::StatusOr<FieldPlace> Resolve(absl::string_view path, Message* message) {
   size_t begin = 0;
   while (true) {
     const size_t end = std::min(path.find('.', begin), path.size());
     const absl::string_view so_far = path.substr(0, end);
-    MILLRACE_ASSIGN_OR_RETURN(Place place, FindPlace(message, so_far.substr(begin), so_far));
+    MILLRACE_ASSIGN_OR_RETURN(FieldPlace place, FindPlace(message, so_far.substr(begin), so_far));
     if (end == path.size()) return place;
     MILLRACE_ASSIGN_OR_RETURN(message, Enter(place, so_far));
     begin = end + 1;
@@ -106,7 +107,7 @@ absl::StatusOr<Place> Resolve(absl::string_view path, Message* message) {
     }                                                                                \
   } while (false)
 
-absl::Status StoreEnum(const Place& place, absl::string_view path, absl::string_view text) {
+absl::Status StoreEnum(const FieldPlace& place, absl::string_view path, absl::string_view text) {
   const EnumValueDescriptor* value =
       place.field->enum_type()->FindValueByName(absl::AsciiStrToUpper(text));
   if (value == nullptr) {
@@ -117,7 +118,7 @@ absl::Status StoreEnum(const Place& place, absl::string_view path, absl::string_
   return absl::OkStatus();
 }
 
-absl::Status StoreScalar(const Place& place, absl::string_view path, absl::string_view text) {
+absl::Status StoreScalar(const FieldPlace& place, absl::string_view path, absl::string_view text) {
   switch (place.field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_UINT32: {
       uint32_t value;
@@ -225,7 +226,7 @@ absl::Status StoreMessage(Message* message, absl::string_view path, absl::string
   return absl::OkStatus();
 }
 
-absl::Status Store(const Place& place, absl::string_view path, absl::string_view text) {
+absl::Status Store(const FieldPlace& place, absl::string_view path, absl::string_view text) {
   if (place.field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
     MILLRACE_ASSIGN_OR_RETURN(Message * message, Enter(place, path));
     return StoreMessage(message, path, text);
@@ -249,7 +250,7 @@ absl::Status SetField(absl::string_view assignment, JobSpec* spec) {
   }
   const absl::string_view path = assignment.substr(0, equals);
   JobSpec changed = *spec;
-  MILLRACE_ASSIGN_OR_RETURN(const Place place, Resolve(path, &changed));
+  MILLRACE_ASSIGN_OR_RETURN(const FieldPlace place, Resolve(path, &changed));
   MILLRACE_RETURN_IF_ERROR(Store(place, path, assignment.substr(equals + 1)));
   *spec = std::move(changed);
   return absl::OkStatus();

@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kJob[] = R"(
+constexpr char kJobText[] = R"(
 name: "mnist-cnn.v2"
 model {
   layers { conv2d { filters: 8 kernel_size: 3 activation: RELU } }
@@ -40,7 +40,7 @@ seed: 1
 )";
 
 JobSpec Job() {
-  absl::StatusOr<JobSpec> spec = ParseJobSpec(kJob, "job");
+  absl::StatusOr<JobSpec> spec = ParseJobSpec(kJobText, "job");
   EXPECT_TRUE(spec.ok()) << spec.status();
   return *std::move(spec);
 }
@@ -115,7 +115,7 @@ TEST(JobSpecTest, SurvivesMutations) {
   constexpr unsigned kSeed = 11;
   SCOPED_TRACE(absl::StrCat("seed ", kSeed));
   std::mt19937 random(kSeed);
-  const std::string original = kJob;
+  const std::string original = kJobText;
   const std::string alphabet = "{}[]:\"'\\ \n0123456789.-_eidlrs<>#,;\xff";
   int good = 0;
   for (int round = 0; round < 10'000; ++round) {

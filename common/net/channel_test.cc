@@ -18,7 +18,7 @@ std::chrono::system_clock::time_point Deadline() {
   return std::chrono::system_clock::now() + kPatience;
 }
 
-std::unique_ptr<RpcServer> StartServer(const std::string& listen = "127.0.0.1:0") {
+std::unique_ptr<RpcServer> StartBareServer(const std::string& listen = "127.0.0.1:0") {
   auto server = RpcServer::Start({.listen = listen}, {});
   EXPECT_TRUE(server.ok()) << server.status();
   return *std::move(server);
@@ -40,7 +40,7 @@ class DeadProxy {
 };
 
 TEST(ChannelTest, ProxiesOfTheEnvironmentAreIgnored) {
-  const auto server = StartServer();
+  const auto server = StartBareServer();
   const DeadProxy proxy;
   EXPECT_TRUE(CreateChannel(server->address())->WaitForConnected(Deadline()));
   EXPECT_TRUE(
@@ -49,7 +49,7 @@ TEST(ChannelTest, ProxiesOfTheEnvironmentAreIgnored) {
 
 // Without this one, the test above would pass also where gRPC knows other variables.
 TEST(ChannelTest, ChannelWithDefaultArgumentsDoesUseTheProxy) {
-  const auto server = StartServer();
+  const auto server = StartBareServer();
   const DeadProxy proxy;
   const auto channel = grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials());
   grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
@@ -61,12 +61,12 @@ TEST(ChannelTest, ChannelWithDefaultArgumentsDoesUseTheProxy) {
 }
 
 TEST(ChannelTest, UnixSocketsConnect) {
-  const auto server = StartServer("unix-abstract:millrace-channel-test");
+  const auto server = StartBareServer("unix-abstract:millrace-channel-test");
   EXPECT_TRUE(CreateChannel(server->address())->WaitForConnected(Deadline()));
 }
 
 TEST(ChannelTest, ConnectsWhenTheServerStartsLater) {
-  auto server = StartServer();
+  auto server = StartBareServer();
   const std::string address = server->address();
   server.reset();
   const auto channel = CreateChannel(address);
@@ -75,7 +75,7 @@ TEST(ChannelTest, ConnectsWhenTheServerStartsLater) {
     ASSERT_TRUE(channel->WaitForStateChange(state, Deadline()));
     state = channel->GetState(/*try_to_connect=*/true);
   }
-  server = StartServer(address);
+  server = StartBareServer(address);
   EXPECT_TRUE(channel->WaitForConnected(Deadline()));
 }
 

@@ -11,13 +11,10 @@
 namespace millrace {
 namespace {
 
+using ::millrace::testing::Bytes;
 using ::millrace::testing::CutAt;
 using ::millrace::testing::CutInto;
 using ::testing::ElementsAre;
-
-std::string Bytes(const std::vector<float>& values) {
-  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-}
 
 // What the runs of `slices` add up to; each must follow the one before.
 std::vector<float> Gather(const FloatSlices& slices) {

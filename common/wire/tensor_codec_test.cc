@@ -15,16 +15,13 @@
 namespace millrace {
 namespace {
 
+using ::millrace::testing::Bytes;
 using ::millrace::testing::CutAt;
 using ::millrace::testing::CutInto;
 using ::millrace::testing::ToBuffer;
 using ::millrace::testing::ToString;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string Bytes(const std::vector<float>& values) {
-  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-}
 
 std::vector<float> Floats(const FloatSlices& slices) {
   std::vector<float> values(slices.size());

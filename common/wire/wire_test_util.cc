@@ -2,6 +2,10 @@
 
 namespace millrace::testing {
 
+std::string Bytes(const std::vector<float>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+
 std::vector<grpc::Slice> CutAt(const std::string& bytes, const std::vector<size_t>& cuts) {
   std::vector<grpc::Slice> slices;
   size_t begin = 0;

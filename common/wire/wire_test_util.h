@@ -11,6 +11,9 @@
 
 namespace millrace::testing {
 
+// `values` as they stand in memory.
+std::string Bytes(const std::vector<float>& values);
+
 // `bytes` in slices that end at each of `cuts` (ascending; equal ones make empty slices) and at the
 // end.
 std::vector<grpc::Slice> CutAt(const std::string& bytes, const std::vector<size_t>& cuts);

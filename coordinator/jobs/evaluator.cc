@@ -22,7 +22,7 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
 constexpr char kCutId[] = "evaluation";
 constexpr int kQuietAttempts = 3;  // Failures before people are told.
 // They go into the job's record and an event.
-constexpr size_t kMostMetrics = 50;
+constexpr size_t kMostMetricsOfWorker = 50;
 constexpr size_t kMaxMetricNameBytes = 100;
 
 bool IsMetricName(const std::string& name) {
@@ -35,7 +35,7 @@ std::map<std::string, double> UsableMetrics(const EvaluationResult& result) {
   for (const auto& [name, value] : result.metrics()) {
     if (!IsMetricName(name)) continue;
     usable[name] = value;
-    if (usable.size() > kMostMetrics) usable.erase(std::prev(usable.end()));
+    if (usable.size() > kMostMetricsOfWorker) usable.erase(std::prev(usable.end()));
   }
   return usable;
 }
@@ -158,7 +158,7 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
   if (metrics.size() < result.metrics().size()) {
     trouble_ = absl::StrCat("the evaluation at step ", *step_, " has ", result.metrics().size(),
                             " metrics, of which ", result.metrics().size() - metrics.size(),
-                            " are left out; must be at most ", kMostMetrics,
+                            " are left out; must be at most ", kMostMetricsOfWorker,
                             ", with names of 1 to ", kMaxMetricNameBytes, " printable bytes");
   }
   evaluated_ = *step_;

@@ -12,7 +12,7 @@
 namespace millrace::coordinator {
 namespace {
 
-constexpr size_t kMostMetrics = 200;
+constexpr size_t kMostKnownMetrics = 200;
 
 }  // namespace
 
@@ -159,7 +159,7 @@ void Job::AddMetrics(const google::protobuf::Map<std::string, double>& metrics) 
   MutexLock lock(&mutex_);
   auto& known = *record_.mutable_metrics();
   for (const auto& [name, value] : metrics) {
-    if (known.size() < kMostMetrics || known.contains(name)) known[name] = value;
+    if (known.size() < kMostKnownMetrics || known.contains(name)) known[name] = value;
   }
 }
 

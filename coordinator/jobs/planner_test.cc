@@ -15,9 +15,9 @@ namespace {
 using ::testing::HasSubstr;
 
 // Hands every plan request to a script.
-class ScriptedLink final : public MemberLink {
+class PlanningLink final : public MemberLink {
  public:
-  explicit ScriptedLink(std::function<void(const PlanJob&)> on_plan)
+  explicit PlanningLink(std::function<void(const PlanJob&)> on_plan)
       : on_plan_(std::move(on_plan)) {}
   void Send(const CoordinatorMessage& message) override {
     if (message.has_plan_job()) on_plan_(message.plan_job());
@@ -37,7 +37,7 @@ class PlannerTest : public testing::Test {
     registration.set_lease_slots(1);
     auto id = std::make_shared<uint64_t>(0);
     const auto added = registry_.AddWorker(
-        registration, std::make_shared<ScriptedLink>([=, this](const PlanJob& request) {
+        registration, std::make_shared<PlanningLink>([=, this](const PlanJob& request) {
           PlanResult result;
           result.set_request_id(request.request_id());
           if (answer(result)) planner_.OnPlanResult({*id, RegisterWorker()}, result);

@@ -21,9 +21,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Hands the number of each plan request to a script.
-class ScriptedLink final : public MemberLink {
+class PreparingLink final : public MemberLink {
  public:
-  explicit ScriptedLink(std::function<void(uint64_t)> on_plan) : on_plan_(std::move(on_plan)) {}
+  explicit PreparingLink(std::function<void(uint64_t)> on_plan) : on_plan_(std::move(on_plan)) {}
   void Send(const CoordinatorMessage& message) override {
     if (message.has_plan_job()) on_plan_(message.plan_job().request_id());
   }
@@ -62,7 +62,7 @@ class PreparerTest : public testing::Test {
     registration.set_lease_slots(1);
     auto id = std::make_shared<uint64_t>(0);
     const auto added = registry_.AddWorker(
-        registration, std::make_shared<ScriptedLink>([=, this](uint64_t request_id) {
+        registration, std::make_shared<PreparingLink>([=, this](uint64_t request_id) {
           asked_at_.push_back(clock_.Now());
           if (!answer) {
             registry_.Remove(*id, "it dies");

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr absl::Duration kPatience = absl::Seconds(60);
 
 class RetentionTest : public testing::Test {
  protected:
@@ -81,7 +81,7 @@ class RetentionTest : public testing::Test {
 
  private:
   void AwaitSweeps(int sweeps) {
-    const absl::Time deadline = Clock::Real()->Now() + kLong;
+    const absl::Time deadline = Clock::Real()->Now() + kPatience;
     MutexLock lock(&mutex_);
     while (sweeps_ < sweeps) {
       ASSERT_FALSE(Clock::Real()->WaitUntil(&swept_, &mutex_, deadline)) << "no sweep";

@@ -40,12 +40,9 @@
 namespace millrace::ps {
 namespace {
 
-constexpr size_t kAlignment = 64;
 constexpr size_t kMinSegmentBytes = size_t{64} << 10;
 constexpr size_t kMaxSegmentBytes = size_t{64} << 20;
 constexpr size_t kMinBuffers = 4;
-// May wait to be used again, beyond the size of what lives.
-constexpr size_t kSpareBytes = size_t{4} << 20;
 // After a failed attempt to make a segment; attempts cost time.
 constexpr absl::Duration kPause = absl::Seconds(10);
 // What was needed in this time may be needed again.
@@ -55,8 +52,9 @@ constexpr char kRootPrefix[] = "root.";
 
 // The size of the buffers that serve `bytes`.
 size_t BufferBytes(size_t bytes) {
-  const size_t step = bytes <= 4 * kAlignment ? kAlignment : std::bit_floor(bytes - 1) / 4;
-  return std::max(kAlignment, (bytes + step - 1) / step * step);
+  const size_t step =
+      bytes <= 4 * kBufferAlignment ? kBufferAlignment : std::bit_floor(bytes - 1) / 4;
+  return std::max(kBufferAlignment, (bytes + step - 1) / step * step);
 }
 
 // How many buffers a new segment gets where there are `count` of that size.
@@ -84,7 +82,7 @@ absl::optional<SegmentId> ParseSegmentName(const std::string& name) {
   SegmentId id;
   uint64_t bytes = 0;
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &id.number) || id.number == 0 ||
-      !absl::SimpleAtoi(parts[2], &bytes) || bytes == 0 || bytes % kAlignment != 0) {
+      !absl::SimpleAtoi(parts[2], &bytes) || bytes == 0 || bytes % kBufferAlignment != 0) {
     return absl::nullopt;
   }
   id.buffer_bytes = bytes;

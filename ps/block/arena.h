@@ -24,6 +24,12 @@
 
 namespace millrace::ps {
 
+// Of every buffer, in an arena or not, in bytes.
+constexpr size_t kBufferAlignment = 64;
+// Buffers of this size in all wait to be used again, beyond the size of those in use: small shards
+// find theirs again.
+constexpr size_t kSpareBytes = size_t{4} << 20;
+
 struct ArenaOptions {
   // A directory of a memory file system, such as /dev/shm; the arena is one below it.
   std::string parent;

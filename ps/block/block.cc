@@ -11,10 +11,7 @@
 namespace millrace::ps {
 namespace {
 
-constexpr size_t kAlignment = 64;
-constexpr size_t kFloatsPerLine = kAlignment / sizeof(float);
-// Kept beyond the living blocks' size, so that small shards find their buffers again.
-constexpr size_t kSpareBytes = size_t{4} << 20;
+constexpr size_t kFloatsPerLine = kBufferAlignment / sizeof(float);
 
 size_t Stride(size_t elements) {
   return (elements + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
@@ -80,7 +77,7 @@ class BlockPool::Buffers {
         return buffer;
       }
     }
-    void* buffer = std::aligned_alloc(kAlignment, bytes);
+    void* buffer = std::aligned_alloc(kBufferAlignment, bytes);
     if (buffer == nullptr) {
       MutexLock lock(&mutex_);
       living_bytes_ -= bytes;

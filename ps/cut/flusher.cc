@@ -12,8 +12,8 @@ namespace {
 // More than the common one, of a synchronous shard.
 constexpr ptrdiff_t kNewerCuts = 2;
 // From one line in the log about a shard's trouble to the next.
-constexpr int kLogSeconds = 60;
-constexpr absl::Duration kLogPause = absl::Seconds(kLogSeconds);
+constexpr int kTroubleLogSeconds = 60;
+constexpr absl::Duration kLogPause = absl::Seconds(kTroubleLogSeconds);
 
 bool Has(const std::vector<CutName>& cuts, uint64_t epoch, uint64_t version) {
   return std::any_of(cuts.begin(), cuts.end(), [&](const CutName& cut) {
@@ -118,7 +118,8 @@ void Flusher::Prune(const std::shared_ptr<Shard>& shard, uint64_t stops_before) 
   }
   const absl::Status status = store_->Prune(shard->plan(), common, stops_before);
   if (!status.ok()) {
-    LOG_EVERY_T(WARNING, kLogSeconds) << shard->name() << " keeps old cuts for now: " << status;
+    LOG_EVERY_T(WARNING, kTroubleLogSeconds)
+        << shard->name() << " keeps old cuts for now: " << status;
   }
   Report(shard.get());
 }

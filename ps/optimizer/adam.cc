@@ -10,10 +10,10 @@
 namespace millrace::ps {
 namespace {
 
-constexpr double kDefaultLearningRate = 0.001;
-constexpr double kDefaultBeta1 = 0.9;
-constexpr double kDefaultBeta2 = 0.999;
-constexpr double kDefaultEpsilon = 1e-7;
+constexpr double kAdamLearningRate = 0.001;
+constexpr double kAdamBeta1 = 0.9;
+constexpr double kAdamBeta2 = 0.999;
+constexpr double kAdamEpsilon = 1e-7;
 
 struct AdamRates {
   float beta_1;
@@ -88,10 +88,10 @@ class AdamOptimizer final : public Optimizer {
 
 std::unique_ptr<Optimizer> MakeAdam(const Adam& spec) {
   return std::make_unique<AdamOptimizer>(
-      spec.has_learning_rate() ? spec.learning_rate() : kDefaultLearningRate,
-      spec.has_beta_1() ? spec.beta_1() : kDefaultBeta1,
-      spec.has_beta_2() ? spec.beta_2() : kDefaultBeta2,
-      spec.has_epsilon() ? spec.epsilon() : kDefaultEpsilon);
+      spec.has_learning_rate() ? spec.learning_rate() : kAdamLearningRate,
+      spec.has_beta_1() ? spec.beta_1() : kAdamBeta1,
+      spec.has_beta_2() ? spec.beta_2() : kAdamBeta2,
+      spec.has_epsilon() ? spec.epsilon() : kAdamEpsilon);
 }
 
 }  // namespace millrace::ps

@@ -10,9 +10,9 @@
 namespace millrace::ps {
 namespace {
 
-constexpr double kDefaultLearningRate = 0.001;
-constexpr double kDefaultRho = 0.9;
-constexpr double kDefaultEpsilon = 1e-7;
+constexpr double kRmspropLearningRate = 0.001;
+constexpr double kRmspropRho = 0.9;
+constexpr double kRmspropEpsilon = 1e-7;
 
 struct RmsPropRates {
   float learning_rate;
@@ -112,14 +112,14 @@ class RmsPropOptimizer final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> MakeRmsProp(const RmsProp& spec) {
-  const double rho = spec.has_rho() ? spec.rho() : kDefaultRho;
+  const double rho = spec.has_rho() ? spec.rho() : kRmspropRho;
   const RmsPropRates rates = {
       .learning_rate = static_cast<float>(spec.has_learning_rate() ? spec.learning_rate()
-                                                                   : kDefaultLearningRate),
+                                                                   : kRmspropLearningRate),
       .rho = static_cast<float>(rho),
       .one_minus_rho = static_cast<float>(1 - rho),
       .momentum = static_cast<float>(spec.momentum()),
-      .epsilon = static_cast<float>(spec.has_epsilon() ? spec.epsilon() : kDefaultEpsilon),
+      .epsilon = static_cast<float>(spec.has_epsilon() ? spec.epsilon() : kRmspropEpsilon),
   };
   return std::make_unique<RmsPropOptimizer>(rates, spec.centered());
 }

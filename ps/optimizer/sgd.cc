@@ -10,7 +10,7 @@
 namespace millrace::ps {
 namespace {
 
-constexpr double kDefaultLearningRate = 0.01;
+constexpr double kSgdLearningRate = 0.01;
 
 MILLRACE_KERNEL void Descend(float learning_rate, const char* gradient, size_t count,
                              const float* value_in, float* value_out) {
@@ -103,8 +103,7 @@ class MomentumSgd final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> MakeSgd(const Sgd& spec) {
-  const double learning_rate =
-      spec.has_learning_rate() ? spec.learning_rate() : kDefaultLearningRate;
+  const double learning_rate = spec.has_learning_rate() ? spec.learning_rate() : kSgdLearningRate;
   // Without momentum Nesterov's formula is the plain one.
   if (spec.momentum() == 0) return std::make_unique<PlainSgd>(static_cast<float>(learning_rate));
   return std::make_unique<MomentumSgd>(static_cast<float>(learning_rate),

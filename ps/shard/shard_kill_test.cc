@@ -30,7 +30,7 @@ using ::millrace::testing::MakeSpec;
 using ::millrace::testing::MakeWirePiece;
 using ::millrace::testing::Newest;
 
-constexpr uint64_t kElements = kBlockElements + 100;
+constexpr uint64_t kVariableElements = kBlockElements + 100;
 constexpr int kLives = 40;
 
 // What the lives tell each other, in memory that they share.
@@ -47,7 +47,9 @@ float Gradient(uint64_t step) { return static_cast<float>(step % 16); }
 class Life {
  public:
   Life(const std::string& directory, uint32_t replicas, Told* told)
-      : plan_(*PlanShard(MakeSpec({kElements}, replicas))), replicas_(replicas), told_(told) {
+      : plan_(*PlanShard(MakeSpec({kVariableElements}, replicas))),
+        replicas_(replicas),
+        told_(told) {
     ArenaOptions options;
     options.parent = directory;
     options.data_dir = directory;
@@ -131,7 +133,7 @@ class Life {
     told_->begun = std::max<uint64_t>(told_->begun, next_ + 1);
     DecodedPush message = MakeMessage(plan_.spec, next_, /*push_id=*/next_ + 1);
     message.header.set_generation(shard_->generation());
-    const std::vector<float> gradient(kElements, Gradient(next_));
+    const std::vector<float> gradient(kVariableElements, Gradient(next_));
     message.pieces.push_back(MakeWirePiece(0, 0, gradient));
     shard_->Push(/*stream=*/1, std::move(message), [this](const PushResponse& answer) {
       Expect(answer.code() == 0, answer.message());

@@ -23,13 +23,13 @@ using ::millrace::testing::Newest;
 using ::millrace::testing::Values;
 using ::testing::Each;
 
-constexpr uint64_t kElements = 2 * kBlockElements + 100;
+constexpr uint64_t kStressElements = 2 * kBlockElements + 100;
 constexpr uint64_t kPieceElements = 50'000;
 constexpr int kStreams = 3;
 
 class ShardStressTest : public ::testing::TestWithParam<uint32_t> {
  protected:
-  ShardStressTest() : spec_(MakeSpec({kElements}, GetParam(), kSteps)) {
+  ShardStressTest() : spec_(MakeSpec({kStressElements}, GetParam(), kSteps)) {
     ShardPlan plan = *PlanShard(spec_);
     StatePtr state = *MakeInitialState(plan, &pool_);
     shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1,
@@ -50,13 +50,14 @@ class ShardStressTest : public ::testing::TestWithParam<uint32_t> {
     for (uint64_t s = 0; s < kStreams; ++s) {
       streams.emplace_back([&, s] {
         const std::vector<float> ones(kPieceElements, 1);
-        for (uint64_t i = s; i * kPieceElements < kElements; i += kStreams) {
+        for (uint64_t i = s; i * kPieceElements < kStressElements; i += kStreams) {
           if (break_off && s == 1 && i > 3) continue;
           const uint64_t offset = i * kPieceElements;
           DecodedPush message = MakeMessage(spec_, step, push_id);
-          message.pieces.push_back(MakeWirePiece(
-              0, offset,
-              absl::MakeConstSpan(ones).subspan(0, std::min(kPieceElements, kElements - offset))));
+          message.pieces.push_back(
+              MakeWirePiece(0, offset,
+                            absl::MakeConstSpan(ones).subspan(
+                                0, std::min(kPieceElements, kStressElements - offset))));
           shard_->Push(first_stream + s, std::move(message), [&](const PushResponse& answer) {
             if (answer.code() != 0) refused = true;
             ++answers;

@@ -12,11 +12,15 @@
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
 #include "common/applied_set.h"
+#include "common/wire/tensor_codec.h"
 #include "ps/dense/push_assembly.h"
 #include "ps/dense/shard_state.h"
 #include "ps/dense/staged_update.h"
 
 namespace millrace::ps {
+
+// Enough for a thread to be busy with, and little enough for others to share in.
+constexpr uint64_t kWorkElements = kBlockElements;
 
 // A part of an update that one thread computes, without locks. Abandoning it is safe: the rule no
 // longer counts on it once the update is dropped.

@@ -33,12 +33,6 @@
 #include <utility>
 
 namespace millrace::ps {
-namespace {
-
-// Enough for a thread to be busy with, and little enough for others to share in.
-constexpr uint64_t kWorkElements = kBlockElements;
-
-}  // namespace
 
 absl::Status TurnRule::Admit(const ShardState& /*state*/, uint64_t /*step*/) const {
   return absl::OkStatus();

@@ -10,8 +10,6 @@
 namespace millrace::ps {
 namespace {
 
-// Enough for a thread to be busy with, and little enough for others to share in.
-constexpr uint64_t kWorkElements = kBlockElements;
 // The sum came on no stream.
 constexpr uint64_t kNoStream = 0;
 

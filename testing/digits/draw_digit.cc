@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "testing/digits/strokes.h"
@@ -9,7 +10,6 @@
 namespace millrace::testing {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr double kDigitPixels = 22;  // The side of the unit square on the picture.
 
 // How strong the distortions are. They were chosen so that models come out far apart: with 6000
@@ -33,10 +33,10 @@ class Wobble {
  public:
   explicit Wobble(Random* random) {
     for (Wave& wave : waves_) {
-      const double direction = random->Uniform(0, 2 * kPi);
+      const double direction = random->Uniform(0, 2 * std::numbers::pi);
       const double frequency = random->Uniform(3, 8);  // Radians over the square.
       wave = {frequency * std::cos(direction), frequency * std::sin(direction),
-              random->Uniform(0, 2 * kPi), random->Uniform(-kMaxWobble, kMaxWobble)};
+              random->Uniform(0, 2 * std::numbers::pi), random->Uniform(-kMaxWobble, kMaxWobble)};
     }
   }
 

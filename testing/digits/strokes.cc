@@ -4,13 +4,13 @@
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <numbers>
 
 #include "glog/logging.h"
 
 namespace millrace::testing {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr double kSpacing = 0.08;  // Between the points of a stroke, at most.
 
 // Adds a straight line from the last point.
@@ -42,11 +42,11 @@ struct Arc {
 
 Stroke ArcStroke(const Arc& arc) {
   const double length =
-      std::abs(arc.to - arc.from) * kPi / 180 * std::max(arc.radius_x, arc.radius_y);
+      std::abs(arc.to - arc.from) * std::numbers::pi / 180 * std::max(arc.radius_x, arc.radius_y);
   const int pieces = 2 + static_cast<int>(length / kSpacing);
   Stroke stroke;
   for (int i = 0; i <= pieces; ++i) {
-    const double angle = (arc.from + (arc.to - arc.from) * i / pieces) * kPi / 180;
+    const double angle = (arc.from + (arc.to - arc.from) * i / pieces) * std::numbers::pi / 180;
     stroke.push_back({arc.centre.x + arc.radius_x * std::cos(angle),
                       arc.centre.y + arc.radius_y * std::sin(angle)});
   }

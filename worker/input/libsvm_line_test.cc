@@ -83,8 +83,8 @@ TEST(LibsvmLineTest, WordsThatAreNoNumbersAreNotShown) {
             "1: label a word of 10 bytes that is no number; labels are whole numbers from 0, or -1 "
             "and +1");
   for (const std::string line : {"1 secret", "1 secret:1", "1 1:secret", "1 2:0x5ec\x1b"}) {
-    EXPECT_THAT(ErrorOf(line), testing::Not(HasSubstr("sec"))) << line;
-    EXPECT_THAT(ErrorOf(line), testing::Not(HasSubstr("5ec"))) << line;
+    EXPECT_THAT(ErrorOf(line), ::testing::Not(HasSubstr("sec"))) << line;
+    EXPECT_THAT(ErrorOf(line), ::testing::Not(HasSubstr("5ec"))) << line;
   }
 }
 

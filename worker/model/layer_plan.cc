@@ -9,17 +9,13 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "worker/model/initializer.h"
+#include "worker/model/invalid.h"
 #include "worker/model/window.h"
 
 namespace millrace::worker {
 namespace {
 
 using Numbers = google::protobuf::RepeatedField<uint32_t>;
-
-template <typename... Args>
-absl::Status Invalid(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 absl::Status CheckActivation(absl::string_view field, Activation activation) {
   if (Activation_IsValid(activation)) return absl::OkStatus();

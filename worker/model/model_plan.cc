@@ -8,16 +8,12 @@
 #include "common/job_spec.h"
 #include "common/plain_name.h"
 #include "common/status_macros.h"
+#include "worker/model/invalid.h"
 
 namespace millrace::worker {
 namespace {
 
 constexpr size_t kMaxNameLength = 100;
-
-template <typename... Args>
-absl::Status Invalid(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 // "model.layers[2] 'dense'".
 std::string LayerPath(size_t index, absl::string_view name) {

@@ -10,7 +10,6 @@
 #include "glog/logging.h"
 
 namespace millrace::testing {
-namespace {
 
 // Reads requests and writes queued answers until either end has enough.
 template <typename Request, typename Response>
@@ -61,6 +60,8 @@ class QueueReactor : public grpc::ServerBidiReactor<Request, Response> {
   std::deque<Response> queue_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
+
+namespace {
 
 constexpr uint64_t kGeneration = 1;
 

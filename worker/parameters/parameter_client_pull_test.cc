@@ -24,6 +24,8 @@ namespace millrace::worker {
 namespace {
 
 using ::millrace::testing::FakeParameterServer;
+using ::millrace::testing::kLarge;
+using ::millrace::testing::kSmall;
 using ::millrace::testing::TestCluster;
 using ::millrace::testing::Values;
 using ::millrace::testing::Verdict;
@@ -33,10 +35,7 @@ using ::testing::HasSubstr;
 using Counters = FakeParameterServer::Counters;
 using PullOptions = ParameterClient::PullOptions;
 
-const std::vector<uint64_t> kSmall = {5, 1, 100};
-const std::vector<uint64_t> kLarge = {3 * kBlockElements + 17, 9, 2 * kBlockElements};
-
-PullOptions Soon() {
+PullOptions UntilSoon() {
   PullOptions options;
   options.deadline = Clock::Real()->Now() + absl::Seconds(60);
   return options;
@@ -65,7 +64,7 @@ TEST(ParameterClientPullTest, ValuesOfEveryShardArrive) {
     cluster.Store(cluster.MakeValues(1));
     const auto client = cluster.NewClient();
     Values values = cluster.Zeros();
-    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
     EXPECT_EQ(values, cluster.MakeValues(1));
   }
 }
@@ -75,7 +74,7 @@ TEST(ParameterClientPullTest, SmallShardIsOneRequestOnOneConnection) {
   const auto client = cluster.NewClient();
   Values values = cluster.Zeros();
   for (int i = 0; i < 10; ++i) {
-    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
   }
   EXPECT_EQ(cluster.server(0).counters().pull_requests, 10);
   EXPECT_EQ(cluster.server(0).counters().pull_streams, 1);
@@ -86,7 +85,7 @@ TEST(ParameterClientPullTest, LargeShardIsPulledInPartsOverAllConnections) {
   cluster.Store(cluster.MakeValues(2));
   const auto client = cluster.NewClient(/*connections_per_server=*/3);
   Values values = cluster.Zeros();
-  ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
   EXPECT_EQ(values, cluster.MakeValues(2));
   EXPECT_EQ(cluster.server(0).counters().pull_requests, 3);
   EXPECT_EQ(cluster.server(0).counters().pull_streams, 3);
@@ -103,7 +102,7 @@ TEST(ParameterClientPullTest, RequestNamesVersionCutAndAShortWait) {
     return Verdict();
   });
   const auto client = cluster.NewClient();
-  PullOptions options = Soon();
+  PullOptions options = UntilSoon();
   options.version = 6;
   options.cut_id = "cut";
   Values values = cluster.Zeros();
@@ -117,7 +116,7 @@ TEST(ParameterClientPullTest, ServersShortWaitsAreRepeated) {
   cluster.server(0).SetPullRule(
       Times(3, Refusal(absl::StatusCode::kDeadlineExceeded, "waits for step 4")));
   const auto client = cluster.NewClient();
-  PullOptions options = Soon();
+  PullOptions options = UntilSoon();
   options.version = 1;
   Values values = cluster.Zeros();
   ASSERT_EQ(PullInto(client.get(), options, &values), absl::OkStatus());
@@ -143,7 +142,7 @@ TEST(ParameterClientPullTest, SlowServerIsAskedOnceHoweverOftenThePullIsWaitedFo
     EXPECT_EQ(pull->Wait(Clock::Real()->Now()).code(), absl::StatusCode::kDeadlineExceeded);
   }
   serve.set_value();
-  ASSERT_EQ(pull->Wait(Soon().deadline), absl::OkStatus());
+  ASSERT_EQ(pull->Wait(UntilSoon().deadline), absl::OkStatus());
   EXPECT_EQ(values, cluster.MakeValues(1));
   EXPECT_EQ(cluster.server(0).counters().pull_requests, 1);
 }
@@ -160,7 +159,7 @@ TEST(ParameterClientPullTest, AbandonedPullBreaksItsStreamAndOthersOnItAreRepeat
   const auto second = client->StartPull({}, TestCluster::Spans(&wanted));
   cluster.server(0).Await([](const Counters& counters) { return counters.pull_requests == 2; });
   first.reset();
-  ASSERT_EQ(second->Wait(Soon().deadline), absl::OkStatus());
+  ASSERT_EQ(second->Wait(UntilSoon().deadline), absl::OkStatus());
   EXPECT_EQ(wanted, cluster.MakeValues(1));
   EXPECT_EQ(cluster.server(0).counters().pull_streams, 2);
 }
@@ -192,7 +191,7 @@ TEST(ParameterClientPullTest, BrokenStreamIsOpenedAndThePartPulledAgain) {
         Times(2, {kind, static_cast<int>(absl::StatusCode::kUnavailable), "test"}));
     const auto client = cluster.NewClient(/*connections_per_server=*/1);
     Values values = cluster.Zeros();
-    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
     EXPECT_EQ(values, cluster.MakeValues(1));
   }
 }
@@ -203,11 +202,11 @@ TEST(ParameterClientPullTest, ServerThatComesBackIsAskedAgain) {
   const auto client = cluster.NewClient();
   Values values = cluster.Zeros();
   cluster.server(0).Stop();
-  PullOptions options = Soon();
+  PullOptions options = UntilSoon();
   options.deadline = Clock::Real()->Now();
   EXPECT_EQ(PullInto(client.get(), options, &values).code(), absl::StatusCode::kDeadlineExceeded);
   cluster.server(0).Restart();
-  ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
   EXPECT_EQ(values, cluster.MakeValues(1));
 }
 
@@ -218,7 +217,7 @@ TEST(ParameterClientPullTest, RefusalsAreReturnedWithTheServersName) {
     cluster.server(1).SetPullRule(Times(1, Refusal(code, "no longer there")));
     const auto client = cluster.NewClient();
     Values values = cluster.Zeros();
-    const absl::Status status = PullInto(client.get(), Soon(), &values);
+    const absl::Status status = PullInto(client.get(), UntilSoon(), &values);
     EXPECT_EQ(status.code(), code);
     EXPECT_THAT(status.ToString(), AllOf(HasSubstr("ps-1 (127.0.0.1:"), HasSubstr("shard 1"),
                                          HasSubstr("no longer there")));
@@ -229,7 +228,7 @@ TEST(ParameterClientPullTest, VersionThatIsGoneIsAnError) {
   TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPullRule(Times(1, Refusal(absl::StatusCode::kAborted, "no longer there")));
   const auto client = cluster.NewClient();
-  PullOptions options = Soon();
+  PullOptions options = UntilSoon();
   options.version = 3;
   Values values = cluster.Zeros();
   EXPECT_EQ(PullInto(client.get(), options, &values).code(), absl::StatusCode::kAborted);
@@ -253,7 +252,7 @@ TEST(ParameterClientPullTest, PartsOfAShardAreAskedForAsOneState) {
   const auto client = cluster.NewClient(/*connections_per_server=*/2);
   Values values = cluster.Zeros();
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
   }
   MutexLock lock(&mutex);
   ASSERT_EQ(groups.size(), 4u);
@@ -280,7 +279,7 @@ TEST(ParameterClientPullTest, StateThatWasGivenUpIsPulledAgainWhole) {
   });
   const auto client = cluster.NewClient(/*connections_per_server=*/2);
   Values values = cluster.Zeros();
-  ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+  ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
   EXPECT_EQ(values, cluster.MakeValues(1));
   MutexLock lock(&mutex);
   EXPECT_EQ(groups.size(), 2u);
@@ -310,7 +309,7 @@ TEST(ParameterClientPullTest, BrokenStreamOfAPartPullsTheShardAgainWhole) {
     });
     const auto client = cluster.NewClient(/*connections_per_server=*/2);
     Values values = cluster.Zeros();
-    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
     EXPECT_EQ(values, cluster.MakeValues(1));
     MutexLock lock(&mutex);
     served.erase(first);
@@ -329,7 +328,7 @@ TEST(ParameterClientPullTest, PullThatIsNotAnsweredIsMadeAgain) {
     options.call_timeout = absl::Milliseconds(50);
     const auto client = cluster.NewClient(options);
     Values values = cluster.Zeros();
-    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
     EXPECT_EQ(values, cluster.MakeValues(1));
   }
 }
@@ -341,7 +340,7 @@ TEST(ParameterClientPullTest, AnswersThatAreLostOrComeTwiceLeaveNoHole) {
     cluster.server(0).SetPullRule(Times(2, {kind}));
     const auto client = cluster.NewClient(/*connections_per_server=*/2);
     Values values = cluster.Zeros();
-    ASSERT_EQ(PullInto(client.get(), Soon(), &values), absl::OkStatus());
+    ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
     EXPECT_EQ(values, cluster.MakeValues(1));
   }
 }
@@ -358,7 +357,7 @@ TEST(ParameterClientPullTest, CancelWakesWhoeverWaitsAndEndsLaterPulls) {
   client->Cancel();
   pull.join();
   Values values = cluster.Zeros();
-  EXPECT_EQ(PullInto(client.get(), Soon(), &values).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(PullInto(client.get(), UntilSoon(), &values).code(), absl::StatusCode::kCancelled);
 }
 
 TEST(ParameterClientPullTest, CancelledPullEndsAlone) {
@@ -369,10 +368,10 @@ TEST(ParameterClientPullTest, CancelledPullEndsAlone) {
   const auto pull = client->StartPull({}, TestCluster::Spans(&values));
   cluster.server(0).Await([](const Counters& counters) { return counters.pull_requests > 0; });
   std::thread canceller([&pull] { pull->Cancel(); });
-  EXPECT_EQ(pull->Wait(Soon().deadline).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(pull->Wait(UntilSoon().deadline).code(), absl::StatusCode::kCancelled);
   canceller.join();
   Values others = cluster.Zeros();
-  EXPECT_EQ(PullInto(client.get(), Soon(), &others), absl::OkStatus());
+  EXPECT_EQ(PullInto(client.get(), UntilSoon(), &others), absl::OkStatus());
 }
 
 // A shard on the server that is smaller or larger than the routing says.
@@ -382,7 +381,7 @@ TEST(ParameterClientPullTest, ServerThatSendsTooLittleOrTooMuchIsAnError) {
   for (size_t size : {99, 101}) {
     cluster.server(0).SetValues(0, 0, std::vector<float>(size));
     Values values = cluster.Zeros();
-    const absl::Status status = PullInto(client.get(), Soon(), &values);
+    const absl::Status status = PullInto(client.get(), UntilSoon(), &values);
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
     EXPECT_THAT(status.ToString(), HasSubstr("the server has sent"));
   }

@@ -20,6 +20,8 @@ namespace millrace::worker {
 namespace {
 
 using ::millrace::testing::FakeParameterServer;
+using ::millrace::testing::kLarge;
+using ::millrace::testing::kSmall;
 using ::millrace::testing::TestCluster;
 using ::millrace::testing::Values;
 using ::millrace::testing::Verdict;
@@ -27,9 +29,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 using Counters = FakeParameterServer::Counters;
-
-const std::vector<uint64_t> kSmall = {5, 1, 100};
-const std::vector<uint64_t> kLarge = {3 * kBlockElements + 17, 9, 2 * kBlockElements};
 
 absl::Time Soon() { return Clock::Real()->Now() + absl::Seconds(60); }
 

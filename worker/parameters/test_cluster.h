@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/wire/tensor_codec.h"
 #include "protos/job.pb.h"
 #include "worker/parameters/fake_parameter_server.h"
 #include "worker/parameters/parameter_client.h"
@@ -16,6 +17,10 @@ namespace millrace::testing {
 
 // The values of each variable.
 using Values = std::vector<std::vector<float>>;
+
+// The sizes of some variables, in elements: all in one block; in several.
+inline const std::vector<uint64_t> kSmall = {5, 1, 100};
+inline const std::vector<uint64_t> kLarge = {3 * kBlockElements + 17, 9, 2 * kBlockElements};
 
 // A job "job" whose variables, one after the other, are divided into `shards` shards of about the
 // same size; shard i is on server i mod `servers`, which is named "ps-i".

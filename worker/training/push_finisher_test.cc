@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr std::chrono::minutes kPatience{1};
+constexpr std::chrono::minutes kAckPatience{1};
 
 TEST(PushFinisherTest, FinishesInOrder) {
   PushFinisher finisher(2);
@@ -29,7 +29,7 @@ TEST(PushFinisherTest, AddWaitsForRoom) {
   PushFinisher finisher(2);
   std::promise<void> acknowledge;
   std::atomic<bool> acknowledged = false;
-  finisher.Add([&] { acknowledge.get_future().wait_for(kPatience); });
+  finisher.Add([&] { acknowledge.get_future().wait_for(kAckPatience); });
   finisher.Add([] {});
   std::thread server([&] {
     acknowledged = true;

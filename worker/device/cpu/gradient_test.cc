@@ -18,7 +18,7 @@ namespace millrace::worker {
 namespace {
 
 constexpr double kStep = 1.0 / 128;
-constexpr size_t kBatch = 5;
+constexpr size_t kExamples = 5;
 constexpr uint64_t kSeed = 4;  // Of the dropout.
 
 struct Case {
@@ -33,9 +33,9 @@ void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name; }
 
 class GradientTest : public ::testing::TestWithParam<Case> {
  protected:
-  GradientTest() : plan_(MakePlan()), model_(CompileOrDie(plan_, kBatch)), gradients_(plan_) {
+  GradientTest() : plan_(MakePlan()), model_(CompileOrDie(plan_, kExamples)), gradients_(plan_) {
     FillValues(/*seed=*/8, /*scale=*/0.6f, model_.get());
-    batch_ = RandomBatch(/*seed=*/9, kBatch, GetParam().input, GetParam().binary ? 2 : 3);
+    batch_ = RandomBatch(/*seed=*/9, kExamples, GetParam().input, GetParam().binary ? 2 : 3);
   }
 
   static ModelPlan MakePlan() {
@@ -49,7 +49,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
   double MeanLoss() {
     const absl::StatusOr<BatchResult> result = model_->Train(batch_, kSeed, &gradients_);
     EXPECT_TRUE(result.ok()) << result.status();
-    return result->loss_sum / kBatch;
+    return result->loss_sum / kExamples;
   }
 
   double Quotient(float* value) {

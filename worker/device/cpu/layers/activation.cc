@@ -2,16 +2,14 @@
 
 #include <memory>
 
+#include "worker/device/cpu/layers/matrix_layout.h"
+
 namespace millrace::worker {
 namespace {
 
 using dnnl::algorithm;
 using dnnl::memory;
 using dnnl::prop_kind;
-
-memory::desc Matrix(int64_t rows, int64_t columns) {
-  return memory::desc({rows, columns}, memory::data_type::f32, memory::format_tag::ab);
-}
 
 void Relu(size_t count, const float* x, float* y) {
   for (size_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? 0 : x[i];

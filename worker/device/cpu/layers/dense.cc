@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "worker/device/cpu/layers/matrix_layout.h"
+
 namespace millrace::worker {
 namespace {
 
 using dnnl::memory;
-
-memory::desc Matrix(int64_t rows, int64_t columns) {
-  return memory::desc({rows, columns}, memory::data_type::f32, memory::format_tag::ab);
-}
 
 // The transpose of a row-major matrix of columns x rows.
 memory::desc Transposed(int64_t rows, int64_t columns) {

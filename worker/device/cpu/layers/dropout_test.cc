@@ -11,7 +11,7 @@ namespace millrace::worker {
 namespace {
 
 constexpr size_t kElements = 4000;
-constexpr size_t kBatch = 25;
+constexpr size_t kRows = 25;
 
 LayerPlan Plan(double rate) {
   LayerPlan plan;
@@ -20,7 +20,7 @@ LayerPlan Plan(double rate) {
   return plan;
 }
 
-CpuPass TrainingPass(uint64_t seed, size_t batch = kBatch) {
+CpuPass TrainingPass(uint64_t seed, size_t batch = kRows) {
   CpuPass pass;
   pass.batch = batch;
   pass.training = true;
@@ -66,7 +66,7 @@ TEST(DropoutTest, RateZeroKeepsEverything) {
 TEST(DropoutTest, EvaluationIsTheIdentity) {
   CpuPass pass = TrainingPass(1);
   pass.training = false;
-  EXPECT_EQ(Forward(0.5, 0, pass), std::vector<float>(kBatch * kElements, 1.0f));
+  EXPECT_EQ(Forward(0.5, 0, pass), std::vector<float>(kRows * kElements, 1.0f));
 }
 
 TEST(DropoutTest, SameSeedSameMask) {
@@ -95,7 +95,7 @@ TEST(DropoutTest, AnExamplesMaskDoesNotDependOnTheBatch) {
 
 TEST(DropoutTest, BackwardHasTheMaskOfForward) {
   const CpuPass pass = TrainingPass(5);
-  std::vector<float> dy(kBatch * kElements, 1.0f);
+  std::vector<float> dy(kRows * kElements, 1.0f);
   std::vector<float> dx(dy.size());
   DropoutLayer(Plan(0.3), 2).Backward(pass, nullptr, nullptr, dy.data(), dx.data());
   EXPECT_EQ(dx, Forward(0.3, 2, pass));
