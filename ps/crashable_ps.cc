@@ -13,7 +13,7 @@ void CrashablePs::Start() {
   auto store = ps::ShardStore::Open(data_dir_, options);
   CHECK(store.ok()) << store.status();
   store_ = *std::move(store);
-  data_plane_ = std::make_unique<ps::DataPlane>(&store_->shards(), &clock_);
+  data_plane_ = std::make_unique<ps::DataPlane>(store_.get(), &clock_);
   admin_ = std::make_unique<ps::Admin>(store_.get());
   auto server = RpcServer::Start({}, {data_plane_.get(), admin_.get()});
   CHECK(server.ok()) << server.status();

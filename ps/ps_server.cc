@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(const PsServerOptions&
 }
 
 PsServer::PsServer(std::unique_ptr<ShardStore> store, Clock* clock)
-    : store_(std::move(store)), data_plane_(&store_->shards(), clock), admin_(store_.get()) {}
+    : store_(std::move(store)), data_plane_(store_.get(), clock), admin_(store_.get()) {}
 
 void PsServer::Join(const PsServerOptions& options) {
   absl::BitGen random;

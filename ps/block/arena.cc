@@ -19,9 +19,9 @@
 // that at most a fifth is lost and those of full blocks fit exactly. A size's first segment is
 // small, and later ones as large as those before together, up to 64 MiB. A buffer is taken from the
 // oldest segment that has one, so that younger ones empty themselves. One without used buffers is
-// deleted when more waits to be used again than lives, unless it was needed in the last seconds:
-// how many states of a shard live goes up and down with each step, and to make a segment costs as
-// much as to write all of it.
+// deleted when of its size more waits to be used again than lives, unless it was needed in the last
+// seconds: how many states of a shard live goes up and down with each step, and to make a segment
+// costs as much as to write all of it.
 #include "ps/block/arena.h"
 
 #include <unistd.h>
@@ -127,13 +127,21 @@ void Arena::MapSegments() {
   }
 }
 
-void Arena::AddMapped(uint32_t number, size_t buffer_bytes, std::unique_ptr<MappedFile> file) {
+Arena::SizeClass* Arena::SizeOf(size_t buffer_bytes) {
+  std::unique_ptr<SizeClass>& size = sizes_[buffer_bytes];
+  if (size == nullptr) size = std::make_unique<SizeClass>();
+  return size.get();
+}
+
+Arena::Segment* Arena::AddMapped(uint32_t number, size_t buffer_bytes,
+                                 std::unique_ptr<MappedFile> file) {
   auto segment = std::make_shared<Segment>();
   segment->used.resize(file->size() / buffer_bytes);
   segment->buffer_bytes = buffer_bytes;
+  segment->size = SizeOf(buffer_bytes);
+  segment->size->count += segment->count();
   segment->file = std::move(file);
-  counts_[buffer_bytes] += segment->count();
-  segments_[number] = std::move(segment);
+  return (segments_[number] = std::move(segment)).get();
 }
 
 ArenaBuffer Arena::Take(size_t bytes) {
@@ -164,18 +172,19 @@ ArenaBuffer Arena::Take(size_t bytes) {
 }
 
 ArenaBuffer Arena::TakeFree(size_t buffer_bytes) {
-  const auto found = with_free_.find(buffer_bytes);
-  if (found == with_free_.end()) return {};
-  const uint32_t number = *found->second.begin();
+  SizeClass* const size = SizeOf(buffer_bytes);
+  if (size->with_free.empty()) return {};
+  const uint32_t number = *size->with_free.begin();
   Segment& segment = *segments_[number];
+  if (segment.is_unused()) size->unused.erase(number);
   const uint32_t index = segment.free.back();
   segment.free.pop_back();
   segment.used[index] = true;
-  unused_.erase(number);
-  if (segment.free.empty()) found->second.erase(number);
-  if (found->second.empty()) with_free_.erase(found);
+  if (segment.free.empty()) size->with_free.erase(number);
+  size->living_bytes += buffer_bytes;
+  size->peak_bytes = std::max(size->peak_bytes, size->living_bytes);
+  size->idle_bytes -= buffer_bytes;
   living_bytes_ += buffer_bytes;
-  peak_bytes_ = std::max(peak_bytes_, living_bytes_);
   idle_bytes_ -= buffer_bytes;
   char* const data = segment.file->data() + size_t{index} * buffer_bytes;
   return {reinterpret_cast<float*>(data), MakePlace(number, index)};
@@ -187,19 +196,19 @@ absl::Status Arena::AddSegment(size_t buffer_bytes) {
   {
     MutexLock lock(&mutex_);
     number = ++last_segment_;
-    count = SegmentBuffers(buffer_bytes, counts_[buffer_bytes]);
+    count = SegmentBuffers(buffer_bytes, SizeOf(buffer_bytes)->count);
   }
   const std::string path = absl::StrCat(path_, "/", SegmentName(number, buffer_bytes));
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file,
                             MappedFile::Create(path, count * buffer_bytes, reserve_));
   MutexLock lock(&mutex_);
-  AddMapped(number, buffer_bytes, std::move(file));
-  Segment& segment = *segments_[number];
+  Segment& segment = *AddMapped(number, buffer_bytes, std::move(file));
   segment.fresh = true;
   for (uint32_t index = segment.count(); index > 0; --index) segment.free.push_back(index - 1);
-  with_free_[buffer_bytes].insert(number);
-  unused_.insert(number);
-  idle_bytes_ += count * buffer_bytes;
+  segment.size->with_free.insert(number);
+  segment.size->unused.insert(number);
+  segment.size->idle_bytes += segment.bytes();
+  idle_bytes_ += segment.bytes();
   return absl::OkStatus();
 }
 
@@ -218,47 +227,75 @@ void Arena::Release(ArenaPlace place) {
   MutexLock lock(&mutex_);
   const uint32_t number = SegmentOf(place);
   Segment& segment = *segments_.at(number);
+  SizeClass* const size = segment.size;
   CHECK(segment.used[IndexOf(place)]) << "a buffer was released twice";
   segment.used[IndexOf(place)] = false;
+  size->living_bytes -= segment.buffer_bytes;
   living_bytes_ -= segment.buffer_bytes;
   if (recovering_ && !segment.fresh) return;  // EndRecovery finds it free.
+  if (segment.free.empty()) size->with_free.insert(number);
   segment.free.push_back(IndexOf(place));
-  with_free_[segment.buffer_bytes].insert(number);
+  size->idle_bytes += segment.buffer_bytes;
   idle_bytes_ += segment.buffer_bytes;
-  if (segment.free.size() == segment.used.size()) unused_.insert(number);
-  Shrink(&surplus);
+  if (segment.is_unused()) size->unused.insert(number);
+  RollWindow() ? ShrinkAll(&surplus) : Shrink(size, &surplus);
 }
 
 void Arena::Trim() {
   std::vector<SegmentPtr> surplus;  // Unmapped without the lock.
   MutexLock lock(&mutex_);
-  peak_bytes_ = 0;  // What lives now may be about to go.
-  last_peak_bytes_ = 0;
-  if (!recovering_ && !abandoned()) Shrink(&surplus);
+  for (const auto& [bytes, size] : sizes_) {
+    size->peak_bytes = 0;  // What lives now may be about to go.
+    size->last_peak_bytes = 0;
+  }
+  // A window that begins later would begin with what lives now.
+  window_end_ = clock_->Now() + kWindow;
+  if (!recovering_ && !abandoned()) ShrinkAll(&surplus);
 }
 
-void Arena::Shrink(std::vector<SegmentPtr>* surplus) {
-  if (const absl::Time now = clock_->Now(); now >= window_end_) {
-    last_peak_bytes_ = peak_bytes_;
-    peak_bytes_ = living_bytes_;
-    window_end_ = now + kWindow;
+void Arena::GiveBackSurplus() {
+  std::vector<SegmentPtr> surplus;  // Unmapped without the lock.
+  MutexLock lock(&mutex_);
+  if (!recovering_ && !abandoned() && RollWindow()) ShrinkAll(&surplus);
+}
+
+bool Arena::RollWindow() {
+  const absl::Time now = clock_->Now();
+  if (now < window_end_) return false;
+  window_end_ = now + kWindow;
+  for (const auto& [bytes, size] : sizes_) {
+    size->last_peak_bytes = size->peak_bytes;
+    size->peak_bytes = size->living_bytes;
   }
-  const size_t needed = std::max(peak_bytes_, last_peak_bytes_);
-  while (!unused_.empty() && idle_bytes_ > living_bytes_ + kSpareBytes) {
-    const uint32_t number = *unused_.rbegin();
-    const SegmentPtr segment = segments_[number];
-    const size_t bytes = segment->count() * segment->buffer_bytes;
-    if (living_bytes_ + idle_bytes_ - bytes < needed) return;
-    segment->file->Unlink();
-    unused_.erase(number);
-    auto& with_free = with_free_[segment->buffer_bytes];
-    with_free.erase(number);
-    if (with_free.empty()) with_free_.erase(segment->buffer_bytes);
-    counts_[segment->buffer_bytes] -= segment->count();
-    idle_bytes_ -= bytes;
-    segments_.erase(number);
-    surplus->push_back(segment);
+  return true;
+}
+
+void Arena::Shrink(SizeClass* size, std::vector<SegmentPtr>* surplus) {
+  const size_t needed = std::max(size->peak_bytes, size->last_peak_bytes);
+  while (!size->unused.empty() && size->idle_bytes > size->living_bytes &&
+         idle_bytes_ > kSpareBytes) {
+    const uint32_t number = *size->unused.rbegin();
+    if (size->living_bytes + size->idle_bytes - segments_[number]->bytes() < needed) return;
+    surplus->push_back(Delete(number));
   }
+}
+
+void Arena::ShrinkAll(std::vector<SegmentPtr>* surplus) {
+  for (const auto& [bytes, size] : sizes_) Shrink(size.get(), surplus);
+}
+
+Arena::SegmentPtr Arena::Delete(uint32_t number) {
+  const auto found = segments_.find(number);
+  SegmentPtr segment = std::move(found->second);
+  segments_.erase(found);
+  segment->file->Unlink();
+  SizeClass* const size = segment->size;
+  size->unused.erase(number);
+  size->with_free.erase(number);
+  size->count -= segment->count();
+  size->idle_bytes -= segment->bytes();
+  idle_bytes_ -= segment->bytes();
+  return segment;
 }
 
 ArenaBuffer Arena::Adopt(ArenaPlace place, size_t bytes) {
@@ -272,6 +309,7 @@ ArenaBuffer Arena::Adopt(ArenaPlace place, size_t bytes) {
     return {};
   }
   segment.used[index] = true;
+  segment.size->living_bytes += segment.buffer_bytes;
   living_bytes_ += segment.buffer_bytes;
   char* const data = segment.file->data() + size_t{index} * segment.buffer_bytes;
   return {reinterpret_cast<float*>(data), place};
@@ -303,11 +341,14 @@ void Arena::EndRecovery() {
     for (uint32_t index = segment->count(); index > 0; --index) {
       if (!segment->used[index - 1]) segment->free.push_back(index - 1);
     }
-    idle_bytes_ += segment->free.size() * segment->buffer_bytes;
-    if (!segment->free.empty()) with_free_[segment->buffer_bytes].insert(number);
-    if (segment->free.size() == segment->used.size()) unused_.insert(number);
+    const size_t idle_bytes = segment->free.size() * segment->buffer_bytes;
+    segment->size->idle_bytes += idle_bytes;
+    idle_bytes_ += idle_bytes;
+    if (!segment->free.empty()) segment->size->with_free.insert(number);
+    if (segment->is_unused()) segment->size->unused.insert(number);
   }
-  Shrink(&surplus);
+  RollWindow();
+  ShrinkAll(&surplus);
   if (directory_ == nullptr) return;
   for (const std::string& name : directory_->List(kRootPrefix)) {
     if (!claimed_roots_.contains(name)) unlink(absl::StrCat(path_, "/", name).c_str());

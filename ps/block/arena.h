@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -26,8 +25,8 @@ namespace millrace::ps {
 
 // Of every buffer, in an arena or not, in bytes.
 constexpr size_t kBufferAlignment = 64;
-// Buffers of this size in all wait to be used again, beyond the size of those in use: small shards
-// find theirs again.
+// Buffers of this size in all wait to be used again, whatever is in use: small shards find theirs
+// again.
 constexpr size_t kSpareBytes = size_t{4} << 20;
 
 struct ArenaOptions {
@@ -93,6 +92,10 @@ class Arena {
   // when a shard goes.
   void Trim() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Gives back what is not needed any more. To be called every now and then: otherwise that waits
+  // for the next Release.
+  void GiveBackSurplus() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Deletes the files: nothing in them is needed any more. Buffers in use stay readable.
   void Remove() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -102,30 +105,53 @@ class Arena {
   size_t mapped_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // The buffers of one size. Sizes are counted apart, so that what a job has left does not stand
+  // for what another one needs.
+  struct SizeClass {
+    size_t count = 0;                     // Of buffers.
+    absl::btree_set<uint32_t> with_free;  // Segments with free buffers,
+    absl::btree_set<uint32_t> unused;     // and those without used ones.
+    size_t living_bytes = 0;
+    size_t idle_bytes = 0;
+    // The most that has lived: since the present window began, and in the one before.
+    size_t peak_bytes = 0;
+    size_t last_peak_bytes = 0;
+  };
   // A file of buffers of one size.
   struct Segment {
     std::unique_ptr<MappedFile> file;
     size_t buffer_bytes = 0;
+    SizeClass* size = nullptr;
     std::vector<bool> used;      // By index.
     std::vector<uint32_t> free;  // Indices. Of an earlier process: none before EndRecovery.
     bool fresh = false;          // Made by this process.
 
     uint32_t count() const { return static_cast<uint32_t>(used.size()); }
+    size_t bytes() const { return used.size() * buffer_bytes; }
+    bool is_unused() const { return free.size() == used.size(); }
   };
   using SegmentPtr = std::shared_ptr<Segment>;
 
   Arena(std::unique_ptr<ArenaDirectory> directory, const ArenaOptions& options);
 
   void MapSegments() ABSL_LOCKS_EXCLUDED(mutex_);
-  void AddMapped(uint32_t number, size_t buffer_bytes, std::unique_ptr<MappedFile> file)
+  SizeClass* SizeOf(size_t buffer_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Segment* AddMapped(uint32_t number, size_t buffer_bytes, std::unique_ptr<MappedFile> file)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ArenaBuffer TakeFree(size_t buffer_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AddSegment(size_t buffer_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(growing_)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void SayItIsFull(size_t wanted, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Begins another window when it is time to. Returns whether it did.
+  bool RollWindow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves segments without used buffers to `surplus`, as many as are too many; never any that it
   // takes to have again what has lived of late.
-  void Shrink(std::vector<SegmentPtr>* surplus) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Shrink(SizeClass* size, std::vector<SegmentPtr>* surplus)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShrinkAll(std::vector<SegmentPtr>* surplus) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Deletes the file of a segment without used buffers; its memory is free when nobody has what is
+  // returned any more.
+  SegmentPtr Delete(uint32_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The path of a root, which is not deleted by EndRecovery.
   std::string Claim(const std::string& name) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -145,16 +171,11 @@ class Arena {
   bool recovering_ ABSL_GUARDED_BY(mutex_) = true;
   uint32_t last_segment_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<uint32_t, SegmentPtr> segments_ ABSL_GUARDED_BY(mutex_);  // By number.
-  // Those with free buffers, by buffer size; and those without used ones.
-  absl::btree_map<size_t, absl::btree_set<uint32_t>> with_free_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_set<uint32_t> unused_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<size_t, size_t> counts_ ABSL_GUARDED_BY(mutex_);  // Of buffers, by size.
+  // By buffer size. Never removed: segments point to them.
+  absl::flat_hash_map<size_t, std::unique_ptr<SizeClass>> sizes_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> claimed_roots_ ABSL_GUARDED_BY(mutex_);
   size_t living_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The most that has lived: since the present window began, and in the one before.
-  size_t peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t last_peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Time window_end_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 

@@ -181,9 +181,50 @@ TEST_F(ArenaTest, WhatIsTrimmedWhileItLivesIsGivenBackWhenItGoes) {
   OpenNew();
   std::vector<ArenaPlace> places;
   for (int i = 0; i < 256; ++i) places.push_back(Fill(0));
+  // The window has run out: beginning another one undid it.
+  clock_.Advance(absl::Seconds(11));
   arena_->Trim();
   for (const ArenaPlace place : places) arena_->Release(place);
   EXPECT_LE(arena_->mapped_bytes(), 4 * kBytes);
+}
+
+// A job that ended on a quiet server left its memory there.
+TEST_F(ArenaTest, WhatWasNeededOnceIsGivenBackWithoutAnotherRelease) {
+  OpenNew();
+  std::vector<ArenaPlace> places;
+  for (int i = 0; i < 256; ++i) places.push_back(Fill(0));
+  for (const ArenaPlace place : places) arena_->Release(place);
+  arena_->GiveBackSurplus();
+  EXPECT_GE(arena_->mapped_bytes(), 256 * kBytes) << "it may be needed again";
+  for (int i = 0; i < 2; ++i) {
+    clock_.Advance(absl::Seconds(11));
+    arena_->GiveBackSurplus();
+  }
+  EXPECT_LE(arena_->mapped_bytes(), 4 * kBytes);
+}
+
+// What another job had left counted as what this one needed, whose segments were deleted and made
+// anew with each step.
+TEST_F(ArenaTest, BuffersOfAnotherSizeDoNotStandForThoseThatAreNeeded) {
+  int made = 0;
+  options_.reserve = [&made](int fd, size_t bytes) {
+    ++made;
+    return ReserveWithFallocate(fd, bytes);
+  };
+  OpenNew();
+  std::vector<ArenaPlace> places;
+  for (int i = 0; i < 64; ++i) places.push_back(Fill(0));
+  for (const ArenaPlace place : places) arena_->Release(place);
+  int made_at_first = 0;
+  for (int step = 0; step < 50; ++step) {
+    places.clear();
+    for (int i = 0; i < 16; ++i) places.push_back(arena_->Take(3 * kBytes).place);
+    for (const ArenaPlace place : places) arena_->Release(place);
+    if (step == 0) made_at_first = made;
+    clock_.Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(made, made_at_first);
+  EXPECT_LT(arena_->mapped_bytes(), 64 * kBytes) << "the other job's are gone";
 }
 
 // Each step made segments and deleted them, which took longer than the step.

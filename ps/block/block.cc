@@ -149,4 +149,8 @@ void BlockPool::Trim() {
   if (buffers_->arena() != nullptr) buffers_->arena()->Trim();
 }
 
+void BlockPool::GiveBackSurplus() {
+  if (buffers_->arena() != nullptr) buffers_->arena()->GiveBackSurplus();
+}
+
 }  // namespace millrace::ps

@@ -65,6 +65,9 @@ class BlockPool {
   // Fewer blocks are needed from now on than of late; see Arena::Trim.
   void Trim();
 
+  // See Arena::GiveBackSurplus.
+  void GiveBackSurplus();
+
  private:
   class Buffers;
   std::shared_ptr<Block> MakeBlock(float* data, uint64_t place, size_t elements, int slots);

@@ -12,8 +12,8 @@ constexpr absl::Duration kSweepPeriod = absl::Seconds(1);
 
 }  // namespace
 
-DataPlane::DataPlane(const ShardMap* shards, Clock* clock)
-    : shards_(shards), clock_(clock), deadlines_(clock) {
+DataPlane::DataPlane(ShardStore* store, Clock* clock)
+    : store_(store), clock_(clock), deadlines_(clock) {
   SweepAt(clock_->Now());
 }
 
@@ -23,20 +23,22 @@ void DataPlane::SweepAt(absl::Time when) {
 
 void DataPlane::Sweep() {
   const absl::Time now = clock_->Now();
-  for (const std::shared_ptr<Shard>& shard : shards_->List()) shard->Tick(now);
+  for (const std::shared_ptr<Shard>& shard : store_->shards().List()) shard->Tick(now);
+  store_->GiveBackSurplus();
   trimmer_.Look(now);
   SweepAt(now + kSweepPeriod);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DataPlane::Push(
     grpc::CallbackServerContext* /*context*/) {
-  return ServerStream::Start(std::make_shared<PushStream>(++last_stream_id_, shards_), &streams_);
+  return ServerStream::Start(std::make_shared<PushStream>(++last_stream_id_, &store_->shards()),
+                             &streams_);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DataPlane::Pull(
     grpc::CallbackServerContext* context) {
-  return ServerStream::Start(std::make_shared<PullStream>(context, shards_, &deadlines_, clock_),
-                             &streams_);
+  return ServerStream::Start(
+      std::make_shared<PullStream>(context, &store_->shards(), &deadlines_, clock_), &streams_);
 }
 
 }  // namespace millrace::ps

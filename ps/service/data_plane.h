@@ -13,7 +13,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/service/deadline_queue.h"
-#include "ps/shard/shard_map.h"
+#include "ps/store/shard_store.h"
 
 namespace millrace::ps {
 
@@ -21,9 +21,10 @@ namespace millrace::ps {
 class DataPlane final : public ParameterServer::WithRawCallbackMethod_Push<
                             ParameterServer::WithRawCallbackMethod_Pull<ParameterServer::Service>> {
  public:
-  // Both must outlive it. Once a second it has all shards look for what is overdue, and the process
-  // for memory that it need not keep. REQUIRES: the server is shut down before it is destroyed.
-  DataPlane(const ShardMap* shards, Clock* clock);
+  // Both must outlive it. Once a second it has all shards look for what is overdue, and the store
+  // and the process for memory that they need not keep. REQUIRES: the server is shut down before it
+  // is destroyed.
+  DataPlane(ShardStore* store, Clock* clock);
 
   // Ends all streams with UNAVAILABLE, now and from now on. Does not wait for them.
   void Stop() { streams_.Stop(); }
@@ -40,7 +41,7 @@ class DataPlane final : public ParameterServer::WithRawCallbackMethod_Push<
   void SweepAt(absl::Time when);
   void Sweep();
 
-  const ShardMap* const shards_;
+  ShardStore* const store_;
   Clock* const clock_;
   MemoryTrimmer trimmer_;  // Only sweeps use it.
   StreamRegistry streams_{

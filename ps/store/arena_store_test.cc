@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/warning_count.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -43,6 +45,7 @@ class ArenaStoreTest : public ::testing::Test {
     store_.reset();
     ShardStoreOptions options;
     options.arena = arena_;
+    options.clock = &clock_;
     options.reserve_arena = [this](int fd, size_t bytes) {
       return full_ ? ENOSPC : ReserveWithFallocate(fd, bytes);
     };
@@ -87,7 +90,16 @@ class ArenaStoreTest : public ::testing::Test {
     return files;
   }
 
+  uint64_t ArenaBytes() const {
+    uint64_t bytes = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(arena_base_)) {
+      bytes += entry.is_regular_file() ? entry.file_size() : 0;
+    }
+    return bytes;
+  }
+
   const std::string root_;
+  SimulatedClock clock_;
   const std::string arena_base_ = root_ + "/shm";
   std::string arena_ = arena_base_;
   bool full_ = false;
@@ -196,6 +208,19 @@ TEST_F(ArenaStoreTest, DroppedShardLeavesNothing) {
   EXPECT_TRUE(store_->shards().List().empty());
   Create(Spec());
   Expect(ShardStatus::CREATED, 0, 0);
+}
+
+// As long as no other shard released a block, it stayed.
+TEST_F(ArenaStoreTest, MemoryOfADroppedJobIsGivenBack) {
+  constexpr uint64_t kBlocks = 32;
+  ShardSpec spec = MakeSpec({kBlocks * kBlockElements});
+  spec.mutable_cut_period()->set_seconds(100'000);
+  Create(spec);
+  ASSERT_TRUE(store_->Retire("job", 0, /*generation=*/1).ok());
+  EXPECT_GE(ArenaBytes(), kBlocks * kBlockElements * sizeof(float));
+  clock_.Advance(absl::Seconds(11));
+  ASSERT_TRUE(store_->Drop("job", 0, /*generation=*/1).ok());
+  EXPECT_LE(ArenaBytes(), 5 << 20);
 }
 
 // The life without the arena acknowledged steps that are not in it.

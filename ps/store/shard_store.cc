@@ -453,7 +453,7 @@ absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number, 
 // On the flusher's thread.
 absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_number,
                                  uint64_t generation) {
-  const auto there = shards_.Find(job_id, shard_number);
+  absl::StatusOr<std::shared_ptr<Shard>> there = shards_.Find(job_id, shard_number);
   if (!there.ok()) {
     MILLRACE_RETURN_IF_ERROR(CheckNotAwaited(job_id, shard_number, generation));
     MILLRACE_RETURN_IF_ERROR(cuts_->DropShard(job_id, shard_number));
@@ -462,12 +462,13 @@ absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_numbe
     awaited_.erase(Key(job_id, shard_number));
     return absl::OkStatus();
   }
-  const std::shared_ptr<Shard>& shard = *there;
+  std::shared_ptr<Shard> shard = *std::move(there);
   MILLRACE_RETURN_IF_ERROR(shard->CheckNotOlder(generation));
   shards_.Remove(job_id, shard_number);
   flusher_.Forget(shard.get());
   shard->ForgetRoot();
   shard->Refuse(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
+  shard.reset();  // Before its memory is counted as needed.
   pool_.Trim();
   return cuts_->DropShard(job_id, shard_number);
 }

@@ -78,6 +78,9 @@ class ShardStore {
   absl::Status Drop(const std::string& job_id, uint32_t shard, uint64_t generation,
                     absl::Duration timeout = kTimeout);
 
+  // Gives back memory that no shard needs any more. To be called every now and then.
+  void GiveBackSurplus() { pool_.GiveBackSurplus(); }
+
   // Refuses all further requests, to its shards too, with UNAVAILABLE.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
