@@ -159,38 +159,63 @@ ArenaBuffer Arena::Take(size_t bytes) {
     if (buffer.data != nullptr) return buffer;
   }
   if (clock_->Now() < try_again_) return {};
-  if (const absl::Status status = AddSegment(buffer_bytes); !status.ok()) {
-    if (!full_) SayItIsFull(buffer_bytes, status);
+  const absl::StatusOr<ArenaBuffer> buffer = Grow(buffer_bytes);
+  if (!buffer.ok()) {
+    if (!full_) SayItIsFull(buffer_bytes, buffer.status());
     full_ = true;
     try_again_ = clock_->Now() + kPause;
     return {};
   }
   LOG_IF(INFO, full_) << "the arena " << path_ << " has room again";
   full_ = false;
-  MutexLock lock(&mutex_);
-  return TakeFree(buffer_bytes);
+  return *buffer;
 }
 
 ArenaBuffer Arena::TakeFree(size_t buffer_bytes) {
   SizeClass* const size = SizeOf(buffer_bytes);
   if (size->with_free.empty()) return {};
   const uint32_t number = *size->with_free.begin();
-  Segment& segment = *segments_[number];
-  if (segment.is_unused()) size->unused.erase(number);
-  const uint32_t index = segment.free.back();
-  segment.free.pop_back();
-  segment.used[index] = true;
-  if (segment.free.empty()) size->with_free.erase(number);
-  size->living_bytes += buffer_bytes;
+  return TakeFrom(number, segments_[number].get());
+}
+
+ArenaBuffer Arena::TakeFrom(uint32_t number, Segment* segment) {
+  SizeClass* const size = segment->size;
+  if (segment->is_unused()) size->unused.erase(number);
+  const uint32_t index = segment->free.back();
+  segment->free.pop_back();
+  segment->used[index] = true;
+  if (segment->free.empty()) size->with_free.erase(number);
+  size->living_bytes += segment->buffer_bytes;
   size->peak_bytes = std::max(size->peak_bytes, size->living_bytes);
-  size->idle_bytes -= buffer_bytes;
-  living_bytes_ += buffer_bytes;
-  idle_bytes_ -= buffer_bytes;
-  char* const data = segment.file->data() + size_t{index} * buffer_bytes;
+  size->idle_bytes -= segment->buffer_bytes;
+  living_bytes_ += segment->buffer_bytes;
+  idle_bytes_ -= segment->buffer_bytes;
+  char* const data = segment->file->data() + size_t{index} * segment->buffer_bytes;
   return {reinterpret_cast<float*>(data), MakePlace(number, index)};
 }
 
-absl::Status Arena::AddSegment(size_t buffer_bytes) {
+absl::StatusOr<ArenaBuffer> Arena::Grow(size_t buffer_bytes) {
+  absl::StatusOr<ArenaBuffer> buffer = AddSegment(buffer_bytes);
+  if (!buffer.ok() && DeleteUnused()) buffer = AddSegment(buffer_bytes);
+  return buffer;
+}
+
+bool Arena::DeleteUnused() {
+  std::vector<SegmentPtr> deleted;  // Unmapped without the lock.
+  MutexLock lock(&mutex_);
+  if (recovering_ || abandoned()) return false;
+  for (const auto& [bytes, size] : sizes_) {
+    while (!size->unused.empty()) {
+      const uint32_t number = *size->unused.rbegin();
+      // Shards that are in use keep what they need: or they would drive each other out for ever.
+      if (size->living_bytes > 0 && IsNeeded(*segments_[number])) break;
+      deleted.push_back(Delete(number));
+    }
+  }
+  return !deleted.empty();
+}
+
+absl::StatusOr<ArenaBuffer> Arena::AddSegment(size_t buffer_bytes) {
   uint32_t number;
   size_t count;
   {
@@ -206,10 +231,10 @@ absl::Status Arena::AddSegment(size_t buffer_bytes) {
   segment.fresh = true;
   for (uint32_t index = segment.count(); index > 0; --index) segment.free.push_back(index - 1);
   segment.size->with_free.insert(number);
-  segment.size->unused.insert(number);
   segment.size->idle_bytes += segment.bytes();
   idle_bytes_ += segment.bytes();
-  return absl::OkStatus();
+  // Before anybody else sees it: others would use up its buffers, or delete it as unused.
+  return TakeFrom(number, &segment);
 }
 
 void Arena::SayItIsFull(size_t wanted, const absl::Status& status) {
@@ -270,12 +295,17 @@ bool Arena::RollWindow() {
   return true;
 }
 
+bool Arena::IsNeeded(const Segment& segment) {
+  const SizeClass& size = *segment.size;
+  return size.living_bytes + size.idle_bytes - segment.bytes() <
+         std::max(size.peak_bytes, size.last_peak_bytes);
+}
+
 void Arena::Shrink(SizeClass* size, std::vector<SegmentPtr>* surplus) {
-  const size_t needed = std::max(size->peak_bytes, size->last_peak_bytes);
   while (!size->unused.empty() && size->idle_bytes > size->living_bytes &&
          idle_bytes_ > kSpareBytes) {
     const uint32_t number = *size->unused.rbegin();
-    if (size->living_bytes + size->idle_bytes - segments_[number]->bytes() < needed) return;
+    if (IsNeeded(*segments_[number])) return;
     surplus->push_back(Delete(number));
   }
 }

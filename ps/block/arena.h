@@ -139,13 +139,22 @@ class Arena {
   Segment* AddMapped(uint32_t number, size_t buffer_bytes, std::unique_ptr<MappedFile> file)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ArenaBuffer TakeFree(size_t buffer_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status AddSegment(size_t buffer_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(growing_)
+  ArenaBuffer TakeFrom(uint32_t number, Segment* segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A buffer of a new segment. Where there is no room for it, what other shards have left makes
+  // some.
+  absl::StatusOr<ArenaBuffer> Grow(size_t buffer_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(growing_)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<ArenaBuffer> AddSegment(size_t buffer_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(growing_) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns whether there was something to delete.
+  bool DeleteUnused() ABSL_LOCKS_EXCLUDED(mutex_);
   void SayItIsFull(size_t wanted, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Begins another window when it is time to. Returns whether it did.
   bool RollWindow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Moves segments without used buffers to `surplus`, as many as are too many; never any that it
-  // takes to have again what has lived of late.
+  // Whether it takes the segment to have again what has lived of late.
+  static bool IsNeeded(const Segment& segment);
+  // Moves segments without used buffers to `surplus`, as many as are too many; never any that are
+  // needed.
   void Shrink(SizeClass* size, std::vector<SegmentPtr>* surplus)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShrinkAll(std::vector<SegmentPtr>* surplus) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -81,6 +81,14 @@ class ArenaTest : public ::testing::Test {
     return count;
   }
 
+  size_t SegmentBytes() const {
+    size_t bytes = 0;
+    for (const auto& entry : fs::directory_iterator(Directory())) {
+      if (entry.path().filename().string().rfind("segment.", 0) == 0) bytes += entry.file_size();
+    }
+    return bytes;
+  }
+
   const std::string root_;
   SimulatedClock clock_;
   bool full_ = false;
@@ -268,6 +276,30 @@ TEST_F(ArenaTest, FullFileSystemIsAnErrorAndIsTriedAgainLater) {
   EXPECT_EQ(arena_->Take(kBytes).data, nullptr) << "each attempt costs time";
   clock_.Advance(absl::Seconds(11));
   EXPECT_NE(arena_->Take(kBytes).data, nullptr);
+}
+
+// What one job had left kept another one out.
+TEST_F(ArenaTest, UnusedBuffersOfAnotherSizeMakeRoomWhereTheFileSystemIsFull) {
+  options_.reserve = [this](int fd, size_t bytes) {
+    return SegmentBytes() + bytes > 66 * kBytes ? ENOSPC : ReserveWithFallocate(fd, bytes);
+  };
+  OpenNew();
+  std::vector<ArenaPlace> places;
+  for (int i = 0; i < 64; ++i) places.push_back(Fill(0));
+  for (const ArenaPlace place : places) arena_->Release(place);
+  EXPECT_NE(arena_->Take(3 * kBytes).data, nullptr);
+}
+
+TEST_F(ArenaTest, ShardInUseKeepsWhatItNeedsWhereTheFileSystemIsFull) {
+  options_.reserve = [this](int fd, size_t bytes) {
+    return SegmentBytes() + bytes > 66 * kBytes ? ENOSPC : ReserveWithFallocate(fd, bytes);
+  };
+  OpenNew();
+  std::vector<ArenaPlace> places;
+  for (int i = 0; i < 64; ++i) places.push_back(Fill(0));
+  for (size_t i = 1; i < places.size(); ++i) arena_->Release(places[i]);
+  EXPECT_EQ(arena_->Take(3 * kBytes).data, nullptr);
+  for (size_t i = 1; i < places.size(); ++i) Fill(0);
 }
 
 TEST_F(ArenaTest, PoolUsesOrdinaryMemoryWhereTheArenaIsFull) {
