@@ -1,11 +1,15 @@
 #include "ps/dense/push_assembly.h"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "grpcpp/support/slice.h"
 #include "ps/dense/finite.h"
 
 namespace millrace::ps {
@@ -49,6 +53,28 @@ absl::Status Join(std::vector<Range>* ranges) {
   return absl::OkStatus();
 }
 
+uint64_t MemoryBytes(const WirePiece& piece) {
+  return piece.data.size() * sizeof(float) + kPieceOverhead;
+}
+
+// Whether the piece begins and ends where blocks do.
+bool IsWholeBlocks(const BlockLayout& layout, const WirePiece& piece) {
+  const uint64_t last = piece.offset + piece.data.size() - 1;
+  const BlockLayout::Run end = layout.FirstRun(piece.slice, last, 1);
+  return layout.FirstRun(piece.slice, piece.offset, 1).offset == 0 &&
+         end.offset + 1 == layout.blocks()[end.block].elements;
+}
+
+// A block's piece, and where to write its elements.
+WirePiece MakeBlockPiece(const BlockLayout::BlockPlace& place, float** data) {
+  *data = new float[place.elements];
+  std::vector<grpc::Slice> slices;
+  slices.emplace_back(
+      *data, place.elements * sizeof(float),
+      [](void* owned) { delete[] static_cast<float*>(owned); }, *data);
+  return {place.slice, place.offset, FloatSlices(std::move(slices))};
+}
+
 // Fills in all but the pieces themselves.
 absl::Status Place(const BlockLayout& layout, const std::vector<WirePiece>& pieces,
                    PlacedPieces* placed) {
@@ -62,7 +88,8 @@ absl::Status Place(const BlockLayout& layout, const std::vector<WirePiece>& piec
     MILLRACE_ASSIGN_OR_RETURN(const uint64_t begin,
                               layout.Locate(piece.slice, piece.offset, count));
     placed->ranges.emplace_back(begin, begin + count);
-    placed->memory_bytes += count * sizeof(float) + kPieceOverhead;
+    placed->memory_bytes += MemoryBytes(piece);
+    placed->whole_blocks = placed->whole_blocks && IsWholeBlocks(layout, piece);
   }
   return Join(&placed->ranges);
 }
@@ -78,19 +105,24 @@ absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayou
   return placed;
 }
 
-absl::Status PushAssembly::Add(uint64_t stream, PlacedPieces message, bool keep) {
+absl::StatusOr<bool> PushAssembly::Arrive(uint64_t stream, const PlacedPieces& message) {
   if (!carried_by(stream)) streams_.push_back(stream);
   const auto arrived = [this](const Range& range) {
     return arrived_.Contains(range.first, range.second);
   };
   const std::vector<Range>& ranges = message.ranges;
   if (!ranges.empty() && std::all_of(ranges.begin(), ranges.end(), arrived)) {
-    return absl::OkStatus();  // A network has delivered the message twice.
+    return false;  // A network has delivered the message twice.
   }
-  for (const Range& range : message.ranges) {
+  for (const Range& range : ranges) {
     if (!arrived_.Insert(range.first, range.second)) return Overlap(range);
   }
-  if (keep && !message.pieces->empty()) pieces_.push_back(std::move(message.pieces));
+  return true;
+}
+
+absl::Status PushAssembly::Add(uint64_t stream, PlacedPieces message, bool keep) {
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_new, Arrive(stream, message));
+  if (is_new && keep && !message.pieces->empty()) pieces_.push_back(std::move(message.pieces));
   return absl::OkStatus();
 }
 
@@ -100,6 +132,73 @@ absl::Status PushAssembly::Add(const BlockLayout& layout, uint64_t stream, PushP
   MILLRACE_RETURN_IF_ERROR(Place(layout, *pieces, &placed));
   placed.pieces = std::move(pieces);
   return Add(stream, std::move(placed), keep);
+}
+
+absl::Status PushAssembly::Gather(const BlockLayout& layout, uint64_t stream, PlacedPieces message,
+                                  const CountPieces& count) {
+  if (message.whole_blocks) {
+    message.pieces = count(std::move(message.pieces), message.memory_bytes);
+    return Add(stream, std::move(message), /*keep=*/true);
+  }
+  const uint64_t bytes = BytesToGather(this, layout, message);
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_new, Arrive(stream, message));
+  if (!is_new) return absl::OkStatus();
+  auto kept = std::make_shared<std::vector<WirePiece>>();
+  for (const WirePiece& piece : *message.pieces) {
+    if (IsWholeBlocks(layout, piece)) {
+      kept->push_back(piece);
+    } else {
+      CopyToBlocks(layout, piece, kept.get());
+    }
+  }
+  if (!kept->empty()) pieces_.push_back(count(std::move(kept), bytes));
+  return absl::OkStatus();
+}
+
+// Each element comes once, so a block that a piece has a part of comes in parts altogether.
+void PushAssembly::CopyToBlocks(const BlockLayout& layout, const WirePiece& piece,
+                                std::vector<WirePiece>* pieces) {
+  piece.data.ForEachRun([&](size_t offset, const char* bytes, size_t count) {
+    while (count > 0) {
+      const BlockLayout::Run run = layout.FirstRun(piece.slice, piece.offset + offset, count);
+      float*& data = gathered_[run.block];
+      if (data == nullptr) pieces->push_back(MakeBlockPiece(layout.blocks()[run.block], &data));
+      std::memcpy(data + run.offset, bytes, run.count * sizeof(float));
+      offset += run.count;
+      bytes += run.count * sizeof(float);
+      count -= run.count;
+    }
+  });
+}
+
+uint64_t PushAssembly::BytesToGather(const PushAssembly* push, const BlockLayout& layout,
+                                     const PlacedPieces& message) {
+  if (message.whole_blocks) return message.memory_bytes;
+  uint64_t bytes = 0;
+  absl::flat_hash_set<size_t> fresh;  // Blocks that are begun.
+  for (const WirePiece& piece : *message.pieces) {
+    if (IsWholeBlocks(layout, piece)) {
+      bytes += MemoryBytes(piece);
+      continue;
+    }
+    const size_t first = layout.FirstRun(piece.slice, piece.offset, 1).block;
+    const uint64_t last_element = piece.offset + piece.data.size() - 1;
+    const size_t last = layout.FirstRun(piece.slice, last_element, 1).block;
+    for (size_t block = first; block <= last; ++block) {
+      if (push != nullptr && push->gathered_.contains(block)) continue;
+      if (!fresh.insert(block).second) continue;
+      bytes += layout.blocks()[block].elements * sizeof(float) + kPieceOverhead;
+    }
+  }
+  return bytes;
+}
+
+void PushAssembly::Count(const CountPieces& count) {
+  for (PushPieces& message : pieces_) {
+    uint64_t bytes = 0;
+    for (const WirePiece& piece : *message) bytes += MemoryBytes(piece);
+    message = count(std::move(message), bytes);
+  }
 }
 
 bool PushAssembly::carried_by(uint64_t stream) const {

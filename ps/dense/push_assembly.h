@@ -2,12 +2,14 @@
 #ifndef MILLRACE_PS_DENSE_PUSH_ASSEMBLY_H_
 #define MILLRACE_PS_DENSE_PUSH_ASSEMBLY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,7 +33,12 @@ struct PlacedPieces {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   // What keeping them takes.
   uint64_t memory_bytes = 0;
+  // Whether each piece is one or more whole blocks.
+  bool whole_blocks = true;
 };
+
+// Returns the same pieces, which count as `bytes` of memory for as long as anybody has them.
+using CountPieces = std::function<PushPieces(PushPieces pieces, uint64_t bytes)>;
 
 // Ranges of a message at most. Senders bring a few: neighbours in a slice, and neighbouring slices,
 // are one range. It bounds what a message costs under the shard's lock.
@@ -64,6 +71,18 @@ class PushAssembly {
   // are not looked at.
   absl::Status Add(const BlockLayout& layout, uint64_t stream, PushPieces pieces, bool keep);
 
+  // As Add, keeping the pieces; but those that are not whole blocks are copied into blocks. So the
+  // push takes no more than a gradient does, however small its pieces are, and its pieces() are
+  // right only when it is complete.
+  absl::Status Gather(const BlockLayout& layout, uint64_t stream, PlacedPieces message,
+                      const CountPieces& count);
+  // The memory that Gather would count; of a new push, where `push` is nullptr.
+  static uint64_t BytesToGather(const PushAssembly* push, const BlockLayout& layout,
+                                const PlacedPieces& message);
+
+  // Has all that it keeps counted.
+  void Count(const CountPieces& count);
+
   // Whether each element has arrived.
   bool complete(const BlockLayout& layout) const { return arrived_.size() == layout.elements(); }
 
@@ -86,11 +105,18 @@ class PushAssembly {
   const PushAnswer& answer() const { return answer_; }
 
  private:
+  // Returns whether the message brings something new. Statuses as for Add.
+  absl::StatusOr<bool> Arrive(uint64_t stream, const PlacedPieces& message);
+  // Copies a piece into blocks. Those that are new are appended to `pieces`.
+  void CopyToBlocks(const BlockLayout& layout, const WirePiece& piece,
+                    std::vector<WirePiece>* pieces);
+
   const uint64_t push_id_;
   const uint64_t step_;
   const uint32_t examples_;
   IntervalSet arrived_;  // Elements, counted from the shard's first.
   std::vector<PushPieces> pieces_;
+  absl::flat_hash_map<size_t, float*> gathered_;  // By block; `pieces_` own them.
   absl::InlinedVector<uint64_t, 4> streams_;
   PushAnswer answer_;
 };

@@ -153,7 +153,8 @@ uint64_t StateBytes(const ShardPlan& plan) {
          static_cast<uint64_t>(plan.optimizer->slots() + 1);
 }
 
-// As workers cut gradients: a piece for each block.
+// A piece for each block: so workers cut gradients, and what is cut otherwise and waits for others
+// of its version is gathered so.
 uint64_t ReceiveBytes(const ShardPlan& plan) {
   const uint64_t gradient = plan.layout.elements() * sizeof(float) +
                             plan.layout.blocks().size() * (kPieceOverhead + kIntervalBytes);

@@ -18,7 +18,7 @@ class ReceivedBytes {
  public:
   uint64_t bytes() const { return bytes_->load(std::memory_order_relaxed); }
 
-  // The same pieces, which take `bytes` until the last reference to them is gone.
+  // The same pieces, which take `bytes` until the last reference to them is gone. See CountPieces.
   PushPieces Count(PushPieces pieces, uint64_t bytes) {
     bytes_->fetch_add(bytes, std::memory_order_relaxed);
     const std::vector<WirePiece>* const counted = pieces.get();

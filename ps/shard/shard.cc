@@ -105,7 +105,15 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
   const size_t blocks = state_->blocks.size();
   CHECK(blocks == plan_.layout.blocks().size() || (contents.retired && blocks == 0));
   MutexLock lock(&mutex_);
+  for (const PushPtr& push : contents.held) push->Count(Counter());
+  CountSpare();
   WriteRoot();
+}
+
+CountPieces Shard::Counter() {
+  return [received = &received_](PushPieces pieces, uint64_t bytes) {
+    return received->Count(std::move(pieces), bytes);
+  };
 }
 
 bool Shard::Push(uint64_t stream, DecodedPush message, PushAnswer answer) {
@@ -159,15 +167,24 @@ absl::StatusOr<PushPtr> Shard::Take(uint64_t stream, const PushRequest& header,
   if (message->ranges.empty() && plan_.layout.elements() > 0) {
     return absl::InvalidArgumentError("pieces: none; each message of a push brings some");
   }
-  MILLRACE_RETURN_IF_ERROR(CheckRoom(header, message->memory_bytes));
   PushPtr push = pushes_.Find(header.push_id());
+  const bool wanted = rule_->Wants(*state_, header.step());
+  // What is to wait for others takes a gradient's memory and no more: or contributions in small
+  // pieces could leave no room for the one that all of them wait for.
+  const bool gathers = wanted && plan_.spec.replicas() != 0;
+  const uint64_t bytes = gathers ? PushAssembly::BytesToGather(push.get(), plan_.layout, *message)
+                                 : message->memory_bytes;
+  MILLRACE_RETURN_IF_ERROR(CheckRoom(header, bytes));
   if (push == nullptr) {
     push = pushes_.Start(header.push_id(), header.step(), header.examples(), stream);
     rule_->Started(push);
   }
-  const bool wanted = rule_->Wants(*state_, push->step());
-  if (wanted) message->pieces = received_.Count(std::move(message->pieces), message->memory_bytes);
-  MILLRACE_RETURN_IF_ERROR(push->Add(stream, *std::move(message), /*keep=*/wanted));
+  if (gathers) {
+    MILLRACE_RETURN_IF_ERROR(push->Gather(plan_.layout, stream, *std::move(message), Counter()));
+  } else {
+    if (wanted) message->pieces = received_.Count(std::move(message->pieces), bytes);
+    MILLRACE_RETURN_IF_ERROR(push->Add(stream, *std::move(message), /*keep=*/wanted));
+  }
   pushes_.Carried(header.push_id(), now_);
   return push;
 }

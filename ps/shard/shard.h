@@ -181,6 +181,8 @@ class Shard {
   absl::StatusOr<PushPtr> Take(uint64_t stream, const PushRequest& header,
                                absl::StatusOr<PlacedPieces> message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts pieces as received, while the lock is held.
+  CountPieces Counter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckRoom(const PushRequest& header, uint64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What it takes to have the gradients that are not applied yet.
@@ -234,7 +236,8 @@ class Shard {
   std::function<void()> cut_listener_;
   std::function<void()> reader_;
 
-  // Held for short steps of bookkeeping only, never while computing.
+  // Held for short steps of bookkeeping only, never while computing; and while pieces are copied
+  // that are not whole blocks, which workers do not send.
   mutable Mutex mutex_;
   StatePtr state_ ABSL_GUARDED_BY(mutex_);
   StatePtr previous_ ABSL_GUARDED_BY(mutex_);  // Synchronous only.

@@ -214,6 +214,43 @@ TEST_F(ShardTest, GradientsThatWaitForOthersOfTheirVersionCountAsMemory) {
   EXPECT_EQ(shard_->Status().memory_bytes(), 2 * 4000) << "two versions, and nothing else";
 }
 
+// They were in no count: a restarted server took more gradients than it has memory for.
+TEST_F(ShardTest, ContributionsOfAnEarlierLifeCountAsMemory) {
+  SpareMemory spare(1'000'000);
+  const ShardSpec spec = MakeSpec({1000}, /*replicas=*/2);
+  auto pieces = std::make_shared<std::vector<WirePiece>>();
+  for (uint64_t i = 0; i < 1000; ++i) {
+    pieces->push_back(MakeWirePiece(0, i, std::vector<float>(1, 1)));
+  }
+  ShardContents contents;
+  contents.held = {std::make_shared<PushAssembly>(/*push_id=*/0, /*step=*/1, /*examples=*/1)};
+  ASSERT_TRUE(contents.held[0]->Add(PlanShard(spec)->layout, 0, std::move(pieces), true).ok());
+  MakeFrom(spec, std::move(contents), nullptr, &spare);
+  EXPECT_GE(shard_->Status().memory_bytes(), 4000 + 1000 * (4 + kPieceOverhead));
+  EXPECT_GE(spare.used(), 100'000);
+  EXPECT_EQ(PushWhole(shard_.get(), 0, 1, std::vector<float>(1000, 1)).outcome(),
+            PushResponse::APPLIED);
+  EXPECT_EQ(shard_->Status().memory_bytes(), 2 * 4000);
+  EXPECT_EQ(spare.used(), 0);
+}
+
+// What a held one took beside its numbers left no room for the one that it waited for.
+TEST_F(ShardTest, ContributionInSmallPiecesLeavesRoomForTheOneBeforeIt) {
+  SpareMemory spare(7000);
+  Make(MakeSpec({1600}, /*replicas=*/2), nullptr, /*closed=*/false, &spare);
+  for (const uint64_t step : {1, 0}) {
+    absl::optional<PushResponse> answer;
+    for (uint64_t offset = 0; offset < 1600; offset += 16) {
+      ASSERT_FALSE(answer.has_value()) << answer->message();
+      answer = PushPart(1, step, /*push_id=*/step + 1, offset, 16, static_cast<float>(offset));
+    }
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_EQ(answer->outcome(), step == 1 ? PushResponse::HELD : PushResponse::APPLIED);
+  }
+  EXPECT_EQ(Values(*Newest(shard_.get()))[1599], -1584);
+  EXPECT_EQ(spare.used(), 0);
+}
+
 TEST_F(ShardTest, ShardHasRoomForItsOwnPushWhateverOthersHold) {
   SpareMemory spare(1000);
   spare.Change(0, 1'000'000);
@@ -272,6 +309,42 @@ TEST_F(ShardTest, SynchronousResultDoesNotDependOnTheOrderOfArrival) {
     if (in_order.empty()) in_order = Values(*Newest(shard_.get()));
     ASSERT_EQ(Values(*Newest(shard_.get())), in_order);
   } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(ShardTest, SynchronousResultDoesNotDependOnThePieces) {
+  constexpr uint64_t kFirst = 2 * kBlockElements + 77;
+  const ShardSpec spec = MakeSpec({kFirst, 9}, /*replicas=*/2);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> gradients(2, std::vector<float>(kFirst + 9));
+  for (std::vector<float>& gradient : gradients) {
+    for (float& each : gradient) each = normal(random);
+  }
+  Make(spec);
+  for (const uint64_t step : {0, 1}) PushWhole(shard_.get(), step, step, gradients[step], 3);
+  const std::vector<float> expected = Values(*Newest(shard_.get()));
+  for (const size_t most : {size_t{5000}, 2 * kBlockElements}) {
+    Make(spec);
+    for (const uint64_t step : {1, 0}) {
+      const absl::Span<const float> values(gradients[step]);
+      std::vector<WirePiece> pieces = {MakeWirePiece(1, 0, values.subspan(kFirst))};
+      for (uint64_t offset = 0, count; offset < kFirst; offset += count) {
+        count = std::min<uint64_t>(1 + random() % most, kFirst - offset);
+        pieces.push_back(MakeWirePiece(0, offset, values.subspan(offset, count), 1001));
+      }
+      std::shuffle(pieces.begin(), pieces.end(), random);
+      while (!pieces.empty()) {
+        DecodedPush message = MakeMessage(spec, step, /*push_id=*/step, 3);
+        for (size_t i = 0; i < 3 && !pieces.empty(); ++i) {
+          message.pieces.push_back(std::move(pieces.back()));
+          pieces.pop_back();
+        }
+        shard_->Push(1, std::move(message), [](const PushResponse&) {});
+      }
+    }
+    ASSERT_EQ(Newest(shard_.get())->version, 1);
+    EXPECT_EQ(Values(*Newest(shard_.get())), expected) << "pieces of up to " << most;
+  }
 }
 
 TEST_F(ShardTest, LastSynchronousVersionMayHaveFewerContributions) {
