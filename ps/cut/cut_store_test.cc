@@ -404,6 +404,42 @@ TEST_F(CutStoreTest, DirectoryThatWasMovedAwayAndIsBackHasItsCuts) {
   EXPECT_EQ(CutFiles(), 1);
 }
 
+// The records were there, so the cuts counted as damaged, and were removed when they were back.
+TEST_F(CutStoreTest, CutsThatWereMovedAwayAloneAndAreBackAreThere) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  Write(plan, 2);
+  std::filesystem::rename(bulk(), bulk() + ".aside");
+  const absl::Status status = store_->ReadShard(plan, &pool_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(store_->WriteCut(plan, {0, State(plan, 3)}).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store_->Prune(plan, {}).code(), absl::StatusCode::kUnavailable);
+  std::filesystem::create_directory(bulk());
+  EXPECT_EQ(store_->ReadShard(plan, &pool_).status().code(), absl::StatusCode::kUnavailable)
+      << "it is another directory";
+  std::filesystem::remove(bulk());
+  std::filesystem::rename(bulk() + ".aside", bulk());
+  ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
+  ASSERT_TRUE(store_->Prune(plan, {}).ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.2"));
+  EXPECT_EQ(CutFiles(), 1);
+}
+
+// It stayed until the server was started again, and cuts found no room beside it.
+TEST_F(CutStoreTest, CutThatWasBeingWrittenWhenItsDirectoryWasMovedLeavesNothing) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  auto staged = store_->StageCut(plan, {0, State(plan, 2)});
+  MoveAway();
+  EXPECT_EQ(store_->CommitCut(*std::move(staged)).code(), absl::StatusCode::kUnavailable);
+  MoveBack();
+  Write(plan, 3);
+  ASSERT_TRUE(store_->Prune(plan, {}).ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.3"));
+  EXPECT_EQ(CutFiles(), 1);
+}
+
 // It was one line for each attempt, hundreds a second.
 TEST_F(CutStoreTest, FilesThatStayAreOneLineInTheLog) {
   const ShardPlan plan = Plan();

@@ -13,7 +13,10 @@
 // number for the next file that it adopts.
 #include "ps/cut/database.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "absl/random/random.h"
@@ -21,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "common/system_error.h"
 #include "glog/logging.h"
 #include "rocksdb/file_system.h"
 #include "rocksdb/iterator.h"
@@ -55,12 +59,27 @@ absl::Status FromReading(const rocksdb::Status& status, absl::string_view what) 
 
 }  // namespace
 
-StagedFile::StagedFile(FileSystemPtr file_system, std::string path, uint64_t bytes)
-    : file_system_(std::move(file_system)), path_(std::move(path)), bytes_(bytes) {}
+void StagedLeftovers::Add(std::string path) {
+  MutexLock lock(&mutex_);
+  paths_.push_back(std::move(path));
+}
+
+std::vector<std::string> StagedLeftovers::Take() {
+  MutexLock lock(&mutex_);
+  return std::exchange(paths_, {});
+}
+
+StagedFile::StagedFile(FileSystemPtr file_system, std::string path, uint64_t bytes,
+                       std::shared_ptr<StagedLeftovers> leftovers)
+    : file_system_(std::move(file_system)),
+      path_(std::move(path)),
+      bytes_(bytes),
+      leftovers_(std::move(leftovers)) {}
 
 StagedFile::~StagedFile() {
-  // Adopting it has moved it away.
-  file_system_->DeleteFile(path_, rocksdb::IOOptions(), nullptr).PermitUncheckedError();
+  if (adopted_) return;
+  // Where it is not found its directory may be away, and come back with it.
+  if (!file_system_->DeleteFile(path_, rocksdb::IOOptions(), nullptr).ok()) leftovers_->Add(path_);
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
@@ -70,6 +89,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
       RocksDatabase::Open(path, {.file_system = options.file_system, .clock = options.clock}));
   std::unique_ptr<Database> database(
       new Database(std::move(rocks), absl::StrCat(path, ".bulk"), options.fault));
+  MILLRACE_RETURN_IF_ERROR(database->OpenDirectory());
   MILLRACE_RETURN_IF_ERROR(database->RemoveStaged());
   return database;
 }
@@ -77,15 +97,42 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
 Database::Database(std::unique_ptr<RocksDatabase> rocks, std::string directory, DatabaseFault fault)
     : rocks_(std::move(rocks)), directory_(std::move(directory)), fault_(std::move(fault)) {}
 
+Database::~Database() = default;
+
 std::string Database::PathOf(const std::string& name) const {
   return absl::StrCat(directory_, "/", name);
 }
 
+absl::Status Database::OpenDirectory() {
+  const FileSystemPtr& files = rocks_->file_system();
+  MILLRACE_RETURN_IF_ERROR(
+      FromRocks(files->CreateDirIfMissing(directory_, rocksdb::IOOptions(), nullptr),
+                absl::StrCat("cannot make ", directory_)));
+  MILLRACE_RETURN_IF_ERROR(SyncDirectory(files, DirectoryOf(directory_)));
+  MILLRACE_RETURN_IF_ERROR(
+      FromRocks(files->NewDirectory(directory_, rocksdb::IOOptions(), &open_directory_, nullptr),
+                absl::StrCat("cannot open ", directory_)));
+  struct stat found = {};
+  if (stat(directory_.c_str(), &found) != 0) return SystemError("examine", directory_, errno);
+  place_ = {found.st_dev, found.st_ino};
+  return absl::OkStatus();
+}
+
+absl::Status Database::CheckPlaces() const {
+  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());
+  struct stat found = {};
+  const int error = stat(directory_.c_str(), &found) == 0 ? 0 : errno;
+  // Other errors do not say where it is; reading and writing tell whether they matter.
+  if (error != 0 && error != ENOENT && error != ENOTDIR) return absl::OkStatus();
+  if (error == 0 && place_ == std::make_pair(uint64_t{found.st_dev}, uint64_t{found.st_ino})) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(absl::StrCat("the directory ", directory_,
+                                             " is no longer there (it was deleted or moved); ",
+                                             "restore it and start the server again"));
+}
+
 absl::Status Database::RemoveStaged() {
-  MILLRACE_RETURN_IF_ERROR(FromRocks(
-      rocks_->file_system()->CreateDirIfMissing(directory_, rocksdb::IOOptions(), nullptr),
-      absl::StrCat("cannot make ", directory_)));
-  MILLRACE_RETURN_IF_ERROR(SyncDirectory(rocks_->file_system(), DirectoryOf(directory_)));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(/*staged=*/true));
   return RemoveFiles(names);
 }
@@ -135,13 +182,14 @@ absl::Status Database::CheckRoom(uint64_t bytes) const {
 absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
     uint64_t bytes, const std::function<absl::Status(const Put&)>& fill) {
   MILLRACE_RETURN_IF_ERROR(Fault("flush"));
-  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());
+  MILLRACE_RETURN_IF_ERROR(CheckPlaces());
+  RemoveLeftovers();
   MILLRACE_RETURN_IF_ERROR(CheckRoom(bytes));
   absl::BitGen random;
   const std::string path =
       PathOf(absl::StrFormat("%016x%s", absl::Uniform<uint64_t>(random), kStaged));
   const std::string what = absl::StrCat("cannot write ", path);
-  auto file = std::make_unique<StagedFile>(rocks_->file_system(), path, bytes);
+  auto file = std::make_unique<StagedFile>(rocks_->file_system(), path, bytes, leftovers_);
   rocksdb::EnvOptions file_options(rocks_->options());
   file_options.bytes_per_sync = kBytesPerSync;
   rocksdb::SstFileWriter writer(file_options, rocks_->options(), /*column_family=*/nullptr,
@@ -155,17 +203,28 @@ absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
 }
 
 absl::Status Database::Adopt(std::unique_ptr<StagedFile> file, const std::string& name) {
-  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());
+  MILLRACE_RETURN_IF_ERROR(CheckPlaces());
   const FileSystemPtr& files = rocks_->file_system();
   MILLRACE_RETURN_IF_ERROR(
       FromRocks(files->RenameFile(file->path_, PathOf(name), rocksdb::IOOptions(), nullptr),
                 absl::StrCat("cannot rename ", file->path_, " to ", PathOf(name))));
+  file->adopted_ = true;
   return SyncDirectory(files, directory_);
+}
+
+void Database::RemoveLeftovers() {
+  for (std::string& path : leftovers_->Take()) {
+    const rocksdb::IOStatus status =
+        rocks_->file_system()->DeleteFile(path, rocksdb::IOOptions(), nullptr);
+    if (status.ok() || status.IsNotFound() || status.IsPathNotFound()) continue;
+    leftovers_->Add(std::move(path));
+  }
 }
 
 absl::Status Database::RemoveFiles(const std::vector<std::string>& names) {
   if (names.empty()) return absl::OkStatus();
-  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());
+  MILLRACE_RETURN_IF_ERROR(CheckPlaces());
+  RemoveLeftovers();
   const FileSystemPtr& files = rocks_->file_system();
   absl::Status first_error;
   for (const std::string& name : names) {
@@ -184,10 +243,14 @@ absl::StatusOr<std::vector<std::string>> Database::ListFiles() const {
 absl::Status Database::ReadFile(const std::string& name, const std::string& prefix,
                                 const Visit& visit) {
   MILLRACE_RETURN_IF_ERROR(Fault("read"));
-  MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());  // Or a file that is away counts as damaged.
+  MILLRACE_RETURN_IF_ERROR(CheckPlaces());  // Or a file that is away counts as damaged.
   const std::string what = absl::StrCat("cannot read ", PathOf(name));
   rocksdb::SstFileReader reader(rocks_->options());
-  MILLRACE_RETURN_IF_ERROR(FromReading(reader.Open(PathOf(name)), what));
+  const absl::Status opened = FromReading(reader.Open(PathOf(name)), what);
+  if (!opened.ok()) {
+    MILLRACE_RETURN_IF_ERROR(CheckPlaces());  // They may have been moved since.
+    return opened;
+  }
   rocksdb::ReadOptions options;
   options.readahead_size = kReadAheadBytes;
   options.fill_cache = false;

@@ -13,8 +13,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
+#include "common/mutex.h"
 #include "common/storage/durable_file.h"
 #include "common/storage/rocks_database.h"
+
+namespace rocksdb {
+class FSDirectory;
+}  // namespace rocksdb
 
 namespace millrace::ps {
 
@@ -29,10 +34,24 @@ struct DatabaseOptions {
   DatabaseFault fault = nullptr;
 };
 
-// A bulk file that is written and synced, and not in the database yet. Dropping it removes it.
+// Paths of staged files that could not be removed when they were dropped. Thread-safe.
+class StagedLeftovers {
+ public:
+  void Add(std::string path) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns them, and forgets them.
+  std::vector<std::string> Take() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  Mutex mutex_;
+  std::vector<std::string> paths_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A bulk file that is written and synced, and not in the database yet. Dropping it removes it; if
+// that fails, it is added to `leftovers`.
 class StagedFile {
  public:
-  StagedFile(FileSystemPtr file_system, std::string path, uint64_t bytes);
+  StagedFile(FileSystemPtr file_system, std::string path, uint64_t bytes,
+             std::shared_ptr<StagedLeftovers> leftovers);
   ~StagedFile();
   StagedFile(const StagedFile&) = delete;
   StagedFile& operator=(const StagedFile&) = delete;
@@ -44,13 +63,15 @@ class StagedFile {
   const FileSystemPtr file_system_;
   const std::string path_;
   const uint64_t bytes_;
+  const std::shared_ptr<StagedLeftovers> leftovers_;
+  bool adopted_ = false;  // It has another name.
 };
 
 // Thread-safe. Every call may block on the disk; a bulk file that is being written blocks nobody
 // else. Errors name the database and the operation: DATA_LOSS: what is stored is damaged.
 // UNAVAILABLE: the disk fails, or is full: try again. FAILED_PRECONDITION: not a database of this
-// program. Where the directory was moved or deleted, nothing is written, read from bulk files or
-// removed: UNAVAILABLE.
+// program. Where one of its two directories was moved or deleted, nothing is written to it, read
+// from bulk files or removed: UNAVAILABLE.
 class Database {
  public:
   using Changes = RocksDatabase::Changes;
@@ -58,6 +79,7 @@ class Database {
   // Opens or makes it, and removes what was only staged. UNAVAILABLE: another process has it.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
                                                         const DatabaseOptions& options = {});
+  ~Database();
 
   // nullopt: there is no such key.
   absl::StatusOr<absl::optional<std::string>> Get(absl::string_view key);
@@ -92,7 +114,14 @@ class Database {
 
  private:
   Database(std::unique_ptr<RocksDatabase> rocks, std::string directory, DatabaseFault fault);
+  // Makes the directory of the bulk files, or opens it.
+  absl::Status OpenDirectory();
   absl::Status RemoveStaged();
+  // Removes staged files that could not be removed before. Those that still cannot are tried again
+  // another time.
+  void RemoveLeftovers();
+  // UNAVAILABLE: a directory is not where it was opened.
+  absl::Status CheckPlaces() const;
   // Of the files that are only staged, or of the others.
   absl::StatusOr<std::vector<std::string>> Names(bool staged) const;
   std::string PathOf(const std::string& name) const;
@@ -101,7 +130,11 @@ class Database {
 
   const std::unique_ptr<RocksDatabase> rocks_;
   const std::string directory_;  // Of the bulk files.
-  const DatabaseFault fault_;    // May be empty.
+  // It stays open: so no other one gets its inode.
+  std::unique_ptr<rocksdb::FSDirectory> open_directory_;
+  std::pair<uint64_t, uint64_t> place_;  // Its device and inode.
+  const std::shared_ptr<StagedLeftovers> leftovers_ = std::make_shared<StagedLeftovers>();
+  const DatabaseFault fault_;  // May be empty.
 };
 
 }  // namespace millrace::ps
