@@ -52,6 +52,7 @@ constexpr char kDirectoryPrefix[] = "millrace-";
 constexpr char kLockFile[] = "lock";
 constexpr char kHeaderFile[] = "arena";
 constexpr char kNewSuffix[] = ".new";
+constexpr int kMakingAgain = 2;
 constexpr absl::Duration kLongestMaking = absl::Minutes(1);
 constexpr char kTokenFile[] = "ARENA";               // In the data directory.
 constexpr char kDirectoryIdFile[] = "DIRECTORY_ID";  // So too.
@@ -150,6 +151,16 @@ absl::StatusOr<int> Lock(const std::string& path, int flags) {
   }
 }
 
+// Makes the directory where it is missing. Statuses as for Lock; NOT_FOUND: somebody else removed
+// it meanwhile, or it has no parent.
+absl::StatusOr<int> MakeAndLock(const std::string& path) {
+  if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return SystemError("make the directory", path, errno);
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckPrivate(path));
+  return Lock(PathIn(path, kLockFile), O_CREAT);
+}
+
 struct Header {
   std::string format;
   std::string boot_id;
@@ -243,12 +254,13 @@ std::string KernelBootId() {
 absl::StatusOr<std::unique_ptr<ArenaDirectory>> ArenaDirectory::Open(const std::string& parent,
                                                                      const ArenaOwner& owner) {
   const std::string path = PathIn(parent, absl::StrCat(kDirectoryPrefix, owner.directory_id));
-  if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
-    return SystemError("make the directory", path, errno);
+  absl::StatusOr<int> lock = MakeAndLock(path);
+  // Another server that starts may have taken it, while it was empty, for one that was left.
+  for (int again = 0; again < kMakingAgain && absl::IsNotFound(lock.status()); ++again) {
+    lock = MakeAndLock(path);
   }
-  MILLRACE_RETURN_IF_ERROR(CheckPrivate(path));
-  MILLRACE_ASSIGN_OR_RETURN(const int lock, Lock(PathIn(path, kLockFile), O_CREAT));
-  std::unique_ptr<ArenaDirectory> directory(new ArenaDirectory(path, owner.data_dir, lock));
+  MILLRACE_RETURN_IF_ERROR(lock.status());
+  std::unique_ptr<ArenaDirectory> directory(new ArenaDirectory(path, owner.data_dir, *lock));
   MILLRACE_RETURN_IF_ERROR(directory->Prepare(owner));
   return directory;
 }
