@@ -25,8 +25,7 @@ namespace millrace::ps {
 
 // Of every buffer, in an arena or not, in bytes.
 constexpr size_t kBufferAlignment = 64;
-// Buffers of this size in all wait to be used again, whatever is in use: small shards find theirs
-// again.
+// Buffers of this size in all wait to be used again in any case: small shards find theirs again.
 constexpr size_t kSpareBytes = size_t{4} << 20;
 
 struct ArenaOptions {
