@@ -18,7 +18,7 @@ void WorkQueue::Add(const Lease& lease, absl::Time now) {
 }
 
 void WorkQueue::Add(const Evaluate& evaluate) {
-  if (!Contains(evaluate)) evaluations_.push_back({evaluate, arrivals_++});
+  if (!Contains(evaluate)) evaluation_ = EvaluationEntry{evaluate, arrivals_++};
 }
 
 absl::btree_map<uint64_t, WorkQueue::LeaseEntry>::const_iterator WorkQueue::Lowest() const {
@@ -31,8 +31,8 @@ absl::btree_map<uint64_t, WorkQueue::LeaseEntry>::const_iterator WorkQueue::Lowe
 }
 
 bool WorkQueue::EvaluationIsNext() const {
-  if (evaluations_.empty()) return false;
-  const uint64_t arrival = evaluations_.front().arrival;
+  if (!evaluation_) return false;
+  const uint64_t arrival = evaluation_->arrival;
   return std::none_of(leases_.begin(), leases_.end(), [arrival](const auto& entry) {
     const LeaseEntry& lease = entry.second;
     return lease.begun < lease.end && lease.arrival < arrival;
@@ -40,7 +40,7 @@ bool WorkQueue::EvaluationIsNext() const {
 }
 
 absl::optional<QueuedWork> WorkQueue::Next() const {
-  if (EvaluationIsNext()) return QueuedWork(evaluations_.front().evaluate);
+  if (EvaluationIsNext()) return QueuedWork(evaluation_->evaluate);
   const auto lowest = Lowest();
   if (lowest == leases_.end()) return absl::nullopt;
   return QueuedWork(StepWork{lowest->first, lowest->second.generation, lowest->second.begun});
@@ -77,10 +77,8 @@ bool WorkQueue::Contains(const StepWork& work) const {
 }
 
 bool WorkQueue::Contains(const Evaluate& evaluate) const {
-  return std::any_of(evaluations_.begin(), evaluations_.end(), [&](const EvaluationEntry& entry) {
-    return entry.evaluate.evaluation_id() == evaluate.evaluation_id() &&
-           entry.evaluate.generation() == evaluate.generation();
-  });
+  return evaluation_ && evaluation_->evaluate.evaluation_id() == evaluate.evaluation_id() &&
+         evaluation_->evaluate.generation() == evaluate.generation();
 }
 
 bool WorkQueue::Finish(const StepWork& work) {
@@ -94,26 +92,21 @@ bool WorkQueue::Finish(const StepWork& work) {
 }
 
 void WorkQueue::Finish(const Evaluate& evaluate) {
-  const auto gone =
-      std::remove_if(evaluations_.begin(), evaluations_.end(), [&](const EvaluationEntry& entry) {
-        return entry.evaluate.evaluation_id() == evaluate.evaluation_id();
-      });
-  evaluations_.erase(gone, evaluations_.end());
+  if (evaluation_ && evaluation_->evaluate.evaluation_id() == evaluate.evaluation_id()) {
+    evaluation_.reset();
+  }
 }
 
 void WorkQueue::KeepOnly(uint64_t generation) {
   for (auto lease = leases_.begin(); lease != leases_.end();) {
     lease = lease->second.generation == generation ? std::next(lease) : leases_.erase(lease);
   }
-  const auto gone = std::remove_if(
-      evaluations_.begin(), evaluations_.end(),
-      [&](const EvaluationEntry& entry) { return entry.evaluate.generation() != generation; });
-  evaluations_.erase(gone, evaluations_.end());
+  if (evaluation_ && evaluation_->evaluate.generation() != generation) evaluation_.reset();
 }
 
 void WorkQueue::Clear() {
   leases_.clear();
-  evaluations_.clear();
+  evaluation_.reset();
 }
 
 std::vector<StepWork> WorkQueue::Leases() const {

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -25,13 +24,14 @@ struct StepWork {
 using QueuedWork = absl::variant<StepWork, Evaluate>;
 
 // Steps come lowest first, whenever their leases came: in synchronous mode the others may wait for
-// the lowest, and this worker with them. Evaluations come in the order of arrival, each after the
+// the lowest, and this worker with them. A job has one evaluation at a time, which comes after the
 // leases that were there before it. A step is begun, and then finished or begun again: several may
 // be under way, and they stay in the queue until they are finished. A value type; not thread-safe.
 class WorkQueue {
  public:
   // A lease without steps is ignored; one with a known id replaces the older. It came `now`.
   void Add(const Lease& lease, absl::Time now);
+  // Takes the place of another evaluation, which nobody waits for any more.
   void Add(const Evaluate& evaluate);
 
   // What to do now; none when all there is is under way. An evaluation is next until it is
@@ -64,7 +64,7 @@ class WorkQueue {
   void KeepOnly(uint64_t generation);
   void Clear();
 
-  bool empty() const { return leases_.empty() && evaluations_.empty(); }
+  bool empty() const { return leases_.empty() && !evaluation_.has_value(); }
 
   // The first step that is not done of each lease that is left.
   std::vector<StepWork> Leases() const;
@@ -97,7 +97,7 @@ class WorkQueue {
   bool EvaluationIsNext() const;
 
   absl::btree_map<uint64_t, LeaseEntry> leases_;  // By id.
-  std::deque<EvaluationEntry> evaluations_;
+  absl::optional<EvaluationEntry> evaluation_;
   uint64_t arrivals_ = 0;
 };
 

@@ -66,8 +66,17 @@ TEST(WorkQueueTest, EvaluationWaitsForTheLeasesBeforeItOnly) {
   queue.Add(MakeLease(1, 0, 2), kNow);
   queue.Add(MakeEvaluate(1));
   queue.Add(MakeLease(2, 2, 4), kNow);
+  EXPECT_THAT(DoAll(&queue), ElementsAre(0, 1, -1, 2, 3));
+}
+
+// A worker that had been given up once evaluated all that others had evaluated meanwhile.
+TEST(WorkQueueTest, NewEvaluationTakesThePlaceOfTheOneBefore) {
+  WorkQueue queue;
+  queue.Add(MakeEvaluate(1));
+  queue.Add(MakeLease(1, 0, 1), kNow);
   queue.Add(MakeEvaluate(2));
-  EXPECT_THAT(DoAll(&queue), ElementsAre(0, 1, -1, 2, 3, -2));
+  EXPECT_FALSE(queue.Contains(MakeEvaluate(1)));
+  EXPECT_THAT(DoAll(&queue), ElementsAre(0, -2));
 }
 
 TEST(WorkQueueTest, UpcomingStepsAreTheNearestOnes) {
