@@ -3,8 +3,10 @@
 #ifndef MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 #define MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "absl/types/optional.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "protos/cluster.pb.h"
@@ -44,12 +45,15 @@ class RunnerInbox {
     changed_.SignalAll();
   }
 
-  // Replaces one that was not taken, but for a result an error. REQUIRES: of the evaluation that is
-  // under way, and from a worker that was asked for it (see Dispatcher::HasEvaluation).
+  // Replaces the worker's own one that was not taken, but for a result an error of the same
+  // evaluation. REQUIRES: of the evaluation that is under way, and from a worker that was asked for
+  // it (see Dispatcher::HasEvaluation).
   void SetEvaluation(EvaluationReport report) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    const bool has_result = evaluation_.has_value() && evaluation_->result.code() == 0;
-    if (!has_result || report.result.code() == 0) evaluation_ = std::move(report);
+    EvaluationResult& result = evaluations_[report.worker];
+    const bool is_worse = result.evaluation_id() == report.result.evaluation_id() &&
+                          result.code() == 0 && report.result.code() != 0;
+    if (!is_worse) result = std::move(report.result);
     woken_ = true;
     changed_.SignalAll();
   }
@@ -83,10 +87,17 @@ class RunnerInbox {
     return interrupt_;
   }
 
-  // Returns the evaluation's result that has come, once.
-  absl::optional<EvaluationReport> TakeEvaluation() ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    return std::exchange(evaluation_, absl::nullopt);
+  // Returns what workers have answered, once; results before errors.
+  std::vector<EvaluationReport> TakeEvaluations() ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::vector<EvaluationReport> reports;
+    {
+      MutexLock lock(&mutex_);
+      for (auto& [worker, result] : evaluations_) reports.push_back({worker, std::move(result)});
+      evaluations_.clear();
+    }
+    std::stable_partition(reports.begin(), reports.end(),
+                          [](const EvaluationReport& report) { return report.result.code() == 0; });
+    return reports;
   }
 
   // Returns the notices that have come, once.
@@ -106,7 +117,7 @@ class RunnerInbox {
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status interrupt_ ABSL_GUARDED_BY(mutex_);
-  absl::optional<EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);  // By worker.
   std::vector<std::string> notices_ ABSL_GUARDED_BY(mutex_);
   size_t more_notices_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -231,8 +231,8 @@ void Trainer::Unblock() {
 }
 
 absl::Status Trainer::HandleEvaluations(Evaluator& evaluator) {
-  if (const auto report = inbox_.TakeEvaluation()) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator.OnResult(*report));
+  for (const EvaluationReport& report : inbox_.TakeEvaluations()) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator.OnResult(report));
     if (evaluated) TellEvaluated(*evaluated);
   }
   const std::string trouble = evaluator.CheckWorker(environment_.registry->Workers());
