@@ -251,21 +251,26 @@ absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_i
                absl::InfinitePast()};
 }
 
+// One that was asked before may be stuck in it, and its turn comes again whenever another job has
+// evaluated meanwhile.
 absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   MutexLock lock(&mutex_);
-  const auto job = jobs_.find(evaluate.job_id());
-  if (job == jobs_.end()) return absl::nullopt;
+  const auto found = jobs_.find(evaluate.job_id());
+  if (found == jobs_.end()) return absl::nullopt;
+  JobDispatch& job = found->second;
+  if (job.evaluation_id != evaluate.evaluation_id()) job.evaluating.clear();
+  job.evaluation_id = evaluate.evaluation_id();
+  const auto comes_later = [&](uint64_t worker) {
+    return std::make_pair(job.evaluating.contains(worker), worker <= evaluated_);
+  };
   absl::optional<uint64_t> chosen;
   for (const auto& [worker, state] : workers_) {
-    if (!IsReady(job->second, worker)) continue;
-    const bool next = worker > evaluated_;
-    if (!chosen || (next && *chosen <= evaluated_)) chosen = worker;
+    if (!IsReady(job, worker)) continue;
+    if (!chosen || comes_later(worker) < comes_later(*chosen)) chosen = worker;
   }
   if (!chosen) return absl::nullopt;
   evaluated_ = *chosen;
-  if (job->second.evaluation_id != evaluate.evaluation_id()) job->second.evaluating.clear();
-  job->second.evaluation_id = evaluate.evaluation_id();
-  job->second.evaluating.insert(*chosen);
+  job.evaluating.insert(*chosen);
   CoordinatorMessage message;
   *message.mutable_evaluate() = evaluate;
   outbox_->Send(*chosen, message);

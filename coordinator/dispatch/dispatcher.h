@@ -125,8 +125,8 @@ class Dispatcher {
   absl::optional<Stall> FindStall(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends an evaluation to one of the workers that are ready for the job, in turn; nothing where
-  // there is none. While others can train, workers that were asked get no leases until
-  // EndEvaluation.
+  // there is none. One that was asked for it before gets it again only if all of them were. While
+  // others can train, workers that were asked get no leases until EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndEvaluation(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether this evaluation is under way, and this worker was asked for it.

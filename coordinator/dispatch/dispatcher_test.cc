@@ -282,6 +282,23 @@ TEST_F(DispatcherTest, WorkersEvaluateInTurn) {
   EXPECT_THAT(outbox_.Take(), ElementsAre("1: evaluate a", "2: evaluate a", "1: evaluate a"));
 }
 
+// It went to the worker that stood still in it, where another job had evaluated meanwhile.
+TEST_F(DispatcherTest, EvaluationGoesToWorkersThatWereNotAskedForItFirst) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 0);
+  Start("b", 1, 0);
+  Evaluate a;
+  a.set_job_id("a");
+  a.set_evaluation_id(7);
+  Evaluate b;
+  b.set_job_id("b");
+  b.set_evaluation_id(7);
+  EXPECT_EQ(dispatcher_.SendEvaluate(a), 1u);
+  EXPECT_EQ(dispatcher_.SendEvaluate(b), 2u);
+  EXPECT_EQ(dispatcher_.SendEvaluate(a), 2u);
+  EXPECT_EQ(dispatcher_.SendEvaluate(a), 1u) << "both were asked";
+}
+
 TEST_F(DispatcherTest, EvaluationIsOfTheWorkersThatWereAskedUntilItEnds) {
   SetWorkers({{1, 1}, {2, 1}});
   Start("a", 1, 0);
