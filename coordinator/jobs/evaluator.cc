@@ -82,7 +82,7 @@ absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation
   worker_.reset();
   assign_at_ = absl::InfinitePast();
   attempts_ = 0;
-  begun_at_ = options_.clock->Now();
+  asked_at_.clear();
   Assign();
   return check;
 }
@@ -91,6 +91,7 @@ void Evaluator::Assign() {
   worker_ = dispatcher_->SendEvaluate(request_);
   assigned_at_ = options_.clock->Now();
   answer_by_ = assigned_at_ + pace_.Patience();
+  if (worker_) asked_at_.try_emplace(*worker_, assigned_at_);
 }
 
 std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
@@ -147,7 +148,10 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
                                                    ": the loss is ", loss->second,
                                                    "; a smaller learning rate may help"));
   }
-  pace_.Took(options_.clock->Now() - begun_at_);
+  // Not since it began: the patience with workers that were given up would make the next one
+  // longer.
+  const auto asked = asked_at_.find(report.worker);
+  if (asked != asked_at_.end()) pace_.Took(options_.clock->Now() - asked->second);
   Evaluated evaluated;
   evaluated.set_step(*step_);
   evaluated.set_examples(result.examples());

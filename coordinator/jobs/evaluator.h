@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -88,8 +89,8 @@ class Evaluator {
   absl::optional<uint64_t> step_;
   Evaluate request_;
   absl::optional<uint64_t> worker_;  // Nothing: to be assigned.
-  absl::Time begun_at_;
   absl::Time assigned_at_;
+  std::map<uint64_t, absl::Time> asked_at_;  // When a worker was asked first.
   absl::Time assign_at_ = absl::InfinitePast();
   absl::Time answer_by_ = absl::InfiniteFuture();
   int attempts_ = 0;
