@@ -285,6 +285,14 @@ void Dispatcher::EndEvaluation(const std::string& job_id) {
   HandOut();
 }
 
+void Dispatcher::TakeEvaluationBack(uint64_t worker, const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  if (job == jobs_.end()) return;
+  job->second.evaluating.erase(worker);
+  HandOut();
+}
+
 bool Dispatcher::HasEvaluation(uint64_t worker, const std::string& job_id, uint64_t evaluation_id) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(job_id);

@@ -129,6 +129,8 @@ class Dispatcher {
   // others can train, workers that were asked get no leases until EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndEvaluation(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same for one worker, which has failed; others that were asked may have a result yet.
+  void TakeEvaluationBack(uint64_t worker, const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether this evaluation is under way, and this worker was asked for it.
   bool HasEvaluation(uint64_t worker, const std::string& job_id, uint64_t evaluation_id)
       ABSL_LOCKS_EXCLUDED(mutex_);

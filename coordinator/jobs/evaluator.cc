@@ -129,10 +129,10 @@ absl::optional<Dispatcher::Stall> Evaluator::FindStall(
 absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationReport& report) {
   const EvaluationResult& result = report.result;
   if (!under_way() || result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
-  // One that was given up may answer first. Its error is no news.
-  if (result.code() != 0 && worker_ != report.worker) return absl::nullopt;
-  dispatcher_->EndEvaluation(options_.job_id);
   if (result.code() != 0) {
+    dispatcher_->TakeEvaluationBack(report.worker, options_.job_id);
+    asked_at_.erase(report.worker);
+    if (worker_ != report.worker) return absl::nullopt;  // It was given up: no news.
     const auto code = static_cast<absl::StatusCode>(result.code());
     const std::string message =
         absl::StrCat("the evaluation at step ", *step_, ": ", Printable(result.message()));
@@ -142,6 +142,7 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
     assign_at_ = options_.clock->Now() + kRetryPause * std::min(attempts_, 10);
     return absl::nullopt;
   }
+  dispatcher_->EndEvaluation(options_.job_id);
   const auto loss = result.metrics().find("loss");
   if (loss != result.metrics().end() && !std::isfinite(loss->second)) {
     return absl::InvalidArgumentError(absl::StrCat("the evaluation at step ", *step_,

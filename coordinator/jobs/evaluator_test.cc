@@ -14,6 +14,9 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
 constexpr char kEvaluatedJob[] = "j-1";
 constexpr uint64_t kEvaluations = 7;
 
@@ -156,6 +159,21 @@ TEST_F(EvaluatorTest, WorkerThatNeverAnswersDoesNotHoldUpLaterEvaluationsForLong
     ASSERT_FALSE(evaluator_->under_way());
     EXPECT_LE(clock_.Now() - begun_at, absl::Seconds(11)) << "evaluation " << i;
   }
+}
+
+// The error of the one that was asked last made the coordinator deaf to it.
+TEST_F(EvaluatorTest, ResultOfAWorkerThatWasGivenUpCountsAfterAnErrorOfAnother) {
+  AddWorkers(2);
+  Begin();
+  const uint64_t slow = Asked().at(0);
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_THAT(CheckWorker(), HasSubstr("another worker tries"));
+  for (const uint64_t worker : workers_) {
+    if (worker != slow) Answer(worker, absl::StatusCode::kUnavailable);
+  }
+  EXPECT_THAT(Asked(), ElementsAre(slow));
+  Answer(slow);
+  EXPECT_FALSE(evaluator_->under_way());
 }
 
 }  // namespace
