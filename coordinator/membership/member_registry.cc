@@ -61,11 +61,12 @@ absl::Status CheckPs(const RegisterPs& ps) {
 }
 
 std::string CopiesOfOneDirectory(const RegisterPs& ps, const RegisterPs& holder) {
-  return absl::StrCat("'", ps.name(), "' at ", ps.address(), " and '", holder.name(), "' at ",
-                      holder.address(), " run on copies of one data directory (its id is '",
-                      ps.directory_id(), "'), and '", holder.name(),
-                      "' came last; start each on a directory of its own: give one of them an ",
-                      "empty --data_dir");
+  return absl::StrCat(
+      "'", ps.name(), "' at ", ps.address(), " and '", holder.name(), "' at ", holder.address(),
+      " run on copies of one data directory (its id is '", ps.directory_id(), "'), and '",
+      holder.name(), "' at ", holder.address(),
+      " came last and keeps the place until it stops; start each on a directory of ",
+      "its own: give one of them an empty --data_dir");
 }
 
 }  // namespace
@@ -118,19 +119,23 @@ absl::Status MemberRegistry::CheckName(const Member& newcomer) const {
 
 // A directory is locked while it is served, so who lost its place to another process is dead, and
 // what comes from it was sent before. Or both live, and one of them has a copy; they would take the
-// place from each other without end. That the other one lives is certain once it has spoken.
-absl::Status MemberRegistry::CheckDirectory(const Member& newcomer) const {
+// place from each other without end. That the other one lives is certain once it has spoken. The
+// one that is refused may be started again, as another process: from then on nobody takes the place
+// of a live one, which costs a server whose machine died the time until that is noticed.
+absl::Status MemberRegistry::CheckDirectory(const Member& newcomer) {
   const RegisterPs& ps = newcomer.ps;
-  const auto replaced = replaced_.find(ps.directory_id());
-  if (newcomer.is_worker || replaced == replaced_.end()) return absl::OkStatus();
-  const std::deque<uint64_t>& incarnations = replaced->second;
-  if (std::count(incarnations.begin(), incarnations.end(), ps.incarnation()) == 0) {
-    return absl::OkStatus();
-  }
+  const auto served = directories_.find(ps.directory_id());
+  if (newcomer.is_worker || served == directories_.end()) return absl::OkStatus();
+  Directory& directory = served->second;
+  const auto& replaced = directory.replaced;
+  const bool lost_its_place = std::count(replaced.begin(), replaced.end(), ps.incarnation()) > 0;
+  if (!lost_its_place && !directory.has_copies) return absl::OkStatus();
   for (const auto& [id, other] : members_) {
     if (!Replaces(newcomer, other) || other.ps.incarnation() == ps.incarnation()) continue;
     const std::string error = CopiesOfOneDirectory(ps, other.ps);
-    return other.spoke ? absl::FailedPreconditionError(error) : absl::AlreadyExistsError(error);
+    if (!lost_its_place || !other.spoke) return absl::AlreadyExistsError(error);
+    directory.has_copies = true;
+    return absl::FailedPreconditionError(error);
   }
   return absl::OkStatus();
 }
@@ -151,15 +156,15 @@ std::vector<std::shared_ptr<MemberLink>> MemberRegistry::RemoveReplaced(const Me
 }
 
 void MemberRegistry::RememberReplaced(const RegisterPs& ps) {
-  std::deque<uint64_t>& incarnations = replaced_[ps.directory_id()];
+  std::deque<uint64_t>& incarnations = directories_[ps.directory_id()].replaced;
   incarnations.push_back(ps.incarnation());
   if (incarnations.size() > kMaxReplaced) incarnations.pop_front();
-  if (replaced_.size() <= kManyDirectories) return;
+  if (directories_.size() <= kManyDirectories) return;
   absl::flat_hash_set<std::string> served;
   for (const auto& [id, member] : members_) {
     if (!member.is_worker) served.insert(member.ps.directory_id());
   }
-  std::erase_if(replaced_, [&served](const auto& each) { return !served.contains(each.first); });
+  std::erase_if(directories_, [&served](const auto& each) { return !served.contains(each.first); });
 }
 
 absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {

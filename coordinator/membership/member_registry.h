@@ -75,7 +75,8 @@ class MemberRegistry final : public Outbox {
   // served anew), it takes its place instead. UNAVAILABLE: after Shutdown.
   // Of AddPs also: ALREADY_EXISTS: this process lost its place to the one that has its directory
   // now, and which may be dead. FAILED_PRECONDITION: and which has spoken since: both live, so they
-  // run on copies of one directory, and this one must end.
+  // run on copies of one directory, and this one must end. Where that was found, nobody takes the
+  // place of the one that has it before it is gone: ALREADY_EXISTS.
   absl::StatusOr<uint64_t> AddWorker(const RegisterWorker& registration,
                                      std::shared_ptr<MemberLink> link) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<uint64_t> AddPs(const RegisterPs& registration, std::shared_ptr<MemberLink> link)
@@ -119,11 +120,17 @@ class MemberRegistry final : public Outbox {
     const std::string& name() const { return is_worker ? worker.name() : ps.name(); }
   };
 
+  // A directory that several processes have served.
+  struct Directory {
+    std::deque<uint64_t> replaced;  // Incarnations; the last ones, in the order of their losses.
+    bool has_copies = false;        // Two processes lived at a time.
+  };
+
   absl::StatusOr<uint64_t> Add(Member member) ABSL_LOCKS_EXCLUDED(mutex_);
   static bool Replaces(const Member& newcomer, const Member& other);
   // What AddWorker and AddPs say of a name, and of a directory, that another member has.
   absl::Status CheckName(const Member& newcomer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckDirectory(const Member& newcomer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckDirectory(const Member& newcomer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes those whose place the newcomer takes; returns their links.
   std::vector<std::shared_ptr<MemberLink>> RemoveReplaced(const Member& newcomer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -137,8 +144,7 @@ class MemberRegistry final : public Outbox {
 
   mutable Mutex mutex_;  // Before the links' locks.
   std::map<uint64_t, Member> members_ ABSL_GUARDED_BY(mutex_);
-  // Incarnations of ps servers, by directory; the last ones, in the order of RememberReplaced.
-  std::map<std::string, std::deque<uint64_t>> replaced_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Directory> directories_ ABSL_GUARDED_BY(mutex_);  // By id.
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };

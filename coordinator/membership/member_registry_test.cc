@@ -6,6 +6,7 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -178,6 +179,36 @@ TEST_F(MemberRegistryTest, ServerThatLostItsPlaceIsTakenInWhenNobodyHasIt) {
   ASSERT_FALSE(registry_.AddPs(original, link_).ok());
   registry_.Remove(*holder, "the stream broke");
   EXPECT_TRUE(registry_.AddPs(original, link_).ok());
+}
+
+// The one that was refused was started again by its supervisor, took the place as a new process,
+// and so the two went on for ever.
+TEST_F(MemberRegistryTest, CopyThatIsStartedAgainAndAgainDoesNotTakeThePlaceOfALiveServer) {
+  MemberMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  uint64_t life = 2;
+  ASSERT_TRUE(registry_.AddPs(Ps("p", "d", 1), link_).ok());
+  auto holder = registry_.AddPs(Ps("q", "d", life), std::make_shared<FakeLink>());
+  ASSERT_TRUE(holder.ok()) << holder.status();
+  ASSERT_TRUE(registry_.Receive(*holder, heartbeat).ok());
+  EXPECT_EQ(registry_.AddPs(Ps("p", "d", 1), link_).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  for (int restart = 0; restart < 20; ++restart) {
+    const absl::Status status =
+        registry_.AddPs(Ps("p", "d", ++life), std::make_shared<FakeLink>()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << "it tries again: " << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("'p' at 127.0.0.1:7 and 'q'"), HasSubstr("an empty --data_dir")));
+    EXPECT_EQ(registry_.FindPs("d")->id, *holder);
+  }
+  holder = registry_.AddPs(Ps("q", "d", 2), std::make_shared<FakeLink>());
+  ASSERT_TRUE(holder.ok()) << "its stream broke, and it dials again: " << holder.status();
+  clock_.Advance(registry_.silence_limit());
+  registry_.ExpireSilent();
+  const auto successor = registry_.AddPs(Ps("q", "d", ++life), std::make_shared<FakeLink>());
+  ASSERT_TRUE(successor.ok()) << "its machine died: " << successor.status();
+  registry_.Remove(*successor, "the stream broke");
+  EXPECT_TRUE(registry_.AddPs(Ps("q", "d", ++life), link_).ok()) << "it was killed";
 }
 
 TEST_F(MemberRegistryTest, ServerThatIsStartedAgainAndAgainHasItsOldPlaceAtOnce) {
