@@ -291,6 +291,39 @@ TEST(RecoveryTest, JobIsPlacedAgainWhenWhatItMadeElsewhereIsDropped) {
   EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(1));
 }
 
+// Where one of its shards could not be dropped, those that were dropped counted as gone when the
+// job had made them again: nobody unpinned, fenced or retired them.
+TEST(RecoveryTest, JobThatCouldNotBePlacedAgainRunsWhereItWasWithAllItsShards) {
+  FakeCluster cluster(3);
+  std::atomic<bool> stuck{true};
+  cluster.ps(2).set_on_drop([&] {
+    return stuck ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is stuck")
+                 : grpc::Status::OK;
+  });
+  cluster.ps(1).set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
+  });
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(EvaluatedJob(20, 10)).value();
+  cluster.AwaitNotice(job, "ps-1 (127.0.0.1:");
+  FakePs shelf("shelf");
+  cluster.ps(1).Kill();
+  cluster.ps(1).MoveDiskTo(shelf);
+  cluster.ps(1).set_on_create(nullptr);
+  cluster.ps(1).Start(cluster.address());
+  cluster.AwaitNotice(job, "the disk is stuck");
+  cluster.ps(1).Kill();
+  shelf.MoveDiskTo(cluster.ps(1));
+  cluster.ps(1).Start(cluster.address());
+  stuck = false;
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 20);
+  const auto events = cluster.Watch(job);
+  for (const JobEvent& event : *events) EXPECT_FALSE(event.has_recovered()) << event.DebugString();
+  for (int i = 0; i < 3; ++i) cluster.ps(i).AwaitRetired(job);
+}
+
 TEST(RecoveryTest, RunningJobSaysThatAServerIsBackWithAnotherDirectory) {
   Gate gate;
   FakeCluster cluster(1);

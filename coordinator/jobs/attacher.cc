@@ -125,7 +125,7 @@ absl::Status Attacher::Pause(const ShardGroup& shards, const absl::Status& statu
 // Somebody else has given the shards a newer generation (a client of the ps servers' own port, or
 // an older copy of this coordinator's directory). Going on above it shuts that one out.
 absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& refusal) {
-  const auto statuses = shards.Get();
+  const auto statuses = shards.GetThoseThere();
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (!statuses.ok()) return Pause(shards, statuses.status());
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t next, NextGeneration(*statuses, generation()));
@@ -137,16 +137,28 @@ absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& r
 }
 
 // Drops what the other servers have made of the job already, which nobody would look for later, and
-// forgets where it was placed. False: that cannot be done now.
+// forgets where it was placed. False: that cannot be done now, and the lost directory may be back
+// before it can.
 absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards) {
-  const absl::Status dropped = shards.Drop(generation());
+  const absl::Status dropped = shards.Unmake(generation());
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  if (!dropped.ok()) {
-    MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped));
-    return false;
+  switch (DecideReach(dropped, refused_)) {
+    case ReachAction::kReached:
+      MILLRACE_RETURN_IF_ERROR(
+          reporter_->Journal([](JobRecord& record) { record.clear_shards(); }));
+      return true;
+    case ReachAction::kAskWhoIsNew:
+      MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, dropped));
+      break;
+    case ReachAction::kRetry:
+      MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped));
+      break;
+    case ReachAction::kGiveUp:
+      return dropped;
   }
-  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([](JobRecord& record) { record.clear_shards(); }));
-  return true;
+  // A call that was given up may arrive yet, and must not drop what is made next.
+  MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
+  return false;
 }
 
 // The job waits for memory. Unless it has the turn, it gives up what it could make meanwhile.

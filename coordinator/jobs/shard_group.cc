@@ -306,6 +306,21 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::StepBack(uint64_t generation, c
                    Address(job_id_, shard, request);
                    request.set_generation(generation);
                    *request.mutable_cut() = cut;
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::GetThoseThere() {
+  const auto round = Start<GetShardRequest, ShardStatus>(
+      Which::kThoseThere, &AdminCalls::GetShard, kShortCall,
+      [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); });
+  round->Await();
+  Statuses statuses;
+  const std::vector<absl::Status> errors = ErrorsOf("GetShard", *round);
+  for (size_t shard = 0; shard < errors.size(); ++shard) {
+    if (absl::IsNotFound(errors[shard])) continue;
+    MILLRACE_RETURN_IF_ERROR(errors[shard]);
+    if (servers_[shard].member != 0) statuses.push_back(std::move(round->responses[shard]));
+  }
+  return statuses;
+}
+
                    request.set_epoch(epoch);
                  });
 }

@@ -71,6 +71,8 @@ class ShardGroup {
 
   // These call the servers that are there.
   // SetGeneration of a job that has ended.
+  // Returns what those said that have their shards.
+  absl::StatusOr<Statuses> GetThoseThere();
   absl::Status Fence(uint64_t generation);
   absl::Status UnpinCut(uint64_t generation, const std::string& cut_id);
   // Returns what each shard answered; OK also for one whose server is not there.

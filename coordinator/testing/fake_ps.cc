@@ -44,7 +44,7 @@ void FakePs::Join(const std::string& coordinator) {
   MemberMessage message;
   RegisterPs& ps = *message.mutable_register_ps();
   ps.set_name(name_);
-  ps.set_directory_id(absl::StrCat("directory-", disk_, "-of-", name_));
+  ps.set_directory_id(directory_id_);
   ps.set_incarnation(incarnation_);
   ps.set_address(address());
   {
@@ -77,7 +77,22 @@ void FakePs::Wipe() {
 
 void FakePs::ReplaceDisk() {
   Wipe();
-  ++disk_;
+  directory_id_ = absl::StrCat("directory-", ++disks_, "-of-", name_);
+}
+
+void FakePs::MoveDiskTo(FakePs& other) {
+  std::map<Key, Shard> flushed;
+  std::map<Key, std::map<Name, Shard>> cuts;
+  {
+    MutexLock lock(&mutex_);
+    flushed.swap(flushed_);
+    cuts.swap(cuts_);
+  }
+  other.directory_id_ = directory_id_;
+  ReplaceDisk();
+  MutexLock lock(&other.mutex_);
+  other.flushed_ = std::move(flushed);
+  other.cuts_ = std::move(cuts);
 }
 
 std::string FakePs::address() const {

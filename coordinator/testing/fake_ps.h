@@ -24,7 +24,7 @@ namespace millrace::coordinator {
 // Fake workers push to it by a call. Thread-safe but for Start and Kill.
 class FakePs final : public ParameterServerAdmin::Service {
  public:
-  explicit FakePs(const std::string& name) : name_(name) {}
+  explicit FakePs(const std::string& name) : name_(name) { ReplaceDisk(); }
   ~FakePs() override { Kill(); }
 
   // Serves on a free port, with what was flushed; and joins the coordinator at `coordinator`.
@@ -40,8 +40,12 @@ class FakePs final : public ParameterServerAdmin::Service {
   void Wipe();
   // The same, and is another directory to the coordinator.
   void ReplaceDisk();
+  // Its directory becomes that of `other`, whose own one is lost; it has an empty one. REQUIRES:
+  // neither serves.
+  void MoveDiskTo(FakePs& other);
 
   std::string address() const;
+  const std::string& directory_id() const { return directory_id_; }
 
   // What a push does. Statuses as in the .proto.
   absl::Status Push(const std::string& job_id, uint32_t shard, uint64_t generation, uint64_t step);
@@ -155,7 +159,8 @@ class FakePs final : public ParameterServerAdmin::Service {
 
   const std::string name_;
   uint64_t incarnation_ = 0;
-  int disk_ = 1;
+  int disks_ = 0;
+  std::string directory_id_;
   std::function<grpc::Status(const std::string& job_id)> on_create_;
   std::function<grpc::Status()> on_drop_;
   std::function<grpc::Status()> on_pin_;
