@@ -324,6 +324,29 @@ TEST(RecoveryTest, JobThatCouldNotBePlacedAgainRunsWhereItWasWithAllItsShards) {
   for (int i = 0; i < 3; ++i) cluster.ps(i).AwaitRetired(job);
 }
 
+// A shard that the job had left was in the server's memory for ever.
+TEST(RecoveryTest, ShardOfAJobThatWasPlacedElsewhereIsDroppedWhenItsDirectoryIsBack) {
+  FakeCluster cluster(2);
+  std::atomic<bool> full{true};
+  cluster.ps(0).set_on_create([&](const std::string& /*job_id*/) {
+    return full ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "not enough memory")
+                : grpc::Status::OK;
+  });
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(5)).value();
+  cluster.AwaitNotice(job, "not enough memory");
+  FakePs elsewhere("ps-9");
+  cluster.ps(1).Kill();
+  cluster.ps(1).MoveDiskTo(elsewhere);
+  cluster.ps(1).Start(cluster.address());
+  full = false;
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  elsewhere.Start(cluster.address());
+  elsewhere.AwaitDropped(job);
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1)) << "where it ran";
+}
+
 TEST(RecoveryTest, RunningJobSaysThatAServerIsBackWithAnotherDirectory) {
   Gate gate;
   FakeCluster cluster(1);

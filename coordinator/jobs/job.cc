@@ -30,6 +30,11 @@ Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
       // The last event of a job that has ended is told again to those who ask.
       events_(
           HasEnded(record.state()) && last_event > 0 ? last_event - 1 : last_event,
+bool IsPlacedOn(const JobRecord& record, const std::string& directory_id, uint32_t shard) {
+  return shard < static_cast<uint32_t>(record.shards_size()) &&
+         record.shards(static_cast<int>(shard)).directory_id() == directory_id;
+}
+
           [this](uint64_t sequence) {
             const absl::Status status = journal_->WriteEvents(number_, sequence);
             LOG_IF(ERROR, !status.ok()) << id_ << ": " << status;
@@ -69,6 +74,11 @@ uint64_t Job::ElementsOn(const std::string& directory_id) const {
     for (const Slice& slice : shard.slices()) elements += slice.length();
   }
   return elements;
+}
+
+bool Job::HasShardOn(const std::string& directory_id, uint32_t shard) const {
+  MutexLock lock(&mutex_);
+  return IsPlacedOn(record_, directory_id, shard);
 }
 
 std::string Job::MessageLocked() const {

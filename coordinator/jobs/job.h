@@ -26,6 +26,9 @@ namespace millrace::coordinator {
 // another, whose shards a ps server may still have.
 std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag);
 
+// Whether this shard of the job is placed on this directory of a ps server.
+bool IsPlacedOn(const JobRecord& record, const std::string& directory_id, uint32_t shard);
+
 // Thread-safe to read. Changes come from one thread at a time: the job's runner, and when that is
 // gone, whoever drops the shards of a job that has ended.
 class Job {
@@ -46,6 +49,9 @@ class Job {
   absl::Time ended_at() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether some ps server may hold a shard of it.
   bool HasShards() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // See IsPlacedOn.
+  bool HasShardOn(const std::string& directory_id, uint32_t shard) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the shards that the directory of a ps server has.
   uint64_t ElementsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
 

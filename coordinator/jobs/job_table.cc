@@ -41,6 +41,7 @@ JobTable::JobTable(const RunnerEnvironment& environment, const RetentionLimits& 
                   .registry = environment.registry,
                   .ended_jobs = [this] { return EndedJobs(); },
                   .forget = [this](const Job& job) { return Forget(job); },
+                  .find_job = [this](const std::string& id) { return Find(id).value_or(nullptr); },
                   .clock = environment.clock}) {
   environment_.elements_on = [this](const std::string& id) { return ElementsOn(id); };
   environment_.on_ended = [this] {
@@ -259,12 +260,20 @@ void JobTable::Stop() {
 
 void JobTable::OnPsJoined(const RegisterPs& ps) {
   std::set<std::string> unknown;
+  std::vector<StrayShard> strays;
   {
     MutexLock lock(&mutex_);
     for (const ShardStatus& shard : ps.shards()) {
-      if (!by_id_.contains(shard.job_id())) unknown.insert(PrintableName(shard.job_id()));
+      const auto number = by_id_.find(shard.job_id());
+      if (number == by_id_.end()) {
+        unknown.insert(PrintableName(shard.job_id()));
+      } else if (shard.shard() < kMaxShards &&
+                 !jobs_.at(number->second).job->HasShardOn(ps.directory_id(), shard.shard())) {
+        strays.push_back({shard.job_id(), shard.shard(), ps.directory_id()});
+      }
     }
   }
+  retention_.DropStrays(strays);
   LOG_IF(WARNING, !unknown.empty())
       << ps.name() << " holds shards of jobs that are not in this coordinator's journal, "
       << Printable(absl::StrJoin(unknown, ", "))

@@ -59,7 +59,8 @@ class JobTable final : public MemberObserver {
   // Stops the runners and waits for them. Jobs stay as they are in the journal.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Warns of shards of jobs that are not in the journal.
+  // Warns of shards of jobs that are not in the journal; has those dropped that their jobs have not
+  // placed there.
   void OnPsJoined(const RegisterPs& ps) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnMembersChanged() override ABSL_LOCKS_EXCLUDED(members_mutex_, mutex_);
   void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) override

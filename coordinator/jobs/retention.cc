@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/retry.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -34,6 +35,14 @@ Retention::~Retention() { Stop(); }
 
 void Retention::Wake() {
   MutexLock lock(&mutex_);
+  woken_ = true;
+  changed_.SignalAll();
+}
+
+void Retention::DropStrays(const std::vector<StrayShard>& strays) {
+  if (strays.empty()) return;
+  MutexLock lock(&mutex_);
+  strays_.insert(strays.begin(), strays.end());
   woken_ = true;
   changed_.SignalAll();
 }
@@ -65,6 +74,7 @@ void Retention::SweepInLoop() {
       woken_ = false;
     }
     look_again_ = absl::InfiniteFuture();
+    SweepStrays();
     Sweep();
   }
 }
@@ -100,6 +110,43 @@ absl::Status Retention::FreeMemory(Job& job) {
   if (retired_.contains(job.number()) || !job.HasShards()) return absl::OkStatus();
   const JobRecord record = job.record();
   return record.has_started() ? RetireShards(record) : DropShards(job);
+void Retention::SweepStrays() {
+  std::set<StrayShard> strays;
+  {
+    MutexLock lock(&mutex_);
+    strays.swap(strays_);
+  }
+  for (const StrayShard& stray : strays) {
+    const absl::Status status = DropStray(stray);
+    LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << stray.job_id << ": " << status;
+    if (Classify(status.code()) != Failure::kPassing) continue;
+    look_again_ = options_.clock->Now() + kLookAgain;
+    MutexLock lock(&mutex_);
+    strays_.insert(stray);
+  }
+}
+
+// The job may be placed there again meanwhile; but it makes its shard under a newer generation than
+// a record that does not say so, and that one is not dropped. A server that is away says what it
+// has when it is back.
+absl::Status Retention::DropStray(const StrayShard& stray) {
+  const std::shared_ptr<Job> job = options_.find_job(stray.job_id);
+  if (job == nullptr) return absl::OkStatus();
+  JobRecord record = job->record();
+  if (IsPlacedOn(record, stray.directory_id, stray.shard)) return absl::OkStatus();
+  record.clear_shards();
+  for (uint32_t shard = 0; shard < stray.shard; ++shard) record.add_shards()->set_dropped(true);
+  record.add_shards()->set_directory_id(stray.directory_id);
+  ShardGroup shards(record, options_.registry);
+  shards.Locate();
+  if (!SetUnderWay(&shards)) return absl::OkStatus();
+  const absl::Status status = shards.Drop(record.generation());
+  SetUnderWay(nullptr);
+  LOG_IF(INFO, status.ok()) << stray.job_id << ": dropped what it had left as "
+                            << shards.NameOf(stray.shard);
+  return status;
+}
+
 }
 
 // Whether what is not there will not come any more. Otherwise it is looked at again.

@@ -2,12 +2,14 @@
 #ifndef MILLRACE_COORDINATOR_JOBS_RETENTION_H_
 #define MILLRACE_COORDINATOR_JOBS_RETENTION_H_
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,10 +30,21 @@ struct RetentionLimits {
   size_t records = 1000;  // Anything at all. A job that still has shards is kept for longer.
 };
 
+// A shard that the directory of a ps server has, and where its job does not place it any more: the
+// server was away when the job was placed elsewhere.
+struct StrayShard {
+  std::string job_id;
+  uint32_t shard = 0;
+  std::string directory_id;
+
+  auto operator<=>(const StrayShard&) const = default;
+};
+
 // Retires shards of jobs that have ended, so that their servers can use the memory, then drops,
 // trims and forgets, on a thread of its own. Shards of a job that never started are dropped at
 // once: nobody reads them. Shards whose server is away, and what did not work, are tried again at
 // the next Wake; what is not found is asked for again for some minutes, since it may be under way.
+// Drops stray shards, of all jobs.
 // Thread-safe.
 class Retention {
  public:
@@ -42,6 +55,8 @@ class Retention {
     // Returns the jobs that have ended, and that nobody else changes any more.
     std::function<std::vector<std::shared_ptr<Job>>()> ended_jobs;
     std::function<absl::Status(const Job&)> forget;
+    // Null: there is no such job.
+    std::function<std::shared_ptr<Job>(const std::string& job_id)> find_job = nullptr;
     Clock* clock = Clock::Real();
   };
 
@@ -52,12 +67,17 @@ class Retention {
   // A job has ended, or a server came: look again, soon. Does not block.
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Drops what is stray on a server that is there, soon. Does not block.
+  void DropStrays(const std::vector<StrayShard>& strays) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Ends the thread; calls to servers that are under way are cancelled. Blocks until it has ended.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void SweepInLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
+  void SweepStrays() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status DropStray(const StrayShard& stray) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status FreeMemory(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status RetireShards(const JobRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DropShards(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -76,6 +96,7 @@ class Retention {
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<StrayShard> strays_ ABSL_GUARDED_BY(mutex_);
   ShardGroup* under_way_ ABSL_GUARDED_BY(mutex_) = nullptr;
 
   Mutex join_mutex_;  // One joins; before mutex_.
