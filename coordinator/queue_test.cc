@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "gmock/gmock.h"
@@ -91,6 +92,28 @@ TEST(QueueTest, JobsThatNeedTheSameMemoryRunOneAfterTheOther) {
     EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
     cluster.ExpectAllApplied(job, 5);
   }
+}
+
+// No time passes here: it does not wait until it is to try again.
+TEST(QueueTest, JobThatWaitsForMemoryTriesAgainWhenAnotherHasEnded) {
+  SimulatedClock clock;
+  Gate gate;
+  CoordinatorOptions options;
+  options.clock = &clock;
+  FakeCluster cluster(1, options);
+  MakeSmall(&cluster.ps(0), "one");
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(0, &gate));
+  JobSpec spec = PlainJob(5);
+  spec.set_name("one");
+  const std::string first = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  spec.set_name("two");
+  const std::string second = cluster.Submit(spec).value();
+  cluster.AwaitNotice(second, "not enough memory");
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(first).state(), SUCCEEDED);
+  EXPECT_EQ(cluster.AwaitEnd(second).state(), SUCCEEDED);
 }
 
 TEST(QueueTest, JobThatWaitsForItsTurnCanBeCancelled) {

@@ -45,6 +45,7 @@ class JobRunner {
   // From the registry's observer; these do not block. What the audit has excluded is not heard, and
   // nobody is about steps and evaluations of others.
   void OnMembersChanged() { inbox_.Wake(); }
+  void OnMemoryFreed() { inbox_.Wake(); }
   void OnStepResult(const WorkerMember& worker, const StepResult& result);
   void OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned);
   void OnJobPrepared(const WorkerMember& worker, const JobPrepared& prepared);

@@ -42,6 +42,10 @@ JobTable::JobTable(const RunnerEnvironment& environment, const RetentionLimits& 
                   .ended_jobs = [this] { return EndedJobs(); },
                   .forget = [this](const Job& job) { return Forget(job); },
                   .find_job = [this](const std::string& id) { return Find(id).value_or(nullptr); },
+                  .on_freed =
+                      [this] {
+                        for (const auto& runner : Runners()) runner->OnMemoryFreed();
+                      },
                   .clock = environment.clock}) {
   environment_.elements_on = [this](const std::string& id) { return ElementsOn(id); };
   environment_.on_ended = [this] {

@@ -85,12 +85,16 @@ void Retention::Sweep() {
     return std::make_pair(a->ended_at(), a->number()) > std::make_pair(b->ended_at(), b->number());
   });
   const RetentionLimits& limits = options_.limits;
+  const size_t freed_before = retired_.size() + unsettled_since_.size();
   // First, since new jobs may wait for the memory.
   for (size_t i = 0; i < std::min(jobs.size(), limits.shards) && !stopping(); ++i) {
     const absl::Status status = FreeMemory(*jobs[i]);
     // A server that is away is asked again when it is back.
     const bool later = absl::IsCancelled(status) || absl::IsUnavailable(status);
     LOG_IF(WARNING, !status.ok() && !later) << jobs[i]->id() << ": " << status;
+  }
+  if (retired_.size() + unsettled_since_.size() > freed_before && options_.on_freed) {
+    options_.on_freed();
   }
   for (size_t i = jobs.size(); i-- > 0 && !stopping();) {
     Job& job = *jobs[i];
@@ -106,10 +110,6 @@ void Retention::Sweep() {
   }
 }
 
-absl::Status Retention::FreeMemory(Job& job) {
-  if (retired_.contains(job.number()) || !job.HasShards()) return absl::OkStatus();
-  const JobRecord record = job.record();
-  return record.has_started() ? RetireShards(record) : DropShards(job);
 void Retention::SweepStrays() {
   std::set<StrayShard> strays;
   {
@@ -147,6 +147,10 @@ absl::Status Retention::DropStray(const StrayShard& stray) {
   return status;
 }
 
+absl::Status Retention::FreeMemory(Job& job) {
+  if (retired_.contains(job.number()) || !job.HasShards()) return absl::OkStatus();
+  const JobRecord record = job.record();
+  return record.has_started() ? RetireShards(record) : DropShards(job);
 }
 
 // Whether what is not there will not come any more. Otherwise it is looked at again.

@@ -57,6 +57,8 @@ class Retention {
     std::function<absl::Status(const Job&)> forget;
     // Null: there is no such job.
     std::function<std::shared_ptr<Job>(const std::string& job_id)> find_job = nullptr;
+    // Servers may have memory that they had not. Called by the thread; must not block.
+    std::function<void()> on_freed = nullptr;
     Clock* clock = Clock::Real();
   };
 
