@@ -19,13 +19,19 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kMissingPause = absl::Seconds(1);
+// A new job that waits for a server keeps what it has made elsewhere for this long: a server that
+// is started again is back by then.
+constexpr absl::Duration kKeptMade = absl::Seconds(10);
 
 }  // namespace
 
 absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
   backoff_.Reset();
+  after_unmaking_.Reset();
   refused_ = 0;
   closed_.clear();
+  stuck_since_.reset();
+  unmade_without_.reset();
   shards.ForgetMoves();
   const absl::Cleanup give_back = [this] { environment_.memory_turn->GiveBack(job_->id()); };
   MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
@@ -85,11 +91,13 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
       continue;
     }
     if (!missing.empty()) {
+      if (is_new) MILLRACE_RETURN_IF_ERROR(MakeWayInTime(shards).status());
       MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMembers(shards.missing(), kMissingPause));
       continue;
     }
     reporter_->NobodyIsMissing();
     if (!is_new) NoteClosed(shards);
+    unmade_without_.reset();
     auto statuses = is_new ? shards.Create(generation()) : shards.SetGeneration(generation());
     MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
     const absl::Status& status = statuses.status();
@@ -100,26 +108,27 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
       case ReachAction::kAskWhoIsNew:
         MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
         break;
-      case ReachAction::kRetry:
-        if (is_new && absl::IsResourceExhausted(status)) {
-          MILLRACE_RETURN_IF_ERROR(MakeWay(shards));
+      case ReachAction::kRetry: {
+        bool unmade = false;
+        if (is_new) {
+          MILLRACE_ASSIGN_OR_RETURN(unmade, MakeWay(shards, status));
         }
-        MILLRACE_RETURN_IF_ERROR(Pause(shards, status));
+        MILLRACE_RETURN_IF_ERROR(Pause(shards, status, unmade ? after_unmaking_ : backoff_));
         break;
+      }
       case ReachAction::kGiveUp:
         return status;
     }
   }
 }
 
-absl::Status Attacher::Pause(const ShardGroup& shards, const absl::Status& status) {
+absl::Status Attacher::Pause(const ShardGroup& shards, const absl::Status& status,
+                             Backoff& backoff) {
   LOG(WARNING) << job_->id() << ": " << status;
   if (IsRefusal(status)) ++refused_;
-  MILLRACE_RETURN_IF_ERROR(
-      reporter_->Wait(absl::StrCat(shards.failed_server(), ", which does not do what it is asked (",
-                                   std::string(status.message()), "),"),
-                      backoff_.Next()));
-  return absl::OkStatus();
+  return reporter_->Wait(
+      absl::StrCat(shards.failed_server(), ", which does not do what it is asked"), backoff.Next(),
+      std::string(status.message()));
 }
 
 // Somebody else has given the shards a newer generation (a client of the ps servers' own port, or
@@ -127,9 +136,9 @@ absl::Status Attacher::Pause(const ShardGroup& shards, const absl::Status& statu
 absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& refusal) {
   const auto statuses = shards.GetThoseThere();
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  if (!statuses.ok()) return Pause(shards, statuses.status());
+  if (!statuses.ok()) return Pause(shards, statuses.status(), backoff_);
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t next, NextGeneration(*statuses, generation()));
-  if (next == generation() + 1) return Pause(shards, refusal);
+  if (next == generation() + 1) return Pause(shards, refusal, backoff_);
   job_->AppendNotice(absl::StrCat("a shard is at generation ", next - 1,
                                   ", which this coordinator did not set; the job goes on with ",
                                   "generation ", next, " (", std::string(refusal.message()), ")"));
@@ -140,6 +149,7 @@ absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& r
 // forgets where it was placed. False: that cannot be done now, and the lost directory may be back
 // before it can.
 absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards) {
+  environment_.memory_turn->GiveBack(job_->id());
   const absl::Status dropped = shards.Unmake(generation());
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   switch (DecideReach(dropped, refused_)) {
@@ -151,7 +161,7 @@ absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards) {
       MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, dropped));
       break;
     case ReachAction::kRetry:
-      MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped));
+      MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped, backoff_));
       break;
     case ReachAction::kGiveUp:
       return dropped;
@@ -161,12 +171,36 @@ absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards) {
   return false;
 }
 
-// The job waits for memory. Unless it has the turn, it gives up what it could make meanwhile.
-absl::Status Attacher::MakeWay(ShardGroup& shards) {
-  if (environment_.memory_turn->Take(job_->id())) return absl::OkStatus();
+// A new job could not make all its shards, for the reason that `status` says. Returns whether it
+// has given up those that it could make: where it waits for memory, unless it has the turn.
+absl::StatusOr<bool> Attacher::MakeWay(ShardGroup& shards, const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return MakeWayInTime(shards);
+  stuck_since_.reset();
+  if (environment_.memory_turn->Take(job_->id())) return false;
+  MILLRACE_RETURN_IF_ERROR(Unmake(shards));
+  return true;
+}
+
+// The same for one that waits for a server: others must not wait with it, for who knows how long,
+// for the memory that it has elsewhere.
+absl::StatusOr<bool> Attacher::MakeWayInTime(ShardGroup& shards) {
+  environment_.memory_turn->GiveBack(job_->id());
+  const absl::Time now = environment_.clock->Now();
+  if (!stuck_since_) stuck_since_ = now;
+  if (now - *stuck_since_ < kKeptMade || unmade_without_ == shards.missing()) return false;
+  MILLRACE_RETURN_IF_ERROR(Unmake(shards));
+  return true;
+}
+
+absl::Status Attacher::Unmake(ShardGroup& shards) {
   const absl::Status unmade = shards.Unmake(generation());
   LOG_IF(WARNING, !unmade.ok()) << job_->id() << ": " << unmade;
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (unmade.ok()) {
+    unmade_without_ = shards.missing();
+  } else if (stuck_since_) {
+    stuck_since_ = environment_.clock->Now();  // It is tried again, later.
+  }
   // A call that was given up may arrive yet, and must not drop what is made next.
   return BeginGeneration(generation() + 1);
 }
@@ -185,7 +219,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
   if (!stepped.ok()) {
     const absl::Status status = AsStepBackRefusal(stepped.status());
     if (DecideReach(status, refused_) == ReachAction::kGiveUp) return status;
-    MILLRACE_RETURN_IF_ERROR(Pause(shards, status));
+    MILLRACE_RETURN_IF_ERROR(Pause(shards, status, backoff_));
     // A call that was given up may arrive yet, and not at a shard that trains again.
     MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
     return absl::nullopt;

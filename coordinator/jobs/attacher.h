@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_JOBS_ATTACHER_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -55,8 +56,10 @@ class Attacher {
                                                            std::string& how);
   absl::Status AdoptGeneration(ShardGroup& shards, const absl::Status& refusal);
   absl::StatusOr<bool> Displace(ShardGroup& shards);
-  absl::Status MakeWay(ShardGroup& shards);
-  absl::Status Pause(const ShardGroup& shards, const absl::Status& status);
+  absl::StatusOr<bool> MakeWay(ShardGroup& shards, const absl::Status& status);
+  absl::StatusOr<bool> MakeWayInTime(ShardGroup& shards);
+  absl::Status Unmake(ShardGroup& shards);
+  absl::Status Pause(const ShardGroup& shards, const absl::Status& status, Backoff& backoff);
 
   Job* const job_;
   const RunnerEnvironment& environment_;
@@ -65,8 +68,13 @@ class Attacher {
 
   // Of one Attach.
   Backoff backoff_{absl::Milliseconds(50), absl::Seconds(2)};
+  Backoff after_unmaking_{absl::Seconds(2), absl::Seconds(30)};  // What is made costs servers work.
   int refused_ = 0;
   std::set<uint32_t> closed_;  // Shards that were, before they heard of the generation.
+  // A new job waits for a server since then; nothing: it does not, or for memory.
+  absl::optional<absl::Time> stuck_since_;
+  // The servers that were missing when what it had made was dropped, and nothing was made since.
+  absl::optional<std::map<std::string, std::string>> unmade_without_;
 };
 
 }  // namespace millrace::coordinator

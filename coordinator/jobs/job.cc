@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_state.h"
 #include "common/proto_time.h"
@@ -14,10 +15,24 @@ namespace {
 
 constexpr size_t kMostKnownMetrics = 200;
 
+std::string WithReason(const std::string& whom, const std::string& why) {
+  return why.empty() ? whom : absl::StrCat(whom, " (", why, "),");
+}
+
+std::string WithoutDigits(std::string text) {
+  text.erase(std::remove_if(text.begin(), text.end(), absl::ascii_isdigit), text.end());
+  return text;
+}
+
 }  // namespace
 
 std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag) {
   return absl::StrCat(name.empty() ? "job" : name, "-", number, "-", tag);
+}
+
+bool IsPlacedOn(const JobRecord& record, const std::string& directory_id, uint32_t shard) {
+  return shard < static_cast<uint32_t>(record.shards_size()) &&
+         record.shards(static_cast<int>(shard)).directory_id() == directory_id;
 }
 
 Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
@@ -30,11 +45,6 @@ Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
       // The last event of a job that has ended is told again to those who ask.
       events_(
           HasEnded(record.state()) && last_event > 0 ? last_event - 1 : last_event,
-bool IsPlacedOn(const JobRecord& record, const std::string& directory_id, uint32_t shard) {
-  return shard < static_cast<uint32_t>(record.shards_size()) &&
-         record.shards(static_cast<int>(shard)).directory_id() == directory_id;
-}
-
           [this](uint64_t sequence) {
             const absl::Status status = journal_->WriteEvents(number_, sequence);
             LOG_IF(ERROR, !status.ok()) << id_ << ": " << status;
@@ -66,6 +76,11 @@ bool Job::HasShards() const {
                      [](const ShardPlacement& shard) { return !shard.dropped(); });
 }
 
+bool Job::HasShardOn(const std::string& directory_id, uint32_t shard) const {
+  MutexLock lock(&mutex_);
+  return IsPlacedOn(record_, directory_id, shard);
+}
+
 uint64_t Job::ElementsOn(const std::string& directory_id) const {
   MutexLock lock(&mutex_);
   uint64_t elements = 0;
@@ -74,11 +89,6 @@ uint64_t Job::ElementsOn(const std::string& directory_id) const {
     for (const Slice& slice : shard.slices()) elements += slice.length();
   }
   return elements;
-}
-
-bool Job::HasShardOn(const std::string& directory_id, uint32_t shard) const {
-  MutexLock lock(&mutex_);
-  return IsPlacedOn(record_, directory_id, shard);
 }
 
 std::string Job::MessageLocked() const {
@@ -173,26 +183,31 @@ void Job::AddMetrics(const google::protobuf::Map<std::string, double>& metrics) 
   }
 }
 
-void Job::SetWaiting(const std::string& whom, absl::optional<absl::Time> since) {
+void Job::SetWaiting(const std::string& whom, absl::optional<absl::Time> since,
+                     const std::string& why) {
+  const std::string text = WithReason(whom, why);
+  const std::string in_words = WithReason(whom, WithoutDigits(why));
   bool changed = false;
   {
     MutexLock lock(&mutex_);
     if (since || waits_for_.empty()) waits_since_ = since.value_or(clock_->Now());
-    changed = waits_for_ != whom;
-    waits_for_ = whom;
+    changed = waits_for_in_words_ != in_words;
+    waits_for_ = text;
+    waits_for_in_words_ = in_words;
   }
-  if (changed) AppendNotice(absl::StrCat("waits for ", whom));
+  if (changed) AppendNotice(absl::StrCat("waits for ", text));
 }
 
 void Job::SetStalled(const std::string& whom, absl::Time since) {
   MutexLock lock(&mutex_);
-  waits_for_ = whom;
+  waits_for_ = waits_for_in_words_ = whom;
   waits_since_ = since;
 }
 
 void Job::ClearWaiting() {
   MutexLock lock(&mutex_);
   waits_for_.clear();
+  waits_for_in_words_.clear();
 }
 
 void Job::SetTurn(size_t jobs_before, size_t max_running) {

@@ -76,8 +76,10 @@ class Job {
 
   // The job waits from now on, or still: JobStatus.message is "waits for `whom` for 12 s". A new
   // `whom` becomes a Notice. It waits since `since`, or since the first call after ClearWaiting.
-  void SetWaiting(const std::string& whom, absl::optional<absl::Time> since = absl::nullopt)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // With a reason it is "waits for `whom` (`why`), for 12 s", and becomes a Notice where more of
+  // the reason is new than numbers, such as how much memory there is.
+  void SetWaiting(const std::string& whom, absl::optional<absl::Time> since = absl::nullopt,
+                  const std::string& why = "") ABSL_LOCKS_EXCLUDED(mutex_);
   // The same since `since`, without a Notice and without an end: somebody is at work.
   void SetStalled(const std::string& whom, absl::Time since) ABSL_LOCKS_EXCLUDED(mutex_);
   void ClearWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -111,6 +113,7 @@ class Job {
   mutable CondVar ended_;
   JobRecord record_ ABSL_GUARDED_BY(mutex_);
   std::string waits_for_ ABSL_GUARDED_BY(mutex_);
+  std::string waits_for_in_words_ ABSL_GUARDED_BY(mutex_);  // Without the reason's numbers.
   absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
   struct Turn {

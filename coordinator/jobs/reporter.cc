@@ -33,11 +33,11 @@ Reporter::Reporter(Job* job, const RunnerEnvironment* environment, RunnerInbox* 
       clock_(environment->clock),
       moved_at_(clock_->Now()) {}
 
-absl::Status Reporter::Wait(const std::string& whom, absl::Duration pause) {
+absl::Status Reporter::Wait(const std::string& whom, absl::Duration pause, const std::string& why) {
   if (std::exchange(stalled_, false)) job_->ClearWaiting();
   NobodyIsMissing();
   moved_at_ = clock_->Now();
-  job_->SetWaiting(whom);
+  job_->SetWaiting(whom, absl::nullopt, why);
   return inbox_->WaitUntil(clock_->Now() + pause);
 }
 

@@ -31,8 +31,8 @@ class Reporter {
   void Count(const StepResult& result) { stats_.Add(result); }
 
   // The job waits for `whom` until something changes, `pause` at most; what it waits for is told
-  // until Resumed. Returns what the run must end with.
-  absl::Status Wait(const std::string& whom, absl::Duration pause);
+  // until Resumed. `why`: see Job::SetWaiting. Returns what the run must end with.
+  absl::Status Wait(const std::string& whom, absl::Duration pause, const std::string& why = "");
   // The same for members that are not there; `missing`: how people call them, by name. Returns
   // DEADLINE_EXCEEDED where a running job has waited for one of them for longer than its
   // coordinator allows: since the first call that named it, with no call since that did not.

@@ -230,19 +230,31 @@ absl::Status ShardGroup::ErrorOf(const char* what, uint32_t shard,
                                    ": ", Printable(status.error_message())));
 }
 
-// Nobody needs to wait for an error to pass where another one will not.
-absl::Status ShardGroup::FirstError(const char* what, const CallRound& round) {
-  const std::vector<grpc::Status> statuses = round.statuses();
-  const auto is_error = [](const grpc::Status& status) { return !status.ok(); };
-  const auto is_final = [](const grpc::Status& status) {
-    return Classify(CodeOf(status)) == Failure::kFinal;
+// Nobody needs to wait for an error to pass where another one will not; and who waits for memory
+// must make way for others.
+absl::Status ShardGroup::WorstError(const char* what, const CallRound& round) {
+  const auto badness = [](const grpc::Status& status) {
+    switch (Classify(CodeOf(status))) {
+      case Failure::kNone:
+        return 0;
+      case Failure::kPassing:
+      case Failure::kStale:
+        return 1;
+      case Failure::kFull:
+        return 2;
+      case Failure::kFinal:
+        break;
+    }
+    return 3;
   };
-  auto found = std::find_if(statuses.begin(), statuses.end(), is_final);
-  if (found == statuses.end()) found = std::find_if(statuses.begin(), statuses.end(), is_error);
-  if (found == statuses.end()) return absl::OkStatus();
-  const auto shard = static_cast<uint32_t>(found - statuses.begin());
+  const std::vector<grpc::Status> statuses = round.statuses();
+  const auto worst =
+      std::max_element(statuses.begin(), statuses.end(),
+                       [&](const auto& a, const auto& b) { return badness(a) < badness(b); });
+  if (worst == statuses.end() || worst->ok()) return absl::OkStatus();
+  const auto shard = static_cast<uint32_t>(worst - statuses.begin());
   failed_server_ = Describe(placements_[shard]);
-  return ErrorOf(what, shard, *found);
+  return ErrorOf(what, shard, *worst);
 }
 
 std::vector<absl::Status> ShardGroup::ErrorsOf(const char* what, const CallRound& round) const {
@@ -268,7 +280,7 @@ absl::StatusOr<std::vector<Response>> ShardGroup::CallAll(const char* what,
                                                           const Make& make) {
   const auto round = Start<Request, Response>(Which::kAll, method, timeout, make);
   while (!round->AwaitFor(kLookAround)) CancelMoved(*round);
-  MILLRACE_RETURN_IF_ERROR(FirstError(what, *round));
+  MILLRACE_RETURN_IF_ERROR(WorstError(what, *round));
   return std::move(round->responses);
 }
 
@@ -277,7 +289,7 @@ absl::Status ShardGroup::CallThoseThere(const char* what, Method<Request, Respon
                                         absl::Duration timeout, const Make& make) {
   const auto round = Start<Request, Response>(Which::kThoseThere, method, timeout, make);
   round->Await();
-  return FirstError(what, *round);
+  return WorstError(what, *round);
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::Create(uint64_t generation) {
@@ -294,18 +306,6 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Get() {
       [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); });
 }
 
-absl::StatusOr<ShardGroup::Statuses> ShardGroup::SetGeneration(uint64_t generation) {
-  return CallAll("SetGeneration", &AdminCalls::SetGeneration, kShortCall,
-                 AtGeneration(job_id_, generation));
-}
-
-absl::StatusOr<ShardGroup::Statuses> ShardGroup::StepBack(uint64_t generation, const CutName& cut,
-                                                          uint64_t epoch) {
-  return CallAll("StepBack", &AdminCalls::StepBack, kReadCall,
-                 [&](uint32_t shard, StepBackRequest& request) {
-                   Address(job_id_, shard, request);
-                   request.set_generation(generation);
-                   *request.mutable_cut() = cut;
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::GetThoseThere() {
   const auto round = Start<GetShardRequest, ShardStatus>(
       Which::kThoseThere, &AdminCalls::GetShard, kShortCall,
@@ -321,6 +321,18 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::GetThoseThere() {
   return statuses;
 }
 
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::SetGeneration(uint64_t generation) {
+  return CallAll("SetGeneration", &AdminCalls::SetGeneration, kShortCall,
+                 AtGeneration(job_id_, generation));
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::StepBack(uint64_t generation, const CutName& cut,
+                                                          uint64_t epoch) {
+  return CallAll("StepBack", &AdminCalls::StepBack, kReadCall,
+                 [&](uint32_t shard, StepBackRequest& request) {
+                   Address(job_id_, shard, request);
+                   request.set_generation(generation);
+                   *request.mutable_cut() = cut;
                    request.set_epoch(epoch);
                  });
 }
@@ -368,7 +380,7 @@ absl::Status ShardGroup::Drop(uint64_t generation) {
   for (size_t shard = 0; shard < statuses.size(); ++shard) {
     if (servers_[shard].member != 0 && statuses[shard].ok()) placements_[shard].set_dropped(true);
   }
-  return FirstError("DropShard", *round);
+  return WorstError("DropShard", *round);
 }
 
 absl::Status ShardGroup::Unmake(uint64_t generation) {

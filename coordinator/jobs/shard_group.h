@@ -24,7 +24,8 @@ namespace millrace::coordinator {
 
 // Used by one thread, but for Cancel. Calls go to all shards at once and block until the last has
 // answered, each with a deadline of its own; answers are in the order of the shards. Where several
-// fail, the error is that of the first shard, with its server and the shard in the message.
+// fail, the error is one that does not pass, or that there is no memory, or the first shard's; with
+// the server and the shard in the message.
 class ShardGroup {
  public:
   // REQUIRES: `record` has shards. `registry` is not owned.
@@ -70,9 +71,9 @@ class ShardGroup {
   absl::StatusOr<Statuses> FlushCut(uint64_t generation);
 
   // These call the servers that are there.
-  // SetGeneration of a job that has ended.
   // Returns what those said that have their shards.
   absl::StatusOr<Statuses> GetThoseThere();
+  // SetGeneration of a job that has ended.
   absl::Status Fence(uint64_t generation);
   absl::Status UnpinCut(uint64_t generation, const std::string& cut_id);
   // Returns what each shard answered; OK also for one whose server is not there.
@@ -134,7 +135,7 @@ class ShardGroup {
                               absl::Duration timeout, const Make& make);
   bool IsThere(uint32_t shard) const;
   void CancelMoved(CallRound& round) const;
-  absl::Status FirstError(const char* what, const CallRound& round);
+  absl::Status WorstError(const char* what, const CallRound& round);
   absl::Status ErrorOf(const char* what, uint32_t shard, const grpc::Status& status) const;
   bool SetUnderWay(std::shared_ptr<CallRound> round) ABSL_LOCKS_EXCLUDED(mutex_);
   ShardSpec SpecOf(uint32_t shard) const;

@@ -1,0 +1,210 @@
+// How a new job makes its shards while it waits for servers and their memory.
+#include "coordinator/jobs/attacher.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/testing/fake_ps.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr char kNewJob[] = "j-1";
+
+// Time passes as fast as its one user waits: a wait ends at once, at its deadline.
+class PassingClock final : public Clock {
+ public:
+  absl::Time Now() override {
+    MutexLock lock(&mutex_);
+    return now_;
+  }
+  bool WaitUntil(CondVar* /*condition*/, Mutex* mutex, absl::Time deadline) override {
+    mutex->Unlock();
+    {
+      MutexLock lock(&mutex_);
+      now_ = std::max(now_, deadline);
+    }
+    if (on_wait_) on_wait_();
+    mutex->Lock();
+    return true;
+  }
+
+  // Runs whenever somebody has waited.
+  void set_on_wait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }
+
+ private:
+  Mutex mutex_;
+  absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::UnixEpoch();
+  std::function<void()> on_wait_;
+};
+
+// A job with a shard on each of the servers.
+class AttacherTest : public testing::Test {
+ protected:
+  static constexpr int kServers = 3;
+
+  void SetUp() override {
+    const std::string directory =
+        absl::StrCat(testing::TempDir(), "/attacher-",
+                     testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(directory);
+    auto journal = Journal::Open(directory);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    journal_ = *std::move(journal);
+    JobRecord record;
+    record.set_number(1);
+    record.set_job_id(kNewJob);
+    record.set_state(PENDING);
+    for (int i = 0; i < kServers; ++i) {
+      servers_.push_back(std::make_unique<FakePs>(absl::StrCat("ps-", i)));
+      servers_[i]->Serve();
+      record.add_shards()->set_directory_id(servers_[i]->directory_id());
+      record.mutable_shards(i)->set_server(absl::StrCat("ps-", i));
+    }
+    job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
+    environment_.registry = &registry_;
+    environment_.clock = &clock_;
+    reporter_ = std::make_unique<Reporter>(job_.get(), &environment_, &inbox_);
+  }
+
+  uint64_t Join(int server) {
+    RegisterPs ps;
+    ps.set_name(absl::StrCat("ps-", server));
+    ps.set_directory_id(servers_[server]->directory_id());
+    ps.set_address(servers_[server]->address());
+    return registry_.AddPs(ps, std::make_shared<NoLink>()).value();
+  }
+
+  // Runs `at` after each wait until it returns true; then nothing else happens until the job is
+  // attached or `limit` has passed. Returns whether it was attached.
+  bool Attach(
+      absl::Duration limit, std::function<bool()> at = [] { return true; }) {
+    const absl::Time end = clock_.Now() + limit;
+    bool done = false;
+    clock_.set_on_wait([&, at = std::move(at)] {
+      if (!done) done = at();
+      if (clock_.Now() >= end) inbox_.Interrupt(absl::CancelledError("enough"));
+    });
+    ShardGroup shards(job_->record(), &registry_);
+    Attacher attacher(job_.get(), &environment_, &inbox_, reporter_.get());
+    const auto attached = attacher.Attach(shards);
+    clock_.set_on_wait(nullptr);
+    EXPECT_TRUE(attached.ok() || absl::IsCancelled(attached.status())) << attached.status();
+    EXPECT_TRUE(done);
+    return attached.ok();
+  }
+
+  // All that has been told to people.
+  std::vector<std::string> Notices() {
+    std::vector<std::string> notices;
+    for (uint64_t sequence = 0;;) {
+      const auto read = job_->events().ReadAfter(sequence, absl::ZeroDuration());
+      if (!read.ok() || !read->event) return notices;
+      sequence = read->event->sequence();
+      notices.push_back(read->event->notice().message());
+    }
+  }
+
+  PassingClock clock_;
+  MemberRegistry registry_{absl::Hours(1), &clock_};
+  RunnerEnvironment environment_;
+  std::vector<std::unique_ptr<FakePs>> servers_;
+
+ private:
+  class NoLink final : public MemberLink {
+   public:
+    void Send(const CoordinatorMessage& /*message*/) override {}
+    void Close(const absl::Status& /*status*/) override {}
+  };
+
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<Job> job_;
+  RunnerInbox inbox_{&clock_};
+  std::unique_ptr<Reporter> reporter_;
+};
+
+// It had a part of the servers' memory, and the turn to wait for more, for as long as a server
+// stayed away: jobs that could have run waited with it.
+TEST_F(AttacherTest, NewJobThatWaitsForAServerDoesNotKeepMemoryOfOthersForLong) {
+  for (int i = 0; i < 2; ++i) Join(i);
+  const uint64_t last = Join(2);
+  servers_[2]->set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "not enough memory");
+  });
+  const absl::Time begin = clock_.Now();
+  absl::Time gone_at = absl::InfiniteFuture();
+  const bool attached = Attach(absl::Minutes(10), [&] {
+    if (gone_at == absl::InfiniteFuture()) {
+      EXPECT_FALSE(environment_.memory_turn->Take("another"));
+      EXPECT_THAT(servers_[0]->Shards(kNewJob), SizeIs(1)) << "it has the turn";
+      if (clock_.Now() - begin < absl::Minutes(1)) return false;
+      registry_.Remove(last, "it was killed");
+      gone_at = clock_.Now();
+    }
+    if (clock_.Now() - gone_at < absl::Seconds(30)) return false;
+    EXPECT_TRUE(environment_.memory_turn->Take("another"));
+    for (int i = 0; i < 2; ++i) EXPECT_THAT(servers_[i]->Shards(kNewJob), IsEmpty());
+    servers_[2]->set_on_create(nullptr);
+    Join(2);
+    return true;
+  });
+  EXPECT_TRUE(attached) << "it makes them again";
+}
+
+TEST_F(AttacherTest, NewJobThatAServerRefusesDoesNotKeepMemoryOfOthersForLong) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  servers_[1]->set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is full");
+  });
+  EXPECT_FALSE(Attach(absl::Minutes(5)));
+  EXPECT_TRUE(environment_.memory_turn->Take("another"));
+  EXPECT_THAT(servers_[0]->Shards(kNewJob), IsEmpty());
+}
+
+// It did not make way for others where another server had another trouble.
+TEST_F(AttacherTest, ErrorThatPassesDoesNotHideThatThereIsNoMemory) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  servers_[0]->set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
+  });
+  servers_[2]->set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "not enough memory");
+  });
+  EXPECT_TRUE(environment_.memory_turn->Take("another"));
+  EXPECT_FALSE(Attach(absl::ZeroDuration()));
+  EXPECT_THAT(servers_[1]->Shards(kNewJob), IsEmpty());
+}
+
+// It made and dropped its shards every other second, and wrote as many notices: they say how much
+// memory there is.
+TEST_F(AttacherTest, JobThatWaitsForOthersMemoryMakesShardsRarelyAndSaysSoOnce) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  EXPECT_TRUE(environment_.memory_turn->Take("another"));
+  std::atomic<int> calls{0};
+  servers_[1]->set_on_create([&](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                        absl::StrCat("it needs 100 MiB; ", 50 + ++calls, " MiB are free"));
+  });
+  EXPECT_FALSE(Attach(absl::Minutes(10)));
+  EXPECT_LE(calls, 25);
+  const std::vector<std::string> notices = Notices();
+  EXPECT_EQ(std::count_if(notices.begin(), notices.end(),
+                          [](const auto& notice) { return absl::StrContains(notice, "are free"); }),
+            1);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
