@@ -88,8 +88,8 @@ class AttacherTest : public testing::Test {
     return registry_.AddPs(ps, std::make_shared<NoLink>()).value();
   }
 
-  // Runs `at` after each wait until it returns true; then nothing else happens until the job is
-  // attached or `limit` has passed. Returns whether it was attached.
+  // Runs `at` after each wait until it returns true; then nothing else happens until attaching ends
+  // or `limit` has passed. Returns whether it has ended.
   bool Attach(
       absl::Duration limit, std::function<bool()> at = [] { return true; }) {
     const absl::Time end = clock_.Now() + limit;
@@ -122,6 +122,8 @@ class AttacherTest : public testing::Test {
   MemberRegistry registry_{absl::Hours(1), &clock_};
   RunnerEnvironment environment_;
   std::vector<std::unique_ptr<FakePs>> servers_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<Job> job_;
 
  private:
   class NoLink final : public MemberLink {
@@ -130,8 +132,6 @@ class AttacherTest : public testing::Test {
     void Close(const absl::Status& /*status*/) override {}
   };
 
-  std::unique_ptr<Journal> journal_;
-  std::unique_ptr<Job> job_;
   RunnerInbox inbox_{&clock_};
   std::unique_ptr<Reporter> reporter_;
 };
@@ -186,6 +186,29 @@ TEST_F(AttacherTest, ErrorThatPassesDoesNotHideThatThereIsNoMemory) {
   EXPECT_TRUE(environment_.memory_turn->Take("another"));
   EXPECT_FALSE(Attach(absl::ZeroDuration()));
   EXPECT_THAT(servers_[1]->Shards(kNewJob), IsEmpty());
+}
+
+// It was refused for ever what it asked of that shard.
+TEST_F(AttacherTest, GenerationOfAStrangerDoesNotKeepAJobFromBeingPlacedAgain) {
+  for (int i = 0; i < 2; ++i) Join(i);
+  const uint64_t lost = Join(2);
+  servers_[2]->set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
+  });
+  const bool ended = Attach(absl::Minutes(10), [&] {
+    SetGenerationRequest request;
+    request.set_job_id(kNewJob);
+    request.set_generation(1000);
+    ShardStatus status;
+    EXPECT_TRUE(servers_[0]->SetGeneration(nullptr, &request, &status).ok());
+    registry_.Remove(lost, "its disk is replaced");
+    servers_[2]->ReplaceDisk();
+    Join(2);
+    return true;
+  });
+  EXPECT_TRUE(ended) << "it is to be placed again";
+  EXPECT_THAT(job_->record().shards(), IsEmpty());
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(servers_[i]->Shards(kNewJob), IsEmpty());
 }
 
 // It made and dropped its shards every other second, and wrote as many notices: they say how much
