@@ -260,8 +260,8 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   JobDispatch& job = found->second;
   if (job.evaluation_id != evaluate.evaluation_id()) job.evaluating.clear();
   job.evaluation_id = evaluate.evaluation_id();
-  const auto comes_later = [&](uint64_t worker) {
-    return std::make_pair(job.evaluating.contains(worker), worker <= evaluated_);
+  const auto comes_later = [&job, last = evaluated_](uint64_t worker) {
+    return std::make_pair(job.evaluating.contains(worker), worker <= last);
   };
   absl::optional<uint64_t> chosen;
   for (const auto& [worker, state] : workers_) {

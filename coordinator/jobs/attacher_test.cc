@@ -31,7 +31,8 @@ class PassingClock final : public Clock {
     MutexLock lock(&mutex_);
     return now_;
   }
-  bool WaitUntil(CondVar* /*condition*/, Mutex* mutex, absl::Time deadline) override {
+  bool WaitUntil(CondVar* /*condition*/, Mutex* mutex, absl::Time deadline) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     mutex->Unlock();
     {
       MutexLock lock(&mutex_);
