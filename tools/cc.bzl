@@ -1,23 +1,25 @@
 """cc_library and cc_test that compile the source files of a target together.
 
-Two thirds of a compilation are reading headers. So a target's source files are compiled in groups,
-each as one file: they share what they include, and must not name two things alike that are local to
-a file. `--config=each_file` compiles every file on its own.
+Two thirds of a compilation are reading headers. So a target's source files are compiled as one file,
+or as a few: they share what they include, and two of them must not use one name for two things that
+are local to a file. `--config=each_file` compiles every file on its own.
 """
 
-_FILES_IN_GROUP = 8
+# That are compiled as one.
+_MOST_FILES = 16
 
 def _together(name, srcs, testonly):
-    """What the target compiles: `srcs`, with its .cc files replaced by files that hold some of them each."""
+    """`srcs`, with generated files that hold several .cc files each in place of these."""
     sources = [src for src in srcs if src.endswith(".cc")]
     if len(sources) < 2:
         return srcs
     together = [src for src in srcs if not src.endswith(".cc")]
-    for first in range(0, len(sources), _FILES_IN_GROUP):
-        group = "%s_%d" % (name, first // _FILES_IN_GROUP)
+    groups = (len(sources) + _MOST_FILES - 1) // _MOST_FILES
+    for i in range(groups):
+        group = "%s_%d" % (name, i)
         native.genrule(
             name = group,
-            srcs = sources[first:first + _FILES_IN_GROUP],
+            srcs = sources[len(sources) * i // groups:len(sources) * (i + 1) // groups],
             outs = [group + ".together.cc"],
             # Messages and debuggers name the files themselves.
             cmd = "for file in $(SRCS); do echo '#line 1 \"'$$file'\"' && cat $$file; done >$@",

@@ -51,7 +51,7 @@ def source_and_flags(arguments):
 
 def compile_commands(targets, workspace):
     query = f'mnemonic("CppCompile", {" + ".join(targets)})'
-    actions = json.loads(bazel("aquery", "--output=jsonproto", "--include_artifacts=false", query))["actions"]
+    actions = json.loads(bazel("aquery", "--config=each_file", "--output=jsonproto", "--include_artifacts=false", query))["actions"]
     commands = {}
     for action in actions:
         source, arguments = source_and_flags(action["arguments"])

@@ -8,8 +8,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/grpc_status.h"
 #include "common/memory_trimmer.h"
+#include "common/net/call_timer.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/impl/codegen/serialization_traits.h"
 #include "grpcpp/server_context.h"
@@ -44,6 +46,17 @@ inline grpc::Status NoRequest() {
   return ToGrpcStatus(absl::InvalidArgumentError("the call ended without a request"));
 }
 
+// A request that has not come by then ends its call.
+inline constexpr absl::Duration kRequestPatience = absl::Seconds(30);
+
+// Reads the only request of `stream`; false: it does not come.
+template <typename Stream, typename Checked>
+bool ReadRequest(grpc::ServerContext* context, absl::Duration patience, Stream* stream,
+                 Checked* checked) {
+  CallTimer timer(context, patience);
+  return stream->Read(checked);
+}
+
 // A request of more takes much memory while it is parsed, some ten times its bytes, which malloc
 // would keep.
 inline constexpr size_t kLargeRequestBytes = 256 << 10;
@@ -53,13 +66,14 @@ inline constexpr size_t kLargeRequestBytes = 256 << 10;
 template <size_t kMaxBytes, typename Service, typename Request, typename Response>
 grpc::internal::MethodHandler* NewCheckedHandler(
     Service* service,
-    grpc::Status (Service::*method)(grpc::ServerContext*, const Request*, Response*)) {
+    grpc::Status (Service::*method)(grpc::ServerContext*, const Request*, Response*),
+    absl::Duration patience = kRequestPatience) {
   using Checked = CheckedRequest<Request, kMaxBytes>;
   using Stream = grpc::ServerUnaryStreamer<Checked, Response>;
   return new grpc::internal::StreamedUnaryHandler<Checked, Response>(
-      [service, method](grpc::ServerContext* context, Stream* stream) {
+      [service, method, patience](grpc::ServerContext* context, Stream* stream) {
         auto checked = std::make_unique<Checked>();
-        if (!stream->Read(checked.get())) return NoRequest();
+        if (!ReadRequest(context, patience, stream, checked.get())) return NoRequest();
         Response response;
         const grpc::Status status = checked->status.ok()
                                         ? (service->*method)(context, &checked->request, &response)

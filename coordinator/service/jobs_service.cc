@@ -46,7 +46,9 @@ void JobsService::CheckWatch(int method) {
       method, new grpc::internal::SplitServerStreamingHandler<Checked, JobEvent>(
                   [this](grpc::ServerContext* context, Stream* stream) {
                     Checked checked;
-                    if (!stream->Read(&checked)) return NoRequest();
+                    if (!ReadRequest(context, kRequestPatience, stream, &checked)) {
+                      return NoRequest();
+                    }
                     if (!checked.status.ok()) return ToGrpcStatus(checked.status);
                     return Watch(context, checked.request,
                                  [stream](const JobEvent& event) { return stream->Write(event); });
