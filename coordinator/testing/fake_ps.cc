@@ -9,6 +9,7 @@
 namespace millrace::coordinator {
 namespace {
 
+constexpr absl::Duration kJoinPatience = absl::Seconds(60);
 constexpr uint64_t kGenerations = uint64_t{1} << 32;
 
 grpc::Status CheckGeneration(uint64_t generation) {
@@ -51,10 +52,14 @@ void FakePs::Join(const std::string& coordinator) {
     MutexLock lock(&mutex_);
     for (const auto& [key, shard] : shards_) *ps.add_shards() = StatusOf(key, shard);
   }
-  connection_ =
-      std::make_unique<MemberConnection>(coordinator, [](const CoordinatorMessage& /*message*/) {});
-  connection_->Send(message);
-  connection_->AwaitAnswer();
+  // The name is another's until the coordinator has noticed that the stream before broke.
+  const absl::Time deadline = Clock::Real()->Now() + kJoinPatience;
+  do {
+    CHECK(Clock::Real()->Now() < deadline) << name_ << " cannot join";
+    connection_ = std::make_unique<MemberConnection>(coordinator,
+                                                     [](const CoordinatorMessage& /*message*/) {});
+    connection_->Send(message);
+  } while (!connection_->AwaitAnswer() && absl::IsAlreadyExists(connection_->AwaitEnd()));
 }
 
 void FakePs::Kill() {

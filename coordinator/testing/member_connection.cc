@@ -49,12 +49,13 @@ void MemberConnection::HalfClose() {
   stream_->WritesDone();
 }
 
-void MemberConnection::AwaitAnswer() {
+bool MemberConnection::AwaitAnswer() {
   const absl::Time deadline = Clock::Real()->Now() + kPatience;
   MutexLock lock(&end_mutex_);
   while (!has_answer_ && !has_ended_) {
     CHECK(!Clock::Real()->WaitUntil(&changed_, &end_mutex_, deadline)) << "no answer";
   }
+  return has_answer_;
 }
 
 absl::Status MemberConnection::AwaitEnd() {

@@ -28,8 +28,8 @@ class MemberConnection {
   // Says that no more messages come from this side.
   void HalfClose();
 
-  // Blocks until the coordinator has answered, or ended the stream.
-  void AwaitAnswer();
+  // Blocks until the coordinator has answered (true), or ended the stream without an answer.
+  bool AwaitAnswer();
 
   // Blocks until the coordinator has ended the stream.
   absl::Status AwaitEnd();
