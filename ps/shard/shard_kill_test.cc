@@ -31,7 +31,11 @@ using ::millrace::testing::MakeWirePiece;
 using ::millrace::testing::Newest;
 
 constexpr uint64_t kVariableElements = kBlockElements + 100;
+#ifdef MILLRACE_SANITIZER  // Each begins slowly.
+constexpr int kLives = 10;
+#else
 constexpr int kLives = 40;
+#endif
 
 // What the lives tell each other, in memory that they share.
 struct Told {
