@@ -4,7 +4,7 @@
 # clang's, which checks the annotations of locks besides.
 #
 #   ./test.sh            all of it
-#   ./test.sh opt        without sanitizers, about a third of the time (also: asan, tsan)
+#   ./test.sh opt        without sanitizers, in less than half the time (also: asan, tsan)
 #
 # Tests on real data skip unless MILLRACE_TEST_DATA names a folder that holds mnist/ (the IDX files)
 # and a9a/ (a9a, a9a.t).
