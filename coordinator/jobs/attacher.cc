@@ -10,6 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/attach_decision.h"
@@ -128,7 +129,7 @@ absl::Status Attacher::Pause(const ShardGroup& shards, const absl::Status& statu
   if (IsRefusal(status)) ++refused_;
   return reporter_->Wait(
       absl::StrCat(shards.failed_server(), ", which does not do what it is asked"), backoff.Next(),
-      std::string(status.message()));
+      std::string(absl::StripPrefix(status.message(), shards.failed_server() + ": ")));
 }
 
 // Somebody else has given the shards a newer generation (a client of the ps servers' own port, or

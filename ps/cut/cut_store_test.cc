@@ -426,6 +426,20 @@ TEST_F(CutStoreTest, CutsThatWereMovedAwayAloneAndAreBackAreThere) {
   EXPECT_EQ(CutFiles(), 1);
 }
 
+// The shards began anew, though the cuts could be had again.
+TEST_F(CutStoreTest, StoreWhoseCutsAreElsewhereIsNotOpened) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  store_.reset();
+  std::filesystem::rename(bulk(), bulk() + ".aside");
+  const absl::Status status = CutStore::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(bulk() + " is missing"));
+  std::filesystem::rename(bulk() + ".aside", bulk());
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
+}
+
 // It stayed until the server was started again, and cuts found no room beside it.
 TEST_F(CutStoreTest, CutThatWasBeingWrittenWhenItsDirectoryWasMovedLeavesNothing) {
   const ShardPlan plan = Plan();

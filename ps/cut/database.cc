@@ -103,7 +103,21 @@ std::string Database::PathOf(const std::string& name) const {
   return absl::StrCat(directory_, "/", name);
 }
 
+// A missing one is made only where nothing can have been in it: it may be on a disk that is not
+// there now, and all that its files hold would count as lost.
+absl::Status Database::CheckNotMissing() const {
+  const rocksdb::IOStatus found =
+      rocks_->file_system()->FileExists(directory_, rocksdb::IOOptions(), nullptr);
+  if (!found.IsNotFound()) return absl::OkStatus();
+  MILLRACE_ASSIGN_OR_RETURN(const auto records, rocks_->List(/*prefix=*/""));
+  if (records.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the directory ", directory_, " is missing, which has the values of the shards ",
+                   "in ", rocks_->path(), "; restore it, or give the server an empty --data_dir"));
+}
+
 absl::Status Database::OpenDirectory() {
+  MILLRACE_RETURN_IF_ERROR(CheckNotMissing());
   const FileSystemPtr& files = rocks_->file_system();
   MILLRACE_RETURN_IF_ERROR(
       FromRocks(files->CreateDirIfMissing(directory_, rocksdb::IOOptions(), nullptr),

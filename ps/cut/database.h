@@ -114,6 +114,7 @@ class Database {
 
  private:
   Database(std::unique_ptr<RocksDatabase> rocks, std::string directory, DatabaseFault fault);
+  absl::Status CheckNotMissing() const;
   // Makes the directory of the bulk files, or opens it.
   absl::Status OpenDirectory();
   absl::Status RemoveStaged();
