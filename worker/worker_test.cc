@@ -2,6 +2,7 @@
 // fakes.
 #include "worker/worker.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -110,9 +111,10 @@ TEST_F(WorkerTest, StopReturnsTheLeasesAndSaysGoodbye) {
 }
 
 TEST_F(WorkerTest, WorksForACoordinatorThatComesBack) {
-  int pulls = 0;
-  world_.on_pull = [&pulls](const FakePull& pull) {
-    if (pulls++ == 0) pull.wait_for_cancel();
+  // The worker pulls for later steps until it is stopped, after this function.
+  const auto pulls = std::make_shared<std::atomic<int>>(0);
+  world_.on_pull = [pulls](const FakePull& pull) {
+    if (pulls->fetch_add(1) == 0) pull.wait_for_cancel();
     return absl::OkStatus();
   };
   StartWelcome();
