@@ -111,8 +111,8 @@ TEST_F(WorkerTest, StopReturnsTheLeasesAndSaysGoodbye) {
 }
 
 TEST_F(WorkerTest, WorksForACoordinatorThatComesBack) {
-  // Not on the stack: only gRPC, which ThreadSanitizer does not see into, orders the pulls before the
-  // end of this function.
+  // Not on the stack: only gRPC, which ThreadSanitizer does not see into, orders the pulls before
+  // the end of this function.
   const auto pulls = std::make_shared<std::atomic<int>>(0);
   world_.on_pull = [pulls](const FakePull& pull) {
     if (pulls->fetch_add(1) == 0) pull.wait_for_cancel();
