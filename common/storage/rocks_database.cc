@@ -13,10 +13,7 @@
 // inode, so that another directory at the path has another one.
 #include "common/storage/rocks_database.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 
@@ -90,8 +87,7 @@ absl::StatusOr<std::unique_ptr<RocksDatabase>> RocksDatabase::Open(
   const rocksdb::Status status = rocksdb::DB::Open(*database->options_, path, &db);
   MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot open the database ", path)));
   database->db_.reset(db);
-  Place place;
-  if (FindPlace(path, &place) == 0) database->place_ = place;
+  if (auto place = DirectoryPlace::Of(path); place.ok()) database->place_ = *std::move(place);
   MILLRACE_RETURN_IF_ERROR(database->KeepMemoryTableFilled());
   return database;
 }
@@ -117,29 +113,13 @@ RocksDatabase::RocksDatabase(std::string path, const RocksDatabaseOptions& optio
 
 RocksDatabase::~RocksDatabase() = default;
 
-int RocksDatabase::FindPlace(const std::string& path, Place* place) {
-  struct stat found = {};
-  if (stat(path.c_str(), &found) != 0) return errno;
-  *place = Place(found.st_dev, found.st_ino);
-  return 0;
-}
-
 absl::Status RocksDatabase::CheckPlace() {
   if (!place_.has_value()) return absl::OkStatus();
-  Place place;
-  const int error = FindPlace(path_, &place);
-  // Other errors do not say where it is; writing tells whether they matter.
-  const bool lost = error == ENOENT || error == ENOTDIR || (error == 0 && place != *place_);
-  absl::Status status;
-  if (lost) {
-    status = absl::UnavailableError(absl::StrCat("the directory ", path_,
-                                                 " is no longer there (it was deleted or moved); ",
-                                                 "restore it and start the server again"));
-  }
+  const absl::Status status = place_->Check();
   MutexLock lock(&mutex_);
-  LOG_IF(ERROR, lost && !lost_) << status;
-  LOG_IF(INFO, !lost && lost_) << "the directory " << path_ << " is there again";
-  lost_ = lost;
+  LOG_IF(ERROR, !status.ok() && !lost_) << status;
+  LOG_IF(INFO, status.ok() && lost_) << "the directory " << path_ << " is there again";
+  lost_ = !status.ok();
   return status;
 }
 

@@ -15,6 +15,7 @@
 #include "absl/types/optional.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/storage/directory_place.h"
 #include "common/storage/durable_file.h"
 
 namespace rocksdb {
@@ -60,8 +61,7 @@ class RocksDatabase {
   // CheckPlace says so.
   absl::Status Write(const Changes& changes, bool sync = true) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // UNAVAILABLE: the directory that was opened is not at its path any more: what is written to it
-  // is lost. Asks the system, which takes no long time.
+  // As DirectoryPlace::Check, of the database's directory; the log says when it goes and is back.
   absl::Status CheckPlace() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // nullopt: there is no such key.
@@ -79,8 +79,6 @@ class RocksDatabase {
   static constexpr absl::Duration kResumePause = absl::Seconds(1);
 
  private:
-  using Place = std::pair<uint64_t, uint64_t>;  // Device and inode of a directory.
-
   RocksDatabase(std::string path, const RocksDatabaseOptions& options,
                 std::unique_ptr<rocksdb::Env> env);
 
@@ -91,8 +89,6 @@ class RocksDatabase {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Error(absl::string_view operation, const rocksdb::Status& status) const;
   absl::Status KeepMemoryTableFilled();
-  // Returns 0, or an errno.
-  static int FindPlace(const std::string& path, Place* place);
 
   const std::string path_;
   const FileSystemPtr file_system_;
@@ -100,7 +96,7 @@ class RocksDatabase {
   const std::unique_ptr<rocksdb::Env> env_;
   const std::unique_ptr<rocksdb::Options> options_;
   std::unique_ptr<rocksdb::DB> db_;
-  absl::optional<Place> place_;  // Set once, by Open; nothing: the system did not say.
+  absl::optional<DirectoryPlace> place_;  // Set once, by Open; nothing: the system did not say.
   Mutex mutex_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);  // The first one since RocksDB was well.
   absl::Time next_resume_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();

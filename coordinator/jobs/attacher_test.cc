@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/journal/new_journal.h"
 #include "coordinator/testing/fake_ps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -58,17 +58,7 @@ class AttacherTest : public testing::Test {
   static constexpr int kServers = 3;
 
   void SetUp() override {
-    const std::string directory =
-        absl::StrCat(testing::TempDir(), "/attacher-",
-                     testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(directory);
-    auto journal = Journal::Open(directory);
-    ASSERT_TRUE(journal.ok()) << journal.status();
-    journal_ = *std::move(journal);
-    JobRecord record;
-    record.set_number(1);
-    record.set_job_id(kNewJob);
-    record.set_state(PENDING);
+    JobRecord record = PendingJob();
     for (int i = 0; i < kServers; ++i) {
       servers_.push_back(std::make_unique<FakePs>(absl::StrCat("ps-", i)));
       servers_[i]->Serve();
@@ -123,7 +113,7 @@ class AttacherTest : public testing::Test {
   MemberRegistry registry_{absl::Hours(1), &clock_};
   RunnerEnvironment environment_;
   std::vector<std::unique_ptr<FakePs>> servers_;
-  std::unique_ptr<Journal> journal_;
+  const std::unique_ptr<Journal> journal_ = OpenNewJournal();
   std::unique_ptr<Job> job_;
 
  private:

@@ -1,7 +1,6 @@
 #include "coordinator/jobs/preparer.h"
 
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/planner.h"
+#include "coordinator/journal/new_journal.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -35,17 +35,8 @@ class PreparingLink final : public MemberLink {
 
 class PreparerTest : public testing::Test {
  protected:
-  PreparerTest()
-      : directory_(absl::StrCat(testing::TempDir(), "/preparer-",
-                                testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(directory_);
-    auto journal = Journal::Open(directory_);
-    EXPECT_TRUE(journal.ok()) << journal.status();
-    journal_ = *std::move(journal);
-    JobRecord record;
-    record.set_number(1);
-    record.set_job_id("j-1");
-    record.set_state(PENDING);
+  PreparerTest() {
+    JobRecord record = PendingJob();
     record.mutable_spec()->set_batch_size(1);
     record.mutable_spec()->set_steps(5);
     job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
@@ -102,8 +93,7 @@ class PreparerTest : public testing::Test {
   SimulatedClock clock_;
   MemberRegistry registry_{absl::Seconds(2), &clock_};
   Planner planner_{&registry_, &clock_};
-  const std::string directory_;
-  std::unique_ptr<Journal> journal_;
+  const std::unique_ptr<Journal> journal_ = OpenNewJournal();
   std::unique_ptr<Job> job_;
   uint64_t last_event_ = 0;
   RunnerEnvironment environment_;

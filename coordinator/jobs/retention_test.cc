@@ -1,10 +1,9 @@
 // What becomes of ended jobs' logs and records; shards are dropped in coordinator/*_test.cc.
 #include "coordinator/jobs/retention.h"
 
-#include <filesystem>
-
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "coordinator/journal/new_journal.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -19,16 +18,6 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 class RetentionTest : public testing::Test {
  protected:
   RetentionTest() : registry_(absl::Hours(1), &clock_) {}
-
-  void SetUp() override {
-    const std::string directory =
-        absl::StrCat(testing::TempDir(), "/retention-",
-                     testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(directory);
-    auto journal = Journal::Open(directory);
-    ASSERT_TRUE(journal.ok()) << journal.status();
-    journal_ = *std::move(journal);
-  }
 
   // Adds a job that ended a second after the one before, with many events.
   Job& AddEnded(uint64_t number) {
@@ -90,7 +79,7 @@ class RetentionTest : public testing::Test {
 
   SimulatedClock clock_{absl::UnixEpoch() + absl::Hours(1)};
   MemberRegistry registry_;
-  std::unique_ptr<Journal> journal_;
+  const std::unique_ptr<Journal> journal_ = OpenNewJournal();
   std::vector<std::shared_ptr<Job>> jobs_;
 
   Mutex mutex_;

@@ -1,14 +1,12 @@
 // The service before its table is ready; with a real coordinator see coordinator/*_test.cc.
 #include "coordinator/service/jobs_service.h"
 
-#include <filesystem>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/planner.h"
-#include "coordinator/journal/journal.h"
+#include "coordinator/journal/new_journal.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -26,16 +24,7 @@ class JobsServiceTest : public testing::Test {
         planner_(&registry_, Clock::Real()) {}
 
   void SetUp() override {
-    const std::string directory = absl::StrCat(testing::TempDir(), "/jobs-service");
-    std::filesystem::remove_all(directory);
-    auto journal = Journal::Open(directory);
-    ASSERT_TRUE(journal.ok()) << journal.status();
-    journal_ = *std::move(journal);
-    JobRecord record;
-    record.set_number(1);
-    record.set_job_id("j-1");
-    record.set_state(PENDING);
-    ASSERT_TRUE(journal_->Write(record).ok());
+    ASSERT_TRUE(journal_->Write(PendingJob()).ok());
 
     RunnerEnvironment environment;
     environment.registry = &registry_;
@@ -56,7 +45,7 @@ class JobsServiceTest : public testing::Test {
   MemberRegistry registry_;
   Dispatcher dispatcher_;
   Planner planner_;
-  std::unique_ptr<Journal> journal_;
+  const std::unique_ptr<Journal> journal_ = OpenNewJournal();
   std::unique_ptr<JobTable> table_;
   std::unique_ptr<JobsService> service_;
 };

@@ -40,6 +40,7 @@ class ArenaTest : public ::testing::Test {
     options_.boot_id = "this boot";
     options_.clock = &clock_;
     options_.reserve = [this](int fd, size_t bytes) {
+      ++segments_made_;
       return full_ ? ENOSPC : ReserveWithFallocate(fd, bytes);
     };
   }
@@ -92,6 +93,7 @@ class ArenaTest : public ::testing::Test {
   const std::string root_;
   SimulatedClock clock_;
   bool full_ = false;
+  int segments_made_ = 0;
   ArenaOptions options_;
   std::shared_ptr<Arena> arena_;
 };
@@ -214,11 +216,6 @@ TEST_F(ArenaTest, WhatWasNeededOnceIsGivenBackWithoutAnotherRelease) {
 // What another job had left counted as what this one needed, whose segments were deleted and made
 // anew with each step.
 TEST_F(ArenaTest, BuffersOfAnotherSizeDoNotStandForThoseThatAreNeeded) {
-  int made = 0;
-  options_.reserve = [&made](int fd, size_t bytes) {
-    ++made;
-    return ReserveWithFallocate(fd, bytes);
-  };
   OpenNew();
   std::vector<ArenaPlace> places;
   for (int i = 0; i < 64; ++i) places.push_back(Fill(0));
@@ -228,30 +225,25 @@ TEST_F(ArenaTest, BuffersOfAnotherSizeDoNotStandForThoseThatAreNeeded) {
     places.clear();
     for (int i = 0; i < 16; ++i) places.push_back(arena_->Take(3 * kBytes).place);
     for (const ArenaPlace place : places) arena_->Release(place);
-    if (step == 0) made_at_first = made;
+    if (step == 0) made_at_first = segments_made_;
     clock_.Advance(absl::Milliseconds(500));
   }
-  EXPECT_EQ(made, made_at_first);
+  EXPECT_EQ(segments_made_, made_at_first);
   EXPECT_LT(arena_->mapped_bytes(), 64 * kBytes) << "the other job's are gone";
 }
 
 // Each step made segments and deleted them, which took longer than the step.
 TEST_F(ArenaTest, WhatIsNeededAgainAndAgainStays) {
-  int made = 0;
-  options_.reserve = [&made](int fd, size_t bytes) {
-    ++made;
-    return ReserveWithFallocate(fd, bytes);
-  };
   OpenNew();
   int made_at_first = 0;
   for (int step = 0; step < 100; ++step) {
     std::vector<ArenaPlace> places;
     for (int i = 0; i < 64; ++i) places.push_back(arena_->Take(kBytes).place);
     for (const ArenaPlace place : places) arena_->Release(place);
-    if (step == 0) made_at_first = made;
+    if (step == 0) made_at_first = segments_made_;
     clock_.Advance(absl::Milliseconds(100));
   }
-  EXPECT_EQ(made, made_at_first);
+  EXPECT_EQ(segments_made_, made_at_first);
   // It was needed once: later it goes.
   for (int step = 0; step < 3; ++step) {
     clock_.Advance(absl::Seconds(11));

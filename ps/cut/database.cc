@@ -13,10 +13,7 @@
 // number for the next file that it adopts.
 #include "ps/cut/database.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "absl/random/random.h"
@@ -24,7 +21,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "common/system_error.h"
 #include "glog/logging.h"
 #include "rocksdb/file_system.h"
 #include "rocksdb/iterator.h"
@@ -126,24 +122,13 @@ absl::Status Database::OpenDirectory() {
   MILLRACE_RETURN_IF_ERROR(
       FromRocks(files->NewDirectory(directory_, rocksdb::IOOptions(), &open_directory_, nullptr),
                 absl::StrCat("cannot open ", directory_)));
-  struct stat found = {};
-  if (stat(directory_.c_str(), &found) != 0) return SystemError("examine", directory_, errno);
-  place_ = {found.st_dev, found.st_ino};
+  MILLRACE_ASSIGN_OR_RETURN(place_, DirectoryPlace::Of(directory_));
   return absl::OkStatus();
 }
 
 absl::Status Database::CheckPlaces() const {
   MILLRACE_RETURN_IF_ERROR(rocks_->CheckPlace());
-  struct stat found = {};
-  const int error = stat(directory_.c_str(), &found) == 0 ? 0 : errno;
-  // Other errors do not say where it is; reading and writing tell whether they matter.
-  if (error != 0 && error != ENOENT && error != ENOTDIR) return absl::OkStatus();
-  if (error == 0 && place_ == std::make_pair(uint64_t{found.st_dev}, uint64_t{found.st_ino})) {
-    return absl::OkStatus();
-  }
-  return absl::UnavailableError(absl::StrCat("the directory ", directory_,
-                                             " is no longer there (it was deleted or moved); ",
-                                             "restore it and start the server again"));
+  return place_->Check();
 }
 
 absl::Status Database::RemoveStaged() {

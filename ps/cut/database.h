@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "common/mutex.h"
+#include "common/storage/directory_place.h"
 #include "common/storage/durable_file.h"
 #include "common/storage/rocks_database.h"
 
@@ -133,7 +134,7 @@ class Database {
   const std::string directory_;  // Of the bulk files.
   // It stays open: so no other one gets its inode.
   std::unique_ptr<rocksdb::FSDirectory> open_directory_;
-  std::pair<uint64_t, uint64_t> place_;  // Its device and inode.
+  absl::optional<DirectoryPlace> place_;  // Set by Open.
   const std::shared_ptr<StagedLeftovers> leftovers_ = std::make_shared<StagedLeftovers>();
   const DatabaseFault fault_;  // May be empty.
 };
