@@ -9,10 +9,10 @@ packages=(
   g++-12 mold pkg-config protobuf-compiler protobuf-compiler-grpc
   # Libraries.
   libabsl-dev libcli11-dev libdnnl-dev libgoogle-glog-dev libgrpc++-dev libgrpc-dev libprotobuf-dev
-  librocksdb-dev nlohmann-json3-dev zlib1g-dev
+  libre2-dev librocksdb-dev libxxhash-dev nlohmann-json3-dev zlib1g-dev
   # Tests, sanitizers and the checks of format and locks.
   libbenchmark-dev libgmock-dev libgtest-dev clang-14 clang-format libclang-rt-14-dev
-  python3
+  python3 python3-numpy python3-pip python3-xxhash
 )
 
 missing=()

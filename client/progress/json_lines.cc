@@ -68,6 +68,7 @@ bool AddKind(const JobEvent& event, Json* json) {
     case JobEvent::kRecovered:
       AddRecovered(event.recovered(), json);
       return true;
+    case JobEvent::kCheckpointEnded:
     case JobEvent::KIND_NOT_SET:
       return false;
   }

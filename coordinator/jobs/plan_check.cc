@@ -78,6 +78,7 @@ absl::Status CheckInitialValue(const std::string& path, const InitialValue& valu
       return FieldError(path + ".truncated_normal.stddev", absl::StrCat(stddev),
                         "finite and at least 0");
     }
+    case InitialValue::kStored:  // The coordinator's own.
     case InitialValue::KIND_NOT_SET:
       break;
   }

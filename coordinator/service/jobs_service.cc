@@ -36,7 +36,7 @@ JobsService::JobsService(JobTable* table, const MemberRegistry* registry)
   MarkMethodStreamed(2, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ListJobs));
   CheckWatch(3);
   MarkMethodStreamed(4, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::CancelJob));
-  MarkMethodStreamed(5, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetVariables));
+  MarkMethodStreamed(7, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetVariables));
 }
 
 void JobsService::CheckWatch(int method) {

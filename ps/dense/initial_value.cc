@@ -86,6 +86,7 @@ absl::Status CheckInitialValue(const InitialValue& initial_value, absl::string_v
       return CheckUniform(initial_value.uniform(), path);
     case InitialValue::kTruncatedNormal:
       return CheckTruncatedNormal(initial_value.truncated_normal(), path);
+    case InitialValue::kStored:
     case InitialValue::KIND_NOT_SET:
       break;
   }
@@ -111,6 +112,7 @@ void FillInitialValues(const InitialValue& initial_value, uint64_t seed,
       return;
     }
     case InitialValue::kConstant:
+    case InitialValue::kStored:
     case InitialValue::KIND_NOT_SET:
       std::fill(values.begin(), values.end(), initial_value.constant());
       return;

@@ -73,8 +73,8 @@ Admin::Admin(ShardStore* store) : store_(store) {
   MarkMethodStreamed(5, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::PinCut));
   MarkMethodStreamed(6, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::UnpinCut));
   MarkMethodStreamed(7, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::FlushCut));
-  MarkMethodStreamed(8, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::RetireShard));
-  MarkMethodStreamed(9, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::DropShard));
+  MarkMethodStreamed(9, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::RetireShard));
+  MarkMethodStreamed(10, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::DropShard));
 }
 
 grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,

@@ -57,6 +57,7 @@ void Trainer::Handle(const CoordinatorMessage& message) {
     case CoordinatorMessage::kForgetJob:
       return Forget(message.forget_job().job_id());
     case CoordinatorMessage::kWelcome:
+    case CoordinatorMessage::kMayLeave:
     case CoordinatorMessage::KIND_NOT_SET:
       break;
   }
