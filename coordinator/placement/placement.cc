@@ -1,6 +1,7 @@
 #include "coordinator/placement/placement.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
@@ -31,6 +32,47 @@ uint64_t Boundary(uint64_t elements, uint64_t shards, uint64_t shard) {
   return exact / kAlignment * kAlignment;
 }
 
+// How many shards each part has: the next one goes where shards are largest.
+std::vector<uint64_t> ShardsOfParts(const std::vector<uint64_t>& sizes, uint64_t shards) {
+  std::vector<uint64_t> counts(sizes.size(), 1);
+  const auto has_smaller_shards = [&](const auto& a, const auto& b) {
+    return absl::uint128(a.first) * b.second < absl::uint128(b.first) * a.second;
+  };
+  using Part = std::pair<uint64_t, uint64_t>;  // Elements and shards.
+  for (uint64_t all = sizes.size(); all < shards; ++all) {
+    size_t largest = 0;
+    for (size_t part = 1; part < sizes.size(); ++part) {
+      if (has_smaller_shards(Part(sizes[largest], counts[largest]),
+                             Part(sizes[part], counts[part]))) {
+        largest = part;
+      }
+    }
+    ++counts[largest];
+  }
+  return counts;
+}
+
+// Cuts the concatenation of the variables where `ends` says; the last one is its end.
+std::vector<ShardSlices> CutAt(const Variables& variables, const std::vector<uint64_t>& ends) {
+  std::vector<ShardSlices> result(ends.size());
+  size_t shard = 0;
+  uint64_t position = 0;  // In the concatenation.
+  for (int variable = 0; variable < variables.size(); ++variable) {
+    const uint64_t size = ElementsOf(variables[variable]);
+    for (uint64_t offset = 0; offset < size;) {
+      while (position == ends[shard]) ++shard;
+      Slice slice;
+      slice.set_variable(variable);
+      slice.set_offset(offset);
+      slice.set_length(std::min(size - offset, ends[shard] - position));
+      result[shard].push_back(slice);
+      offset += slice.length();
+      position += slice.length();
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<uint64_t> CountElements(const Variables& variables) {
@@ -56,26 +98,30 @@ absl::Status CheckShardCount(uint32_t shards, uint64_t elements) {
 }
 
 std::vector<ShardSlices> DivideIntoShards(const Variables& variables, uint64_t shards) {
+  return DivideBetween(variables, shards, {});
+}
+
+std::vector<ShardSlices> DivideBetween(const Variables& variables, uint64_t shards,
+                                       absl::Span<const uint64_t> boundaries) {
   uint64_t elements = 0;
   for (const VariableSpec& variable : variables) elements += ElementsOf(variable);
   CHECK(1 <= shards && shards <= elements) << shards << " shards of " << elements << " elements";
-  std::vector<ShardSlices> result(shards);
-  uint64_t shard = 0;
-  uint64_t position = 0;  // In the concatenation.
-  for (int variable = 0; variable < variables.size(); ++variable) {
-    const uint64_t size = ElementsOf(variables[variable]);
-    for (uint64_t offset = 0; offset < size;) {
-      while (position == Boundary(elements, shards, shard + 1)) ++shard;
-      Slice slice;
-      slice.set_variable(variable);
-      slice.set_offset(offset);
-      slice.set_length(std::min(size - offset, Boundary(elements, shards, shard + 1) - position));
-      result[shard].push_back(slice);
-      offset += slice.length();
-      position += slice.length();
+  std::vector<uint64_t> parts(boundaries.begin(), boundaries.end());
+  parts.push_back(elements);
+  std::vector<uint64_t> sizes;
+  uint64_t begin = 0;
+  for (const uint64_t end : parts) {
+    CHECK(begin < end) << "a part ends at " << end << ", where it begins at " << begin;
+    sizes.push_back(end - std::exchange(begin, end));
+  }
+  const std::vector<uint64_t> counts = ShardsOfParts(sizes, shards);
+  std::vector<uint64_t> ends;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    for (uint64_t shard = 1; shard <= counts[part]; ++shard) {
+      ends.push_back(parts[part] - sizes[part] + Boundary(sizes[part], counts[part], shard));
     }
   }
-  return result;
+  return CutAt(variables, ends);
 }
 
 uint64_t ElementsOf(const ShardSlices& slices) {

@@ -29,6 +29,13 @@ absl::Status CheckShardCount(uint32_t shards, uint64_t elements);
 // line), so that sizes differ by at most 32. No slice is empty. REQUIRES: 1 <= shards <= elements.
 std::vector<ShardSlices> DivideIntoShards(const Variables& variables, uint64_t shards);
 
+// The same for each part between `boundaries`, where a shard must end and another begin: parts have
+// shards by their sizes, each at least one. So there are more shards than `shards` where there are
+// more parts. REQUIRES: `boundaries` grow, from 1 to below the number of elements; 1 <= shards <=
+// elements.
+std::vector<ShardSlices> DivideBetween(const Variables& variables, uint64_t shards,
+                                       absl::Span<const uint64_t> boundaries);
+
 uint64_t ElementsOf(const ShardSlices& slices);
 
 // Gives each shard to a server: the one that then holds least, the first of several. `held`: what

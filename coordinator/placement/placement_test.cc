@@ -88,6 +88,23 @@ TEST(PlacementTest, AnyDivisionCoversEachElementOnce) {
   }
 }
 
+TEST(PlacementTest, NoShardLiesAcrossABoundary) {
+  const std::vector<VariableSpec> variables = {Variable({60}), Variable({40})};
+  const auto sizes = [&](uint64_t shards, std::vector<uint64_t> boundaries) {
+    const auto divided = DivideBetween(MakeVariables(variables), shards, boundaries);
+    ExpectCovers(divided, variables);
+    std::vector<uint64_t> result;
+    for (const ShardSlices& shard : divided) result.push_back(ElementsOf(shard));
+    return result;
+  };
+  EXPECT_THAT(sizes(2, {}), ElementsAre(50, 50));
+  EXPECT_THAT(sizes(1, {50}), ElementsAre(50, 50)) << "more than asked for";
+  EXPECT_THAT(sizes(3, {70}), ElementsAre(35, 35, 30));
+  EXPECT_THAT(sizes(5, {1, 2}), ElementsAre(1, 1, 32, 33, 33));
+  EXPECT_THAT(sizes(2, {10, 20, 99}), ElementsAre(10, 10, 79, 1));
+  EXPECT_THAT(sizes(100, {1, 70}), testing::Each(1u));
+}
+
 TEST(PlacementTest, MoreShardsThanElementsAreRefusedWithBothNumbers) {
   EXPECT_TRUE(CheckShardCount(10, 10).ok());
   EXPECT_TRUE(CheckShardCount(0, 10).ok());
