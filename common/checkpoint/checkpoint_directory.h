@@ -1,0 +1,77 @@
+// The checkpoints in a directory: which there are, how one becomes one, and how one goes.
+#ifndef MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
+#define MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/storage/durable_file.h"
+#include "protos/checkpoint.pb.h"
+
+namespace millrace {
+
+// Calls block on the disk, which may be a network's. At most one process writes at a time; others
+// may read. Errors: UNAVAILABLE: the disk fails or is full, which may pass.
+class CheckpointDirectory {
+ public:
+  CheckpointDirectory(FileSystemPtr file_system, std::string path);
+
+  const std::string& path() const { return path_; }
+
+  struct Listed {
+    uint64_t number = 0;
+    absl::StatusOr<CheckpointManifest> manifest;  // Or why it cannot be read.
+  };
+  // What has a manifest, by number. NOT_FOUND: there is no directory.
+  absl::StatusOr<std::vector<Listed>> List() const;
+
+  // The highest number that has a manifest. NOT_FOUND: there is no directory, or none in it.
+  absl::StatusOr<uint64_t> Newest() const;
+
+  // Makes the folder of a new checkpoint, above all that are there and at least `at_least`, and the
+  // directory itself, if it is not there. Returns the number. NOT_FOUND: the directory above is not
+  // there.
+  absl::StatusOr<uint64_t> Begin(uint64_t at_least = 1);
+
+  // The checkpoint manifest->number() is one when this returns OK, whatever happens. Sets its
+  // `checksum` and `format_version`. After an error it may be one or none. FAILED_PRECONDITION: a
+  // file that it names is not there, or has another length: somebody has removed it.
+  absl::Status Commit(CheckpointManifest* manifest);
+
+  // It is no checkpoint any more when this returns OK; then its files go that no other one refers
+  // to. NOT_FOUND: it is none. After an error CollectGarbage() removes the rest.
+  absl::Status Remove(uint64_t number);
+
+  struct Garbage {
+    uint64_t files = 0;  // Removed.
+    uint64_t bytes = 0;
+    // Of a checkpoint that cannot be read: what older folders have was kept for it.
+    absl::Status kept_for;
+  };
+  // Removes files of ours that no checkpoint refers to; of folders without a manifest all but
+  // `in_progress`. (0: none). Files that are not ours stay.
+  absl::StatusOr<Garbage> CollectGarbage(uint64_t in_progress);
+
+ private:
+  const FileSystemPtr file_system_;
+  const std::string path_;
+};
+
+struct WrittenCheckpoint {
+  uint64_t number = 0;
+  absl::Time written;
+};
+
+// Which of `checkpoints` (by number) are to go: all but the newest `keep` (at least 1), and but
+// those that stay for ever: the oldest, and then each that was written `keep_one_every` or more
+// after the one before that stays for ever (0: none stays for ever). In order.
+std::vector<uint64_t> CheckpointsToRemove(const std::vector<WrittenCheckpoint>& checkpoints,
+                                          uint32_t keep, absl::Duration keep_one_every);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_DIRECTORY_H_

@@ -1,0 +1,41 @@
+// The manifest of a checkpoint and the records of its shards, as text. What is parsed is checked:
+// whoever has such a message may rely on its paths, numbers and checksums being possible ones.
+#ifndef MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_RECORDS_H_
+#define MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_RECORDS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/storage/durable_file.h"
+#include "protos/checkpoint.pb.h"
+
+namespace millrace {
+
+inline constexpr uint32_t kCheckpointFormatVersion = 1;
+
+// Sets `checksum` and `format_version`. INVALID_ARGUMENT: it could not be parsed again.
+absl::StatusOr<std::string> EncodeManifest(CheckpointManifest* manifest);
+absl::StatusOr<std::string> EncodeShardRecord(const ShardRecord& record);
+
+// `path` is for messages. DATA_LOSS: damaged; FAILED_PRECONDITION: of a newer format.
+absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& path, absl::string_view text);
+// `arrays`: the values and the slots of the manifest.
+absl::StatusOr<ShardRecord> ParseShardRecord(const std::string& path, absl::string_view text,
+                                             size_t arrays);
+
+// DIRECTORY/NUMBER/manifest.json. NOT_FOUND: there is none; DATA_LOSS, FAILED_PRECONDITION as
+// above; UNAVAILABLE: it cannot be read now.
+absl::StatusOr<CheckpointManifest> ReadManifest(const FileSystemPtr& file_system,
+                                                const std::string& directory, uint64_t number);
+
+// The record of manifest.shards(shard). REQUIRES: there is such a shard. Statuses as above, but for
+// NOT_FOUND: a manifest without its record is DATA_LOSS.
+absl::StatusOr<ShardRecord> ReadShardRecord(const FileSystemPtr& file_system,
+                                            const std::string& directory,
+                                            const CheckpointManifest& manifest, uint32_t shard);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_RECORDS_H_
