@@ -15,6 +15,7 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Seconds(2);
 // A lease of one job holds up a worker for this long, where other jobs wait for it too.
 constexpr absl::Duration kTurn = absl::Milliseconds(500);
+constexpr size_t kMaxFaultBytes = 300;
 
 // After the nth fault in a row. The first costs nothing: it may have been the servers' trouble.
 absl::Duration PauseAfter(int faults) {
@@ -133,6 +134,8 @@ void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, const StepResult
   job.pace.Add(step);
   job.cost.Add(now - std::max(*taken, state->second.last_done));
   standing->second.last_done = state->second.last_done = now;
+  const auto own = OwnTime(result.times(), job.route.set_route().spec().has_synchronous());
+  if (own) standing->second.own_pace.Add(*own);
 }
 
 bool Dispatcher::HasLease(uint64_t worker, const std::string& job_id, uint64_t lease_id) {
@@ -157,9 +160,10 @@ absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const S
   if (done.first && standing != job->second.standings.end()) {
     standing->second.faults = 0;
     standing->second.not_before = absl::InfinitePast();
+    CountStep(job->second, standing->second);
   }
   done.generation = tracker.generation();
-  done.progress = ProgressOf(tracker);
+  done.progress = ProgressOf(job->second);
   HandOut();
   return done;
 }
@@ -175,6 +179,7 @@ int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fa
   int faults = 0;
   if (fault && standing != job->second.standings.end()) {
     faults = ++standing->second.faults;
+    standing->second.last_fault = Printable(returned.message(), kMaxFaultBytes);
     standing->second.not_before = options_.clock->Now() + PauseAfter(faults);
   }
   HandOut();
@@ -213,7 +218,7 @@ absl::optional<Dispatcher::Progress> Dispatcher::GetProgress(const std::string& 
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(job_id);
   if (job == jobs_.end()) return absl::nullopt;
-  return ProgressOf(job->second.tracker);
+  return ProgressOf(job->second);
 }
 
 AppliedSet Dispatcher::DoneSteps(const std::string& job_id) {
@@ -270,7 +275,7 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   }
   if (!chosen) return absl::nullopt;
   evaluated_ = *chosen;
-  job.evaluating.insert(*chosen);
+  job.evaluating.try_emplace(*chosen, options_.clock->Now());
   CoordinatorMessage message;
   *message.mutable_evaluate() = evaluate;
   outbox_->Send(*chosen, message);
@@ -300,8 +305,10 @@ bool Dispatcher::HasEvaluation(uint64_t worker, const std::string& job_id, uint6
          job->second.evaluation_id == evaluation_id;
 }
 
-Dispatcher::Progress Dispatcher::ProgressOf(const StepTracker& tracker) {
-  return {tracker.done().size(), tracker.done().watermark(), tracker.AtBarrier()};
+Dispatcher::Progress Dispatcher::ProgressOf(const JobDispatch& job) {
+  const StepTracker& tracker = job.tracker;
+  return {tracker.done().size(), tracker.done().watermark(), tracker.AtBarrier(),
+          LateAfter(job.pace)};
 }
 
 std::string Dispatcher::NameOf(uint64_t worker) const {

@@ -13,8 +13,10 @@
 #include "common/applied_set.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "coordinator/dispatch/job_view.h"
 #include "coordinator/dispatch/step_pace.h"
 #include "coordinator/dispatch/step_tracker.h"
+#include "coordinator/dispatch/worker_pace.h"
 #include "coordinator/membership/outbox.h"
 #include "protos/cluster.pb.h"
 
@@ -47,6 +49,7 @@ class Dispatcher {
     uint64_t applied = 0;    // Steps that every shard has.
     uint64_t watermark = 0;  // All steps before it are done.
     bool at_barrier = false;
+    absl::Duration late_after;  // A step that is out for longer is late.
   };
 
   // `outbox` is not owned.
@@ -124,6 +127,9 @@ class Dispatcher {
   // For whom a job waits that does not get on. Nothing where nobody keeps it waiting.
   absl::optional<Stall> FindStall(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // What there is to tell of a job.
+  JobView View(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Sends an evaluation to one of the workers that are ready for the job, in turn; nothing where
   // there is none. One that was asked for it before gets it again only if all of them were. While
   // others can train, workers that were asked get no leases until EndEvaluation.
@@ -149,6 +155,10 @@ class Dispatcher {
     absl::Time not_before = absl::InfinitePast();
     absl::Time last_done = absl::InfinitePast();  // When it last reported a step of this job.
     StepPace pace;
+    std::string last_fault;  // What it said of the last one of `faults`.
+    WorkerPace own_pace;     // As the worker measures it.
+    uint64_t steps_done = 0;
+    double recent_steps = 0;  // In units of JobDispatch::step_weight: later ones weigh more.
   };
   struct JobDispatch {
     explicit JobDispatch(const StepRules& rules) : tracker(rules) {}
@@ -159,8 +169,9 @@ class Dispatcher {
     CoordinatorMessage route;
     bool paused = false;
     std::map<uint64_t, Standing> standings;  // By worker.
-    std::set<uint64_t> evaluating;           // The workers that were asked.
-    uint64_t evaluation_id = 0;              // What they evaluate.
+    std::map<uint64_t, absl::Time> evaluating;  // The workers that were asked, and when.
+    uint64_t evaluation_id = 0;                 // What they evaluate.
+    double step_weight = 1;                     // Of the last step, in Standing::recent_steps.
   };
   using Jobs = std::map<std::string, JobDispatch>;
   using SlotsByWorker = std::map<uint64_t, uint32_t>;
@@ -188,9 +199,14 @@ class Dispatcher {
   void HandOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MeasureStep(JobDispatch& job, uint64_t worker, const StepResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void CountStep(JobDispatch& job, Standing& standing);
+  std::vector<LeaseView> LeasesOf(const JobDispatch& job, uint64_t worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  WorkerView ViewOf(const JobDispatch& job, uint64_t worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string NameOf(uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendToAll(const CoordinatorMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static Progress ProgressOf(const StepTracker& tracker);
+  static Progress ProgressOf(const JobDispatch& job);
 
   Outbox* const outbox_;
   const Options options_;

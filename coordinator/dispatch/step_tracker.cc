@@ -233,6 +233,17 @@ absl::optional<StepTracker::Pending> StepTracker::LowestOut(bool expired) const 
   return lowest;
 }
 
+std::vector<std::pair<StepTracker::Pending, bool>> StepTracker::OutTo(uint64_t worker) const {
+  std::vector<std::pair<Pending, bool>> out;
+  for (const auto& [id, lease] : leases_) {
+    if (lease.worker != worker) continue;
+    if (const auto step = LowestOf(lease)) {
+      out.emplace_back(Pending{*step, worker, lease.taken, id}, lease.expired);
+    }
+  }
+  return out;
+}
+
 absl::optional<absl::Time> StepTracker::TakenAt(uint64_t worker, uint64_t lease_id,
                                                 uint64_t step) const {
   if (ClaimOf(worker, lease_id) != Claim::kOwn) return absl::nullopt;

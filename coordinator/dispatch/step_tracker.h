@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -108,6 +109,10 @@ class StepTracker {
   absl::optional<Pending> LowestPending() const;
   // The same for leases that have expired, whose workers have neither spoken nor left.
   absl::optional<Pending> LowestExpired() const;
+
+  // Of each lease of a worker that has one, the lowest step that is not done, and whether the lease
+  // has expired.
+  std::vector<std::pair<Pending, bool>> OutTo(uint64_t worker) const;
 
   // When a worker was given a step by a lease; nothing where it has not got it, or has reported it.
   absl::optional<absl::Time> TakenAt(uint64_t worker, uint64_t lease_id, uint64_t step) const;

@@ -21,7 +21,7 @@ namespace millrace::coordinator {
 // Thread-safe.
 class CallRound : public std::enable_shared_from_this<CallRound> {
  public:
-  CallRound(size_t calls, absl::Duration timeout) : statuses_(calls), pending_(calls) {
+  CallRound(size_t calls, absl::Duration timeout) : statuses_(calls), done_(calls), pending_(calls) {
     for (size_t i = 0; i < calls; ++i) {
       contexts_.push_back(std::make_unique<grpc::ClientContext>());
       contexts_.back()->set_deadline(SystemDeadline(timeout));
@@ -36,6 +36,7 @@ class CallRound : public std::enable_shared_from_this<CallRound> {
     {
       MutexLock lock(&mutex_);
       statuses_[call] = status;
+      done_[call] = true;
       if (--pending_ > 0) return;
       on_end = on_end_;
     }
@@ -70,6 +71,11 @@ class CallRound : public std::enable_shared_from_this<CallRound> {
     return over_;
   }
 
+  bool HasEnded(size_t call) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return done_[call];
+  }
+
   bool HasEnded() const ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     return pending_ == 0;
@@ -88,6 +94,7 @@ class CallRound : public std::enable_shared_from_this<CallRound> {
   CondVar ended_;
   std::function<void()> on_end_ ABSL_GUARDED_BY(mutex_);
   std::vector<grpc::Status> statuses_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> done_ ABSL_GUARDED_BY(mutex_);
   size_t pending_ ABSL_GUARDED_BY(mutex_);
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -44,6 +44,17 @@ void EventLog::Trim(size_t events) {
   events_.shrink_to_fit();
 }
 
+std::vector<JobEvent> EventLog::Newest(size_t limit,
+                                       const std::function<bool(const JobEvent&)>& wanted) {
+  MutexLock lock(&mutex_);
+  std::vector<JobEvent> newest;
+  for (auto event = events_.rbegin(); event != events_.rend() && newest.size() < limit; ++event) {
+    if (wanted(*event)) newest.push_back(*event);
+  }
+  std::reverse(newest.begin(), newest.end());
+  return newest;
+}
+
 // There are none of an earlier life of the process.
 bool EventLog::HasAfter(uint64_t sequence) const {
   return !events_.empty() && sequence < last_sequence_;

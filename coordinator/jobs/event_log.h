@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -33,6 +34,10 @@ class EventLog {
 
   // Forgets all but the newest `events`, which are at least one.
   void Trim(size_t events) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The newest events that are `wanted`, the oldest first; at most `limit`.
+  std::vector<JobEvent> Newest(size_t limit, const std::function<bool(const JobEvent&)>& wanted)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct ReadResult {
     absl::optional<JobEvent> event;  // The first after `sequence` that is still there.

@@ -14,6 +14,7 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr size_t kMostKnownMetrics = 200;
+constexpr char kRestarted[] = "the coordinator was started again";
 
 std::string WithReason(const std::string& whom, const std::string& why) {
   return why.empty() ? whom : absl::StrCat(whom, " (", why, "),");
@@ -53,6 +54,11 @@ Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
       step_(record.step()),
       record_(std::move(record)) {
   if (HasEnded(record_.state())) events_.Close(StateEvent());
+  if (record_.state() != RUNNING) return;
+  const absl::Time now = clock_->Now();
+  time_.Resume(record_.time_spent(), FromTimestamp(record_.started()), now, "the coordinator");
+  recovering_ = {kRestarted, now};
+  time_.Begin(now, TimeUse::kRecovering);
 }
 
 JobRecord Job::record() const {
@@ -118,6 +124,9 @@ JobStatus Job::Status() const {
   status.set_generation(record_.generation());
   status.set_steps_run_again(record_.steps_run_again());
   status.mutable_warnings()->Assign(warnings_.begin(), warnings_.end());
+  if (record_.has_started()) {
+    *status.mutable_time_spent() = time_.running() ? time_.At(clock_->Now()) : record_.time_spent();
+  }
   return status;
 }
 
@@ -125,10 +134,19 @@ absl::Status Job::Update(const std::function<void(JobRecord&)>& change) {
   JobRecord record = this->record();
   change(record);
   record.set_step(step_);
+  SetTimeSpent(record);
   MILLRACE_RETURN_IF_ERROR(journal_->Write(record));
   MutexLock lock(&mutex_);
   record_ = std::move(record);
   return absl::OkStatus();
+}
+
+// A job that ends has spent the time up to its end, even where the journal takes longer.
+void Job::SetTimeSpent(JobRecord& record) const {
+  MutexLock lock(&mutex_);
+  if (!time_.running()) return;
+  const bool ends = HasEnded(record.state());
+  *record.mutable_time_spent() = time_.At(ends ? FromTimestamp(record.ended()) : clock_->Now());
 }
 
 void Job::Change(const std::function<void(JobRecord&)>& change) {
@@ -150,6 +168,12 @@ absl::Status Job::SetState(JobState state, const std::string& message) {
     if (HasEnded(state)) *record.mutable_ended() = now;
   };
   MILLRACE_RETURN_IF_ERROR(Update(change));
+  if (state == RUNNING || HasEnded(state)) {
+    MutexLock lock(&mutex_);
+    if (state == RUNNING) time_.Start(FromTimestamp(now));
+    if (HasEnded(state)) time_.End(FromTimestamp(now));
+    recovering_ = {};
+  }
   ClearWaiting();
   if (HasEnded(state)) SetWarnings({});
   LOG(INFO) << id_ << ": " << JobState_Name(state) << (message.empty() ? "" : ": ") << message;
@@ -194,6 +218,7 @@ void Job::SetWaiting(const std::string& whom, absl::optional<absl::Time> since,
     changed = waits_for_in_words_ != in_words;
     waits_for_ = text;
     waits_for_in_words_ = in_words;
+    stalled_ = false;
   }
   if (changed) AppendNotice(absl::StrCat("waits for ", text));
 }
@@ -202,6 +227,7 @@ void Job::SetStalled(const std::string& whom, absl::Time since) {
   MutexLock lock(&mutex_);
   waits_for_ = waits_for_in_words_ = whom;
   waits_since_ = since;
+  stalled_ = true;
 }
 
 void Job::ClearWaiting() {
@@ -213,6 +239,50 @@ void Job::ClearWaiting() {
 void Job::SetTurn(size_t jobs_before, size_t max_running) {
   MutexLock lock(&mutex_);
   turn_ = Turn{jobs_before, max_running};
+}
+
+absl::optional<Job::Waiting> Job::waiting() const {
+  MutexLock lock(&mutex_);
+  if (turn_) return Waiting{MessageLocked(), FromTimestamp(record_.submitted()), true, false};
+  if (waits_for_.empty()) return absl::nullopt;
+  return Waiting{waits_for_, waits_since_, false, stalled_};
+}
+
+void Job::Spend(TimeUse use, const std::string& whom) {
+  MutexLock lock(&mutex_);
+  time_.Begin(clock_->Now(), use, whom);
+}
+
+void Job::HasSpent(TimeUse use, const std::string& whom) {
+  MutexLock lock(&mutex_);
+  time_.Settle(clock_->Now(), use, whom);
+}
+
+void Job::SetRecovering(const std::string& cause) {
+  MutexLock lock(&mutex_);
+  recovering_ = {cause, clock_->Now()};
+  time_.Begin(clock_->Now(), TimeUse::kRecovering);
+}
+
+void Job::ClearRecovering() {
+  MutexLock lock(&mutex_);
+  recovering_ = {};
+  time_.Begin(clock_->Now(), TimeUse::kTraining);
+}
+
+Job::Recovering Job::recovering() const {
+  MutexLock lock(&mutex_);
+  return recovering_;
+}
+
+void Job::SetShardNews(std::vector<ShardNews> news) {
+  MutexLock lock(&mutex_);
+  shard_news_ = std::move(news);
+}
+
+std::vector<ShardNews> Job::shard_news() const {
+  MutexLock lock(&mutex_);
+  return shard_news_;
 }
 
 void Job::AnnounceTurn() {

@@ -16,9 +16,11 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "coordinator/jobs/event_log.h"
+#include "coordinator/jobs/time_account.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/journal/journal.h"
 #include "protos/job.pb.h"
+#include "protos/parameter_server.pb.h"
 
 namespace millrace::coordinator {
 
@@ -28,6 +30,13 @@ std::string MakeJobId(const std::string& name, uint64_t number, const std::strin
 
 // Whether this shard of the job is placed on this directory of a ps server.
 bool IsPlacedOn(const JobRecord& record, const std::string& directory_id, uint32_t shard);
+
+// A shard as it said last of itself.
+struct ShardNews {
+  absl::optional<ShardStatus> status;                // Nothing: it has said nothing in this generation.
+  std::string error;                                 // What its server answered last; empty: OK.
+  absl::Time silent_since = absl::InfiniteFuture();  // Since when nothing came of it.
+};
 
 // Thread-safe to read. Changes come from one thread at a time: the job's runner, and when that is
 // gone, whoever drops the shards of a job that has ended.
@@ -90,6 +99,34 @@ class Job {
   void AnnounceTurn() ABSL_LOCKS_EXCLUDED(mutex_);
   void AppendNotice(const std::string& message);
 
+  struct Waiting {
+    std::string whom;  // With `is_turn`, the whole message.
+    absl::Time since;
+    bool is_turn = false;
+    bool stalled = false;  // See SetStalled.
+  };
+  // What the last of the calls above has said.
+  absl::optional<Waiting> waiting() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // What a running job's time goes into from now on; and what went into that since the last call,
+  // as well. See TimeAccount.
+  void Spend(TimeUse use, const std::string& whom = "") ABSL_LOCKS_EXCLUDED(mutex_);
+  void HasSpent(TimeUse use, const std::string& whom = "") ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The shards are being reached again, because of `cause`, until ClearRecovering: the time goes
+  // into that.
+  void SetRecovering(const std::string& cause) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ClearRecovering() ABSL_LOCKS_EXCLUDED(mutex_);
+  struct Recovering {
+    std::string cause;  // Empty: they are not.
+    absl::Time since;
+  };
+  Recovering recovering() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // By shard; for people.
+  void SetShardNews(std::vector<ShardNews> news) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<ShardNews> shard_news() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // See JobStatus.
   void SetWarnings(std::vector<std::string> warnings) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -97,6 +134,7 @@ class Job {
   bool WaitUntilEnded(absl::Duration timeout) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  void SetTimeSpent(JobRecord& record) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::string MessageLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   JobEvent StateEvent() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -115,6 +153,10 @@ class Job {
   std::string waits_for_ ABSL_GUARDED_BY(mutex_);
   std::string waits_for_in_words_ ABSL_GUARDED_BY(mutex_);  // Without the reason's numbers.
   absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
+  bool stalled_ ABSL_GUARDED_BY(mutex_) = false;  // SetStalled was called last.
+  TimeAccount time_ ABSL_GUARDED_BY(mutex_);
+  Recovering recovering_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ShardNews> shard_news_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
   struct Turn {
     size_t jobs_before = 0;

@@ -244,6 +244,7 @@ absl::Status JobRunner::TrainToEnd() {
     MILLRACE_ASSIGN_OR_RETURN(Trainer::End end, trainer.Train(*shards_, *evaluator_));
     if (end.finished) return absl::OkStatus();
     before = std::move(end.before);
+    job_->SetRecovering(before.cause);
     environment_.dispatcher->Pause(job_->id());
     if (const auto step = evaluator_->Abandon()) {
       job_->AppendNotice(

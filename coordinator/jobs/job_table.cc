@@ -14,6 +14,8 @@
 #include "common/proto_fields.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "coordinator/explain/explain.h"
+#include "coordinator/jobs/job_facts.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
 
@@ -228,6 +230,10 @@ std::vector<std::shared_ptr<Job>> JobTable::Jobs() const {
     jobs.push_back(entry->second.job);
   }
   return jobs;
+}
+
+JobExplanation JobTable::Explain(Job& job) const {
+  return coordinator::Explain(GatherFacts(job, environment_));
 }
 
 // A job that waits for its turn gets a runner at once, which finds that it is to end.

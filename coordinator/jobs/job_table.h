@@ -53,6 +53,9 @@ class JobTable final : public MemberObserver {
   // The newest first.
   std::vector<std::shared_ptr<Job>> Jobs() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // See the service's ExplainJob. Does not block.
+  JobExplanation Explain(Job& job) const;
+
   // Returns at once; the job ends soon, if it has not ended yet.
   void Cancel(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
 

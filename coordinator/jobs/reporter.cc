@@ -16,6 +16,8 @@ constexpr absl::Duration kJournalRetryPause = absl::Seconds(1);
 // A job that does not get on for this long says for whom it waits, and says so again this often.
 constexpr absl::Duration kStallAfter = absl::Seconds(10);
 constexpr absl::Duration kStallNoticePeriod = absl::Minutes(1);
+// The journal knows a running job's time and steps up to this long ago.
+constexpr absl::Duration kSavePeriod = absl::Seconds(15);
 
 constexpr char kWorker[] = "a worker";  // Who is missing where there is none.
 
@@ -31,14 +33,21 @@ Reporter::Reporter(Job* job, const RunnerEnvironment* environment, RunnerInbox* 
       environment_(*environment),
       inbox_(inbox),
       clock_(environment->clock),
-      moved_at_(clock_->Now()) {}
+      moved_at_(clock_->Now()),
+      saved_at_(clock_->Now()) {}
 
 absl::Status Reporter::Wait(const std::string& whom, absl::Duration pause, const std::string& why) {
   if (std::exchange(stalled_, false)) job_->ClearWaiting();
   NobodyIsMissing();
   moved_at_ = clock_->Now();
+  SpendOn(whom);
   job_->SetWaiting(whom, absl::nullopt, why);
   return inbox_->WaitUntil(clock_->Now() + pause);
+}
+
+// What is waited for while the shards are reached belongs to that.
+void Reporter::SpendOn(const std::string& whom) {
+  if (job_->recovering().cause.empty()) job_->Spend(TimeUse::kWaiting, WhomInShort(whom));
 }
 
 absl::Status Reporter::WaitForMembers(const std::map<std::string, std::string>& missing,
@@ -61,6 +70,7 @@ absl::Status Reporter::NoteMissing(const std::map<std::string, std::string>& mis
     longest = std::min(longest, {since, whom});
   }
   const auto how = [](std::string* out, const auto& member) { out->append(member.second); };
+  SpendOn(longest.second);
   job_->SetWaiting(absl::StrJoin(missing, ", ", how), longest.first);
   if (job_->state() != RUNNING || now - longest.first < environment_.member_timeout) {
     return absl::OkStatus();
@@ -96,6 +106,7 @@ void Reporter::JournalSoon(const std::function<void(JobRecord&)>& change) {
 
 void Reporter::SaveIfDue() {
   if (!save_due_) return;
+  saved_at_ = clock_->Now();
   const absl::Status status = job_->Update([](JobRecord&) {});
   save_due_ = !status.ok();
   const bool had_trouble = !journal_trouble_.empty();
@@ -195,6 +206,7 @@ void Reporter::PublishProgress(bool at_once) {
   const absl::Time now = clock_->Now();
   if (!at_once && now < progress_due_) return;
   progress_due_ = now + kProgressPeriod;
+  save_due_ |= now >= saved_at_ + kSavePeriod && job_->state() == RUNNING;
   SaveIfDue();
   auto progress = stats_.Take(now);
   if (!progress) return;

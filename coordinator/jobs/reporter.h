@@ -74,6 +74,7 @@ class Reporter {
   void TellRecovered(const Recovered& recovered);
 
  private:
+  void SpendOn(const std::string& whom);
   void ShowWarnings();
   absl::Status NoteMissing(const std::map<std::string, std::string>& missing);
   void NoteStall(const absl::optional<Dispatcher::Stall>& stall);
@@ -94,6 +95,7 @@ class Reporter {
   bool stalled_ = false;  // What the job waits for is set by NoteStall.
   std::map<std::string, absl::Time> missing_since_;  // Members, by name.
   bool save_due_ = false;
+  absl::Time saved_at_;
   std::map<std::string, std::string> warnings_;
   std::string journal_trouble_;
 };

@@ -411,6 +411,14 @@ void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
   }
 }
 
+std::vector<uint32_t> ShardGroup::Unanswered() const {
+  std::vector<uint32_t> shards;
+  for (uint32_t shard = 0; poll_ != nullptr && shard < servers_.size(); ++shard) {
+    if (!poll_->round->HasEnded(shard)) shards.push_back(shard);
+  }
+  return shards;
+}
+
 absl::optional<ShardGroup::Poll> ShardGroup::TakePoll() {
   if (poll_ == nullptr || !poll_->round->HasEnded()) return absl::nullopt;
   poll_->round->Await();

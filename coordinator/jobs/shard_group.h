@@ -94,6 +94,8 @@ class ShardGroup {
   void StartPoll(const absl::optional<PlanCutsRequest>& plan, std::function<void()> on_end)
       ABSL_LOCKS_EXCLUDED(mutex_);
   bool polling() const { return poll_ != nullptr; }
+  // Of the poll that is under way, the shards that have not answered yet.
+  std::vector<uint32_t> Unanswered() const;
   // Nothing: none was begun, or it is still under way.
   absl::optional<Poll> TakePoll() ABSL_LOCKS_EXCLUDED(mutex_);
 

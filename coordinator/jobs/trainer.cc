@@ -30,6 +30,10 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kPollPeriod = absl::Seconds(1);
+// A shard that has not answered for this long is told of as silent.
+constexpr absl::Duration kSilence = absl::Seconds(2);
+// So long a job without a step counts as training, where nobody knows how long its steps take.
+constexpr absl::Duration kStallPatience = absl::Seconds(10);
 
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
@@ -75,6 +79,13 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   newest_version_ = NewestVersion(attached.shards);
   cuts_.Start(attached.shards, before.version, clock_->Now());
   poll_due_ = clock_->Now();
+  news_.assign(attached.shards.size(), ShardNews());
+  for (const ShardStatus& shard : attached.shards) news_.at(shard.shard()).status = shard;
+  job_.SetShardNews(news_);
+  steps_seen_ = merged.done.size();
+  steps_seen_at_ = clock_->Now();
+  steps_before_ = std::max(steps_before_, before.steps);
+  job_.ClearRecovering();
   TellRecovery(before, attached);
   reporter_.Resumed(merged.done.size(), merged.done.watermark());
   SetRoute route;
@@ -138,6 +149,7 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
   tick_due_ = tick.next;
   if (!tick.trouble.empty()) reporter_.TellTrouble(tick.trouble);
   const auto progress = environment_.dispatcher->GetProgress(job_.id()).value();
+  AccountForTime(progress, evaluator, shards);
   const bool at_barrier = progress.at_barrier;
   if (!at_barrier) blocked_.reset();
   MILLRACE_RETURN_IF_ERROR(
@@ -146,6 +158,27 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
       }));
   if (!at_barrier || evaluator.under_way() || clock_->Now() < barrier_due_) return Next::kWait;
   return PassBarrier(progress, shards, evaluator);
+}
+
+// Between two looks steps were done, or none was; then somebody keeps the job waiting as soon as
+// that takes longer than steps do.
+void Trainer::AccountForTime(const Dispatcher::Progress& progress, const Evaluator& evaluator,
+                             const ShardGroup& shards) {
+  const absl::Time now = clock_->Now();
+  if (blocked_) return job_.HasSpent(TimeUse::kWaiting, WhomInShort(blocked_->whom));
+  const bool evaluates = progress.at_barrier && evaluator.under_way();
+  const bool moved = progress.applied != steps_seen_;
+  const bool patient = now - steps_seen_at_ <= std::min(progress.late_after, kStallPatience);
+  if (moved || evaluates) steps_seen_at_ = now;
+  steps_seen_ = progress.applied;
+  if (moved || (patient && !evaluates)) {
+    const bool again = progress.applied < steps_before_;
+    steps_before_ = std::max(steps_before_, progress.applied);
+    return job_.HasSpent(again ? TimeUse::kRunningAgain : TimeUse::kTraining);
+  }
+  if (evaluates) return job_.HasSpent(TimeUse::kEvaluating);
+  const auto stall = FindStall(shards);
+  job_.HasSpent(TimeUse::kWaiting, stall ? WhomInShort(stall->whom) : "a worker");
 }
 
 Trainer::Next Trainer::Detach(std::string cause) {
@@ -160,6 +193,7 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
   const bool at_the_end = progress.watermark >= total_steps_;
   if (at_the_end && !flushed_) return FlushTheEnd(shards);
   if (evaluator.IsDueAt(barrier_)) {
+    job_.Spend(TimeUse::kEvaluating);
     const auto pinned = evaluator.Begin(barrier_, generation_);
     MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
     if (!pinned.ok()) return AfterError(pinned.status(), shards);
@@ -170,6 +204,7 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
     return Next::kEnd;
   }
   Unblock();
+  job_.Spend(TimeUse::kTraining);
   barrier_ = evaluator.BarrierFrom(barrier_ + 1);
   environment_.dispatcher->SetBarrier(job_.id(), barrier_);
   return Next::kAgain;
@@ -177,6 +212,7 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
 
 absl::StatusOr<Trainer::Next> Trainer::FlushTheEnd(ShardGroup& shards) {
   if (!blocked_) job_.SetStalled("all shards to write their last cut", clock_->Now());
+  job_.Spend(TimeUse::kWaiting, "the last cut");
   const auto flushed = shards.FlushCut(generation_);
   MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
   if (!flushed.ok()) return AfterError(flushed.status(), shards);
@@ -252,6 +288,7 @@ void Trainer::StartPollIfDue(ShardGroup& shards) {
   if (shards.polling() || clock_->Now() < poll_due_) return;
   poll_due_ = clock_->Now() + kPollPeriod;
   poll_generation_ = generation_;
+  polled_at_ = clock_->Now();
   audit_.BeginCheck();
   absl::optional<PlanCutsRequest> plan;
   if (synchronous_) plan = cuts_.Plan(generation_, clock_->Now());
@@ -262,7 +299,9 @@ void Trainer::StartPollIfDue(ShardGroup& shards) {
 // Returns false when the shards must be attached again.
 bool Trainer::HandlePoll(ShardGroup& shards) {
   const auto poll = shards.TakePoll();
+  if (!poll) NoteUnanswered(shards);
   if (!poll || poll_generation_ != generation_) return true;
+  NoteNews(*poll);
   WarnOf(*poll, shards);
   if (!CheckIsOurs(*poll, shards)) return false;
   const bool all = std::all_of(poll->errors.begin(), poll->errors.end(),
@@ -272,6 +311,31 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
   newest_version_ = std::max(newest_version_, NewestVersion(seen_));
   cuts_.Observe(seen_, clock_->Now());
   return !Audit(seen_);
+}
+
+void Trainer::NoteNews(const ShardGroup::Poll& poll) {
+  for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
+    ShardNews& news = news_.at(shard);
+    const absl::Status& error = poll.errors[shard];
+    if (absl::IsCancelled(error)) return;
+    if (error.ok()) {
+      news = ShardNews();
+      news.status = poll.shards[shard];
+    } else {
+      news.error = std::string(error.message());
+      news.silent_since = std::min(news.silent_since, polled_at_);
+    }
+  }
+  job_.SetShardNews(news_);
+}
+
+void Trainer::NoteUnanswered(const ShardGroup& shards) {
+  if (!shards.polling() || poll_generation_ != generation_) return;
+  if (clock_->Now() - polled_at_ < kSilence) return;
+  for (const uint32_t shard : shards.Unanswered()) {
+    news_.at(shard).silent_since = std::min(news_[shard].silent_since, polled_at_);
+  }
+  job_.SetShardNews(news_);
 }
 
 // Whether the shards that have answered are open, at our generation, in the epoch they were in.

@@ -82,6 +82,11 @@ class Trainer {
   absl::Status HandleEvaluations(Evaluator& evaluator);
   void TellEvaluated(const Evaluated& evaluated);
 
+  void AccountForTime(const Dispatcher::Progress& progress, const Evaluator& evaluator,
+                      const ShardGroup& shards);
+  void NoteNews(const ShardGroup::Poll& poll);
+  void NoteUnanswered(const ShardGroup& shards);
+
   void StartPollIfDue(ShardGroup& shards);
   bool HandlePoll(ShardGroup& shards);
   bool CheckIsOurs(const ShardGroup::Poll& poll, const ShardGroup& shards);
@@ -115,6 +120,13 @@ class Trainer {
   uint64_t newest_version_ = 0;
   absl::Time poll_due_;
   uint64_t poll_generation_ = 0;
+  absl::Time polled_at_;
+  std::vector<ShardNews> news_;
+
+  uint64_t steps_seen_ = 0;    // When the time was accounted for last.
+  uint64_t steps_before_ = 0;  // The most that there ever were.
+  absl::Time steps_seen_at_;   // When there were more than before.
+
   std::set<uint32_t> silent_;      // Shards that did not answer the last poll.
   std::vector<ShardStatus> seen_;  // In the last poll that all shards answered.
 };

@@ -20,6 +20,9 @@ constexpr size_t kMaxDeviceLength = 100;
 constexpr size_t kMaxAddressLength = 261;  // A host name of 253, brackets, and the port.
 constexpr uint32_t kMaxLeaseSlots = 1024;
 constexpr size_t kMaxReplaced = 8;  // That are remembered of a directory.
+constexpr size_t kMaxDepartures = 64;
+constexpr int kMaxActivities = 64;
+constexpr char kLeaves[] = "leaves";
 // With more than that, those that nobody serves are forgotten.
 constexpr size_t kManyDirectories = 4096;
 
@@ -58,6 +61,12 @@ absl::Status CheckPs(const RegisterPs& ps) {
   MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_ps.name", ps.name()));
   MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_ps.directory_id", ps.directory_id()));
   return CheckAddress(ps.address());
+}
+
+// For people; a name that is no job's finds none.
+std::vector<Activity> ActivitiesOf(const Heartbeat& heartbeat) {
+  const int count = std::min(heartbeat.activities_size(), kMaxActivities);
+  return {heartbeat.activities().begin(), heartbeat.activities().begin() + count};
 }
 
 std::string CopiesOfOneDirectory(const RegisterPs& ps, const RegisterPs& holder) {
@@ -179,6 +188,7 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
     replaced = RemoveReplaced(member);
     member.heard = clock_->Now();
     id = ++last_id_;
+    std::erase_if(departures_, [&name](const Departure& gone) { return gone.name == name; });
     // Under the lock, so that nothing is sent before it.
     CoordinatorMessage welcome;
     *welcome.mutable_welcome()->mutable_heartbeat_period() = ToProto(heartbeat_period_);
@@ -202,13 +212,17 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
     member->second.heard = clock_->Now();
     member->second.forgiven = false;
     member->second.spoke = true;
-    if (message.kind_case() == MemberMessage::kHeartbeat) return absl::OkStatus();
+    if (message.kind_case() == MemberMessage::kHeartbeat) {
+      member->second.activities = ActivitiesOf(message.heartbeat());
+      member->second.told = member->second.heard;
+      return absl::OkStatus();
+    }
     if (member->second.is_worker) worker = {id, member->second.worker};
   }
   switch (message.kind_case()) {
     case MemberMessage::kLeaving:
       if (worker.id != 0 && observer_ != nullptr) observer_->OnWorkerMessage(worker, message);
-      Remove(id, "leaves");
+      Remove(id, kLeaves);
       return absl::OkStatus();
     case MemberMessage::kPlanResult:
     case MemberMessage::kStepResult:
@@ -236,10 +250,40 @@ void MemberRegistry::Remove(uint64_t id, absl::string_view reason) {
     const auto member = members_.find(id);
     if (member == members_.end()) return;
     name = member->second.name();
+    RememberDeparture(member->second, reason);
     members_.erase(member);
   }
   LOG(INFO) << name << " is gone: " << reason;
   NotifyChanged();
+}
+
+void MemberRegistry::RememberDeparture(const Member& member, absl::string_view reason) {
+  std::erase_if(departures_, [&](const Departure& gone) { return gone.name == member.name(); });
+  departures_.push_front({.name = member.name(),
+                          .is_worker = member.is_worker,
+                          .at = clock_->Now(),
+                          .reason = std::string(reason.data(), reason.size()),
+                          .in_good_order = reason == kLeaves});
+  if (departures_.size() > kMaxDepartures) departures_.pop_back();
+}
+
+std::vector<Departure> MemberRegistry::Departures() const {
+  MutexLock lock(&mutex_);
+  return {departures_.begin(), departures_.end()};
+}
+
+std::vector<MemberNews> MemberRegistry::News() const {
+  MutexLock lock(&mutex_);
+  std::vector<MemberNews> news;
+  for (const auto& [id, member] : members_) {
+    news.push_back({.id = id,
+                    .name = member.name(),
+                    .is_worker = member.is_worker,
+                    .heard = member.heard,
+                    .activities = member.activities,
+                    .told = member.told});
+  }
+  return news;
 }
 
 void MemberRegistry::ExpireSilent(absl::Duration late) {

@@ -41,6 +41,25 @@ struct PsMember {
   RegisterPs registration;  // Without `shards`, which the observer is told once.
 };
 
+// How long a member has not spoken, and what a worker said last of what it does.
+struct MemberNews {
+  uint64_t id = 0;
+  std::string name;
+  bool is_worker = false;
+  absl::Time heard;
+  std::vector<Activity> activities;
+  absl::Time told;  // When it told them.
+};
+
+// A member that is not there any more.
+struct Departure {
+  std::string name;
+  bool is_worker = false;
+  absl::Time at;
+  std::string reason;
+  bool in_good_order = false;  // It said that it leaves.
+};
+
 // Is told what happens, from several threads and outside the registry's lock, so that it may call
 // the registry. Must not block. What one member says arrives in its order.
 class MemberObserver {
@@ -104,6 +123,10 @@ class MemberRegistry final : public Outbox {
   // Those that are there, in the order of their arrival.
   std::vector<WorkerMember> Workers() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<PsMember> PsServers() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of those that are there.
+  std::vector<MemberNews> News() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of those that have not come back under their names, the newest first; the last few.
+  std::vector<Departure> Departures() const ABSL_LOCKS_EXCLUDED(mutex_);
   // By the directory that it serves; nothing if it is not there.
   absl::optional<PsMember> FindPs(absl::string_view directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -116,6 +139,8 @@ class MemberRegistry final : public Outbox {
     absl::Time heard;
     bool forgiven = false;  // Its silence, since it was heard.
     bool spoke = false;     // Since it registered.
+    std::vector<Activity> activities;
+    absl::Time told = absl::InfinitePast();
 
     const std::string& name() const { return is_worker ? worker.name() : ps.name(); }
   };
@@ -136,6 +161,8 @@ class MemberRegistry final : public Outbox {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A ps, still a member, loses its place to another process.
   void RememberReplaced(const RegisterPs& ps) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RememberDeparture(const Member& member, absl::string_view reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotifyChanged() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const absl::Duration heartbeat_period_;
@@ -145,6 +172,7 @@ class MemberRegistry final : public Outbox {
   mutable Mutex mutex_;  // Before the links' locks.
   std::map<uint64_t, Member> members_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Directory> directories_ ABSL_GUARDED_BY(mutex_);  // By id.
+  std::deque<Departure> departures_ ABSL_GUARDED_BY(mutex_);  // The newest first.
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -36,6 +36,7 @@ JobsService::JobsService(JobTable* table, const MemberRegistry* registry)
   MarkMethodStreamed(2, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ListJobs));
   CheckWatch(3);
   MarkMethodStreamed(4, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::CancelJob));
+  MarkMethodStreamed(6, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ExplainJob));
   MarkMethodStreamed(7, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetVariables));
 }
 
@@ -141,6 +142,14 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext* context, const CancelJo
     if (context->IsCancelled()) break;
   }
   *response = (*job)->Status();
+  return grpc::Status::OK;
+}
+
+grpc::Status JobsService::ExplainJob(grpc::ServerContext* /*context*/,
+                                     const ExplainJobRequest* request, JobExplanation* response) {
+  const auto job = Find(request->job_id());
+  if (!job.ok()) return ToGrpcStatus(job.status());
+  *response = table_->Explain(**job);
   return grpc::Status::OK;
 }
 

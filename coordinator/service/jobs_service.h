@@ -40,6 +40,8 @@ class JobsService final : public millrace::Jobs::Service {
                         grpc::ServerWriter<JobEvent>* writer) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const CancelJobRequest* request,
                          JobStatus* response) override;
+  grpc::Status ExplainJob(grpc::ServerContext* context, const ExplainJobRequest* request,
+                          JobExplanation* response) override;
   grpc::Status GetVariables(grpc::ServerContext* context, const GetVariablesRequest* request,
                             GetVariablesResponse* response) override;
 
