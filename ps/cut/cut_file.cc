@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "ps/cut/cut_checksums.h"
 #include "ps/cut/cut_keys.h"
 
 namespace millrace::ps {
@@ -37,8 +38,9 @@ std::vector<const WirePiece*> InOrder(const PushAssembly& push) {
   return pieces;
 }
 
-CutManifest MakeManifest(const CutContents& contents) {
+CutManifest MakeManifest(const CutContents& contents, std::string checksums) {
   CutManifest manifest;
+  manifest.set_checksums(std::move(checksums));
   manifest.set_epoch(contents.epoch);
   manifest.set_version(contents.state->version);
   *manifest.mutable_applied() = contents.state->applied.ToProto();
@@ -53,16 +55,21 @@ CutManifest MakeManifest(const CutContents& contents) {
   return manifest;
 }
 
-absl::Status PutState(const Database::Put& put, const std::string& shard_key, uint64_t cut,
-                      const ShardState& state) {
+// Returns what CutManifest.checksums says, which is of what is in memory, whatever the disk makes
+// of it.
+absl::StatusOr<std::string> PutState(const Database::Put& put, const std::string& shard_key,
+                                     uint64_t cut, const ShardState& state) {
+  std::string checksums;
   for (size_t i = 0; i < state.blocks.size(); ++i) {
     const Block& block = *state.blocks[i];
     for (int array = 0; array <= block.slots(); ++array) {
-      MILLRACE_RETURN_IF_ERROR(put(BlockKey(shard_key, cut, static_cast<uint32_t>(i), array),
-                                   Bytes(block.array(array), block.elements())));
+      const absl::string_view bytes = Bytes(block.array(array), block.elements());
+      checksums += BinaryChecksum(bytes);
+      MILLRACE_RETURN_IF_ERROR(
+          put(BlockKey(shard_key, cut, static_cast<uint32_t>(i), array), bytes));
     }
   }
-  return absl::OkStatus();
+  return checksums;
 }
 
 // Complete pushes have each element once, so in order their pieces are the shard's elements. One
@@ -119,11 +126,13 @@ uint64_t CutFileBytes(const ShardPlan& plan, const CutContents& contents) {
 absl::Status PutCut(const ShardPlan& plan, uint64_t number, const CutContents& contents,
                     const Database::Put& put) {
   const std::string shard_key = ShardKey(plan.spec.job_id(), plan.spec.shard());
-  MILLRACE_RETURN_IF_ERROR(PutState(put, shard_key, number, *contents.state));
+  MILLRACE_ASSIGN_OR_RETURN(std::string checksums,
+                            PutState(put, shard_key, number, *contents.state));
   for (const PushPtr& push : contents.held) {
     MILLRACE_RETURN_IF_ERROR(PutHeld(put, shard_key, number, plan.layout, *push));
   }
-  return put(ManifestKey(shard_key, number), MakeManifest(contents).SerializeAsString());
+  return put(ManifestKey(shard_key, number),
+             MakeManifest(contents, std::move(checksums)).SerializeAsString());
 }
 
 CutReader::CutReader(Database* database, std::string shard_key, uint64_t number)
@@ -174,6 +183,7 @@ absl::StatusOr<StatePtr> CutReader::State(const ShardPlan& plan, const CutManife
   state->applied = *std::move(applied);
   const std::vector<BlockLayout::BlockPlace>& places = plan.layout.blocks();
   const int slots = plan.optimizer->slots();
+  MILLRACE_ASSIGN_OR_RETURN(const CutChecksums checksums, CutChecksums::Of(manifest, slots + 1));
   std::shared_ptr<Block> block;
   int array = 0;
   const auto visit = [&](absl::string_view key, absl::string_view value) -> absl::Status {
@@ -182,6 +192,7 @@ absl::StatusOr<StatePtr> CutReader::State(const ShardPlan& plan, const CutManife
         key != BlockKey(shard_key_, number_, static_cast<uint32_t>(index), array)) {
       return Damaged("a block");
     }
+    MILLRACE_RETURN_IF_ERROR(checksums.Check(index, array, value));
     if (array == 0) block = pool->Allocate(places[index].elements, slots);
     if (block == nullptr) return absl::ResourceExhaustedError("not enough memory for its blocks");
     std::copy_n(value.data(), value.size(), reinterpret_cast<char*>(block->array(array)));
@@ -194,6 +205,50 @@ absl::StatusOr<StatePtr> CutReader::State(const ShardPlan& plan, const CutManife
   MILLRACE_RETURN_IF_ERROR(Read(BlocksPrefix(shard_key_, number_), visit));
   if (state->blocks.size() != places.size()) return Damaged("blocks are missing");
   return state;
+}
+
+absl::StatusOr<std::unique_ptr<OpenCut>> CutReader::Open(const ShardPlan& plan) const {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<BulkFile> file, TryToRead([this] {
+                              return database_->OpenFile(CutFileName(shard_key_, number_));
+                            }));
+  auto cut = std::unique_ptr<OpenCut>(new OpenCut(&plan, std::move(file), shard_key_, number_));
+  MILLRACE_RETURN_IF_ERROR(cut->ReadManifest());
+  return cut;
+}
+
+OpenCut::OpenCut(const ShardPlan* plan, std::unique_ptr<BulkFile> file, std::string shard_key,
+                 uint64_t number)
+    : plan_(*plan), file_(std::move(file)), shard_key_(std::move(shard_key)), number_(number) {}
+
+OpenCut::~OpenCut() = default;
+
+absl::Status OpenCut::ReadManifest() {
+  MILLRACE_ASSIGN_OR_RETURN(const absl::string_view bytes, Get(ManifestKey(shard_key_, number_)));
+  if (!manifest_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+      manifest_.blocks() != plan_.layout.blocks().size()) {
+    return Damaged("its manifest");
+  }
+  MILLRACE_ASSIGN_OR_RETURN(checksums_, CutChecksums::Of(manifest_, plan_.optimizer->slots() + 1));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<absl::string_view> OpenCut::Get(const std::string& key) {
+  return TryToRead([&] { return file_->Get(key); });
+}
+
+absl::StatusOr<absl::string_view> OpenCut::Read(size_t block, int array) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      const absl::string_view bytes,
+      Get(BlockKey(shard_key_, number_, static_cast<uint32_t>(block), array)));
+  if (bytes.size() != plan_.layout.blocks()[block].elements * sizeof(float)) {
+    return Damaged("a block");
+  }
+  MILLRACE_RETURN_IF_ERROR(checksums_->Check(block, array, bytes));
+  return bytes;
+}
+
+absl::string_view OpenCut::Checksum(size_t block, int array) const {
+  return checksums_->Get(block, array);
 }
 
 absl::StatusOr<PushPtr> CutReader::Held(const ShardPlan& plan, const HeldContribution& held) const {

@@ -2,13 +2,18 @@
 #ifndef MILLRACE_PS_CUT_CUT_FILE_H_
 #define MILLRACE_PS_CUT_CUT_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "ps/block/block.h"
+#include "ps/cut/cut_checksums.h"
 #include "ps/cut/cut_record.pb.h"
 #include "ps/cut/database.h"
 #include "ps/dense/push_assembly.h"
@@ -36,6 +41,38 @@ uint64_t CutFileBytes(const ShardPlan& plan, const CutContents& contents);
 absl::Status PutCut(const ShardPlan& plan, uint64_t number, const CutContents& contents,
                     const Database::Put& put);
 
+// A cut whose file is open: it can be read to its end, also when the cut is none any more. Calls
+// block on the disk; statuses as for CutReader. Not thread-safe.
+class OpenCut {
+ public:
+  ~OpenCut();
+
+  const CutManifest& manifest() const { return manifest_; }
+  // The cut's, in its shard.
+  uint64_t number() const { return number_; }
+
+  // The bytes of an array of a block, whose checksum is right; until the next call. REQUIRES: the
+  // plan has such a block and array.
+  absl::StatusOr<absl::string_view> Read(size_t block, int array);
+
+  // As the manifest has it. Empty: it has none.
+  absl::string_view Checksum(size_t block, int array) const;
+
+ private:
+  friend class CutReader;
+  OpenCut(const ShardPlan* plan, std::unique_ptr<BulkFile> file, std::string shard_key,
+          uint64_t number);
+  absl::Status ReadManifest();
+  absl::StatusOr<absl::string_view> Get(const std::string& key);
+
+  const ShardPlan& plan_;
+  const std::unique_ptr<BulkFile> file_;
+  const std::string shard_key_;
+  const uint64_t number_;
+  CutManifest manifest_;
+  absl::optional<CutChecksums> checksums_;  // Set by ReadManifest.
+};
+
 // Reads one cut's file. DATA_LOSS: it is damaged. UNAVAILABLE: the disk gave an error three times
 // running. Both calls block on the disk. Thread-safe.
 class CutReader {
@@ -47,6 +84,9 @@ class CutReader {
 
   // RESOURCE_EXHAUSTED: `pool` has no memory for the blocks.
   absl::StatusOr<ShardContents> Contents(const ShardPlan& plan, BlockPool* pool) const;
+
+  // `plan` must outlive what is returned.
+  absl::StatusOr<std::unique_ptr<OpenCut>> Open(const ShardPlan& plan) const;
 
  private:
   absl::StatusOr<CutManifest> ManifestOnce() const;

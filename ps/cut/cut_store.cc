@@ -10,6 +10,9 @@
 // written first, in one small write; the files go afterwards, and whoever opens the database
 // finishes that. Numbers are never given twice, so the list hits no other cut.
 //
+// A shard that starts from files has its first cut before its record: files without a record are
+// nobody's, so whenever that ends there is a whole shard or none.
+//
 // A cut whose file was damaged, which RocksDB's checksum of each value tells, is passed over for an
 // older one, if there is one.
 #include "ps/cut/cut_store.h"
@@ -41,6 +44,11 @@ std::vector<std::string> FilesOf(const std::string& shard_key, const std::vector
   std::vector<std::string> files;
   for (const uint64_t cut : cuts) files.push_back(CutFileName(shard_key, cut));
   return files;
+}
+
+absl::Status NoSuchCut(const ShardSpec& spec, const CutName& cut) {
+  return absl::NotFoundError(absl::StrCat(NameOf(spec), " has no cut of version ", cut.version(),
+                                          " of epoch ", cut.epoch()));
 }
 
 }  // namespace
@@ -153,7 +161,12 @@ std::vector<CutName> CutStore::Names(const std::string& job_id, uint32_t shard) 
   return names;
 }
 
+bool CutStore::Knows(const std::string& job_id, uint32_t shard) const {
+  return Find(ShardKey(job_id, shard)).life != 0;
+}
+
 bool CutStore::Has(const ShardSpec& spec, uint64_t epoch, uint64_t version) const {
+  if (version == 0 && !StartsFromFiles(spec)) return true;
   const std::vector<Cut> cuts = Find(KeyOf(spec)).cuts;
   return std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) {
     return !cut.damaged && cut.epoch == epoch && cut.version == version;
@@ -262,17 +275,30 @@ absl::Status CutStore::WriteCut(const ShardPlan& plan, const CutContents& conten
 
 absl::StatusOr<std::unique_ptr<CutStore::StagedCut>> CutStore::StageCut(
     const ShardPlan& plan, const CutContents& contents) {
+  return Stage(plan, contents, /*first=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<CutStore::StagedCut>> CutStore::StageFirstCut(
+    const ShardPlan& plan, const CutContents& contents) {
+  return Stage(plan, contents, /*first=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<CutStore::StagedCut>> CutStore::Stage(const ShardPlan& plan,
+                                                                     const CutContents& contents,
+                                                                     bool first) {
   auto staged = std::make_unique<StagedCut>();
   staged->shard_key = KeyOf(plan.spec);
   {
     MutexLock lock(&mutex_);
-    const auto entry = entries_.find(staged->shard_key);
-    if (entry == entries_.end() || entry->second.life == 0) {
+    const auto known = entries_.find(staged->shard_key);
+    const bool there = known != entries_.end() && known->second.life != 0;
+    if (!there && !first) {
       return absl::CancelledError(absl::StrCat(NameOf(plan.spec), " was dropped"));
     }
-    staged->life = entry->second.life;
-    staged->cut = {entry->second.next_number++, contents.epoch, contents.state->version,
-                   contents.of_stop};
+    CHECK(!there || !first) << NameOf(plan.spec);
+    Entry& entry = entries_[staged->shard_key];
+    staged->life = entry.life;
+    staged->cut = {entry.next_number++, contents.epoch, contents.state->version, contents.of_stop};
   }
   const auto fill = [&](const Database::Put& put) {
     return PutCut(plan, staged->cut.number, contents, put);
@@ -304,6 +330,23 @@ absl::Status CutStore::CommitCut(std::unique_ptr<StagedCut> staged) {
   return absl::OkStatus();
 }
 
+// After an error of the record it may be on the disk all the same. So the file stays where it is:
+// the next process finds a whole shard, or a file of none. In this one the cut is none.
+absl::Status CutStore::CommitFirstCut(const ShardSpec& spec, const ShardTerm& term,
+                                      std::unique_ptr<StagedCut> staged) {
+  absl::Status status =
+      database_->Adopt(std::move(staged->file), CutFileName(staged->shard_key, staged->cut.number));
+  if (status.ok()) status = WriteRecord(spec, term);
+  MutexLock lock(&mutex_);
+  Entry& entry = entries_[staged->shard_key];
+  if (status.ok()) {
+    entry.cuts.push_back(staged->cut);
+  } else {
+    entry.removed.push_back(staged->cut.number);
+  }
+  return status;
+}
+
 bool CutStore::HasLeftovers(const ShardSpec& spec) const {
   return !Find(KeyOf(spec)).removed.empty();
 }
@@ -327,7 +370,7 @@ absl::Status CutStore::Prune(const ShardPlan& plan, const absl::optional<CutName
                return other.number > cut.number && Rank(other) > Rank(cut);
              });
     }
-    if (synchronous) return common.has_value() && IsSurplus(cut, cuts, *common);
+    if (synchronous) return common.has_value() && IsSurplus(plan.spec, cut, cuts, *common);
     if (cuts.empty()) return false;
     return cut.damaged ? cut.number < cuts.back().number : Rank(cut) < Rank(cuts.back());
   });
@@ -338,12 +381,14 @@ std::tuple<uint64_t, uint64_t, uint64_t> CutStore::Rank(const Cut& cut) {
   return {cut.epoch, cut.version, cut.number};
 }
 
-bool CutStore::IsSurplus(const Cut& cut, const std::vector<Cut>& cuts, const CutName& common) {
+bool CutStore::IsSurplus(const ShardSpec& spec, const Cut& cut, const std::vector<Cut>& cuts,
+                         const CutName& common) {
   const auto version = std::make_pair(common.epoch(), common.version());
   const auto is_common = [&version](const Cut& each) {
     return std::make_pair(each.epoch, each.version) == version;
   };
-  if (common.version() != 0 && std::none_of(cuts.begin(), cuts.end(), is_common)) return false;
+  const bool initial_values = common.version() == 0 && !StartsFromFiles(spec);
+  if (!initial_values && std::none_of(cuts.begin(), cuts.end(), is_common)) return false;
   if (std::make_pair(cut.epoch, cut.version) <= version) {
     return std::make_pair(cut.epoch, cut.version) < version;
   }
@@ -394,6 +439,12 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
   const std::string name = NameOf(plan.spec);
   const Entry entry = Find(KeyOf(plan.spec));
   std::vector<Cut> cuts = entry.cuts;
+  if (cuts.empty() && StartsFromFiles(plan.spec)) {
+    return absl::DataLossError(absl::StrCat(
+        name,
+        " cannot be restored: it began from files, and no cut of it is left; restore its job "
+        "from a checkpoint, or submit it again"));
+  }
   if (cuts.empty()) {
     ShardContents contents;
     MILLRACE_ASSIGN_OR_RETURN(contents.state, MakeInitialState(plan, pool));
@@ -420,11 +471,8 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
       return absl::Status(status.code(), absl::StrCat("cannot read a cut of ", name, ": ",
                                                       std::string(status.message())));
     }
-    LOG(ERROR) << name << ": passes over a cut of version " << cuts.back().version << ": "
-               << status;
     passed_over = true;
-    TakeOut(KeyOf(plan.spec),
-            [number = cuts.back().number](const Cut& cut) { return cut.number == number; });
+    GiveUp(plan, cuts.back().number, status);
   }
   MILLRACE_RETURN_IF_ERROR(entry.unreadable);
   return absl::DataLossError(absl::StrCat(
@@ -446,19 +494,60 @@ absl::StatusOr<StatePtr> CutStore::ReadPrevious(const ShardPlan& plan, const Cut
 
 absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName& name,
                                            BlockPool* pool) {
-  if (name.version() == 0) return MakeInitialState(plan, pool);
+  if (name.version() == 0 && !StartsFromFiles(plan.spec)) return MakeInitialState(plan, pool);
   for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
     if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
     absl::StatusOr<ShardContents> contents = ReadContents(plan, cut, pool);
     if (contents.ok()) return contents->state;
     if (!absl::IsDataLoss(contents.status())) return contents.status();
-    LOG(ERROR) << NameOf(plan.spec) << ": gives up a cut of version " << cut.version << ": "
-               << contents.status();
-    TakeOut(KeyOf(plan.spec),
-            [number = cut.number](const Cut& each) { return each.number == number; });
+    GiveUp(plan, cut.number, contents.status());
   }
-  return absl::NotFoundError(absl::StrCat(NameOf(plan.spec), " has no cut of version ",
-                                          name.version(), " of epoch ", name.epoch()));
+  return NoSuchCut(plan.spec, name);
+}
+
+void CutStore::GiveUp(const ShardPlan& plan, uint64_t number, const absl::Status& why) {
+  LOG(ERROR) << NameOf(plan.spec) << " gives up a cut: " << why;
+  TakeOut(KeyOf(plan.spec), [number](const Cut& cut) { return cut.number == number; });
+}
+
+absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenCutFile(const ShardPlan& plan,
+                                                               const CutName& name) {
+  for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
+    if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
+    auto opened = OpenCutFile(plan, cut);
+    if (!absl::IsNotFound(opened.status())) return opened;
+  }
+  return NoSuchCut(plan.spec, name);
+}
+
+// Each time that the newest one is pruned before it is open there is a newer one.
+absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenNewestCut(const ShardPlan& plan) {
+  while (true) {
+    std::vector<Cut> cuts = Find(KeyOf(plan.spec)).cuts;
+    std::erase_if(cuts, [](const Cut& cut) { return cut.damaged; });
+    const auto newest = std::max_element(
+        cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return Rank(a) < Rank(b); });
+    if (newest == cuts.end()) {
+      return absl::NotFoundError(absl::StrCat(NameOf(plan.spec), " has no cut"));
+    }
+    auto opened = OpenCutFile(plan, *newest);
+    if (!absl::IsNotFound(opened.status())) return opened;
+  }
+}
+
+// NOT_FOUND: it was removed meanwhile. Cuts are taken out before their files go.
+absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenCutFile(const ShardPlan& plan,
+                                                               const Cut& cut) {
+  const std::string shard_key = KeyOf(plan.spec);
+  auto opened = CutReader(database_.get(), shard_key, cut.number).Open(plan);
+  if (opened.ok() || !absl::IsDataLoss(opened.status())) return opened;
+  const std::vector<Cut> cuts = Find(shard_key).cuts;
+  const bool there = std::any_of(cuts.begin(), cuts.end(), [&cut](const Cut& each) {
+    return each.number == cut.number && !each.damaged;
+  });
+  if (!there) return absl::NotFoundError(absl::StrCat(NameOf(plan.spec), " has pruned the cut"));
+  GiveUp(plan, cut.number, opened.status());
+  return opened;
 }
 
 absl::StatusOr<ShardContents> CutStore::ReadContents(const ShardPlan& plan, const Cut& cut,

@@ -51,16 +51,25 @@ class CutStore {
   // In no particular order.
   absl::StatusOr<std::vector<StoredShard>> ListShards();
 
-  // The newest cut of a shard, or its initial values if it never had one; in synchronous mode the
+  // The newest cut of a shard, or its initial values if it never had one and did not start from
+  // files (see StartsFromFiles; DATA_LOSS then); in synchronous mode the
   // version before too, if there is a cut of that. A damaged cut is passed over, with a line in the
   // log, and the contents then say that more was acknowledged. DATA_LOSS: every cut is damaged.
   // With other errors, of the disk or of memory, the cuts stay as they are. An error of the disk is
   // returned where it happens three times running.
   absl::StatusOr<ShardContents> ReadShard(const ShardPlan& plan, BlockPool* pool);
 
-  // The state of a cut; version 0 is there always. NOT_FOUND: no such cut; one that is found to be
-  // damaged is none any more.
+  // The state of a cut; version 0 is there always, unless the shard started from files. NOT_FOUND:
+  // no such cut; one that is found to be damaged is none any more.
   absl::StatusOr<StatePtr> ReadCut(const ShardPlan& plan, const CutName& cut, BlockPool* pool);
+
+  // A cut to be read bit by bit, while others are written and removed, it too. `plan` must outlive
+  // it. NOT_FOUND: there is no such cut, or none at all. DATA_LOSS: see GiveUp.
+  absl::StatusOr<std::unique_ptr<OpenCut>> OpenCutFile(const ShardPlan& plan, const CutName& cut);
+  absl::StatusOr<std::unique_ptr<OpenCut>> OpenNewestCut(const ShardPlan& plan);
+
+  // A cut that was found to be damaged is none any more.
+  void GiveUp(const ShardPlan& plan, uint64_t number, const absl::Status& why);
 
   // Sets what ListShards says of a shard. With the first record of an epoch the cuts of earlier
   // epochs that are newer than the one that was stepped back to are none any more, wholly or not at
@@ -73,6 +82,14 @@ class CutStore {
   absl::StatusOr<std::unique_ptr<StagedCut>> StageCut(const ShardPlan& plan,
                                                       const CutContents& contents);
   absl::Status CommitCut(std::unique_ptr<StagedCut> cut);
+
+  // The same of a new shard that starts from files: its record and its first cut, both or nothing.
+  // REQUIRES: the shard is not there, and nobody else makes it meanwhile.
+  absl::StatusOr<std::unique_ptr<StagedCut>> StageFirstCut(const ShardPlan& plan,
+                                                           const CutContents& contents);
+  absl::Status CommitFirstCut(const ShardSpec& spec, const ShardTerm& term,
+                              std::unique_ptr<StagedCut> cut);
+
   absl::Status WriteCut(const ShardPlan& plan, const CutContents& contents);
 
   // Deletes the cuts that nobody needs, and their space is free: of an asynchronous shard all but
@@ -101,7 +118,9 @@ class CutStore {
   // The shard's cuts, the oldest first; without version 0 and those of stops.
   std::vector<CutName> Names(const std::string& job_id, uint32_t shard) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether there is such a cut, be it one of a stop.
+  // Whether the shard has a record.
+  bool Knows(const std::string& job_id, uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether there is such a cut, be it one of a stop. Initial values are one of version 0.
   bool Has(const ShardSpec& spec, uint64_t epoch, uint64_t version) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the cut that ReadShard would read.
@@ -136,13 +155,18 @@ class CutStore {
   static Cut DamagedCut(uint64_t number);
   // UNAVAILABLE: the disk does not say what it is, three times running.
   absl::StatusOr<Cut> FindCut(const CutKey& key);
+  // UNAVAILABLE where the disk is full, and so on; `first`: the shard has no record yet.
+  absl::StatusOr<std::unique_ptr<StagedCut>> Stage(const ShardPlan& plan,
+                                                   const CutContents& contents, bool first);
+  absl::StatusOr<std::unique_ptr<OpenCut>> OpenCutFile(const ShardPlan& plan, const Cut& cut);
   // Takes cuts out of the entry, whose files go next.
   void TakeOut(const std::string& shard_key, const IsGone& gone) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status RemoveFiles(const std::string& shard_key);
   // Epoch, version and number: greater for the later one.
   static std::tuple<uint64_t, uint64_t, uint64_t> Rank(const Cut& cut);
   // Whether a synchronous shard needs `cut` no more, of `cuts` by rank.
-  static bool IsSurplus(const Cut& cut, const std::vector<Cut>& cuts, const CutName& common);
+  static bool IsSurplus(const ShardSpec& spec, const Cut& cut, const std::vector<Cut>& cuts,
+                        const CutName& common);
   absl::StatusOr<ShardContents> ReadContents(const ShardPlan& plan, const Cut& cut,
                                              BlockPool* pool);
   // The version before `newest`, if `cut` is that. nullptr: it is not, or damaged.

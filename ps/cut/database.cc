@@ -239,25 +239,53 @@ absl::StatusOr<std::vector<std::string>> Database::ListFiles() const {
   return Names(/*staged=*/false);
 }
 
-absl::Status Database::ReadFile(const std::string& name, const std::string& prefix,
-                                const Visit& visit) {
+absl::StatusOr<std::unique_ptr<BulkFile>> Database::OpenFile(const std::string& name) {
   MILLRACE_RETURN_IF_ERROR(Fault("read"));
   MILLRACE_RETURN_IF_ERROR(CheckPlaces());  // Or a file that is away counts as damaged.
-  const std::string what = absl::StrCat("cannot read ", PathOf(name));
-  rocksdb::SstFileReader reader(rocks_->options());
-  const absl::Status opened = FromReading(reader.Open(PathOf(name)), what);
+  std::string what = absl::StrCat("cannot read ", PathOf(name));
+  auto reader = std::make_unique<rocksdb::SstFileReader>(rocks_->options());
+  const absl::Status opened = FromReading(reader->Open(PathOf(name)), what);
   if (!opened.ok()) {
     MILLRACE_RETURN_IF_ERROR(CheckPlaces());  // They may have been moved since.
     return opened;
   }
+  return std::unique_ptr<BulkFile>(new BulkFile(std::move(reader), std::move(what)));
+}
+
+absl::Status Database::ReadFile(const std::string& name, const std::string& prefix,
+                                const Visit& visit) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<BulkFile> file, OpenFile(name));
+  return file->Read(prefix, visit);
+}
+
+BulkFile::BulkFile(std::unique_ptr<rocksdb::SstFileReader> reader, std::string what)
+    : reader_(std::move(reader)), what_(std::move(what)) {}
+
+BulkFile::~BulkFile() = default;
+
+absl::Status BulkFile::Read(const std::string& prefix, const Visit& visit) {
   rocksdb::ReadOptions options;
   options.readahead_size = kReadAheadBytes;
   options.fill_cache = false;
-  const std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(options));
+  const std::unique_ptr<rocksdb::Iterator> it(reader_->NewIterator(options));
   for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
     MILLRACE_RETURN_IF_ERROR(visit(FromSlice(it->key()), FromSlice(it->value())));
   }
-  return FromReading(it->status(), what);
+  return FromReading(it->status(), what_);
+}
+
+absl::StatusOr<absl::string_view> BulkFile::Get(const std::string& key) {
+  if (iterator_ == nullptr) {
+    rocksdb::ReadOptions options;
+    options.fill_cache = false;
+    iterator_.reset(reader_->NewIterator(options));
+  }
+  iterator_->Seek(key);
+  if (iterator_->Valid() && iterator_->key() == rocksdb::Slice(key)) {
+    return FromSlice(iterator_->value());
+  }
+  MILLRACE_RETURN_IF_ERROR(FromReading(iterator_->status(), what_));
+  return absl::DataLossError(absl::StrCat(what_, ": it lacks a value"));
 }
 
 }  // namespace millrace::ps

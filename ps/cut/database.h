@@ -20,6 +20,8 @@
 
 namespace rocksdb {
 class FSDirectory;
+class Iterator;
+class SstFileReader;
 }  // namespace rocksdb
 
 namespace millrace::ps {
@@ -68,6 +70,31 @@ class StagedFile {
   bool adopted_ = false;  // It has another name.
 };
 
+// A bulk file that is open: it stays readable when it is removed. Errors as for Database. Not
+// thread-safe.
+class BulkFile {
+ public:
+  ~BulkFile();
+  BulkFile(const BulkFile&) = delete;
+  BulkFile& operator=(const BulkFile&) = delete;
+
+  // Calls `visit` for the values whose keys begin with `prefix`, in order, and reads ahead; until
+  // it returns an error, which is returned.
+  using Visit = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
+  absl::Status Read(const std::string& prefix, const Visit& visit);
+
+  // One value, which is there until the next call. DATA_LOSS too: it has none of that key.
+  absl::StatusOr<absl::string_view> Get(const std::string& key);
+
+ private:
+  friend class Database;
+  BulkFile(std::unique_ptr<rocksdb::SstFileReader> reader, std::string what);
+
+  const std::unique_ptr<rocksdb::SstFileReader> reader_;
+  const std::string what_;                       // For messages.
+  std::unique_ptr<rocksdb::Iterator> iterator_;  // Of Get; nullptr before the first one.
+};
+
 // Thread-safe. Every call may block on the disk; a bulk file that is being written blocks nobody
 // else. Errors name the database and the operation: DATA_LOSS: what is stored is damaged.
 // UNAVAILABLE: the disk fails, or is full: try again. FAILED_PRECONDITION: not a database of this
@@ -108,9 +135,11 @@ class Database {
   // The names of the bulk files, in no particular order.
   absl::StatusOr<std::vector<std::string>> ListFiles() const;
 
-  // Calls `visit` for the values of a bulk file whose keys begin with `prefix`, in order, and reads
-  // ahead; until it returns an error, which is returned. DATA_LOSS too: there is no such file.
-  using Visit = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
+  // DATA_LOSS too: there is no such file.
+  absl::StatusOr<std::unique_ptr<BulkFile>> OpenFile(const std::string& name);
+
+  // OpenFile and BulkFile::Read.
+  using Visit = BulkFile::Visit;
   absl::Status ReadFile(const std::string& name, const std::string& prefix, const Visit& visit);
 
  private:

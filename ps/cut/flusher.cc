@@ -92,9 +92,8 @@ void Flusher::SetCommon(const std::shared_ptr<Shard>& shard, const CutName& comm
     MutexLock lock(&mutex_);
     Watched* const watched = Find(shard.get());
     if (watched == nullptr) return;
-    if (common.version() != 0 && !Has(Names(*store_, *shard), common.epoch(), common.version())) {
-      return;
-    }
+    const bool initial_values = common.version() == 0 && !StartsFromFiles(shard->plan().spec);
+    if (!initial_values && !Has(Names(*store_, *shard), common.epoch(), common.version())) return;
     if (watched->common.has_value() && watched->common->epoch() == common.epoch() &&
         watched->common->version() == common.version()) {
       return;
@@ -317,8 +316,7 @@ absl::StatusOr<ShardStatus> Flusher::Flush(const std::shared_ptr<Shard>& shard,
     ShardContents newest = shard->Contents();
     written->epoch = newest.epoch;
     written->state = std::move(newest.state);
-    const uint64_t version = written->state->version;
-    if (version == 0 || store_->Has(shard->plan().spec, written->epoch, version)) {
+    if (store_->Has(shard->plan().spec, written->epoch, written->state->version)) {
       return absl::OkStatus();
     }
     return WriteCut(shard, *written);
@@ -356,7 +354,8 @@ absl::Status Flusher::WriteForStop(const std::shared_ptr<Shard>& shard) {
   const bool synchronous = IsSynchronous(*shard);
   const std::vector<CutName> cuts = Names(*store_, *shard);
   const auto needed = [&](const ShardState& state) {
-    return state.version != 0 && !Has(cuts, contents.epoch, state.version);
+    if (state.version == 0 && !StartsFromFiles(shard->plan().spec)) return false;
+    return !Has(cuts, contents.epoch, state.version);
   };
   const uint64_t first_number = store_->NextNumber(shard->plan().spec);
   if (contents.previous != nullptr && needed(*contents.previous)) {

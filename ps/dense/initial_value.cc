@@ -9,11 +9,15 @@
 #include <array>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/philox.h"
+#include "common/printable.h"
 
 namespace millrace::ps {
 namespace {
+
+constexpr size_t kMaxPathBytes = 4096;
 
 // FNV-1a of 64 bits: fixed for ever, unlike absl::Hash.
 uint64_t HashName(absl::string_view name) {
@@ -74,7 +78,22 @@ absl::Status CheckTruncatedNormal(const TruncatedNormalDistribution& distributio
                    "; must be finite and at least 0"));
 }
 
+absl::Status CheckStored(const StoredTensor& tensor, absl::string_view path) {
+  if (tensor.name().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".stored.name: empty; must be the name of a tensor"));
+  }
+  return CheckAbsolutePath(absl::StrCat(path, ".stored.path"), tensor.path());
+}
+
 }  // namespace
+
+absl::Status CheckAbsolutePath(absl::string_view field, absl::string_view path) {
+  if (absl::StartsWith(path, "/") && path.size() <= kMaxPathBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": '", PrintableName(path),
+                                                 "'; must be an absolute path of at most ",
+                                                 kMaxPathBytes, " bytes"));
+}
 
 absl::Status CheckInitialValue(const InitialValue& initial_value, absl::string_view path) {
   switch (initial_value.kind_case()) {
@@ -87,11 +106,12 @@ absl::Status CheckInitialValue(const InitialValue& initial_value, absl::string_v
     case InitialValue::kTruncatedNormal:
       return CheckTruncatedNormal(initial_value.truncated_normal(), path);
     case InitialValue::kStored:
+      return CheckStored(initial_value.stored(), path);
     case InitialValue::KIND_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ": not set; must be constant, uniform or truncated_normal"));
+      absl::StrCat(path, ": not set; must be constant, uniform, truncated_normal or stored"));
 }
 
 void FillInitialValues(const InitialValue& initial_value, uint64_t seed,

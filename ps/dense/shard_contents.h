@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/dense/push_assembly.h"
 #include "ps/dense/shard_state.h"
@@ -21,7 +22,8 @@ struct ShardContents {
   // closed then, until somebody who knows that sets a greater generation.
   ShardStatus::Origin origin = ShardStatus::CREATED;
   bool more_acknowledged = false;
-  CutName stepped_back_to = {};  // The cut that it went to last.
+  absl::Duration load = absl::ZeroDuration();  // CHECKPOINT: how long reading it took.
+  CutName stepped_back_to = {};                // The cut that it went to last.
   // The job has ended; `state` may then be without blocks, which are in the database.
   bool retired = false;
 };

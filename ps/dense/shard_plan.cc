@@ -21,6 +21,7 @@ namespace {
 constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
 constexpr size_t kMaxJobIdBytes = 200;
 constexpr size_t kMaxNameBytes = 1000;
+constexpr size_t kChecksumDigits = 32;
 // Asynchronous gradients under way that have a place reserved; more find room in what the server
 // has to spare.
 constexpr uint64_t kReservedPushes = 2;
@@ -114,8 +115,26 @@ absl::Status CheckJobId(const std::string& id) {
                                                  " letters, digits, '_', '-' and '.'"));
 }
 
+bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
+
+absl::Status CheckRestore(const ShardRestore& restore) {
+  MILLRACE_RETURN_IF_ERROR(CheckAbsolutePath("spec.restore.directory", restore.directory()));
+  if (restore.checkpoint() == 0) {
+    return absl::InvalidArgumentError("spec.restore.checkpoint: 0; must be at least 1");
+  }
+  const std::string& checksum = restore.manifest_checksum();
+  if (checksum.empty() || (checksum.size() == kChecksumDigits &&
+                           std::all_of(checksum.begin(), checksum.end(), IsHexDigit))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("spec.restore.manifest_checksum: '",
+                                                 PrintableName(checksum), "'; must be ",
+                                                 kChecksumDigits, " digits of 0 to 9 and a to f"));
+}
+
 absl::Status CheckFields(const ShardSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckJobId(spec.job_id()));
+  if (spec.has_restore()) MILLRACE_RETURN_IF_ERROR(CheckRestore(spec.restore()));
   if (spec.total_steps() == 0) {
     return absl::InvalidArgumentError("spec.total_steps: 0; must be at least 1");
   }
@@ -146,6 +165,12 @@ absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer, MakeOptimizer(spec.optimizer()));
   MILLRACE_ASSIGN_OR_RETURN(const absl::Duration cut_period, CutPeriod(spec));
   return ShardPlan{spec, std::move(layout), std::move(optimizer), cut_period};
+}
+
+bool StartsFromFiles(const ShardSpec& spec) {
+  return spec.has_restore() ||
+         std::any_of(spec.slices().begin(), spec.slices().end(),
+                     [](const ShardSlice& slice) { return slice.initial_value().has_stored(); });
 }
 
 uint64_t StateBytes(const ShardPlan& plan) {

@@ -26,6 +26,10 @@ struct ShardPlan {
 // INVALID_ARGUMENT: what is wrong with the spec, by the field's path.
 absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec);
 
+// Whether the shard's first state is read from files, which may go away: then version 0, or
+// whatever it begins at, is a cut like others, and nothing is there without one.
+bool StartsFromFiles(const ShardSpec& spec);
+
 // Bytes of one state: values and slots.
 uint64_t StateBytes(const ShardPlan& plan);
 
@@ -38,8 +42,9 @@ uint64_t ReceiveBytes(const ShardPlan& plan);
 // contributions, and gradients under way. UINT64_MAX: more than can be counted.
 uint64_t MemoryNeed(const ShardPlan& plan);
 
-// Version 0: initial values, slots at 0, no step applied. Computes for a while: tens of nanoseconds
-// an element. RESOURCE_EXHAUSTED: the system gives no more memory.
+// Version 0: initial values, slots at 0, no step applied. Values that are stored in files are 0.
+// Computes for a while: tens of nanoseconds an element. RESOURCE_EXHAUSTED: the system gives no
+// more memory.
 absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool);
 
 // "shard 3 of job 'j1'", for messages.

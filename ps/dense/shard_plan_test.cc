@@ -56,6 +56,35 @@ TEST_F(ShardPlanTest, SliceThatEndsPastAllNumbersIsRefused) {
   ExpectRefused("spec.slices[0].slice: offset 18446744073709551615 and length 5");
 }
 
+TEST_F(ShardPlanTest, RestoreNamesACheckpointByAnAbsolutePath) {
+  AddSlice(0, "a", 0, 5);
+  EXPECT_FALSE(StartsFromFiles(spec_));
+  ShardRestore& restore = *spec_.mutable_restore();
+  ExpectRefused("spec.restore.directory: ''; must be an absolute path");
+  restore.set_directory("checkpoints");
+  ExpectRefused("spec.restore.directory: 'checkpoints'; must be an absolute path");
+  restore.set_directory("/checkpoints");
+  ExpectRefused("spec.restore.checkpoint: 0; must be at least 1");
+  restore.set_checkpoint(1);
+  restore.set_manifest_checksum("abc");
+  ExpectRefused("spec.restore.manifest_checksum: 'abc'; must be 32 digits of 0 to 9 and a to f");
+  restore.set_manifest_checksum("0123456789abcdef0123456789abcdef");
+  EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+  EXPECT_TRUE(StartsFromFiles(spec_));
+}
+
+TEST_F(ShardPlanTest, StoredInitialValueNamesATensorOfAFile) {
+  AddSlice(0, "a", 0, 5);
+  StoredTensor& tensor = *spec_.mutable_slices(0)->mutable_initial_value()->mutable_stored();
+  ExpectRefused("spec.slices[0].initial_value.stored.name: empty");
+  tensor.set_name("a");
+  tensor.set_path("a.safetensors");
+  ExpectRefused("spec.slices[0].initial_value.stored.path: 'a.safetensors'; must be an absolute");
+  tensor.set_path("/a.safetensors");
+  EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+  EXPECT_TRUE(StartsFromFiles(spec_));
+}
+
 TEST_F(ShardPlanTest, NamesAreThereAndDiffer) {
   AddSlice(0, "a", 0, 5);
   AddSlice(1, "", 0, 5);

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "protos/job.pb.h"
@@ -21,6 +23,8 @@ class Optimizer {
 
   // Slots of each element, such as momentum. They start at 0.
   virtual int slots() const = 0;
+  // What each of them is called in a checkpoint, such as "momentum".
+  virtual std::vector<std::string> slot_names() const = 0;
 
   // Applies a gradient to `count` consecutive elements. in[0] and out[0] point to the values, in[1]
   // and out[1] to the first slot, and so on; each `out` array is the same as its `in` array or does

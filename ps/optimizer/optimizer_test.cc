@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,7 +24,9 @@
 namespace millrace::ps {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 using Floats = std::vector<float>;
 
@@ -215,6 +218,22 @@ TEST_P(EveryOptimizerTest, GradientNeedNotBeAligned) {
     optimizer_->Apply(1, bytes.data() + shift, kCount, arrays.data(), arrays.data());
     EXPECT_EQ(block.arrays(), expected.arrays()) << "shifted by " << shift;
   }
+}
+
+TEST_P(EveryOptimizerTest, EachSlotHasAName) {
+  const std::vector<std::string> names = optimizer_->slot_names();
+  EXPECT_EQ(names.size(), static_cast<size_t>(optimizer_->slots()));
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+}
+
+TEST(SlotNamesTest, AreThoseOfTheFormulas) {
+  const auto names = [](const std::string& spec) { return Make(spec)->slot_names(); };
+  EXPECT_THAT(names("sgd {}"), IsEmpty());
+  EXPECT_THAT(names("sgd { momentum: 0.9 }"), ElementsAre("momentum"));
+  EXPECT_THAT(names("adam {}"), ElementsAre("m", "v"));
+  EXPECT_THAT(names("rmsprop { momentum: 0.9 centered: true }"),
+              ElementsAre("rms", "momentum", "mean"));
+  EXPECT_THAT(names("rmsprop { centered: true }"), ElementsAre("rms", "mean"));
 }
 
 TEST_P(EveryOptimizerTest, ZeroGradientsFromTheStartChangeNothing) {

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "ps/optimizer/kernel.h"
 #include "ps/optimizer/streamed_descent.h"
@@ -56,6 +58,7 @@ class PlainSgd final : public Optimizer {
   explicit PlainSgd(float learning_rate) : learning_rate_(learning_rate) {}
 
   int slots() const override { return 0; }
+  std::vector<std::string> slot_names() const override { return {}; }
 
   void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
@@ -85,6 +88,7 @@ class MomentumSgd final : public Optimizer {
       : learning_rate_(learning_rate), momentum_(momentum), nesterov_(nesterov) {}
 
   int slots() const override { return 1; }
+  std::vector<std::string> slot_names() const override { return {"momentum"}; }
 
   void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {

@@ -90,6 +90,7 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
       name_(ShardName(plan_.spec.job_id(), plan_.spec.shard())),
       tools_{&plan_.layout, plan_.optimizer.get(), pool},
       origin_(contents.origin),
+      load_(contents.load),
       state_bytes_(StateBytes(plan_)),
       state_(std::move(contents.state)),
       previous_(std::move(contents.previous)),
@@ -374,12 +375,13 @@ ShardStatus Shard::StatusOf(const ShardState& state) const {
   if (&state == state_.get()) *status.mutable_held() = rule_->HeldSteps().ToProto();
   status.set_flushed_version(cut_report_.flushed_version);
   status.set_epoch(epoch_);
-  status.add_cuts();  // The initial values.
+  if (!StartsFromFiles(plan_.spec)) status.add_cuts();  // The initial values.
   for (const CutName& cut : cut_report_.cuts) *status.add_cuts() = cut;
   status.set_trouble(cut_report_.trouble);
   *status.mutable_cut_duration() = ToProto(cut_report_.took);
   status.set_has_previous(previous_ != nullptr);
   status.set_origin(origin_);
+  if (origin_ == ShardStatus::CHECKPOINT) *status.mutable_load() = ToProto(load_);
   status.set_closed(more_acknowledged_);
   status.set_retired(retired_);
   status.set_memory_bytes(MemoryBytes());

@@ -116,6 +116,9 @@ class Shard {
   absl::Status Retire(uint64_t generation);
   bool retired() const;
 
+  // A pinned state, and the epoch that it is of. NOT_FOUND; FAILED_PRECONDITION: see CheckServes.
+  absl::StatusOr<CapturedCut> Pinned(uint64_t generation, const std::string& cut_id) const;
+
   // What could be given up: the values of a retired shard, when the database says that it is one.
   uint64_t GivableBytes() const;
   // Gives them up. Returns whether there was something to give up. Pulls have them read again then,
@@ -201,6 +204,8 @@ class Shard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<StatePtr> FindState(const PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<StatePtr> FindPinned(const std::string& cut_id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void VoidPush(uint64_t push_id, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPushes(const absl::Status& reason, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -232,6 +237,7 @@ class Shard {
   const std::string name_;
   const UpdateTools tools_;
   const ShardStatus::Origin origin_;
+  const absl::Duration load_;
   const uint64_t state_bytes_;
   std::function<void()> cut_listener_;
   std::function<void()> reader_;

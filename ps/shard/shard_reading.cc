@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_internal.h"
@@ -52,12 +53,7 @@ uint64_t Shard::Read(const PullRequest& request, StateCallback done) {
 // nullptr: it is to come.
 absl::StatusOr<StatePtr> Shard::FindState(const PullRequest& request) {
   MILLRACE_RETURN_IF_ERROR(CheckOpen(request.generation()));
-  if (!request.cut_id().empty()) {
-    const auto it = pinned_.find(request.cut_id());
-    if (it != pinned_.end()) return it->second;
-    return absl::NotFoundError(absl::StrCat(name_, " has no pinned cut '", request.cut_id(),
-                                            "'; it was unpinned, or the server was restarted"));
-  }
+  if (!request.cut_id().empty()) return FindPinned(request.cut_id());
   if (!HasValues()) return FindRetired(request);
   if (!request.has_version() && request.pull_group() != 0 && request.parts() > 0) {
     return held_states_.FindGroup(request, state_, now_);
@@ -69,6 +65,20 @@ absl::StatusOr<StatePtr> Shard::FindState(const PullRequest& request) {
       "version ", request.version(), " of ", name_, " is no longer there: it is at version ",
       state_->version,
       plan_.spec.replicas() == 0 ? ", and keeps no other" : ", and keeps only the one before"));
+}
+
+absl::StatusOr<StatePtr> Shard::FindPinned(const std::string& cut_id) const {
+  const auto it = pinned_.find(cut_id);
+  if (it != pinned_.end()) return it->second;
+  return absl::NotFoundError(absl::StrCat(name_, " has no pinned cut '", Printable(cut_id),
+                                          "'; it was unpinned, or the server was restarted"));
+}
+
+absl::StatusOr<CapturedCut> Shard::Pinned(uint64_t generation, const std::string& cut_id) const {
+  MutexLock lock(&mutex_);
+  MILLRACE_RETURN_IF_ERROR(CheckOpen(generation));
+  MILLRACE_ASSIGN_OR_RETURN(StatePtr state, FindPinned(cut_id));
+  return CapturedCut{epoch_, std::move(state)};
 }
 
 void Shard::StopWaiting(uint64_t waiter, absl::StatusCode code) {
