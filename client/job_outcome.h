@@ -20,6 +20,7 @@ struct JobOutcome {
   uint64_t total_steps = 0;  // 0: not known.
   std::map<std::string, double> metrics;
   absl::Duration running;    // From its start to its end.
+  TimeSpent time_spent;      // What that went into. Empty: not known.
   std::string export_file;   // Where the variables went; empty: nowhere.
   std::string export_error;  // Why they could not be written; empty: they could, or need not be.
 };

@@ -52,6 +52,7 @@ class GrpcJobsClient final : public JobsClient {
 
   absl::StatusOr<std::string> Submit(const JobSpec& spec) override;
   absl::StatusOr<JobStatus> Get(const std::string& job_id) override;
+  absl::StatusOr<JobExplanation> Explain(const std::string& job_id) override;
   absl::StatusOr<std::vector<JobStatus>> List() override;
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id) override;
   absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) override;
@@ -205,6 +206,12 @@ absl::StatusOr<JobStatus> GrpcJobsClient::Get(const std::string& job_id, absl::D
   GetJobRequest request;
   request.set_job_id(job_id);
   return Call("GetJob", &Jobs::Stub::GetJob, request, timeout);
+}
+
+absl::StatusOr<JobExplanation> GrpcJobsClient::Explain(const std::string& job_id) {
+  ExplainJobRequest request;
+  request.set_job_id(job_id);
+  return Call("ExplainJob", &Jobs::Stub::ExplainJob, request, options_.timeout);
 }
 
 absl::StatusOr<std::vector<JobStatus>> GrpcJobsClient::List() {

@@ -60,6 +60,9 @@ class JobsClient {
 
   virtual absl::StatusOr<JobStatus> Get(const std::string& job_id) = 0;
 
+  // For whom a job waits, what its members do, what has gone wrong of late.
+  virtual absl::StatusOr<JobExplanation> Explain(const std::string& job_id) = 0;
+
   // All jobs, the newest first, without their specs.
   virtual absl::StatusOr<std::vector<JobStatus>> List() = 0;
 

@@ -46,6 +46,8 @@ class Declaration {
     AddOfCluster("list", "Print the jobs of a cluster, the newest first.");
     AddJobId(AddOfCluster("status", "Print what a cluster knows of a job."));
     AddJobId(AddOfCluster(
+        "why", "Print why a job of a cluster does not get on: who waits for whom, since when."));
+    AddJobId(AddOfCluster(
         "watch", "Follow a job of a cluster to its end. Interrupting leaves the job alone."));
     AddCancel();
     AddExport();

@@ -12,13 +12,15 @@
 #include "client/commands/train.h"
 #include "client/commands/validate.h"
 #include "client/commands/watch.h"
+#include "client/commands/why.h"
 
 namespace millrace::client {
 namespace {
 
 constexpr std::pair<const char*, Command> kCommands[] = {
-    {"train", RunTrain},   {"validate", RunValidate}, {"submit", RunSubmit}, {"list", RunList},
-    {"status", RunStatus}, {"watch", RunWatch},       {"cancel", RunCancel}, {"export", RunExport},
+    {"train", RunTrain}, {"validate", RunValidate}, {"submit", RunSubmit},
+    {"list", RunList},   {"status", RunStatus},     {"watch", RunWatch},
+    {"why", RunWhy},     {"cancel", RunCancel},     {"export", RunExport},
 };
 
 absl::StatusOr<ExitCode> Dispatch(const CommandContext& context) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "client/jobs_client.h"
 #include "common/printable.h"
+#include "common/proto_duration.h"
 
 namespace millrace::client {
 namespace {
@@ -39,6 +40,10 @@ std::string DescribeRecovery(const Recovered& recovered) {
   return absl::StrCat(recovered.cause(), ": ", lost, "; goes on from step ",
                       FormatCount(recovered.step()),
                       recovered.how().empty() ? "" : absl::StrCat(" (", recovered.how(), ")"));
+}
+
+double Seconds(const google::protobuf::Duration& duration) {
+  return absl::ToDoubleSeconds(FromProto(duration));
 }
 
 }  // namespace
@@ -100,6 +105,32 @@ std::string DescribeEvent(const JobEvent& event) {
   return "";
 }
 
+std::string FormatTimeSpent(const TimeSpent& spent) {
+  const double wall = Seconds(spent.wall());
+  if (!(wall > 0)) return "";
+  std::vector<std::pair<double, std::string>> parts = {
+      {Seconds(spent.training()), "training"},
+      {Seconds(spent.running_again()), "running steps again"},
+      {Seconds(spent.recovering()), "recovering"},
+      {Seconds(spent.evaluating()), "evaluating"},
+      {Seconds(spent.checkpointing()), "checkpointing"}};
+  for (const WaitedFor& waited : spent.waiting()) {
+    parts.emplace_back(Seconds(waited.time()),
+                       absl::StrCat("waiting for ", PrintableName(waited.whom())));
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> texts;
+  for (const auto& [seconds, what] : parts) {
+    const int percent = static_cast<int>(std::lround(100 * seconds / wall));
+    if (percent > 0) texts.push_back(absl::StrCat(percent, "% ", what));
+  }
+  const absl::Duration unit = wall < 10 ? absl::Milliseconds(100) : absl::Seconds(1);
+  return absl::StrFormat("%s: %s; goodput %.2f",
+                         absl::FormatDuration(absl::Trunc(FromProto(spent.wall()), unit)),
+                         absl::StrJoin(texts, ", "), spent.goodput());
+}
+
 std::string FormatOutcome(const JobOutcome& outcome) {
   std::string text =
       absl::StrCat(JobState_Name(outcome.state), ": job ", PrintableName(outcome.job_id));
@@ -109,6 +140,9 @@ std::string FormatOutcome(const JobOutcome& outcome) {
     absl::StrAppend(&text, " of ", FormatCount(outcome.total_steps));
   }
   absl::StrAppend(&text, "\n  time       ", FormatElapsed(outcome.running), "\n");
+  if (const std::string spent = FormatTimeSpent(outcome.time_spent); !spent.empty()) {
+    absl::StrAppend(&text, "  spent      ", spent, "\n");
+  }
   const std::vector<std::string> metrics = FormatMetrics(outcome.metrics);
   if (!metrics.empty()) {
     absl::StrAppend(&text, "  metrics    ", absl::StrJoin(metrics, "  "), "\n");

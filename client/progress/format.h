@@ -12,6 +12,7 @@
 #include "client/job_outcome.h"
 #include "google/protobuf/map.h"
 #include "protos/events.pb.h"
+#include "protos/job.pb.h"
 
 namespace millrace::client {
 
@@ -37,6 +38,10 @@ std::vector<std::string> FormatMetrics(const Metrics& metrics);
 // A line for an evaluation, a notice or a change of state, such as "step 600: eval_loss 0.1032
 // eval_accuracy 0.9691 (10,000 examples)"; empty for a Progress and for the job's last event.
 std::string DescribeEvent(const JobEvent& event);
+
+// What a job's time went into: "1m12s: 93% training, 4% waiting for worker-1, 2% evaluating;
+// goodput 0.93". What is less than half a percent is left out. Empty where no time was spent.
+std::string FormatTimeSpent(const TimeSpent& spent);
 
 // What a job has come to: a few lines, each with its end.
 std::string FormatOutcome(const JobOutcome& outcome);

@@ -99,5 +99,20 @@ TEST(FormatTest, OutcomeOfAFailureSaysWhy) {
             "FAILED: job job-1: the loss is not finite\n  steps      0\n  time       0:00\n");
 }
 
+TEST(FormatTest, TimeSpentNamesTheGreatestPartsFirst) {
+  TimeSpent spent;
+  spent.mutable_wall()->set_seconds(72);
+  spent.mutable_training()->set_seconds(67);
+  spent.mutable_evaluating()->set_seconds(2);
+  spent.mutable_recovering()->set_nanos(1000);
+  WaitedFor& waited = *spent.add_waiting();
+  waited.set_whom("worker-1");
+  waited.mutable_time()->set_seconds(3);
+  spent.set_goodput(67.0 / 72);
+  EXPECT_EQ(FormatTimeSpent(spent),
+            "1m12s: 93% training, 4% waiting for worker-1, 3% evaluating; goodput 0.93");
+  EXPECT_EQ(FormatTimeSpent(TimeSpent()), "");
+}
+
 }  // namespace
 }  // namespace millrace::client

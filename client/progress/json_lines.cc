@@ -75,6 +75,25 @@ bool AddKind(const JobEvent& event, Json* json) {
   return false;
 }
 
+double SecondsOf(const google::protobuf::Duration& duration) {
+  return absl::ToDoubleSeconds(FromProto(duration));
+}
+
+Json TimeSpentJson(const TimeSpent& spent) {
+  Json json = {{"wall", SecondsOf(spent.wall())},
+               {"training", SecondsOf(spent.training())},
+               {"running_again", SecondsOf(spent.running_again())},
+               {"recovering", SecondsOf(spent.recovering())},
+               {"evaluating", SecondsOf(spent.evaluating())},
+               {"checkpointing", SecondsOf(spent.checkpointing())},
+               {"waiting", Json::object()},
+               {"goodput", spent.goodput()}};
+  for (const WaitedFor& waited : spent.waiting()) {
+    json["waiting"][waited.whom()] = SecondsOf(waited.time());
+  }
+  return json;
+}
+
 }  // namespace
 
 void JsonLines::Begin(const std::string& job_id) {
@@ -102,6 +121,7 @@ void JsonLines::Finish(const JobOutcome& outcome) {
                {"total_steps", outcome.total_steps},
                {"seconds", absl::ToDoubleSeconds(outcome.running)},
                {"metrics", outcome.metrics}};
+  if (outcome.time_spent.has_wall()) json["time_spent"] = TimeSpentJson(outcome.time_spent);
   if (!outcome.export_file.empty()) json["export"] = outcome.export_file;
   if (!outcome.export_error.empty()) json["export_error"] = outcome.export_error;
   *out_ << Dump(json) << std::endl;

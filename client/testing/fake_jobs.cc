@@ -112,6 +112,11 @@ void FakeJobs::ForgetEventsAfter(const std::string& job_id, uint64_t sequence) {
   jobs_[job_id].events.resize(sequence);
 }
 
+void FakeJobs::SetExplanation(const std::string& job_id, const JobExplanation& explanation) {
+  MutexLock lock(&mutex_);
+  jobs_[job_id].explanation = explanation;
+}
+
 void FakeJobs::SetVariables(const std::string& job_id, const GetVariablesResponse& variables) {
   MutexLock lock(&mutex_);
   jobs_[job_id].variables = variables;
@@ -233,6 +238,18 @@ grpc::Status FakeJobs::GetJob(grpc::ServerContext*, const GetJobRequest* request
     Job* job = nullptr;
     const grpc::Status status = FindJob(request->job_id(), &job);
     if (status.ok()) *response = job->status;
+    return status;
+  });
+}
+
+grpc::Status FakeJobs::ExplainJob(grpc::ServerContext*, const ExplainJobRequest* request,
+                                  JobExplanation* response) {
+  return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    Job* job = nullptr;
+    const grpc::Status status = FindJob(request->job_id(), &job);
+    if (!status.ok()) return status;
+    *response = job->explanation;
+    *response->mutable_status() = job->status;
     return status;
   });
 }

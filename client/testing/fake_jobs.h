@@ -58,6 +58,9 @@ class FakeJobs final : public Jobs::Service {
 
   // Adds a job, or replaces its status; submitted jobs are RUNNING and called "job-1", "job-2", ...
   void SetJob(const JobStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What ExplainJob says of a job.
+  void SetExplanation(const std::string& job_id, const JobExplanation& explanation)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // The job's status follows the events.
   void AddEvent(const std::string& job_id, JobEvent event) ABSL_LOCKS_EXCLUDED(mutex_);
   // What every job that is submitted from now on will tell at once.
@@ -86,6 +89,8 @@ class FakeJobs final : public Jobs::Service {
                         grpc::ServerWriter<JobEvent>* writer) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const CancelJobRequest* request,
                          JobStatus* response) override;
+  grpc::Status ExplainJob(grpc::ServerContext* context, const ExplainJobRequest* request,
+                          JobExplanation* response) override;
   grpc::Status GetVariables(grpc::ServerContext* context, const GetVariablesRequest* request,
                             GetVariablesResponse* response) override;
 
@@ -94,6 +99,7 @@ class FakeJobs final : public Jobs::Service {
     JobStatus status;
     std::vector<JobEvent> events;
     GetVariablesResponse variables;
+    JobExplanation explanation;
   };
 
   void NoteCall(const std::string& method) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -168,7 +168,7 @@ class Dispatcher {
     StepPace cost;  // The same, but from the worker's step before, of whatever job.
     CoordinatorMessage route;
     bool paused = false;
-    std::map<uint64_t, Standing> standings;  // By worker.
+    std::map<uint64_t, Standing> standings;     // By worker.
     std::map<uint64_t, absl::Time> evaluating;  // The workers that were asked, and when.
     uint64_t evaluation_id = 0;                 // What they evaluate.
     double step_weight = 1;                     // Of the last step, in Standing::recent_steps.

@@ -165,8 +165,9 @@ class Explainer {
     if (const Activity* activity = ActivityFor(member, lease.step)) {
       absl::StrAppend(&does, "; it ", Describe(*activity));
       if (activity->kind() == Activity::PUSHING || activity->kind() == Activity::PULLING) {
-        finding.what = absl::StrCat(activity->kind() == Activity::PUSHING ? "to push " : "to pull for ",
-                                    DescribeStep(lease.step), PlaceOf(*activity));
+        finding.what =
+            absl::StrCat(activity->kind() == Activity::PUSHING ? "to push " : "to pull for ",
+                         DescribeStep(lease.step), PlaceOf(*activity));
         absl::StrAppend(&does, ServerRemark(*activity));
       }
     }
@@ -199,13 +200,11 @@ class Explainer {
 
   std::string PlaceOf(const Activity& activity) const {
     const ShardFacts* shard = Shard(activity.shard());
-    return absl::StrCat(activity.kind() == Activity::PUSHING ? " to shard " : " of shard ",
-                        activity.shard(),
-                        shard == nullptr ? ""
-                                         : absl::StrCat(activity.kind() == Activity::PUSHING
-                                                            ? " on "
-                                                            : " from ",
-                                                        shard->server));
+    return absl::StrCat(
+        activity.kind() == Activity::PUSHING ? " to shard " : " of shard ", activity.shard(),
+        shard == nullptr ? ""
+                         : absl::StrCat(activity.kind() == Activity::PUSHING ? " on " : " from ",
+                                        shard->server));
   }
 
   // The server answers the coordinator, so whoever cannot reach it is to blame, or what is between.
@@ -249,8 +248,9 @@ class Explainer {
     if (!facts_.dispatch.at_barrier) return;
     for (const WorkerView& worker : facts_.dispatch.workers) {
       if (!worker.evaluates) continue;
-      std::string sentence = absl::StrCat(worker.name, " has been evaluating the model",
-                                          For(*worker.evaluates), ", and the next step waits for it");
+      std::string sentence =
+          absl::StrCat(worker.name, " has been evaluating the model", For(*worker.evaluates),
+                       ", and the next step waits for it");
       const MemberFacts* member = Member(worker.worker);
       if (member != nullptr && member->silent > absl::ZeroDuration()) {
         absl::StrAppend(&sentence, "; nothing was heard of it", For(member->silent));
@@ -274,8 +274,8 @@ class Explainer {
     for (const WorkerView& worker : job.workers) {
       const std::string trouble = TroubleOf(worker);
       if (trouble.empty()) continue;
-      waits_.push_back(
-          {worker.name, "to take steps", absl::ZeroDuration(), absl::StrCat(worker.name, " ", trouble)});
+      waits_.push_back({worker.name, "to take steps", absl::ZeroDuration(),
+                        absl::StrCat(worker.name, " ", trouble)});
     }
   }
 

@@ -51,7 +51,8 @@ ExplainFacts WellFacts() {
     shard.version = 4;
     shard.steps = 16;
     facts.shards.push_back(shard);
-    facts.members[i + 3] = {.name = shard.server, .is_worker = false, .silent = {}, .activities = {}};
+    facts.members[i + 3] = {
+        .name = shard.server, .is_worker = false, .silent = {}, .activities = {}};
   }
   return facts;
 }
@@ -75,8 +76,8 @@ void SetActivity(ExplainFacts& facts, uint64_t worker, Activity::Kind kind, uint
 }
 
 void SetWait(ExplainFacts& facts, const std::string& whom, bool stalled = false) {
-  facts.wait = RunnerWait{.whom = whom, .since = absl::Seconds(12), .is_turn = false,
-                          .stalled = stalled};
+  facts.wait =
+      RunnerWait{.whom = whom, .since = absl::Seconds(12), .is_turn = false, .stalled = stalled};
 }
 
 struct Fault {
@@ -114,13 +115,15 @@ std::vector<Fault> AllFaults() {
        [](ExplainFacts& facts) {
          facts.dispatch.workers.clear();
          SetWait(facts, "a worker (none is connected)");
-         facts.departures.push_back({"worker-0", true, absl::Seconds(12), "the stream broke", false});
+         facts.departures.push_back(
+             {"worker-0", true, absl::Seconds(12), "the stream broke", false});
        },
        "worker-0 is gone for 12 s (the stream broke)", "a worker (none is connected)"},
       {"one of two workers died",
        [](ExplainFacts& facts) {
          facts.dispatch.workers.pop_back();
-         facts.departures.push_back({"worker-1", true, absl::Seconds(2), "no heartbeat for 6s", false});
+         facts.departures.push_back(
+             {"worker-1", true, absl::Seconds(2), "no heartbeat for 6s", false});
        },
        "gets on; worker-1 is gone for 2 s (no heartbeat for 6s)", ""},
       {"data that a worker cannot read",
@@ -250,8 +253,7 @@ std::vector<Fault> AllFaults() {
        "worker-1 has been evaluating the model for 61 s, and the next step waits for it; nothing "
        "was heard of it for 4 s",
        "worker-1"},
-      {"a slow worker",
-       [](ExplainFacts& facts) { facts.dispatch.workers[1].slowness = 2.31; },
+      {"a slow worker", [](ExplainFacts& facts) { facts.dispatch.workers[1].slowness = 2.31; },
        "gets on; the slowest worker is worker-1, whose steps take 2.3 times the median", ""},
       {"a worker that lies",
        [](ExplainFacts& facts) {
@@ -326,9 +328,10 @@ TEST(ExplainTest, AsynchronousJobHasNoVersions) {
   facts.status.mutable_spec()->mutable_asynchronous();
   MakeLate(facts, 1, absl::Seconds(3));
   SetActivity(facts, 2, Activity::PULLING, 17, 1, 0, absl::Seconds(3));
-  EXPECT_THAT(Explain(facts).verdict(),
-              StartsWith("worker-1 has had step 17 for 3 s; it has been pulling the values of shard "
-                         "1 from ps-1"));
+  EXPECT_THAT(
+      Explain(facts).verdict(),
+      StartsWith("worker-1 has had step 17 for 3 s; it has been pulling the values of shard "
+                 "1 from ps-1"));
 }
 
 TEST(ExplainTest, ExpiredLeaseOfOneWorkerIsNoWaitWhileOthersGoOn) {
@@ -337,7 +340,8 @@ TEST(ExplainTest, ExpiredLeaseOfOneWorkerIsNoWaitWhileOthersGoOn) {
   facts.dispatch.workers[1].leases[0].expired = true;
   const JobExplanation told = Explain(facts);
   EXPECT_THAT(told.waits(), IsEmpty());
-  EXPECT_THAT(told.verdict(), HasSubstr("worker-1 has had step 17 (version 4) for 34 s, longer than"));
+  EXPECT_THAT(told.verdict(),
+              HasSubstr("worker-1 has had step 17 (version 4) for 34 s, longer than"));
 }
 
 // Numbers from the wire that name nothing crash nobody.

@@ -21,7 +21,8 @@ namespace millrace::coordinator {
 // Thread-safe.
 class CallRound : public std::enable_shared_from_this<CallRound> {
  public:
-  CallRound(size_t calls, absl::Duration timeout) : statuses_(calls), done_(calls), pending_(calls) {
+  CallRound(size_t calls, absl::Duration timeout)
+      : statuses_(calls), done_(calls), pending_(calls) {
     for (size_t i = 0; i < calls; ++i) {
       contexts_.push_back(std::make_unique<grpc::ClientContext>());
       contexts_.back()->set_deadline(SystemDeadline(timeout));

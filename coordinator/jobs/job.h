@@ -33,8 +33,8 @@ bool IsPlacedOn(const JobRecord& record, const std::string& directory_id, uint32
 
 // A shard as it said last of itself.
 struct ShardNews {
-  absl::optional<ShardStatus> status;                // Nothing: it has said nothing in this generation.
-  std::string error;                                 // What its server answered last; empty: OK.
+  absl::optional<ShardStatus> status;  // Nothing: it has said nothing in this generation.
+  std::string error;                   // What its server answered last; empty: OK.
   absl::Time silent_since = absl::InfiniteFuture();  // Since when nothing came of it.
 };
 

@@ -99,7 +99,9 @@ TEST(TimeAccountTest, PartsAddUpToTheWallTimeExactly) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     std::mt19937 random(seed);
-    const auto below = [&](uint32_t n) { return std::uniform_int_distribution<uint32_t>(0, n - 1)(random); };
+    const auto below = [&](uint32_t n) {
+      return std::uniform_int_distribution<uint32_t>(0, n - 1)(random);
+    };
     TimeAccount account;
     account.Start(kStart);
     absl::Time now = kStart;

@@ -172,7 +172,7 @@ class MemberRegistry final : public Outbox {
   mutable Mutex mutex_;  // Before the links' locks.
   std::map<uint64_t, Member> members_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Directory> directories_ ABSL_GUARDED_BY(mutex_);  // By id.
-  std::deque<Departure> departures_ ABSL_GUARDED_BY(mutex_);  // The newest first.
+  std::deque<Departure> departures_ ABSL_GUARDED_BY(mutex_);              // The newest first.
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
