@@ -1,28 +1,338 @@
+// A checkpoint is one from the moment when its manifest has its name, and none from the moment when
+// it has not: everything else is written before, and removed after. So a crash leaves whole
+// checkpoints, and files that no manifest leads to.
+//
+// A file goes only if every manifest that could lead to it has been read and does not. A manifest
+// leads to files of its own folder and of those with lower numbers. While one cannot be read,
+// nobody knows what it needs, and all files of these folders stay.
 #include "common/checkpoint/checkpoint_directory.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/types/optional.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/checkpoint_records.h"
+#include "common/status_macros.h"
+#include "common/storage/rocks_database.h"
+#include "glog/logging.h"
+#include "rocksdb/file_system.h"
+
 namespace millrace {
+namespace {
+
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+
+// What DurableFile writes before it renames.
+constexpr char kTemporary[] = ".tmp-";
+
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+bool IsMissing(const IOStatus& status) { return status.IsNotFound() || status.IsPathNotFound(); }
+
+absl::StatusOr<bool> Exists(const FileSystemPtr& file_system, const std::string& path) {
+  const IOStatus status = file_system->FileExists(path, IOOptions(), nullptr);
+  if (IsMissing(status)) return false;
+  MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot look at ", path)));
+  return true;
+}
+
+// Sorted.
+absl::StatusOr<std::vector<std::string>> NamesIn(const FileSystemPtr& file_system,
+                                                 const std::string& path) {
+  std::vector<std::string> names;
+  const IOStatus status = file_system->GetChildren(path, IOOptions(), &names, nullptr);
+  if (IsMissing(status)) {
+    return absl::NotFoundError(absl::StrCat("there is no directory ", path));
+  }
+  MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot list ", path)));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Numbers of the folders, growing.
+absl::StatusOr<std::vector<uint64_t>> FoldersIn(const FileSystemPtr& file_system,
+                                                const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(file_system, path));
+  std::vector<uint64_t> numbers;
+  for (const std::string& name : names) {
+    if (const auto number = ParseCheckpointFolder(name)) numbers.push_back(*number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+absl::Status DeleteFile(const FileSystemPtr& file_system, const std::string& path) {
+  const IOStatus status = file_system->DeleteFile(path, IOOptions(), nullptr);
+  if (IsMissing(status)) return absl::OkStatus();
+  return FromRocks(status, absl::StrCat("cannot remove ", path));
+}
+
+// A file of ours that was never finished.
+bool IsTemporary(const std::string& name) {
+  const size_t at = name.find(kTemporary);
+  if (at == std::string::npos) return false;
+  const absl::string_view target = absl::string_view(name).substr(0, at);
+  return target == kManifestFile || target == kLatestFile;
+}
+
+// What the manifests that are there lead to.
+struct Needed {
+  absl::flat_hash_set<std::string> files;  // Below the directory.
+  // The highest number whose manifest cannot be read, and why; 0: none.
+  uint64_t unreadable = 0;
+  absl::Status why;
+};
+
+Needed NeededBy(const std::vector<CheckpointDirectory::Listed>& listed) {
+  Needed needed;
+  for (const CheckpointDirectory::Listed& one : listed) {
+    if (!one.manifest.ok()) {
+      needed.unreadable = one.number;
+      needed.why = one.manifest.status();
+      continue;
+    }
+    for (const CheckpointShard& shard : one.manifest->shards()) {
+      needed.files.insert(shard.record());
+      needed.files.insert(shard.files().begin(), shard.files().end());
+    }
+  }
+  return needed;
+}
+
+// Removes from one folder what nobody needs; and itself, if nothing is left.
+class FolderCleaner {
+ public:
+  FolderCleaner(const FileSystemPtr& file_system, const std::string& directory,
+                const Needed& needed, CheckpointDirectory::Garbage* garbage)
+      : file_system_(file_system), directory_(directory), needed_(needed), garbage_(garbage) {}
+
+  absl::Status Clean(uint64_t number) {
+    const std::string folder = CheckpointFolder(number);
+    const std::string path = JoinPath(directory_, folder);
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(file_system_, path));
+    size_t left = names.size();
+    for (const std::string& name : names) {
+      if (!IsGarbage(number, name)) continue;
+      MILLRACE_RETURN_IF_ERROR(Remove(JoinPath(path, name)));
+      --left;
+    }
+    if (left > 0) return absl::OkStatus();
+    const IOStatus removed = file_system_->DeleteDir(path, IOOptions(), nullptr);
+    if (!IsMissing(removed)) {
+      MILLRACE_RETURN_IF_ERROR(FromRocks(removed, absl::StrCat("cannot remove ", path)));
+    }
+    return SyncDirectory(file_system_, directory_);
+  }
+
+  // Of a file of ours.
+  absl::Status Remove(const std::string& path) {
+    uint64_t bytes = 0;
+    file_system_->GetFileSize(path, IOOptions(), &bytes, nullptr).PermitUncheckedError();
+    MILLRACE_RETURN_IF_ERROR(DeleteFile(file_system_, path));
+    ++garbage_->files;
+    garbage_->bytes += bytes;
+    return absl::OkStatus();
+  }
+
+ private:
+  bool IsGarbage(uint64_t number, const std::string& name) {
+    if (IsTemporary(name)) return true;
+    const std::string path = JoinPath(CheckpointFolder(number), name);
+    if (!ParseShardFile(path).has_value() || needed_.files.contains(path)) return false;
+    if (number > needed_.unreadable) return true;
+    garbage_->kept_for = needed_.why;
+    return false;
+  }
+
+  const FileSystemPtr& file_system_;
+  const std::string& directory_;
+  const Needed& needed_;
+  CheckpointDirectory::Garbage* const garbage_;
+};
+
+// All files that the manifest names are there.
+absl::Status CheckFiles(const FileSystemPtr& file_system, const std::string& directory,
+                        const CheckpointManifest& manifest) {
+  const auto bytes_of = [&](const std::string& name) -> absl::StatusOr<uint64_t> {
+    const std::string path = JoinPath(directory, name);
+    uint64_t bytes = 0;
+    const IOStatus status = file_system->GetFileSize(path, IOOptions(), &bytes, nullptr);
+    if (IsMissing(status)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, " has gone, which checkpoint ", manifest.number(), " needs"));
+    }
+    MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot look at ", path)));
+    return bytes;
+  };
+  for (const CheckpointShard& shard : manifest.shards()) {
+    MILLRACE_ASSIGN_OR_RETURN(const uint64_t bytes, bytes_of(shard.record()));
+    if (bytes != shard.record_bytes()) {
+      return absl::FailedPreconditionError(absl::StrCat(JoinPath(directory, shard.record()),
+                                                        " has ", bytes, " bytes, not ",
+                                                        shard.record_bytes()));
+    }
+    for (const std::string& file : shard.files()) {
+      MILLRACE_RETURN_IF_ERROR(bytes_of(file).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 CheckpointDirectory::CheckpointDirectory(FileSystemPtr file_system, std::string path)
-    : file_system_(std::move(file_system)), path_(std::move(path)) {}
+    : file_system_(std::move(file_system)), path_(WithoutSlash(std::move(path))) {}
+
 absl::StatusOr<std::vector<CheckpointDirectory::Listed>> CheckpointDirectory::List() const {
-  return absl::UnimplementedError("not yet");
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint64_t> numbers, FoldersIn(file_system_, path_));
+  std::vector<Listed> listed;
+  for (const uint64_t number : numbers) {
+    auto manifest = ReadManifest(file_system_, path_, number);
+    if (absl::IsNotFound(manifest.status())) continue;
+    listed.push_back({number, std::move(manifest)});
+  }
+  return listed;
 }
+
 absl::StatusOr<uint64_t> CheckpointDirectory::Newest() const {
-  return absl::UnimplementedError("not yet");
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint64_t> numbers, FoldersIn(file_system_, path_));
+  for (size_t i = numbers.size(); i > 0; --i) {
+    MILLRACE_ASSIGN_OR_RETURN(const bool exists,
+                              Exists(file_system_, JoinPath(path_, ManifestPath(numbers[i - 1]))));
+    if (exists) return numbers[i - 1];
+  }
+  return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path_));
 }
-absl::StatusOr<uint64_t> CheckpointDirectory::Begin(uint64_t) {
-  return absl::UnimplementedError("not yet");
+
+absl::Status CheckpointDirectory::MakeDirectory() {
+  MILLRACE_ASSIGN_OR_RETURN(const bool exists, Exists(file_system_, path_));
+  if (exists) return absl::OkStatus();
+  const std::string above = DirectoryOf(path_);
+  MILLRACE_ASSIGN_OR_RETURN(const bool has_place, Exists(file_system_, above));
+  if (!has_place) {
+    return absl::NotFoundError(absl::StrCat("cannot make the directory ", path_, ": ", above,
+                                            " is not there; make it, or mount it"));
+  }
+  MILLRACE_RETURN_IF_ERROR(FromRocks(file_system_->CreateDirIfMissing(path_, IOOptions(), nullptr),
+                                     absl::StrCat("cannot make the directory ", path_)));
+  return SyncDirectory(file_system_, above);
 }
-absl::Status CheckpointDirectory::Commit(CheckpointManifest*) {
-  return absl::UnimplementedError("not yet");
+
+absl::StatusOr<uint64_t> CheckpointDirectory::Begin(uint64_t at_least) {
+  MILLRACE_RETURN_IF_ERROR(MakeDirectory());
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint64_t> numbers, FoldersIn(file_system_, path_));
+  uint64_t number = std::max<uint64_t>(at_least, 1);
+  if (!numbers.empty()) number = std::max(number, numbers.back() + 1);
+  const std::string folder = JoinPath(path_, CheckpointFolder(number));
+  // Fails if it is there: somebody else has begun it.
+  MILLRACE_RETURN_IF_ERROR(FromRocks(file_system_->CreateDir(folder, IOOptions(), nullptr),
+                                     absl::StrCat("cannot make the directory ", folder)));
+  if (const absl::Status synced = SyncDirectory(file_system_, path_); !synced.ok()) {
+    file_system_->DeleteDir(folder, IOOptions(), nullptr).PermitUncheckedError();
+    return synced;
+  }
+  return number;
 }
-absl::Status CheckpointDirectory::Remove(uint64_t) { return absl::UnimplementedError("not yet"); }
-absl::StatusOr<CheckpointDirectory::Garbage> CheckpointDirectory::CollectGarbage(uint64_t) {
-  return absl::UnimplementedError("not yet");
+
+absl::Status CheckpointDirectory::Commit(CheckpointManifest* manifest) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, EncodeManifest(manifest));
+  MILLRACE_RETURN_IF_ERROR(CheckFiles(file_system_, path_, *manifest));
+  const std::string path = JoinPath(path_, ManifestPath(manifest->number()));
+  MILLRACE_ASSIGN_OR_RETURN(const bool exists, Exists(file_system_, path));
+  if (exists) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is there already"));
+  }
+  if (const absl::Status written = WriteDurably(file_system_, path, text); !written.ok()) {
+    // The last thing that may have failed is the sync after the rename.
+    DeleteFile(file_system_, path).IgnoreError();
+    return written;
+  }
+  // Nobody needs it to find the newest.
+  const absl::Status latest = UpdateLatest();
+  LOG_IF(WARNING, !latest.ok()) << "checkpoint " << manifest->number()
+                                << " is written, but: " << latest.message();
+  return absl::OkStatus();
 }
-std::vector<uint64_t> CheckpointsToRemove(const std::vector<WrittenCheckpoint>&, uint32_t,
-                                          absl::Duration) {
-  return {};
+
+absl::Status CheckpointDirectory::UpdateLatest() {
+  const std::string path = JoinPath(path_, kLatestFile);
+  const absl::StatusOr<uint64_t> newest = Newest();
+  if (absl::IsNotFound(newest.status())) return DeleteFile(file_system_, path);
+  MILLRACE_RETURN_IF_ERROR(newest.status());
+  return WriteDurably(file_system_, path, CheckpointFolder(*newest) + "\n");
 }
+
+absl::Status CheckpointDirectory::Remove(uint64_t number) {
+  const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(file_system_, path_, number);
+  if (absl::IsNotFound(manifest.status())) return manifest.status();
+  MILLRACE_RETURN_IF_ERROR(DeleteFile(file_system_, JoinPath(path_, ManifestPath(number))));
+  MILLRACE_RETURN_IF_ERROR(SyncDirectory(file_system_, JoinPath(path_, CheckpointFolder(number))));
+  MILLRACE_RETURN_IF_ERROR(UpdateLatest());
+  // Only what it led to may have become garbage. Other folders without a manifest are not looked
+  // at: one may be under way.
+  std::vector<uint64_t> folders = {number};
+  if (manifest.ok()) {
+    for (const CheckpointShard& shard : manifest->shards()) {
+      for (const std::string& file : shard.files()) {
+        folders.push_back(ParseShardFile(file)->checkpoint);
+      }
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  folders.erase(std::unique(folders.begin(), folders.end()), folders.end());
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List());
+  const Needed needed = NeededBy(listed);
+  Garbage garbage;
+  FolderCleaner cleaner(file_system_, path_, needed, &garbage);
+  for (const uint64_t folder : folders) {
+    const absl::Status cleaned = cleaner.Clean(folder);
+    if (!absl::IsNotFound(cleaned)) MILLRACE_RETURN_IF_ERROR(cleaned);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckpointDirectory::Garbage> CheckpointDirectory::CollectGarbage(
+    uint64_t in_progress) {
+  Garbage garbage;
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(file_system_, path_));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List());
+  const Needed needed = NeededBy(listed);
+  FolderCleaner cleaner(file_system_, path_, needed, &garbage);
+  for (const std::string& name : names) {
+    if (const auto number = ParseCheckpointFolder(name)) {
+      if (*number == in_progress) continue;
+      const absl::Status cleaned = cleaner.Clean(*number);
+      if (!absl::IsNotFound(cleaned)) MILLRACE_RETURN_IF_ERROR(cleaned);
+    } else if (IsTemporary(name)) {
+      MILLRACE_RETURN_IF_ERROR(cleaner.Remove(JoinPath(path_, name)));
+    }
+  }
+  return garbage;
+}
+
+std::vector<uint64_t> CheckpointsToRemove(const std::vector<WrittenCheckpoint>& checkpoints,
+                                          uint32_t keep, absl::Duration keep_one_every) {
+  std::vector<uint64_t> removed;
+  const size_t newest = std::max<size_t>(keep, 1);
+  absl::optional<absl::Time> kept;  // The last that stays for ever.
+  for (size_t i = 0; i < checkpoints.size(); ++i) {
+    const WrittenCheckpoint& checkpoint = checkpoints[i];
+    const bool for_ever = keep_one_every > absl::ZeroDuration() &&
+                          (!kept.has_value() || checkpoint.written - *kept >= keep_one_every);
+    if (for_ever) kept = checkpoint.written;
+    const bool is_new = i + newest >= checkpoints.size();
+    if (!for_ever && !is_new) removed.push_back(checkpoint.number);
+  }
+  return removed;
+}
+
 }  // namespace millrace

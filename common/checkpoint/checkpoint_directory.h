@@ -38,8 +38,9 @@ class CheckpointDirectory {
   absl::StatusOr<uint64_t> Begin(uint64_t at_least = 1);
 
   // The checkpoint manifest->number() is one when this returns OK, whatever happens. Sets its
-  // `checksum` and `format_version`. After an error it may be one or none. FAILED_PRECONDITION: a
-  // file that it names is not there, or has another length: somebody has removed it.
+  // `checksum` and `format_version`. After an error it is none, unless the disk does not even let
+  // its manifest be removed. FAILED_PRECONDITION: a file that it names is not there any more, or it
+  // is one already.
   absl::Status Commit(CheckpointManifest* manifest);
 
   // It is no checkpoint any more when this returns OK; then its files go that no other one refers
@@ -52,11 +53,17 @@ class CheckpointDirectory {
     // Of a checkpoint that cannot be read: what older folders have was kept for it.
     absl::Status kept_for;
   };
-  // Removes files of ours that no checkpoint refers to; of folders without a manifest all but
-  // `in_progress`. (0: none). Files that are not ours stay.
+  // Removes files of ours that no checkpoint refers to, and folders that are empty then; nothing in
+  // that of `in_progress` (0: none). Files that are not ours stay. NOT_FOUND: there is no
+  // directory. To be called on a start, before each Begin() and after a checkpoint that was given
+  // up.
   absl::StatusOr<Garbage> CollectGarbage(uint64_t in_progress);
 
  private:
+  absl::Status MakeDirectory();
+  // Makes `latest` name the newest.
+  absl::Status UpdateLatest();
+
   const FileSystemPtr file_system_;
   const std::string path_;
 };

@@ -55,8 +55,9 @@ class Checkpoint {
   absl::StatusOr<std::vector<uint32_t>> ShardsOf(size_t variable, uint64_t begin,
                                                  uint64_t count) const;
 
+  class Impl;  // Of this library.
+
  private:
-  class Impl;
   explicit Checkpoint(std::unique_ptr<Impl> impl);
   const std::unique_ptr<Impl> impl_;
 };

@@ -3,6 +3,7 @@
 #ifndef MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_RECORDS_H_
 #define MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_RECORDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -14,6 +15,8 @@
 namespace millrace {
 
 inline constexpr uint32_t kCheckpointFormatVersion = 1;
+// Elements of a StoredBlock.
+inline constexpr uint32_t kMaxBlockElements = 1 << 18;
 
 // Sets `checksum` and `format_version`. INVALID_ARGUMENT: it could not be parsed again.
 absl::StatusOr<std::string> EncodeManifest(CheckpointManifest* manifest);

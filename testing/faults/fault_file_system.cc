@@ -82,6 +82,22 @@ class FaultFileSystem::File final : public rocksdb::FSWritableFileOwnerWrapper {
   const std::shared_ptr<Synced> synced_;
 };
 
+class FaultFileSystem::ReadFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
+ public:
+  ReadFile(FaultFileSystem* owner, std::unique_ptr<rocksdb::FSRandomAccessFile>&& file)
+      : FSRandomAccessFileOwnerWrapper(std::move(file)), owner_(owner) {}
+
+  IOStatus Read(uint64_t offset, size_t bytes, const IOOptions& options, rocksdb::Slice* result,
+                char* scratch, IODebugContext* debug) const override {
+    const IOStatus fault = owner_->CountRead();
+    if (!fault.ok()) return fault;
+    return FSRandomAccessFileOwnerWrapper::Read(offset, bytes, options, result, scratch, debug);
+  }
+
+ private:
+  FaultFileSystem* const owner_;
+};
+
 class FaultFileSystem::Directory final : public rocksdb::FSDirectoryWrapper {
  public:
   Directory(FaultFileSystem* owner, std::string path,
@@ -110,9 +126,16 @@ void FaultFileSystem::Arm(uint64_t operations, Fault fault) {
   fired_ = false;
 }
 
+void FaultFileSystem::ArmRead(uint64_t reads) {
+  MutexLock lock(&mutex_);
+  armed_at_read_ = reads_ + reads + 1;
+  fired_ = false;
+}
+
 void FaultFileSystem::Heal() {
   MutexLock lock(&mutex_);
   armed_at_ = 0;
+  armed_at_read_ = 0;
   full_ = false;
 }
 
@@ -129,6 +152,11 @@ bool FaultFileSystem::fired() const {
 uint64_t FaultFileSystem::operations() const {
   MutexLock lock(&mutex_);
   return operations_;
+}
+
+uint64_t FaultFileSystem::reads() const {
+  MutexLock lock(&mutex_);
+  return reads_;
 }
 
 void FaultFileSystem::SetFreeBytes(uint64_t bytes) {
@@ -158,6 +186,21 @@ IOStatus FaultFileSystem::Operate(bool needs_space, bool* torn) {
   }
   if (full_ && needs_space) return IOStatus::NoSpace("an injected full disk");
   return IOStatus::OK();
+}
+
+IOStatus FaultFileSystem::CountRead() {
+  MutexLock lock(&mutex_);
+  if (++reads_ != armed_at_read_) return IOStatus::OK();
+  fired_ = true;
+  return IOStatus::IOError("an injected error");
+}
+
+void FaultFileSystem::MadeDirectory(const std::string& path) {
+  MutexLock lock(&mutex_);
+  undo_.push_back({DirectoryOf(path), [path] {
+                     std::error_code ignored;
+                     fs::remove_all(path, ignored);
+                   }});
 }
 
 void FaultFileSystem::Made(const std::string& path, std::shared_ptr<Synced> synced) {
@@ -286,6 +329,63 @@ IOStatus FaultFileSystem::DeleteFile(const std::string& path, const IOOptions& o
                      fs::rename(aside, path, ignored);
                    }});
   return status;
+}
+
+IOStatus FaultFileSystem::CreateDir(const std::string& path, const IOOptions& options,
+                                    IODebugContext* debug) {
+  IOStatus status = Operate(/*needs_space=*/true);
+  if (status.ok()) status = FileSystemWrapper::CreateDir(path, options, debug);
+  if (status.ok()) MadeDirectory(path);
+  return status;
+}
+
+IOStatus FaultFileSystem::CreateDirIfMissing(const std::string& path, const IOOptions& options,
+                                             IODebugContext* debug) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return IOStatus::OK();
+  return CreateDir(path, options, debug);
+}
+
+IOStatus FaultFileSystem::DeleteDir(const std::string& path, const IOOptions& options,
+                                    IODebugContext* debug) {
+  IOStatus status = Operate(/*needs_space=*/false);
+  if (status.ok()) status = FileSystemWrapper::DeleteDir(path, options, debug);
+  if (!status.ok()) return status;
+  MutexLock lock(&mutex_);
+  undo_.push_back({DirectoryOf(path), [path] {
+                     std::error_code ignored;
+                     fs::create_directory(path, ignored);
+                   }});
+  return status;
+}
+
+IOStatus FaultFileSystem::NewRandomAccessFile(const std::string& path,
+                                              const rocksdb::FileOptions& options,
+                                              std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                              IODebugContext* debug) {
+  IOStatus status = CountRead();
+  std::unique_ptr<rocksdb::FSRandomAccessFile> real;
+  if (status.ok()) status = FileSystemWrapper::NewRandomAccessFile(path, options, &real, debug);
+  if (status.ok()) *file = std::make_unique<ReadFile>(this, std::move(real));
+  return status;
+}
+
+IOStatus FaultFileSystem::GetChildren(const std::string& path, const IOOptions& options,
+                                      std::vector<std::string>* names, IODebugContext* debug) {
+  const IOStatus fault = CountRead();
+  return fault.ok() ? FileSystemWrapper::GetChildren(path, options, names, debug) : fault;
+}
+
+IOStatus FaultFileSystem::FileExists(const std::string& path, const IOOptions& options,
+                                     IODebugContext* debug) {
+  const IOStatus fault = CountRead();
+  return fault.ok() ? FileSystemWrapper::FileExists(path, options, debug) : fault;
+}
+
+IOStatus FaultFileSystem::GetFileSize(const std::string& path, const IOOptions& options,
+                                      uint64_t* bytes, IODebugContext* debug) {
+  const IOStatus fault = CountRead();
+  return fault.ok() ? FileSystemWrapper::GetFileSize(path, options, bytes, debug) : fault;
 }
 
 IOStatus FaultFileSystem::Truncate(const std::string& path, size_t size, const IOOptions& options,

@@ -25,9 +25,10 @@ enum class Fault {
   kPowerOff,
 };
 
-// Counts the operations that change something (make, write, sync, rename, link, delete, truncate)
-// and lets one of them fail. Syncing is only noted, so that tests need not wait for a disk; what
-// was not synced is gone after DropUnsynced(). Thread-safe.
+// Counts the operations that change something (make, write, sync, rename, link, delete, truncate;
+// make and delete a directory) and lets one of them fail. Counts those that read apart. Syncing is
+// only noted, so that tests need not wait for a disk; what was not synced is gone after
+// DropUnsynced(). Thread-safe.
 class FaultFileSystem final : public rocksdb::FileSystemWrapper {
  public:
   FaultFileSystem() : rocksdb::FileSystemWrapper(RealFileSystem()) {}
@@ -36,6 +37,9 @@ class FaultFileSystem final : public rocksdb::FileSystemWrapper {
 
   // The operation after `operations` more does `fault`. Replaces what was armed before.
   void Arm(uint64_t operations, Fault fault) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The read after `reads` more (of a file, its size, or a directory) fails with EIO, and those
+  // that follow work. Replaces what was armed before.
+  void ArmRead(uint64_t reads) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing fails any more; the power stays off if it is.
   void Heal() ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing can be read or written any more: what a process does after its last moment.
@@ -44,6 +48,8 @@ class FaultFileSystem final : public rocksdb::FileSystemWrapper {
   bool fired() const ABSL_LOCKS_EXCLUDED(mutex_);
   // How many operations there were.
   uint64_t operations() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // And reads.
+  uint64_t reads() const ABSL_LOCKS_EXCLUDED(mutex_);
   // What GetFreeSpace says, instead of the truth.
   void SetFreeBytes(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -68,6 +74,23 @@ class FaultFileSystem final : public rocksdb::FileSystemWrapper {
                              rocksdb::IODebugContext* debug) override;
   rocksdb::IOStatus DeleteFile(const std::string& path, const rocksdb::IOOptions& options,
                                rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDir(const std::string& path, const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDirIfMissing(const std::string& path, const rocksdb::IOOptions& options,
+                                       rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus DeleteDir(const std::string& path, const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
+                                        const rocksdb::FileOptions& options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                        rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus GetChildren(const std::string& path, const rocksdb::IOOptions& options,
+                                std::vector<std::string>* names,
+                                rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus FileExists(const std::string& path, const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus GetFileSize(const std::string& path, const rocksdb::IOOptions& options,
+                                uint64_t* bytes, rocksdb::IODebugContext* debug) override;
   rocksdb::IOStatus Truncate(const std::string& path, size_t size,
                              const rocksdb::IOOptions& options,
                              rocksdb::IODebugContext* debug) override;
@@ -76,6 +99,7 @@ class FaultFileSystem final : public rocksdb::FileSystemWrapper {
 
  private:
   class File;
+  class ReadFile;
   class Directory;
   // Sizes of a file; one for all its names.
   struct Synced {
@@ -89,6 +113,8 @@ class FaultFileSystem final : public rocksdb::FileSystemWrapper {
 
   // Counts an operation. OK, or what it fails with; `torn`: half of it is to be done first.
   rocksdb::IOStatus Operate(bool needs_space, bool* torn = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
+  rocksdb::IOStatus CountRead() ABSL_LOCKS_EXCLUDED(mutex_);
+  void MadeDirectory(const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
   void Made(const std::string& path, std::shared_ptr<Synced> synced) ABSL_LOCKS_EXCLUDED(mutex_);
   void NamesSynced(const std::string& directory) ABSL_LOCKS_EXCLUDED(mutex_);
   // A second name of the file, outside of all directories that are looked at, or empty.
@@ -97,6 +123,8 @@ class FaultFileSystem final : public rocksdb::FileSystemWrapper {
   mutable Mutex mutex_;
   uint64_t operations_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t armed_at_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: nothing is armed.
+  uint64_t reads_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t armed_at_read_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: nothing is armed.
   Fault fault_ ABSL_GUARDED_BY(mutex_) = Fault::kError;
   bool fired_ ABSL_GUARDED_BY(mutex_) = false;
   bool full_ ABSL_GUARDED_BY(mutex_) = false;
