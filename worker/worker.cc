@@ -104,6 +104,11 @@ class WorkerImpl final : public Worker, private MemberListener {
  private:
   void Welcomed() override { trainer_.DropWork(); }
   void Received(CoordinatorMessage message) override { trainer_.Handle(message); }
+  void FillHeartbeat(Heartbeat& heartbeat) override {
+    for (Activity& activity : trainer_.Activities()) {
+      *heartbeat.add_activities() = std::move(activity);
+    }
+  }
   // A step that is done stays done, and a worker that is to stop still is.
   bool OutlivesItsStream(const MemberMessage& message) override {
     return message.has_step_result() || message.has_draining();

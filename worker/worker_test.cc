@@ -89,6 +89,27 @@ TEST_F(WorkerTest, PlansTrainsAndEvaluates) {
   EXPECT_THAT(world_.log.EventsWith("open data.train"), SizeIs(1));
 }
 
+TEST_F(WorkerTest, HeartbeatsTellWhatItDoes) {
+  world_.on_pull = [](const FakePull& pull) {
+    pull.wait_for_cancel();
+    return absl::CancelledError("no longer wanted");
+  };
+  worker_ = Worker::Start(Options()).value();
+  coordinator_.AwaitRegistration();
+  coordinator_.SendWelcome(/*heartbeat_period=*/absl::Milliseconds(10));
+  coordinator_.Send(RouteMessage(FakeJob(), 1));
+  coordinator_.Send(LeaseMessage(1, 5, 6));
+  for (;;) {
+    const MemberMessage message = coordinator_.Next();
+    if (message.heartbeat().activities_size() != 1) continue;
+    const Activity& activity = message.heartbeat().activities(0);
+    if (activity.kind() != Activity::PULLING) continue;
+    EXPECT_EQ(activity.job_id(), "job-1");
+    EXPECT_EQ(activity.step(), 5u);
+    break;
+  }
+}
+
 TEST_F(WorkerTest, StopReturnsTheLeasesAndSaysGoodbye) {
   world_.on_pull = [](const FakePull& pull) {
     pull.wait_for_cancel();

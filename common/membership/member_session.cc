@@ -159,7 +159,7 @@ void MemberSession::DoWhatIsDue(MembershipStream* stream) {
   if (welcomed_ && !closing_) {
     due_ = options_.clock->Now() + heartbeat_period_;
     MemberMessage heartbeat;
-    heartbeat.mutable_heartbeat();
+    listener_->FillHeartbeat(*heartbeat.mutable_heartbeat());
     stream->Send(std::move(heartbeat));
     return;
   }

@@ -47,6 +47,9 @@ class MemberListener {
 
   virtual void Received(CoordinatorMessage /*message*/) {}
 
+  // A heartbeat is about to be sent: adds what it is to say.
+  virtual void FillHeartbeat(Heartbeat& /*heartbeat*/) {}
+
   // Whether a message that was queued, but not sent when its stream broke, is sent on the next one.
   // The others answer what is void by then.
   virtual bool OutlivesItsStream(const MemberMessage& /*message*/) { return false; }

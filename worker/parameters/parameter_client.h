@@ -53,6 +53,10 @@ class ParameterClient {
 
     // Ends Wait, now and later. May be called by any thread; does not block.
     virtual void Cancel() = 0;
+
+    // A shard that has not answered wholly, for people. Nothing: all have, or it is not known. May
+    // be called by any thread; does not block.
+    virtual absl::optional<uint32_t> FirstUnanswered() const { return absl::nullopt; }
   };
 
   // One step's gradient on its way to every shard. It may leave while it is still being computed,
@@ -77,6 +81,9 @@ class ParameterClient {
     // DEADLINE_EXCEEDED names the servers that it waits for, and may be followed by another call;
     // CANCELLED: see Cancel. REQUIRES: Commit was called.
     virtual absl::Status Wait(absl::Time deadline) = 0;
+
+    // As StartedPull::FirstUnanswered.
+    virtual absl::optional<uint32_t> FirstUnanswered() const { return absl::nullopt; }
   };
 
   // `variable_sizes`: elements of each variable of the job.

@@ -80,6 +80,19 @@ TEST(ParameterClientPullTest, SmallShardIsOneRequestOnOneConnection) {
   EXPECT_EQ(cluster.server(0).counters().pull_streams, 1);
 }
 
+TEST(ParameterClientPullTest, ShardThatDoesNotAnswerIsKnown) {
+  TestCluster cluster(kSmall, /*shards=*/2, /*servers=*/2);
+  cluster.server(1).SetPullRule([](const PullRequest&) { return Verdict{Verdict::kIgnore}; });
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  const auto pull = client->StartPull(PullOptions(), TestCluster::Spans(&values));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(pull->Wait(Clock::Real()->Now() + absl::Milliseconds(50))));
+  while (pull->FirstUnanswered() == 0u) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(pull->Wait(Clock::Real()->Now() + absl::Milliseconds(1))));
+  }
+  EXPECT_EQ(pull->FirstUnanswered(), 1u);
+}
+
 TEST(ParameterClientPullTest, LargeShardIsPulledInPartsOverAllConnections) {
   TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
   cluster.Store(cluster.MakeValues(2));

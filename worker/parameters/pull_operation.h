@@ -27,6 +27,9 @@ class PullOperation final : public ParameterClient::StartedPull, private Retried
 
   absl::Status Wait(absl::Time deadline) override { return RetriedCalls::Wait(deadline); }
   void Cancel() override { RetriedCalls::Cancel(); }
+  absl::optional<uint32_t> FirstUnanswered() const override {
+    return RetriedCalls::FirstUnanswered();
+  }
 
  private:
   // What a part of the call asks for.

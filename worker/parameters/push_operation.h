@@ -29,6 +29,9 @@ class PushOperation final : public ParameterClient::Push, private RetriedCalls {
            std::shared_ptr<const void> owner) override;
   void Commit() override;
   absl::Status Wait(absl::Time deadline) override;
+  absl::optional<uint32_t> FirstUnanswered() const override {
+    return RetriedCalls::FirstUnanswered();
+  }
 
  private:
   // What is there of a shard's share; a part of the call, too.

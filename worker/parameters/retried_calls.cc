@@ -49,6 +49,20 @@ void RetriedCalls::Cancel() {
   core_->monitor()->changed.SignalAll();
 }
 
+// Wait sees soon that an attempt has ended; until then it is a part that is done, or fails.
+absl::optional<uint32_t> RetriedCalls::FirstUnanswered() const {
+  MutexLock lock(&core_->monitor()->mutex);
+  for (const Part& part : parts_) {
+    if (part.done) continue;
+    if (part.attempt != nullptr) {
+      part.attempt->AssertLocked();
+      if (part.attempt->ended()) continue;
+    }
+    return layout_of(part.shard).shard;
+  }
+  return absl::nullopt;
+}
+
 absl::Status RetriedCalls::Wait(absl::Time deadline) {
   Clock* const clock = core_->clock();
   while (true) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/retry.h"
 #include "worker/parameters/attempt.h"
 #include "worker/parameters/client_core.h"
@@ -36,6 +37,9 @@ class RetriedCalls {
 
   // Ends Wait, now and later.
   void Cancel() ABSL_LOCKS_EXCLUDED(core_->monitor()->mutex);
+
+  // The lowest shard of which a part is not done; nothing: all are.
+  absl::optional<uint32_t> FirstUnanswered() const ABSL_LOCKS_EXCLUDED(core_->monitor()->mutex);
 
  protected:
   // `what`: "push of step 3", for messages.

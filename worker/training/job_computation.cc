@@ -112,8 +112,8 @@ absl::Status JobComputation::FinishPull(uint64_t step, ParameterClient::StartedP
   return absl::OkStatus();
 }
 
-absl::StatusOr<ComputedStep> JobComputation::Train(uint64_t step, const Servers& servers) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Batch> batch, prefetcher_.Take(step));
+absl::StatusOr<ComputedStep> JobComputation::Train(uint64_t step, std::unique_ptr<Batch> batch,
+                                                   const Servers& servers) {
   absl::StatusOr<ComputedStep> computed = TrainOn(*batch, step, servers);
   prefetcher_.Recycle(std::move(batch));
   return computed;

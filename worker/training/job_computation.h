@@ -71,11 +71,15 @@ class JobComputation {
   absl::Status FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
                           const Servers& servers);
 
-  // Computes the gradient on the values in the model, and pushes each variable's part as soon as it
-  // is final; see AwaitPush. The result has what the batch says.
+  // The step's examples; blocks until they are assembled.
+  absl::StatusOr<std::unique_ptr<Batch>> Read(uint64_t step) { return prefetcher_.Take(step); }
+
+  // Computes the gradient of `batch`, the step's, on the values in the model, and pushes each
+  // variable's part as soon as it is final; see AwaitPush. The result has what the batch says.
   // OUT_OF_RANGE: the loss or a gradient is not finite; the push takes effect nowhere.
   // REQUIRES: the values are there.
-  absl::StatusOr<ComputedStep> Train(uint64_t step, const Servers& servers);
+  absl::StatusOr<ComputedStep> Train(uint64_t step, std::unique_ptr<Batch> batch,
+                                     const Servers& servers);
 
   // Waits for the pull, and evaluates the held-out examples. Fills in what was found.
   // INVALID_ARGUMENT: the job has none; CANCELLED: no longer wanted.

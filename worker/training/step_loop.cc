@@ -1,5 +1,6 @@
 #include "worker/training/step_loop.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -25,7 +26,11 @@ void CancelIfAny(const std::shared_ptr<ParameterClient>& client) {
 }  // namespace
 
 StepLoop::StepLoop(const StepLoopOptions& options, const SetRoute& route)
-    : options_(options), job_id_(route.job_id()), spec_(route.spec()), route_(route) {
+    : options_(options),
+      job_id_(route.job_id()),
+      spec_(route.spec()),
+      board_(route.job_id(), options.clock),
+      route_(route) {
   readiness_.Ask();
   thread_ = std::thread([this] { Run(); });
 }
@@ -137,8 +142,9 @@ absl::optional<StepLoop::Task> StepLoop::WaitForTask() {
   ReturnExpiredLeases();
   MutexLock lock(&mutex_);
   called_off_ = false;
-  while (!stopping_) {
+  for (bool idle = false; !stopping_; idle = true) {
     if (absl::optional<Task> task = NextTask()) return task;
+    if (!idle) board_.Begin(Activity::IDLE);
     options_.clock->WaitUntil(&changed_, &mutex_, readiness_.WaitsUntil());
   }
   return absl::nullopt;
@@ -216,6 +222,7 @@ absl::Status StepLoop::CheckPrepared() const {
 }
 
 void StepLoop::Do(const SetRoute& route) {
+  board_.Begin(Activity::PREPARING);
   const absl::Status status =
       CatchBadAlloc("the job's data and model", [&] { return Prepare(route.plan()); });
   {
@@ -231,6 +238,7 @@ void StepLoop::Do(const StepWork& work) {
   absl::StatusOr<PushedStep> pushed =
       CatchBadAlloc("a step", [&]() -> absl::StatusOr<PushedStep> { return Compute(work); });
   if (!pushed.ok() && PutBack(work)) return;
+  board_.BeginNothing();
   finisher_.Add(
       [this, work, pushed = std::move(pushed)]() mutable { Finish(work, std::move(pushed)); });
 }
@@ -240,9 +248,27 @@ absl::StatusOr<StepLoop::PushedStep> StepLoop::Compute(const StepWork& work) {
   PushedStep pushed;
   MILLRACE_ASSIGN_OR_RETURN(pushed.client, ClientFor(work.generation));
   pushed.servers = ServersFor(work, pushed.client.get(), absl::StrCat("step ", work.step));
+  const absl::Time begin = options_.clock->Now();
   MILLRACE_RETURN_IF_ERROR(PullFor(work, pushed.servers));
-  MILLRACE_ASSIGN_OR_RETURN(pushed.step, computation_->Train(work.step, pushed.servers));
+  const absl::Time pulled_at = options_.clock->Now();
+  MILLRACE_ASSIGN_OR_RETURN(pushed.step, TrainOn(work, pushed.servers));
+  pushed.step.result.mutable_times()->set_pull(absl::ToDoubleSeconds(pulled_at - begin));
+  pushed.computed_at = options_.clock->Now();
   return pushed;
+}
+
+absl::StatusOr<ComputedStep> StepLoop::TrainOn(const StepWork& work, const Servers& servers) {
+  const absl::Time begin = options_.clock->Now();
+  board_.Begin(Activity::READING, work.step);
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Batch> batch, computation_->Read(work.step));
+  const absl::Time read_at = options_.clock->Now();
+  board_.Begin(Activity::COMPUTING, work.step);
+  MILLRACE_ASSIGN_OR_RETURN(ComputedStep step,
+                            computation_->Train(work.step, std::move(batch), servers));
+  StepTimes& times = *step.result.mutable_times();
+  times.set_read(absl::ToDoubleSeconds(read_at - begin));
+  times.set_compute(absl::ToDoubleSeconds(options_.clock->Now() - read_at));
+  return step;
 }
 
 absl::Status StepLoop::PullFor(const StepWork& work, const Servers& servers) {
@@ -256,7 +282,11 @@ absl::Status StepLoop::PullFor(const StepWork& work, const Servers& servers) {
   const std::unique_ptr<ParameterClient::StartedPull> pull =
       computation_->StartPull(work.step, servers);
   MILLRACE_RETURN_IF_ERROR(BeginPull(work, pull.get()));
-  const auto end = absl::MakeCleanup([this] { EndPull(); });
+  board_.Begin(Activity::PULLING, work.step, work.step / std::max(Replicas(spec_), 1u), pull.get());
+  const auto end = absl::MakeCleanup([this] {
+    board_.BeginNothing();
+    EndPull();
+  });
   return pull == nullptr ? absl::OkStatus()
                          : computation_->FinishPull(work.step, pull.get(), servers);
 }
@@ -271,11 +301,19 @@ bool StepLoop::PutBack(const StepWork& work) {
   return false;
 }
 
+absl::Status StepLoop::AwaitPushOf(const StepWork& work, PushedStep& pushed) {
+  board_.BeginPush(work.step, pushed.step.push.get());
+  const auto end = absl::MakeCleanup([this] { board_.EndPush(); });
+  MILLRACE_RETURN_IF_ERROR(AwaitPush(pushed.step.push.get(), pushed.servers));
+  const absl::Duration took = options_.clock->Now() - pushed.computed_at;
+  pushed.step.result.mutable_times()->set_push(absl::ToDoubleSeconds(took));
+  return absl::OkStatus();
+}
+
 void StepLoop::Finish(const StepWork& work, absl::StatusOr<PushedStep> pushed) {
   absl::Status status = pushed.status();
   if (status.ok()) {
-    status = CatchBadAlloc("a push",
-                           [&] { return AwaitPush(pushed->step.push.get(), pushed->servers); });
+    status = CatchBadAlloc("a push", [&] { return AwaitPushOf(work, *pushed); });
   }
   if (!Settle(work, status.ok())) return;
   if (status.ok()) {
@@ -301,6 +339,7 @@ absl::StatusOr<EvaluationResult> StepLoop::Compute(const Evaluate& work) {
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ParameterClient> client,
                             ClientFor(work.generation()));
   const Servers servers = ServersFor(work, client.get(), absl::StrCat("cut ", work.cut_id()));
+  board_.Begin(Activity::EVALUATING);
   const std::unique_ptr<ParameterClient::StartedPull> pull =
       computation_->StartPull(work.cut_id(), servers);
   MILLRACE_RETURN_IF_ERROR(BeginPull(work, pull.get()));

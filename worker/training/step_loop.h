@@ -19,6 +19,7 @@
 #include "protos/cluster.pb.h"
 #include "worker/model/memory_budget.h"
 #include "worker/parameters/parameter_client.h"
+#include "worker/training/activity_board.h"
 #include "worker/training/job_computation.h"
 #include "worker/training/prepared_job.h"
 #include "worker/training/push_finisher.h"
@@ -70,6 +71,9 @@ class StepLoop {
   void Add(const Lease& lease) ABSL_LOCKS_EXCLUDED(mutex_);
   void Add(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // What it does now, for people.
+  std::vector<Activity> Activities() const { return board_.Read(); }
+
   // Drops all work, without a word, and tells nothing more until there is a route again.
   void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -112,10 +116,13 @@ class StepLoop {
     std::shared_ptr<ParameterClient> client;
     Servers servers;
     ComputedStep step;
+    absl::Time computed_at;
   };
   absl::StatusOr<PushedStep> Compute(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<EvaluationResult> Compute(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status PullFor(const StepWork& work, const Servers& servers) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<ComputedStep> TrainOn(const StepWork& work, const Servers& servers);
+  absl::Status AwaitPushOf(const StepWork& work, PushedStep& pushed);
 
   // In the finisher's thread: waits for the push, if it came to that, and tells of the step.
   void Finish(const StepWork& work, absl::StatusOr<PushedStep> pushed) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -155,6 +162,7 @@ class StepLoop {
   const StepLoopOptions options_;
   const std::string job_id_;
   const JobSpec spec_;
+  ActivityBoard board_;
 
   // The thread alone uses it; null until the job is prepared.
   std::unique_ptr<JobComputation> computation_;

@@ -19,6 +19,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -40,6 +41,40 @@ TEST_F(StepsTest, LeaseIsComputedInOrderAndEachStepReported) {
   EXPECT_THAT(world_.log.EventsWith("push "), ElementsAre("push 3", "push 4", "push 5"));
   EXPECT_THAT(world_.log.EventsWith("pull "),
               ElementsAre("pull newest", "pull newest", "pull newest"));
+}
+
+TEST_F(StepsTest, ActivitiesTellWhatIsDoneForAStep) {
+  std::vector<Activity> pulling, computing, pushing;
+  world_.on_pull = [&](const FakePull&) {
+    pulling = trainer_->Activities();
+    return absl::OkStatus();
+  };
+  world_.on_train = [&](const Batch&) {
+    computing = trainer_->Activities();
+    return absl::OkStatus();
+  };
+  world_.on_push = [&](uint64_t) {
+    pushing = trainer_->Activities();
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 7, 8));
+  const StepTimes times = NextStep().times();
+  for (const double part : {times.read(), times.pull(), times.compute(), times.push()}) {
+    EXPECT_GE(part, 0);
+    EXPECT_LT(part, 60);
+  }
+  ASSERT_THAT(pulling, SizeIs(1));
+  EXPECT_EQ(pulling[0].job_id(), "job-1");
+  EXPECT_EQ(pulling[0].kind(), Activity::PULLING);
+  EXPECT_EQ(pulling[0].step(), 7u);
+  EXPECT_EQ(pulling[0].version(), 3u);
+  ASSERT_THAT(computing, SizeIs(1));
+  EXPECT_EQ(computing[0].kind(), Activity::COMPUTING);
+  EXPECT_EQ(computing[0].step(), 7u);
+  ASSERT_THAT(pushing, Not(IsEmpty()));
+  EXPECT_EQ(pushing[0].kind(), Activity::PUSHING);
+  EXPECT_EQ(pushing[0].step(), 7u);
 }
 
 TEST_F(StepsTest, StepsOfTheSecondEpochUseTheSameExamples) {

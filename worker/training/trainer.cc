@@ -27,6 +27,9 @@ constexpr absl::Duration kConfirmPatience = absl::Minutes(1);
 // Jobs that end one after the other are trimmed for together.
 constexpr absl::Duration kTrimPause = absl::Seconds(2);
 
+// That a heartbeat tells of.
+constexpr size_t kMostActivities = 64;
+
 // How long Stop lets a push wait for ps servers.
 constexpr absl::Duration kStopPatience = absl::Seconds(5);
 
@@ -190,6 +193,17 @@ std::shared_ptr<StepLoop> Trainer::Find(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(job_id);
   return found == jobs_.end() ? nullptr : found->second.loop;
+}
+
+std::vector<Activity> Trainer::Activities() {
+  std::vector<Activity> all;
+  MutexLock lock(&mutex_);
+  for (const auto& [id, job] : jobs_) {
+    for (Activity& activity : job.loop->Activities()) {
+      if (all.size() < kMostActivities) all.push_back(std::move(activity));
+    }
+  }
+  return all;
 }
 
 void Trainer::DropWork() {

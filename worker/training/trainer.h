@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
@@ -40,6 +41,9 @@ class Trainer {
 
   // Does what a message of the coordinator asks for, in threads of its own. Does not block.
   void Handle(const CoordinatorMessage& message) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // What it does now in its jobs, for people.
+  std::vector<Activity> Activities() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Leases and evaluations are void: a new session begins. A job that is not routed in it within a
   // minute is forgotten. Does not block.
