@@ -28,6 +28,7 @@ _ABSL = {
     "container": ["btree", "flat_hash_map", "flat_hash_set", "inlined_vector"],
     "functional": ["any_invocable", "function_ref"],
     "hash": ["hash"],
+    "memory": ["memory"],
     "numeric": ["bits", "int128"],
     "random": ["random"],
     "status": ["status", "statusor"],
