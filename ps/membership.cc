@@ -40,9 +40,54 @@ Membership::Membership(MembershipOptions options)
 
 Membership::~Membership() { Leave(); }
 
+void Membership::Drain(absl::Duration timeout) {
+  const absl::Time deadline = options_.clock->Now() + timeout;
+  {
+    MutexLock lock(&mutex_);
+    if (!joined_) return;
+    draining_ = true;
+  }
+  MemberMessage message;
+  message.mutable_draining();
+  session_.Send(std::move(message));
+  MutexLock lock(&mutex_);
+  while (!may_leave_) {
+    if (!options_.clock->WaitUntil(&changed_, &mutex_, deadline)) continue;
+    LOG(WARNING) << options_.name << " stops although the coordinator at "
+                 << options_.coordinator_address << " has not agreed to that within "
+                 << absl::FormatDuration(timeout)
+                 << ": the newest steps of its jobs may be in no checkpoint";
+    return;
+  }
+}
+
+void Membership::Welcomed() {
+  MutexLock lock(&mutex_);
+  joined_ = true;
+}
+
+void Membership::Received(CoordinatorMessage message) {
+  if (!message.has_may_leave()) return;
+  MutexLock lock(&mutex_);
+  may_leave_ = true;
+  changed_.SignalAll();
+}
+
+void Membership::Lost() {
+  MutexLock lock(&mutex_);
+  joined_ = false;
+  may_leave_ = draining_;  // Nobody answers any more.
+  changed_.SignalAll();
+}
+
 void Membership::Leave() { session_.Leave(kFarewellTimeout); }
 
 void Membership::Refused(const absl::Status& reason) {
+  {
+    // A coordinator of an earlier version knows no ps server that is about to stop.
+    MutexLock lock(&mutex_);
+    if (draining_) return;
+  }
   LOG(ERROR) << reason.message();
   if (options_.on_rejected) options_.on_rejected(reason);
 }

@@ -1,5 +1,7 @@
 #include "ps/membership.h"
 
+#include <future>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,6 +104,64 @@ TEST_F(MembershipTest, SaysWhenItIsRefusedForGood) {
     ASSERT_FALSE(Clock::Real()->WaitUntil(&changed, &mutex, deadline)) << "it does not say so";
   }
   EXPECT_THAT(std::string(rejected->message()), HasSubstr("refuses ps-7: no address"));
+}
+
+class DrainingMembershipTest : public MembershipTest {
+ protected:
+  DrainingMembershipTest() {
+    MembershipOptions options = Options();
+    options.on_rejected = [](const absl::Status& status) { ADD_FAILURE() << status; };
+    membership_ = std::make_unique<Membership>(std::move(options));
+    coordinator_.AwaitMember();
+  }
+
+  void Join() {
+    coordinator_.SendWelcome(absl::Milliseconds(10));
+    EXPECT_TRUE(coordinator_.Next().has_heartbeat());
+  }
+
+  // Begins to, for as long as it takes, and returns when the coordinator has heard of it.
+  std::future<void> Drain() {
+    auto drained = std::async(std::launch::async, [this] { membership_->Drain(absl::Hours(1)); });
+    EXPECT_TRUE(NextNews().has_draining());
+    return drained;
+  }
+
+  std::unique_ptr<Membership> membership_;
+};
+
+TEST_F(DrainingMembershipTest, WaitsUntilItMayLeaveAndLivesMeanwhile) {
+  Join();
+  std::future<void> drained = Drain();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(coordinator_.Next().has_heartbeat());
+  CoordinatorMessage may_leave;
+  may_leave.mutable_may_leave();
+  coordinator_.Send(may_leave);
+  drained.get();
+}
+
+TEST_F(DrainingMembershipTest, WaitsForNobodyWhereItHasNotJoined) {
+  membership_->Drain(absl::Hours(1));
+}
+
+TEST_F(DrainingMembershipTest, WaitsNoLongerThanItIsTold) {
+  Join();
+  membership_->Drain(absl::Milliseconds(1));
+}
+
+TEST_F(DrainingMembershipTest, CoordinatorThatGoesIsNotWaitedFor) {
+  Join();
+  std::future<void> drained = Drain();
+  coordinator_.Shutdown();
+  drained.get();
+}
+
+// As coordinators do that know no such message.
+TEST_F(DrainingMembershipTest, CoordinatorThatRefusesIsNotWaitedForAndThatIsNoFailure) {
+  Join();
+  std::future<void> drained = Drain();
+  coordinator_.End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "only a worker does that"));
+  drained.get();
 }
 
 TEST_F(MembershipTest, LeavesWithoutACoordinator) {

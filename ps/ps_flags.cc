@@ -125,6 +125,10 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
                  "Directory of a memory file system, for variables that outlive a killed server; "
                  "or off")
       ->capture_default_str();
+  app.add_option("--checkpoint_bandwidth", options->checkpoint_bandwidth,
+                 "Bytes a second that checkpoints are written with, all together; 0: no limit")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
                "Serve other machines without transport security, in a network that is trusted");
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);

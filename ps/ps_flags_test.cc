@@ -73,6 +73,17 @@ TEST_F(PsFlagsTest, AnArenaThatIsNoAbsolutePathIsWrongUsage) {
   }
 }
 
+TEST_F(PsFlagsTest, CheckpointBandwidthIsANumberOfBytes) {
+  EXPECT_EQ(Parse({"--coordinator=c:2"}), absl::nullopt);
+  EXPECT_EQ(options_.checkpoint_bandwidth, 0);
+  EXPECT_EQ(Parse({"--coordinator=c:2", "--checkpoint_bandwidth=50000000"}), absl::nullopt);
+  EXPECT_EQ(options_.checkpoint_bandwidth, 50'000'000);
+  for (const char* flag : {"--checkpoint_bandwidth=-1", "--checkpoint_bandwidth=fast"}) {
+    EXPECT_EQ(Parse({"--coordinator=c:2", flag}), 2) << flag;
+    EXPECT_THAT(error_, HasSubstr("--checkpoint_bandwidth"));
+  }
+}
+
 TEST_F(PsFlagsTest, TfConfigFillsInWhatTheFlagsLeaveOpen) {
   EXPECT_EQ(Parse({}, kTfConfig), absl::nullopt);
   EXPECT_EQ(options_.coordinator_address, "10.0.0.1:7000");

@@ -29,7 +29,9 @@ std::vector<ShardStatus> Statuses(const ShardMap& shards) {
 absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(const PsServerOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(
       std::unique_ptr<ShardStore> store,
-      ShardStore::Open(options.data_dir, {.clock = options.clock, .arena = options.arena}));
+      ShardStore::Open(options.data_dir, {.clock = options.clock,
+                                          .arena = options.arena,
+                                          .checkpoint_bandwidth = options.checkpoint_bandwidth}));
   std::unique_ptr<PsServer> server(new PsServer(std::move(store), options.clock));
   ServerOptions server_options = options.server;
   server_options.message_memory = std::max(MemoryLimit(), kLeastMessageMemory);
@@ -79,7 +81,15 @@ absl::Status PsServer::Stop() {
   return stop_status_;
 }
 
+// Whose shards may yet change.
+bool PsServer::HasJobs() const {
+  const std::vector<std::shared_ptr<Shard>> shards = store_->shards().List();
+  return std::any_of(shards.begin(), shards.end(),
+                     [](const auto& shard) { return !shard->retired(); });
+}
+
 absl::Status PsServer::StopOnce() {
+  if (membership_ != nullptr && HasJobs()) membership_->Drain(kDrainTimeout);
   data_plane_.Stop();
   store_->Close();
   // Nothing is left after these that works on a shard, so nothing changes while they are written.

@@ -2,12 +2,14 @@
 #ifndef MILLRACE_PS_PS_SERVER_H_
 #define MILLRACE_PS_PS_SERVER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "common/net/server.h"
@@ -25,6 +27,8 @@ struct PsServerOptions {
   std::string data_dir;
   // As ShardStoreOptions::arena.
   std::string arena = {};
+  // As ShardStoreOptions::checkpoint_bandwidth.
+  uint64_t checkpoint_bandwidth = 0;
   ServerOptions server;
   // HOST:PORT at which workers reach it. Empty: the one that it listens on.
   std::string advertise_address;
@@ -38,6 +42,9 @@ struct PsServerOptions {
 // Thread-safe.
 class PsServer {
  public:
+  // The coordinator bounds a checkpoint at a stop by 30 s.
+  static constexpr absl::Duration kDrainTimeout = absl::Seconds(35);
+
   // Restores the shards in the data directory, and serves. Blocks while it reads them. Statuses as
   // for ShardStore::Open and RpcServer::Start.
   static absl::StatusOr<std::unique_ptr<PsServer>> Start(const PsServerOptions& options);
@@ -49,14 +56,16 @@ class PsServer {
   const std::string& address() const { return rpc_server_->address(); }
   const std::string& directory_id() const { return store_->directory().id(); }
 
-  // Stops cleanly: ends all streams with UNAVAILABLE, leaves the cluster and writes every shard to
-  // the database. Nothing that was acknowledged is lost when it returns OK. Later calls return what
-  // the first one did. Blocks.
+  // Stops cleanly: tells the coordinator, and serves until that has checkpoints of the jobs, or up
+  // to kDrainTimeout; ends all streams with UNAVAILABLE, leaves the cluster and writes every shard
+  // to the database. Nothing that was acknowledged is lost when it returns OK. Later calls return
+  // what the first one did. Blocks.
   absl::Status Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   explicit PsServer(std::unique_ptr<ShardStore> store, Clock* clock);
 
+  bool HasJobs() const;
   void Join(const PsServerOptions& options);
   absl::Status StopOnce();
 

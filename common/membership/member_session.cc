@@ -106,6 +106,7 @@ absl::Status MemberSession::ServeStream() {
   stream.Send(options_.registration());
   const absl::Status end = ServeUntilEnd(&stream);
   KeepUndelivered(stream.TakeUnsent());
+  if (welcomed_) listener_->Lost();
   if (!overdue_) return end;
   return absl::DeadlineExceededError(absl::StrCat("no answer to the registration within ",
                                                   absl::FormatDuration(options_.welcome_timeout)));

@@ -50,6 +50,10 @@ class MemberListener {
   // A heartbeat is about to be sent: adds what it is to say.
   virtual void FillHeartbeat(Heartbeat& /*heartbeat*/) {}
 
+  // The stream on which the member was welcomed has ended. It is dialled again, unless Refused
+  // follows or the member leaves.
+  virtual void Lost() {}
+
   // Whether a message that was queued, but not sent when its stream broke, is sent on the next one.
   // The others answer what is void by then.
   virtual bool OutlivesItsStream(const MemberMessage& /*message*/) { return false; }

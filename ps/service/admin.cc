@@ -73,6 +73,7 @@ Admin::Admin(ShardStore* store) : store_(store) {
   MarkMethodStreamed(5, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::PinCut));
   MarkMethodStreamed(6, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::UnpinCut));
   MarkMethodStreamed(7, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::FlushCut));
+  MarkMethodStreamed(8, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::WriteCheckpoint));
   MarkMethodStreamed(9, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::RetireShard));
   MarkMethodStreamed(10, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::DropShard));
 }
@@ -124,6 +125,19 @@ grpc::Status Admin::FlushCut(grpc::ServerContext* context, const FlushCutRequest
   return Reply(
       store_->Flush(request->job_id(), request->shard(), request->generation(), TimeLeft(*context)),
       response);
+}
+
+grpc::Status Admin::WriteCheckpoint(grpc::ServerContext* context,
+                                    const WriteCheckpointRequest* request,
+                                    WriteCheckpointResponse* response) {
+  absl::Status valid = CheckGeneration(request->generation());
+  if (request->has_cut_id()) valid.Update(CheckCutId(request->cut_id()));
+  if (!valid.ok()) return ToGrpcStatus(valid);
+  absl::StatusOr<WriteCheckpointResponse> written = store_->WriteCheckpoint(
+      *request, [context] { return context->IsCancelled(); }, TimeLeft(*context));
+  if (!written.ok()) return ToGrpcStatus(written.status());
+  *response = *std::move(written);
+  return grpc::Status::OK;
 }
 
 grpc::Status Admin::PlanCuts(grpc::ServerContext* /*context*/, const PlanCutsRequest* request,

@@ -31,6 +31,8 @@ class Admin final : public ParameterServerAdmin::Service {
                         ShardStatus* response) override;
   grpc::Status StepBack(grpc::ServerContext* context, const StepBackRequest* request,
                         ShardStatus* response) override;
+  grpc::Status WriteCheckpoint(grpc::ServerContext* context, const WriteCheckpointRequest* request,
+                               WriteCheckpointResponse* response) override;
   grpc::Status RetireShard(grpc::ServerContext* context, const RetireShardRequest* request,
                            ShardStatus* response) override;
   grpc::Status DropShard(grpc::ServerContext* context, const DropShardRequest* request,

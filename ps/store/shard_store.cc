@@ -65,10 +65,14 @@ ShardStore::ShardStore(std::unique_ptr<DataDirectory> directory, std::shared_ptr
     : directory_(std::move(directory)),
       cuts_(std::move(cuts)),
       clock_(options.clock),
+      file_system_(options.file_system),
       memory_limit_(options.memory_limit - options.memory_limit / kSpareShare),
       arena_(std::move(arena)),
       pool_(arena_),
       spare_(options.memory_limit / kSpareShare),
+      checkpoints_({.file_system = options.file_system,
+                    .clock = options.clock,
+                    .bytes_per_second = options.checkpoint_bandwidth}),
       flusher_(cuts_.get(), options.clock),
       reads_(options.clock) {}
 
@@ -207,7 +211,8 @@ absl::StatusOr<std::shared_ptr<Shard>> ShardStore::FromCut(ShardPlan plan,
   const uint64_t version = contents.state->version;
   contents.epoch = stored.term.epoch;
   contents.stepped_back_to = stored.term.stepped_back_to;
-  contents.origin = version == 0 ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
+  const bool initial_values = version == 0 && !StartsFromFiles(plan.spec);
+  contents.origin = initial_values ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
   // There is nothing that a shard with all steps could have acknowledged beyond them.
   contents.more_acknowledged = (!whole || contents.more_acknowledged) &&
                                contents.state->applied.watermark() < stored.spec.total_steps();
@@ -215,7 +220,7 @@ absl::StatusOr<std::shared_ptr<Shard>> ShardStore::FromCut(ShardPlan plan,
   auto shard = std::make_shared<Shard>(std::move(plan), stored.term.generation, std::move(contents),
                                        &pool_, std::move(root), &spare_);
   LOG(INFO) << shard->name() << " is back at version " << version
-            << (version == 0 ? ", from its initial values" : ", from its cut")
+            << (initial_values ? ", from its initial values" : ", from its cut")
             << (shard->Status().closed() ? ": what was applied since is missing" : "");
   return shard;
 }
@@ -246,10 +251,13 @@ absl::StatusOr<ShardStatus> ShardStore::Create(const ShardSpec& spec, uint64_t g
 
 // Makes the shard, unless it is there.
 absl::Status ShardStore::Make(ShardPlan plan, uint64_t generation, absl::Time deadline) {
-  MILLRACE_ASSIGN_OR_RETURN(const Making making, BeginMaking(plan, deadline));
+  MILLRACE_ASSIGN_OR_RETURN(const Making making, BeginMaking(plan, generation, deadline));
   const absl::Status there = shards_.Find(plan.spec.job_id(), plan.spec.shard()).status();
   if (!absl::IsNotFound(there)) return there;
   MILLRACE_RETURN_IF_ERROR(CheckMemory(plan));
+  if (StartsFromFiles(plan.spec)) {
+    return MakeFromFiles(std::move(plan), generation, deadline, making);
+  }
   MILLRACE_ASSIGN_OR_RETURN(StatePtr state, MakeInitialState(plan, &pool_));
   std::unique_ptr<ShardRoot> root = MakeRoot(plan);
   const auto shard = std::make_shared<Shard>(std::move(plan), generation,
@@ -261,6 +269,7 @@ absl::Status ShardStore::Make(ShardPlan plan, uint64_t generation, absl::Time de
 }
 
 absl::StatusOr<ShardStore::Making> ShardStore::BeginMaking(const ShardPlan& plan,
+                                                           uint64_t generation,
                                                            absl::Time deadline) {
   const Key key(plan.spec.job_id(), plan.spec.shard());
   {
@@ -270,7 +279,7 @@ absl::StatusOr<ShardStore::Making> ShardStore::BeginMaking(const ShardPlan& plan
       return absl::DeadlineExceededError(absl::StrCat(
           ShardName(key.first, key.second), " is still being made by an earlier call; try again"));
     }
-    making_[key] = MemoryNeed(plan);
+    making_[key] = {generation, MemoryNeed(plan)};
   }
   return Making(this, [key](ShardStore* store) { store->EndMaking(key); });
 }
@@ -287,7 +296,7 @@ uint64_t ShardStore::Taken(const Key& key) const {
   absl::flat_hash_map<Key, uint64_t> others;
   {
     MutexLock lock(&mutex_);
-    others = making_;
+    for (const auto& [made, shard] : making_) others[made] = shard.memory_need;
     for (const auto& [awaited, shard] : awaited_) others[awaited] = shard.memory_need;
   }
   for (const std::shared_ptr<Shard>& shard : shards_.List()) {
@@ -339,14 +348,17 @@ absl::Status ShardStore::CheckMemory(const ShardPlan& plan) {
 }
 
 // On the flusher's thread, where no other call makes or drops shards meanwhile.
-absl::Status ShardStore::AddNew(std::shared_ptr<Shard> shard) {
-  const ShardSpec& spec = shard->plan().spec;
-  MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, shard->term()));
+absl::Status ShardStore::AddNew(const std::shared_ptr<Shard>& shard) {
+  MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(shard->plan().spec, shard->term()));
+  Serve(shard);
+  return absl::OkStatus();
+}
+
+void ShardStore::Serve(const std::shared_ptr<Shard>& shard) {
   flusher_.Watch(shard);
   ServeReads(shard);
   shards_.Add(shard);
   if (absl::Status status = CheckOpen(); !status.ok()) shard->Refuse(status);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<ShardStatus> ShardStore::SetGeneration(const std::string& job_id,
@@ -456,6 +468,7 @@ absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_numbe
   absl::StatusOr<std::shared_ptr<Shard>> there = shards_.Find(job_id, shard_number);
   if (!there.ok()) {
     MILLRACE_RETURN_IF_ERROR(CheckNotAwaited(job_id, shard_number, generation));
+    DropMaking(Key(job_id, shard_number), generation);
     MILLRACE_RETURN_IF_ERROR(cuts_->DropShard(job_id, shard_number));
     shards_.Remove(job_id, shard_number);
     MutexLock lock(&mutex_);

@@ -3,6 +3,7 @@
 #define MILLRACE_PS_STORE_SHARD_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,12 +13,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/clock.h"
 #include "common/memory_limit.h"
 #include "common/mutex.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/block/arena.h"
 #include "ps/block/block.h"
+#include "ps/checkpoint/checkpoint_writer.h"
+#include "ps/checkpoint/state_source.h"
 #include "ps/cut/cut_store.h"
 #include "ps/cut/data_directory.h"
 #include "ps/cut/database.h"
@@ -39,12 +43,15 @@ struct ShardStoreOptions {
   ReserveFile reserve_arena = ReserveWithFallocate;  // For tests.
   DatabaseFault fault = nullptr;
   FileSystemPtr file_system = RealFileSystem();  // For tests too.
+  // See CheckpointWriterOptions::bytes_per_second.
+  uint64_t checkpoint_bandwidth = 0;
 };
 
 // Thread-safe. Create, SetGeneration, StepBack, Flush and Drop wait for the disk, behind other work
 // of that kind, for `timeout` at most (DEADLINE_EXCEEDED; the message names that work); nobody
-// waits for a cut but Flush, and StepBack reads one. Statuses as documented for
-// ParameterServerAdmin; and UNAVAILABLE once it is closed.
+// waits for a cut but Flush and WriteCheckpoint, and StepBack reads one. Create reads the files
+// that a shard starts from and WriteCheckpoint writes, however long that takes. Statuses as
+// documented for ParameterServerAdmin; and UNAVAILABLE once it is closed.
 class ShardStore {
  public:
   static constexpr absl::Duration kTimeout = absl::Hours(1);
@@ -73,6 +80,10 @@ class ShardStore {
   absl::StatusOr<ShardStatus> PlanCuts(const PlanCutsRequest& request);
   absl::StatusOr<ShardStatus> StepBack(const StepBackRequest& request,
                                        absl::Duration timeout = kTimeout);
+  // `is_cancelled`: whether nobody waits for it any more. Asked often, on this thread.
+  absl::StatusOr<WriteCheckpointResponse> WriteCheckpoint(const WriteCheckpointRequest& request,
+                                                          const std::function<bool()>& is_cancelled,
+                                                          absl::Duration timeout = kTimeout);
   absl::StatusOr<ShardStatus> Retire(const std::string& job_id, uint32_t shard, uint64_t generation,
                                      absl::Duration timeout = kTimeout);
   absl::Status Drop(const std::string& job_id, uint32_t shard, uint64_t generation,
@@ -98,6 +109,17 @@ class ShardStore {
   };
   // One call makes a shard at a time; while this is held, others for it wait.
   using Making = std::shared_ptr<const void>;
+  // A shard that is being made.
+  struct UnderWay {
+    uint64_t generation = 0;
+    uint64_t memory_need = 0;
+    bool dropped = false;  // It is not to be there when it is made.
+  };
+  // What a checkpoint is written of; from which cut, if it is from one.
+  struct FoundState {
+    std::unique_ptr<StateSource> source;
+    absl::optional<uint64_t> cut = {};
+  };
 
   ShardStore(std::unique_ptr<DataDirectory> directory, std::shared_ptr<Arena> arena,
              std::unique_ptr<CutStore> cuts, const ShardStoreOptions& options);
@@ -119,8 +141,13 @@ class ShardStore {
   std::unique_ptr<ShardRoot> MakeRoot(const ShardPlan& plan) const;
   absl::Status Make(ShardPlan plan, uint64_t generation, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<Making> BeginMaking(const ShardPlan& plan, absl::Time deadline)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Making> BeginMaking(const ShardPlan& plan, uint64_t generation,
+                                     absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status MakeFromFiles(ShardPlan plan, uint64_t generation, absl::Time deadline,
+                             const Making& making);
+  // ABORTED: the shard that is being made was dropped.
+  absl::Status CheckMaking(const Key& key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropMaking(const Key& key, uint64_t generation) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndMaking(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED: the shard does not fit beside the others. Otherwise there is room for it.
   absl::Status CheckMemory(const ShardPlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -133,7 +160,13 @@ class ShardStore {
   void ServeReads(const std::shared_ptr<Shard>& shard);
   absl::Status ReadValues(const std::shared_ptr<Shard>& shard);
   absl::Status DropNow(const std::string& job_id, uint32_t shard, uint64_t generation);
-  absl::Status AddNew(std::shared_ptr<Shard> shard);
+  absl::Status AddNew(const std::shared_ptr<Shard>& shard);
+  absl::Status AddFromFiles(const std::shared_ptr<Shard>& shard,
+                            std::unique_ptr<CutStore::StagedCut> cut);
+  void Serve(const std::shared_ptr<Shard>& shard);
+  absl::StatusOr<FoundState> FindState(const std::shared_ptr<Shard>& shard,
+                                       const WriteCheckpointRequest& request, absl::Time deadline);
+  absl::StatusOr<FoundState> InitialState(const ShardPlan& plan, const CutName& name);
   // `retirement`: that too, of which there must be a cut. Otherwise only what a shard that goes on
   // has.
   absl::Status StoreTerm(const std::shared_ptr<Shard>& shard, absl::Time deadline,
@@ -143,14 +176,16 @@ class ShardStore {
   const std::unique_ptr<DataDirectory> directory_;
   const std::unique_ptr<CutStore> cuts_;
   Clock* const clock_;
+  const FileSystemPtr file_system_;
   const uint64_t memory_limit_;
   const std::shared_ptr<Arena> arena_;  // nullptr: none.
   BlockPool pool_;
   SpareMemory spare_;
   ShardMap shards_;
+  CheckpointWriter checkpoints_;
   mutable Mutex mutex_;
-  CondVar made_;                                                       // making_
-  absl::flat_hash_map<Key, uint64_t> making_ ABSL_GUARDED_BY(mutex_);  // With their MemoryNeed.
+  CondVar made_;  // making_
+  absl::flat_hash_map<Key, UnderWay> making_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Key, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   // After the others, since their threads use them.

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
+#include "ps/store/checkpoint_test_util.h"
 #include "ps/store/shard_store.h"
 #include "testing/faults/fault_file_system.h"
 
@@ -24,7 +25,9 @@ using ::millrace::testing::FaultFileSystem;
 using ::millrace::testing::MakeSpec;
 using ::millrace::testing::Newest;
 using ::millrace::testing::PushWhole;
+using ::millrace::testing::TestJob;
 using ::millrace::testing::Values;
+using ::millrace::testing::WriteWholeCheckpoint;
 using ::testing::AnyOf;
 using ::testing::Each;
 
@@ -59,11 +62,12 @@ class ShardStoreFaultTest : public ::testing::TestWithParam<Fault> {
     store_ = *std::move(store);
   }
 
-  // A synchronous shard at version 4, with cuts of versions 2 and 3.
+  // A synchronous shard at version 4, with cuts of versions 2 and 3; or nothing.
   void Begin() {
     store_.reset();
     std::filesystem::remove_all(directory_);
     Open();
+    if (empty_) return;
     ASSERT_TRUE(store_->Create(MakeSpec({kElements}, /*replicas=*/1), 1).ok());
     for (uint64_t step = 0; step < 4; ++step) {
       PushWhole(store_->shards().Find("job", 0)->get(), step, step,
@@ -126,6 +130,7 @@ class ShardStoreFaultTest : public ::testing::TestWithParam<Fault> {
   }
 
   const std::string directory_;
+  bool empty_ = false;
   SimulatedClock clock_;
   std::shared_ptr<FaultFileSystem> files_;
   std::unique_ptr<ShardStore> store_;
@@ -166,6 +171,29 @@ TEST_P(ShardStoreFaultTest, StoringAGeneration) {
   FailAtEach({"generation",
               [](ShardStore* store) { return store->SetGeneration("job", 0, 7).status(); }, "0.3 1",
               "0.3 7"});
+}
+
+// What is in the checkpoint is a shard with five steps.
+TEST_P(ShardStoreFaultTest, RestoringAShard) {
+  const std::string checkpoints = directory_ + "_checkpoints";
+  std::filesystem::remove_all(checkpoints);
+  std::filesystem::create_directories(checkpoints);
+  OptimizerSpec sgd;
+  sgd.mutable_sgd()->set_learning_rate(1);
+  const TestJob job({kElements}, sgd, /*replicas=*/1);
+  ShardSpec spec = job.Shards(1)[0];
+  spec.mutable_slices(0)->mutable_initial_value()->set_constant(0);
+  Begin();
+  ASSERT_TRUE(store_->Drop("job", 0, 1).ok());
+  ASSERT_TRUE(store_->Create(spec, 1).ok());
+  for (uint64_t step = 0; step < 5; ++step) {
+    PushWhole(store_->shards().Find("job", 0)->get(), step, step, std::vector<float>(kElements, 1));
+  }
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints);
+  spec = TestJob::Restored({spec}, checkpoints, number)[0];
+  empty_ = true;
+  FailAtEach({"restore", [spec](ShardStore* store) { return store->Create(spec, 1).status(); },
+              "none", "0.5 1"});
 }
 
 TEST_P(ShardStoreFaultTest, DroppingAShard) {

@@ -1,0 +1,613 @@
+// Checkpoints of a store's shards, and shards that are made from them: what was saved comes back to
+// the bit, in any number of shards, and what goes wrong leaves nothing.
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/safetensors/safetensors_file.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "ps/shard/shard_test_util.h"
+#include "ps/store/checkpoint_test_util.h"
+#include "ps/store/shard_store.h"
+#include "testing/faults/fault_file_system.h"
+
+namespace millrace::ps {
+namespace {
+
+using ::millrace::testing::Arrays;
+using ::millrace::testing::BeginCheckpoint;
+using ::millrace::testing::Fault;
+using ::millrace::testing::FaultFileSystem;
+using ::millrace::testing::MakeCheckpointRequest;
+using ::millrace::testing::Newest;
+using ::millrace::testing::PushWhole;
+using ::millrace::testing::TestJob;
+using ::millrace::testing::Values;
+using ::millrace::testing::WriteWholeCheckpoint;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+OptimizerSpec Optimizer(const std::string& text) {
+  OptimizerSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
+  return spec;
+}
+
+// So often a call of three blocks has asked whether it may go on when it has written some of them.
+constexpr int kInTheMiddle = 6;
+
+// One step subtracts its gradient.
+OptimizerSpec PlainSgd() { return Optimizer("sgd { learning_rate: 1 }"); }
+
+class ShardCheckpointTest : public ::testing::Test {
+ protected:
+  ShardCheckpointTest()
+      : root_(absl::StrCat(::testing::TempDir(), "/shard_checkpoint_test/",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name())),
+        checkpoints_(root_ + "/checkpoints") {
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(root_);
+    Open("a");
+  }
+
+  // Serves another data directory, or the same one again.
+  void Open(const std::string& name) {
+    store_.reset();
+    files_ = std::make_shared<FaultFileSystem>();
+    ShardStoreOptions options;
+    options.clock = &clock_;
+    options.file_system = files_;
+    auto store = ShardStore::Open(absl::StrCat(root_, "/", name), options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+
+  void Create(const std::vector<ShardSpec>& shards) {
+    for (const ShardSpec& spec : shards) {
+      const auto status = store_->Create(spec, 1);
+      ASSERT_TRUE(status.ok()) << status.status();
+    }
+  }
+
+  std::shared_ptr<Shard> Find(uint32_t shard = 0) { return *store_->shards().Find("job", shard); }
+
+  // A step of the same random gradient whatever the shards.
+  void Push(uint64_t step, uint64_t elements, int shards) {
+    std::mt19937 random(static_cast<unsigned>(step) + 1);
+    std::normal_distribution<float> distribution;
+    std::vector<float> gradient(elements);
+    for (float& g : gradient) g = distribution(random);
+    size_t begin = 0;
+    for (int i = 0; i < shards; ++i) {
+      const std::shared_ptr<Shard> shard = Find(static_cast<uint32_t>(i));
+      const size_t count = shard->plan().layout.elements();
+      const PushResponse response =
+          PushWhole(shard.get(), step, step, absl::MakeSpan(gradient).subspan(begin, count));
+      ASSERT_EQ(response.code(), 0) << response.message();
+      begin += count;
+    }
+  }
+
+  // A step whose gradient is 1.
+  void PushOnes(uint64_t step, uint32_t shard = 0) {
+    const std::shared_ptr<Shard> there = Find(shard);
+    const std::vector<float> ones(there->plan().layout.elements(), 1);
+    ASSERT_EQ(PushWhole(there.get(), step, step, ones).code(), 0);
+  }
+
+  std::vector<std::vector<float>> AllArrays(int shards) {
+    std::vector<StatePtr> states;
+    for (int i = 0; i < shards; ++i) states.push_back(Newest(Find(static_cast<uint32_t>(i)).get()));
+    return Arrays(states);
+  }
+
+  absl::StatusOr<WriteCheckpointResponse> Write(
+      const WriteCheckpointRequest& request,
+      const std::function<bool()>& is_cancelled = [] { return false; }) {
+    return store_->WriteCheckpoint(request, is_cancelled);
+  }
+
+  size_t FilesOf(uint64_t number) const {
+    const std::filesystem::path folder = absl::StrFormat("%s/%06d", checkpoints_, number);
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+  }
+
+  // The values of a checkpoint with one shard, restored in another store.
+  std::vector<float> RestoredValues(const TestJob& job, uint64_t number) {
+    Open(absl::StrCat("restored_", number));
+    Create(TestJob::Restored(job.Shards(1), checkpoints_, number));
+    return Values(*Newest(Find().get()));
+  }
+
+  SimulatedClock clock_;
+  const std::string root_;
+  const std::string checkpoints_;
+  std::shared_ptr<FaultFileSystem> files_;
+  std::unique_ptr<ShardStore> store_;
+};
+
+class RestoreTest : public ShardCheckpointTest,
+                    public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(RestoreTest, ValuesAndSlotsAreTheSameBitsInThreeThenFiveThenTwoShards) {
+  const TestJob job({kBlockElements + 1000, 35, 1, kBlockElements}, Optimizer(GetParam()));
+  uint64_t step = 0;
+  uint64_t number = 0;
+  int shards_before = 0;
+  for (const int shards : {3, 5, 2}) {
+    std::vector<std::vector<float>> saved;
+    if (number != 0) saved = AllArrays(shards_before);
+    Open(absl::StrCat("of_", shards));
+    Create(number == 0 ? job.Shards(shards)
+                       : TestJob::Restored(job.Shards(shards), checkpoints_, number));
+    if (number != 0) {
+      EXPECT_TRUE(AllArrays(shards) == saved) << shards << " shards";
+    }
+    const ShardStatus status = Find()->Status();
+    EXPECT_EQ(status.version(), step);
+    EXPECT_EQ(status.applied().watermark(), step);
+    EXPECT_EQ(status.origin(), number == 0 ? ShardStatus::CREATED : ShardStatus::CHECKPOINT);
+    for (int i = 0; i < 2; ++i) Push(step++, job.elements(), shards);
+    number = WriteWholeCheckpoint(store_.get(), job, shards, checkpoints_);
+    shards_before = shards;
+  }
+  const auto restored = AllArrays(2);
+  Open("undisturbed");
+  Create(job.Shards(1));
+  for (uint64_t i = 0; i < step; ++i) Push(i, job.elements(), 1);
+  EXPECT_TRUE(AllArrays(1) == restored);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, RestoreTest,
+                         ::testing::Values("sgd {}", "sgd { momentum: 0.9 }", "adam {}",
+                                           "rmsprop { momentum: 0.5 centered: true }"));
+
+TEST_F(ShardCheckpointTest, RestoredShardIsOnTheDiskBeforeItIsServed) {
+  const TestJob job({10}, PlainSgd(), /*replicas=*/2);
+  Create(job.Shards(1));
+  for (uint64_t step = 0; step < 6; ++step) PushOnes(step);
+  const std::vector<float> saved = Values(*Newest(Find().get()));
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  Open("b");
+  Create(TestJob::Restored(job.Shards(1), checkpoints_, number));
+  std::filesystem::remove_all(checkpoints_);
+  Open("b");
+  const ShardStatus status = Find()->Status();
+  EXPECT_EQ(status.version(), 3);
+  EXPECT_EQ(status.applied().watermark(), 6);
+  EXPECT_EQ(status.origin(), ShardStatus::CUT);
+  ASSERT_EQ(status.cuts_size(), 1) << "the initial values are none";
+  EXPECT_EQ(status.cuts(0).version(), 3);
+  EXPECT_EQ(Values(*Newest(Find().get())), saved);
+}
+
+TEST_F(ShardCheckpointTest, RestoredShardWithoutItsCutsIsDamagedNotNew) {
+  const TestJob job({10}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  Open("b");
+  Create(TestJob::Restored(job.Shards(1), checkpoints_, number));
+  store_.reset();
+  for (const auto& file : std::filesystem::directory_iterator(root_ + "/b/db.bulk")) {
+    std::filesystem::remove(file);
+  }
+  Open("b");
+  EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ShardCheckpointTest, SynchronousShardStepsBackToWhatItWasRestoredTo) {
+  const TestJob job({10}, PlainSgd(), /*replicas=*/1);
+  Create(job.Shards(1));
+  for (uint64_t step = 0; step < 3; ++step) PushOnes(step);
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  const std::vector<float> saved = Values(*Newest(Find().get()));
+  Open("b");
+  Create(TestJob::Restored(job.Shards(1), checkpoints_, number));
+  PushOnes(3);
+  StepBackRequest request;
+  request.set_job_id("job");
+  request.set_generation(1);
+  request.set_epoch(1);
+  EXPECT_EQ(store_->StepBack(request).status().code(), absl::StatusCode::kNotFound)
+      << "there are no initial values";
+  request.mutable_cut()->set_version(3);
+  ASSERT_TRUE(store_->StepBack(request).ok());
+  EXPECT_EQ(Values(*Newest(Find().get())), saved);
+  PushOnes(3);
+  const uint64_t second = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  Open("c");
+  Create(TestJob::Restored(job.Shards(1), checkpoints_, second));
+  EXPECT_EQ(Find()->Status().epoch(), 1);
+  EXPECT_EQ(Find()->Status().version(), 4);
+}
+
+TEST_F(ShardCheckpointTest, ShardsThatWereSavedWithDifferentStepsAreNotMixed) {
+  const TestJob job({1000}, PlainSgd());
+  Create(job.Shards(2));
+  PushOnes(0, 0);
+  PushOnes(2, 0);
+  PushOnes(0, 1);
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 2, checkpoints_);
+  Open("b");
+  const absl::Status status =
+      store_->Create(TestJob::Restored(job.Shards(1), checkpoints_, number)[0], 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("needs shards 0 and 1"));
+  Create(TestJob::Restored(job.Shards(4), checkpoints_, number));
+  EXPECT_EQ(Find(1)->Status().applied().watermark(), 1);
+  EXPECT_THAT(Find(1)->Status().applied().above(), ElementsAre(2));
+  EXPECT_EQ(Find(1)->Status().version(), 2);
+  EXPECT_EQ(Find(2)->Status().applied().watermark(), 1);
+  EXPECT_EQ(Find(2)->Status().version(), 1);
+}
+
+TEST_F(ShardCheckpointTest, WhatDoesNotFitTheCheckpointIsRefusedByName) {
+  const TestJob job({10}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  Open("b");
+  const ShardSpec good = TestJob::Restored(job.Shards(1), checkpoints_, number)[0];
+  const auto expect = [&](const std::function<void(ShardSpec*)>& change, absl::StatusCode code,
+                          const std::string& text) {
+    ShardSpec spec = good;
+    change(&spec);
+    const absl::Status status = store_->Create(spec, 1).status();
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+    EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
+  };
+  expect([](ShardSpec* spec) { spec->mutable_restore()->set_checkpoint(99); },
+         absl::StatusCode::kNotFound, "000099");
+  expect([](ShardSpec* spec) { spec->mutable_restore()->set_directory("/nowhere"); },
+         absl::StatusCode::kNotFound, "/nowhere");
+  expect(
+      [](ShardSpec* spec) {
+        spec->mutable_restore()->set_manifest_checksum("0123456789abcdef0123456789abcdef");
+      },
+      absl::StatusCode::kNotFound, "another checkpoint");
+  expect([](ShardSpec* spec) { spec->mutable_slices(0)->set_variable_name("other"); },
+         absl::StatusCode::kNotFound, "'other'");
+  expect([](ShardSpec* spec) { spec->mutable_slices(0)->set_shape(0, 9); },
+         absl::StatusCode::kInvalidArgument, "[9]");
+  expect(
+      [](ShardSpec* spec) {
+        spec->mutable_slices(0)->clear_shape();
+        spec->mutable_slices(0)->mutable_slice()->set_offset(1);
+      },
+      absl::StatusCode::kNotFound, "10 elements");
+  expect([](ShardSpec* spec) { spec->mutable_optimizer()->mutable_adam(); },
+         absl::StatusCode::kInvalidArgument, "slot 'm'");
+  expect([](ShardSpec* spec) { spec->set_replicas(2); }, absl::StatusCode::kInvalidArgument,
+         "spec.replicas: 2");
+  Create({good});
+  PushOnes(1);
+}
+
+TEST_F(ShardCheckpointTest, StepsThatAShardHasNoLongerAreRefused) {
+  const TestJob job({10}, PlainSgd());
+  Create(job.Shards(1));
+  for (uint64_t step = 0; step < 3; ++step) PushOnes(step);
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  Open("b");
+  ShardSpec spec = TestJob::Restored(job.Shards(1), checkpoints_, number)[0];
+  spec.set_total_steps(2);
+  EXPECT_EQ(store_->Create(spec, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  spec.set_total_steps(2'000'000);
+  EXPECT_TRUE(store_->Create(spec, 1).ok());
+}
+
+TEST_F(ShardCheckpointTest, CutThatIsPrunedWhileItIsCopiedIsCopiedToItsEnd) {
+  const TestJob job({3 * kBlockElements}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  const std::vector<float> saved = Values(*Newest(Find().get()));
+  const uint64_t number = BeginCheckpoint(checkpoints_);
+  uint64_t step = 1;
+  const auto written = Write(MakeCheckpointRequest(0, checkpoints_, number), [&] {
+    if (step < 3) {
+      PushOnes(step++);
+      EXPECT_TRUE(store_->Flush("job", 0, 1).ok());
+      EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root_ + "/a/db.bulk"), {}), 1);
+    }
+    return false;
+  });
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(step, 3);
+  EXPECT_EQ(written->shard().version(), 1);
+  EXPECT_GE(written->extra_memory(), kBlockElements * sizeof(float));
+  EXPECT_LT(written->extra_memory(), 2 * kBlockElements * sizeof(float));
+  job.Commit(checkpoints_, number, {written->shard()});
+  EXPECT_TRUE(RestoredValues(job, number) == saved);
+}
+
+TEST_F(ShardCheckpointTest, CallThatEndsEarlyLeavesNoFile) {
+  const TestJob job({3 * kBlockElements}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  const uint64_t number = BeginCheckpoint(checkpoints_);
+  const WriteCheckpointRequest request = MakeCheckpointRequest(0, checkpoints_, number);
+  int asked = 0;
+  EXPECT_EQ(Write(request, [&] { return ++asked == kInTheMiddle; }).status().code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(FilesOf(number), 0);
+  const auto fenced = Write(request, [&] {
+    if (++asked < 2 * kInTheMiddle) return false;
+    EXPECT_TRUE(store_->SetGeneration("job", 0, 2).ok());
+    return false;
+  });
+  EXPECT_EQ(fenced.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(FilesOf(number), 0);
+  WriteCheckpointRequest newer = request;
+  newer.set_generation(2);
+  asked = 0;
+  const auto dropped = Write(newer, [&] {
+    if (++asked < kInTheMiddle) return false;
+    EXPECT_TRUE(store_->Drop("job", 0, 2).ok());
+    return false;
+  });
+  EXPECT_EQ(dropped.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(FilesOf(number), 0);
+  Create(job.Shards(1));
+  asked = 0;
+  const auto closed = Write(request, [&] {
+    if (++asked == kInTheMiddle) store_->Close();
+    return false;
+  });
+  EXPECT_EQ(closed.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(FilesOf(number), 0);
+}
+
+TEST_F(ShardCheckpointTest, OneAtATimeOfAShard) {
+  const TestJob job({10}, PlainSgd());
+  Create(job.Shards(2));
+  const uint64_t number = BeginCheckpoint(checkpoints_);
+  bool other_written = false;
+  const auto written = Write(MakeCheckpointRequest(0, checkpoints_, number), [&] {
+    if (std::exchange(other_written, true)) return false;
+    EXPECT_EQ(Write(MakeCheckpointRequest(0, checkpoints_, number)).status().code(),
+              absl::StatusCode::kAlreadyExists);
+    EXPECT_TRUE(Write(MakeCheckpointRequest(1, checkpoints_, number)).ok());
+    return false;
+  });
+  EXPECT_TRUE(written.ok()) << written.status();
+}
+
+TEST_F(ShardCheckpointTest, FullDiskEndsItAndTheNextOneWorksWhenThereIsRoom) {
+  const TestJob job({3 * kBlockElements}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  const uint64_t number = BeginCheckpoint(checkpoints_);
+  const WriteCheckpointRequest request = MakeCheckpointRequest(0, checkpoints_, number);
+  int asked = 0;
+  const auto full = Write(request, [&] {
+    if (++asked == kInTheMiddle) files_->Arm(0, Fault::kFull);
+    return false;
+  });
+  EXPECT_EQ(full.status().code(), absl::StatusCode::kUnavailable) << full.status();
+  EXPECT_EQ(FilesOf(number), 0);
+  PushOnes(1);
+  EXPECT_EQ(Find()->Status().version(), 2) << "training goes on";
+  files_->Heal();
+  const auto written = Write(request);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->shard().version(), 2);
+}
+
+TEST_F(ShardCheckpointTest, WhatHasNotChangedIsReferredTo) {
+  const TestJob job({kBlockElements, 10}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  const uint64_t first = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  const uint64_t number = BeginCheckpoint(checkpoints_);
+  WriteCheckpointRequest request = MakeCheckpointRequest(0, checkpoints_, number);
+  request.set_base(first);
+  const auto written = Write(request);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->shard().bytes(), job.elements() * sizeof(float));
+  EXPECT_EQ(written->shard().bytes_written(), written->shard().record_bytes());
+  job.Commit(checkpoints_, number, {written->shard()});
+  const std::vector<float> saved = Values(*Newest(Find().get()));
+  EXPECT_TRUE(RestoredValues(job, number) == saved);
+}
+
+TEST_F(ShardCheckpointTest, NamedCutAndPinnedStateAreWrittenInsteadOfTheNewest) {
+  const TestJob job({10}, PlainSgd(), /*replicas=*/1);
+  Create(job.Shards(1));
+  PushOnes(0);
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  PushOnes(1);
+  ASSERT_TRUE(Find()->PinCut(1, "pinned").ok());
+  PushOnes(2);
+  WriteCheckpointRequest request =
+      MakeCheckpointRequest(0, checkpoints_, BeginCheckpoint(checkpoints_));
+  request.mutable_cut()->set_version(1);
+  EXPECT_EQ(Write(request)->shard().version(), 1);
+  request.set_checkpoint(BeginCheckpoint(checkpoints_));
+  request.set_cut_id("pinned");
+  const auto pinned = Write(request);
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  EXPECT_EQ(pinned->shard().version(), 2);
+  EXPECT_EQ(pinned->shard().applied().watermark(), 2);
+  request.set_checkpoint(BeginCheckpoint(checkpoints_));
+  request.mutable_cut()->set_version(0);
+  EXPECT_EQ(Write(request)->shard().version(), 0) << "the initial values";
+  request.set_checkpoint(BeginCheckpoint(checkpoints_));
+  request.mutable_cut()->set_version(2);
+  EXPECT_EQ(Write(request).status().code(), absl::StatusCode::kNotFound);
+  request.set_cut_id("other");
+  EXPECT_EQ(Write(request).status().code(), absl::StatusCode::kNotFound);
+  job.Commit(checkpoints_, 2, {pinned->shard()});
+  const float newest = Values(*Newest(Find().get()))[3];
+  EXPECT_NEAR(RestoredValues(job, 2)[3], newest + 1, 1e-5) << "one step less";
+}
+
+TEST_F(ShardCheckpointTest, NewShardAndRetiredShardCanBeSaved) {
+  const TestJob job({10}, PlainSgd());
+  Create(job.Shards(1));
+  const std::vector<float> initial = Values(*Newest(Find().get()));
+  const uint64_t first = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  PushOnes(0);
+  const std::vector<float> trained = Values(*Newest(Find().get()));
+  ASSERT_TRUE(store_->Retire("job", 0, 1).ok());
+  const uint64_t last = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  EXPECT_EQ(RestoredValues(job, first), initial);
+  EXPECT_EQ(RestoredValues(job, last), trained);
+}
+
+TEST_F(ShardCheckpointTest, DamagedCutIsGivenUpAndTheNextCallWritesAnother) {
+  const TestJob job({kBlockElements}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  for (const auto& file : std::filesystem::directory_iterator(root_ + "/a/db.bulk")) {
+    std::fstream cut(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    cut.seekp(kBlockElements);
+    cut.put('!');
+  }
+  const WriteCheckpointRequest request =
+      MakeCheckpointRequest(0, checkpoints_, BeginCheckpoint(checkpoints_));
+  const auto damaged = Write(request);
+  EXPECT_EQ(damaged.status().code(), absl::StatusCode::kUnavailable) << damaged.status();
+  const auto written = Write(request);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->shard().version(), 1);
+}
+
+TEST_F(ShardCheckpointTest, RequestThatMakesNoSenseIsRefused) {
+  const TestJob job({10}, PlainSgd());
+  Create(job.Shards(1));
+  const auto code = [&](const std::function<void(WriteCheckpointRequest*)>& change) {
+    WriteCheckpointRequest request = MakeCheckpointRequest(0, checkpoints_, 5);
+    change(&request);
+    return Write(request).status().code();
+  };
+  using Request = WriteCheckpointRequest;
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(code([](Request* request) { request->set_directory("here"); }), kInvalid);
+  EXPECT_EQ(code([](Request* request) { request->set_checkpoint(0); }), kInvalid);
+  EXPECT_EQ(code([](Request* request) { request->set_base(5); }), kInvalid);
+  EXPECT_EQ(code([](Request* request) { request->set_shard(1); }), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code([](Request* request) { request->set_generation(0); }),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+class WarmStartTest : public ShardCheckpointTest {
+ protected:
+  // A file with "a" of 10 elements, 0 to 9, and "b" of as many, as halves of that in F64.
+  WarmStartTest() : path_(root_ + "/values.safetensors") {
+    SafetensorsHeader header;
+    header.tensors.push_back({"a", "F32", {10}});
+    header.tensors.push_back({"b", "F64", {2, 5}});
+    header.tensors.push_back({"c", "I64", {1}});
+    auto writer = SafetensorsWriter::Create(RealFileSystem(), path_, header);
+    EXPECT_TRUE(writer.ok()) << writer.status();
+    std::vector<float> floats;
+    std::vector<double> doubles;
+    for (int i = 0; i < 10; ++i) {
+      floats.push_back(static_cast<float>(i));
+      doubles.push_back(i * 0.5);
+    }
+    EXPECT_TRUE(writer->Append(absl::MakeConstSpan(floats)).ok());
+    EXPECT_TRUE(writer
+                    ->Append(absl::string_view(reinterpret_cast<const char*>(doubles.data()),
+                                               doubles.size() * sizeof(double)))
+                    .ok());
+    EXPECT_TRUE(writer->Append(absl::string_view("\0\0\0\0\0\0\0\0", 8)).ok());
+    EXPECT_TRUE(writer->Finish().ok());
+  }
+
+  // Elements 2 to 9 of each variable, the first stored as `name`; momentum.
+  ShardSpec Spec(const std::string& name, uint32_t replicas = 0) {
+    ShardSpec spec =
+        TestJob({10, 10}, Optimizer("sgd { learning_rate: 1 momentum: 0.5 }"), replicas)
+            .Shards(1)[0];
+    for (ShardSlice& slice : *spec.mutable_slices()) {
+      slice.mutable_slice()->set_offset(2);
+      slice.mutable_slice()->set_length(8);
+      slice.clear_shape();
+    }
+    StoredTensor& stored = *spec.mutable_slices(0)->mutable_initial_value()->mutable_stored();
+    stored.set_path(path_);
+    stored.set_name(name);
+    spec.mutable_slices(1)->mutable_initial_value()->set_constant(4);
+    return spec;
+  }
+
+  const std::string path_;
+};
+
+TEST_F(WarmStartTest, ShardBeginsWithTheTensorsOfAFile) {
+  Create({Spec("b")});
+  EXPECT_THAT(Values(*Newest(Find().get())),
+              ElementsAre(1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 4, 4, 4, 4, 4, 4, 4, 4));
+  EXPECT_THAT(Arrays({Newest(Find().get())})[1], Each(0));
+  const ShardStatus status = Find()->Status();
+  EXPECT_EQ(status.version(), 0);
+  EXPECT_EQ(status.origin(), ShardStatus::CREATED);
+  EXPECT_EQ(status.cuts_size(), 1);
+}
+
+TEST_F(WarmStartTest, FileMayGoAwayOnceTheShardIsMade) {
+  Create({Spec("a", /*replicas=*/1)});
+  std::filesystem::remove(path_);
+  PushOnes(0);
+  Open("a");
+  const auto begin = ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 4, 4, 4, 4, 4, 4, 4, 4);
+  EXPECT_THAT(Values(*Newest(Find().get())), begin);
+  ASSERT_TRUE(store_->SetGeneration("job", 0, 2).ok());
+  ASSERT_TRUE(store_->SetGeneration("job", 0, 3).ok());
+  StepBackRequest request;
+  request.set_job_id("job");
+  request.set_generation(3);
+  request.set_epoch(1);
+  ASSERT_TRUE(store_->StepBack(request).ok());
+  EXPECT_THAT(Values(*Newest(Find().get())), begin);
+}
+
+TEST_F(WarmStartTest, WhatTheFileLacksIsNamed) {
+  EXPECT_THAT(std::string(store_->Create(Spec("d"), 1).status().message()), HasSubstr("'d' in"));
+  const absl::Status integers = store_->Create(Spec("c"), 1).status();
+  EXPECT_EQ(integers.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(integers.message()), HasSubstr("of type I64"));
+  ShardSpec other_shape = Spec("b");
+  other_shape.mutable_slices(0)->add_shape(10);
+  const absl::Status shape = store_->Create(other_shape, 1).status();
+  EXPECT_THAT(std::string(shape.message()), HasSubstr("[2, 5]"));
+}
+
+TEST_F(WarmStartTest, TensorMayBeAVariableOfACheckpoint) {
+  const TestJob job({10}, Optimizer("adam {}"));
+  Create(job.Shards(1));
+  PushOnes(0);
+  const std::vector<float> values = Values(*Newest(Find().get()));
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  Open("b");
+  ShardSpec spec = Spec("layer/variable_0");
+  StoredTensor& stored = *spec.mutable_slices(0)->mutable_initial_value()->mutable_stored();
+  stored.set_path(checkpoints_);
+  stored.set_checkpoint(number);
+  Create({spec});
+  const StatePtr state = Newest(Find().get());
+  EXPECT_EQ(state->version, 0);
+  EXPECT_EQ(
+      std::vector<float>(state->blocks[0]->values().begin(), state->blocks[0]->values().end()),
+      std::vector<float>(values.begin() + 2, values.end()));
+}
+
+}  // namespace
+}  // namespace millrace::ps

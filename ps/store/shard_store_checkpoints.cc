@@ -1,0 +1,137 @@
+// What a store's shards leave in checkpoints, and what they begin with from files.
+//
+// A checkpoint's bytes are read from the file of a cut, which is whole and never changes, on the
+// thread of the call: nothing in memory is kept for it, no lane is busy with it, and training goes
+// on. That file stays open, so that the cut may be pruned meanwhile.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "ps/checkpoint/first_state.h"
+#include "ps/store/shard_store.h"
+
+namespace millrace::ps {
+
+absl::StatusOr<WriteCheckpointResponse> ShardStore::WriteCheckpoint(
+    const WriteCheckpointRequest& request, const std::function<bool()>& is_cancelled,
+    absl::Duration timeout) {
+  MILLRACE_RETURN_IF_ERROR(CheckOpen());
+  MILLRACE_RETURN_IF_ERROR(CheckpointWriter::CheckRequest(request));
+  const absl::Time deadline = clock_->Now() + timeout;
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
+                            shards_.Find(request.job_id(), request.shard()));
+  MILLRACE_RETURN_IF_ERROR(shard->CheckServes(request.generation()));
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointWriter::Turn turn,
+                            checkpoints_.Begin(shard->plan().spec));
+  MILLRACE_ASSIGN_OR_RETURN(const FoundState found, FindState(shard, request, deadline));
+  const auto may_go_on = [&]() -> absl::Status {
+    MILLRACE_RETURN_IF_ERROR(CheckOpen());
+    if (is_cancelled()) return absl::CancelledError("the client does not wait any more");
+    return shard->CheckServes(request.generation());
+  };
+  absl::StatusOr<WriteCheckpointResponse> written =
+      checkpoints_.Write(shard->plan(), request, found.source.get(), may_go_on);
+  if (!absl::IsDataLoss(written.status())) return written;
+  // The shard itself is sound: it has what the cut was to have, or newer.
+  if (found.cut.has_value()) cuts_->GiveUp(shard->plan(), *found.cut, written.status());
+  return absl::UnavailableError(absl::StrCat(
+      shard->name(),
+      " has lost a cut; try again with another one: ", std::string(written.status().message())));
+}
+
+absl::StatusOr<ShardStore::FoundState> ShardStore::FindState(const std::shared_ptr<Shard>& shard,
+                                                             const WriteCheckpointRequest& request,
+                                                             absl::Time deadline) {
+  const ShardPlan& plan = shard->plan();
+  if (request.has_cut_id()) {
+    MILLRACE_ASSIGN_OR_RETURN(CapturedCut pinned,
+                              shard->Pinned(request.generation(), request.cut_id()));
+    return FoundState{SourceOfState(pinned.epoch, std::move(pinned.state), /*is_extra=*/false)};
+  }
+  absl::StatusOr<std::unique_ptr<OpenCut>> cut;
+  if (request.has_cut()) {
+    cut = cuts_->OpenCutFile(plan, request.cut());
+    if (absl::IsNotFound(cut.status()) && request.cut().version() == 0) {
+      return InitialState(plan, request.cut());
+    }
+  } else {
+    if (!shard->RetirementIsStored()) {
+      MILLRACE_RETURN_IF_ERROR(flusher_.Flush(shard, deadline).status());
+    }
+    cut = cuts_->OpenNewestCut(plan);
+    // A state of version 0 is no cut, where it is that of the initial values.
+    if (absl::IsNotFound(cut.status())) return InitialState(plan, CutName());
+  }
+  if (absl::IsDataLoss(cut.status())) {
+    return absl::UnavailableError(absl::StrCat(
+        shard->name(), " has lost a cut; try again: ", std::string(cut.status().message())));
+  }
+  MILLRACE_RETURN_IF_ERROR(cut.status());
+  const uint64_t number = (*cut)->number();
+  return FoundState{SourceOfCut(*std::move(cut)), number};
+}
+
+absl::StatusOr<ShardStore::FoundState> ShardStore::InitialState(const ShardPlan& plan,
+                                                                const CutName& name) {
+  MILLRACE_ASSIGN_OR_RETURN(StatePtr state, cuts_->ReadCut(plan, name, &pool_));
+  return FoundState{SourceOfState(name.epoch(), std::move(state), /*is_extra=*/true)};
+}
+
+// The values are read, and the first cut is written, on the caller's thread: that takes long, and
+// records must not wait for it.
+absl::Status ShardStore::MakeFromFiles(ShardPlan plan, uint64_t generation, absl::Time deadline,
+                                       const Making& making) {
+  const Key key(plan.spec.job_id(), plan.spec.shard());
+  const absl::Time begin = clock_->Now();
+  MILLRACE_ASSIGN_OR_RETURN(
+      ShardContents contents,
+      ReadFirstState(file_system_, plan, &pool_, [this, &key] { return CheckMaking(key); }));
+  contents.load = clock_->Now() - begin;
+  if (cuts_->Knows(key.first, key.second)) {
+    // A shard of the name was dropped, and the disk did not take that.
+    MILLRACE_RETURN_IF_ERROR(
+        flusher_.Call(absl::StrCat("dropping ", ShardName(key.first, key.second)), deadline,
+                      [this, key] { return cuts_->DropShard(key.first, key.second); }));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<CutStore::StagedCut> staged,
+                            cuts_->StageFirstCut(plan, {contents.epoch, contents.state}));
+  const auto cut = std::make_shared<std::unique_ptr<CutStore::StagedCut>>(std::move(staged));
+  std::unique_ptr<ShardRoot> root = MakeRoot(plan);
+  const auto shard = std::make_shared<Shard>(std::move(plan), generation, std::move(contents),
+                                             &pool_, std::move(root), &spare_);
+  return flusher_.Call(absl::StrCat("making ", shard->name()), deadline,
+                       [this, shard, making, cut] { return AddFromFiles(shard, std::move(*cut)); });
+}
+
+// On the flusher's thread, as AddNew.
+absl::Status ShardStore::AddFromFiles(const std::shared_ptr<Shard>& shard,
+                                      std::unique_ptr<CutStore::StagedCut> cut) {
+  const ShardSpec& spec = shard->plan().spec;
+  MILLRACE_RETURN_IF_ERROR(CheckMaking(Key(spec.job_id(), spec.shard())));
+  MILLRACE_RETURN_IF_ERROR(cuts_->CommitFirstCut(spec, shard->term(), std::move(cut)));
+  Serve(shard);
+  LOG(INFO) << shard->name() << " begins with version " << shard->Status().version()
+            << ", from files";
+  return absl::OkStatus();
+}
+
+absl::Status ShardStore::CheckMaking(const Key& key) const {
+  MILLRACE_RETURN_IF_ERROR(CheckOpen());
+  MutexLock lock(&mutex_);
+  const auto making = making_.find(key);
+  if (making == making_.end() || !making->second.dropped) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat(ShardName(key.first, key.second), " was dropped while it was made"));
+}
+
+void ShardStore::DropMaking(const Key& key, uint64_t generation) {
+  MutexLock lock(&mutex_);
+  const auto making = making_.find(key);
+  if (making == making_.end() || generation < making->second.generation) return;
+  making->second.dropped = true;
+}
+
+}  // namespace millrace::ps
