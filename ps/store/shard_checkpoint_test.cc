@@ -70,6 +70,10 @@ class ShardCheckpointTest : public ::testing::Test {
     ShardStoreOptions options;
     options.clock = &clock_;
     options.file_system = files_;
+    options.fault = [this](absl::string_view operation) {
+      if (operation == "flush" && before_cut_) std::exchange(before_cut_, nullptr)();
+      return absl::OkStatus();
+    };
     auto store = ShardStore::Open(absl::StrCat(root_, "/", name), options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
@@ -133,6 +137,7 @@ class ShardCheckpointTest : public ::testing::Test {
   }
 
   SimulatedClock clock_;
+  std::function<void()> before_cut_;  // Called once, before a cut is written.
   const std::string root_;
   const std::string checkpoints_;
   std::shared_ptr<FaultFileSystem> files_;
@@ -309,6 +314,32 @@ TEST_F(ShardCheckpointTest, StepsThatAShardHasNoLongerAreRefused) {
   EXPECT_EQ(store_->Create(spec, 1).status().code(), absl::StatusCode::kInvalidArgument);
   spec.set_total_steps(2'000'000);
   EXPECT_TRUE(store_->Create(spec, 1).ok());
+}
+
+TEST_F(ShardCheckpointTest, ShardThatIsDroppedWhileItIsMadeIsNotThere) {
+  const TestJob job({10}, PlainSgd());
+  Create(job.Shards(1));
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  Open("b");
+  const ShardSpec spec = TestJob::Restored(job.Shards(1), checkpoints_, number)[0];
+  before_cut_ = [&] { EXPECT_TRUE(store_->Drop("job", 0, 1).ok()); };
+  EXPECT_EQ(store_->Create(spec, 1).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(std::filesystem::is_empty(root_ + "/b/db.bulk"));
+  before_cut_ = [&] { EXPECT_TRUE(store_->Drop("job", 0, 1).ok()); };
+  EXPECT_TRUE(store_->Create(spec, 2).ok()) << "a caller that was replaced drops nothing";
+}
+
+TEST_F(ShardCheckpointTest, StoreThatClosesMakesNoFurtherShard) {
+  const TestJob job({10}, PlainSgd());
+  Create(job.Shards(1));
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  Open("b");
+  before_cut_ = [&] { store_->Close(); };
+  const ShardSpec spec = TestJob::Restored(job.Shards(1), checkpoints_, number)[0];
+  EXPECT_EQ(store_->Create(spec, 1).status().code(), absl::StatusCode::kUnavailable);
+  Open("b");
+  EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(ShardCheckpointTest, CutThatIsPrunedWhileItIsCopiedIsCopiedToItsEnd) {
