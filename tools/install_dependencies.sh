@@ -20,8 +20,24 @@ for package in "${packages[@]}"; do
   status=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
   [[ $status == installed ]] || missing+=("$package")
 done
+
+# The Python package safetensors, which Debian 12 has not: into an environment of its own. Only a test
+# needs it, which skips without it.
+install_safetensors() {
+  local venv=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/venv
+  "$venv/bin/python3" -c 'import numpy, safetensors, xxhash' 2>/dev/null && return
+  if /usr/bin/python3 -m venv --system-site-packages --without-pip "$venv" >/dev/null &&
+    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check 'safetensors>=0.4,<1' \
+      >/dev/null 2>&1; then
+    echo "Dependencies: the Python package safetensors is installed in $venv."
+  else
+    echo "Dependencies: no safetensors from PyPI (cannot be reached?); the test that needs it skips."
+  fi
+}
+
 if [[ ${#missing[@]} -eq 0 ]]; then
   echo "Dependencies: all ${#packages[@]} packages are installed."
+  install_safetensors
   exit 0
 fi
 
@@ -47,4 +63,5 @@ if ! "${install[@]}" >/dev/null 2>&1; then
   "${as_root[@]}" apt-get update --quiet=2 || by_hand "apt-get update failed."
   "${install[@]}" >/dev/null || by_hand "apt-get install failed."
 fi
+install_safetensors
 echo "Dependencies: done."
