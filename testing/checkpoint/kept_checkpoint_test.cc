@@ -19,9 +19,8 @@ TEST(KeptCheckpointTest, Version1IsReadToTheBit) {
   EXPECT_EQ(Compare(files, kVersion1, 1, KeptJobBefore()), absl::OkStatus());
   EXPECT_EQ(Compare(files, kVersion1, 2, KeptJob()), absl::OkStatus());
   EXPECT_EQ(*CheckpointDirectory(files, kVersion1).Newest(), 2u);
-  const auto verified =
-      VerifyCheckpoint(files, kVersion1, 2,
-                       [](const CheckpointProblem& problem) { ADD_FAILURE() << problem.what; });
+  const auto verified = VerifyCheckpoint(
+      files, kVersion1, 2, [](const CheckpointProblem& problem) { ADD_FAILURE() << problem.what; });
   ASSERT_TRUE(verified.ok()) << verified.status();
   EXPECT_EQ(verified->problems, 0u);
 }
