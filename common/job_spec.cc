@@ -17,6 +17,8 @@ namespace {
 constexpr uint32_t kDefaultStalenessBound = 4;
 constexpr uint32_t kDefaultEvaluationBatchSize = 256;
 constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
+constexpr absl::Duration kDefaultCheckpointPeriod = absl::Minutes(10);
+constexpr uint32_t kDefaultCheckpointsToKeep = 3;
 
 // A place in a text, as the parser counts: from 0.
 struct TextPlace {
@@ -99,9 +101,53 @@ absl::Duration CutPeriod(const JobSpec& spec) {
   return spec.cuts().has_period() ? FromProto(spec.cuts().period()) : kDefaultCutPeriod;
 }
 
+uint64_t CheckpointEverySteps(const JobSpec& spec) {
+  const uint64_t every = spec.checkpoints().every_steps();
+  const uint64_t replicas = std::max<uint64_t>(Replicas(spec), 1);
+  return (every + replicas - 1) / replicas * replicas;
+}
+
+absl::Duration CheckpointPeriod(const JobSpec& spec) {
+  const CheckpointSpec& checkpoints = spec.checkpoints();
+  if (checkpoints.has_period()) return FromProto(checkpoints.period());
+  return checkpoints.every_steps() > 0 ? absl::InfiniteDuration() : kDefaultCheckpointPeriod;
+}
+
+uint32_t CheckpointsToKeep(const JobSpec& spec) {
+  const uint32_t keep = spec.checkpoints().keep();
+  return keep == 0 ? kDefaultCheckpointsToKeep : keep;
+}
+
+absl::Duration CheckpointKeptPeriod(const JobSpec& spec) {
+  const CheckpointSpec& checkpoints = spec.checkpoints();
+  return checkpoints.has_keep_one_every() ? FromProto(checkpoints.keep_one_every())
+                                          : absl::InfiniteDuration();
+}
+
 uint32_t EvaluationBatchSize(const JobSpec& spec) {
   const uint32_t size = spec.evaluation().batch_size();
   return size == 0 ? kDefaultEvaluationBatchSize : size;
+}
+
+std::vector<std::string> OptimizerSlots(const OptimizerSpec& spec) {
+  std::vector<std::string> slots;
+  const auto has_momentum = [](double momentum) { return static_cast<float>(momentum) != 0; };
+  switch (spec.kind_case()) {
+    case OptimizerSpec::kSgd:
+      if (has_momentum(spec.sgd().momentum())) slots = {"momentum"};
+      break;
+    case OptimizerSpec::kRmsprop:
+      slots = {"rms"};
+      if (has_momentum(spec.rmsprop().momentum())) slots.push_back("momentum");
+      if (spec.rmsprop().centered()) slots.push_back("mean");
+      break;
+    case OptimizerSpec::kAdam:
+      slots = {"m", "v"};
+      break;
+    case OptimizerSpec::KIND_NOT_SET:
+      break;
+  }
+  return slots;
 }
 
 uint64_t TotalSteps(const JobSpec& spec, uint64_t train_examples) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,6 +41,7 @@ absl::Status CheckOptimizerSpec(const OptimizerSpec& spec, absl::string_view pat
 
 // Limits of CheckJobSpec that others may rely on.
 inline constexpr uint32_t kMaxReplicas = 4096;
+inline constexpr uint32_t kMaxBackup = 1024;
 inline constexpr uint32_t kMaxStalenessBound = 1 << 20;
 inline constexpr uint32_t kMaxBatchSize = 1 << 24;
 inline constexpr uint32_t kMaxShards = 1 << 16;
@@ -58,8 +60,21 @@ uint32_t Replicas(const JobSpec& spec);
 // How often a shard flushes a cut.
 absl::Duration CutPeriod(const JobSpec& spec);
 
+// A checkpoint is due at each multiple of so many steps, which is a whole number of versions in a
+// synchronous job. 0: not by steps.
+uint64_t CheckpointEverySteps(const JobSpec& spec);
+// And when the last one is so old; infinite: not by time.
+absl::Duration CheckpointPeriod(const JobSpec& spec);
+// So many of the newest checkpoints are kept.
+uint32_t CheckpointsToKeep(const JobSpec& spec);
+// And one for each further period of this length. Infinite: none.
+absl::Duration CheckpointKeptPeriod(const JobSpec& spec);
+
 // Examples that are evaluated at a time.
 uint32_t EvaluationBatchSize(const JobSpec& spec);
+
+// What an optimizer keeps for each element, as checkpoints name it: "momentum".
+std::vector<std::string> OptimizerSlots(const OptimizerSpec& spec);
 
 // Mini-batches in the whole job: the steps that it names, or epochs * ceil(N / batch_size). At most
 // kMaxSteps, where a longer job ends. REQUIRES: the spec has passed CheckJobSpec.

@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
@@ -12,6 +13,7 @@
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
 #include "google/protobuf/repeated_field.h"
+#include "re2/re2.h"
 
 namespace millrace {
 namespace {
@@ -243,7 +245,9 @@ absl::Status CheckData(const DataSpec& data) {
 
 absl::Status CheckMode(const JobSpec& spec) {
   if (spec.has_synchronous()) {
-    return CheckAtLeastOne("synchronous.replicas", spec.synchronous().replicas(), kMaxReplicas);
+    MILLRACE_RETURN_IF_ERROR(
+        CheckAtLeastOne("synchronous.replicas", spec.synchronous().replicas(), kMaxReplicas));
+    return CheckNumber("synchronous.backup", spec.synchronous().backup(), 0, kMaxBackup);
   }
   return CheckNumber("asynchronous.staleness_bound", spec.asynchronous().staleness_bound(), 0,
                      kMaxStalenessBound);
@@ -261,12 +265,74 @@ absl::Status CheckLength(const JobSpec& spec) {
   return NotSet("epochs", "at least 1, or `steps` set in its place");
 }
 
-absl::Status CheckCuts(const CutSpec& cuts) {
-  if (!cuts.has_period()) return absl::OkStatus();
-  const google::protobuf::Duration& period = cuts.period();
-  if (IsValid(period) && FromProto(period) > absl::ZeroDuration()) return absl::OkStatus();
-  return FieldError("cuts.period", absl::FormatDuration(FromProto(period)),
-                    absl::StrCat("a duration above 0, of at most ", kMaxDurationSeconds, "s"));
+// Unset is allowed.
+absl::Status CheckDuration(absl::string_view path, bool is_set,
+                           const google::protobuf::Duration& duration,
+                           absl::Duration at_least = absl::ZeroDuration()) {
+  const absl::Duration value = FromProto(duration);
+  const bool is_large_enough =
+      at_least > absl::ZeroDuration() ? value >= at_least : value > absl::ZeroDuration();
+  if (!is_set || (IsValid(duration) && is_large_enough)) return absl::OkStatus();
+  return FieldError(path, absl::FormatDuration(value),
+                    absl::StrCat("a duration ",
+                                 at_least > absl::ZeroDuration()
+                                     ? absl::StrCat("of at least ", absl::FormatDuration(at_least))
+                                     : "above 0",
+                                 ", of at most ", kMaxDurationSeconds, "s"));
+}
+
+absl::Status CheckAbsolutePath(absl::string_view path, const std::string& value) {
+  if (value.empty()) return NotSet(path, "an absolute path");
+  MILLRACE_RETURN_IF_ERROR(CheckPathLength(path, value));
+  const bool is_absolute = absl::StartsWith(value, "/");
+  if (is_absolute && value.find('\0') == std::string::npos) return absl::OkStatus();
+  return FieldError(path, absl::StrCat("'", absl::CHexEscape(value), "'"), "an absolute path");
+}
+
+absl::Status CheckCheckpoints(const CheckpointSpec& spec) {
+  if (!spec.directory().empty()) {
+    MILLRACE_RETURN_IF_ERROR(CheckAbsolutePath("checkpoints.directory", spec.directory()));
+  }
+  MILLRACE_RETURN_IF_ERROR(
+      CheckNumber("checkpoints.every_steps", spec.every_steps(), 0, kMaxSteps));
+  MILLRACE_RETURN_IF_ERROR(CheckDuration("checkpoints.period", spec.has_period(), spec.period()));
+  return CheckDuration("checkpoints.keep_one_every", spec.has_keep_one_every(),
+                       spec.keep_one_every(), absl::Seconds(1));
+}
+
+absl::Status CheckRule(const NameRule& rule, absl::string_view path) {
+  const RE2 pattern(rule.pattern(), RE2::Quiet);
+  if (!pattern.ok()) {
+    return FieldError(
+        absl::StrCat(path, ".pattern"),
+        absl::StrCat("'", absl::CHexEscape(rule.pattern()), "' (", pattern.error(), ")"),
+        "a regular expression in RE2's syntax");
+  }
+  std::string error;
+  if (pattern.CheckRewriteString(rule.replacement(), &error)) return absl::OkStatus();
+  return FieldError(absl::StrCat(path, ".replacement"),
+                    absl::StrCat("'", absl::CHexEscape(rule.replacement()), "' (", error, ")"),
+                    absl::StrCat("a name in which \\1 to \\", pattern.NumberOfCapturingGroups(),
+                                 " stand for groups of the pattern"));
+}
+
+absl::Status CheckWarmStart(const WarmStartSpec& spec) {
+  MILLRACE_RETURN_IF_ERROR(CheckAbsolutePath("warm_start.path", spec.path()));
+  for (int i = 0; i < spec.rules_size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(CheckRule(spec.rules(i), absl::StrCat("warm_start.rules[", i, "]")));
+  }
+  return absl::OkStatus();
+}
+
+// Where the job begins.
+absl::Status CheckBeginning(const JobSpec& spec) {
+  if (spec.has_restore() && spec.has_warm_start()) {
+    return FieldError("warm_start", "set, and so is restore", "left out, or restore left out");
+  }
+  if (spec.has_restore()) {
+    MILLRACE_RETURN_IF_ERROR(CheckAbsolutePath("restore.directory", spec.restore().directory()));
+  }
+  return spec.has_warm_start() ? CheckWarmStart(spec.warm_start()) : absl::OkStatus();
 }
 
 }  // namespace
@@ -298,7 +364,10 @@ absl::Status CheckJobSpec(const JobSpec& spec) {
       CheckNumber("evaluation.batch_size", spec.evaluation().batch_size(), 0, kMaxBatchSize));
   MILLRACE_RETURN_IF_ERROR(
       CheckNumber("placement.shards", spec.placement().shards(), 0, kMaxShards));
-  return CheckCuts(spec.cuts());
+  MILLRACE_RETURN_IF_ERROR(
+      CheckDuration("cuts.period", spec.cuts().has_period(), spec.cuts().period()));
+  MILLRACE_RETURN_IF_ERROR(CheckCheckpoints(spec.checkpoints()));
+  return CheckBeginning(spec);
 }
 
 }  // namespace millrace

@@ -12,6 +12,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -169,6 +170,9 @@ TEST_F(CheckJobSpecTest, Mode) {
             "synchronous.replicas: 4097; must be from 1 to 4096");
   EXPECT_THAT(ErrorOf("asynchronous.staleness_bound=4000000000"),
               StartsWith("asynchronous.staleness_bound: 4000000000;"));
+  ExpectGood({"synchronous.replicas=1", "synchronous.backup=1024"});
+  EXPECT_EQ(ErrorOf(With({"synchronous.replicas=1", "synchronous.backup=1025"})),
+            "synchronous.backup: 1025; must be from 0 to 1024");
 }
 
 TEST_F(CheckJobSpecTest, Numbers) {
@@ -194,6 +198,50 @@ TEST_F(CheckJobSpecTest, CutPeriods) {
   spec.mutable_cuts()->mutable_period()->set_seconds(1);
   spec.mutable_cuts()->mutable_period()->set_nanos(-1);
   EXPECT_THAT(ErrorOf(spec), StartsWith("cuts.period:"));
+}
+
+TEST_F(CheckJobSpecTest, Checkpoints) {
+  ExpectGood({"checkpoints.directory=/runs/1", "checkpoints.every_steps=1000",
+              "checkpoints.period=10m", "checkpoints.keep=1", "checkpoints.keep_one_every=1s",
+              "checkpoints.exact=true"});
+  EXPECT_EQ(ErrorOf("checkpoints.directory=runs/1"),
+            "checkpoints.directory: 'runs/1'; must be an absolute path");
+  EXPECT_EQ(ErrorOf("checkpoints.directory=/" + std::string(4096, 'x')),
+            "checkpoints.directory: 4097 bytes; must be at most 4096 bytes");
+  EXPECT_EQ(ErrorOf("checkpoints.period=0s"),
+            "checkpoints.period: 0; must be a duration above 0, of at most 315576000000s");
+  EXPECT_EQ(ErrorOf("checkpoints.keep_one_every=999ms"),
+            "checkpoints.keep_one_every: 999ms; must be a duration of at least 1s, of at most "
+            "315576000000s");
+}
+
+TEST_F(CheckJobSpecTest, WhereTheJobBegins) {
+  ExpectGood({"restore.directory=/runs/1", "restore.checkpoint=17"});
+  EXPECT_EQ(ErrorOf("restore.checkpoint=17"),
+            "restore.directory: not set; must be an absolute path");
+  EXPECT_EQ(ErrorOf("restore.directory=."), "restore.directory: '.'; must be an absolute path");
+  EXPECT_EQ(ErrorOf("warm_start.allow_missing=true"),
+            "warm_start.path: not set; must be an absolute path");
+  EXPECT_EQ(ErrorOf(With({"warm_start.path=/w", "restore.directory=/runs/1"})),
+            "warm_start: set, and so is restore; must be left out, or restore left out");
+}
+
+TEST_F(CheckJobSpecTest, RulesOfNames) {
+  const auto with_rule = [&](const std::string& pattern, const std::string& replacement) {
+    JobSpec spec = With({"warm_start.path=/w"});
+    spec.mutable_warm_start()->add_rules()->set_pattern("head/.*");
+    NameRule& rule = *spec.mutable_warm_start()->add_rules();
+    rule.set_pattern(pattern);
+    rule.set_replacement(replacement);
+    return spec;
+  };
+  EXPECT_TRUE(CheckJobSpec(with_rule("encoder/(.*)", "body/\\1")).ok());
+  EXPECT_THAT(ErrorOf(with_rule("encoder/(.*", "")),
+              AllOf(StartsWith("warm_start.rules[1].pattern: 'encoder/(.*' ("),
+                    HasSubstr("must be a regular expression in RE2's syntax")));
+  EXPECT_THAT(ErrorOf(with_rule("encoder/(.*)", "body/\\2")),
+              AllOf(StartsWith("warm_start.rules[1].replacement: 'body/\\\\2' ("),
+                    HasSubstr("must be a name in which \\1 to \\1 stand for groups")));
 }
 
 TEST_F(CheckJobSpecTest, OptimizerIsSet) {

@@ -204,6 +204,7 @@ TEST_F(SetFieldTest, EveryFieldCanBeSet) {
     for (const char* value :
          {"1", "true", "1s", "RELU", "SAME", "ZEROS", "ACCURACY", "BINARY_CROSSENTROPY"}) {
       JobSpec spec = spec_;
+      spec.mutable_warm_start()->add_rules();  // Lists have the elements that they have.
       done = done || SetField(absl::StrCat(path, "=", value), &spec).ok();
     }
     EXPECT_TRUE(done) << path;

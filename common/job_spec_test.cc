@@ -87,6 +87,21 @@ TEST(JobSpecTest, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(EvaluationBatchSize(spec), 7u);
 }
 
+TEST(JobSpecTest, CheckpointsAreDueAfterTenMinutesUnlessTheJobSaysOtherwise) {
+  JobSpec spec;
+  EXPECT_EQ(CheckpointEverySteps(spec), 0u);
+  EXPECT_EQ(CheckpointPeriod(spec), absl::Minutes(10));
+  EXPECT_EQ(CheckpointsToKeep(spec), 3u);
+  EXPECT_EQ(CheckpointKeptPeriod(spec), absl::InfiniteDuration());
+  spec.mutable_checkpoints()->set_every_steps(100);
+  EXPECT_EQ(CheckpointPeriod(spec), absl::InfiniteDuration());
+  spec.mutable_checkpoints()->mutable_period()->set_seconds(7);
+  EXPECT_EQ(CheckpointPeriod(spec), absl::Seconds(7));
+  EXPECT_EQ(CheckpointEverySteps(spec), 100u);
+  spec.mutable_synchronous()->set_replicas(3);
+  EXPECT_EQ(CheckpointEverySteps(spec), 102u);
+}
+
 TEST(JobSpecTest, EveryEpochVisitsEachExample) {
   JobSpec spec = Job();
   EXPECT_EQ(TotalSteps(spec, 64), 3u * 2);

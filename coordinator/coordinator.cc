@@ -33,6 +33,7 @@ RunnerEnvironment MakeEnvironment(const CoordinatorOptions& options, MemberRegis
   environment.member_timeout = options.member_timeout;
   environment.plan_timeout = options.plan_timeout;
   environment.clock = options.clock;
+  environment.file_system = options.checkpoint_file_system;
   return environment;
 }
 
@@ -53,7 +54,8 @@ QueueLimits MakeQueueLimits(const CoordinatorOptions& options) {
 class CoordinatorImpl final : public Coordinator {
  public:
   CoordinatorImpl(const CoordinatorOptions& options, std::unique_ptr<Journal> journal)
-      : journal_(std::move(journal)),
+      : stop_timeout_(options.stop_timeout),
+        journal_(std::move(journal)),
         registry_(options.heartbeat_period, options.clock),
         dispatcher_(&registry_, {.first_lease = options.lease_duration, .clock = options.clock}),
         planner_(&registry_, options.clock),
@@ -78,6 +80,11 @@ class CoordinatorImpl final : public Coordinator {
 
   const std::string& address() const override { return server_->address(); }
 
+  void StopInOrder() override {
+    table_.WriteCheckpoints("the coordinator stops", stop_timeout_);
+    Stop();
+  }
+
   void Stop() override {
     jobs_.Shutdown();
     planner_.Shutdown();
@@ -87,6 +94,7 @@ class CoordinatorImpl final : public Coordinator {
   }
 
  private:
+  const absl::Duration stop_timeout_;
   const std::unique_ptr<Journal> journal_;
   MemberRegistry registry_;
   Dispatcher dispatcher_;

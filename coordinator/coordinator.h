@@ -45,7 +45,10 @@ struct CoordinatorOptions {
   // ended and their shards are dropped. At least 1.
   int retained_records = 1000;
   Clock* clock = Clock::Real();
-  FileSystemPtr file_system = RealFileSystem();  // Of the journal.
+  // How long StopInOrder waits for jobs to write their checkpoints.
+  absl::Duration stop_timeout = absl::Seconds(30);
+  FileSystemPtr file_system = RealFileSystem();             // Of the journal.
+  FileSystemPtr checkpoint_file_system = RealFileSystem();  // Of checkpoints.
 };
 
 // Thread-safe.
@@ -65,6 +68,9 @@ class Coordinator {
   // Ends streams and calls with UNAVAILABLE and waits for every thread. Jobs stay as they are in
   // the journal: the next Start takes them up.
   virtual void Stop() = 0;
+
+  // The same, and before that jobs that train and have a directory for checkpoints write one.
+  virtual void StopInOrder() = 0;
 };
 
 }  // namespace millrace::coordinator

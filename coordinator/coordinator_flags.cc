@@ -26,6 +26,10 @@ void AddDurations(CLI::App& app, CoordinatorOptions* options) {
       "the job was timed; then leases follow the pace of the steps");
   AddDurationFlag(app, "--member_timeout", &options->member_timeout, {absl::Milliseconds(50)},
                   "A running job fails when it has waited this long for a ps server or a worker");
+  AddDurationFlag(
+      app, "--stop_timeout", &options->stop_timeout, {absl::ZeroDuration(), absl::Hours(24)},
+      "How long jobs may write their checkpoints before the coordinator stops; a second "
+      "signal stops it at once");
   AddDurationFlag(app, "--plan_timeout", &options->plan_timeout,
                   {absl::Milliseconds(50), absl::Hours(24)},
                   "How long a worker may take to compile a model and open its data");

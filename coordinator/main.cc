@@ -29,6 +29,6 @@ int main(int argc, char** argv) {
   LOG(INFO) << "the coordinator serves on " << (*coordinator)->address();
   stop.Wait();
   LOG(INFO) << "the coordinator stops";
-  (*coordinator)->Stop();
+  (*coordinator)->StopInOrder();
   return 0;
 }

@@ -65,6 +65,7 @@ void Dispatcher::Start(const StepRules& rules, const SetRoute& route, const Appl
   JobDispatch& job = jobs_.try_emplace(route.job_id(), rules).first->second;
   job.tracker.Reset(route.routing().generation(), done);
   job.tracker.SetBarrier(barrier);
+  job.held_since = absl::InfiniteFuture();
   *job.route.mutable_set_route() = route;
   job.paused = false;
   SendToAll(job.route);
@@ -116,8 +117,19 @@ std::string Dispatcher::WhyNobodyCan(const std::string& job_id) {
 
 void Dispatcher::SetBarrier(const std::string& job_id, uint64_t barrier) {
   MutexLock lock(&mutex_);
-  jobs_.at(job_id).tracker.SetBarrier(barrier);
+  JobDispatch& job = jobs_.at(job_id);
+  job.tracker.SetBarrier(barrier);
+  job.held_since = absl::InfiniteFuture();
   HandOut();
+}
+
+uint64_t Dispatcher::SetBarrierHere(const std::string& job_id, uint64_t at_most) {
+  MutexLock lock(&mutex_);
+  JobDispatch& job = jobs_.at(job_id);
+  const uint64_t barrier = std::clamp<uint64_t>(job.tracker.next(), 1, at_most);
+  job.tracker.SetBarrier(barrier);
+  HandOut();
+  return barrier;
 }
 
 // The step took the time since the worker's step before, or since its lease where that is later.
@@ -308,7 +320,7 @@ bool Dispatcher::HasEvaluation(uint64_t worker, const std::string& job_id, uint6
 Dispatcher::Progress Dispatcher::ProgressOf(const JobDispatch& job) {
   const StepTracker& tracker = job.tracker;
   return {tracker.done().size(), tracker.done().watermark(), tracker.AtBarrier(),
-          LateAfter(job.pace)};
+          LateAfter(job.pace), job.held_since};
 }
 
 std::string Dispatcher::NameOf(uint64_t worker) const {
@@ -422,6 +434,12 @@ void Dispatcher::HandOut() {
   SlotsByWorker free = FreeSlots();
   for (const Hand hand : {&Dispatcher::LeaseNext, &Dispatcher::LeaseLateAgain}) {
     while (!free.empty() && HandOutOne(hand, free)) {
+    }
+  }
+  for (auto& [id, job] : jobs_) {
+    const bool is_held = job.held_since < absl::InfiniteFuture();
+    if (job.tracker.BarrierHolds() != is_held) {
+      job.held_since = is_held ? absl::InfiniteFuture() : options_.clock->Now();
     }
   }
 }

@@ -49,7 +49,10 @@ class Dispatcher {
     uint64_t applied = 0;    // Steps that every shard has.
     uint64_t watermark = 0;  // All steps before it are done.
     bool at_barrier = false;
-    absl::Duration late_after;  // A step that is out for longer is late.
+    absl::Duration late_after = {};  // A step that is out for longer is late.
+    // Since when all steps before the barrier are out, so that no further one is; infinitely late
+    // where that is not so, or the barrier is the job's end.
+    absl::Time held_since = absl::InfiniteFuture();
   };
 
   // `outbox` is not owned.
@@ -85,6 +88,10 @@ class Dispatcher {
 
   // See StepTracker. REQUIRES: the job was started.
   void SetBarrier(const std::string& job_id, uint64_t barrier) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Sets the barrier before the first step that was not handed out, `at_most` at most; returns it.
+  // REQUIRES: as SetBarrier.
+  uint64_t SetBarrierHere(const std::string& job_id, uint64_t at_most) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether a worker has a lease, expired or not: then what it says of its steps may end the job.
   bool HasLease(uint64_t worker, const std::string& job_id, uint64_t lease_id)
@@ -168,10 +175,11 @@ class Dispatcher {
     StepPace cost;  // The same, but from the worker's step before, of whatever job.
     CoordinatorMessage route;
     bool paused = false;
-    std::map<uint64_t, Standing> standings;     // By worker.
-    std::map<uint64_t, absl::Time> evaluating;  // The workers that were asked, and when.
-    uint64_t evaluation_id = 0;                 // What they evaluate.
-    double step_weight = 1;                     // Of the last step, in Standing::recent_steps.
+    absl::Time held_since = absl::InfiniteFuture();  // See Progress.
+    std::map<uint64_t, Standing> standings;          // By worker.
+    std::map<uint64_t, absl::Time> evaluating;       // The workers that were asked, and when.
+    uint64_t evaluation_id = 0;                      // What they evaluate.
+    double step_weight = 1;                          // Of the last step, in Standing::recent_steps.
   };
   using Jobs = std::map<std::string, JobDispatch>;
   using SlotsByWorker = std::map<uint64_t, uint32_t>;

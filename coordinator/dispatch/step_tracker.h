@@ -126,6 +126,10 @@ class StepTracker {
 
   uint64_t generation() const { return generation_; }
   const AppliedSet& done() const { return done_; }
+  // No step from here on was ever handed out or done.
+  uint64_t next() const { return next_; }
+  // Whether the barrier is what keeps steps from being handed out.
+  bool BarrierHolds() const { return next_ >= barrier_ && barrier_ < rules_.total_steps; }
   bool AtBarrier() const { return done_.watermark() >= barrier_; }
 
  private:

@@ -39,6 +39,8 @@ uint64_t EveryVersions(absl::Duration version_time, absl::Duration target) {
 
 void CutPlanner::Start(absl::Span<const ShardStatus> shards, uint64_t catch_up, absl::Time now) {
   started_ = version_at_ = common_at_ = now;
+  wanted_ = 0;
+  held_.reset();
   asked_ = catch_up;
   newest_ = 0;
   SeeVersions(shards);
@@ -77,8 +79,13 @@ void CutPlanner::Observe(absl::Span<const ShardStatus> shards, absl::Time now) {
 void CutPlanner::AskIfOverdue(absl::Time now) {
   if (asked_ > version_ || version_time_ == absl::ZeroDuration()) return;
   if (now - common_at_ <= kOverdue * std::max(Target(now), version_time_)) return;
-  asked_ = newest_ + 1 + static_cast<uint64_t>(kAhead / version_time_);
+  asked_ = VersionAhead();
   common_at_ = now;  // It has its time.
+}
+
+uint64_t CutPlanner::VersionAhead() const {
+  if (version_time_ == absl::ZeroDuration()) return newest_ + 1;
+  return newest_ + 1 + static_cast<uint64_t>(kAhead / version_time_);
 }
 
 absl::Duration CutPlanner::Target(absl::Time now) const {
@@ -90,8 +97,14 @@ PlanCutsRequest CutPlanner::Plan(uint64_t generation, absl::Time now) const {
   PlanCutsRequest plan;
   plan.set_generation(generation);
   plan.set_every_versions(EveryVersions(version_time_, Target(now)));
-  if (common_.version() > 0) *plan.mutable_common() = common_;
-  if (asked_ > version_) plan.set_also_at(asked_);
+  const bool holds = held_ && held_->epoch() == common_.epoch() && held_->version() > 0 &&
+                     held_->version() < common_.version();
+  const CutName& common = holds ? *held_ : common_;
+  if (common.version() > 0) *plan.mutable_common() = common;
+  for (const uint64_t version : {asked_, wanted_}) {
+    if (version <= version_) continue;
+    if (plan.also_at() == 0 || version < plan.also_at()) plan.set_also_at(version);
+  }
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "protos/parameter_server.pb.h"
 
@@ -28,6 +29,17 @@ class CutPlanner {
   // What all shards say of themselves now.
   void Observe(absl::Span<const ShardStatus> shards, absl::Time now);
 
+  // A cut is wanted at this version too, which some shard may have passed; 0: at no other. One
+  // that lies nearer goes first.
+  void Want(uint64_t version) { wanted_ = version; }
+  // Somebody reads this common cut, or is about to: it stays, although newer ones are common.
+  // Unset: nobody does.
+  void Hold(const absl::optional<CutName>& cut) { held_ = cut; }
+  // A version at which all shards can take a cut: they hear of it before they have it.
+  uint64_t VersionAhead() const;
+  // That some shard has.
+  uint64_t newest_version() const { return newest_; }
+
   // The request for each shard, but for the job and the shard.
   PlanCutsRequest Plan(uint64_t generation, absl::Time now) const;
 
@@ -38,7 +50,9 @@ class CutPlanner {
 
   const absl::Duration period_;
   absl::Time started_;
-  uint64_t asked_ = 0;  // For a cut at this version.
+  uint64_t asked_ = 0;   // For a cut at this version.
+  uint64_t wanted_ = 0;  // See Want.
+  absl::optional<CutName> held_;
 
   uint64_t version_ = 0;  // That all shards have.
   uint64_t newest_ = 0;   // That some shard has.

@@ -123,6 +123,7 @@ JobStatus Job::Status() const {
   if (record_.has_ended()) *status.mutable_ended() = record_.ended();
   status.set_generation(record_.generation());
   status.set_steps_run_again(record_.steps_run_again());
+  if (record_.has_checkpoint()) *status.mutable_checkpoint() = record_.checkpoint();
   status.mutable_warnings()->Assign(warnings_.begin(), warnings_.end());
   if (record_.has_started()) {
     *status.mutable_time_spent() = time_.running() ? time_.At(clock_->Now()) : record_.time_spent();
@@ -159,7 +160,8 @@ void Job::SetWarnings(std::vector<std::string> warnings) {
   warnings_ = std::move(warnings);
 }
 
-absl::Status Job::SetState(JobState state, const std::string& message) {
+absl::Status Job::SetState(JobState state, const std::string& message,
+                           std::vector<std::string> warnings) {
   const google::protobuf::Timestamp now = ToTimestamp(clock_->Now());
   const auto change = [&](JobRecord& record) {
     record.set_state(state);
@@ -175,7 +177,7 @@ absl::Status Job::SetState(JobState state, const std::string& message) {
     recovering_ = {};
   }
   ClearWaiting();
-  if (HasEnded(state)) SetWarnings({});
+  if (HasEnded(state)) SetWarnings(std::move(warnings));
   LOG(INFO) << id_ << ": " << JobState_Name(state) << (message.empty() ? "" : ": ") << message;
   if (HasEnded(state)) {
     events_.Close(StateEvent());

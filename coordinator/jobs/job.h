@@ -72,7 +72,9 @@ class Job {
 
   // Changes the state (with its time), journals it, and appends the event; with an ended state the
   // log is closed and waiters wake. On an error of the journal nothing is changed.
-  absl::Status SetState(JobState state, const std::string& message) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `warnings`: those that stay of a job that has ended.
+  absl::Status SetState(JobState state, const std::string& message,
+                        std::vector<std::string> warnings = {}) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Appends the event of the state as it is.
   void AnnounceState() ABSL_LOCKS_EXCLUDED(mutex_);

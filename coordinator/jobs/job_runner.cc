@@ -129,6 +129,7 @@ void JobRunner::Run() {
   const absl::Status status = RunToEnd();
   // An interrupted call fails with an error of its own.
   const absl::Status interrupt = inbox_.interrupt();
+  CloseCheckpoints(interrupt.ok() ? status : interrupt);
   if (interrupt == Stopped() || !Finish(interrupt.ok() ? status : interrupt)) return;
   finished_ = true;
   environment_.on_ended();
@@ -145,7 +146,13 @@ bool JobRunner::Finish(const absl::Status& status) {
     evaluator_->Abandon();
     if (!status.ok() && job_->record().has_started()) Fence();
   }
-  if (status.ok()) return End(SUCCEEDED, "");
+  if (status.ok()) {
+    std::vector<std::string> warnings;
+    if (checkpointer_ != nullptr && !checkpointer_->trouble().empty()) {
+      warnings.push_back(absl::StrCat("checkpoints: ", checkpointer_->trouble()));
+    }
+    return End(SUCCEEDED, "", std::move(warnings));
+  }
   return End(absl::IsCancelled(status) ? CANCELLED : FAILED, std::string(status.message()));
 }
 
@@ -170,8 +177,62 @@ void JobRunner::Fence() {
   LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job_->id() << ": " << status;
 }
 
-bool JobRunner::End(JobState state, const std::string& message) {
-  return WriteAtTheEnd([&] { return job_->SetState(state, message); });
+bool JobRunner::End(JobState state, const std::string& message, std::vector<std::string> warnings) {
+  return WriteAtTheEnd([&] { return job_->SetState(state, message, warnings); });
+}
+
+void JobRunner::RequestCheckpoint(CheckpointRequest request) {
+  checkpoint_requests_.Add(std::move(request));
+  inbox_.Wake();
+}
+
+void JobRunner::OpenCheckpoints() {
+  if (job_->spec().checkpoints().directory().empty()) return;
+  const JobRecord record = job_->record();
+  const RestoredFrom& from = record.restored_from();
+  std::vector<std::string> earlier(from.earlier_job_ids().begin(), from.earlier_job_ids().end());
+  if (record.has_restored_from()) earlier.push_back(from.job_id());
+  CheckpointOwner owner{.job_id = job_->id(), .earlier_job_ids = {}};
+  const bool same_directory =
+      from.checkpoint().directory() == job_->spec().checkpoints().directory();
+  if (same_directory) owner.earlier_job_ids = earlier;
+  checkpointer_ = std::make_unique<Checkpointer>(
+      Checkpointer::Options{.spec = job_->spec(),
+                            .owner = std::move(owner),
+                            .total_steps = record.total_steps(),
+                            .newest = record.checkpoint(),
+                            .describe_job =
+                                [job = job_, earlier](CheckpointManifest* manifest) {
+                                  const JobRecord now = job->record();
+                                  manifest->mutable_earlier_job_ids()->Assign(earlier.begin(),
+                                                                              earlier.end());
+                                  *manifest->mutable_plan() = now.plan();
+                                  *manifest->mutable_metrics() = now.metrics();
+                                },
+                            .wake = [this] { inbox_.Wake(); },
+                            .file_system = environment_.file_system,
+                            .clock = clock_},
+      &checkpoint_requests_);
+}
+
+void JobRunner::DetachCheckpoints(const std::string& cause) {
+  trains_ = false;
+  if (checkpointer_ == nullptr) return;
+  checkpointer_->Detach(cause);
+  reporter_.TellCheckpoints(*checkpointer_);
+}
+
+void JobRunner::CloseCheckpoints(const absl::Status& status) {
+  DetachCheckpoints(status.ok() ? "the job has ended" : std::string(status.message()));
+  const absl::Status none =
+      status.ok()
+          ? absl::FailedPreconditionError("the job has ended without a checkpoint of its end")
+          : absl::UnavailableError(absl::StrCat("no checkpoint was written: ", status.message()));
+  if (checkpointer_ != nullptr) {
+    checkpointer_->Close(none);
+    reporter_.TellCheckpoints(*checkpointer_);
+  }
+  checkpoint_requests_.Close(none);
 }
 
 // What clients are told has happened must be in the journal. Returns false when the coordinator
@@ -232,7 +293,8 @@ absl::Status JobRunner::TrainToEnd() {
               .steps = record.step(),
               .version = record.step() / std::max<uint64_t>(Replicas(job_->spec()), 1)};
   }
-  Trainer trainer({job_.get(), &environment_, &inbox_, &reporter_, &audit_});
+  OpenCheckpoints();
+  Trainer trainer({job_.get(), &environment_, &inbox_, &reporter_, &audit_, checkpointer_.get()});
   for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(const Attached attached, AttachSomewhere());
     while (job_->state() == PENDING) {
@@ -240,11 +302,13 @@ absl::Status JobRunner::TrainToEnd() {
       if (!status.ok()) MILLRACE_RETURN_IF_ERROR(reporter_.WaitForJournal(status));
     }
     trainer.Start(before, attached, *shards_, *evaluator_);
+    trains_ = true;
     const absl::Time attached_at = clock_->Now();
     MILLRACE_ASSIGN_OR_RETURN(Trainer::End end, trainer.Train(*shards_, *evaluator_));
     if (end.finished) return absl::OkStatus();
     before = std::move(end.before);
     job_->SetRecovering(before.cause);
+    DetachCheckpoints(before.cause);
     environment_.dispatcher->Pause(job_->id());
     if (const auto step = evaluator_->Abandon()) {
       job_->AppendNotice(

@@ -7,12 +7,15 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "coordinator/checkpoint/checkpoint_requests.h"
+#include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/jobs/attacher.h"
 #include "coordinator/jobs/evaluator.h"
 #include "coordinator/jobs/job.h"
@@ -42,6 +45,12 @@ class JobRunner {
   // The job has ended, and the thread has nothing more to do: the destructor does not block.
   bool finished() const { return finished_; }
 
+  // Has a checkpoint written, after the one that is under way. Answered at once where the job has
+  // none, or goes no further here; otherwise when it is there, or was given up.
+  void RequestCheckpoint(CheckpointRequest request);
+  // Whether steps are handed out, so that a checkpoint can be written now.
+  bool trains() const { return trains_; }
+
   // From the registry's observer; these do not block. What the audit has excluded is not heard, and
   // nobody is about steps and evaluations of others.
   void OnMembersChanged() { inbox_.Wake(); }
@@ -62,10 +71,14 @@ class JobRunner {
   absl::Status TrainToEnd();
   absl::Status PauseBefore(const std::string& cause, absl::Time attached_at);
 
+  void OpenCheckpoints();
+  void DetachCheckpoints(const std::string& cause);
+  void CloseCheckpoints(const absl::Status& status);
   bool Finish(const absl::Status& status) ABSL_LOCKS_EXCLUDED(shards_mutex_);
   void ResumeCalls() ABSL_LOCKS_EXCLUDED(shards_mutex_);
   void Fence() ABSL_LOCKS_EXCLUDED(shards_mutex_);
-  bool End(JobState state, const std::string& message) ABSL_LOCKS_EXCLUDED(shards_mutex_);
+  bool End(JobState state, const std::string& message, std::vector<std::string> warnings = {})
+      ABSL_LOCKS_EXCLUDED(shards_mutex_);
   bool WriteAtTheEnd(const std::function<absl::Status()>& write) ABSL_LOCKS_EXCLUDED(shards_mutex_);
   void Interrupt(const absl::Status& status) ABSL_LOCKS_EXCLUDED(shards_mutex_);
 
@@ -78,6 +91,8 @@ class JobRunner {
   Preparer preparer_;
   Attacher attacher_;
   std::atomic<bool> finished_{false};
+  std::atomic<bool> trains_{false};
+  CheckpointRequests checkpoint_requests_;
 
   // Only used by the runner's thread, but that `shards_` may be cancelled by others.
   absl::Duration pause_;  // Before the shards are attached again.
@@ -87,6 +102,7 @@ class JobRunner {
   bool finishing_ ABSL_GUARDED_BY(shards_mutex_) = false;
   std::unique_ptr<ShardGroup> shards_;
   std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<Checkpointer> checkpointer_;  // nullptr: the job has no checkpoints.
 
   std::thread thread_;  // Last: it uses the others.
 };

@@ -1,6 +1,7 @@
 #include "coordinator/jobs/job_table.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <utility>
 
@@ -14,6 +15,8 @@
 #include "common/proto_fields.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "coordinator/checkpoint/background_call.h"
+#include "coordinator/checkpoint/checkpoint_files.h"
 #include "coordinator/explain/explain.h"
 #include "coordinator/jobs/job_facts.h"
 #include "glog/logging.h"
@@ -25,6 +28,22 @@ namespace {
 using ::google::protobuf::util::MessageDifferencer;
 
 constexpr size_t kMaxRequestIdLength = 200;
+// How long the directory of a job's checkpoints may take to say what is in it.
+constexpr absl::Duration kDirectoryPatience = absl::Seconds(10);
+
+// Calls `then` once it was told of as many ends as there are to come. Thread-safe.
+class Countdown {
+ public:
+  Countdown(size_t ends, std::function<void()> then) : left_(ends), then_(std::move(then)) {}
+
+  void OneHasEnded() {
+    if (--left_ == 0) then_();
+  }
+
+ private:
+  std::atomic<size_t> left_;
+  const std::function<void()> then_;
+};
 
 absl::Status CheckRequestId(const std::string& request_id) {
   if (request_id.size() <= kMaxRequestIdLength) return absl::OkStatus();
@@ -184,6 +203,7 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   *record.mutable_spec() = request.spec();
   record.set_state(PENDING);
   *record.mutable_submitted() = ToTimestamp(environment_.clock->Now());
+  MILLRACE_RETURN_IF_ERROR(CheckDirectory(record.spec()));
   MILLRACE_RETURN_IF_ERROR(PlanInto(record, cancelled));
   if (cancelled()) return absl::CancelledError("the client has gone; nothing was taken");
   {
@@ -202,6 +222,25 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   MILLRACE_RETURN_IF_ERROR(Add(job, /*run=*/true));
   job->AnnounceTurn();
   return job_id;
+}
+
+// A directory belongs to one run. It may be a network's that does not answer.
+absl::Status JobTable::CheckDirectory(const JobSpec& spec) const {
+  const std::string& directory = spec.checkpoints().directory();
+  if (directory.empty()) return absl::OkStatus();
+  for (const std::shared_ptr<Job>& job : Jobs()) {
+    if (HasEnded(job->state()) || job->spec().checkpoints().directory() != directory) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoints.directory: '", directory, "' is that of job '", job->id(),
+                     "', which has not ended; name another directory, or cancel that job"));
+  }
+  auto status = std::make_shared<absl::Status>();
+  const BackgroundCall call([status, spec, file_system = environment_.file_system] {
+    *status = CheckNewOwner(file_system, spec);
+  });
+  if (call.AwaitFor(kDirectoryPatience)) return *status;
+  return absl::UnavailableError(
+      absl::StrCat("checkpoints.directory: '", directory, "' does not answer; try again"));
 }
 
 // Where no worker is there, the job's runner asks for the plan later.
@@ -250,6 +289,71 @@ void JobTable::Cancel(const Job& job) {
     runner = entry->second.runner;
   }
   if (runner != nullptr) runner->Cancel();
+}
+
+absl::Status JobTable::RequestCheckpoint(const Job& job, CheckpointRequest request) {
+  const std::string name = absl::StrCat("job '", job.id(), "' ");
+  if (job.spec().checkpoints().directory().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, "has no checkpoints; submit it with checkpoints.directory"));
+  }
+  if (HasEnded(job.state())) {
+    return absl::FailedPreconditionError(absl::StrCat(name, "has ended without a checkpoint"));
+  }
+  const std::shared_ptr<JobRunner> runner = RunnerOf(job.id());
+  if (runner == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, "has not begun; it waits for its turn"));
+  }
+  runner->RequestCheckpoint(std::move(request));
+  return absl::OkStatus();
+}
+
+std::vector<std::pair<std::shared_ptr<Job>, std::shared_ptr<JobRunner>>> JobTable::WithCheckpoints()
+    const {
+  MutexLock lock(&mutex_);
+  std::vector<std::pair<std::shared_ptr<Job>, std::shared_ptr<JobRunner>>> found;
+  for (const auto& [number, entry] : jobs_) {
+    if (entry.runner == nullptr || !entry.runner->trains()) continue;
+    if (entry.job->spec().checkpoints().directory().empty()) continue;
+    found.emplace_back(entry.job, entry.runner);
+  }
+  return found;
+}
+
+void JobTable::WriteCheckpoints(const std::string& cause, absl::Duration timeout) {
+  std::vector<std::shared_ptr<CheckpointOutcome>> outcomes;
+  for (const auto& [job, runner] : WithCheckpoints()) {
+    LOG(INFO) << job->id() << ": a checkpoint, since " << cause;
+    outcomes.push_back(std::make_shared<CheckpointOutcome>());
+    runner->RequestCheckpoint(
+        {.cause = cause, .urgent = true, .done = [outcome = outcomes.back()](const auto& result) {
+           outcome->Set(result);
+         }});
+  }
+  const absl::Time deadline = Clock::Real()->Now() + timeout;
+  for (const auto& outcome : outcomes) outcome->AwaitFor(deadline - Clock::Real()->Now());
+}
+
+void JobTable::OnPsDraining(const PsMember& ps) {
+  auto jobs = WithCheckpoints();
+  jobs.erase(std::remove_if(jobs.begin(), jobs.end(),
+                            [&](const auto& each) {
+                              return each.first->ElementsOn(ps.registration.directory_id()) == 0;
+                            }),
+             jobs.end());
+  const auto countdown =
+      std::make_shared<Countdown>(jobs.size() + 1, [registry = environment_.registry, id = ps.id] {
+        CoordinatorMessage message;
+        message.mutable_may_leave();
+        registry->Send(id, message);
+      });
+  for (const auto& [job, runner] : jobs) {
+    runner->RequestCheckpoint({.cause = absl::StrCat(ps.registration.name(), " stops"),
+                               .urgent = true,
+                               .done = [countdown](const auto&) { countdown->OneHasEnded(); }});
+  }
+  countdown->OneHasEnded();
 }
 
 void JobTable::Stop() {

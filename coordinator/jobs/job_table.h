@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
+#include "coordinator/checkpoint/checkpoint_requests.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/job_runner.h"
@@ -59,6 +61,16 @@ class JobTable final : public MemberObserver {
   // Returns at once; the job ends soon, if it has not ended yet.
   void Cancel(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // See JobRunner::RequestCheckpoint. FAILED_PRECONDITION: the job has no directory for
+  // checkpoints, or has ended.
+  absl::Status RequestCheckpoint(const Job& job, CheckpointRequest request)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Has all jobs that train and have a directory write a checkpoint, and waits for that, `timeout`
+  // at most.
+  void WriteCheckpoints(const std::string& cause, absl::Duration timeout)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Stops the runners and waits for them. Jobs stay as they are in the journal.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -68,6 +80,8 @@ class JobTable final : public MemberObserver {
   void OnMembersChanged() override ABSL_LOCKS_EXCLUDED(members_mutex_, mutex_);
   void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) override
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Has jobs with shards there write checkpoints; then it may leave.
+  void OnPsDraining(const PsMember& ps) override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Entry {
@@ -82,6 +96,10 @@ class JobTable final : public MemberObserver {
   void Release(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> Take(const SubmitJobRequest& request,
                                    const std::function<bool()>& cancelled)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckDirectory(const JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // That train, and have a directory for checkpoints.
+  std::vector<std::pair<std::shared_ptr<Job>, std::shared_ptr<JobRunner>>> WithCheckpoints() const
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status PlanInto(JobRecord& record, const std::function<bool()>& cancelled);
   absl::StatusOr<std::string> TakeReserved(const SubmitJobRequest& request,

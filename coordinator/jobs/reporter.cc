@@ -183,6 +183,22 @@ void Reporter::TellRecovered(const Recovered& recovered) {
   job_->events().Append(std::move(event));
 }
 
+void Reporter::TellCheckpoints(Checkpointer& checkpointer) {
+  for (CheckpointEnded& ended : checkpointer.TakeEnded()) {
+    JobEvent event;
+    *event.mutable_checkpoint_ended() = std::move(ended);
+    job_->events().Append(std::move(event));
+  }
+  const auto& newest = checkpointer.newest();
+  if (newest && newest->number() != newest_checkpoint_) {
+    newest_checkpoint_ = newest->number();
+    JournalSoon([&](JobRecord& record) { *record.mutable_checkpoint() = *newest; });
+  }
+  if (checkpoint_trouble_ == checkpointer.trouble()) return;
+  checkpoint_trouble_ = checkpointer.trouble();
+  ShowWarnings();
+}
+
 void Reporter::SetWarnings(const std::map<std::string, std::string>& warnings) {
   for (const auto& [where, warning] : warnings) {
     if (!warnings_.contains(where)) job_->AppendNotice(absl::StrCat(where, ": ", warning));
@@ -199,6 +215,9 @@ void Reporter::ShowWarnings() {
   std::vector<std::string> all;
   for (const auto& [where, warning] : warnings_) all.push_back(absl::StrCat(where, ": ", warning));
   if (!journal_trouble_.empty()) all.push_back(journal_trouble_);
+  if (!checkpoint_trouble_.empty()) {
+    all.push_back(absl::StrCat("checkpoints: ", checkpoint_trouble_));
+  }
   job_->SetWarnings(std::move(all));
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/runner_environment.h"
@@ -72,6 +73,8 @@ class Reporter {
   // What does not work now, by where: "shard 1 on ps-1". Beginnings and ends are notices.
   void SetWarnings(const std::map<std::string, std::string>& warnings);
   void TellRecovered(const Recovered& recovered);
+  // What has become of checkpoints since the last call. Call it often.
+  void TellCheckpoints(Checkpointer& checkpointer);
 
  private:
   void SpendOn(const std::string& whom);
@@ -98,6 +101,8 @@ class Reporter {
   absl::Time saved_at_;
   std::map<std::string, std::string> warnings_;
   std::string journal_trouble_;
+  std::string checkpoint_trouble_;
+  uint64_t newest_checkpoint_ = 0;  // That the record has.
 };
 
 }  // namespace millrace::coordinator

@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/storage/durable_file.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/memory_turn.h"
 #include "coordinator/jobs/planner.h"
@@ -25,6 +26,7 @@ struct RunnerEnvironment {
   absl::Duration member_timeout = absl::Minutes(10);
   absl::Duration plan_timeout = absl::Seconds(60);
   Clock* clock = Clock::Real();
+  FileSystemPtr file_system = RealFileSystem();  // Of checkpoints.
   // Of all jobs.
   std::shared_ptr<MemoryTurn> memory_turn = std::make_shared<MemoryTurn>();
   // Elements that jobs have placed on each ps server's directory, for the balance.

@@ -36,6 +36,8 @@ constexpr absl::Duration kRetireCall = absl::Seconds(30);
 constexpr absl::Duration kMakeCall = absl::Minutes(5);
 // Reads a shard of any size from any disk: the next call would begin anew.
 constexpr absl::Duration kReadCall = absl::Hours(1);
+// Writes a shard of any size anywhere, at any bandwidth that it is limited to.
+constexpr absl::Duration kCheckpointCall = absl::Hours(240);
 
 std::string Describe(const ShardPlacement& placement) {
   return absl::StrCat(placement.server(), " (", placement.address(), ")");
@@ -93,6 +95,7 @@ ShardGroup::ShardGroup(const JobRecord& record, const MemberRegistry* registry)
 ShardGroup::~ShardGroup() {
   Cancel();
   if (poll_ != nullptr) poll_->round->Await();
+  if (write_ != nullptr) write_->Await();
 }
 
 std::string ShardGroup::NameOf(uint32_t shard) const {
@@ -177,6 +180,7 @@ ShardSpec ShardGroup::SpecOf(uint32_t shard) const {
     *part.mutable_slice() = slice;
     part.set_variable_name(variable.name());
     *part.mutable_initial_value() = variable.initial_value();
+    *part.mutable_shape() = variable.shape();
   }
   *spec.mutable_optimizer() = spec_.optimizer();
   spec.set_replicas(Replicas(spec_));
@@ -200,7 +204,7 @@ bool ShardGroup::SetUnderWay(std::shared_ptr<CallRound> round) {
 template <typename Request, typename Response, typename Make>
 std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
     Which which, Method<Request, Response> method, absl::Duration timeout, const Make& make,
-    std::function<void()> on_end) {
+    std::function<void()> on_end, IfOneFails if_one_fails) {
   auto round = std::make_shared<Round<Request, Response>>(servers_.size(), timeout);
   if (on_end) round->set_on_end(std::move(on_end));
   const bool cancelled = !SetUnderWay(round);
@@ -216,7 +220,10 @@ std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
       make(shard, round->requests[shard]);
       (servers_[shard].stub->async()->*method)(
           round->context(shard), &round->requests[shard], &round->responses[shard],
-          [round, shard](grpc::Status status) { round->Done(shard, status); });
+          [round, shard, if_one_fails](grpc::Status status) {
+            if (!status.ok() && if_one_fails == IfOneFails::kCancelOthers) round->Cancel();
+            round->Done(shard, status);
+          });
     }
   }
   return round;
@@ -427,6 +434,37 @@ absl::optional<ShardGroup::Poll> ShardGroup::TakePoll() {
   poll.shards = std::move(*poll_->responses);
   poll_.reset();
   return poll;
+}
+
+void ShardGroup::StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) {
+  CHECK(write_ == nullptr);
+  write_ = Start<WriteCheckpointRequest, WriteCheckpointResponse>(
+      Which::kAll, &AdminCalls::WriteCheckpoint, kCheckpointCall,
+      [&](uint32_t shard, WriteCheckpointRequest& copy) {
+        copy = request;
+        Address(job_id_, shard, copy);
+      },
+      std::move(on_end), IfOneFails::kCancelOthers);
+}
+
+absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> ShardGroup::TakeWritten() {
+  if (write_ == nullptr || !write_->HasEnded()) return absl::nullopt;
+  const auto round = std::exchange(write_, nullptr);
+  round->Await();
+  // Those that were cancelled since another one had failed tell nothing.
+  absl::Status error;
+  for (const absl::Status& status : ErrorsOf("WriteCheckpoint", *round)) {
+    if (!status.ok() && (error.ok() || absl::IsCancelled(error))) error = status;
+  }
+  if (!error.ok()) return absl::StatusOr<std::vector<WriteCheckpointResponse>>(error);
+  return absl::StatusOr<std::vector<WriteCheckpointResponse>>(std::move(round->responses));
+}
+
+void ShardGroup::CancelWrite() {
+  if (write_ == nullptr) return;
+  const auto round = std::exchange(write_, nullptr);
+  round->Cancel();
+  round->Await();
 }
 
 void ShardGroup::Cancel() {

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/mutex.h"
+#include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/jobs/call_round.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/membership/member_registry.h"
@@ -26,12 +27,12 @@ namespace millrace::coordinator {
 // answered, each with a deadline of its own; answers are in the order of the shards. Where several
 // fail, the error is one that does not pass, or that there is no memory, or the first shard's; with
 // the server and the shard in the message.
-class ShardGroup {
+class ShardGroup final : public CheckpointShards {
  public:
   // REQUIRES: `record` has shards. `registry` is not owned.
   ShardGroup(const JobRecord& record, const MemberRegistry* registry);
-  // Cancels the poll that is under way.
-  ~ShardGroup();
+  // Cancels the poll that is under way, and what is being written.
+  ~ShardGroup() override;
 
   // Finds the servers that hold the shards now; calls go to these. Returns those that are not
   // there, as a person would name them: "ps-1 (127.0.0.1:2223), gone"; empty: all are there.
@@ -75,7 +76,7 @@ class ShardGroup {
   absl::StatusOr<Statuses> GetThoseThere();
   // SetGeneration of a job that has ended.
   absl::Status Fence(uint64_t generation);
-  absl::Status UnpinCut(uint64_t generation, const std::string& cut_id);
+  absl::Status UnpinCut(uint64_t generation, const std::string& cut_id) override;
   // Returns what each shard answered; OK also for one whose server is not there.
   std::vector<absl::Status> Retire(uint64_t generation);
   // Marks in placements() what is dropped, and leaves out what was.
@@ -99,6 +100,12 @@ class ShardGroup {
   // Nothing: none was begun, or it is still under way.
   absl::optional<Poll> TakePoll() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // WriteCheckpoint, for every shard, without waiting: it may take hours.
+  void StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) override
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> TakeWritten() override;
+  void CancelWrite() override;
+
   // From any thread: ends the calls under way, and later ones until Resume, with CANCELLED.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
   void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -112,6 +119,7 @@ class ShardGroup {
   template <typename Request, typename Response>
   struct Round;
   enum class Which { kAll, kThoseThere };
+  enum class IfOneFails { kGoOn, kCancelOthers };
 
   struct Server {
     uint64_t member = 0;       // 0: not there.
@@ -126,7 +134,8 @@ class ShardGroup {
   template <typename Request, typename Response, typename Make>
   std::shared_ptr<Round<Request, Response>> Start(Which which, Method<Request, Response> method,
                                                   absl::Duration timeout, const Make& make,
-                                                  std::function<void()> on_end = nullptr)
+                                                  std::function<void()> on_end = nullptr,
+                                                  IfOneFails if_one_fails = IfOneFails::kGoOn)
       ABSL_LOCKS_EXCLUDED(mutex_);
   template <typename Request, typename Response, typename Make>
   absl::StatusOr<std::vector<Response>> CallAll(const char* what, Method<Request, Response> method,
@@ -156,9 +165,10 @@ class ShardGroup {
 
   struct PollRound;
   std::unique_ptr<PollRound> poll_;
+  std::shared_ptr<Round<WriteCheckpointRequest, WriteCheckpointResponse>> write_;
 
   Mutex mutex_;
-  // Rounds that may not have ended: a call, and a poll beside it.
+  // Rounds that may not have ended: a call, and a poll and a checkpoint beside it.
   std::vector<std::shared_ptr<CallRound>> under_way_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };

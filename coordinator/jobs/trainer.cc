@@ -34,6 +34,8 @@ constexpr absl::Duration kPollPeriod = absl::Seconds(1);
 constexpr absl::Duration kSilence = absl::Seconds(2);
 // So long a job without a step counts as training, where nobody knows how long its steps take.
 constexpr absl::Duration kStallPatience = absl::Seconds(10);
+// While a checkpoint waits for a cut.
+constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
 
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
@@ -55,6 +57,7 @@ Trainer::Trainer(const Parts& parts)
       inbox_(*parts.inbox),
       reporter_(*parts.reporter),
       audit_(*parts.audit),
+      checkpointer_(parts.checkpointer),
       clock_(parts.environment->clock),
       synchronous_(Replicas(parts.job->spec()) > 0),
       total_steps_(parts.job->record().total_steps()),
@@ -67,10 +70,11 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   epoch_ = attached.shards[0].epoch();
   if (merged.done.watermark() < total_steps_) evaluator.ForgetTheEnd();
   // A state that some shard has left behind cannot be evaluated any more.
-  barrier_ = evaluator.BarrierFrom(std::max<uint64_t>(merged.frontier, 1));
+  barrier_ = BarrierFrom(std::max<uint64_t>(merged.frontier, 1), evaluator);
   flushed_ = false;
   reports_are_false_ = false;
   blocked_.reset();
+  waits_for_checkpoint_ = false;
   barrier_due_ = absl::InfinitePast();
   barrier_backoff_.Reset();
   tick_due_ = clock_->Now();
@@ -78,6 +82,13 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   seen_.clear();
   newest_version_ = NewestVersion(attached.shards);
   cuts_.Start(attached.shards, before.version, clock_->Now());
+  if (checkpointer_ != nullptr) {
+    checkpointer_->Attach({.shards = &shards,
+                           .count = static_cast<int>(shards.placements().size()),
+                           .generation = generation_,
+                           .epoch = epoch_,
+                           .watermark = merged.done.watermark()});
+  }
   poll_due_ = clock_->Now();
   news_.assign(attached.shards.size(), ShardNews());
   for (const ShardStatus& shard : attached.shards) news_.at(shard.shard()).status = shard;
@@ -94,6 +105,16 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   *route.mutable_routing() = shards.RoutingAt(generation_);
   *route.mutable_plan() = job_.record().plan();
   environment_.dispatcher->Start(RulesOf(job_.spec(), total_steps_), route, merged.done, barrier_);
+  if (checkpointer_ != nullptr) {
+    const AppliedSet& done = merged.done;
+    AdvanceCheckpoints({.applied = done.size(), .watermark = done.watermark()});
+  }
+}
+
+uint64_t Trainer::BarrierFrom(uint64_t step, const Evaluator& evaluator) const {
+  const uint64_t barrier = evaluator.BarrierFrom(step);
+  if (checkpointer_ == nullptr) return barrier;
+  return std::min(barrier, checkpointer_->BarrierFrom(step));
 }
 
 void Trainer::TellRecovery(const Before& before, const Attached& attached) {
@@ -122,7 +143,7 @@ absl::StatusOr<Trainer::End> Trainer::Train(ShardGroup& shards, Evaluator& evalu
     if (next == Next::kAgain) continue;
     absl::Time wake = std::min(tick_due_, reporter_.next());
     if (!shards.polling()) wake = std::min(wake, poll_due_);  // Its end wakes.
-    if (blocked_) wake = std::min(wake, barrier_due_);
+    if (blocked_ && !waits_for_checkpoint_) wake = std::min(wake, barrier_due_);
     MILLRACE_RETURN_IF_ERROR(inbox_.WaitUntil(std::max(wake, clock_->Now())));
   }
 }
@@ -150,13 +171,14 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
   if (!tick.trouble.empty()) reporter_.TellTrouble(tick.trouble);
   const auto progress = environment_.dispatcher->GetProgress(job_.id()).value();
   AccountForTime(progress, evaluator, shards);
+  AdvanceCheckpoints(progress);
   const bool at_barrier = progress.at_barrier;
   if (!at_barrier) blocked_.reset();
   MILLRACE_RETURN_IF_ERROR(
       reporter_.Tell(progress, blocked_, [&](const std::vector<WorkerMember>& workers) {
         return at_barrier ? evaluator.FindStall(workers) : FindStall(shards);
       }));
-  if (!at_barrier || evaluator.under_way() || clock_->Now() < barrier_due_) return Next::kWait;
+  if (!at_barrier || clock_->Now() < barrier_due_) return Next::kWait;
   return PassBarrier(progress, shards, evaluator);
 }
 
@@ -165,6 +187,7 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
 void Trainer::AccountForTime(const Dispatcher::Progress& progress, const Evaluator& evaluator,
                              const ShardGroup& shards) {
   const absl::Time now = clock_->Now();
+  if (waits_for_checkpoint_) return job_.HasSpent(TimeUse::kCheckpointing);
   if (blocked_) return job_.HasSpent(TimeUse::kWaiting, WhomInShort(blocked_->whom));
   const bool evaluates = progress.at_barrier && evaluator.under_way();
   const bool moved = progress.applied != steps_seen_;
@@ -191,8 +214,10 @@ Trainer::Next Trainer::Detach(std::string cause) {
 absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& progress,
                                                    ShardGroup& shards, Evaluator& evaluator) {
   const bool at_the_end = progress.watermark >= total_steps_;
+  const bool is_evaluated = evaluator.BarrierFrom(barrier_) == barrier_;
+  if (is_evaluated && evaluator.under_way()) return Next::kWait;
   if (at_the_end && !flushed_) return FlushTheEnd(shards);
-  if (evaluator.IsDueAt(barrier_)) {
+  if (is_evaluated && evaluator.IsDueAt(barrier_)) {
     job_.Spend(TimeUse::kEvaluating);
     const auto pinned = evaluator.Begin(barrier_, generation_);
     MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
@@ -201,11 +226,13 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
     // The next barrier is the end again: an evaluation under way is waited for.
     if (at_the_end) return Next::kAgain;
   } else if (at_the_end) {
-    return Next::kEnd;
+    return CheckpointTheEnd();
   }
+  PinForCheckpoint(progress, shards);
+  MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
   Unblock();
   job_.Spend(TimeUse::kTraining);
-  barrier_ = evaluator.BarrierFrom(barrier_ + 1);
+  barrier_ = BarrierFrom(barrier_ + 1, evaluator);
   environment_.dispatcher->SetBarrier(job_.id(), barrier_);
   return Next::kAgain;
 }
@@ -219,8 +246,63 @@ absl::StatusOr<Trainer::Next> Trainer::FlushTheEnd(ShardGroup& shards) {
   const BarrierCheck check = CheckBarrier(*flushed, total_steps_);
   if (check.state != BarrierState::kReached) return AfterCheck(check, shards);
   flushed_ = true;
+  last_cut_.reset();
+  if (synchronous_) {
+    last_cut_.emplace();
+    last_cut_->set_epoch(flushed->front().epoch());
+    last_cut_->set_version(flushed->front().version());
+  }
   Unblock();
   return Next::kAgain;
+}
+
+// What is missing to a checkpoint is no reason not to end.
+Trainer::Next Trainer::CheckpointTheEnd() {
+  if (checkpointer_ == nullptr || checkpointer_->MayEnd(last_cut_)) return Next::kEnd;
+  if (!waits_for_checkpoint_) {
+    blocked_ = Dispatcher::Stall{checkpointer_->WhatTheEndWaitsFor(), clock_->Now()};
+  }
+  waits_for_checkpoint_ = true;
+  barrier_due_ = absl::InfinitePast();  // Whatever wakes the runner may be the end of it.
+  return Next::kWait;
+}
+
+void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
+  if (checkpointer_ == nullptr) return;
+  checkpointer_->Advance({.applied = progress.applied,
+                          .watermark = progress.watermark,
+                          .newest_version = cuts_.newest_version(),
+                          .version_ahead = cuts_.VersionAhead(),
+                          .shards = seen_});
+  reporter_.TellCheckpoints(*checkpointer_);
+  cuts_.Want(checkpointer_->wanted_version());
+  cuts_.Hold(checkpointer_->held_cut());
+  if (checkpointer_->awaits_cut())
+    poll_due_ = std::min(poll_due_, clock_->Now() + kQuickPollPeriod);
+  if (checkpointer_->WantsBarrier() && !progress.at_barrier) {
+    barrier_ = environment_.dispatcher->SetBarrierHere(job_.id(), barrier_);
+  }
+}
+
+// Beside an evaluation of the same state, or alone. If that does not work the job goes on.
+void Trainer::PinForCheckpoint(const Dispatcher::Progress& progress, ShardGroup& shards) {
+  if (checkpointer_ == nullptr || !checkpointer_->IsDueAt(barrier_)) return;
+  job_.Spend(TimeUse::kCheckpointing);
+  absl::Status status = shards.UnpinCut(generation_, Checkpointer::kCutId);
+  if (status.ok()) {
+    const auto pinned = shards.PinCut(generation_, Checkpointer::kCutId);
+    status = pinned.status();
+    if (pinned.ok()) {
+      const BarrierCheck check = CheckBarrier(*pinned, barrier_);
+      if (check.state == BarrierState::kReached) {
+        const absl::Duration held = clock_->Now() - std::min(progress.held_since, clock_->Now());
+        return checkpointer_->Pinned(barrier_, held);
+      }
+      status = absl::AbortedError(
+          absl::StrCat(shards.NameOf(check.shard), " has not exactly the steps before ", barrier_));
+    }
+  }
+  checkpointer_->NotPinned(status);
 }
 
 // A shard's state is not the one that the reports told of.
@@ -286,7 +368,8 @@ void Trainer::TellEvaluated(const Evaluated& evaluated) {
 
 void Trainer::StartPollIfDue(ShardGroup& shards) {
   if (shards.polling() || clock_->Now() < poll_due_) return;
-  poll_due_ = clock_->Now() + kPollPeriod;
+  const bool quick = checkpointer_ != nullptr && checkpointer_->awaits_cut();
+  poll_due_ = clock_->Now() + (quick ? kQuickPollPeriod : kPollPeriod);
   poll_generation_ = generation_;
   polled_at_ = clock_->Now();
   audit_.BeginCheck();

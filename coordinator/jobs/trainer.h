@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/retry.h"
+#include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/attach_decision.h"
 #include "coordinator/jobs/attacher.h"
@@ -37,6 +38,7 @@ class Trainer {
     RunnerInbox* inbox = nullptr;
     Reporter* reporter = nullptr;
     ReportAudit* audit = nullptr;
+    Checkpointer* checkpointer = nullptr;  // nullptr: the job has no checkpoints.
   };
   explicit Trainer(const Parts& parts);
 
@@ -77,6 +79,10 @@ class Trainer {
   absl::StatusOr<Next> FlushTheEnd(ShardGroup& shards);
   Next AfterCheck(const BarrierCheck& check, ShardGroup& shards);
   absl::StatusOr<Next> AfterError(const absl::Status& status, const ShardGroup& shards);
+  void AdvanceCheckpoints(const Dispatcher::Progress& progress);
+  uint64_t BarrierFrom(uint64_t step, const Evaluator& evaluator) const;
+  void PinForCheckpoint(const Dispatcher::Progress& progress, ShardGroup& shards);
+  Next CheckpointTheEnd();
   void Block(const std::string& whom);
   void Unblock();
   absl::Status HandleEvaluations(Evaluator& evaluator);
@@ -100,6 +106,7 @@ class Trainer {
   RunnerInbox& inbox_;
   Reporter& reporter_;
   ReportAudit& audit_;
+  Checkpointer* const checkpointer_;
   Clock* const clock_;
   const bool synchronous_;
   const uint64_t total_steps_;
@@ -112,9 +119,11 @@ class Trainer {
   bool reports_are_false_ = false;
   std::string cause_;  // Why the shards must be attached again.
   absl::optional<Dispatcher::Stall> blocked_;
+  bool waits_for_checkpoint_ = false;  // The job's end does.
   absl::Time barrier_due_;
   Backoff barrier_backoff_{absl::Milliseconds(10), absl::Seconds(2)};
   absl::Time tick_due_;
+  absl::optional<CutName> last_cut_;  // Synchronous: of what was flushed at the end.
 
   CutPlanner cuts_;
   uint64_t newest_version_ = 0;

@@ -205,6 +205,7 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
 
 absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) {
   WorkerMember worker;
+  PsMember ps;
   {
     MutexLock lock(&mutex_);
     const auto member = members_.find(id);
@@ -218,6 +219,7 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
       return absl::OkStatus();
     }
     if (member->second.is_worker) worker = {id, member->second.worker};
+    if (!member->second.is_worker) ps = {id, member->second.ps};
   }
   switch (message.kind_case()) {
     case MemberMessage::kLeaving:
@@ -235,6 +237,10 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
       return absl::InvalidArgumentError("kind: not set, or unknown to this version");
     default:
       return absl::InvalidArgumentError("a second registration on one stream");
+  }
+  if (message.has_draining() && ps.id != 0) {
+    if (observer_ != nullptr) observer_->OnPsDraining(ps);
+    return absl::OkStatus();
   }
   if (worker.id == 0) {
     return absl::InvalidArgumentError("only a worker has plans, leases and evaluations");

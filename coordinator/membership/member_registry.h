@@ -72,6 +72,8 @@ class MemberObserver {
   // Anything of a worker's but a registration and Heartbeat. It may have gone since; after Leaving
   // it goes at once, and OnMembersChanged follows.
   virtual void OnWorkerMessage(const WorkerMember& worker, const MemberMessage& message) = 0;
+  // A ps server is about to stop, and waits for MayLeave.
+  virtual void OnPsDraining(const PsMember& /*ps*/) {}
 };
 
 // Thread-safe.

@@ -12,6 +12,7 @@
 #include "common/job_state.h"
 #include "common/net/checked_request.h"
 #include "common/status_macros.h"
+#include "coordinator/checkpoint/checkpoint_requests.h"
 #include "coordinator/jobs/shard_group.h"
 
 namespace millrace::coordinator {
@@ -37,6 +38,7 @@ JobsService::JobsService(JobTable* table, const MemberRegistry* registry)
   CheckWatch(3);
   MarkMethodStreamed(4, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::CancelJob));
   MarkMethodStreamed(6, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ExplainJob));
+  MarkMethodStreamed(5, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::CheckpointJob));
   MarkMethodStreamed(7, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetVariables));
 }
 
@@ -151,6 +153,37 @@ grpc::Status JobsService::ExplainJob(grpc::ServerContext* /*context*/,
   if (!job.ok()) return ToGrpcStatus(job.status());
   *response = table_->Explain(**job);
   return grpc::Status::OK;
+}
+
+grpc::Status JobsService::CheckpointJob(grpc::ServerContext* context,
+                                        const CheckpointJobRequest* request,
+                                        CheckpointJobResponse* response) {
+  return ToGrpcStatus(Checkpoint(context, *request, response));
+}
+
+absl::Status JobsService::Checkpoint(grpc::ServerContext* context,
+                                     const CheckpointJobRequest& request,
+                                     CheckpointJobResponse* response) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(request.job_id()));
+  const JobStatus before = job->Status();
+  if (before.has_checkpoint() && (HasEnded(before.state()) || !request.wait())) {
+    *response->mutable_checkpoint() = before.checkpoint();
+  }
+  if (HasEnded(before.state()) && before.has_checkpoint()) return absl::OkStatus();
+  const auto outcome = std::make_shared<CheckpointOutcome>();
+  MILLRACE_RETURN_IF_ERROR(table_->RequestCheckpoint(
+      *job, {.cause = "a client asked for it",
+             .done = [outcome](const auto& result) { outcome->Set(result); }}));
+  while (request.wait()) {
+    if (const auto result = outcome->AwaitFor(kPoll)) {
+      MILLRACE_RETURN_IF_ERROR(result->status());
+      *response->mutable_checkpoint() = **result;
+      return absl::OkStatus();
+    }
+    MILLRACE_RETURN_IF_ERROR(CheckOpen());
+    if (context->IsCancelled()) return absl::CancelledError("the client has gone");
+  }
+  return absl::OkStatus();
 }
 
 grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,

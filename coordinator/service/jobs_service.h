@@ -42,6 +42,8 @@ class JobsService final : public millrace::Jobs::Service {
                          JobStatus* response) override;
   grpc::Status ExplainJob(grpc::ServerContext* context, const ExplainJobRequest* request,
                           JobExplanation* response) override;
+  grpc::Status CheckpointJob(grpc::ServerContext* context, const CheckpointJobRequest* request,
+                             CheckpointJobResponse* response) override;
   grpc::Status GetVariables(grpc::ServerContext* context, const GetVariablesRequest* request,
                             GetVariablesResponse* response) override;
 
@@ -53,6 +55,9 @@ class JobsService final : public millrace::Jobs::Service {
 
   grpc::Status Watch(grpc::ServerContext* context, const WatchJobRequest& request,
                      const std::function<bool(const JobEvent&)>& write);
+
+  absl::Status Checkpoint(grpc::ServerContext* context, const CheckpointJobRequest& request,
+                          CheckpointJobResponse* response);
 
   // UNAVAILABLE unless open.
   absl::Status CheckOpen() const;

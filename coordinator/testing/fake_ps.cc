@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/grpc_status.h"
+#include "coordinator/testing/fake_shard_files.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -56,10 +58,29 @@ void FakePs::Join(const std::string& coordinator) {
   const absl::Time deadline = Clock::Real()->Now() + kJoinPatience;
   do {
     CHECK(Clock::Real()->Now() < deadline) << name_ << " cannot join";
-    connection_ = std::make_unique<MemberConnection>(coordinator,
-                                                     [](const CoordinatorMessage& /*message*/) {});
+    connection_ =
+        std::make_unique<MemberConnection>(coordinator, [this](const CoordinatorMessage& told) {
+          if (!told.has_may_leave()) return;
+          MutexLock lock(&mutex_);
+          may_leave_ = true;
+          dropped_.SignalAll();
+        });
     connection_->Send(message);
   } while (!connection_->AwaitAnswer() && absl::IsAlreadyExists(connection_->AwaitEnd()));
+}
+
+void FakePs::Drain() {
+  MemberMessage message;
+  message.mutable_draining();
+  connection_->Send(message);
+}
+
+void FakePs::AwaitMayLeave() {
+  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
+  MutexLock lock(&mutex_);
+  while (!may_leave_) {
+    CHECK(!Clock::Real()->WaitUntil(&dropped_, &mutex_, deadline)) << name_ << " may not leave";
+  }
 }
 
 void FakePs::Kill() {
@@ -463,6 +484,48 @@ grpc::Status FakePs::FlushCut(grpc::ServerContext*, const FlushCutRequest* reque
   Flush(key, *shard);
   ++flushes_;
   *response = StatusOf(key, *shard);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakePs::FindState(const WriteCheckpointRequest& request, const Key& key,
+                               const Shard& shard, ShardStatus* state) {
+  if (request.has_cut_id()) {
+    const auto pin = shard.pins.find(request.cut_id());
+    if (pin == shard.pins.end()) return {grpc::StatusCode::NOT_FOUND, "no such pin"};
+    *state = pin->second.status;
+    return grpc::Status::OK;
+  }
+  *state = StatusOf(key, shard);
+  if (!request.has_cut()) return grpc::Status::OK;
+  const auto& cuts = cuts_[key];
+  const auto cut = cuts.find({request.cut().epoch(), request.cut().version()});
+  if (cut == cuts.end()) return {grpc::StatusCode::NOT_FOUND, "no such cut"};
+  *state = StatusOf(key, cut->second);
+  return grpc::Status::OK;
+}
+
+// Each element is the number of steps that the state has.
+grpc::Status FakePs::WriteCheckpoint(grpc::ServerContext* context,
+                                     const WriteCheckpointRequest* request,
+                                     WriteCheckpointResponse* response) {
+  if (const grpc::Status status = on_write_ ? on_write_(context) : grpc::Status::OK; !status.ok()) {
+    return status;
+  }
+  ShardSpec spec;
+  ShardStatus state;
+  {
+    MutexLock lock(&mutex_);
+    Shard* shard = nullptr;
+    grpc::Status status = FindOpen(*request, &shard);
+    if (!status.ok()) return status;
+    status = FindState(*request, {request->job_id(), request->shard()}, *shard, &state);
+    if (!status.ok()) return status;
+    spec = shard->spec;
+  }
+  const auto written = WriteFakeShard(*request, spec, state);
+  if (!written.ok()) return ToGrpcStatus(written.status());
+  *response->mutable_shard() = *written;
+  response->set_extra_memory(1 << 20);
   return grpc::Status::OK;
 }
 

@@ -47,6 +47,10 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::string address() const;
   const std::string& directory_id() const { return directory_id_; }
 
+  // Tells the coordinator that it is about to stop; and waits until it may.
+  void Drain();
+  void AwaitMayLeave();
+
   // What a push does. Statuses as in the .proto.
   absl::Status Push(const std::string& job_id, uint32_t shard, uint64_t generation, uint64_t step);
 
@@ -89,6 +93,10 @@ class FakePs final : public ParameterServerAdmin::Service {
   void set_on_pin(std::function<grpc::Status()> on_pin) { on_pin_ = std::move(on_pin); }
   void set_on_get(std::function<grpc::Status()> on_get) { on_get_ = std::move(on_get); }
   void set_on_flush(std::function<grpc::Status()> on_flush) { on_flush_ = std::move(on_flush); }
+  // Of WriteCheckpoint; may look at the context to see whether the call is cancelled.
+  void set_on_write(std::function<grpc::Status(grpc::ServerContext* context)> on_write) {
+    on_write_ = std::move(on_write);
+  }
 
   grpc::Status CreateShard(grpc::ServerContext*, const CreateShardRequest* request,
                            ShardStatus* response) override;
@@ -106,6 +114,8 @@ class FakePs final : public ParameterServerAdmin::Service {
                         UnpinCutResponse* response) override;
   grpc::Status FlushCut(grpc::ServerContext*, const FlushCutRequest* request,
                         ShardStatus* response) override;
+  grpc::Status WriteCheckpoint(grpc::ServerContext* context, const WriteCheckpointRequest* request,
+                               WriteCheckpointResponse* response) override;
   grpc::Status RetireShard(grpc::ServerContext*, const RetireShardRequest* request,
                            ShardStatus* response) override;
   grpc::Status DropShard(grpc::ServerContext*, const DropShardRequest* request,
@@ -154,6 +164,9 @@ class FakePs final : public ParameterServerAdmin::Service {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes what a cut holds to the "database".
   void Flush(const Key& key, Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The state that a checkpoint is to be of. NOT_FOUND.
+  grpc::Status FindState(const WriteCheckpointRequest& request, const Key& key, const Shard& shard,
+                         ShardStatus* state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What a killed server comes back with.
   static Shard Reopen(const Shard& flushed);
 
@@ -166,11 +179,13 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::function<grpc::Status()> on_pin_;
   std::function<grpc::Status()> on_get_;
   std::function<grpc::Status()> on_flush_;
+  std::function<grpc::Status(grpc::ServerContext* context)> on_write_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<MemberConnection> connection_;
 
   mutable Mutex mutex_;
-  CondVar dropped_;  // Or retired.
+  CondVar dropped_;  // Or retired, or allowed to leave.
+  bool may_leave_ ABSL_GUARDED_BY(mutex_) = false;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> shards_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> flushed_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,514 @@
+// A checkpoint that is under way goes through these phases, in this order:
+//
+//   kAwaitingCut or kAwaitingBarrier   the state that is to be saved; nothing is written yet, and
+//                                      if the shards go now it is just tried again
+//   kBeginning -> kWriting             from here on it is a checkpoint that was begun: it succeeds
+//   -> kCommitting                     or is given up, and people are told which
+//   -> kRemoving                       only of one that was given up
+//
+// It counts from the moment that its manifest is there. So whatever happens before, to whomever,
+// leaves files that count for nothing, and the next one collects them.
+//
+// Every call to the file system is a BackgroundCall that owns all it uses; while one does not
+// return nothing else is begun in the directory, and the job goes on.
+#include "coordinator/checkpoint/checkpointer.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/job_spec.h"
+#include "common/proto_duration.h"
+#include "common/proto_time.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+// How long a cut that all shards have is waited for before an older one is taken: by somebody who
+// wants to stop, and otherwise.
+constexpr absl::Duration kUrgentPatience = absl::Seconds(5);
+constexpr absl::Duration kCutPatience = absl::Minutes(2);
+// A cut that has not come by then after it was asked for is asked for anew.
+constexpr absl::Duration kAskAgain = absl::Seconds(5);
+// The shards have opened a cut that long after they were told to write it.
+constexpr absl::Duration kOpenedAfter = absl::Seconds(10);
+// How long the job's end tries to have a checkpoint.
+constexpr absl::Duration kLastPatience = absl::Minutes(1);
+// A directory that does not answer for this long is trouble.
+constexpr absl::Duration kFilePatience = absl::Minutes(1);
+// For what is nearly done when the job ends or the coordinator stops; of the machine's clock.
+constexpr absl::Duration kClosePatience = absl::Seconds(3);
+
+constexpr char kAtTheEnd[] = "the job's end";
+
+uint64_t LowestVersion(absl::Span<const ShardStatus> shards) {
+  uint64_t lowest = std::numeric_limits<uint64_t>::max();
+  for (const ShardStatus& shard : shards) lowest = std::min(lowest, shard.version());
+  return lowest;
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
+    : options_(std::move(options)),
+      requests_(requests),
+      clock_(options_.clock),
+      replicas_(Replicas(options_.spec)),
+      exact_(replicas_ == 0 && options_.spec.checkpoints().exact()),
+      files_(std::make_shared<const CheckpointFiles>(options_.file_system,
+                                                     options_.spec.checkpoints(), options_.owner)),
+      policy_(options_.spec) {
+  if (options_.newest.number() > 0) newest_ = options_.newest;
+  last_number_ = options_.newest.number();
+}
+
+void Checkpointer::Attach(const Attached& attached) {
+  attached_ = attached;
+  at_end_ = false;
+  wanted_version_ = 0;
+  if (attached.watermark < options_.total_steps) last_is_saved_ = false;
+}
+
+void Checkpointer::Detach(const std::string& cause) {
+  if (attached_.shards == nullptr) return;
+  const absl::Status why = absl::UnavailableError(cause);
+  switch (phase_) {
+    case Phase::kAwaitingCut:
+    case Phase::kAwaitingBarrier:
+      PutBack();
+      break;
+    case Phase::kBeginning:
+      attempt_->given_up = why;
+      break;
+    case Phase::kWriting:
+      attached_.shards->CancelWrite();
+      attempt_->exact_step.reset();  // The pins are gone.
+      Fail(why);
+      break;
+    case Phase::kCommitting:
+      attempt_->is_last = false;  // The state may not be the last one any more.
+      break;
+    default:
+      break;
+  }
+  attached_.shards = nullptr;
+}
+
+void Checkpointer::Advance(const Situation& situation) {
+  CHECK(attached_.shards != nullptr);
+  while (Step(situation)) {
+  }
+  if (call_ != nullptr && clock_->Now() - call_since_ > kFilePatience) {
+    trouble_ = absl::StrCat(options_.spec.checkpoints().directory(),
+                            " does not answer; no checkpoint can be written");
+  }
+}
+
+// Returns whether there may be more to do.
+bool Checkpointer::Step(const Situation& situation) {
+  switch (phase_) {
+    case Phase::kUnknown:
+      StartFileCall(Phase::kLooking, [files = files_](FileResult* result) {
+        auto found = files->LookAround();
+        result->status = found.status();
+        if (found.ok()) result->found = *std::move(found);
+      });
+      return true;
+    case Phase::kIdle:
+      return BeginIfDue(situation);
+    case Phase::kAwaitingCut:
+      return FindCut(situation);
+    case Phase::kAwaitingBarrier:
+      return false;
+    case Phase::kWriting:
+      return TakeAnswers();
+    case Phase::kLooking:
+    case Phase::kBeginning:
+    case Phase::kCommitting:
+    case Phase::kRemoving:
+      break;
+  }
+  if (!FileCallHasEnded()) return false;
+  if (phase_ == Phase::kLooking) {
+    AfterLooking();
+  } else if (phase_ == Phase::kBeginning) {
+    AfterBeginning();
+  } else if (phase_ == Phase::kCommitting) {
+    AfterCommitting();
+  } else {
+    LOG_IF(WARNING, !result_->status.ok()) << options_.owner.job_id << ": " << result_->status;
+    phase_ = Phase::kIdle;
+  }
+  return true;
+}
+
+void Checkpointer::StartFileCall(Phase phase, std::function<void(FileResult*)> call) {
+  phase_ = phase;
+  call_since_ = clock_->Now();
+  result_ = std::make_shared<FileResult>();
+  call_ = std::make_unique<BackgroundCall>(
+      [result = result_, call = std::move(call)] { call(result.get()); }, options_.wake);
+}
+
+bool Checkpointer::FileCallHasEnded() {
+  if (!call_->HasEnded()) return false;
+  call_.reset();
+  return true;
+}
+
+void Checkpointer::AfterLooking() {
+  phase_ = Phase::kIdle;
+  const absl::Time now = clock_->Now();
+  trouble_ = result_->status.ok() ? result_->found.trouble : std::string(result_->status.message());
+  if (const auto& newest = result_->found.newest) {
+    newest_ = InfoOf(options_.spec.checkpoints().directory(), *newest);
+    newest_is_exact_ = newest->exact();
+    last_number_ = std::max(last_number_, newest->number());
+    last_is_saved_ =
+        newest->step() == options_.total_steps && attached_.watermark == options_.total_steps;
+  }
+  if (newest_) {
+    policy_.Start(newest_->step(), FromTimestamp(newest_->written()), now);
+  } else {
+    policy_.Start(0, now, now);
+  }
+}
+
+// Whether the job's state is that of the newest checkpoint; also where there is nothing to save.
+bool Checkpointer::IsSaved(const Situation& situation) const {
+  if (situation.applied == 0) return true;
+  if (!newest_) return false;
+  const uint64_t watermark = situation.watermark;
+  if (replicas_ > 0) return newest_->step() == watermark / replicas_ * replicas_;
+  return newest_is_exact_ && newest_->step() == watermark && situation.applied == watermark;
+}
+
+bool Checkpointer::BeginIfDue(const Situation& situation) {
+  for (CheckpointRequest& request : requests_->Take()) waiting_.push_back(std::move(request));
+  WantNextVersion(situation);
+  if (at_end_ || situation.watermark >= options_.total_steps) return false;  // See MayEnd.
+  if (newest_ && IsSaved(situation)) {
+    for (const CheckpointRequest& request : std::exchange(waiting_, {})) request.done(*newest_);
+    return false;
+  }
+  const absl::Time now = clock_->Now();
+  std::string cause = waiting_.empty() ? "" : waiting_.front().cause;
+  if (cause.empty() && !IsSaved(situation)) cause = policy_.WhyDue(situation.watermark, now);
+  if (cause.empty()) return false;
+  attempt_.emplace();
+  attempt_->cause = std::move(cause);
+  attempt_->requests = std::exchange(waiting_, {});
+  attempt_->begun = now;
+  attempt_->at_step = situation.watermark;
+  if (exact_) {
+    phase_ = Phase::kAwaitingBarrier;
+    return true;
+  }
+  if (replicas_ == 0) {
+    BeginFiles();
+    return true;
+  }
+  AwaitCut(situation);
+  return true;
+}
+
+// One that is due by steps was asked for before.
+void Checkpointer::AwaitCut(const Situation& situation) {
+  phase_ = Phase::kAwaitingCut;
+  const bool by_steps = attempt_->requests.empty() && situation.watermark >= policy_.next_step();
+  attempt_->from_version = (by_steps ? policy_.next_step() : situation.watermark) / replicas_;
+  wanted_version_ = by_steps ? attempt_->from_version : situation.version_ahead;
+  attempt_->asked = attempt_->begun;
+}
+
+// So that the shards hear of the version before they have it.
+void Checkpointer::WantNextVersion(const Situation& situation) {
+  if (replicas_ == 0) return;
+  const bool is_ahead = policy_.next_step() < options_.total_steps &&
+                        policy_.next_step() / replicas_ > situation.newest_version;
+  wanted_version_ = is_ahead ? policy_.next_step() / replicas_ : 0;
+}
+
+bool Checkpointer::FindCut(const Situation& situation) {
+  if (situation.shards.empty()) return false;
+  attempt_->cut = OldestCommonCut(situation.shards, attached_.epoch, attempt_->from_version);
+  if (attempt_->cut) {
+    wanted_version_ = 0;
+    BeginFiles();
+    return true;
+  }
+  const absl::Time now = clock_->Now();
+  const bool is_urgent =
+      std::any_of(attempt_->requests.begin(), attempt_->requests.end(),
+                  [](const CheckpointRequest& request) { return request.urgent; });
+  if (now - attempt_->begun > (is_urgent ? kUrgentPatience : kCutPatience)) {
+    return TakeOlderCut(situation);
+  }
+  const bool passed = wanted_version_ <= LowestVersion(situation.shards);
+  if (passed && now - attempt_->asked > kAskAgain) {
+    wanted_version_ = situation.version_ahead;
+    attempt_->asked = now;
+  }
+  return false;
+}
+
+// Nobody gets on, or no cut comes: the newest that there is, where that is worth it.
+bool Checkpointer::TakeOlderCut(const Situation& situation) {
+  absl::optional<CutName> newest;
+  while (auto cut = OldestCommonCut(situation.shards, attached_.epoch,
+                                    newest ? newest->version() + 1 : uint64_t{1})) {
+    newest = cut;
+  }
+  wanted_version_ = 0;
+  const uint64_t saved = newest_ ? newest_->step() : 0;
+  if (newest && newest->version() * replicas_ > saved) {
+    attempt_->cut = newest;
+    BeginFiles();
+    return true;
+  }
+  policy_.Began(situation.watermark, clock_->Now());
+  if (newest_) {
+    Answer(*newest_);
+  } else {
+    Answer(absl::UnavailableError("no state of all shards is on their disks yet; try again"));
+  }
+  End();
+  return false;
+}
+
+absl::optional<CutName> Checkpointer::held_cut() const {
+  const bool opens =
+      phase_ == Phase::kBeginning ||
+      (phase_ == Phase::kWriting && clock_->Now() - attempt_->writing_since < kOpenedAfter);
+  return opens ? attempt_->cut : absl::nullopt;
+}
+
+uint64_t Checkpointer::BarrierFrom(uint64_t step) const {
+  const uint64_t total = options_.total_steps;
+  const uint64_t every = CheckpointEverySteps(options_.spec);
+  if (!exact_ || every == 0 || every > total || step >= total) return total;
+  return std::min(total, (step + every - 1) / every * every);
+}
+
+bool Checkpointer::WantsBarrier() const { return phase_ == Phase::kAwaitingBarrier; }
+
+bool Checkpointer::IsDueAt(uint64_t barrier) const {
+  return phase_ == Phase::kAwaitingBarrier && barrier < options_.total_steps;
+}
+
+void Checkpointer::Pinned(uint64_t step, absl::Duration held_up) {
+  attempt_->exact_step = step;
+  attempt_->at_step = step;
+  attempt_->held_up = held_up;
+  BeginFiles();
+}
+
+void Checkpointer::NotPinned(const absl::Status& why) { Fail(why); }
+
+bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
+  const absl::Time now = clock_->Now();
+  if (!at_end_) {
+    at_end_ = true;
+    last_since_ = now;
+    last_due_ = now;
+    last_cut_ = cut;
+    last_backoff_.Reset();
+  }
+  if (phase_ == Phase::kAwaitingCut || phase_ == Phase::kAwaitingBarrier) PutBack();
+  if (last_is_saved_) return true;
+  if (phase_ == Phase::kIdle && now >= last_due_ && now - last_since_ <= kLastPatience) BeginLast();
+  if (now - last_since_ <= kLastPatience) return false;
+  const bool directory_hangs = call_ != nullptr && now - call_since_ > kLastPatience;
+  if (phase_ != Phase::kIdle && !directory_hangs) return false;
+  if (directory_hangs) {
+    CheckpointEnded ended = attempt_ ? Describe() : CheckpointEnded();
+    ended.set_cause(kAtTheEnd);
+    ended.set_error(absl::StrCat(options_.spec.checkpoints().directory(), " does not answer"));
+    trouble_ = ended.error();
+    ended_.push_back(std::move(ended));
+  }
+  trouble_ = absl::StrCat("the last checkpoint is missing: ", trouble_);
+  return true;
+}
+
+void Checkpointer::BeginLast() {
+  attempt_.emplace();
+  attempt_->cause = kAtTheEnd;
+  attempt_->is_last = true;
+  attempt_->requests = std::exchange(waiting_, {});
+  attempt_->begun = clock_->Now();
+  attempt_->at_step = options_.total_steps;
+  attempt_->cut = last_cut_;
+  BeginFiles();
+}
+
+std::string Checkpointer::WhatTheEndWaitsFor() const {
+  return absl::StrCat("its last checkpoint, in ", options_.spec.checkpoints().directory(),
+                      trouble_.empty() ? "" : absl::StrCat(" (", trouble_, ")"), ",");
+}
+
+void Checkpointer::BeginFiles() {
+  policy_.Began(attempt_->at_step, clock_->Now());
+  StartFileCall(Phase::kBeginning, [files = files_, at_least = last_number_ + 1,
+                                    shards = attached_.count](FileResult* result) {
+    const auto begun = files->Begin(at_least, shards);
+    result->status = begun.status();
+    if (begun.ok()) result->begun = *begun;
+  });
+}
+
+void Checkpointer::AfterBeginning() {
+  if (result_->status.ok()) {
+    attempt_->files = result_->begun;
+    last_number_ = attempt_->files.number;
+  }
+  if (!attempt_->given_up.ok()) return Fail(attempt_->given_up);
+  if (!result_->status.ok()) return Fail(result_->status);
+  WriteCheckpointRequest request;
+  request.set_generation(attached_.generation);
+  request.set_directory(options_.spec.checkpoints().directory());
+  request.set_checkpoint(attempt_->files.number);
+  request.set_base(attempt_->files.base);
+  if (attempt_->cut) *request.mutable_cut() = *attempt_->cut;
+  if (attempt_->exact_step) request.set_cut_id(kCutId);
+  attempt_->writing_since = clock_->Now();
+  phase_ = Phase::kWriting;
+  attached_.shards->StartWrite(request, options_.wake);
+}
+
+bool Checkpointer::TakeAnswers() {
+  const auto answers = attached_.shards->TakeWritten();
+  if (!answers) return false;
+  if (!answers->ok()) {
+    Fail(answers->status());
+    return true;
+  }
+  Commit(**answers);
+  return true;
+}
+
+void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
+  absl::optional<uint64_t> exact_step = attempt_->exact_step;
+  if (attempt_->is_last) exact_step = options_.total_steps;
+  const auto state = MergeAnswers(answers, attempt_->cut, exact_step);
+  if (!state.ok()) return Fail(state.status());
+  Unpin();
+  attempt_->state = *state;
+  const absl::Time now = clock_->Now();
+  CheckpointManifest manifest;
+  options_.describe_job(&manifest);
+  manifest.set_number(attempt_->files.number);
+  *manifest.mutable_written() = ToTimestamp(now);
+  manifest.set_job_id(options_.owner.job_id);
+  *manifest.mutable_spec() = options_.spec;
+  manifest.set_total_steps(options_.total_steps);
+  manifest.set_step(state->step);
+  manifest.set_exact(state->exact);
+  for (const std::string& slot : OptimizerSlots(options_.spec.optimizer())) {
+    manifest.add_slots(slot);
+  }
+  for (const WriteCheckpointResponse& answer : answers) *manifest.add_shards() = answer.shard();
+  *manifest.mutable_took() = ToProto(now - attempt_->begun);
+  StartFileCall(Phase::kCommitting, [files = files_, manifest](FileResult* result) {
+    result->manifest = manifest;
+    const auto committed = files->Commit(&result->manifest);
+    result->status = committed.status();
+    if (committed.ok()) result->trouble = *committed;
+  });
+}
+
+void Checkpointer::AfterCommitting() {
+  if (!result_->status.ok()) return Fail(result_->status);
+  newest_ = InfoOf(options_.spec.checkpoints().directory(), result_->manifest);
+  newest_is_exact_ = attempt_->state.exact;
+  last_is_saved_ = attempt_->is_last;
+  trouble_ = result_->trouble;
+  CheckpointEnded ended = Describe();
+  ended.set_step(attempt_->state.step);
+  ended.set_exact(attempt_->state.exact);
+  ended.set_bytes(attempt_->state.bytes);
+  ended.set_bytes_written(attempt_->state.bytes_written);
+  ended.set_extra_memory(attempt_->state.extra_memory);
+  ended_.push_back(std::move(ended));
+  Answer(*newest_);
+  End();
+}
+
+CheckpointEnded Checkpointer::Describe() const {
+  CheckpointEnded ended;
+  const uint64_t number = attempt_->files.number;
+  ended.set_number(number);
+  ended.set_cause(attempt_->cause);
+  ended.set_step(attempt_->at_step);
+  *ended.mutable_took() = ToProto(clock_->Now() - attempt_->begun);
+  *ended.mutable_held_up() = ToProto(attempt_->held_up);
+  const std::string& directory = options_.spec.checkpoints().directory();
+  ended.set_path(number == 0 ? directory : JoinPath(directory, CheckpointFolder(number)));
+  return ended;
+}
+
+void Checkpointer::Fail(const absl::Status& status) {
+  const absl::Time now = clock_->Now();
+  LOG(WARNING) << options_.owner.job_id << ": a checkpoint was given up: " << status;
+  ended_.push_back(Describe());
+  ended_.back().set_error(std::string(status.message()));
+  trouble_ = absl::StrCat("a checkpoint was given up: ", std::string(status.message()));
+  policy_.Failed(now);
+  if (attempt_->is_last) last_due_ = now + last_backoff_.Next();
+  Unpin();
+  Answer(absl::UnavailableError(
+      absl::StrCat("the checkpoint was given up: ", std::string(status.message()))));
+  const uint64_t number = attempt_->files.number;
+  End();
+  if (number == 0) return;
+  StartFileCall(Phase::kRemoving, [files = files_, number](FileResult* result) {
+    result->status = files->GiveUp(number);
+  });
+}
+
+void Checkpointer::Unpin() {
+  if (!attempt_->exact_step || attached_.shards == nullptr) return;
+  const absl::Status status = attached_.shards->UnpinCut(attached_.generation, kCutId);
+  LOG_IF(WARNING, !status.ok()) << options_.owner.job_id << ": " << status;
+  attempt_->exact_step.reset();
+}
+
+// It was not begun in earnest: those who asked for it wait for the next one.
+void Checkpointer::PutBack() {
+  for (CheckpointRequest& request : attempt_->requests) waiting_.push_back(std::move(request));
+  attempt_->requests.clear();
+  wanted_version_ = 0;
+  End();
+}
+
+void Checkpointer::End() {
+  attempt_.reset();
+  phase_ = Phase::kIdle;
+}
+
+void Checkpointer::Answer(const absl::StatusOr<CheckpointInfo>& result) {
+  for (const CheckpointRequest& request : std::exchange(attempt_->requests, {})) {
+    request.done(result);
+  }
+}
+
+std::vector<CheckpointEnded> Checkpointer::TakeEnded() { return std::exchange(ended_, {}); }
+
+void Checkpointer::Close(const absl::Status& status) {
+  if (attached_.shards != nullptr) Detach(std::string(status.message()));
+  const bool done = call_ != nullptr && call_->AwaitFor(kClosePatience);
+  if (done && phase_ == Phase::kCommitting) {
+    call_.reset();
+    AfterCommitting();
+  }
+  if (attempt_) Answer(status);
+  for (CheckpointRequest& request : requests_->Take()) waiting_.push_back(std::move(request));
+  absl::StatusOr<CheckpointInfo> result = status;
+  if (last_is_saved_ && newest_) result = *newest_;
+  for (const CheckpointRequest& request : std::exchange(waiting_, {})) request.done(result);
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,239 @@
+// The checkpoints of one job: when they are due, and the one that is under way.
+#ifndef MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINTER_H_
+#define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/retry.h"
+#include "common/storage/durable_file.h"
+#include "coordinator/checkpoint/background_call.h"
+#include "coordinator/checkpoint/checkpoint_answers.h"
+#include "coordinator/checkpoint/checkpoint_files.h"
+#include "coordinator/checkpoint/checkpoint_policy.h"
+#include "coordinator/checkpoint/checkpoint_requests.h"
+#include "protos/checkpoint.pb.h"
+#include "protos/events.pb.h"
+#include "protos/job.pb.h"
+#include "protos/parameter_server.pb.h"
+
+namespace millrace::coordinator {
+
+// The shards of a job, as a checkpoint needs them.
+class CheckpointShards {
+ public:
+  virtual ~CheckpointShards() = default;
+
+  // Has all shards write at once (the job and the shard are filled in); `on_end` is called on some
+  // thread when TakeWritten has the answer, and must not block. When one has failed the others are
+  // cancelled. REQUIRES: nothing is being written.
+  virtual void StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) = 0;
+  // Nothing: it is still under way, or there is none.
+  virtual absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> TakeWritten() = 0;
+  // Ends it: there is none afterwards.
+  virtual void CancelWrite() = 0;
+  virtual absl::Status UnpinCut(uint64_t generation, const std::string& cut_id) = 0;
+};
+
+// Which state is saved depends on the job's mode:
+// - Synchronous: a cut that all shards have. They are asked in time to take one at the version that
+//   is due (wanted_version), and to keep it until it is read (held_cut).
+// - Asynchronous: of each shard the newest state.
+// - Asynchronous and exact: the job stops at a barrier until all shards have pinned their states
+//   (Pinned); it does not wait for them to be written.
+// Then the folder is made, all shards write at once, and the manifest is written. Used by one
+// thread, the runner's, which it does not block: files are another thread's, and a directory that
+// does not answer holds up nobody.
+class Checkpointer {
+ public:
+  // The name under which shards pin what is to be written.
+  static constexpr char kCutId[] = "checkpoint";
+
+  struct Options {
+    JobSpec spec;  // With a directory.
+    CheckpointOwner owner;
+    uint64_t total_steps = 0;
+    // As the journal has it. Unset: none.
+    CheckpointInfo newest;
+    // Fills in what a manifest says of the job.
+    std::function<void(CheckpointManifest*)> describe_job;
+    // Called on some thread when there is something to do; must not block.
+    std::function<void()> wake;
+    FileSystemPtr file_system = RealFileSystem();
+    Clock* clock = Clock::Real();
+  };
+  // `requests` is not owned.
+  Checkpointer(Options options, CheckpointRequests* requests);
+
+  struct Attached {
+    CheckpointShards* shards = nullptr;  // Not owned; used until Detach.
+    int count = 0;                       // Of them.
+    uint64_t generation = 0;
+    uint64_t epoch = 0;
+    uint64_t watermark = 0;  // All steps before it are done.
+  };
+  // Steps are handed out in this generation and epoch.
+  void Attach(const Attached& attached);
+  // The generation ends, and the pins with it: what is being written is given up.
+  void Detach(const std::string& cause);
+
+  // How far the job is.
+  struct Situation {
+    uint64_t applied = 0;    // Steps that all shards have.
+    uint64_t watermark = 0;  // All steps before it.
+    // Of a synchronous job: the versions of its shards go up to `newest_version`; a cut can be had
+    // at `version_ahead`. What the shards said last; empty: they have not yet.
+    uint64_t newest_version = 0;
+    uint64_t version_ahead = 0;
+    absl::Span<const ShardStatus> shards = {};
+  };
+  // Does what there is to do. Call it often, and after each poll of the shards.
+  void Advance(const Situation& situation);
+
+  // Of a synchronous job: a cut is wanted at this version (0: none); this one must be kept (unset:
+  // none); the shards should be asked soon what cuts they have.
+  uint64_t wanted_version() const { return wanted_version_; }
+  absl::optional<CutName> held_cut() const;
+  bool awaits_cut() const { return phase_ == Phase::kAwaitingCut; }
+  // The step at which Advance should be called.
+  uint64_t next_step() const { return policy_.next_step(); }
+
+  // Of an exact asynchronous job: the first barrier at `step` or later; the job's end where there
+  // is none. And whether one is wanted as soon as possible.
+  uint64_t BarrierFrom(uint64_t step) const;
+  bool WantsBarrier() const;
+  // Whether a checkpoint is to be taken at this barrier, where all steps before it are done and no
+  // other was handed out. Then Pinned or NotPinned follows.
+  bool IsDueAt(uint64_t barrier) const;
+  // All shards have pinned exactly the steps before `step` as kCutId. `held_up`: how long no step
+  // was handed out.
+  void Pinned(uint64_t step, absl::Duration held_up);
+  void NotPinned(const absl::Status& why);
+
+  // The job's last state is in all shards' databases; of a synchronous job in `cut`. Call it often,
+  // Advance before it. Returns whether the job may end: that state is saved, or was given up after
+  // a minute's tries.
+  bool MayEnd(const absl::optional<CutName>& cut);
+
+  // Whether a checkpoint is being written, or waited for.
+  bool under_way() const { return phase_ != Phase::kIdle; }
+  // What people are told that the job waits for at its end.
+  std::string WhatTheEndWaitsFor() const;
+
+  // What has ended since the last call.
+  std::vector<CheckpointEnded> TakeEnded();
+  // Unset: there is none.
+  const absl::optional<CheckpointInfo>& newest() const { return newest_; }
+  // What does not work now, for people. Empty: all works.
+  const std::string& trouble() const { return trouble_; }
+
+  // The job has ended or goes no further here: answers all requests. File work that is under way is
+  // waited for, a few seconds at most. The last call.
+  void Close(const absl::Status& status);
+
+ private:
+  enum class Phase {
+    kUnknown,  // What is in the directory.
+    kLooking,  // What is in it.
+    kIdle,
+    kAwaitingCut,  // Synchronous: that all shards have.
+    kAwaitingBarrier,
+    kBeginning,  // The folder is being made.
+    kWriting,    // The shards do.
+    kCommitting,
+    kRemoving,  // What was given up.
+  };
+  // What a call to the file system comes to; written by its thread.
+  struct FileResult {
+    absl::Status status;
+    CheckpointFiles::Found found;
+    CheckpointFiles::Begun begun;
+    CheckpointManifest manifest;
+    std::string trouble;
+  };
+  // A checkpoint that is under way.
+  struct Attempt {
+    std::string cause;
+    std::vector<CheckpointRequest> requests;
+    bool is_last = false;  // Of the job.
+    absl::Time begun;
+    uint64_t at_step = 0;       // Watermark when it was begun.
+    uint64_t from_version = 0;  // Synchronous: a cut of this version or later.
+    absl::optional<CutName> cut;
+    absl::optional<uint64_t> exact_step;  // Pinned.
+    absl::Duration held_up;
+    CheckpointFiles::Begun files;
+    absl::Time writing_since;
+    CheckpointState state;
+    absl::Time asked;       // For the cut that is wanted.
+    absl::Status given_up;  // While a call to the file system was under way.
+  };
+
+  bool Step(const Situation& situation);
+  bool BeginIfDue(const Situation& situation);
+  bool IsSaved(const Situation& situation) const;
+  void BeginLast();
+  void AwaitCut(const Situation& situation);
+  bool FindCut(const Situation& situation);
+  bool TakeOlderCut(const Situation& situation);
+  void WantNextVersion(const Situation& situation);
+  void StartFileCall(Phase phase, std::function<void(FileResult*)> call);
+  bool FileCallHasEnded();
+  void AfterLooking();
+  void BeginFiles();
+  void AfterBeginning();
+  bool TakeAnswers();
+  void Commit(const std::vector<WriteCheckpointResponse>& answers);
+  void AfterCommitting();
+  void Fail(const absl::Status& status);
+  void PutBack();
+  void End();
+  void Unpin();
+  CheckpointEnded Describe() const;
+  void Answer(const absl::StatusOr<CheckpointInfo>& result);
+
+  const Options options_;
+  CheckpointRequests* const requests_;
+  Clock* const clock_;
+  const uint64_t replicas_;  // 0: asynchronous.
+  const bool exact_;         // Asynchronous, and stops at barriers.
+  const std::shared_ptr<const CheckpointFiles> files_;
+  CheckpointPolicy policy_;
+
+  Attached attached_;  // Without shards: detached.
+
+  Phase phase_ = Phase::kUnknown;
+  absl::optional<Attempt> attempt_;
+  uint64_t wanted_version_ = 0;
+  std::vector<CheckpointRequest> waiting_;  // For the next one.
+  std::shared_ptr<FileResult> result_;      // Of call_.
+  std::unique_ptr<BackgroundCall> call_;
+  absl::Time call_since_;
+
+  absl::optional<CheckpointInfo> newest_;
+  bool newest_is_exact_ = false;
+  uint64_t last_number_ = 0;
+  std::string trouble_;
+  std::vector<CheckpointEnded> ended_;
+
+  // At the job's end.
+  bool at_end_ = false;
+  bool last_is_saved_ = false;
+  absl::optional<CutName> last_cut_;
+  absl::Time last_since_;
+  absl::Time last_due_ = absl::InfinitePast();
+  Backoff last_backoff_{absl::Seconds(2), absl::Seconds(20)};
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINTER_H_
