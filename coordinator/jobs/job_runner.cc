@@ -91,6 +91,7 @@ void JobRunner::OnStepResult(const WorkerMember& worker, const StepResult& resul
     audit_.Add(done->generation, result.step(), worker.registration.name());
   }
   if (done->progress.at_barrier) inbox_.Wake();
+  inbox_.Tell(done->progress.watermark);
 }
 
 void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned) {

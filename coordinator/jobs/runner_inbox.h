@@ -4,6 +4,7 @@
 #define MILLRACE_COORDINATOR_JOBS_RUNNER_INBOX_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -36,6 +37,14 @@ class RunnerInbox {
     MutexLock lock(&mutex_);
     woken_ = true;
     changed_.SignalAll();
+  }
+
+  // Wakes the runner, once, when it is Told of a watermark of `step` or more.
+  void WakeAt(uint64_t step) { wake_at_ = step; }
+  void Tell(uint64_t watermark) ABSL_LOCKS_EXCLUDED(mutex_) {
+    uint64_t wake_at = wake_at_;
+    if (watermark < wake_at) return;
+    if (wake_at_.compare_exchange_strong(wake_at, kNever)) Wake();
   }
 
   // The run must end with `status`, not OK. The first call counts.
@@ -111,8 +120,10 @@ class RunnerInbox {
 
  private:
   static constexpr size_t kMostNotices = 64;
+  static constexpr uint64_t kNever = ~uint64_t{0};
 
   Clock* const clock_;
+  std::atomic<uint64_t> wake_at_{kNever};
   mutable Mutex mutex_;
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;

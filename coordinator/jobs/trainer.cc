@@ -275,7 +275,11 @@ void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
                           .version_ahead = cuts_.VersionAhead(),
                           .shards = seen_});
   reporter_.TellCheckpoints(*checkpointer_);
-  cuts_.Want(checkpointer_->wanted_version());
+  inbox_.WakeAt(std::max(checkpointer_->next_step(), progress.watermark + 1));
+  if (std::exchange(wanted_version_, checkpointer_->wanted_version()) != wanted_version_) {
+    poll_due_ = clock_->Now();  // The shards are to hear of it before they are there.
+  }
+  cuts_.Want(wanted_version_);
   cuts_.Hold(checkpointer_->held_cut());
   if (checkpointer_->awaits_cut())
     poll_due_ = std::min(poll_due_, clock_->Now() + kQuickPollPeriod);

@@ -126,6 +126,7 @@ class Trainer {
   absl::optional<CutName> last_cut_;  // Synchronous: of what was flushed at the end.
 
   CutPlanner cuts_;
+  uint64_t wanted_version_ = 0;  // By a checkpoint.
   uint64_t newest_version_ = 0;
   absl::Time poll_due_;
   uint64_t poll_generation_ = 0;

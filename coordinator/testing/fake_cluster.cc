@@ -82,6 +82,11 @@ void FakeCluster::StopCoordinator() {
   coordinator_.reset();
 }
 
+void FakeCluster::StopCoordinatorInOrder() {
+  coordinator_->StopInOrder();
+  coordinator_.reset();
+}
+
 void FakeCluster::StartCoordinator() {
   auto coordinator = Coordinator::Start(options_);
   CHECK(coordinator.ok()) << coordinator.status();
@@ -136,6 +141,18 @@ absl::StatusOr<JobStatus> FakeCluster::Cancel(const std::string& job_id) {
   const grpc::Status status = jobs_->CancelJob(&context, request, &response);
   if (!status.ok()) return FromGrpcStatus(status);
   return response;
+}
+
+absl::StatusOr<CheckpointInfo> FakeCluster::Checkpoint(const std::string& job_id, bool wait) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  CheckpointJobRequest request;
+  request.set_job_id(job_id);
+  request.set_wait(wait);
+  CheckpointJobResponse response;
+  const grpc::Status status = jobs_->CheckpointJob(&context, request, &response);
+  if (!status.ok()) return FromGrpcStatus(status);
+  return response.checkpoint();
 }
 
 absl::StatusOr<GetVariablesResponse> FakeCluster::Variables(const std::string& job_id) {
@@ -196,6 +213,14 @@ void FakeCluster::AwaitRunning(const std::string& job_id) {
   const auto events = Watch(
       job_id, 0, [&](const JobEvent& event) { return event.state_changed().state() == "RUNNING"; });
   ASSERT_TRUE(events.ok()) << events.status();
+}
+
+JobEvent FakeCluster::AwaitCheckpoint(const std::string& job_id, uint64_t after) {
+  const auto events =
+      Watch(job_id, after, [](const JobEvent& event) { return event.has_checkpoint_ended(); });
+  CHECK(events.ok()) << events.status();
+  EXPECT_TRUE(events->back().has_checkpoint_ended()) << events->back().DebugString();
+  return events->back();
 }
 
 void FakeCluster::AwaitUnknown(const std::string& job_id) {

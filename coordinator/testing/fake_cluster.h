@@ -33,6 +33,8 @@ class FakeCluster {
   void StartPs();                                       // All of them.
   FakeWorker& AddWorker(FakeWorkerScript script = {});  // Named worker-0 and so on; joins.
 
+  // Lets jobs write their checkpoints first.
+  void StopCoordinatorInOrder();
   // Starts another life of the coordinator on the same directory; nobody rejoins by itself.
   void StopCoordinator();
   void StartCoordinator();
@@ -47,6 +49,7 @@ class FakeCluster {
   absl::StatusOr<JobStatus> Get(const std::string& job_id);
   std::vector<JobStatus> List();
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id);
+  absl::StatusOr<CheckpointInfo> Checkpoint(const std::string& job_id, bool wait);
   absl::StatusOr<GetVariablesResponse> Variables(const std::string& job_id);
 
   // Reads events after `after_sequence` until `enough` says so, or the stream ends.
@@ -58,6 +61,8 @@ class FakeCluster {
   // Waits for a notice that contains `text`.
   void AwaitNotice(const std::string& job_id, const std::string& text);
   void AwaitRunning(const std::string& job_id);
+  // Waits for the first checkpoint that has ended after event `after`.
+  JobEvent AwaitCheckpoint(const std::string& job_id, uint64_t after = 0);
   // Waits until the coordinator does not know the job any more.
   void AwaitUnknown(const std::string& job_id);
 

@@ -258,6 +258,17 @@ void FakePs::AwaitDropped(const std::string& job_id) {
   }
 }
 
+void FakePs::AwaitAskedForCut(const std::string& job_id, uint64_t version) {
+  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
+  MutexLock lock(&mutex_);
+  while (std::none_of(shards_.begin(), shards_.end(), [&](const auto& shard) {
+    return shard.first.first == job_id && shard.second.also_at == version;
+  })) {
+    CHECK(!Clock::Real()->WaitUntil(&dropped_, &mutex_, deadline))
+        << name_ << " is not asked for a cut at version " << version;
+  }
+}
+
 void FakePs::AwaitRetired(const std::string& job_id) {
   const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
   MutexLock lock(&mutex_);
@@ -398,6 +409,7 @@ grpc::Status FakePs::PlanCuts(grpc::ServerContext*, const PlanCutsRequest* reque
   if (!status.ok()) return status;
   shard->every_versions = request->every_versions();
   shard->also_at = request->also_at();
+  dropped_.SignalAll();
   *response = StatusOf({request->job_id(), request->shard()}, *shard);
   return grpc::Status::OK;
 }

@@ -77,6 +77,8 @@ class FakePs final : public ParameterServerAdmin::Service {
                                        const std::string& cut_id) const;
   int flushes() const;
 
+  // Waits until PlanCuts has asked a shard of the job for a cut at this version.
+  void AwaitAskedForCut(const std::string& job_id, uint64_t version);
   // Waits until no shard of the job is there.
   void AwaitDropped(const std::string& job_id);
   // Waits until a shard of the job is retired.
@@ -184,7 +186,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::unique_ptr<MemberConnection> connection_;
 
   mutable Mutex mutex_;
-  CondVar dropped_;  // Or retired, or allowed to leave.
+  CondVar dropped_;  // Or retired, asked for a cut, or allowed to leave.
   bool may_leave_ ABSL_GUARDED_BY(mutex_) = false;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> shards_ ABSL_GUARDED_BY(mutex_);
