@@ -1,4 +1,6 @@
 // Checkpoints of a real coordinator, with fake members whose shards' files are real.
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -10,7 +12,6 @@
 #include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "testing/faults/fault_file_system.h"
 
 namespace millrace::coordinator {
 namespace {

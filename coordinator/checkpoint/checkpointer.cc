@@ -163,6 +163,7 @@ void Checkpointer::AfterLooking() {
   phase_ = Phase::kIdle;
   const absl::Time now = clock_->Now();
   trouble_ = result_->status.ok() ? result_->found.trouble : std::string(result_->status.message());
+  if (result_->status.ok()) newest_.reset();  // Somebody may have removed it.
   if (const auto& newest = result_->found.newest) {
     newest_ = InfoOf(options_.spec.checkpoints().directory(), *newest);
     newest_is_exact_ = newest->exact();

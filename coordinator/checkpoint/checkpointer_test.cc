@@ -30,6 +30,18 @@ using ::testing::SizeIs;
 constexpr char kSavedJob[] = "j-1";
 constexpr uint64_t kSavedSteps = 1000;
 
+ShardSpec SpecOf(uint32_t shard) {
+  ShardSpec spec;
+  spec.set_job_id(kSavedJob);
+  spec.set_shard(shard);
+  ShardSlice& slice = *spec.add_slices();
+  slice.set_variable_name("w");
+  slice.mutable_slice()->set_offset(shard * 10);
+  slice.mutable_slice()->set_length(10);
+  spec.mutable_optimizer()->mutable_sgd();
+  return spec;
+}
+
 // They write when the test says so.
 class ScriptedShards final : public CheckpointShards {
  public:
@@ -59,15 +71,7 @@ class ScriptedShards final : public CheckpointShards {
   void Write() {
     std::vector<WriteCheckpointResponse> answers;
     for (uint32_t i = 0; i < states.size(); ++i) {
-      ShardSpec spec;
-      spec.set_job_id(kSavedJob);
-      spec.set_shard(i);
-      ShardSlice& slice = *spec.add_slices();
-      slice.set_variable_name("w");
-      slice.mutable_slice()->set_offset(i * 10);
-      slice.mutable_slice()->set_length(10);
-      spec.mutable_optimizer()->mutable_sgd();
-      const auto written = WriteFakeShard(*request, spec, states[i]);
+      const auto written = WriteFakeShard(*request, SpecOf(i), states[i]);
       ASSERT_TRUE(written.ok()) << written.status();
       *answers.emplace_back().mutable_shard() = *written;
       answers.back().set_extra_memory(i + 1);
@@ -674,11 +678,7 @@ TEST_F(CheckpointerTest, WhatAnEarlierLifeOfTheCoordinatorLeftIsCollected) {
   At(20);
   Request();
   AwaitWriting();
-  for (uint32_t shard = 0; shard < 1; ++shard) {
-    ShardSpec spec;
-    spec.set_shard(shard);
-    ASSERT_TRUE(WriteFakeShard(*shards_.request, spec, shards_.states[shard]).ok());
-  }
+  ASSERT_TRUE(WriteFakeShard(*shards_.request, SpecOf(0), shards_.states[0]).ok());
   // Killed.
   shards_.request.reset();
   ASSERT_THAT(Folders(), ElementsAre("000001", "000002"));

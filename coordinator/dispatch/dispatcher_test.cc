@@ -129,6 +129,26 @@ TEST_F(DispatcherTest, FreedSlotGetsAnotherLeaseAtOnce) {
   EXPECT_FALSE(Done(0, 0)->first);
 }
 
+TEST_F(DispatcherTest, BarrierHereStopsTheJobAfterWhatIsOut) {
+  SetWorkers({{1, 2}});
+  Start("a");
+  EXPECT_EQ(dispatcher_.GetProgress("a")->held_since, absl::InfiniteFuture());
+  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 100), 2u);
+  const absl::Time held = clock_.Now();
+  clock_.Advance(absl::Seconds(1));
+  outbox_.Take();
+  Done(0, 0);
+  EXPECT_FALSE(dispatcher_.GetProgress("a")->at_barrier);
+  Done(1, 1);
+  EXPECT_THAT(outbox_.Take(), IsEmpty());
+  EXPECT_TRUE(dispatcher_.GetProgress("a")->at_barrier);
+  EXPECT_EQ(dispatcher_.GetProgress("a")->held_since, held);
+  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 100), 2u);
+  dispatcher_.SetBarrier("a", 100);
+  EXPECT_THAT(outbox_.Take(), SizeIs(2));
+  EXPECT_EQ(dispatcher_.GetProgress("a")->held_since, absl::InfiniteFuture());
+}
+
 TEST_F(DispatcherTest, NewWorkersLearnTheRoutesAndDeadWorkersStepsGoToOthers) {
   SetWorkers({{1, 2}});
   Start("a", 1, /*staleness=*/1);

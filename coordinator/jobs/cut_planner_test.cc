@@ -48,6 +48,46 @@ TEST(CutPlannerTest, FirstCutsComeSoonAndThenMoreRarelyUpToThePeriod) {
   EXPECT_EQ(planner.Plan(3, start).also_at(), 0u);
 }
 
+TEST(CutPlannerTest, OfTwoVersionsThatAreWantedTheNearerOneGoesFirst) {
+  const absl::Time start = absl::UnixEpoch();
+  CutPlanner planner(absl::Seconds(10));
+  planner.Start(At(3, 4), /*catch_up=*/50, start);
+  EXPECT_EQ(planner.Plan(1, start).also_at(), 50u);
+  planner.Want(20);
+  EXPECT_EQ(planner.Plan(1, start).also_at(), 20u);
+  planner.Observe(At(20, 21), start + absl::Seconds(1));
+  EXPECT_EQ(planner.Plan(1, start).also_at(), 50u) << "all shards have passed the nearer one";
+  planner.Want(60);
+  EXPECT_EQ(planner.Plan(1, start).also_at(), 50u);
+  planner.Observe(At(50, 50), start + absl::Seconds(2));
+  EXPECT_EQ(planner.Plan(1, start).also_at(), 60u);
+}
+
+TEST(CutPlannerTest, VersionAheadIsOneThatNoShardHasBeforeItHearsOfIt) {
+  const absl::Time start = absl::UnixEpoch();
+  CutPlanner planner(absl::Seconds(10));
+  planner.Start(At(3, 4), 0, start);
+  EXPECT_EQ(planner.VersionAhead(), 5u);
+  planner.Observe(At(13, 14), start + absl::Seconds(1));  // 100 ms each.
+  EXPECT_EQ(planner.VersionAhead(), 35u);
+}
+
+TEST(CutPlannerTest, CutThatIsReadStaysThoughNewerOnesAreCommon) {
+  const absl::Time start = absl::UnixEpoch();
+  CutPlanner planner(absl::Seconds(10));
+  planner.Start(At(30, 30, 20), 0, start);
+  EXPECT_EQ(planner.Plan(1, start).common().version(), 20u);
+  CutName held;
+  held.set_version(16);
+  planner.Hold(held);
+  EXPECT_EQ(planner.Plan(1, start).common().version(), 16u);
+  planner.Hold(absl::nullopt);
+  EXPECT_EQ(planner.Plan(1, start).common().version(), 20u);
+  held.set_epoch(7);
+  planner.Hold(held);
+  EXPECT_EQ(planner.Plan(1, start).common().version(), 20u) << "of another epoch";
+}
+
 TEST(CutPlannerTest, SlowCutsAreTakenLessOftenThanThePeriod) {
   const absl::Time start = absl::UnixEpoch();
   CutPlanner planner(absl::Seconds(1));

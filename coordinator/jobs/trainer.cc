@@ -165,13 +165,14 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
   }
   MILLRACE_RETURN_IF_ERROR(HandleEvaluations(evaluator));
   if (!HandlePoll(shards)) return Next::kDetach;
+  // Before the shards are told which cuts may go.
+  AdvanceCheckpoints(environment_.dispatcher->GetProgress(job_.id()).value());
   StartPollIfDue(shards);
   const Dispatcher::TickResult tick = environment_.dispatcher->Tick(job_.id());
   tick_due_ = tick.next;
   if (!tick.trouble.empty()) reporter_.TellTrouble(tick.trouble);
   const auto progress = environment_.dispatcher->GetProgress(job_.id()).value();
   AccountForTime(progress, evaluator, shards);
-  AdvanceCheckpoints(progress);
   const bool at_barrier = progress.at_barrier;
   if (!at_barrier) blocked_.reset();
   MILLRACE_RETURN_IF_ERROR(
@@ -290,6 +291,7 @@ void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
 
 // Beside an evaluation of the same state, or alone. If that does not work the job goes on.
 void Trainer::PinForCheckpoint(const Dispatcher::Progress& progress, ShardGroup& shards) {
+  AdvanceCheckpoints(progress);
   if (checkpointer_ == nullptr || !checkpointer_->IsDueAt(barrier_)) return;
   job_.Spend(TimeUse::kCheckpointing);
   absl::Status status = shards.UnpinCut(generation_, Checkpointer::kCutId);

@@ -29,7 +29,10 @@ class CountingObserver final : public MemberObserver {
     heard.emplace_back(worker.registration.name(), message.kind_case());
   }
 
+  void OnPsDraining(const PsMember& ps) override { draining.push_back(ps.registration.name()); }
+
   int changes = 0;
+  std::vector<std::string> draining;
   int shards = 0;
   std::vector<std::pair<std::string, MemberMessage::KindCase>> heard;
 };
@@ -285,6 +288,17 @@ TEST_F(MemberRegistryTest, MessagesOutOfPlaceAreErrors) {
   *again.mutable_register_worker() = Worker("w");
   ExpectInvalid(registry_.Receive(*worker, again), "second registration");
   EXPECT_THAT(observer_.heard, ElementsAre(std::make_pair("w", MemberMessage::kStepResult)));
+}
+
+TEST_F(MemberRegistryTest, PsServersMayDrainAsWorkersDo) {
+  const auto worker = registry_.AddWorker(Worker("w"), link_);
+  const auto ps = registry_.AddPs(Ps("p", "d"), link_);
+  MemberMessage draining;
+  draining.mutable_draining();
+  EXPECT_TRUE(registry_.Receive(*worker, draining).ok());
+  EXPECT_TRUE(registry_.Receive(*ps, draining).ok());
+  EXPECT_THAT(observer_.heard, ElementsAre(std::make_pair("w", MemberMessage::kDraining)));
+  EXPECT_THAT(observer_.draining, ElementsAre("p"));
 }
 
 TEST_F(MemberRegistryTest, ShutdownClosesAllAndTakesNobodyIn) {
