@@ -1,8 +1,5 @@
-// Tensors in a file that every machine-learning library reads:
-// https://github.com/huggingface/safetensors.
-//
-// A file is the length of its header (8 bytes, little-endian), the header (JSON, padded with spaces
-// so that the values start at a multiple of 8), and the values, one tensor after the other.
+// Whole safetensors files in memory. common/safetensors has the format, and reads and writes piece
+// by piece.
 #ifndef MILLRACE_CLIENT_SAFETENSORS_H_
 #define MILLRACE_CLIENT_SAFETENSORS_H_
 
@@ -39,9 +36,9 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const Tensor> 
                               const std::map<std::string, std::string>& metadata,
                               const Interrupt* interrupt = nullptr);
 
-// Reads a file of float32 tensors; blocks. NOT_FOUND: no such file; INVALID_ARGUMENT: it is not
-// one, or tensors are of other types, overlap or leave gaps; the message names the file and the
-// tensor.
+// Reads a file of F32, F64, F16 and BF16 tensors; blocks. NOT_FOUND: no such file;
+// INVALID_ARGUMENT: it is not one, or tensors are of other types, overlap or leave gaps; the
+// message names the file and the tensor.
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path);
 
 }  // namespace millrace::client

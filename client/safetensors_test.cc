@@ -147,8 +147,8 @@ TEST(SafetensorsTest, ReadingNamesWhatIsWrongWithAFile) {
       error(WithHeader(R"({"a":{"dtype":"F32","shape":[1e300],"data_offsets":[0,4]}})", "abcd")),
       HasSubstr("shape: must be whole numbers"));
   EXPECT_THAT(error(WithHeader("[1]", "")), HasSubstr("not a JSON object"));
-  EXPECT_THAT(error(WithHeader(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", "ab")),
-              HasSubstr("'a' is F16"));
+  EXPECT_THAT(error(WithHeader(R"({"a":{"dtype":"I16","shape":[1],"data_offsets":[0,2]}})", "ab")),
+              HasSubstr("'a' is I16"));
   EXPECT_THAT(
       error(WithHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "abcd")),
       HasSubstr("do not fit the shape"));

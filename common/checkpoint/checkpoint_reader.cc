@@ -283,6 +283,10 @@ absl::StatusOr<VerifyResult> VerifyCheckpoint(
     const std::function<void(const CheckpointProblem&)>& on_problem,
     const std::function<absl::Status(uint64_t bytes)>& on_read) {
   VerifyResult result;
+  if (number == 0) {
+    MILLRACE_ASSIGN_OR_RETURN(number, CheckpointDirectory(file_system, directory).Newest());
+  }
+  result.number = number;
   const ProblemSink tell = [&](const CheckpointProblem& problem) {
     ++result.problems;
     on_problem(problem);

@@ -71,7 +71,8 @@ struct CheckpointProblem {
 };
 
 struct VerifyResult {
-  uint64_t bytes = 0;  // That were read, and compared.
+  uint64_t number = 0;  // Of the checkpoint.
+  uint64_t bytes = 0;   // That were read, and compared.
   uint64_t problems = 0;
 };
 

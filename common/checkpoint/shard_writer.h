@@ -65,8 +65,8 @@ struct ShardWriteOptions {
   // A checkpoint in the directory: arrays of blocks that are the same in it are referred to instead
   // of written. 0: none; so is one that cannot be read, or is of another job or other slots.
   uint64_t base = 0;
-  // Called before so many bytes are written (at most 1 MiB): may wait. An error ends the writing
-  // with it. May be null.
+  // Called before so many bytes are written: may wait. At most 1 MiB; 0 now and then while nothing
+  // is written. An error ends the writing with it. May be null.
   std::function<absl::Status(uint64_t bytes)> before_write;
 };
 
