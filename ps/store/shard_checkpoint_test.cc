@@ -3,152 +3,41 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
-#include "common/clock.h"
-#include "common/safetensors/safetensors_file.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
 #include "ps/store/checkpoint_test_util.h"
+#include "ps/store/shard_checkpoint_fixture.h"
 #include "ps/store/shard_store.h"
 #include "testing/faults/fault_file_system.h"
 
 namespace millrace::ps {
 namespace {
 
-using ::millrace::testing::Arrays;
 using ::millrace::testing::BeginCheckpoint;
 using ::millrace::testing::Fault;
-using ::millrace::testing::FaultFileSystem;
 using ::millrace::testing::MakeCheckpointRequest;
 using ::millrace::testing::Newest;
 using ::millrace::testing::PushWhole;
 using ::millrace::testing::TestJob;
 using ::millrace::testing::Values;
 using ::millrace::testing::WriteWholeCheckpoint;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-OptimizerSpec Optimizer(const std::string& text) {
-  OptimizerSpec spec;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
-  return spec;
-}
-
 // So often a call of three blocks has asked whether it may go on when it has written some of them.
 constexpr int kInTheMiddle = 6;
-
-// One step subtracts its gradient.
-OptimizerSpec PlainSgd() { return Optimizer("sgd { learning_rate: 1 }"); }
-
-class ShardCheckpointTest : public ::testing::Test {
- protected:
-  ShardCheckpointTest()
-      : root_(absl::StrCat(::testing::TempDir(), "/shard_checkpoint_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())),
-        checkpoints_(root_ + "/checkpoints") {
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_);
-    Open("a");
-  }
-
-  // Serves another data directory, or the same one again.
-  void Open(const std::string& name) {
-    store_.reset();
-    files_ = std::make_shared<FaultFileSystem>();
-    ShardStoreOptions options;
-    options.clock = &clock_;
-    options.file_system = files_;
-    options.fault = [this](absl::string_view operation) {
-      if (operation == "flush" && before_cut_) std::exchange(before_cut_, nullptr)();
-      return absl::OkStatus();
-    };
-    auto store = ShardStore::Open(absl::StrCat(root_, "/", name), options);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-
-  void Create(const std::vector<ShardSpec>& shards) {
-    for (const ShardSpec& spec : shards) {
-      const auto status = store_->Create(spec, 1);
-      ASSERT_TRUE(status.ok()) << status.status();
-    }
-  }
-
-  std::shared_ptr<Shard> Find(uint32_t shard = 0) { return *store_->shards().Find("job", shard); }
-
-  // A step of the same random gradient whatever the shards.
-  void Push(uint64_t step, uint64_t elements, int shards) {
-    std::mt19937 random(static_cast<unsigned>(step) + 1);
-    std::normal_distribution<float> distribution;
-    std::vector<float> gradient(elements);
-    for (float& g : gradient) g = distribution(random);
-    size_t begin = 0;
-    for (int i = 0; i < shards; ++i) {
-      const std::shared_ptr<Shard> shard = Find(static_cast<uint32_t>(i));
-      const size_t count = shard->plan().layout.elements();
-      const PushResponse response =
-          PushWhole(shard.get(), step, step, absl::MakeSpan(gradient).subspan(begin, count));
-      ASSERT_EQ(response.code(), 0) << response.message();
-      begin += count;
-    }
-  }
-
-  // A step whose gradient is 1.
-  void PushOnes(uint64_t step, uint32_t shard = 0) {
-    const std::shared_ptr<Shard> there = Find(shard);
-    const std::vector<float> ones(there->plan().layout.elements(), 1);
-    ASSERT_EQ(PushWhole(there.get(), step, step, ones).code(), 0);
-  }
-
-  std::vector<std::vector<float>> AllArrays(int shards) {
-    std::vector<StatePtr> states;
-    for (int i = 0; i < shards; ++i) states.push_back(Newest(Find(static_cast<uint32_t>(i)).get()));
-    return Arrays(states);
-  }
-
-  absl::StatusOr<WriteCheckpointResponse> Write(
-      const WriteCheckpointRequest& request,
-      const std::function<bool()>& is_cancelled = [] { return false; }) {
-    return store_->WriteCheckpoint(request, is_cancelled);
-  }
-
-  size_t FilesOf(uint64_t number) const {
-    const std::filesystem::path folder = absl::StrFormat("%s/%06d", checkpoints_, number);
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-  }
-
-  // The values of a checkpoint with one shard, restored in another store.
-  std::vector<float> RestoredValues(const TestJob& job, uint64_t number) {
-    Open(absl::StrCat("restored_", number));
-    Create(TestJob::Restored(job.Shards(1), checkpoints_, number));
-    return Values(*Newest(Find().get()));
-  }
-
-  SimulatedClock clock_;
-  std::function<void()> before_cut_;  // Called once, before a cut is written.
-  const std::string root_;
-  const std::string checkpoints_;
-  std::shared_ptr<FaultFileSystem> files_;
-  std::unique_ptr<ShardStore> store_;
-};
 
 class RestoreTest : public ShardCheckpointTest,
                     public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(RestoreTest, ValuesAndSlotsAreTheSameBitsInThreeThenFiveThenTwoShards) {
-  const TestJob job({kBlockElements + 1000, 35, 1, kBlockElements}, Optimizer(GetParam()));
+  const TestJob job({kBlockElements + 1000, 35, 1, kBlockElements}, MakeOptimizerSpec(GetParam()));
   uint64_t step = 0;
   uint64_t number = 0;
   int shards_before = 0;
@@ -301,6 +190,48 @@ TEST_F(ShardCheckpointTest, WhatDoesNotFitTheCheckpointIsRefusedByName) {
          "spec.replicas: 2");
   Create({good});
   PushOnes(1);
+}
+
+TEST_F(ShardCheckpointTest, DamagedCheckpointIsNotLoaded) {
+  const TestJob job({1000}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
+  const std::string file = checkpoints_ + "/000001/shard-00000.safetensors";
+  {
+    std::fstream values(file, std::ios::in | std::ios::out | std::ios::binary);
+    values.seekp(static_cast<std::streamoff>(std::filesystem::file_size(file)) - 1000);
+    values.put('!');
+  }
+  Open("b");
+  const ShardSpec spec = TestJob::Restored(job.Shards(1), checkpoints_, number)[0];
+  const absl::Status status = store_->Create(spec, 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(file));
+  EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(std::filesystem::is_empty(root_ + "/b/db.bulk"));
+}
+
+TEST_F(ShardCheckpointTest, EachReadOfARestoreMayFail) {
+  const TestJob job({1000, 5}, MakeOptimizerSpec("adam {}"));
+  Create(job.Shards(2));
+  for (uint32_t shard = 0; shard < 2; ++shard) PushOnes(0, shard);
+  const auto saved = AllArrays(2);
+  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 2, checkpoints_);
+  const ShardSpec spec = TestJob::Restored(job.Shards(1), checkpoints_, number)[0];
+  Open("b");
+  uint64_t failures = 0;
+  for (bool restored = false; !restored; ++failures) {
+    ASSERT_LT(failures, 100);
+    files_->ArmRead(failures);
+    const absl::Status status = store_->Create(spec, 1).status();
+    restored = status.ok();
+    if (restored) continue;
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
+  }
+  EXPECT_GT(failures, 5) << "it reads nothing";
+  EXPECT_TRUE(AllArrays(1) == saved);
 }
 
 TEST_F(ShardCheckpointTest, StepsThatAShardHasNoLongerAreRefused) {
@@ -535,109 +466,6 @@ TEST_F(ShardCheckpointTest, RequestThatMakesNoSenseIsRefused) {
   EXPECT_EQ(code([](Request* request) { request->set_shard(1); }), absl::StatusCode::kNotFound);
   EXPECT_EQ(code([](Request* request) { request->set_generation(0); }),
             absl::StatusCode::kFailedPrecondition);
-}
-
-class WarmStartTest : public ShardCheckpointTest {
- protected:
-  // A file with "a" of 10 elements, 0 to 9, and "b" of as many, as halves of that in F64.
-  WarmStartTest() : path_(root_ + "/values.safetensors") {
-    SafetensorsHeader header;
-    header.tensors.push_back({"a", "F32", {10}});
-    header.tensors.push_back({"b", "F64", {2, 5}});
-    header.tensors.push_back({"c", "I64", {1}});
-    auto writer = SafetensorsWriter::Create(RealFileSystem(), path_, header);
-    EXPECT_TRUE(writer.ok()) << writer.status();
-    std::vector<float> floats;
-    std::vector<double> doubles;
-    for (int i = 0; i < 10; ++i) {
-      floats.push_back(static_cast<float>(i));
-      doubles.push_back(i * 0.5);
-    }
-    EXPECT_TRUE(writer->Append(absl::MakeConstSpan(floats)).ok());
-    EXPECT_TRUE(writer
-                    ->Append(absl::string_view(reinterpret_cast<const char*>(doubles.data()),
-                                               doubles.size() * sizeof(double)))
-                    .ok());
-    EXPECT_TRUE(writer->Append(absl::string_view("\0\0\0\0\0\0\0\0", 8)).ok());
-    EXPECT_TRUE(writer->Finish().ok());
-  }
-
-  // Elements 2 to 9 of each variable, the first stored as `name`; momentum.
-  ShardSpec Spec(const std::string& name, uint32_t replicas = 0) {
-    ShardSpec spec =
-        TestJob({10, 10}, Optimizer("sgd { learning_rate: 1 momentum: 0.5 }"), replicas)
-            .Shards(1)[0];
-    for (ShardSlice& slice : *spec.mutable_slices()) {
-      slice.mutable_slice()->set_offset(2);
-      slice.mutable_slice()->set_length(8);
-      slice.clear_shape();
-    }
-    StoredTensor& stored = *spec.mutable_slices(0)->mutable_initial_value()->mutable_stored();
-    stored.set_path(path_);
-    stored.set_name(name);
-    spec.mutable_slices(1)->mutable_initial_value()->set_constant(4);
-    return spec;
-  }
-
-  const std::string path_;
-};
-
-TEST_F(WarmStartTest, ShardBeginsWithTheTensorsOfAFile) {
-  Create({Spec("b")});
-  EXPECT_THAT(Values(*Newest(Find().get())),
-              ElementsAre(1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 4, 4, 4, 4, 4, 4, 4, 4));
-  EXPECT_THAT(Arrays({Newest(Find().get())})[1], Each(0));
-  const ShardStatus status = Find()->Status();
-  EXPECT_EQ(status.version(), 0);
-  EXPECT_EQ(status.origin(), ShardStatus::CREATED);
-  EXPECT_EQ(status.cuts_size(), 1);
-}
-
-TEST_F(WarmStartTest, FileMayGoAwayOnceTheShardIsMade) {
-  Create({Spec("a", /*replicas=*/1)});
-  std::filesystem::remove(path_);
-  PushOnes(0);
-  Open("a");
-  const auto begin = ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 4, 4, 4, 4, 4, 4, 4, 4);
-  EXPECT_THAT(Values(*Newest(Find().get())), begin);
-  ASSERT_TRUE(store_->SetGeneration("job", 0, 2).ok());
-  ASSERT_TRUE(store_->SetGeneration("job", 0, 3).ok());
-  StepBackRequest request;
-  request.set_job_id("job");
-  request.set_generation(3);
-  request.set_epoch(1);
-  ASSERT_TRUE(store_->StepBack(request).ok());
-  EXPECT_THAT(Values(*Newest(Find().get())), begin);
-}
-
-TEST_F(WarmStartTest, WhatTheFileLacksIsNamed) {
-  EXPECT_THAT(std::string(store_->Create(Spec("d"), 1).status().message()), HasSubstr("'d' in"));
-  const absl::Status integers = store_->Create(Spec("c"), 1).status();
-  EXPECT_EQ(integers.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(integers.message()), HasSubstr("of type I64"));
-  ShardSpec other_shape = Spec("b");
-  other_shape.mutable_slices(0)->add_shape(10);
-  const absl::Status shape = store_->Create(other_shape, 1).status();
-  EXPECT_THAT(std::string(shape.message()), HasSubstr("[2, 5]"));
-}
-
-TEST_F(WarmStartTest, TensorMayBeAVariableOfACheckpoint) {
-  const TestJob job({10}, Optimizer("adam {}"));
-  Create(job.Shards(1));
-  PushOnes(0);
-  const std::vector<float> values = Values(*Newest(Find().get()));
-  const uint64_t number = WriteWholeCheckpoint(store_.get(), job, 1, checkpoints_);
-  Open("b");
-  ShardSpec spec = Spec("layer/variable_0");
-  StoredTensor& stored = *spec.mutable_slices(0)->mutable_initial_value()->mutable_stored();
-  stored.set_path(checkpoints_);
-  stored.set_checkpoint(number);
-  Create({spec});
-  const StatePtr state = Newest(Find().get());
-  EXPECT_EQ(state->version, 0);
-  EXPECT_EQ(
-      std::vector<float>(state->blocks[0]->values().begin(), state->blocks[0]->values().end()),
-      std::vector<float>(values.begin() + 2, values.end()));
 }
 
 }  // namespace
