@@ -183,6 +183,29 @@ absl::StatusOr<std::string> ReadText(const RandomAccessReader& file) {
   return text;
 }
 
+// A record as the manifest describes it.
+absl::StatusOr<std::string> ReadRecordText(const FileSystemPtr& file_system,
+                                           const std::string& path,
+                                           const CheckpointShard& expected) {
+  const auto file = RandomAccessReader::Open(file_system, path);
+  if (absl::IsNotFound(file.status())) {
+    return absl::DataLossError(absl::StrCat(path, ": damaged: it is not there"));
+  }
+  MILLRACE_RETURN_IF_ERROR(file.status());
+  if (file->bytes() != expected.record_bytes()) {
+    return absl::DataLossError(absl::StrCat(path, ": damaged: it has ", file->bytes(),
+                                            " bytes where the manifest says ",
+                                            expected.record_bytes()));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(std::string text, ReadText(*file));
+  if (const std::string found = Checksum(text); found != expected.record_checksum()) {
+    return absl::DataLossError(absl::StrCat(path, ": damaged: the checksum of its ", text.size(),
+                                            " bytes is ", found, ", not ",
+                                            expected.record_checksum()));
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> EncodeManifest(CheckpointManifest* manifest) {
@@ -247,22 +270,7 @@ absl::StatusOr<ShardRecord> ReadShardRecord(const FileSystemPtr& file_system,
                                             const CheckpointManifest& manifest, uint32_t shard) {
   const CheckpointShard& expected = manifest.shards(static_cast<int>(shard));
   const std::string path = JoinPath(directory, expected.record());
-  absl::StatusOr<RandomAccessReader> file = RandomAccessReader::Open(file_system, path);
-  if (absl::IsNotFound(file.status())) {
-    return absl::DataLossError(absl::StrCat(path, ": damaged: it is not there"));
-  }
-  MILLRACE_RETURN_IF_ERROR(file.status());
-  if (file->bytes() != expected.record_bytes()) {
-    return absl::DataLossError(absl::StrCat(path, ": damaged: it has ", file->bytes(),
-                                            " bytes where the manifest says ",
-                                            expected.record_bytes()));
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadText(*file));
-  if (const std::string found = Checksum(text); found != expected.record_checksum()) {
-    return absl::DataLossError(absl::StrCat(path, ": damaged: the checksum of its ", text.size(),
-                                            " bytes is ", found, ", not ",
-                                            expected.record_checksum()));
-  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadRecordText(file_system, path, expected));
   MILLRACE_ASSIGN_OR_RETURN(
       ShardRecord record,
       ParseShardRecord(path, text, 1 + static_cast<size_t>(manifest.slots_size())));
