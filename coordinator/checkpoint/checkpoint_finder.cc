@@ -1,0 +1,168 @@
+#include "coordinator/checkpoint/checkpoint_finder.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/checkpoint_records.h"
+#include "common/safetensors/safetensors_file.h"
+#include "common/status_macros.h"
+#include "coordinator/checkpoint/restore_check.h"
+#include "coordinator/checkpoint/restore_plan.h"
+#include "coordinator/checkpoint/warm_start.h"
+
+namespace millrace::coordinator {
+namespace {
+
+ShardRestore ReferenceTo(const std::string& directory, const CheckpointManifest& manifest) {
+  ShardRestore reference;
+  reference.set_directory(directory);
+  reference.set_checkpoint(manifest.number());
+  reference.set_manifest_checksum(manifest.checksum());
+  return reference;
+}
+
+absl::StatusOr<std::vector<ShardRecord>> ReadRecords(const FileSystemPtr& file_system,
+                                                     const std::string& directory,
+                                                     const CheckpointManifest& manifest) {
+  std::vector<ShardRecord> records;
+  for (int shard = 0; shard < manifest.shards_size(); ++shard) {
+    MILLRACE_ASSIGN_OR_RETURN(ShardRecord record, ReadShardRecord(file_system, directory, manifest,
+                                                                  static_cast<uint32_t>(shard)));
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+// The statuses of a disk that fails now, rather than of what is on it.
+bool MayPass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+absl::Status WithPath(const char* path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(path, ": ", std::string(status.message())));
+}
+
+absl::StatusOr<StoredShapes> ShapesOf(const FileSystemPtr& file_system, const std::string& path,
+                                      uint64_t* checkpoint) {
+  StoredShapes shapes;
+  // A file, or a directory of checkpoints: the spec does not say which.
+  auto newest = *checkpoint > 0 ? absl::StatusOr<uint64_t>(*checkpoint)
+                                : CheckpointDirectory(file_system, path).Newest();
+  if (newest.ok()) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto opened, Checkpoint::Open(file_system, path, *newest));
+    for (const auto& variable : opened->variables()) shapes[variable.name] = variable.shape;
+    *checkpoint = *newest;
+    return shapes;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, SafetensorsReader::Open(file_system, path));
+  for (const SafetensorsEntry& tensor : file.header().tensors) {
+    if (!IsReadableAsFloat(tensor.dtype)) continue;
+    shapes[tensor.name] = tensor.shape;
+  }
+  return shapes;
+}
+
+}  // namespace
+
+std::string NameOf(const ShardRestore& checkpoint) {
+  return JoinPath(checkpoint.directory(), CheckpointFolder(checkpoint.checkpoint()));
+}
+
+absl::StatusOr<RestoredFrom> FindRestore(const FileSystemPtr& file_system, const JobSpec& spec) {
+  const std::string& directory = spec.restore().directory();
+  uint64_t number = spec.restore().checkpoint();
+  if (number == 0) {
+    const auto newest = CheckpointDirectory(file_system, directory).Newest();
+    if (!newest.ok()) return WithPath("restore", newest.status());
+    number = *newest;
+  }
+  const auto opened = Checkpoint::Open(file_system, directory, number);
+  if (!opened.ok()) {
+    const absl::Status status = WithPath("restore", opened.status());
+    if (!absl::IsDataLoss(status)) return status;
+    return absl::DataLossError(absl::StrCat(std::string(status.message()),
+                                            OfferOneBefore(file_system, directory, number)));
+  }
+  const CheckpointManifest& manifest = (*opened)->manifest();
+  MILLRACE_RETURN_IF_ERROR(CheckRestoredSpec(spec, manifest));
+  RestoredFrom from;
+  *from.mutable_checkpoint() = ReferenceTo(directory, manifest);
+  from.set_job_id(manifest.job_id());
+  *from.mutable_earlier_job_ids() = manifest.earlier_job_ids();
+  from.set_step(manifest.step());
+  *from.mutable_plan() = manifest.plan();
+  if (manifest.exact()) return from;
+  const auto records = ReadRecords(file_system, directory, manifest);
+  if (!records.ok()) return WithPath("restore", records.status());
+  MILLRACE_ASSIGN_OR_RETURN(const auto boundaries, FindBoundaries(manifest, *records));
+  from.mutable_boundaries()->Assign(boundaries.begin(), boundaries.end());
+  return from;
+}
+
+absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
+                                               const std::string& directory,
+                                               const std::string& job_id, uint64_t before) {
+  MILLRACE_ASSIGN_OR_RETURN(auto listed, CheckpointDirectory(file_system, directory).List());
+  FoundCheckpoint found;
+  std::reverse(listed.begin(), listed.end());
+  for (const CheckpointDirectory::Listed& one : listed) {
+    if (before > 0 && one.number >= before) continue;
+    if (one.manifest.ok() && one.manifest->job_id() != job_id) continue;
+    const auto opened = one.manifest.ok() ? Checkpoint::Open(file_system, directory, one.number)
+                                          : one.manifest.status();
+    if (MayPass(opened.status())) return opened.status();
+    if (!opened.ok()) {
+      found.damaged.push_back(std::string(opened.status().message()));
+      continue;
+    }
+    found.checkpoint = ReferenceTo(directory, (*opened)->manifest());
+    found.step = (*opened)->manifest().step();
+    return found;
+  }
+  if (!found.damaged.empty()) {
+    return absl::NotFoundError(absl::StrCat("no checkpoint of the job in ", directory,
+                                            " can be used: ", absl::StrJoin(found.damaged, "; ")));
+  }
+  return absl::NotFoundError(absl::StrCat("there is no ", before > 0 ? "earlier " : "",
+                                          "checkpoint of the job in ", directory));
+}
+
+std::string OfferOneBefore(const FileSystemPtr& file_system, const std::string& directory,
+                           uint64_t number) {
+  auto listed = CheckpointDirectory(file_system, directory).List();
+  if (!listed.ok()) return "";
+  std::reverse(listed->begin(), listed->end());
+  for (const CheckpointDirectory::Listed& one : *listed) {
+    if (one.number >= number || !one.manifest.ok()) continue;
+    return absl::StrCat("; --restore=", JoinPath(directory, CheckpointFolder(one.number)),
+                        " goes on from the one before, at step ", one.manifest->step());
+  }
+  return "";
+}
+
+absl::StatusOr<FoundWarmStart> FindWarmStart(const FileSystemPtr& file_system, const JobSpec& spec,
+                                             const JobPlan& plan) {
+  const WarmStartSpec& from = spec.warm_start();
+  uint64_t checkpoint = from.checkpoint();
+  const auto shapes = ShapesOf(file_system, from.path(), &checkpoint);
+  if (!shapes.ok()) return WithPath("warm_start.path", shapes.status());
+  MILLRACE_ASSIGN_OR_RETURN(WarmStart start, MatchTensors(from, plan, *shapes));
+  FoundWarmStart found;
+  found.notice = std::move(start.notice);
+  for (std::string& name : start.tensors) {
+    StoredTensor& tensor = found.tensors.emplace_back();
+    if (name.empty()) continue;
+    tensor.set_path(from.path());
+    tensor.set_checkpoint(checkpoint);
+    tensor.set_name(std::move(name));
+  }
+  return found;
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,57 @@
+// Finds the checkpoint or the file that a job begins with. Calls block on the disk: see
+// PatientCaller.
+#ifndef MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FINDER_H_
+#define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FINDER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/storage/durable_file.h"
+#include "coordinator/journal/job_record.pb.h"
+#include "protos/cluster.pb.h"
+#include "protos/job.pb.h"
+#include "protos/parameter_server.pb.h"
+
+namespace millrace::coordinator {
+
+// "DIR/000017".
+std::string NameOf(const ShardRestore& checkpoint);
+
+// The checkpoint that spec.restore names, opened and compared with the spec (CheckRestoredSpec).
+// NOT_FOUND: there is none; DATA_LOSS: it is damaged: which file and byte, and how to restore the
+// one before; FAILED_PRECONDITION: of a newer format; INVALID_ARGUMENT: another job than the
+// spec's; UNAVAILABLE. REQUIRES: spec.has_restore().
+absl::StatusOr<RestoredFrom> FindRestore(const FileSystemPtr& file_system, const JobSpec& spec);
+
+struct FoundCheckpoint {
+  ShardRestore checkpoint;
+  uint64_t step = 0;
+  // Newer ones that cannot be used, for people.
+  std::vector<std::string> damaged;
+};
+// The newest whole checkpoint of a job in a directory; of those before number `before` (0: of all).
+// NOT_FOUND: there is none; the message says why.
+absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
+                                               const std::string& directory,
+                                               const std::string& job_id, uint64_t before);
+
+// "; --restore=DIR/000016 goes on from the one before, at step 600", or "" where there is none that
+// could.
+std::string OfferOneBefore(const FileSystemPtr& file_system, const std::string& directory,
+                           uint64_t number);
+
+struct FoundWarmStart {
+  // By variable; those that have no name have their initial values.
+  std::vector<StoredTensor> tensors;
+  std::string notice;  // For people.
+};
+// What the variables of a plan begin as. Statuses as FindRestore's, and MatchTensors'. REQUIRES:
+// spec.has_warm_start().
+absl::StatusOr<FoundWarmStart> FindWarmStart(const FileSystemPtr& file_system, const JobSpec& spec,
+                                             const JobPlan& plan);
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FINDER_H_

@@ -1,0 +1,129 @@
+#include "coordinator/checkpoint/restore_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/optional.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "coordinator/checkpoint/field_difference.h"
+
+namespace millrace::coordinator {
+namespace {
+
+// What gives a step its meaning, and a shard its slots, written out in one way.
+JobSpec Essence(const JobSpec& spec) {
+  JobSpec essence;
+  *essence.mutable_model() = spec.model();
+  essence.mutable_model()->clear_metrics();
+  *essence.mutable_data() = spec.data();
+  essence.mutable_data()->clear_directory();
+  essence.set_batch_size(spec.batch_size());
+  essence.set_seed(spec.seed());
+  if (const uint32_t replicas = Replicas(spec); replicas > 0) {
+    essence.mutable_synchronous()->set_replicas(replicas);
+  } else {
+    essence.mutable_asynchronous();
+  }
+  return essence;
+}
+
+// What of an optimizer decides which slots it has; `other`: the one that it is compared with. A
+// momentum may change, but not come or go.
+OptimizerSpec SlotsOf(const OptimizerSpec& spec, const OptimizerSpec& other) {
+  OptimizerSpec slots = spec;
+  if (Sgd* sgd = slots.has_sgd() ? slots.mutable_sgd() : nullptr) {
+    const bool both = sgd->momentum() > 0 && other.sgd().momentum() > 0;
+    const double momentum = both ? 1 : sgd->momentum();
+    *sgd = Sgd();
+    sgd->set_momentum(momentum);
+  } else if (RmsProp* rmsprop = slots.has_rmsprop() ? slots.mutable_rmsprop() : nullptr) {
+    const bool both = rmsprop->momentum() > 0 && other.rmsprop().momentum() > 0;
+    const double momentum = both ? 1 : rmsprop->momentum();
+    const bool centered = rmsprop->centered();
+    *rmsprop = RmsProp();
+    rmsprop->set_momentum(momentum);
+    rmsprop->set_centered(centered);
+  } else if (slots.has_adam()) {
+    *slots.mutable_adam() = Adam();
+  }
+  return slots;
+}
+
+absl::Status Mismatch(const FieldDifference& found, const CheckpointManifest& manifest) {
+  return absl::InvalidArgumentError(absl::StrCat(found.path, ": ", found.a, "; must be ", found.b,
+                                                 " as in the checkpoint of job ", manifest.job_id(),
+                                                 " at step ", manifest.step(), " (restore)"));
+}
+
+std::string LengthOf(const JobSpec& spec) {
+  return spec.length_case() == JobSpec::kEpochs ? absl::StrCat("epochs: ", spec.epochs())
+                                                : absl::StrCat("steps: ", spec.steps());
+}
+
+// The last version of a synchronous job may lack contributions; it cannot get them later.
+absl::Status CheckLength(const JobSpec& spec, const CheckpointManifest& manifest) {
+  const uint64_t steps = TotalSteps(spec, manifest.plan().train_examples());
+  const uint64_t replicas = Replicas(spec);
+  if (replicas > 0 && manifest.step() % replicas > 0 && steps != manifest.step()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        LengthOf(spec), "; must be ", manifest.step(), " steps as in the checkpoint of job ",
+        manifest.job_id(), ", which ended in the middle of a version of ", replicas,
+        " replicas (restore); an earlier checkpoint can be gone on from"));
+  }
+  if (steps >= manifest.step()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(LengthOf(spec), "; must be ", manifest.step(), " steps or more (here ", steps,
+                   "), which is where the checkpoint of job ", manifest.job_id(), " is (restore)"));
+}
+
+std::string Describe(const VariableSpec& variable) {
+  return absl::StrCat("'", variable.name(), "' [", absl::StrJoin(variable.shape(), ", "), "]");
+}
+
+std::string DescribeAt(const JobPlan& plan, int variable) {
+  return variable < plan.variables_size() ? Describe(plan.variables(variable)) : "none";
+}
+
+}  // namespace
+
+absl::Status CheckRestoredSpec(const JobSpec& spec, const CheckpointManifest& manifest) {
+  auto found = FindDifference(Essence(spec), Essence(manifest.spec()), "");
+  // A mode is no field's path: it may be unset.
+  if (found && found->path.empty()) found->path = "mode";
+  if (found) return Mismatch(*found, manifest);
+  const OptimizerSpec& ours = spec.optimizer();
+  const OptimizerSpec& theirs = manifest.spec().optimizer();
+  found = FindDifference(SlotsOf(ours, theirs), SlotsOf(theirs, ours), "optimizer");
+  if (found) return Mismatch(*found, manifest);
+  return CheckLength(spec, manifest);
+}
+
+absl::Status CheckRestoredPlan(const JobPlan& plan, const JobPlan& saved) {
+  for (int i = 0; i < std::max(plan.variables_size(), saved.variables_size()); ++i) {
+    const std::string ours = DescribeAt(plan, i);
+    const std::string theirs = DescribeAt(saved, i);
+    if (ours == theirs) continue;
+    return absl::InvalidArgumentError(absl::StrCat("model: its variable ", i, " is ", ours,
+                                                   "; must be ", theirs,
+                                                   " as in the checkpoint (restore)"));
+  }
+  if (plan.train_examples() != saved.train_examples()) {
+    return absl::InvalidArgumentError(absl::StrCat("data.train: ", plan.train_examples(),
+                                                   " examples; must be ", saved.train_examples(),
+                                                   " as in the checkpoint (restore)"));
+  }
+  if (plan.data_fingerprint() == 0 || saved.data_fingerprint() == 0 ||
+      plan.data_fingerprint() == saved.data_fingerprint()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "data: other examples than the checkpoint's (their fingerprint is %016x; must be %016x as in "
+      "the checkpoint) (restore)",
+      plan.data_fingerprint(), saved.data_fingerprint()));
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,101 @@
+#include "coordinator/checkpoint/warm_start.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+JobPlan PlanOf(const std::vector<std::string>& names) {
+  JobPlan plan;
+  for (const std::string& name : names) {
+    VariableSpec& variable = *plan.add_variables();
+    variable.set_name(name);
+    variable.add_shape(2);
+    variable.add_shape(3);
+  }
+  return plan;
+}
+
+StoredShapes TensorsOf(const std::vector<std::string>& names) {
+  StoredShapes shapes;
+  for (const std::string& name : names) shapes[name] = {2, 3};
+  return shapes;
+}
+
+WarmStartSpec Rules(const std::vector<std::pair<std::string, std::string>>& rules) {
+  WarmStartSpec spec;
+  spec.set_path("/m.safetensors");
+  for (const auto& [pattern, replacement] : rules) {
+    NameRule& rule = *spec.add_rules();
+    rule.set_pattern(pattern);
+    rule.set_replacement(replacement);
+  }
+  return spec;
+}
+
+TEST(WarmStartTest, FirstRuleThatMatchesTheWholeNameCounts) {
+  const WarmStartSpec spec =
+      Rules({{"head/.*", ""}, {"encoder/(\\w+)/(\\w+)", "bert.\\1.\\2"}, {"enc.*", "wrong"}});
+  const auto start =
+      MatchTensors(spec, PlanOf({"encoder/a/kernel", "head/kernel", "my_head/kernel"}),
+                   TensorsOf({"bert.a.kernel", "my_head/kernel"}));
+  ASSERT_TRUE(start.ok()) << start.status();
+  EXPECT_THAT(start->tensors, ElementsAre("bert.a.kernel", "", "my_head/kernel"));
+  EXPECT_THAT(start->notice,
+              AllOf(HasSubstr("2 variables from /m.safetensors"), Not(HasSubstr("left out"))));
+}
+
+TEST(WarmStartTest, MissingAndLeftOverAreListedAndRefusedUnlessAllowed) {
+  WarmStartSpec spec = Rules({{"w(\\d+)", "v\\1"}});
+  std::vector<std::string> names;
+  for (int i = 10; i < 40; ++i) names.push_back(absl::StrCat("w", i));
+  const JobPlan plan = PlanOf(names);
+  const StoredShapes stored = TensorsOf({"v10", "other"});
+  absl::Status refused = MatchTensors(spec, plan, stored).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("29 variables (w11 as v11, "), HasSubstr("w30 as v30, ...)"),
+                    Not(HasSubstr("w31")), HasSubstr("1 tensor (other)")));
+  spec.set_allow_missing(true);
+  refused = MatchTensors(spec, plan, stored).status();
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("allow_unused"), Not(HasSubstr("w11"))));
+  spec.set_allow_unused(true);
+  const auto start = MatchTensors(spec, plan, stored);
+  ASSERT_TRUE(start.ok()) << start.status();
+  EXPECT_EQ(start->tensors[0], "v10");
+  EXPECT_EQ(start->tensors[1], "");
+  EXPECT_THAT(start->notice, AllOf(HasSubstr("1 variable from"), HasSubstr("w11 as v11"),
+                                   HasSubstr("left out 1: other")));
+}
+
+TEST(WarmStartTest, ShapesMustBeEqual) {
+  StoredShapes stored;
+  stored["w"] = {6};
+  const absl::Status refused = MatchTensors(Rules({}), PlanOf({"w"}), stored).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("variable 'w' is [2, 3]"), HasSubstr("tensor 'w' is [6]")));
+}
+
+TEST(WarmStartTest, BrokenRulesAreNamed) {
+  EXPECT_THAT(
+      std::string(
+          MatchTensors(Rules({{"a", "b"}, {"(", ""}}), PlanOf({"w"}), {}).status().message()),
+      HasSubstr("warm_start.rules[1].pattern: '('; must be a regular expression"));
+  EXPECT_THAT(
+      std::string(MatchTensors(Rules({{"(a)", "\\2"}}), PlanOf({"w"}), {}).status().message()),
+      HasSubstr("warm_start.rules[0].replacement: '\\2'"));
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
