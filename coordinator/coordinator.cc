@@ -32,6 +32,7 @@ RunnerEnvironment MakeEnvironment(const CoordinatorOptions& options, MemberRegis
   environment.min_ps = options.min_ps;
   environment.member_timeout = options.member_timeout;
   environment.plan_timeout = options.plan_timeout;
+  environment.restore_grace = options.restore_grace;
   environment.clock = options.clock;
   environment.file_system = options.checkpoint_file_system;
   return environment;

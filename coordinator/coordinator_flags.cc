@@ -26,6 +26,9 @@ void AddDurations(CLI::App& app, CoordinatorOptions* options) {
       "the job was timed; then leases follow the pace of the steps");
   AddDurationFlag(app, "--member_timeout", &options->member_timeout, {absl::Milliseconds(50)},
                   "A running job fails when it has waited this long for a ps server or a worker");
+  AddDurationFlag(app, "--restore_grace", &options->restore_grace, {absl::Milliseconds(50)},
+                  "A ps server that is gone for this long is given up: its shards are made again "
+                  "from the job's newest checkpoint, if it has one, on other servers");
   AddDurationFlag(
       app, "--stop_timeout", &options->stop_timeout, {absl::ZeroDuration(), absl::Hours(24)},
       "How long jobs may write their checkpoints before the coordinator stops; a second "

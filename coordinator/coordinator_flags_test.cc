@@ -25,7 +25,8 @@ TEST(CoordinatorFlagsTest, FlagsSetTheOptions) {
   CoordinatorOptions options;
   EXPECT_FALSE(Parse({"--data_dir=/d", "--listen=127.0.0.1:0", "--min_ps=3", "--member_timeout=90s",
                       "--heartbeat_period=500ms", "--allow_insecure_remote", "--retained_jobs=2",
-                      "--retained_records=50", "--max_running_jobs=3", "--max_pending_jobs=4"},
+                      "--retained_records=50", "--max_running_jobs=3", "--max_pending_jobs=4",
+                      "--restore_grace=30s"},
                      nullptr, &options));
   EXPECT_EQ(options.data_dir, "/d");
   EXPECT_EQ(options.server.listen, "127.0.0.1:0");
@@ -37,6 +38,7 @@ TEST(CoordinatorFlagsTest, FlagsSetTheOptions) {
   EXPECT_EQ(options.retained_records, 50);
   EXPECT_EQ(options.max_running_jobs, 3);
   EXPECT_EQ(options.max_pending_jobs, 4);
+  EXPECT_EQ(options.restore_grace, absl::Seconds(30));
 }
 
 TEST(CoordinatorFlagsTest, DefaultsToLoopback) {

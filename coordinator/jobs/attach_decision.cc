@@ -155,6 +155,8 @@ std::string DescribeOrigin(const ShardStatus& shard) {
       return absl::StrCat("from its cut of version ", shard.version());
     case ShardStatus::INITIAL_VALUES:
       return "from its initial values";
+    case ShardStatus::CHECKPOINT:
+      return "from its checkpoint";
     default:
       return "as it was";
   }

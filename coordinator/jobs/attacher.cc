@@ -12,14 +12,17 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/job_spec.h"
+#include "common/proto_duration.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/attach_decision.h"
+#include "coordinator/jobs/remake_plan.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kMissingPause = absl::Seconds(1);
+constexpr char kAsTheyWere[] = "all shards as they were";
 // A new job that waits for a server keeps what it has made elsewhere for this long: a server that
 // is started again is back by then.
 constexpr absl::Duration kKeptMade = absl::Seconds(10);
@@ -34,6 +37,7 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
   stuck_since_.reset();
   unmade_without_.reset();
   shards.ForgetMoves();
+  if (!job_->record().has_remake()) remaker_.Begin();
   const absl::Cleanup give_back = [this] { environment_.memory_turn->GiveBack(job_->id()); };
   MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
   for (;;) {
@@ -46,12 +50,30 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
     if (!together) continue;
     attached.generation = generation();
     attached.shards = *std::move(together);
+    DescribeRemake(shards, attached);
+    shards.MarkMade();
     MILLRACE_ASSIGN_OR_RETURN(attached.merged, MergeProgress(attached.shards));
     const auto& placements = shards.placements();
     MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
       record.mutable_shards()->Assign(placements.begin(), placements.end());
+      record.clear_remake();
     }));
     return attached;
+  }
+}
+
+// Where shards were made again, that is what has happened.
+void Attacher::DescribeRemake(const ShardGroup& shards, Attached& attached) const {
+  const JobRecord record = job_->record();
+  if (!record.has_remake()) return;
+  attached.remake_cause = record.remake().cause();
+  attached.how = attached.how == kAsTheyWere
+                     ? record.remake().how()
+                     : absl::StrCat(record.remake().how(), ", ", attached.how);
+  attached.load = absl::ZeroDuration();
+  for (const ShardStatus& shard : attached.shards) {
+    if (!IsToBeMade(shards.placements()[shard.shard()])) continue;
+    attached.load = std::max(*attached.load, FromProto(shard.load()));
   }
 }
 
@@ -62,7 +84,7 @@ std::string Attacher::DescribeReturns(const ShardGroup& shards, const Statuses& 
     if (!shards.HasMoved(shard.shard()) && !closed_.contains(shard.shard())) continue;
     returns.push_back(absl::StrCat("shard ", shard.shard(), " ", DescribeOrigin(shard)));
   }
-  return returns.empty() ? "all shards as they were" : absl::StrJoin(returns, ", ");
+  return returns.empty() ? kAsTheyWere : absl::StrJoin(returns, ", ");
 }
 
 // Which shards are closed until they hear of the new generation. Only people are told.
@@ -92,34 +114,82 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
       continue;
     }
     if (!missing.empty()) {
-      if (is_new) MILLRACE_RETURN_IF_ERROR(MakeWayInTime(shards).status());
-      MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMembers(shards.missing(), kMissingPause));
+      if (is_new) {
+        MILLRACE_RETURN_IF_ERROR(MakeWayInTime(shards).status());
+      } else {
+        MILLRACE_ASSIGN_OR_RETURN(const bool remade, remaker_.ReplaceMissing(shards));
+        if (remade) return absl::nullopt;
+      }
+      MILLRACE_RETURN_IF_ERROR(
+          reporter_->WaitForMembers(remaker_.Explain(shards.missing()), kMissingPause));
       continue;
     }
     reporter_->NobodyIsMissing();
+    remaker_.NobodyIsMissing();
     if (!is_new) NoteClosed(shards);
     unmade_without_.reset();
-    auto statuses = is_new ? shards.Create(generation()) : shards.SetGeneration(generation());
-    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-    const absl::Status& status = statuses.status();
-    switch (DecideReach(status, refused_)) {
-      case ReachAction::kReached:
-        if (shards.Moved().empty()) return *std::move(statuses);
-        break;
-      case ReachAction::kAskWhoIsNew:
-        MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
-        break;
-      case ReachAction::kRetry: {
-        bool unmade = false;
-        if (is_new) {
-          MILLRACE_ASSIGN_OR_RETURN(unmade, MakeWay(shards, status));
-        }
-        MILLRACE_RETURN_IF_ERROR(Pause(shards, status, unmade ? after_unmaking_ : backoff_));
-        break;
-      }
-      case ReachAction::kGiveUp:
-        return status;
+    if (shards.HasToDropFirst()) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool dropped, DropFirst(shards));
+      if (!dropped) continue;
     }
+    bool remade = false;
+    MILLRACE_ASSIGN_OR_RETURN(auto statuses, BringAll(shards, is_new, &remade));
+    if (remade) return absl::nullopt;
+    if (statuses && shards.Moved().empty()) return *std::move(statuses);
+  }
+}
+
+// One try. Nothing: look at all shards again; `remade`: they have other places now.
+absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGroup& shards,
+                                                                        bool is_new, bool* remade) {
+  auto statuses = shards.Bring(generation(), /*all=*/is_new);
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (statuses.ok()) return *std::move(statuses);
+  const absl::Status& status = statuses.status();
+  const bool makes = is_new || IsToBeMade(shards.placements()[shards.failed_shard()]);
+  const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
+  const ReachAction action = DecideReach(status, refused_);
+  if (!is_new && (action == ReachAction::kGiveUp || (makes && is_full))) {
+    MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, status));
+    if (*remade) return absl::nullopt;
+  }
+  if (action == ReachAction::kAskWhoIsNew) {
+    MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
+    return absl::nullopt;
+  }
+  if (action == ReachAction::kGiveUp && (is_new || !makes)) return remaker_.Explain(status);
+  bool unmade = false;
+  if (is_new || (makes && absl::IsResourceExhausted(status))) {
+    MILLRACE_ASSIGN_OR_RETURN(unmade, MakeWay(shards, status));
+  }
+  MILLRACE_RETURN_IF_ERROR(
+      Pause(shards, remaker_.Explain(status), unmade ? after_unmaking_ : backoff_));
+  return absl::nullopt;
+}
+
+// What is to be made again goes first. False: that cannot be done now.
+absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards) {
+  const absl::Status dropped = shards.DropFirst(generation());
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (dropped.ok()) {
+    const auto& placements = shards.placements();
+    // A call that was given up may arrive yet, and must not drop what is made next.
+    const uint64_t next = generation() + 1;
+    MILLRACE_RETURN_IF_ERROR(BeginGeneration(next));
+    MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
+      record.mutable_shards()->Assign(placements.begin(), placements.end());
+    }));
+    return true;
+  }
+  switch (DecideReach(dropped, refused_)) {
+    case ReachAction::kAskWhoIsNew:
+      MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, dropped));
+      return false;
+    case ReachAction::kGiveUp:
+      return dropped;
+    default:
+      MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped, backoff_));
+      return false;
   }
 }
 
@@ -151,7 +221,7 @@ absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& r
 // before it can.
 absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards) {
   environment_.memory_turn->GiveBack(job_->id());
-  const absl::Status dropped = shards.Unmake(generation());
+  const absl::Status dropped = shards.Unmake(generation(), /*all=*/true);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   switch (DecideReach(dropped, refused_)) {
     case ReachAction::kReached:
@@ -194,7 +264,7 @@ absl::StatusOr<bool> Attacher::MakeWayInTime(ShardGroup& shards) {
 }
 
 absl::Status Attacher::Unmake(ShardGroup& shards) {
-  const absl::Status unmade = shards.Unmake(generation());
+  const absl::Status unmade = shards.Unmake(generation(), /*all=*/job_->state() == PENDING);
   LOG_IF(WARNING, !unmade.ok()) << job_->id() << ": " << unmade;
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (unmade.ok()) {

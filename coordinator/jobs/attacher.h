@@ -15,6 +15,7 @@
 #include "common/retry.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/merge_progress.h"
+#include "coordinator/jobs/remaker.h"
 #include "coordinator/jobs/reporter.h"
 #include "coordinator/jobs/runner_environment.h"
 #include "coordinator/jobs/runner_inbox.h"
@@ -28,6 +29,9 @@ struct Attached {
   std::vector<ShardStatus> shards;
   MergedProgress merged;
   std::string how;  // For people: how the shards came back.
+  // Shards were made again from a checkpoint: why, and how long reading it took. Otherwise empty.
+  std::string remake_cause = {};
+  absl::optional<absl::Duration> load = {};
 };
 
 // Used by the runner's thread.
@@ -35,11 +39,16 @@ class Attacher {
  public:
   // None is owned.
   Attacher(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox, Reporter* reporter)
-      : job_(job), environment_(*environment), inbox_(inbox), reporter_(reporter) {}
+      : job_(job),
+        environment_(*environment),
+        inbox_(inbox),
+        reporter_(reporter),
+        remaker_(job, environment, inbox, reporter) {}
 
   // Blocks until all shards have answered, however often servers come and go meanwhile; returns
   // what the run must end with. Nothing: a server lost its directory before there was anything in
-  // it, and the job is to be placed again.
+  // it, and the job is to be placed again; or shards are to be made again, and the record says
+  // where. Either way the group is of no more use.
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
 
   // The newest generation that may be in use anywhere.
@@ -48,6 +57,7 @@ class Attacher {
  private:
   using Statuses = ShardGroup::Statuses;
 
+  void DescribeRemake(const ShardGroup& shards, Attached& attached) const;
   std::string DescribeReturns(const ShardGroup& shards, const Statuses& statuses) const;
   void NoteClosed(ShardGroup& shards);
   absl::Status BeginGeneration(uint64_t generation);
@@ -55,6 +65,8 @@ class Attacher {
   absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,
                                                            std::string& how);
   absl::Status AdoptGeneration(ShardGroup& shards, const absl::Status& refusal);
+  absl::StatusOr<bool> DropFirst(ShardGroup& shards);
+  absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
   absl::StatusOr<bool> Displace(ShardGroup& shards);
   absl::StatusOr<bool> MakeWay(ShardGroup& shards, const absl::Status& status);
   absl::StatusOr<bool> MakeWayInTime(ShardGroup& shards);
@@ -65,6 +77,7 @@ class Attacher {
   const RunnerEnvironment& environment_;
   RunnerInbox* const inbox_;
   Reporter* const reporter_;
+  Remaker remaker_;
 
   // Of one Attach.
   Backoff backoff_{absl::Milliseconds(50), absl::Seconds(2)};

@@ -38,7 +38,7 @@ class EvaluatorTest : public testing::Test {
     ASSERT_TRUE(registry_.AddPs(ps, std::make_shared<SilentLink>()).ok());
     shards_ = std::make_unique<ShardGroup>(Record(), &registry_);
     ASSERT_EQ(shards_->Locate(), "");
-    ASSERT_TRUE(shards_->Create(kGeneration).ok());
+    ASSERT_TRUE(shards_->Bring(kGeneration, /*all=*/true).ok());
     evaluator_ = std::make_unique<Evaluator>(Evaluator::Options{.job_id = kEvaluatedJob,
                                                                 .spec = Record().spec(),
                                                                 .total_steps = kEvaluations,

@@ -20,6 +20,7 @@
 #include "common/retry.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/attach_decision.h"
+#include "coordinator/jobs/job_beginning.h"
 #include "coordinator/jobs/trainer.h"
 #include "glog/logging.h"
 
@@ -254,6 +255,7 @@ bool JobRunner::WriteAtTheEnd(const std::function<absl::Status()>& write) {
 
 absl::Status JobRunner::RunToEnd() {
   MILLRACE_RETURN_IF_ERROR(preparer_.Plan());
+  MILLRACE_RETURN_IF_ERROR(preparer_.WarmStart());
   return TrainToEnd();
 }
 
@@ -301,6 +303,8 @@ absl::Status JobRunner::TrainToEnd() {
     while (job_->state() == PENDING) {
       const absl::Status status = job_->SetState(RUNNING, "");
       if (!status.ok()) MILLRACE_RETURN_IF_ERROR(reporter_.WaitForJournal(status));
+      const std::string restored = status.ok() ? DescribeRestore(job_->record()) : "";
+      if (!restored.empty()) job_->AppendNotice(restored);
     }
     trainer.Start(before, attached, *shards_, *evaluator_);
     trains_ = true;

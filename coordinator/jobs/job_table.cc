@@ -18,6 +18,7 @@
 #include "coordinator/checkpoint/background_call.h"
 #include "coordinator/checkpoint/checkpoint_files.h"
 #include "coordinator/explain/explain.h"
+#include "coordinator/jobs/job_beginning.h"
 #include "coordinator/jobs/job_facts.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -69,6 +70,7 @@ JobTable::JobTable(const RunnerEnvironment& environment, const RetentionLimits& 
                       },
                   .clock = environment.clock}) {
   environment_.elements_on = [this](const std::string& id) { return ElementsOn(id); };
+  environment_.drop_strays = [this](const auto& strays) { retention_.DropStrays(strays); };
   environment_.on_ended = [this] {
     RunNext();
     retention_.Wake();
@@ -204,7 +206,10 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   record.set_state(PENDING);
   *record.mutable_submitted() = ToTimestamp(environment_.clock->Now());
   MILLRACE_RETURN_IF_ERROR(CheckDirectory(record.spec()));
+  MILLRACE_RETURN_IF_ERROR(ResolveRestore(environment_, cancelled, record));
   MILLRACE_RETURN_IF_ERROR(PlanInto(record, cancelled));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string warm_start,
+                            ResolveWarmStart(environment_, cancelled, record));
   if (cancelled()) return absl::CancelledError("the client has gone; nothing was taken");
   {
     MutexLock lock(&mutex_);
@@ -218,6 +223,7 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   auto job =
       std::make_shared<Job>(std::move(record), /*last_event=*/0, journal_, environment_.clock);
   job->AnnounceState();
+  if (!warm_start.empty()) job->AppendNotice(warm_start);
   // With its runner or its place in the queue, so that whoever finds it can cancel it.
   MILLRACE_RETURN_IF_ERROR(Add(job, /*run=*/true));
   job->AnnounceTurn();

@@ -29,7 +29,8 @@ namespace millrace::coordinator {
 // Thread-safe.
 class JobTable final : public MemberObserver {
  public:
-  // `environment` lacks elements_on and on_ended, which the table adds. `journal` is not owned.
+  // `environment` lacks elements_on, drop_strays and on_ended, which the table adds. `journal` is
+  // not owned.
   JobTable(const RunnerEnvironment& environment, const RetentionLimits& limits, Journal* journal,
            const QueueLimits& queue_limits = {});
   // Stops.

@@ -9,6 +9,7 @@
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "coordinator/checkpoint/restore_check.h"
 #include "coordinator/jobs/plan_check.h"
 #include "coordinator/placement/placement.h"
 
@@ -40,6 +41,9 @@ bool IsWorkersFault(int32_t code) {
 
 absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(plan.variables()));
+  if (record.has_restored_from()) {
+    MILLRACE_RETURN_IF_ERROR(CheckRestoredPlan(plan, record.restored_from().plan()));
+  }
   MILLRACE_RETURN_IF_ERROR(CheckShardCount(record.spec().placement().shards(), elements));
   *record.mutable_plan() = plan;
   record.set_total_steps(TotalSteps(record.spec(), plan.train_examples()));

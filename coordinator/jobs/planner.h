@@ -23,7 +23,8 @@
 namespace millrace::coordinator {
 
 // Puts a worker's answer into a job's record, with what follows from it. INVALID_ARGUMENT: the spec
-// asks for what such variables do not allow; `record` is then unchanged. REQUIRES: CheckPlan(plan).
+// asks for what such variables do not allow, or they are not those of the checkpoint that the job
+// goes on from; `record` is then unchanged. REQUIRES: CheckPlan(plan).
 absl::Status SetPlan(const JobPlan& plan, JobRecord& record);
 
 // Thread-safe.

@@ -8,6 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
+#include "coordinator/checkpoint/checkpoint_finder.h"
+#include "coordinator/jobs/job_beginning.h"
 #include "coordinator/jobs/planner.h"
 #include "coordinator/placement/placement.h"
 
@@ -52,6 +54,24 @@ absl::Status Preparer::Plan() {
   return absl::OkStatus();
 }
 
+absl::Status Preparer::WarmStart() {
+  for (;;) {
+    JobRecord record = job_->record();
+    const auto notice = ResolveWarmStart(
+        environment_, [this] { return !inbox_->interrupt().ok(); }, record);
+    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+    if (MayChange(notice.status())) {
+      MILLRACE_RETURN_IF_ERROR(reporter_->Wait("the files that it begins with", kPause,
+                                               std::string(notice.status().message())));
+      continue;
+    }
+    MILLRACE_RETURN_IF_ERROR(notice.status());
+    if (notice->empty()) return absl::OkStatus();
+    MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& changed) { changed = record; }));
+    job_->AppendNotice(*notice);
+  }
+}
+
 // One loss is remembered, so that the next one ends planning again: it costs one worker each time.
 absl::Status Preparer::WaitAfterLosses() {
   const absl::Duration pause = loss_pause_.Next();
@@ -86,15 +106,16 @@ absl::Status Preparer::Place() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<PsMember> servers, AwaitServers());
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(record.plan().variables()));
   const uint64_t wanted = job_->spec().placement().shards();
+  const uint64_t count = wanted > 0 ? wanted : std::min<uint64_t>(servers.size(), elements);
+  const RestoredFrom& from = record.restored_from();
   const std::vector<ShardSlices> shards =
-      DivideIntoShards(record.plan().variables(),
-                       wanted > 0 ? wanted : std::min<uint64_t>(servers.size(), elements));
+      DivideBetween(record.plan().variables(), count, from.boundaries());
   std::vector<uint64_t> held;
   for (const PsMember& server : servers) {
     held.push_back(environment_.elements_on(server.registration.directory_id()));
   }
   const std::vector<size_t> assigned = AssignShards(shards, std::move(held));
-  return reporter_->Journal([&](JobRecord& changed) {
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& changed) {
     for (size_t shard = 0; shard < shards.size(); ++shard) {
       const RegisterPs& server = servers[assigned[shard]].registration;
       ShardPlacement& placement = *changed.add_shards();
@@ -102,8 +123,17 @@ absl::Status Preparer::Place() {
       placement.set_server(server.name());
       placement.set_address(server.address());
       placement.mutable_slices()->Assign(shards[shard].begin(), shards[shard].end());
+      if (from.has_checkpoint()) *placement.mutable_restore() = from.checkpoint();
     }
-  });
+  }));
+  if (shards.size() > count) {
+    job_->AppendNotice(
+        absl::StrCat("has ", shards.size(), " shards instead of ", count, ": those of checkpoint ",
+                     NameOf(from.checkpoint()),
+                     " differ in the steps that they have, and no new one may lie in "
+                     "two of them; an exact checkpoint can be divided in any way"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace millrace::coordinator

@@ -34,6 +34,8 @@ class Preparer {
   // longer and longer between one and the next, until one succeeds or the job is cancelled: it may
   // be that the job kills them, or that they were restarted.
   absl::Status Plan();
+  // The tensors that the job begins with, unless it has them or needs none. REQUIRES: Plan.
+  absl::Status WarmStart();
   // The placements, unless the job has them.
   absl::Status Place();
 

@@ -6,13 +6,16 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/storage/durable_file.h"
+#include "coordinator/checkpoint/patient_call.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/memory_turn.h"
 #include "coordinator/jobs/planner.h"
+#include "coordinator/jobs/retention.h"
 #include "coordinator/membership/member_registry.h"
 
 namespace millrace::coordinator {
@@ -25,12 +28,17 @@ struct RunnerEnvironment {
   int min_ps = 1;
   absl::Duration member_timeout = absl::Minutes(10);
   absl::Duration plan_timeout = absl::Seconds(60);
+  absl::Duration restore_grace = absl::Minutes(2);
   Clock* clock = Clock::Real();
   FileSystemPtr file_system = RealFileSystem();  // Of checkpoints.
+  // Who waits for reading them.
+  std::shared_ptr<const PatientCaller> file_caller = std::make_shared<PatientCaller>();
   // Of all jobs.
   std::shared_ptr<MemoryTurn> memory_turn = std::make_shared<MemoryTurn>();
   // Elements that jobs have placed on each ps server's directory, for the balance.
   std::function<uint64_t(const std::string& directory_id)> elements_on;
+  // Has shards dropped where their job does not place them any more. Must not block.
+  std::function<void(const std::vector<StrayShard>& strays)> drop_strays;
   // Called last, on the runner's thread, when a job has ended (not when it was stopped). Must not
   // block.
   std::function<void()> on_ended;

@@ -17,6 +17,7 @@
 #include "common/proto_duration.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
+#include "coordinator/jobs/remake_plan.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -86,6 +87,7 @@ ShardGroup::ShardGroup(const JobRecord& record, const MemberRegistry* registry)
       spec_(record.spec()),
       plan_(record.plan()),
       total_steps_(record.total_steps()),
+      warm_start_(record.warm_start().begin(), record.warm_start().end()),
       registry_(registry),
       placements_(record.shards().begin(), record.shards().end()),
       servers_(placements_.size()) {
@@ -102,17 +104,19 @@ std::string ShardGroup::NameOf(uint32_t shard) const {
   return absl::StrCat("shard ", shard, " on ", placements_[shard].server());
 }
 
-std::string ShardGroup::DescribeMissing(const ShardPlacement& placement) {
+std::string ShardGroup::DescribeMissing(const ShardPlacement& placement,
+                                        bool* directory_is_lost) const {
   for (const PsMember& server : registry_->PsServers()) {
     if (server.registration.name() != placement.server() &&
         server.registration.address() != placement.address()) {
       continue;
     }
+    *directory_is_lost = true;
     return absl::StrCat(Describe(placement),
                         ", which is back with another data directory (start it on its old one, or "
                         "cancel the job)");
   }
-  ++gone_;
+  *directory_is_lost = false;
   return absl::StrCat(Describe(placement), ", gone");
 }
 
@@ -125,9 +129,11 @@ std::string ShardGroup::Locate() {
     const auto member = registry_->FindPs(placement.directory_id());
     server.member = member ? member->id : 0;
     if (!member) {
-      missing_[placement.server()] = DescribeMissing(placement);
+      missing_[placement.server()] = DescribeMissing(placement, &server.directory_is_lost);
+      gone_ += server.directory_is_lost ? 0 : 1;
       continue;
     }
+    server.directory_is_lost = false;
     server.moved |= server.last_member != 0 && server.last_member != member->id;
     server.last_member = member->id;
     placement.set_server(member->registration.name());
@@ -180,8 +186,12 @@ ShardSpec ShardGroup::SpecOf(uint32_t shard) const {
     *part.mutable_slice() = slice;
     part.set_variable_name(variable.name());
     *part.mutable_initial_value() = variable.initial_value();
+    if (slice.variable() < warm_start_.size() && !warm_start_[slice.variable()].name().empty()) {
+      *part.mutable_initial_value()->mutable_stored() = warm_start_[slice.variable()];
+    }
     *part.mutable_shape() = variable.shape();
   }
+  if (placements_[shard].has_restore()) *spec.mutable_restore() = placements_[shard].restore();
   *spec.mutable_optimizer() = spec_.optimizer();
   spec.set_replicas(Replicas(spec_));
   spec.set_total_steps(total_steps_);
@@ -203,16 +213,15 @@ bool ShardGroup::SetUnderWay(std::shared_ptr<CallRound> round) {
 
 template <typename Request, typename Response, typename Make>
 std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
-    Which which, Method<Request, Response> method, absl::Duration timeout, const Make& make,
-    std::function<void()> on_end, IfOneFails if_one_fails) {
+    const Wanted& wanted, Method<Request, Response> method, absl::Duration timeout,
+    const Make& make, std::function<void()> on_end, IfOneFails if_one_fails) {
   auto round = std::make_shared<Round<Request, Response>>(servers_.size(), timeout);
   if (on_end) round->set_on_end(std::move(on_end));
   const bool cancelled = !SetUnderWay(round);
   for (uint32_t shard = 0; shard < servers_.size(); ++shard) {
     if (cancelled) {
       round->Done(shard, grpc::Status(grpc::StatusCode::CANCELLED, "the job ends"));
-    } else if (which == Which::kThoseThere &&
-               (servers_[shard].member == 0 || placements_[shard].dropped())) {
+    } else if (!wanted(shard)) {
       round->Done(shard, grpc::Status::OK);
     } else if (servers_[shard].member == 0) {
       round->Done(shard, grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is not there"));
@@ -261,6 +270,7 @@ absl::Status ShardGroup::WorstError(const char* what, const CallRound& round) {
   if (worst == statuses.end() || worst->ok()) return absl::OkStatus();
   const auto shard = static_cast<uint32_t>(worst - statuses.begin());
   failed_server_ = Describe(placements_[shard]);
+  failed_shard_ = shard;
   return ErrorOf(what, shard, *worst);
 }
 
@@ -283,9 +293,9 @@ void ShardGroup::CancelMoved(CallRound& round) const {
 template <typename Request, typename Response, typename Make>
 absl::StatusOr<std::vector<Response>> ShardGroup::CallAll(const char* what,
                                                           Method<Request, Response> method,
-                                                          absl::Duration timeout,
-                                                          const Make& make) {
-  const auto round = Start<Request, Response>(Which::kAll, method, timeout, make);
+                                                          absl::Duration timeout, const Make& make,
+                                                          const Wanted& wanted) {
+  const auto round = Start<Request, Response>(wanted, method, timeout, make);
   while (!round->AwaitFor(kLookAround)) CancelMoved(*round);
   MILLRACE_RETURN_IF_ERROR(WorstError(what, *round));
   return std::move(round->responses);
@@ -294,17 +304,66 @@ absl::StatusOr<std::vector<Response>> ShardGroup::CallAll(const char* what,
 template <typename Request, typename Response, typename Make>
 absl::Status ShardGroup::CallThoseThere(const char* what, Method<Request, Response> method,
                                         absl::Duration timeout, const Make& make) {
-  const auto round = Start<Request, Response>(Which::kThoseThere, method, timeout, make);
+  const auto round = Start<Request, Response>(ThoseThere(), method, timeout, make);
   round->Await();
   return WorstError(what, *round);
 }
 
-absl::StatusOr<ShardGroup::Statuses> ShardGroup::Create(uint64_t generation) {
-  return CallAll("CreateShard", &AdminCalls::CreateShard, kMakeCall,
-                 [&](uint32_t shard, CreateShardRequest& request) {
-                   *request.mutable_spec() = SpecOf(shard);
-                   request.set_generation(generation);
-                 });
+ShardGroup::Wanted ShardGroup::ThoseThere() const {
+  return [this](uint32_t shard) {
+    return servers_[shard].member != 0 && !placements_[shard].dropped();
+  };
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::Bring(uint64_t generation, bool all) {
+  const auto is_to_be_made = [&](uint32_t shard) { return all || IsToBeMade(placements_[shard]); };
+  const auto is_made = [&](uint32_t shard) { return !is_to_be_made(shard); };
+  MILLRACE_ASSIGN_OR_RETURN(Statuses statuses,
+                            (CallAll<SetGenerationRequest, ShardStatus>(
+                                "SetGeneration", &AdminCalls::SetGeneration, kShortCall,
+                                AtGeneration(job_id_, generation), is_made)));
+  const bool reads = std::any_of(placements_.begin(), placements_.end(),
+                                 [](const auto& placement) { return placement.has_restore(); }) ||
+                     !warm_start_.empty();
+  MILLRACE_ASSIGN_OR_RETURN(
+      const Statuses made,
+      (CallAll<CreateShardRequest, ShardStatus>(
+          "CreateShard", &AdminCalls::CreateShard, reads ? kReadCall : kMakeCall,
+          [&](uint32_t shard, CreateShardRequest& request) {
+            *request.mutable_spec() = SpecOf(shard);
+            request.set_generation(generation);
+          },
+          is_to_be_made)));
+  for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
+    if (is_to_be_made(shard)) statuses[shard] = made[shard];
+  }
+  return statuses;
+}
+
+bool ShardGroup::HasToDropFirst() const {
+  return std::any_of(placements_.begin(), placements_.end(), [](const auto& placement) {
+    return placement.making() == ShardPlacement::TO_BE_DROPPED;
+  });
+}
+
+absl::Status ShardGroup::DropFirst(uint64_t generation) {
+  const auto is_to_be_dropped = [this](uint32_t shard) {
+    return placements_[shard].making() == ShardPlacement::TO_BE_DROPPED;
+  };
+  MILLRACE_RETURN_IF_ERROR((CallAll<DropShardRequest, DropShardResponse>(
+                                "DropShard", &AdminCalls::DropShard, kShortCall,
+                                AtGeneration(job_id_, generation), is_to_be_dropped))
+                               .status());
+  for (ShardPlacement& placement : placements_) {
+    if (placement.making() == ShardPlacement::TO_BE_DROPPED) {
+      placement.set_making(ShardPlacement::TO_BE_MADE);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ShardGroup::MarkMade() {
+  for (ShardPlacement& placement : placements_) placement.clear_making();
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::Get() {
@@ -315,7 +374,7 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Get() {
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::GetThoseThere() {
   const auto round = Start<GetShardRequest, ShardStatus>(
-      Which::kThoseThere, &AdminCalls::GetShard, kShortCall,
+      ThoseThere(), &AdminCalls::GetShard, kShortCall,
       [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); });
   round->Await();
   Statuses statuses;
@@ -374,14 +433,14 @@ absl::Status ShardGroup::UnpinCut(uint64_t generation, const std::string& cut_id
 
 std::vector<absl::Status> ShardGroup::Retire(uint64_t generation) {
   const auto round = Start<RetireShardRequest, ShardStatus>(
-      Which::kThoseThere, &AdminCalls::RetireShard, kRetireCall, AtGeneration(job_id_, generation));
+      ThoseThere(), &AdminCalls::RetireShard, kRetireCall, AtGeneration(job_id_, generation));
   round->Await();
   return ErrorsOf("RetireShard", *round);
 }
 
 absl::Status ShardGroup::Drop(uint64_t generation) {
   const auto round = Start<DropShardRequest, DropShardResponse>(
-      Which::kThoseThere, &AdminCalls::DropShard, kShortCall, AtGeneration(job_id_, generation));
+      ThoseThere(), &AdminCalls::DropShard, kShortCall, AtGeneration(job_id_, generation));
   round->Await();
   const std::vector<grpc::Status> statuses = round->statuses();
   for (size_t shard = 0; shard < statuses.size(); ++shard) {
@@ -390,10 +449,13 @@ absl::Status ShardGroup::Drop(uint64_t generation) {
   return WorstError("DropShard", *round);
 }
 
-absl::Status ShardGroup::Unmake(uint64_t generation) {
-  const absl::Status status = Drop(generation);
-  for (ShardPlacement& placement : placements_) placement.set_dropped(false);
-  return status;
+absl::Status ShardGroup::Unmake(uint64_t generation, bool all) {
+  const Wanted there = ThoseThere();
+  const auto round = Start<DropShardRequest, DropShardResponse>(
+      [&](uint32_t shard) { return there(shard) && (all || IsToBeMade(placements_[shard])); },
+      &AdminCalls::DropShard, kShortCall, AtGeneration(job_id_, generation));
+  round->Await();
+  return WorstError("DropShard", *round);
 }
 
 void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
@@ -402,7 +464,7 @@ void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
   poll_ = std::make_unique<PollRound>();
   if (plan) {
     const auto round = Start<PlanCutsRequest, ShardStatus>(
-        Which::kAll, &AdminCalls::PlanCuts, kShortCall,
+        All, &AdminCalls::PlanCuts, kShortCall,
         [&](uint32_t shard, PlanCutsRequest& request) {
           request = *plan;
           Address(job_id_, shard, request);
@@ -411,7 +473,7 @@ void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
     *poll_ = {"PlanCuts", round, &round->responses};
   } else {
     const auto round = Start<GetShardRequest, ShardStatus>(
-        Which::kAll, &AdminCalls::GetShard, kShortCall,
+        All, &AdminCalls::GetShard, kShortCall,
         [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); },
         std::move(on_end));
     *poll_ = {"GetShard", round, &round->responses};
@@ -439,7 +501,7 @@ absl::optional<ShardGroup::Poll> ShardGroup::TakePoll() {
 void ShardGroup::StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) {
   CHECK(write_ == nullptr);
   write_ = Start<WriteCheckpointRequest, WriteCheckpointResponse>(
-      Which::kAll, &AdminCalls::WriteCheckpoint, kCheckpointCall,
+      All, &AdminCalls::WriteCheckpoint, kCheckpointCall,
       [&](uint32_t shard, WriteCheckpointRequest& copy) {
         copy = request;
         Address(job_id_, shard, copy);

@@ -44,8 +44,14 @@ class ShardGroup final : public CheckpointShards {
   // directory: what was in the old one may be lost.
   bool only_directories_are_lost() const { return !missing_.empty() && gone_ == 0; }
 
-  // The server of the last call that failed: "ps-1 (127.0.0.1:2223)".
+  // Whether Locate has found the server that holds the shard.
+  bool IsLocated(uint32_t shard) const { return servers_[shard].member != 0; }
+  // Whether it has found one of the shard's old name or address that serves another directory.
+  bool HasLostDirectory(uint32_t shard) const { return servers_[shard].directory_is_lost; }
+
+  // The server of the last call that failed: "ps-1 (127.0.0.1:2223)"; and the shard.
   const std::string& failed_server() const { return failed_server_; }
+  uint32_t failed_shard() const { return failed_shard_; }
 
   // Whether Locate has found the shard's server to be another one than before, since ForgetMoves.
   bool HasMoved(uint32_t shard) const { return servers_[shard].moved; }
@@ -63,8 +69,17 @@ class ShardGroup final : public CheckpointShards {
 
   using Statuses = std::vector<ShardStatus>;
 
+  // Creates the shards that are to be made (ShardPlacement.making; `all`: every one), and sets the
+  // generation of the others.
+  absl::StatusOr<Statuses> Bring(uint64_t generation, bool all);
+  // Drops the shards that are to be dropped; then placements() has them as those that are to be
+  // made. Does nothing where there are none.
+  absl::Status DropFirst(uint64_t generation);
+  bool HasToDropFirst() const;
+  // The shards are there: placements() has none that is to be made.
+  void MarkMade();
+
   // The calls of ParameterServerAdmin, for every shard.
-  absl::StatusOr<Statuses> Create(uint64_t generation);
   absl::StatusOr<Statuses> Get();
   absl::StatusOr<Statuses> SetGeneration(uint64_t generation);
   absl::StatusOr<Statuses> StepBack(uint64_t generation, const CutName& cut, uint64_t epoch);
@@ -81,8 +96,8 @@ class ShardGroup final : public CheckpointShards {
   std::vector<absl::Status> Retire(uint64_t generation);
   // Marks in placements() what is dropped, and leaves out what was.
   absl::Status Drop(uint64_t generation);
-  // Drops what Create made, so that it can be made again.
-  absl::Status Unmake(uint64_t generation);
+  // Drops what Bring created (`all`: as there), so that it can be made again.
+  absl::Status Unmake(uint64_t generation, bool all);
 
   // What all shards say of themselves, asked for without waiting.
   struct Poll {
@@ -118,48 +133,56 @@ class ShardGroup final : public CheckpointShards {
                                       std::function<void(grpc::Status)>);
   template <typename Request, typename Response>
   struct Round;
-  enum class Which { kAll, kThoseThere };
+  using Wanted = std::function<bool(uint32_t shard)>;
   enum class IfOneFails { kGoOn, kCancelOthers };
 
   struct Server {
     uint64_t member = 0;       // 0: not there.
     uint64_t last_member = 0;  // The last one that was there.
     bool moved = false;
+    bool directory_is_lost = false;
     std::string address;
     std::unique_ptr<AdminStub> stub;
   };
 
-  // Begins a call to each shard with the request that `make` fills; the job and the shard are in
-  // it.
+  // Begins a call to each shard that is wanted, with the request that `make` fills; the job and the
+  // shard are in it. The others' answers are OK, and empty.
   template <typename Request, typename Response, typename Make>
-  std::shared_ptr<Round<Request, Response>> Start(Which which, Method<Request, Response> method,
+  std::shared_ptr<Round<Request, Response>> Start(const Wanted& wanted,
+                                                  Method<Request, Response> method,
                                                   absl::Duration timeout, const Make& make,
                                                   std::function<void()> on_end = nullptr,
                                                   IfOneFails if_one_fails = IfOneFails::kGoOn)
       ABSL_LOCKS_EXCLUDED(mutex_);
   template <typename Request, typename Response, typename Make>
   absl::StatusOr<std::vector<Response>> CallAll(const char* what, Method<Request, Response> method,
-                                                absl::Duration timeout, const Make& make);
+                                                absl::Duration timeout, const Make& make,
+                                                const Wanted& wanted = All);
   std::vector<absl::Status> ErrorsOf(const char* what, const CallRound& round) const;
   template <typename Request, typename Response, typename Make>
   absl::Status CallThoseThere(const char* what, Method<Request, Response> method,
                               absl::Duration timeout, const Make& make);
+  static bool All(uint32_t /*shard*/) { return true; }
+  // Those whose servers are there, and have not dropped them.
+  Wanted ThoseThere() const;
   bool IsThere(uint32_t shard) const;
   void CancelMoved(CallRound& round) const;
   absl::Status WorstError(const char* what, const CallRound& round);
   absl::Status ErrorOf(const char* what, uint32_t shard, const grpc::Status& status) const;
   bool SetUnderWay(std::shared_ptr<CallRound> round) ABSL_LOCKS_EXCLUDED(mutex_);
   ShardSpec SpecOf(uint32_t shard) const;
-  std::string DescribeMissing(const ShardPlacement& placement);
+  std::string DescribeMissing(const ShardPlacement& placement, bool* directory_is_lost) const;
 
   const std::string job_id_;
   const JobSpec spec_;
   const JobPlan plan_;
   const uint64_t total_steps_;
+  const std::vector<StoredTensor> warm_start_;  // By variable; see JobRecord.
   const MemberRegistry* const registry_;
   std::vector<ShardPlacement> placements_;
   std::vector<Server> servers_;  // By shard.
   std::string failed_server_;
+  uint32_t failed_shard_ = 0;
   size_t gone_ = 0;  // Of the shards that Locate missed; the others have lost their directory.
   std::map<std::string, std::string> missing_;  // See missing().
 

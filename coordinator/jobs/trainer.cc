@@ -127,11 +127,12 @@ void Trainer::TellRecovery(const Before& before, const Attached& attached) {
         [&](JobRecord& record) { record.set_steps_run_again(record.steps_run_again() + lost); });
   }
   Recovered recovered;
-  recovered.set_cause(before.cause);
+  recovered.set_cause(attached.remake_cause.empty() ? before.cause : attached.remake_cause);
   recovered.set_step(done.size());
   recovered.set_steps_lost(lost);
   *recovered.mutable_took() = ToProto(clock_->Now() - before.since);
   recovered.set_how(attached.how);
+  if (attached.load) *recovered.mutable_load() = ToProto(*attached.load);
   reporter_.TellRecovered(recovered);
 }
 
@@ -338,7 +339,8 @@ absl::StatusOr<Trainer::Next> Trainer::AfterError(const absl::Status& status,
                        std::string(status.message()), "),"));
     return Next::kWait;
   }
-  if (!IsTransient(status.code())) return status;
+  // Attaching has what is damaged made again.
+  if (!IsTransient(status.code()) && !absl::IsDataLoss(status)) return status;
   return Detach(std::string(status.message()));
 }
 

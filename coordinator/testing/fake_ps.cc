@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_records.h"
 #include "common/clock.h"
 #include "common/grpc_status.h"
+#include "common/proto_duration.h"
+#include "common/status_macros.h"
 #include "coordinator/testing/fake_shard_files.h"
 #include "glog/logging.h"
 
@@ -299,6 +302,7 @@ ShardStatus FakePs::StatusOf(const Key& key, const Shard& shard) const {
   status.set_epoch(shard.epoch);
   status.set_retired(shard.retired);
   status.set_trouble(trouble_);
+  if (shard.origin == ShardStatus::CHECKPOINT) *status.mutable_load() = ToProto(shard.load);
   const auto cuts = cuts_.find(key);
   if (cuts == cuts_.end()) return status;
   for (const auto& [name, cut] : cuts->second) {
@@ -352,6 +356,15 @@ grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest*
   if (is_new) {
     shard.spec = request->spec();
     shard.generation = request->generation();
+    if (request->spec().has_restore()) {
+      absl::Status restored =
+          on_restore_ ? on_restore_(request->spec().restore()) : absl::OkStatus();
+      if (restored.ok()) restored = Restore(shard);
+      if (!restored.ok()) {
+        shards_.erase(entry);
+        return ToGrpcStatus(restored);
+      }
+    }
     Flush(key, shard);
   } else if (shard.spec.SerializeAsString() != request->spec().SerializeAsString()) {
     return {grpc::StatusCode::ALREADY_EXISTS, "with another spec"};
@@ -359,6 +372,35 @@ grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest*
   const grpc::Status status = Advance(key, request->generation(), shard);
   *response = StatusOf(key, shard);
   return status;
+}
+
+absl::Status FakePs::Restore(Shard& shard) {
+  const ShardRestore& from = shard.spec.restore();
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                            ReadManifest(RealFileSystem(), from.directory(), from.checkpoint()));
+  if (manifest.checksum() != from.manifest_checksum()) {
+    return absl::NotFoundError("another checkpoint has the number");
+  }
+  const ShardSlice& first = shard.spec.slices(0);
+  for (int i = 0; i < manifest.shards_size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        const ShardRecord record,
+        ReadShardRecord(RealFileSystem(), from.directory(), manifest, static_cast<uint32_t>(i)));
+    const bool has_it =
+        std::any_of(record.blocks().begin(), record.blocks().end(), [&](const StoredBlock& block) {
+          return block.variable() == first.variable_name() &&
+                 block.offset() <= first.slice().offset() &&
+                 first.slice().offset() < block.offset() + block.length();
+        });
+    if (!has_it) continue;
+    MILLRACE_ASSIGN_OR_RETURN(shard.applied, AppliedSet::FromProto(record.applied()));
+    shard.version = record.version();
+    shard.epoch = record.epoch();
+    shard.origin = ShardStatus::CHECKPOINT;
+    shard.load = absl::Seconds(3);
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError("the checkpoint lacks the shard's elements");
 }
 
 grpc::Status FakePs::GetShard(grpc::ServerContext*, const GetShardRequest* request,

@@ -91,6 +91,10 @@ class FakePs final : public ParameterServerAdmin::Service {
   void set_on_create(std::function<grpc::Status(const std::string& job_id)> on_create) {
     on_create_ = std::move(on_create);
   }
+  // The same for a shard that is made from a checkpoint.
+  void set_on_restore(std::function<absl::Status(const ShardRestore& from)> on_restore) {
+    on_restore_ = std::move(on_restore);
+  }
   void set_on_drop(std::function<grpc::Status()> on_drop) { on_drop_ = std::move(on_drop); }
   void set_on_pin(std::function<grpc::Status()> on_pin) { on_pin_ = std::move(on_pin); }
   void set_on_get(std::function<grpc::Status()> on_get) { on_get_ = std::move(on_get); }
@@ -142,6 +146,7 @@ class FakePs final : public ParameterServerAdmin::Service {
     uint64_t epoch = 0;
     uint64_t every_versions = 0;
     uint64_t also_at = 0;
+    absl::Duration load;
     bool retired = false;
   };
   using Name = std::pair<uint64_t, uint64_t>;  // Of a cut: epoch and version.
@@ -169,6 +174,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   // The state that a checkpoint is to be of. NOT_FOUND.
   grpc::Status FindState(const WriteCheckpointRequest& request, const Key& key, const Shard& shard,
                          ShardStatus* state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives a new shard what its checkpoint says of steps.
+  static absl::Status Restore(Shard& shard);
   // What a killed server comes back with.
   static Shard Reopen(const Shard& flushed);
 
@@ -177,6 +184,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   int disks_ = 0;
   std::string directory_id_;
   std::function<grpc::Status(const std::string& job_id)> on_create_;
+  std::function<absl::Status(const ShardRestore& from)> on_restore_;
   std::function<grpc::Status()> on_drop_;
   std::function<grpc::Status()> on_pin_;
   std::function<grpc::Status()> on_get_;

@@ -1,0 +1,46 @@
+#include "coordinator/jobs/remake_plan.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/placement/placement.h"
+
+namespace millrace::coordinator {
+
+std::vector<ShardPlacement> PlaceAgain(std::vector<ShardPlacement> shards,
+                                       const std::vector<bool>& again,
+                                       const std::vector<bool>& moves, const ShardRestore& from,
+                                       absl::Span<const RemakeServer> servers) {
+  std::vector<ShardPlacement*> moving;
+  std::vector<ShardSlices> slices;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    ShardPlacement& shard = shards[i];
+    if (!again[i] && !IsToBeMade(shard)) continue;
+    *shard.mutable_restore() = from;
+    shard.set_making(ShardPlacement::TO_BE_DROPPED);
+    if (!moves[i]) continue;
+    moving.push_back(&shard);
+    slices.emplace_back(shard.slices().begin(), shard.slices().end());
+  }
+  if (moving.empty()) return shards;
+  std::vector<uint64_t> held;
+  for (const RemakeServer& server : servers) held.push_back(server.held);
+  const std::vector<size_t> assigned = AssignShards(slices, std::move(held));
+  for (size_t i = 0; i < moving.size(); ++i) {
+    const RemakeServer& server = servers[assigned[i]];
+    moving[i]->set_directory_id(server.directory_id);
+    moving[i]->set_server(server.name);
+    moving[i]->set_address(server.address);
+  }
+  return shards;
+}
+
+std::string DescribeRemade(absl::Span<const ShardPlacement> shards) {
+  std::vector<size_t> remade;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    if (IsToBeMade(shards[i])) remade.push_back(i);
+  }
+  if (remade.size() == shards.size()) return "all shards";
+  return absl::StrCat(remade.size() == 1 ? "shard " : "shards ", absl::StrJoin(remade, ", "));
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,223 @@
+// What is journaled comes first: the new placements, which shards are to be dropped where they are
+// and then made, and why. A coordinator that dies anywhere after that does the same again: dropping
+// a shard twice, and making one that is there with the same spec, change nothing. A shard that is
+// to be made is dropped before, also where nothing should be: what a server had of it from an
+// earlier life of the job is of another state, and would be taken for what was made. Only when that
+// is done, and journaled under one more generation, is it made.
+//
+// Asynchronous shards need not be of one moment: those that are lost are made again, with the
+// applied set that the checkpoint has of them, and the steps that they lack are run again. The
+// shards of a synchronous job go on together, so that all are made again.
+#include "coordinator/jobs/remaker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "coordinator/jobs/remake_plan.h"
+#include "glog/logging.h"
+#include "google/protobuf/util/message_differencer.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+
+// Files are not looked for more often than this.
+constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
+
+}  // namespace
+
+void Remaker::Begin() {
+  missing_since_.clear();
+  damaged_.clear();
+  full_.clear();
+  look_again_ = absl::InfinitePast();
+  why_not_.clear();
+}
+
+absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
+  const absl::Time now = environment_.clock->Now();
+  const std::map<std::string, absl::Time> before = std::exchange(missing_since_, {});
+  const std::vector<ShardPlacement>& placements = shards.placements();
+  Losses losses{std::vector<bool>(placements.size()), std::vector<bool>(placements.size()), ""};
+  std::set<std::string> causes;
+  for (uint32_t shard = 0; shard < placements.size(); ++shard) {
+    if (shards.IsLocated(shard)) continue;
+    losses.moves[shard] = true;
+    const std::string& directory = placements[shard].directory_id();
+    const auto known = before.find(directory);
+    const absl::Time since = known == before.end() ? now : known->second;
+    missing_since_[directory] = since;
+    const bool overdue = now - since >= environment_.restore_grace;
+    if (!overdue && !shards.only_directories_are_lost()) continue;
+    losses.lost[shard] = true;
+    causes.insert(
+        shards.HasLostDirectory(shard)
+            ? absl::StrCat("the data directory of ", placements[shard].server(), " is gone")
+            : absl::StrCat(placements[shard].server(), " is gone for longer than ",
+                           absl::FormatDuration(environment_.restore_grace)));
+  }
+  if (causes.empty() || now < look_again_) return false;
+  losses.cause = absl::StrJoin(causes, ", ");
+  return MakeAgain(shards, std::move(losses));
+}
+
+absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Status& status) {
+  const uint32_t failed = shards.failed_shard();
+  const ShardPlacement& placement = shards.placements()[failed];
+  const size_t count = shards.placements().size();
+  Losses losses{std::vector<bool>(count), std::vector<bool>(count), ""};
+  losses.lost[failed] = true;
+  const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
+  if (!IsToBeMade(placement)) {
+    if (!absl::IsDataLoss(status) && !absl::IsNotFound(status)) return false;
+    losses.cause = absl::StrCat(
+        shards.NameOf(failed), absl::IsNotFound(status) ? " is not there any more" : " is damaged");
+    return MakeAgain(shards, std::move(losses));
+  }
+  losses.cause = job_->record().remake().cause();
+  if (is_full) {
+    full_.insert(placement.directory_id());
+    if (Servers().empty()) {
+      full_.clear();  // Who has none now may have some later.
+      return false;
+    }
+    losses.moves[failed] = true;
+    return MakeAgain(shards, std::move(losses));
+  }
+  if (!absl::IsDataLoss(status)) return ReplaceGone(shards, std::move(losses), placement.restore());
+  const ShardRestore& bad = placement.restore();
+  damaged_[bad.directory()] = bad.checkpoint();
+  job_->AppendNotice(
+      absl::StrCat("checkpoint ", NameOf(bad), " cannot be used: ", std::string(status.message())));
+  return MakeAgain(shards, std::move(losses));
+}
+
+// A server does not find its checkpoint. Somebody may have removed it; or the server does not see
+// the directory, and then no other one helps.
+absl::StatusOr<bool> Remaker::ReplaceGone(ShardGroup& shards, Losses losses,
+                                          const ShardRestore& gone) {
+  if (environment_.clock->Now() < look_again_) return false;
+  look_again_ = environment_.clock->Now() + kLookForFilesAgain;
+  const auto found = FindUsable();
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (!found.ok()) why_not_ = std::string(found.status().message());
+  if (!found.ok() || MessageDifferencer::Equals(found->checkpoint, gone)) return false;
+  return MakeAgain(shards, std::move(losses));
+}
+
+absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
+  const auto found = FindUsable();
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  const std::vector<RemakeServer> servers = Servers();
+  if (!found.ok() || servers.empty()) {
+    why_not_ = found.ok() ? "no ps server is there that could take its shards"
+                          : std::string(found.status().message());
+    look_again_ = environment_.clock->Now() + kLookForFilesAgain;
+    LOG(WARNING) << job_->id() << ": " << losses.cause
+                 << ", and cannot be made again: " << why_not_;
+    return false;
+  }
+  if (Replicas(job_->spec()) > 0) losses.lost.assign(losses.lost.size(), true);
+  const JobRecord before = job_->record();
+  const std::vector<ShardPlacement> after =
+      PlaceAgain(shards.placements(), losses.lost, losses.moves, found->checkpoint, servers);
+  Remake remake = before.remake();
+  if (!absl::StrContains(remake.cause(), losses.cause)) {
+    remake.set_cause(remake.cause().empty() ? losses.cause
+                                            : absl::StrCat(remake.cause(), ", ", losses.cause));
+  }
+  remake.set_how(absl::StrCat(DescribeRemade(after), " from checkpoint ",
+                              CheckpointFolder(found->checkpoint.checkpoint()), " at step ",
+                              found->step));
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
+    record.mutable_shards()->Assign(after.begin(), after.end());
+    *record.mutable_remake() = remake;
+  }));
+  for (const std::string& damage : found->damaged) {
+    job_->AppendNotice(absl::StrCat("a checkpoint cannot be used: ", damage));
+  }
+  job_->AppendNotice(
+      absl::StrCat(remake.cause(), ": makes ", remake.how(), " (", NameOf(found->checkpoint), ")"));
+  DropStrays(before, after);
+  return true;
+}
+
+// The job's own newest one; or else the one that it was restored from.
+absl::StatusOr<FoundCheckpoint> Remaker::FindUsable() const {
+  const std::string& directory = job_->spec().checkpoints().directory();
+  absl::StatusOr<FoundCheckpoint> found =
+      absl::NotFoundError("the job has no checkpoints (checkpoints.directory)");
+  if (!directory.empty()) {
+    const auto damaged = damaged_.find(directory);
+    found = environment_.file_caller->Call<FoundCheckpoint>(
+        directory,
+        [directory, id = job_->id(), files = environment_.file_system,
+         before = damaged == damaged_.end() ? 0 : damaged->second] {
+          return FindCheckpoint(files, directory, id, before);
+        },
+        [this] { return !inbox_->interrupt().ok(); });
+  }
+  const JobRecord record = job_->record();
+  if (!absl::IsNotFound(found.status()) || !record.has_restored_from()) return found;
+  const ShardRestore& begun = record.restored_from().checkpoint();
+  const auto damaged = damaged_.find(begun.directory());
+  if (damaged != damaged_.end() && begun.checkpoint() >= damaged->second) return found;
+  return FoundCheckpoint{begun, record.restored_from().step(), {}};
+}
+
+std::vector<RemakeServer> Remaker::Servers() const {
+  std::vector<RemakeServer> servers;
+  for (const PsMember& member : environment_.registry->PsServers()) {
+    const RegisterPs& ps = member.registration;
+    if (full_.contains(ps.directory_id())) continue;
+    servers.push_back({ps.directory_id(), ps.name(), ps.address(),
+                       environment_.elements_on ? environment_.elements_on(ps.directory_id()) : 0});
+  }
+  return servers;
+}
+
+// A server that came back between looking and journaling said what it has before that was stray.
+void Remaker::DropStrays(const JobRecord& before, absl::Span<const ShardPlacement> after) const {
+  if (!environment_.drop_strays) return;
+  std::vector<StrayShard> strays;
+  for (uint32_t shard = 0; shard < after.size(); ++shard) {
+    const std::string& directory = before.shards(static_cast<int>(shard)).directory_id();
+    if (directory != after[shard].directory_id()) strays.push_back({job_->id(), shard, directory});
+  }
+  environment_.drop_strays(strays);
+}
+
+std::map<std::string, std::string> Remaker::Explain(
+    std::map<std::string, std::string> missing) const {
+  if (why_not_.empty()) return missing;
+  for (auto& [name, whom] : missing) {
+    absl::StrAppend(&whom, " (its shards cannot be made again: ", why_not_, ")");
+  }
+  return missing;
+}
+
+absl::Status Remaker::Explain(const absl::Status& status) const {
+  const JobRecord record = job_->record();
+  if (absl::IsDataLoss(status) && job_->state() == PENDING && record.has_restored_from()) {
+    const ShardRestore& damaged = record.restored_from().checkpoint();
+    const auto offer = environment_.file_caller->Call<std::string>(
+        damaged.directory(),
+        [damaged, files = environment_.file_system] {
+          return OfferOneBefore(files, damaged.directory(), damaged.checkpoint());
+        },
+        [this] { return !inbox_->interrupt().ok(); });
+    return absl::DataLossError(absl::StrCat(std::string(status.message()), offer.value_or("")));
+  }
+  if (why_not_.empty()) return status;
+  return absl::Status(status.code(), absl::StrCat(std::string(status.message()),
+                                                  " (it cannot be made again: ", why_not_, ")"));
+}
+
+}  // namespace millrace::coordinator

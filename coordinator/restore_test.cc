@@ -1,0 +1,252 @@
+// A real coordinator on loopback with fake ps servers and workers: jobs that begin where a
+// checkpoint is.
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/safetensors/safetensors_file.h"
+#include "coordinator/testing/fake_checkpoint.h"
+#include "coordinator/testing/fake_cluster.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// Of a job of 50 steps that goes on where `directory` has a checkpoint.
+JobSpec RestoredJob(const std::string& directory) {
+  JobSpec spec = PlainJob(50);
+  spec.mutable_restore()->set_directory(directory);
+  return spec;
+}
+
+std::vector<uint64_t> StepsFrom(uint64_t begin, uint64_t end) {
+  std::vector<uint64_t> steps;
+  for (uint64_t step = begin; step < end; ++step) steps.push_back(step);
+  return steps;
+}
+
+bool HasNotice(FakeCluster& cluster, const std::string& job, const std::string& text) {
+  const auto events = cluster.Watch(job);
+  return std::any_of(events->begin(), events->end(), [&](const JobEvent& event) {
+    return absl::StrContains(event.notice().message(), text);
+  });
+}
+
+TEST(RestoreTest, RestoredJobGoesOnAtItsStepOnAnotherNumberOfServers) {
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory, {.spec = PlainJob(40),
+                                  .plan = PlainPlan(),
+                                  .applied = {StepsBefore(30), StepsBefore(30), StepsBefore(30)}});
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  const auto job = cluster.Submit(RestoredJob(directory));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(cluster.AwaitEnd(*job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(*job, 50);
+  EXPECT_EQ(worker.Computed(*job), StepsFrom(30, 50));
+  EXPECT_THAT(cluster.ps(0).Shards(*job), SizeIs(1));
+  EXPECT_THAT(cluster.ps(1).Shards(*job), SizeIs(1));
+  EXPECT_TRUE(HasNotice(
+      cluster, *job,
+      absl::StrCat("goes on at step 30 from checkpoint ", directory, "/000001 of job earlier-1")));
+}
+
+TEST(RestoreTest, JobThatIsRestoredNeverTakesANewerOneThanWhenItWasSubmitted) {
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory,
+                      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(10)}});
+  FakeCluster cluster(1);
+  const std::string job = cluster.Submit(RestoredJob(directory)).value();
+  WriteFakeCheckpoint(directory,
+                      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(20)}});
+  cluster.StopCoordinator();
+  cluster.StartCoordinator();
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(worker.Computed(job), StepsFrom(10, 50));
+}
+
+TEST(RestoreTest, ShardsThatDifferInStepsAreNotMergedAndOnlyMissingStepsAreRun) {
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory,
+                      {.spec = PlainJob(50),
+                       .plan = PlainPlan(),
+                       .applied = {StepsBefore(20, {22}), StepsBefore(21), StepsBefore(21)}});
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  const std::string job = cluster.Submit(RestoredJob(directory)).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 50);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(2));
+  EXPECT_EQ(worker.Computed(job), StepsFrom(20, 50));
+  EXPECT_THAT(cluster.ps(0).AppliedInThisLife(), SizeIs(29 + 29)) << "nothing is applied twice";
+  EXPECT_TRUE(HasNotice(cluster, job, "has 2 shards instead of 1"));
+}
+
+TEST(RestoreTest, SynchronousJobGoesOnAtItsVersionAndEvaluatesWhatIsStillToCome) {
+  JobSpec spec = EvaluatedJob(48, 12);
+  spec.mutable_synchronous()->set_replicas(4);
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory, {.spec = spec,
+                                  .plan = PlainPlan(),
+                                  .applied = {StepsBefore(20), StepsBefore(20)},
+                                  .epoch = 3});
+  spec.mutable_restore()->set_directory(directory);
+  FakeCluster cluster(3);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  const std::string job = cluster.Submit(spec).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 48);
+  EXPECT_EQ(worker.Computed(job), StepsFrom(20, 48));
+  std::vector<uint64_t> evaluated;
+  const auto events = cluster.Watch(job);
+  for (const JobEvent& event : *events) {
+    if (event.has_evaluated()) evaluated.push_back(event.evaluated().step());
+  }
+  EXPECT_THAT(evaluated, ElementsAre(24, 36, 48));
+}
+
+TEST(RestoreTest, JobThatIsNotTheCheckpointsIsRefusedWithFieldAndValues) {
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory,
+                      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(10)}});
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker();
+  JobSpec spec = RestoredJob(directory);
+  spec.set_batch_size(7);
+  const absl::Status refused = cluster.Submit(spec).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("batch_size: 7; must be 1"));
+  EXPECT_THAT(cluster.List(), SizeIs(0));
+}
+
+TEST(RestoreTest, OtherVariablesOrDataThanTheCheckpointsAreRefused) {
+  const std::string directory = NewCheckpointDirectory();
+  JobPlan plan = PlainPlan();
+  plan.set_data_fingerprint(0x1234);
+  WriteFakeCheckpoint(directory,
+                      {.spec = PlainJob(50), .plan = plan, .applied = {StepsBefore(10)}});
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript script;
+  script.plan = [&](const JobSpec&) {
+    JobPlan other = plan;
+    other.set_data_fingerprint(0x9999);
+    return other;
+  };
+  cluster.AddWorker(script);
+  const absl::Status refused = cluster.Submit(RestoredJob(directory)).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("0000000000009999"), HasSubstr("0000000000001234")));
+}
+
+TEST(RestoreTest, DamagedCheckpointIsRefusedAndTheOneBeforeIsOffered) {
+  const std::string directory = NewCheckpointDirectory();
+  for (const uint64_t step : {10, 20}) {
+    WriteFakeCheckpoint(
+        directory, {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(step)}});
+  }
+  {
+    std::fstream file(directory + "/000002/shard-00000.json");
+    file.seekp(10);
+    file.put('~');
+  }
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker();
+  const absl::Status refused = cluster.Submit(RestoredJob(directory)).status();
+  EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("000002/shard-00000.json"),
+                    HasSubstr(absl::StrCat("--restore=", directory,
+                                           "/000001 goes on from the one before, at step 10"))));
+  JobSpec one_before = RestoredJob(directory);
+  one_before.mutable_restore()->set_checkpoint(1);
+  EXPECT_TRUE(cluster.Submit(one_before).ok());
+}
+
+TEST(RestoreTest, CheckpointThatIsNotThereIsNamed) {
+  FakeCluster cluster(1);
+  const absl::Status refused = cluster.Submit(RestoredJob("/no/such/directory")).status();
+  EXPECT_TRUE(absl::IsNotFound(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("/no/such/directory"));
+}
+
+// A file with tensors of these names and sizes, all 0.
+std::string WriteTensors(const std::vector<std::pair<std::string, uint64_t>>& tensors) {
+  const std::string path = NewCheckpointDirectory() + ".safetensors";
+  SafetensorsHeader header;
+  uint64_t elements = 0;
+  for (const auto& [name, size] : tensors) {
+    header.tensors.push_back({name, "F32", {size}, 0, 0});
+    elements += size;
+  }
+  auto writer = SafetensorsWriter::Create(RealFileSystem(), path, header);
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  EXPECT_TRUE(writer->Append(std::vector<float>(elements)).ok());
+  EXPECT_TRUE(writer->Finish().ok());
+  return path;
+}
+
+TEST(WarmStartedJobTest, VariablesBeginWithTheTensorsThatTheRulesName) {
+  const std::string path = WriteTensors({{"old/6", 6}, {"old/40", 40}});
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  JobSpec spec = PlainJob(5);
+  spec.mutable_warm_start()->set_path(path);
+  NameRule& rule = *spec.mutable_warm_start()->add_rules();
+  rule.set_pattern("v(\\d+)");
+  rule.set_replacement("old/\\1");
+  const absl::Status refused = cluster.Submit(spec).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("it lacks 1 variable (v1 as old/1)"));
+  spec.mutable_warm_start()->set_allow_missing(true);
+  const std::string job = cluster.Submit(spec).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(worker.Computed(job), StepsFrom(0, 5)) << "it begins at step 0";
+  const ShardSpec shard = cluster.ps(0).SpecOf(job, 0).value();
+  EXPECT_EQ(shard.slices(0).initial_value().stored().path(), path);
+  EXPECT_EQ(shard.slices(0).initial_value().stored().name(), "old/6");
+  EXPECT_TRUE(shard.slices(1).initial_value().has_constant());
+  EXPECT_EQ(shard.slices(2).initial_value().stored().name(), "old/40");
+  EXPECT_THAT(shard.slices(2).shape(), ElementsAre(40));
+  EXPECT_TRUE(HasNotice(cluster, job, "begins with 2 variables from " + path));
+}
+
+// A worker that comes later plans it; then the file counts as it was when the job was planned.
+TEST(WarmStartedJobTest, CheckpointOfAnotherJobIsFixedWhenTheJobIsPlanned) {
+  const std::string directory = NewCheckpointDirectory();
+  const FakeCheckpoint checkpoint = {
+      .spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(10)}};
+  WriteFakeCheckpoint(directory, checkpoint);
+  FakeCluster cluster(1);
+  JobSpec spec = PlainJob(5);
+  spec.mutable_warm_start()->set_path(directory);
+  const std::string job = cluster.Submit(spec).value();
+  FakeWorker& worker = cluster.AddWorker();
+  cluster.AwaitNotice(job, "begins with 3 variables from");
+  WriteFakeCheckpoint(directory, checkpoint);
+  cluster.StopCoordinator();
+  cluster.StartCoordinator();
+  worker.Join(cluster.address());
+  cluster.StartPs();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(cluster.ps(0).SpecOf(job, 0)->slices(0).initial_value().stored().checkpoint(), 1u);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
