@@ -168,6 +168,8 @@ TEST_F(CheckJobSpecTest, Mode) {
   EXPECT_EQ(ErrorOf("synchronous={}"), "synchronous.replicas: 0; must be at least 1");
   EXPECT_EQ(ErrorOf("synchronous.replicas=4097"),
             "synchronous.replicas: 4097; must be from 1 to 4096");
+  EXPECT_EQ(ErrorOf("synchronous={replicas: 1 backup: 1025}"),
+            "synchronous.backup: 1025; must be from 0 to 1024");
   EXPECT_THAT(ErrorOf("asynchronous.staleness_bound=4000000000"),
               StartsWith("asynchronous.staleness_bound: 4000000000;"));
   ExpectGood({"synchronous.replicas=1", "synchronous.backup=1024"});

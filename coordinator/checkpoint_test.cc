@@ -162,7 +162,8 @@ TEST_F(CheckpointTest, SynchronousOneIsOfTheVersionThatIsDue) {
   EXPECT_EQ(ended.cause(), "every 20 steps");
   EXPECT_EQ(ended.step(), 20u);
   EXPECT_TRUE(ended.exact());
-  for (const CheckpointShard& shard : Manifests().at(0).shards()) EXPECT_EQ(shard.version(), 10u);
+  const auto manifests = Manifests();
+  for (const CheckpointShard& shard : manifests.at(0).shards()) EXPECT_EQ(shard.version(), 10u);
   late.Open();
   EXPECT_EQ(cluster.AwaitEnd(job).checkpoint().step(), 40u);
 }

@@ -1,6 +1,7 @@
 #include "coordinator/dispatch/dispatcher.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -147,7 +148,9 @@ void Dispatcher::MeasureStep(JobDispatch& job, uint64_t worker, const StepResult
   job.cost.Add(now - std::max(*taken, state->second.last_done));
   standing->second.last_done = state->second.last_done = now;
   const auto own = OwnTime(result.times(), job.route.set_route().spec().has_synchronous());
-  if (own) standing->second.own_pace.Add(*own);
+  if (!own) return;
+  standing->second.own_pace.Add(*own);
+  if (++job.steps_unranked >= job.standings.size()) RankWorkers(job);
 }
 
 bool Dispatcher::HasLease(uint64_t worker, const std::string& job_id, uint64_t lease_id) {
@@ -186,6 +189,8 @@ int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fa
   if (job == jobs_.end()) return 0;
   StepTracker& tracker = job->second.tracker;
   if (tracker.ClaimOf(worker, returned.lease_id()) != StepTracker::Claim::kOwn) return 0;
+  // Too late is not wrong: a shard may have left the version behind.
+  if (tracker.IsDoneByOthers(returned.lease_id())) fault = false;
   tracker.GiveBack(returned.lease_id());
   const auto standing = job->second.standings.find(worker);
   int faults = 0;
@@ -201,7 +206,7 @@ int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fa
 Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(job_id);
-  if (found == jobs_.end()) return {absl::InfiniteFuture(), ""};
+  if (found == jobs_.end()) return {absl::InfiniteFuture(), "", {}};
   JobDispatch& job = found->second;
   const absl::Time now = options_.clock->Now();
   for (const auto& [worker, state] : workers_) {
@@ -215,6 +220,7 @@ Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {
                      "; it goes to any worker that is free");
   }
   HandOut();
+  TellSlowWorkers(job, result.slow);
   result.next = job.tracker.NextExpiry();
   for (const StepTracker::Pending& out : job.tracker.OutOnce()) {
     const absl::Time late_at = LateAt(job, out);
@@ -369,12 +375,13 @@ StepTracker::Heard Dispatcher::HeardOf(const JobDispatch& job, uint64_t worker) 
 }
 
 // Large leases save messages; but jobs take turns by leases.
-uint64_t Dispatcher::LeaseSize(const JobDispatch& job) const {
+uint64_t Dispatcher::LeaseSize(const JobDispatch& job, uint64_t for_worker) const {
   uint64_t slots = 0;
   for (const auto& [worker, state] : workers_) {
     if (IsReady(job, worker)) slots += state.capacity.slots;
   }
-  const uint64_t size = job.tracker.LeaseSize(slots);
+  const uint64_t size =
+      StepsForSlowness(job.tracker.LeaseSize(slots), job.standings.at(for_worker).slowness);
   if (jobs_.size() == 1 || job.cost.slowest() <= absl::ZeroDuration()) return size;
   return std::clamp<uint64_t>(std::max<int64_t>(kTurn / job.cost.slowest(), 1), 1, size);
 }
@@ -422,7 +429,10 @@ absl::optional<uint64_t> Dispatcher::BestWorker(const JobDispatch& job,
     if (best) {
       const bool faulty = standing.faults > 0;
       const bool best_is_faulty = job.standings.at(*best).faults > 0;
-      if (faulty != best_is_faulty ? faulty : slots <= free.at(*best)) continue;
+      const bool is_no_better =
+          job.has_slow ? BusyUntil(job, worker, slots) >= BusyUntil(job, *best, free.at(*best))
+                       : slots <= free.at(*best);
+      if (faulty != best_is_faulty ? faulty : is_no_better) continue;
     }
     best = worker;
   }
@@ -432,7 +442,8 @@ absl::optional<uint64_t> Dispatcher::BestWorker(const JobDispatch& job,
 // A second copy of a step is computed only by those for whom no job has anything else.
 void Dispatcher::HandOut() {
   SlotsByWorker free = FreeSlots();
-  for (const Hand hand : {&Dispatcher::LeaseNext, &Dispatcher::LeaseLateAgain}) {
+  for (const Hand hand :
+       {&Dispatcher::LeaseNext, &Dispatcher::LeaseBackup, &Dispatcher::LeaseLateAgain}) {
     while (!free.empty() && HandOutOne(hand, free)) {
     }
   }
@@ -455,14 +466,14 @@ bool Dispatcher::HandOutOne(Hand hand, SlotsByWorker& free) {
   return false;
 }
 
-// Both return whether they have handed something out, and take the slot out of `free`.
+// These return whether they have handed something out, and take the slot out of `free`.
 bool Dispatcher::LeaseNext(JobDispatch& job, SlotsByWorker& free) {
   if (!job.tracker.CanTake()) return false;
   const auto worker = BestWorker(job, free);
   if (!worker) return false;
   const absl::Time now = options_.clock->Now();
   const absl::Duration duration = DurationFor(job, *worker);
-  const auto taken = job.tracker.Take(*worker, LeaseSize(job), now, now + duration);
+  const auto taken = job.tracker.Take(*worker, LeaseSize(job, *worker), now, now + duration);
   SendLease(job, *worker, *taken, duration);
   if (--free[*worker] == 0) free.erase(*worker);
   return true;
@@ -475,13 +486,52 @@ bool Dispatcher::LeaseLateAgain(JobDispatch& job, SlotsByWorker& free) {
     if (out.since + LateAfter(job.pace) > now || LateAt(job, out) > now) continue;
     SlotsByWorker others = free;
     others.erase(out.worker);
-    const auto worker = BestWorker(job, others);
-    if (!worker) continue;
-    const absl::Duration duration = DurationFor(job, *worker);
-    const auto taken = job.tracker.TakeAgain(out, *worker, LeaseSize(job), now, now + duration);
-    SendLease(job, *worker, taken, duration);
-    if (--free[*worker] == 0) free.erase(*worker);
-    return true;
+    if (LeaseAgain(job, out, others, std::numeric_limits<uint64_t>::max(), free)) return true;
+  }
+  return false;
+}
+
+// To one of `others`, where one of them can have it.
+bool Dispatcher::LeaseAgain(JobDispatch& job, const StepTracker::Pending& out,
+                            const SlotsByWorker& others, uint64_t max_steps, SlotsByWorker& free) {
+  const auto worker = BestWorker(job, others);
+  if (!worker) return false;
+  const absl::Time now = options_.clock->Now();
+  const absl::Duration duration = DurationFor(job, *worker);
+  const uint64_t steps = std::min(max_steps, LeaseSize(job, *worker));
+  const auto taken = job.tracker.TakeAgain(out, *worker, steps, now, now + duration);
+  SendLease(job, *worker, taken, duration);
+  if (--free[*worker] == 0) free.erase(*worker);
+  return true;
+}
+
+// Only to workers that have nothing else: whatever they compute in vain, they would have waited.
+// The steps of slow workers come first, then those that are out the longest.
+bool Dispatcher::LeaseBackup(JobDispatch& job, SlotsByWorker& free) {
+  const StepRules& rules = job.tracker.rules();
+  if (rules.replicas == 0 || job.tracker.OutTwice() >= rules.backup) return false;
+  SlotsByWorker idle;
+  for (const auto& [worker, slots] : free) {
+    if (slots == workers_.at(worker).capacity.slots) idle[worker] = slots;
+  }
+  if (idle.empty()) return false;
+  const auto slowness = [&job](uint64_t worker) {
+    const auto standing = job.standings.find(worker);
+    return standing == job.standings.end() ? 0 : standing->second.slowness;
+  };
+  std::vector<StepTracker::Pending> out = job.tracker.OutOnce();
+  std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) {
+    const bool a_is_slow = slowness(a.worker) > kSlow;
+    const bool b_is_slow = slowness(b.worker) > kSlow;
+    return a_is_slow != b_is_slow ? a_is_slow : a.since < b.since;
+  });
+  for (const StepTracker::Pending& step : out) {
+    SlotsByWorker others = idle;
+    std::erase_if(others, [&](const auto& other) {
+      return other.first == step.worker ||
+             (slowness(other.first) > kSlow && slowness(other.first) >= slowness(step.worker));
+    });
+    if (LeaseAgain(job, step, others, /*max_steps=*/1, free)) return true;
   }
   return false;
 }

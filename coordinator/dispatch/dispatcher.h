@@ -32,10 +32,12 @@ struct WorkerCapacity {
 // Whenever a slot or a step becomes free, workers with free slots get leases at once, on the thread
 // that brought the news: jobs in turn, and of each job the emptiest worker that is ready for it.
 // One that gave a step of the job back with a fault comes after the others, and after more faults
-// it pauses. One that evaluates gets nothing while others can train. Where there is nothing else to
-// hand out, a step that is late goes to a second worker as well. Messages to a worker are queued in
-// order (the route of a job before leases of it), which is why that happens under the lock; queuing
-// does not block. Thread-safe.
+// it pauses. One that evaluates gets nothing while others can train. Workers that are slow get
+// fewer steps, and the last ones of a version go rather to others. Where there is nothing else to
+// hand out, a step that is late goes to a second worker as well; in a synchronous job with backups,
+// up to so many steps go to idle workers at once. Messages to a worker are queued in order (the
+// route of a job before leases of it), which is why that happens under the lock; queuing does not
+// block. Thread-safe.
 class Dispatcher {
  public:
   struct Options {
@@ -117,6 +119,8 @@ class Dispatcher {
   struct TickResult {
     absl::Time next;      // Call it again then, at the latest.
     std::string trouble;  // For people, where a lease has expired.
+    // Which workers are very slow, and by how much; of each one once in a while.
+    std::vector<std::string> slow;
   };
   // Takes back expired leases, ends pauses, and sees which steps are late.
   TickResult Tick(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -164,6 +168,8 @@ class Dispatcher {
     StepPace pace;
     std::string last_fault;  // What it said of the last one of `faults`.
     WorkerPace own_pace;     // As the worker measures it.
+    double slowness = 0;     // See SlownessOf; of a while ago.
+    absl::Time told_slow = absl::InfinitePast();
     uint64_t steps_done = 0;
     double recent_steps = 0;  // In units of JobDispatch::step_weight: later ones weigh more.
   };
@@ -180,6 +186,8 @@ class Dispatcher {
     std::map<uint64_t, absl::Time> evaluating;       // The workers that were asked, and when.
     uint64_t evaluation_id = 0;                      // What they evaluate.
     double step_weight = 1;                          // Of the last step, in Standing::recent_steps.
+    size_t steps_unranked = 0;                       // Since Standing::slowness was computed.
+    bool has_slow = false;                           // Some worker is slow.
   };
   using Jobs = std::map<std::string, JobDispatch>;
   using SlotsByWorker = std::map<uint64_t, uint32_t>;
@@ -195,11 +203,20 @@ class Dispatcher {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StepTracker::Heard HeardOf(const JobDispatch& job, uint64_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  uint64_t LeaseSize(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t LeaseSize(const JobDispatch& job, uint64_t worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  double BusyUntil(const JobDispatch& job, uint64_t worker, uint32_t free_slots) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void RankWorkers(JobDispatch& job);
+  void TellSlowWorkers(JobDispatch& job, std::vector<std::string>& told)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Time LateAt(const JobDispatch& job, const StepTracker::Pending& out) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool LeaseNext(JobDispatch& job, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LeaseBackup(JobDispatch& job, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool LeaseLateAgain(JobDispatch& job, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LeaseAgain(JobDispatch& job, const StepTracker::Pending& out, const SlotsByWorker& others,
+                  uint64_t max_steps, SlotsByWorker& free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendLease(const JobDispatch& job, uint64_t worker, const StepTracker::Lease& taken,
                  absl::Duration duration);
   using Hand = bool (Dispatcher::*)(JobDispatch& job, SlotsByWorker& free);

@@ -1,7 +1,8 @@
-// What a Dispatcher tells people.
+// How fast workers are, compared with each other, and what a Dispatcher tells people.
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "coordinator/dispatch/dispatcher.h"
 
 namespace millrace::coordinator {
@@ -14,6 +15,10 @@ constexpr double kShareKept = 0.98;
 constexpr double kLargestWeight = 1e100;
 // Of a job of which no step was seen, a lease is late after so long: for people only.
 constexpr absl::Duration kLateFirstStep = absl::Seconds(2);
+// People are told so often at most that a worker is slow; and not where steps are so short that it
+// may be chance.
+constexpr absl::Duration kSlowNoticePeriod = absl::Minutes(10);
+constexpr absl::Duration kSlowStep = absl::Milliseconds(10);
 
 }  // namespace
 
@@ -24,6 +29,39 @@ void Dispatcher::CountStep(JobDispatch& job, Standing& standing) {
   if (job.step_weight < kLargestWeight) return;
   for (auto& [worker, other] : job.standings) other.recent_steps /= job.step_weight;
   job.step_weight = 1;
+}
+
+void Dispatcher::RankWorkers(JobDispatch& job) {
+  std::vector<WorkerPace> paces;
+  for (const auto& [worker, standing] : job.standings) paces.push_back(standing.own_pace);
+  const std::vector<double> slowness = SlownessOf(paces);
+  job.has_slow = false;
+  size_t i = 0;
+  for (auto& [worker, standing] : job.standings) {
+    standing.slowness = slowness[i++];
+    job.has_slow |= standing.slowness > kSlow;
+  }
+  job.steps_unranked = 0;
+}
+
+// When a worker is done with what it has and one lease more, in leases of the median worker.
+double Dispatcher::BusyUntil(const JobDispatch& job, uint64_t worker, uint32_t free_slots) const {
+  const double slowness = job.standings.at(worker).slowness;
+  const double leases = workers_.at(worker).capacity.slots - free_slots + 1;
+  return leases * (slowness > kSlow ? slowness : 1);
+}
+
+void Dispatcher::TellSlowWorkers(JobDispatch& job, std::vector<std::string>& told) {
+  const absl::Time now = options_.clock->Now();
+  for (auto& [worker, standing] : job.standings) {
+    if (standing.slowness <= kVerySlow || now - standing.told_slow < kSlowNoticePeriod) continue;
+    if (standing.own_pace.mean() < kSlowStep) continue;
+    standing.told_slow = now;
+    told.push_back(absl::StrFormat(
+        "%s is slow: its steps take %.1f times as long as those of the median worker, and it gets "
+        "fewer of them",
+        NameOf(worker), standing.slowness));
+  }
 }
 
 std::vector<LeaseView> Dispatcher::LeasesOf(const JobDispatch& job, uint64_t worker) const {

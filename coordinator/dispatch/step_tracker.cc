@@ -163,6 +163,11 @@ StepTracker::Leases::iterator StepTracker::EndLease(Leases::iterator lease) {
   return leases_.erase(lease);
 }
 
+bool StepTracker::IsDoneByOthers(uint64_t lease_id) const {
+  const auto lease = leases_.find(lease_id);
+  return lease != leases_.end() && !LowestOf(lease->second);
+}
+
 bool StepTracker::GiveBack(uint64_t lease_id) {
   const auto lease = leases_.find(lease_id);
   if (lease == leases_.end()) return false;

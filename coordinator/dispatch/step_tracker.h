@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_
 #define MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@ struct StepRules {
   uint32_t replicas = 0;
   // Asynchronous: step n may go when every step before n - staleness_bound is done.
   uint32_t staleness_bound = 0;
+  // Synchronous: so many steps may be with a second worker before they are late.
+  uint32_t backup = 0;
 };
 
 // Pure bookkeeping: time and workers are numbers to it. Not thread-safe.
@@ -63,6 +66,9 @@ class StepTracker {
   // lease is ignored. Returns whether the step was not done before.
   bool Done(uint64_t lease_id, uint64_t step, absl::Time deadline);
 
+  // Whether others have done all that is left of a lease. Not of one that there is not.
+  bool IsDoneByOthers(uint64_t lease_id) const;
+
   // What is not done of a lease is free again. Returns false when there is no such lease.
   bool GiveBack(uint64_t lease_id);
   // The same for all leases of a worker.
@@ -78,6 +84,9 @@ class StepTracker {
 
   // Of each unexpired lease the lowest step that nobody else has too.
   std::vector<Pending> OutOnce() const;
+
+  // How many steps are with two workers.
+  size_t OutTwice() const { return twice_.size(); }
 
   // Hands the steps of `once` and up to `max_steps` consecutive ones of its lease to another worker
   // as well: whoever reports first counts. No step is out more than twice. REQUIRES: `once` is from
@@ -124,6 +133,7 @@ class StepTracker {
   // window is wide, few enough that every slot gets some.
   uint64_t LeaseSize(uint64_t slots) const;
 
+  const StepRules& rules() const { return rules_; }
   uint64_t generation() const { return generation_; }
   const AppliedSet& done() const { return done_; }
   // No step from here on was ever handed out or done.

@@ -7,7 +7,10 @@ namespace millrace::coordinator {
 namespace {
 
 // How much of the mean a step changes.
-constexpr double kNews = 0.2;
+constexpr double kNews = 0.1;
+// One step that takes long is no slow worker: more than this, as a multiple of the mean, does not
+// count.
+constexpr double kMostNews = 3;
 // In seconds. No step of any sense takes longer.
 constexpr double kLongestStep = 1e7;
 
@@ -28,8 +31,12 @@ absl::optional<absl::Duration> OwnTime(const StepTimes& times, bool synchronous)
 }
 
 void WorkerPace::Add(absl::Duration step) {
-  // The first one, which touches memory for the first time, is soon forgotten.
-  mean_ = ++steps_ <= 2 ? step : (1 - kNews) * mean_ + kNews * step;
+  // The first one touches memory for the first time.
+  if (++steps_ <= 2) {
+    mean_ = step;
+    return;
+  }
+  mean_ = (1 - kNews) * mean_ + kNews * std::min(step, kMostNews * mean_);
 }
 
 std::vector<double> SlownessOf(const std::vector<WorkerPace>& paces) {

@@ -57,6 +57,14 @@ TEST(WorkerPaceTest, SlowFirstStepIsForgotten) {
   EXPECT_EQ(pace.mean(), absl::Seconds(1));
 }
 
+TEST(WorkerPaceTest, OneLongStepIsNoSlowWorkerAndSeveralAre) {
+  WorkerPace pace = PaceOf(1);
+  pace.Add(absl::Seconds(1000));
+  EXPECT_LT(pace.mean(), absl::Seconds(kSlow));
+  for (int i = 0; i < 4; ++i) pace.Add(absl::Seconds(10));
+  EXPECT_GT(pace.mean(), absl::Seconds(kVerySlow));
+}
+
 TEST(WorkerPaceTest, SlowWorkersGetSmallerLeases) {
   EXPECT_EQ(StepsForSlowness(32, 0), 32u);
   EXPECT_EQ(StepsForSlowness(32, 1.5), 32u);

@@ -136,10 +136,11 @@ class Explainer {
     std::vector<LateStep> late;
     for (const WorkerView& worker : facts_.dispatch.workers) {
       for (const LeaseView& lease : worker.leases) {
-        if (lease.late && !lease.expired) late.push_back({&worker, &lease});
+        // What has expired is no wait once another worker has it.
+        const bool waited_for = lease.expired ? facts_.dispatch.can_take : lease.late;
+        if (waited_for) late.push_back({&worker, &lease});
       }
     }
-    // One that was handed out again has expired: who has it now does not count for less.
     std::sort(late.begin(), late.end(), [](const LateStep& a, const LateStep& b) {
       return std::make_pair(a.lease->step, -a.lease->out) <
              std::make_pair(b.lease->step, -b.lease->out);

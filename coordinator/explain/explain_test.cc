@@ -344,6 +344,16 @@ TEST(ExplainTest, ExpiredLeaseOfOneWorkerIsNoWaitWhileOthersGoOn) {
               HasSubstr("worker-1 has had step 17 (version 4) for 34 s, longer than"));
 }
 
+TEST(ExplainTest, ExpiredLeaseThatNobodyElseTakesIsAWait) {
+  ExplainFacts facts = WellFacts();
+  facts.dispatch.can_take = true;
+  facts.dispatch.workers[1].leases[0].expired = true;
+  facts.dispatch.workers[1].leases[0].out = absl::Seconds(34);
+  SetActivity(facts, 2, Activity::READING, 17, 0, 0, absl::Seconds(33));
+  EXPECT_THAT(Explain(facts).verdict(),
+              StartsWith("worker-1 has had step 17 (version 4) for 34 s; it has been reading"));
+}
+
 // Numbers from the wire that name nothing crash nobody.
 TEST(ExplainTest, ActivityMayNameWhatThereIsNot) {
   ExplainFacts facts = WellFacts();

@@ -40,7 +40,8 @@ constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
           .replicas = Replicas(spec),
-          .staleness_bound = StalenessBound(spec)};
+          .staleness_bound = StalenessBound(spec),
+          .backup = spec.synchronous().backup()};
 }
 
 uint64_t NewestVersion(const std::vector<ShardStatus>& shards) {
@@ -172,6 +173,7 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
   const Dispatcher::TickResult tick = environment_.dispatcher->Tick(job_.id());
   tick_due_ = tick.next;
   if (!tick.trouble.empty()) reporter_.TellTrouble(tick.trouble);
+  for (const std::string& slow : tick.slow) job_.AppendNotice(Printable(slow));
   const auto progress = environment_.dispatcher->GetProgress(job_.id()).value();
   AccountForTime(progress, evaluator, shards);
   const bool at_barrier = progress.at_barrier;
@@ -347,6 +349,7 @@ absl::StatusOr<Trainer::Next> Trainer::AfterError(const absl::Status& status,
 void Trainer::Block(const std::string& whom) {
   const absl::Time since = blocked_ ? blocked_->since : clock_->Now();
   blocked_ = Dispatcher::Stall{whom, since};
+  job_.SetStalled(whom, since);
   barrier_due_ = clock_->Now() + barrier_backoff_.Next();
 }
 

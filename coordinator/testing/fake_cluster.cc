@@ -155,6 +155,28 @@ absl::StatusOr<CheckpointInfo> FakeCluster::Checkpoint(const std::string& job_id
   return response.checkpoint();
 }
 
+absl::StatusOr<JobExplanation> FakeCluster::Explain(const std::string& job_id) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  ExplainJobRequest request;
+  request.set_job_id(job_id);
+  JobExplanation response;
+  const grpc::Status status = jobs_->ExplainJob(&context, request, &response);
+  if (!status.ok()) return FromGrpcStatus(status);
+  return response;
+}
+
+JobExplanation FakeCluster::AwaitVerdict(const std::string& job_id, const std::string& text) {
+  const absl::Time deadline = Clock::Real()->Now() + kCallTimeout;
+  for (;;) {
+    JobExplanation told = Explain(job_id).value();
+    if (absl::StrContains(told.verdict(), text)) return told;
+    if (Clock::Real()->Now() < deadline) continue;
+    ADD_FAILURE() << "not: " << text << ", but: " << told.DebugString();
+    return told;
+  }
+}
+
 absl::StatusOr<GetVariablesResponse> FakeCluster::Variables(const std::string& job_id) {
   grpc::ClientContext context;
   SetDeadline(context);

@@ -50,6 +50,7 @@ class FakeCluster {
   std::vector<JobStatus> List();
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id);
   absl::StatusOr<CheckpointInfo> Checkpoint(const std::string& job_id, bool wait);
+  absl::StatusOr<JobExplanation> Explain(const std::string& job_id);
   absl::StatusOr<GetVariablesResponse> Variables(const std::string& job_id);
 
   // Reads events after `after_sequence` until `enough` says so, or the stream ends.
@@ -60,6 +61,8 @@ class FakeCluster {
   JobStatus AwaitEnd(const std::string& job_id);
   // Waits for a notice that contains `text`.
   void AwaitNotice(const std::string& job_id, const std::string& text);
+  // Explains the job again and again until the verdict contains `text`.
+  JobExplanation AwaitVerdict(const std::string& job_id, const std::string& text);
   void AwaitRunning(const std::string& job_id);
   // Waits for the first checkpoint that has ended after event `after`.
   JobEvent AwaitCheckpoint(const std::string& job_id, uint64_t after = 0);

@@ -95,6 +95,12 @@ void FakeWorker::Leave() {
   Kill();
 }
 
+void FakeWorker::Tell(const Activity& activity) {
+  MemberMessage message;
+  *message.mutable_heartbeat()->add_activities() = activity;
+  Send(message);
+}
+
 std::vector<uint64_t> FakeWorker::Computed(const std::string& job_id) const {
   MutexLock lock(&mutex_);
   const auto computed = computed_.find(job_id);
@@ -239,6 +245,9 @@ void FakeWorker::Compute(const Lease& lease, const SetRoute& route) {
     result.set_examples(1);
     result.set_loss_sum(script_.loss ? script_.loss(step) : 1.0 / (step + 1));
     result.set_accuracy_sum(1);
+    if (script_.compute_seconds) {
+      result.mutable_times()->set_compute(script_.compute_seconds(step));
+    }
     Send(message);
   }
 }

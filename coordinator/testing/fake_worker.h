@@ -37,6 +37,8 @@ struct FakeWorkerScript {
   std::function<bool(const std::string& job_id, uint64_t step)> lies;
   // The loss of a step's one example. Plain: 1 / (step + 1).
   std::function<double(uint64_t step)> loss;
+  // What it says that it spent on a step, in seconds. Plain: nothing.
+  std::function<double(uint64_t step)> compute_seconds;
   // Before an evaluation is answered. Errors are its answer.
   std::function<absl::Status(const Evaluate&)> on_evaluate;
   // Of an evaluation, besides "loss", 0.25, and "auc", 0.75.
@@ -66,6 +68,9 @@ class FakeWorker {
   void Kill();
   // Leaves in good order: gives back what it has not begun.
   void Leave();
+
+  // Sends a heartbeat that tells of an activity.
+  void Tell(const Activity& activity);
 
   // Steps that every shard acknowledged to it, in order.
   std::vector<uint64_t> Computed(const std::string& job_id) const;
