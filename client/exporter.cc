@@ -7,8 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "client/spool_file.h"
+#include "client/tensor_files/tensor_writer.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/storage/durable_file.h"
 #include "worker/parameters/parameter_client.h"
 
 namespace millrace::client {
@@ -18,16 +21,45 @@ namespace {
 // come back at another address; each later one may take twice as long as the one before.
 constexpr absl::Duration kFirstPullTimeout = absl::Seconds(5);
 
-std::vector<Tensor> MakeTensors(const GetVariablesResponse& variables) {
-  std::vector<Tensor> tensors;
+// Between two looks at the interrupt.
+constexpr size_t kFloatsWrittenAtOnce = 1 << 20;
+
+using Targets = std::vector<absl::Span<float>>;
+
+std::vector<TensorInfo> InfosOf(const GetVariablesResponse& variables) {
+  std::vector<TensorInfo> infos;
   for (const VariableSpec& variable : variables.variables()) {
-    Tensor tensor{variable.name(), {variable.shape().begin(), variable.shape().end()}, {}};
-    size_t elements = 1;
-    for (uint64_t dimension : tensor.shape) elements *= dimension;
-    tensor.values.resize(elements);
-    tensors.push_back(std::move(tensor));
+    infos.push_back({variable.name(), {variable.shape().begin(), variable.shape().end()}});
   }
-  return tensors;
+  return infos;
+}
+
+// Where the variables lie in `values`, one after the other.
+Targets Cut(const std::vector<TensorInfo>& tensors, absl::Span<float> values) {
+  Targets targets;
+  for (const TensorInfo& tensor : tensors) {
+    targets.push_back(values.subspan(0, CountElements(tensor)));
+    values.remove_prefix(targets.back().size());
+  }
+  return targets;
+}
+
+// The directory that `path`, a file or a folder, is to be in.
+std::string ParentOf(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return DirectoryOf(path);
+}
+
+absl::Status WriteTensors(const std::string& path, std::vector<TensorInfo> tensors,
+                          absl::Span<const float> values, const Interrupt* interrupt) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto writer, CreateTensorWriter(path, std::move(tensors)));
+  while (!values.empty()) {
+    if (interrupt != nullptr && interrupt->triggered()) return absl::CancelledError("interrupted");
+    const auto part = values.subspan(0, kFloatsWrittenAtOnce);
+    MILLRACE_RETURN_IF_ERROR(writer->Append(part));
+    values.remove_prefix(part.size());
+  }
+  return writer->Commit();
 }
 
 // The shards were moved, or put to another generation, between the routing and the pull.
@@ -47,17 +79,19 @@ class Fetch {
     if (options.interrupt != nullptr) stop_.emplace(options.interrupt, [this] { Stop(); });
   }
 
-  absl::StatusOr<std::vector<Tensor>> Run() {
+  // Says where the variables are to go; called before each attempt.
+  using Prepare = std::function<absl::StatusOr<Targets>(const GetVariablesResponse&)>;
+
+  absl::Status Run(const Prepare& prepare) {
     absl::Duration pull_timeout = kFirstPullTimeout;
     while (true) {
       absl::StatusOr<GetVariablesResponse> variables =
           client_->GetVariables(job_id_, deadline_ - options_.clock->Now());
       if (!variables.ok()) return Failure(variables.status());
-      std::vector<Tensor> tensors = MakeTensors(*variables);
-      const absl::Status status =
-          Pull(variables->routing(), std::min(deadline_, options_.clock->Now() + pull_timeout),
-               &tensors);
-      if (status.ok()) return tensors;
+      MILLRACE_ASSIGN_OR_RETURN(const Targets targets, prepare(*variables));
+      const absl::Status status = Pull(
+          variables->routing(), std::min(deadline_, options_.clock->Now() + pull_timeout), targets);
+      if (status.ok()) return status;
       if (!MayMend(status, variables->routing())) return Failure(status);
       if (options_.on_wait) options_.on_wait(Failure(status).ToString());
       pull_timeout *= 2;
@@ -65,13 +99,9 @@ class Fetch {
   }
 
  private:
-  absl::Status Pull(const Routing& routing, absl::Time deadline, std::vector<Tensor>* tensors) {
+  absl::Status Pull(const Routing& routing, absl::Time deadline, const Targets& targets) {
     std::vector<uint64_t> sizes;
-    std::vector<absl::Span<float>> spans;
-    for (Tensor& tensor : *tensors) {
-      sizes.push_back(tensor.values.size());
-      spans.push_back(absl::MakeSpan(tensor.values));
-    }
+    for (const absl::Span<float> target : targets) sizes.push_back(target.size());
     worker::ParameterClientOptions parameter_options;
     parameter_options.clock = options_.clock;
     MILLRACE_ASSIGN_OR_RETURN(
@@ -80,7 +110,7 @@ class Fetch {
     SetParameters(parameters);
     worker::ParameterClient::PullOptions pull;
     pull.deadline = deadline;
-    absl::Status status = parameters->Pull(pull, spans);
+    absl::Status status = parameters->Pull(pull, targets);
     SetParameters(nullptr);
     return status;
   }
@@ -137,14 +167,35 @@ class Fetch {
 
 absl::StatusOr<std::vector<Tensor>> FetchVariables(JobsClient* client, const std::string& job_id,
                                                    const ExportOptions& options) {
-  return Fetch(client, job_id, options).Run();
+  std::vector<Tensor> tensors;
+  MILLRACE_RETURN_IF_ERROR(
+      Fetch(client, job_id, options).Run([&](const GetVariablesResponse& variables) {
+        tensors.clear();
+        for (const TensorInfo& info : InfosOf(variables)) {
+          tensors.push_back({info.name, info.shape, std::vector<float>(CountElements(info))});
+        }
+        Targets targets;
+        for (Tensor& tensor : tensors) targets.push_back(absl::MakeSpan(tensor.values));
+        return absl::StatusOr<Targets>(targets);
+      }));
+  return tensors;
 }
 
 absl::Status ExportVariables(JobsClient* client, const std::string& job_id, const std::string& path,
                              const ExportOptions& options) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Tensor> tensors,
-                            FetchVariables(client, job_id, options));
-  return WriteSafetensors(path, tensors, {{"format", "millrace"}}, options.interrupt);
+  std::vector<TensorInfo> tensors;
+  absl::optional<SpoolFile> spool;
+  const auto prepare = [&](const GetVariablesResponse& variables) -> absl::StatusOr<Targets> {
+    tensors = InfosOf(variables);
+    uint64_t floats = 0;
+    for (const TensorInfo& tensor : tensors) floats += CountElements(tensor);
+    spool.reset();
+    MILLRACE_ASSIGN_OR_RETURN(SpoolFile made, SpoolFile::Create(ParentOf(path), floats));
+    spool.emplace(std::move(made));
+    return Cut(tensors, spool->values());
+  };
+  MILLRACE_RETURN_IF_ERROR(Fetch(client, job_id, options).Run(prepare));
+  return WriteTensors(path, tensors, spool->values(), options.interrupt);
 }
 
 }  // namespace millrace::client

@@ -36,9 +36,10 @@ struct ExportOptions {
 absl::StatusOr<std::vector<Tensor>> FetchVariables(JobsClient* client, const std::string& job_id,
                                                    const ExportOptions& options = {});
 
-// Writes them to a safetensors file. Its bytes depend on the variables alone: equal models give
-// equal files, whichever job or cluster they came from. Kernels are laid out as Keras's. Statuses
-// as FetchVariables and WriteSafetensors.
+// Writes them to files, in the format that `path` says (CreateTensorWriter). Their bytes depend on
+// the variables alone: equal models give equal files, whichever job or cluster they came from.
+// Kernels are laid out as Keras's. The variables may be larger than memory: they are gathered in a
+// temporary file beside `path` first. Statuses as FetchVariables and CreateTensorWriter.
 absl::Status ExportVariables(JobsClient* client, const std::string& job_id, const std::string& path,
                              const ExportOptions& options = {});
 

@@ -56,6 +56,8 @@ class GrpcJobsClient final : public JobsClient {
   absl::StatusOr<std::vector<JobStatus>> List() override;
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id) override;
   absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) override;
+  absl::StatusOr<CheckpointJobResponse> Checkpoint(const std::string& job_id, bool wait,
+                                                   absl::Duration timeout) override;
   absl::StatusOr<GetVariablesResponse> GetVariables(const std::string& job_id,
                                                     absl::Duration timeout) override;
   absl::Status Watch(const std::string& job_id, uint64_t after_sequence,
@@ -237,6 +239,15 @@ absl::StatusOr<JobStatus> GrpcJobsClient::AwaitEnd(const std::string& job_id,
     if (HasEnded(status.state()) || now >= deadline) return status;
     MILLRACE_RETURN_IF_ERROR(PauseUntil(std::min(now + kStatusPeriod, deadline)));
   }
+}
+
+absl::StatusOr<CheckpointJobResponse> GrpcJobsClient::Checkpoint(const std::string& job_id,
+                                                                 bool wait,
+                                                                 absl::Duration timeout) {
+  CheckpointJobRequest request;
+  request.set_job_id(job_id);
+  request.set_wait(wait);
+  return Call("CheckpointJob", &Jobs::Stub::CheckpointJob, request, timeout);
 }
 
 absl::StatusOr<GetVariablesResponse> GrpcJobsClient::GetVariables(const std::string& job_id,

@@ -74,6 +74,11 @@ class JobsClient {
   // Asks for the status until it is final or `timeout` has passed, and returns the newest.
   virtual absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) = 0;
 
+  // Has a checkpoint written. Returns at once, with the newest that there is, if any; or with
+  // `wait` when the one that was asked for is there, which may take up to `timeout`.
+  virtual absl::StatusOr<CheckpointJobResponse> Checkpoint(const std::string& job_id, bool wait,
+                                                           absl::Duration timeout) = 0;
+
   // Waits up to `timeout` for servers of the job that are away.
   virtual absl::StatusOr<GetVariablesResponse> GetVariables(const std::string& job_id,
                                                             absl::Duration timeout) = 0;

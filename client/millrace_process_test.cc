@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/testing/fake_jobs.h"
+#include "client/testing/small_checkpoint.h"
 #include "client/testing/small_job.h"
 #include "glog/logging.h"
 #include "gmock/gmock.h"
@@ -24,6 +25,7 @@ namespace millrace::client {
 namespace {
 
 using ::millrace::testing::FakeJobs;
+using ::millrace::testing::NoDirectory;
 using ::millrace::testing::SmallData;
 using ::millrace::testing::SmallJob;
 using ::millrace::testing::StateEvent;
@@ -195,6 +197,68 @@ TEST(MillraceProcessTest, ATrainingThatWasKilledGoesOnFromItsStateDirectory) {
   EXPECT_THAT(process.out(), HasSubstr("Resuming job small-1"));
   EXPECT_THAT(process.out(),
               ContainsRegex("SUCCEEDED: job small-1-[a-z0-9]+\n  steps      10,000 of 10,000"));
+}
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// Of a synchronous job with a checkpoint every 100 of its 10,000 steps.
+std::vector<std::string> TrainWithCheckpoints(const std::string& checkpoints,
+                                              const std::string& export_file) {
+  return {"train",
+          WriteFile("job.textproto", SmallJob()),
+          "--data=" + SmallData(),
+          "--set=epochs=2000",
+          "--set=synchronous.replicas=2",
+          "--set=checkpoints.every_steps=100",
+          "--checkpoints=" + checkpoints,
+          "--export=" + export_file};
+}
+
+TEST(MillraceProcessTest, ATrainingThatWasKilledGoesOnFromItsCheckpointsWithTheSameBits) {
+  const std::string undisturbed = ::testing::TempDir() + "/undisturbed.safetensors";
+  Process reference(TrainWithCheckpoints(NoDirectory("undisturbed"), undisturbed));
+  EXPECT_EQ(reference.Wait(), 0) << reference.out();
+
+  const std::string file = ::testing::TempDir() + "/killed.safetensors";
+  const std::vector<std::string> arguments = TrainWithCheckpoints(NoDirectory("killed"), file);
+  for (int kill = 0; kill < 2; ++kill) {
+    Process process(arguments);
+    EXPECT_TRUE(process.ReadUntil(kill == 0 ? "checkpoint 000001 at step" : "Goes on at step"));
+    process.Signal(SIGKILL);
+    EXPECT_EQ(process.Wait(), 137);
+  }
+  Process process(arguments);
+  EXPECT_EQ(process.Wait(), 0) << process.out();
+  EXPECT_THAT(process.out(), ContainsRegex("Goes on at step [0-9,]+ from checkpoint 0+[1-9]"));
+  EXPECT_THAT(process.out(),
+              ContainsRegex("SUCCEEDED: job small-1-[a-z0-9]+\n  steps      10,000 of 10,000"));
+  EXPECT_FALSE(BytesOf(file).empty());
+  EXPECT_EQ(BytesOf(file), BytesOf(undisturbed));
+
+  Process again(arguments);
+  EXPECT_EQ(again.Wait(), 0);
+  EXPECT_THAT(again.out(), HasSubstr("The job has ended before"));
+  EXPECT_EQ(BytesOf(file), BytesOf(undisturbed));
+}
+
+TEST(MillraceProcessTest, AnInterruptedTrainingWithCheckpointsStopsAtOne) {
+  std::vector<std::string> arguments = {"train",         WriteFile("job.textproto", SmallJob()),
+                                        "--set",         "epochs=100000000",
+                                        "--data",        SmallData(),
+                                        "--checkpoints", NoDirectory("interrupted")};
+  Process process(arguments);
+  EXPECT_TRUE(process.ReadUntil("step "));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 130);
+  EXPECT_THAT(process.out(), HasSubstr("Writing a checkpoint"));
+  EXPECT_THAT(process.out(), ContainsRegex("Checkpoint 00000[1-9] at step [0-9,]+ is in "));
+  EXPECT_THAT(process.err(), IsEmpty());
+  Process again(arguments);
+  EXPECT_TRUE(again.ReadUntil("Goes on at step "));
+  EXPECT_TRUE(again.ReadUntil("RUNNING"));
 }
 
 // It read on to the end of the data.

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "client/commands/cancel.h"
+#include "client/commands/checkpoint.h"
 #include "client/commands/list.h"
 #include "client/commands/status.h"
 #include "client/commands/submit.h"
@@ -10,6 +11,7 @@
 #include "client/testing/fake_jobs.h"
 #include "client/testing/run_command.h"
 #include "client/testing/small_job.h"
+#include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -145,6 +147,43 @@ TEST_F(ClusterCommandsTest, InterruptedWatchLeavesTheJobAndSaysHowToWatchAgain) 
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(*result, ExitCode::kInterrupted);
   EXPECT_THAT(run_.out(), HasSubstr("millrace watch a-1 --cluster=" + jobs_.address()));
+}
+
+TEST_F(ClusterCommandsTest, CheckpointWithWaitSaysWhereItIs) {
+  JobStatus status;
+  status.set_job_id("a-1");
+  status.mutable_spec()->mutable_checkpoints()->set_directory("/checkpoints");
+  status.mutable_checkpoint()->set_directory("/checkpoints");
+  status.mutable_checkpoint()->set_number(17);
+  status.mutable_checkpoint()->set_step(7000);
+  *status.mutable_checkpoint()->mutable_written() = ToTimestamp(absl::Now());
+  jobs_.SetJob(status);
+  run_.flags().job_id = "a-1";
+  run_.flags().wait = true;
+  EXPECT_EQ(*run_.Run(RunCheckpoint), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("checkpoint 000017 at step 7,000, "));
+  EXPECT_THAT(run_.out(), HasSubstr(", in /checkpoints\n"));
+  ASSERT_THAT(jobs_.checkpoints(), SizeIs(1));
+  EXPECT_TRUE(jobs_.checkpoints()[0].wait());
+}
+
+TEST_F(ClusterCommandsTest, CheckpointWithoutWaitSaysThatItIsAskedFor) {
+  JobStatus status;
+  status.set_job_id("a-1");
+  status.mutable_spec()->mutable_checkpoints()->set_directory("/checkpoints");
+  jobs_.SetJob(status);
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(*run_.Run(RunCheckpoint), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(), "a checkpoint of job a-1 is asked for; there is none yet\n");
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunCheckpoint), ExitCode::kSucceeded);
+  EXPECT_EQ(LastLine(), Json::parse(R"({"job_id": "a-1", "checkpoint": null})"));
+}
+
+TEST_F(ClusterCommandsTest, CheckpointOfAJobWithoutADirectoryFails) {
+  AddRunningJob("a-1");
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(run_.Run(RunCheckpoint).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(ClusterCommandsTest, CancelSaysWhatItDid) {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
@@ -18,6 +19,8 @@ constexpr char kFooter[] = R"(
 Examples:
   millrace train examples/digits.textproto --data=DIR
   millrace train job.textproto --data=DIR --set epochs=3 --export=model.safetensors
+  millrace train job.textproto --data=DIR --checkpoints=CHECKPOINTS
+  millrace checkpoints show CHECKPOINTS
   millrace validate job.textproto --data=DIR
   export MILLRACE_CLUSTER=trainer-0:2220
   millrace submit job.textproto --data=/datasets/mnist
@@ -25,12 +28,16 @@ Examples:
 
 Exit codes:
   0    succeeded
-  1    the job failed or was cancelled, its file is no valid job, or an error on the way
+  1    the job failed or was cancelled, its file is no valid job, a checkpoint is damaged, or an
+       error on the way
   2    wrong usage: the command line, a job file that cannot be read, a --set that fits no field
   130  interrupted (a second interrupt ends the command at once)
 
 Each command has its own --help.)";
 constexpr int kMostMembers = 64;
+constexpr char kExportTo[] =
+    "Write the variables to FILE.safetensors, to FILE.npz (for numpy.load), or to FOLDER/, an .npy "
+    "file for each";
 
 // Declares the commands. Each has flags of its own: CLI11 reads the environment for all of them,
 // whichever is called.
@@ -51,6 +58,8 @@ class Declaration {
         "watch", "Follow a job of a cluster to its end. Interrupting leaves the job alone."));
     AddCancel();
     AddExport();
+    AddCheckpoint();
+    AddCheckpoints();
   }
 
   // What the command that was called was given, once the arguments are parsed.
@@ -61,13 +70,15 @@ class Declaration {
     CLI::App* train =
         Add("train",
             "Train a job to its end, on a cluster inside this process unless --cluster "
-            "names one. Interrupting cancels an embedded job, and leaves one of a "
-            "cluster alone.");
+            "names one. Interrupting leaves a job of a cluster alone. It ends an embedded one: "
+            "for good, or with --checkpoints at a checkpoint, from which the same command goes "
+            "on, as it does after a crash.");
     AddJobFile(train);
     CLI::Option* cluster = train
                                ->add_option("--cluster", Of(train)->cluster,
                                             "Train on the cluster of the coordinator at HOST:PORT")
                                ->type_name("HOST:PORT");
+    AddStart(train);
     train->add_option("--ps", Of(train)->ps, "Parameter servers of the embedded cluster")
         ->check(CLI::Range(1, kMostMembers))
         ->capture_default_str()
@@ -97,6 +108,110 @@ class Declaration {
         "submit",
         "Hand a job to a cluster, print its id and return. --data is a path that workers see.");
     AddJobFile(submit);
+    AddStart(submit);
+  }
+
+  // Where the job begins, and where its checkpoints go. A job that goes on from a checkpoint need
+  // have no file.
+  void AddStart(CLI::App* command) {
+    command
+        ->add_option("--checkpoints", Of(command)->checkpoints,
+                     "Write checkpoints of the job into DIR, which the coordinator and all ps "
+                     "servers must see (checkpoints.directory)")
+        ->type_name("DIR");
+    CLI::Option* restore = command
+                               ->add_option("--restore", Of(command)->restore,
+                                            "Go on from a checkpoint: DIR or DIR/latest for the "
+                                            "newest, or DIR/000017. Without JOB.textproto the job "
+                                            "is the checkpoint's")
+                               ->type_name("PATH");
+    CLI::Option* init_from =
+        command
+            ->add_option("--init_from", Of(command)->init_from,
+                         "Begin with variables that another job has learned: a checkpoint, or a "
+                         "safetensors file")
+            ->type_name("PATH")
+            ->excludes(restore);
+    command
+        ->add_option("--init_rule", Of(command)->init_rule,
+                     "Take the variables whose whole names match the regular expression PATTERN "
+                     "from the tensor NAME, where \\1 is what the first group matched; no NAME: "
+                     "leave them as they are. The first rule that fits counts; can be repeated")
+        ->type_name("PATTERN=NAME")
+        ->allow_extra_args(false)
+        ->needs(init_from);
+    command
+        ->add_flag("--init_allow_missing", Of(command)->init_allow_missing,
+                   "Variables that PATH lacks have their initial values")
+        ->needs(init_from);
+    command
+        ->add_flag("--init_allow_unused", Of(command)->init_allow_unused,
+                   "Leave out what no variable has use for")
+        ->needs(init_from);
+    CLI::Option* job = command->get_option("JOB.textproto")->required(false);
+    command->parse_complete_callback([job, restore] {
+      if (job->empty() && restore->empty()) {
+        throw CLI::RequiredError("JOB.textproto (or --restore)");
+      }
+    });
+  }
+
+  // Of files: no cluster is needed.
+  void AddCheckpoints() {
+    CLI::App* group = app_->add_subcommand(
+        "checkpoints", "Look at checkpoints, check, export and remove them. No cluster is needed.");
+    group->require_subcommand(1);
+    AddPath(Add("ls", "List the checkpoints of a directory, and what is wrong with them.", group));
+    CLI::App* show = Add("show",
+                         "Print what a checkpoint has: its job, its step, and shape, range, mean, "
+                         "norm and bytes of each variable.",
+                         group);
+    AddPath(show);
+    AddSlots(show);
+    AddPath(Add("verify",
+                "Read every byte of a checkpoint. Names what is damaged, and the newest whole one "
+                "then; exits with 1.",
+                group));
+    AddCheckpointsExport(group);
+    AddCheckpointsRm(group);
+  }
+
+  void AddCheckpointsExport(CLI::App* group) {
+    CLI::App* command = Add("export",
+                            "Write the variables of a checkpoint to files that other programs "
+                            "read. Memory does not grow with the model.",
+                            group);
+    AddPath(command);
+    AddSlots(command);
+    command->add_option("--to", Of(command)->export_file, kExportTo)->type_name("FILE")->required();
+  }
+
+  void AddCheckpointsRm(CLI::App* group) {
+    CLI::App* command = Add("rm",
+                            "Remove a checkpoint. What others refer to stays. The newest whole "
+                            "one goes only with --force.",
+                            group);
+    AddPath(command);
+    command
+        ->add_option("--keep", Of(command)->keep,
+                     "Remove all of the directory but so many of the newest whole ones")
+        ->check(CLI::Range(1, 1'000'000))
+        ->type_name("N");
+    command->add_flag("--force", Of(command)->force,
+                      "Remove it even if it is the newest whole one");
+  }
+
+  void AddPath(CLI::App* command) {
+    command
+        ->add_option("PATH", Of(command)->path,
+                     "A directory of checkpoints, DIR or DIR/latest, which mean its newest one, or "
+                     "one checkpoint, such as DIR/000017")
+        ->required()
+        ->type_name("");
+  }
+
+  void AddSlots(CLI::App* command) {
+    command->add_flag("--slots", Of(command)->slots, "The optimizer's slots too");
   }
 
   void AddCancel() {
@@ -109,17 +224,38 @@ class Declaration {
 
   void AddExport() {
     CLI::App* command = AddOfCluster(
-        "export", "Write the variables of a job that has ended to a safetensors file.");
+        "export",
+        "Write the variables of a job that has ended to files that other programs read. Memory "
+        "does not grow with the model.");
     AddJobId(command);
     AddExportFile(command)->required();
+    command->add_flag("--while_running", Of(command)->while_running,
+                      "Of a job that has not ended too: each shard as it is just then, all of them "
+                      "of no single moment");
   }
 
-  CLI::App* Add(const std::string& name, const std::string& description) {
-    CLI::App* command = app_->add_subcommand(name, description);
-    Flags* flags = &flags_[name];
-    command->callback([this, flags, name] {
+  void AddCheckpoint() {
+    CLI::App* command =
+        AddOfCluster("checkpoint",
+                     "Have a checkpoint of a job written now; of one that has ended, of its end. "
+                     "The job needs a "
+                     "directory for checkpoints (train or submit --checkpoints=DIR).");
+    AddJobId(command);
+    command->add_flag("--wait", Of(command)->wait, "Return when the checkpoint is there");
+    Of(command)->timeout = absl::Minutes(10);
+    AddDurationFlag(*command, "--timeout", &Of(command)->timeout, {.least = absl::Seconds(1)},
+                    "How long to wait for it (10m)");
+  }
+
+  // `group`: the command whose part it is, if any.
+  CLI::App* Add(const std::string& name, const std::string& description,
+                CLI::App* group = nullptr) {
+    CLI::App* command = (group == nullptr ? app_ : group)->add_subcommand(name, description);
+    Flags* flags = &flags_[command];
+    const std::string whole_name = group == nullptr ? name : group->get_name() + " " + name;
+    command->callback([this, flags, whole_name] {
       chosen_ = *flags;
-      chosen_.command = name;
+      chosen_.command = whole_name;
     });
     command->add_flag("--json", flags->json,
                       "Write JSON to standard output, one object on a line; the rest goes to "
@@ -161,18 +297,25 @@ class Declaration {
   }
 
   CLI::Option* AddExportFile(CLI::App* command) {
-    return command
-        ->add_option("--export", Of(command)->export_file,
-                     "Write the final variables to a safetensors file")
-        ->type_name("FILE.safetensors");
+    return command->add_option("--export,--to", Of(command)->export_file, kExportTo)
+        ->type_name("FILE");
   }
 
-  Flags* Of(CLI::App* command) { return &flags_.at(command->get_name()); }
+  Flags* Of(CLI::App* command) { return &flags_.at(command); }
 
   CLI::App* const app_;
-  std::map<std::string, Flags> flags_;  // By command.
+  std::map<const CLI::App*, Flags> flags_;  // By command.
   Flags chosen_;
 };
+
+// Index of the argument that stands where a command should and is none; 0: there is no such one.
+int UnknownCommand(int argc, const char* const* argv, const CLI::App& app) {
+  const auto is_word = [&](int index) { return argc > index && argv[index][0] != '-'; };
+  const std::vector<CLI::App*> found = app.get_subcommands();
+  if (found.empty()) return is_word(1) ? 1 : 0;
+  const bool is_group = !found.front()->get_subcommands(/*filter=*/{}).empty();
+  return is_group && found.front()->get_subcommands().empty() && is_word(2) ? 2 : 0;
+}
 
 // CLI11 says no more than that a command is required.
 int ComplainOfCommand(const std::string& given, const CLI::App& app, std::ostream& err) {
@@ -201,9 +344,12 @@ CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& c
     app.parse(argc, argv);
     line.flags = declaration.chosen();
   } catch (const CLI::ParseError& error) {
-    const bool unknown = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
-    const int code = unknown ? ComplainOfCommand(argv[1], app, *console.err)
-                             : EndParsing(app, error, *console.out, *console.err);
+    const int unknown = UnknownCommand(argc, argv, app);
+    const int code =
+        unknown > 0
+            ? ComplainOfCommand(argv[unknown], unknown == 1 ? app : *app.get_subcommands().front(),
+                                *console.err)
+            : EndParsing(app, error, *console.out, *console.err);
     line.exit = code == 0 ? ExitCode::kSucceeded : ExitCode::kUsage;
   }
   return line;

@@ -72,6 +72,58 @@ TEST_F(CommandLineTest, SetTakesOneValueAndCanBeRepeated) {
   EXPECT_TRUE(flags.json);
 }
 
+TEST_F(CommandLineTest, CheckpointsHasCommandsOfItsOwn) {
+  const Flags show = Flagged({"checkpoints", "show", "DIR/000017", "--slots", "--json"});
+  EXPECT_EQ(show.command, "checkpoints show");
+  EXPECT_EQ(show.path, "DIR/000017");
+  EXPECT_TRUE(show.slots);
+  EXPECT_TRUE(show.json);
+  EXPECT_EQ(Flagged({"checkpoints", "ls", "DIR"}).command, "checkpoints ls");
+  EXPECT_EQ(Flagged({"checkpoints", "verify", "DIR"}).command, "checkpoints verify");
+  EXPECT_EQ(Flagged({"checkpoints", "export", "DIR", "--to=f.npz"}).export_file, "f.npz");
+  const Flags rm = Flagged({"checkpoints", "rm", "DIR", "--keep=3", "--force"});
+  EXPECT_EQ(rm.keep, 3);
+  EXPECT_TRUE(rm.force);
+  EXPECT_EQ(Flagged({"export", "job-1", "--to=f", "--cluster=h:1"}).command, "export");
+  EXPECT_TRUE(IsWrong({"checkpoints"}));
+  EXPECT_TRUE(IsWrong({"checkpoints", "ls"}));
+  EXPECT_TRUE(IsWrong({"checkpoints", "export", "DIR"}));
+  EXPECT_TRUE(IsWrong({"checkpoints", "rm", "DIR", "--keep=0"}));
+  EXPECT_TRUE(IsWrong({"checkpoints", "dance", "DIR"}));
+  EXPECT_THAT(err_.str(), HasSubstr("no command 'dance'; must be one of ls, show, verify"));
+}
+
+TEST_F(CommandLineTest, CheckpointWaitsIfItIsTold) {
+  EXPECT_FALSE(Flagged({"checkpoint", "a-1", "--cluster=h:1"}).wait);
+  EXPECT_EQ(Flagged({"checkpoint", "a-1", "--cluster=h:1"}).timeout, absl::Minutes(10));
+  EXPECT_TRUE(Flagged({"checkpoint", "a-1", "--cluster=h:1", "--wait"}).wait);
+  EXPECT_TRUE(IsWrong({"checkpoint", "a-1", "--cluster=h:1", "--timeout=0s"}));
+}
+
+TEST_F(CommandLineTest, AJobThatGoesOnFromACheckpointNeedsNoFile) {
+  EXPECT_EQ(Flagged({"train", "--restore=DIR/000017"}).restore, "DIR/000017");
+  const Flags submit =
+      Flagged({"submit", "job", "--checkpoints=A", "--restore=B", "--cluster=h:1", "--data=DIR"});
+  EXPECT_EQ(submit.job_file, "job");
+  EXPECT_EQ(submit.checkpoints, "A");
+  EXPECT_EQ(submit.restore, "B");
+  EXPECT_TRUE(IsWrong({"train", "--checkpoints=DIR"}));
+  EXPECT_THAT(err_.str(), HasSubstr("JOB.textproto (or --restore) is required"));
+  EXPECT_EQ(Parse({"train", "--help"}).exit, ExitCode::kSucceeded);
+}
+
+TEST_F(CommandLineTest, WarmStartsHaveRules) {
+  const Flags flags = Flagged({"train", "job", "--init_from=FILE", "--init_rule", "a/(.*)=b/\\1",
+                               "--init_rule=c=", "--init_allow_missing", "--init_allow_unused"});
+  EXPECT_EQ(flags.init_from, "FILE");
+  EXPECT_THAT(flags.init_rule, ElementsAre("a/(.*)=b/\\1", "c="));
+  EXPECT_TRUE(flags.init_allow_missing);
+  EXPECT_TRUE(flags.init_allow_unused);
+  EXPECT_TRUE(IsWrong({"train", "job", "--init_rule=a=b"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "--init_allow_missing"}));
+  EXPECT_TRUE(IsWrong({"train", "job", "--init_from=FILE", "--restore=DIR"}));
+}
+
 TEST_F(CommandLineTest, ClusterCommandsTakeItFromTheFlagOrTheEnvironment) {
   for (const char* command : {"list", "status", "watch", "cancel", "submit", "export"}) {
     EXPECT_TRUE(IsWrong({command, "x", "--export=f"})) << command;

@@ -5,6 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/cancel.h"
+#include "client/commands/checkpoint.h"
+#include "client/commands/checkpoints_export.h"
+#include "client/commands/checkpoints_ls.h"
+#include "client/commands/checkpoints_rm.h"
+#include "client/commands/checkpoints_show.h"
+#include "client/commands/checkpoints_verify.h"
 #include "client/commands/export.h"
 #include "client/commands/list.h"
 #include "client/commands/status.h"
@@ -18,9 +24,21 @@ namespace millrace::client {
 namespace {
 
 constexpr std::pair<const char*, Command> kCommands[] = {
-    {"train", RunTrain}, {"validate", RunValidate}, {"submit", RunSubmit},
-    {"list", RunList},   {"status", RunStatus},     {"watch", RunWatch},
-    {"why", RunWhy},     {"cancel", RunCancel},     {"export", RunExport},
+    {"train", RunTrain},
+    {"validate", RunValidate},
+    {"submit", RunSubmit},
+    {"list", RunList},
+    {"status", RunStatus},
+    {"watch", RunWatch},
+    {"why", RunWhy},
+    {"cancel", RunCancel},
+    {"export", RunExport},
+    {"checkpoint", RunCheckpoint},
+    {"checkpoints ls", RunCheckpointsLs},
+    {"checkpoints show", RunCheckpointsShow},
+    {"checkpoints verify", RunCheckpointsVerify},
+    {"checkpoints export", RunCheckpointsExport},
+    {"checkpoints rm", RunCheckpointsRm},
 };
 
 absl::StatusOr<ExitCode> Dispatch(const CommandContext& context) {

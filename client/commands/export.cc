@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/exporter.h"
-#include "client/output_path.h"
 #include "client/progress/format.h"
+#include "client/tensor_files/tensor_writer.h"
 #include "common/job_state.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -16,19 +16,23 @@ absl::StatusOr<JobStatus> StatusOf(const CommandContext& context, JobsClient* cl
   return client->Get(context.flags.job_id);
 }
 
+absl::Status CheckStandsStill(const Flags& flags, const JobStatus& status) {
+  if (HasEnded(status.state()) || flags.while_running) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job ", flags.job_id, " is ", JobState_Name(status.state()),
+      " and its variables still change; wait for its end with `millrace watch`, or end it with "
+      "`millrace cancel`. For one state of it have a checkpoint written (`millrace checkpoint "
+      "--wait`) and export that; --while_running takes each shard as it is just then"));
+}
+
 }  // namespace
 
 absl::StatusOr<ExitCode> RunExport(const CommandContext& context) {
   const Flags& flags = context.flags;
-  MILLRACE_RETURN_IF_ERROR(CheckCanCreate(flags.export_file));
+  MILLRACE_RETURN_IF_ERROR(CheckTensorPath(flags.export_file));
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, StatusOf(context, client.get()));
-  if (!HasEnded(status.state())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "job ", flags.job_id, " is ", JobState_Name(status.state()),
-        " and its variables still change; wait for its end with `millrace watch`, or end it with "
-        "`millrace cancel`"));
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckStandsStill(flags, status));
   ExportOptions options;
   options.interrupt = context.interrupt;
   options.on_wait = [&context](const std::string& message) {

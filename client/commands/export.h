@@ -8,7 +8,8 @@
 
 namespace millrace::client {
 
-// Writes the variables of a job that has ended to a safetensors file.
+// Writes the variables of a job that has ended, with --while_running of one that has not, to files
+// that other programs read.
 absl::StatusOr<ExitCode> RunExport(const CommandContext& context);
 
 }  // namespace millrace::client

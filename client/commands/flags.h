@@ -19,9 +19,22 @@ struct Flags {
   std::string cluster;           // The coordinator's HOST:PORT; empty: an embedded cluster.
   int ps = 1;                    // Of an embedded cluster.
   int workers = 2;
-  std::string state_dir;                      // Of an embedded cluster; empty: a temporary one.
-  std::string export_file;                    // Empty: none.
-  absl::Duration timeout = absl::Minutes(1);  // Of a cancellation.
+  std::string state_dir;    // Of an embedded cluster; empty: a temporary one.
+  std::string export_file;  // Empty: none.
+  // How long to wait for a cancellation or a checkpoint.
+  absl::Duration timeout = absl::Minutes(1);
+  std::string path;    // Of checkpoints: DIR, DIR/latest or DIR/000017.
+  bool slots = false;  // The optimizer's slots too.
+  int keep = 0;        // So many of the newest; 0: not given.
+  bool force = false;
+  std::string checkpoints;             // Replaces checkpoints.directory.
+  std::string restore;                 // As `path`: where the job goes on from.
+  std::string init_from;               // As `path`, or a safetensors file.
+  std::vector<std::string> init_rule;  // "PATTERN=NAME".
+  bool init_allow_missing = false;
+  bool init_allow_unused = false;
+  bool while_running = false;  // Export variables that still change.
+  bool wait = false;           // For the checkpoint that was asked for.
   bool json = false;
   bool verbose = false;
 };

@@ -40,8 +40,8 @@ class OutcomeGatherer {
 JobOutcome WithStatus(JobsClient* client, JobOutcome outcome) {
   const auto status = client->Get(outcome.job_id);
   if (!status.ok()) return outcome;
-  outcome.time_spent = status->time_spent();
   if (status->total_steps() > 0) outcome.total_steps = status->total_steps();
+  outcome.time_spent = status->time_spent();
   if (status->has_started() && status->has_ended()) {
     outcome.running = FromTimestamp(status->ended()) - FromTimestamp(status->started());
   }

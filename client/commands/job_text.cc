@@ -1,10 +1,13 @@
 #include "client/commands/job_text.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "common/printable.h"
+#include "common/proto_duration.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
 
@@ -22,7 +25,45 @@ std::string Steps(const JobStatus& status) {
   return absl::StrCat(FormatCount(status.step()), " of ", FormatCount(status.total_steps()));
 }
 
+// Lines that add up to the time since the job's start.
+std::string TimeSpentTable(const TimeSpent& spent) {
+  const absl::Duration wall = FromProto(spent.wall());
+  if (wall <= absl::ZeroDuration()) return "";
+  Table table({"SPENT ON", "TIME", "SHARE"});
+  const auto add = [&](const std::string& what, absl::Duration time) {
+    if (time <= absl::ZeroDuration()) return;
+    table.AddRow({what, FormatElapsed(time),
+                  absl::StrFormat("%.1f%%", 100 * absl::FDivDuration(time, wall))});
+  };
+  add("training", FromProto(spent.training()));
+  add("running again", FromProto(spent.running_again()));
+  add("recovering", FromProto(spent.recovering()));
+  add("evaluating", FromProto(spent.evaluating()));
+  add("checkpointing", FromProto(spent.checkpointing()));
+  for (const WaitedFor& waited : spent.waiting()) {
+    add(absl::StrCat("waiting for ", PrintableName(waited.whom())), FromProto(waited.time()));
+  }
+  return absl::StrCat("\n", table.ToString());
+}
+
 }  // namespace
+
+nlohmann::ordered_json CheckpointJson(const CheckpointInfo& checkpoint) {
+  return {{"directory", checkpoint.directory()},
+          {"path",
+           absl::StrCat(checkpoint.directory(), "/", FormatCheckpointNumber(checkpoint.number()))},
+          {"number", checkpoint.number()},
+          {"step", checkpoint.step()},
+          {"bytes", checkpoint.bytes()},
+          {"written", absl::FormatTime(absl::RFC3339_full, FromTimestamp(checkpoint.written()),
+                                       absl::UTCTimeZone())}};
+}
+
+std::string DescribeCheckpoint(const CheckpointInfo& checkpoint, absl::Time now) {
+  return absl::StrCat(FormatCheckpointNumber(checkpoint.number()), " at step ",
+                      FormatCount(checkpoint.step()), ", ",
+                      FormatAge(now - FromTimestamp(checkpoint.written())), " ago");
+}
 
 std::string JobJson(const JobStatus& status) {
   nlohmann::ordered_json json = {{"job_id", status.job_id()},
@@ -41,6 +82,8 @@ std::string JobJson(const JobStatus& status) {
   if (status.has_submitted()) add_time("submitted", status.submitted());
   if (status.has_started()) add_time("started", status.started());
   if (status.has_ended()) add_time("ended", status.ended());
+  if (status.has_checkpoint()) json["checkpoint"] = CheckpointJson(status.checkpoint());
+  if (status.has_time_spent()) json["time_spent"] = TimeSpentJson(status.time_spent());
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -49,7 +92,7 @@ std::string DescribeState(const JobStatus& status) {
   return status.message().empty() ? state : absl::StrCat(state, ": ", Printable(status.message()));
 }
 
-std::string JobText(const JobStatus& status, absl::TimeZone zone) {
+std::string JobText(const JobStatus& status, absl::TimeZone zone, absl::Time now) {
   std::string text = absl::StrCat("job        ", PrintableName(status.job_id()), "\n");
   const auto add = [&text](const char* label, const std::string& value) {
     if (!value.empty()) absl::StrAppend(&text, label, Printable(value), "\n");
@@ -64,15 +107,22 @@ std::string JobText(const JobStatus& status, absl::TimeZone zone) {
   if (status.has_submitted()) add("submitted  ", TimeText(status.submitted(), zone));
   if (status.has_started()) add("started    ", TimeText(status.started(), zone));
   if (status.has_ended()) add("ended      ", TimeText(status.ended(), zone));
-  return text;
+  if (status.has_checkpoint()) {
+    const CheckpointInfo& checkpoint = status.checkpoint();
+    add("checkpoint ",
+        absl::StrCat(DescribeCheckpoint(checkpoint, now), ", ", FormatBytes(checkpoint.bytes()),
+                     ", in ", checkpoint.directory()));
+  }
+  return status.has_time_spent() ? text + TimeSpentTable(status.time_spent()) : text;
 }
 
-std::string JobTable(const std::vector<JobStatus>& jobs, absl::TimeZone zone) {
-  Table table({"JOB", "NAME", "STATE", "STEPS", "SUBMITTED"});
+std::string JobTable(const std::vector<JobStatus>& jobs, absl::TimeZone zone, absl::Time now) {
+  Table table({"JOB", "NAME", "STATE", "STEPS", "SUBMITTED", "CHECKPOINT"});
   for (const JobStatus& job : jobs) {
     table.AddRow({PrintableName(job.job_id()), PrintableName(job.spec().name()),
                   absl::StrCat(JobState_Name(job.state()), job.warnings().empty() ? "" : " (!)"),
-                  Steps(job), job.has_submitted() ? TimeText(job.submitted(), zone) : ""});
+                  Steps(job), job.has_submitted() ? TimeText(job.submitted(), zone) : "",
+                  job.has_checkpoint() ? DescribeCheckpoint(job.checkpoint(), now) : ""});
   }
   return table.ToString();
 }

@@ -10,6 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+const absl::Time kNow = absl::FromUnixSeconds(1600000100);
+
 JobStatus Running() {
   JobStatus status;
   status.set_job_id("mnist-1");
@@ -26,7 +28,7 @@ JobStatus Running() {
 }
 
 TEST(JobTextTest, TextHasWhatIsKnown) {
-  EXPECT_EQ(JobText(Running(), absl::UTCTimeZone()),
+  EXPECT_EQ(JobText(Running(), absl::UTCTimeZone(), kNow),
             "job        mnist-1\n"
             "name       mnist\n"
             "state      RUNNING\n"
@@ -51,7 +53,7 @@ TEST(JobTextTest, WhatDoesNotWorkAndWhatWasRunAgainAreTold) {
   JobStatus status = Running();
   status.add_warnings("ps-1 cannot write cuts");
   status.set_steps_run_again(1500);
-  const std::string text = JobText(status, absl::UTCTimeZone());
+  const std::string text = JobText(status, absl::UTCTimeZone(), kNow);
   EXPECT_THAT(text, HasSubstr("warning    ps-1 cannot write cuts\n"));
   EXPECT_THAT(text, HasSubstr("run again  1,500\n"));
   const auto json = nlohmann::json::parse(JobJson(status));
@@ -62,7 +64,7 @@ TEST(JobTextTest, WhatDoesNotWorkAndWhatWasRunAgainAreTold) {
 TEST(JobTextTest, TableMarksAJobOfWhichSomethingDoesNotWork) {
   JobStatus status = Running();
   status.add_warnings("ps-1 cannot write cuts");
-  EXPECT_THAT(JobTable({status}, absl::UTCTimeZone()), HasSubstr("RUNNING (!)"));
+  EXPECT_THAT(JobTable({status}, absl::UTCTimeZone(), kNow), HasSubstr("RUNNING (!)"));
 }
 
 TEST(JobTextTest, EscapesOfOthersAreNotObeyed) {
@@ -71,8 +73,8 @@ TEST(JobTextTest, EscapesOfOthersAreNotObeyed) {
                              status.mutable_spec()->mutable_name(), status.add_warnings()}) {
     *field = "\x1b[2J";
   }
-  EXPECT_EQ(JobText(status, absl::UTCTimeZone()).find('\x1b'), std::string::npos);
-  EXPECT_EQ(JobTable({status}, absl::UTCTimeZone()).find('\x1b'), std::string::npos);
+  EXPECT_EQ(JobText(status, absl::UTCTimeZone(), kNow).find('\x1b'), std::string::npos);
+  EXPECT_EQ(JobTable({status}, absl::UTCTimeZone(), kNow).find('\x1b'), std::string::npos);
   EXPECT_EQ(DescribeState(status).find('\x1b'), std::string::npos);
 }
 
@@ -80,10 +82,54 @@ TEST(JobTextTest, TableHasALineForEachJob) {
   JobStatus other;
   other.set_job_id("a-longer-name-2");
   other.set_state(PENDING);
-  EXPECT_EQ(JobTable({other, Running()}, absl::UTCTimeZone()),
+  EXPECT_EQ(JobTable({other, Running()}, absl::UTCTimeZone(), kNow),
             "JOB              NAME   STATE    STEPS           SUBMITTED\n"
             "a-longer-name-2         PENDING  0\n"
             "mnist-1          mnist  RUNNING  1,200 of 2,740  2020-09-13 12:26:40\n");
+}
+
+JobStatus WithCheckpoint() {
+  JobStatus status = Running();
+  CheckpointInfo& checkpoint = *status.mutable_checkpoint();
+  checkpoint.set_directory("/checkpoints");
+  checkpoint.set_number(17);
+  checkpoint.set_step(1000);
+  checkpoint.mutable_written()->set_seconds(1600000088);
+  checkpoint.set_bytes(3 << 19);
+  return status;
+}
+
+TEST(JobTextTest, TheNewestCheckpointAndItsAgeAreTold) {
+  const JobStatus status = WithCheckpoint();
+  EXPECT_THAT(JobText(status, absl::UTCTimeZone(), kNow),
+              HasSubstr("checkpoint 000017 at step 1,000, 12 s ago, 1.5 MiB, in /checkpoints\n"));
+  EXPECT_THAT(JobTable({status}, absl::UTCTimeZone(), kNow),
+              HasSubstr("2020-09-13 12:26:40  000017 at step 1,000, 12 s ago\n"));
+  EXPECT_EQ(nlohmann::json::parse(JobJson(status))["checkpoint"], nlohmann::json::parse(R"({
+      "directory": "/checkpoints", "path": "/checkpoints/000017", "number": 17, "step": 1000,
+      "bytes": 1572864, "written": "2020-09-13T12:28:08+00:00"})"));
+}
+
+TEST(JobTextTest, WhatTheTimeWentIntoIsToldInLinesThatAddUp) {
+  JobStatus status = Running();
+  TimeSpent& spent = *status.mutable_time_spent();
+  spent.mutable_wall()->set_seconds(200);
+  spent.mutable_training()->set_seconds(150);
+  spent.mutable_recovering()->set_seconds(40);
+  WaitedFor& waited = *spent.add_waiting();
+  waited.set_whom("worker-1");
+  waited.mutable_time()->set_seconds(10);
+  spent.set_goodput(0.75);
+  EXPECT_THAT(JobText(status, absl::UTCTimeZone(), kNow),
+              HasSubstr("\n"
+                        "SPENT ON              TIME  SHARE\n"
+                        "training              2:30  75.0%\n"
+                        "recovering            0:40  20.0%\n"
+                        "waiting for worker-1  0:10  5.0%\n"));
+  EXPECT_EQ(nlohmann::json::parse(JobJson(status))["time_spent"], nlohmann::json::parse(R"({
+      "wall": 200.0, "training": 150.0, "running_again": 0.0, "recovering": 40.0,
+      "evaluating": 0.0, "checkpointing": 0.0, "waiting": {"worker-1": 10.0},
+      "goodput": 0.75})"));
 }
 
 TEST(TableTest, ColumnsWithoutTextAreLeftOut) {
@@ -94,7 +140,8 @@ TEST(TableTest, ColumnsWithoutTextAreLeftOut) {
 }
 
 TEST(TableTest, AnEmptyTableIsItsHeads) {
-  EXPECT_EQ(JobTable({}, absl::UTCTimeZone()), "JOB  NAME  STATE  STEPS  SUBMITTED\n");
+  EXPECT_EQ(JobTable({}, absl::UTCTimeZone(), kNow),
+            "JOB  NAME  STATE  STEPS  SUBMITTED  CHECKPOINT\n");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ absl::StatusOr<ExitCode> RunList(const CommandContext& context) {
   if (context.flags.json) {
     for (const JobStatus& job : jobs) *context.console.out << JobJson(job);
   } else {
-    *context.console.out << JobTable(jobs, absl::LocalTimeZone());
+    *context.console.out << JobTable(jobs, absl::LocalTimeZone(), absl::Now());
   }
   *context.console.out << std::flush;
   return ExitCode::kSucceeded;

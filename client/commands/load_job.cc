@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/checkpoint_choice.h"
 #include "client/commands/exit_code.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
@@ -40,26 +41,82 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-absl::StatusOr<std::string> AbsolutePath(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  if (error) return UsageError(absl::StrCat("--data=", path, ": ", error.message()));
-  return absolute.lexically_normal().string();
+// The job of a checkpoint, which goes on in its directory.
+absl::StatusOr<JobSpec> JobOfCheckpoint(const Flags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name,
+                            ParseAbsolutePath("--restore", flags.restore));
+  MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(name));
+  JobSpec spec = checkpoint->manifest().spec();
+  // The checkpoint's own beginning is behind it.
+  spec.clear_restore();
+  spec.clear_warm_start();
+  spec.mutable_checkpoints()->set_directory(name.directory);
+  return spec;
+}
+
+absl::StatusOr<JobSpec> JobOfFile(const Flags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.job_file));
+  return ParseJobSpec(text, flags.job_file);
+}
+
+absl::Status SetRestore(const Flags& flags, JobSpec* spec) {
+  if (flags.restore.empty()) return absl::OkStatus();
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name,
+                            ParseAbsolutePath("--restore", flags.restore));
+  spec->clear_warm_start();
+  spec->mutable_restore()->set_directory(name.directory);
+  spec->mutable_restore()->set_checkpoint(name.number);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<NameRule> ParseRule(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) {
+    return UsageError(absl::StrCat("--init_rule ", text, "; must be PATTERN=NAME"));
+  }
+  NameRule rule;
+  rule.set_pattern(text.substr(0, equals));
+  rule.set_replacement(text.substr(equals + 1));
+  return rule;
+}
+
+absl::Status SetWarmStart(const Flags& flags, JobSpec* spec) {
+  if (flags.init_from.empty()) return absl::OkStatus();
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name,
+                            ParseAbsolutePath("--init_from", flags.init_from));
+  spec->clear_restore();
+  WarmStartSpec& warm_start = *spec->mutable_warm_start();
+  warm_start.set_path(name.directory);
+  warm_start.set_checkpoint(name.number);
+  if (!flags.init_rule.empty()) warm_start.clear_rules();
+  for (const std::string& text : flags.init_rule) {
+    MILLRACE_ASSIGN_OR_RETURN(*warm_start.add_rules(), ParseRule(text));
+  }
+  if (flags.init_allow_missing) warm_start.set_allow_missing(true);
+  if (flags.init_allow_unused) warm_start.set_allow_unused(true);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<JobSpec> LoadJob(const Flags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.job_file));
-  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, ParseJobSpec(text, flags.job_file));
+  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec,
+                            flags.job_file.empty() ? JobOfCheckpoint(flags) : JobOfFile(flags));
   for (const std::string& assignment : flags.set) {
     if (const absl::Status status = SetField(assignment, &spec); !status.ok()) {
       return UsageError(absl::StrCat("--set ", assignment, ": ", std::string(status.message())));
     }
   }
   if (!flags.data.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(*spec.mutable_data()->mutable_directory(), AbsolutePath(flags.data));
+    MILLRACE_ASSIGN_OR_RETURN(*spec.mutable_data()->mutable_directory(),
+                              MakeAbsolute("--data", flags.data));
   }
+  if (!flags.checkpoints.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(*spec.mutable_checkpoints()->mutable_directory(),
+                              MakeAbsolute("--checkpoints", flags.checkpoints));
+  }
+  MILLRACE_RETURN_IF_ERROR(SetRestore(flags, &spec));
+  MILLRACE_RETURN_IF_ERROR(SetWarmStart(flags, &spec));
   return spec;
 }
 

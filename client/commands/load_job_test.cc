@@ -36,6 +36,37 @@ TEST(LoadJobTest, AppliesAssignmentsInOrderAndTheData) {
   EXPECT_EQ(spec->data().directory(), (std::filesystem::current_path() / "folder").string());
 }
 
+TEST(LoadJobTest, CheckpointsAndRestoreAreMadeAbsolute) {
+  Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
+  flags.checkpoints = "kept/";
+  flags.restore = "other/000017";
+  const auto spec = LoadJob(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(spec->checkpoints().directory(), here + "/kept");
+  EXPECT_EQ(spec->restore().directory(), here + "/other");
+  EXPECT_EQ(spec->restore().checkpoint(), 17u);
+}
+
+TEST(LoadJobTest, WarmStartsAreSetByFlags) {
+  Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
+  flags.init_from = "/models/base.safetensors";
+  flags.init_rule = {"a/(.*)=b/\\1", "c="};
+  flags.init_allow_missing = true;
+  const auto spec = LoadJob(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const WarmStartSpec& warm_start = spec->warm_start();
+  EXPECT_EQ(warm_start.path(), "/models/base.safetensors");
+  ASSERT_EQ(warm_start.rules_size(), 2);
+  EXPECT_EQ(warm_start.rules(0).pattern(), "a/(.*)");
+  EXPECT_EQ(warm_start.rules(0).replacement(), "b/\\1");
+  EXPECT_EQ(warm_start.rules(1).replacement(), "");
+  EXPECT_TRUE(warm_start.allow_missing());
+  EXPECT_FALSE(warm_start.allow_unused());
+  flags.init_rule = {"no_name"};
+  EXPECT_EQ(ExitCodeOf(LoadError(flags)), ExitCode::kUsage);
+}
+
 TEST(LoadJobTest, DataOfTheFileStays) {
   const auto spec =
       LoadJob(FlagsOf(WriteFile("with_data.textproto", "data { directory: 'here' }")));

@@ -10,7 +10,7 @@ absl::StatusOr<ExitCode> RunStatus(const CommandContext& context) {
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
   MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, client->Get(context.flags.job_id));
   *context.console.out << (context.flags.json ? JobJson(status)
-                                              : JobText(status, absl::LocalTimeZone()))
+                                              : JobText(status, absl::LocalTimeZone(), absl::Now()))
                        << std::flush;
   return ExitCode::kSucceeded;
 }

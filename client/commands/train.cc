@@ -6,24 +6,35 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
+#include "client/commands/beginning.h"
+#include "client/commands/checkpoints_export.h"
 #include "client/commands/follow.h"
 #include "client/commands/load_job.h"
 #include "client/commands/unfinished_job.h"
 #include "client/embedded_cluster.h"
 #include "client/exporter.h"
-#include "client/output_path.h"
+#include "client/progress/format.h"
 #include "client/progress/make_view.h"
+#include "client/tensor_files/tensor_writer.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
 namespace {
 
+// How long an interrupted job may take for its last checkpoint.
+constexpr absl::Duration kLastCheckpointTimeout = absl::Seconds(30);
+
 // What an interrupt does depends on how far the command is.
 class Interruption {
  public:
-  Interruption(const CommandContext& context, JobsClient* client, ProgressView* view)
+  // `checkpoints`: the job's directory of checkpoints; empty: it has none.
+  Interruption(const CommandContext& context, const std::string& checkpoints, JobsClient* client,
+               ProgressView* view)
       : embedded_(context.flags.cluster.empty()),
+        has_state_dir_(!context.flags.state_dir.empty()),
+        checkpoints_(checkpoints),
         client_(client),
         view_(view),
         action_(context.interrupt, [this] { Act(); }) {}
@@ -43,20 +54,66 @@ class Interruption {
   void Act() {
     const std::string job_id = Job();
     if (!embedded_ || job_id.empty()) return client_->Interrupt();
-    view_->Note("Cancelling the job; interrupt again to exit at once.");
+    if (checkpoints_.empty()) {
+      view_->Note("Cancelling the job; interrupt again to exit at once.");
+    } else {
+      WriteCheckpoint(job_id);
+      // The next run on the state directory goes on with the job itself.
+      if (has_state_dir_) return client_->Interrupt();
+    }
     if (const auto status = client_->Cancel(job_id); !status.ok()) {
       view_->Note(absl::StrCat("Cannot cancel the job: ", std::string(status.status().message())));
       client_->Interrupt();
     }
   }
 
+  // The last one, from which the next run goes on.
+  void WriteCheckpoint(const std::string& job_id) {
+    view_->Note("Writing a checkpoint; interrupt again to exit at once.");
+    const auto written = client_->Checkpoint(job_id, /*wait=*/true, kLastCheckpointTimeout);
+    if (written.ok()) {
+      view_->Note(absl::StrCat("Checkpoint ", CheckpointFolder(written->checkpoint().number()),
+                               " at step ", FormatCount(written->checkpoint().step()), " is in ",
+                               checkpoints_, ". The same command goes on from there."));
+    } else {
+      view_->Note(
+          absl::StrCat("Cannot write a checkpoint: ", std::string(written.status().message()),
+                       ". The same command goes on from the newest one in ", checkpoints_,
+                       ", if there is one."));
+    }
+  }
+
   const bool embedded_;
+  const bool has_state_dir_;
+  const std::string checkpoints_;
   JobsClient* const client_;
   ProgressView* const view_;
   Mutex mutex_;
   std::string job_id_ ABSL_GUARDED_BY(mutex_);
   Interrupt::Action action_;  // Last: it may call Act() from its constructor on.
 };
+
+// A job that ended in an earlier run.
+absl::StatusOr<ExitCode> FinishEnded(const CommandContext& context, Checkpoint* checkpoint,
+                                     ProgressView* view) {
+  const CheckpointManifest& manifest = checkpoint->manifest();
+  JobOutcome outcome;
+  outcome.job_id = manifest.job_id();
+  outcome.state = SUCCEEDED;
+  outcome.step = manifest.step();
+  outcome.total_steps = manifest.step();
+  outcome.metrics = ToMetrics(manifest.metrics());
+  const std::string& file = context.flags.export_file;
+  absl::Status exported;
+  if (!file.empty()) {
+    exported = ExportCheckpoint(checkpoint, /*slots=*/false, file, *context.interrupt);
+    (exported.ok() ? outcome.export_file : outcome.export_error) =
+        exported.ok() ? file : exported.ToString();
+  }
+  view->Finish(outcome);
+  MILLRACE_RETURN_IF_ERROR(exported);
+  return ExitCode::kSucceeded;
+}
 
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flags) {
   EmbeddedClusterOptions options;
@@ -76,6 +133,9 @@ absl::StatusOr<std::string> SubmitOrResume(const Flags& flags, const JobSpec& sp
       view->Note(absl::StrCat("Resuming job ", *unfinished, " of ", flags.state_dir, "."));
       return *unfinished;
     }
+    MILLRACE_ASSIGN_OR_RETURN(const Beginning beginning, FindBeginning(spec));
+    for (const std::string& note : beginning.notes) view->Note(note);
+    return client->Submit(beginning.spec);
   }
   return client->Submit(spec);
 }
@@ -89,7 +149,7 @@ absl::StatusOr<absl::optional<JobOutcome>> RunToItsEnd(const CommandContext& con
     if (!flags.cluster.empty()) view->Note(note);
     return absl::optional<JobOutcome>();
   };
-  Interruption interruption(context, client, view);
+  Interruption interruption(context, spec.checkpoints().directory(), client, view);
   const auto job_id = SubmitOrResume(flags, spec, client, view);
   if (!job_id.ok() && context.interrupt->triggered()) return stopped(MaybeTakenNote(flags.cluster));
   MILLRACE_RETURN_IF_ERROR(job_id.status());
@@ -136,13 +196,22 @@ absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const JobSpec& s
 
 absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
   const Flags& flags = context.flags;
-  MILLRACE_ASSIGN_OR_RETURN(const JobSpec spec, LoadJob(flags));
+  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(flags));
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
-  if (!flags.export_file.empty()) MILLRACE_RETURN_IF_ERROR(CheckCanCreate(flags.export_file));
+  if (!flags.export_file.empty()) MILLRACE_RETURN_IF_ERROR(CheckTensorPath(flags.export_file));
   const auto view = MakeProgressView(context.console, flags.json);
   std::unique_ptr<EmbeddedCluster> embedded;
   CommandContext connection = context;
   if (flags.cluster.empty()) {
+    // With a state directory the cluster knows of jobs that have not ended: SubmitOrResume.
+    if (flags.state_dir.empty()) {
+      MILLRACE_ASSIGN_OR_RETURN(Beginning beginning, FindBeginning(spec));
+      for (const std::string& note : beginning.notes) view->Note(note);
+      if (beginning.ended != nullptr) {
+        return FinishEnded(context, beginning.ended.get(), view.get());
+      }
+      spec = beginning.spec;
+    }
     MILLRACE_ASSIGN_OR_RETURN(embedded, StartEmbedded(flags));
     connection.flags.cluster = embedded->address();
   }

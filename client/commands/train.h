@@ -9,8 +9,10 @@
 namespace millrace::client {
 
 // Trains a job to its end, on a cluster inside this process unless --cluster names one, and exports
-// the variables where --export is given. An interrupt cancels a job of the embedded cluster, and
-// leaves one of another cluster alone.
+// the variables where --export is given. A job of the embedded cluster that has checkpoints goes on
+// from the newest one. An interrupt leaves a job of another cluster alone; it ends one of the
+// embedded cluster: at a checkpoint, if it has a directory for them, and otherwise by cancelling
+// it.
 absl::StatusOr<ExitCode> RunTrain(const CommandContext& context);
 
 }  // namespace millrace::client

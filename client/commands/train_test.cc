@@ -10,6 +10,7 @@
 #include "client/embedded_cluster.h"
 #include "client/testing/fake_jobs.h"
 #include "client/testing/run_command.h"
+#include "client/testing/small_checkpoint.h"
 #include "client/testing/small_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -20,6 +21,7 @@ namespace {
 
 using ::millrace::testing::CommandRun;
 using ::millrace::testing::FakeJobs;
+using ::millrace::testing::NoDirectory;
 using ::millrace::testing::ProgressEvent;
 using ::millrace::testing::SmallData;
 using ::millrace::testing::SmallJob;
@@ -103,6 +105,57 @@ TEST_F(TrainTest, InterruptCancelsAJobOfItsOwnCluster) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(*result, ExitCode::kInterrupted);
   EXPECT_THAT(run_.out(), Not(HasSubstr("may have been taken")));
+}
+
+TEST_F(TrainTest, AJobWithCheckpointsGoesOnWhereItWas) {
+  run_.flags().checkpoints = NoDirectory("going_on");
+  run_.flags().set = {"checkpoints.every_steps=5"};
+  ASSERT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded) << run_.out();
+  EXPECT_THAT(run_.out(), Not(HasSubstr("Goes on at")));
+
+  CommandRun ended;
+  SetSmallJob(&ended);
+  ended.flags() = run_.flags();
+  ended.flags().export_file = TempDir() + "/ended.safetensors";
+  EXPECT_EQ(*ended.Run(RunTrain), ExitCode::kSucceeded);
+  EXPECT_THAT(ended.out(), HasSubstr("The job has ended before"));
+  EXPECT_THAT(FileBytes(ended.flags().export_file), Not(IsEmpty()));
+
+  CommandRun longer;
+  longer.flags() = run_.flags();
+  longer.flags().set.push_back("epochs=5");
+  longer.flags().ps = 2;
+  EXPECT_EQ(*longer.Run(RunTrain), ExitCode::kSucceeded) << longer.out();
+  EXPECT_THAT(longer.out(), HasSubstr("Goes on at step 15 from checkpoint 0000"));
+  EXPECT_THAT(longer.out(), HasSubstr("  steps      25 of 25\n"));
+
+  CommandRun other;
+  other.flags() = run_.flags();
+  other.flags().set.push_back("batch_size=4");
+  const absl::Status status = other.Run(RunTrain).status();
+  EXPECT_THAT(status.ToString(), HasSubstr("batch_size: 4; must be 8"));
+}
+
+TEST_F(TrainTest, ACheckpointIsTrainedOnWithoutAJobFile) {
+  run_.flags().checkpoints = NoDirectory("without_file");
+  ASSERT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded) << run_.out();
+  CommandRun restored;
+  restored.flags().command = "train";
+  restored.flags().restore = run_.flags().checkpoints;
+  restored.flags().set = {"epochs=4"};
+  EXPECT_EQ(*restored.Run(RunTrain), ExitCode::kSucceeded) << restored.out();
+  EXPECT_THAT(restored.out(), HasSubstr("  steps      20 of 20\n"));
+}
+
+TEST_F(TrainTest, VariablesOfAnotherJobAreABeginning) {
+  run_.flags().export_file = TempDir() + "/learned.safetensors";
+  ASSERT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded) << run_.out();
+  CommandRun warm;
+  SetSmallJob(&warm);
+  warm.flags().init_from = run_.flags().export_file;
+  EXPECT_EQ(*warm.Run(RunTrain), ExitCode::kSucceeded) << warm.out();
+  warm.flags().init_rule = {"logit/kernel=nowhere"};
+  EXPECT_THAT(warm.Run(RunTrain).status().ToString(), HasSubstr("nowhere"));
 }
 
 TEST_F(TrainTest, DataThatIsNotThereFailsTheCommand) {

@@ -8,6 +8,18 @@
 #include "google/protobuf/util/message_differencer.h"
 
 namespace millrace::client {
+namespace {
+
+// Wherever they began.
+bool AreOneJob(JobSpec a, JobSpec b) {
+  for (JobSpec* spec : {&a, &b}) {
+    spec->clear_restore();
+    spec->clear_warm_start();
+  }
+  return google::protobuf::util::MessageDifferencer::Equals(a, b);
+}
+
+}  // namespace
 
 absl::StatusOr<absl::optional<std::string>> FindUnfinishedJob(JobsClient* client,
                                                               const JobSpec& spec,
@@ -17,7 +29,7 @@ absl::StatusOr<absl::optional<std::string>> FindUnfinishedJob(JobsClient* client
     if (HasEnded(job.state())) continue;
     MILLRACE_ASSIGN_OR_RETURN(const JobStatus found, client->Get(job.job_id()));
     if (HasEnded(found.state())) continue;
-    if (google::protobuf::util::MessageDifferencer::Equals(found.spec(), spec)) {
+    if (AreOneJob(found.spec(), spec)) {
       return absl::make_optional(job.job_id());
     }
     return absl::FailedPreconditionError(absl::StrCat(

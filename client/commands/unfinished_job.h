@@ -11,9 +11,9 @@
 
 namespace millrace::client {
 
-// The id of the job of `spec` that has not ended, of a cluster that serves one user at a time;
-// nothing where every job has ended. FAILED_PRECONDITION: another job has not; `state_dir` names
-// the cluster's state, for the message.
+// The id of the job of `spec`, wherever that began, that has not ended, of a cluster that serves
+// one user at a time; nothing where every job has ended. FAILED_PRECONDITION: another job has not;
+// `state_dir` names the cluster's state, for the message.
 absl::StatusOr<absl::optional<std::string>> FindUnfinishedJob(JobsClient* client,
                                                               const JobSpec& spec,
                                                               const std::string& state_dir);

@@ -37,9 +37,33 @@ std::string DescribeRecovery(const Recovered& recovered) {
           : absl::StrCat(FormatCount(recovered.steps_lost()),
                          recovered.steps_lost() == 1 ? " step is" : " steps are",
                          " to be run again");
-  return absl::StrCat(recovered.cause(), ": ", lost, "; goes on from step ",
-                      FormatCount(recovered.step()),
-                      recovered.how().empty() ? "" : absl::StrCat(" (", recovered.how(), ")"));
+  return absl::StrCat(
+      recovered.cause(), ": ", lost, "; goes on from step ", FormatCount(recovered.step()),
+      recovered.how().empty() ? "" : absl::StrCat(" (", recovered.how(), ")"),
+      recovered.has_load() ? absl::StrCat("; read from the checkpoint in ",
+                                          FormatShortTime(FromProto(recovered.load())))
+                           : "");
+}
+
+std::string DescribeCheckpoint(const CheckpointEnded& checkpoint) {
+  const std::string cause =
+      checkpoint.cause().empty() ? "" : absl::StrCat(" (", checkpoint.cause(), ")");
+  if (!checkpoint.error().empty()) {
+    const std::string which =
+        checkpoint.number() == 0
+            ? "a checkpoint"
+            : absl::StrCat("checkpoint ", FormatCheckpointNumber(checkpoint.number()));
+    return absl::StrCat(which, cause, " was given up: ", checkpoint.error());
+  }
+  return absl::StrCat(
+      "checkpoint ", FormatCheckpointNumber(checkpoint.number()), " at step ",
+      FormatCount(checkpoint.step()), cause, ": ", FormatBytes(checkpoint.bytes()), " (",
+      FormatBytes(checkpoint.bytes_written()), " written) in ",
+      FormatShortTime(FromProto(checkpoint.took())), ", held up ",
+      FormatShortTime(FromProto(checkpoint.held_up())),
+      checkpoint.extra_memory() == 0
+          ? ""
+          : absl::StrCat(", ", FormatBytes(checkpoint.extra_memory()), " of extra memory"));
 }
 
 double Seconds(const google::protobuf::Duration& duration) {
@@ -70,6 +94,40 @@ std::string FormatElapsed(absl::Duration duration) {
   return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
+std::string FormatBytes(uint64_t bytes) {
+  if (bytes < 1024) return absl::StrCat(bytes, bytes == 1 ? " byte" : " bytes");
+  double value = static_cast<double>(bytes);
+  for (const char* unit : {"KiB", "MiB", "GiB"}) {
+    value /= 1024;
+    if (value < 99.95) return absl::StrFormat("%.1f %s", value, unit);
+    if (value < 1023.5) return absl::StrFormat("%.0f %s", value, unit);
+  }
+  return absl::StrFormat("%.1f TiB", value / 1024);
+}
+
+std::string FormatShortTime(absl::Duration duration) {
+  if (duration < absl::Microseconds(500)) return "0 s";
+  if (duration < absl::Milliseconds(999.5)) {
+    return absl::StrFormat("%.0f ms", absl::ToDoubleMilliseconds(duration));
+  }
+  if (duration < absl::Seconds(9.95)) {
+    return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
+  }
+  if (duration < absl::Seconds(100)) return absl::StrCat(absl::ToInt64Seconds(duration), " s");
+  return FormatElapsed(duration);
+}
+
+std::string FormatAge(absl::Duration age) {
+  if (age < absl::Minutes(2)) {
+    return absl::StrCat(std::max<int64_t>(0, absl::ToInt64Seconds(age)), " s");
+  }
+  if (age < absl::Hours(2)) return absl::StrCat(absl::ToInt64Minutes(age), " min");
+  if (age < absl::Hours(48)) return absl::StrCat(absl::ToInt64Hours(age), " h");
+  return absl::StrCat(absl::ToInt64Hours(age) / 24, " days");
+}
+
+std::string FormatCheckpointNumber(uint64_t number) { return absl::StrFormat("%06d", number); }
+
 std::string FormatMetric(double value) {
   if (std::isnan(value)) return "nan";
   return absl::StrFormat("%.4g", value);
@@ -93,6 +151,9 @@ std::vector<std::string> FormatMetrics(const Metrics& metrics) {
 std::string DescribeEvent(const JobEvent& event) {
   if (event.has_notice()) return Printable(event.notice().message());
   if (event.has_recovered()) return Printable(DescribeRecovery(event.recovered()));
+  if (event.has_checkpoint_ended()) {
+    return Printable(DescribeCheckpoint(event.checkpoint_ended()));
+  }
   if (event.has_evaluated()) {
     const Evaluated& evaluated = event.evaluated();
     return absl::StrCat("step ", FormatCount(evaluated.step()), ": ",

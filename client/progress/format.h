@@ -28,6 +28,18 @@ std::string FormatElapsed(absl::Duration duration);
 // Four significant digits: "0.09214", "12.35"; "nan" and "inf" where it is not finite.
 std::string FormatMetric(double value);
 
+// "875 bytes", "12.5 KiB", "1.2 GiB".
+std::string FormatBytes(uint64_t bytes);
+
+// "0 s", "12 ms", "4.1 s", "57 s"; from 100 s on as FormatElapsed.
+std::string FormatShortTime(absl::Duration duration);
+
+// In one unit: "12 s", "5 min", "3 h", "2 days". Negative ones are 0 s.
+std::string FormatAge(absl::Duration age);
+
+// "000017": as its folder is called.
+std::string FormatCheckpointNumber(uint64_t number);
+
 using Metrics = std::map<std::string, double>;
 
 Metrics ToMetrics(const google::protobuf::Map<std::string, double>& metrics);
@@ -35,8 +47,9 @@ Metrics ToMetrics(const google::protobuf::Map<std::string, double>& metrics);
 // "loss 0.2513", "accuracy 0.9229", ...: the loss first, then the accuracy, then by name.
 std::vector<std::string> FormatMetrics(const Metrics& metrics);
 
-// A line for an evaluation, a notice or a change of state, such as "step 600: eval_loss 0.1032
-// eval_accuracy 0.9691 (10,000 examples)"; empty for a Progress and for the job's last event.
+// A line for an evaluation, a checkpoint, a notice or a change of state, such as "step 600:
+// eval_loss 0.1032 eval_accuracy 0.9691 (10,000 examples)"; empty for a Progress and for the job's
+// last event.
 std::string DescribeEvent(const JobEvent& event);
 
 // What a job's time went into: "1m12s: 93% training, 4% waiting for worker-1, 2% evaluating;

@@ -61,6 +61,52 @@ TEST(FormatTest, DescribesWhatIsWorthALine) {
   EXPECT_EQ(DescribeEvent(millrace::testing::ProgressEvent(7, 10, 1)), "");
 }
 
+CheckpointEnded Written() {
+  CheckpointEnded checkpoint;
+  checkpoint.set_number(17);
+  checkpoint.set_cause("every 1000 steps");
+  checkpoint.set_step(7000);
+  checkpoint.set_bytes(uint64_t{5} << 28);
+  checkpoint.set_bytes_written(80 << 20);
+  checkpoint.mutable_took()->set_seconds(4);
+  checkpoint.mutable_took()->set_nanos(100'000'000);
+  return checkpoint;
+}
+
+TEST(FormatTest, CheckpointsAreALineWithWhatTheyCost) {
+  JobEvent event;
+  *event.mutable_checkpoint_ended() = Written();
+  EXPECT_EQ(DescribeEvent(event),
+            "checkpoint 000017 at step 7,000 (every 1000 steps): 1.2 GiB (80.0 MiB written) in "
+            "4.1 s, held up 0 s");
+  event.mutable_checkpoint_ended()->set_extra_memory(12 << 20);
+  event.mutable_checkpoint_ended()->mutable_held_up()->set_nanos(3'000'000);
+  EXPECT_EQ(DescribeEvent(event),
+            "checkpoint 000017 at step 7,000 (every 1000 steps): 1.2 GiB (80.0 MiB written) in "
+            "4.1 s, held up 3 ms, 12.0 MiB of extra memory");
+  event.mutable_checkpoint_ended()->set_error("ps-1: no space left");
+  EXPECT_EQ(DescribeEvent(event),
+            "checkpoint 000017 (every 1000 steps) was given up: ps-1: no space left");
+}
+
+TEST(FormatTest, BytesAndTimesHaveTheUnitThatFits) {
+  EXPECT_EQ(FormatBytes(1), "1 byte");
+  EXPECT_EQ(FormatBytes(1023), "1023 bytes");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes(1023 << 10), "1023 KiB");
+  EXPECT_EQ(FormatBytes((1 << 20) - 1), "1.0 MiB");
+  EXPECT_EQ(FormatBytes(uint64_t{3} << 40), "3.0 TiB");
+  EXPECT_EQ(FormatShortTime(absl::ZeroDuration()), "0 s");
+  EXPECT_EQ(FormatShortTime(absl::Milliseconds(12.3)), "12 ms");
+  EXPECT_EQ(FormatShortTime(absl::Seconds(57.8)), "57 s");
+  EXPECT_EQ(FormatShortTime(absl::Seconds(100)), "1:40");
+  EXPECT_EQ(FormatAge(-absl::Seconds(1)), "0 s");
+  EXPECT_EQ(FormatAge(absl::Seconds(119)), "119 s");
+  EXPECT_EQ(FormatAge(absl::Minutes(119)), "119 min");
+  EXPECT_EQ(FormatAge(absl::Hours(47)), "47 h");
+  EXPECT_EQ(FormatAge(absl::Hours(48)), "2 days");
+}
+
 // A worker's message once reached the terminal as it was.
 TEST(FormatTest, EscapesOfOthersAreNotObeyed) {
   const std::string clear = "\x1b[2J";

@@ -47,6 +47,24 @@ void AddRecovered(const Recovered& recovered, Json* json) {
   (*json)["step"] = recovered.step();
   (*json)["steps_lost"] = recovered.steps_lost();
   (*json)["seconds"] = absl::ToDoubleSeconds(FromProto(recovered.took()));
+  if (recovered.has_load()) {
+    (*json)["load_seconds"] = absl::ToDoubleSeconds(FromProto(recovered.load()));
+  }
+}
+
+void AddCheckpoint(const CheckpointEnded& checkpoint, Json* json) {
+  (*json)["event"] = "checkpoint";
+  (*json)["number"] = checkpoint.number();
+  (*json)["cause"] = checkpoint.cause();
+  (*json)["step"] = checkpoint.step();
+  (*json)["exact"] = checkpoint.exact();
+  (*json)["error"] = checkpoint.error();
+  (*json)["path"] = checkpoint.path();
+  (*json)["bytes"] = checkpoint.bytes();
+  (*json)["bytes_written"] = checkpoint.bytes_written();
+  (*json)["seconds"] = absl::ToDoubleSeconds(FromProto(checkpoint.took()));
+  (*json)["held_up_seconds"] = absl::ToDoubleSeconds(FromProto(checkpoint.held_up()));
+  (*json)["extra_memory"] = checkpoint.extra_memory();
 }
 
 // False: an event of a kind that this version does not know.
@@ -69,6 +87,8 @@ bool AddKind(const JobEvent& event, Json* json) {
       AddRecovered(event.recovered(), json);
       return true;
     case JobEvent::kCheckpointEnded:
+      AddCheckpoint(event.checkpoint_ended(), json);
+      return true;
     case JobEvent::KIND_NOT_SET:
       return false;
   }
@@ -79,7 +99,9 @@ double SecondsOf(const google::protobuf::Duration& duration) {
   return absl::ToDoubleSeconds(FromProto(duration));
 }
 
-Json TimeSpentJson(const TimeSpent& spent) {
+}  // namespace
+
+nlohmann::ordered_json TimeSpentJson(const TimeSpent& spent) {
   Json json = {{"wall", SecondsOf(spent.wall())},
                {"training", SecondsOf(spent.training())},
                {"running_again", SecondsOf(spent.running_again())},
@@ -93,8 +115,6 @@ Json TimeSpentJson(const TimeSpent& spent) {
   }
   return json;
 }
-
-}  // namespace
 
 void JsonLines::Begin(const std::string& job_id) {
   job_id_ = job_id;

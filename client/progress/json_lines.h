@@ -6,16 +6,17 @@
 #include <string>
 
 #include "client/progress/progress_view.h"
+#include "nlohmann/json_fwd.hpp"
+#include "protos/job.pb.h"
 
 namespace millrace::client {
 
-// Every object has "event" ("begin", "state", "progress", "evaluated", "notice" or "final") and
-// "job_id"; those of the job also "sequence" and "time" (RFC 3339). The last line is the final
-// state: "event": "final", "state", "message", "step", "total_steps", "seconds", "metrics",
-// "time_spent" (seconds: "wall", "training", "running_again", "recovering", "evaluating",
-// "checkpointing", "waiting" by whom it waited for; and "goodput") and, where the variables were
-// exported, "export", or, where they could not be, "export_error". Metrics are numbers, or null
-// where they are not finite.
+// Every object has "event" ("begin", "state", "progress", "evaluated", "recovered", "checkpoint",
+// "notice" or "final") and "job_id"; those of the job also "sequence" and "time" (RFC 3339). The
+// last line is the final state: "event": "final", "state", "message", "step", "total_steps",
+// "seconds", "metrics", "time_spent" (TimeSpentJson) and, where the variables were exported,
+// "export", or, where they could not be, "export_error". Metrics are numbers, or null where they
+// are not finite.
 class JsonLines final : public ProgressView {
  public:
   // JSON goes to `out`, what is for people to `people`. Not owned.
@@ -31,6 +32,10 @@ class JsonLines final : public ProgressView {
   std::ostream* const people_;
   std::string job_id_;
 };
+
+// Seconds: "wall", "training", "running_again", "recovering", "evaluating", "checkpointing",
+// "waiting" by whom it waited for; and "goodput", from 0 to 1.
+nlohmann::ordered_json TimeSpentJson(const TimeSpent& spent);
 
 }  // namespace millrace::client
 

@@ -61,6 +61,26 @@ TEST_F(JsonLinesTest, EveryEventIsAnObjectOnALine) {
                             "message": "waits", "step": 0, "metrics": {}})"));
 }
 
+TEST_F(JsonLinesTest, CheckpointsHaveTheirNumbers) {
+  JobEvent event;
+  CheckpointEnded& checkpoint = *event.mutable_checkpoint_ended();
+  checkpoint.set_number(17);
+  checkpoint.set_cause("every 1000 steps");
+  checkpoint.set_step(7000);
+  checkpoint.set_exact(true);
+  checkpoint.set_bytes(1000);
+  checkpoint.set_bytes_written(100);
+  checkpoint.mutable_took()->set_seconds(4);
+  checkpoint.mutable_held_up()->set_nanos(500000000);
+  checkpoint.set_extra_memory(10);
+  checkpoint.set_path("/checkpoints/000017");
+  EXPECT_EQ(Written(event), Json::parse(R"({"event": "checkpoint", "job_id": "job-1",
+      "sequence": 7, "time": "2020-09-13T12:26:40.5+00:00", "number": 17,
+      "cause": "every 1000 steps", "step": 7000, "exact": true, "error": "",
+      "path": "/checkpoints/000017", "bytes": 1000, "bytes_written": 100, "seconds": 4.0,
+      "held_up_seconds": 0.5, "extra_memory": 10})"));
+}
+
 TEST_F(JsonLinesTest, TheLastLineIsTheFinalState) {
   out_.str("");
   view_.OnEvent(StateEvent(SUCCEEDED, 10));

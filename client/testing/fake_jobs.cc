@@ -132,6 +132,11 @@ std::vector<WatchJobRequest> FakeJobs::watches() const {
   return watches_;
 }
 
+std::vector<CheckpointJobRequest> FakeJobs::checkpoints() const {
+  MutexLock lock(&mutex_);
+  return checkpoints_;
+}
+
 void FakeJobs::HoldSubmissions() {
   MutexLock lock(&mutex_);
   hold_submissions_ = true;
@@ -315,6 +320,23 @@ grpc::Status FakeJobs::CancelJob(grpc::ServerContext*, const CancelJobRequest* r
       AddEventLocked(job, StateEvent(CANCELLED, job->status.step()));
     }
     *response = job->status;
+    return status;
+  });
+}
+
+grpc::Status FakeJobs::CheckpointJob(grpc::ServerContext*, const CheckpointJobRequest* request,
+                                     CheckpointJobResponse* response) {
+  NoteCall("CheckpointJob");
+  return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    checkpoints_.push_back(*request);
+    Job* job = nullptr;
+    const grpc::Status status = FindJob(request->job_id(), &job);
+    if (!status.ok()) return status;
+    if (job->status.spec().checkpoints().directory().empty()) {
+      return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                          "the job has no directory for checkpoints");
+    }
+    if (job->status.has_checkpoint()) *response->mutable_checkpoint() = job->status.checkpoint();
     return status;
   });
 }

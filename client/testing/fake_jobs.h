@@ -31,7 +31,8 @@ JobEvent EvaluatedEvent(uint64_t step, const std::map<std::string, double>& metr
 JobEvent NoticeEvent(const std::string& message);
 
 // Jobs are what the test says they are: nothing happens by itself, but that CancelJob adds the last
-// event of a job that has none. Thread-safe.
+// event of a job that has none. CheckpointJob answers with the checkpoint of the job's status, and
+// refuses a job whose spec has no directory for checkpoints. Thread-safe.
 class FakeJobs final : public Jobs::Service {
  public:
   FakeJobs();
@@ -73,10 +74,12 @@ class FakeJobs final : public Jobs::Service {
   // What was asked for.
   std::vector<SubmitJobRequest> submissions() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<WatchJobRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<CheckpointJobRequest> checkpoints() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Blocks until that many WatchJob streams have been opened, at most 30 s; returns whether.
   bool WaitForWatches(size_t count) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The same for calls of SubmitJob, CancelJob or GetVariables: of the first, by name.
+  // The same for calls of SubmitJob, CancelJob, CheckpointJob or GetVariables: of the first, by
+  // name.
   bool WaitForCall(const std::string& method) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
@@ -91,6 +94,8 @@ class FakeJobs final : public Jobs::Service {
                          JobStatus* response) override;
   grpc::Status ExplainJob(grpc::ServerContext* context, const ExplainJobRequest* request,
                           JobExplanation* response) override;
+  grpc::Status CheckpointJob(grpc::ServerContext* context, const CheckpointJobRequest* request,
+                             CheckpointJobResponse* response) override;
   grpc::Status GetVariables(grpc::ServerContext* context, const GetVariablesRequest* request,
                             GetVariablesResponse* response) override;
 
@@ -128,6 +133,7 @@ class FakeJobs final : public Jobs::Service {
   std::vector<JobEvent> events_of_new_jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<SubmitJobRequest> submissions_ ABSL_GUARDED_BY(mutex_);
   std::vector<WatchJobRequest> watches_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CheckpointJobRequest> checkpoints_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::testing

@@ -1,0 +1,32 @@
+// Where a job of an embedded cluster begins that may have been begun before.
+#ifndef MILLRACE_CLIENT_COMMANDS_BEGINNING_H_
+#define MILLRACE_CLIENT_COMMANDS_BEGINNING_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "protos/job.pb.h"
+
+namespace millrace::client {
+
+struct Beginning {
+  JobSpec spec;                    // What to submit.
+  std::vector<std::string> notes;  // What the user should know. Sentences.
+  // The checkpoint that has all steps of the job: there is nothing left to train.
+  std::unique_ptr<Checkpoint> ended;
+};
+
+// A job goes on from the newest whole checkpoint in its own directory of checkpoints, if there is
+// one; so does a job that restores a checkpoint of another directory and has gone on from there
+// before. One that restores a checkpoint of its own directory, and one without checkpoints, begin
+// as they say. INVALID_ARGUMENT: the checkpoints are of another job: names what differs and what to
+// do. DATA_LOSS: none of the checkpoints is whole. Looks at no value. REQUIRES: the spec has passed
+// CheckJobSpec.
+absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_COMMANDS_BEGINNING_H_

@@ -1,0 +1,144 @@
+#include "client/commands/beginning.h"
+
+#include <string>
+
+#include "client/commands/load_job.h"
+#include "client/testing/small_checkpoint.h"
+#include "client/testing/small_job.h"
+#include "common/job_spec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::client {
+namespace {
+
+using ::millrace::testing::FlipByte;
+using ::millrace::testing::NoDirectory;
+using ::millrace::testing::SmallCheckpoint;
+using ::millrace::testing::WriteSmallCheckpoint;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class BeginningTest : public ::testing::Test {
+ protected:
+  BeginningTest() : directory_(NoDirectory("begun")) {
+    spec_ = *ParseJobSpec(millrace::testing::SmallJob(), "small");
+    spec_.mutable_data()->set_directory("/data");
+    spec_.mutable_checkpoints()->set_directory(directory_);
+    checkpoint_.spec = spec_;
+  }
+
+  void WriteAtStep(uint64_t step) {
+    checkpoint_.step = step;
+    WriteSmallCheckpoint(directory_, checkpoint_);
+  }
+
+  const std::string directory_;
+  JobSpec spec_;
+  SmallCheckpoint checkpoint_;
+};
+
+TEST_F(BeginningTest, WithoutCheckpointsAJobBeginsAsItSays) {
+  const auto beginning = FindBeginning(spec_);
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_FALSE(beginning->spec.has_restore());
+  EXPECT_THAT(beginning->notes, IsEmpty());
+}
+
+TEST_F(BeginningTest, AJobGoesOnFromItsNewestCheckpoint) {
+  WriteAtStep(5);
+  WriteAtStep(7);
+  spec_.mutable_warm_start()->set_path("/elsewhere");
+  const auto beginning = FindBeginning(spec_);
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_EQ(beginning->spec.restore().directory(), directory_);
+  EXPECT_EQ(beginning->spec.restore().checkpoint(), 2u);
+  EXPECT_FALSE(beginning->spec.has_warm_start());
+  EXPECT_EQ(beginning->ended, nullptr);
+  EXPECT_THAT(beginning->notes,
+              ElementsAre("Goes on at step 7 from checkpoint 000002 in " + directory_ + "."));
+}
+
+TEST_F(BeginningTest, ADamagedCheckpointIsPassedOver) {
+  WriteAtStep(5);
+  WriteAtStep(7);
+  FlipByte(directory_ + "/000002/manifest.json", 60);
+  const auto beginning = FindBeginning(spec_);
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
+  EXPECT_THAT(beginning->notes,
+              ElementsAre(HasSubstr("000002/manifest.json"), HasSubstr("Goes on at step 5")));
+  FlipByte(directory_ + "/000001/manifest.json", 60);
+  const absl::Status status = FindBeginning(spec_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(status.ToString(), HasSubstr("no checkpoint in " + directory_ + " is whole"));
+}
+
+TEST_F(BeginningTest, AJobOfWhichNothingIsLeftHasEnded) {
+  WriteAtStep(15);  // 3 epochs of 40 examples, 8 at a time.
+  const auto beginning = FindBeginning(spec_);
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  ASSERT_NE(beginning->ended, nullptr);
+  EXPECT_THAT(beginning->notes, ElementsAre(HasSubstr("has all of its 15 steps")));
+  spec_.set_epochs(4);
+  const auto longer = FindBeginning(spec_);
+  ASSERT_TRUE(longer.ok()) << longer.status();
+  EXPECT_EQ(longer->ended, nullptr);
+  EXPECT_EQ(longer->spec.restore().checkpoint(), 1u);
+}
+
+TEST_F(BeginningTest, CheckpointsOfAnotherJobAreRefusedWithWhatDiffers) {
+  WriteAtStep(7);
+  spec_.set_batch_size(4);
+  const absl::Status status = FindBeginning(spec_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.ToString(), HasSubstr("batch_size: 4; must be 8"));
+  EXPECT_THAT(status.ToString(), HasSubstr("a directory of its own (--checkpoints)"));
+}
+
+TEST_F(BeginningTest, ARestoreThatLiesBehindIsNotDoneAgain) {
+  SmallCheckpoint first = checkpoint_;
+  first.job_id = "small-0-test";
+  const std::string elsewhere = NoDirectory("first");
+  WriteSmallCheckpoint(elsewhere, first);
+  spec_.mutable_restore()->set_directory(elsewhere);
+  EXPECT_EQ(FindBeginning(spec_)->spec.restore().directory(), elsewhere);
+  checkpoint_.earlier_job_ids = {"small-0-test"};
+  WriteAtStep(9);
+  EXPECT_EQ(FindBeginning(spec_)->spec.restore().directory(), directory_);
+}
+
+TEST_F(BeginningTest, ARestoreOfTheOwnDirectoryIsDoneAsItSays) {
+  WriteAtStep(5);
+  WriteAtStep(7);
+  spec_.mutable_restore()->set_directory(directory_);
+  spec_.mutable_restore()->set_checkpoint(1);
+  const auto beginning = FindBeginning(spec_);
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
+  EXPECT_THAT(beginning->notes, IsEmpty());
+}
+
+TEST_F(BeginningTest, TheJobOfACheckpointNeedsNoFile) {
+  checkpoint_.spec.mutable_restore()->set_directory("/before");
+  checkpoint_.spec.mutable_checkpoints()->set_directory("/where/it/was");
+  WriteAtStep(7);
+  Flags flags;
+  flags.restore = directory_ + "/latest";
+  flags.set = {"epochs=9"};
+  flags.data = "/moved";
+  const auto spec = LoadJob(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->name(), "small");
+  EXPECT_EQ(spec->epochs(), 9u);
+  EXPECT_EQ(spec->data().directory(), "/moved");
+  EXPECT_EQ(spec->restore().checkpoint(), 0u);
+  for (const std::string& directory :
+       {spec->checkpoints().directory(), spec->restore().directory()}) {
+    EXPECT_THAT(directory, HasSubstr("/begun"));
+  }
+}
+
+}  // namespace
+}  // namespace millrace::client

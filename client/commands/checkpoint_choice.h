@@ -1,0 +1,45 @@
+// The checkpoints that a command line means.
+#ifndef MILLRACE_CLIENT_COMMANDS_CHECKPOINT_CHOICE_H_
+#define MILLRACE_CLIENT_COMMANDS_CHECKPOINT_CHOICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "protos/checkpoint.pb.h"
+
+namespace millrace::client {
+
+// "DIR", "DIR/latest" or "DIR/000017". UsageError: empty.
+absl::StatusOr<CheckpointName> ParsePath(const std::string& path);
+
+// The same, with the directory as an absolute path: others may have another working directory.
+// `flag` is for messages.
+absl::StatusOr<CheckpointName> ParseAbsolutePath(const std::string& flag, const std::string& path);
+
+// `path` as an absolute one. UsageError, with `flag`: there is no working directory.
+absl::StatusOr<std::string> MakeAbsolute(const std::string& flag, const std::string& path);
+
+// DIRECTORY/000017.
+std::string PathOf(const std::string& directory, uint64_t number);
+
+// Of what it refers to: its own files and those of earlier ones.
+uint64_t BytesOf(const CheckpointManifest& manifest);
+
+// Opens the checkpoint of that name, the newest one for number 0.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(const CheckpointName& name);
+
+// Whether a listed checkpoint can be opened: its manifest and records are as they should be and its
+// files are there. Looks at no value.
+absl::Status CheckOpens(const std::string& directory, const CheckpointDirectory::Listed& listed);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_COMMANDS_CHECKPOINT_CHOICE_H_

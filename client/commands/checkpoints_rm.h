@@ -1,0 +1,17 @@
+// `millrace checkpoints rm`.
+#ifndef MILLRACE_CLIENT_COMMANDS_CHECKPOINTS_RM_H_
+#define MILLRACE_CLIENT_COMMANDS_CHECKPOINTS_RM_H_
+
+#include "absl/status/statusor.h"
+#include "client/commands/command.h"
+#include "client/commands/exit_code.h"
+
+namespace millrace::client {
+
+// Removes a checkpoint, or with --keep=N all but the newest N; what others refer to stays. The
+// newest whole one goes only with --force.
+absl::StatusOr<ExitCode> RunCheckpointsRm(const CommandContext& context);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_COMMANDS_CHECKPOINTS_RM_H_

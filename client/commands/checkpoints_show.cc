@@ -1,0 +1,215 @@
+#include "client/commands/checkpoints_show.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/checkpoint_choice.h"
+#include "client/commands/table.h"
+#include "client/progress/format.h"
+#include "client/tensor_files/tensor_statistics.h"
+#include "common/job_spec.h"
+#include "common/printable.h"
+#include "common/proto_duration.h"
+#include "common/proto_time.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+namespace {
+
+using ShowJson = nlohmann::ordered_json;
+
+struct ShownTensor {
+  std::string name;  // "dense/kernel", "dense/kernel@momentum".
+  std::vector<uint64_t> shape;
+  TensorStatistics statistics;
+};
+
+absl::StatusOr<TensorStatistics> StatisticsOf(const CommandContext& context, size_t variable,
+                                              int array, Checkpoint* checkpoint) {
+  constexpr uint64_t kElementsAtOnce = 1 << 18;
+  const uint64_t elements = checkpoint->variables()[variable].elements;
+  std::vector<float> values(std::min(elements, kElementsAtOnce));
+  TensorStatistics statistics;
+  for (uint64_t begin = 0; begin < elements; begin += kElementsAtOnce) {
+    if (context.interrupt->triggered()) return absl::CancelledError("interrupted");
+    const auto part =
+        absl::MakeSpan(values).subspan(0, std::min(elements - begin, kElementsAtOnce));
+    MILLRACE_RETURN_IF_ERROR(checkpoint->Read(variable, array, begin, part));
+    statistics.Add(part);
+  }
+  return statistics;
+}
+
+absl::StatusOr<std::vector<ShownTensor>> ReadTensors(const CommandContext& context,
+                                                     Checkpoint* checkpoint) {
+  const int arrays = context.flags.slots ? checkpoint->arrays() : 1;
+  std::vector<ShownTensor> tensors;
+  for (size_t variable = 0; variable < checkpoint->variables().size(); ++variable) {
+    for (int array = 0; array < arrays; ++array) {
+      ShownTensor tensor;
+      const Checkpoint::Variable& stored = checkpoint->variables()[variable];
+      tensor.name = array == 0
+                        ? stored.name
+                        : absl::StrCat(stored.name, "@", checkpoint->manifest().slots(array - 1));
+      tensor.shape = stored.shape;
+      MILLRACE_ASSIGN_OR_RETURN(tensor.statistics,
+                                StatisticsOf(context, variable, array, checkpoint));
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  return tensors;
+}
+
+std::string ModeText(const JobSpec& spec) {
+  if (spec.has_synchronous()) {
+    return absl::StrCat("synchronous, ", spec.synchronous().replicas(), " replicas");
+  }
+  return absl::StrCat("asynchronous, staleness bound ", StalenessBound(spec));
+}
+
+std::string OptimizerName(const OptimizerSpec& optimizer) {
+  switch (optimizer.kind_case()) {
+    case OptimizerSpec::kSgd:
+      return "sgd";
+    case OptimizerSpec::kRmsprop:
+      return "rmsprop";
+    case OptimizerSpec::kAdam:
+      return "adam";
+    case OptimizerSpec::KIND_NOT_SET:
+      return "";
+  }
+  return "";
+}
+
+// Lines with labels; a value type.
+class LabelledLines {
+ public:
+  void Add(const std::string& label, const std::string& value) {
+    if (value.empty()) return;
+    absl::StrAppend(&text_, label, std::string(12 - label.size(), ' '), Printable(value), "\n");
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string SummaryText(const std::string& path, const CheckpointManifest& manifest) {
+  const JobSpec& spec = manifest.spec();
+  LabelledLines lines;
+  lines.Add("checkpoint", path);
+  lines.Add("job", PrintableName(manifest.job_id()));
+  lines.Add("name", spec.name());
+  lines.Add("restored of", absl::StrJoin(manifest.earlier_job_ids(), ", "));
+  lines.Add("step",
+            absl::StrCat(FormatCount(manifest.step()), " of ", FormatCount(manifest.total_steps()),
+                         manifest.exact() ? ", exact" : ", some shards have more"));
+  lines.Add("written", absl::FormatTime("%Y-%m-%d %H:%M:%S", FromTimestamp(manifest.written()),
+                                        absl::LocalTimeZone()));
+  lines.Add("took", FormatShortTime(FromProto(manifest.took())));
+  lines.Add("size", absl::StrCat(FormatBytes(BytesOf(manifest)), " in ",
+                                 FormatCount(static_cast<uint64_t>(manifest.shards_size())),
+                                 manifest.shards_size() == 1 ? " shard" : " shards"));
+  lines.Add("metrics", absl::StrJoin(FormatMetrics(ToMetrics(manifest.metrics())), "  "));
+  lines.Add("mode", ModeText(spec));
+  lines.Add("optimizer", absl::StrCat(OptimizerName(spec.optimizer()),
+                                      manifest.slots().empty() ? "" : "; slots: ",
+                                      absl::StrJoin(manifest.slots(), ", ")));
+  lines.Add("batch size", FormatCount(spec.batch_size()));
+  lines.Add("data", spec.data().directory());
+  return lines.text();
+}
+
+std::string ShapeText(const std::vector<uint64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+// Empty where there is no finite value.
+std::string NumberText(const TensorStatistics& statistics, double value) {
+  return statistics.finite() == 0 ? "" : FormatMetric(value);
+}
+
+std::string TensorTable(const std::vector<ShownTensor>& tensors) {
+  Table table({"VARIABLE", "SHAPE", "MIN", "MAX", "MEAN", "NORM", "NAN", "INF", "BYTES"});
+  for (const ShownTensor& tensor : tensors) {
+    const TensorStatistics& of = tensor.statistics;
+    table.AddRow({PrintableName(tensor.name), ShapeText(tensor.shape), NumberText(of, of.min()),
+                  NumberText(of, of.max()), NumberText(of, of.mean()), NumberText(of, of.norm()),
+                  FormatCount(of.nan()), FormatCount(of.infinite()),
+                  FormatCount(of.count() * sizeof(float))});
+  }
+  return table.ToString();
+}
+
+ShowJson TensorsJson(const std::vector<ShownTensor>& tensors) {
+  ShowJson json = ShowJson::array();
+  for (const ShownTensor& tensor : tensors) {
+    const TensorStatistics& of = tensor.statistics;
+    const auto number = [&of](double value) {
+      return of.finite() == 0 ? ShowJson(nullptr) : ShowJson(value);
+    };
+    json.push_back({{"name", tensor.name},
+                    {"shape", tensor.shape},
+                    {"min", number(of.min())},
+                    {"max", number(of.max())},
+                    {"mean", number(of.mean())},
+                    {"norm", number(of.norm())},
+                    {"nan", of.nan()},
+                    {"infinite", of.infinite()},
+                    {"bytes", of.count() * sizeof(float)}});
+  }
+  return json;
+}
+
+ShowJson SummaryJson(const std::string& path, const CheckpointManifest& manifest) {
+  const JobSpec& spec = manifest.spec();
+  return {{"path", path},
+          {"number", manifest.number()},
+          {"job_id", manifest.job_id()},
+          {"name", spec.name()},
+          {"earlier_job_ids", std::vector<std::string>(manifest.earlier_job_ids().begin(),
+                                                       manifest.earlier_job_ids().end())},
+          {"step", manifest.step()},
+          {"total_steps", manifest.total_steps()},
+          {"exact", manifest.exact()},
+          {"written", absl::FormatTime(absl::RFC3339_full, FromTimestamp(manifest.written()),
+                                       absl::UTCTimeZone())},
+          {"bytes", BytesOf(manifest)},
+          {"shards", manifest.shards_size()},
+          {"metrics", ToMetrics(manifest.metrics())},
+          {"replicas", Replicas(spec)},
+          {"optimizer", OptimizerName(spec.optimizer())},
+          {"slots", std::vector<std::string>(manifest.slots().begin(), manifest.slots().end())},
+          {"batch_size", spec.batch_size()},
+          {"seed", spec.seed()},
+          {"data", spec.data().directory()}};
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> RunCheckpointsShow(const CommandContext& context) {
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name, ParsePath(context.flags.path));
+  MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(name));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ShownTensor> tensors,
+                            ReadTensors(context, checkpoint.get()));
+  const CheckpointManifest& manifest = checkpoint->manifest();
+  const std::string path = PathOf(name.directory, manifest.number());
+  if (context.flags.json) {
+    ShowJson json = SummaryJson(path, manifest);
+    json["variables"] = TensorsJson(tensors);
+    *context.console.out << json.dump(-1, ' ', false, ShowJson::error_handler_t::replace)
+                         << std::endl;
+  } else {
+    *context.console.out << SummaryText(path, manifest) << "\n"
+                         << TensorTable(tensors) << std::flush;
+  }
+  return ExitCode::kSucceeded;
+}
+
+}  // namespace millrace::client

@@ -1,0 +1,248 @@
+// `millrace checkpoints ...`, on files that the library wrote.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/checkpoints_export.h"
+#include "client/commands/checkpoints_ls.h"
+#include "client/commands/checkpoints_rm.h"
+#include "client/commands/checkpoints_show.h"
+#include "client/commands/checkpoints_verify.h"
+#include "client/testing/run_command.h"
+#include "client/testing/small_checkpoint.h"
+#include "client/testing/small_job.h"
+#include "common/job_spec.h"
+#include "common/safetensors/safetensors_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+namespace {
+
+using ::millrace::testing::CommandRun;
+using ::millrace::testing::FlipByte;
+using ::millrace::testing::NoDirectory;
+using ::millrace::testing::SmallCheckpoint;
+using ::millrace::testing::WriteSmallCheckpoint;
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::TempDir;
+using Json = nlohmann::json;
+
+class CheckpointsTest : public ::testing::Test {
+ protected:
+  CheckpointsTest() : directory_(NoDirectory("checkpoints")) {
+    checkpoint_.spec = *ParseJobSpec(millrace::testing::SmallJob(), "small");
+  }
+
+  // Checkpoints 1 to `count`, of steps 1 to `count`, with values of their own.
+  void Write(int count) {
+    for (int i = 1; i <= count; ++i) {
+      checkpoint_.step = static_cast<uint64_t>(i);
+      checkpoint_.variables[0].values[0] = static_cast<float>(i);
+      checkpoint_.variables[1].values[0] = static_cast<float>(i);
+      WriteSmallCheckpoint(directory_, checkpoint_);
+    }
+  }
+
+  std::string ValuesOf(int number) const {
+    return absl::StrCat(directory_, "/00000", number, "/shard-00000.safetensors");
+  }
+
+  uint64_t LastByteOf(const std::string& path) const {
+    return std::filesystem::file_size(path) - 1;
+  }
+
+  // Runs a command on DIRECTORY/`below`.
+  absl::StatusOr<ExitCode> Run(Command command, const std::string& below = "", bool json = false) {
+    run_ = std::make_unique<CommandRun>();
+    run_->flags() = flags_;
+    run_->flags().path = directory_ + below;
+    run_->flags().json = json;
+    return run_->Run(command);
+  }
+
+  // The objects of the lines on standard output.
+  std::vector<Json> Lines() const {
+    std::vector<Json> lines;
+    std::istringstream out(run_->out());
+    for (std::string line; std::getline(out, line);) lines.push_back(Json::parse(line));
+    return lines;
+  }
+
+  const std::string directory_;
+  SmallCheckpoint checkpoint_;
+  Flags flags_;
+  std::unique_ptr<CommandRun> run_;
+};
+
+TEST_F(CheckpointsTest, LsTellsOfWholeDamagedAndUnfinishedOnes) {
+  Write(3);
+  FlipByte(directory_ + "/000002/manifest.json", 60);
+  std::filesystem::create_directory(directory_ + "/000004");
+  EXPECT_EQ(*Run(RunCheckpointsLs), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(),
+              ContainsRegex("000001  1     yes    [0-9]+ s  24 bytes  small-1-test\n"));
+  EXPECT_THAT(run_->out(), ContainsRegex("000002 .*000002/manifest.json"));
+  EXPECT_THAT(run_->out(), ContainsRegex("000004 .*unfinished: it has no manifest\n"));
+  EXPECT_EQ(*Run(RunCheckpointsLs, "", /*json=*/true), ExitCode::kSucceeded);
+  const std::vector<Json> lines = Lines();
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0]["number"], 1);
+  EXPECT_EQ(lines[0]["step"], 1);
+  EXPECT_EQ(lines[0]["bytes"], 24);
+  EXPECT_EQ(lines[0]["exact"], true);
+  EXPECT_EQ(lines[0].count("problem"), 0u);
+  EXPECT_EQ(lines[1].count("problem"), 1u);
+  EXPECT_EQ(lines[3]["path"], directory_ + "/000004");
+}
+
+TEST_F(CheckpointsTest, LsSeesThatAFileIsMissing) {
+  Write(1);
+  std::filesystem::remove(ValuesOf(1));
+  EXPECT_EQ(*Run(RunCheckpointsLs), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("shard-00000.safetensors is missing"));
+}
+
+TEST_F(CheckpointsTest, WhatIsNotThereIsAnError) {
+  EXPECT_EQ(Run(RunCheckpointsLs).status().code(), absl::StatusCode::kNotFound);
+  Write(1);
+  EXPECT_EQ(Run(RunCheckpointsLs, "/000009").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Run(RunCheckpointsShow, "/000009").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CheckpointsTest, ShowHasTheJobAndStatisticsOfEachVariable) {
+  checkpoint_.earlier_job_ids = {"small-0-test"};
+  checkpoint_.variables[1].values = {std::numeric_limits<float>::quiet_NaN()};
+  WriteSmallCheckpoint(directory_, checkpoint_);
+  flags_.slots = true;
+  EXPECT_EQ(*Run(RunCheckpointsShow, "/latest"), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("job         small-1-test\n"));
+  EXPECT_THAT(run_->out(), HasSubstr("restored of small-0-test\n"));
+  EXPECT_THAT(run_->out(), HasSubstr("step        7 of 15, exact\n"));
+  EXPECT_THAT(run_->out(), HasSubstr("optimizer   sgd; slots: momentum\n"));
+  EXPECT_THAT(run_->out(),
+              HasSubstr("VARIABLE               SHAPE   MIN   MAX   MEAN   NORM   NAN  INF  BYTES\n"
+                        "logit/kernel           [2, 1]  -2.5  1.5   -0.5   2.915  0    0    8\n"
+                        "logit/kernel@momentum  [2, 1]  0.25  0.5   0.375  0.559  0    0    8\n"
+                        "logit/bias             [1]                               1    0    4\n"
+                        "logit/bias@momentum    [1]     0.75  0.75  0.75   0.75   0    0    4\n"));
+  flags_.slots = false;
+  EXPECT_EQ(*Run(RunCheckpointsShow, "/000001", /*json=*/true), ExitCode::kSucceeded);
+  const Json json = Json::parse(run_->out());
+  EXPECT_EQ(json["step"], 7);
+  EXPECT_EQ(json["seed"], 7);
+  ASSERT_EQ(json["variables"].size(), 2u);
+  EXPECT_EQ(json["variables"][0]["min"], -2.5);
+  EXPECT_EQ(json["variables"][1]["mean"], nullptr);
+  EXPECT_EQ(json["variables"][1]["nan"], 1);
+}
+
+TEST_F(CheckpointsTest, VerifyOfAWholeOneSucceeds) {
+  Write(1);
+  EXPECT_EQ(*Run(RunCheckpointsVerify), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("000001 is whole"));
+  EXPECT_EQ(*Run(RunCheckpointsVerify, "", /*json=*/true), ExitCode::kSucceeded);
+  EXPECT_EQ(Lines().back()["whole"], true);
+}
+
+TEST_F(CheckpointsTest, VerifyNamesFileAndByteAndOffersTheNewestWholeOne) {
+  Write(3);
+  FlipByte(ValuesOf(2), LastByteOf(ValuesOf(2)));
+  FlipByte(ValuesOf(3), LastByteOf(ValuesOf(3)));
+  EXPECT_EQ(*Run(RunCheckpointsVerify), ExitCode::kFailed);
+  EXPECT_THAT(run_->out(), HasSubstr("000003/shard-00000.safetensors"));
+  EXPECT_THAT(run_->out(), HasSubstr("--restore=" + directory_ + "/000001\n"));
+  EXPECT_EQ(*Run(RunCheckpointsVerify, "/000003", /*json=*/true), ExitCode::kFailed);
+  const std::vector<Json> lines = Lines();
+  ASSERT_GE(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["path"], "000003/shard-00000.safetensors");
+  EXPECT_LE(uint64_t{lines[0]["begin"]}, LastByteOf(ValuesOf(3)));
+  EXPECT_GT(uint64_t{lines[0]["end"]}, LastByteOf(ValuesOf(3)));
+  EXPECT_EQ(lines.back()["whole"], false);
+  EXPECT_EQ(lines.back()["newest_whole"], 1);
+}
+
+TEST_F(CheckpointsTest, VerifySeesWhatIsWrongWithAManifest) {
+  Write(1);
+  FlipByte(directory_ + "/000001/manifest.json", 60);
+  EXPECT_EQ(*Run(RunCheckpointsVerify), ExitCode::kFailed);
+  EXPECT_THAT(run_->out(), HasSubstr("000001/manifest.json"));
+  EXPECT_THAT(run_->out(), HasSubstr("No other one there is whole"));
+}
+
+TEST_F(CheckpointsTest, ExportWritesVariablesAndSlots) {
+  Write(1);
+  flags_.export_file = TempDir() + "/exported.safetensors";
+  flags_.slots = true;
+  ASSERT_EQ(*Run(RunCheckpointsExport), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("variables and slots of " + directory_ + "/000001"));
+  auto reader = SafetensorsReader::Open(RealFileSystem(), flags_.export_file);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(reader->header().tensors.size(), 4u);
+  std::vector<float> momentum(2);
+  ASSERT_TRUE(
+      reader->Read(*reader->Find("logit/kernel@momentum"), 0, absl::MakeSpan(momentum)).ok());
+  EXPECT_THAT(momentum, ElementsAre(0.25f, 0.5f));
+}
+
+TEST_F(CheckpointsTest, ExportWritesAnArchiveOrAFolder) {
+  Write(1);
+  flags_.export_file = TempDir() + "/exported.npz";
+  EXPECT_EQ(*Run(RunCheckpointsExport), ExitCode::kSucceeded);
+  EXPECT_TRUE(std::filesystem::exists(flags_.export_file));
+  flags_.export_file = NoDirectory("exported") + "/";
+  EXPECT_EQ(*Run(RunCheckpointsExport, "", /*json=*/true), ExitCode::kSucceeded);
+  EXPECT_TRUE(std::filesystem::exists(flags_.export_file + "logit.kernel.npy"));
+  EXPECT_EQ(Lines().back()["step"], 1);
+}
+
+TEST_F(CheckpointsTest, ExportOfDamagedValuesLeavesNothing) {
+  Write(1);
+  FlipByte(ValuesOf(1), LastByteOf(ValuesOf(1)));
+  flags_.slots = true;
+  flags_.export_file = TempDir() + "/damaged.safetensors";
+  EXPECT_EQ(Run(RunCheckpointsExport).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(std::filesystem::exists(flags_.export_file));
+}
+
+TEST_F(CheckpointsTest, RmRemovesOneButNotTheNewestWholeOne) {
+  Write(3);
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000001"), ExitCode::kSucceeded);
+  EXPECT_EQ(run_->out(), "removed " + directory_ + "/000001\n");
+  FlipByte(directory_ + "/000003/manifest.json", 60);
+  const auto refused = Run(RunCheckpointsRm, "/000002");
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().ToString(), HasSubstr("--force"));
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000003"), ExitCode::kSucceeded);
+  flags_.force = true;
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000002"), ExitCode::kSucceeded);
+  EXPECT_EQ(Run(RunCheckpointsShow).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CheckpointsTest, RmKeepsTheNewestWholeOnes) {
+  Write(4);
+  flags_.keep = 2;
+  EXPECT_EQ(*Run(RunCheckpointsRm, "", /*json=*/true), ExitCode::kSucceeded);
+  EXPECT_EQ(Lines().back()["removed"], Json::parse("[1, 2]"));
+  EXPECT_EQ(*Run(RunCheckpointsRm), ExitCode::kSucceeded);
+  EXPECT_EQ(run_->out(), "nothing to remove\n");
+  // What they refer to of those that went is still there.
+  flags_.keep = 0;
+  EXPECT_EQ(*Run(RunCheckpointsVerify, "/000003"), ExitCode::kSucceeded) << run_->out();
+}
+
+TEST_F(CheckpointsTest, RmWithoutANumberOrAKeepIsWrongUsage) {
+  Write(2);
+  EXPECT_EQ(ExitCodeOf(Run(RunCheckpointsRm).status()), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeOf(Run(RunCheckpointsRm, "/latest").status()), ExitCode::kUsage);
+  flags_.keep = 1;
+  EXPECT_EQ(ExitCodeOf(Run(RunCheckpointsRm, "/000001").status()), ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace millrace::client

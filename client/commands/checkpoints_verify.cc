@@ -1,0 +1,99 @@
+#include "client/commands/checkpoints_verify.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
+#include "client/commands/checkpoint_choice.h"
+#include "client/progress/format.h"
+#include "common/printable.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+namespace {
+
+absl::StatusOr<VerifyResult> Verify(
+    const CommandContext& context, const std::string& directory, uint64_t number,
+    const std::function<void(const CheckpointProblem&)>& on_problem) {
+  const auto on_read = [&context](uint64_t) {
+    return context.interrupt->triggered() ? absl::CancelledError("interrupted") : absl::OkStatus();
+  };
+  return VerifyCheckpoint(RealFileSystem(), directory, number, on_problem, on_read);
+}
+
+// The newest one but `damaged` that has no problem. Reads it, and those after it.
+absl::StatusOr<absl::optional<uint64_t>> NewestWhole(const CommandContext& context,
+                                                     const std::string& directory,
+                                                     uint64_t damaged) {
+  MILLRACE_ASSIGN_OR_RETURN(auto listed, CheckpointDirectory(RealFileSystem(), directory).List());
+  std::reverse(listed.begin(), listed.end());
+  for (const CheckpointDirectory::Listed& each : listed) {
+    if (each.number == damaged || !each.manifest.ok()) continue;
+    const auto result = Verify(context, directory, each.number, [](const CheckpointProblem&) {});
+    if (absl::IsCancelled(result.status())) return result.status();
+    if (result.ok() && result->problems == 0) return absl::make_optional(each.number);
+  }
+  return absl::optional<uint64_t>();
+}
+
+void PrintProblem(const CommandContext& context, const CheckpointProblem& problem) {
+  if (context.flags.json) {
+    const nlohmann::ordered_json json = {{"path", problem.path},
+                                         {"begin", problem.begin},
+                                         {"end", problem.end},
+                                         {"problem", problem.what}};
+    *context.console.out << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                         << std::endl;
+  } else {
+    *context.console.out << "damaged: " << Printable(problem.what) << std::endl;
+  }
+}
+
+std::string VerdictText(const std::string& directory, uint64_t number, const VerifyResult& result,
+                        const absl::optional<uint64_t>& whole) {
+  const std::string path = PathOf(directory, number);
+  if (result.problems == 0) {
+    return absl::StrCat(path, " is whole: all of its ", FormatBytes(result.bytes),
+                        " are as written");
+  }
+  return absl::StrCat(
+      path, " is damaged in ", FormatCount(result.problems),
+      result.problems == 1 ? " place" : " places", " and will not be loaded. ",
+      whole ? absl::StrCat("The newest whole one is ", CheckpointFolder(*whole),
+                           "; go on from it with --restore=", PathOf(directory, *whole))
+            : "No other one there is whole");
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> RunCheckpointsVerify(const CommandContext& context) {
+  MILLRACE_ASSIGN_OR_RETURN(CheckpointName name, ParsePath(context.flags.path));
+  if (name.number == 0) {
+    const CheckpointDirectory directory(RealFileSystem(), name.directory);
+    MILLRACE_ASSIGN_OR_RETURN(name.number, directory.Newest());
+  }
+  MILLRACE_ASSIGN_OR_RETURN(
+      const VerifyResult result,
+      Verify(context, name.directory, name.number,
+             [&context](const CheckpointProblem& problem) { PrintProblem(context, problem); }));
+  absl::optional<uint64_t> whole;
+  if (result.problems > 0) {
+    MILLRACE_ASSIGN_OR_RETURN(whole, NewestWhole(context, name.directory, name.number));
+  }
+  if (context.flags.json) {
+    nlohmann::ordered_json json = {{"number", name.number},
+                                   {"path", PathOf(name.directory, name.number)},
+                                   {"whole", result.problems == 0},
+                                   {"bytes", result.bytes},
+                                   {"problems", result.problems}};
+    if (whole) json["newest_whole"] = *whole;
+    *context.console.out << json.dump() << std::endl;
+  } else {
+    *context.console.out << VerdictText(name.directory, name.number, result, whole) << std::endl;
+  }
+  return result.problems == 0 ? ExitCode::kSucceeded : ExitCode::kFailed;
+}
+
+}  // namespace millrace::client
