@@ -3,6 +3,7 @@
 //   membership/  who is there: one stream for each worker and ps server
 //   dispatch/    which steps are done, leased or free, and who may have the next ones
 //   placement/   how variables are divided into shards, and which server holds which
+//   checkpoint/  when a job's checkpoints are due, and what becomes of one
 //   jobs/        one runner for each job: plan, place, train, evaluate, end
 //   journal/     what must survive a restart
 //   service/     the clients' gRPC service

@@ -1,0 +1,198 @@
+// Which states are saved, by a job's mode and at its end.
+#include <string>
+#include <vector>
+
+#include "common/proto_duration.h"
+#include "coordinator/checkpoint/checkpointer.h"
+#include "coordinator/checkpoint/checkpointer_fixture.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST_F(CheckpointerTest, SynchronousShardsAreAskedForTheVersionThatIsDueInTime) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  spec_.mutable_checkpoints()->set_every_steps(100);
+  spec_.mutable_checkpoints()->clear_period();
+  OpenIdle();
+  AtVersion(1, {});
+  Advance();
+  EXPECT_EQ(checkpointer_->wanted_version(), 50u);
+  AtVersion(52, {32});
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  AtVersion(60, {32, 50, 56});
+  AwaitWriting();
+  EXPECT_EQ(checkpointer_->held_cut()->version(), 50u);
+  WriteCut(50);
+  EXPECT_FALSE(checkpointer_->held_cut());
+  EXPECT_EQ(Manifest(1).step(), 100u);
+  EXPECT_TRUE(Manifest(1).exact());
+  Advance();
+  EXPECT_EQ(checkpointer_->wanted_version(), 100u);
+}
+
+TEST_F(CheckpointerTest, SynchronousShardsThatMissedTheVersionAreAskedForOneAhead) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  spec_.mutable_checkpoints()->set_every_steps(100);
+  OpenIdle();
+  AtVersion(60, {32});
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  clock_.Advance(absl::Seconds(6));
+  Advance();
+  EXPECT_EQ(checkpointer_->wanted_version(), 80u);
+  AtVersion(81, {32, 80});
+  WriteCut(80);
+  EXPECT_EQ(Manifest(1).step(), 160u);
+}
+
+TEST_F(CheckpointerTest, ARequestOfASynchronousJobIsForWhatIsDoneByThen) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(60, {32, 59});
+  Request();
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  EXPECT_EQ(checkpointer_->wanted_version(), 80u);
+  AtVersion(64, {32, 59, 64});
+  WriteCut(64);
+}
+
+TEST_F(CheckpointerTest, WhoWantsToStopTakesAnOlderCutWhereNoneComes) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(60, {32, 59});
+  const auto asked = Request("ps-1 stops", /*urgent=*/true);
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  clock_.Advance(absl::Seconds(6));
+  WriteCut(59);
+  EXPECT_EQ((*asked)->value().step(), 118u);
+  // Nothing is newer than that now.
+  const auto again = Request("ps-1 stops", /*urgent=*/true);
+  Advance();
+  clock_.Advance(absl::Seconds(6));
+  Advance();
+  ASSERT_TRUE(again->has_value());
+  EXPECT_EQ((*again)->value().number(), 1u);
+}
+
+TEST_F(CheckpointerTest, RequestsOutliveShardsThatGoBeforeAnythingIsWritten) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(60, {32});
+  const auto asked = Request();
+  Advance();
+  checkpointer_->Detach("ps-1 went");
+  EXPECT_THAT(checkpointer_->TakeEnded(), IsEmpty());
+  EXPECT_FALSE(asked->has_value());
+  Attach(120);
+  AtVersion(61, {32, 61});
+  WriteCut(61);
+  EXPECT_EQ((*asked)->value().number(), 1u);
+}
+
+TEST_F(CheckpointerTest, AnExactOneIsOfWhatWasPinnedAtTheBarrier) {
+  spec_.mutable_checkpoints()->set_exact(true);
+  spec_.mutable_checkpoints()->set_every_steps(100);
+  OpenIdle();
+  EXPECT_EQ(checkpointer_->BarrierFrom(1), 100u);
+  EXPECT_EQ(checkpointer_->BarrierFrom(101), 200u);
+  At(99);
+  Advance();
+  EXPECT_FALSE(checkpointer_->WantsBarrier());
+  At(100);
+  Advance();
+  EXPECT_TRUE(checkpointer_->WantsBarrier());
+  ASSERT_TRUE(checkpointer_->IsDueAt(100));
+  checkpointer_->Pinned(100, absl::Milliseconds(3));
+  EXPECT_FALSE(checkpointer_->IsDueAt(100));
+  At(105);
+  AwaitWriting();
+  EXPECT_EQ(shards_.request->cut_id(), "checkpoint");
+  shards_.SetStates(100);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_THAT(shards_.unpinned, ElementsAre("checkpoint"));
+  const std::vector<CheckpointEnded> ended = checkpointer_->TakeEnded();
+  EXPECT_EQ(ended.at(0).step(), 100u);
+  EXPECT_EQ(FromProto(ended.at(0).held_up()), absl::Milliseconds(3));
+}
+
+TEST_F(CheckpointerTest, AnExactOneThatIsNotOfThePinnedStepsIsGivenUp) {
+  spec_.mutable_checkpoints()->set_exact(true);
+  OpenIdle();
+  At(10);
+  Request();
+  Advance();
+  checkpointer_->Pinned(10, absl::ZeroDuration());
+  At(11);
+  AwaitWriting();
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("not exactly those before 10"));
+  EXPECT_THAT(shards_.unpinned, ElementsAre("checkpoint"));
+}
+
+TEST_F(CheckpointerTest, TheJobsEndIsSavedOnce) {
+  OpenIdle();
+  At(kSavedSteps);
+  Advance();
+  EXPECT_FALSE(checkpointer_->under_way());
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_EQ(checkpointer_->TakeEnded().at(0).cause(), "the job's end");
+  EXPECT_EQ(Manifest(1).step(), kSavedSteps);
+  // Another life of the coordinator comes to the same end.
+  Open();
+  Attach(kSavedSteps);
+  AwaitMayEnd();
+  EXPECT_FALSE(shards_.request);
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
+TEST_F(CheckpointerTest, TheEndOfASynchronousJobIsTheCutThatWasFlushed) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(kSavedSteps / 2, {});
+  Advance();
+  CutName cut;
+  cut.set_epoch(2);
+  cut.set_version(kSavedSteps / 2);
+  EXPECT_FALSE(checkpointer_->MayEnd(cut));
+  WriteCut(kSavedSteps / 2);
+  EXPECT_TRUE(checkpointer_->MayEnd(cut));
+}
+
+TEST_F(CheckpointerTest, AnEndThatCannotBeSavedIsTriedForAMinute) {
+  OpenIdle();
+  At(kSavedSteps);
+  const absl::Time begin = clock_.Now();
+  size_t tries = 0;
+  while (!checkpointer_->MayEnd(absl::nullopt)) {
+    if (checkpointer_->under_way()) {
+      AwaitWriting();
+      shards_.End(absl::UnavailableError("no space on the disk"));
+      AwaitIdle();
+      ++tries;
+    }
+    clock_.Advance(absl::Seconds(1));
+    ASSERT_LT(clock_.Now() - begin, absl::Minutes(2));
+  }
+  EXPECT_GE(clock_.Now() - begin, absl::Minutes(1));
+  EXPECT_GE(tries, 3u);
+  EXPECT_THAT(checkpointer_->TakeEnded(), SizeIs(tries));
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("the last checkpoint is missing"));
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("no space"));
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
