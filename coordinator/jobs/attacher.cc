@@ -36,6 +36,7 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
   closed_.clear();
   stuck_since_.reset();
   unmade_without_.reset();
+  placed_again_ = false;
   shards.ForgetMoves();
   if (!job_->record().has_remake()) remaker_.Begin();
   const absl::Cleanup give_back = [this] { environment_.memory_turn->GiveBack(job_->id()); };
@@ -47,6 +48,7 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
     attached.how = DescribeReturns(shards, *reached);
     MILLRACE_ASSIGN_OR_RETURN(auto together,
                               StepBackIfApart(shards, *std::move(reached), attached.how));
+    if (placed_again_) return absl::nullopt;
     if (!together) continue;
     attached.generation = generation();
     attached.shards = *std::move(together);
@@ -289,7 +291,12 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (!stepped.ok()) {
     const absl::Status status = AsStepBackRefusal(stepped.status());
-    if (DecideReach(status, refused_) == ReachAction::kGiveUp) return status;
+    if (DecideReach(status, refused_) == ReachAction::kGiveUp) {
+      // No cut is left that all of them can read.
+      MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, status));
+      if (placed_again_) return absl::nullopt;
+      return remaker_.Explain(status);
+    }
     MILLRACE_RETURN_IF_ERROR(Pause(shards, status, backoff_));
     // A call that was given up may arrive yet, and not at a shard that trains again.
     MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));

@@ -83,6 +83,7 @@ class Attacher {
   Backoff backoff_{absl::Milliseconds(50), absl::Seconds(2)};
   Backoff after_unmaking_{absl::Seconds(2), absl::Seconds(30)};  // What is made costs servers work.
   int refused_ = 0;
+  bool placed_again_ = false;
   std::set<uint32_t> closed_;  // Shards that were, before they heard of the generation.
   // A new job waits for a server since then; nothing: it does not, or for memory.
   absl::optional<absl::Time> stuck_since_;
