@@ -14,7 +14,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -207,10 +206,16 @@ class ShardWriter {
         record_file_(options, record_path_) {}
 
   absl::StatusOr<CheckpointShard> Write() {
-    absl::Cleanup remove = [this] {
+    absl::StatusOr<CheckpointShard> written = WriteFiles();
+    if (!written.ok()) {
       values_.Remove();
       record_file_.Remove();
-    };
+    }
+    return written;
+  }
+
+ private:
+  absl::StatusOr<CheckpointShard> WriteFiles() {
     FillRecord();
     MILLRACE_RETURN_IF_ERROR(FindUnchanged());
     RewriteFilesOfLittleUse();
@@ -223,11 +228,9 @@ class ShardWriter {
     MILLRACE_RETURN_IF_ERROR(record_file_.Finish());
     MILLRACE_RETURN_IF_ERROR(SyncDirectory(
         options_.file_system, JoinPath(options_.directory, CheckpointFolder(options_.number))));
-    std::move(remove).Cancel();
     return Result(record);
   }
 
- private:
   int arrays() const { return 1 + static_cast<int>(image_.slots.size()); }
 
   StoredArray* Stored(size_t block, int array) {

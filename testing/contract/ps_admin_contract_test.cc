@@ -1,11 +1,13 @@
 // What ParameterServerAdmin promises of generations, of steps and of a killed server, asked of the
 // real ps server (without an arena) and of the one that the coordinator's tests use.
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/net/channel.h"
 #include "coordinator/testing/fake_ps.h"
 #include "gmock/gmock.h"
@@ -98,6 +100,17 @@ class PsAdminContractTest : public ::testing::TestWithParam<bool> {
     return (admin_.get()->*method)(&context, request, response).error_code();
   }
 
+  // Of the newest state, or of a pinned one; the checkpoint's folder is made.
+  grpc::StatusCode Checkpoint(uint64_t generation, uint64_t number,
+                              const std::string& cut_id = "") {
+    WriteCheckpointRequest request = At<WriteCheckpointRequest>(generation);
+    request.set_directory(checkpoints_);
+    request.set_checkpoint(number);
+    if (!cut_id.empty()) request.set_cut_id(cut_id);
+    std::filesystem::create_directories(absl::StrFormat("%s/%06d", checkpoints_, number));
+    return Call(&ParameterServerAdmin::Stub::WriteCheckpoint, request, &written_);
+  }
+
   grpc::StatusCode Create(uint64_t generation) {
     CreateShardRequest request;
     *request.mutable_spec() = spec_;
@@ -140,10 +153,12 @@ class PsAdminContractTest : public ::testing::TestWithParam<bool> {
     return subject_->Push(spec_, generation, step);
   }
 
+  const std::string checkpoints_ = NewTestDirectory("checkpoints");
   ShardSpec spec_ = MakeShardSpec({4}, /*replicas=*/0, /*total_steps=*/100);
   std::unique_ptr<Subject> subject_;
   std::unique_ptr<ParameterServerAdmin::Stub> admin_;
   ShardStatus status_;  // Of the last call.
+  WriteCheckpointResponse written_;
 
  private:
   template <typename Request>
@@ -323,6 +338,25 @@ TEST_P(PsAdminContractTest, RetiredShardKeepsItsStateAndTakesNoSteps) {
   EXPECT_FALSE(status_.closed());
   EXPECT_EQ(status_.version(), 1);
   EXPECT_EQ(status_.applied().watermark(), 1);
+}
+
+TEST_P(PsAdminContractTest, CheckpointIsOfTheNewestStateOrOfAPinnedOne) {
+  EXPECT_EQ(Checkpoint(1, 1), grpc::StatusCode::NOT_FOUND);
+  ASSERT_EQ(Create(1), grpc::StatusCode::OK);
+  EXPECT_EQ(Push(1, 0), absl::StatusCode::kOk);
+  EXPECT_EQ(Pin(1), grpc::StatusCode::OK);
+  EXPECT_EQ(Push(1, 1), absl::StatusCode::kOk);
+  ASSERT_EQ(Checkpoint(1, 1), grpc::StatusCode::OK);
+  EXPECT_EQ(written_.shard().version(), 2);
+  EXPECT_EQ(written_.shard().applied().watermark(), 2);
+  EXPECT_TRUE(std::filesystem::exists(absl::StrCat(checkpoints_, "/", written_.shard().record())));
+  ASSERT_EQ(Checkpoint(1, 2, "cut"), grpc::StatusCode::OK);
+  EXPECT_EQ(written_.shard().version(), 1);
+  EXPECT_EQ(Checkpoint(1, 3, "other"), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Checkpoint(1, 1), grpc::StatusCode::ALREADY_EXISTS) << "its files are there";
+  for (const uint64_t other : {0, 2}) {
+    EXPECT_EQ(Checkpoint(other, 4), grpc::StatusCode::FAILED_PRECONDITION);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Twins, PsAdminContractTest, ::testing::Values(true, false),
