@@ -16,6 +16,7 @@ class Victim:
     pause: float  # Seconds until it is started again, or goes on.
     same_port: bool = True  # A ps: at the port where it was.
     arena: str = "keep"  # A ps: what becomes of its memory: keep, remove, off (started without).
+    disk: str = "keep"  # A ps: what becomes of its data directory: keep, remove.
 
 
 @dataclasses.dataclass
@@ -27,7 +28,7 @@ class Blow:
 
     def __str__(self):
         return f"at step {self.step}: {self.kind} " + ", ".join(
-            victim.name + (f" [{'same' if victim.same_port else 'other'} port, arena: {victim.arena}]"
+            victim.name + (f" [{'same' if victim.same_port else 'other'} port, arena: {victim.arena}, disk: {victim.disk}]"
                            if victim.name.startswith("ps-") and self.kind == "kill" else "")
             for victim in self.victims)
 
@@ -81,6 +82,13 @@ class Plan:
         make = {"kill": self.victim, "stop": self.stopped}
         return [Blow(step, kind, [make[kind](name) for name in names], self.delay())
                 for step, (kind, names) in zip(self.steps(len(blows)), blows)]
+
+    def disks(self, losses, kills):
+        """Losses of all that the ps servers have, so many times, among kills of everybody. What has gone comes back
+        at once: nobody else has it."""
+        lost = [Victim(name, pause=0, same_port=False, arena="remove", disk="remove") for name in self.ps]
+        blows = self.mixed(kills, stops=0) + [Blow(step, "kill", lost, self.delay()) for step in self.steps(losses)]
+        return sorted(blows, key=lambda blow: blow.step)
 
     def all_ps(self, kills):
         """Kills of all ps servers at once, so many times."""

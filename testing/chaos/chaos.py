@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,8 @@ class ChaosCluster(harness.Cluster):
         self.arena_root = pathlib.Path("/dev/shm") / f"millrace-chaos-{time.monotonic_ns()}"
         self.has_arena = ps_has_arena()
         super().__init__(ps=ps, workers=workers, flags=[f"--heartbeat_period={heartbeat}"], **kwargs)
+        # Where jobs have their checkpoints, unless they are given another place.
+        self.checkpoints = self.directory / "checkpoints"
 
     def arena(self, index):
         return self.arena_root / f"ps-{index}"
@@ -68,6 +71,8 @@ class ChaosCluster(harness.Cluster):
             self.workers[index] = self.start_worker(index)
             return
         # Where it was; one that was killed before it served has been nowhere.
+        if victim.disk == "remove":
+            shutil.rmtree(self.ps_directory(index), ignore_errors=True)
         where = self.ps[index].known_address() if victim.same_port else None
         listen = where or "127.0.0.1:0"
         self.ps[index] = self.start_ps(index, listen, arena=victim.arena)
@@ -284,6 +289,11 @@ def sha256(path):
     return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
 
 
+def checkpoints_text(directory, every_steps):
+    """The field of a job that has checkpoints after so many steps; none for 0."""
+    return f'checkpoints {{ directory: "{directory}" every_steps: {every_steps} }}' if every_steps else ""
+
+
 # The sum model: see sum_model.h.
 
 def split_mix(x):
@@ -307,7 +317,8 @@ def sums(steps):
 SUM_SIZES = (1000, 37, 5000)
 
 
-def write_sum_job(directory, steps, sizes=SUM_SIZES, replicas=0, cut_period_ms=2000, evaluate_every=0, shards=0):
+def write_sum_job(directory, steps, sizes=SUM_SIZES, replicas=0, cut_period_ms=2000, evaluate_every=0, shards=0,
+                  checkpoints=""):
     """Writes a job of the sum model and its data; returns the job's path and the data's folder."""
     data = directory / f"steps-{steps}"
     data.mkdir(exist_ok=True)
@@ -327,6 +338,7 @@ epochs: 1
 evaluation {{ every_steps: {evaluate_every} }}
 placement {{ shards: {shards} }}
 cuts {{ period {{ seconds: {cut_period_ms // 1000} nanos: {cut_period_ms % 1000 * 1000000} }} }}
+{checkpoints}
 """)
     return job, data
 
@@ -347,7 +359,7 @@ def check_sums(path, steps, sizes=SUM_SIZES, contributions=1):
 
 # A real model, whose every bit depends on every step and their order.
 
-def write_digits_job(directory, steps, evaluate_every=0, cut_period_ms=2000):
+def write_digits_job(directory, steps, evaluate_every=0, cut_period_ms=2000, checkpoints=""):
     """Writes a synchronous job that learns digits with a small network; returns its path and its data."""
     digits = directory / "digits"
     if not digits.exists():
@@ -371,19 +383,21 @@ steps: {steps}
 seed: 1
 evaluation {{ every_steps: {evaluate_every} }}
 cuts {{ period {{ seconds: {cut_period_ms // 1000} nanos: {cut_period_ms % 1000 * 1000000} }} }}
+{checkpoints}
 """)
     return job, digits
 
 
 # Whole runs, for the tests and for the long forms.
 
-def run_sums(seed, make_blows, steps, replicas=0, step_microseconds=1000, **job):
+def run_sums(seed, make_blows, steps, replicas=0, step_microseconds=1000, checkpoint_every=0, **job):
     """A job of the sum model under the blows of a plan; returns its final status."""
     env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS=str(step_microseconds))
     blows = make_blows(seed, steps)
     say(f"sums, {'synchronous' if replicas else 'asynchronous'}: seed {seed}, {steps} steps, {len(blows)} blows")
     with ChaosCluster(worker=SUM_WORKER, env=env) as cluster:
-        path, data = write_sum_job(cluster.directory, steps, replicas=replicas, **job)
+        checkpoints = checkpoints_text(cluster.checkpoints, checkpoint_every)
+        path, data = write_sum_job(cluster.directory, steps, replicas=replicas, checkpoints=checkpoints, **job)
         job_id = cluster.submit(path, f"--data={data}")
         status = Run(cluster, job_id, blows, shards=2).to_end()
         check_applied(cluster.addresses(), job_id, shards=2, steps=steps)
@@ -391,13 +405,85 @@ def run_sums(seed, make_blows, steps, replicas=0, step_microseconds=1000, **job)
         return status
 
 
-def run_digits(seed, make_blows, steps, **job):
+def run_digits(seed, make_blows, steps, checkpoint_every=0, **job):
     """A synchronous job under the blows of a plan; returns its final status and its file's hash."""
     blows = make_blows(seed, steps)
     say(f"digits, synchronous: seed {seed}, {steps} steps, {len(blows)} blows")
     with ChaosCluster() as cluster:
-        path, data = write_digits_job(cluster.directory, steps, **job)
+        checkpoints = checkpoints_text(cluster.checkpoints, checkpoint_every)
+        path, data = write_digits_job(cluster.directory, steps, checkpoints=checkpoints, **job)
         job_id = cluster.submit(path, f"--data={data}")
         status = Run(cluster, job_id, blows, shards=2).to_end()
         check_applied(cluster.addresses(), job_id, shards=2, steps=steps)
         return status, sha256(cluster.export(job_id))
+
+
+class Journey:
+    """A job that goes from cluster to cluster by its checkpoints: each cluster is lost with all that it has."""
+
+    def __init__(self, seed, steps, servers, write_job, **cluster):
+        self.random = random.Random(seed)
+        self.steps = steps
+        self.servers = servers  # ps servers of each cluster.
+        self.write_job = write_job  # (directory, checkpoints) -> (job, data)
+        self.cluster = cluster
+        self.directory = harness.temporary_directory()
+        self.checkpoints = self.directory / "checkpoints"
+
+    def run(self, finish):
+        """Returns finish(cluster, job_id, ps servers) of the last cluster, once the job has ended."""
+        stages = len(self.servers)
+        for stage, ps in enumerate(self.servers):
+            with ChaosCluster(ps=ps, **self.cluster) as cluster:
+                job_id = self.submit(cluster, restore=stage > 0)
+                if stage + 1 == stages:
+                    Run(cluster, job_id, blows=[], shards=ps).to_end()
+                    return finish(cluster, job_id, ps)
+                self.go_on_to(cluster, job_id, ps, self.random.randrange(
+                    self.steps * (3 * stage + 1) // (3 * stages), self.steps * (3 * stage + 3) // (3 * stages)))
+
+    def submit(self, cluster, restore):
+        job, data = self.write_job(self.directory, self.checkpoints)
+        return cluster.submit(job, f"--data={data}", *([f"--restore={self.checkpoints}"] if restore else []))
+
+    def go_on_to(self, cluster, job_id, ps, step):
+        """Waits until the job has come to the step, and until there is a checkpoint of this cluster."""
+        progress = Progress(cluster, job_id, ps)
+        begin = time.monotonic()
+        try:
+            while progress.poll() < step or not self.newest(cluster, job_id):
+                if time.monotonic() - begin > PATIENCE:
+                    raise AssertionError(f"{job_id} stands: {job_status(cluster, job_id)}")
+                time.sleep(0.01)
+        finally:
+            progress.close()
+        say(f"{job_id} on {ps} ps servers is lost at step {progress.step}, its checkpoint at "
+            f"{self.newest(cluster, job_id)['step']}")
+
+    @staticmethod
+    def newest(cluster, job_id):
+        """The newest checkpoint that this job has made; a restored one has at first none of its own."""
+        return job_status(cluster, job_id).get("checkpoint")
+
+
+def journey_of_digits(seed, steps, servers, checkpoint_every):
+    """The hash of the exported variables."""
+    def write(directory, checkpoints):
+        return write_digits_job(directory, steps, checkpoints=checkpoints_text(checkpoints, checkpoint_every))
+
+    def finish(cluster, job_id, shards):
+        check_applied(cluster.addresses(), job_id, shards=shards, steps=steps)
+        return sha256(cluster.export(job_id))
+
+    return Journey(seed, steps, servers, write).run(finish)
+
+
+def journey_of_sums(seed, steps, servers, checkpoint_every, step_microseconds=1000):
+    def write(directory, checkpoints):
+        return write_sum_job(directory, steps, checkpoints=checkpoints_text(checkpoints, checkpoint_every))
+
+    def finish(cluster, job_id, _):
+        check_sums(cluster.export(job_id), steps)
+
+    env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS=str(step_microseconds))
+    Journey(seed, steps, servers, write, worker=SUM_WORKER, env=env).run(finish)

@@ -29,9 +29,9 @@ def scaled(count, scale):
     return max(1, round(count * scale))
 
 
-def check_bits(seed, make_blows, steps):
+def check_bits(seed, make_blows, steps, **job):
     undisturbed = chaos.run_digits(0, lambda *_: [], steps)[1]
-    status, disturbed = chaos.run_digits(seed, make_blows, steps, evaluate_every=steps // 5)
+    status, disturbed = chaos.run_digits(seed, make_blows, steps, evaluate_every=steps // 5, **job)
     if disturbed != undisturbed:
         raise AssertionError(f"seed {seed}: SHA-256 {disturbed}, undisturbed {undisturbed}")
     return f"SHA-256 {disturbed} as undisturbed, {status['steps_run_again']} steps run again"
@@ -56,6 +56,30 @@ def asynchronous(seed, scale):
     steps = scaled(30000, scale)
     status = chaos.run_sums(seed, mixed(scaled(100, scale)), steps, evaluate_every=steps // 5)
     return f"sums exact, {status['steps_run_again']} steps run again"
+
+
+def disks(losses, kills):
+    return lambda seed, steps: blows.Plan(seed, steps, arenas=ARENAS).disks(losses, kills)
+
+
+def lost_disks(seed, scale):
+    """In each of two jobs all data directories go ten times, among 60 kills."""
+    make_blows, steps = disks(scaled(10, scale), scaled(60, scale)), scaled(DIGITS_STEPS, scale)
+    bits = check_bits(seed, make_blows, steps, checkpoint_every=40)
+    steps = scaled(30000, scale)
+    status = chaos.run_sums(seed, make_blows, steps, evaluate_every=steps // 5, checkpoint_every=100)
+    return f"{bits}; sums exact, {status['steps_run_again']} steps run again"
+
+
+def journeys(seed, scale):
+    """From cluster to cluster, of 3, 5, 2, 1 and 4 ps servers."""
+    servers, steps = (3, 5, 2, 1, 4), scaled(DIGITS_STEPS, scale)
+    undisturbed = chaos.run_digits(0, lambda *_: [], steps)[1]
+    found = chaos.journey_of_digits(seed, steps, servers, checkpoint_every=40)
+    if found != undisturbed:
+        raise AssertionError(f"seed {seed}: SHA-256 {found}, undisturbed {undisturbed}")
+    chaos.journey_of_sums(seed, scaled(20000, scale), servers, checkpoint_every=100)
+    return f"SHA-256 {found} as undisturbed; sums exact"
 
 
 def bad_network(seed, scale):
@@ -93,8 +117,8 @@ def bad_membership(seed, scale):
     return "sums exact"
 
 
-RUNS = (synchronous, synchronous_all_ps, synchronous_sums, asynchronous, bad_network, lost_messages, bad_admin_plane,
-        bad_membership)
+RUNS = (synchronous, synchronous_all_ps, synchronous_sums, asynchronous, lost_disks, journeys, bad_network,
+        lost_messages, bad_admin_plane, bad_membership)
 
 
 def main():

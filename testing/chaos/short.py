@@ -23,5 +23,9 @@ def all_ps(seed, steps):
     return blows.Plan(seed, steps, arenas=("remove",), longest_pause=0.2).all_ps(kills=5)
 
 
+def disks(seed, steps):
+    return blows.Plan(seed, steps, arenas=ARENAS, longest_pause=0.5).disks(losses=2, kills=5)
+
+
 def none(seed, steps):
     return []
