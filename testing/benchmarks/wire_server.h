@@ -37,6 +37,7 @@ class WireServerProcess {
   void Kill();
 
   const WireServerAddresses& addresses() const { return addresses_; }
+  int process() const { return process_; }  // 0: it was killed.
 
  private:
   WireServerProcess(int process, int input, WireServerAddresses addresses);
