@@ -192,7 +192,7 @@ bool Checkpointer::BeginIfDue(const Situation& situation) {
   WantNextVersion(situation);
   if (at_end_ || situation.watermark >= options_.total_steps) return false;  // See MayEnd.
   if (newest_ && IsSaved(situation)) {
-    for (const CheckpointRequest& request : std::exchange(waiting_, {})) request.done(*newest_);
+    Answer(std::exchange(waiting_, {}), *newest_);
     return false;
   }
   const absl::Time now = clock_->Now();
@@ -272,9 +272,10 @@ bool Checkpointer::TakeOlderCut(const Situation& situation) {
   }
   policy_.Began(situation.watermark, clock_->Now());
   if (newest_) {
-    Answer(*newest_);
+    Answer(std::exchange(attempt_->requests, {}), *newest_);
   } else {
-    Answer(absl::UnavailableError("no state of all shards is on their disks yet; try again"));
+    Answer(std::exchange(attempt_->requests, {}),
+           absl::UnavailableError("no state of all shards is on their disks yet; try again"));
   }
   End();
   return false;
@@ -434,7 +435,7 @@ void Checkpointer::AfterCommitting() {
   ended.set_bytes_written(attempt_->state.bytes_written);
   ended.set_extra_memory(attempt_->state.extra_memory);
   ended_.push_back(std::move(ended));
-  Answer(*newest_);
+  Answer(std::exchange(attempt_->requests, {}), *newest_);
   End();
 }
 
@@ -460,8 +461,9 @@ void Checkpointer::Fail(const absl::Status& status) {
   policy_.Failed(now);
   if (attempt_->is_last) last_due_ = now + last_backoff_.Next();
   Unpin();
-  Answer(absl::UnavailableError(
-      absl::StrCat("the checkpoint was given up: ", std::string(status.message()))));
+  Answer(std::exchange(attempt_->requests, {}),
+         absl::UnavailableError(
+             absl::StrCat("the checkpoint was given up: ", std::string(status.message()))));
   const uint64_t number = attempt_->files.number;
   End();
   if (number == 0) return;
@@ -490,10 +492,13 @@ void Checkpointer::End() {
   phase_ = Phase::kIdle;
 }
 
-void Checkpointer::Answer(const absl::StatusOr<CheckpointInfo>& result) {
-  for (const CheckpointRequest& request : std::exchange(attempt_->requests, {})) {
-    request.done(result);
-  }
+void Checkpointer::Answer(std::vector<CheckpointRequest> requests,
+                          const absl::StatusOr<CheckpointInfo>& result) {
+  for (CheckpointRequest& request : requests) answers_.emplace_back(std::move(request), result);
+}
+
+void Checkpointer::TellRequests() {
+  for (const auto& [request, result] : std::exchange(answers_, {})) request.done(result);
 }
 
 std::vector<CheckpointEnded> Checkpointer::TakeEnded() { return std::exchange(ended_, {}); }
@@ -505,11 +510,11 @@ void Checkpointer::Close(const absl::Status& status) {
     call_.reset();
     AfterCommitting();
   }
-  if (attempt_) Answer(status);
+  if (attempt_) Answer(std::exchange(attempt_->requests, {}), status);
   for (CheckpointRequest& request : requests_->Take()) waiting_.push_back(std::move(request));
   absl::StatusOr<CheckpointInfo> result = status;
   if (last_is_saved_ && newest_) result = *newest_;
-  for (const CheckpointRequest& request : std::exchange(waiting_, {})) request.done(result);
+  Answer(std::exchange(waiting_, {}), result);
 }
 
 }  // namespace millrace::coordinator

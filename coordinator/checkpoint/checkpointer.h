@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -133,11 +134,13 @@ class Checkpointer {
   std::vector<CheckpointEnded> TakeEnded();
   // Unset: there is none.
   const absl::optional<CheckpointInfo>& newest() const { return newest_; }
+  // Answers those who have asked, once what they are told can be seen in the job's status too.
+  void TellRequests();
   // What does not work now, for people. Empty: all works.
   const std::string& trouble() const { return trouble_; }
 
-  // The job has ended or goes no further here: answers all requests. File work that is under way is
-  // waited for, a few seconds at most. The last call.
+  // The job has ended or goes no further here: all requests have their answers, for TellRequests.
+  // File work that is under way is waited for, a few seconds at most. The last call.
   void Close(const absl::Status& status);
 
  private:
@@ -199,7 +202,8 @@ class Checkpointer {
   void End();
   void Unpin();
   CheckpointEnded Describe() const;
-  void Answer(const absl::StatusOr<CheckpointInfo>& result);
+  void Answer(std::vector<CheckpointRequest> requests,
+              const absl::StatusOr<CheckpointInfo>& result);
 
   const Options options_;
   CheckpointRequests* const requests_;
@@ -224,6 +228,7 @@ class Checkpointer {
   uint64_t last_number_ = 0;
   std::string trouble_;
   std::vector<CheckpointEnded> ended_;
+  std::vector<std::pair<CheckpointRequest, absl::StatusOr<CheckpointInfo>>> answers_;
 
   // At the job's end.
   bool at_end_ = false;

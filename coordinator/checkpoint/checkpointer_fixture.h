@@ -145,7 +145,10 @@ class CheckpointerTest : public ::testing::Test {
     situation_.applied = situation_.watermark = step;
     shards_.SetStates(step);
   }
-  void Advance() { checkpointer_->Advance(situation_); }
+  void Advance() {
+    checkpointer_->Advance(situation_);
+    checkpointer_->TellRequests();
+  }
 
   // Advances whenever something has ended, until `reached`.
   void AwaitThat(const std::function<bool()>& reached) {

@@ -169,6 +169,7 @@ TEST_F(CheckpointerTest, ShardsThatGoWhileTheyWriteEndIt) {
   const auto asked = Request();
   AwaitWriting();
   checkpointer_->Detach("ps-1 went");
+  checkpointer_->TellRequests();
   EXPECT_EQ(shards_.cancelled, 1);
   ASSERT_TRUE(asked->has_value());
   EXPECT_EQ((*asked)->status().code(), absl::StatusCode::kUnavailable);
@@ -188,6 +189,7 @@ TEST_F(CheckpointerTest, ShardsThatGoWhileTheFolderIsMadeEndIt) {
   Request();
   Advance();
   checkpointer_->Detach("ps-1 went");
+  checkpointer_->TellRequests();
   Attach(10);
   AwaitIdle();
   EXPECT_EQ(checkpointer_->TakeEnded().at(0).error(), "ps-1 went");
@@ -202,6 +204,7 @@ TEST_F(CheckpointerTest, WhatAllShardsHaveWrittenCountsWhateverBecomesOfThem) {
   shards_.Write();
   Advance();
   checkpointer_->Detach("ps-1 went");
+  checkpointer_->TellRequests();
   Attach(10);
   AwaitIdle();
   EXPECT_EQ((*asked)->value().number(), 1u);
@@ -247,6 +250,7 @@ TEST_F(CheckpointerTest, ADirectoryThatDoesNotAnswerHoldsUpNobody) {
   EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
   EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("does not answer"));
   checkpointer_->Close(absl::UnavailableError("the job ends"));
+  checkpointer_->TellRequests();
   EXPECT_FALSE((*asked)->ok());
   checkpointer_.reset();
   hanging->gate.Open();
@@ -315,6 +319,7 @@ TEST_F(CheckpointerTest, RequestsAreAnsweredWhenTheJobEnds) {
   const auto waiting = Request();
   Advance();
   checkpointer_->Close(absl::UnavailableError("the job was cancelled"));
+  checkpointer_->TellRequests();
   EXPECT_FALSE((*early)->ok());
   EXPECT_FALSE((*waiting)->ok());
 }

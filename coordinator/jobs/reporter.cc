@@ -194,9 +194,11 @@ void Reporter::TellCheckpoints(Checkpointer& checkpointer) {
     newest_checkpoint_ = newest->number();
     JournalSoon([&](JobRecord& record) { *record.mutable_checkpoint() = *newest; });
   }
-  if (checkpoint_trouble_ == checkpointer.trouble()) return;
-  checkpoint_trouble_ = checkpointer.trouble();
-  ShowWarnings();
+  if (checkpoint_trouble_ != checkpointer.trouble()) {
+    checkpoint_trouble_ = checkpointer.trouble();
+    ShowWarnings();
+  }
+  checkpointer.TellRequests();
 }
 
 void Reporter::SetWarnings(const std::map<std::string, std::string>& warnings) {
