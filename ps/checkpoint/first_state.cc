@@ -21,6 +21,7 @@
 #include "common/applied_set.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_reader.h"
+#include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/safetensors/safetensors_file.h"
 #include "common/status_macros.h"
@@ -136,7 +137,7 @@ absl::Status CheckpointLoader::CheckManifest() const {
 absl::StatusOr<std::vector<int>> CheckpointLoader::FindArrays() const {
   std::vector<int> arrays = {0};
   const auto& slots = checkpoint_->manifest().slots();
-  for (const std::string& name : plan_.optimizer->slot_names()) {
+  for (const std::string& name : OptimizerSlots(plan_.spec.optimizer())) {
     const auto slot = std::find(slots.begin(), slots.end(), name);
     if (slot == slots.end()) {
       return absl::InvalidArgumentError(

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "common/job_spec.h"
 #include "common/status_macros.h"
 
 namespace millrace::ps {
@@ -84,7 +85,7 @@ ShardImage MakeImage(const ShardPlan& plan, const StateSource& source) {
   image.epoch = source.epoch();
   image.version = source.version();
   image.applied = source.applied();
-  image.slots = plan.optimizer->slot_names();
+  image.slots = OptimizerSlots(plan.spec.optimizer());
   for (const ShardSlice& slice : plan.spec.slices()) {
     image.slices.push_back({slice.variable_name(),
                             {slice.shape().begin(), slice.shape().end()},

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "ps/optimizer/kernel.h"
 
@@ -62,7 +60,6 @@ class AdamOptimizer final : public Optimizer {
       : learning_rate_(learning_rate), beta_1_(beta_1), beta_2_(beta_2), epsilon_(epsilon) {}
 
   int slots() const override { return 2; }
-  std::vector<std::string> slot_names() const override { return {"m", "v"}; }
 
   void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {

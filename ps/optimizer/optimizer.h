@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "protos/job.pb.h"
@@ -21,10 +19,9 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Slots of each element, such as momentum. They start at 0.
+  // Slots of each element, such as momentum: as many as OptimizerSlots names, in that order. They
+  // start at 0.
   virtual int slots() const = 0;
-  // What each of them is called in a checkpoint, such as "momentum".
-  virtual std::vector<std::string> slot_names() const = 0;
 
   // Applies a gradient to `count` consecutive elements. in[0] and out[0] point to the values, in[1]
   // and out[1] to the first slot, and so on; each `out` array is the same as its `in` array or does

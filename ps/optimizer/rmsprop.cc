@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "ps/optimizer/kernel.h"
 
@@ -93,12 +91,6 @@ class RmsPropOptimizer final : public Optimizer {
       : rates_(rates), centered_(centered), kernel_(ChooseKernel(rates.momentum != 0, centered)) {}
 
   int slots() const override { return 1 + (rates_.momentum != 0) + centered_; }
-  std::vector<std::string> slot_names() const override {
-    std::vector<std::string> names = {"rms"};
-    if (rates_.momentum != 0) names.push_back("momentum");
-    if (centered_) names.push_back("mean");
-    return names;
-  }
 
   void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {

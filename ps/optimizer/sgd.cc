@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "ps/optimizer/kernel.h"
 #include "ps/optimizer/streamed_descent.h"
@@ -58,7 +56,6 @@ class PlainSgd final : public Optimizer {
   explicit PlainSgd(float learning_rate) : learning_rate_(learning_rate) {}
 
   int slots() const override { return 0; }
-  std::vector<std::string> slot_names() const override { return {}; }
 
   void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
@@ -88,7 +85,6 @@ class MomentumSgd final : public Optimizer {
       : learning_rate_(learning_rate), momentum_(momentum), nesterov_(nesterov) {}
 
   int slots() const override { return 1; }
-  std::vector<std::string> slot_names() const override { return {"momentum"}; }
 
   void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
@@ -109,9 +105,10 @@ class MomentumSgd final : public Optimizer {
 std::unique_ptr<Optimizer> MakeSgd(const Sgd& spec) {
   const double learning_rate = spec.has_learning_rate() ? spec.learning_rate() : kSgdLearningRate;
   // Without momentum Nesterov's formula is the plain one.
-  if (spec.momentum() == 0) return std::make_unique<PlainSgd>(static_cast<float>(learning_rate));
-  return std::make_unique<MomentumSgd>(static_cast<float>(learning_rate),
-                                       static_cast<float>(spec.momentum()), spec.nesterov());
+  const auto momentum = static_cast<float>(spec.momentum());
+  if (momentum == 0) return std::make_unique<PlainSgd>(static_cast<float>(learning_rate));
+  return std::make_unique<MomentumSgd>(static_cast<float>(learning_rate), momentum,
+                                       spec.nesterov());
 }
 
 }  // namespace millrace::ps

@@ -33,7 +33,6 @@ class CountingOptimizer final : public Optimizer {
   explicit CountingOptimizer(uint64_t* elements) : elements_(elements) {}
 
   int slots() const override { return 0; }
-  std::vector<std::string> slot_names() const override { return {}; }
   void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
     *elements_ += count;
@@ -54,7 +53,6 @@ class CallingOptimizer final : public Optimizer {
   explicit CallingOptimizer(std::function<void()> call) : call_(std::move(call)) {}
 
   int slots() const override { return 0; }
-  std::vector<std::string> slot_names() const override { return {}; }
   void Apply(uint64_t /*version*/, const char* /*gradient*/, size_t /*count*/,
              const float* const* /*in*/, float* const* /*out*/) const override {
     call_();

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/applied_set.h"
 #include "common/checkpoint/checkpoint_directory.h"
+#include "common/job_spec.h"
 #include "common/storage/durable_file.h"
 #include "glog/logging.h"
-#include "ps/optimizer/optimizer.h"
 
 namespace millrace::testing {
 
@@ -79,9 +79,7 @@ void TestJob::Commit(const std::string& directory, uint64_t number,
     *manifest.add_shards() = shard;
   }
   manifest.set_step(step);
-  for (const std::string& slot : (*ps::MakeOptimizer(optimizer_))->slot_names()) {
-    manifest.add_slots(slot);
-  }
+  for (const std::string& slot : OptimizerSlots(optimizer_)) manifest.add_slots(slot);
   const absl::Status status = CheckpointDirectory(RealFileSystem(), directory).Commit(&manifest);
   CHECK(status.ok()) << status;
 }
