@@ -32,7 +32,18 @@ class FaultTest : public ::testing::Test {
     cluster_->AddWorker(WaitingAt(step, &gate_));
     const std::string job = cluster_->Submit(spec).value();
     gate_.AwaitSomebody();
+    AwaitStepsDone(job, step);
     return job;
+  }
+
+  // Until the coordinator has heard of so many: what it hears after the clock was moved is news.
+  void AwaitStepsDone(const std::string& job, uint64_t steps) {
+    const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(30);
+    for (;;) {
+      const JobExplanation told = cluster_->Explain(job).value();
+      if (told.workers_size() > 0 && told.workers(0).steps_done() >= steps) return;
+      ASSERT_LT(Clock::Real()->Now(), deadline) << told.DebugString();
+    }
   }
 
   static Activity ActivityOf(const std::string& job, Activity::Kind kind, uint64_t step,
