@@ -71,6 +71,26 @@ class DeterminismTest(unittest.TestCase):
             self.assertEqual(exported.returncode, 0, exported.stderr)
             self.assert_equals_reference(export)
 
+    def test_backup_contributions_while_a_worker_stands_still(self):
+        with harness.Cluster(ps=2, workers=3) as cluster:
+            arguments = [a for a in self.arguments() if a != "--json"]
+            submitted = cluster.millrace("submit", JOB, "--set", "synchronous.backup=2", *arguments)
+            self.assertEqual(submitted.returncode, 0, submitted.stderr)
+            job_id = submitted.stdout.strip()
+            stopped = False
+            final = None
+            for event in cluster.watch(job_id):
+                final = event
+                if not stopped and 0 < event.get("step", 0) < 100:
+                    stopped = True
+                    cluster.workers[0].stop()
+            self.assertTrue(stopped, "the job ended before a worker could be stopped")
+            self.assertEqual(final["state"], "SUCCEEDED", final)
+            export = self.directory / "backup.safetensors"
+            exported = cluster.millrace("export", job_id, f"--export={export}")
+            self.assertEqual(exported.returncode, 0, exported.stderr)
+            self.assert_equals_reference(export)
+
     def test_worker_that_computes_otherwise_gets_no_steps(self):
         with harness.Cluster(ps=1, workers=1) as cluster:
             endless = [a for a in self.arguments(steps=1000000) if a != "--json"]
