@@ -42,7 +42,8 @@ struct PsServerOptions {
 // Thread-safe.
 class PsServer {
  public:
-  // The coordinator bounds a checkpoint at a stop by 30 s.
+  // How long it waits for checkpoints at a stop: above the default of the coordinator's
+  // --stop_timeout. Then it stops without them.
   static constexpr absl::Duration kDrainTimeout = absl::Seconds(35);
 
   // Restores the shards in the data directory, and serves. Blocks while it reads them. Statuses as

@@ -195,12 +195,16 @@ class Explainer {
     return busy;
   }
 
-  const ShardFacts* Shard(uint32_t shard) const {
-    return shard < facts_.shards.size() ? &facts_.shards[shard] : nullptr;
+  // Whose answer it waits for; null: not known.
+  const ShardFacts* ShardOf(const Activity& activity) const {
+    const bool is_known = activity.has_shard() && activity.shard() < facts_.shards.size();
+    return is_known ? &facts_.shards[activity.shard()] : nullptr;
   }
 
+  // To be put after what is pulled or pushed; empty: not known.
   std::string PlaceOf(const Activity& activity) const {
-    const ShardFacts* shard = Shard(activity.shard());
+    if (!activity.has_shard()) return "";
+    const ShardFacts* shard = ShardOf(activity);
     return absl::StrCat(
         activity.kind() == Activity::PUSHING ? " to shard " : " of shard ", activity.shard(),
         shard == nullptr ? ""
@@ -210,7 +214,7 @@ class Explainer {
 
   // The server answers the coordinator, so whoever cannot reach it is to blame, or what is between.
   std::string ServerRemark(const Activity& activity) const {
-    const ShardFacts* shard = Shard(activity.shard());
+    const ShardFacts* shard = ShardOf(activity);
     if (shard == nullptr || !shard->is_known || shard->silent > absl::ZeroDuration()) return "";
     if (activity.kind() == Activity::PULLING && replicas_ > 0 &&
         shard->version < activity.version()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "common/proto_duration.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -64,12 +65,12 @@ void MakeLate(ExplainFacts& facts, size_t worker, absl::Duration out) {
 }
 
 void SetActivity(ExplainFacts& facts, uint64_t worker, Activity::Kind kind, uint64_t step,
-                 uint32_t shard, uint64_t version, absl::Duration since) {
+                 absl::optional<uint32_t> shard, uint64_t version, absl::Duration since) {
   Activity activity;
   activity.set_job_id("j-1");
   activity.set_kind(kind);
   activity.set_step(step);
-  activity.set_shard(shard);
+  if (shard) activity.set_shard(*shard);
   activity.set_version(version);
   *activity.mutable_since() = ToProto(since);
   facts.members[worker].activities.push_back(activity);
@@ -352,6 +353,18 @@ TEST(ExplainTest, ExpiredLeaseThatNobodyElseTakesIsAWait) {
   SetActivity(facts, 2, Activity::READING, 17, 0, 0, absl::Seconds(33));
   EXPECT_THAT(Explain(facts).verdict(),
               StartsWith("worker-1 has had step 17 (version 4) for 34 s; it has been reading"));
+}
+
+// "Not known" once was shard 0, whose server was blamed.
+TEST(ExplainTest, ActivityWithoutAShardBlamesNoServer) {
+  ExplainFacts facts = WellFacts();
+  MakeLate(facts, 1, absl::Seconds(34));
+  SetActivity(facts, 2, Activity::PUSHING, 17, absl::nullopt, 0, absl::Seconds(31));
+  const JobExplanation told = Explain(facts);
+  EXPECT_EQ(told.verdict(),
+            "worker-1 has had step 17 (version 4) for 34 s; it has been pushing step 17 for 31 s");
+  ASSERT_THAT(told.waits(), SizeIs(1));
+  EXPECT_EQ(told.waits(0).what(), "to push step 17 (version 4)");
 }
 
 // Numbers from the wire that name nothing crash nobody.

@@ -63,7 +63,7 @@ class JobTable final : public MemberObserver {
   void Cancel(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // See JobRunner::RequestCheckpoint. FAILED_PRECONDITION: the job has no directory for
-  // checkpoints, or has ended.
+  // checkpoints, has not begun (it waits for its turn), or has ended.
   absl::Status RequestCheckpoint(const Job& job, CheckpointRequest request)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

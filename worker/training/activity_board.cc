@@ -58,7 +58,7 @@ Activity ActivityBoard::Describe(const Entry& entry) const {
   absl::optional<uint32_t> shard;
   if (entry.pull != nullptr) shard = entry.pull->FirstUnanswered();
   if (entry.push != nullptr) shard = entry.push->FirstUnanswered();
-  activity.set_shard(shard.value_or(0));
+  if (shard) activity.set_shard(*shard);
   *activity.mutable_since() = ToProto(clock_->Now() - entry.since);
   return activity;
 }

@@ -69,6 +69,7 @@ TEST_F(StepsTest, ActivitiesTellWhatIsDoneForAStep) {
   EXPECT_EQ(pulling[0].kind(), Activity::PULLING);
   EXPECT_EQ(pulling[0].step(), 7u);
   EXPECT_EQ(pulling[0].version(), 3u);
+  EXPECT_FALSE(pulling[0].has_shard());  // The world's client does not say.
   ASSERT_THAT(computing, SizeIs(1));
   EXPECT_EQ(computing[0].kind(), Activity::COMPUTING);
   EXPECT_EQ(computing[0].step(), 7u);
