@@ -8,7 +8,8 @@
 //
 // The shard's record has the epoch, and the numbers of the cuts that are none since it began. It is
 // written first, in one small write; the files go afterwards, and whoever opens the database
-// finishes that. Numbers are never given twice, so the list hits no other cut.
+// finishes that. Numbers are never given twice, to whichever shards, so the list hits no other cut,
+// and neither does whoever still has one of a shard that was dropped and made again.
 //
 // A shard that starts from files has its first cut before its record: files without a record are
 // nobody's, so whenever that ends there is a whole shard or none.
@@ -76,9 +77,7 @@ absl::Status CutStore::ReadRecords() {
     if (!record.ParseFromString(value)) continue;  // ListShards tells.
     entry.epoch = record.epoch();
     entry.removed.assign(record.removed_cuts().begin(), record.removed_cuts().end());
-    for (const uint64_t number : entry.removed) {
-      entry.next_number = std::max(entry.next_number, number + 1);
-    }
+    for (const uint64_t number : entry.removed) next_number_ = std::max(next_number_, number + 1);
   }
   return absl::OkStatus();
 }
@@ -89,6 +88,10 @@ absl::Status CutStore::FindCuts() {
   for (const std::string& file : files) {
     const absl::optional<CutKey> key = ParseCutFileName(file);
     if (!key.has_value()) continue;
+    {
+      MutexLock lock(&mutex_);
+      next_number_ = std::max(next_number_, key->cut + 1);
+    }
     const Entry known = Find(key->shard_key);
     if (known.life == 0 || std::count(known.removed.begin(), known.removed.end(), key->cut) > 0) {
       leftovers.push_back(*key);
@@ -98,7 +101,6 @@ absl::Status CutStore::FindCuts() {
     if (!cut.ok() && !absl::IsUnavailable(cut.status())) return cut.status();
     MutexLock lock(&mutex_);
     Entry& entry = entries_[key->shard_key];
-    entry.next_number = std::max(entry.next_number, key->cut + 1);
     if (!cut.ok()) entry.unreadable = cut.status();
     // It counts, so that its shard is not taken for one that never had a cut.
     entry.cuts.push_back(cut.ok() ? *std::move(cut) : DamagedCut(key->cut));
@@ -125,7 +127,6 @@ void CutStore::RemoveLeftovers(const std::vector<CutKey>& leftovers) {
     Entry& entry = entries_[key.shard_key];
     if (entry.life != 0) continue;  // Its record tells already.
     entry.removed.push_back(key.cut);
-    entry.next_number = std::max(entry.next_number, key.cut + 1);
   }
 }
 
@@ -181,7 +182,10 @@ uint64_t CutStore::NewestVersion(const std::string& job_id, uint32_t shard) cons
   return newest.second;
 }
 
-uint64_t CutStore::NextNumber(const ShardSpec& spec) const { return Find(KeyOf(spec)).next_number; }
+uint64_t CutStore::NextNumber() const {
+  MutexLock lock(&mutex_);
+  return next_number_;
+}
 
 absl::StatusOr<std::vector<StoredShard>> CutStore::ListShards() {
   MILLRACE_ASSIGN_OR_RETURN(const auto records, database_->List(RecordPrefix()));
@@ -298,7 +302,7 @@ absl::StatusOr<std::unique_ptr<CutStore::StagedCut>> CutStore::Stage(const Shard
     CHECK(!there || !first) << NameOf(plan.spec);
     Entry& entry = entries_[staged->shard_key];
     staged->life = entry.life;
-    staged->cut = {entry.next_number++, contents.epoch, contents.state->version, contents.of_stop};
+    staged->cut = {next_number_++, contents.epoch, contents.state->version, contents.of_stop};
   }
   const auto fill = [&](const Database::Put& put) {
     return PutCut(plan, staged->cut.number, contents, put);
@@ -423,7 +427,6 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
     const auto found = entries_.find(shard_key);
     if (found == entries_.end()) return absl::OkStatus();
     left.removed = std::move(found->second.removed);
-    left.next_number = found->second.next_number;
     entries_.erase(found);
   }
   const absl::Status removed = database_->RemoveFiles(FilesOf(shard_key, left.removed));
@@ -456,7 +459,7 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
     return std::tie(a.epoch, a.version) < std::tie(b.epoch, b.version);
   });
   bool passed_over = cuts.front().damaged;
-  absl::Status status = absl::DataLossError("their manifests are damaged");
+  absl::Status status = absl::DataLossError("they are damaged");
   for (; !cuts.empty() && !cuts.back().damaged; cuts.pop_back()) {
     absl::StatusOr<ShardContents> contents = ReadContents(plan, cuts.back(), pool);
     for (size_t i = cuts.size() - 1; contents.ok() && contents->previous == nullptr && i-- > 0;) {
@@ -505,9 +508,16 @@ absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName&
   return NoSuchCut(plan.spec, name);
 }
 
+// It stays as one that is damaged, with its file, until there is a newer one: if it was the only
+// one, the shard is lost, now and in the next process, and not one that never had a cut.
 void CutStore::GiveUp(const ShardPlan& plan, uint64_t number, const absl::Status& why) {
   LOG(ERROR) << NameOf(plan.spec) << " gives up a cut: " << why;
-  TakeOut(KeyOf(plan.spec), [number](const Cut& cut) { return cut.number == number; });
+  MutexLock lock(&mutex_);
+  const auto found = entries_.find(KeyOf(plan.spec));
+  if (found == entries_.end()) return;  // Dropped meanwhile.
+  for (Cut& cut : found->second.cuts) {
+    if (cut.number == number) cut.damaged = true;
+  }
 }
 
 absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenCutFile(const ShardPlan& plan,
@@ -524,7 +534,11 @@ absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenCutFile(const ShardPlan& 
 absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenNewestCut(const ShardPlan& plan) {
   while (true) {
     std::vector<Cut> cuts = Find(KeyOf(plan.spec)).cuts;
+    const bool had_some = !cuts.empty();
     std::erase_if(cuts, [](const Cut& cut) { return cut.damaged; });
+    if (had_some && cuts.empty()) {
+      return absl::DataLossError(absl::StrCat("no whole cut of ", NameOf(plan.spec), " is left"));
+    }
     const auto newest = std::max_element(
         cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return Rank(a) < Rank(b); });
     if (newest == cuts.end()) {

@@ -64,11 +64,12 @@ class CutStore {
   absl::StatusOr<StatePtr> ReadCut(const ShardPlan& plan, const CutName& cut, BlockPool* pool);
 
   // A cut to be read bit by bit, while others are written and removed, it too. `plan` must outlive
-  // it. NOT_FOUND: there is no such cut, or none at all. DATA_LOSS: see GiveUp.
+  // it. NOT_FOUND: there is no such cut, or none at all. DATA_LOSS: see GiveUp; or there are
+  // damaged ones only.
   absl::StatusOr<std::unique_ptr<OpenCut>> OpenCutFile(const ShardPlan& plan, const CutName& cut);
   absl::StatusOr<std::unique_ptr<OpenCut>> OpenNewestCut(const ShardPlan& plan);
 
-  // A cut that was found to be damaged is none any more.
+  // A cut that was found to be damaged is read no more.
   void GiveUp(const ShardPlan& plan, uint64_t number, const absl::Status& why);
 
   // Sets what ListShards says of a shard. With the first record of an epoch the cuts of earlier
@@ -104,8 +105,8 @@ class CutStore {
   bool HasLeftovers(const ShardSpec& spec) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status RemoveLeftovers(const ShardSpec& spec);
 
-  // The number that the shard's next cut gets. They only grow.
-  uint64_t NextNumber(const ShardSpec& spec) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The number that the next cut gets, of whichever shard. They only grow.
+  uint64_t NextNumber() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Deletes the record and the cuts.
   absl::Status DropShard(const std::string& job_id, uint32_t shard);
@@ -133,13 +134,12 @@ class CutStore {
     uint64_t epoch = 0;
     uint64_t version = 0;
     bool of_stop = false;
-    bool damaged = false;  // Nobody knows its epoch and version.
+    bool damaged = false;  // Perhaps nobody knows its epoch and version.
   };
   // What is known of a shard.
   struct Entry {
     uint64_t life = 0;  // Another one for each shard that is made, of the same name too; 0: none.
     uint64_t epoch = 0;
-    uint64_t next_number = 0;
     std::vector<Cut> cuts;          // By number.
     std::vector<uint64_t> removed;  // Their files may still be there.
     absl::Status unreadable;        // See StoredShard.
@@ -177,6 +177,7 @@ class CutStore {
   const std::unique_ptr<Database> database_;
   mutable Mutex mutex_;
   uint64_t lives_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // By shard key.
 };
 

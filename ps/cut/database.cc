@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/random/random.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -168,8 +169,14 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Database::List(
   return rocks_->List(prefix);
 }
 
-absl::Status Database::CheckRoom(uint64_t bytes) const {
-  MILLRACE_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(rocks_->file_system(), rocks_->path()));
+uint64_t Database::TakeRoom(uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  return std::exchange(room_taken_, room_taken_ + bytes);
+}
+
+absl::Status Database::CheckRoom(uint64_t bytes, uint64_t taken) const {
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t all, FreeBytes(rocks_->file_system(), rocks_->path()));
+  const uint64_t free = all - std::min(all, taken);
   if (free >= kReservedBytes && free - kReservedBytes >= bytes) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrFormat("no room on the disk of %s: %d MiB are needed, %d MiB are free, and %d MiB "
@@ -178,12 +185,20 @@ absl::Status Database::CheckRoom(uint64_t bytes) const {
                       rocks_->path(), (bytes >> 20) + 1, free >> 20, kReservedBytes >> 20));
 }
 
+void Database::GiveRoom(uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  room_taken_ -= bytes;
+}
+
 absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
     uint64_t bytes, const std::function<absl::Status(const Put&)>& fill) {
   MILLRACE_RETURN_IF_ERROR(Fault("flush"));
   MILLRACE_RETURN_IF_ERROR(CheckPlaces());
   RemoveLeftovers();
-  MILLRACE_RETURN_IF_ERROR(CheckRoom(bytes));
+  uint64_t room = bytes;  // What is written takes its room itself.
+  const uint64_t taken = TakeRoom(room);
+  const absl::Cleanup give_room = [this, &room] { GiveRoom(room); };
+  MILLRACE_RETURN_IF_ERROR(CheckRoom(bytes, taken));
   absl::BitGen random;
   const std::string path =
       PathOf(absl::StrFormat("%016x%s", absl::Uniform<uint64_t>(random), kStaged));
@@ -195,7 +210,11 @@ absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
                                 /*invalidate_page_cache=*/false);
   MILLRACE_RETURN_IF_ERROR(FromRocks(writer.Open(path), what));
   MILLRACE_RETURN_IF_ERROR(fill([&](absl::string_view key, absl::string_view value) {
-    return FromRocks(writer.Put(ToSlice(key), ToSlice(value)), what);
+    const absl::Status put = FromRocks(writer.Put(ToSlice(key), ToSlice(value)), what);
+    const uint64_t written = std::min<uint64_t>(room, value.size());
+    GiveRoom(written);
+    room -= written;
+    return put;
   }));
   MILLRACE_RETURN_IF_ERROR(FromRocks(writer.Finish(), what));
   return file;

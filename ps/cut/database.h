@@ -120,7 +120,7 @@ class Database {
 
   // Writes a bulk file: `fill` puts its values, in the order of their keys. Returns when it is on
   // the disk. UNAVAILABLE, before anything is written: fewer than `bytes`, and a reserve for
-  // records, are free.
+  // records, are free besides what the files that are being written still need.
   using Put = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
   absl::StatusOr<std::unique_ptr<StagedFile>> Stage(
       uint64_t bytes, const std::function<absl::Status(const Put&)>& fill);
@@ -156,7 +156,11 @@ class Database {
   // Of the files that are only staged, or of the others.
   absl::StatusOr<std::vector<std::string>> Names(bool staged) const;
   std::string PathOf(const std::string& name) const;
-  absl::Status CheckRoom(uint64_t bytes) const;
+  // Room for a file that is to be written. Returns what others have taken that are at it.
+  uint64_t TakeRoom(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // UNAVAILABLE: there is none for so many bytes besides those that others have taken.
+  absl::Status CheckRoom(uint64_t bytes, uint64_t taken) const;
+  void GiveRoom(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Fault(absl::string_view operation) const;
 
   const std::unique_ptr<RocksDatabase> rocks_;
@@ -166,6 +170,8 @@ class Database {
   absl::optional<DirectoryPlace> place_;  // Set by Open.
   const std::shared_ptr<StagedLeftovers> leftovers_ = std::make_shared<StagedLeftovers>();
   const DatabaseFault fault_;  // May be empty.
+  Mutex mutex_;
+  uint64_t room_taken_ ABSL_GUARDED_BY(mutex_) = 0;  // And not written yet.
 };
 
 }  // namespace millrace::ps

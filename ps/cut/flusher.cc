@@ -251,6 +251,10 @@ absl::Status Flusher::StageAndCommit(const std::shared_ptr<Shard>& shard,
   const auto cut = std::make_shared<std::unique_ptr<CutStore::StagedCut>>(std::move(staged));
   return Call(absl::StrCat("committing a cut of ", shard->name()), absl::InfiniteFuture(),
               [this, shard, cut]() -> absl::Status {
+                // Shards are dropped on this lane. Another one may have its name by now.
+                if (shard->WasDropped()) {
+                  return absl::CancelledError(absl::StrCat(shard->name(), " was dropped"));
+                }
                 MILLRACE_RETURN_IF_ERROR(store_->CommitCut(std::move(*cut)));
                 Prune(shard);
                 return absl::OkStatus();
@@ -309,8 +313,15 @@ void Flusher::Failed(const std::shared_ptr<Shard>& shard, const absl::Status& st
   LOG(ERROR) << shard->name() << ": " << watched->trouble << "; it is tried again";
 }
 
-absl::StatusOr<ShardStatus> Flusher::Flush(const std::shared_ptr<Shard>& shard,
-                                           absl::Time deadline) {
+absl::StatusOr<ShardStatus> Flusher::Flush(const std::shared_ptr<Shard>& shard, absl::Time deadline,
+                                           const std::function<absl::Status()>& may_go_on) {
+  {
+    // Then it waits for no other shard's cut.
+    const ShardContents newest = shard->Contents();
+    if (store_->Has(shard->plan().spec, newest.epoch, newest.state->version)) {
+      return shard->StatusAt(*newest.state);
+    }
+  }
   const auto written = std::make_shared<CutContents>();
   const auto write = [this, shard, written]() -> absl::Status {
     ShardContents newest = shard->Contents();
@@ -321,7 +332,12 @@ absl::StatusOr<ShardStatus> Flusher::Flush(const std::shared_ptr<Shard>& shard,
     }
     return WriteCut(shard, *written);
   };
-  const absl::Status status = cuts_.Call(absl::StrCat("flushing ", shard->name()), deadline, write);
+  absl::Status wanted;
+  std::function<absl::Status()> ask;
+  if (may_go_on) ask = [&] { return wanted = may_go_on(); };
+  const absl::Status status =
+      cuts_.Call(absl::StrCat("flushing ", shard->name()), deadline, write, ask);
+  MILLRACE_RETURN_IF_ERROR(wanted);
   if (absl::IsCancelled(status)) return absl::FailedPreconditionError(status.message());
   MILLRACE_RETURN_IF_ERROR(status);
   return shard->StatusAt(*written->state);
@@ -357,7 +373,7 @@ absl::Status Flusher::WriteForStop(const std::shared_ptr<Shard>& shard) {
     if (state.version == 0 && !StartsFromFiles(shard->plan().spec)) return false;
     return !Has(cuts, contents.epoch, state.version);
   };
-  const uint64_t first_number = store_->NextNumber(shard->plan().spec);
+  const uint64_t first_number = store_->NextNumber();
   if (contents.previous != nullptr && needed(*contents.previous)) {
     MILLRACE_RETURN_IF_ERROR(
         WriteCut(shard, {contents.epoch, contents.previous, {}, /*of_stop=*/true}));

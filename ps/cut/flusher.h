@@ -52,8 +52,9 @@ class Flusher {
   void Post(std::string what, std::function<absl::Status()> call);
 
   // Writes the shard's newest state, unless that is in the database already; at once, whatever its
-  // pace. Returns the status of what was written.
-  absl::StatusOr<ShardStatus> Flush(const std::shared_ptr<Shard>& shard, absl::Time deadline);
+  // pace. Returns the status of what was written. `may_go_on` as for Lane::Call.
+  absl::StatusOr<ShardStatus> Flush(const std::shared_ptr<Shard>& shard, absl::Time deadline,
+                                    const std::function<absl::Status()>& may_go_on = nullptr);
 
   // The same for all of them, and with it all else that a clean stop must keep: in synchronous mode
   // the version before, and the contributions that are held. The first error.

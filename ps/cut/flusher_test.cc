@@ -277,6 +277,49 @@ TEST_F(FlusherTest, CleanStopWritesWhatWasCapturedFirst) {
   EXPECT_EQ(contents->previous->version, 4);
 }
 
+// It became a cut of the shard that was made next under the same name.
+TEST_F(FlusherTest, CutOfADroppedShardIsNotOneOfItsSuccessor) {
+  const std::shared_ptr<Shard> dropped = MakeShard(0);
+  Flusher flusher(store_.get(), &clock_);
+  Push(dropped.get(), 0);
+  ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  dropped->Refuse(absl::NotFoundError("it was dropped"));
+  const std::shared_ptr<Shard> successor = MakeShard(0);
+  EXPECT_EQ(flusher.Flush(dropped, absl::InfiniteFuture()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(store_->Names("job", 0), IsEmpty());
+  EXPECT_EQ(store_->ReadShard(successor->plan(), &pool_)->state->version, 0);
+}
+
+TEST_F(FlusherTest, WhatIsOnTheDiskIsFlushedWithoutWaitingForOthers) {
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  const std::shared_ptr<Shard> other = MakeShard(1);
+  Flusher flusher(store_.get(), &clock_);
+  for (const auto& each : {shard, other}) Push(each.get(), 0);
+  ASSERT_TRUE(flusher.Flush(shard, absl::InfiniteFuture()).ok());
+  SetDisk(/*hangs=*/true);
+  std::thread writer([&] { EXPECT_TRUE(flusher.Flush(other, absl::InfiniteFuture()).ok()); });
+  const auto status = flusher.Flush(shard, absl::InfiniteFuture());
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->version(), 1);
+  SetDisk(/*hangs=*/false);
+  writer.join();
+}
+
+TEST_F(FlusherTest, FlushThatNobodyWaitsForEndsBeforeTheDiskDoes) {
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  RunawayClock clock;
+  Flusher flusher(store_.get(), &clock);
+  Push(shard.get(), 0);
+  SetDisk(/*hangs=*/true);
+  int asked = 0;
+  const auto status = flusher.Flush(shard, absl::InfiniteFuture(), [&] {
+    return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("nobody waits");
+  });
+  EXPECT_EQ(status.status().code(), absl::StatusCode::kCancelled);
+  SetDisk(/*hangs=*/false);
+}
+
 TEST_F(FlusherTest, ShardThatWasNeverChangedNeedsNoCut) {
   const std::shared_ptr<Shard> shard = MakeShard(0);
   Flusher flusher(store_.get(), &clock_);

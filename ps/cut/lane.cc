@@ -20,7 +20,8 @@ Lane::~Lane() {
   thread_.join();
 }
 
-absl::Status Lane::Call(std::string what, absl::Time deadline, std::function<absl::Status()> call) {
+absl::Status Lane::Call(std::string what, absl::Time deadline, std::function<absl::Status()> call,
+                        const std::function<absl::Status()>& may_go_on) {
   struct Result {
     Mutex mutex;
     CondVar changed;
@@ -43,13 +44,20 @@ absl::Status Lane::Call(std::string what, absl::Time deadline, std::function<abs
     jobs_.push_back({number, what, run});
   }
   changed_.SignalAll();
-  {
-    MutexLock lock(&result->mutex);
-    bool late = false;
-    while (!result->done && !late) {
-      late = clock_->WaitUntil(&result->changed, &result->mutex, deadline);
+  for (absl::Time poll = clock_->Now() + kPoll;; poll = clock_->Now() + kPoll) {
+    const absl::Time until = may_go_on ? std::min(deadline, poll) : deadline;
+    {
+      MutexLock lock(&result->mutex);
+      while (!result->done && clock_->Now() < until) {
+        clock_->WaitUntil(&result->changed, &result->mutex, until);
+      }
+      if (result->done) return result->status;
     }
-    if (result->done) return result->status;
+    if (until == deadline) break;
+    const absl::Status wanted = may_go_on();
+    if (wanted.ok()) continue;
+    GiveUp(number);
+    return wanted;
   }
   return absl::DeadlineExceededError(
       absl::StrCat(what, " took too long: the disk is busy with ", GiveUp(number), "; try again"));

@@ -18,6 +18,8 @@ namespace millrace::ps {
 // What is called on one lane never overlaps, and waits for nothing on another. Thread-safe.
 class Lane {
  public:
+  static constexpr absl::Duration kPoll = absl::Milliseconds(100);
+
   // `clock` must outlive it.
   explicit Lane(Clock* clock);
 
@@ -27,8 +29,11 @@ class Lane {
   // Runs `call` on the thread, after those that were called before, and returns what it returns.
   // `what` names it in messages ("making shard 3 of job 'j'"). Blocks until `deadline`, then
   // DEADLINE_EXCEEDED, which names what the thread is at: a call that has not begun is forgotten,
-  // one that has goes on, so it must hold what it uses. REQUIRES: not called on the thread itself.
-  absl::Status Call(std::string what, absl::Time deadline, std::function<absl::Status()> call)
+  // one that has goes on, so it must hold what it uses. The same where `may_go_on`, which is asked
+  // every kPoll while it waits, unless null, returns an error, which is returned then. REQUIRES:
+  // not called on the thread itself.
+  absl::Status Call(std::string what, absl::Time deadline, std::function<absl::Status()> call,
+                    const std::function<absl::Status()>& may_go_on = nullptr)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The same without waiting; what it returns goes to the log, unless OK.

@@ -199,8 +199,52 @@ TEST_F(OpenCutTest, ValueThatIsNotWhatWasInMemoryIsDamage) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("array 1 of block 1"));
   EXPECT_EQ(store_->ReadShard(plan, &pool_).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(store_->OpenNewestCut(plan).status().code(), absl::StatusCode::kNotFound)
+  EXPECT_EQ(store_->OpenNewestCut(plan).status().code(), absl::StatusCode::kDataLoss)
       << "it is a cut no more";
+  EXPECT_THAT(Cuts(), IsEmpty());
+}
+
+// Initial values were taken for the state of a shard that was trained.
+TEST_F(OpenCutTest, ShardWhoseOnlyCutIsDamagedIsLostAndDoesNotBeginAnew) {
+  const ShardPlan plan = *PlanShard(Spec());
+  WriteChanged(plan, 0, 7, [](const std::string& key, std::string* value) {
+    if (key == BlockKey(ShardKey("job", 0), 0, 1, 1)) (*value)[5] ^= 1;
+  });
+  store_->GiveUp(plan, 0, absl::DataLossError("it is damaged"));
+  for (const bool reopened : {false, true}) {
+    if (reopened) {
+      // What others need is removed, and this stays.
+      ASSERT_TRUE(store_->Prune(plan, {}).ok());
+      ASSERT_TRUE(store_->WriteRecord(plan.spec, {2, 0, {}}).ok());
+      Reopen();
+    }
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(store_->ReadShard(plan, &pool_).status().code(), absl::StatusCode::kDataLoss);
+      EXPECT_EQ(store_->OpenNewestCut(plan).status().code(), absl::StatusCode::kDataLoss);
+    }
+  }
+  Write(plan, 8);
+  ASSERT_TRUE(store_->Prune(plan, {}).ok());
+  EXPECT_EQ(store_->ReadShard(plan, &pool_)->state->version, 8);
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".bulk/job.0.0.sst"));
+}
+
+// They began at 0 again, so that what was written of one was removed as a file of the other.
+TEST_F(OpenCutTest, CutsOfAShardThatIsMadeAgainHaveOtherNumbers) {
+  const ShardPlan plan = *PlanShard(StoredSpec());
+  WriteFirst(plan, 5, 0);
+  const uint64_t number = (*store_->OpenNewestCut(plan))->number();
+  ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  auto staged = store_->StageFirstCut(plan, Contents(plan, 6));
+  ASSERT_TRUE(staged.ok()) << staged.status();
+  ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  ASSERT_TRUE(store_->CommitFirstCut(plan.spec, {1, 0, {}}, *std::move(staged)).ok());
+  EXPECT_GT((*store_->OpenNewestCut(plan))->number(), number);
+  store_->GiveUp(plan, number, absl::DataLossError("a cut of the shard before"));
+  Write(plan, 7);
+  ASSERT_TRUE(store_->Prune(plan, {}).ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.7"));
+  EXPECT_EQ(store_->ReadShard(plan, &pool_)->state->version, 7);
 }
 
 TEST_F(OpenCutTest, ManifestWithTooFewChecksumsIsDamage) {

@@ -422,6 +422,11 @@ void Shard::Refuse(const absl::Status& status) {
   Run(std::move(effects));
 }
 
+bool Shard::WasDropped() const {
+  MutexLock lock(&mutex_);
+  return absl::IsNotFound(refusal_);
+}
+
 void Shard::NextWork(Effects* effects) {
   std::vector<Answered> answered;
   effects->work = rule_->Next(state_, &answered);

@@ -167,8 +167,9 @@ class Shard {
   bool RetirementIsStored() const;
 
   // From now on, for good, every request is refused with `status`; waiting pulls end with it, and
-  // unfinished pushes are dropped. REQUIRES: not OK.
+  // unfinished pushes are dropped. NOT_FOUND: it was dropped. REQUIRES: not OK.
   void Refuse(const absl::Status& status);
+  bool WasDropped() const;
 
  private:
   // Calls to be made, and memory to be released, when the lock is no longer held.

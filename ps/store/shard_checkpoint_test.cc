@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -257,8 +259,18 @@ TEST_F(ShardCheckpointTest, ShardThatIsDroppedWhileItIsMadeIsNotThere) {
   EXPECT_EQ(store_->Create(spec, 1).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(std::filesystem::is_empty(root_ + "/b/db.bulk"));
-  before_cut_ = [&] { EXPECT_TRUE(store_->Drop("job", 0, 1).ok()); };
-  EXPECT_TRUE(store_->Create(spec, 2).ok()) << "a caller that was replaced drops nothing";
+  // It forgot the numbers of the shard's cuts, whose newest was removed later.
+  before_cut_ = [&] {
+    EXPECT_EQ(store_->Drop("job", 0, 0).code(), absl::StatusCode::kFailedPrecondition)
+        << "a caller that was replaced drops nothing";
+  };
+  ASSERT_TRUE(store_->Create(spec, 1).ok());
+  for (uint64_t step = 0; step < 3; ++step) {
+    PushOnes(step);
+    ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  }
+  Open("b");
+  EXPECT_EQ(Find()->Status().version(), 3);
 }
 
 TEST_F(ShardCheckpointTest, StoreThatClosesMakesNoFurtherShard) {
@@ -448,6 +460,44 @@ TEST_F(ShardCheckpointTest, DamagedCutIsGivenUpAndTheNextCallWritesAnother) {
   const auto written = Write(request);
   ASSERT_TRUE(written.ok()) << written.status();
   EXPECT_EQ(written->shard().version(), 1);
+}
+
+// The next call saved the initial values.
+TEST_F(ShardCheckpointTest, RetiredShardWhoseCutIsDamagedIsNotSavedAsItBegan) {
+  const TestJob job({kBlockElements}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  ASSERT_TRUE(store_->Retire("job", 0, 1).ok());
+  for (const auto& file : std::filesystem::directory_iterator(root_ + "/a/db.bulk")) {
+    std::fstream cut(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    cut.seekp(kBlockElements);
+    cut.put('!');
+  }
+  const WriteCheckpointRequest request =
+      MakeCheckpointRequest(0, checkpoints_, BeginCheckpoint(checkpoints_));
+  EXPECT_FALSE(Write(request).ok());
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = Write(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("of version 1"));
+  }
+}
+
+// It kept its memory for as long as the directory of checkpoints hung.
+TEST_F(ShardCheckpointTest, DroppedShardIsNotKeptByACheckpointOfIt) {
+  const TestJob job({3 * kBlockElements}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  const std::weak_ptr<Shard> shard = Find();
+  int asked = 0;
+  const auto dropped =
+      Write(MakeCheckpointRequest(0, checkpoints_, BeginCheckpoint(checkpoints_)), [&] {
+        if (++asked != kInTheMiddle) return false;
+        EXPECT_TRUE(store_->Drop("job", 0, 1).ok());
+        while (!shard.expired()) std::this_thread::yield();  // A lane is done with it soon.
+        return false;
+      });
+  EXPECT_EQ(dropped.status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(ShardCheckpointTest, RequestThatMakesNoSenseIsRefused) {

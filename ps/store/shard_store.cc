@@ -349,7 +349,9 @@ absl::Status ShardStore::CheckMemory(const ShardPlan& plan) {
 
 // On the flusher's thread, where no other call makes or drops shards meanwhile.
 absl::Status ShardStore::AddNew(const std::shared_ptr<Shard>& shard) {
-  MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(shard->plan().spec, shard->term()));
+  const ShardSpec& spec = shard->plan().spec;
+  MILLRACE_RETURN_IF_ERROR(CheckMaking(Key(spec.job_id(), spec.shard())));
+  MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, shard->term()));
   Serve(shard);
   return absl::OkStatus();
 }
@@ -466,8 +468,8 @@ absl::Status ShardStore::Drop(const std::string& job_id, uint32_t shard_number, 
 absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_number,
                                  uint64_t generation) {
   absl::StatusOr<std::shared_ptr<Shard>> there = shards_.Find(job_id, shard_number);
+  MILLRACE_RETURN_IF_ERROR(CheckNotOlder(Key(job_id, shard_number), generation));
   if (!there.ok()) {
-    MILLRACE_RETURN_IF_ERROR(CheckNotAwaited(job_id, shard_number, generation));
     DropMaking(Key(job_id, shard_number), generation);
     MILLRACE_RETURN_IF_ERROR(cuts_->DropShard(job_id, shard_number));
     shards_.Remove(job_id, shard_number);
@@ -477,6 +479,7 @@ absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_numbe
   }
   std::shared_ptr<Shard> shard = *std::move(there);
   MILLRACE_RETURN_IF_ERROR(shard->CheckNotOlder(generation));
+  DropMaking(Key(job_id, shard_number), generation);
   shards_.Remove(job_id, shard_number);
   flusher_.Forget(shard.get());
   shard->ForgetRoot();
@@ -486,16 +489,19 @@ absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_numbe
   return cuts_->DropShard(job_id, shard_number);
 }
 
-absl::Status ShardStore::CheckNotAwaited(const std::string& job_id, uint32_t shard,
-                                         uint64_t generation) const {
-  MutexLock lock(&mutex_);
-  const auto awaited = awaited_.find(Key(job_id, shard));
-  if (awaited == awaited_.end() || generation >= awaited->second.generation) {
-    return absl::OkStatus();
+absl::Status ShardStore::CheckNotOlder(const Key& key, uint64_t generation) const {
+  uint64_t newest = 0;
+  {
+    MutexLock lock(&mutex_);
+    const auto awaited = awaited_.find(key);
+    if (awaited != awaited_.end()) newest = awaited->second.generation;
+    const auto making = making_.find(key);
+    if (making != making_.end()) newest = std::max(newest, making->second.generation);
   }
-  return absl::FailedPreconditionError(absl::StrCat(ShardName(job_id, shard), " is at generation ",
-                                                    awaited->second.generation, ", the request at ",
-                                                    generation));
+  if (generation >= newest) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(ShardName(key.first, key.second),
+                                                    " is at generation ", newest,
+                                                    ", the request at ", generation));
 }
 
 bool ShardStore::AwaitsShards() const {

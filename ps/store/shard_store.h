@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -89,6 +90,10 @@ class ShardStore {
   absl::Status Drop(const std::string& job_id, uint32_t shard, uint64_t generation,
                     absl::Duration timeout = kTimeout);
 
+  // Calls that write or read files in other directories than the store's own, for messages:
+  // "writing a checkpoint of shard 3 of job 'j' to /checkpoints".
+  std::vector<std::string> FilesUnderWay() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Gives back memory that no shard needs any more. To be called every now and then.
   void GiveBackSurplus() { pool_.GiveBackSurplus(); }
 
@@ -129,9 +134,8 @@ class ShardStore {
   absl::Status RestoreShard(const StoredShard& stored, bool whole);
   // Of a shard that the disk does not give: remembers what others must not take or overrule.
   void Await(const StoredShard& stored) ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION: it is awaited, and the generation is an older one.
-  absl::Status CheckNotAwaited(const std::string& job_id, uint32_t shard, uint64_t generation) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // FAILED_PRECONDITION: it is awaited, or being made, and the generation is an older one.
+  absl::Status CheckNotOlder(const Key& key, uint64_t generation) const ABSL_LOCKS_EXCLUDED(mutex_);
   bool AwaitsShards() const ABSL_LOCKS_EXCLUDED(mutex_);
   // As the process before left it in memory; nullptr: it is not there.
   std::shared_ptr<Shard> FromArena(ShardPlan* plan, const StoredShard& stored);
@@ -164,8 +168,14 @@ class ShardStore {
   absl::Status AddFromFiles(const std::shared_ptr<Shard>& shard,
                             std::unique_ptr<CutStore::StagedCut> cut);
   void Serve(const std::shared_ptr<Shard>& shard);
-  absl::StatusOr<FoundState> FindState(const std::shared_ptr<Shard>& shard,
-                                       const WriteCheckpointRequest& request, absl::Time deadline);
+  // FilesUnderWay() has it while this is held.
+  std::shared_ptr<const void> BeginFiles(std::string what) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<FoundState> FindState(const std::shared_ptr<Shard>& shard, const ShardPlan& plan,
+                                       const WriteCheckpointRequest& request, absl::Time deadline,
+                                       const MayGoOn& may_go_on);
+  absl::StatusOr<FoundState> FindNewest(const std::shared_ptr<Shard>& shard, const ShardPlan& plan,
+                                        absl::Time deadline, const MayGoOn& may_go_on);
+  absl::StatusOr<FoundState> FindCut(const ShardPlan& plan, const CutName& name);
   absl::StatusOr<FoundState> InitialState(const ShardPlan& plan, const CutName& name);
   // `retirement`: that too, of which there must be a cut. Otherwise only what a shard that goes on
   // has.
@@ -186,6 +196,7 @@ class ShardStore {
   mutable Mutex mutex_;
   CondVar made_;  // making_
   absl::flat_hash_map<Key, UnderWay> making_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::string> files_under_way_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Key, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   // After the others, since their threads use them.

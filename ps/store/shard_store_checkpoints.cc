@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "ps/checkpoint/first_state.h"
@@ -21,54 +22,87 @@ absl::StatusOr<WriteCheckpointResponse> ShardStore::WriteCheckpoint(
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
   MILLRACE_RETURN_IF_ERROR(CheckpointWriter::CheckRequest(request));
   const absl::Time deadline = clock_->Now() + timeout;
-  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Shard> shard,
                             shards_.Find(request.job_id(), request.shard()));
   MILLRACE_RETURN_IF_ERROR(shard->CheckServes(request.generation()));
-  MILLRACE_ASSIGN_OR_RETURN(const CheckpointWriter::Turn turn,
-                            checkpoints_.Begin(shard->plan().spec));
-  MILLRACE_ASSIGN_OR_RETURN(const FoundState found, FindState(shard, request, deadline));
+  MILLRACE_ASSIGN_OR_RETURN(const ShardPlan plan, PlanShard(shard->plan().spec));
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointWriter::Turn turn, checkpoints_.Begin(plan.spec));
+  const std::weak_ptr<Shard> weak = shard;
+  const std::string name = shard->name();
   const auto may_go_on = [&]() -> absl::Status {
     MILLRACE_RETURN_IF_ERROR(CheckOpen());
     if (is_cancelled()) return absl::CancelledError("the client does not wait any more");
-    return shard->CheckServes(request.generation());
+    const std::shared_ptr<Shard> there = weak.lock();
+    if (there == nullptr) return absl::NotFoundError(absl::StrCat(name, " was dropped"));
+    return there->CheckServes(request.generation());
   };
+  MILLRACE_ASSIGN_OR_RETURN(const FoundState found,
+                            FindState(shard, plan, request, deadline, may_go_on));
+  const auto under_way = BeginFiles(
+      absl::StrCat("writing a checkpoint of ", name, " to ", Printable(request.directory())));
+  shard.reset();  // It may be dropped, and its memory needed, while the directory hangs.
   absl::StatusOr<WriteCheckpointResponse> written =
-      checkpoints_.Write(shard->plan(), request, found.source.get(), may_go_on);
+      checkpoints_.Write(plan, request, found.source.get(), may_go_on);
   if (!absl::IsDataLoss(written.status())) return written;
   // The shard itself is sound: it has what the cut was to have, or newer.
-  if (found.cut.has_value()) cuts_->GiveUp(shard->plan(), *found.cut, written.status());
-  return absl::UnavailableError(absl::StrCat(
-      shard->name(),
-      " has lost a cut; try again with another one: ", std::string(written.status().message())));
+  if (found.cut.has_value()) cuts_->GiveUp(plan, *found.cut, written.status());
+  if (const std::shared_ptr<Shard> there = weak.lock()) flusher_.Report(there.get());
+  return absl::UnavailableError(absl::StrCat(name, " has lost a cut; try again with another one: ",
+                                             std::string(written.status().message())));
 }
 
 absl::StatusOr<ShardStore::FoundState> ShardStore::FindState(const std::shared_ptr<Shard>& shard,
+                                                             const ShardPlan& plan,
                                                              const WriteCheckpointRequest& request,
-                                                             absl::Time deadline) {
-  const ShardPlan& plan = shard->plan();
+                                                             absl::Time deadline,
+                                                             const MayGoOn& may_go_on) {
   if (request.has_cut_id()) {
     MILLRACE_ASSIGN_OR_RETURN(CapturedCut pinned,
                               shard->Pinned(request.generation(), request.cut_id()));
     return FoundState{SourceOfState(pinned.epoch, std::move(pinned.state), /*is_extra=*/false)};
   }
-  absl::StatusOr<std::unique_ptr<OpenCut>> cut;
-  if (request.has_cut()) {
-    cut = cuts_->OpenCutFile(plan, request.cut());
-    if (absl::IsNotFound(cut.status()) && request.cut().version() == 0) {
-      return InitialState(plan, request.cut());
-    }
-  } else {
-    if (!shard->RetirementIsStored()) {
-      MILLRACE_RETURN_IF_ERROR(flusher_.Flush(shard, deadline).status());
-    }
-    cut = cuts_->OpenNewestCut(plan);
-    // A state of version 0 is no cut, where it is that of the initial values.
-    if (absl::IsNotFound(cut.status())) return InitialState(plan, CutName());
+  auto found = request.has_cut() ? FindCut(plan, request.cut())
+                                 : FindNewest(shard, plan, deadline, may_go_on);
+  if (!absl::IsDataLoss(found.status())) return found;
+  flusher_.Report(shard.get());
+  // A retired shard has that cut alone.
+  if (shard->RetirementIsStored()) return found;
+  return absl::UnavailableError(absl::StrCat(
+      shard->name(), " has lost a cut; try again: ", std::string(found.status().message())));
+}
+
+// Initial values are no cut. They are saved for a shard that is at version 0, and for no other one,
+// whatever has become of its cuts.
+absl::StatusOr<ShardStore::FoundState> ShardStore::FindNewest(const std::shared_ptr<Shard>& shard,
+                                                              const ShardPlan& plan,
+                                                              absl::Time deadline,
+                                                              const MayGoOn& may_go_on) {
+  ShardStatus status = shard->Status();
+  if (shard->RetirementIsStored()) {
+    CutName name;
+    name.set_epoch(status.epoch());
+    name.set_version(status.version());
+    auto found = FindCut(plan, name);
+    if (!absl::IsNotFound(found.status())) return found;
+    return absl::DataLossError(
+        absl::StrCat(shard->name(), " has lost the cut with what it was trained to, of version ",
+                     status.version(), "; restore its job from a checkpoint, or submit it again"));
   }
-  if (absl::IsDataLoss(cut.status())) {
-    return absl::UnavailableError(absl::StrCat(
-        shard->name(), " has lost a cut; try again: ", std::string(cut.status().message())));
+  MILLRACE_ASSIGN_OR_RETURN(status, flusher_.Flush(shard, deadline, may_go_on));
+  auto cut = cuts_->OpenNewestCut(plan);
+  if (absl::IsNotFound(cut.status())) {
+    if (status.version() == 0) return InitialState(plan, CutName());
+    return absl::DataLossError("it has none");
   }
+  MILLRACE_RETURN_IF_ERROR(cut.status());
+  const uint64_t number = (*cut)->number();
+  return FoundState{SourceOfCut(*std::move(cut)), number};
+}
+
+absl::StatusOr<ShardStore::FoundState> ShardStore::FindCut(const ShardPlan& plan,
+                                                           const CutName& name) {
+  auto cut = cuts_->OpenCutFile(plan, name);
+  if (absl::IsNotFound(cut.status()) && name.version() == 0) return InitialState(plan, name);
   MILLRACE_RETURN_IF_ERROR(cut.status());
   const uint64_t number = (*cut)->number();
   return FoundState{SourceOfCut(*std::move(cut)), number};
@@ -86,9 +120,13 @@ absl::Status ShardStore::MakeFromFiles(ShardPlan plan, uint64_t generation, absl
                                        const Making& making) {
   const Key key(plan.spec.job_id(), plan.spec.shard());
   const absl::Time begin = clock_->Now();
+  auto under_way = BeginFiles(absl::StrCat("reading what ", ShardName(key.first, key.second),
+                                           " begins with", plan.spec.has_restore() ? " from " : "",
+                                           Printable(plan.spec.restore().directory())));
   MILLRACE_ASSIGN_OR_RETURN(
       ShardContents contents,
       ReadFirstState(file_system_, plan, &pool_, [this, &key] { return CheckMaking(key); }));
+  under_way.reset();
   contents.load = clock_->Now() - begin;
   if (cuts_->Knows(key.first, key.second)) {
     // A shard of the name was dropped, and the disk did not take that.
@@ -116,6 +154,23 @@ absl::Status ShardStore::AddFromFiles(const std::shared_ptr<Shard>& shard,
   LOG(INFO) << shard->name() << " begins with version " << shard->Status().version()
             << ", from files";
   return absl::OkStatus();
+}
+
+std::shared_ptr<const void> ShardStore::BeginFiles(std::string what) {
+  std::list<std::string>::iterator mine;
+  {
+    MutexLock lock(&mutex_);
+    mine = files_under_way_.insert(files_under_way_.end(), std::move(what));
+  }
+  return {this, [mine](ShardStore* store) {
+            MutexLock lock(&store->mutex_);
+            store->files_under_way_.erase(mine);
+          }};
+}
+
+std::vector<std::string> ShardStore::FilesUnderWay() const {
+  MutexLock lock(&mutex_);
+  return {files_under_way_.begin(), files_under_way_.end()};
 }
 
 absl::Status ShardStore::CheckMaking(const Key& key) const {
