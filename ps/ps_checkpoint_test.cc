@@ -6,8 +6,12 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -20,6 +24,7 @@
 #include "ps/ps_server.h"
 #include "ps/ps_test_util.h"
 #include "ps/store/checkpoint_test_util.h"
+#include "rocksdb/file_system.h"
 
 namespace millrace::ps {
 namespace {
@@ -47,10 +52,19 @@ OptimizerSpec UnitSgd() {
 // A server and its clients.
 class ServedPs {
  public:
-  explicit ServedPs(const std::string& name, PsServerOptions options = {}) {
-    options.data_dir = NewTestDirectory(name);
-    auto server = PsServer::Start(options);
-    EXPECT_TRUE(server.ok()) << server.status();
+  explicit ServedPs(const std::string& name, PsServerOptions options = {})
+      : options_(std::move(options)) {
+    options_.data_dir = NewTestDirectory(name);
+    Restart();
+  }
+
+  void Restart() {
+    server_.reset();
+    absl::StatusOr<std::unique_ptr<PsServer>> server;
+    do {  // Until the last call of the one before has let go of the directory.
+      server = PsServer::Start(options_);
+    } while (absl::IsUnavailable(server.status()));
+    ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     const auto channel = CreateChannel(server_->address());
     data_ = ParameterServer::NewStub(channel);
@@ -77,6 +91,7 @@ class ServedPs {
   }
 
  private:
+  PsServerOptions options_;
   std::unique_ptr<PsServer> server_;
   std::unique_ptr<ParameterServer::Stub> data_;
   std::unique_ptr<ParameterServerAdmin::Stub> admin_;
@@ -173,6 +188,74 @@ TEST_F(PsCheckpointTest, ClientThatGoesEndsTheWriting) {
   }
   EXPECT_EQ(ps.server()->Stop(), absl::OkStatus());
   EXPECT_EQ(FilesIn(number), 0);
+}
+
+// Hangs wherever a file of values is to be made.
+class HangingFileSystem final : public rocksdb::FileSystemWrapper {
+ public:
+  HangingFileSystem() : rocksdb::FileSystemWrapper(RealFileSystem()) {}
+  const char* Name() const override { return "HangingFileSystem"; }
+
+  rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                    rocksdb::IODebugContext* debug) override {
+    if (absl::EndsWith(path, ".safetensors")) {
+      hangs_.set_value();
+      mended_.get_future().wait();
+    }
+    return FileSystemWrapper::NewWritableFile(path, options, file, debug);
+  }
+
+  void WaitUntilItHangs() { hangs_.get_future().wait(); }
+  void Mend() { mended_.set_value(); }
+
+ private:
+  std::promise<void> hangs_;
+  std::promise<void> mended_;
+};
+
+// Lets nobody wait for calls that wait for files, once it is told so.
+class ImpatientClock final : public Clock {
+ public:
+  absl::Time Now() override { return clock_.Now(); }
+  bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (impatient_ && deadline == Now() + PsServer::kFilesTimeout) return true;
+    return clock_.WaitUntil(condition, mutex, deadline);
+  }
+
+  void SetImpatient(bool impatient) { impatient_ = impatient; }
+
+ private:
+  SimulatedClock clock_;
+  std::atomic<bool> impatient_ = false;
+};
+
+// It waited for that for ever.
+TEST_F(PsCheckpointTest, DirectoryThatHangsKeepsNoServerFromStopping) {
+  const auto files = std::make_shared<HangingFileSystem>();
+  ImpatientClock clock;
+  PsServerOptions options;
+  options.clock = &clock;
+  options.file_system = files;
+  ServedPs ps("hanging", options);
+  ASSERT_TRUE(ps.Create(Spec()).ok());
+  Pusher pusher(ps.data());
+  ASSERT_EQ(pusher.Push(MakePush(Spec(), 0, 0, WholeShard(Spec()), 1)).code(), 0);
+  auto written = std::async(std::launch::async, [&] {
+    WriteCheckpointResponse response;
+    return ps.Write(MakeCheckpointRequest(0, checkpoints_, BeginCheckpoint(checkpoints_)),
+                    &response);
+  });
+  files->WaitUntilItHangs();
+  clock.SetImpatient(true);
+  EXPECT_EQ(ps.server()->Stop(), absl::OkStatus());
+  EXPECT_FALSE(written.get().ok());
+  clock.SetImpatient(false);
+  files->Mend();
+  ps.Restart();
+  const Pulled pulled = Puller(ps.data(), Spec()).Pull();
+  EXPECT_EQ(pulled.version, 1) << pulled.message;
 }
 
 class DrainingPsTest : public PsCheckpointTest {

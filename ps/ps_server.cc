@@ -1,10 +1,12 @@
 #include "ps/ps_server.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/random/random.h"
+#include "absl/strings/str_join.h"
 #include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -31,19 +33,20 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(const PsServerOptions&
       std::unique_ptr<ShardStore> store,
       ShardStore::Open(options.data_dir, {.clock = options.clock,
                                           .arena = options.arena,
+                                          .file_system = options.file_system,
                                           .checkpoint_bandwidth = options.checkpoint_bandwidth}));
   std::unique_ptr<PsServer> server(new PsServer(std::move(store), options.clock));
   ServerOptions server_options = options.server;
   server_options.message_memory = std::max(MemoryLimit(), kLeastMessageMemory);
   MILLRACE_ASSIGN_OR_RETURN(
-      server->rpc_server_,
-      RpcServer::Start(server_options, {&server->data_plane_, &server->admin_}));
+      server->served_->rpc_server,
+      RpcServer::Start(server_options, {&server->served_->data_plane, &server->served_->admin}));
   if (!options.coordinator_address.empty()) server->Join(options);
   return server;
 }
 
 PsServer::PsServer(std::unique_ptr<ShardStore> store, Clock* clock)
-    : store_(std::move(store)), data_plane_(store_.get(), clock), admin_(store_.get()) {}
+    : clock_(clock), served_(std::make_shared<Served>(std::move(store), clock)) {}
 
 void PsServer::Join(const PsServerOptions& options) {
   absl::BitGen random;
@@ -53,7 +56,7 @@ void PsServer::Join(const PsServerOptions& options) {
   membership.directory_id = directory_id();
   membership.incarnation = absl::Uniform<uint64_t>(random);
   membership.address = options.advertise_address.empty() ? address() : options.advertise_address;
-  membership.shards = [store = store_.get()] { return Statuses(store->shards()); };
+  membership.shards = [store = served_->store.get()] { return Statuses(store->shards()); };
   membership.on_rejected = options.on_rejected;
   membership.clock = options.clock;
   membership_ = std::make_unique<Membership>(std::move(membership));
@@ -83,22 +86,56 @@ absl::Status PsServer::Stop() {
 
 // Whose shards may yet change.
 bool PsServer::HasJobs() const {
-  const std::vector<std::shared_ptr<Shard>> shards = store_->shards().List();
+  const std::vector<std::shared_ptr<Shard>> shards = served_->store->shards().List();
   return std::any_of(shards.begin(), shards.end(),
                      [](const auto& shard) { return !shard->retired(); });
 }
 
 absl::Status PsServer::StopOnce() {
   if (membership_ != nullptr && HasJobs()) membership_->Drain(kDrainTimeout);
-  data_plane_.Stop();
-  store_->Close();
+  served_->data_plane.Stop();
+  served_->store->Close();
   // Nothing is left after these that works on a shard, so nothing changes while they are written.
-  if (rpc_server_ != nullptr) rpc_server_->Shutdown(kShutdownGrace);
-  data_plane_.Finish();
+  if (served_->rpc_server != nullptr) ShutDownRpcServer();
+  served_->data_plane.Finish();
   // Writing may take long: the coordinator need not wait for a server that does not come back
   // before that is done.
   if (membership_ != nullptr) membership_->Leave();
-  return store_->Stop();
+  return served_->store->Stop();
+}
+
+// gRPC waits for handlers however long they take, and one may hang in a directory on a server that
+// does not answer. It works on no shard any more: the store is closed.
+void PsServer::ShutDownRpcServer() {
+  struct Done {
+    Mutex mutex;
+    CondVar changed;
+    bool done ABSL_GUARDED_BY(mutex) = false;
+  };
+  const auto ended = std::make_shared<Done>();
+  std::thread thread([served = served_, ended] {
+    served->rpc_server->Shutdown(kShutdownGrace);
+    MutexLock lock(&ended->mutex);
+    ended->done = true;
+    ended->changed.SignalAll();
+  });
+  const absl::Time deadline = clock_->Now() + kFilesTimeout;
+  bool done = false;
+  {
+    MutexLock lock(&ended->mutex);
+    bool late = false;
+    while (!ended->done && !late) {
+      late = clock_->WaitUntil(&ended->changed, &ended->mutex, deadline);
+    }
+    done = ended->done;
+  }
+  if (done) {
+    thread.join();
+    return;
+  }
+  LOG(ERROR) << "the server stops without waiting any longer for "
+             << absl::StrJoin(served_->store->FilesUnderWay(), ", and for ");
+  thread.detach();
 }
 
 }  // namespace millrace::ps

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "common/net/server.h"
+#include "common/storage/durable_file.h"
 #include "ps/membership.h"
 #include "ps/service/admin.h"
 #include "ps/service/data_plane.h"
@@ -37,6 +39,7 @@ struct PsServerOptions {
   // The coordinator has refused the server for good (see MembershipOptions). May be empty.
   std::function<void(const absl::Status&)> on_rejected;
   Clock* clock = Clock::Real();
+  FileSystemPtr file_system = RealFileSystem();  // For tests.
 };
 
 // Thread-safe.
@@ -45,6 +48,8 @@ class PsServer {
   // How long it waits for checkpoints at a stop: above the default of the coordinator's
   // --stop_timeout. Then it stops without them.
   static constexpr absl::Duration kDrainTimeout = absl::Seconds(35);
+  // For calls that wait for a directory of checkpoints; they may do so for ever.
+  static constexpr absl::Duration kFilesTimeout = absl::Seconds(15);
 
   // Restores the shards in the data directory, and serves. Blocks while it reads them. Statuses as
   // for ShardStore::Open and RpcServer::Start.
@@ -54,26 +59,39 @@ class PsServer {
   ~PsServer();
 
   // HOST:PORT that it listens on, with the real port.
-  const std::string& address() const { return rpc_server_->address(); }
-  const std::string& directory_id() const { return store_->directory().id(); }
+  const std::string& address() const { return served_->rpc_server->address(); }
+  const std::string& directory_id() const { return served_->store->directory().id(); }
 
   // Stops cleanly: tells the coordinator, and serves until that has checkpoints of the jobs, or up
   // to kDrainTimeout; ends all streams with UNAVAILABLE, leaves the cluster and writes every shard
   // to the database. Nothing that was acknowledged is lost when it returns OK. Later calls return
-  // what the first one did. Blocks.
+  // what the first one did. Blocks. Calls that still wait for another directory than the server's
+  // own after kFilesTimeout are named in the log, and left to themselves: what they use stays, with
+  // the lock on the data directory, until they return or the process ends.
   absl::Status Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  explicit PsServer(std::unique_ptr<ShardStore> store, Clock* clock);
+  // What calls use.
+  struct Served {
+    Served(std::unique_ptr<ShardStore> opened, Clock* clock)
+        : store(std::move(opened)), data_plane(store.get(), clock), admin(store.get()) {}
+
+    const std::unique_ptr<ShardStore> store;
+    DataPlane data_plane;
+    Admin admin;
+    std::unique_ptr<RpcServer> rpc_server;
+  };
+
+  PsServer(std::unique_ptr<ShardStore> store, Clock* clock);
 
   bool HasJobs() const;
+  // Returns when no call is under way any more, or only those that wait for files for too long.
+  void ShutDownRpcServer();
   void Join(const PsServerOptions& options);
   absl::Status StopOnce();
 
-  const std::unique_ptr<ShardStore> store_;
-  DataPlane data_plane_;
-  Admin admin_;
-  std::unique_ptr<RpcServer> rpc_server_;
+  Clock* const clock_;
+  const std::shared_ptr<Served> served_;
   std::unique_ptr<Membership> membership_;  // nullptr: no coordinator.
 
   Mutex mutex_;
