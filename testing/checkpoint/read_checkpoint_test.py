@@ -7,6 +7,7 @@ import unittest
 
 import numpy
 import read_checkpoint
+import xxhash
 
 KEPT = pathlib.Path("testing/checkpoint/v1")
 
@@ -42,6 +43,54 @@ class ReadCheckpointTest(unittest.TestCase):
                     read_checkpoint.read_checkpoint(copy, 2)
                 path.write_bytes(data)
             read_checkpoint.read_checkpoint(copy, 2)
+
+    def test_hostile_records_are_refused(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = pathlib.Path(scratch) / "copy"
+            shutil.copytree(KEPT, copy)
+            for path in copy.rglob("*"):
+                path.chmod(0o755)
+
+            def change(edit):
+                """Writes the record of shard 0 anew, with the checksums that belong to it."""
+                record = json.loads((KEPT / "000002/shard-00000.json").read_bytes())
+                manifest = json.loads((KEPT / "000002/manifest.json").read_bytes())
+                edit(record, manifest)
+                data = json.dumps(record).encode()
+                (copy / "000002/shard-00000.json").write_bytes(data)
+                manifest["shards"][0]["recordChecksum"] = xxhash.xxh3_128_hexdigest(data)
+                manifest["checksum"] = "0" * 32
+                text = json.dumps(manifest, separators=(",", ":"))
+                sum = xxhash.xxh3_128_hexdigest(text.encode())
+                (copy / "000002/manifest.json").write_text(text.replace("0" * 32, sum, 1))
+
+            def twice(record, manifest):
+                record["blocks"].append(record["blocks"][0])
+
+            def outside(record, manifest):
+                record["files"][0]["path"] = "000001/../../shard-00000.safetensors"
+
+            def newer(record, manifest):
+                record["files"][0]["path"] = "000003/shard-00000.safetensors"
+
+            def elsewhere(record, manifest):
+                manifest["shards"][0]["record"] = "../copy/000002/shard-00000.json"
+
+            def nothing(record, manifest):
+                record.pop("files")
+                record.pop("blocks")
+
+            for edit in (twice, outside, newer, elsewhere, nothing):
+                change(edit)
+                with self.assertRaises(ValueError, msg=edit.__name__):
+                    read_checkpoint.read_checkpoint(copy, 2)
+            change(lambda record, manifest: None)
+            read_checkpoint.read_checkpoint(copy, 2)
+            record = copy / "000002/shard-00000.json"
+            record.rename(copy / "aside")
+            record.symlink_to(copy / "aside")
+            with self.assertRaises(ValueError):
+                read_checkpoint.read_checkpoint(copy, 2)
 
 
 if __name__ == "__main__":
