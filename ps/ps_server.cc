@@ -1,6 +1,7 @@
 #include "ps/ps_server.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -119,22 +120,25 @@ void PsServer::ShutDownRpcServer() {
     ended->done = true;
     ended->changed.SignalAll();
   });
-  const absl::Time deadline = clock_->Now() + kFilesTimeout;
-  bool done = false;
-  {
-    MutexLock lock(&ended->mutex);
-    bool late = false;
-    while (!ended->done && !late) {
-      late = clock_->WaitUntil(&ended->changed, &ended->mutex, deadline);
+  std::vector<std::string> files;
+  while (files.empty()) {
+    {
+      const absl::Time deadline = clock_->Now() + kFilesTimeout;
+      MutexLock lock(&ended->mutex);
+      bool late = false;
+      while (!ended->done && !late) {
+        late = clock_->WaitUntil(&ended->changed, &ended->mutex, deadline);
+      }
+      if (ended->done) break;
     }
-    done = ended->done;
+    files = served_->store->FilesUnderWay();
   }
-  if (done) {
+  if (files.empty()) {
     thread.join();
     return;
   }
   LOG(ERROR) << "the server stops without waiting any longer for "
-             << absl::StrJoin(served_->store->FilesUnderWay(), ", and for ");
+             << absl::StrJoin(files, ", and for ");
   thread.detach();
 }
 
