@@ -1,6 +1,7 @@
 #include "common/applied_set.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,10 @@ absl::StatusOr<AppliedSet> AppliedSet::FromProto(const StepSet& proto) {
       return absl::InvalidArgumentError(
           absl::StrCat("StepSet.above: ", step, " follows ", last,
                        "; the steps must increase and lie above the watermark"));
+    }
+    if (step == std::numeric_limits<uint64_t>::max()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("StepSet.above: ", step, "; no job has so many steps"));
     }
     set.above_.insert(step);
     last = step;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -140,6 +141,14 @@ TEST(AppliedSetTest, RefusesProtosThatAreNotInOrder) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << proto.ShortDebugString();
     EXPECT_THAT(std::string(status.message()), HasSubstr("StepSet.above"));
   }
+}
+
+// The step after it was 0, so it was there and in no range.
+TEST(AppliedSetTest, RefusesAStepAfterWhichThereIsNone) {
+  const uint64_t last = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(AppliedSet::FromProto(Proto(0, {last})).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(AppliedSet::FromProto(Proto(0, {last - 1})).ok());
 }
 
 TEST(AppliedSetTest, LargeNumbersTakeNoSpace) {

@@ -1,10 +1,13 @@
 // Checkpoints with bits that have changed, and files that somebody has made to do harm.
 // MILLRACE_FLIPS=10000 flips so many bits of a larger one; MILLRACE_SEED repeats a run.
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -21,6 +24,7 @@
 #include "common/checkpoint/checksum.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/stubs/logging.h"
+#include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
 
 namespace millrace {
@@ -261,6 +265,63 @@ TEST(HostileFilesTest, RecordsLeadNowhereElse) {
   expect_refused("{", "[");
   expect_refused("\"formatVersion\":1", "\"formatVersion\":1,\"shard\":1");
   expect_refused("\"jobId\":\"j1\"", "\"jobId\":\"j2\"");
+}
+
+// Whoever opened the one waited for ever; the other one was followed.
+TEST(HostileFilesTest, PipesAndLinksAreNoFiles) {
+  const std::string directory = EmptyDirectory("links");
+  const TestJob job = WriteTwo(directory);
+  const std::string elsewhere = EmptyDirectory("elsewhere");
+  for (const std::string name :
+       {"000002/manifest.json", "000002/shard-00000.json", "000001/shard-00000.safetensors"}) {
+    const std::string path = JoinPath(directory, name);
+    const std::string moved = elsewhere + "/moved";
+    std::filesystem::rename(path, moved);
+    for (const bool link : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(name, link ? " is a link" : " is a pipe"));
+      if (link) {
+        std::filesystem::create_symlink(moved, path);
+      } else {
+        ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+      }
+      const absl::Status status = Compare(Files(), directory, 2, job);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("no regular file"));
+      EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+      EXPECT_EQ(ProblemsOf(directory, 2).size(), 1u);
+      std::filesystem::remove(path);
+    }
+    std::filesystem::rename(moved, path);
+  }
+  const std::string folder = JoinPath(directory, "000001");
+  std::filesystem::rename(folder, elsewhere + "/folder");
+  std::filesystem::create_directory_symlink(elsewhere + "/folder", folder);
+  EXPECT_THAT(std::string(Compare(Files(), directory, 2, job).message()),
+              HasSubstr("000001: damaged: it is a symbolic link"));
+}
+
+// A version or an epoch that has no next one, and a step after which there is none.
+TEST(HostileFilesTest, NumbersThatNothingCanFollowAreRefused) {
+  const std::string directory = EmptyDirectory("endless");
+  const TestJob job = WriteTwo(directory);
+  const std::string text = FilesIn(directory)["000002/manifest.json"];
+  constexpr uint64_t kLast = std::numeric_limits<uint64_t>::max();
+  const auto expect_refused = [&](const std::string& field,
+                                  const std::function<void(CheckpointShard*)>& change) {
+    SCOPED_TRACE(field);
+    CheckpointManifest manifest = *ParseManifest("manifest", text);
+    change(manifest.mutable_shards(0));
+    std::string json;
+    ASSERT_TRUE(google::protobuf::util::MessageToJsonString(manifest, &json).ok());
+    WriteText(JoinPath(directory, ManifestPath(2)), Sealed(json));
+    const absl::Status status = Compare(Files(), directory, 2, job);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("shards[0]." + field));
+  };
+  expect_refused("epoch", [](CheckpointShard* shard) { shard->set_epoch(uint64_t{1} << 32); });
+  expect_refused("version", [](CheckpointShard* shard) { shard->set_version(kLast); });
+  expect_refused("applied",
+                 [](CheckpointShard* shard) { shard->mutable_applied()->add_above(kLast); });
 }
 
 TEST(HostileFilesTest, ANewerFormatIsRefusedAndSaidToBe) {

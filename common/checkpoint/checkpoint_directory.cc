@@ -5,9 +5,17 @@
 // A file goes only if every manifest that could lead to it has been read and does not. A manifest
 // leads to files of its own folder and of those with lower numbers. While one cannot be read,
 // nobody knows what it needs, and all files of these folders stay.
+//
+// Whoever empties a folder that has no manifest leaves a mark there, and looks for the manifest
+// again; whoever writes one looks for the mark afterwards. So one of them hears of the other, and a
+// checkpoint that was committed keeps its files.
 #include "common/checkpoint/checkpoint_directory.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -43,6 +51,14 @@ absl::StatusOr<bool> Exists(const FileSystemPtr& file_system, const std::string&
   if (IsMissing(status)) return false;
   MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot look at ", path)));
   return true;
+}
+
+// FAILED_PRECONDITION: it leads somewhere else.
+absl::Status CheckIsDirectory(const std::string& path) {
+  struct stat found = {};
+  if (lstat(path.c_str(), &found) != 0 || S_ISDIR(found.st_mode)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is no directory, but perhaps a link to one: remove it"));
 }
 
 // Sorted.
@@ -118,13 +134,26 @@ class FolderCleaner {
   absl::Status Clean(uint64_t number) {
     const std::string folder = CheckpointFolder(number);
     const std::string path = JoinPath(directory_, folder);
+    MILLRACE_RETURN_IF_ERROR(CheckIsDirectory(path));
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(file_system_, path));
-    size_t left = names.size();
-    for (const std::string& name : names) {
-      if (!IsGarbage(number, name)) continue;
-      MILLRACE_RETURN_IF_ERROR(Remove(JoinPath(path, name)));
-      --left;
+    std::vector<std::string> removed_names;
+    std::copy_if(names.begin(), names.end(), std::back_inserter(removed_names),
+                 [&](const std::string& name) { return IsGarbage(number, name); });
+    const auto has = [&](absl::string_view name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    const bool marks = !removed_names.empty() && !has(kManifestFile);
+    if (marks) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool may_go, MarkUnlessCommitted(path));
+      if (!may_go) return absl::OkStatus();
     }
+    for (const std::string& name : removed_names) {
+      MILLRACE_RETURN_IF_ERROR(Remove(JoinPath(path, name)));
+    }
+    if (marks || has(kRemovalMark)) {
+      MILLRACE_RETURN_IF_ERROR(DeleteFile(file_system_, JoinPath(path, kRemovalMark)));
+    }
+    const size_t left = names.size() - removed_names.size() - (has(kRemovalMark) ? 1 : 0);
     if (left > 0) return absl::OkStatus();
     const IOStatus removed = file_system_->DeleteDir(path, IOOptions(), nullptr);
     if (!IsMissing(removed)) {
@@ -144,12 +173,27 @@ class FolderCleaner {
   }
 
  private:
+  // Whether nobody has committed the folder meanwhile; then nobody does any more.
+  absl::StatusOr<bool> MarkUnlessCommitted(const std::string& path) {
+    const std::string mark = JoinPath(path, kRemovalMark);
+    std::unique_ptr<rocksdb::FSWritableFile> file;
+    rocksdb::IOStatus made =
+        file_system_->NewWritableFile(mark, rocksdb::FileOptions(), &file, nullptr);
+    if (made.ok()) made = file->Close(IOOptions(), nullptr);
+    // A full disk is one more reason to go on.
+    LOG_IF(WARNING, !made.ok()) << "cannot make " << mark << ": " << made.ToString();
+    MILLRACE_ASSIGN_OR_RETURN(const bool committed,
+                              Exists(file_system_, JoinPath(path, kManifestFile)));
+    if (committed) MILLRACE_RETURN_IF_ERROR(DeleteFile(file_system_, mark));
+    return !committed;
+  }
+
   bool IsGarbage(uint64_t number, const std::string& name) {
     if (IsTemporary(name)) return true;
     const std::string path = JoinPath(CheckpointFolder(number), name);
     if (!ParseShardFile(path).has_value() || needed_.files.contains(path)) return false;
     if (number > needed_.unreadable) return true;
-    garbage_->kept_for = needed_.why;
+    garbage_->kept_for.Update(needed_.why);
     return false;
   }
 
@@ -256,6 +300,14 @@ absl::Status CheckpointDirectory::Commit(CheckpointManifest* manifest) {
     DeleteFile(file_system_, path).IgnoreError();
     return written;
   }
+  const absl::StatusOr<bool> removed =
+      Exists(file_system_, JoinPath(DirectoryOf(path), kRemovalMark));
+  if (!removed.ok() || *removed) {
+    DeleteFile(file_system_, path).IgnoreError();
+    MILLRACE_RETURN_IF_ERROR(removed.status());
+    return absl::FailedPreconditionError(
+        absl::StrCat(DirectoryOf(path), " is being removed by somebody else"));
+  }
   // Nobody needs it to find the newest.
   const absl::Status latest = UpdateLatest();
   LOG_IF(WARNING, !latest.ok()) << "checkpoint " << manifest->number()
@@ -276,7 +328,7 @@ absl::Status CheckpointDirectory::Remove(uint64_t number) {
   if (absl::IsNotFound(manifest.status())) return manifest.status();
   MILLRACE_RETURN_IF_ERROR(DeleteFile(file_system_, JoinPath(path_, ManifestPath(number))));
   MILLRACE_RETURN_IF_ERROR(SyncDirectory(file_system_, JoinPath(path_, CheckpointFolder(number))));
-  MILLRACE_RETURN_IF_ERROR(UpdateLatest());
+  absl::Status status = UpdateLatest();  // On a full disk it works when the files are gone.
   // Only what it led to may have become garbage. Other folders without a manifest are not looked
   // at: one may be under way.
   std::vector<uint64_t> folders = {number};
@@ -295,9 +347,9 @@ absl::Status CheckpointDirectory::Remove(uint64_t number) {
   FolderCleaner cleaner(file_system_, path_, needed, &garbage);
   for (const uint64_t folder : folders) {
     const absl::Status cleaned = cleaner.Clean(folder);
-    if (!absl::IsNotFound(cleaned)) MILLRACE_RETURN_IF_ERROR(cleaned);
+    if (!absl::IsNotFound(cleaned)) status.Update(cleaned);
   }
-  return absl::OkStatus();
+  return status;
 }
 
 absl::StatusOr<CheckpointDirectory::Garbage> CheckpointDirectory::CollectGarbage(
@@ -311,9 +363,9 @@ absl::StatusOr<CheckpointDirectory::Garbage> CheckpointDirectory::CollectGarbage
     if (const auto number = ParseCheckpointFolder(name)) {
       if (*number == in_progress) continue;
       const absl::Status cleaned = cleaner.Clean(*number);
-      if (!absl::IsNotFound(cleaned)) MILLRACE_RETURN_IF_ERROR(cleaned);
+      if (!absl::IsNotFound(cleaned)) garbage.kept_for.Update(cleaned);
     } else if (IsTemporary(name)) {
-      MILLRACE_RETURN_IF_ERROR(cleaner.Remove(JoinPath(path_, name)));
+      garbage.kept_for.Update(cleaner.Remove(JoinPath(path_, name)));
     }
   }
   return garbage;

@@ -50,7 +50,8 @@ class CheckpointDirectory {
   struct Garbage {
     uint64_t files = 0;  // Removed.
     uint64_t bytes = 0;
-    // Of a checkpoint that cannot be read: what older folders have was kept for it.
+    // Why something had to stay: a checkpoint cannot be read, and may need what older folders have;
+    // or a folder or a file cannot be removed.
     absl::Status kept_for;
   };
   // Removes files of ours that no checkpoint refers to, and folders that are empty then; nothing in

@@ -15,6 +15,8 @@ namespace millrace {
 // Names the newest checkpoint, for people.
 inline constexpr char kLatestFile[] = "latest";
 inline constexpr char kManifestFile[] = "manifest.json";
+// In a folder that has no manifest: somebody removes it, and it becomes no checkpoint any more.
+inline constexpr char kRemovalMark[] = "being-removed";
 
 // "000017". Numbers begin at 1.
 std::string CheckpointFolder(uint64_t number);

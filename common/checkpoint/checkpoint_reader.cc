@@ -189,7 +189,7 @@ class Checkpoint::Impl {
   absl::StatusOr<const RandomAccessReader*> File(const std::string& name) {
     if (const auto found = files_.find(name); found != files_.end()) return &found->second;
     const std::string path = JoinPath(directory_, name);
-    absl::StatusOr<RandomAccessReader> file = RandomAccessReader::Open(file_system_, path);
+    absl::StatusOr<RandomAccessReader> file = OpenCheckpointFile(file_system_, directory_, name);
     if (absl::IsNotFound(file.status())) {
       return absl::DataLossError(absl::StrCat(path, ": damaged: it is not there any more"));
     }
@@ -296,19 +296,19 @@ absl::StatusOr<VerifyResult> VerifyCheckpoint(
     result.bytes += bytes;
     return on_read == nullptr ? absl::OkStatus() : on_read(bytes);
   };
-  const std::string path = JoinPath(directory, ManifestPath(number));
-  MILLRACE_ASSIGN_OR_RETURN(const RandomAccessReader file,
-                            RandomAccessReader::Open(file_system, path));
+  const auto file = OpenCheckpointFile(file_system, directory, ManifestPath(number));
+  if (!file.ok() && !absl::IsDataLoss(file.status())) return file.status();
+  const uint64_t bytes = file.ok() ? file->bytes() : 0;
   absl::StatusOr<CheckpointManifest> manifest = ReadManifest(file_system, directory, number);
   const auto tell_of_manifest = [&](const absl::Status& status) {
-    return tell({ManifestPath(number), 0, file.bytes(), std::string(status.message())});
+    return tell({ManifestPath(number), 0, bytes, std::string(status.message())});
   };
   if (absl::IsDataLoss(manifest.status())) {
     MILLRACE_RETURN_IF_ERROR(tell_of_manifest(manifest.status()));
     return result;
   }
   MILLRACE_RETURN_IF_ERROR(manifest.status());
-  MILLRACE_RETURN_IF_ERROR(count(file.bytes()));
+  MILLRACE_RETURN_IF_ERROR(count(bytes));
   Checkpoint::Impl checkpoint(file_system, directory, *std::move(manifest));
   MILLRACE_RETURN_IF_ERROR(checkpoint.Load(tell, count));
   // What is missing because of damage is told already.

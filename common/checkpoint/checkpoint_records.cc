@@ -1,5 +1,7 @@
 #include "common/checkpoint/checkpoint_records.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -17,14 +19,20 @@
 #include "common/safetensors/safetensors_header.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace millrace {
 namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
 
 // How a manifest begins; its checksum follows.
 constexpr absl::string_view kManifestBeginning = "{\"checksum\":\"";
 // More than any file has; and as much memory as one that is damaged can cost.
 constexpr uint64_t kMaxTextBytes = 1 << 30;
+// There is always a next one.
+constexpr uint64_t kEpochs = uint64_t{1} << 32;
+constexpr uint64_t kVersions = uint64_t{1} << 63;
 
 absl::Status BadField(const std::string& path, absl::string_view field, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(path, ": ", field, ": ", what));
@@ -75,6 +83,14 @@ absl::Status CheckManifestShard(const std::string& path, const CheckpointManifes
       CheckChecksum(path, field + ".record_checksum", shard.record_checksum()));
   if (const auto applied = AppliedSet::FromProto(shard.applied()); !applied.ok()) {
     return BadField(path, field + ".applied", applied.status().message());
+  }
+  if (shard.epoch() >= kEpochs) {
+    return BadField(path, field + ".epoch",
+                    absl::StrCat(shard.epoch(), "; must be below ", kEpochs));
+  }
+  if (shard.version() >= kVersions) {
+    return BadField(path, field + ".version",
+                    absl::StrCat(shard.version(), "; must be below ", kVersions));
   }
   for (const std::string& file : shard.files()) {
     MILLRACE_RETURN_IF_ERROR(CheckValuesPath(path, field + ".files", file, manifest.number()));
@@ -183,11 +199,21 @@ absl::StatusOr<std::string> ReadText(const RandomAccessReader& file) {
   return text;
 }
 
+// What is not there is found out by whoever opens it.
+absl::Status CheckKind(const std::string& path, mode_t kind, absl::string_view name) {
+  struct stat found = {};
+  if (lstat(path.c_str(), &found) != 0 || (found.st_mode & S_IFMT) == kind) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path, ": damaged: it is ",
+                                          S_ISLNK(found.st_mode) ? "a symbolic link; " : "",
+                                          "no regular ", name));
+}
+
 // A record as the manifest describes it.
 absl::StatusOr<std::string> ReadRecordText(const FileSystemPtr& file_system,
-                                           const std::string& path,
+                                           const std::string& directory,
                                            const CheckpointShard& expected) {
-  const auto file = RandomAccessReader::Open(file_system, path);
+  const std::string path = JoinPath(directory, expected.record());
+  const auto file = OpenCheckpointFile(file_system, directory, expected.record());
   if (absl::IsNotFound(file.status())) {
     return absl::DataLossError(absl::StrCat(path, ": damaged: it is not there"));
   }
@@ -252,11 +278,20 @@ absl::StatusOr<ShardRecord> ParseShardRecord(const std::string& path, absl::stri
   return record;
 }
 
+absl::StatusOr<RandomAccessReader> OpenCheckpointFile(const FileSystemPtr& file_system,
+                                                      const std::string& directory,
+                                                      const std::string& name) {
+  const std::string path = JoinPath(directory, name);
+  MILLRACE_RETURN_IF_ERROR(CheckKind(DirectoryOf(path), S_IFDIR, "directory"));
+  MILLRACE_RETURN_IF_ERROR(CheckKind(path, S_IFREG, "file"));
+  return RandomAccessReader::Open(file_system, path);
+}
+
 absl::StatusOr<CheckpointManifest> ReadManifest(const FileSystemPtr& file_system,
                                                 const std::string& directory, uint64_t number) {
   const std::string path = JoinPath(directory, ManifestPath(number));
   MILLRACE_ASSIGN_OR_RETURN(const RandomAccessReader file,
-                            RandomAccessReader::Open(file_system, path));
+                            OpenCheckpointFile(file_system, directory, ManifestPath(number)));
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
   MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest, ParseManifest(path, text));
   if (manifest.number() != number) {
@@ -270,7 +305,8 @@ absl::StatusOr<ShardRecord> ReadShardRecord(const FileSystemPtr& file_system,
                                             const CheckpointManifest& manifest, uint32_t shard) {
   const CheckpointShard& expected = manifest.shards(static_cast<int>(shard));
   const std::string path = JoinPath(directory, expected.record());
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadRecordText(file_system, path, expected));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text,
+                            ReadRecordText(file_system, directory, expected));
   MILLRACE_ASSIGN_OR_RETURN(
       ShardRecord record,
       ParseShardRecord(path, text, 1 + static_cast<size_t>(manifest.slots_size())));
@@ -279,6 +315,13 @@ absl::StatusOr<ShardRecord> ReadShardRecord(const FileSystemPtr& file_system,
                     absl::StrCat(record.shard(), " of job '", PrintableName(record.job_id()),
                                  "'; the manifest says ", shard, " of job '",
                                  PrintableName(manifest.job_id()), "'"));
+  }
+  if (record.epoch() != expected.epoch() || record.version() != expected.version() ||
+      !MessageDifferencer::Equals(record.applied(), expected.applied())) {
+    return BadField(path, "version",
+                    absl::StrCat("it is of version ", record.version(), " of epoch ",
+                                 record.epoch(), ", or of other steps; the manifest says version ",
+                                 expected.version(), " of epoch ", expected.epoch()));
   }
   for (const ValueFile& value_file : record.files()) {
     MILLRACE_RETURN_IF_ERROR(

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/safetensors/safetensors_file.h"
 #include "common/storage/durable_file.h"
 #include "protos/checkpoint.pb.h"
 
@@ -27,6 +28,13 @@ absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& path, absl::
 // `arrays`: the values and the slots of the manifest.
 absl::StatusOr<ShardRecord> ParseShardRecord(const std::string& path, absl::string_view text,
                                              size_t arrays);
+
+// Whatever is read of a checkpoint is opened by this; `name` is NUMBER/FILE. DATA_LOSS: the file is
+// no regular one, or its folder none, such as a symbolic link, which may lead anywhere. NOT_FOUND;
+// UNAVAILABLE.
+absl::StatusOr<RandomAccessReader> OpenCheckpointFile(const FileSystemPtr& file_system,
+                                                      const std::string& directory,
+                                                      const std::string& name);
 
 // DIRECTORY/NUMBER/manifest.json. NOT_FOUND: there is none; DATA_LOSS, FAILED_PRECONDITION as
 // above; UNAVAILABLE: it cannot be read now.

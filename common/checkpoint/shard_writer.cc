@@ -6,9 +6,19 @@
 // arrays are compared with those of the base's record, and only what differs is written. So that
 // the space of what is referred to stays in proportion, an older file is referred to only if at
 // least half of its values would be.
+//
+// A writer that nobody waits for any more, since its coordinator has another one begin, may still
+// be at it. It takes no file that somebody else has made, and removes none: it keeps its own open,
+// so that it can tell them from others of the same name.
 #include "common/checkpoint/shard_writer.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <tuple>
@@ -67,23 +77,21 @@ class NewFile {
  public:
   NewFile(const ShardWriteOptions& options, const std::string& name)
       : options_(options), path_(JoinPath(options.directory, name)) {}
+  ~NewFile() {
+    if (mine_ >= 0) close(mine_);
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
 
   absl::Status Create() {
     const rocksdb::IOStatus exists =
         options_.file_system->FileExists(path_, rocksdb::IOOptions(), nullptr);
-    if (exists.ok()) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("cannot create ", path_, ": it is there already"));
-    }
+    if (exists.ok()) return IsThere();
     if (!exists.IsNotFound()) return Check(exists, "create");
-    const rocksdb::IOStatus status =
-        options_.file_system->NewWritableFile(path_, rocksdb::FileOptions(), &file_, nullptr);
-    if (status.IsPathNotFound()) {
-      return absl::NotFoundError(
-          absl::StrCat("cannot create ", path_, ": its folder is not there"));
-    }
-    created_ = true;  // Perhaps, after an error too.
-    return Check(status, "create");
+    MILLRACE_RETURN_IF_ERROR(Claim());
+    return Check(
+        options_.file_system->NewWritableFile(path_, rocksdb::FileOptions(), &file_, nullptr),
+        "create");
   }
 
   absl::Status Append(absl::string_view bytes) {
@@ -111,10 +119,15 @@ class NewFile {
     return Check(file_->Close(rocksdb::IOOptions(), nullptr), "close");
   }
 
-  // Of the file that this call has made.
+  // If it is the file that this object has made.
   void Remove() {
     file_.reset();
-    if (!created_) return;
+    struct stat mine = {};
+    struct stat there = {};
+    if (mine_ < 0 || fstat(mine_, &mine) != 0 || lstat(path_.c_str(), &there) != 0 ||
+        mine.st_dev != there.st_dev || mine.st_ino != there.st_ino) {
+      return;
+    }
     options_.file_system->DeleteFile(path_, rocksdb::IOOptions(), nullptr).PermitUncheckedError();
   }
 
@@ -125,10 +138,27 @@ class NewFile {
     return FromRocks(status, absl::StrCat("cannot ", operation, " ", path_));
   }
 
+  absl::Status IsThere() const {
+    return absl::AlreadyExistsError(absl::StrCat("cannot create ", path_, ": it is there already"));
+  }
+
+  // Makes the file, unless it is there. RocksDB's file systems cannot.
+  absl::Status Claim() {
+    mine_ = open(path_.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (mine_ >= 0) return absl::OkStatus();
+    const int error = errno;
+    if (error == EEXIST) return IsThere();
+    if (error == ENOENT || error == ENOTDIR) {
+      return absl::NotFoundError(
+          absl::StrCat("cannot create ", path_, ": its folder is not there"));
+    }
+    return absl::UnavailableError(absl::StrCat("cannot create ", path_, ": ", strerror(error)));
+  }
+
   const ShardWriteOptions& options_;
   const std::string path_;
   std::unique_ptr<rocksdb::FSWritableFile> file_;
-  bool created_ = false;
+  int mine_ = -1;  // The file, open for as long as this lives.
   uint64_t bytes_ = 0;
   uint64_t range_synced_ = 0;
 };

@@ -47,7 +47,14 @@ class ValueFileReader {
         on_read_(on_read) {}
 
   absl::StatusOr<TensorPlaces> Read() const {
-    const auto reader = RandomAccessReader::Open(file_system_, path_);
+    const auto reader = OpenCheckpointFile(file_system_, directory_, file_.path());
+    if (absl::IsDataLoss(reader.status())) {
+      MILLRACE_RETURN_IF_ERROR(
+          sink_({file_.path(), 0, file_.bytes(), std::string(reader.status().message())}));
+      TensorPlaces places;
+      places.damaged = true;
+      return places;
+    }
     if (absl::IsNotFound(reader.status())) {
       return Damaged(0, file_.bytes(), "it is not there");
     }

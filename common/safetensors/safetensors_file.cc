@@ -1,5 +1,7 @@
 #include "common/safetensors/safetensors_file.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -60,6 +62,10 @@ RandomAccessReader::~RandomAccessReader() = default;
 
 absl::StatusOr<RandomAccessReader> RandomAccessReader::Open(const FileSystemPtr& file_system,
                                                             const std::string& path) {
+  if (struct stat found = {}; stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot read ", path, ": it is no regular file"));
+  }
   std::unique_ptr<rocksdb::FSRandomAccessFile> file;
   rocksdb::IOStatus status =
       file_system->NewRandomAccessFile(path, rocksdb::FileOptions(), &file, nullptr);

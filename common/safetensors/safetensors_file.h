@@ -24,7 +24,8 @@ namespace millrace {
 // A file that is read at any place. Thread-safe; calls block on the disk.
 class RandomAccessReader {
  public:
-  // NOT_FOUND: there is none; UNAVAILABLE: it cannot be read now.
+  // NOT_FOUND: there is none; UNAVAILABLE: it cannot be read now; INVALID_ARGUMENT: it is no
+  // regular file: others may have no end, or block whoever opens them.
   static absl::StatusOr<RandomAccessReader> Open(const FileSystemPtr& file_system,
                                                  const std::string& path);
   RandomAccessReader(RandomAccessReader&&) noexcept;
