@@ -15,6 +15,7 @@
 #include "coordinator/checkpoint/restore_check.h"
 #include "coordinator/checkpoint/restore_plan.h"
 #include "coordinator/checkpoint/warm_start.h"
+#include "rocksdb/file_system.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -48,16 +49,21 @@ absl::Status WithPath(const char* path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, ": ", std::string(status.message())));
 }
 
+// False too of what cannot be looked at: who opens it as a file is told why.
+bool IsDirectory(const FileSystemPtr& file_system, const std::string& path) {
+  bool is_directory = false;
+  return file_system->IsDirectory(path, rocksdb::IOOptions(), &is_directory, nullptr).ok() &&
+         is_directory;
+}
+
 absl::StatusOr<StoredShapes> ShapesOf(const FileSystemPtr& file_system, const std::string& path,
                                       uint64_t* checkpoint) {
   StoredShapes shapes;
   // A file, or a directory of checkpoints: the spec does not say which.
-  auto newest = *checkpoint > 0 ? absl::StatusOr<uint64_t>(*checkpoint)
-                                : CheckpointDirectory(file_system, path).Newest();
-  if (newest.ok()) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto opened, Checkpoint::Open(file_system, path, *newest));
+  if (*checkpoint > 0 || IsDirectory(file_system, path)) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto opened, Checkpoint::Open(file_system, path, *checkpoint));
     for (const auto& variable : opened->variables()) shapes[variable.name] = variable.shape;
-    *checkpoint = *newest;
+    *checkpoint = opened->manifest().number();
     return shapes;
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto file, SafetensorsReader::Open(file_system, path));

@@ -90,13 +90,14 @@ struct Odds {
 absl::Status CheckAllowed(const WarmStartSpec& spec, const Odds& odds) {
   std::vector<std::string> refused;
   if (!odds.missing.empty() && !spec.allow_missing()) {
-    refused.push_back(absl::StrCat("it lacks ", Count(odds.missing.size(), "variable"), " (",
-                                   ListOf(odds.missing), "): allow_missing lets them begin with ",
-                                   "their initial values"));
+    refused.push_back(absl::StrCat(
+        "it lacks ", Count(odds.missing.size(), "variable"), " (", ListOf(odds.missing),
+        "): allow_missing (--init_allow_missing) lets them begin with ", "their initial values"));
   }
   if (!odds.unused.empty() && !spec.allow_unused()) {
     refused.push_back(absl::StrCat("no variable has use for ", Count(odds.unused.size(), "tensor"),
-                                   " (", ListOf(odds.unused), "): allow_unused leaves them out"));
+                                   " (", ListOf(odds.unused),
+                                   "): allow_unused (--init_allow_unused) leaves them out"));
   }
   if (refused.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -1,8 +1,10 @@
 #include "coordinator/checkpoint/warm_start.h"
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/checkpoint/checkpoint_finder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -54,6 +56,19 @@ TEST(WarmStartTest, FirstRuleThatMatchesTheWholeNameCounts) {
               AllOf(HasSubstr("2 variables from /m.safetensors"), Not(HasSubstr("left out"))));
 }
 
+// It once was taken for a file whose disk fails, and the job waited for that.
+TEST(WarmStartTest, DirectoryWithoutCheckpointsIsRefused) {
+  const std::string directory = ::testing::TempDir() + "/empty";
+  std::filesystem::create_directories(directory);
+  JobSpec spec;
+  spec.mutable_warm_start()->set_path(directory);
+  EXPECT_EQ(FindWarmStart(RealFileSystem(), spec, PlanOf({"w"})).status(),
+            absl::NotFoundError("warm_start.path: there is no checkpoint in " + directory));
+  spec.mutable_warm_start()->set_path(directory + "/absent");
+  EXPECT_EQ(FindWarmStart(RealFileSystem(), spec, PlanOf({"w"})).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
 TEST(WarmStartTest, MissingAndLeftOverAreListedAndRefusedUnlessAllowed) {
   WarmStartSpec spec = Rules({{"w(\\d+)", "v\\1"}});
   std::vector<std::string> names;
@@ -64,7 +79,9 @@ TEST(WarmStartTest, MissingAndLeftOverAreListedAndRefusedUnlessAllowed) {
   EXPECT_TRUE(absl::IsInvalidArgument(refused));
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("29 variables (w11 as v11, "), HasSubstr("w30 as v30, ...)"),
-                    Not(HasSubstr("w31")), HasSubstr("1 tensor (other)")));
+                    HasSubstr("allow_missing (--init_allow_missing)"),
+                    HasSubstr("allow_unused (--init_allow_unused)"), Not(HasSubstr("w31")),
+                    HasSubstr("1 tensor (other)")));
   spec.set_allow_missing(true);
   refused = MatchTensors(spec, plan, stored).status();
   EXPECT_THAT(std::string(refused.message()),
