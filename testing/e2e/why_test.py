@@ -44,12 +44,12 @@ class WhyTest(unittest.TestCase):
             self.await_steps(cluster, job_id)
 
             cluster.workers[1].stop()
-            self.await_verdict(cluster, job_id, "worker-1")
+            self.await_verdict(cluster, job_id, "worker-1 has had step")
             cluster.workers[1].go_on()
             self.await_verdict(cluster, job_id, "gets on")
 
             cluster.ps[1].stop()
-            self.await_verdict(cluster, job_id, "ps-1")
+            self.await_verdict(cluster, job_id, "ps-1, which has shard", "does not answer")
             cluster.ps[1].go_on()
             self.await_verdict(cluster, job_id, "gets on")
 
