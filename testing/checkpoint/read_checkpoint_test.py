@@ -13,8 +13,15 @@ KEPT = pathlib.Path("testing/checkpoint/v1")
 
 
 class ReadCheckpointTest(unittest.TestCase):
+    def setUp(self):
+        """A copy: Bazel gives a test links to its files."""
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.kept = pathlib.Path(scratch.name) / "kept"
+        shutil.copytree(KEPT, self.kept)
+
     def test_values_are_those_that_were_written(self):
-        manifest, variables = read_checkpoint.read_checkpoint(KEPT)
+        manifest, variables = read_checkpoint.read_checkpoint(self.kept)
         self.assertEqual(manifest["number"], "2")
         expected = json.loads((KEPT / "values.json").read_text())
         self.assertEqual(list(variables), list(expected))
@@ -27,7 +34,7 @@ class ReadCheckpointTest(unittest.TestCase):
         self.assertEqual(variables["scale"]["momentum"].shape, ())
 
     def test_an_older_checkpoint_is_read_as_well(self):
-        manifest, _ = read_checkpoint.read_checkpoint(KEPT, 1)
+        manifest, _ = read_checkpoint.read_checkpoint(self.kept, 1)
         self.assertEqual(manifest["number"], "1")
 
     def test_damage_is_found(self):
