@@ -133,7 +133,7 @@ TEST_F(BeginningTest, TheJobOfACheckpointNeedsNoFile) {
   EXPECT_EQ(spec->name(), "small");
   EXPECT_EQ(spec->epochs(), 9u);
   EXPECT_EQ(spec->data().directory(), "/moved");
-  EXPECT_EQ(spec->restore().checkpoint(), 0u);
+  EXPECT_EQ(spec->restore().checkpoint(), 1u) << "the one that the job is of";
   for (const std::string& directory :
        {spec->checkpoints().directory(), spec->restore().directory()}) {
     EXPECT_THAT(directory, HasSubstr("/begun"));

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/exit_code.h"
 #include "common/job_spec.h"
@@ -41,16 +42,17 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// The job of a checkpoint, which goes on in its directory.
-absl::StatusOr<JobSpec> JobOfCheckpoint(const Flags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name,
-                            ParseAbsolutePath("--restore", flags.restore));
-  MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(name));
+// The job of a checkpoint, which goes on in its directory. Where the name means the newest one it
+// gets its number: the job and what it goes on from must be of one checkpoint, and another one may
+// be written meanwhile.
+absl::StatusOr<JobSpec> JobOfCheckpoint(CheckpointName* name) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(*name));
+  name->number = checkpoint->manifest().number();
   JobSpec spec = checkpoint->manifest().spec();
   // The checkpoint's own beginning is behind it.
   spec.clear_restore();
   spec.clear_warm_start();
-  spec.mutable_checkpoints()->set_directory(name.directory);
+  spec.mutable_checkpoints()->set_directory(name->directory);
   return spec;
 }
 
@@ -59,14 +61,10 @@ absl::StatusOr<JobSpec> JobOfFile(const Flags& flags) {
   return ParseJobSpec(text, flags.job_file);
 }
 
-absl::Status SetRestore(const Flags& flags, JobSpec* spec) {
-  if (flags.restore.empty()) return absl::OkStatus();
-  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name,
-                            ParseAbsolutePath("--restore", flags.restore));
+void SetRestore(const CheckpointName& name, JobSpec* spec) {
   spec->clear_warm_start();
   spec->mutable_restore()->set_directory(name.directory);
   spec->mutable_restore()->set_checkpoint(name.number);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<NameRule> ParseRule(const std::string& text) {
@@ -100,8 +98,12 @@ absl::Status SetWarmStart(const Flags& flags, JobSpec* spec) {
 }  // namespace
 
 absl::StatusOr<JobSpec> LoadJob(const Flags& flags) {
+  absl::optional<CheckpointName> restore;
+  if (flags.job_file.empty() || !flags.restore.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(restore, ParseAbsolutePath("--restore", flags.restore));
+  }
   MILLRACE_ASSIGN_OR_RETURN(JobSpec spec,
-                            flags.job_file.empty() ? JobOfCheckpoint(flags) : JobOfFile(flags));
+                            flags.job_file.empty() ? JobOfCheckpoint(&*restore) : JobOfFile(flags));
   for (const std::string& assignment : flags.set) {
     if (const absl::Status status = SetField(assignment, &spec); !status.ok()) {
       return UsageError(absl::StrCat("--set ", assignment, ": ", std::string(status.message())));
@@ -115,7 +117,7 @@ absl::StatusOr<JobSpec> LoadJob(const Flags& flags) {
     MILLRACE_ASSIGN_OR_RETURN(*spec.mutable_checkpoints()->mutable_directory(),
                               MakeAbsolute("--checkpoints", flags.checkpoints));
   }
-  MILLRACE_RETURN_IF_ERROR(SetRestore(flags, &spec));
+  if (restore) SetRestore(*restore, &spec);
   MILLRACE_RETURN_IF_ERROR(SetWarmStart(flags, &spec));
   return spec;
 }

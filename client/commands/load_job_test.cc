@@ -4,6 +4,7 @@
 #include <string>
 
 #include "client/commands/exit_code.h"
+#include "client/testing/small_checkpoint.h"
 #include "client/testing/small_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -11,8 +12,12 @@
 namespace millrace::client {
 namespace {
 
+using ::millrace::testing::NoDirectory;
+using ::millrace::testing::SmallCheckpoint;
 using ::millrace::testing::SmallJob;
 using ::millrace::testing::WriteFile;
+using ::millrace::testing::WriteSmallCheckpoint;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::TempDir;
 
@@ -46,6 +51,24 @@ TEST(LoadJobTest, CheckpointsAndRestoreAreMadeAbsolute) {
   EXPECT_EQ(spec->checkpoints().directory(), here + "/kept");
   EXPECT_EQ(spec->restore().directory(), here + "/other");
   EXPECT_EQ(spec->restore().checkpoint(), 17u);
+}
+
+// A newer checkpoint may come before the job is submitted.
+TEST(LoadJobTest, JobOfTheNewestCheckpointGoesOnFromThatOne) {
+  const std::string directory = NoDirectory("restored");
+  SmallCheckpoint checkpoint;
+  checkpoint.spec.set_name("the-first");
+  WriteSmallCheckpoint(directory, checkpoint);
+  checkpoint.spec.set_name("the-second");
+  WriteSmallCheckpoint(directory, checkpoint);
+  Flags flags;
+  flags.restore = directory;
+  const auto spec = LoadJob(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->name(), "the-second");
+  EXPECT_THAT(spec->checkpoints().directory(), EndsWith("/restored"));
+  EXPECT_THAT(spec->restore().directory(), EndsWith("/restored"));
+  EXPECT_EQ(spec->restore().checkpoint(), 2u);
 }
 
 TEST(LoadJobTest, WarmStartsAreSetByFlags) {
