@@ -94,7 +94,7 @@ class Declaration {
             "it was when it is started again")
         ->type_name("DIR")
         ->excludes(cluster);
-    AddExportFile(train);
+    AddExportFile(train, "--export");
   }
 
   void AddValidate() {
@@ -183,7 +183,7 @@ class Declaration {
                             group);
     AddPath(command);
     AddSlots(command);
-    command->add_option("--to", Of(command)->export_file, kExportTo)->type_name("FILE")->required();
+    AddExportFile(command, "--to")->required();
   }
 
   void AddCheckpointsRm(CLI::App* group) {
@@ -228,7 +228,7 @@ class Declaration {
         "Write the variables of a job that has ended to files that other programs read. Memory "
         "does not grow with the model.");
     AddJobId(command);
-    AddExportFile(command)->required();
+    AddExportFile(command, "--export,--to")->required();
     command->add_flag("--while_running", Of(command)->while_running,
                       "Of a job that has not ended too: each shard as it is just then, all of them "
                       "of no single moment");
@@ -244,7 +244,7 @@ class Declaration {
     command->add_flag("--wait", Of(command)->wait, "Return when the checkpoint is there");
     Of(command)->timeout = absl::Minutes(10);
     AddDurationFlag(*command, "--timeout", &Of(command)->timeout, {.least = absl::Seconds(1)},
-                    "How long to wait for it (10m)");
+                    "How long to wait for it");
   }
 
   // `group`: the command whose part it is, if any.
@@ -296,9 +296,8 @@ class Declaration {
         ->type_name("");
   }
 
-  CLI::Option* AddExportFile(CLI::App* command) {
-    return command->add_option("--export,--to", Of(command)->export_file, kExportTo)
-        ->type_name("FILE");
+  CLI::Option* AddExportFile(CLI::App* command, const std::string& names) {
+    return command->add_option(names, Of(command)->export_file, kExportTo)->type_name("FILE");
   }
 
   Flags* Of(CLI::App* command) { return &flags_.at(command); }

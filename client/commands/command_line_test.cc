@@ -85,6 +85,7 @@ TEST_F(CommandLineTest, CheckpointsHasCommandsOfItsOwn) {
   EXPECT_EQ(rm.keep, 3);
   EXPECT_TRUE(rm.force);
   EXPECT_EQ(Flagged({"export", "job-1", "--to=f", "--cluster=h:1"}).command, "export");
+  EXPECT_TRUE(IsWrong({"train", "job", "--to=f"}));
   EXPECT_TRUE(IsWrong({"checkpoints"}));
   EXPECT_TRUE(IsWrong({"checkpoints", "ls"}));
   EXPECT_TRUE(IsWrong({"checkpoints", "export", "DIR"}));
