@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/job_text.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 
@@ -35,7 +36,7 @@ absl::StatusOr<ExitCode> RunCheckpoint(const CommandContext& context) {
   if (flags.json) {
     nlohmann::ordered_json json = {{"job_id", flags.job_id}, {"checkpoint", nullptr}};
     if (response.has_checkpoint()) json["checkpoint"] = CheckpointJson(response.checkpoint());
-    *context.console.out << json.dump() << std::endl;
+    *context.console.out << JsonLine(json) << std::flush;
   } else {
     *context.console.out << CheckpointAnswer(flags, response) << std::endl;
   }

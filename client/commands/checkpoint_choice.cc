@@ -1,5 +1,6 @@
 #include "client/commands/checkpoint_choice.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -44,20 +45,44 @@ uint64_t BytesOf(const CheckpointManifest& manifest) {
   return bytes;
 }
 
+absl::Status NoSuchCheckpoint(const std::string& directory, uint64_t number) {
+  return absl::NotFoundError(absl::StrCat("there is no checkpoint ", PathOf(directory, number),
+                                          "; `millrace checkpoints ls ", directory,
+                                          "` lists them"));
+}
+
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(const CheckpointName& name) {
-  return Checkpoint::Open(RealFileSystem(), name.directory, name.number);
+  auto opened = Checkpoint::Open(RealFileSystem(), name.directory, name.number);
+  if (name.number > 0 && absl::IsNotFound(opened.status())) {
+    return NoSuchCheckpoint(name.directory, name.number);
+  }
+  return opened;
 }
 
 absl::Status CheckOpens(const std::string& directory, const CheckpointDirectory::Listed& listed) {
   MILLRACE_RETURN_IF_ERROR(listed.manifest.status());
-  for (const CheckpointShard& shard : listed.manifest->shards()) {
-    for (const std::string& file : shard.files()) {
-      std::error_code error;
-      if (std::filesystem::exists(JoinPath(directory, file), error)) continue;
-      return absl::DataLossError(absl::StrCat(JoinPath(directory, file), " is missing"));
-    }
-  }
   return OpenCheckpoint({directory, listed.number}).status();
+}
+
+std::string ArrayName(const Checkpoint& checkpoint, size_t variable, int array) {
+  const std::string& name = checkpoint.variables()[variable].name;
+  return array == 0 ? name : absl::StrCat(name, "@", checkpoint.manifest().slots(array - 1));
+}
+
+absl::Status ForEachPart(const Interrupt& interrupt, Checkpoint* checkpoint, size_t variable,
+                         int array,
+                         const std::function<absl::Status(absl::Span<const float>)>& on_part) {
+  constexpr uint64_t kElementsAtOnce = 1 << 18;
+  const uint64_t elements = checkpoint->variables()[variable].elements;
+  std::vector<float> values(std::min(elements, kElementsAtOnce));
+  for (uint64_t begin = 0; begin < elements; begin += kElementsAtOnce) {
+    if (interrupt.triggered()) return absl::CancelledError("interrupted");
+    const auto part =
+        absl::MakeSpan(values).subspan(0, std::min(elements - begin, kElementsAtOnce));
+    MILLRACE_RETURN_IF_ERROR(checkpoint->Read(variable, array, begin, part));
+    MILLRACE_RETURN_IF_ERROR(on_part(part));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace millrace::client

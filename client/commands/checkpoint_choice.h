@@ -3,6 +3,7 @@
 #define MILLRACE_CLIENT_COMMANDS_CHECKPOINT_CHOICE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "client/interrupt.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_reader.h"
@@ -33,12 +36,24 @@ std::string PathOf(const std::string& directory, uint64_t number);
 // Of what it refers to: its own files and those of earlier ones.
 uint64_t BytesOf(const CheckpointManifest& manifest);
 
+// NOT_FOUND, and how to see which there are.
+absl::Status NoSuchCheckpoint(const std::string& directory, uint64_t number);
+
 // Opens the checkpoint of that name, the newest one for number 0.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(const CheckpointName& name);
 
 // Whether a listed checkpoint can be opened: its manifest and records are as they should be and its
 // files are there. Looks at no value.
 absl::Status CheckOpens(const std::string& directory, const CheckpointDirectory::Listed& listed);
+
+// "dense/kernel"; of a slot "dense/kernel@momentum". Variable and array as in Checkpoint.
+std::string ArrayName(const Checkpoint& checkpoint, size_t variable, int array);
+
+// Reads an array from its beginning to its end, in parts of at most 1 MiB. CANCELLED: interrupted;
+// an error of `on_part` ends it; others as of Checkpoint::Read.
+absl::Status ForEachPart(const Interrupt& interrupt, Checkpoint* checkpoint, size_t variable,
+                         int array,
+                         const std::function<absl::Status(absl::Span<const float>)>& on_part);
 
 }  // namespace millrace::client
 

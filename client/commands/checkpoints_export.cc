@@ -1,14 +1,14 @@
 #include "client/commands/checkpoints_export.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "client/tensor_files/tensor_writer.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -33,38 +33,21 @@ std::vector<ExportedArray> ArraysToExport(const Checkpoint& checkpoint, bool slo
   return exported;
 }
 
-TensorInfo InfoOf(const Checkpoint& checkpoint, const ExportedArray& exported) {
-  const Checkpoint::Variable& variable = checkpoint.variables()[exported.variable];
-  if (exported.array == 0) return {variable.name, variable.shape};
-  return {absl::StrCat(variable.name, "@", checkpoint.manifest().slots(exported.array - 1)),
-          variable.shape};
-}
-
-absl::Status CopyArray(const Interrupt& interrupt, const ExportedArray& exported,
-                       Checkpoint* checkpoint, TensorWriter* writer) {
-  constexpr uint64_t kElementsAtOnce = 1 << 18;
-  const uint64_t elements = checkpoint->variables()[exported.variable].elements;
-  std::vector<float> values(std::min(elements, kElementsAtOnce));
-  for (uint64_t begin = 0; begin < elements; begin += kElementsAtOnce) {
-    if (interrupt.triggered()) return absl::CancelledError("interrupted");
-    const auto part =
-        absl::MakeSpan(values).subspan(0, std::min(elements - begin, kElementsAtOnce));
-    MILLRACE_RETURN_IF_ERROR(checkpoint->Read(exported.variable, exported.array, begin, part));
-    MILLRACE_RETURN_IF_ERROR(writer->Append(part));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status ExportCheckpoint(Checkpoint* checkpoint, bool slots, const std::string& path,
                               const Interrupt& interrupt) {
   const std::vector<ExportedArray> exported = ArraysToExport(*checkpoint, slots);
   std::vector<TensorInfo> tensors;
-  for (const ExportedArray& each : exported) tensors.push_back(InfoOf(*checkpoint, each));
+  for (const ExportedArray& each : exported) {
+    tensors.push_back({ArrayName(*checkpoint, each.variable, each.array),
+                       checkpoint->variables()[each.variable].shape});
+  }
   MILLRACE_ASSIGN_OR_RETURN(const auto writer, CreateTensorWriter(path, std::move(tensors)));
   for (const ExportedArray& each : exported) {
-    MILLRACE_RETURN_IF_ERROR(CopyArray(interrupt, each, checkpoint, writer.get()));
+    MILLRACE_RETURN_IF_ERROR(
+        ForEachPart(interrupt, checkpoint, each.variable, each.array,
+                    [&writer](absl::Span<const float> part) { return writer->Append(part); }));
   }
   return writer->Commit();
 }
@@ -83,8 +66,7 @@ absl::StatusOr<ExitCode> RunCheckpointsExport(const CommandContext& context) {
                                          {"job_id", manifest.job_id()},
                                          {"step", manifest.step()},
                                          {"export", flags.export_file}};
-    *context.console.out << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                         << std::endl;
+    *context.console.out << JsonLine(json) << std::flush;
   } else {
     *context.console.out << (flags.slots ? "variables and slots of " : "variables of ") << path
                          << " after " << FormatCount(manifest.step())

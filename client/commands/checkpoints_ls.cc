@@ -6,10 +6,11 @@
 #include <string>
 #include <system_error>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
@@ -49,7 +50,7 @@ absl::StatusOr<Lines> ListAll(const CheckpointName& name) {
   if (name.number == 0) return lines;
   const auto found = lines.find(name.number);
   if (found == lines.end()) {
-    return absl::NotFoundError(absl::StrCat("there is no ", PathOf(name.directory, name.number)));
+    return NoSuchCheckpoint(name.directory, name.number);
   }
   return Lines{*found};
 }
@@ -72,7 +73,7 @@ nlohmann::ordered_json LineJson(const std::string& directory, uint64_t number,
 std::string LinesTable(const Lines& lines, absl::Time now) {
   Table table({"NUMBER", "STEP", "EXACT", "AGE", "SIZE", "JOB", "PROBLEM"});
   for (const auto& [number, line] : lines) {
-    const std::string problem = PrintableName(line.problem);
+    const std::string problem = Printable(line.problem);
     if (!line.manifest) {
       table.AddRow({CheckpointFolder(number), "", "", "", "", "", problem});
       continue;
@@ -94,9 +95,7 @@ absl::StatusOr<ExitCode> RunCheckpointsLs(const CommandContext& context) {
   std::ostream& out = *context.console.out;
   if (context.flags.json) {
     for (const auto& [number, line] : lines) {
-      out << LineJson(name.directory, number, line)
-                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-          << "\n";
+      out << JsonLine(LineJson(name.directory, number, line));
     }
   } else {
     out << LinesTable(lines, absl::Now());

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/checkpoint_choice.h"
+#include "client/progress/json_lines.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 
@@ -69,7 +70,7 @@ absl::StatusOr<ExitCode> RunCheckpointsRm(const CommandContext& context) {
     }
   }
   if (flags.json) {
-    *context.console.out << nlohmann::ordered_json({{"removed", numbers}}).dump() << std::endl;
+    *context.console.out << JsonLine({{"removed", numbers}}) << std::flush;
   } else if (numbers.empty()) {
     *context.console.out << "nothing to remove" << std::endl;
   }

@@ -1,9 +1,7 @@
 #include "client/commands/checkpoints_show.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +9,7 @@
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "client/tensor_files/tensor_statistics.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
@@ -30,37 +29,20 @@ struct ShownTensor {
   TensorStatistics statistics;
 };
 
-absl::StatusOr<TensorStatistics> StatisticsOf(const CommandContext& context, size_t variable,
-                                              int array, Checkpoint* checkpoint) {
-  constexpr uint64_t kElementsAtOnce = 1 << 18;
-  const uint64_t elements = checkpoint->variables()[variable].elements;
-  std::vector<float> values(std::min(elements, kElementsAtOnce));
-  TensorStatistics statistics;
-  for (uint64_t begin = 0; begin < elements; begin += kElementsAtOnce) {
-    if (context.interrupt->triggered()) return absl::CancelledError("interrupted");
-    const auto part =
-        absl::MakeSpan(values).subspan(0, std::min(elements - begin, kElementsAtOnce));
-    MILLRACE_RETURN_IF_ERROR(checkpoint->Read(variable, array, begin, part));
-    statistics.Add(part);
-  }
-  return statistics;
-}
-
 absl::StatusOr<std::vector<ShownTensor>> ReadTensors(const CommandContext& context,
                                                      Checkpoint* checkpoint) {
   const int arrays = context.flags.slots ? checkpoint->arrays() : 1;
   std::vector<ShownTensor> tensors;
   for (size_t variable = 0; variable < checkpoint->variables().size(); ++variable) {
     for (int array = 0; array < arrays; ++array) {
-      ShownTensor tensor;
-      const Checkpoint::Variable& stored = checkpoint->variables()[variable];
-      tensor.name = array == 0
-                        ? stored.name
-                        : absl::StrCat(stored.name, "@", checkpoint->manifest().slots(array - 1));
-      tensor.shape = stored.shape;
-      MILLRACE_ASSIGN_OR_RETURN(tensor.statistics,
-                                StatisticsOf(context, variable, array, checkpoint));
-      tensors.push_back(std::move(tensor));
+      ShownTensor& tensor = tensors.emplace_back();
+      tensor.name = ArrayName(*checkpoint, variable, array);
+      tensor.shape = checkpoint->variables()[variable].shape;
+      MILLRACE_RETURN_IF_ERROR(ForEachPart(*context.interrupt, checkpoint, variable, array,
+                                           [&tensor](absl::Span<const float> part) {
+                                             tensor.statistics.Add(part);
+                                             return absl::OkStatus();
+                                           }));
     }
   }
   return tensors;
@@ -92,7 +74,7 @@ class LabelledLines {
  public:
   void Add(const std::string& label, const std::string& value) {
     if (value.empty()) return;
-    absl::StrAppend(&text_, label, std::string(12 - label.size(), ' '), Printable(value), "\n");
+    absl::StrAppend(&text_, label, std::string(13 - label.size(), ' '), Printable(value), "\n");
   }
   const std::string& text() const { return text_; }
 
@@ -106,7 +88,7 @@ std::string SummaryText(const std::string& path, const CheckpointManifest& manif
   lines.Add("checkpoint", path);
   lines.Add("job", PrintableName(manifest.job_id()));
   lines.Add("name", spec.name());
-  lines.Add("restored of", absl::StrJoin(manifest.earlier_job_ids(), ", "));
+  lines.Add("goes on from", absl::StrJoin(manifest.earlier_job_ids(), ", "));
   lines.Add("step",
             absl::StrCat(FormatCount(manifest.step()), " of ", FormatCount(manifest.total_steps()),
                          manifest.exact() ? ", exact" : ", some shards have more"));
@@ -203,8 +185,7 @@ absl::StatusOr<ExitCode> RunCheckpointsShow(const CommandContext& context) {
   if (context.flags.json) {
     ShowJson json = SummaryJson(path, manifest);
     json["variables"] = TensorsJson(tensors);
-    *context.console.out << json.dump(-1, ' ', false, ShowJson::error_handler_t::replace)
-                         << std::endl;
+    *context.console.out << JsonLine(json) << std::flush;
   } else {
     *context.console.out << SummaryText(path, manifest) << "\n"
                          << TensorTable(tensors) << std::flush;

@@ -105,14 +105,18 @@ TEST_F(CheckpointsTest, LsSeesThatAFileIsMissing) {
   Write(1);
   std::filesystem::remove(ValuesOf(1));
   EXPECT_EQ(*Run(RunCheckpointsLs), ExitCode::kSucceeded);
-  EXPECT_THAT(run_->out(), HasSubstr("shard-00000.safetensors is missing"));
+  EXPECT_THAT(run_->out(), ContainsRegex("shard-00000.safetensors: .*it is not there"));
 }
 
 TEST_F(CheckpointsTest, WhatIsNotThereIsAnError) {
   EXPECT_EQ(Run(RunCheckpointsLs).status().code(), absl::StatusCode::kNotFound);
   Write(1);
-  EXPECT_EQ(Run(RunCheckpointsLs, "/000009").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(Run(RunCheckpointsShow, "/000009").status().code(), absl::StatusCode::kNotFound);
+  for (const Command command : {RunCheckpointsLs, RunCheckpointsShow, RunCheckpointsVerify}) {
+    EXPECT_EQ(Run(command, "/000009").status(),
+              absl::NotFoundError(absl::StrCat("there is no checkpoint ", directory_,
+                                               "/000009; `millrace checkpoints ls ", directory_,
+                                               "` lists them")));
+  }
 }
 
 TEST_F(CheckpointsTest, ShowHasTheJobAndStatisticsOfEachVariable) {
@@ -121,10 +125,10 @@ TEST_F(CheckpointsTest, ShowHasTheJobAndStatisticsOfEachVariable) {
   WriteSmallCheckpoint(directory_, checkpoint_);
   flags_.slots = true;
   EXPECT_EQ(*Run(RunCheckpointsShow, "/latest"), ExitCode::kSucceeded);
-  EXPECT_THAT(run_->out(), HasSubstr("job         small-1-test\n"));
-  EXPECT_THAT(run_->out(), HasSubstr("restored of small-0-test\n"));
-  EXPECT_THAT(run_->out(), HasSubstr("step        7 of 15, exact\n"));
-  EXPECT_THAT(run_->out(), HasSubstr("optimizer   sgd; slots: momentum\n"));
+  EXPECT_THAT(run_->out(), HasSubstr("job          small-1-test\n"));
+  EXPECT_THAT(run_->out(), HasSubstr("goes on from small-0-test\n"));
+  EXPECT_THAT(run_->out(), HasSubstr("step         7 of 15, exact\n"));
+  EXPECT_THAT(run_->out(), HasSubstr("optimizer    sgd; slots: momentum\n"));
   EXPECT_THAT(run_->out(),
               HasSubstr("VARIABLE               SHAPE   MIN   MAX   MEAN   NORM   NAN  INF  BYTES\n"
                         "logit/kernel           [2, 1]  -2.5  1.5   -0.5   2.915  0    0    8\n"
@@ -148,6 +152,21 @@ TEST_F(CheckpointsTest, VerifyOfAWholeOneSucceeds) {
   EXPECT_THAT(run_->out(), HasSubstr("000001 is whole"));
   EXPECT_EQ(*Run(RunCheckpointsVerify, "", /*json=*/true), ExitCode::kSucceeded);
   EXPECT_EQ(Lines().back()["whole"], true);
+}
+
+// What is said of it once ended the process.
+TEST_F(CheckpointsTest, PathThatIsNotUtf8IsToldInJson) {
+  Write(2);
+  const std::string path = NoDirectory("not-utf8-\xff");
+  std::filesystem::rename(directory_, path);
+  const std::string told = TempDir() + "/not-utf8-\uFFFD";
+  run_ = std::make_unique<CommandRun>();
+  run_->flags().json = true;
+  for (const Command command : {RunCheckpointsVerify, RunCheckpointsLs, RunCheckpointsShow}) {
+    run_->flags().path = path + "/000002";
+    EXPECT_EQ(*run_->Run(command), ExitCode::kSucceeded);
+    EXPECT_EQ(Lines().back()["path"], told + "/000002");
+  }
 }
 
 TEST_F(CheckpointsTest, VerifyNamesFileAndByteAndOffersTheNewestWholeOne) {

@@ -7,6 +7,7 @@
 #include "absl/types/optional.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -20,7 +21,9 @@ absl::StatusOr<VerifyResult> Verify(
   const auto on_read = [&context](uint64_t) {
     return context.interrupt->triggered() ? absl::CancelledError("interrupted") : absl::OkStatus();
   };
-  return VerifyCheckpoint(RealFileSystem(), directory, number, on_problem, on_read);
+  const auto result = VerifyCheckpoint(RealFileSystem(), directory, number, on_problem, on_read);
+  if (absl::IsNotFound(result.status())) return NoSuchCheckpoint(directory, number);
+  return result;
 }
 
 // The newest one but `damaged` that has no problem. Reads it, and those after it.
@@ -44,8 +47,7 @@ void PrintProblem(const CommandContext& context, const CheckpointProblem& proble
                                          {"begin", problem.begin},
                                          {"end", problem.end},
                                          {"problem", problem.what}};
-    *context.console.out << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                         << std::endl;
+    *context.console.out << JsonLine(json) << std::flush;
   } else {
     *context.console.out << "damaged: " << Printable(problem.what) << std::endl;
   }
@@ -89,7 +91,7 @@ absl::StatusOr<ExitCode> RunCheckpointsVerify(const CommandContext& context) {
                                    {"bytes", result.bytes},
                                    {"problems", result.problems}};
     if (whole) json["newest_whole"] = *whole;
-    *context.console.out << json.dump() << std::endl;
+    *context.console.out << JsonLine(json) << std::flush;
   } else {
     *context.console.out << VerdictText(name.directory, name.number, result, whole) << std::endl;
   }

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "client/progress/json_lines.h"
 #include "common/net/address.h"
 #include "common/printable.h"
 #include "nlohmann/json.hpp"
@@ -40,8 +41,7 @@ void ReportError(const CommandContext& context, const absl::Status& error) {
   const nlohmann::ordered_json json = {{"event", "error"},
                                        {"code", absl::StatusCodeToString(error.code())},
                                        {"message", std::string(error.message())}};
-  *context.console.out << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                       << std::endl;
+  *context.console.out << JsonLine(json) << std::flush;
 }
 
 }  // namespace millrace::client

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/exporter.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "client/tensor_files/tensor_writer.h"
 #include "common/job_state.h"
 #include "common/status_macros.h"
@@ -44,7 +45,7 @@ absl::StatusOr<ExitCode> RunExport(const CommandContext& context) {
                                          {"state", JobState_Name(status.state())},
                                          {"step", status.step()},
                                          {"export", flags.export_file}};
-    *context.console.out << json.dump() << std::endl;
+    *context.console.out << JsonLine(json) << std::flush;
   } else {
     *context.console.out << "variables of job " << flags.job_id << " after "
                          << FormatCount(status.step()) << " steps: " << flags.export_file

@@ -36,7 +36,7 @@ std::string TimeSpentTable(const TimeSpent& spent) {
                   absl::StrFormat("%.1f%%", 100 * absl::FDivDuration(time, wall))});
   };
   add("training", FromProto(spent.training()));
-  add("running again", FromProto(spent.running_again()));
+  add("running steps again", FromProto(spent.running_again()));
   add("recovering", FromProto(spent.recovering()));
   add("evaluating", FromProto(spent.evaluating()));
   add("checkpointing", FromProto(spent.checkpointing()));
@@ -84,7 +84,7 @@ std::string JobJson(const JobStatus& status) {
   if (status.has_ended()) add_time("ended", status.ended());
   if (status.has_checkpoint()) json["checkpoint"] = CheckpointJson(status.checkpoint());
   if (status.has_time_spent()) json["time_spent"] = TimeSpentJson(status.time_spent());
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return JsonLine(json);
 }
 
 std::string DescribeState(const JobStatus& status) {

@@ -4,6 +4,7 @@
 
 #include "client/commands/follow.h"
 #include "client/commands/load_job.h"
+#include "client/progress/json_lines.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -22,7 +23,7 @@ absl::StatusOr<ExitCode> RunSubmit(const CommandContext& context) {
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::string job_id, submitted);
   if (context.flags.json) {
-    *context.console.out << nlohmann::ordered_json({{"job_id", job_id}}).dump() << std::endl;
+    *context.console.out << JsonLine({{"job_id", job_id}}) << std::flush;
   } else {
     *context.console.out << job_id << std::endl;
     *context.console.err << "Follow it with `millrace watch " << job_id

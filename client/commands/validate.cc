@@ -7,6 +7,7 @@
 #include "client/commands/load_job.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -104,7 +105,7 @@ absl::StatusOr<ExitCode> RunValidate(const CommandContext& context) {
   std::ostream& out = *context.console.out;
   if (!with_data) {
     if (context.flags.json) {
-      out << Json({{"valid", true}}).dump() << std::endl;
+      out << JsonLine({{"valid", true}}) << std::flush;
     } else {
       out << context.flags.job_file
           << " is a valid job. With --data=DIR its model and data are checked too." << std::endl;
@@ -112,7 +113,7 @@ absl::StatusOr<ExitCode> RunValidate(const CommandContext& context) {
     return ExitCode::kSucceeded;
   }
   MILLRACE_ASSIGN_OR_RETURN(const JobShape shape, ShapeOf(spec));
-  out << (context.flags.json ? ToJson(shape).dump() + "\n" : ToText(shape)) << std::flush;
+  out << (context.flags.json ? JsonLine(ToJson(shape)) : ToText(shape)) << std::flush;
   return ExitCode::kSucceeded;
 }
 

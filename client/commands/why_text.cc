@@ -8,6 +8,7 @@
 #include "client/commands/job_text.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
+#include "client/progress/json_lines.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/proto_time.h"
@@ -20,14 +21,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMostMissingShown = 8;
 
-double SecondsIn(const google::protobuf::Duration& duration) {
-  return absl::ToDoubleSeconds(FromProto(duration));
-}
-
-std::string SecondsText(double seconds) {
-  if (seconds <= 0) return "";
-  if (seconds < 1) return absl::StrFormat("%.3f s", seconds);
-  return absl::StrFormat(seconds < 10 ? "%.1f s" : "%.0f s", seconds);
+// Empty: not known.
+std::string ShortTimeText(const google::protobuf::Duration& duration) {
+  return SecondsOf(duration) > 0 ? FormatShortTime(FromProto(duration)) : "";
 }
 
 std::string WaitsText(const JobExplanation& explanation) {
@@ -35,7 +31,7 @@ std::string WaitsText(const JobExplanation& explanation) {
   for (const Wait& wait : explanation.waits()) {
     std::string what = Printable(wait.what());
     if (what.rfind("to ", 0) == 0) what = what.substr(3);
-    table.AddRow({Printable(wait.whom()), what, SecondsText(SecondsIn(wait.since()))});
+    table.AddRow({Printable(wait.whom()), what, ShortTimeText(wait.since())});
   }
   return table.ToString();
 }
@@ -45,7 +41,7 @@ std::string WorkersText(const JobExplanation& explanation) {
   for (const WorkerReport& worker : explanation.workers()) {
     table.AddRow({PrintableName(worker.name()), FormatCount(worker.steps_done()),
                   worker.steps_done() > 0 ? absl::StrFormat("%.0f%%", 100 * worker.share()) : "",
-                  SecondsText(SecondsIn(worker.step_time())),
+                  ShortTimeText(worker.step_time()),
                   worker.slowness() > 0 ? absl::StrFormat("%.1f", worker.slowness()) : "",
                   Printable(worker.activity()), Printable(worker.trouble())});
   }
@@ -117,7 +113,7 @@ std::string WhyJson(const JobExplanation& explanation) {
                {"recent", Json::array()}};
   for (const Wait& wait : explanation.waits()) {
     json["waits"].push_back(
-        {{"whom", wait.whom()}, {"what", wait.what()}, {"seconds", SecondsIn(wait.since())}});
+        {{"whom", wait.whom()}, {"what", wait.what()}, {"seconds", SecondsOf(wait.since())}});
   }
   for (const WorkerReport& worker : explanation.workers()) {
     json["workers"].push_back({{"name", worker.name()},
@@ -125,7 +121,7 @@ std::string WhyJson(const JobExplanation& explanation) {
                                {"activity", worker.activity()},
                                {"steps_done", worker.steps_done()},
                                {"share", worker.share()},
-                               {"step_seconds", SecondsIn(worker.step_time())},
+                               {"step_seconds", SecondsOf(worker.step_time())},
                                {"slowness", worker.slowness()}});
   }
   for (const ShardReport& shard : explanation.shards()) {
@@ -144,7 +140,8 @@ std::string WhyJson(const JobExplanation& explanation) {
           absl::FormatTime(absl::RFC3339_full, FromTimestamp(event.time()), absl::UTCTimeZone())},
          {"text", DescribeEvent(event)}});
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  if (status.has_time_spent()) json["time_spent"] = TimeSpentJson(status.time_spent());
+  return JsonLine(json);
 }
 
 }  // namespace millrace::client

@@ -15,7 +15,8 @@ std::string WhyText(const JobExplanation& explanation, absl::TimeZone zone);
 // One JSON object on a line: "job_id", "state", "step", "total_steps", "verdict", and lists "waits"
 // ("whom", "what", "seconds"), "workers" ("name", "trouble", "activity", "steps_done", "share",
 // "step_seconds", "slowness"), "shards" ("shard", "server", "trouble", "version", "behind",
-// "missing") and "recent" ("sequence", "time", "text").
+// "missing") and "recent" ("sequence", "time", "text"); and "time_spent" (TimeSpentJson) of a job
+// that has begun.
 std::string WhyJson(const JobExplanation& explanation);
 
 }  // namespace millrace::client

@@ -45,7 +45,7 @@ TEST(WhyTextTest, VerdictComesFirstThenTables) {
                                "WAITS FOR  TO                               FOR\n"
                                "worker-1   push step 17 to shard 1 on ps-0  34 s\n"));
   EXPECT_THAT(text, HasSubstr("WORKER    STEPS  SHARE  STEP TIME  SLOWNESS\n"
-                              "worker-1  1,200  25%    0.123 s    2.3\n"));
+                              "worker-1  1,200  25%    123 ms     2.3\n"));
   EXPECT_THAT(text, HasSubstr("SHARD  SERVER  VERSION  LACKS STEPS\n"
                               "1      ps-0    4        16 17 18 19 20 21 22 23 ...\n"));
   EXPECT_THAT(text, HasSubstr("00:00:00  worker-0 cannot run the job\n"));
@@ -66,6 +66,8 @@ TEST(WhyTextTest, JsonHasEverything) {
   EXPECT_EQ(json["workers"][0]["slowness"], 2.31);
   EXPECT_EQ(json["shards"][0]["missing"].size(), 14u);
   EXPECT_EQ(json["recent"][0]["text"], "worker-0 cannot run the job");
+  EXPECT_EQ(json["time_spent"]["training"], 90);
+  EXPECT_EQ(json["time_spent"]["goodput"], 0.9);
   EXPECT_THAT(WhyJson(StalledJob()), Not(HasSubstr("\n{")));
 }
 

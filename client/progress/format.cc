@@ -66,10 +66,6 @@ std::string DescribeCheckpoint(const CheckpointEnded& checkpoint) {
           : absl::StrCat(", ", FormatBytes(checkpoint.extra_memory()), " of extra memory"));
 }
 
-double Seconds(const google::protobuf::Duration& duration) {
-  return absl::ToDoubleSeconds(FromProto(duration));
-}
-
 }  // namespace
 
 std::string FormatCount(uint64_t count) {
@@ -126,6 +122,10 @@ std::string FormatAge(absl::Duration age) {
   return absl::StrCat(absl::ToInt64Hours(age) / 24, " days");
 }
 
+double SecondsOf(const google::protobuf::Duration& duration) {
+  return absl::ToDoubleSeconds(FromProto(duration));
+}
+
 std::string FormatCheckpointNumber(uint64_t number) { return absl::StrFormat("%06d", number); }
 
 std::string FormatMetric(double value) {
@@ -167,16 +167,16 @@ std::string DescribeEvent(const JobEvent& event) {
 }
 
 std::string FormatTimeSpent(const TimeSpent& spent) {
-  const double wall = Seconds(spent.wall());
+  const double wall = SecondsOf(spent.wall());
   if (!(wall > 0)) return "";
   std::vector<std::pair<double, std::string>> parts = {
-      {Seconds(spent.training()), "training"},
-      {Seconds(spent.running_again()), "running steps again"},
-      {Seconds(spent.recovering()), "recovering"},
-      {Seconds(spent.evaluating()), "evaluating"},
-      {Seconds(spent.checkpointing()), "checkpointing"}};
+      {SecondsOf(spent.training()), "training"},
+      {SecondsOf(spent.running_again()), "running steps again"},
+      {SecondsOf(spent.recovering()), "recovering"},
+      {SecondsOf(spent.evaluating()), "evaluating"},
+      {SecondsOf(spent.checkpointing()), "checkpointing"}};
   for (const WaitedFor& waited : spent.waiting()) {
-    parts.emplace_back(Seconds(waited.time()),
+    parts.emplace_back(SecondsOf(waited.time()),
                        absl::StrCat("waiting for ", PrintableName(waited.whom())));
   }
   std::stable_sort(parts.begin(), parts.end(),

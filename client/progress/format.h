@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "client/job_outcome.h"
+#include "google/protobuf/duration.pb.h"
 #include "google/protobuf/map.h"
 #include "protos/events.pb.h"
 #include "protos/job.pb.h"
@@ -36,6 +37,8 @@ std::string FormatShortTime(absl::Duration duration);
 
 // In one unit: "12 s", "5 min", "3 h", "2 days". Negative ones are 0 s.
 std::string FormatAge(absl::Duration age);
+
+double SecondsOf(const google::protobuf::Duration& duration);
 
 // "000017": as its folder is called.
 std::string FormatCheckpointNumber(uint64_t number);

@@ -11,11 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Text of others may hold bytes that are not UTF-8, which JSON cannot: they are replaced.
-std::string Dump(const Json& json) {
-  return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
-
 void AddState(const StateChanged& change, Json* json) {
   (*json)["event"] = "state";
   (*json)["state"] = change.state();
@@ -46,9 +41,9 @@ void AddRecovered(const Recovered& recovered, Json* json) {
   (*json)["how"] = recovered.how();
   (*json)["step"] = recovered.step();
   (*json)["steps_lost"] = recovered.steps_lost();
-  (*json)["seconds"] = absl::ToDoubleSeconds(FromProto(recovered.took()));
+  (*json)["seconds"] = SecondsOf(recovered.took());
   if (recovered.has_load()) {
-    (*json)["load_seconds"] = absl::ToDoubleSeconds(FromProto(recovered.load()));
+    (*json)["load_seconds"] = SecondsOf(recovered.load());
   }
 }
 
@@ -62,8 +57,8 @@ void AddCheckpoint(const CheckpointEnded& checkpoint, Json* json) {
   (*json)["path"] = checkpoint.path();
   (*json)["bytes"] = checkpoint.bytes();
   (*json)["bytes_written"] = checkpoint.bytes_written();
-  (*json)["seconds"] = absl::ToDoubleSeconds(FromProto(checkpoint.took()));
-  (*json)["held_up_seconds"] = absl::ToDoubleSeconds(FromProto(checkpoint.held_up()));
+  (*json)["seconds"] = SecondsOf(checkpoint.took());
+  (*json)["held_up_seconds"] = SecondsOf(checkpoint.held_up());
   (*json)["extra_memory"] = checkpoint.extra_memory();
 }
 
@@ -95,11 +90,12 @@ bool AddKind(const JobEvent& event, Json* json) {
   return false;
 }
 
-double SecondsOf(const google::protobuf::Duration& duration) {
-  return absl::ToDoubleSeconds(FromProto(duration));
-}
-
 }  // namespace
+
+std::string JsonLine(const nlohmann::ordered_json& json) {
+  return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
+         "\n";
+}
 
 nlohmann::ordered_json TimeSpentJson(const TimeSpent& spent) {
   Json json = {{"wall", SecondsOf(spent.wall())},
@@ -118,7 +114,7 @@ nlohmann::ordered_json TimeSpentJson(const TimeSpent& spent) {
 
 void JsonLines::Begin(const std::string& job_id) {
   job_id_ = job_id;
-  *out_ << Dump({{"event", "begin"}, {"job_id", job_id}}) << std::endl;
+  *out_ << JsonLine({{"event", "begin"}, {"job_id", job_id}}) << std::flush;
 }
 
 void JsonLines::OnEvent(const JobEvent& event) {
@@ -127,7 +123,7 @@ void JsonLines::OnEvent(const JobEvent& event) {
   Json json = {{"event", nullptr}, {"job_id", job_id_}, {"sequence", event.sequence()}};
   json["time"] =
       absl::FormatTime(absl::RFC3339_full, FromTimestamp(event.time()), absl::UTCTimeZone());
-  if (AddKind(event, &json)) *out_ << Dump(json) << std::endl;
+  if (AddKind(event, &json)) *out_ << JsonLine(json) << std::flush;
 }
 
 void JsonLines::Note(const std::string& sentence) { *people_ << sentence << std::endl; }
@@ -144,7 +140,7 @@ void JsonLines::Finish(const JobOutcome& outcome) {
   if (outcome.time_spent.has_wall()) json["time_spent"] = TimeSpentJson(outcome.time_spent);
   if (!outcome.export_file.empty()) json["export"] = outcome.export_file;
   if (!outcome.export_error.empty()) json["export_error"] = outcome.export_error;
-  *out_ << Dump(json) << std::endl;
+  *out_ << JsonLine(json) << std::flush;
   *people_ << FormatOutcome(outcome) << std::flush;
 }
 

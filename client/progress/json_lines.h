@@ -33,6 +33,10 @@ class JsonLines final : public ProgressView {
   std::string job_id_;
 };
 
+// The object on a line, with its end. Text of others may hold bytes that are not UTF-8, which JSON
+// cannot: they are replaced.
+std::string JsonLine(const nlohmann::ordered_json& json);
+
 // Seconds: "wall", "training", "running_again", "recovering", "evaluating", "checkpointing",
 // "waiting" by whom it waited for; and "goodput", from 0 to 1.
 nlohmann::ordered_json TimeSpentJson(const TimeSpent& spent);
