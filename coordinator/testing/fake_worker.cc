@@ -76,6 +76,8 @@ void FakeWorker::Kill() {
     connection = std::exchange(connection_, nullptr);
     changed_.SignalAll();
   }
+  // The reader may be sending, and must not be the last one to let go of it.
+  if (connection != nullptr) connection->Break();
   connection.reset();
   if (planner_.joinable()) planner_.join();
   if (thread_.joinable()) thread_.join();

@@ -34,9 +34,11 @@ MemberConnection::MemberConnection(const std::string& address,
   });
 }
 
-MemberConnection::~MemberConnection() {
+MemberConnection::~MemberConnection() { Break(); }
+
+void MemberConnection::Break() {
   context_.TryCancel();
-  reader_.join();
+  if (reader_.joinable()) reader_.join();
 }
 
 void MemberConnection::Send(const MemberMessage& message) {

@@ -20,8 +20,12 @@ class MemberConnection {
   // Dials; `on_message` gets every message, on one thread.
   MemberConnection(const std::string& address,
                    std::function<void(const CoordinatorMessage&)> on_message);
-  // Breaks the stream, as a dying process would.
+  // Breaks.
   ~MemberConnection();
+
+  // Breaks the stream, as a dying process would; `on_message` is not called afterwards. Blocks until
+  // a call of it has ended, so REQUIRES: it does not call this, nor drop the last reference before.
+  void Break();
 
   void Send(const MemberMessage& message);
 
