@@ -53,7 +53,7 @@ class ShardCheckpointTest : public ::testing::Test {
     store_.reset();
     files_ = std::make_shared<millrace::testing::FaultFileSystem>();
     ShardStoreOptions options;
-    options.clock = &clock_;
+    options.clock = store_clock_;
     options.file_system = files_;
     options.fault = [this](absl::string_view operation) {
       if (operation == "flush" && before_cut_) std::exchange(before_cut_, nullptr)();
@@ -123,6 +123,7 @@ class ShardCheckpointTest : public ::testing::Test {
   }
 
   SimulatedClock clock_;
+  Clock* store_clock_ = &clock_;  // Of the stores that are opened from now on.
   std::function<void()> before_cut_;  // Called once, before a cut is written.
   const std::string root_;
   const std::string checkpoints_;

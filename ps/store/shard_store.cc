@@ -274,8 +274,15 @@ absl::StatusOr<ShardStore::Making> ShardStore::BeginMaking(const ShardPlan& plan
   const Key key(plan.spec.job_id(), plan.spec.shard());
   {
     MutexLock lock(&mutex_);
-    while (making_.contains(key)) {
-      if (!clock_->WaitUntil(&made_, &mutex_, deadline)) continue;
+    Waiting waiting{.generation = generation};
+    const auto entry = waiting_.emplace(key, &waiting);
+    bool is_late = false;
+    while (!is_late && !waiting.dropped && making_.contains(key)) {
+      is_late = clock_->WaitUntil(&made_, &mutex_, deadline);
+    }
+    waiting_.erase(entry);
+    if (waiting.dropped) return DroppedMeanwhile(key);
+    if (is_late && making_.contains(key)) {
       return absl::DeadlineExceededError(absl::StrCat(
           ShardName(key.first, key.second), " is still being made by an earlier call; try again"));
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -120,6 +121,11 @@ class ShardStore {
     uint64_t memory_need = 0;
     bool dropped = false;  // It is not to be there when it is made.
   };
+  // A call that would make a shard, behind one that does.
+  struct Waiting {
+    uint64_t generation = 0;
+    bool dropped = false;  // The shard was, meanwhile.
+  };
   // What a checkpoint is written of; from which cut, if it is from one.
   struct FoundState {
     std::unique_ptr<StateSource> source;
@@ -151,6 +157,8 @@ class ShardStore {
                              const Making& making);
   // ABORTED: the shard that is being made was dropped.
   absl::Status CheckMaking(const Key& key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  static absl::Status DroppedMeanwhile(const Key& key);
+  // Has those who make the shard, or wait for that, and are of no newer generation, make it not.
   void DropMaking(const Key& key, uint64_t generation) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndMaking(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED: the shard does not fit beside the others. Otherwise there is room for it.
@@ -197,6 +205,7 @@ class ShardStore {
   CondVar made_;  // making_
   absl::flat_hash_map<Key, UnderWay> making_ ABSL_GUARDED_BY(mutex_);
   std::list<std::string> files_under_way_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<Key, Waiting*> waiting_ ABSL_GUARDED_BY(mutex_);  // On their calls' stacks.
   absl::flat_hash_map<Key, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   // After the others, since their threads use them.

@@ -178,6 +178,10 @@ absl::Status ShardStore::CheckMaking(const Key& key) const {
   MutexLock lock(&mutex_);
   const auto making = making_.find(key);
   if (making == making_.end() || !making->second.dropped) return absl::OkStatus();
+  return DroppedMeanwhile(key);
+}
+
+absl::Status ShardStore::DroppedMeanwhile(const Key& key) {
   return absl::AbortedError(
       absl::StrCat(ShardName(key.first, key.second), " was dropped while it was made"));
 }
@@ -185,8 +189,14 @@ absl::Status ShardStore::CheckMaking(const Key& key) const {
 void ShardStore::DropMaking(const Key& key, uint64_t generation) {
   MutexLock lock(&mutex_);
   const auto making = making_.find(key);
-  if (making == making_.end() || generation < making->second.generation) return;
-  making->second.dropped = true;
+  if (making != making_.end() && generation >= making->second.generation) {
+    making->second.dropped = true;
+  }
+  const auto [begin, end] = waiting_.equal_range(key);
+  for (auto waiting = begin; waiting != end; ++waiting) {
+    if (generation >= waiting->second->generation) waiting->second->dropped = true;
+  }
+  made_.SignalAll();
 }
 
 }  // namespace millrace::ps
