@@ -12,6 +12,7 @@
 
 #include "common/retry.h"
 #include "common/status_macros.h"
+#include "coordinator/jobs/remake_plan.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -168,13 +169,15 @@ absl::Status Retention::RetireShards(const JobRecord& record) {
   if (!SetUnderWay(&shards)) return absl::OkStatus();
   // For servers that were away at the end. Where it fails, retiring says so as well.
   shards.Fence(record.generation()).IgnoreError();
+  // A server may still be reading what was to be made; and a call to make it may arrive yet.
+  absl::Status status = shards.Unmake(record.generation(), /*all=*/false);
+  const std::vector<absl::Status> answers = shards.Retire(record.generation());
   bool found = true;
-  absl::Status status;
-  for (const absl::Status& answer : shards.Retire(record.generation())) {
-    if (absl::IsNotFound(answer)) {
+  for (size_t shard = 0; shard < answers.size(); ++shard) {
+    if (absl::IsNotFound(answers[shard]) || IsToBeMade(shards.placements()[shard])) {
       found = false;
     } else {
-      status.Update(answer);
+      status.Update(answers[shard]);
     }
   }
   SetUnderWay(nullptr);

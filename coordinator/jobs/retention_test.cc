@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "coordinator/journal/new_journal.h"
+#include "coordinator/testing/fake_ps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -34,6 +35,7 @@ class RetentionTest : public testing::Test {
   // Sweeps once, and returns the jobs that were forgotten, in their order.
   std::vector<uint64_t> Sweep(const RetentionLimits& limits) {
     std::vector<uint64_t> forgotten;
+    ForgetSweeps();
     Retention retention({.limits = limits,
                          .registry = &registry_,
                          .ended_jobs =
@@ -61,6 +63,14 @@ class RetentionTest : public testing::Test {
     return once;
   }
 
+  void Join(const FakePs& server) {
+    RegisterPs ps;
+    ps.set_name("ps-0");
+    ps.set_directory_id(server.directory_id());
+    ps.set_address(server.address());
+    ASSERT_TRUE(registry_.AddPs(ps, std::make_shared<NoLink>()).ok());
+  }
+
   static uint64_t FirstEvent(Job& job) {
     const auto read = job.events().ReadAfter(0, absl::ZeroDuration());
     return read.ok() && read->event ? read->event->sequence() : 0;
@@ -69,6 +79,17 @@ class RetentionTest : public testing::Test {
   static constexpr int kEvents = 150;
 
  private:
+  class NoLink final : public MemberLink {
+   public:
+    void Send(const CoordinatorMessage& /*message*/) override {}
+    void Close(const absl::Status& /*status*/) override {}
+  };
+
+  void ForgetSweeps() {
+    MutexLock lock(&mutex_);
+    sweeps_ = 0;
+  }
+
   void AwaitSweeps(int sweeps) {
     const absl::Time deadline = Clock::Real()->Now() + kPatience;
     MutexLock lock(&mutex_);
@@ -104,6 +125,32 @@ TEST_F(RetentionTest, JobThatMayStillHaveShardsIsNotForgotten) {
   EXPECT_THAT(Sweep({.shards = 0, .events = 4, .records = 1}), IsEmpty());
   EXPECT_TRUE(job.record().shards_dropped()) << "nobody is sent to its variables any more";
   EXPECT_TRUE(job.HasShards());
+}
+
+// A server went on reading it, for as long as that took, and kept the memory for ever.
+TEST_F(RetentionTest, ShardThatIsStillBeingMadeAtTheEndIsDropped) {
+  FakePs server("ps-0");
+  server.Serve();
+  Join(server);
+  Job& job = AddEnded(1);
+  ASSERT_TRUE(job.Update([&](JobRecord& record) {
+                   record.mutable_started();
+                   record.set_generation(5);
+                   ShardPlacement& shard = *record.add_shards();
+                   shard.set_server("ps-0");
+                   shard.set_directory_id(server.directory_id());
+                   shard.set_making(ShardPlacement::TO_BE_MADE);
+                 })
+                  .ok());
+  Sweep({});
+  EXPECT_GE(server.drops(), 1);
+  CreateShardRequest late;
+  late.mutable_spec()->set_job_id(job.id());
+  late.set_generation(4);
+  ShardStatus status;
+  EXPECT_TRUE(server.CreateShard(nullptr, &late, &status).ok());
+  Sweep({});
+  EXPECT_THAT(server.Shards(job.id()), IsEmpty());
 }
 
 TEST_F(RetentionTest, OldJobsKeepTheirLastEventsAndNewOnesAll) {
