@@ -1,6 +1,8 @@
 // A real coordinator on loopback with fake ps servers and workers: jobs whose servers' disks are
 // gone, and that go on from their newest checkpoint.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
@@ -51,6 +53,21 @@ void GiveNewDisk(FakeCluster& cluster, int ps) {
   cluster.ps(ps).Kill();
   cluster.ps(ps).ReplaceDisk();
   cluster.ps(ps).Start(cluster.address());
+}
+
+// It comes back with what it had written long ago, and has no cut that it can step back to.
+void LoseCutsOf(FakeCluster& cluster, int ps) {
+  cluster.ps(ps).Kill();
+  cluster.ps(ps).set_on_step_back(
+      [] { return grpc::Status(grpc::StatusCode::DATA_LOSS, "cut-7: byte 40 is damaged"); });
+  cluster.ps(ps).Start(cluster.address());
+}
+
+bool WasTold(FakeCluster& cluster, const std::string& job, const std::string& text) {
+  const auto events = cluster.Watch(job);
+  return std::any_of(events->begin(), events->end(), [&](const JobEvent& event) {
+    return absl::StrContains(event.notice().message(), text);
+  });
 }
 
 TEST(RemakeTest, AsynchronousJobMakesOnlyTheLostShardAgainAndRunsWhatItLacks) {
@@ -181,11 +198,8 @@ TEST(RemakeTest, DamagedNewestCheckpointIsPassedOver) {
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   cluster.ExpectAllApplied(job, 60);
   EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
-  const auto events = cluster.Watch(job);
-  EXPECT_TRUE(std::any_of(events->begin(), events->end(), [](const JobEvent& event) {
-    return absl::StrContains(event.notice().message(), "a checkpoint cannot be used: ") &&
-           absl::StrContains(event.notice().message(), "000002/manifest.json");
-  }));
+  EXPECT_TRUE(WasTold(cluster, job, "a checkpoint cannot be used: "));
+  EXPECT_TRUE(WasTold(cluster, job, "000002/manifest.json"));
 }
 
 // Its values are only read by the ps servers.
@@ -199,8 +213,8 @@ TEST(RemakeTest, CheckpointThatAServerFindsDamagedIsPassedOver) {
   gate.AwaitSomebody();
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   WriteCheckpointOf(job, spec, {StepsBefore(20)});
-  cluster.ps(0).set_on_restore([](const ShardRestore& from) {
-    return from.checkpoint() == 2
+  cluster.ps(0).set_on_restore([](const ShardSpec& asked) {
+    return asked.restore().checkpoint() == 2
                ? absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged")
                : absl::OkStatus();
   });
@@ -208,6 +222,171 @@ TEST(RemakeTest, CheckpointThatAServerFindsDamagedIsPassedOver) {
   gate.Open();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
+}
+
+// Those after a damaged one were never tried.
+TEST(RemakeTest, CheckpointAfterADamagedOneIsTaken) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10)});
+  WriteCheckpointOf(job, spec, {StepsBefore(15)});
+  cluster.ps(0).set_on_restore([&](const ShardSpec& asked) {
+    if (asked.restore().checkpoint() != 2) return absl::OkStatus();
+    WriteCheckpointOf(job, spec, {StepsBefore(20)});
+    return absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged");
+  });
+  GiveNewDisk(cluster, 0);
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000003 at step 20");
+}
+
+TEST(RemakeTest, CheckpointThatIsRemovedWhileItIsReadIsNotCalledDamaged) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10)});
+  WriteCheckpointOf(job, spec, {StepsBefore(20)});
+  cluster.ps(0).set_on_restore([&](const ShardSpec& asked) {
+    if (asked.restore().checkpoint() != 2) return absl::OkStatus();
+    std::filesystem::remove_all(spec.checkpoints().directory() + "/000002");
+    return absl::DataLossError("000002/shard-00000.safetensors is not there");
+  });
+  GiveNewDisk(cluster, 0);
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
+  EXPECT_FALSE(WasTold(cluster, job, "cannot be used"));
+}
+
+// A call that the coordinator gave up may arrive late.
+TEST(RemakeTest, ShardThatIsThereWithAnotherSpecIsDroppedAndMade) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10)});
+  CreateShardRequest late;
+  *late.mutable_spec() = *cluster.ps(0).SpecOf(job, 0);
+  late.set_generation(1);
+  std::atomic<bool> is_late{true};
+  FakePs& ps = cluster.ps(0);
+  ps.Kill();
+  ps.ReplaceDisk();
+  ps.set_on_create([&](const std::string&) {
+    ShardStatus status;
+    return is_late.exchange(false) ? ps.CreateShard(nullptr, &late, &status) : grpc::Status::OK;
+  });
+  ps.Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
+}
+
+// Its checkpoint was taken for damaged, and the one before for the newest.
+TEST(RemakeTest, ShardThatIsDamagedAsItIsMadeIsDroppedAndMade) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10)});
+  WriteCheckpointOf(job, spec, {StepsBefore(20)});
+  FakePs& ps = cluster.ps(0);
+  ps.Kill();
+  ps.ReplaceDisk();
+  const auto damaged = [&ps] {
+    return ps.drops() < 2 ? grpc::Status(grpc::StatusCode::DATA_LOSS, "its record is damaged")
+                          : grpc::Status::OK;
+  };
+  ps.set_on_create([damaged](const std::string&) { return damaged(); });
+  ps.set_on_get(damaged);
+  ps.Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000002 at step 20");
+  EXPECT_FALSE(WasTold(cluster, job, "cannot be used"));
+}
+
+// All shards were dropped and read again whenever one found no room.
+TEST(RemakeTest, ShardThatWaitsForRoomHasNoOtherOneReadAgain) {
+  Gate gate;
+  FakeCluster cluster(3);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  JobSpec spec = JobWithCheckpoints(60);
+  spec.mutable_synchronous()->set_replicas(2);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20), StepsBefore(20)});
+  std::array<std::atomic<int>, 3> asked{};
+  const auto restore = [&](const ShardSpec& shard) {
+    const int before = asked[shard.shard()]++;
+    return shard.shard() == 2 && before < 4 ? absl::ResourceExhaustedError("no room")
+                                            : absl::OkStatus();
+  };
+  for (int i = 0; i < 3; ++i) cluster.ps(i).set_on_restore(restore);
+  GiveNewDisk(cluster, 1);
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(asked[0], 1);
+  EXPECT_EQ(asked[1], 1);
+  EXPECT_EQ(asked[2], 5);
+}
+
+// Cuts of which the index says that they are there, and that cannot be read.
+TEST(RemakeTest, JobThatCannotStepBackIsMadeAgainFromItsCheckpoint) {
+  Gate gate;
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.ps(1).set_takes_planned_cuts(false);
+  cluster.AddWorker(WaitingAt(31, &gate));
+  JobSpec spec = JobWithCheckpoints(60);
+  spec.mutable_synchronous()->set_replicas(4);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20)});
+  LoseCutsOf(cluster, 1);
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 60);
+  const std::vector<Recovered> recoveries = RemakesOf(cluster, job);
+  ASSERT_THAT(recoveries, SizeIs(1));
+  EXPECT_EQ(recoveries[0].cause(), "shard 1 on ps-1 is damaged");
+  EXPECT_EQ(recoveries[0].how(), "all shards from checkpoint 000001 at step 20");
+}
+
+TEST(RemakeTest, JobThatCannotStepBackAndHasNoCheckpointFailsAndSaysWhy) {
+  Gate gate;
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.ps(1).set_takes_planned_cuts(false);
+  cluster.AddWorker(WaitingAt(31, &gate));
+  JobSpec spec = PlainJob(60);
+  spec.mutable_synchronous()->set_replicas(4);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  LoseCutsOf(cluster, 1);
+  gate.Open();
+  const JobStatus end = cluster.AwaitEnd(job);
+  EXPECT_EQ(end.state(), FAILED);
+  EXPECT_THAT(end.message(),
+              AllOf(HasSubstr("ps-1"), HasSubstr("cut-7: byte 40 is damaged"),
+                    HasSubstr("it cannot be made again: the job has no checkpoints")));
 }
 
 TEST(RemakeTest, JobWithoutAUsableCheckpointWaitsAndSaysWhy) {

@@ -178,6 +178,32 @@ TEST(RestoreTest, DamagedCheckpointIsRefusedAndTheOneBeforeIsOffered) {
   EXPECT_TRUE(cluster.Submit(one_before).ok());
 }
 
+// Its values are only read by the ps servers, when the job begins.
+TEST(RestoreTest, CheckpointThatAServerFindsDamagedFailsTheJobAndTheOneBeforeIsOffered) {
+  const std::string directory = NewCheckpointDirectory();
+  for (const uint64_t step : {10, 20}) {
+    WriteFakeCheckpoint(
+        directory, {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(step)}});
+  }
+  FakeCluster cluster(1);
+  cluster.ps(0).set_on_restore([](const ShardSpec& spec) {
+    return spec.restore().checkpoint() == 2
+               ? absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged")
+               : absl::OkStatus();
+  });
+  cluster.StartPs();
+  cluster.AddWorker();
+  const JobStatus end = cluster.AwaitEnd(cluster.Submit(RestoredJob(directory)).value());
+  EXPECT_EQ(end.state(), FAILED);
+  EXPECT_THAT(end.message(),
+              AllOf(HasSubstr("000002/shard-00000.safetensors: byte 17 is damaged"),
+                    HasSubstr(absl::StrCat("; --restore=", directory,
+                                           "/000001 goes on from the one before, at step 10"))));
+  JobSpec one_before = RestoredJob(directory);
+  one_before.mutable_restore()->set_checkpoint(1);
+  EXPECT_EQ(cluster.AwaitEnd(cluster.Submit(one_before).value()).state(), SUCCEEDED);
+}
+
 TEST(RestoreTest, CheckpointThatIsNotThereIsNamed) {
   FakeCluster cluster(1);
   const absl::Status refused = cluster.Submit(RestoredJob("/no/such/directory")).status();

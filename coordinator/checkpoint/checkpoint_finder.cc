@@ -113,12 +113,13 @@ absl::StatusOr<RestoredFrom> FindRestore(const FileSystemPtr& file_system, const
 
 absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
                                                const std::string& directory,
-                                               const std::string& job_id, uint64_t before) {
+                                               const std::string& job_id,
+                                               const std::set<uint64_t>& damaged) {
   MILLRACE_ASSIGN_OR_RETURN(auto listed, CheckpointDirectory(file_system, directory).List());
   FoundCheckpoint found;
   std::reverse(listed.begin(), listed.end());
   for (const CheckpointDirectory::Listed& one : listed) {
-    if (before > 0 && one.number >= before) continue;
+    if (damaged.contains(one.number)) continue;
     if (one.manifest.ok() && one.manifest->job_id() != job_id) continue;
     const auto opened = one.manifest.ok() ? Checkpoint::Open(file_system, directory, one.number)
                                           : one.manifest.status();
@@ -135,8 +136,14 @@ absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
     return absl::NotFoundError(absl::StrCat("no checkpoint of the job in ", directory,
                                             " can be used: ", absl::StrJoin(found.damaged, "; ")));
   }
-  return absl::NotFoundError(absl::StrCat("there is no ", before > 0 ? "earlier " : "",
+  return absl::NotFoundError(absl::StrCat("there is no ", damaged.empty() ? "" : "other ",
                                           "checkpoint of the job in ", directory));
+}
+
+bool IsRemoved(const FileSystemPtr& file_system, const ShardRestore& checkpoint) {
+  const auto manifest = ReadManifest(file_system, checkpoint.directory(), checkpoint.checkpoint());
+  if (manifest.ok()) return manifest->checksum() != checkpoint.manifest_checksum();
+  return absl::IsNotFound(manifest.status());
 }
 
 std::string OfferOneBefore(const FileSystemPtr& file_system, const std::string& directory,

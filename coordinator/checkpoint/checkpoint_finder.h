@@ -4,6 +4,7 @@
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FINDER_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,16 @@ struct FoundCheckpoint {
   // Newer ones that cannot be used, for people.
   std::vector<std::string> damaged;
 };
-// The newest whole checkpoint of a job in a directory; of those before number `before` (0: of all).
+// The newest whole checkpoint of a job in a directory, but for those with the numbers `damaged`.
 // NOT_FOUND: there is none; the message says why.
 absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
                                                const std::string& directory,
-                                               const std::string& job_id, uint64_t before);
+                                               const std::string& job_id,
+                                               const std::set<uint64_t>& damaged);
+
+// Whether the checkpoint was removed: it has no manifest, or another one has its number. False also
+// where that cannot be told.
+bool IsRemoved(const FileSystemPtr& file_system, const ShardRestore& checkpoint);
 
 // "; --restore=DIR/000016 goes on from the one before, at step 600", or "" where there is none that
 // could.

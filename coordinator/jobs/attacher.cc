@@ -30,15 +30,17 @@ constexpr absl::Duration kKeptMade = absl::Seconds(10);
 }  // namespace
 
 absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
-  backoff_.Reset();
-  after_unmaking_.Reset();
   refused_ = 0;
   closed_.clear();
   stuck_since_.reset();
   unmade_without_.reset();
   placed_again_ = false;
   shards.ForgetMoves();
-  if (!job_->record().has_remake()) remaker_.Begin();
+  if (!job_->record().has_remake()) {
+    backoff_.Reset();
+    after_unmaking_.Reset();
+    remaker_.Begin();
+  }
   const absl::Cleanup give_back = [this] { environment_.memory_turn->GiveBack(job_->id()); };
   MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
   for (;;) {
@@ -153,19 +155,24 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   const ReachAction action = DecideReach(status, refused_);
   if (!is_new && (action == ReachAction::kGiveUp || (makes && is_full))) {
     MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, status));
+    // What goes on for long does not keep the journal and the servers busy.
+    if (*remade && makes) MILLRACE_RETURN_IF_ERROR(Pause(shards, status, backoff_));
     if (*remade) return absl::nullopt;
   }
   if (action == ReachAction::kAskWhoIsNew) {
     MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
     return absl::nullopt;
   }
-  if (action == ReachAction::kGiveUp && (is_new || !makes)) return remaker_.Explain(status);
+  const bool is_final = is_new || (makes ? remaker_.IsHopeless() : !remaker_.waits_for_files());
+  if (action == ReachAction::kGiveUp && is_final) return remaker_.Explain(status);
   bool unmade = false;
   if (is_new || (makes && absl::IsResourceExhausted(status))) {
     MILLRACE_ASSIGN_OR_RETURN(unmade, MakeWay(shards, status));
   }
+  // What is read of a checkpoint before it turns out to be damaged costs servers work as well.
+  const bool is_costly = unmade || absl::IsDataLoss(status);
   MILLRACE_RETURN_IF_ERROR(
-      Pause(shards, remaker_.Explain(status), unmade ? after_unmaking_ : backoff_));
+      Pause(shards, remaker_.Explain(status), is_costly ? after_unmaking_ : backoff_));
   return absl::nullopt;
 }
 
@@ -295,9 +302,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
       // No cut is left that all of them can read.
       MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, status));
       if (placed_again_) return absl::nullopt;
-      return remaker_.Explain(status);
+      if (!remaker_.waits_for_files()) return remaker_.Explain(status);
     }
-    MILLRACE_RETURN_IF_ERROR(Pause(shards, status, backoff_));
+    MILLRACE_RETURN_IF_ERROR(Pause(shards, remaker_.Explain(status), backoff_));
     // A call that was given up may arrive yet, and not at a shard that trains again.
     MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
     return absl::nullopt;

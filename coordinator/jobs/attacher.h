@@ -79,9 +79,10 @@ class Attacher {
   Reporter* const reporter_;
   Remaker remaker_;
 
-  // Of one Attach.
+  // Of one Attach; or of several while shards are made again.
   Backoff backoff_{absl::Milliseconds(50), absl::Seconds(2)};
   Backoff after_unmaking_{absl::Seconds(2), absl::Seconds(30)};  // What is made costs servers work.
+  // Of one Attach.
   int refused_ = 0;
   bool placed_again_ = false;
   std::set<uint32_t> closed_;  // Shards that were, before they heard of the generation.

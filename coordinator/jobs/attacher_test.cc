@@ -1,4 +1,5 @@
-// How a new job makes its shards while it waits for servers and their memory.
+// How a new job makes its shards while it waits for servers and their memory; and how a running one
+// makes them again while it has nothing to make them of.
 #include "coordinator/jobs/attacher.h"
 
 #include <algorithm>
@@ -11,18 +12,29 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/checkpoint/checkpoint_finder.h"
 #include "coordinator/journal/new_journal.h"
+#include "coordinator/testing/fake_checkpoint.h"
+#include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/fake_ps.h"
+#include "coordinator/testing/fake_worker.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr char kNewJob[] = "j-1";
+
+int64_t CountOf(const std::string& text, const std::vector<std::string>& notices) {
+  return std::count_if(notices.begin(), notices.end(),
+                       [&](const std::string& notice) { return absl::StrContains(notice, text); });
+}
 
 // Time passes as fast as its one user waits: a wait ends at once, at its deadline.
 class PassingClock final : public Clock {
@@ -65,10 +77,9 @@ class AttacherTest : public testing::Test {
       record.add_shards()->set_directory_id(servers_[i]->directory_id());
       record.mutable_shards(i)->set_server(absl::StrCat("ps-", i));
     }
-    job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
     environment_.registry = &registry_;
     environment_.clock = &clock_;
-    reporter_ = std::make_unique<Reporter>(job_.get(), &environment_, &inbox_);
+    SetJob(record);
   }
 
   uint64_t Join(int server) {
@@ -98,6 +109,49 @@ class AttacherTest : public testing::Test {
     return attached.ok();
   }
 
+  // The job runs, and is about to make its shards again from its checkpoint.
+  void LoseAllShards() {
+    spec_ = PlainJob(60);
+    spec_.mutable_checkpoints()->set_directory(NewCheckpointDirectory());
+    WriteCheckpoint();
+    const std::string& directory = spec_.checkpoints().directory();
+    const auto found = FindCheckpoint(RealFileSystem(), directory, kNewJob, {});
+    ASSERT_TRUE(found.ok()) << found.status();
+    JobRecord record = job_->record();
+    *record.mutable_spec() = spec_;
+    *record.mutable_plan() = PlainPlan();
+    record.set_total_steps(60);
+    record.mutable_remake()->set_cause("the disks are gone");
+    for (int i = 0; i < kServers; ++i) {
+      ShardPlacement& shard = *record.mutable_shards(i);
+      shard.add_slices()->set_variable(static_cast<uint32_t>(i));
+      shard.mutable_slices(0)->set_length(record.plan().variables(i).shape(0));
+      shard.set_making(ShardPlacement::TO_BE_DROPPED);
+      *shard.mutable_restore() = found->checkpoint;
+    }
+    SetJob(record);
+    ASSERT_TRUE(job_->SetState(RUNNING, "").ok());
+  }
+
+  void WriteCheckpoint() {
+    WriteFakeCheckpoint(
+        spec_.checkpoints().directory(),
+        {.job_id = kNewJob, .spec = spec_, .plan = PlainPlan(), .applied = {StepsBefore(10)}});
+  }
+
+  // Attaches wherever the shards are placed again.
+  absl::Status AttachSomewhere(std::function<void()> on_wait) {
+    clock_.set_on_wait(std::move(on_wait));
+    Attacher attacher(job_.get(), &environment_, &inbox_, reporter_.get());
+    for (;;) {
+      ShardGroup shards(job_->record(), &registry_);
+      const auto attached = attacher.Attach(shards);
+      if (attached.ok() && !*attached) continue;
+      clock_.set_on_wait(nullptr);
+      return attached.status();
+    }
+  }
+
   // All that has been told to people.
   std::vector<std::string> Notices() {
     std::vector<std::string> notices;
@@ -123,7 +177,14 @@ class AttacherTest : public testing::Test {
     void Close(const absl::Status& /*status*/) override {}
   };
 
+  void SetJob(const JobRecord& record) {
+    reporter_.reset();
+    job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
+    reporter_ = std::make_unique<Reporter>(job_.get(), &environment_, &inbox_);
+  }
+
   RunnerInbox inbox_{&clock_};
+  JobSpec spec_;
   std::unique_ptr<Reporter> reporter_;
 };
 
@@ -215,9 +276,49 @@ TEST_F(AttacherTest, JobThatWaitsForOthersMemoryMakesShardsRarelyAndSaysSoOnce) 
   EXPECT_FALSE(Attach(absl::Minutes(10)));
   EXPECT_LE(calls, 25);
   const std::vector<std::string> notices = Notices();
-  EXPECT_EQ(std::count_if(notices.begin(), notices.end(),
-                          [](const auto& notice) { return absl::StrContains(notice, "are free"); }),
-            1);
+  EXPECT_EQ(CountOf("are free", notices), 1);
+}
+
+// It waited for ever, and had the servers read the damaged one every other second.
+TEST_F(AttacherTest, JobWhoseOnlyCheckpointIsDamagedEndsAfterAWhileAndNamesFileAndByte) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  LoseAllShards();
+  std::atomic<int> reads{0};
+  servers_[1]->set_on_restore([&](const ShardSpec& /*spec*/) {
+    ++reads;
+    return absl::DataLossError("000001/shard-00001.safetensors: byte 17 is damaged");
+  });
+  const absl::Time begin = clock_.Now();
+  const absl::Status end = AttachSomewhere([] {});
+  EXPECT_TRUE(absl::IsDataLoss(end)) << end;
+  EXPECT_THAT(std::string(end.message()),
+              AllOf(HasSubstr("000001/shard-00001.safetensors: byte 17 is damaged"),
+                    HasSubstr("there is no other checkpoint of the job in ")));
+  EXPECT_GE(clock_.Now() - begin, environment_.member_timeout);
+  EXPECT_LE(clock_.Now() - begin, environment_.member_timeout + absl::Minutes(1));
+  EXPECT_LE(reads, 40);
+  const std::vector<std::string> notices = Notices();
+  EXPECT_EQ(CountOf("/000001 cannot be used: ", notices), 1);
+  EXPECT_EQ(CountOf("looks for a checkpoint every 10s, and fails after 10m", notices), 1);
+}
+
+TEST_F(AttacherTest, WholeCheckpointThatComesMeanwhileIsTaken) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  LoseAllShards();
+  servers_[1]->set_on_restore([](const ShardSpec& spec) {
+    return spec.restore().checkpoint() == 1 ? absl::DataLossError("byte 17 is damaged")
+                                            : absl::OkStatus();
+  });
+  const absl::Time begin = clock_.Now();
+  bool written = false;
+  const absl::Status end = AttachSomewhere([&] {
+    if (clock_.Now() - begin < absl::Minutes(5) || std::exchange(written, true)) return;
+    WriteCheckpoint();
+  });
+  EXPECT_TRUE(end.ok()) << end;
+  for (int i = 0; i < kServers; ++i) {
+    EXPECT_EQ(servers_[i]->SpecOf(kNewJob, i)->restore().checkpoint(), 2u);
+  }
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/placement/placement.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace millrace::coordinator {
+
+using ::google::protobuf::util::MessageDifferencer;
 
 std::vector<ShardPlacement> PlaceAgain(std::vector<ShardPlacement> shards,
                                        const std::vector<bool>& again,
@@ -15,6 +18,9 @@ std::vector<ShardPlacement> PlaceAgain(std::vector<ShardPlacement> shards,
   for (size_t i = 0; i < shards.size(); ++i) {
     ShardPlacement& shard = shards[i];
     if (!again[i] && !IsToBeMade(shard)) continue;
+    const bool is_the_same = shard.making() == ShardPlacement::TO_BE_MADE && !moves[i] &&
+                             MessageDifferencer::Equals(shard.restore(), from);
+    if (is_the_same) continue;  // It may be there already.
     *shard.mutable_restore() = from;
     shard.set_making(ShardPlacement::TO_BE_DROPPED);
     if (!moves[i]) continue;

@@ -25,8 +25,9 @@ struct RemakeServer {
 };
 
 // The job's shards, of which those of `again` (by shard) are to be made again, and those that were
-// to be anyway; all of them from `from`. Of these, those of `moves` go to the servers that hold
-// least. REQUIRES: servers is not empty, if any shard moves.
+// to be anyway; all of them from `from`, and dropped first, but for those that are to be made of it
+// already where they are. Of these, those of `moves` go to the servers that hold least. REQUIRES:
+// servers is not empty, if any shard moves.
 std::vector<ShardPlacement> PlaceAgain(std::vector<ShardPlacement> shards,
                                        const std::vector<bool>& again,
                                        const std::vector<bool>& moves, const ShardRestore& from,

@@ -68,5 +68,17 @@ TEST(RemakePlanTest, WhatWasToBeMadeBeforeIsDroppedAndMadeFromTheSameCheckpoint)
   EXPECT_THAT(Describe(shards), ElementsAre("d0", "d1:drop@17", "d9:drop@17"));
 }
 
+// Reading it once more would take as long, and bring the same.
+TEST(RemakePlanTest, WhatIsBeingMadeOfTheSameCheckpointIsLeftAlone) {
+  auto shards = ShardsOn({"d0", "d1", "d2"});
+  for (ShardPlacement& shard : shards) {
+    shard.set_making(ShardPlacement::TO_BE_MADE);
+    *shard.mutable_restore() = Checkpoint(17);
+  }
+  shards =
+      PlaceAgain(shards, {true, true, true}, {false, false, true}, Checkpoint(17), kTwoServers);
+  EXPECT_THAT(Describe(shards), ElementsAre("d0:make@17", "d1:make@17", "d9:drop@17"));
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

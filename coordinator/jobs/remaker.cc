@@ -30,6 +30,8 @@ using ::google::protobuf::util::MessageDifferencer;
 
 // Files are not looked for more often than this.
 constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
+// A server that had no room for a shard is not asked again for this long, where there are others.
+constexpr absl::Duration kFull = absl::Seconds(10);
 
 }  // namespace
 
@@ -37,8 +39,15 @@ void Remaker::Begin() {
   missing_since_.clear();
   damaged_.clear();
   full_.clear();
+  hopeless_since_.reset();
   look_again_ = absl::InfinitePast();
+  waits_for_files_ = false;
   why_not_.clear();
+}
+
+bool Remaker::IsHopeless() const {
+  return hopeless_since_ &&
+         environment_.clock->Now() - *hopeless_since_ >= environment_.member_timeout;
 }
 
 absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
@@ -83,31 +92,65 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
   }
   losses.cause = job_->record().remake().cause();
   if (is_full) {
-    full_.insert(placement.directory_id());
-    if (Servers().empty()) {
-      full_.clear();  // Who has none now may have some later.
-      return false;
-    }
+    full_[placement.directory_id()] = environment_.clock->Now();
+    if (Servers().empty()) return false;
     losses.moves[failed] = true;
     return MakeAgain(shards, std::move(losses));
   }
-  if (!absl::IsDataLoss(status)) return ReplaceGone(shards, std::move(losses), placement.restore());
-  const ShardRestore& bad = placement.restore();
-  damaged_[bad.directory()] = bad.checkpoint();
-  job_->AppendNotice(
-      absl::StrCat("checkpoint ", NameOf(bad), " cannot be used: ", std::string(status.message())));
+  if (absl::IsAlreadyExists(status)) return DropAgain(shards);
+  if (environment_.clock->Now() < look_again_) return false;
+  const ShardRestore from = placement.restore();
+  MILLRACE_ASSIGN_OR_RETURN(const bool replaced,
+                            absl::IsDataLoss(status)
+                                ? ReplaceDamaged(shards, std::move(losses), from, status)
+                                : ReplaceGone(shards, std::move(losses), from));
+  if (replaced || waits_for_files_) {
+    hopeless_since_.reset();
+  } else if (!hopeless_since_) {
+    hopeless_since_ = environment_.clock->Now();
+    const std::string after = absl::FormatDuration(environment_.member_timeout);
+    job_->AppendNotice(absl::StrCat(
+        shards.NameOf(failed),
+        " cannot be made again: ", why_not_.empty() ? std::string(status.message()) : why_not_,
+        "; looks for a checkpoint every ", absl::FormatDuration(kLookForFilesAgain),
+        ", and fails after ", after, " (--member_timeout of the coordinator)"));
+  }
+  return replaced;
+}
+
+// A shard that is to be made cannot be: its checkpoint is damaged, or was removed while it was
+// read; or the shard is there, and damaged itself.
+absl::StatusOr<bool> Remaker::ReplaceDamaged(ShardGroup& shards, Losses losses,
+                                             const ShardRestore& bad, const absl::Status& damage) {
+  const absl::Status there = shards.Look(shards.failed_shard());
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (absl::IsDataLoss(there)) return DropAgain(shards);
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_removed, IsRemoved(bad));
+  if (is_removed) return ReplaceGone(shards, std::move(losses), bad);
+  if (damaged_[bad.directory()].insert(bad.checkpoint()).second) {
+    job_->AppendNotice(absl::StrCat("checkpoint ", NameOf(bad),
+                                    " cannot be used: ", std::string(damage.message())));
+  }
   return MakeAgain(shards, std::move(losses));
+}
+
+// What the server has of a shard that is to be made is not what is to be made.
+absl::StatusOr<bool> Remaker::DropAgain(ShardGroup& shards) {
+  std::vector<ShardPlacement> after = shards.placements();
+  after[shards.failed_shard()].set_making(ShardPlacement::TO_BE_DROPPED);
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal(
+      [&](JobRecord& record) { record.mutable_shards()->Assign(after.begin(), after.end()); }));
+  return true;
 }
 
 // A server does not find its checkpoint. Somebody may have removed it; or the server does not see
 // the directory, and then no other one helps.
 absl::StatusOr<bool> Remaker::ReplaceGone(ShardGroup& shards, Losses losses,
                                           const ShardRestore& gone) {
-  if (environment_.clock->Now() < look_again_) return false;
   look_again_ = environment_.clock->Now() + kLookForFilesAgain;
   const auto found = FindUsable();
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  if (!found.ok()) why_not_ = std::string(found.status().message());
+  why_not_ = std::string(found.status().message());
   if (!found.ok() || MessageDifferencer::Equals(found->checkpoint, gone)) return false;
   return MakeAgain(shards, std::move(losses));
 }
@@ -116,7 +159,9 @@ absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
   const auto found = FindUsable();
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   const std::vector<RemakeServer> servers = Servers();
-  if (!found.ok() || servers.empty()) {
+  const bool moves =
+      std::find(losses.moves.begin(), losses.moves.end(), true) != losses.moves.end();
+  if (!found.ok() || (moves && servers.empty())) {
     why_not_ = found.ok() ? "no ps server is there that could take its shards"
                           : std::string(found.status().message());
     look_again_ = environment_.clock->Now() + kLookForFilesAgain;
@@ -150,7 +195,7 @@ absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
 }
 
 // The job's own newest one; or else the one that it was restored from.
-absl::StatusOr<FoundCheckpoint> Remaker::FindUsable() const {
+absl::StatusOr<FoundCheckpoint> Remaker::FindUsable() {
   const std::string& directory = job_->spec().checkpoints().directory();
   absl::StatusOr<FoundCheckpoint> found =
       absl::NotFoundError("the job has no checkpoints (checkpoints.directory)");
@@ -159,24 +204,38 @@ absl::StatusOr<FoundCheckpoint> Remaker::FindUsable() const {
     found = environment_.file_caller->Call<FoundCheckpoint>(
         directory,
         [directory, id = job_->id(), files = environment_.file_system,
-         before = damaged == damaged_.end() ? 0 : damaged->second] {
-          return FindCheckpoint(files, directory, id, before);
+         but = damaged == damaged_.end() ? std::set<uint64_t>() : damaged->second] {
+          return FindCheckpoint(files, directory, id, but);
         },
         [this] { return !inbox_->interrupt().ok(); });
   }
+  waits_for_files_ = absl::IsUnavailable(found.status());
   const JobRecord record = job_->record();
   if (!absl::IsNotFound(found.status()) || !record.has_restored_from()) return found;
   const ShardRestore& begun = record.restored_from().checkpoint();
   const auto damaged = damaged_.find(begun.directory());
-  if (damaged != damaged_.end() && begun.checkpoint() >= damaged->second) return found;
+  if (damaged != damaged_.end() && damaged->second.contains(begun.checkpoint())) return found;
   return FoundCheckpoint{begun, record.restored_from().step(), {}};
+}
+
+absl::StatusOr<bool> Remaker::IsRemoved(const ShardRestore& checkpoint) const {
+  const auto removed = environment_.file_caller->Call<bool>(
+      checkpoint.directory(),
+      [checkpoint, files = environment_.file_system]() -> absl::StatusOr<bool> {
+        return coordinator::IsRemoved(files, checkpoint);
+      },
+      [this] { return !inbox_->interrupt().ok(); });
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  return removed.value_or(false);
 }
 
 std::vector<RemakeServer> Remaker::Servers() const {
   std::vector<RemakeServer> servers;
+  const absl::Time now = environment_.clock->Now();
   for (const PsMember& member : environment_.registry->PsServers()) {
     const RegisterPs& ps = member.registration;
-    if (full_.contains(ps.directory_id())) continue;
+    const auto full = full_.find(ps.directory_id());
+    if (full != full_.end() && now - full->second < kFull) continue;
     servers.push_back({ps.directory_id(), ps.name(), ps.address(),
                        environment_.elements_on ? environment_.elements_on(ps.directory_id()) : 0});
   }

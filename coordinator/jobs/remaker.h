@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "coordinator/checkpoint/checkpoint_finder.h"
 #include "coordinator/jobs/job.h"
@@ -43,6 +44,11 @@ class Remaker {
   // damaged or gone it is made again; where its checkpoint is damaged, from the one before; where
   // its server has no room for it, on another one.
   absl::StatusOr<bool> ReplaceFailed(ShardGroup& shards, const absl::Status& status);
+  // What shards are to be made of cannot be read, and for --member_timeout there was nothing else:
+  // the job cannot go on.
+  bool IsHopeless() const;
+  // Whether the directory of checkpoints did not answer when one was looked for last.
+  bool waits_for_files() const { return waits_for_files_; }
 
   // Who is missing, with why nothing is done about it.
   std::map<std::string, std::string> Explain(std::map<std::string, std::string> missing) const;
@@ -58,8 +64,12 @@ class Remaker {
     std::string cause;
   };
   absl::StatusOr<bool> ReplaceGone(ShardGroup& shards, Losses losses, const ShardRestore& gone);
+  absl::StatusOr<bool> ReplaceDamaged(ShardGroup& shards, Losses losses, const ShardRestore& bad,
+                                      const absl::Status& damage);
+  absl::StatusOr<bool> DropAgain(ShardGroup& shards);
   absl::StatusOr<bool> MakeAgain(ShardGroup& shards, Losses losses);
-  absl::StatusOr<FoundCheckpoint> FindUsable() const;
+  absl::StatusOr<FoundCheckpoint> FindUsable();
+  absl::StatusOr<bool> IsRemoved(const ShardRestore& checkpoint) const;
   std::vector<RemakeServer> Servers() const;
   void DropStrays(const JobRecord& before, absl::Span<const ShardPlacement> after) const;
 
@@ -69,10 +79,14 @@ class Remaker {
   Reporter* const reporter_;
 
   // Since Begin.
-  std::map<std::string, absl::Time> missing_since_;  // By directory.
-  std::map<std::string, uint64_t> damaged_;          // By directory of checkpoints: the oldest.
-  std::set<std::string> full_;                       // Directories of servers without room.
+  std::map<std::string, absl::Time> missing_since_;    // By directory.
+  std::map<std::string, std::set<uint64_t>> damaged_;  // By directory of checkpoints.
+  // Servers without room, by directory: since when that is known.
+  std::map<std::string, absl::Time> full_;
+  // What shards are to be made of cannot be read, and nothing else is there, since then.
+  absl::optional<absl::Time> hopeless_since_;
   absl::Time look_again_ = absl::InfinitePast();
+  bool waits_for_files_ = false;
   std::string why_not_;  // For people. Empty: nothing was tried in vain.
 };
 

@@ -372,6 +372,14 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Get() {
       [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); });
 }
 
+absl::Status ShardGroup::Look(uint32_t shard) {
+  return CallAll(
+             "GetShard", &AdminCalls::GetShard, kShortCall,
+             [&](uint32_t of, GetShardRequest& request) { Address(job_id_, of, request); },
+             [shard](uint32_t each) { return each == shard; })
+      .status();
+}
+
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::GetThoseThere() {
   const auto round = Start<GetShardRequest, ShardStatus>(
       ThoseThere(), &AdminCalls::GetShard, kShortCall,

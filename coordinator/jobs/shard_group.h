@@ -81,6 +81,8 @@ class ShardGroup final : public CheckpointShards {
 
   // The calls of ParameterServerAdmin, for every shard.
   absl::StatusOr<Statuses> Get();
+  // GetShard of one.
+  absl::Status Look(uint32_t shard);
   absl::StatusOr<Statuses> SetGeneration(uint64_t generation);
   absl::StatusOr<Statuses> StepBack(uint64_t generation, const CutName& cut, uint64_t epoch);
   absl::StatusOr<Statuses> PinCut(uint64_t generation, const std::string& cut_id);

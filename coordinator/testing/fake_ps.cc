@@ -357,8 +357,7 @@ grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest*
     shard.spec = request->spec();
     shard.generation = request->generation();
     if (request->spec().has_restore()) {
-      absl::Status restored =
-          on_restore_ ? on_restore_(request->spec().restore()) : absl::OkStatus();
+      absl::Status restored = on_restore_ ? on_restore_(shard.spec) : absl::OkStatus();
       if (restored.ok()) restored = Restore(shard);
       if (!restored.ok()) {
         shards_.erase(entry);
@@ -458,6 +457,10 @@ grpc::Status FakePs::PlanCuts(grpc::ServerContext*, const PlanCutsRequest* reque
 
 grpc::Status FakePs::StepBack(grpc::ServerContext*, const StepBackRequest* request,
                               ShardStatus* response) {
+  if (const grpc::Status status = on_step_back_ ? on_step_back_() : grpc::Status::OK;
+      !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
   const grpc::Status status = FindAt(*request, &shard);

@@ -92,12 +92,15 @@ class FakePs final : public ParameterServerAdmin::Service {
     on_create_ = std::move(on_create);
   }
   // The same for a shard that is made from a checkpoint.
-  void set_on_restore(std::function<absl::Status(const ShardRestore& from)> on_restore) {
+  void set_on_restore(std::function<absl::Status(const ShardSpec& spec)> on_restore) {
     on_restore_ = std::move(on_restore);
   }
   void set_on_drop(std::function<grpc::Status()> on_drop) { on_drop_ = std::move(on_drop); }
   void set_on_pin(std::function<grpc::Status()> on_pin) { on_pin_ = std::move(on_pin); }
   void set_on_get(std::function<grpc::Status()> on_get) { on_get_ = std::move(on_get); }
+  void set_on_step_back(std::function<grpc::Status()> on_step_back) {
+    on_step_back_ = std::move(on_step_back);
+  }
   void set_on_flush(std::function<grpc::Status()> on_flush) { on_flush_ = std::move(on_flush); }
   // Of WriteCheckpoint; may look at the context to see whether the call is cancelled.
   void set_on_write(std::function<grpc::Status(grpc::ServerContext* context)> on_write) {
@@ -184,10 +187,11 @@ class FakePs final : public ParameterServerAdmin::Service {
   int disks_ = 0;
   std::string directory_id_;
   std::function<grpc::Status(const std::string& job_id)> on_create_;
-  std::function<absl::Status(const ShardRestore& from)> on_restore_;
+  std::function<absl::Status(const ShardSpec& spec)> on_restore_;
   std::function<grpc::Status()> on_drop_;
   std::function<grpc::Status()> on_pin_;
   std::function<grpc::Status()> on_get_;
+  std::function<grpc::Status()> on_step_back_;
   std::function<grpc::Status()> on_flush_;
   std::function<grpc::Status(grpc::ServerContext* context)> on_write_;
   std::unique_ptr<RpcServer> server_;
