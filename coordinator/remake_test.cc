@@ -479,6 +479,42 @@ TEST(RemakeTest, ShardThatIsNotOnItsServerAnyMoreIsMadeAgain) {
   EXPECT_EQ(RemakesOf(cluster, job)[0].cause(), "shard 0 on ps-0 is not there any more");
 }
 
+TEST(RemakeTest, ShardThatItsServerCannotReadIsMadeAgain) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10)});
+  cluster.ps(0).Kill();
+  cluster.ps(0).DamageDisk();
+  cluster.ps(0).Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 60);
+  EXPECT_EQ(RemakesOf(cluster, job)[0].cause(), "shard 0 on ps-0 is damaged");
+}
+
+TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardAndSaysWhy) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const std::string job = cluster.Submit(PlainJob(60)).value();
+  gate.AwaitSomebody();
+  cluster.ps(0).Kill();
+  cluster.ps(0).DamageDisk();
+  cluster.ps(0).Start(cluster.address());
+  gate.Open();
+  const JobStatus end = cluster.AwaitEnd(job);
+  EXPECT_EQ(end.state(), FAILED);
+  EXPECT_THAT(end.message(),
+              AllOf(HasSubstr("of shard 0: record 3: byte 9 is damaged"),
+                    HasSubstr("it cannot be made again: the job has no checkpoints")));
+}
+
 // The job that it was restored from has the checkpoint.
 TEST(RemakeTest, RestoredJobThatHasNoCheckpointYetBeginsWhereItBegan) {
   Gate gate;

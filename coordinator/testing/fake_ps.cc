@@ -109,6 +109,11 @@ void FakePs::ReplaceDisk() {
   directory_id_ = absl::StrCat("directory-", ++disks_, "-of-", name_);
 }
 
+void FakePs::DamageDisk() {
+  MutexLock lock(&mutex_);
+  for (auto& [key, shard] : flushed_) shard.damaged = true;
+}
+
 void FakePs::MoveDiskTo(FakePs& other) {
   std::map<Key, Shard> flushed;
   std::map<Key, std::map<Name, Shard>> cuts;
@@ -317,6 +322,7 @@ template <typename Request>
 grpc::Status FakePs::Find(const Request& request, Shard** found) {
   const auto entry = shards_.find({request.job_id(), request.shard()});
   if (entry == shards_.end()) return {grpc::StatusCode::NOT_FOUND, "no such shard"};
+  if (entry->second.damaged) return {grpc::StatusCode::DATA_LOSS, "record 3: byte 9 is damaged"};
   *found = &entry->second;
   return grpc::Status::OK;
 }

@@ -40,6 +40,9 @@ class FakePs final : public ParameterServerAdmin::Service {
   void Wipe();
   // The same, and is another directory to the coordinator.
   void ReplaceDisk();
+  // Shards that were flushed cannot be read in the next life: calls to them are answered with
+  // DATA_LOSS until they are dropped.
+  void DamageDisk();
   // Its directory becomes that of `other`, whose own one is lost; it has an empty one. REQUIRES:
   // neither serves.
   void MoveDiskTo(FakePs& other);
@@ -151,6 +154,7 @@ class FakePs final : public ParameterServerAdmin::Service {
     uint64_t also_at = 0;
     absl::Duration load;
     bool retired = false;
+    bool damaged = false;
   };
   using Name = std::pair<uint64_t, uint64_t>;  // Of a cut: epoch and version.
   using Key = std::pair<std::string, uint32_t>;
