@@ -3,8 +3,9 @@
 //   membership/  who is there: one stream for each worker and ps server
 //   dispatch/    which steps are done, leased or free, and who may have the next ones
 //   placement/   how variables are divided into shards, and which server holds which
-//   checkpoint/  when a job's checkpoints are due, and what becomes of one
+//   checkpoint/  when checkpoints are due, what becomes of one, and how jobs go on from one
 //   jobs/        one runner for each job: plan, place, train, evaluate, end
+//   explain/     who keeps a job waiting
 //   journal/     what must survive a restart
 //   service/     the clients' gRPC service
 #ifndef MILLRACE_COORDINATOR_COORDINATOR_H_

@@ -32,10 +32,6 @@ std::string CheckpointPolicy::WhyDue(uint64_t step, absl::Time now) const {
   return "";
 }
 
-absl::Time CheckpointPolicy::next_time(absl::Time now) const {
-  return now < not_before_ ? not_before_ : next_time_;
-}
-
 void CheckpointPolicy::Began(uint64_t step, absl::Time now) {
   SetNextStep(step);
   next_time_ = now + period_;

@@ -27,8 +27,6 @@ class CheckpointPolicy {
 
   // The step at which the next one is due; infinitely many where none is due by steps.
   uint64_t next_step() const { return next_step_; }
-  // When WhyDue may say something else although no step was applied.
-  absl::Time next_time(absl::Time now) const;
 
   // One is begun at `step`, for whatever reason; and one has failed.
   void Began(uint64_t step, absl::Time now);
