@@ -454,7 +454,7 @@ CheckpointEnded Checkpointer::Describe() const {
 
 void Checkpointer::Fail(const absl::Status& status) {
   const absl::Time now = clock_->Now();
-  LOG(WARNING) << options_.owner.job_id << ": a checkpoint was given up: " << status;
+  LOG(INFO) << options_.owner.job_id << ": a checkpoint was given up: " << status;
   ended_.push_back(Describe());
   ended_.back().set_error(std::string(status.message()));
   trouble_ = absl::StrCat("a checkpoint was given up: ", std::string(status.message()));
