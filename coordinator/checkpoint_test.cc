@@ -369,6 +369,10 @@ TEST_F(CheckpointTest, DirectoryOfAnotherRunIsRefused) {
   const auto beside = cluster.Submit(Job(20));
   EXPECT_EQ(beside.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(beside.status().message()), HasSubstr("which has not ended"));
+  JobSpec same = Job(20);
+  same.mutable_checkpoints()->set_directory(directory_ + "/../" +
+                                            directory_.substr(directory_.rfind('/') + 1) + "//");
+  EXPECT_THAT(cluster.Submit(same).status().ToString(), HasSubstr("which has not ended"));
   gate.Open();
   cluster.AwaitEnd(job);
   const auto after = cluster.Submit(Job(20));

@@ -17,6 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // Of a job of 50 steps that goes on where `directory` has a checkpoint.
@@ -73,6 +74,36 @@ TEST(RestoreTest, JobThatIsRestoredNeverTakesANewerOneThanWhenItWasSubmitted) {
   FakeWorker& worker = cluster.AddWorker();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   EXPECT_EQ(worker.Computed(job), StepsFrom(10, 50));
+}
+
+// It was refused its directory then, and wrote none.
+TEST(RestoreTest, JobThatGoesBackBehindTheNewestWritesItsCheckpointsAfterThem) {
+  const std::string directory = NewCheckpointDirectory();
+  const auto write = [&](const std::string& job_id, uint64_t step) {
+    WriteFakeCheckpoint(directory, {.job_id = job_id,
+                                    .spec = PlainJob(50),
+                                    .plan = PlainPlan(),
+                                    .applied = {StepsBefore(step)}});
+  };
+  write("earlier-1", 10);
+  write("earlier-2", 20);
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  JobSpec spec = RestoredJob(directory + "/");
+  spec.mutable_restore()->set_checkpoint(1);
+  spec.mutable_checkpoints()->set_directory(directory);
+  const auto job = cluster.Submit(spec);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const JobStatus end = cluster.AwaitEnd(*job);
+  EXPECT_EQ(end.state(), SUCCEEDED);
+  EXPECT_EQ(worker.Computed(*job), StepsFrom(10, 50));
+  EXPECT_THAT(end.warnings(), IsEmpty());
+  EXPECT_EQ(end.checkpoint().number(), 3u);
+  EXPECT_EQ(end.checkpoint().step(), 50u);
+  std::string latest;
+  std::ifstream(directory + "/latest") >> latest;
+  EXPECT_EQ(latest, "000003");
 }
 
 TEST(RestoreTest, ShardsThatDifferInStepsAreNotMergedAndOnlyMissingStepsAreRun) {

@@ -9,6 +9,8 @@
 // Whoever empties a folder that has no manifest leaves a mark there, and looks for the manifest
 // again; whoever writes one looks for the mark afterwards. So one of them hears of the other, and a
 // checkpoint that was committed keeps its files.
+//
+// The folder with the highest number stays although nothing is in it: it remembers the number.
 #include "common/checkpoint/checkpoint_directory.h"
 
 #include <sys/stat.h>
@@ -19,6 +21,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -97,7 +100,7 @@ bool IsTemporary(const std::string& name) {
   const size_t at = name.find(kTemporary);
   if (at == std::string::npos) return false;
   const absl::string_view target = absl::string_view(name).substr(0, at);
-  return target == kManifestFile || target == kLatestFile;
+  return target == kManifestFile || target == kLatestFile || target == kOwnerFile;
 }
 
 // What the manifests that are there lead to.
@@ -124,12 +127,17 @@ Needed NeededBy(const std::vector<CheckpointDirectory::Listed>& listed) {
   return needed;
 }
 
-// Removes from one folder what nobody needs; and itself, if nothing is left.
+// Removes from one folder what nobody needs; and itself, if nothing is left and it has not the
+// highest number.
 class FolderCleaner {
  public:
   FolderCleaner(const FileSystemPtr& file_system, const std::string& directory,
-                const Needed& needed, CheckpointDirectory::Garbage* garbage)
-      : file_system_(file_system), directory_(directory), needed_(needed), garbage_(garbage) {}
+                const Needed& needed, uint64_t highest, CheckpointDirectory::Garbage* garbage)
+      : file_system_(file_system),
+        directory_(directory),
+        needed_(needed),
+        highest_(highest),
+        garbage_(garbage) {}
 
   absl::Status Clean(uint64_t number) {
     const std::string folder = CheckpointFolder(number);
@@ -150,6 +158,8 @@ class FolderCleaner {
     for (const std::string& name : removed_names) {
       MILLRACE_RETURN_IF_ERROR(Remove(JoinPath(path, name)));
     }
+    // The one that stays keeps the mark, for whoever may still commit it.
+    if (number >= highest_) return absl::OkStatus();
     if (marks || has(kRemovalMark)) {
       MILLRACE_RETURN_IF_ERROR(DeleteFile(file_system_, JoinPath(path, kRemovalMark)));
     }
@@ -200,6 +210,7 @@ class FolderCleaner {
   const FileSystemPtr& file_system_;
   const std::string& directory_;
   const Needed& needed_;
+  const uint64_t highest_;
   CheckpointDirectory::Garbage* const garbage_;
 };
 
@@ -269,6 +280,18 @@ absl::Status CheckpointDirectory::MakeDirectory() {
   MILLRACE_RETURN_IF_ERROR(FromRocks(file_system_->CreateDirIfMissing(path_, IOOptions(), nullptr),
                                      absl::StrCat("cannot make the directory ", path_)));
   return SyncDirectory(file_system_, above);
+}
+
+absl::StatusOr<std::string> CheckpointDirectory::Owner() const {
+  const absl::StatusOr<std::string> text = ReadWholeFile(file_system_, JoinPath(path_, kOwnerFile));
+  if (absl::IsNotFound(text.status())) return "";
+  MILLRACE_RETURN_IF_ERROR(text.status());
+  return std::string(absl::StripAsciiWhitespace(*text));
+}
+
+absl::Status CheckpointDirectory::SetOwner(const std::string& job_id) {
+  MILLRACE_RETURN_IF_ERROR(MakeDirectory());
+  return WriteDurably(file_system_, JoinPath(path_, kOwnerFile), job_id + "\n");
 }
 
 absl::StatusOr<uint64_t> CheckpointDirectory::Begin(uint64_t at_least) {
@@ -341,10 +364,20 @@ absl::Status CheckpointDirectory::Remove(uint64_t number) {
   }
   std::sort(folders.begin(), folders.end());
   folders.erase(std::unique(folders.begin(), folders.end()), folders.end());
+  status.Update(CleanFolders(folders));
+  return status;
+}
+
+absl::Status CheckpointDirectory::CleanFolder(uint64_t number) { return CleanFolders({number}); }
+
+absl::Status CheckpointDirectory::CleanFolders(const std::vector<uint64_t>& folders) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint64_t> numbers, FoldersIn(file_system_, path_));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List());
   const Needed needed = NeededBy(listed);
   Garbage garbage;
-  FolderCleaner cleaner(file_system_, path_, needed, &garbage);
+  FolderCleaner cleaner(file_system_, path_, needed, numbers.empty() ? 0 : numbers.back(),
+                        &garbage);
+  absl::Status status;
   for (const uint64_t folder : folders) {
     const absl::Status cleaned = cleaner.Clean(folder);
     if (!absl::IsNotFound(cleaned)) status.Update(cleaned);
@@ -358,7 +391,11 @@ absl::StatusOr<CheckpointDirectory::Garbage> CheckpointDirectory::CollectGarbage
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(file_system_, path_));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List());
   const Needed needed = NeededBy(listed);
-  FolderCleaner cleaner(file_system_, path_, needed, &garbage);
+  uint64_t highest = 0;
+  for (const std::string& name : names) {
+    highest = std::max(highest, ParseCheckpointFolder(name).value_or(0));
+  }
+  FolderCleaner cleaner(file_system_, path_, needed, highest, &garbage);
   for (const std::string& name : names) {
     if (const auto number = ParseCheckpointFolder(name)) {
       if (*number == in_progress) continue;

@@ -32,6 +32,13 @@ class CheckpointDirectory {
   // The highest number that has a manifest. NOT_FOUND: there is no directory, or none in it.
   absl::StatusOr<uint64_t> Newest() const;
 
+  // The job that has the directory, as `owner` says; "" where no such file is there. One that has
+  // it writes its name there first, and looks whether it still has it before it writes anything
+  // else.
+  absl::StatusOr<std::string> Owner() const;
+  // Makes the directory, if it is not there. NOT_FOUND: the directory above is not there.
+  absl::Status SetOwner(const std::string& job_id);
+
   // Makes the folder of a new checkpoint, above all that are there and at least `at_least`, and the
   // directory itself, if it is not there. Returns the number. NOT_FOUND: the directory above is not
   // there.
@@ -47,6 +54,10 @@ class CheckpointDirectory {
   // to. NOT_FOUND: it is none. After an error CollectGarbage() removes the rest.
   absl::Status Remove(uint64_t number);
 
+  // Removes what no checkpoint refers to from the folder of this number alone, and the folder as
+  // CollectGarbage() does.
+  absl::Status CleanFolder(uint64_t number);
+
   struct Garbage {
     uint64_t files = 0;  // Removed.
     uint64_t bytes = 0;
@@ -55,13 +66,15 @@ class CheckpointDirectory {
     absl::Status kept_for;
   };
   // Removes files of ours that no checkpoint refers to, and folders that are empty then; nothing in
-  // that of `in_progress` (0: none). Files that are not ours stay. NOT_FOUND: there is no
-  // directory. To be called on a start, before each Begin() and after a checkpoint that was given
-  // up.
+  // that of `in_progress` (0: none). The folder with the highest number stays, even if it is empty:
+  // Begin() goes above it, so that no number is given twice, and whoever still writes to one that
+  // was given up does no harm. Files that are not ours stay. NOT_FOUND: there is no directory. To
+  // be called on a start, before each Begin() and after a checkpoint that was given up.
   absl::StatusOr<Garbage> CollectGarbage(uint64_t in_progress);
 
  private:
   absl::Status MakeDirectory();
+  absl::Status CleanFolders(const std::vector<uint64_t>& folders);
   // Makes `latest` name the newest.
   absl::Status UpdateLatest();
 

@@ -1,6 +1,7 @@
 #include "common/checkpoint/checkpoint_paths.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "absl/status/status.h"
@@ -63,6 +64,12 @@ absl::optional<ShardFileName> ParseShardFile(absl::string_view path) {
   name.checkpoint = *checkpoint;
   name.shard = static_cast<uint32_t>(*shard);
   return name;
+}
+
+std::string NormalDirectory(absl::string_view path) {
+  std::string normal = std::filesystem::path(std::string(path)).lexically_normal().string();
+  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+  return normal;
 }
 
 std::string JoinPath(absl::string_view directory, absl::string_view name) {

@@ -14,6 +14,8 @@ namespace millrace {
 
 // Names the newest checkpoint, for people.
 inline constexpr char kLatestFile[] = "latest";
+// Names the job whose directory it is.
+inline constexpr char kOwnerFile[] = "owner";
 inline constexpr char kManifestFile[] = "manifest.json";
 // In a folder that has no manifest: somebody removes it, and it becomes no checkpoint any more.
 inline constexpr char kRemovalMark[] = "being-removed";
@@ -37,6 +39,10 @@ struct ShardFileName {
 };
 // Of the two kinds of paths above; nothing for any other text.
 absl::optional<ShardFileName> ParseShardFile(absl::string_view path);
+
+// The same path for all ways to write one that need no look at the disk: without "//", "/./",
+// "/../" and a slash at its end. "" for "".
+std::string NormalDirectory(absl::string_view path);
 
 // DIRECTORY/NAME.
 std::string JoinPath(absl::string_view directory, absl::string_view name);

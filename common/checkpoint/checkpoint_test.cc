@@ -394,6 +394,46 @@ TEST(CheckpointDirectoryTest, NumbersGrowAndLatestNamesTheNewest) {
   EXPECT_THAT(FilesIn(directory), IsEmpty());
 }
 
+// Whoever still writes to one that was given up must not meet the one after.
+TEST(CheckpointDirectoryTest, NoNumberIsGivenTwice) {
+  const std::string directory = EmptyDirectory("once") + "/run";
+  CheckpointDirectory checkpoints(Files(), directory);
+  EXPECT_EQ(*checkpoints.Begin(), 1u);
+  ASSERT_TRUE(checkpoints.CollectGarbage(0).ok());
+  EXPECT_EQ(*checkpoints.Begin(), 2u);
+  EXPECT_EQ(checkpoints.CleanFolder(2), absl::OkStatus());
+  EXPECT_EQ(*checkpoints.Begin(), 3u);
+  EXPECT_EQ(checkpoints.CleanFolder(2), absl::OkStatus());
+  EXPECT_FALSE(fs::exists(JoinPath(directory, "000002")));
+  ASSERT_TRUE(checkpoints.CollectGarbage(0).ok());
+  EXPECT_FALSE(fs::exists(JoinPath(directory, "000001")));
+  EXPECT_TRUE(fs::exists(JoinPath(directory, "000003")));
+  const uint64_t number = Write(directory, MakeTestJob());
+  EXPECT_EQ(checkpoints.Remove(number), absl::OkStatus());
+  EXPECT_EQ(*checkpoints.Begin(), number + 1);
+}
+
+TEST(CheckpointDirectoryTest, TheOwnerStaysUntilThereIsAnother) {
+  const std::string directory = EmptyDirectory("owned") + "/run";
+  CheckpointDirectory checkpoints(Files(), directory);
+  EXPECT_EQ(*checkpoints.Owner(), "");
+  EXPECT_EQ(checkpoints.SetOwner("j-1"), absl::OkStatus());  // Makes the directory.
+  EXPECT_EQ(*checkpoints.Owner(), "j-1");
+  EXPECT_EQ(checkpoints.SetOwner("j-2"), absl::OkStatus());
+  std::ofstream(JoinPath(directory, "owner.tmp-0011223344556677")) << "j-3";
+  ASSERT_TRUE(checkpoints.CollectGarbage(0).ok());
+  EXPECT_EQ(*checkpoints.Owner(), "j-2");
+  EXPECT_THAT(NamesOfFilesIn(directory), ElementsAre("owner"));
+}
+
+TEST(CheckpointPathsTest, ADirectoryHasOneNormalPath) {
+  for (const char* path : {"/runs/1", "/runs//1", "/runs/1/", "//runs/./1//", "/runs/2/../1"}) {
+    EXPECT_EQ(NormalDirectory(path), "/runs/1") << path;
+  }
+  EXPECT_EQ(NormalDirectory("/"), "/");
+  EXPECT_EQ(NormalDirectory(""), "");
+}
+
 TEST(CheckpointDirectoryTest, ADirectoryWhoseParentIsNotThereIsNotMade) {
   CheckpointDirectory checkpoints(Files(), EmptyDirectory("unmounted") + "/not/there");
   const auto number = checkpoints.Begin();

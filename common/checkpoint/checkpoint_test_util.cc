@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/safetensors/safetensors_header.h"
 #include "common/status_macros.h"
@@ -170,7 +171,8 @@ std::map<std::string, std::string> FilesIn(const std::string& directory) {
   std::map<std::string, std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
     const bool is_kept_aside = absl::StrContains(entry.path().string(), ".aside-");
-    if (!entry.is_regular_file() || is_kept_aside) continue;
+    const bool is_mark = entry.path().filename() == kRemovalMark;  // No file of a checkpoint.
+    if (!entry.is_regular_file() || is_kept_aside || is_mark) continue;
     std::ifstream file(entry.path(), std::ios::binary);
     files[fs::relative(entry.path(), directory).string()] =
         std::string(std::istreambuf_iterator<char>(file), {});

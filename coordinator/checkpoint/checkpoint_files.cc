@@ -5,9 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/checkpoint/checkpoint_directory.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/checkpoint_records.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -53,9 +55,10 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
 
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec) {
   const std::string& path = spec.checkpoints().directory();
-  if (path.empty() || (spec.has_restore() && spec.restore().directory() == path)) {
-    return absl::OkStatus();
-  }
+  if (path.empty()) return absl::OkStatus();
+  const bool goes_on =
+      spec.has_restore() && NormalDirectory(spec.restore().directory()) == NormalDirectory(path);
+  if (goes_on) return absl::OkStatus();
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(CheckpointDirectory(file_system, path)));
   if (listing.empty()) return absl::OkStatus();
   const CheckpointManifest* newest = NewestReadable(listing);
@@ -75,18 +78,30 @@ CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,
                                  CheckpointOwner owner)
     : file_system_(std::move(file_system)), spec_(std::move(spec)), owner_(std::move(owner)) {}
 
-absl::Status CheckpointFiles::CheckOwner(const CheckpointManifest& manifest) const {
+absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) const {
   const auto& earlier = owner_.earlier_job_ids;
-  if (manifest.job_id() == owner_.job_id ||
-      std::count(earlier.begin(), earlier.end(), manifest.job_id()) > 0) {
+  if (newest.job_id() == owner_.job_id ||
+      std::count(earlier.begin(), earlier.end(), newest.job_id()) > 0) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(OfAnother(spec_.directory(), manifest),
+      absl::StrCat(OfAnother(spec_.directory(), newest),
                    "two runs must not share one: cancel one of them, or remove its checkpoints"));
 }
 
-absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround() const {
+absl::Status CheckpointFiles::CheckOwner() const {
+  const CheckpointDirectory directory(file_system_, spec_.directory());
+  MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
+  if (owner.empty() || owner == owner_.job_id) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "checkpoints.directory: '", spec_.directory(), "' was taken by job '", PrintableName(owner),
+      "' (", JoinPath(directory.path(), kOwnerFile),
+      " says so); two runs must not share one: cancel one of them. Where that job is no more, ",
+      "remove this file"));
+}
+
+absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
+    const PassedOver& passed_over) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   Found found;
@@ -94,48 +109,93 @@ absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround() const {
     if (!listed->manifest.ok()) {
       found.trouble = std::string(listed->manifest.status().message());
     } else if (listed->manifest->job_id() == owner_.job_id) {
-      found.newest = *listed->manifest;
+      if (!passed_over.Has(listed->number)) found.newest = *listed->manifest;
     } else {
       break;
     }
   }
   const CheckpointManifest* newest = NewestReadable(listing);
-  if (newest == nullptr) return found;
-  MILLRACE_RETURN_IF_ERROR(CheckOwner(*newest));
-  MILLRACE_RETURN_IF_ERROR(directory.CollectGarbage(/*in_progress=*/0).status());
+  if (newest != nullptr) MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
+  if (const absl::Status owns = CheckOwner(); !owns.ok()) {
+    if (!absl::IsFailedPrecondition(owns) || found.newest) return owns;
+    return found;  // It becomes the job's with its first checkpoint.
+  }
+  const auto garbage = directory.CollectGarbage(/*in_progress=*/0);
+  if (!absl::IsNotFound(garbage.status())) MILLRACE_RETURN_IF_ERROR(garbage.status());
   return found;
 }
 
-absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(uint64_t at_least, int shards) const {
+uint64_t CheckpointFiles::FindBase(const Listing& listing, int shards,
+                                   const PassedOver& passed_over) const {
+  for (auto listed = listing.rbegin(); listed != listing.rend(); ++listed) {
+    if (!listed->manifest.ok() || passed_over.Has(listed->number)) continue;
+    const CheckpointManifest& manifest = *listed->manifest;
+    if (manifest.job_id() != owner_.job_id || manifest.shards_size() != shards) return 0;
+    const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed->number);
+    if (opened.ok()) return listed->number;
+    LOG(WARNING) << owner_.job_id << ": the next checkpoint refers to none: " << opened.status();
+    return 0;
+  }
+  return 0;
+}
+
+absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(uint64_t at_least, int shards,
+                                                              bool is_first,
+                                                              const PassedOver& passed_over) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   Begun begun;
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
-    MILLRACE_RETURN_IF_ERROR(CheckOwner(*newest));
-    const bool same_shards = newest->job_id() == owner_.job_id && newest->shards_size() == shards;
-    if (same_shards) begun.base = newest->number();
+    MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
+    // Another life of the coordinator has begun it.
+    if (newest->job_id() == owner_.job_id) is_first = false;
   }
-  const auto garbage = directory.CollectGarbage(/*in_progress=*/0);
-  LOG_IF(WARNING, !garbage.ok() && !absl::IsNotFound(garbage.status())) << garbage.status();
-  MILLRACE_ASSIGN_OR_RETURN(begun.number, directory.Begin(at_least));
+  begun.base = FindBase(listing, shards, passed_over);
+  if (!is_first) MILLRACE_RETURN_IF_ERROR(CheckOwner());
+  auto number = MakeFolder(at_least);
+  if (!number.ok()) {
+    // The disk may be full of garbage.
+    if (!directory.CollectGarbage(/*in_progress=*/0).ok()) return number.status();
+    number = MakeFolder(at_least);
+  }
+  MILLRACE_RETURN_IF_ERROR(number.status());
+  begun.number = *number;
+  const auto garbage = directory.CollectGarbage(/*in_progress=*/begun.number);
+  LOG_IF(WARNING, !garbage.ok()) << garbage.status();
   return begun;
 }
 
-absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest) const {
+absl::StatusOr<uint64_t> CheckpointFiles::MakeFolder(uint64_t at_least) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
+  MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
+  if (owner != owner_.job_id) MILLRACE_RETURN_IF_ERROR(directory.SetOwner(owner_.job_id));
+  return directory.Begin(at_least);
+}
+
+absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest,
+                                                    const PassedOver& passed_over) const {
+  CheckpointDirectory directory(file_system_, spec_.directory());
+  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
+  if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckOwner());
   MILLRACE_RETURN_IF_ERROR(directory.Commit(manifest));
-  const absl::Status removed = RemoveOld();
+  const absl::Status removed = RemoveOld(passed_over);
   if (removed.ok()) return "";
   return absl::StrCat("old checkpoints cannot be removed: ", std::string(removed.message()));
 }
 
-absl::Status CheckpointFiles::RemoveOld() const {
+absl::Status CheckpointFiles::RemoveOld(const PassedOver& passed_over) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
   std::vector<WrittenCheckpoint> written;
   absl::Status status;
   for (const CheckpointDirectory::Listed& listed : listing) {
-    if (listed.manifest.ok()) {
+    const bool is_own = listed.manifest.ok() && listed.manifest->job_id() == owner_.job_id;
+    if (is_own && passed_over.Has(listed.number)) {
+      status.Update(directory.Remove(listed.number));
+    } else if (listed.manifest.ok()) {
       written.push_back({listed.number, FromTimestamp(listed.manifest->written())});
     } else {
       status = listed.manifest.status();
@@ -152,11 +212,17 @@ absl::Status CheckpointFiles::RemoveOld() const {
   return status;
 }
 
+// Called when the job may have ended, and another one goes on in the directory.
 absl::Status CheckpointFiles::GiveUp(uint64_t number) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
-  const absl::Status removed = directory.Remove(number);
-  if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
-  return directory.CollectGarbage(/*in_progress=*/0).status();
+  const auto manifest = ReadManifest(file_system_, directory.path(), number);
+  if (absl::IsNotFound(manifest.status())) return directory.CleanFolder(number);
+  MILLRACE_RETURN_IF_ERROR(manifest.status());
+  // Its own: of a Commit that failed after the manifest had its name.
+  if (manifest->job_id() == owner_.job_id) return directory.Remove(number);
+  return absl::FailedPreconditionError(
+      absl::StrCat(JoinPath(directory.path(), ManifestPath(number)), " is of job '",
+                   manifest->job_id(), "', and stays"));
 }
 
 }  // namespace millrace::coordinator

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "common/checkpoint/checkpoint_directory.h"
 #include "common/storage/durable_file.h"
 #include "protos/checkpoint.pb.h"
 #include "protos/job.pb.h"
@@ -18,18 +19,30 @@ namespace millrace::coordinator {
 // Whose checkpoints a job's directory may have: one training run's.
 struct CheckpointOwner {
   std::string job_id;
-  // The jobs that this one goes on from, in this directory.
+  // The jobs that this one goes on from, in this directory, and those that it leaves behind there.
   std::vector<std::string> earlier_job_ids;
 };
 
 // What `status` of a job shows of it.
 CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& manifest);
 
-// Whether a job that begins may have its checkpoints in `directory`: there are none, or it goes on
-// from one of them. FAILED_PRECONDITION: others; the message says what to do. UNAVAILABLE: the
+// Whether a job that begins may have its checkpoints in its directory: there are none, or it goes
+// on from one of them. FAILED_PRECONDITION: others; the message says what to do. UNAVAILABLE: the
 // directory cannot be read.
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec);
 
+// Checkpoints of a job that it went back behind, since they are damaged: those with numbers between.
+struct PassedOver {
+  absl::optional<uint64_t> above;  // Unset: none.
+  uint64_t below = 0;              // 0: all that are above.
+  bool Has(uint64_t number) const {
+    return above && number > *above && (below == 0 || number < below);
+  }
+};
+
+// The directory is the job's from its first Begin on, until another job's, which goes on from one
+// of its checkpoints, or finds none: its file `owner` says whose. The one that has lost it writes
+// and removes nothing there any more.
 class CheckpointFiles {
  public:
   CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec, CheckpointOwner owner);
@@ -38,27 +51,40 @@ class CheckpointFiles {
     absl::optional<CheckpointManifest> newest;  // Of the job itself.
     std::string trouble;                        // For people. Empty: none.
   };
-  // What an earlier life of the coordinator has left; removes its garbage.
-  absl::StatusOr<Found> LookAround() const;
+  // What an earlier life of the coordinator has left; removes its garbage. FAILED_PRECONDITION: the
+  // directory is another run's.
+  absl::StatusOr<Found> LookAround(const PassedOver& passed_over) const;
 
   struct Begun {
     uint64_t number = 0;
     uint64_t base = 0;  // See WriteCheckpointRequest.
   };
-  // Makes the folder of a new checkpoint, with a number of at least `at_least`.
-  // FAILED_PRECONDITION: the newest one is another run's.
-  absl::StatusOr<Begun> Begin(uint64_t at_least, int shards) const;
+  // Makes the folder of a new checkpoint, with a number of at least `at_least`. `is_first`: none
+  // was begun before, and the directory becomes the job's. FAILED_PRECONDITION: it is another
+  // run's.
+  absl::StatusOr<Begun> Begin(uint64_t at_least, int shards, bool is_first,
+                              const PassedOver& passed_over) const;
 
-  // Makes it a checkpoint. Then those go that are not kept any longer; what goes wrong with that is
-  // returned, for people.
-  absl::StatusOr<std::string> Commit(CheckpointManifest* manifest) const;
+  // Makes it a checkpoint. Then those go that are not kept any longer, and those that were passed
+  // over; what goes wrong with that is returned, for people. FAILED_PRECONDITION: the directory is
+  // another run's by now.
+  absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
+                                     const PassedOver& passed_over) const;
 
-  // Removes what there is of it. What is left goes with the next Begin.
+  // Removes what there is of it, and nothing of any other. What is left goes with the next Begin.
+  // FAILED_PRECONDITION: there is a checkpoint of another job with this number.
   absl::Status GiveUp(uint64_t number) const;
 
  private:
-  absl::Status CheckOwner(const CheckpointManifest& manifest) const;
-  absl::Status RemoveOld() const;
+  // The newest one is of the job, or of one that it goes on from.
+  absl::Status CheckLineage(const CheckpointManifest& newest) const;
+  // `owner` says so; or says nothing.
+  absl::Status CheckOwner() const;
+  absl::StatusOr<uint64_t> MakeFolder(uint64_t at_least) const;
+  // What the next one may refer to; 0: nothing.
+  uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
+                    const PassedOver& passed_over) const;
+  absl::Status RemoveOld(const PassedOver& passed_over) const;
 
   const FileSystemPtr file_system_;
   const CheckpointSpec spec_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,18 @@ absl::StatusOr<std::vector<ShardRecord>> ReadRecords(const FileSystemPtr& file_s
 // The statuses of a disk that fails now, rather than of what is on it.
 bool MayPass(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+// Whose checkpoints of the same directory are newer than the one that is restored.
+absl::Status FindLeftBehind(const FileSystemPtr& file_system, const std::string& directory,
+                            uint64_t number, RestoredFrom& from) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto listed, CheckpointDirectory(file_system, directory).List());
+  std::set<std::string> job_ids;
+  for (const CheckpointDirectory::Listed& one : listed) {
+    if (one.number > number && one.manifest.ok()) job_ids.insert(one.manifest->job_id());
+  }
+  from.mutable_left_behind_job_ids()->Assign(job_ids.begin(), job_ids.end());
+  return absl::OkStatus();
 }
 
 absl::Status WithPath(const char* path, const absl::Status& status) {
@@ -103,6 +116,9 @@ absl::StatusOr<RestoredFrom> FindRestore(const FileSystemPtr& file_system, const
   *from.mutable_earlier_job_ids() = manifest.earlier_job_ids();
   from.set_step(manifest.step());
   *from.mutable_plan() = manifest.plan();
+  if (NormalDirectory(spec.checkpoints().directory()) == NormalDirectory(directory)) {
+    MILLRACE_RETURN_IF_ERROR(FindLeftBehind(file_system, directory, number, from));
+  }
   if (manifest.exact()) return from;
   const auto records = ReadRecords(file_system, directory, manifest);
   if (!records.ok()) return WithPath("restore", records.status());

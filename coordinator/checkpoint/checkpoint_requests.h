@@ -2,7 +2,10 @@
 #ifndef MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_REQUESTS_H_
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_REQUESTS_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/clock.h"
@@ -23,27 +27,38 @@ struct CheckpointRequest {
   // Somebody waits with stopping: a state that is a little older will do.
   bool urgent = false;
   // Called once, on some thread, with the checkpoint that was written, or why there is none; must
-  // not block.
+  // not block. Empty: nobody waits for it.
   std::function<void(const absl::StatusOr<CheckpointInfo>&)> done;
 };
 
 // Thread-safe.
 class CheckpointRequests {
  public:
-  // After Close: answered at once.
+  // So many may wait; of those who want to stop any number.
+  static constexpr size_t kMost = 256;
+
+  // After Close, and where too many wait (RESOURCE_EXHAUSTED): answered at once. All for which
+  // nobody waits are one.
   void Add(CheckpointRequest request) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::Status closed;
-    {
-      MutexLock lock(&mutex_);
-      closed = closed_;
-      if (closed.ok()) requests_.push_back(std::move(request));
-    }
-    if (!closed.ok()) request.done(closed);
+    const absl::Status status = Take(request);
+    if (!status.ok() && request.done) request.done(status);
   }
 
   std::vector<CheckpointRequest> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     return std::exchange(requests_, {});
+  }
+
+  // Of those who want to stop.
+  std::vector<CheckpointRequest> TakeUrgent() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    const auto urgent = std::stable_partition(
+        requests_.begin(), requests_.end(),
+        [](const CheckpointRequest& request) { return !request.urgent; });
+    std::vector<CheckpointRequest> taken(std::make_move_iterator(urgent),
+                                         std::make_move_iterator(requests_.end()));
+    requests_.erase(urgent, requests_.end());
+    return taken;
   }
 
   // Answers those that are left, and all later ones, with `status`, not OK. The first call counts.
@@ -54,10 +69,25 @@ class CheckpointRequests {
       if (closed_.ok()) closed_ = status;
       left.swap(requests_);
     }
-    for (const CheckpointRequest& request : left) request.done(status);
+    for (const CheckpointRequest& request : left) {
+      if (request.done) request.done(status);
+    }
   }
 
  private:
+  absl::Status Take(CheckpointRequest& request) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (!closed_.ok()) return closed_;
+    const bool is_alone = request.done || request.urgent;
+    if (!is_alone && !requests_.empty()) return absl::OkStatus();  // Another one does as well.
+    if (requests_.size() >= kMost && !request.urgent) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(kMost, " requests for a checkpoint of the job wait already; try again"));
+    }
+    requests_.push_back(std::move(request));
+    return absl::OkStatus();
+  }
+
   Mutex mutex_;
   std::vector<CheckpointRequest> requests_ ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);

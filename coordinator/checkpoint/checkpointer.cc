@@ -39,6 +39,15 @@ constexpr absl::Duration kOpenedAfter = absl::Seconds(10);
 constexpr absl::Duration kLastPatience = absl::Minutes(1);
 // A directory that does not answer for this long is trouble.
 constexpr absl::Duration kFilePatience = absl::Minutes(1);
+// Shards that write for longer than this, and for twice as long as they did before, are told of.
+constexpr absl::Duration kWriteIsSlow = absl::Minutes(5);
+// They may write for this long, and for several times as long as they did before, and as long as a
+// disk takes that writes so many bytes a second; a disk may hang for as long as it likes.
+constexpr absl::Duration kWritePatience = absl::Minutes(10);
+constexpr int kTimesAsLong = 4;
+constexpr double kSlowestDisk = 1 << 20;
+// How long a job waits at its first barrier to learn what is in the directory.
+constexpr absl::Duration kLookPatience = absl::Seconds(10);
 // For what is nearly done when the job ends or the coordinator stops; of the machine's clock.
 constexpr absl::Duration kClosePatience = absl::Seconds(3);
 
@@ -63,10 +72,16 @@ Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
       policy_(options_.spec) {
   if (options_.newest.number() > 0) newest_ = options_.newest;
   last_number_ = options_.newest.number();
+  has_begun_ = last_number_ > 0;
 }
 
 void Checkpointer::Attach(const Attached& attached) {
   attached_ = attached;
+  if (attached.made_from) {
+    passed_over_ = {.above = attached.made_from};
+    looks_again_ = true;
+    if (newest_ && passed_over_.Has(newest_->number())) newest_.reset();
+  }
   at_end_ = false;
   wanted_version_ = 0;
   if (attached.watermark < options_.total_steps) last_is_saved_ = false;
@@ -105,23 +120,30 @@ void Checkpointer::Advance(const Situation& situation) {
     trouble_ = absl::StrCat(options_.spec.checkpoints().directory(),
                             " does not answer; no checkpoint can be written");
   }
+  if (phase_ == Phase::kWriting && WritingFor() > std::max(kWriteIsSlow, 2 * last_took_)) {
+    trouble_ = WhatIsWritten();
+  }
 }
 
 // Returns whether there may be more to do.
 bool Checkpointer::Step(const Situation& situation) {
   switch (phase_) {
     case Phase::kUnknown:
-      StartFileCall(Phase::kLooking, [files = files_](FileResult* result) {
-        auto found = files->LookAround();
+      looks_again_ = false;
+      StartFileCall(Phase::kLooking, [files = files_, passed = passed_over_](FileResult* result) {
+        auto found = files->LookAround(passed);
         result->status = found.status();
         if (found.ok()) result->found = *std::move(found);
       });
       return true;
     case Phase::kIdle:
-      return BeginIfDue(situation);
+      if (looks_again_) phase_ = Phase::kUnknown;
+      return looks_again_ || BeginIfDue(situation);
     case Phase::kAwaitingCut:
+      JoinUrgent();
       return FindCut(situation);
     case Phase::kAwaitingBarrier:
+      JoinUrgent();
       return false;
     case Phase::kWriting:
       return TakeAnswers();
@@ -168,6 +190,8 @@ void Checkpointer::AfterLooking() {
     newest_ = InfoOf(options_.spec.checkpoints().directory(), *newest);
     newest_is_exact_ = newest->exact();
     last_number_ = std::max(last_number_, newest->number());
+    has_begun_ = true;
+    last_took_ = FromProto(newest->took());
     last_is_saved_ =
         newest->step() == options_.total_steps && attached_.watermark == options_.total_steps;
   }
@@ -188,7 +212,8 @@ bool Checkpointer::IsSaved(const Situation& situation) const {
 }
 
 bool Checkpointer::BeginIfDue(const Situation& situation) {
-  for (CheckpointRequest& request : requests_->Take()) waiting_.push_back(std::move(request));
+  // Those that are left wait there, where they are limited.
+  if (waiting_.empty()) waiting_ = requests_->Take();
   WantNextVersion(situation);
   if (at_end_ || situation.watermark >= options_.total_steps) return false;  // See MayEnd.
   if (newest_ && IsSaved(situation)) {
@@ -233,6 +258,17 @@ void Checkpointer::WantNextVersion(const Situation& situation) {
   wanted_version_ = is_ahead ? policy_.next_step() / replicas_ : 0;
 }
 
+// Who wants to stop does not wait for this one's end first, which may be long in coming.
+void Checkpointer::JoinUrgent() {
+  for (CheckpointRequest& request : requests_->TakeUrgent()) {
+    attempt_->requests.push_back(std::move(request));
+  }
+  if (attempt_->urgent_since) return;
+  for (const CheckpointRequest& request : attempt_->requests) {
+    if (request.urgent) attempt_->urgent_since = clock_->Now();
+  }
+}
+
 bool Checkpointer::FindCut(const Situation& situation) {
   if (situation.shards.empty()) return false;
   attempt_->cut = OldestCommonCut(situation.shards, attached_.epoch, attempt_->from_version);
@@ -242,12 +278,8 @@ bool Checkpointer::FindCut(const Situation& situation) {
     return true;
   }
   const absl::Time now = clock_->Now();
-  const bool is_urgent =
-      std::any_of(attempt_->requests.begin(), attempt_->requests.end(),
-                  [](const CheckpointRequest& request) { return request.urgent; });
-  if (now - attempt_->begun > (is_urgent ? kUrgentPatience : kCutPatience)) {
-    return TakeOlderCut(situation);
-  }
+  const bool is_in_haste = attempt_->urgent_since && now - *attempt_->urgent_since > kUrgentPatience;
+  if (is_in_haste || now - attempt_->begun > kCutPatience) return TakeOlderCut(situation);
   const bool passed = wanted_version_ <= LowestVersion(situation.shards);
   if (passed && now - attempt_->asked > kAskAgain) {
     wanted_version_ = situation.version_ahead;
@@ -297,6 +329,14 @@ uint64_t Checkpointer::BarrierFrom(uint64_t step) const {
 
 bool Checkpointer::WantsBarrier() const { return phase_ == Phase::kAwaitingBarrier; }
 
+bool Checkpointer::MayBeDueAt(uint64_t barrier) const {
+  const bool looks = phase_ == Phase::kUnknown || phase_ == Phase::kLooking;
+  const uint64_t every = CheckpointEverySteps(options_.spec);
+  if (!exact_ || !looks || every == 0 || barrier % every != 0) return false;
+  return barrier < options_.total_steps &&
+         (call_ == nullptr || clock_->Now() - call_since_ < kLookPatience);
+}
+
 bool Checkpointer::IsDueAt(uint64_t barrier) const {
   return phase_ == Phase::kAwaitingBarrier && barrier < options_.total_steps;
 }
@@ -336,6 +376,20 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
   return true;
 }
 
+absl::Duration Checkpointer::WritePatience() const {
+  const absl::Duration slowest = absl::Seconds(static_cast<double>(options_.bytes) / kSlowestDisk);
+  return std::max({kWritePatience, kTimesAsLong * last_took_, slowest});
+}
+
+std::string Checkpointer::WhatIsWritten() const {
+  const std::string who = attached_.shards->WhoWrites();
+  return absl::StrCat(
+      JoinPath(options_.spec.checkpoints().directory(), CheckpointFolder(attempt_->files.number)),
+      " has been written for ",
+      absl::FormatDuration(absl::Trunc(WritingFor(), absl::Seconds(1))),
+      who.empty() ? "" : absl::StrCat("; it waits for ", who));
+}
+
 void Checkpointer::BeginLast() {
   attempt_.emplace();
   attempt_->cause = kAtTheEnd;
@@ -354,18 +408,21 @@ std::string Checkpointer::WhatTheEndWaitsFor() const {
 
 void Checkpointer::BeginFiles() {
   policy_.Began(attempt_->at_step, clock_->Now());
-  StartFileCall(Phase::kBeginning, [files = files_, at_least = last_number_ + 1,
-                                    shards = attached_.count](FileResult* result) {
-    const auto begun = files->Begin(at_least, shards);
-    result->status = begun.status();
-    if (begun.ok()) result->begun = *begun;
-  });
+  StartFileCall(Phase::kBeginning,
+                [files = files_, at_least = last_number_ + 1, shards = attached_.count,
+                 is_first = !has_begun_, passed = passed_over_](FileResult* result) {
+                  const auto begun = files->Begin(at_least, shards, is_first, passed);
+                  result->status = begun.status();
+                  if (begun.ok()) result->begun = *begun;
+                });
 }
 
 void Checkpointer::AfterBeginning() {
   if (result_->status.ok()) {
     attempt_->files = result_->begun;
     last_number_ = attempt_->files.number;
+    has_begun_ = true;
+    if (passed_over_.above && passed_over_.below == 0) passed_over_.below = last_number_;
   }
   if (!attempt_->given_up.ok()) return Fail(attempt_->given_up);
   if (!result_->status.ok()) return Fail(result_->status);
@@ -383,7 +440,13 @@ void Checkpointer::AfterBeginning() {
 
 bool Checkpointer::TakeAnswers() {
   const auto answers = attached_.shards->TakeWritten();
-  if (!answers) return false;
+  if (!answers) {
+    if (WritingFor() <= WritePatience()) return false;
+    const std::string what = WhatIsWritten();
+    attached_.shards->CancelWrite();
+    Fail(absl::DeadlineExceededError(what));
+    return true;
+  }
   if (!answers->ok()) {
     Fail(answers->status());
     return true;
@@ -414,9 +477,10 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   }
   for (const WriteCheckpointResponse& answer : answers) *manifest.add_shards() = answer.shard();
   *manifest.mutable_took() = ToProto(now - attempt_->begun);
-  StartFileCall(Phase::kCommitting, [files = files_, manifest](FileResult* result) {
+  StartFileCall(Phase::kCommitting, [files = files_, manifest,
+                                     passed = passed_over_](FileResult* result) {
     result->manifest = manifest;
-    const auto committed = files->Commit(&result->manifest);
+    const auto committed = files->Commit(&result->manifest, passed);
     result->status = committed.status();
     if (committed.ok()) result->trouble = *committed;
   });
@@ -426,6 +490,7 @@ void Checkpointer::AfterCommitting() {
   if (!result_->status.ok()) return Fail(result_->status);
   newest_ = InfoOf(options_.spec.checkpoints().directory(), result_->manifest);
   newest_is_exact_ = attempt_->state.exact;
+  last_took_ = FromProto(result_->manifest.took());
   last_is_saved_ = attempt_->is_last;
   trouble_ = result_->trouble;
   CheckpointEnded ended = Describe();
@@ -498,7 +563,9 @@ void Checkpointer::Answer(std::vector<CheckpointRequest> requests,
 }
 
 void Checkpointer::TellRequests() {
-  for (const auto& [request, result] : std::exchange(answers_, {})) request.done(result);
+  for (const auto& [request, result] : std::exchange(answers_, {})) {
+    if (request.done) request.done(result);
+  }
 }
 
 std::vector<CheckpointEnded> Checkpointer::TakeEnded() { return std::exchange(ended_, {}); }

@@ -42,6 +42,8 @@ class CheckpointShards {
   virtual absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> TakeWritten() = 0;
   // Ends it: there is none afterwards.
   virtual void CancelWrite() = 0;
+  // Who has not written yet, for people: "ps-1". "": there is nobody.
+  virtual std::string WhoWrites() const = 0;
   virtual absl::Status UnpinCut(uint64_t generation, const std::string& cut_id) = 0;
 };
 
@@ -65,6 +67,8 @@ class Checkpointer {
     uint64_t total_steps = 0;
     // As the journal has it. Unset: none.
     CheckpointInfo newest;
+    // Of the job's variables and slots; 0: nobody knows.
+    uint64_t bytes = 0;
     // Fills in what a manifest says of the job.
     std::function<void(CheckpointManifest*)> describe_job;
     // Called on some thread when there is something to do; must not block.
@@ -81,6 +85,9 @@ class Checkpointer {
     uint64_t generation = 0;
     uint64_t epoch = 0;
     uint64_t watermark = 0;  // All steps before it are done.
+    // Shards were made again of this checkpoint in the directory (0: of none that is there): the
+    // job's newer ones are damaged.
+    absl::optional<uint64_t> made_from = {};
   };
   // Steps are handed out in this generation and epoch.
   void Attach(const Attached& attached);
@@ -112,6 +119,9 @@ class Checkpointer {
   // is none. And whether one is wanted as soon as possible.
   uint64_t BarrierFrom(uint64_t step) const;
   bool WantsBarrier() const;
+  // Whether the job should wait at this barrier for it to be known what is in the directory, before
+  // IsDueAt is asked: some seconds once, or a checkpoint would be passed by.
+  bool MayBeDueAt(uint64_t barrier) const;
   // Whether a checkpoint is to be taken at this barrier, where all steps before it are done and no
   // other was handed out. Then Pinned or NotPinned follows.
   bool IsDueAt(uint64_t barrier) const;
@@ -122,7 +132,7 @@ class Checkpointer {
 
   // The job's last state is in all shards' databases; of a synchronous job in `cut`. Call it often,
   // Advance before it. Returns whether the job may end: that state is saved, or was given up after
-  // a minute's tries.
+  // a minute's tries, or after shards have written for much longer than that may take.
   bool MayEnd(const absl::optional<CutName>& cut);
 
   // Whether a checkpoint is being written, or waited for.
@@ -178,6 +188,7 @@ class Checkpointer {
     absl::Time writing_since;
     CheckpointState state;
     absl::Time asked;       // For the cut that is wanted.
+    absl::optional<absl::Time> urgent_since;
     absl::Status given_up;  // While a call to the file system was under way.
   };
 
@@ -186,6 +197,7 @@ class Checkpointer {
   bool IsSaved(const Situation& situation) const;
   void BeginLast();
   void AwaitCut(const Situation& situation);
+  void JoinUrgent();
   bool FindCut(const Situation& situation);
   bool TakeOlderCut(const Situation& situation);
   void WantNextVersion(const Situation& situation);
@@ -195,6 +207,9 @@ class Checkpointer {
   void BeginFiles();
   void AfterBeginning();
   bool TakeAnswers();
+  absl::Duration WritingFor() const { return clock_->Now() - attempt_->writing_since; }
+  absl::Duration WritePatience() const;
+  std::string WhatIsWritten() const;
   void Commit(const std::vector<WriteCheckpointResponse>& answers);
   void AfterCommitting();
   void Fail(const absl::Status& status);
@@ -226,6 +241,10 @@ class Checkpointer {
   absl::optional<CheckpointInfo> newest_;
   bool newest_is_exact_ = false;
   uint64_t last_number_ = 0;
+  PassedOver passed_over_;
+  bool looks_again_ = false;  // When there is nothing else to do.
+  bool has_begun_ = false;    // One, ever.
+  absl::Duration last_took_;  // Of the newest; 0: nobody knows.
   std::string trouble_;
   std::vector<CheckpointEnded> ended_;
   std::vector<std::pair<CheckpointRequest, absl::StatusOr<CheckpointInfo>>> answers_;

@@ -55,6 +55,7 @@ class ScriptedShards final : public CheckpointShards {
     answer_.reset();
     ++cancelled;
   }
+  std::string WhoWrites() const override { return "ps-1"; }
   absl::Status UnpinCut(uint64_t /*generation*/, const std::string& cut_id) override {
     unpinned.push_back(cut_id);
     return absl::OkStatus();
@@ -112,9 +113,13 @@ class CheckpointerTest : public ::testing::Test {
                               .owner = owner_,
                               .total_steps = kSavedSteps,
                               .newest = newest_,
+                              .bytes = bytes_,
                               .describe_job =
                                   [](CheckpointManifest* manifest) {
-                                    manifest->mutable_plan()->set_train_examples(7);
+                                    JobPlan& plan = *manifest->mutable_plan();
+                                    plan.set_train_examples(7);
+                                    plan.add_variables()->set_name("w");
+                                    plan.mutable_variables(0)->add_shape(20);
                                   },
                               .wake = [this] { Wake(); },
                               .file_system = file_system,
@@ -122,12 +127,13 @@ class CheckpointerTest : public ::testing::Test {
         &requests_);
     Attach();
   }
-  void Attach(uint64_t watermark = 0) {
+  void Attach(uint64_t watermark = 0, absl::optional<uint64_t> made_from = {}) {
     checkpointer_->Attach({.shards = &shards_,
                            .count = static_cast<int>(shards_.states.size()),
                            .generation = 3,
                            .epoch = 2,
-                           .watermark = watermark});
+                           .watermark = watermark,
+                           .made_from = made_from});
   }
   // Has found out what there is in the directory.
   void OpenIdle() {
@@ -215,6 +221,15 @@ class CheckpointerTest : public ::testing::Test {
     return folders;
   }
 
+  std::vector<std::string> FilesOf(const std::string& folder) {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_ + "/" + folder)) {
+      files.push_back(entry.path().filename());
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+
   // Of a synchronous job with two contributions: shards at `version`, with these cuts.
   void AtVersion(uint64_t version, const std::vector<uint64_t>& cuts) {
     situation_.applied = situation_.watermark = 2 * version;
@@ -248,6 +263,7 @@ class CheckpointerTest : public ::testing::Test {
   JobSpec spec_;
   CheckpointOwner owner_{.job_id = kSavedJob, .earlier_job_ids = {}};
   CheckpointInfo newest_;
+  uint64_t bytes_ = 0;
   CheckpointRequests requests_;
   ScriptedShards shards_{2};
   std::unique_ptr<Checkpointer> checkpointer_;

@@ -84,6 +84,53 @@ TEST_F(CheckpointerTest, WhoWantsToStopTakesAnOlderCutWhereNoneComes) {
   EXPECT_EQ((*again)->value().number(), 1u);
 }
 
+// It waited for the other one's end, minutes later, and nothing was saved when it stopped.
+TEST_F(CheckpointerTest, WhoWantsToStopJoinsTheOneThatStillWaitsForACut) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(60, {32, 59});
+  const auto first = Request();
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  clock_.Advance(absl::Seconds(10));
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  const auto asked = Request("ps-1 stops", /*urgent=*/true);
+  Advance();
+  clock_.Advance(absl::Seconds(6));
+  WriteCut(59);
+  EXPECT_EQ((*asked)->value().step(), 118u);
+  EXPECT_EQ((*first)->value().step(), 118u);
+}
+
+TEST_F(CheckpointerTest, AnExactJobStandsAtItsFirstBarrierUntilTheDirectoryIsKnown) {
+  spec_.mutable_checkpoints()->set_exact(true);
+  spec_.mutable_checkpoints()->set_every_steps(100);
+  Open();
+  At(100);
+  EXPECT_TRUE(checkpointer_->MayBeDueAt(100));
+  EXPECT_FALSE(checkpointer_->MayBeDueAt(99));
+  AwaitThat([this] { return !checkpointer_->MayBeDueAt(100); });
+  EXPECT_TRUE(checkpointer_->IsDueAt(100));
+}
+
+TEST_F(CheckpointerTest, AnEndThatHangsIsGivenUpAfterABoundedTime) {
+  OpenIdle();
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  AwaitWriting();
+  clock_.Advance(absl::Minutes(6));
+  Advance();
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_THAT(checkpointer_->WhatTheEndWaitsFor(),
+              HasSubstr("has been written for 6m; it waits for ps-1"));
+  clock_.Advance(absl::Minutes(5));
+  AwaitMayEnd();
+  EXPECT_EQ(shards_.cancelled, 1);
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("the last checkpoint is missing"));
+  EXPECT_THAT(Numbers(), IsEmpty());
+}
+
 TEST_F(CheckpointerTest, RequestsOutliveShardsThatGoBeforeAnythingIsWritten) {
   spec_.mutable_synchronous()->set_replicas(2);
   OpenIdle();

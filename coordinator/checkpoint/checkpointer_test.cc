@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/proto_duration.h"
 #include "coordinator/checkpoint/checkpointer_fixture.h"
 #include "coordinator/testing/gate.h"
@@ -111,9 +112,10 @@ TEST_F(CheckpointerTest, OneThatAShardCannotWriteIsGivenUpAndLeavesNothing) {
   At(10);
   clock_.Advance(absl::Minutes(10));
   AwaitWriting();
+  ASSERT_TRUE(WriteFakeShard(*shards_.request, SpecOf(0), shards_.states[0]).ok());
   shards_.End(absl::UnavailableError("ps-1: no space on the disk"));
   AwaitIdle();
-  EXPECT_THAT(Folders(), IsEmpty());
+  EXPECT_THAT(FilesOf("000001"), ElementsAre("being-removed"));
   const std::vector<CheckpointEnded> ended = checkpointer_->TakeEnded();
   ASSERT_THAT(ended, SizeIs(1));
   EXPECT_EQ(ended[0].error(), "ps-1: no space on the disk");
@@ -177,7 +179,25 @@ TEST_F(CheckpointerTest, ShardsThatGoWhileTheyWriteEndIt) {
   EXPECT_EQ(checkpointer_->TakeEnded().at(0).error(), "ps-1 went");
   Attach(10);
   AwaitIdle();
-  EXPECT_THAT(Folders(), IsEmpty());
+  EXPECT_THAT(Numbers(), IsEmpty());
+}
+
+// A server that does not hear of it in time may still write to one that was given up.
+TEST_F(CheckpointerTest, NumberOfOneThatWasGivenUpIsNotGivenToAnother) {
+  OpenIdle();
+  At(10);
+  Request();
+  AwaitWriting();
+  const WriteCheckpointRequest late = *shards_.request;
+  shards_.End(absl::UnavailableError("ps-1 went"));
+  AwaitIdle();
+  // Another life of the coordinator, of which the journal knows nothing.
+  OpenIdle();
+  Request();
+  WriteOne();
+  EXPECT_THAT(Numbers(), ElementsAre(2));
+  ASSERT_FALSE(WriteFakeShard(late, SpecOf(0), shards_.states[0]).ok());
+  EXPECT_TRUE(Checkpoint::Open(RealFileSystem(), directory_, 2).ok());
 }
 
 TEST_F(CheckpointerTest, ShardsThatGoWhileTheFolderIsMadeEndIt) {
@@ -269,7 +289,8 @@ TEST_F(CheckpointerTest, WhatAnEarlierLifeOfTheCoordinatorLeftIsCollected) {
   shards_.request.reset();
   ASSERT_THAT(Folders(), ElementsAre("000001", "000002"));
   OpenIdle();
-  EXPECT_THAT(Folders(), ElementsAre("000001"));
+  EXPECT_THAT(FilesOf("000002"), ElementsAre("being-removed"));
+  EXPECT_THAT(Numbers(), ElementsAre(1));
   ASSERT_TRUE(checkpointer_->newest());
   EXPECT_EQ(checkpointer_->newest()->step(), 10u);
 }
@@ -297,6 +318,123 @@ TEST_F(CheckpointerTest, ADirectoryThatBecameAnotherRunsIsLeftAlone) {
   EXPECT_EQ(shards_.request->base(), 0u);
 }
 
+// Of another cluster, say, which knows nothing of this job.
+TEST_F(CheckpointerTest, ADirectoryThatAnotherJobHasTakenIsLeftAlone) {
+  OpenIdle();
+  At(10);
+  const auto asked = Request();
+  AwaitWriting();
+  shards_.Write();
+  const CheckpointFiles other(RealFileSystem(), spec_.checkpoints(), {"j-2", {}});
+  const auto begun = other.Begin(1, 2, /*is_first=*/true, {});
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ(begun->number, 2u);
+  AwaitIdle();
+  EXPECT_THAT(std::string((*asked)->status().message()), HasSubstr("was taken by job 'j-2'"));
+  EXPECT_THAT(Numbers(), IsEmpty());
+  const auto again = Request();
+  AwaitIdle();
+  EXPECT_THAT(std::string((*again)->status().message()), HasSubstr("was taken by job 'j-2'"));
+  EXPECT_THAT(Folders(), ElementsAre("000002"));
+}
+
+TEST_F(CheckpointerTest, GivingOneUpTouchesNothingOfAnotherJob) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  const CheckpointFiles late(RealFileSystem(), spec_.checkpoints(), {"j-0", {}});
+  EXPECT_EQ(late.GiveUp(1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+  At(20);
+  Request();
+  AwaitWriting();
+  ASSERT_TRUE(WriteFakeShard(*shards_.request, SpecOf(0), shards_.states[0]).ok());
+  const std::vector<std::string> written = FilesOf("000002");
+  EXPECT_THAT(written, SizeIs(2));
+  EXPECT_TRUE(late.GiveUp(3).ok());
+  EXPECT_EQ(FilesOf("000002"), written);
+}
+
+// It was referred to by the next one, which was as bad then, and counted among those that are kept.
+TEST_F(CheckpointerTest, ADamagedOneThatTheJobWentBehindIsNoBaseAndGoesWithTheNext) {
+  spec_.mutable_checkpoints()->set_keep(2);
+  OpenIdle();
+  for (const uint64_t step : {10, 20, 30}) {
+    At(step);
+    Request();
+    WriteOne();
+  }
+  EXPECT_THAT(Numbers(), ElementsAre(2, 3));
+  checkpointer_->Detach("the data directory of ps-1 is gone");
+  Attach(20, /*made_from=*/2);
+  At(30);
+  AwaitIdle();
+  ASSERT_TRUE(checkpointer_->newest());
+  EXPECT_EQ(checkpointer_->newest()->number(), 2u);
+  const auto asked = Request();
+  AwaitWriting();
+  EXPECT_EQ(shards_.request->base(), 2u);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_EQ((*asked)->value().number(), 4u);
+  EXPECT_THAT(Numbers(), ElementsAre(2, 4));
+  At(40);
+  Request();
+  AwaitWriting();
+  EXPECT_EQ(shards_.request->base(), 4u);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_THAT(Numbers(), ElementsAre(4, 5));
+}
+
+TEST_F(CheckpointerTest, OneWhoseFilesAreGoneIsNoBase) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  std::filesystem::remove(directory_ + "/000001/shard-00001.json");
+  At(20);
+  Request();
+  AwaitWriting();
+  EXPECT_EQ(shards_.request->base(), 0u);
+}
+
+TEST_F(CheckpointerTest, ShardsThatHangAreToldOfAndGivenUp) {
+  OpenIdle();
+  At(10);
+  const auto asked = Request();
+  AwaitWriting();
+  clock_.Advance(absl::Minutes(6));
+  Advance();
+  EXPECT_THAT(checkpointer_->trouble(),
+              HasSubstr(directory_ + "/000001 has been written for 6m; it waits for ps-1"));
+  clock_.Advance(absl::Minutes(5));
+  AwaitIdle();
+  EXPECT_EQ(shards_.cancelled, 1);
+  EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("it waits for ps-1"));
+  ASSERT_TRUE(asked->has_value());
+  EXPECT_FALSE((*asked)->ok());
+  clock_.Advance(absl::Minutes(10));
+  WriteOne();
+  EXPECT_EQ(checkpointer_->trouble(), "");
+}
+
+// However slow the disk is, as long as it is not slower than any.
+TEST_F(CheckpointerTest, ALargeJobMayWriteForLonger) {
+  bytes_ = uint64_t{3600} << 20;
+  OpenIdle();
+  At(10);
+  const auto asked = Request();
+  AwaitWriting();
+  clock_.Advance(absl::Minutes(59));
+  Advance();
+  EXPECT_EQ(shards_.cancelled, 0);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_TRUE((*asked)->ok());
+}
+
 TEST_F(CheckpointerTest, ANewJobIsRefusedADirectoryThatHasCheckpoints) {
   EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
   OpenIdle();
@@ -308,6 +446,8 @@ TEST_F(CheckpointerTest, ANewJobIsRefusedADirectoryThatHasCheckpoints) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("has checkpoints of job 'j-1'"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("restore.directory"));
   spec_.mutable_restore()->set_directory(directory_);
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  spec_.mutable_restore()->set_directory(directory_ + "/");
   EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
 }
 

@@ -124,10 +124,11 @@ void Dispatcher::SetBarrier(const std::string& job_id, uint64_t barrier) {
   HandOut();
 }
 
-uint64_t Dispatcher::SetBarrierHere(const std::string& job_id, uint64_t at_most) {
+uint64_t Dispatcher::SetBarrierHere(const std::string& job_id, uint64_t at_least,
+                                    uint64_t at_most) {
   MutexLock lock(&mutex_);
   JobDispatch& job = jobs_.at(job_id);
-  const uint64_t barrier = std::clamp<uint64_t>(job.tracker.next(), 1, at_most);
+  const uint64_t barrier = std::clamp(job.tracker.next(), std::max<uint64_t>(at_least, 1), at_most);
   job.tracker.SetBarrier(barrier);
   HandOut();
   return barrier;

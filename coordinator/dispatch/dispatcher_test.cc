@@ -134,7 +134,7 @@ TEST_F(DispatcherTest, BarrierHereStopsTheJobAfterWhatIsOut) {
   SetWorkers({{1, 2}});
   Start("a");
   EXPECT_EQ(dispatcher_.GetProgress("a")->held_since, absl::InfiniteFuture());
-  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 100), 2u);
+  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 0, 100), 2u);
   const absl::Time held = clock_.Now();
   clock_.Advance(absl::Seconds(1));
   outbox_.Take();
@@ -144,10 +144,19 @@ TEST_F(DispatcherTest, BarrierHereStopsTheJobAfterWhatIsOut) {
   EXPECT_THAT(outbox_.Take(), IsEmpty());
   EXPECT_TRUE(dispatcher_.GetProgress("a")->at_barrier);
   EXPECT_EQ(dispatcher_.GetProgress("a")->held_since, held);
-  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 100), 2u);
+  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 0, 100), 2u);
   dispatcher_.SetBarrier("a", 100);
   EXPECT_THAT(outbox_.Take(), SizeIs(2));
   EXPECT_EQ(dispatcher_.GetProgress("a")->held_since, absl::InfiniteFuture());
+}
+
+// Some shard has steps beyond those that all have: there is no state of all of them before.
+TEST_F(DispatcherTest, BarrierHereIsNotBeforeWhatAShardHasAlready) {
+  SetWorkers({{1, 2}});
+  Start("a");
+  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 7, 100), 7u);
+  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 7, 7), 7u);
+  EXPECT_EQ(dispatcher_.SetBarrierHere("a", 1, 100), 2u);
 }
 
 TEST_F(DispatcherTest, NewWorkersLearnTheRoutesAndDeadWorkersStepsGoToOthers) {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/retry.h"
@@ -22,6 +23,7 @@
 #include "coordinator/jobs/attach_decision.h"
 #include "coordinator/jobs/job_beginning.h"
 #include "coordinator/jobs/trainer.h"
+#include "coordinator/placement/placement.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -34,6 +36,12 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Seconds(2);
 // Faults of one worker in a row, without a step done between them, before people are told.
 constexpr int kQuietFaults = 8;
+
+// Of the variables and their slots.
+uint64_t BytesOf(const JobSpec& spec, const JobPlan& plan) {
+  const uint64_t arrays = 1 + OptimizerSlots(spec.optimizer()).size();
+  return CountElements(plan.variables()).value_or(0) * arrays * sizeof(float);
+}
 
 // Marks the end of a thread whose job goes on later.
 absl::Status Stopped() { return absl::UnavailableError("the coordinator stops"); }
@@ -195,14 +203,19 @@ void JobRunner::OpenCheckpoints() {
   std::vector<std::string> earlier(from.earlier_job_ids().begin(), from.earlier_job_ids().end());
   if (record.has_restored_from()) earlier.push_back(from.job_id());
   CheckpointOwner owner{.job_id = job_->id(), .earlier_job_ids = {}};
-  const bool same_directory =
-      from.checkpoint().directory() == job_->spec().checkpoints().directory();
-  if (same_directory) owner.earlier_job_ids = earlier;
+  const bool same_directory = NormalDirectory(from.checkpoint().directory()) ==
+                              NormalDirectory(job_->spec().checkpoints().directory());
+  if (same_directory) {
+    owner.earlier_job_ids = earlier;
+    owner.earlier_job_ids.insert(owner.earlier_job_ids.end(), from.left_behind_job_ids().begin(),
+                                 from.left_behind_job_ids().end());
+  }
   checkpointer_ = std::make_unique<Checkpointer>(
       Checkpointer::Options{.spec = job_->spec(),
                             .owner = std::move(owner),
                             .total_steps = record.total_steps(),
                             .newest = record.checkpoint(),
+                            .bytes = BytesOf(job_->spec(), record.plan()),
                             .describe_job =
                                 [job = job_, earlier](CheckpointManifest* manifest) {
                                   const JobRecord now = job->record();
@@ -306,8 +319,8 @@ absl::Status JobRunner::TrainToEnd() {
       const std::string restored = status.ok() ? DescribeRestore(job_->record()) : "";
       if (!restored.empty()) job_->AppendNotice(restored);
     }
+    trains_ = true;  // Before its steps do anything: who sees what they have done may ask.
     trainer.Start(before, attached, *shards_, *evaluator_);
-    trains_ = true;
     const absl::Time attached_at = clock_->Now();
     MILLRACE_ASSIGN_OR_RETURN(Trainer::End end, trainer.Train(*shards_, *evaluator_));
     if (end.finished) return absl::OkStatus();

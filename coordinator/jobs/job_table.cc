@@ -9,13 +9,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/job_spec.h"
 #include "common/job_state.h"
 #include "common/printable.h"
 #include "common/proto_fields.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
-#include "coordinator/checkpoint/background_call.h"
 #include "coordinator/checkpoint/checkpoint_files.h"
 #include "coordinator/explain/explain.h"
 #include "coordinator/jobs/job_beginning.h"
@@ -29,8 +29,6 @@ namespace {
 using ::google::protobuf::util::MessageDifferencer;
 
 constexpr size_t kMaxRequestIdLength = 200;
-// How long the directory of a job's checkpoints may take to say what is in it.
-constexpr absl::Duration kDirectoryPatience = absl::Seconds(10);
 
 // Calls `then` once it was told of as many ends as there are to come. Thread-safe.
 class Countdown {
@@ -205,7 +203,10 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   *record.mutable_spec() = request.spec();
   record.set_state(PENDING);
   *record.mutable_submitted() = ToTimestamp(environment_.clock->Now());
-  MILLRACE_RETURN_IF_ERROR(CheckDirectory(record.spec()));
+  const std::string directory = NormalDirectory(record.spec().checkpoints().directory());
+  MILLRACE_RETURN_IF_ERROR(ClaimDirectory(directory));
+  const absl::Cleanup release = [&] { ReleaseDirectory(directory); };
+  MILLRACE_RETURN_IF_ERROR(CheckDirectory(record.spec(), cancelled));
   MILLRACE_RETURN_IF_ERROR(ResolveRestore(environment_, cancelled, record));
   MILLRACE_RETURN_IF_ERROR(PlanInto(record, cancelled));
   MILLRACE_ASSIGN_OR_RETURN(const std::string warm_start,
@@ -230,23 +231,45 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   return job_id;
 }
 
-// A directory belongs to one run. It may be a network's that does not answer.
-absl::Status JobTable::CheckDirectory(const JobSpec& spec) const {
+// A directory belongs to one run: here none takes that of another one that has not ended. Jobs of
+// other clusters are told apart by what is in it (CheckpointFiles).
+absl::Status JobTable::ClaimDirectory(const std::string& directory) {
+  if (directory.empty()) return absl::OkStatus();
+  const auto refuse = [&](const std::string& whose) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoints.directory: '", directory, "' is that of ", whose,
+                     ", which has not ended; name another directory, or cancel that job"));
+  };
+  MutexLock lock(&mutex_);
+  for (const auto& [number, entry] : jobs_) {
+    const Job& job = *entry.job;
+    if (HasEnded(job.state())) continue;
+    if (NormalDirectory(job.spec().checkpoints().directory()) != directory) continue;
+    return refuse(absl::StrCat("job '", job.id(), "'"));
+  }
+  if (claimed_directories_.insert(directory).second) return absl::OkStatus();
+  return refuse("a job that is being submitted");
+}
+
+void JobTable::ReleaseDirectory(const std::string& directory) {
+  MutexLock lock(&mutex_);
+  claimed_directories_.erase(directory);
+}
+
+// It may be a network's that does not answer.
+absl::Status JobTable::CheckDirectory(const JobSpec& spec,
+                                      const std::function<bool()>& cancelled) const {
   const std::string& directory = spec.checkpoints().directory();
   if (directory.empty()) return absl::OkStatus();
-  for (const std::shared_ptr<Job>& job : Jobs()) {
-    if (HasEnded(job->state()) || job->spec().checkpoints().directory() != directory) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoints.directory: '", directory, "' is that of job '", job->id(),
-                     "', which has not ended; name another directory, or cancel that job"));
-  }
-  auto status = std::make_shared<absl::Status>();
-  const BackgroundCall call([status, spec, file_system = environment_.file_system] {
-    *status = CheckNewOwner(file_system, spec);
-  });
-  if (call.AwaitFor(kDirectoryPatience)) return *status;
-  return absl::UnavailableError(
-      absl::StrCat("checkpoints.directory: '", directory, "' does not answer; try again"));
+  return environment_.file_caller
+      ->Call<bool>(
+          absl::StrCat("checkpoints.directory: ", directory),
+          [spec, files = environment_.file_system]() -> absl::StatusOr<bool> {
+            MILLRACE_RETURN_IF_ERROR(CheckNewOwner(files, spec));
+            return true;
+          },
+          cancelled)
+      .status();
 }
 
 // Where no worker is there, the job's runner asks for the plan later.

@@ -98,7 +98,9 @@ class JobTable final : public MemberObserver {
   absl::StatusOr<std::string> Take(const SubmitJobRequest& request,
                                    const std::function<bool()>& cancelled)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CheckDirectory(const JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status ClaimDirectory(const std::string& directory) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReleaseDirectory(const std::string& directory) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckDirectory(const JobSpec& spec, const std::function<bool()>& cancelled) const;
   // That train, and have a directory for checkpoints.
   std::vector<std::pair<std::shared_ptr<Job>, std::shared_ptr<JobRunner>>> WithCheckpoints() const
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -132,6 +134,8 @@ class JobTable final : public MemberObserver {
   absl::flat_hash_map<std::string, uint64_t> by_id_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::string> by_request_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> claimed_ ABSL_GUARDED_BY(mutex_);
+  // Directories of checkpoints, as NormalDirectory writes them, of jobs that are being taken.
+  absl::flat_hash_set<std::string> claimed_directories_ ABSL_GUARDED_BY(mutex_);
   JobQueue queue_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -530,6 +530,14 @@ absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> ShardGroup:
   return absl::StatusOr<std::vector<WriteCheckpointResponse>>(std::move(round->responses));
 }
 
+std::string ShardGroup::WhoWrites() const {
+  std::set<std::string> servers;
+  for (uint32_t shard = 0; write_ != nullptr && shard < servers_.size(); ++shard) {
+    if (!write_->HasEnded(shard)) servers.insert(NameOf(shard));
+  }
+  return absl::StrJoin(servers, ", ");
+}
+
 void ShardGroup::CancelWrite() {
   if (write_ == nullptr) return;
   const auto round = std::exchange(write_, nullptr);

@@ -122,6 +122,7 @@ class ShardGroup final : public CheckpointShards {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> TakeWritten() override;
   void CancelWrite() override;
+  std::string WhoWrites() const override;
 
   // From any thread: ends the calls under way, and later ones until Resume, with CANCELLED.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -71,7 +71,8 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   epoch_ = attached.shards[0].epoch();
   if (merged.done.watermark() < total_steps_) evaluator.ForgetTheEnd();
   // A state that some shard has left behind cannot be evaluated any more.
-  barrier_ = BarrierFrom(std::max<uint64_t>(merged.frontier, 1), evaluator);
+  frontier_ = std::max<uint64_t>(merged.frontier, 1);
+  barrier_ = BarrierFrom(frontier_, evaluator);
   flushed_ = false;
   reports_are_false_ = false;
   blocked_.reset();
@@ -88,7 +89,8 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
                            .count = static_cast<int>(shards.placements().size()),
                            .generation = generation_,
                            .epoch = epoch_,
-                           .watermark = merged.done.watermark()});
+                           .watermark = merged.done.watermark(),
+                           .made_from = attached.made_from});
   }
   poll_due_ = clock_->Now();
   news_.assign(attached.shards.size(), ShardNews());
@@ -232,6 +234,7 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
   } else if (at_the_end) {
     return CheckpointTheEnd();
   }
+  if (checkpointer_ != nullptr && checkpointer_->MayBeDueAt(barrier_)) return Next::kWait;
   PinForCheckpoint(progress, shards);
   MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
   Unblock();
@@ -263,9 +266,8 @@ absl::StatusOr<Trainer::Next> Trainer::FlushTheEnd(ShardGroup& shards) {
 // What is missing to a checkpoint is no reason not to end.
 Trainer::Next Trainer::CheckpointTheEnd() {
   if (checkpointer_ == nullptr || checkpointer_->MayEnd(last_cut_)) return Next::kEnd;
-  if (!waits_for_checkpoint_) {
-    blocked_ = Dispatcher::Stall{checkpointer_->WhatTheEndWaitsFor(), clock_->Now()};
-  }
+  const absl::Time since = blocked_ && waits_for_checkpoint_ ? blocked_->since : clock_->Now();
+  blocked_ = Dispatcher::Stall{checkpointer_->WhatTheEndWaitsFor(), since};
   waits_for_checkpoint_ = true;
   barrier_due_ = absl::InfinitePast();  // Whatever wakes the runner may be the end of it.
   return Next::kWait;
@@ -288,7 +290,7 @@ void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
   if (checkpointer_->awaits_cut())
     poll_due_ = std::min(poll_due_, clock_->Now() + kQuickPollPeriod);
   if (checkpointer_->WantsBarrier() && !progress.at_barrier) {
-    barrier_ = environment_.dispatcher->SetBarrierHere(job_.id(), barrier_);
+    barrier_ = environment_.dispatcher->SetBarrierHere(job_.id(), frontier_, barrier_);
   }
 }
 

@@ -113,7 +113,8 @@ class Trainer {
 
   // Since Start.
   uint64_t generation_ = 0;
-  uint64_t epoch_ = 0;  // Synchronous: of all shards.
+  uint64_t epoch_ = 0;     // Synchronous: of all shards.
+  uint64_t frontier_ = 0;  // Of all shards at the start: no barrier lies before it.
   uint64_t barrier_ = 0;
   bool flushed_ = false;  // Every shard has all steps of the job, on disk.
   bool reports_are_false_ = false;

@@ -171,9 +171,9 @@ absl::Status JobsService::Checkpoint(grpc::ServerContext* context,
   }
   if (HasEnded(before.state()) && before.has_checkpoint()) return absl::OkStatus();
   const auto outcome = std::make_shared<CheckpointOutcome>();
-  MILLRACE_RETURN_IF_ERROR(table_->RequestCheckpoint(
-      *job, {.cause = "a client asked for it",
-             .done = [outcome](const auto& result) { outcome->Set(result); }}));
+  CheckpointRequest asked{.cause = "a client asked for it", .done = nullptr};
+  if (request.wait()) asked.done = [outcome](const auto& result) { outcome->Set(result); };
+  MILLRACE_RETURN_IF_ERROR(table_->RequestCheckpoint(*job, std::move(asked)));
   while (request.wait()) {
     if (const auto result = outcome->AwaitFor(kPoll)) {
       MILLRACE_RETURN_IF_ERROR(result->status());
