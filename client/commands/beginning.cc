@@ -7,6 +7,7 @@
 #include "absl/types/optional.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/progress/format.h"
+#include "common/checkpoint/checkpoint_records.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/restore_check.h"
@@ -46,6 +47,40 @@ bool IsBehind(const RestoreSpec& restore, const CheckpointManifest& manifest) {
          manifest.earlier_job_ids().end();
 }
 
+bool IsSame(const RestoreSpec& a, const RestoreSpec& b) {
+  return NormalDirectory(a.directory()) == NormalDirectory(b.directory()) &&
+         a.checkpoint() == b.checkpoint();
+}
+
+bool IsGone(const RestoreSpec& restore) {
+  return absl::IsNotFound(
+      ReadManifest(RealFileSystem(), restore.directory(), restore.checkpoint()).status());
+}
+
+// The same for a checkpoint of the job's own directory: the newest one, or one that it goes on
+// from, restored what the job asks for. Those between may have been removed by now.
+bool HasGoneOn(const RestoreSpec& restore, const CheckpointManifest& newest) {
+  if (restore.checkpoint() == 0) return false;
+  CheckpointManifest manifest = newest;
+  while (manifest.spec().has_restore()) {
+    const RestoreSpec before = manifest.spec().restore();
+    if (IsSame(before, restore)) return true;
+    const bool is_here = NormalDirectory(before.directory()) == NormalDirectory(restore.directory());
+    if (!is_here || before.checkpoint() == 0 || before.checkpoint() >= manifest.number()) break;
+    auto next = ReadManifest(RealFileSystem(), restore.directory(), before.checkpoint());
+    if (!next.ok()) return IsGone(restore) || IsBehind(restore, newest);
+    manifest = *std::move(next);
+  }
+  return false;
+}
+
+std::string LeftBehindNote(const RestoreSpec& restore, const CheckpointManifest& newest) {
+  return absl::StrCat("Goes back to checkpoint ", CheckpointFolder(restore.checkpoint()), " in ",
+                      restore.directory(), "; newer ones up to ", CheckpointFolder(newest.number()),
+                      " at step ", FormatCount(newest.step()),
+                      " stay there as long as they are kept, and the next ones come after them.");
+}
+
 absl::Status Explain(const absl::Status& mismatch, const std::string& directory) {
   return absl::Status(
       mismatch.code(),
@@ -63,24 +98,15 @@ std::string EndedNote(const std::string& directory, const CheckpointManifest& ma
                       "directory of checkpoints.");
 }
 
-}  // namespace
-
-absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec) {
-  Beginning beginning;
-  beginning.spec = spec;
-  const std::string& directory = spec.checkpoints().directory();
-  if (directory.empty()) return beginning;
-  if (spec.has_restore() && spec.restore().directory() == directory) return beginning;
-  MILLRACE_ASSIGN_OR_RETURN(auto checkpoint, OpenNewestWhole(directory, &beginning.notes));
-  if (checkpoint == nullptr) return beginning;
+absl::Status GoOnFrom(std::unique_ptr<Checkpoint> checkpoint, Beginning& beginning) {
+  JobSpec& spec = beginning.spec;
   const CheckpointManifest& manifest = checkpoint->manifest();
-  // The coordinator refuses it, as it should.
-  if (spec.has_restore() && !IsBehind(spec.restore(), manifest)) return beginning;
+  const std::string directory = spec.checkpoints().directory();
   const absl::Status agrees = coordinator::CheckRestoredSpec(spec, manifest);
   if (!agrees.ok()) return Explain(agrees, directory);
-  beginning.spec.clear_warm_start();
-  beginning.spec.mutable_restore()->set_directory(directory);
-  beginning.spec.mutable_restore()->set_checkpoint(manifest.number());
+  spec.clear_warm_start();
+  spec.mutable_restore()->set_directory(directory);
+  spec.mutable_restore()->set_checkpoint(manifest.number());
   if (manifest.step() >= TotalSteps(spec, manifest.plan().train_examples())) {
     beginning.notes.push_back(EndedNote(directory, manifest));
     beginning.ended = std::move(checkpoint);
@@ -89,6 +115,46 @@ absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec) {
                                            " from checkpoint ", CheckpointFolder(manifest.number()),
                                            " in ", directory, "."));
   }
+  return absl::OkStatus();
+}
+
+// REQUIRES: the restore is of the job's own directory.
+absl::StatusOr<Beginning> FindOwnBeginning(const JobSpec& spec) {
+  Beginning as_it_says;
+  as_it_says.spec = spec;
+  const RestoreSpec& restore = spec.restore();
+  if (restore.checkpoint() == 0) return as_it_says;
+  Beginning beginning;
+  beginning.spec = spec;
+  auto newest = OpenNewestWhole(spec.checkpoints().directory(), &beginning.notes);
+  // What is wrong is told by who restores.
+  if (!newest.ok() || *newest == nullptr) return as_it_says;
+  const CheckpointManifest& manifest = (*newest)->manifest();
+  if (HasGoneOn(restore, manifest)) {
+    MILLRACE_RETURN_IF_ERROR(GoOnFrom(*std::move(newest), beginning));
+    return beginning;
+  }
+  if (restore.checkpoint() < manifest.number()) {
+    as_it_says.notes.push_back(LeftBehindNote(restore, manifest));
+  }
+  return as_it_says;
+}
+
+}  // namespace
+
+absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec) {
+  Beginning beginning;
+  beginning.spec = spec;
+  const std::string& directory = spec.checkpoints().directory();
+  if (directory.empty()) return beginning;
+  const bool is_own = spec.has_restore() &&
+                      NormalDirectory(spec.restore().directory()) == NormalDirectory(directory);
+  if (is_own) return FindOwnBeginning(spec);
+  MILLRACE_ASSIGN_OR_RETURN(auto newest, OpenNewestWhole(directory, &beginning.notes));
+  if (newest == nullptr) return beginning;
+  // The coordinator refuses it, as it should.
+  if (spec.has_restore() && !IsBehind(spec.restore(), newest->manifest())) return beginning;
+  MILLRACE_RETURN_IF_ERROR(GoOnFrom(std::move(newest), beginning));
   return beginning;
 }
 

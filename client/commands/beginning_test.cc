@@ -1,5 +1,6 @@
 #include "client/commands/beginning.h"
 
+#include <filesystem>
 #include <string>
 
 #include "client/commands/load_job.h"
@@ -16,6 +17,7 @@ using ::millrace::testing::FlipByte;
 using ::millrace::testing::NoDirectory;
 using ::millrace::testing::SmallCheckpoint;
 using ::millrace::testing::WriteSmallCheckpoint;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -117,7 +119,39 @@ TEST_F(BeginningTest, ARestoreOfTheOwnDirectoryIsDoneAsItSays) {
   const auto beginning = FindBeginning(spec_);
   ASSERT_TRUE(beginning.ok()) << beginning.status();
   EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
-  EXPECT_THAT(beginning->notes, IsEmpty());
+  EXPECT_THAT(beginning->notes,
+              ElementsAre(AllOf(HasSubstr("Goes back to checkpoint 000001"),
+                                HasSubstr("newer ones up to 000002 at step 7 stay there"))));
+}
+
+// It went back to that checkpoint each time, and lost what it had done since.
+TEST_F(BeginningTest, TheSameRestoreOfTheOwnDirectoryIsNotDoneTwice) {
+  WriteAtStep(5);
+  WriteAtStep(7);
+  spec_.mutable_restore()->set_directory(directory_ + "/");
+  spec_.mutable_restore()->set_checkpoint(1);
+  checkpoint_.spec = spec_;
+  checkpoint_.job_id = "small-2-test";
+  checkpoint_.earlier_job_ids = {"small-1-test"};
+  WriteAtStep(6);
+  const auto second = FindBeginning(spec_);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->spec.restore().checkpoint(), 3u);
+  EXPECT_THAT(second->notes, ElementsAre(HasSubstr("Goes on at step 6 from checkpoint 000003")));
+  checkpoint_.spec = second->spec;
+  checkpoint_.job_id = "small-3-test";
+  checkpoint_.earlier_job_ids = {"small-1-test", "small-2-test"};
+  WriteAtStep(8);
+  EXPECT_EQ(FindBeginning(spec_)->spec.restore().checkpoint(), 4u);
+  // This was not done before.
+  spec_.mutable_restore()->set_checkpoint(2);
+  EXPECT_EQ(FindBeginning(spec_)->spec.restore().checkpoint(), 2u);
+  spec_.mutable_restore()->set_checkpoint(1);
+  // Those between go with time.
+  std::filesystem::remove_all(directory_ + "/000003");
+  EXPECT_EQ(FindBeginning(spec_)->spec.restore().checkpoint(), 4u);
+  std::filesystem::remove_all(directory_ + "/000001");
+  EXPECT_EQ(FindBeginning(spec_)->spec.restore().checkpoint(), 4u);
 }
 
 TEST_F(BeginningTest, TheJobOfACheckpointNeedsNoFile) {
