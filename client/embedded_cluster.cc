@@ -100,15 +100,16 @@ void EmbeddedClusterImpl::StopWorkers() {
   workers_.clear();
 }
 
+// The coordinator first: it has jobs write checkpoints, for which some need their workers. Members
+// do not wait for it then.
 EmbeddedClusterImpl::~EmbeddedClusterImpl() {
+  if (coordinator_ != nullptr) coordinator_->StopInOrder();
   StopWorkers();
   for (const auto& server : ps_) {
     if (const absl::Status status = server->Stop(); !status.ok()) {
       LOG(ERROR) << "stopping a ps server of the embedded cluster: " << status;
     }
   }
-  ps_.clear();
-  if (coordinator_ != nullptr) coordinator_->Stop();
 }
 
 }  // namespace

@@ -28,8 +28,9 @@ class EmbeddedCluster {
   static absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(
       const EmbeddedClusterOptions& options);
 
-  // Stops the workers, then the ps servers (whose shards are flushed), then the coordinator, and
-  // removes the temporary directory. Blocks until that is done: seconds.
+  // Has jobs that train write their checkpoints, stops the coordinator, the workers, and the ps
+  // servers (whose shards are flushed), and removes the temporary directory. Blocks until that is
+  // done: seconds.
   virtual ~EmbeddedCluster() = default;
 
   // The coordinator's HOST:PORT.

@@ -4,12 +4,14 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/exporter.h"
 #include "client/jobs_client.h"
 #include "client/safetensors.h"
 #include "client/testing/small_job.h"
+#include "common/checkpoint/checkpoint_directory.h"
 #include "common/job_spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -112,6 +114,29 @@ TEST_F(EmbeddedClusterTest, RemembersItsJobsInAStateDirectory) {
   for (size_t i = 0; i < variables.size(); ++i) {
     EXPECT_EQ((*again)[i].values, variables[i].values) << variables[i].name;
   }
+}
+
+// Workers had gone before, and a job that needs them to come to a barrier saved nothing.
+TEST_F(EmbeddedClusterTest, JobThatTrainsIsSavedWhenTheClusterStops) {
+  JobSpec spec = SmallSpec();
+  spec.set_epochs(1'000'000);
+  spec.mutable_asynchronous();
+  spec.mutable_checkpoints()->set_directory(directory_ + "/checkpoints");
+  spec.mutable_checkpoints()->set_exact(true);
+  {
+    auto cluster = EmbeddedCluster::Start({.ps = 2, .state_dir = directory_ + "/state"});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    const auto client = ClientOf(**cluster);
+    const auto job_id = client->Submit(spec);
+    ASSERT_TRUE(job_id.ok()) << job_id.status();
+    while (client->Get(*job_id)->step() == 0) std::this_thread::yield();
+  }
+  const auto checkpoints =
+      CheckpointDirectory(RealFileSystem(), spec.checkpoints().directory()).List();
+  ASSERT_TRUE(checkpoints.ok()) << checkpoints.status();
+  ASSERT_EQ(checkpoints->size(), 1u);
+  ASSERT_TRUE(checkpoints->at(0).manifest.ok());
+  EXPECT_GT(checkpoints->at(0).manifest->step(), 0u);
 }
 
 TEST_F(EmbeddedClusterTest, VariablesOfAnUnknownJobAreNotFound) {
