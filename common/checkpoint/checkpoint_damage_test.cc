@@ -324,6 +324,17 @@ TEST(HostileFilesTest, NumbersThatNothingCanFollowAreRefused) {
                  [](CheckpointShard* shard) { shard->mutable_applied()->add_above(kLast); });
 }
 
+// The paths of its records were once named, which are of the folder's number.
+TEST(HostileFilesTest, AManifestOfAnotherNumberIsRefusedForThat) {
+  const std::string directory = EmptyDirectory("renumbered");
+  const TestJob job = WriteTwo(directory);
+  const std::string text = FilesIn(directory)["000002/manifest.json"];
+  WriteText(JoinPath(directory, ManifestPath(2)),
+            Sealed(absl::StrReplaceAll(text, {{"\"number\":\"2\"", "\"number\":\"3\""}})));
+  EXPECT_THAT(std::string(Compare(Files(), directory, 2, job).message()),
+              HasSubstr("000002/manifest.json: number: 3; the folder says 2"));
+}
+
 TEST(HostileFilesTest, ANewerFormatIsRefusedAndSaidToBe) {
   const std::string directory = EmptyDirectory("newer");
   const TestJob job = WriteTwo(directory);

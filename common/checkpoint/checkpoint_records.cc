@@ -232,6 +232,25 @@ absl::StatusOr<std::string> ReadRecordText(const FileSystemPtr& file_system,
   return text;
 }
 
+// Its checksum is compared and nothing else is checked.
+absl::StatusOr<CheckpointManifest> DecodeManifest(const std::string& path, absl::string_view text) {
+  const absl::string_view checksum =
+      text.substr(std::min(kManifestBeginning.size(), text.size()), kChecksumDigits);
+  if (!absl::StartsWith(text, kManifestBeginning) || !IsChecksum(checksum)) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": damaged: it does not begin with its checksum"));
+  }
+  std::string zeroed(text);
+  zeroed.replace(kManifestBeginning.size(), kChecksumDigits, kChecksumDigits, '0');
+  if (const std::string found = Checksum(zeroed); found != checksum) {
+    return absl::DataLossError(absl::StrCat(path, ": damaged: the checksum of its ", text.size(),
+                                            " bytes is ", found, ", not ", checksum));
+  }
+  CheckpointManifest manifest;
+  MILLRACE_RETURN_IF_ERROR(FromJson(path, text, &manifest));
+  return manifest;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> EncodeManifest(CheckpointManifest* manifest) {
@@ -252,20 +271,7 @@ absl::StatusOr<std::string> EncodeShardRecord(const ShardRecord& record) {
 }
 
 absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& path, absl::string_view text) {
-  const absl::string_view checksum =
-      text.substr(std::min(kManifestBeginning.size(), text.size()), kChecksumDigits);
-  if (!absl::StartsWith(text, kManifestBeginning) || !IsChecksum(checksum)) {
-    return absl::DataLossError(
-        absl::StrCat(path, ": damaged: it does not begin with its checksum"));
-  }
-  std::string zeroed(text);
-  zeroed.replace(kManifestBeginning.size(), kChecksumDigits, kChecksumDigits, '0');
-  if (const std::string found = Checksum(zeroed); found != checksum) {
-    return absl::DataLossError(absl::StrCat(path, ": damaged: the checksum of its ", text.size(),
-                                            " bytes is ", found, ", not ", checksum));
-  }
-  CheckpointManifest manifest;
-  MILLRACE_RETURN_IF_ERROR(FromJson(path, text, &manifest));
+  MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest, DecodeManifest(path, text));
   MILLRACE_RETURN_IF_ERROR(CheckManifest(path, manifest));
   return manifest;
 }
@@ -293,10 +299,13 @@ absl::StatusOr<CheckpointManifest> ReadManifest(const FileSystemPtr& file_system
   MILLRACE_ASSIGN_OR_RETURN(const RandomAccessReader file,
                             OpenCheckpointFile(file_system, directory, ManifestPath(number)));
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
-  MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest, ParseManifest(path, text));
+  MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest, DecodeManifest(path, text));
+  MILLRACE_RETURN_IF_ERROR(CheckFormatVersion(path, manifest.format_version()));
+  // Before the paths, which depend on it.
   if (manifest.number() != number) {
     return BadField(path, "number", absl::StrCat(manifest.number(), "; the folder says ", number));
   }
+  MILLRACE_RETURN_IF_ERROR(CheckManifest(path, manifest));
   return manifest;
 }
 
