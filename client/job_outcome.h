@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "protos/job.pb.h"
@@ -19,9 +20,10 @@ struct JobOutcome {
   uint64_t step = 0;
   uint64_t total_steps = 0;  // 0: not known.
   std::map<std::string, double> metrics;
-  absl::Duration running;    // From its start to its end.
-  TimeSpent time_spent;      // What that went into. Empty: not known.
-  std::string export_file;   // Where the variables went; empty: nowhere.
+  absl::Duration running;             // From its start to its end.
+  TimeSpent time_spent;               // What that went into. Empty: not known.
+  std::vector<std::string> warnings;  // What did not work at the end, as its status says.
+  std::string export_file;            // Where the variables went; empty: nowhere.
   std::string export_error;  // Why they could not be written; empty: they could, or need not be.
 };
 

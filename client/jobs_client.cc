@@ -34,6 +34,8 @@ std::string MakeRequestId() {
 constexpr absl::Duration kStatusPeriod = absl::Milliseconds(500);
 // What a call gets, however little time is left.
 constexpr absl::Duration kShortestCall = absl::Seconds(1);
+// For finding out whether a coordinator answers at all.
+constexpr absl::Duration kProbeTimeout = absl::Seconds(5);
 
 // The end of a stream that another attempt may mend: the connection or the coordinator went away. A
 // server that shuts down cancels its handlers, so CANCELLED that we did not ask for is such an end.
@@ -89,11 +91,13 @@ class GrpcJobsClient final : public JobsClient {
     bool rewound = false;
   };
 
+  // Sets `timed_out` after an error if the call was waiting for its answer at the end.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(const char* name,
                                 grpc::Status (Jobs::Stub::*method)(grpc::ClientContext*,
                                                                    const Request&, Response*),
-                                const Request& request, absl::Duration timeout);
+                                const Request& request, absl::Duration timeout,
+                                bool* timed_out = nullptr);
   Outage MakeOutage(const std::string& what, absl::Duration patience) const;
   // Pauses before the next attempt. CANCELLED: interrupted. Others: the outage lasts for too long.
   absl::Status PauseAfter(const absl::Status& error, FailedBy by, Outage* outage)
@@ -167,7 +171,7 @@ template <typename Request, typename Response>
 absl::StatusOr<Response> GrpcJobsClient::Call(
     const char* name,
     grpc::Status (Jobs::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-    const Request& request, absl::Duration timeout) {
+    const Request& request, absl::Duration timeout, bool* timed_out) {
   Outage outage = MakeOutage(name, timeout);
   absl::Status failure;  // The newest UNAVAILABLE, and whose it was.
   FailedBy by = FailedBy::kConnection;
@@ -181,6 +185,7 @@ absl::StatusOr<Response> GrpcJobsClient::Call(
     if (status.ok()) return response;
     if (interrupted()) return absl::CancelledError("interrupted");
     if (absl::IsDeadlineExceeded(status) && outage.remaining() <= absl::ZeroDuration()) {
+      if (timed_out != nullptr) *timed_out = true;
       return outage.GiveUp(failure.ok() ? status : failure, by);
     }
     if (!absl::IsUnavailable(status)) return status;
@@ -247,7 +252,15 @@ absl::StatusOr<CheckpointJobResponse> GrpcJobsClient::Checkpoint(const std::stri
   CheckpointJobRequest request;
   request.set_job_id(job_id);
   request.set_wait(wait);
-  return Call("CheckpointJob", &Jobs::Stub::CheckpointJob, request, timeout);
+  bool timed_out = false;
+  auto response = Call("CheckpointJob", &Jobs::Stub::CheckpointJob, request, timeout,
+                       wait ? &timed_out : nullptr);
+  // A coordinator that waits for the checkpoint is well.
+  if (timed_out && Get(job_id, std::min(options_.timeout, kProbeTimeout)).ok()) {
+    return absl::DeadlineExceededError(absl::StrCat("there was no checkpoint of job ", job_id,
+                                                    " within ", absl::FormatDuration(timeout)));
+  }
+  return response;
 }
 
 absl::StatusOr<GetVariablesResponse> GrpcJobsClient::GetVariables(const std::string& job_id,

@@ -75,7 +75,8 @@ class JobsClient {
   virtual absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) = 0;
 
   // Has a checkpoint written. Returns at once, with the newest that there is, if any; or with
-  // `wait` when the one that was asked for is there, which may take up to `timeout`.
+  // `wait` when the one that was asked for is there, which may take up to `timeout`:
+  // DEADLINE_EXCEEDED after that from a coordinator that is well.
   virtual absl::StatusOr<CheckpointJobResponse> Checkpoint(const std::string& job_id, bool wait,
                                                            absl::Duration timeout) = 0;
 

@@ -153,6 +153,14 @@ TEST_F(JobsClientTest, VariablesOnServersThatAreAwayAreWaitedForAndNamed) {
               ElementsAre("waits, as the coordinator says: on servers that are away: ps-1"));
 }
 
+// It once blamed a coordinator that was well.
+TEST_F(JobsClientTest, ACheckpointThatDoesNotComeIsNoFaultOfTheCoordinators) {
+  AddJobWithEvents("a", 1);
+  jobs_.HoldCheckpoints();
+  EXPECT_EQ(MakeClient()->Checkpoint("a", /*wait=*/true, absl::Milliseconds(50)).status(),
+            absl::DeadlineExceededError("there was no checkpoint of job a within 50ms"));
+}
+
 TEST_F(JobsClientTest, AwaitEndReturnsTheNewestStatusWhenItsTimeIsOver) {
   AddJobWithEvents("a", 1);
   EXPECT_EQ(MakeClient()->AwaitEnd("a", absl::ZeroDuration())->state(), RUNNING);

@@ -25,14 +25,22 @@ std::string CheckpointAnswer(const Flags& flags, const CheckpointJobResponse& re
       known.empty() ? "there is none yet" : absl::StrCat("the newest that is there: ", known));
 }
 
+absl::Status WithAdvice(const Flags& flags, const absl::Status& status) {
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(
+      absl::StrCat(std::string(status.message()), "; `millrace why ", flags.job_id,
+                   "` says whom it waits for. It is still asked for"));
+}
+
 }  // namespace
 
 absl::StatusOr<ExitCode> RunCheckpoint(const CommandContext& context) {
   const Flags& flags = context.flags;
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
-  MILLRACE_ASSIGN_OR_RETURN(const CheckpointJobResponse response,
-                            client->Checkpoint(flags.job_id, flags.wait, flags.timeout));
+  const auto answer = client->Checkpoint(flags.job_id, flags.wait, flags.timeout);
+  if (!answer.ok()) return WithAdvice(flags, answer.status());
+  const CheckpointJobResponse& response = *answer;
   if (flags.json) {
     nlohmann::ordered_json json = {{"job_id", flags.job_id}, {"checkpoint", nullptr}};
     if (response.has_checkpoint()) json["checkpoint"] = CheckpointJson(response.checkpoint());

@@ -136,6 +136,17 @@ TEST_F(ClusterCommandsTest, WatchOfAShortJobAsksForItsSteps) {
   EXPECT_THAT(run_.out(), HasSubstr("3 of 3"));
 }
 
+TEST_F(ClusterCommandsTest, WatchEndsWithTheWarningsThatTheJobEndedWith) {
+  JobStatus status;
+  status.set_job_id("a-1");
+  status.add_warnings("checkpoints: the last checkpoint is missing");
+  jobs_.SetJob(status);
+  jobs_.AddEvent("a-1", StateEvent(SUCCEEDED, 3));
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(*run_.Run(RunWatch), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("  warning    checkpoints: the last checkpoint is missing\n"));
+}
+
 TEST_F(ClusterCommandsTest, InterruptedWatchLeavesTheJobAndSaysHowToWatchAgain) {
   AddRunningJob("a-1");
   run_.flags().job_id = "a-1";
@@ -165,6 +176,17 @@ TEST_F(ClusterCommandsTest, CheckpointWithWaitSaysWhereItIs) {
   EXPECT_THAT(run_.out(), HasSubstr(", in /checkpoints\n"));
   ASSERT_THAT(jobs_.checkpoints(), SizeIs(1));
   EXPECT_TRUE(jobs_.checkpoints()[0].wait());
+}
+
+TEST_F(ClusterCommandsTest, ACheckpointThatDoesNotComeLeadsToWhy) {
+  JobStatus status;
+  status.set_job_id("job-1");
+  jobs_.SetJob(status);
+  jobs_.HoldCheckpoints();
+  run_.flags().job_id = "job-1";
+  run_.flags().wait = true;
+  run_.flags().timeout = absl::Milliseconds(50);
+  EXPECT_THAT(run_.Run(RunCheckpoint).status().ToString(), HasSubstr("`millrace why job-1` says"));
 }
 
 TEST_F(ClusterCommandsTest, CheckpointWithoutWaitSaysThatItIsAskedFor) {

@@ -208,6 +208,9 @@ std::string FormatOutcome(const JobOutcome& outcome) {
   if (!metrics.empty()) {
     absl::StrAppend(&text, "  metrics    ", absl::StrJoin(metrics, "  "), "\n");
   }
+  for (const std::string& warning : outcome.warnings) {
+    absl::StrAppend(&text, "  warning    ", Printable(warning), "\n");
+  }
   if (!outcome.export_file.empty()) {
     absl::StrAppend(&text, "  variables  ", outcome.export_file, "\n");
   }

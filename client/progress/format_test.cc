@@ -116,6 +116,7 @@ TEST(FormatTest, EscapesOfOthersAreNotObeyed) {
   EXPECT_THAT(FormatMetrics({{clear, 1}}), ElementsAre("\\x1b[2J 1"));
   JobOutcome outcome;
   outcome.job_id = outcome.message = outcome.export_error = clear;
+  outcome.warnings = {clear};
   EXPECT_EQ(FormatOutcome(outcome).find('\x1b'), std::string::npos);
 }
 
@@ -127,12 +128,14 @@ TEST(FormatTest, OutcomeSaysWhatCameOutAndWhereItIs) {
   outcome.total_steps = 2740;
   outcome.metrics = {{"eval_accuracy", 0.98}, {"loss", 0.05}};
   outcome.running = absl::Seconds(83);
+  outcome.warnings = {"the last checkpoint is missing"};
   outcome.export_file = "mnist.safetensors";
   EXPECT_EQ(FormatOutcome(outcome),
             "SUCCEEDED: job job-1\n"
             "  steps      2,740 of 2,740\n"
             "  time       1:23\n"
             "  metrics    loss 0.05  eval_accuracy 0.98\n"
+            "  warning    the last checkpoint is missing\n"
             "  variables  mnist.safetensors\n");
 }
 

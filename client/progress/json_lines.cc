@@ -138,6 +138,7 @@ void JsonLines::Finish(const JobOutcome& outcome) {
                {"seconds", absl::ToDoubleSeconds(outcome.running)},
                {"metrics", outcome.metrics}};
   if (outcome.time_spent.has_wall()) json["time_spent"] = TimeSpentJson(outcome.time_spent);
+  if (!outcome.warnings.empty()) json["warnings"] = outcome.warnings;
   if (!outcome.export_file.empty()) json["export"] = outcome.export_file;
   if (!outcome.export_error.empty()) json["export_error"] = outcome.export_error;
   *out_ << JsonLine(json) << std::flush;

@@ -91,12 +91,14 @@ TEST_F(JsonLinesTest, TheLastLineIsTheFinalState) {
   outcome.total_steps = 10;
   outcome.metrics = {{"eval_accuracy", 0.75}};
   outcome.running = absl::Milliseconds(1500);
+  outcome.warnings = {"the last checkpoint is missing"};
   outcome.export_file = "/tmp/out.safetensors";
   view_.Finish(outcome);
   EXPECT_EQ(Json::parse(out_.str()),
             Json::parse(R"({"event": "final", "job_id": "job-1", "state": "SUCCEEDED",
                             "message": "", "step": 10, "total_steps": 10, "seconds": 1.5,
                             "metrics": {"eval_accuracy": 0.75},
+                            "warnings": ["the last checkpoint is missing"],
                             "export": "/tmp/out.safetensors"})"));
   EXPECT_THAT(people_.str(), HasSubstr("SUCCEEDED: job job-1"));
 }

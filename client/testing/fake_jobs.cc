@@ -142,6 +142,11 @@ void FakeJobs::HoldSubmissions() {
   hold_submissions_ = true;
 }
 
+void FakeJobs::HoldCheckpoints() {
+  MutexLock lock(&mutex_);
+  hold_checkpoints_ = true;
+}
+
 void FakeJobs::HoldCancellations() {
   MutexLock lock(&mutex_);
   hold_cancellations_ = true;
@@ -324,9 +329,16 @@ grpc::Status FakeJobs::CancelJob(grpc::ServerContext*, const CancelJobRequest* r
   });
 }
 
-grpc::Status FakeJobs::CheckpointJob(grpc::ServerContext*, const CheckpointJobRequest* request,
+grpc::Status FakeJobs::CheckpointJob(grpc::ServerContext* context,
+                                     const CheckpointJobRequest* request,
                                      CheckpointJobResponse* response) {
   NoteCall("CheckpointJob");
+  {
+    MutexLock lock(&mutex_);
+    while (hold_checkpoints_ && !context->IsCancelled()) {
+      changed_.WaitWithTimeout(&mutex_, kPoll);
+    }
+  }
   return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     checkpoints_.push_back(*request);
     Job* job = nullptr;

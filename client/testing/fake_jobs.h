@@ -54,6 +54,8 @@ class FakeJobs final : public Jobs::Service {
 
   // From now on SubmitJob answers nobody: it waits until its client goes away.
   void HoldSubmissions() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same for CheckpointJob.
+  void HoldCheckpoints() ABSL_LOCKS_EXCLUDED(mutex_);
   // From now on CancelJob ends no job: it returns the status as it is.
   void HoldCancellations() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -125,6 +127,7 @@ class FakeJobs final : public Jobs::Service {
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   int lost_replies_ ABSL_GUARDED_BY(mutex_) = 0;
   bool hold_submissions_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hold_checkpoints_ ABSL_GUARDED_BY(mutex_) = false;
   bool hold_cancellations_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<std::string> called_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<int, grpc::Status>> breaks_ ABSL_GUARDED_BY(mutex_);
