@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "client/commands/checkpoint_choice.h"
+#include "client/commands/export.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
 #include "client/tensor_files/tensor_writer.h"
@@ -55,7 +56,7 @@ absl::Status ExportCheckpoint(Checkpoint* checkpoint, bool slots, const std::str
 absl::StatusOr<ExitCode> RunCheckpointsExport(const CommandContext& context) {
   const Flags& flags = context.flags;
   MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name, ParsePath(flags.path));
-  MILLRACE_RETURN_IF_ERROR(CheckTensorPath(flags.export_file));
+  MILLRACE_RETURN_IF_ERROR(CheckExportFile(flags.export_file));
   MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(name));
   MILLRACE_RETURN_IF_ERROR(
       ExportCheckpoint(checkpoint.get(), flags.slots, flags.export_file, *context.interrupt));

@@ -28,9 +28,14 @@ absl::Status CheckStandsStill(const Flags& flags, const JobStatus& status) {
 
 }  // namespace
 
+absl::Status CheckExportFile(const std::string& path) {
+  const absl::Status status = CheckTensorPath(path);
+  return absl::IsInvalidArgument(status) ? UsageError(status.message()) : status;
+}
+
 absl::StatusOr<ExitCode> RunExport(const CommandContext& context) {
   const Flags& flags = context.flags;
-  MILLRACE_RETURN_IF_ERROR(CheckTensorPath(flags.export_file));
+  MILLRACE_RETURN_IF_ERROR(CheckExportFile(flags.export_file));
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, StatusOf(context, client.get()));
   MILLRACE_RETURN_IF_ERROR(CheckStandsStill(flags, status));

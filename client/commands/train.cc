@@ -8,6 +8,7 @@
 #include "absl/types/optional.h"
 #include "client/commands/beginning.h"
 #include "client/commands/checkpoints_export.h"
+#include "client/commands/export.h"
 #include "client/commands/follow.h"
 #include "client/commands/load_job.h"
 #include "client/commands/unfinished_job.h"
@@ -15,7 +16,6 @@
 #include "client/exporter.h"
 #include "client/progress/format.h"
 #include "client/progress/make_view.h"
-#include "client/tensor_files/tensor_writer.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
@@ -198,7 +198,7 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
   const Flags& flags = context.flags;
   MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(flags));
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
-  if (!flags.export_file.empty()) MILLRACE_RETURN_IF_ERROR(CheckTensorPath(flags.export_file));
+  if (!flags.export_file.empty()) MILLRACE_RETURN_IF_ERROR(CheckExportFile(flags.export_file));
   const auto view = MakeProgressView(context.console, flags.json);
   std::unique_ptr<EmbeddedCluster> embedded;
   CommandContext connection = context;

@@ -92,7 +92,7 @@ TEST_F(TrainTest, JsonEndsWithTheFinalStateAndNamesTheExport) {
 }
 
 TEST_F(TrainTest, ExportsThatCannotBeWrittenAreRefusedBeforeTraining) {
-  run_.flags().export_file = TempDir() + "/nowhere/file";
+  run_.flags().export_file = TempDir() + "/nowhere/file.npz";
   const auto result = run_.Run(RunTrain);
   EXPECT_THAT(result.status().ToString(), HasSubstr("/nowhere"));
   EXPECT_THAT(run_.out(), IsEmpty());

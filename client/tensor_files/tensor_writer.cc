@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/output_path.h"
 #include "client/tensor_files/npy.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/safetensors/safetensors_file.h"
 #include "common/status_macros.h"
 
@@ -62,6 +63,31 @@ absl::Status CheckFolder(const std::string& path) {
                    ": it is there and not an empty folder; name one that is not there"));
 }
 
+// Whether it has files of a checkpoint: others may have folders with numbers for names too.
+bool IsCheckpoint(const std::filesystem::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!ParseCheckpointFolder(name)) return false;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string file = entry.path().filename().string();
+    if (file == kManifestFile || ParseShardFile(JoinPath(name, file))) return true;
+  }
+  return false;
+}
+
+// A file that is written there would be in the way, or in the place, of those of a checkpoint.
+absl::Status CheckIsInNoCheckpoint(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  for (auto folder = std::filesystem::weakly_canonical(absolute, error).parent_path();
+       folder.has_relative_path(); folder = folder.parent_path()) {
+    if (!IsCheckpoint(folder)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", folder.string(),
+                                                   " is a checkpoint; name another place"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 uint64_t CountElements(const TensorInfo& tensor) {
@@ -70,22 +96,28 @@ uint64_t CountElements(const TensorInfo& tensor) {
   return elements;
 }
 
-TensorFormat FormatOf(const std::string& path) {
+absl::StatusOr<TensorFormat> FormatOf(const std::string& path) {
   std::error_code ignored;
   if (absl::EndsWith(path, "/") || std::filesystem::is_directory(path, ignored)) {
     return TensorFormat::kNpyFolder;
   }
-  return absl::EndsWith(path, ".npz") ? TensorFormat::kNpz : TensorFormat::kSafetensors;
+  if (absl::EndsWith(path, ".npz")) return TensorFormat::kNpz;
+  if (absl::EndsWith(path, ".safetensors")) return TensorFormat::kSafetensors;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cannot write ", path, ": must be FILE.safetensors, FILE.npz, or FOLDER/ for .npy files"));
 }
 
 absl::Status CheckTensorPath(const std::string& path) {
-  return FormatOf(path) == TensorFormat::kNpyFolder ? CheckFolder(path) : CheckCanCreate(path);
+  MILLRACE_ASSIGN_OR_RETURN(const TensorFormat format, FormatOf(path));
+  MILLRACE_RETURN_IF_ERROR(CheckIsInNoCheckpoint(path));
+  return format == TensorFormat::kNpyFolder ? CheckFolder(path) : CheckCanCreate(path);
 }
 
 absl::StatusOr<std::unique_ptr<TensorWriter>> CreateTensorWriter(const std::string& path,
                                                                  std::vector<TensorInfo> tensors) {
   MILLRACE_RETURN_IF_ERROR(CheckNames(path, tensors));
-  switch (FormatOf(path)) {
+  MILLRACE_ASSIGN_OR_RETURN(const TensorFormat format, FormatOf(path));
+  switch (format) {
     case TensorFormat::kSafetensors:
       return CreateSafetensorsWriter(path, tensors);
     case TensorFormat::kNpz:

@@ -44,12 +44,12 @@ enum class TensorFormat {
   kNpyFolder,    // A folder with an .npy file for each tensor.
 };
 
-// "FILE.npz" is an archive, "FOLDER/" and a folder that is there are folders, all else is
-// safetensors.
-TensorFormat FormatOf(const std::string& path);
+// "FILE.safetensors" and "FILE.npz" are files, "FOLDER/" and a folder that is there are folders.
+// INVALID_ARGUMENT: all else: it may be the name of something that is not to be overwritten.
+absl::StatusOr<TensorFormat> FormatOf(const std::string& path);
 
-// Whether it can be written there, as far as that is known before: see CheckCanCreate. A folder
-// must be empty or not be there.
+// Whether it can be written there, as far as that is known before: see FormatOf and CheckCanCreate.
+// A folder must be empty or not be there. INVALID_ARGUMENT also: it is inside a checkpoint.
 absl::Status CheckTensorPath(const std::string& path);
 
 // The bytes are a function of the tensors and their values alone. INVALID_ARGUMENT: a name is empty

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -111,6 +112,35 @@ TEST(TensorWriterTest, AnEmptyFolderIsTakenAndAFullOneRefused) {
   ASSERT_TRUE(WriteTensors(folder).ok());
   EXPECT_THAT(CheckTensorPath(folder).ToString(), HasSubstr("not an empty folder"));
   EXPECT_FALSE(WriteTensors(folder).ok());
+}
+
+// All but .npz was once written as safetensors, over whatever had that name.
+TEST(TensorWriterTest, OnlyNamesThatSayTheFormatAreTaken) {
+  const std::string folder = NewFolder("endings");
+  for (const char* name :
+       {"/train.py", "/job.json", "/model", "/model.NPZ", "/x.safetensors.bak"}) {
+    std::ofstream(folder + name) << "dear";
+    EXPECT_EQ(CheckTensorPath(folder + name).code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(WriteTensors(folder + name).ToString(), HasSubstr("FILE.safetensors, FILE.npz"));
+    EXPECT_EQ(*ReadWholeFile(RealFileSystem(), folder + name), "dear");
+  }
+}
+
+TEST(TensorWriterTest, NothingIsWrittenIntoACheckpoint) {
+  const std::string folder = NewFolder("checkpoints");
+  std::filesystem::create_directories(folder + "/000001/mine");
+  std::filesystem::create_directory(folder + "/000002");
+  std::ofstream(folder + "/000001/shard-00000.safetensors").flush();
+  std::ofstream(folder + "/000002/manifest.json").flush();
+  std::filesystem::create_directory_symlink(folder + "/000002", folder + "/link");
+  for (const char* name : {"/000001/shard-00000.safetensors", "/000002/model.npz",
+                           "/000001/mine/model.npz", "/000002/model/", "/link/x.safetensors"}) {
+    EXPECT_EQ(CheckTensorPath(folder + name).code(), absl::StatusCode::kInvalidArgument) << name;
+  }
+  EXPECT_THAT(CheckTensorPath(folder + "/000001/x.npz").ToString(), HasSubstr("is a checkpoint"));
+  // A date is a number too.
+  std::filesystem::create_directory(folder + "/20261122");
+  EXPECT_TRUE(CheckTensorPath(folder + "/20261122/model.npz").ok());
 }
 
 TEST(TensorWriterTest, NamesThatLeadElsewhereOrMeetAreRefused) {
