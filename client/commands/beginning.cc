@@ -65,7 +65,8 @@ bool HasGoneOn(const RestoreSpec& restore, const CheckpointManifest& newest) {
   while (manifest.spec().has_restore()) {
     const RestoreSpec before = manifest.spec().restore();
     if (IsSame(before, restore)) return true;
-    const bool is_here = NormalDirectory(before.directory()) == NormalDirectory(restore.directory());
+    const bool is_here =
+        NormalDirectory(before.directory()) == NormalDirectory(restore.directory());
     if (!is_here || before.checkpoint() == 0 || before.checkpoint() >= manifest.number()) break;
     auto next = ReadManifest(RealFileSystem(), restore.directory(), before.checkpoint());
     if (!next.ok()) return IsGone(restore) || IsBehind(restore, newest);

@@ -22,9 +22,9 @@ struct Beginning {
 // A job goes on from the newest whole checkpoint in its own directory of checkpoints, if there is
 // one; so does a job that restores a checkpoint of another directory and has gone on from there
 // before. One that restores a checkpoint of its own directory begins there, and goes on from the
-// newest when it has done so before; one without checkpoints begins as it says. INVALID_ARGUMENT: the checkpoints are of another job: names what differs and what to
-// do. DATA_LOSS: none of the checkpoints is whole. Looks at no value. REQUIRES: the spec has passed
-// CheckJobSpec.
+// newest when it has done so before; one without checkpoints begins as it says. INVALID_ARGUMENT:
+// the checkpoints are of another job: names what differs and what to do. DATA_LOSS: none of the
+// checkpoints is whole. Looks at no value. REQUIRES: the spec has passed CheckJobSpec.
 absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec);
 
 }  // namespace millrace::client

@@ -10,6 +10,22 @@
 #include "common/storage/durable_file.h"
 
 namespace millrace::client {
+namespace {
+
+// ParseCheckpointName, which looks at nothing but the text: "." may be a checkpoint's folder.
+absl::StatusOr<CheckpointName> ParseName(const std::string& path) {
+  const std::filesystem::path last = std::filesystem::path(path).filename();
+  if (last == "." || last == "..") {
+    std::error_code error;
+    const std::filesystem::path real = std::filesystem::canonical(path, error);
+    if (std::filesystem::exists(real / kManifestFile, error)) {
+      return ParseCheckpointName(real.string());
+    }
+  }
+  return ParseCheckpointName(path);
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> MakeAbsolute(const std::string& flag, const std::string& path) {
   std::error_code error;
@@ -21,13 +37,13 @@ absl::StatusOr<std::string> MakeAbsolute(const std::string& flag, const std::str
 }
 
 absl::StatusOr<CheckpointName> ParsePath(const std::string& path) {
-  auto name = ParseCheckpointName(path);
+  auto name = ParseName(path);
   if (!name.ok()) return UsageError(absl::StrCat("PATH: ", std::string(name.status().message())));
   return name;
 }
 
 absl::StatusOr<CheckpointName> ParseAbsolutePath(const std::string& flag, const std::string& path) {
-  auto name = ParseCheckpointName(path);
+  auto name = ParseName(path);
   if (!name.ok()) {
     return UsageError(absl::StrCat(flag, ": ", std::string(name.status().message())));
   }
@@ -83,6 +99,20 @@ absl::Status ForEachPart(const Interrupt& interrupt, Checkpoint* checkpoint, siz
     MILLRACE_RETURN_IF_ERROR(on_part(part));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckWhole(const Interrupt& interrupt, const std::string& directory, uint64_t number) {
+  std::string first;
+  const auto on_problem = [&first](const CheckpointProblem& problem) {
+    if (first.empty()) first = problem.what;
+  };
+  const auto on_read = [&interrupt](uint64_t) {
+    return interrupt.triggered() ? absl::CancelledError("interrupted") : absl::OkStatus();
+  };
+  MILLRACE_ASSIGN_OR_RETURN(
+      const VerifyResult result,
+      VerifyCheckpoint(RealFileSystem(), directory, number, on_problem, on_read));
+  return result.problems == 0 ? absl::OkStatus() : absl::DataLossError(first);
 }
 
 }  // namespace millrace::client

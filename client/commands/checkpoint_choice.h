@@ -55,6 +55,11 @@ absl::Status ForEachPart(const Interrupt& interrupt, Checkpoint* checkpoint, siz
                          int array,
                          const std::function<absl::Status(absl::Span<const float>)>& on_part);
 
+// Whether every byte of a checkpoint is as written: what "whole" means. Reads all of it. DATA_LOSS:
+// it is damaged, and the first place of that; CANCELLED: the interrupt came; others as
+// VerifyCheckpoint.
+absl::Status CheckWhole(const Interrupt& interrupt, const std::string& directory, uint64_t number);
+
 }  // namespace millrace::client
 
 #endif  // MILLRACE_CLIENT_COMMANDS_CHECKPOINT_CHOICE_H_

@@ -1,13 +1,14 @@
 #include "client/commands/checkpoints_ls.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <string>
-#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/types/optional.h"
 #include "client/commands/checkpoint_choice.h"
+#include "client/commands/checkpoint_folders.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
@@ -22,18 +23,28 @@ namespace {
 struct ListedLine {
   absl::optional<CheckpointManifest> manifest;
   std::string problem;  // Empty: none that is seen without reading its values.
+  // It is no checkpoint any more, but these refer to its files.
+  std::vector<uint64_t> kept_for;
 };
 
 using Lines = std::map<uint64_t, ListedLine>;
 
-// Folders that look like checkpoints and have no manifest.
-void AddUnfinished(const std::string& directory, Lines* lines) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const auto number = ParseCheckpointFolder(entry.path().filename().string());
-    if (!number || lines->count(*number) > 0) continue;
-    (*lines)[*number].problem = "unfinished: it has no manifest";
+ListedLine WithoutManifest(const std::string& directory, const ListedCheckpoints& listed,
+                           uint64_t number) {
+  ListedLine line;
+  FolderUse use = UseOf(listed, number);
+  if (!use.needed_by.empty()) {
+    line.kept_for = std::move(use.needed_by);
+  } else if (!use.unreadable.empty()) {
+    line.problem = absl::StrCat("it has no manifest; its files stay, as that of ",
+                                FoldersText(use.unreadable), " cannot be read");
+  } else if (IsAbandoned(directory, listed, number)) {
+    line.problem =
+        "garbage: no checkpoint needs it; the next one removes it, or `millrace checkpoints rm`";
+  } else {
+    line.problem = "unfinished: it has no manifest";
   }
+  return line;
 }
 
 absl::StatusOr<Lines> ListAll(const CheckpointName& name) {
@@ -46,7 +57,9 @@ absl::StatusOr<Lines> ListAll(const CheckpointName& name) {
     const absl::Status status = CheckOpens(name.directory, each);
     if (!status.ok()) line.problem = std::string(status.message());
   }
-  AddUnfinished(name.directory, &lines);
+  for (const uint64_t number : FoldersWithoutManifest(name.directory, listed)) {
+    lines[number] = WithoutManifest(name.directory, listed, number);
+  }
   if (name.number == 0) return lines;
   const auto found = lines.find(name.number);
   if (found == lines.end()) {
@@ -66,23 +79,25 @@ nlohmann::ordered_json LineJson(const std::string& directory, uint64_t number,
     json["written"] = absl::FormatTime(absl::RFC3339_full, FromTimestamp(line.manifest->written()),
                                        absl::UTCTimeZone());
   }
+  if (!line.kept_for.empty()) json["kept_for"] = line.kept_for;
   if (!line.problem.empty()) json["problem"] = line.problem;
   return json;
 }
 
 std::string LinesTable(const Lines& lines, absl::Time now) {
-  Table table({"NUMBER", "STEP", "EXACT", "AGE", "SIZE", "JOB", "PROBLEM"});
+  Table table({"NUMBER", "STEP", "EXACT", "AGE", "SIZE", "JOB", "KEPT FOR", "PROBLEM"});
   for (const auto& [number, line] : lines) {
     const std::string problem = Printable(line.problem);
     if (!line.manifest) {
-      table.AddRow({CheckpointFolder(number), "", "", "", "", "", problem});
+      table.AddRow(
+          {CheckpointFolder(number), "", "", "", "", "", FoldersText(line.kept_for), problem});
       continue;
     }
     const CheckpointManifest& manifest = *line.manifest;
     table.AddRow({CheckpointFolder(number), FormatCount(manifest.step()),
                   manifest.exact() ? "yes" : "no",
                   FormatAge(now - FromTimestamp(manifest.written())),
-                  FormatBytes(BytesOf(manifest)), PrintableName(manifest.job_id()), problem});
+                  FormatBytes(BytesOf(manifest)), PrintableName(manifest.job_id()), "", problem});
   }
   return table.ToString();
 }

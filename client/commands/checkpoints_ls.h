@@ -9,7 +9,7 @@
 namespace millrace::client {
 
 // Prints the checkpoints of a directory, the oldest first: those that are damaged or unfinished
-// too.
+// too, and folders that are checkpoints no more but have files of others.
 absl::StatusOr<ExitCode> RunCheckpointsLs(const CommandContext& context);
 
 }  // namespace millrace::client

@@ -5,40 +5,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/commands/checkpoint_choice.h"
-#include "client/progress/json_lines.h"
+#include "client/commands/checkpoint_folders.h"
+#include "client/progress/format.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
 namespace {
 
-// Those that can be opened, by number.
-std::vector<uint64_t> WholeOnes(const std::string& directory,
-                                const std::vector<CheckpointDirectory::Listed>& listed) {
-  std::vector<uint64_t> whole;
-  for (const CheckpointDirectory::Listed& each : listed) {
-    if (CheckOpens(directory, each).ok()) whole.push_back(each.number);
-  }
-  return whole;
-}
-
-// The numbers to remove, in order. Damaged ones go only by their names.
-absl::StatusOr<std::vector<uint64_t>> Chosen(const Flags& flags, const CheckpointName& name,
-                                             const std::vector<uint64_t>& whole) {
-  if (flags.keep == 0) {
-    if (!flags.force && !whole.empty() && whole.back() == name.number) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          PathOf(name.directory, name.number),
-          " is the newest whole checkpoint: what it has would be lost; --force removes it"));
-    }
-    return std::vector<uint64_t>{name.number};
-  }
-  const size_t keep = static_cast<size_t>(flags.keep);
-  if (whole.size() <= keep) return std::vector<uint64_t>();
-  return std::vector<uint64_t>(whole.begin(), whole.end() - static_cast<std::ptrdiff_t>(keep));
-}
+using RmJson = nlohmann::ordered_json;
 
 absl::Status CheckChoice(const Flags& flags, const CheckpointName& name) {
   if (flags.keep == 0 && name.number == 0) {
@@ -52,29 +29,173 @@ absl::Status CheckChoice(const Flags& flags, const CheckpointName& name) {
   return absl::OkStatus();
 }
 
+// Of one that is none, or not yet.
+absl::Status CheckFolderMayGo(const Flags& flags, const CheckpointName& name,
+                              const ListedCheckpoints& listed) {
+  const std::string path = PathOf(name.directory, name.number);
+  if (!HasFiles(name.directory, name.number)) return NoSuchCheckpoint(name.directory, name.number);
+  if (flags.force || IsAbandoned(name.directory, listed, name.number)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is no checkpoint yet: a job may be writing it; --force removes it"));
+}
+
+// Reads the values of newer ones, until one is whole.
+absl::Status CheckNotNewestWhole(const CommandContext& context, const CheckpointName& name,
+                                 const ListedCheckpoints& listed) {
+  for (auto each = listed.rbegin(); each != listed.rend() && each->number > name.number; ++each) {
+    const absl::Status whole = CheckWhole(*context.interrupt, name.directory, each->number);
+    if (whole.ok() || absl::IsCancelled(whole)) return whole;
+  }
+  const absl::Status itself = CheckWhole(*context.interrupt, name.directory, name.number);
+  if (absl::IsDataLoss(itself) || absl::IsCancelled(itself)) {
+    return absl::IsDataLoss(itself) ? absl::OkStatus() : itself;
+  }
+  const std::string path = PathOf(name.directory, name.number);
+  if (itself.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is the newest whole checkpoint: what it has would be lost; --force removes it"));
+  }
+  return absl::Status(itself.code(),
+                      absl::StrCat("there is no newer whole checkpoint than ", path,
+                                   ", which may be whole: ", std::string(itself.message()),
+                                   "; --force removes it"));
+}
+
+// One command's work.
+class Remover {
+ public:
+  Remover(const CommandContext& context, const CheckpointName& name)
+      : context_(context), name_(name), directory_(RealFileSystem(), name.directory) {}
+
+  absl::StatusOr<ExitCode> Run() {
+    MILLRACE_ASSIGN_OR_RETURN(listed_, directory_.List());
+    MILLRACE_RETURN_IF_ERROR(Choose());
+    for (const uint64_t number : numbers_) {
+      if (context_.interrupt->triggered()) return absl::CancelledError("interrupted");
+      const absl::Status removed = directory_.Remove(number);
+      // Somebody else may have been faster.
+      if (!absl::IsNotFound(removed)) MILLRACE_RETURN_IF_ERROR(removed);
+      MILLRACE_RETURN_IF_ERROR(TellOfRemoved(number));
+    }
+    MILLRACE_RETURN_IF_ERROR(CollectGarbage());
+    TellOfTheRest();
+    return ExitCode::kSucceeded;
+  }
+
+ private:
+  absl::Status Choose() {
+    if (context_.flags.keep > 0) return ChooseAllButTheNewest();
+    const bool is_listed = std::any_of(listed_.begin(), listed_.end(), [this](const auto& each) {
+      return each.number == name_.number;
+    });
+    if (!is_listed) {
+      folder_ = name_.number;
+      return CheckFolderMayGo(context_.flags, name_, listed_);
+    }
+    numbers_ = {name_.number};
+    return context_.flags.force ? absl::OkStatus() : CheckNotNewestWhole(context_, name_, listed_);
+  }
+
+  // Reads the values of those that stay. Damaged ones go only by their names.
+  absl::Status ChooseAllButTheNewest() {
+    int kept = 0;
+    for (auto each = listed_.rbegin(); each != listed_.rend(); ++each) {
+      const bool has_enough = kept == context_.flags.keep;
+      const absl::Status status =
+          has_enough ? CheckOpens(name_.directory, *each)
+                     : CheckWhole(*context_.interrupt, name_.directory, each->number);
+      if (absl::IsCancelled(status)) return status;
+      if (!status.ok()) {
+        TellOfDamaged(each->number, status);
+      } else if (has_enough) {
+        numbers_.push_back(each->number);
+      } else {
+        ++kept;
+      }
+    }
+    std::reverse(numbers_.begin(), numbers_.end());
+    return absl::OkStatus();
+  }
+
+  // What was left by a removal, or a checkpoint, that did not come to its end.
+  absl::Status CollectGarbage() {
+    // Whoever writes one now gives it a higher number than all that were there.
+    const uint64_t newest = listed_.empty() ? 0 : listed_.back().number;
+    const auto garbage = directory_.CollectGarbage(std::max(newest, folder_) + 1);
+    MILLRACE_RETURN_IF_ERROR(garbage.status());
+    garbage_ = *garbage;
+    return folder_ == 0 ? absl::OkStatus() : TellOfRemoved(folder_);
+  }
+
+  void Print(const std::string& line) {
+    if (!context_.flags.json) *context_.console.out << line << std::endl;
+  }
+
+  void TellOfDamaged(uint64_t number, const absl::Status& status) {
+    damaged_.push_back({{"number", number}, {"problem", std::string(status.message())}});
+    Print(absl::StrCat(PathOf(name_.directory, number), " stays and does not count as whole: ",
+                       Printable(std::string(status.message())), "; to remove it give its path"));
+  }
+
+  absl::Status TellOfRemoved(uint64_t number) {
+    const std::string path = PathOf(name_.directory, number);
+    if (!HasFiles(name_.directory, number)) {
+      removed_.push_back(number);
+      Print(absl::StrCat("removed ", path));
+      return absl::OkStatus();
+    }
+    MILLRACE_ASSIGN_OR_RETURN(const ListedCheckpoints left, directory_.List());
+    const FolderUse use = UseOf(left, number);
+    if (number != folder_) removed_.push_back(number);
+    left_.push_back(
+        {{"number", number}, {"needed_by", use.needed_by}, {"unreadable", use.unreadable}});
+    std::string why = "what else is in its folder stays";
+    if (!use.needed_by.empty()) {
+      why = absl::StrCat("its files that are needed by ", FoldersText(use.needed_by), " stay");
+    } else if (!use.unreadable.empty()) {
+      why = absl::StrCat("its files stay, as the manifest of ", FoldersText(use.unreadable),
+                         " cannot be read, and may lead to them");
+    }
+    Print(
+        absl::StrCat(number == folder_ ? "no checkpoint any more: " : "removed ", path, "; ", why));
+    return absl::OkStatus();
+  }
+
+  void TellOfTheRest() {
+    if (context_.flags.json) {
+      const RmJson json = {{"removed", removed_},
+                           {"left", left_},
+                           {"damaged", damaged_},
+                           {"garbage", {{"files", garbage_.files}, {"bytes", garbage_.bytes}}}};
+      *context_.console.out << json.dump(-1, ' ', false, RmJson::error_handler_t::replace)
+                            << std::endl;
+    } else if (garbage_.files > 0) {
+      Print(absl::StrCat("removed ", FormatCount(garbage_.files),
+                         garbage_.files == 1 ? " file (" : " files (", FormatBytes(garbage_.bytes),
+                         ") that no checkpoint needs"));
+    } else if (removed_.empty() && left_.empty()) {
+      Print("nothing to remove");
+    }
+  }
+
+  const CommandContext& context_;
+  const CheckpointName& name_;
+  CheckpointDirectory directory_;
+  ListedCheckpoints listed_;  // When the command began.
+  std::vector<uint64_t> numbers_;
+  uint64_t folder_ = 0;  // That is no checkpoint; 0: none.
+  std::vector<uint64_t> removed_;
+  RmJson left_ = RmJson::array();  // Folders.
+  RmJson damaged_ = RmJson::array();
+  CheckpointDirectory::Garbage garbage_;
+};
+
 }  // namespace
 
 absl::StatusOr<ExitCode> RunCheckpointsRm(const CommandContext& context) {
-  const Flags& flags = context.flags;
-  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name, ParsePath(flags.path));
-  MILLRACE_RETURN_IF_ERROR(CheckChoice(flags, name));
-  CheckpointDirectory directory(RealFileSystem(), name.directory);
-  MILLRACE_ASSIGN_OR_RETURN(const auto listed, directory.List());
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint64_t> numbers,
-                            Chosen(flags, name, WholeOnes(name.directory, listed)));
-  for (const uint64_t number : numbers) {
-    if (context.interrupt->triggered()) return absl::CancelledError("interrupted");
-    MILLRACE_RETURN_IF_ERROR(directory.Remove(number));
-    if (!flags.json) {
-      *context.console.out << "removed " << PathOf(name.directory, number) << std::endl;
-    }
-  }
-  if (flags.json) {
-    *context.console.out << JsonLine({{"removed", numbers}}) << std::flush;
-  } else if (numbers.empty()) {
-    *context.console.out << "nothing to remove" << std::endl;
-  }
-  return ExitCode::kSucceeded;
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name, ParsePath(context.flags.path));
+  MILLRACE_RETURN_IF_ERROR(CheckChoice(context.flags, name));
+  return Remover(context, name).Run();
 }
 
 }  // namespace millrace::client

@@ -1,5 +1,6 @@
 // `millrace checkpoints ...`, on files that the library wrote.
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,15 @@ class CheckpointsTest : public ::testing::Test {
       checkpoint_.variables[0].values[0] = static_cast<float>(i);
       checkpoint_.variables[1].values[0] = static_cast<float>(i);
       WriteSmallCheckpoint(directory_, checkpoint_);
+    }
+  }
+
+  // The same, but for the momentum, which all but the first have from there.
+  void WriteReferring(int count) {
+    for (int i = 1; i <= count; ++i) {
+      checkpoint_.step = static_cast<uint64_t>(i);
+      checkpoint_.variables[1].values[0] = static_cast<float>(i);
+      checkpoint_.base = WriteSmallCheckpoint(directory_, checkpoint_);
     }
   }
 
@@ -194,6 +204,14 @@ TEST_F(CheckpointsTest, VerifySeesWhatIsWrongWithAManifest) {
   EXPECT_THAT(run_->out(), HasSubstr("No other one there is whole"));
 }
 
+TEST_F(CheckpointsTest, ACheckpointsOwnFolderMayBeCalledByADot) {
+  Write(2);
+  EXPECT_EQ(*Run(RunCheckpointsVerify, "/000001/."), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("/000001 is whole"));
+  EXPECT_EQ(*Run(RunCheckpointsVerify, "/."), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("/000002 is whole"));
+}
+
 TEST_F(CheckpointsTest, ExportWritesVariablesAndSlots) {
   Write(1);
   flags_.export_file = TempDir() + "/exported.safetensors";
@@ -220,6 +238,15 @@ TEST_F(CheckpointsTest, ExportWritesAnArchiveOrAFolder) {
   EXPECT_EQ(Lines().back()["step"], 1);
 }
 
+TEST_F(CheckpointsTest, ExportToOtherNamesIsWrongUsage) {
+  Write(1);
+  for (const std::string& file : {TempDir() + "/model.pt", ValuesOf(1)}) {
+    flags_.export_file = file;
+    EXPECT_EQ(ExitCodeOf(Run(RunCheckpointsExport).status()), ExitCode::kUsage) << file;
+  }
+  EXPECT_EQ(*Run(RunCheckpointsVerify), ExitCode::kSucceeded);
+}
+
 TEST_F(CheckpointsTest, ExportOfDamagedValuesLeavesNothing) {
   Write(1);
   FlipByte(ValuesOf(1), LastByteOf(ValuesOf(1)));
@@ -244,7 +271,7 @@ TEST_F(CheckpointsTest, RmRemovesOneButNotTheNewestWholeOne) {
 }
 
 TEST_F(CheckpointsTest, RmKeepsTheNewestWholeOnes) {
-  Write(4);
+  WriteReferring(4);
   flags_.keep = 2;
   EXPECT_EQ(*Run(RunCheckpointsRm, "", /*json=*/true), ExitCode::kSucceeded);
   EXPECT_EQ(Lines().back()["removed"], Json::parse("[1, 2]"));
@@ -253,6 +280,99 @@ TEST_F(CheckpointsTest, RmKeepsTheNewestWholeOnes) {
   // What they refer to of those that went is still there.
   flags_.keep = 0;
   EXPECT_EQ(*Run(RunCheckpointsVerify, "/000003"), ExitCode::kSucceeded) << run_->out();
+}
+
+// It once believed headers, and took one with damaged values for whole.
+TEST_F(CheckpointsTest, RmCountsOnlyThoseWhoseValuesAreWhole) {
+  Write(4);
+  FlipByte(ValuesOf(4), LastByteOf(ValuesOf(4)));
+  const auto refused = Run(RunCheckpointsRm, "/000003");
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().ToString(), HasSubstr("000003 is the newest whole checkpoint"));
+  flags_.keep = 1;
+  EXPECT_EQ(*Run(RunCheckpointsRm, "", /*json=*/true), ExitCode::kSucceeded);
+  const Json removed = Lines().back();
+  EXPECT_EQ(removed["removed"], Json::parse("[1, 2]"));
+  ASSERT_EQ(removed["damaged"].size(), 1u);
+  EXPECT_EQ(removed["damaged"][0]["number"], 4);
+  EXPECT_EQ(*Run(RunCheckpointsRm), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("000004 stays and does not count as whole"));
+  flags_.keep = 0;
+  EXPECT_EQ(*Run(RunCheckpointsVerify, "/000003"), ExitCode::kSucceeded) << run_->out();
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000004"), ExitCode::kSucceeded);
+}
+
+TEST_F(CheckpointsTest, AFolderThatOthersNeedIsKeptForThem) {
+  WriteReferring(3);
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000001", /*json=*/true), ExitCode::kSucceeded);
+  EXPECT_EQ(Lines().back()["left"][0]["needed_by"], Json::parse("[2, 3]"));
+  EXPECT_EQ(*Run(RunCheckpointsLs), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), ContainsRegex("000001 +000002, 000003\n"));
+  EXPECT_THAT(run_->out(), Not(HasSubstr("unfinished")));
+  EXPECT_EQ(*Run(RunCheckpointsLs, "/000001", /*json=*/true), ExitCode::kSucceeded);
+  EXPECT_EQ(Lines().back()["kept_for"], Json::parse("[2, 3]"));
+  EXPECT_EQ(Lines().back().count("problem"), 0u);
+  // There is nothing more to remove of it.
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000001"), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("its files that are needed by 000002, 000003 stay"));
+  EXPECT_EQ(*Run(RunCheckpointsVerify, "/000003"), ExitCode::kSucceeded) << run_->out();
+}
+
+TEST_F(CheckpointsTest, RmSaysThatFilesStayBesideAManifestThatCannotBeRead) {
+  WriteReferring(3);
+  FlipByte(directory_ + "/000003/manifest.json", 60);
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000001"), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("needed by 000002 stay"));
+  flags_.force = true;
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000002"), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("the manifest of 000003 cannot be read"));
+}
+
+// A removal that was killed once left files that nothing removed any more.
+TEST_F(CheckpointsTest, RmRemovesWhatARemovalThatWasKilledHasLeft) {
+  Write(1);
+  Write(2);
+  std::filesystem::remove(directory_ + "/000001/manifest.json");
+  EXPECT_EQ(*Run(RunCheckpointsLs), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), ContainsRegex("000001 +.*garbage"));
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000001"), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("removed " + directory_ + "/000001\n"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/000001"));
+  // Of the newest one only the mark tells it from one that is being written.
+  std::filesystem::remove(directory_ + "/000002/manifest.json");
+  std::ofstream(directory_ + "/000002/being-removed").flush();
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000002"), ExitCode::kSucceeded);
+  EXPECT_FALSE(std::filesystem::exists(ValuesOf(2)));
+  EXPECT_EQ(Run(RunCheckpointsRm, "/000002").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(*Run(RunCheckpointsLs), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), Not(HasSubstr("000002")));
+}
+
+TEST_F(CheckpointsTest, RmWithKeepRemovesGarbageToo) {
+  Write(1);
+  std::filesystem::remove(directory_ + "/000001/manifest.json");
+  Write(2);
+  std::ofstream(directory_ + "/000001/shard-00007.json").flush();
+  flags_.keep = 1;
+  EXPECT_EQ(*Run(RunCheckpointsRm), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("that no checkpoint needs"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/000001"));
+}
+
+TEST_F(CheckpointsTest, RmLeavesOneThatMayBeUnderWay) {
+  Write(1);
+  std::filesystem::create_directory(directory_ + "/000002");
+  std::ofstream(ValuesOf(2)).flush();
+  EXPECT_EQ(Run(RunCheckpointsRm, "/000002").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  flags_.keep = 1;
+  EXPECT_EQ(*Run(RunCheckpointsRm), ExitCode::kSucceeded);
+  EXPECT_EQ(run_->out(), "nothing to remove\n");
+  EXPECT_TRUE(std::filesystem::exists(ValuesOf(2)));
+  flags_.keep = 0;
+  flags_.force = true;
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000002"), ExitCode::kSucceeded);
+  EXPECT_FALSE(std::filesystem::exists(ValuesOf(2)));
 }
 
 TEST_F(CheckpointsTest, RmWithoutANumberOrAKeepIsWrongUsage) {

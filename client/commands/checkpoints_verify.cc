@@ -34,9 +34,9 @@ absl::StatusOr<absl::optional<uint64_t>> NewestWhole(const CommandContext& conte
   std::reverse(listed.begin(), listed.end());
   for (const CheckpointDirectory::Listed& each : listed) {
     if (each.number == damaged || !each.manifest.ok()) continue;
-    const auto result = Verify(context, directory, each.number, [](const CheckpointProblem&) {});
-    if (absl::IsCancelled(result.status())) return result.status();
-    if (result.ok() && result->problems == 0) return absl::make_optional(each.number);
+    const absl::Status whole = CheckWhole(*context.interrupt, directory, each.number);
+    if (absl::IsCancelled(whole)) return whole;
+    if (whole.ok()) return absl::make_optional(each.number);
   }
   return absl::optional<uint64_t>();
 }

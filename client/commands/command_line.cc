@@ -37,7 +37,7 @@ Each command has its own --help.)";
 constexpr int kMostMembers = 64;
 constexpr char kExportTo[] =
     "Write the variables to FILE.safetensors, to FILE.npz (for numpy.load), or to FOLDER/, an .npy "
-    "file for each";
+    "file for each: h.kernel.npy for h/kernel";
 
 // Declares the commands. Each has flags of its own: CLI11 reads the environment for all of them,
 // whichever is called.
@@ -188,17 +188,21 @@ class Declaration {
 
   void AddCheckpointsRm(CLI::App* group) {
     CLI::App* command = Add("rm",
-                            "Remove a checkpoint. What others refer to stays. The newest whole "
-                            "one goes only with --force.",
+                            "Remove a checkpoint, and files that none needs. What others refer to "
+                            "stays. The newest whole one goes only with --force: to know which it "
+                            "is, the values of those that stay are read, as verify does, until "
+                            "enough are whole.",
                             group);
     AddPath(command);
     command
         ->add_option("--keep", Of(command)->keep,
-                     "Remove all of the directory but so many of the newest whole ones")
+                     "Remove all of the directory but so many of the newest whole ones. Damaged "
+                     "ones are named, and go only by their own paths")
         ->check(CLI::Range(1, 1'000'000))
         ->type_name("N");
-    command->add_flag("--force", Of(command)->force,
-                      "Remove it even if it is the newest whole one");
+    command->add_flag(
+        "--force", Of(command)->force,
+        "Remove it even if it is the newest whole one, or unfinished; reads no values");
   }
 
   void AddPath(CLI::App* command) {

@@ -72,6 +72,7 @@ uint64_t WriteSmallCheckpoint(const std::string& directory, const SmallCheckpoin
   ShardWriteOptions options;
   options.directory = directory;
   options.number = *number;
+  options.base = checkpoint.base;
   SmallSource source(checkpoint.variables);
   const auto shard = WriteShard(options, ImageOf(checkpoint), &source);
   CHECK(shard.ok()) << shard.status();

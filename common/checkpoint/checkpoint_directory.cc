@@ -398,10 +398,10 @@ absl::StatusOr<CheckpointDirectory::Garbage> CheckpointDirectory::CollectGarbage
   FolderCleaner cleaner(file_system_, path_, needed, highest, &garbage);
   for (const std::string& name : names) {
     if (const auto number = ParseCheckpointFolder(name)) {
-      if (*number == in_progress) continue;
+      if (in_progress != 0 && *number >= in_progress) continue;
       const absl::Status cleaned = cleaner.Clean(*number);
       if (!absl::IsNotFound(cleaned)) garbage.kept_for.Update(cleaned);
-    } else if (IsTemporary(name)) {
+    } else if (in_progress == 0 && IsTemporary(name)) {
       garbage.kept_for.Update(cleaner.Remove(JoinPath(path_, name)));
     }
   }

@@ -66,10 +66,11 @@ class CheckpointDirectory {
     absl::Status kept_for;
   };
   // Removes files of ours that no checkpoint refers to, and folders that are empty then; nothing in
-  // that of `in_progress` (0: none). The folder with the highest number stays, even if it is empty:
-  // Begin() goes above it, so that no number is given twice, and whoever still writes to one that
-  // was given up does no harm. Files that are not ours stay. NOT_FOUND: there is no directory. To
-  // be called on a start, before each Begin() and after a checkpoint that was given up.
+  // the folders from `in_progress` on (0: in none), nor beside them while one is in progress. The
+  // folder with the highest number stays, even if it is empty: Begin() goes above it, so that no
+  // number is given twice, and whoever still writes to one that was given up does no harm. Files
+  // that are not ours stay. NOT_FOUND: there is no directory. To be called on a start, before each
+  // Begin() and after a checkpoint that was given up.
   absl::StatusOr<Garbage> CollectGarbage(uint64_t in_progress);
 
  private:

@@ -68,8 +68,8 @@ TEST(TwoWritersTest, AWriterLeavesAloneWhatAnotherOneWritesUnderItsNames) {
     fs::create_directory(JoinPath(directory, CheckpointFolder(number)));
     TestSource source(&job, 0);
     const absl::Status status = WriteShard(options, ImageOf(job, 0), &source).status();
-    EXPECT_EQ(status.code(), ends_early ? absl::StatusCode::kCancelled
-                                        : absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(status.code(),
+              ends_early ? absl::StatusCode::kCancelled : absl::StatusCode::kAlreadyExists);
     EXPECT_FALSE(written.empty());
     EXPECT_EQ(FilesIn(directory), written);
   }
