@@ -15,6 +15,9 @@ namespace millrace {
 namespace {
 
 constexpr absl::Duration kLogPeriod = absl::Seconds(10);
+// How long a coordinator may be away before that is logged, once in so long.
+constexpr absl::Duration kLogGrace = absl::Seconds(5);
+constexpr absl::Duration kGracePeriod = absl::Minutes(1);
 constexpr absl::Duration kDefaultHeartbeatPeriod = absl::Seconds(1);
 constexpr absl::Duration kShortestHeartbeatPeriod = absl::Milliseconds(10);
 
@@ -223,6 +226,11 @@ absl::optional<absl::Time> MemberSession::LeaveBy() const {
 
 void MemberSession::LogLoss(const absl::Status& status) {
   const absl::Time now = options_.clock->Now();
+  // A coordinator that has just gone may be one that is started again, or stops with its members.
+  if (welcomed_ && now >= next_grace_) {
+    next_grace_ = now + kGracePeriod;
+    next_log_ = std::max(next_log_, now + kLogGrace);
+  }
   if (now < next_log_) return;
   next_log_ = now + kLogPeriod;
   LOG(WARNING) << options_.name << " waits for the coordinator at " << options_.coordinator_address

@@ -124,7 +124,8 @@ class MemberSession {
   // When the next heartbeat is due; before the welcome and after the goodbye: when to give up.
   absl::Time due_;
   absl::Duration heartbeat_period_;
-  absl::Time next_log_ = absl::InfinitePast();  // Not before then.
+  absl::Time next_log_ = absl::InfinitePast();    // Not before then.
+  absl::Time next_grace_ = absl::InfinitePast();  // Nor is it put off again before then.
 
   mutable Mutex mutex_;  // Guards what follows.
   CondVar changed_cond_;
