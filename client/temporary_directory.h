@@ -6,13 +6,15 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/storage/directory_lock.h"
 
 namespace millrace::client {
 
 // Thread-safe.
 class TemporaryDirectory {
  public:
-  // Makes a new directory, for this user alone, under TMPDIR or /tmp. Errors name it.
+  // Makes a new directory, for this user alone, under TMPDIR or /tmp, and removes those there that
+  // processes of this user have left that were killed. Errors name it.
   static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Create();
 
   // Removes it and all that is in it. What cannot be removed is logged.
@@ -23,9 +25,10 @@ class TemporaryDirectory {
   const std::string& path() const { return path_; }
 
  private:
-  explicit TemporaryDirectory(std::string path);
+  TemporaryDirectory(std::string path, std::unique_ptr<DirectoryLock> lock);
 
   const std::string path_;
+  const std::unique_ptr<DirectoryLock> lock_;  // Says that it is in use.
 };
 
 }  // namespace millrace::client

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/storage/directory_lock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -26,6 +27,23 @@ TEST(TemporaryDirectoryTest, IsRemovedWithAllThatIsInIt) {
   std::ofstream(path + "/ps-0/database/CURRENT") << "x";
   std::exchange(*directory, nullptr).reset();
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(TemporaryDirectoryTest, WhatKilledProcessesHaveLeftIsRemovedByTheNext) {
+  setenv("TMPDIR", ::testing::TempDir().c_str(), /*overwrite=*/1);
+  const auto in_use = TemporaryDirectory::Create();
+  ASSERT_TRUE(in_use.ok()) << in_use.status();
+  const std::string left = ::testing::TempDir() + "/millrace-abcdef";
+  std::filesystem::create_directories(left + "/ps-0");
+  std::ofstream(left + "/" + kLockFile) << "";  // Nobody has it locked.
+  const std::string foreign = ::testing::TempDir() + "/millrace-ghijkl";
+  std::filesystem::create_directories(foreign);  // Without such a file it is none of ours.
+  const auto next = TemporaryDirectory::Create();
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(foreign));
+  EXPECT_TRUE(std::filesystem::exists((*in_use)->path()));
+  EXPECT_TRUE(std::filesystem::exists((*next)->path()));
 }
 
 TEST(TemporaryDirectoryTest, SaysWhereItCannotBeMade) {
