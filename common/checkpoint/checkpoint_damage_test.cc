@@ -300,28 +300,122 @@ TEST(HostileFilesTest, PipesAndLinksAreNoFiles) {
               HasSubstr("000001: damaged: it is a symbolic link"));
 }
 
-// A version or an epoch that has no next one, and a step after which there is none.
-TEST(HostileFilesTest, NumbersThatNothingCanFollowAreRefused) {
-  const std::string directory = EmptyDirectory("endless");
-  const TestJob job = WriteTwo(directory);
-  const std::string text = FilesIn(directory)["000002/manifest.json"];
-  constexpr uint64_t kLast = std::numeric_limits<uint64_t>::max();
-  const auto expect_refused = [&](const std::string& field,
-                                  const std::function<void(CheckpointShard*)>& change) {
-    SCOPED_TRACE(field);
-    CheckpointManifest manifest = *ParseManifest("manifest", text);
-    change(manifest.mutable_shards(0));
-    std::string json;
-    ASSERT_TRUE(google::protobuf::util::MessageToJsonString(manifest, &json).ok());
-    WriteText(JoinPath(directory, ManifestPath(2)), Sealed(json));
-    const absl::Status status = Compare(Files(), directory, 2, job);
+// Whoever writes such files makes the checksums right as well.
+class AgreementTest : public ::testing::Test {
+ protected:
+  AgreementTest() : directory_(EmptyDirectory("agreement")), job_(WriteTwo(directory_)) {
+    const auto files = FilesIn(directory_);
+    manifest_ = ParseManifest("manifest", files.at("000002/manifest.json")).value();
+    record_ = ParseShardRecord("record", files.at("000002/shard-00000.json"), 2).value();
+  }
+
+  void ExpectRefused(const std::string& file, const std::string& field) {
+    const absl::Status status = Compare(Files(), directory_, 2, job_);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("shards[0]." + field));
-  };
-  expect_refused("epoch", [](CheckpointShard* shard) { shard->set_epoch(uint64_t{1} << 32); });
-  expect_refused("version", [](CheckpointShard* shard) { shard->set_version(kLast); });
-  expect_refused("applied",
-                 [](CheckpointShard* shard) { shard->mutable_applied()->add_above(kLast); });
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat(directory_, "/", file, ": ", field)));
+    EXPECT_EQ(ProblemsOf(directory_, 2).size(), 1u);
+  }
+
+  // The message names the field of the manifest.
+  void ExpectManifestRefused(const std::string& field,
+                             const std::function<void(CheckpointManifest*)>& change) {
+    SCOPED_TRACE(field);
+    CheckpointManifest manifest = manifest_;
+    change(&manifest);
+    Write(manifest);
+    ExpectRefused("000002/manifest.json", field);
+  }
+
+  // The message names the field of the record of shard 0.
+  void ExpectDisagreement(
+      const std::string& field,
+      const std::function<void(CheckpointShard* in_manifest, ShardRecord* record)>& change) {
+    SCOPED_TRACE(field);
+    CheckpointManifest manifest = manifest_;
+    ShardRecord record = record_;
+    CheckpointShard* const shard = manifest.mutable_shards(0);
+    change(shard, &record);
+    const std::string text = JsonOf(record);
+    WriteText(JoinPath(directory_, "000002/shard-00000.json"), text);
+    shard->set_record_bytes(text.size());
+    shard->set_record_checksum(Checksum(text));
+    Write(manifest);
+    ExpectRefused("000002/shard-00000.json", field);
+  }
+
+  const std::string directory_;
+  const TestJob job_;
+  CheckpointManifest manifest_;
+  ShardRecord record_;
+
+ private:
+  static std::string JsonOf(const google::protobuf::Message& message) {
+    std::string json;
+    EXPECT_TRUE(google::protobuf::util::MessageToJsonString(message, &json).ok());
+    return json;
+  }
+
+  void Write(const CheckpointManifest& manifest) {
+    WriteText(JoinPath(directory_, ManifestPath(2)), Sealed(JsonOf(manifest)));
+  }
+};
+
+// A version or an epoch that has no next one, and a step after which there is none.
+TEST_F(AgreementTest, NumbersThatNothingCanFollowAreRefused) {
+  constexpr uint64_t kLast = std::numeric_limits<uint64_t>::max();
+  ExpectManifestRefused("shards[0].epoch", [](CheckpointManifest* manifest) {
+    manifest->mutable_shards(0)->set_epoch(uint64_t{1} << 32);
+  });
+  ExpectManifestRefused("shards[0].version", [](CheckpointManifest* manifest) {
+    manifest->mutable_shards(0)->set_version(kLast);
+  });
+  ExpectManifestRefused("shards[0].applied", [](CheckpointManifest* manifest) {
+    manifest->mutable_shards(0)->mutable_applied()->add_above(kLast);
+  });
+  ExpectManifestRefused("shards[0].applied.watermark", [](CheckpointManifest* manifest) {
+    manifest->mutable_shards(0)->mutable_applied()->set_watermark(kLast);
+  });
+  ExpectManifestRefused("step", [](CheckpointManifest* manifest) { manifest->set_step(kLast); });
+}
+
+TEST_F(AgreementTest, StepsOfAManifestThatCannotBeAreRefused) {
+  ExpectManifestRefused("step: 2; shards[0].applied.watermark is 1",
+                        [](CheckpointManifest* manifest) { manifest->set_step(2); });
+  ExpectManifestRefused("step: 3; must be at most 2", [](CheckpointManifest* manifest) {
+    manifest->set_total_steps(2);
+    manifest->set_step(3);
+  });
+  ExpectManifestRefused("exact: true; but shards[1].applied has", [](CheckpointManifest* manifest) {
+    manifest->mutable_shards(1)->mutable_applied()->add_above(7);
+  });
+  ExpectManifestRefused("exact: true; but shards[0].applied has",
+                        [](CheckpointManifest* manifest) { manifest->set_step(0); });
+  ExpectManifestRefused("slots: 'momentum' is there twice",
+                        [](CheckpointManifest* manifest) { manifest->add_slots("momentum"); });
+}
+
+// Who removes checkpoints looks at the manifests only.
+TEST_F(AgreementTest, ARecordThatSaysOtherThingsThanTheManifestIsRefused) {
+  ExpectDisagreement("files.path: '000001/shard-00000.safetensors'; the manifest's shards[0].files",
+                     [](CheckpointShard* shard, ShardRecord*) { shard->clear_files(); });
+  ExpectDisagreement("files: no '000001/shard-00007.safetensors'",
+                     [](CheckpointShard* shard, ShardRecord*) {
+                       shard->add_files("000001/shard-00007.safetensors");
+                     });
+  ExpectDisagreement("blocks: they have 80 bytes; the manifest says 81 in shards[0].bytes",
+                     [](CheckpointShard* shard, ShardRecord*) { shard->set_bytes(81); });
+  ExpectDisagreement("version: 2; the manifest says 1",
+                     [](CheckpointShard*, ShardRecord* record) { record->set_version(2); });
+  ExpectDisagreement("epoch: 2; the manifest says 1",
+                     [](CheckpointShard*, ShardRecord* record) { record->set_epoch(2); });
+  ExpectDisagreement("applied: other steps", [](CheckpointShard*, ShardRecord* record) {
+    record->mutable_applied()->add_above(5);
+  });
+  ExpectDisagreement("shard: 1; the manifest says 0",
+                     [](CheckpointShard*, ShardRecord* record) { record->set_shard(1); });
+  ExpectDisagreement("job_id: 'j2'; the manifest says 'j1'",
+                     [](CheckpointShard*, ShardRecord* record) { record->set_job_id("j2"); });
 }
 
 // The paths of its records were once named, which are of the folder's number.

@@ -33,6 +33,7 @@ constexpr uint64_t kMaxTextBytes = 1 << 30;
 // There is always a next one.
 constexpr uint64_t kEpochs = uint64_t{1} << 32;
 constexpr uint64_t kVersions = uint64_t{1} << 63;
+constexpr uint64_t kSteps = uint64_t{1} << 63;
 
 absl::Status BadField(const std::string& path, absl::string_view field, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(path, ": ", field, ": ", what));
@@ -67,6 +68,29 @@ absl::Status CheckValuesPath(const std::string& path, absl::string_view field,
                                "one before"));
 }
 
+// `field` is shards[].applied: every step below the manifest's is in the shard, and no other one in
+// one that is exact.
+absl::Status CheckApplied(const std::string& path, const std::string& field,
+                          const CheckpointManifest& manifest, const StepSet& steps) {
+  if (const auto applied = AppliedSet::FromProto(steps); !applied.ok()) {
+    return BadField(path, field, applied.status().message());
+  }
+  if (steps.watermark() >= kSteps) {
+    return BadField(path, field + ".watermark",
+                    absl::StrCat(steps.watermark(), "; must be below ", kSteps));
+  }
+  if (manifest.step() > steps.watermark()) {
+    return BadField(path, "step",
+                    absl::StrCat(manifest.step(), "; ", field, ".watermark is ", steps.watermark(),
+                                 ", and the shard must have all steps below"));
+  }
+  if (!manifest.exact()) return absl::OkStatus();
+  if (manifest.step() == steps.watermark() && steps.above().empty()) return absl::OkStatus();
+  return BadField(
+      path, "exact",
+      absl::StrCat("true; but ", field, " has steps from step ", manifest.step(), " on"));
+}
+
 absl::Status CheckManifestShard(const std::string& path, const CheckpointManifest& manifest,
                                 int index) {
   const CheckpointShard& shard = manifest.shards(index);
@@ -81,9 +105,7 @@ absl::Status CheckManifestShard(const std::string& path, const CheckpointManifes
   }
   MILLRACE_RETURN_IF_ERROR(
       CheckChecksum(path, field + ".record_checksum", shard.record_checksum()));
-  if (const auto applied = AppliedSet::FromProto(shard.applied()); !applied.ok()) {
-    return BadField(path, field + ".applied", applied.status().message());
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckApplied(path, field + ".applied", manifest, shard.applied()));
   if (shard.epoch() >= kEpochs) {
     return BadField(path, field + ".epoch",
                     absl::StrCat(shard.epoch(), "; must be below ", kEpochs));
@@ -101,6 +123,17 @@ absl::Status CheckManifestShard(const std::string& path, const CheckpointManifes
 absl::Status CheckManifest(const std::string& path, const CheckpointManifest& manifest) {
   MILLRACE_RETURN_IF_ERROR(CheckFormatVersion(path, manifest.format_version()));
   if (manifest.number() == 0) return BadField(path, "number", "missing");
+  // Not said: nobody knows.
+  const uint64_t last = manifest.total_steps() == 0 ? kSteps - 1 : manifest.total_steps();
+  if (manifest.step() > last) {
+    return BadField(path, "step", absl::StrCat(manifest.step(), "; must be at most ", last));
+  }
+  absl::flat_hash_set<absl::string_view> slots;
+  for (const std::string& slot : manifest.slots()) {
+    if (!slots.insert(slot).second) {
+      return BadField(path, "slots", absl::StrCat("'", PrintableName(slot), "' is there twice"));
+    }
+  }
   absl::flat_hash_set<absl::string_view> names;
   for (const VariableSpec& variable : manifest.plan().variables()) {
     const std::string field = absl::StrCat("plan.variables '", PrintableName(variable.name()), "'");
@@ -206,6 +239,52 @@ absl::Status CheckKind(const std::string& path, mode_t kind, absl::string_view n
   return absl::DataLossError(absl::StrCat(path, ": damaged: it is ",
                                           S_ISLNK(found.st_mode) ? "a symbolic link; " : "",
                                           "no regular ", name));
+}
+
+// What a record and the manifest both say, they say alike.
+absl::Status CheckAgrees(const std::string& path, const ShardRecord& record,
+                         const CheckpointManifest& manifest, const CheckpointShard& expected) {
+  const std::string in_manifest = absl::StrCat("shards[", expected.shard(), "].");
+  const auto differs = [&](absl::string_view field, const auto& found, const auto& said) {
+    return BadField(path, field,
+                    absl::StrCat(found, "; the manifest says ", said, " in ", in_manifest, field));
+  };
+  if (record.shard() != expected.shard()) return differs("shard", record.shard(), expected.shard());
+  if (record.job_id() != manifest.job_id()) {
+    return BadField(path, "job_id",
+                    absl::StrCat("'", PrintableName(record.job_id()), "'; the manifest says '",
+                                 PrintableName(manifest.job_id()), "'"));
+  }
+  if (record.epoch() != expected.epoch()) return differs("epoch", record.epoch(), expected.epoch());
+  if (record.version() != expected.version()) {
+    return differs("version", record.version(), expected.version());
+  }
+  if (!MessageDifferencer::Equals(record.applied(), expected.applied())) {
+    return BadField(
+        path, "applied",
+        absl::StrCat("other steps than those in the manifest's ", in_manifest, "applied"));
+  }
+  absl::flat_hash_set<absl::string_view> files(expected.files().begin(), expected.files().end());
+  for (const ValueFile& file : record.files()) {
+    if (files.contains(file.path())) continue;
+    return BadField(
+        path, "files.path",
+        absl::StrCat("'", file.path(), "'; the manifest's ", in_manifest, "files do not name it"));
+  }
+  for (const ValueFile& file : record.files()) files.erase(file.path());
+  if (!files.empty()) {
+    return BadField(path, "files",
+                    absl::StrCat("no '", *files.begin(), "', which the manifest names in ",
+                                 in_manifest, "files"));
+  }
+  uint64_t bytes = 0;
+  for (const StoredBlock& block : record.blocks()) {
+    bytes += uint64_t{block.length()} * static_cast<uint64_t>(block.arrays_size()) * sizeof(float);
+  }
+  if (bytes == expected.bytes()) return absl::OkStatus();
+  return BadField(path, "blocks",
+                  absl::StrCat("they have ", bytes, " bytes; the manifest says ", expected.bytes(),
+                               " in ", in_manifest, "bytes"));
 }
 
 // A record as the manifest describes it.
@@ -319,23 +398,7 @@ absl::StatusOr<ShardRecord> ReadShardRecord(const FileSystemPtr& file_system,
   MILLRACE_ASSIGN_OR_RETURN(
       ShardRecord record,
       ParseShardRecord(path, text, 1 + static_cast<size_t>(manifest.slots_size())));
-  if (record.shard() != shard || record.job_id() != manifest.job_id()) {
-    return BadField(path, "shard",
-                    absl::StrCat(record.shard(), " of job '", PrintableName(record.job_id()),
-                                 "'; the manifest says ", shard, " of job '",
-                                 PrintableName(manifest.job_id()), "'"));
-  }
-  if (record.epoch() != expected.epoch() || record.version() != expected.version() ||
-      !MessageDifferencer::Equals(record.applied(), expected.applied())) {
-    return BadField(path, "version",
-                    absl::StrCat("it is of version ", record.version(), " of epoch ",
-                                 record.epoch(), ", or of other steps; the manifest says version ",
-                                 expected.version(), " of epoch ", expected.epoch()));
-  }
-  for (const ValueFile& value_file : record.files()) {
-    MILLRACE_RETURN_IF_ERROR(
-        CheckValuesPath(path, "files.path", value_file.path(), manifest.number()));
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckAgrees(path, record, manifest, expected));
   return record;
 }
 
