@@ -17,6 +17,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/checkpoint_records.h"
@@ -132,15 +134,33 @@ TEST(DamageTest, FilesThatAreShorterLongerOrGoneAreFound) {
   }
 }
 
-TEST(DamageTest, ADamagedCheckpointIsNamedAndTheOneBeforeOffered) {
+absl::optional<uint64_t> NumberOfOneBefore(const std::string& directory, uint64_t number,
+                                           absl::string_view damage) {
+  const auto manifest = FindOneBefore(Files(), directory, number, damage);
+  if (!manifest.has_value()) return absl::nullopt;
+  return manifest->number();
+}
+
+// Of five checkpoints the first two have files of their own, and the others those of the second.
+TEST(DamageTest, WhatIsOfferedInsteadIsNotDamagedByTheSame) {
   const std::string directory = EmptyDirectory("offered");
-  const TestJob job = WriteTwo(directory);
-  const std::string path = JoinPath(directory, ShardRecordPath(2, 1));
-  WriteText(path, FilesIn(directory)["000002/shard-00001.json"] + " ");
+  TestJob job = MakeTestJob();
+  EXPECT_TRUE(WriteTestCheckpoint(Files(), directory, job).ok());
+  for (const uint64_t base : {0, 2, 2, 2}) {
+    ++job.step;
+    EXPECT_TRUE(WriteTestCheckpoint(Files(), directory, job, base).ok());
+  }
+  EXPECT_EQ(NumberOfOneBefore(directory, 5, "000005/shard-00001.json: damaged"), 4);
+  const std::string values = JoinPath(directory, ShardValuesPath(2, 1));
+  EXPECT_EQ(NumberOfOneBefore(directory, 5, values + ": damaged: bytes 500 to 516"), 1);
+  WriteText(JoinPath(directory, ShardRecordPath(4, 1)), "");
+  EXPECT_EQ(NumberOfOneBefore(directory, 5, "000005/shard-00001.json: damaged"), 3);
+  WriteText(values, "");
   const absl::Status status = Compare(Files(), directory, 0, job);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("the checkpoint before it is " + directory + "/000001"));
+  EXPECT_EQ(NumberOfOneBefore(directory, 5, std::string(status.message())), 1);
+  EXPECT_EQ(NumberOfOneBefore(directory, 1, std::string(status.message())), absl::nullopt);
+  EXPECT_EQ(NumberOfOneBefore(directory + "/not", 5, "all"), absl::nullopt);
 }
 
 TEST(DamageTest, EveryDamagedBlockIsTold) {

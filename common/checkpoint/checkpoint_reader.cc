@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/memory/memory.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "common/checkpoint/checkpoint_paths.h"
@@ -214,20 +215,12 @@ class Checkpoint::Impl {
 
 namespace {
 
-// Says which whole checkpoint is before the damaged one.
-absl::Status OfferTheOneBefore(const absl::Status& status, const CheckpointDirectory& directory,
-                               uint64_t number) {
-  if (!absl::IsDataLoss(status)) return status;
-  const auto listed = directory.List();
-  if (!listed.ok()) return status;
-  for (size_t i = listed->size(); i > 0; --i) {
-    const CheckpointDirectory::Listed& one = (*listed)[i - 1];
-    if (one.number >= number || !one.manifest.ok()) continue;
-    return absl::DataLossError(
-        absl::StrCat(status.message(), "; the checkpoint before it is ",
-                     JoinPath(directory.path(), CheckpointFolder(one.number))));
-  }
-  return absl::DataLossError(absl::StrCat(status.message(), "; there is none before it"));
+bool RefersTo(const CheckpointManifest& manifest, absl::string_view damage) {
+  return std::any_of(
+      manifest.shards().begin(), manifest.shards().end(), [&](const CheckpointShard& shard) {
+        return std::any_of(shard.files().begin(), shard.files().end(),
+                           [&](const auto& file) { return absl::StrContains(damage, file); });
+      });
 }
 
 }  // namespace
@@ -235,24 +228,18 @@ absl::Status OfferTheOneBefore(const absl::Status& status, const CheckpointDirec
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const FileSystemPtr& file_system,
                                                              const std::string& directory,
                                                              uint64_t number) {
-  const CheckpointDirectory all(file_system, directory);
   if (number == 0) {
-    MILLRACE_ASSIGN_OR_RETURN(number, all.Newest());
+    MILLRACE_ASSIGN_OR_RETURN(number, CheckpointDirectory(file_system, directory).Newest());
   }
-  const auto open = [&]() -> absl::StatusOr<std::unique_ptr<Checkpoint>> {
-    MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest,
-                              ReadManifest(file_system, directory, number));
-    auto impl = std::make_unique<Impl>(file_system, directory, std::move(manifest));
-    const ProblemSink refuse = [](const CheckpointProblem& problem) {
-      return absl::DataLossError(problem.what);
-    };
-    MILLRACE_RETURN_IF_ERROR(impl->Load(refuse, nullptr));
-    MILLRACE_RETURN_IF_ERROR(impl->IndexBlocks());
-    return absl::WrapUnique(new Checkpoint(std::move(impl)));
+  MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest,
+                            ReadManifest(file_system, directory, number));
+  auto impl = std::make_unique<Impl>(file_system, directory, std::move(manifest));
+  const ProblemSink refuse = [](const CheckpointProblem& problem) {
+    return absl::DataLossError(problem.what);
   };
-  auto checkpoint = open();
-  if (!checkpoint.ok()) return OfferTheOneBefore(checkpoint.status(), all, number);
-  return checkpoint;
+  MILLRACE_RETURN_IF_ERROR(impl->Load(refuse, nullptr));
+  MILLRACE_RETURN_IF_ERROR(impl->IndexBlocks());
+  return absl::WrapUnique(new Checkpoint(std::move(impl)));
 }
 
 Checkpoint::Checkpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -276,6 +263,20 @@ absl::Status Checkpoint::Read(size_t variable, int array, uint64_t begin,
 absl::StatusOr<std::vector<uint32_t>> Checkpoint::ShardsOf(size_t variable, uint64_t begin,
                                                            uint64_t count) const {
   return impl_->ShardsOf(variable, begin, count);
+}
+
+absl::optional<CheckpointManifest> FindOneBefore(const FileSystemPtr& file_system,
+                                                 const std::string& directory, uint64_t number,
+                                                 absl::string_view damage) {
+  auto listed = CheckpointDirectory(file_system, directory).List();
+  if (!listed.ok()) return absl::nullopt;
+  std::reverse(listed->begin(), listed->end());
+  for (const CheckpointDirectory::Listed& one : *listed) {
+    if (one.number >= number || !one.manifest.ok() || RefersTo(*one.manifest, damage)) continue;
+    const auto opened = Checkpoint::Open(file_system, directory, one.number);
+    if (opened.ok()) return (*opened)->manifest();
+  }
+  return absl::nullopt;
 }
 
 absl::StatusOr<VerifyResult> VerifyCheckpoint(

@@ -30,9 +30,8 @@ class Checkpoint {
     uint64_t elements = 0;
   };
 
-  // `number` 0: the newest that has a manifest. NOT_FOUND: there is none; DATA_LOSS: it is damaged
-  // (the message says which one is before it); FAILED_PRECONDITION: of a newer format; UNAVAILABLE:
-  // it cannot be read now.
+  // `number` 0: the newest that has a manifest. NOT_FOUND: there is none; DATA_LOSS: it is damaged;
+  // FAILED_PRECONDITION: of a newer format; UNAVAILABLE: it cannot be read now.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const FileSystemPtr& file_system,
                                                           const std::string& directory,
                                                           uint64_t number);
@@ -61,6 +60,13 @@ class Checkpoint {
   explicit Checkpoint(std::unique_ptr<Impl> impl);
   const std::unique_ptr<Impl> impl_;
 };
+
+// The newest checkpoint before `number` that can be taken for it: it opens, and refers to no file
+// that `damage` names, a message that says what is damaged. Nothing: there is none, or the
+// directory cannot be read now.
+absl::optional<CheckpointManifest> FindOneBefore(const FileSystemPtr& file_system,
+                                                 const std::string& directory, uint64_t number,
+                                                 absl::string_view damage);
 
 // Bytes [begin, end) of a file are not those that were written.
 struct CheckpointProblem {
