@@ -411,15 +411,17 @@ absl::StatusOr<CheckpointDirectory::Garbage> CheckpointDirectory::CollectGarbage
 std::vector<uint64_t> CheckpointsToRemove(const std::vector<WrittenCheckpoint>& checkpoints,
                                           uint32_t keep, absl::Duration keep_one_every) {
   std::vector<uint64_t> removed;
-  const size_t newest = std::max<size_t>(keep, 1);
+  size_t oldest_new = checkpoints.size();  // From this one on, they are new.
+  for (size_t left = std::max<size_t>(keep, 1); left > 0 && oldest_new > 0; --oldest_new) {
+    if (!checkpoints[oldest_new - 1].damaged) --left;
+  }
   absl::optional<absl::Time> kept;  // The last that stays for ever.
   for (size_t i = 0; i < checkpoints.size(); ++i) {
     const WrittenCheckpoint& checkpoint = checkpoints[i];
-    const bool for_ever = keep_one_every > absl::ZeroDuration() &&
+    const bool for_ever = !checkpoint.damaged && keep_one_every > absl::ZeroDuration() &&
                           (!kept.has_value() || checkpoint.written - *kept >= keep_one_every);
     if (for_ever) kept = checkpoint.written;
-    const bool is_new = i + newest >= checkpoints.size();
-    if (!for_ever && !is_new) removed.push_back(checkpoint.number);
+    if (!for_ever && i < oldest_new) removed.push_back(checkpoint.number);
   }
   return removed;
 }

@@ -284,6 +284,19 @@ TEST(IncrementalTest, AFileThatHasGoneIsNotReferredTo) {
   EXPECT_EQ(Write(directory, job, 1), 2u);
 }
 
+TEST(IncrementalTest, AFileWhoseHeaderIsDamagedIsNotReferredTo) {
+  const std::string directory = EmptyDirectory("damaged_base");
+  const TestJob job = MakeTestJob();
+  Write(directory, job);
+  const std::string path = JoinPath(directory, ShardValuesPath(1, 0));
+  std::string bytes = FilesIn(directory)[ShardValuesPath(1, 0)];
+  bytes[20] = static_cast<char>(bytes[20] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  EXPECT_EQ(Write(directory, job, 1), 2u);
+  EXPECT_EQ(RecordOf(directory, 2, 0).files(0).path(), "000002/shard-00000.safetensors");
+  EXPECT_EQ(RecordOf(directory, 2, 1).files(0).path(), "000001/shard-00001.safetensors");
+}
+
 ShardWriteOptions OptionsFor(const std::string& directory, uint64_t number) {
   ShardWriteOptions options;
   options.file_system = Files();
@@ -547,6 +560,20 @@ TEST(CheckpointsToRemoveTest, TheNewestStayAndSomeForEver) {
   EXPECT_THAT(CheckpointsToRemove(written, 100, absl::ZeroDuration()), IsEmpty());
   EXPECT_THAT(CheckpointsToRemove(written, 1, absl::Hours(3)), ElementsAre(2, 3, 5, 6));
   EXPECT_THAT(CheckpointsToRemove({}, 3, absl::Hours(3)), IsEmpty());
+}
+
+TEST(CheckpointsToRemoveTest, DamagedOnesDoNotCount) {
+  std::vector<WrittenCheckpoint> written;
+  const absl::Time start = absl::FromUnixSeconds(1'800'000'000);
+  for (uint64_t i = 1; i <= 8; ++i) written.push_back({i, start + absl::Hours(i)});
+  for (const size_t i : {0, 4, 6}) written[i].damaged = true;
+  EXPECT_THAT(CheckpointsToRemove(written, 2, absl::ZeroDuration()), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(CheckpointsToRemove(written, 3, absl::ZeroDuration()), ElementsAre(1, 2, 3));
+  EXPECT_THAT(CheckpointsToRemove(written, 5, absl::ZeroDuration()), ElementsAre(1));
+  EXPECT_THAT(CheckpointsToRemove(written, 6, absl::ZeroDuration()), IsEmpty());
+  EXPECT_THAT(CheckpointsToRemove(written, 1, absl::Hours(3)), ElementsAre(1, 3, 4, 5, 7));
+  for (WrittenCheckpoint& one : written) one.damaged = true;
+  EXPECT_THAT(CheckpointsToRemove(written, 1, absl::ZeroDuration()), IsEmpty());
 }
 
 // Whatever goes on the way, those that stay for ever are the same.

@@ -30,6 +30,7 @@
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_records.h"
 #include "common/checkpoint/checksum.h"
+#include "common/checkpoint/stored_shard.h"
 #include "common/printable.h"
 #include "common/safetensors/safetensors_header.h"
 #include "common/status_macros.h"
@@ -209,12 +210,11 @@ class BaseRecord {
     for (const StoredBlock& block : record_.blocks()) {
       blocks_[{block.variable(), block.offset(), block.length()}] = &block;
     }
-    // A file that has gone, or has another length, is no place to refer to.
+    // A file that is damaged is no place to refer to, as far as that is seen without its values.
     for (const ValueFile& file : record_.files()) {
-      uint64_t bytes = 0;
-      const rocksdb::IOStatus status = options.file_system->GetFileSize(
-          JoinPath(options.directory, file.path()), rocksdb::IOOptions(), &bytes, nullptr);
-      usable_.push_back(status.ok() && bytes == file.bytes());
+      const absl::Status status = CheckValueFile(options.file_system, options.directory, file);
+      LOG_IF(WARNING, !status.ok()) << "values are written again: " << status.message();
+      usable_.push_back(status.ok());
     }
   }
 

@@ -176,6 +176,14 @@ absl::StatusOr<StoredShard> ReadStoredShard(const FileSystemPtr& file_system,
   return result;
 }
 
+absl::Status CheckValueFile(const FileSystemPtr& file_system, const std::string& directory,
+                            const ValueFile& file) {
+  const ProblemSink refuse = [](const CheckpointProblem& problem) {
+    return absl::DataLossError(problem.what);
+  };
+  return ValueFileReader(file_system, directory, file, refuse, nullptr).Read().status();
+}
+
 absl::Status ReadElements(const RandomAccessReader& file, const std::string& name,
                           const StoredShard::Block& block, int array, absl::Span<float> target,
                           const ProblemSink& sink) {

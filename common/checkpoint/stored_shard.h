@@ -48,6 +48,11 @@ absl::StatusOr<StoredShard> ReadStoredShard(const FileSystemPtr& file_system,
                                             const CheckpointManifest& manifest, uint32_t shard,
                                             const ProblemSink& sink, const ReadHook& on_read);
 
+// Whether the file is there, as long as the record says, with the header that it says. Reads no
+// value. DATA_LOSS: it is not; UNAVAILABLE.
+absl::Status CheckValueFile(const FileSystemPtr& file_system, const std::string& directory,
+                            const ValueFile& file);
+
 // Reads and compares the elements; `target` must be as long. Damage is told to the sink, and
 // what `target` is then is undefined.
 absl::Status ReadElements(const RandomAccessReader& file, const std::string& name,
