@@ -51,6 +51,7 @@ void InitProcess(const char* name) {
   FLAGS_colorlogtostderr = isatty(STDERR_FILENO) != 0;  // glog itself looks at TERM only.
   google::InitGoogleLogging(name);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   RaiseLimitOfOpenFiles();
 }
 

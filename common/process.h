@@ -14,10 +14,10 @@ namespace millrace {
 // without. Call first of all in main().
 void OpenStandardStreams();
 
-// Logs go to stderr; a peer that closes its connection does not kill the process (SIGPIPE is
-// ignored); as many files can be open as the hard limit allows (2^20 at most), and a warning says
-// so where those are few. Call once, at the beginning of main(). `name` must stay in place: argv[0]
-// does.
+// Logs go to stderr; neither a peer that closes its connection nor a file that reaches the limit of
+// its size kills the process (SIGPIPE and SIGXFSZ are ignored: writing fails instead); as many
+// files can be open as the hard limit allows (2^20 at most), and a warning says so where those are
+// few. Call once, at the beginning of main(). `name` must stay in place: argv[0] does.
 void InitProcess(const char* name);
 
 // Takes over SIGTERM and SIGINT while it lives. Make it in main() before any other thread is

@@ -7,8 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <string>
 #include <thread>
 
+#include "absl/status/status.h"
+#include "common/system_error.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 
@@ -99,6 +103,19 @@ TEST(InitProcessDeathTest, BrokenPipeIsAnErrorNotTheEnd) {
     _exit(refused ? 0 : 1);
   };
   EXPECT_EXIT(write_to_closed_pipe(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(InitProcessDeathTest, AFileThatIsTooLargeIsAnErrorNotTheEnd) {
+  const std::string path = ::testing::TempDir() + "/too_large";
+  const auto write_too_much = [&path] {
+    InitProcess("process_test");
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const struct rlimit limit = {.rlim_cur = 0, .rlim_max = 0};
+    if (file < 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    if (write(file, "x", 1) != -1) _exit(3);
+    _exit(absl::IsResourceExhausted(SystemError("write", path, errno)) ? 0 : 1);
+  };
+  EXPECT_EXIT(write_too_much(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(InitProcessDeathTest, LimitOfOpenFilesIsRaised) {
