@@ -284,9 +284,10 @@ absl::Status CheckDuration(absl::string_view path, bool is_set,
 absl::Status CheckAbsolutePath(absl::string_view path, const std::string& value) {
   if (value.empty()) return NotSet(path, "an absolute path");
   MILLRACE_RETURN_IF_ERROR(CheckPathLength(path, value));
-  const bool is_absolute = absl::StartsWith(value, "/");
-  if (is_absolute && value.find('\0') == std::string::npos) return absl::OkStatus();
-  return FieldError(path, absl::StrCat("'", absl::CHexEscape(value), "'"), "an absolute path");
+  const std::string shown = absl::StrCat("'", absl::CHexEscape(value), "'");
+  if (!absl::StartsWith(value, "/")) return FieldError(path, shown, "an absolute path");
+  if (value.find('\0') == std::string::npos) return absl::OkStatus();
+  return FieldError(path, shown, "a path that has no byte that is 0");
 }
 
 absl::Status CheckCheckpoints(const CheckpointSpec& spec) {

@@ -208,6 +208,10 @@ TEST_F(CheckJobSpecTest, Checkpoints) {
               "checkpoints.exact=true"});
   EXPECT_EQ(ErrorOf("checkpoints.directory=runs/1"),
             "checkpoints.directory: 'runs/1'; must be an absolute path");
+  JobSpec spec = With({"checkpoints.directory=/runs/1"});
+  spec.mutable_checkpoints()->mutable_directory()->append("\0x", 2);
+  EXPECT_EQ(ErrorOf(spec),
+            "checkpoints.directory: '/runs/1\\x00x'; must be a path that has no byte that is 0");
   EXPECT_EQ(ErrorOf("checkpoints.directory=/" + std::string(4096, 'x')),
             "checkpoints.directory: 4097 bytes; must be at most 4096 bytes");
   EXPECT_EQ(ErrorOf("checkpoints.period=0s"),

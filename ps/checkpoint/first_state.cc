@@ -129,7 +129,7 @@ class CheckpointLoader {
 absl::Status CheckpointLoader::CheckManifest() const {
   const std::string& wanted = plan_.spec.restore().manifest_checksum();
   const std::string& found = checkpoint_->manifest().checksum();
-  if (wanted.empty() || wanted == found) return absl::OkStatus();
+  if (wanted == found) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(folder_, " is another checkpoint than the one that was ",
                                           "chosen: its checksum is ", found, ", not ", wanted));
 }

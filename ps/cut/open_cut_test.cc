@@ -55,6 +55,7 @@ class OpenCutTest : public ::testing::Test {
     ShardSpec spec = Spec(replicas);
     spec.mutable_restore()->set_directory("/checkpoints");
     spec.mutable_restore()->set_checkpoint(1);
+    spec.mutable_restore()->set_manifest_checksum(std::string(32, '0'));
     return spec;
   }
 

@@ -89,6 +89,11 @@ absl::Status CheckStored(const StoredTensor& tensor, absl::string_view path) {
 }  // namespace
 
 absl::Status CheckAbsolutePath(absl::string_view field, absl::string_view path) {
+  // The system would take what is before it for the path.
+  if (path.find('\0') != absl::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": '", PrintableName(path), "'; must have no byte that is 0"));
+  }
   if (absl::StartsWith(path, "/") && path.size() <= kMaxPathBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(field, ": '", PrintableName(path),
                                                  "'; must be an absolute path of at most ",

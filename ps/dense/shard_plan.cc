@@ -123,8 +123,8 @@ absl::Status CheckRestore(const ShardRestore& restore) {
     return absl::InvalidArgumentError("spec.restore.checkpoint: 0; must be at least 1");
   }
   const std::string& checksum = restore.manifest_checksum();
-  if (checksum.empty() || (checksum.size() == kChecksumDigits &&
-                           std::all_of(checksum.begin(), checksum.end(), IsHexDigit))) {
+  if (checksum.size() == kChecksumDigits &&
+      std::all_of(checksum.begin(), checksum.end(), IsHexDigit)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("spec.restore.manifest_checksum: '",

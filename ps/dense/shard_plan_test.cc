@@ -63,9 +63,12 @@ TEST_F(ShardPlanTest, RestoreNamesACheckpointByAnAbsolutePath) {
   ExpectRefused("spec.restore.directory: ''; must be an absolute path");
   restore.set_directory("checkpoints");
   ExpectRefused("spec.restore.directory: 'checkpoints'; must be an absolute path");
+  restore.set_directory(std::string("/a/b\0c", 6));
+  ExpectRefused("must have no byte that is 0");
   restore.set_directory("/checkpoints");
   ExpectRefused("spec.restore.checkpoint: 0; must be at least 1");
   restore.set_checkpoint(1);
+  ExpectRefused("spec.restore.manifest_checksum: ''; must be 32 digits of 0 to 9 and a to f");
   restore.set_manifest_checksum("abc");
   ExpectRefused("spec.restore.manifest_checksum: 'abc'; must be 32 digits of 0 to 9 and a to f");
   restore.set_manifest_checksum("0123456789abcdef0123456789abcdef");
@@ -80,6 +83,8 @@ TEST_F(ShardPlanTest, StoredInitialValueNamesATensorOfAFile) {
   tensor.set_name("a");
   tensor.set_path("a.safetensors");
   ExpectRefused("spec.slices[0].initial_value.stored.path: 'a.safetensors'; must be an absolute");
+  tensor.set_path(std::string("/a.safetensors\0b", 16));
+  ExpectRefused("must have no byte that is 0");
   tensor.set_path("/a.safetensors");
   EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
   EXPECT_TRUE(StartsFromFiles(spec_));

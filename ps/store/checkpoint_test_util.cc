@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/applied_set.h"
 #include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_records.h"
+#include "common/checkpoint/checksum.h"
 #include "common/job_spec.h"
 #include "common/storage/durable_file.h"
 #include "glog/logging.h"
@@ -54,9 +56,14 @@ std::vector<ShardSpec> TestJob::Shards(int shards) const {
 
 std::vector<ShardSpec> TestJob::Restored(std::vector<ShardSpec> shards,
                                          const std::string& directory, uint64_t checkpoint) {
+  // One that is damaged has none that could be compared.
+  const auto manifest = ReadManifest(RealFileSystem(), directory, checkpoint);
+  const std::string checksum =
+      manifest.ok() ? manifest->checksum() : std::string(kChecksumDigits, '0');
   for (ShardSpec& spec : shards) {
     spec.mutable_restore()->set_directory(directory);
     spec.mutable_restore()->set_checkpoint(checkpoint);
+    spec.mutable_restore()->set_manifest_checksum(checksum);
   }
   return shards;
 }

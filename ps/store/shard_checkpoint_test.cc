@@ -511,6 +511,10 @@ TEST_F(ShardCheckpointTest, RequestThatMakesNoSenseIsRefused) {
   using Request = WriteCheckpointRequest;
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(code([](Request* request) { request->set_directory("here"); }), kInvalid);
+  // The files would be made at the path before the byte.
+  EXPECT_EQ(
+      code([&](Request* request) { request->set_directory(checkpoints_ + std::string("\0c", 2)); }),
+      kInvalid);
   EXPECT_EQ(code([](Request* request) { request->set_checkpoint(0); }), kInvalid);
   EXPECT_EQ(code([](Request* request) { request->set_base(5); }), kInvalid);
   EXPECT_EQ(code([](Request* request) { request->set_shard(1); }), absl::StatusCode::kNotFound);
