@@ -1,11 +1,14 @@
 #include "ps/ps_flags.h"
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/flags.h"
 #include "common/member_name.h"
@@ -99,6 +102,17 @@ absl::Status CheckOptions(const PsServerOptions& options) {
   return CheckAdvertised(options);
 }
 
+// CLI11's own numbers wrap around, and its message is of what a double can hold.
+uint64_t ParseBandwidth(const std::string& text) {
+  uint64_t bytes = 0;
+  const bool digits = !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
+  if (digits && absl::SimpleAtoi(text, &bytes)) return bytes;
+  throw CLI::ValidationError("--checkpoint_bandwidth",
+                             absl::StrCat(text,
+                                          "; must be a whole number of bytes a second below 2^64, "
+                                          "or 0 for no limit"));
+}
+
 }  // namespace
 
 absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* tf_config,
@@ -125,10 +139,14 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
                  "Directory of a memory file system, for variables that outlive a killed server; "
                  "or off")
       ->capture_default_str();
-  app.add_option("--checkpoint_bandwidth", options->checkpoint_bandwidth,
-                 "Bytes a second that checkpoints are written with, all together; 0: no limit")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--checkpoint_bandwidth",
+         [options](const std::string& text) {
+           options->checkpoint_bandwidth = ParseBandwidth(text);
+         },
+         "Bytes a second that checkpoints are written with, all together; 0: no limit")
+      ->type_name("BYTES")
+      ->default_str("0");
   app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
                "Serve other machines without transport security, in a network that is trusted");
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);

@@ -78,9 +78,12 @@ TEST_F(PsFlagsTest, CheckpointBandwidthIsANumberOfBytes) {
   EXPECT_EQ(options_.checkpoint_bandwidth, 0);
   EXPECT_EQ(Parse({"--coordinator=c:2", "--checkpoint_bandwidth=50000000"}), absl::nullopt);
   EXPECT_EQ(options_.checkpoint_bandwidth, 50'000'000);
-  for (const char* flag : {"--checkpoint_bandwidth=-1", "--checkpoint_bandwidth=fast"}) {
-    EXPECT_EQ(Parse({"--coordinator=c:2", flag}), 2) << flag;
-    EXPECT_THAT(error_, HasSubstr("--checkpoint_bandwidth"));
+  for (const std::string value :
+       {"-1", "abc", "10MB", "1e6", "1.5", "99999999999999999999999", "18446744073709551616"}) {
+    const std::string flag = "--checkpoint_bandwidth=" + value;
+    EXPECT_EQ(Parse({"--coordinator=c:2", flag.c_str()}), 2) << flag;
+    EXPECT_THAT(error_, HasSubstr("--checkpoint_bandwidth: " + value +
+                                  "; must be a whole number of bytes a second below 2^64"));
   }
 }
 
