@@ -161,7 +161,9 @@ absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(uint64_t at_least,
   MILLRACE_RETURN_IF_ERROR(number.status());
   begun.number = *number;
   const auto garbage = directory.CollectGarbage(/*in_progress=*/begun.number);
-  LOG_IF(WARNING, !garbage.ok()) << garbage.status();
+  const absl::Status kept_for = garbage.ok() ? garbage->kept_for : garbage.status();
+  LOG_IF(WARNING, !kept_for.ok()) << "what no checkpoint needs stays in " << directory.path()
+                                  << ": " << kept_for.message();
   return begun;
 }
 
@@ -196,7 +198,9 @@ absl::Status CheckpointFiles::RemoveOld(const PassedOver& passed_over) const {
     if (is_own && passed_over.Has(listed.number)) {
       status.Update(directory.Remove(listed.number));
     } else if (listed.manifest.ok()) {
-      written.push_back({listed.number, FromTimestamp(listed.manifest->written())});
+      const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed.number);
+      written.push_back({listed.number, FromTimestamp(listed.manifest->written()),
+                         absl::IsDataLoss(opened.status())});
     } else {
       status = listed.manifest.status();
     }

@@ -107,6 +107,27 @@ TEST_F(CheckpointerTest, OldOnesGo) {
   EXPECT_THAT(Numbers(), ElementsAre(3, 4));
 }
 
+// They were counted, and the last whole one went.
+TEST_F(CheckpointerTest, DamagedOnesDoNotCountAmongThoseThatAreKept) {
+  spec_.mutable_checkpoints()->set_keep(2);
+  OpenIdle();
+  for (uint64_t step = 1; step <= 5; ++step) {
+    At(step);
+    Request();
+    WriteOne();
+    if (step == 4) {
+      EXPECT_THAT(Numbers(), ElementsAre(1, 2, 3, 4));
+    }
+    if (step != 2 && step != 3) continue;
+    std::filesystem::resize_file(directory_ + absl::StrCat("/00000", step, "/shard-00000.json"), 1);
+  }
+  EXPECT_THAT(Numbers(), ElementsAre(4, 5));
+  At(6);
+  Request();
+  WriteOne();
+  EXPECT_THAT(Numbers(), ElementsAre(5, 6));
+}
+
 TEST_F(CheckpointerTest, OneThatAShardCannotWriteIsGivenUpAndLeavesNothing) {
   OpenIdle();
   At(10);
