@@ -15,28 +15,6 @@
 namespace millrace::client {
 namespace {
 
-// The newest one that opens; null: the directory has none at all. Says which newer ones do not.
-absl::StatusOr<std::unique_ptr<Checkpoint>> OpenNewestWhole(const std::string& directory,
-                                                            std::vector<std::string>* notes) {
-  auto listed = CheckpointDirectory(RealFileSystem(), directory).List();
-  if (absl::IsNotFound(listed.status())) return nullptr;
-  MILLRACE_RETURN_IF_ERROR(listed.status());
-  if (listed->empty()) return nullptr;
-  std::reverse(listed->begin(), listed->end());
-  for (const CheckpointDirectory::Listed& each : *listed) {
-    auto opened = OpenCheckpoint({directory, each.number});
-    if (opened.ok()) return opened;
-    if (!absl::IsDataLoss(opened.status())) return opened.status();
-    notes->push_back(absl::StrCat(
-        "Checkpoint ", CheckpointFolder(each.number),
-        " cannot be used, and the one before is taken: ", std::string(opened.status().message())));
-  }
-  return absl::DataLossError(
-      absl::StrCat("no checkpoint in ", directory, " is whole: ", notes->back(),
-                   " See `millrace checkpoints verify`; to train anew give the job another "
-                   "directory of checkpoints"));
-}
-
 // Whether the restore that the job asks for lies behind the checkpoint: it is of a job that went on
 // from there.
 bool IsBehind(const RestoreSpec& restore, const CheckpointManifest& manifest) {
@@ -119,39 +97,46 @@ absl::Status GoOnFrom(std::unique_ptr<Checkpoint> checkpoint, Beginning& beginni
   return absl::OkStatus();
 }
 
+// Of the newest checkpoint that can be read at all.
+absl::optional<CheckpointManifest> NewestManifest(const std::string& directory) {
+  auto listed = CheckpointDirectory(RealFileSystem(), directory).List();
+  if (!listed.ok()) return absl::nullopt;  // What is wrong is told by who restores.
+  for (auto each = listed->rbegin(); each != listed->rend(); ++each) {
+    if (each->manifest.ok()) return *std::move(each->manifest);
+  }
+  return absl::nullopt;
+}
+
 // REQUIRES: the restore is of the job's own directory.
-absl::StatusOr<Beginning> FindOwnBeginning(const JobSpec& spec) {
-  Beginning as_it_says;
-  as_it_says.spec = spec;
-  const RestoreSpec& restore = spec.restore();
-  if (restore.checkpoint() == 0) return as_it_says;
+absl::StatusOr<Beginning> FindOwnBeginning(const JobSpec& spec, const Reading& reading) {
   Beginning beginning;
   beginning.spec = spec;
-  auto newest = OpenNewestWhole(spec.checkpoints().directory(), &beginning.notes);
-  // What is wrong is told by who restores.
-  if (!newest.ok() || *newest == nullptr) return as_it_says;
-  const CheckpointManifest& manifest = (*newest)->manifest();
-  if (HasGoneOn(restore, manifest)) {
-    MILLRACE_RETURN_IF_ERROR(GoOnFrom(*std::move(newest), beginning));
-    return beginning;
+  const RestoreSpec& restore = spec.restore();
+  if (restore.checkpoint() == 0) return beginning;
+  const auto newest = NewestManifest(spec.checkpoints().directory());
+  if (!newest) return beginning;
+  if (HasGoneOn(restore, *newest)) {
+    MILLRACE_ASSIGN_OR_RETURN(auto whole, OpenNewestWhole(spec.checkpoints().directory(), reading));
+    if (whole != nullptr && HasGoneOn(restore, whole->manifest())) {
+      MILLRACE_RETURN_IF_ERROR(GoOnFrom(std::move(whole), beginning));
+    }
+  } else if (restore.checkpoint() < newest->number()) {
+    beginning.notes.push_back(LeftBehindNote(restore, *newest));
   }
-  if (restore.checkpoint() < manifest.number()) {
-    as_it_says.notes.push_back(LeftBehindNote(restore, manifest));
-  }
-  return as_it_says;
+  return beginning;
 }
 
 }  // namespace
 
-absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec) {
+absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec, const Reading& reading) {
   Beginning beginning;
   beginning.spec = spec;
   const std::string& directory = spec.checkpoints().directory();
   if (directory.empty()) return beginning;
   const bool is_own = spec.has_restore() &&
                       NormalDirectory(spec.restore().directory()) == NormalDirectory(directory);
-  if (is_own) return FindOwnBeginning(spec);
-  MILLRACE_ASSIGN_OR_RETURN(auto newest, OpenNewestWhole(directory, &beginning.notes));
+  if (is_own) return FindOwnBeginning(spec, reading);
+  MILLRACE_ASSIGN_OR_RETURN(auto newest, OpenNewestWhole(directory, reading));
   if (newest == nullptr) return beginning;
   // The coordinator refuses it, as it should.
   if (spec.has_restore() && !IsBehind(spec.restore(), newest->manifest())) return beginning;

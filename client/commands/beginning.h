@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/commands/newest_whole.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "protos/job.pb.h"
 
@@ -24,8 +25,8 @@ struct Beginning {
 // before. One that restores a checkpoint of its own directory begins there, and goes on from the
 // newest when it has done so before; one without checkpoints begins as it says. INVALID_ARGUMENT:
 // the checkpoints are of another job: names what differs and what to do. DATA_LOSS: none of the
-// checkpoints is whole. Looks at no value. REQUIRES: the spec has passed CheckJobSpec.
-absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec);
+// checkpoints is whole; CANCELLED: interrupted. REQUIRES: the spec has passed CheckJobSpec.
+absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec, const Reading& reading);
 
 }  // namespace millrace::client
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "client/commands/load_job.h"
 #include "client/testing/small_checkpoint.h"
@@ -14,10 +15,12 @@ namespace millrace::client {
 namespace {
 
 using ::millrace::testing::FlipByte;
+using ::millrace::testing::FlipLastByte;
 using ::millrace::testing::NoDirectory;
 using ::millrace::testing::SmallCheckpoint;
 using ::millrace::testing::WriteSmallCheckpoint;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -36,13 +39,19 @@ class BeginningTest : public ::testing::Test {
     WriteSmallCheckpoint(directory_, checkpoint_);
   }
 
+  absl::StatusOr<Beginning> Find() { return FindBeginning(spec_, reading_); }
+
   const std::string directory_;
+  Interrupt interrupt_;
+  std::vector<std::string> told_;
+  const Reading reading_ = {&interrupt_,
+                            [this](const std::string& message) { told_.push_back(message); }};
   JobSpec spec_;
   SmallCheckpoint checkpoint_;
 };
 
 TEST_F(BeginningTest, WithoutCheckpointsAJobBeginsAsItSays) {
-  const auto beginning = FindBeginning(spec_);
+  const auto beginning = Find();
   ASSERT_TRUE(beginning.ok()) << beginning.status();
   EXPECT_FALSE(beginning->spec.has_restore());
   EXPECT_THAT(beginning->notes, IsEmpty());
@@ -52,7 +61,7 @@ TEST_F(BeginningTest, AJobGoesOnFromItsNewestCheckpoint) {
   WriteAtStep(5);
   WriteAtStep(7);
   spec_.mutable_warm_start()->set_path("/elsewhere");
-  const auto beginning = FindBeginning(spec_);
+  const auto beginning = Find();
   ASSERT_TRUE(beginning.ok()) << beginning.status();
   EXPECT_EQ(beginning->spec.restore().directory(), directory_);
   EXPECT_EQ(beginning->spec.restore().checkpoint(), 2u);
@@ -66,25 +75,51 @@ TEST_F(BeginningTest, ADamagedCheckpointIsPassedOver) {
   WriteAtStep(5);
   WriteAtStep(7);
   FlipByte(directory_ + "/000002/manifest.json", 60);
-  const auto beginning = FindBeginning(spec_);
+  const auto beginning = Find();
   ASSERT_TRUE(beginning.ok()) << beginning.status();
   EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
-  EXPECT_THAT(beginning->notes,
-              ElementsAre(HasSubstr("000002/manifest.json"), HasSubstr("Goes on at step 5")));
+  EXPECT_THAT(told_, ElementsAre(AllOf(HasSubstr("000002/manifest.json"),
+                                       HasSubstr("The one before is taken"))));
+  EXPECT_THAT(beginning->notes, ElementsAre(HasSubstr("Goes on at step 5")));
   FlipByte(directory_ + "/000001/manifest.json", 60);
-  const absl::Status status = FindBeginning(spec_).status();
+  const absl::Status status = Find().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(status.ToString(), HasSubstr("no checkpoint in " + directory_ + " is whole"));
 }
 
+// Its ps servers found it when the job had begun, and the same command failed each time.
+TEST_F(BeginningTest, ACheckpointWithDamagedValuesIsPassedOver) {
+  WriteAtStep(5);
+  checkpoint_.variables[0].momentum[1] = 4;
+  WriteAtStep(7);
+  FlipLastByte(directory_ + "/000002/shard-00000.safetensors");
+  const auto beginning = Find();
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
+  EXPECT_THAT(told_, ElementsAre(AllOf(HasSubstr("Checkpoint 000002 cannot be used: "),
+                                       ContainsRegex("000002/shard-00000.safetensors.* byte"))));
+  EXPECT_THAT(beginning->notes, ElementsAre(HasSubstr("Goes on at step 5")));
+
+  told_.clear();
+  Flags flags;
+  flags.restore = directory_;
+  const auto spec = LoadJob(flags, reading_);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->restore().checkpoint(), 1u);
+  EXPECT_THAT(told_, ElementsAre(HasSubstr("Checkpoint 000002 cannot be used: ")));
+
+  interrupt_.Trigger();
+  EXPECT_TRUE(absl::IsCancelled(Find().status()));
+}
+
 TEST_F(BeginningTest, AJobOfWhichNothingIsLeftHasEnded) {
   WriteAtStep(15);  // 3 epochs of 40 examples, 8 at a time.
-  const auto beginning = FindBeginning(spec_);
+  const auto beginning = Find();
   ASSERT_TRUE(beginning.ok()) << beginning.status();
   ASSERT_NE(beginning->ended, nullptr);
   EXPECT_THAT(beginning->notes, ElementsAre(HasSubstr("has all of its 15 steps")));
   spec_.set_epochs(4);
-  const auto longer = FindBeginning(spec_);
+  const auto longer = Find();
   ASSERT_TRUE(longer.ok()) << longer.status();
   EXPECT_EQ(longer->ended, nullptr);
   EXPECT_EQ(longer->spec.restore().checkpoint(), 1u);
@@ -93,7 +128,7 @@ TEST_F(BeginningTest, AJobOfWhichNothingIsLeftHasEnded) {
 TEST_F(BeginningTest, CheckpointsOfAnotherJobAreRefusedWithWhatDiffers) {
   WriteAtStep(7);
   spec_.set_batch_size(4);
-  const absl::Status status = FindBeginning(spec_).status();
+  const absl::Status status = Find().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.ToString(), HasSubstr("batch_size: 4; must be 8"));
   EXPECT_THAT(status.ToString(), HasSubstr("a directory of its own (--checkpoints)"));
@@ -105,10 +140,10 @@ TEST_F(BeginningTest, ARestoreThatLiesBehindIsNotDoneAgain) {
   const std::string elsewhere = NoDirectory("first");
   WriteSmallCheckpoint(elsewhere, first);
   spec_.mutable_restore()->set_directory(elsewhere);
-  EXPECT_EQ(FindBeginning(spec_)->spec.restore().directory(), elsewhere);
+  EXPECT_EQ(Find()->spec.restore().directory(), elsewhere);
   checkpoint_.earlier_job_ids = {"small-0-test"};
   WriteAtStep(9);
-  EXPECT_EQ(FindBeginning(spec_)->spec.restore().directory(), directory_);
+  EXPECT_EQ(Find()->spec.restore().directory(), directory_);
 }
 
 TEST_F(BeginningTest, ARestoreOfTheOwnDirectoryIsDoneAsItSays) {
@@ -116,7 +151,7 @@ TEST_F(BeginningTest, ARestoreOfTheOwnDirectoryIsDoneAsItSays) {
   WriteAtStep(7);
   spec_.mutable_restore()->set_directory(directory_);
   spec_.mutable_restore()->set_checkpoint(1);
-  const auto beginning = FindBeginning(spec_);
+  const auto beginning = Find();
   ASSERT_TRUE(beginning.ok()) << beginning.status();
   EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
   EXPECT_THAT(beginning->notes,
@@ -134,7 +169,7 @@ TEST_F(BeginningTest, TheSameRestoreOfTheOwnDirectoryIsNotDoneTwice) {
   checkpoint_.job_id = "small-2-test";
   checkpoint_.earlier_job_ids = {"small-1-test"};
   WriteAtStep(6);
-  const auto second = FindBeginning(spec_);
+  const auto second = Find();
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->spec.restore().checkpoint(), 3u);
   EXPECT_THAT(second->notes, ElementsAre(HasSubstr("Goes on at step 6 from checkpoint 000003")));
@@ -142,16 +177,16 @@ TEST_F(BeginningTest, TheSameRestoreOfTheOwnDirectoryIsNotDoneTwice) {
   checkpoint_.job_id = "small-3-test";
   checkpoint_.earlier_job_ids = {"small-1-test", "small-2-test"};
   WriteAtStep(8);
-  EXPECT_EQ(FindBeginning(spec_)->spec.restore().checkpoint(), 4u);
+  EXPECT_EQ(Find()->spec.restore().checkpoint(), 4u);
   // This was not done before.
   spec_.mutable_restore()->set_checkpoint(2);
-  EXPECT_EQ(FindBeginning(spec_)->spec.restore().checkpoint(), 2u);
+  EXPECT_EQ(Find()->spec.restore().checkpoint(), 2u);
   spec_.mutable_restore()->set_checkpoint(1);
   // Those between go with time.
   std::filesystem::remove_all(directory_ + "/000003");
-  EXPECT_EQ(FindBeginning(spec_)->spec.restore().checkpoint(), 4u);
+  EXPECT_EQ(Find()->spec.restore().checkpoint(), 4u);
   std::filesystem::remove_all(directory_ + "/000001");
-  EXPECT_EQ(FindBeginning(spec_)->spec.restore().checkpoint(), 4u);
+  EXPECT_EQ(Find()->spec.restore().checkpoint(), 4u);
 }
 
 TEST_F(BeginningTest, TheJobOfACheckpointNeedsNoFile) {
@@ -162,7 +197,7 @@ TEST_F(BeginningTest, TheJobOfACheckpointNeedsNoFile) {
   flags.restore = directory_ + "/latest";
   flags.set = {"epochs=9"};
   flags.data = "/moved";
-  const auto spec = LoadJob(flags);
+  const auto spec = LoadJob(flags, reading_);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->name(), "small");
   EXPECT_EQ(spec->epochs(), 9u);

@@ -1,5 +1,7 @@
 #include "client/commands/command.h"
 
+#include <functional>
+#include <ostream>
 #include <string>
 #include <utility>
 
@@ -9,6 +11,16 @@
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
+namespace {
+
+std::function<void(const std::string&)> TellIn(ProgressView* view, std::ostream* err) {
+  return [view, err](const std::string& message) {
+    if (view != nullptr) return view->Note(message);
+    *err << "millrace: " << Printable(message) << std::endl;
+  };
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& context,
                                                     ProgressView* view, absl::Duration timeout) {
@@ -17,11 +29,12 @@ absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& contex
   JobsClientOptions options;
   options.address = context.flags.cluster;
   options.timeout = timeout;
-  options.on_wait = [view, err = context.console.err](const std::string& message) {
-    if (view != nullptr) return view->Note(message);
-    *err << "millrace: " << Printable(message) << std::endl;
-  };
+  options.on_wait = TellIn(view, context.console.err);
   return JobsClient::Create(std::move(options));
+}
+
+Reading ReadingFor(const CommandContext& context, ProgressView* view) {
+  return {context.interrupt, TellIn(view, context.console.err)};
 }
 
 void PrintError(const CommandContext& context, const absl::Status& error) {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "client/commands/exit_code.h"
 #include "client/commands/flags.h"
+#include "client/commands/newest_whole.h"
 #include "client/console.h"
 #include "client/interrupt.h"
 #include "client/jobs_client.h"
@@ -30,6 +31,9 @@ using Command = absl::StatusOr<ExitCode> (*)(const CommandContext& context);
 absl::StatusOr<std::unique_ptr<JobsClient>> Connect(
     const CommandContext& context, ProgressView* view = nullptr,
     absl::Duration timeout = JobsClientOptions().timeout);
+
+// Tells in `view`, which must then outlive it, or on standard error where there is none.
+Reading ReadingFor(const CommandContext& context, ProgressView* view = nullptr);
 
 // Writes "millrace: ..." to standard error.
 void PrintError(const CommandContext& context, const absl::Status& error);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <system_error>
 
@@ -43,10 +44,17 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 // The job of a checkpoint, which goes on in its directory. Where the name means the newest one it
-// gets its number: the job and what it goes on from must be of one checkpoint, and another one may
-// be written meanwhile.
-absl::StatusOr<JobSpec> JobOfCheckpoint(CheckpointName* name) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(*name));
+// gets the number of the newest whole one: the job and what it goes on from must be of one
+// checkpoint, and another one may be written meanwhile.
+absl::StatusOr<JobSpec> JobOfCheckpoint(const Reading& reading, CheckpointName* name) {
+  std::unique_ptr<Checkpoint> checkpoint;
+  if (name->number == 0) {
+    MILLRACE_ASSIGN_OR_RETURN(checkpoint, OpenNewestWhole(name->directory, reading));
+  }
+  // Also where there is none: this says so.
+  if (checkpoint == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(checkpoint, OpenCheckpoint(*name));
+  }
   name->number = checkpoint->manifest().number();
   JobSpec spec = checkpoint->manifest().spec();
   // The checkpoint's own beginning is behind it.
@@ -97,13 +105,14 @@ absl::Status SetWarmStart(const Flags& flags, JobSpec* spec) {
 
 }  // namespace
 
-absl::StatusOr<JobSpec> LoadJob(const Flags& flags) {
+absl::StatusOr<JobSpec> LoadJob(const Flags& flags, const Reading& reading) {
   absl::optional<CheckpointName> restore;
   if (flags.job_file.empty() || !flags.restore.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(restore, ParseAbsolutePath("--restore", flags.restore));
   }
-  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec,
-                            flags.job_file.empty() ? JobOfCheckpoint(&*restore) : JobOfFile(flags));
+  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, flags.job_file.empty()
+                                              ? JobOfCheckpoint(reading, &*restore)
+                                              : JobOfFile(flags));
   for (const std::string& assignment : flags.set) {
     if (const absl::Status status = SetField(assignment, &spec); !status.ok()) {
       return UsageError(absl::StrCat("--set ", assignment, ": ", std::string(status.message())));

@@ -21,8 +21,13 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::TempDir;
 
+absl::StatusOr<JobSpec> Load(const Flags& flags) {
+  const Interrupt interrupt;
+  return LoadJob(flags, {&interrupt, [](const std::string& message) { ADD_FAILURE() << message; }});
+}
+
 // The error of loading the job of these flags.
-absl::Status LoadError(const Flags& flags) { return LoadJob(flags).status(); }
+absl::Status LoadError(const Flags& flags) { return Load(flags).status(); }
 
 Flags FlagsOf(const std::string& job_file) {
   Flags flags;
@@ -34,7 +39,7 @@ TEST(LoadJobTest, AppliesAssignmentsInOrderAndTheData) {
   Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
   flags.set = {"epochs=5", "batch_size=4", "epochs=6"};
   flags.data = "some/../folder";
-  const auto spec = LoadJob(flags);
+  const auto spec = Load(flags);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->epochs(), 6u);
   EXPECT_EQ(spec->batch_size(), 4u);
@@ -45,7 +50,7 @@ TEST(LoadJobTest, CheckpointsAndRestoreAreMadeAbsolute) {
   Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
   flags.checkpoints = "kept/";
   flags.restore = "other/000017";
-  const auto spec = LoadJob(flags);
+  const auto spec = Load(flags);
   ASSERT_TRUE(spec.ok()) << spec.status();
   const std::string here = std::filesystem::current_path().string();
   EXPECT_EQ(spec->checkpoints().directory(), here + "/kept");
@@ -63,7 +68,7 @@ TEST(LoadJobTest, JobOfTheNewestCheckpointGoesOnFromThatOne) {
   WriteSmallCheckpoint(directory, checkpoint);
   Flags flags;
   flags.restore = directory;
-  const auto spec = LoadJob(flags);
+  const auto spec = Load(flags);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->name(), "the-second");
   EXPECT_THAT(spec->checkpoints().directory(), EndsWith("/restored"));
@@ -76,7 +81,7 @@ TEST(LoadJobTest, WarmStartsAreSetByFlags) {
   flags.init_from = "/models/base.safetensors";
   flags.init_rule = {"a/(.*)=b/\\1", "c="};
   flags.init_allow_missing = true;
-  const auto spec = LoadJob(flags);
+  const auto spec = Load(flags);
   ASSERT_TRUE(spec.ok()) << spec.status();
   const WarmStartSpec& warm_start = spec->warm_start();
   EXPECT_EQ(warm_start.path(), "/models/base.safetensors");
@@ -91,8 +96,7 @@ TEST(LoadJobTest, WarmStartsAreSetByFlags) {
 }
 
 TEST(LoadJobTest, DataOfTheFileStays) {
-  const auto spec =
-      LoadJob(FlagsOf(WriteFile("with_data.textproto", "data { directory: 'here' }")));
+  const auto spec = Load(FlagsOf(WriteFile("with_data.textproto", "data { directory: 'here' }")));
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->data().directory(), "here");
 }

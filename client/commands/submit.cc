@@ -12,7 +12,7 @@
 namespace millrace::client {
 
 absl::StatusOr<ExitCode> RunSubmit(const CommandContext& context) {
-  MILLRACE_ASSIGN_OR_RETURN(const JobSpec spec, LoadJob(context.flags));
+  MILLRACE_ASSIGN_OR_RETURN(const JobSpec spec, LoadJob(context.flags, ReadingFor(context)));
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });

@@ -124,8 +124,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flag
 }
 
 // The id of the job to follow: one that an earlier run left in --state_dir, or a new one.
-absl::StatusOr<std::string> SubmitOrResume(const Flags& flags, const JobSpec& spec,
+absl::StatusOr<std::string> SubmitOrResume(const CommandContext& context, const JobSpec& spec,
                                            JobsClient* client, ProgressView* view) {
+  const Flags& flags = context.flags;
   if (!flags.state_dir.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> unfinished,
                               FindUnfinishedJob(client, spec, flags.state_dir));
@@ -133,7 +134,8 @@ absl::StatusOr<std::string> SubmitOrResume(const Flags& flags, const JobSpec& sp
       view->Note(absl::StrCat("Resuming job ", *unfinished, " of ", flags.state_dir, "."));
       return *unfinished;
     }
-    MILLRACE_ASSIGN_OR_RETURN(const Beginning beginning, FindBeginning(spec));
+    MILLRACE_ASSIGN_OR_RETURN(const Beginning beginning,
+                              FindBeginning(spec, ReadingFor(context, view)));
     for (const std::string& note : beginning.notes) view->Note(note);
     return client->Submit(beginning.spec);
   }
@@ -150,7 +152,7 @@ absl::StatusOr<absl::optional<JobOutcome>> RunToItsEnd(const CommandContext& con
     return absl::optional<JobOutcome>();
   };
   Interruption interruption(context, spec.checkpoints().directory(), client, view);
-  const auto job_id = SubmitOrResume(flags, spec, client, view);
+  const auto job_id = SubmitOrResume(context, spec, client, view);
   if (!job_id.ok() && context.interrupt->triggered()) return stopped(MaybeTakenNote(flags.cluster));
   MILLRACE_RETURN_IF_ERROR(job_id.status());
   interruption.SetJob(*job_id);
@@ -196,16 +198,17 @@ absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const JobSpec& s
 
 absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
   const Flags& flags = context.flags;
-  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(flags));
+  const auto view = MakeProgressView(context.console, flags.json);
+  const Reading reading = ReadingFor(context, view.get());
+  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(flags, reading));
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
   if (!flags.export_file.empty()) MILLRACE_RETURN_IF_ERROR(CheckExportFile(flags.export_file));
-  const auto view = MakeProgressView(context.console, flags.json);
   std::unique_ptr<EmbeddedCluster> embedded;
   CommandContext connection = context;
   if (flags.cluster.empty()) {
     // With a state directory the cluster knows of jobs that have not ended: SubmitOrResume.
     if (flags.state_dir.empty()) {
-      MILLRACE_ASSIGN_OR_RETURN(Beginning beginning, FindBeginning(spec));
+      MILLRACE_ASSIGN_OR_RETURN(Beginning beginning, FindBeginning(spec, reading));
       for (const std::string& note : beginning.notes) view->Note(note);
       if (beginning.ended != nullptr) {
         return FinishEnded(context, beginning.ended.get(), view.get());

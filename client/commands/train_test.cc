@@ -12,6 +12,9 @@
 #include "client/testing/run_command.h"
 #include "client/testing/small_checkpoint.h"
 #include "client/testing/small_job.h"
+#include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/checkpoint_records.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -21,6 +24,7 @@ namespace {
 
 using ::millrace::testing::CommandRun;
 using ::millrace::testing::FakeJobs;
+using ::millrace::testing::FlipLastByte;
 using ::millrace::testing::NoDirectory;
 using ::millrace::testing::ProgressEvent;
 using ::millrace::testing::SmallData;
@@ -134,6 +138,39 @@ TEST_F(TrainTest, AJobWithCheckpointsGoesOnWhereItWas) {
   other.flags().set.push_back("batch_size=4");
   const absl::Status status = other.Run(RunTrain).status();
   EXPECT_THAT(status.ToString(), HasSubstr("batch_size: 4; must be 8"));
+}
+
+TEST_F(TrainTest, ACheckpointWithDamagedValuesIsPassedOverUnlessItIsNamed) {
+  const std::string checkpoints = NoDirectory("damaged_values");
+  for (const std::string epochs : {"epochs=2", "epochs=3"}) {
+    CommandRun run;
+    SetSmallJob(&run);
+    run.flags().checkpoints = checkpoints;
+    run.flags().set = {"checkpoints.keep=10", epochs};
+    ASSERT_EQ(*run.Run(RunTrain), ExitCode::kSucceeded) << run.out();
+  }
+  const uint64_t newest = *CheckpointDirectory(RealFileSystem(), checkpoints).Newest();
+  const auto manifest = ReadManifest(RealFileSystem(), checkpoints, newest);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  const auto& files = manifest->shards(0).files();
+  const std::string file = files[files.size() - 1];
+  FlipLastByte(checkpoints + "/" + file);
+
+  run_.flags().set = {"epochs=5"};
+  run_.flags().restore = checkpoints + "/" + CheckpointFolder(newest);
+  EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kFailed) << run_.out();
+  EXPECT_THAT(run_.out(), HasSubstr(file));
+  EXPECT_THAT(run_.out(), ContainsRegex("bytes? [0-9]+"));
+  EXPECT_THAT(run_.out(), HasSubstr("--restore=" + checkpoints));
+
+  CommandRun again;
+  SetSmallJob(&again);
+  again.flags().checkpoints = checkpoints;
+  again.flags().set = {"epochs=5"};
+  EXPECT_EQ(*again.Run(RunTrain), ExitCode::kSucceeded) << again.out();
+  EXPECT_THAT(again.out(), HasSubstr(file));
+  EXPECT_THAT(again.out(), HasSubstr("Goes on at step 10 from checkpoint 0000"));
+  EXPECT_THAT(again.out(), HasSubstr("  steps      25 of 25\n"));
 }
 
 TEST_F(TrainTest, ACheckpointIsTrainedOnWithoutAJobFile) {

@@ -97,7 +97,7 @@ std::string ToText(const JobShape& shape) {
 }  // namespace
 
 absl::StatusOr<ExitCode> RunValidate(const CommandContext& context) {
-  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(context.flags));
+  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(context.flags, ReadingFor(context)));
   const bool with_data = !spec.data().directory().empty();
   // Everything but where the data is can be checked without it.
   if (!with_data) spec.mutable_data()->set_directory("/");

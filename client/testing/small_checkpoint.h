@@ -41,6 +41,7 @@ std::string NoDirectory(const std::string& name);
 
 // Changes one byte of a file.
 void FlipByte(const std::string& path, uint64_t offset);
+void FlipLastByte(const std::string& path);
 
 }  // namespace millrace::testing
 
