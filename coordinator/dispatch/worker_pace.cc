@@ -31,12 +31,14 @@ absl::optional<absl::Duration> OwnTime(const StepTimes& times, bool synchronous)
 }
 
 void WorkerPace::Add(absl::Duration step) {
-  // The first one touches memory for the first time.
-  if (++steps_ <= 2) {
-    mean_ = step;
-    return;
+  if (known()) {
+    mean_ = (1 - kNews) * mean_ + kNews * std::min(step, kMostNews * mean_);
+  } else {
+    // Of the first ones the fastest counts.
+    mean_ = steps_ == 0 ? step : std::min(step, mean_);
   }
-  mean_ = (1 - kNews) * mean_ + kNews * std::min(step, kMostNews * mean_);
+  ++steps_;
+  spent_ += step;
 }
 
 std::vector<double> SlownessOf(const std::vector<WorkerPace>& paces) {

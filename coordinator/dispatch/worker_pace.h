@@ -20,14 +20,20 @@ class WorkerPace {
  public:
   void Add(absl::Duration step);
 
-  // Of so few steps nothing is said: the first ones touch memory for the first time.
-  bool known() const { return steps_ >= kFewSteps; }
+  // Of so few steps nothing is said: the first ones touch memory for the first time and make
+  // connections, which takes many times as long as a short step.
+  bool known() const {
+    return steps_ >= kManySteps || (steps_ >= kFewSteps && spent_ >= kLongTime);
+  }
   // REQUIRES: known().
   absl::Duration mean() const { return mean_; }
 
  private:
   static constexpr uint64_t kFewSteps = 3;
+  static constexpr uint64_t kManySteps = 10;
+  static constexpr absl::Duration kLongTime = absl::Seconds(5);
   uint64_t steps_ = 0;
+  absl::Duration spent_;  // On these.
   absl::Duration mean_;
 };
 

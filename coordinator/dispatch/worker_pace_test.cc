@@ -46,7 +46,7 @@ TEST(WorkerPaceTest, SlownessIsComparedWithTheMedian) {
       << "of two, the slow one is";
   EXPECT_THAT(SlownessOf({PaceOf(2), PaceOf(6, 1)}), ElementsAre(DoubleEq(1), DoubleEq(0)))
       << "of one step nothing follows";
-  EXPECT_THAT(SlownessOf({PaceOf(0), PaceOf(1)}), ElementsAre(DoubleEq(0), DoubleEq(0)));
+  EXPECT_THAT(SlownessOf({PaceOf(0, 10), PaceOf(1)}), ElementsAre(DoubleEq(0), DoubleEq(0)));
   EXPECT_THAT(SlownessOf({}), ElementsAre());
 }
 
@@ -55,6 +55,18 @@ TEST(WorkerPaceTest, SlowFirstStepIsForgotten) {
   pace.Add(absl::Seconds(100));
   for (int i = 0; i < 2; ++i) pace.Add(absl::Seconds(1));
   EXPECT_EQ(pace.mean(), absl::Seconds(1));
+}
+
+// Workers were told of as slow, up to 322 times, in the first second of a job of short steps.
+TEST(WorkerPaceTest, OfAFewShortStepsNothingFollows) {
+  WorkerPace pace;
+  for (const double seconds : {0.3, 0.2, 0.001, 0.001, 0.1, 0.001, 0.001, 0.001, 0.001}) {
+    pace.Add(absl::Seconds(seconds));
+    EXPECT_FALSE(pace.known());
+  }
+  pace.Add(absl::Seconds(0.001));
+  ASSERT_TRUE(pace.known());
+  EXPECT_EQ(pace.mean(), absl::Milliseconds(1));
 }
 
 TEST(WorkerPaceTest, OneLongStepIsNoSlowWorkerAndSeveralAre) {

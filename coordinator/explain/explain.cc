@@ -163,7 +163,7 @@ class Explainer {
     if (member != nullptr && member->silent > absl::ZeroDuration()) {
       absl::StrAppend(&does, "; nothing was heard of it", For(member->silent));
     }
-    if (const Activity* activity = ActivityFor(member, lease.step)) {
+    if (const Activity* activity = ActivityFor(member, lease.step, worker)) {
       absl::StrAppend(&does, "; it ", Describe(*activity));
       if (activity->kind() == Activity::PUSHING || activity->kind() == Activity::PULLING) {
         finding.what =
@@ -181,8 +181,10 @@ class Explainer {
     return member == facts_.members.end() ? nullptr : &member->second;
   }
 
-  // What it says of this step; or what else keeps it from it.
-  static const Activity* ActivityFor(const MemberFacts* member, uint64_t step) {
+  // What it says of this step; or what else keeps it from it: not a step that it has done since it
+  // was last heard of.
+  static const Activity* ActivityFor(const MemberFacts* member, uint64_t step,
+                                     const WorkerView& worker) {
     if (member == nullptr) return nullptr;
     const Activity* busy = nullptr;
     for (const Activity& activity : member->activities) {
@@ -190,7 +192,11 @@ class Explainer {
           activity.kind() == Activity::READING || activity.kind() == Activity::PULLING ||
           activity.kind() == Activity::COMPUTING || activity.kind() == Activity::PUSHING;
       if (has_step && activity.step() == step) return &activity;
-      if (activity.kind() != Activity::IDLE) busy = &activity;
+      const bool is_out =
+          std::any_of(worker.leases.begin(), worker.leases.end(),
+                      [&](const LeaseView& lease) { return lease.step == activity.step(); });
+      const bool is_old_news = has_step && !is_out && member->silent > absl::ZeroDuration();
+      if (activity.kind() != Activity::IDLE && !is_old_news) busy = &activity;
     }
     return busy;
   }
@@ -290,7 +296,7 @@ class Explainer {
     if (!worker.refusal.empty()) return absl::StrCat("cannot run the job: ", worker.refusal);
     if (!worker.has_answered) {
       std::string trouble = "opens the data and compiles the model";
-      const Activity* activity = ActivityFor(member, 0);
+      const Activity* activity = ActivityFor(member, 0, worker);
       if (activity != nullptr && activity->kind() == Activity::PREPARING) {
         absl::StrAppend(&trouble, For(FromProto(activity->since())));
       }

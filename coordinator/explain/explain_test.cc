@@ -355,6 +355,17 @@ TEST(ExplainTest, ExpiredLeaseThatNobodyElseTakesIsAWait) {
               StartsWith("worker-1 has had step 17 (version 4) for 34 s; it has been reading"));
 }
 
+// It was said of a stopped worker that it computes a step that it had done.
+TEST(ExplainTest, WhatASilentWorkerDidBeforeIsNotWhatItDoes) {
+  ExplainFacts facts = WellFacts();
+  MakeLate(facts, 1, absl::Seconds(34));
+  SetActivity(facts, 2, Activity::COMPUTING, 11, absl::nullopt, 0, absl::Seconds(35));
+  EXPECT_THAT(Explain(facts).verdict(), HasSubstr("it has been computing step 11"));
+  facts.members[2].silent = absl::Seconds(34);
+  EXPECT_EQ(Explain(facts).verdict(),
+            "worker-1 has had step 17 (version 4) for 34 s; nothing was heard of it for 34 s");
+}
+
 // "Not known" once was shard 0, whose server was blamed.
 TEST(ExplainTest, ActivityWithoutAShardBlamesNoServer) {
   ExplainFacts facts = WellFacts();
