@@ -2,6 +2,7 @@
 // checkpoint is.
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,13 @@ bool HasNotice(FakeCluster& cluster, const std::string& job, const std::string& 
   return std::any_of(events->begin(), events->end(), [&](const JobEvent& event) {
     return absl::StrContains(event.notice().message(), text);
   });
+}
+
+// Changes a byte.
+void Damage(const std::string& path) {
+  std::fstream file(path);
+  file.seekp(10);
+  file.put('~');
 }
 
 TEST(RestoreTest, RestoredJobGoesOnAtItsStepOnAnotherNumberOfServers) {
@@ -184,55 +192,116 @@ TEST(RestoreTest, OtherVariablesOrDataThanTheCheckpointsAreRefused) {
               AllOf(HasSubstr("0000000000009999"), HasSubstr("0000000000001234")));
 }
 
-TEST(RestoreTest, DamagedCheckpointIsRefusedAndTheOneBeforeIsOffered) {
-  const std::string directory = NewCheckpointDirectory();
-  for (const uint64_t step : {10, 20}) {
+JobSpec RestoredJob(const std::string& directory, uint64_t checkpoint) {
+  JobSpec spec = RestoredJob(directory);
+  spec.mutable_restore()->set_checkpoint(checkpoint);
+  return spec;
+}
+
+// Checkpoints 1, 2, ... at these steps.
+std::string CheckpointsAt(const std::vector<uint64_t>& steps) {
+  std::string directory = NewCheckpointDirectory();
+  for (const uint64_t step : steps) {
     WriteFakeCheckpoint(
         directory, {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(step)}});
   }
-  {
-    std::fstream file(directory + "/000002/shard-00000.json");
-    file.seekp(10);
-    file.put('~');
-  }
+  return directory;
+}
+
+// Its values are only read by the ps servers, when the job begins.
+void FindDamaged(const std::set<uint64_t>& checkpoints, FakePs& ps) {
+  ps.set_on_restore([checkpoints](const ShardSpec& spec) {
+    const uint64_t number = spec.restore().checkpoint();
+    return checkpoints.contains(number)
+               ? absl::DataLossError(absl::StrCat("00000", number, "/values: byte 17 is damaged"))
+               : absl::OkStatus();
+  });
+}
+
+TEST(RestoreTest, DamagedCheckpointThatIsNamedIsRefusedAndTheOneBeforeIsOffered) {
+  const std::string directory = CheckpointsAt({10, 20});
+  Damage(directory + "/000002/shard-00000.json");
   FakeCluster cluster(1);
   cluster.StartPs();
   cluster.AddWorker();
-  const absl::Status refused = cluster.Submit(RestoredJob(directory)).status();
+  const absl::Status refused = cluster.Submit(RestoredJob(directory, 2)).status();
   EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("000002/shard-00000.json"),
                     HasSubstr(absl::StrCat("--restore=", directory,
                                            "/000001 goes on from the one before, at step 10"))));
-  JobSpec one_before = RestoredJob(directory);
-  one_before.mutable_restore()->set_checkpoint(1);
-  EXPECT_TRUE(cluster.Submit(one_before).ok());
+  EXPECT_TRUE(cluster.Submit(RestoredJob(directory, 1)).ok());
 }
 
-// Its values are only read by the ps servers, when the job begins.
-TEST(RestoreTest, CheckpointThatAServerFindsDamagedFailsTheJobAndTheOneBeforeIsOffered) {
-  const std::string directory = NewCheckpointDirectory();
-  for (const uint64_t step : {10, 20}) {
-    WriteFakeCheckpoint(
-        directory, {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(step)}});
-  }
+TEST(RestoreTest, NamedCheckpointThatAServerFindsDamagedFailsTheJobAndTheOneBeforeIsOffered) {
+  const std::string directory = CheckpointsAt({10, 20});
   FakeCluster cluster(1);
-  cluster.ps(0).set_on_restore([](const ShardSpec& spec) {
-    return spec.restore().checkpoint() == 2
-               ? absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged")
-               : absl::OkStatus();
-  });
+  FindDamaged({2}, cluster.ps(0));
+  cluster.StartPs();
+  cluster.AddWorker();
+  const JobStatus end = cluster.AwaitEnd(cluster.Submit(RestoredJob(directory, 2)).value());
+  EXPECT_EQ(end.state(), FAILED);
+  EXPECT_THAT(end.message(),
+              AllOf(HasSubstr("000002/values: byte 17 is damaged"),
+                    HasSubstr(absl::StrCat("; --restore=", directory,
+                                           "/000001 goes on from the one before, at step 10"))));
+  EXPECT_EQ(cluster.AwaitEnd(cluster.Submit(RestoredJob(directory, 1)).value()).state(), SUCCEEDED);
+}
+
+TEST(RestoreTest, NewestCheckpointThatIsSeenToBeDamagedIsPassedOverAndTold) {
+  const std::string directory = CheckpointsAt({10, 20});
+  Damage(directory + "/000002/shard-00000.json");
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  const std::string job = cluster.Submit(RestoredJob(directory)).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(worker.Computed(job), StepsFrom(10, 50));
+  EXPECT_TRUE(HasNotice(cluster, job, "000002/shard-00000.json"));
+  EXPECT_TRUE(HasNotice(
+      cluster, job,
+      absl::StrCat("goes on at step 10 from checkpoint ", directory, "/000001 of job earlier-1")));
+}
+
+// Such a job failed, and so did each one that was submitted after it.
+TEST(RestoreTest, NewestCheckpointThatAServerFindsDamagedIsPassedOverAndTold) {
+  const std::string directory = CheckpointsAt({10, 20, 30});
+  FakeCluster cluster(2);
+  FindDamaged({2, 3}, cluster.ps(0));
+  FindDamaged({3}, cluster.ps(1));
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  JobSpec spec = RestoredJob(directory);
+  spec.mutable_checkpoints()->set_directory(directory);
+  const std::string job = cluster.Submit(spec).value();
+  const JobStatus end = cluster.AwaitEnd(job);
+  EXPECT_EQ(end.state(), SUCCEEDED) << end.message();
+  cluster.ExpectAllApplied(job, 50);
+  EXPECT_EQ(worker.Computed(job), StepsFrom(10, 50));
+  EXPECT_TRUE(HasNotice(cluster, job, "000003/values: byte 17 is damaged"));
+  EXPECT_TRUE(HasNotice(
+      cluster, job,
+      absl::StrCat("checkpoint ", directory, "/000002 cannot be used, and the one before, ",
+                   directory, "/000001 at step 10, is taken: ")));
+  EXPECT_TRUE(HasNotice(
+      cluster, job,
+      absl::StrCat("goes on at step 10 from checkpoint ", directory, "/000001 of job earlier-1")));
+  EXPECT_EQ(end.checkpoint().number(), 4u) << "of its own, in the directory that it goes on in";
+}
+
+TEST(RestoreTest, JobFailsWhenServersFindEveryCheckpointDamaged) {
+  const std::string directory = CheckpointsAt({10, 20});
+  FakeCluster cluster(1);
+  FindDamaged({1, 2}, cluster.ps(0));
   cluster.StartPs();
   cluster.AddWorker();
   const JobStatus end = cluster.AwaitEnd(cluster.Submit(RestoredJob(directory)).value());
   EXPECT_EQ(end.state(), FAILED);
   EXPECT_THAT(end.message(),
-              AllOf(HasSubstr("000002/shard-00000.safetensors: byte 17 is damaged"),
-                    HasSubstr(absl::StrCat("; --restore=", directory,
-                                           "/000001 goes on from the one before, at step 10"))));
-  JobSpec one_before = RestoredJob(directory);
-  one_before.mutable_restore()->set_checkpoint(1);
-  EXPECT_EQ(cluster.AwaitEnd(cluster.Submit(one_before).value()).state(), SUCCEEDED);
+              AllOf(HasSubstr("000001/values: byte 17 is damaged"),
+                    HasSubstr("; none before it can be taken: restore: there is no other "
+                              "checkpoint in " +
+                              directory)));
 }
 
 TEST(RestoreTest, CheckpointThatIsNotThereIsNamed) {
@@ -295,7 +364,9 @@ TEST(WarmStartedJobTest, CheckpointOfAnotherJobIsFixedWhenTheJobIsPlanned) {
   spec.mutable_warm_start()->set_path(directory);
   const std::string job = cluster.Submit(spec).value();
   FakeWorker& worker = cluster.AddWorker();
-  cluster.AwaitNotice(job, "begins with 3 variables from");
+  cluster.AwaitNotice(
+      job,
+      absl::StrCat("begins with 3 variables from checkpoint 000001 at step 10 in ", directory));
   WriteFakeCheckpoint(directory, checkpoint);
   cluster.StopCoordinator();
   cluster.StartCoordinator();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -45,6 +46,20 @@ float ToFloat(absl::string_view dtype, const char* bytes) {
   if (dtype == "F16") return FromHalf(Load<uint16_t>(bytes));
   if (dtype == "BF16") return std::bit_cast<float>(uint32_t{Load<uint16_t>(bytes)} << 16);
   return Load<float>(bytes);
+}
+
+// Of F64 elements from `begin` on: `values` is what they are as floats.
+absl::Status CheckFit(const std::string& path, const SafetensorsEntry& entry, uint64_t begin,
+                      const char* bytes, absl::Span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isinf(values[i])) continue;
+    const auto value = Load<double>(bytes + i * sizeof(double));
+    if (std::isinf(value)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": element ", begin + i, " of tensor '",
+                                                   PrintableName(entry.name), "' is ", value,
+                                                   ", which does not fit a float32"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Span<char> AsBytes(absl::Span<float> values) {
@@ -141,7 +156,11 @@ absl::Status SafetensorsReader::Read(size_t tensor, uint64_t begin,
     const size_t count = std::min(kConvertedBytes / element, values.size());
     MILLRACE_RETURN_IF_ERROR(file_.Read(offset, absl::MakeSpan(bytes.data(), count * element)));
     for (size_t i = 0; i < count; ++i) values[i] = ToFloat(entry.dtype, &bytes[i * element]);
+    if (entry.dtype == "F64") {
+      MILLRACE_RETURN_IF_ERROR(CheckFit(path(), entry, begin, bytes.data(), values.first(count)));
+    }
     offset += count * element;
+    begin += count;
     values.remove_prefix(count);
   }
   return absl::OkStatus();

@@ -60,7 +60,8 @@ class SafetensorsReader {
   absl::optional<size_t> Find(absl::string_view name) const;
 
   // Elements [begin, begin + values.size()) of a tensor, row-major; F64, F16 and BF16 are converted
-  // (F64: rounded to the nearest float). INVALID_ARGUMENT: a tensor of another type;
+  // (F64: rounded to the nearest float). INVALID_ARGUMENT: a tensor of another type, or an F64 that
+  // is finite and too large for a float;
   // OUT_OF_RANGE: it has no such elements; DATA_LOSS, UNAVAILABLE.
   absl::Status Read(size_t tensor, uint64_t begin, absl::Span<float> values) const;
 

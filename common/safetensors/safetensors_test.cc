@@ -172,7 +172,7 @@ TEST(SafetensorsReaderTest, HalfNumbersAreWhatTheyAreElsewhere) {
 TEST(SafetensorsReaderTest, OtherTypesOfNumbersAreConverted) {
   EXPECT_THAT(ReadAll(WriteFile("BF16", std::string("\x80\x3f\x00\xc0", 4)), 2),
               ElementsAre(1.0f, -2.0f));
-  const double doubles[] = {0.1, -1e300};
+  const double doubles[] = {0.1, -std::numeric_limits<double>::infinity()};
   std::string bytes(sizeof(doubles), '\0');
   std::memcpy(bytes.data(), doubles, sizeof(doubles));
   EXPECT_THAT(ReadAll(WriteFile("F64", bytes), 2),
@@ -180,6 +180,22 @@ TEST(SafetensorsReaderTest, OtherTypesOfNumbersAreConverted) {
   std::string many;
   for (int i = 0; i < 100'000; ++i) many += std::string("\x80\x3f", 2);
   EXPECT_EQ(ReadAll(WriteFile("BF16", many), 100'000), std::vector<float>(100'000, 1.0f));
+}
+
+// Such a value became infinite, and the loss of the job that began with it nan.
+TEST(SafetensorsReaderTest, ValuesThatNoFloatCanBeAreRefused) {
+  std::vector<double> doubles(100'000, 0.5);
+  doubles[90'000] = -1e300;
+  std::string bytes(doubles.size() * sizeof(double), '\0');
+  std::memcpy(bytes.data(), doubles.data(), bytes.size());
+  const auto file = SafetensorsReader::Open(RealFileSystem(), WriteFile("F64", bytes));
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<float> values(90'000);
+  EXPECT_TRUE(file->Read(0, 0, absl::MakeSpan(values)).ok());
+  const absl::Status refused = file->Read(0, 10'000, absl::MakeSpan(values));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.ToString(),
+              HasSubstr("element 90000 of tensor 't' is -1e+300, which does not fit a float32"));
 }
 
 TEST(SafetensorsReaderTest, OnlyWhatIsThereIsRead) {

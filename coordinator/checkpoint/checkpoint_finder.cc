@@ -62,52 +62,11 @@ absl::Status WithPath(const char* path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, ": ", std::string(status.message())));
 }
 
-// False too of what cannot be looked at: who opens it as a file is told why.
-bool IsDirectory(const FileSystemPtr& file_system, const std::string& path) {
-  bool is_directory = false;
-  return file_system->IsDirectory(path, rocksdb::IOOptions(), &is_directory, nullptr).ok() &&
-         is_directory;
-}
-
-absl::StatusOr<StoredShapes> ShapesOf(const FileSystemPtr& file_system, const std::string& path,
-                                      uint64_t* checkpoint) {
-  StoredShapes shapes;
-  // A file, or a directory of checkpoints: the spec does not say which.
-  if (*checkpoint > 0 || IsDirectory(file_system, path)) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto opened, Checkpoint::Open(file_system, path, *checkpoint));
-    for (const auto& variable : opened->variables()) shapes[variable.name] = variable.shape;
-    *checkpoint = opened->manifest().number();
-    return shapes;
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const auto file, SafetensorsReader::Open(file_system, path));
-  for (const SafetensorsEntry& tensor : file.header().tensors) {
-    if (!IsReadableAsFloat(tensor.dtype)) continue;
-    shapes[tensor.name] = tensor.shape;
-  }
-  return shapes;
-}
-
-}  // namespace
-
-std::string NameOf(const ShardRestore& checkpoint) {
-  return JoinPath(checkpoint.directory(), CheckpointFolder(checkpoint.checkpoint()));
-}
-
-absl::StatusOr<RestoredFrom> FindRestore(const FileSystemPtr& file_system, const JobSpec& spec) {
+absl::StatusOr<RestoredFrom> RestoreOf(const FileSystemPtr& file_system, const JobSpec& spec,
+                                       uint64_t number) {
   const std::string& directory = spec.restore().directory();
-  uint64_t number = spec.restore().checkpoint();
-  if (number == 0) {
-    const auto newest = CheckpointDirectory(file_system, directory).Newest();
-    if (!newest.ok()) return WithPath("restore", newest.status());
-    number = *newest;
-  }
   const auto opened = Checkpoint::Open(file_system, directory, number);
-  if (!opened.ok()) {
-    const absl::Status status = WithPath("restore", opened.status());
-    if (!absl::IsDataLoss(status)) return status;
-    return absl::DataLossError(absl::StrCat(std::string(status.message()),
-                                            OfferOneBefore(file_system, directory, number)));
-  }
+  if (!opened.ok()) return WithPath("restore", opened.status());
   const CheckpointManifest& manifest = (*opened)->manifest();
   MILLRACE_RETURN_IF_ERROR(CheckRestoredSpec(spec, manifest));
   RestoredFrom from;
@@ -125,6 +84,82 @@ absl::StatusOr<RestoredFrom> FindRestore(const FileSystemPtr& file_system, const
   MILLRACE_ASSIGN_OR_RETURN(const auto boundaries, FindBoundaries(manifest, *records));
   from.mutable_boundaries()->Assign(boundaries.begin(), boundaries.end());
   return from;
+}
+
+// False too of what cannot be looked at: who opens it as a file is told why.
+bool IsDirectory(const FileSystemPtr& file_system, const std::string& path) {
+  bool is_directory = false;
+  return file_system->IsDirectory(path, rocksdb::IOOptions(), &is_directory, nullptr).ok() &&
+         is_directory;
+}
+
+absl::StatusOr<StoredShapes> ShapesOf(const FileSystemPtr& file_system, const std::string& path,
+                                      uint64_t* checkpoint) {
+  StoredShapes shapes;
+  // A file, or a directory of checkpoints: the spec does not say which.
+  if (*checkpoint > 0 || IsDirectory(file_system, path)) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto opened, Checkpoint::Open(file_system, path, *checkpoint));
+    for (const auto& variable : opened->variables()) {
+      shapes.shapes[variable.name] = variable.shape;
+    }
+    *checkpoint = opened->manifest().number();
+    shapes.where = absl::StrCat("checkpoint ", CheckpointFolder(*checkpoint), " at step ",
+                                opened->manifest().step(), " in ", path);
+    return shapes;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, SafetensorsReader::Open(file_system, path));
+  shapes.where = path;
+  for (const SafetensorsEntry& tensor : file.header().tensors) {
+    if (IsReadableAsFloat(tensor.dtype)) {
+      shapes.shapes[tensor.name] = tensor.shape;
+    } else {
+      shapes.unreadable[tensor.name] = tensor.dtype;
+    }
+  }
+  return shapes;
+}
+
+}  // namespace
+
+std::string NameOf(const ShardRestore& checkpoint) {
+  return JoinPath(checkpoint.directory(), CheckpointFolder(checkpoint.checkpoint()));
+}
+
+absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const JobSpec& spec,
+                                         uint64_t before) {
+  const std::string& directory = spec.restore().directory();
+  const uint64_t named = spec.restore().checkpoint();
+  FoundRestore found;
+  if (named > 0) {
+    auto from = RestoreOf(file_system, spec, named);
+    if (absl::IsDataLoss(from.status())) {
+      return absl::DataLossError(absl::StrCat(std::string(from.status().message()),
+                                              OfferOneBefore(file_system, directory, named)));
+    }
+    MILLRACE_RETURN_IF_ERROR(from.status());
+    found.from = *std::move(from);
+    return found;
+  }
+  auto listed = CheckpointDirectory(file_system, directory).List();
+  if (!listed.ok()) return WithPath("restore", listed.status());
+  std::reverse(listed->begin(), listed->end());
+  for (const CheckpointDirectory::Listed& one : *listed) {
+    if (before > 0 && one.number >= before) continue;
+    auto from = RestoreOf(file_system, spec, one.number);
+    if (absl::IsDataLoss(from.status())) {
+      found.damaged.push_back(std::string(from.status().message()));
+      continue;
+    }
+    MILLRACE_RETURN_IF_ERROR(from.status());
+    found.from = *std::move(from);
+    return found;
+  }
+  if (!found.damaged.empty()) {
+    return absl::DataLossError(absl::StrCat("no checkpoint in ", directory,
+                                            " can be used: ", absl::StrJoin(found.damaged, "; ")));
+  }
+  return absl::NotFoundError(absl::StrCat("restore: there is no ", before > 0 ? "other " : "",
+                                          "checkpoint in ", directory));
 }
 
 absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,

@@ -20,11 +20,19 @@ namespace millrace::coordinator {
 // "DIR/000017".
 std::string NameOf(const ShardRestore& checkpoint);
 
+struct FoundRestore {
+  RestoredFrom from;
+  // Newer ones that cannot be used, for people.
+  std::vector<std::string> damaged;
+};
 // The checkpoint that spec.restore names, opened and compared with the spec (CheckRestoredSpec).
-// NOT_FOUND: there is none; DATA_LOSS: it is damaged: which file and byte, and how to restore the
-// one before; FAILED_PRECONDITION: of a newer format; INVALID_ARGUMENT: another job than the
-// spec's; UNAVAILABLE. REQUIRES: spec.has_restore().
-absl::StatusOr<RestoredFrom> FindRestore(const FileSystemPtr& file_system, const JobSpec& spec);
+// Where that is the newest: the newest one that is not damaged, as far as that is seen without
+// reading values, and, unless `before` is 0, has a lower number. NOT_FOUND: there is none;
+// DATA_LOSS: it is damaged: which file and byte, and how to restore the one before; or all are;
+// FAILED_PRECONDITION: of a newer format; INVALID_ARGUMENT: another job than the spec's;
+// UNAVAILABLE. REQUIRES: spec.has_restore().
+absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const JobSpec& spec,
+                                         uint64_t before = 0);
 
 struct FoundCheckpoint {
   ShardRestore checkpoint;

@@ -41,6 +41,30 @@ absl::StatusOr<std::vector<Rule>> Compile(const WarmStartSpec& spec) {
   return rules;
 }
 
+std::string ListOf(const std::vector<std::string>& names) {
+  const auto first = absl::MakeConstSpan(names).subspan(0, kMostNames);
+  std::string list = absl::StrJoin(first, ", ");
+  if (names.size() > kMostNames) absl::StrAppend(&list, ", ...");
+  return list;
+}
+
+// One that matches nothing is a mistake, and nobody would see that.
+absl::Status CheckMatches(const JobPlan& plan, const std::vector<Rule>& rules) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const auto matches = [&](const VariableSpec& variable) {
+      return RE2::FullMatch(variable.name(), *rules[i].pattern);
+    };
+    const auto& variables = plan.variables();
+    if (std::any_of(variables.begin(), variables.end(), matches)) continue;
+    std::vector<std::string> names;
+    for (const VariableSpec& variable : variables) names.push_back(variable.name());
+    return FieldError(absl::StrCat("warm_start.rules[", i, "].pattern"),
+                      absl::StrCat("'", rules[i].pattern->pattern(), "'"),
+                      absl::StrCat("the whole name of one variable or more (", ListOf(names), ")"));
+  }
+  return absl::OkStatus();
+}
+
 // The tensor's name; empty: the variable is not taken from the file.
 std::string NameFor(const std::string& variable, const std::vector<Rule>& rules) {
   for (const Rule& rule : rules) {
@@ -54,13 +78,6 @@ std::string NameFor(const std::string& variable, const std::vector<Rule>& rules)
     return name;
   }
   return variable;
-}
-
-std::string ListOf(const std::vector<std::string>& names) {
-  const auto first = absl::MakeConstSpan(names).subspan(0, kMostNames);
-  std::string list = absl::StrJoin(first, ", ");
-  if (names.size() > kMostNames) absl::StrAppend(&list, ", ...");
-  return list;
 }
 
 std::string Count(size_t count, const std::string& what) {
@@ -80,6 +97,15 @@ absl::Status CheckShape(const VariableSpec& variable, const std::string& tensor,
       absl::StrCat("warm_start: variable '", variable.name(), "' is ", Describe(variable.shape()),
                    ", and tensor '", tensor, "' is ", Describe(shape),
                    "; a rule with an empty replacement leaves the variable out"));
+}
+
+absl::Status CheckType(const VariableSpec& variable, const std::string& tensor,
+                       const StoredShapes& stored) {
+  const auto found = stored.unreadable.find(tensor);
+  if (found == stored.unreadable.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("warm_start: variable '", variable.name(), "': tensor '", tensor, "' in ",
+                   stored.where, " is ", found->second, "; must be F32, F64, F16 or BF16"));
 }
 
 struct Odds {
@@ -104,9 +130,9 @@ absl::Status CheckAllowed(const WarmStartSpec& spec, const Odds& odds) {
       absl::StrCat("warm_start.path: ", spec.path(), ": ", absl::StrJoin(refused, "; ")));
 }
 
-std::string NoticeOf(const WarmStartSpec& spec, size_t taken, const Odds& odds) {
+std::string NoticeOf(const StoredShapes& stored, size_t taken, const Odds& odds) {
   std::string notice =
-      absl::StrCat("begins with ", Count(taken, "variable"), " from ", spec.path());
+      absl::StrCat("begins with ", Count(taken, "variable"), " from ", stored.where);
   if (!odds.missing.empty()) {
     absl::StrAppend(&notice, "; with their initial values ", odds.missing.size(), ": ",
                     ListOf(odds.missing));
@@ -122,15 +148,17 @@ std::string NoticeOf(const WarmStartSpec& spec, size_t taken, const Odds& odds) 
 absl::StatusOr<WarmStart> MatchTensors(const WarmStartSpec& spec, const JobPlan& plan,
                                        const StoredShapes& stored) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Rule> rules, Compile(spec));
+  MILLRACE_RETURN_IF_ERROR(CheckMatches(plan, rules));
   WarmStart start;
   Odds odds;
   std::set<std::string> used;
   for (const VariableSpec& variable : plan.variables()) {
     std::string name = NameFor(variable.name(), rules);
-    const auto tensor = stored.find(name);
+    const auto tensor = stored.shapes.find(name);
+    MILLRACE_RETURN_IF_ERROR(CheckType(variable, name, stored));
     if (name.empty()) {
       // As the rules say.
-    } else if (tensor == stored.end()) {
+    } else if (tensor == stored.shapes.end()) {
       odds.missing.push_back(name == variable.name() ? name
                                                      : absl::StrCat(variable.name(), " as ", name));
       name.clear();
@@ -140,14 +168,14 @@ absl::StatusOr<WarmStart> MatchTensors(const WarmStartSpec& spec, const JobPlan&
     }
     start.tensors.push_back(std::move(name));
   }
-  for (const auto& [name, shape] : stored) {
+  for (const auto& [name, shape] : stored.shapes) {
     if (!used.contains(name)) odds.unused.push_back(name);
   }
   MILLRACE_RETURN_IF_ERROR(CheckAllowed(spec, odds));
   const auto taken =
       static_cast<size_t>(std::count_if(start.tensors.begin(), start.tensors.end(),
                                         [](const std::string& name) { return !name.empty(); }));
-  start.notice = NoticeOf(spec, taken, odds);
+  start.notice = NoticeOf(stored, taken, odds);
   return start;
 }
 

@@ -13,8 +13,12 @@
 
 namespace millrace::coordinator {
 
-// Tensors of a file or a checkpoint, by name, with their shapes.
-using StoredShapes = std::map<std::string, std::vector<uint64_t>>;
+// Tensors of a file or a checkpoint, by name.
+struct StoredShapes {
+  std::string where;  // For people: "checkpoint 000017 at step 600 in DIR", or the file.
+  std::map<std::string, std::vector<uint64_t>> shapes;
+  std::map<std::string, std::string> unreadable;  // Of types that are no variable's: the types.
+};
 
 struct WarmStart {
   // By variable; empty: it has its initial values.
@@ -23,8 +27,9 @@ struct WarmStart {
   std::string notice;
 };
 
-// INVALID_ARGUMENT: a pattern is none, tensors are missing or left over that may not be (the first
-// 20 are named), or a shape is not the variable's.
+// INVALID_ARGUMENT: a pattern is none or matches no variable, tensors are missing or left over that
+// may not be (the first 20 are named), or a shape is not the variable's, or a type nobody's. Of the
+// other tensors those that are not readable do not count as left over.
 absl::StatusOr<WarmStart> MatchTensors(const WarmStartSpec& spec, const JobPlan& plan,
                                        const StoredShapes& stored);
 

@@ -28,9 +28,10 @@ JobPlan PlanOf(const std::vector<std::string>& names) {
 }
 
 StoredShapes TensorsOf(const std::vector<std::string>& names) {
-  StoredShapes shapes;
-  for (const std::string& name : names) shapes[name] = {2, 3};
-  return shapes;
+  StoredShapes stored;
+  stored.where = "/m.safetensors";
+  for (const std::string& name : names) stored.shapes[name] = {2, 3};
+  return stored;
 }
 
 WarmStartSpec Rules(const std::vector<std::pair<std::string, std::string>>& rules) {
@@ -97,17 +98,41 @@ TEST(WarmStartTest, MissingAndLeftOverAreListedAndRefusedUnlessAllowed) {
 
 TEST(WarmStartTest, ShapesMustBeEqual) {
   StoredShapes stored;
-  stored["w"] = {6};
+  stored.shapes["w"] = {6};
   const absl::Status refused = MatchTensors(Rules({}), PlanOf({"w"}), stored).status();
   EXPECT_TRUE(absl::IsInvalidArgument(refused));
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("variable 'w' is [2, 3]"), HasSubstr("tensor 'w' is [6]")));
 }
 
+// Such a tensor counted as absent, so that a variable could begin with its initial values.
+TEST(WarmStartTest, TensorOfAnotherTypeIsRefusedAndIsInNobodysWayElsewhere) {
+  StoredShapes stored = TensorsOf({"w"});
+  stored.unreadable["positions"] = "I64";
+  EXPECT_TRUE(MatchTensors(Rules({}), PlanOf({"w"}), stored).ok());
+  WarmStartSpec spec = Rules({{"b", "positions"}});
+  spec.set_allow_missing(true);
+  const absl::Status refused = MatchTensors(spec, PlanOf({"w", "b"}), stored).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("variable 'b': tensor 'positions' in /m.safetensors is I64; must be F32, "
+                        "F64, F16 or BF16"));
+}
+
+TEST(WarmStartTest, RuleThatMatchesNoVariableIsRefused) {
+  const absl::Status refused = MatchTensors(Rules({{"w", "v"}, {"no", "foo"}}),
+                                            PlanOf({"w", "nos"}), TensorsOf({"v", "nos"}))
+                                   .status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("warm_start.rules[1].pattern: 'no'; must be the whole name of"),
+                    HasSubstr("(w, nos)")));
+}
+
 TEST(WarmStartTest, BrokenRulesAreNamed) {
   EXPECT_THAT(
       std::string(
-          MatchTensors(Rules({{"a", "b"}, {"(", ""}}), PlanOf({"w"}), {}).status().message()),
+          MatchTensors(Rules({{"a", "b"}, {"(", ""}}), PlanOf({"a"}), {}).status().message()),
       HasSubstr("warm_start.rules[1].pattern: '('; must be a regular expression"));
   EXPECT_THAT(
       std::string(MatchTensors(Rules({{"(a)", "\\2"}}), PlanOf({"w"}), {}).status().message()),

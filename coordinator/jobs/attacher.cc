@@ -14,7 +14,10 @@
 #include "common/job_spec.h"
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
+#include "coordinator/checkpoint/checkpoint_finder.h"
+#include "coordinator/checkpoint/restore_check.h"
 #include "coordinator/jobs/attach_decision.h"
+#include "coordinator/jobs/job_beginning.h"
 #include "coordinator/jobs/remake_plan.h"
 #include "glog/logging.h"
 
@@ -116,7 +119,8 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
   for (;;) {
     const std::string missing = shards.Locate();
     if (is_new && shards.only_directories_are_lost()) {
-      MILLRACE_ASSIGN_OR_RETURN(const bool displaced, Displace(shards));
+      MILLRACE_ASSIGN_OR_RETURN(const bool displaced,
+                                Displace(shards, job_->record().restored_from()));
       if (displaced) return absl::nullopt;
       continue;
     }
@@ -164,6 +168,11 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   }
   if (action == ReachAction::kAskWhoIsNew) {
     MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
+    return absl::nullopt;
+  }
+  const bool means_newest = job_->spec().has_restore() && job_->spec().restore().checkpoint() == 0;
+  if (is_new && means_newest && absl::IsDataLoss(status)) {
+    MILLRACE_ASSIGN_OR_RETURN(*remade, BeginWithOneBefore(shards, status));
     return absl::nullopt;
   }
   const bool is_final = is_new || (makes ? remaker_.IsHopeless() : !remaker_.waits_for_files());
@@ -228,17 +237,52 @@ absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& r
   return BeginGeneration(next);
 }
 
-// Drops what the other servers have made of the job already, which nobody would look for later, and
-// forgets where it was placed. False: that cannot be done now, and the lost directory may be back
-// before it can.
-absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards) {
+// A server found the newest checkpoint damaged when it read the values, with which a new job was to
+// begin. False: nothing can be done now.
+absl::StatusOr<bool> Attacher::BeginWithOneBefore(ShardGroup& shards, const absl::Status& damage) {
+  const auto interrupted = [this] { return !inbox_->interrupt().ok(); };
+  const absl::Status there = shards.Look(shards.failed_shard());
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (absl::IsDataLoss(there)) return there;  // Of the server's own disk.
+  JobRecord record = job_->record();
+  const std::string bad = NameOf(record.restored_from().checkpoint());
+  const auto notices = ResolveRestore(environment_, interrupted, record);
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (absl::IsUnavailable(notices.status())) {
+    MILLRACE_RETURN_IF_ERROR(reporter_->Wait("the checkpoint that it begins with", kMissingPause,
+                                             std::string(notices.status().message())));
+    return false;
+  }
+  absl::Status usable = notices.status();
+  const RestoredFrom& from = record.restored_from();
+  if (usable.ok()) usable = CheckRestoredPlan(record.plan(), from.plan());
+  if (!usable.ok()) {
+    return absl::Status(damage.code(), absl::StrCat(std::string(damage.message()),
+                                                    "; none before it can be taken: ",
+                                                    std::string(usable.message())));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const bool displaced, Displace(shards, from));
+  if (!displaced) return false;
+  job_->AppendNotice(absl::StrCat("checkpoint ", bad, " cannot be used, and the one before, ",
+                                  NameOf(from.checkpoint()), " at step ", from.step(),
+                                  ", is taken: ", std::string(damage.message())));
+  for (const std::string& notice : *notices) job_->AppendNotice(notice);
+  return true;
+}
+
+// Drops what servers have made of the job already, which nobody would look for later, and forgets
+// where it was placed; then it begins with `from`. False: that cannot be done now, and a lost
+// directory may be back before it can.
+absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards, const RestoredFrom& from) {
   environment_.memory_turn->GiveBack(job_->id());
   const absl::Status dropped = shards.Unmake(generation(), /*all=*/true);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   switch (DecideReach(dropped, refused_)) {
     case ReachAction::kReached:
-      MILLRACE_RETURN_IF_ERROR(
-          reporter_->Journal([](JobRecord& record) { record.clear_shards(); }));
+      MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
+        record.clear_shards();
+        if (record.has_restored_from()) *record.mutable_restored_from() = from;
+      }));
       return true;
     case ReachAction::kAskWhoIsNew:
       MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, dropped));

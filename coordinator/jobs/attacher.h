@@ -49,7 +49,8 @@ class Attacher {
 
   // Blocks until all shards have answered, however often servers come and go meanwhile; returns
   // what the run must end with. Nothing: a server lost its directory before there was anything in
-  // it, and the job is to be placed again; or shards are to be made again, and the record says
+  // it, or the newest checkpoint, with which the job was to begin, is damaged and the record has the
+  // one before, and the job is to be placed again; or shards are to be made again, and the record says
   // where. Either way the group is of no more use.
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
 
@@ -69,7 +70,8 @@ class Attacher {
   absl::Status AdoptGeneration(ShardGroup& shards, const absl::Status& refusal);
   absl::StatusOr<bool> DropFirst(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
-  absl::StatusOr<bool> Displace(ShardGroup& shards);
+  absl::StatusOr<bool> BeginWithOneBefore(ShardGroup& shards, const absl::Status& damage);
+  absl::StatusOr<bool> Displace(ShardGroup& shards, const RestoredFrom& from);
   absl::StatusOr<bool> MakeWay(ShardGroup& shards, const absl::Status& status);
   absl::StatusOr<bool> MakeWayInTime(ShardGroup& shards);
   absl::Status Unmake(ShardGroup& shards);

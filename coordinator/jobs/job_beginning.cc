@@ -8,18 +8,24 @@
 
 namespace millrace::coordinator {
 
-absl::Status ResolveRestore(const RunnerEnvironment& environment,
-                            const std::function<bool()>& cancelled, JobRecord& record) {
-  if (!record.spec().has_restore()) return absl::OkStatus();
+absl::StatusOr<std::vector<std::string>> ResolveRestore(const RunnerEnvironment& environment,
+                                                        const std::function<bool()>& cancelled,
+                                                        JobRecord& record) {
+  std::vector<std::string> notices;
+  if (!record.spec().has_restore()) return notices;
   MILLRACE_ASSIGN_OR_RETURN(
-      *record.mutable_restored_from(),
-      environment.file_caller->Call<RestoredFrom>(
+      FoundRestore found,
+      environment.file_caller->Call<FoundRestore>(
           absl::StrCat("restore.directory: ", record.spec().restore().directory()),
-          [spec = record.spec(), files = environment.file_system] {
-            return FindRestore(files, spec);
-          },
+          [spec = record.spec(), before = record.restored_from().checkpoint().checkpoint(),
+           files = environment.file_system] { return FindRestore(files, spec, before); },
           cancelled));
-  return absl::OkStatus();
+  *record.mutable_restored_from() = std::move(found.from);
+  for (const std::string& damage : found.damaged) {
+    notices.push_back(
+        absl::StrCat("a checkpoint cannot be used, and the one before is taken: ", damage));
+  }
+  return notices;
 }
 
 absl::StatusOr<std::string> ResolveWarmStart(const RunnerEnvironment& environment,

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,9 +17,12 @@ namespace millrace::coordinator {
 // Both block for a bounded time, or until `cancelled` returns true: CANCELLED. UNAVAILABLE: the
 // disk does not answer. Others as FindRestore and FindWarmStart return.
 
-// Fixes which checkpoint the job goes on from. Does nothing for one without a RestoreSpec.
-absl::Status ResolveRestore(const RunnerEnvironment& environment,
-                            const std::function<bool()>& cancelled, JobRecord& record);
+// Fixes which checkpoint the job goes on from; where that was fixed before, as the newest one, it
+// is now one before that. Returns what people should know: which newer ones cannot be used. Does
+// nothing for a job without a RestoreSpec.
+absl::StatusOr<std::vector<std::string>> ResolveRestore(const RunnerEnvironment& environment,
+                                                        const std::function<bool()>& cancelled,
+                                                        JobRecord& record);
 
 // Fixes which tensors the job's variables begin as. Returns what people should know, or "" where
 // there was nothing to do: the job has no WarmStartSpec, is not planned, or was resolved before.

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
@@ -309,10 +310,15 @@ absl::Status JobRunner::TrainToEnd() {
               .steps = record.step(),
               .version = record.step() / std::max<uint64_t>(Replicas(job_->spec()), 1)};
   }
-  OpenCheckpoints();
-  Trainer trainer({job_.get(), &environment_, &inbox_, &reporter_, &audit_, checkpointer_.get()});
+  absl::optional<Trainer> trainer;
   for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(const Attached attached, AttachSomewhere());
+    if (!trainer) {
+      // Only now it is sure which checkpoint the job goes on from.
+      OpenCheckpoints();
+      trainer.emplace(Trainer::Parts{job_.get(), &environment_, &inbox_, &reporter_, &audit_,
+                                     checkpointer_.get()});
+    }
     while (job_->state() == PENDING) {
       const absl::Status status = job_->SetState(RUNNING, "");
       if (!status.ok()) MILLRACE_RETURN_IF_ERROR(reporter_.WaitForJournal(status));
@@ -320,9 +326,9 @@ absl::Status JobRunner::TrainToEnd() {
       if (!restored.empty()) job_->AppendNotice(restored);
     }
     trains_ = true;  // Before its steps do anything: who sees what they have done may ask.
-    trainer.Start(before, attached, *shards_, *evaluator_);
+    trainer->Start(before, attached, *shards_, *evaluator_);
     const absl::Time attached_at = clock_->Now();
-    MILLRACE_ASSIGN_OR_RETURN(Trainer::End end, trainer.Train(*shards_, *evaluator_));
+    MILLRACE_ASSIGN_OR_RETURN(Trainer::End end, trainer->Train(*shards_, *evaluator_));
     if (end.finished) return absl::OkStatus();
     before = std::move(end.before);
     job_->SetRecovering(before.cause);

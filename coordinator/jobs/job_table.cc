@@ -207,10 +207,12 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   MILLRACE_RETURN_IF_ERROR(ClaimDirectory(directory));
   const absl::Cleanup release = [&] { ReleaseDirectory(directory); };
   MILLRACE_RETURN_IF_ERROR(CheckDirectory(record.spec(), cancelled));
-  MILLRACE_RETURN_IF_ERROR(ResolveRestore(environment_, cancelled, record));
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> notices,
+                            ResolveRestore(environment_, cancelled, record));
   MILLRACE_RETURN_IF_ERROR(PlanInto(record, cancelled));
   MILLRACE_ASSIGN_OR_RETURN(const std::string warm_start,
                             ResolveWarmStart(environment_, cancelled, record));
+  if (!warm_start.empty()) notices.push_back(warm_start);
   if (cancelled()) return absl::CancelledError("the client has gone; nothing was taken");
   {
     MutexLock lock(&mutex_);
@@ -224,7 +226,7 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   auto job =
       std::make_shared<Job>(std::move(record), /*last_event=*/0, journal_, environment_.clock);
   job->AnnounceState();
-  if (!warm_start.empty()) job->AppendNotice(warm_start);
+  for (const std::string& notice : notices) job->AppendNotice(notice);
   // With its runner or its place in the queue, so that whoever finds it can cancel it.
   MILLRACE_RETURN_IF_ERROR(Add(job, /*run=*/true));
   job->AnnounceTurn();

@@ -38,6 +38,7 @@ constexpr absl::Duration kFull = absl::Seconds(10);
 void Remaker::Begin() {
   missing_since_.clear();
   damaged_.clear();
+  told_.clear();
   full_.clear();
   hopeless_since_.reset();
   look_again_ = absl::InfinitePast();
@@ -186,6 +187,7 @@ absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
     *record.mutable_remake() = remake;
   }));
   for (const std::string& damage : found->damaged) {
+    if (!told_.insert(damage).second) continue;
     job_->AppendNotice(absl::StrCat("a checkpoint cannot be used: ", damage));
   }
   job_->AppendNotice(

@@ -81,6 +81,7 @@ class Remaker {
   // Since Begin.
   std::map<std::string, absl::Time> missing_since_;    // By directory.
   std::map<std::string, std::set<uint64_t>> damaged_;  // By directory of checkpoints.
+  std::set<std::string> told_;  // Of checkpoints that cannot be opened: what people were told.
   // Servers without room, by directory: since when that is known.
   std::map<std::string, absl::Time> full_;
   // What shards are to be made of cannot be read, and nothing else is there, since then.
