@@ -31,6 +31,8 @@ namespace {
 // wants to stop, and otherwise.
 constexpr absl::Duration kUrgentPatience = absl::Seconds(5);
 constexpr absl::Duration kCutPatience = absl::Minutes(2);
+// The same of the first, where nobody is there who could do a step.
+constexpr absl::Duration kDesertedPatience = absl::Milliseconds(500);
 // A cut that has not come by then after it was asked for is asked for anew.
 constexpr absl::Duration kAskAgain = absl::Seconds(5);
 // The shards have opened a cut that long after they were told to write it.
@@ -144,6 +146,8 @@ bool Checkpointer::Step(const Situation& situation) {
       return FindCut(situation);
     case Phase::kAwaitingBarrier:
       JoinUrgent();
+      // Steps that are out are nobody's any more.
+      if (situation.is_deserted && IsTired(situation)) StopWaiting(situation);
       return false;
     case Phase::kWriting:
       return TakeAnswers();
@@ -198,17 +202,22 @@ void Checkpointer::AfterLooking() {
   if (newest_) {
     policy_.Start(newest_->step(), FromTimestamp(newest_->written()), now);
   } else {
-    policy_.Start(0, now, now);
+    policy_.Start(options_.restored.step(), now, now);
   }
 }
 
-// Whether the job's state is that of the newest checkpoint; also where there is nothing to save.
-bool Checkpointer::IsSaved(const Situation& situation) const {
-  if (situation.applied == 0) return true;
-  if (!newest_) return false;
+// In the job's directory, its own or the one that it goes on from. Null: none.
+const CheckpointInfo* Checkpointer::NewestHere() const {
+  if (newest_) return &*newest_;
+  return options_.restored_is_here ? &options_.restored : nullptr;
+}
+
+// Whether it has all that there is to save.
+bool Checkpointer::HasState(const CheckpointInfo& checkpoint, const Situation& situation) const {
   const uint64_t watermark = situation.watermark;
-  if (replicas_ > 0) return newest_->step() == watermark / replicas_ * replicas_;
-  return newest_is_exact_ && newest_->step() == watermark && situation.applied == watermark;
+  if (replicas_ > 0) return checkpoint.step() >= watermark / replicas_ * replicas_;
+  if (newest_ && !newest_is_exact_) return false;
+  return checkpoint.step() == watermark && situation.applied == watermark;
 }
 
 bool Checkpointer::BeginIfDue(const Situation& situation) {
@@ -216,13 +225,14 @@ bool Checkpointer::BeginIfDue(const Situation& situation) {
   if (waiting_.empty()) waiting_ = requests_->Take();
   WantNextVersion(situation);
   if (at_end_ || situation.watermark >= options_.total_steps) return false;  // See MayEnd.
-  if (newest_ && IsSaved(situation)) {
-    Answer(std::exchange(waiting_, {}), *newest_);
+  const CheckpointInfo* const newest = NewestHere();
+  if (newest != nullptr && HasState(*newest, situation)) {
+    Answer(std::exchange(waiting_, {}), *newest);
     return false;
   }
   const absl::Time now = clock_->Now();
   std::string cause = waiting_.empty() ? "" : waiting_.front().cause;
-  if (cause.empty() && !IsSaved(situation)) cause = policy_.WhyDue(situation.watermark, now);
+  if (cause.empty() && situation.applied > 0) cause = policy_.WhyDue(situation.watermark, now);
   if (cause.empty()) return false;
   attempt_.emplace();
   attempt_->cause = std::move(cause);
@@ -269,23 +279,33 @@ void Checkpointer::JoinUrgent() {
   }
 }
 
+// One that is newer than what is saved.
 bool Checkpointer::FindCut(const Situation& situation) {
   if (situation.shards.empty()) return false;
-  attempt_->cut = OldestCommonCut(situation.shards, attached_.epoch, attempt_->from_version);
+  const CheckpointInfo* const saved = NewestHere();
+  const uint64_t newer = saved == nullptr ? 0 : saved->step() / replicas_ + 1;
+  attempt_->cut = OldestCommonCut(situation.shards, attached_.epoch,
+                                  std::max(attempt_->from_version, newer));
   if (attempt_->cut) {
     wanted_version_ = 0;
     BeginFiles();
     return true;
   }
+  if (IsTired(situation)) return TakeOlderCut(situation);
   const absl::Time now = clock_->Now();
-  const bool is_in_haste = attempt_->urgent_since && now - *attempt_->urgent_since > kUrgentPatience;
-  if (is_in_haste || now - attempt_->begun > kCutPatience) return TakeOlderCut(situation);
   const bool passed = wanted_version_ <= LowestVersion(situation.shards);
   if (passed && now - attempt_->asked > kAskAgain) {
     wanted_version_ = situation.version_ahead;
     attempt_->asked = now;
   }
   return false;
+}
+
+// Of waiting for the cut.
+bool Checkpointer::IsTired(const Situation& situation) const {
+  absl::Duration patience = situation.is_deserted ? kDesertedPatience : kUrgentPatience;
+  if (!attempt_->urgent_since) patience = kCutPatience;
+  return clock_->Now() - attempt_->urgent_since.value_or(attempt_->begun) > patience;
 }
 
 // Nobody gets on, or no cut comes: the newest that there is, where that is worth it.
@@ -296,21 +316,25 @@ bool Checkpointer::TakeOlderCut(const Situation& situation) {
     newest = cut;
   }
   wanted_version_ = 0;
-  const uint64_t saved = newest_ ? newest_->step() : 0;
-  if (newest && newest->version() * replicas_ > saved) {
+  const CheckpointInfo* const saved = NewestHere();
+  if (newest && (saved == nullptr || newest->version() * replicas_ > saved->step())) {
     attempt_->cut = newest;
     BeginFiles();
     return true;
   }
-  policy_.Began(situation.watermark, clock_->Now());
-  if (newest_) {
-    Answer(std::exchange(attempt_->requests, {}), *newest_);
-  } else {
-    Answer(std::exchange(attempt_->requests, {}),
-           absl::UnavailableError("no state of all shards is on their disks yet; try again"));
-  }
-  End();
+  StopWaiting(situation);
   return false;
+}
+
+// There is no state that could be saved.
+void Checkpointer::StopWaiting(const Situation& situation) {
+  policy_.Began(situation.watermark, clock_->Now());
+  const CheckpointInfo* const saved = NewestHere();
+  absl::StatusOr<CheckpointInfo> result =
+      absl::UnavailableError("no state of all shards is on their disks yet; try again");
+  if (saved != nullptr) result = *saved;
+  Answer(std::exchange(attempt_->requests, {}), result);
+  End();
 }
 
 absl::optional<CutName> Checkpointer::held_cut() const {
@@ -407,7 +431,8 @@ std::string Checkpointer::WhatTheEndWaitsFor() const {
 }
 
 void Checkpointer::BeginFiles() {
-  policy_.Began(attempt_->at_step, clock_->Now());
+  const uint64_t of_cut = attempt_->cut ? attempt_->cut->version() * replicas_ : 0;
+  policy_.Began(std::max(attempt_->at_step, of_cut), clock_->Now());
   StartFileCall(Phase::kBeginning,
                 [files = files_, at_least = last_number_ + 1, shards = attached_.count,
                  is_first = !has_begun_, passed = passed_over_](FileResult* result) {

@@ -67,6 +67,9 @@ class Checkpointer {
     uint64_t total_steps = 0;
     // As the journal has it. Unset: none.
     CheckpointInfo newest;
+    // What the job goes on from, and whether that is in its own directory. Unset: nothing.
+    CheckpointInfo restored;
+    bool restored_is_here = false;
     // Of the job's variables and slots; 0: nobody knows.
     uint64_t bytes = 0;
     // Fills in what a manifest says of the job.
@@ -103,6 +106,8 @@ class Checkpointer {
     uint64_t newest_version = 0;
     uint64_t version_ahead = 0;
     absl::Span<const ShardStatus> shards = {};
+    // Nobody is there who could do a step; what the shards have is all there is to save.
+    bool is_deserted = false;
   };
   // Does what there is to do. Call it often, and after each poll of the shards.
   void Advance(const Situation& situation);
@@ -194,12 +199,15 @@ class Checkpointer {
 
   bool Step(const Situation& situation);
   bool BeginIfDue(const Situation& situation);
-  bool IsSaved(const Situation& situation) const;
+  const CheckpointInfo* NewestHere() const;
+  bool HasState(const CheckpointInfo& checkpoint, const Situation& situation) const;
   void BeginLast();
   void AwaitCut(const Situation& situation);
   void JoinUrgent();
   bool FindCut(const Situation& situation);
+  bool IsTired(const Situation& situation) const;
   bool TakeOlderCut(const Situation& situation);
+  void StopWaiting(const Situation& situation);
   void WantNextVersion(const Situation& situation);
   void StartFileCall(Phase phase, std::function<void(FileResult*)> call);
   bool FileCallHasEnded();

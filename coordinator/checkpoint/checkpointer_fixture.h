@@ -113,6 +113,8 @@ class CheckpointerTest : public ::testing::Test {
                               .owner = owner_,
                               .total_steps = kSavedSteps,
                               .newest = newest_,
+                              .restored = restored_,
+                              .restored_is_here = restored_.directory() == directory_,
                               .bytes = bytes_,
                               .describe_job =
                                   [](CheckpointManifest* manifest) {
@@ -263,6 +265,7 @@ class CheckpointerTest : public ::testing::Test {
   JobSpec spec_;
   CheckpointOwner owner_{.job_id = kSavedJob, .earlier_job_ids = {}};
   CheckpointInfo newest_;
+  CheckpointInfo restored_;
   uint64_t bytes_ = 0;
   CheckpointRequests requests_;
   ScriptedShards shards_{2};

@@ -103,6 +103,88 @@ TEST_F(CheckpointerTest, WhoWantsToStopJoinsTheOneThatStillWaitsForACut) {
   EXPECT_EQ((*first)->value().step(), 118u);
 }
 
+TEST_F(CheckpointerTest, WhereNobodyCanDoAStepWhoWantsToStopTakesWhatThereIs) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(60, {32, 59});
+  situation_.is_deserted = true;
+  const auto asked = Request("ps-1 stops", /*urgent=*/true);
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  clock_.Advance(absl::Seconds(1));
+  WriteCut(59);
+  EXPECT_EQ((*asked)->value().step(), 118u);
+}
+
+TEST_F(CheckpointerTest, ABarrierThatNobodyComesToIsNotWaitedForByWhoWantsToStop) {
+  spec_.mutable_checkpoints()->set_exact(true);
+  OpenIdle();
+  At(60);
+  situation_.is_deserted = true;
+  const auto asked = Request("ps-1 stops", /*urgent=*/true);
+  Advance();
+  EXPECT_TRUE(checkpointer_->WantsBarrier());
+  clock_.Advance(absl::Seconds(1));
+  Advance();
+  EXPECT_FALSE(checkpointer_->WantsBarrier());
+  EXPECT_EQ((*asked)->status().code(), absl::StatusCode::kUnavailable);
+}
+
+// Two checkpoints of one state took the places of two states among those that are kept.
+TEST_F(CheckpointerTest, ACutThatIsSavedIsNotTakenAgain) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  spec_.mutable_checkpoints()->set_every_steps(65);
+  OpenIdle();
+  AtVersion(32, {32});
+  Request();
+  WriteCut(32);
+  AtVersion(33, {32});
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  AtVersion(70, {32, 70});
+  WriteCut(70);
+  // It is of step 140 already.
+  AtVersion(66, {70});
+  const auto asked = Request();
+  Advance();
+  EXPECT_FALSE(checkpointer_->under_way());
+  EXPECT_EQ((*asked)->value().step(), 140u);
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2));
+}
+
+TEST_F(CheckpointerTest, WhatTheJobGoesOnFromIsNotSavedAgain) {
+  spec_.mutable_checkpoints()->set_every_steps(100);
+  restored_.set_directory(directory_);
+  restored_.set_number(4);
+  restored_.set_step(250);
+  OpenIdle();
+  At(250);
+  const auto asked = Request();
+  Advance();
+  EXPECT_FALSE(checkpointer_->under_way());
+  EXPECT_EQ((*asked)->value().number(), 4u);
+  At(299);
+  Advance();
+  EXPECT_FALSE(checkpointer_->under_way());
+  At(300);
+  WriteOne();
+  EXPECT_EQ(checkpointer_->newest()->step(), 300u);
+}
+
+TEST_F(CheckpointerTest, WhatTheJobGoesOnFromElsewhereIsSavedWhereSomebodyAsks) {
+  spec_.mutable_checkpoints()->set_every_steps(100);
+  restored_.set_directory("/elsewhere");
+  restored_.set_number(4);
+  restored_.set_step(250);
+  OpenIdle();
+  At(250);
+  Advance();
+  EXPECT_FALSE(checkpointer_->under_way());
+  const auto asked = Request();
+  WriteOne();
+  EXPECT_EQ((*asked)->value().number(), 1u);
+}
+
 TEST_F(CheckpointerTest, AnExactJobStandsAtItsFirstBarrierUntilTheDirectoryIsKnown) {
   spec_.mutable_checkpoints()->set_exact(true);
   spec_.mutable_checkpoints()->set_every_steps(100);

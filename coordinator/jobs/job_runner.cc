@@ -211,11 +211,19 @@ void JobRunner::OpenCheckpoints() {
     owner.earlier_job_ids.insert(owner.earlier_job_ids.end(), from.left_behind_job_ids().begin(),
                                  from.left_behind_job_ids().end());
   }
+  CheckpointInfo restored;
+  if (record.has_restored_from()) {
+    restored.set_directory(job_->spec().checkpoints().directory());
+    restored.set_number(from.checkpoint().checkpoint());
+    restored.set_step(from.step());
+  }
   checkpointer_ = std::make_unique<Checkpointer>(
       Checkpointer::Options{.spec = job_->spec(),
                             .owner = std::move(owner),
                             .total_steps = record.total_steps(),
                             .newest = record.checkpoint(),
+                            .restored = restored,
+                            .restored_is_here = record.has_restored_from() && same_directory,
                             .bytes = BytesOf(job_->spec(), record.plan()),
                             .describe_job =
                                 [job = job_, earlier](CheckpointManifest* manifest) {

@@ -279,7 +279,8 @@ void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
                           .watermark = progress.watermark,
                           .newest_version = cuts_.newest_version(),
                           .version_ahead = cuts_.VersionAhead(),
-                          .shards = seen_});
+                          .shards = seen_,
+                          .is_deserted = environment_.registry->Workers().empty()});
   reporter_.TellCheckpoints(*checkpointer_);
   inbox_.WakeAt(std::max(checkpointer_->next_step(), progress.watermark + 1));
   if (std::exchange(wanted_version_, checkpointer_->wanted_version()) != wanted_version_) {
