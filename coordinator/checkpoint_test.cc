@@ -395,5 +395,25 @@ TEST_F(CheckpointTest, CancelledJobIsNotSaved) {
   EXPECT_EQ(cluster.Checkpoint(job, false).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// An old one was returned, as if it were that of the end.
+TEST_F(CheckpointTest, CancelledJobHasNoneOfItsEnd) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(10, &gate));
+  const std::string job = cluster.Submit(Job(20)).value();
+  gate.AwaitSomebody();
+  ASSERT_TRUE(cluster.Checkpoint(job, /*wait=*/true).ok());
+  ASSERT_TRUE(cluster.Cancel(job).ok());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), CANCELLED);
+  gate.Open();
+  for (const bool wait : {false, true}) {
+    const auto refused = cluster.Checkpoint(job, wait);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.status().message()),
+                HasSubstr("is CANCELLED at step 10; its newest checkpoint is 000001 of step 10"));
+  }
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

@@ -248,10 +248,12 @@ void JobRunner::DetachCheckpoints(const std::string& cause) {
 
 void JobRunner::CloseCheckpoints(const absl::Status& status) {
   DetachCheckpoints(status.ok() ? "the job has ended" : std::string(status.message()));
-  const absl::Status none =
-      status.ok()
-          ? absl::FailedPreconditionError("the job has ended without a checkpoint of its end")
-          : absl::UnavailableError(absl::StrCat("no checkpoint was written: ", status.message()));
+  absl::Status none =
+      absl::FailedPreconditionError("the job has ended without a checkpoint of its end");
+  if (!status.ok()) {
+    none = absl::Status(status == Stopped() ? absl::StatusCode::kUnavailable : none.code(),
+                        absl::StrCat("no checkpoint was written: ", status.message()));
+  }
   if (checkpointer_ != nullptr) {
     checkpointer_->Close(none);
     reporter_.TellCheckpoints(*checkpointer_);

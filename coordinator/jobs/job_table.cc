@@ -328,8 +328,14 @@ absl::Status JobTable::RequestCheckpoint(const Job& job, CheckpointRequest reque
     return absl::FailedPreconditionError(
         absl::StrCat(name, "has no checkpoints; submit it with checkpoints.directory"));
   }
-  if (HasEnded(job.state())) {
-    return absl::FailedPreconditionError(absl::StrCat(name, "has ended without a checkpoint"));
+  if (const JobRecord record = job.record(); HasEnded(record.state())) {
+    const CheckpointInfo& newest = record.checkpoint();
+    return absl::FailedPreconditionError(absl::StrCat(
+        name, "is ", JobState_Name(record.state()), " at step ", record.step(), "; ",
+        record.has_checkpoint()
+            ? absl::StrCat("its newest checkpoint is ", CheckpointFolder(newest.number()),
+                           " of step ", newest.step())
+            : "it has no checkpoint"));
   }
   const std::shared_ptr<JobRunner> runner = RunnerOf(job.id());
   if (runner == nullptr) {

@@ -166,10 +166,12 @@ absl::Status JobsService::Checkpoint(grpc::ServerContext* context,
                                      CheckpointJobResponse* response) {
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(request.job_id()));
   const JobStatus before = job->Status();
-  if (before.has_checkpoint() && (HasEnded(before.state()) || !request.wait())) {
+  const bool has_its_end = before.state() == SUCCEEDED && before.has_checkpoint() &&
+                           before.checkpoint().step() == before.total_steps();
+  if (has_its_end || (before.has_checkpoint() && !request.wait())) {
     *response->mutable_checkpoint() = before.checkpoint();
   }
-  if (HasEnded(before.state()) && before.has_checkpoint()) return absl::OkStatus();
+  if (has_its_end) return absl::OkStatus();
   const auto outcome = std::make_shared<CheckpointOutcome>();
   CheckpointRequest asked{.cause = "a client asked for it", .done = nullptr};
   if (request.wait()) asked.done = [outcome](const auto& result) { outcome->Set(result); };
