@@ -265,6 +265,12 @@ absl::Status CheckLength(const JobSpec& spec) {
   return NotSet("epochs", "at least 1, or `steps` set in its place");
 }
 
+// As it was sent.
+std::string ShowDuration(const google::protobuf::Duration& duration) {
+  if (IsValid(duration)) return absl::FormatDuration(FromProto(duration));
+  return absl::StrCat("seconds: ", duration.seconds(), " nanos: ", duration.nanos());
+}
+
 // Unset is allowed.
 absl::Status CheckDuration(absl::string_view path, bool is_set,
                            const google::protobuf::Duration& duration,
@@ -273,12 +279,16 @@ absl::Status CheckDuration(absl::string_view path, bool is_set,
   const bool is_large_enough =
       at_least > absl::ZeroDuration() ? value >= at_least : value > absl::ZeroDuration();
   if (!is_set || (IsValid(duration) && is_large_enough)) return absl::OkStatus();
-  return FieldError(path, absl::FormatDuration(value),
+  google::protobuf::Duration of_a_second = duration;
+  of_a_second.set_seconds(duration.seconds() < 0 ? -1 : duration.seconds() > 0 ? 1 : 0);
+  const bool nanos_fit = IsValid(of_a_second);
+  return FieldError(path, ShowDuration(duration),
                     absl::StrCat("a duration ",
                                  at_least > absl::ZeroDuration()
                                      ? absl::StrCat("of at least ", absl::FormatDuration(at_least))
                                      : "above 0",
-                                 ", of at most ", kMaxDurationSeconds, "s"));
+                                 ", of at most ", kMaxDurationSeconds, "s",
+                                 nanos_fit ? "" : ", the nanos a part of a second of its sign"));
 }
 
 absl::Status CheckAbsolutePath(absl::string_view path, const std::string& value) {
@@ -297,8 +307,11 @@ absl::Status CheckCheckpoints(const CheckpointSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(
       CheckNumber("checkpoints.every_steps", spec.every_steps(), 0, kMaxSteps));
   MILLRACE_RETURN_IF_ERROR(CheckDuration("checkpoints.period", spec.has_period(), spec.period()));
-  return CheckDuration("checkpoints.keep_one_every", spec.has_keep_one_every(),
-                       spec.keep_one_every(), absl::Seconds(1));
+  MILLRACE_RETURN_IF_ERROR(CheckDuration("checkpoints.keep_one_every", spec.has_keep_one_every(),
+                                         spec.keep_one_every(), absl::Seconds(1)));
+  if (!spec.directory().empty() || spec.ByteSizeLong() == 0) return absl::OkStatus();
+  return NotSet("checkpoints.directory",
+                "an absolute path, where other fields of checkpoints are set");
 }
 
 absl::Status CheckRule(const NameRule& rule, absl::string_view path) {

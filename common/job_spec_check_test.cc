@@ -199,7 +199,12 @@ TEST_F(CheckJobSpecTest, CutPeriods) {
   EXPECT_THAT(ErrorOf(spec), StartsWith("cuts.period:"));
   spec.mutable_cuts()->mutable_period()->set_seconds(1);
   spec.mutable_cuts()->mutable_period()->set_nanos(-1);
-  EXPECT_THAT(ErrorOf(spec), StartsWith("cuts.period:"));
+  EXPECT_EQ(ErrorOf(spec),
+            "cuts.period: seconds: 1 nanos: -1; must be a duration above 0, of at most "
+            "315576000000s, the nanos a part of a second of its sign");
+  spec.mutable_cuts()->mutable_period()->set_seconds(315576000001);
+  spec.mutable_cuts()->mutable_period()->set_nanos(0);
+  EXPECT_THAT(ErrorOf(spec), StartsWith("cuts.period: seconds: 315576000001 nanos: 0; must be"));
 }
 
 TEST_F(CheckJobSpecTest, Checkpoints) {
@@ -214,6 +219,9 @@ TEST_F(CheckJobSpecTest, Checkpoints) {
             "checkpoints.directory: '/runs/1\\x00x'; must be a path that has no byte that is 0");
   EXPECT_EQ(ErrorOf("checkpoints.directory=/" + std::string(4096, 'x')),
             "checkpoints.directory: 4097 bytes; must be at most 4096 bytes");
+  EXPECT_EQ(ErrorOf("checkpoints.every_steps=5"),
+            "checkpoints.directory: not set; must be an absolute path, where other fields of "
+            "checkpoints are set");
   EXPECT_EQ(ErrorOf("checkpoints.period=0s"),
             "checkpoints.period: 0; must be a duration above 0, of at most 315576000000s");
   EXPECT_EQ(ErrorOf("checkpoints.keep_one_every=999ms"),
