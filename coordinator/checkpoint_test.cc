@@ -359,6 +359,20 @@ TEST_F(CheckpointTest, PsWithNothingToSaveMayLeaveAtOnce) {
   cluster.ps(0).AwaitMayLeave();
 }
 
+// The job trained to its end, and nothing was saved.
+TEST_F(CheckpointTest, DirectoryThatCanNeverBeIsRefused) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  JobSpec spec = Job(20);
+  for (const std::string& path : {directory_ + "/not/there", std::string("/dev/null")}) {
+    spec.mutable_checkpoints()->set_directory(path);
+    const auto refused = cluster.Submit(spec);
+    EXPECT_FALSE(refused.ok()) << path;
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("checkpoints.directory: "));
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr(path));
+  }
+}
+
 TEST_F(CheckpointTest, DirectoryOfAnotherRunIsRefused) {
   Gate gate;
   FakeCluster cluster(1);

@@ -42,6 +42,9 @@ using rocksdb::IOStatus;
 // What DurableFile writes before it renames.
 constexpr char kTemporary[] = ".tmp-";
 
+// The system's paths have at most 4095 bytes.
+constexpr size_t kLongestDirectory = 4000;
+
 std::string WithoutSlash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -69,7 +72,7 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const FileSystemPtr& file_syste
                                                  const std::string& path) {
   std::vector<std::string> names;
   const IOStatus status = file_system->GetChildren(path, IOOptions(), &names, nullptr);
-  if (IsMissing(status)) {
+  if (IsMissing(status) || (!status.ok() && !WhyNothingCanBeAt(path).empty())) {
     return absl::NotFoundError(absl::StrCat("there is no directory ", path));
   }
   MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot list ", path)));
@@ -265,21 +268,58 @@ absl::StatusOr<uint64_t> CheckpointDirectory::Newest() const {
                               Exists(file_system_, JoinPath(path_, ManifestPath(numbers[i - 1]))));
     if (exists) return numbers[i - 1];
   }
-  return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path_));
+  const std::string name = path_.substr(path_.rfind('/') + 1);
+  const bool is_one = ParseCheckpointFolder(name).has_value();
+  return absl::NotFoundError(absl::StrCat(
+      "there is no checkpoint in ", path_,
+      is_one ? absl::StrCat("; name its directory, ", DirectoryOf(path_),
+                            ", and the checkpoint's number, ", *ParseCheckpointFolder(name))
+             : ""));
+}
+
+absl::Status CheckpointDirectory::CheckAbove() const {
+  const std::string above = DirectoryOf(path_);
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_there, Exists(file_system_, above));
+  if (is_there) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("cannot make the directory ", path_, ": ", above,
+                                          " is not there; make it, or mount it"));
+}
+
+absl::Status CheckpointDirectory::CheckPlace() const {
+  if (path_.size() > kLongestDirectory) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a path of ", path_.size(), " bytes; must be at most ", kLongestDirectory,
+                     ", so that there is room for the names of files"));
+  }
+  if (const std::string why = WhyNothingCanBeAt(path_); !why.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path_, ": ", why));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const bool exists, Exists(file_system_, path_));
+  if (exists) {
+    bool is_directory = false;
+    MILLRACE_RETURN_IF_ERROR(
+        FromRocks(file_system_->IsDirectory(path_, IOOptions(), &is_directory, nullptr),
+                  absl::StrCat("cannot look at ", path_)));
+    if (is_directory) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(path_, " is no directory"));
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckAbove());
+  if (const IOStatus made = file_system_->CreateDir(path_, IOOptions(), nullptr); !made.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot make the directory ", path_, ": ", made.ToString()));
+  }
+  // What somebody has put there meanwhile stays.
+  file_system_->DeleteDir(path_, IOOptions(), nullptr).PermitUncheckedError();
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointDirectory::MakeDirectory() {
   MILLRACE_ASSIGN_OR_RETURN(const bool exists, Exists(file_system_, path_));
   if (exists) return absl::OkStatus();
-  const std::string above = DirectoryOf(path_);
-  MILLRACE_ASSIGN_OR_RETURN(const bool has_place, Exists(file_system_, above));
-  if (!has_place) {
-    return absl::NotFoundError(absl::StrCat("cannot make the directory ", path_, ": ", above,
-                                            " is not there; make it, or mount it"));
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckAbove());
   MILLRACE_RETURN_IF_ERROR(FromRocks(file_system_->CreateDirIfMissing(path_, IOOptions(), nullptr),
                                      absl::StrCat("cannot make the directory ", path_)));
-  return SyncDirectory(file_system_, above);
+  return SyncDirectory(file_system_, DirectoryOf(path_));
 }
 
 absl::StatusOr<std::string> CheckpointDirectory::Owner() const {

@@ -32,6 +32,11 @@ class CheckpointDirectory {
   // The highest number that has a manifest. NOT_FOUND: there is no directory, or none in it.
   absl::StatusOr<uint64_t> Newest() const;
 
+  // Whether checkpoints can be made here: the directory is there, or can be made (it is, and removed
+  // again). NOT_FOUND: the one above is not there. INVALID_ARGUMENT: the path is too long, or that
+  // of something else. FAILED_PRECONDITION: it cannot be made.
+  absl::Status CheckPlace() const;
+
   // The job that has the directory, as `owner` says; "" where no such file is there. One that has
   // it writes its name there first, and looks whether it still has it before it writes anything
   // else.
@@ -74,6 +79,7 @@ class CheckpointDirectory {
   absl::StatusOr<Garbage> CollectGarbage(uint64_t in_progress);
 
  private:
+  absl::Status CheckAbove() const;
   absl::Status MakeDirectory();
   absl::Status CleanFolders(const std::vector<uint64_t>& folders);
   // Makes `latest` name the newest.

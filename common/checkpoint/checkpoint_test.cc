@@ -454,6 +454,43 @@ TEST(CheckpointDirectoryTest, ADirectoryWhoseParentIsNotThereIsNotMade) {
   EXPECT_THAT(std::string(number.status().message()), HasSubstr("unmounted/not is not there"));
 }
 
+TEST(CheckpointDirectoryTest, WhereNoneCanBeIsToldBeforehand) {
+  const std::string folder = EmptyDirectory("place");
+  const auto check = [&](const std::string& path) {
+    return CheckpointDirectory(RealFileSystem(), path).CheckPlace();
+  };
+  EXPECT_TRUE(check(folder).ok());
+  EXPECT_TRUE(check(folder + "/new").ok());
+  EXPECT_FALSE(std::filesystem::exists(folder + "/new"));
+  const absl::Status orphan = check(folder + "/not/there");
+  EXPECT_EQ(orphan.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(orphan.message()), HasSubstr("/not is not there; make it, or mount it"));
+  std::ofstream(folder + "/file") << "x";
+  EXPECT_EQ(check(folder + "/file").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(check(folder + "/file/below").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(check("/dev/null").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(check("/proc/checkpoints").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(check(folder + "/" + std::string(300, 'x')).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(check("/" + std::string(4000, '/') + "x").code(), absl::StatusCode::kInvalidArgument);
+}
+
+// They were told as if they would pass.
+TEST(CheckpointDirectoryTest, WhereNothingCanBeThereIsNoCheckpoint) {
+  const std::string folder = EmptyDirectory("place");
+  std::ofstream(folder + "/file") << "x";
+  for (const std::string& path : {folder + "/file", folder + "/" + std::string(300, 'x')}) {
+    EXPECT_EQ(CheckpointDirectory(RealFileSystem(), path).Newest().status().code(),
+              absl::StatusCode::kNotFound);
+    EXPECT_EQ(Checkpoint::Open(RealFileSystem(), path, 5).status().code(),
+              absl::StatusCode::kNotFound);
+  }
+  std::filesystem::create_directory(folder + "/000052");
+  const auto inside = CheckpointDirectory(RealFileSystem(), folder + "/000052").Newest();
+  EXPECT_THAT(std::string(inside.status().message()),
+              HasSubstr("name its directory, " + folder + ", and the checkpoint's number, 52"));
+}
+
 TEST(CheckpointDirectoryTest, ACheckpointWhoseFilesHaveGoneIsNotCommitted) {
   const std::string directory = EmptyDirectory("commit_gone");
   const TestJob job = MakeTestJob();

@@ -89,6 +89,9 @@ absl::StatusOr<RandomAccessReader> RandomAccessReader::Open(const FileSystemPtr&
   if (status.IsPathNotFound() || status.IsNotFound()) {
     return absl::NotFoundError(absl::StrCat("cannot read ", path, ": it is not there"));
   }
+  if (const std::string why = status.ok() ? "" : WhyNothingCanBeAt(path); !why.empty()) {
+    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", why));
+  }
   MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot open ", path)));
   return RandomAccessReader(path, bytes, std::move(file));
 }

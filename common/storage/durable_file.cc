@@ -2,6 +2,10 @@
 // stands for half a file; and the directory after it, so that the name is there after a power cut.
 #include "common/storage/durable_file.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "absl/random/random.h"
@@ -85,8 +89,19 @@ absl::StatusOr<std::string> ReadWholeFile(const FileSystemPtr& file_system,
   if (status.IsPathNotFound() || status.IsNotFound()) {
     return absl::NotFoundError(absl::StrCat("cannot read ", path, ": it is not there"));
   }
-  MILLRACE_RETURN_IF_ERROR(Check(status, "read", path));
-  return text;
+  if (status.ok()) return text;
+  if (const std::string why = WhyNothingCanBeAt(path); !why.empty()) {
+    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", why));
+  }
+  return Check(status, "read", path);
+}
+
+std::string WhyNothingCanBeAt(const std::string& path) {
+  struct stat found = {};
+  if (stat(path.c_str(), &found) == 0) return "";
+  const int error = errno;
+  const bool is_nowhere = error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP;
+  return is_nowhere ? std::generic_category().message(error) : "";
 }
 
 absl::Status SyncDirectory(const FileSystemPtr& file_system, const std::string& directory) {

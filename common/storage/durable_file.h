@@ -62,6 +62,10 @@ absl::Status WriteDurably(const FileSystemPtr& file_system, const std::string& p
 absl::StatusOr<std::string> ReadWholeFile(const FileSystemPtr& file_system,
                                           const std::string& path);
 
+// Why nothing can be at this path: "Not a directory" (of what is above it), "File name too long".
+// Empty: something can.
+std::string WhyNothingCanBeAt(const std::string& path);
+
 // What was renamed or made in the directory lasts from now on.
 absl::Status SyncDirectory(const FileSystemPtr& file_system, const std::string& directory);
 

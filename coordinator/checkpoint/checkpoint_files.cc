@@ -59,7 +59,11 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
   const bool goes_on =
       spec.has_restore() && NormalDirectory(spec.restore().directory()) == NormalDirectory(path);
   if (goes_on) return absl::OkStatus();
-  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(CheckpointDirectory(file_system, path)));
+  const CheckpointDirectory directory(file_system, path);
+  if (const absl::Status place = directory.CheckPlace(); !place.ok()) {
+    return absl::Status(place.code(), absl::StrCat("checkpoints.directory: ", place.message()));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (listing.empty()) return absl::OkStatus();
   const CheckpointManifest* newest = NewestReadable(listing);
   if (newest == nullptr) {

@@ -28,7 +28,7 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
 
 // Whether a job that begins may have its checkpoints in its directory: there are none, or it goes
 // on from one of them. FAILED_PRECONDITION: others; the message says what to do. UNAVAILABLE: the
-// directory cannot be read.
+// directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec);
 
 // Checkpoints of a job that it went back behind, since they are damaged: those with numbers between.
