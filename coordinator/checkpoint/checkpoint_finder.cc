@@ -133,8 +133,9 @@ absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const
   if (named > 0) {
     auto from = RestoreOf(file_system, spec, named);
     if (absl::IsDataLoss(from.status())) {
-      return absl::DataLossError(absl::StrCat(std::string(from.status().message()),
-                                              OfferOneBefore(file_system, directory, named)));
+      const std::string damage(from.status().message());
+      return absl::DataLossError(
+          absl::StrCat(damage, OfferOneBefore(file_system, directory, named, damage)));
     }
     MILLRACE_RETURN_IF_ERROR(from.status());
     found.from = *std::move(from);
@@ -198,16 +199,11 @@ bool IsRemoved(const FileSystemPtr& file_system, const ShardRestore& checkpoint)
 }
 
 std::string OfferOneBefore(const FileSystemPtr& file_system, const std::string& directory,
-                           uint64_t number) {
-  auto listed = CheckpointDirectory(file_system, directory).List();
-  if (!listed.ok()) return "";
-  std::reverse(listed->begin(), listed->end());
-  for (const CheckpointDirectory::Listed& one : *listed) {
-    if (one.number >= number || !one.manifest.ok()) continue;
-    return absl::StrCat("; --restore=", JoinPath(directory, CheckpointFolder(one.number)),
-                        " goes on from the one before, at step ", one.manifest->step());
-  }
-  return "";
+                           uint64_t number, const std::string& damage) {
+  const auto before = FindOneBefore(file_system, directory, number, damage);
+  if (!before) return "";
+  return absl::StrCat("; --restore=", JoinPath(directory, CheckpointFolder(before->number())),
+                      " goes on from the one before, at step ", before->step());
 }
 
 absl::StatusOr<FoundWarmStart> FindWarmStart(const FileSystemPtr& file_system, const JobSpec& spec,

@@ -52,9 +52,9 @@ absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
 bool IsRemoved(const FileSystemPtr& file_system, const ShardRestore& checkpoint);
 
 // "; --restore=DIR/000016 goes on from the one before, at step 600", or "" where there is none that
-// could.
+// could. `damage` is what is said of the damaged one: see FindOneBefore.
 std::string OfferOneBefore(const FileSystemPtr& file_system, const std::string& directory,
-                           uint64_t number);
+                           uint64_t number, const std::string& damage);
 
 struct FoundWarmStart {
   // By variable; those that have no name have their initial values.

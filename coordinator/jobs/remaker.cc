@@ -270,8 +270,8 @@ absl::Status Remaker::Explain(const absl::Status& status) const {
     const ShardRestore& damaged = record.restored_from().checkpoint();
     const auto offer = environment_.file_caller->Call<std::string>(
         damaged.directory(),
-        [damaged, files = environment_.file_system] {
-          return OfferOneBefore(files, damaged.directory(), damaged.checkpoint());
+        [damaged, damage = std::string(status.message()), files = environment_.file_system] {
+          return OfferOneBefore(files, damaged.directory(), damaged.checkpoint(), damage);
         },
         [this] { return !inbox_->interrupt().ok(); });
     return absl::DataLossError(absl::StrCat(std::string(status.message()), offer.value_or("")));
