@@ -75,6 +75,21 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(const CheckpointName&
   return opened;
 }
 
+absl::Status OfferOneBefore(const CheckpointName& name, const absl::Status& status) {
+  if (!absl::IsDataLoss(status)) return status;
+  uint64_t number = name.number;
+  if (number == 0) {
+    number = CheckpointDirectory(RealFileSystem(), name.directory).Newest().value_or(0);
+  }
+  const auto before = FindOneBefore(RealFileSystem(), name.directory, number, status.message());
+  const std::string offer =
+      before.has_value()
+          ? absl::StrCat("the one before it that is not damaged by that is ",
+                         PathOf(name.directory, before->number()), ", at step ", before->step())
+          : "there is no other one before it";
+  return absl::DataLossError(absl::StrCat(std::string(status.message()), "; ", offer));
+}
+
 absl::Status CheckOpens(const std::string& directory, const CheckpointDirectory::Listed& listed) {
   MILLRACE_RETURN_IF_ERROR(listed.manifest.status());
   return OpenCheckpoint({directory, listed.number}).status();

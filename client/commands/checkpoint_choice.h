@@ -42,6 +42,10 @@ absl::Status NoSuchCheckpoint(const std::string& directory, uint64_t number);
 // Opens the checkpoint of that name, the newest one for number 0.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(const CheckpointName& name);
 
+// What opening or reading a checkpoint has returned, and which one before is whole where that one
+// is damaged.
+absl::Status OfferOneBefore(const CheckpointName& name, const absl::Status& status);
+
 // Whether a listed checkpoint can be opened: its manifest and records are as they should be and its
 // files are there. Looks at no value.
 absl::Status CheckOpens(const std::string& directory, const CheckpointDirectory::Listed& listed);

@@ -57,10 +57,12 @@ absl::StatusOr<ExitCode> RunCheckpointsExport(const CommandContext& context) {
   const Flags& flags = context.flags;
   MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name, ParsePath(flags.path));
   MILLRACE_RETURN_IF_ERROR(CheckExportFile(flags.export_file));
-  MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(name));
-  MILLRACE_RETURN_IF_ERROR(
-      ExportCheckpoint(checkpoint.get(), flags.slots, flags.export_file, *context.interrupt));
-  const CheckpointManifest& manifest = checkpoint->manifest();
+  const auto checkpoint = OpenCheckpoint(name);
+  if (!checkpoint.ok()) return OfferOneBefore(name, checkpoint.status());
+  const absl::Status exported =
+      ExportCheckpoint(checkpoint->get(), flags.slots, flags.export_file, *context.interrupt);
+  if (!exported.ok()) return OfferOneBefore(name, exported);
+  const CheckpointManifest& manifest = (*checkpoint)->manifest();
   const std::string path = PathOf(name.directory, manifest.number());
   if (flags.json) {
     const nlohmann::ordered_json json = {{"path", path},

@@ -173,10 +173,7 @@ ShowJson SummaryJson(const std::string& path, const CheckpointManifest& manifest
           {"data", spec.data().directory()}};
 }
 
-}  // namespace
-
-absl::StatusOr<ExitCode> RunCheckpointsShow(const CommandContext& context) {
-  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name, ParsePath(context.flags.path));
+absl::StatusOr<ExitCode> ShowOne(const CommandContext& context, const CheckpointName& name) {
   MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(name));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ShownTensor> tensors,
                             ReadTensors(context, checkpoint.get()));
@@ -191,6 +188,15 @@ absl::StatusOr<ExitCode> RunCheckpointsShow(const CommandContext& context) {
                          << TensorTable(tensors) << std::flush;
   }
   return ExitCode::kSucceeded;
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> RunCheckpointsShow(const CommandContext& context) {
+  MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name, ParsePath(context.flags.path));
+  const auto shown = ShowOne(context, name);
+  if (!shown.ok()) return OfferOneBefore(name, shown.status());
+  return shown;
 }
 
 }  // namespace millrace::client

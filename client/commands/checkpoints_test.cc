@@ -256,6 +256,20 @@ TEST_F(CheckpointsTest, ExportOfDamagedValuesLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(flags_.export_file));
 }
 
+TEST_F(CheckpointsTest, ADamagedOneIsToldWithTheOneBefore) {
+  Write(2);
+  FlipByte(ValuesOf(2), LastByteOf(ValuesOf(2)));
+  flags_.slots = true;
+  flags_.export_file = TempDir() + "/damaged.safetensors";
+  for (const Command command : {RunCheckpointsShow, RunCheckpointsExport}) {
+    const absl::Status status = Run(command).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(status.ToString(), HasSubstr("000002/shard-00000.safetensors: damaged"));
+    EXPECT_THAT(status.ToString(), HasSubstr("the one before it that is not damaged by that is " +
+                                             directory_ + "/000001, at step 1"));
+  }
+}
+
 TEST_F(CheckpointsTest, RmRemovesOneButNotTheNewestWholeOne) {
   Write(3);
   EXPECT_EQ(*Run(RunCheckpointsRm, "/000001"), ExitCode::kSucceeded);
