@@ -100,8 +100,6 @@ void FlipByte(const std::string& path, uint64_t offset) {
   CHECK(file.flush()) << path;
 }
 
-void FlipLastByte(const std::string& path) {
-  FlipByte(path, std::filesystem::file_size(path) - 1);
-}
+void FlipLastByte(const std::string& path) { FlipByte(path, std::filesystem::file_size(path) - 1); }
 
 }  // namespace millrace::testing

@@ -32,9 +32,9 @@ class CheckpointDirectory {
   // The highest number that has a manifest. NOT_FOUND: there is no directory, or none in it.
   absl::StatusOr<uint64_t> Newest() const;
 
-  // Whether checkpoints can be made here: the directory is there, or can be made (it is, and removed
-  // again). NOT_FOUND: the one above is not there. INVALID_ARGUMENT: the path is too long, or that
-  // of something else. FAILED_PRECONDITION: it cannot be made.
+  // Whether checkpoints can be made here: the directory is there, or can be made (it is, and
+  // removed again). NOT_FOUND: the one above is not there. INVALID_ARGUMENT: the path is too long,
+  // or that of something else. FAILED_PRECONDITION: it cannot be made.
   absl::Status CheckPlace() const;
 
   // The job that has the directory, as `owner` says; "" where no such file is there. One that has

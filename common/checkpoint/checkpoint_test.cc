@@ -470,8 +470,7 @@ TEST(CheckpointDirectoryTest, WhereNoneCanBeIsToldBeforehand) {
   EXPECT_EQ(check(folder + "/file/below").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(check("/dev/null").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(check("/proc/checkpoints").code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(check(folder + "/" + std::string(300, 'x')).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(check(folder + "/" + std::string(300, 'x')).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(check("/" + std::string(4000, '/') + "x").code(), absl::StatusCode::kInvalidArgument);
 }
 

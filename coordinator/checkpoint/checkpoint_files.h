@@ -31,7 +31,8 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
 // directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec);
 
-// Checkpoints of a job that it went back behind, since they are damaged: those with numbers between.
+// Checkpoints of a job that it went back behind, since they are damaged: those with numbers
+// between.
 struct PassedOver {
   absl::optional<uint64_t> above;  // Unset: none.
   uint64_t below = 0;              // 0: all that are above.

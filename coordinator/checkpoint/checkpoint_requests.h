@@ -52,9 +52,9 @@ class CheckpointRequests {
   // Of those who want to stop.
   std::vector<CheckpointRequest> TakeUrgent() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    const auto urgent = std::stable_partition(
-        requests_.begin(), requests_.end(),
-        [](const CheckpointRequest& request) { return !request.urgent; });
+    const auto urgent =
+        std::stable_partition(requests_.begin(), requests_.end(),
+                              [](const CheckpointRequest& request) { return !request.urgent; });
     std::vector<CheckpointRequest> taken(std::make_move_iterator(urgent),
                                          std::make_move_iterator(requests_.end()));
     requests_.erase(urgent, requests_.end());

@@ -22,9 +22,9 @@ TEST(CheckpointRequestsTest, TooManyAreTurnedAwayButForThoseWhoWantToStop) {
   CheckpointRequests requests;
   std::vector<absl::StatusCode> answers;
   const auto ask = [&](bool urgent) {
-    requests.Add({.cause = "a client asked for it", .urgent = urgent, .done = [&](const auto& told) {
-                    answers.push_back(told.status().code());
-                  }});
+    requests.Add({.cause = "a client asked for it",
+                  .urgent = urgent,
+                  .done = [&](const auto& told) { answers.push_back(told.status().code()); }});
   };
   for (size_t i = 0; i < CheckpointRequests::kMost; ++i) ask(/*urgent=*/false);
   EXPECT_THAT(answers, SizeIs(0));

@@ -284,8 +284,8 @@ bool Checkpointer::FindCut(const Situation& situation) {
   if (situation.shards.empty()) return false;
   const CheckpointInfo* const saved = NewestHere();
   const uint64_t newer = saved == nullptr ? 0 : saved->step() / replicas_ + 1;
-  attempt_->cut = OldestCommonCut(situation.shards, attached_.epoch,
-                                  std::max(attempt_->from_version, newer));
+  attempt_->cut =
+      OldestCommonCut(situation.shards, attached_.epoch, std::max(attempt_->from_version, newer));
   if (attempt_->cut) {
     wanted_version_ = 0;
     BeginFiles();
@@ -409,8 +409,7 @@ std::string Checkpointer::WhatIsWritten() const {
   const std::string who = attached_.shards->WhoWrites();
   return absl::StrCat(
       JoinPath(options_.spec.checkpoints().directory(), CheckpointFolder(attempt_->files.number)),
-      " has been written for ",
-      absl::FormatDuration(absl::Trunc(WritingFor(), absl::Seconds(1))),
+      " has been written for ", absl::FormatDuration(absl::Trunc(WritingFor(), absl::Seconds(1))),
       who.empty() ? "" : absl::StrCat("; it waits for ", who));
 }
 
@@ -502,13 +501,13 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   }
   for (const WriteCheckpointResponse& answer : answers) *manifest.add_shards() = answer.shard();
   *manifest.mutable_took() = ToProto(now - attempt_->begun);
-  StartFileCall(Phase::kCommitting, [files = files_, manifest,
-                                     passed = passed_over_](FileResult* result) {
-    result->manifest = manifest;
-    const auto committed = files->Commit(&result->manifest, passed);
-    result->status = committed.status();
-    if (committed.ok()) result->trouble = *committed;
-  });
+  StartFileCall(Phase::kCommitting,
+                [files = files_, manifest, passed = passed_over_](FileResult* result) {
+                  result->manifest = manifest;
+                  const auto committed = files->Commit(&result->manifest, passed);
+                  result->status = committed.status();
+                  if (committed.ok()) result->trouble = *committed;
+                });
 }
 
 void Checkpointer::AfterCommitting() {

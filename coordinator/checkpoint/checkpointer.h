@@ -192,7 +192,7 @@ class Checkpointer {
     CheckpointFiles::Begun files;
     absl::Time writing_since;
     CheckpointState state;
-    absl::Time asked;       // For the cut that is wanted.
+    absl::Time asked;  // For the cut that is wanted.
     absl::optional<absl::Time> urgent_since;
     absl::Status given_up;  // While a call to the file system was under way.
   };

@@ -49,9 +49,9 @@ class Attacher {
 
   // Blocks until all shards have answered, however often servers come and go meanwhile; returns
   // what the run must end with. Nothing: a server lost its directory before there was anything in
-  // it, or the newest checkpoint, with which the job was to begin, is damaged and the record has the
-  // one before, and the job is to be placed again; or shards are to be made again, and the record says
-  // where. Either way the group is of no more use.
+  // it, or the newest checkpoint, with which the job was to begin, is damaged and the record has
+  // the one before, and the job is to be placed again; or shards are to be made again, and the
+  // record says where. Either way the group is of no more use.
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
 
   // The newest generation that may be in use anywhere.

@@ -23,8 +23,9 @@ class MemberConnection {
   // Breaks.
   ~MemberConnection();
 
-  // Breaks the stream, as a dying process would; `on_message` is not called afterwards. Blocks until
-  // a call of it has ended, so REQUIRES: it does not call this, nor drop the last reference before.
+  // Breaks the stream, as a dying process would; `on_message` is not called afterwards. Blocks
+  // until a call of it has ended, so REQUIRES: it does not call this, nor drop the last reference
+  // before.
   void Break();
 
   void Send(const MemberMessage& message);

@@ -123,7 +123,7 @@ class ShardCheckpointTest : public ::testing::Test {
   }
 
   SimulatedClock clock_;
-  Clock* store_clock_ = &clock_;  // Of the stores that are opened from now on.
+  Clock* store_clock_ = &clock_;      // Of the stores that are opened from now on.
   std::function<void()> before_cut_;  // Called once, before a cut is written.
   const std::string root_;
   const std::string checkpoints_;

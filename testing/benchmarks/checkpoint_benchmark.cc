@@ -287,11 +287,11 @@ absl::Status MeasureOnce(const Options& options, WireServerProcess& server,
   absl::PrintF("calm: %.2f pushes/s, p50 %.3f s, p99 %.3f s; writing: %.2f, %.3f, %.3f\n",
                calm.Rate(), calm.Quantile(0.5), calm.Quantile(0.99), busy.Rate(),
                busy.Quantile(0.5), busy.Quantile(0.99));
-  absl::PrintF("  cut %.2f s; %.0f MiB in %.2f s (plain file: %.2f s), memory %.0f -> %.0f MiB "
-               "(says %.1f)\n",
-               busy.seconds - writing_seconds, mebibytes, writing_seconds, plainly.seconds,
-               calm_memory, busy_memory,
-               static_cast<double>(response.extra_memory()) / (1 << 20));
+  absl::PrintF(
+      "  cut %.2f s; %.0f MiB in %.2f s (plain file: %.2f s), memory %.0f -> %.0f MiB "
+      "(says %.1f)\n",
+      busy.seconds - writing_seconds, mebibytes, writing_seconds, plainly.seconds, calm_memory,
+      busy_memory, static_cast<double>(response.extra_memory()) / (1 << 20));
   figures->rate.push_back(busy.Rate() / calm.Rate());
   figures->p50.push_back(busy.Quantile(0.5) / calm.Quantile(0.5));
   figures->p99.push_back(busy.Quantile(0.99) / calm.Quantile(0.99));
