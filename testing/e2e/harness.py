@@ -137,7 +137,8 @@ class Cluster:
 
     def __init__(self, ps=1, workers=1, flags=None, env=None, worker="worker/worker", worker_flags=()):
         self.directory = temporary_directory()
-        self.address = "127.0.0.1:0"
+        # It must be free when the coordinator is started again.
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self.env = env
         self.worker_binary = worker
         self.worker_flags = worker_flags
