@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/exit_code.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/status_macros.h"
 #include "common/storage/durable_file.h"
 
@@ -51,10 +52,6 @@ absl::StatusOr<CheckpointName> ParseAbsolutePath(const std::string& flag, const 
   return name;
 }
 
-std::string PathOf(const std::string& directory, uint64_t number) {
-  return JoinPath(directory, CheckpointFolder(number));
-}
-
 uint64_t BytesOf(const CheckpointManifest& manifest) {
   uint64_t bytes = 0;
   for (const CheckpointShard& shard : manifest.shards()) bytes += shard.bytes();
@@ -62,9 +59,9 @@ uint64_t BytesOf(const CheckpointManifest& manifest) {
 }
 
 absl::Status NoSuchCheckpoint(const std::string& directory, uint64_t number) {
-  return absl::NotFoundError(absl::StrCat("there is no checkpoint ", PathOf(directory, number),
-                                          "; `millrace checkpoints ls ", directory,
-                                          "` lists them"));
+  return absl::NotFoundError(
+      absl::StrCat("there is no checkpoint ", CheckpointPath(directory, number),
+                   "; `millrace checkpoints ls ", directory, "` lists them"));
 }
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(const CheckpointName& name) {
@@ -82,11 +79,11 @@ absl::Status OfferOneBefore(const CheckpointName& name, const absl::Status& stat
     number = CheckpointDirectory(RealFileSystem(), name.directory).Newest().value_or(0);
   }
   const auto before = FindOneBefore(RealFileSystem(), name.directory, number, status.message());
-  const std::string offer =
-      before.has_value()
-          ? absl::StrCat("the one before it that is not damaged by that is ",
-                         PathOf(name.directory, before->number()), ", at step ", before->step())
-          : "there is no other one before it";
+  const std::string offer = before.has_value()
+                                ? absl::StrCat("the one before it that is not damaged by that is ",
+                                               CheckpointPath(name.directory, before->number()),
+                                               ", at step ", before->step())
+                                : "there is no other one before it";
   return absl::DataLossError(absl::StrCat(std::string(status.message()), "; ", offer));
 }
 

@@ -30,9 +30,6 @@ absl::StatusOr<CheckpointName> ParseAbsolutePath(const std::string& flag, const 
 // `path` as an absolute one. UsageError, with `flag`: there is no working directory.
 absl::StatusOr<std::string> MakeAbsolute(const std::string& flag, const std::string& path);
 
-// DIRECTORY/000017.
-std::string PathOf(const std::string& directory, uint64_t number);
-
 // Of what it refers to: its own files and those of earlier ones.
 uint64_t BytesOf(const CheckpointManifest& manifest);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/checkpoint_choice.h"
+#include "common/checkpoint/checkpoint_paths.h"
 
 namespace millrace::client {
 namespace {
@@ -22,14 +23,15 @@ bool RefersTo(const CheckpointManifest& manifest, uint64_t number) {
 
 bool IsMarked(const std::string& directory, uint64_t number) {
   std::error_code error;
-  return std::filesystem::exists(JoinPath(PathOf(directory, number), kRemovalMark), error);
+  return std::filesystem::exists(JoinPath(CheckpointPath(directory, number), kRemovalMark), error);
 }
 
 }  // namespace
 
 bool HasFiles(const std::string& directory, uint64_t number) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(PathOf(directory, number), error)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(CheckpointPath(directory, number), error)) {
     if (entry.path().filename() != kRemovalMark) return true;
   }
   return false;

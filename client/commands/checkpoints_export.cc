@@ -11,6 +11,7 @@
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
 #include "client/tensor_files/tensor_writer.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 
@@ -63,7 +64,7 @@ absl::StatusOr<ExitCode> RunCheckpointsExport(const CommandContext& context) {
       ExportCheckpoint(checkpoint->get(), flags.slots, flags.export_file, *context.interrupt);
   if (!exported.ok()) return OfferOneBefore(name, exported);
   const CheckpointManifest& manifest = (*checkpoint)->manifest();
-  const std::string path = PathOf(name.directory, manifest.number());
+  const std::string path = CheckpointPath(name.directory, manifest.number());
   if (flags.json) {
     const nlohmann::ordered_json json = {{"path", path},
                                          {"job_id", manifest.job_id()},

@@ -12,6 +12,7 @@
 #include "client/commands/table.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
@@ -70,7 +71,7 @@ absl::StatusOr<Lines> ListAll(const CheckpointName& name) {
 
 nlohmann::ordered_json LineJson(const std::string& directory, uint64_t number,
                                 const ListedLine& line) {
-  nlohmann::ordered_json json = {{"number", number}, {"path", PathOf(directory, number)}};
+  nlohmann::ordered_json json = {{"number", number}, {"path", CheckpointPath(directory, number)}};
   if (line.manifest) {
     json["job_id"] = line.manifest->job_id();
     json["step"] = line.manifest->step();

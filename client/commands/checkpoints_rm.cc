@@ -8,6 +8,7 @@
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/checkpoint_folders.h"
 #include "client/progress/format.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -32,7 +33,7 @@ absl::Status CheckChoice(const Flags& flags, const CheckpointName& name) {
 // Of one that is none, or not yet.
 absl::Status CheckFolderMayGo(const Flags& flags, const CheckpointName& name,
                               const ListedCheckpoints& listed) {
-  const std::string path = PathOf(name.directory, name.number);
+  const std::string path = CheckpointPath(name.directory, name.number);
   if (!HasFiles(name.directory, name.number)) return NoSuchCheckpoint(name.directory, name.number);
   if (flags.force || IsAbandoned(name.directory, listed, name.number)) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -50,7 +51,7 @@ absl::Status CheckNotNewestWhole(const CommandContext& context, const Checkpoint
   if (absl::IsDataLoss(itself) || absl::IsCancelled(itself)) {
     return absl::IsDataLoss(itself) ? absl::OkStatus() : itself;
   }
-  const std::string path = PathOf(name.directory, name.number);
+  const std::string path = CheckpointPath(name.directory, name.number);
   if (itself.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, " is the newest whole checkpoint: what it has would be lost; --force removes it"));
@@ -133,12 +134,13 @@ class Remover {
 
   void TellOfDamaged(uint64_t number, const absl::Status& status) {
     damaged_.push_back({{"number", number}, {"problem", std::string(status.message())}});
-    Print(absl::StrCat(PathOf(name_.directory, number), " stays and does not count as whole: ",
+    Print(absl::StrCat(CheckpointPath(name_.directory, number),
+                       " stays and does not count as whole: ",
                        Printable(std::string(status.message())), "; to remove it give its path"));
   }
 
   absl::Status TellOfRemoved(uint64_t number) {
-    const std::string path = PathOf(name_.directory, number);
+    const std::string path = CheckpointPath(name_.directory, number);
     if (!HasFiles(name_.directory, number)) {
       removed_.push_back(number);
       Print(absl::StrCat("removed ", path));

@@ -11,6 +11,7 @@
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
 #include "client/tensor_files/tensor_statistics.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
@@ -178,7 +179,7 @@ absl::StatusOr<ExitCode> ShowOne(const CommandContext& context, const Checkpoint
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ShownTensor> tensors,
                             ReadTensors(context, checkpoint.get()));
   const CheckpointManifest& manifest = checkpoint->manifest();
-  const std::string path = PathOf(name.directory, manifest.number());
+  const std::string path = CheckpointPath(name.directory, manifest.number());
   if (context.flags.json) {
     ShowJson json = SummaryJson(path, manifest);
     json["variables"] = TensorsJson(tensors);

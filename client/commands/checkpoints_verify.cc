@@ -8,6 +8,7 @@
 #include "client/commands/checkpoint_choice.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -55,7 +56,7 @@ void PrintProblem(const CommandContext& context, const CheckpointProblem& proble
 
 std::string VerdictText(const std::string& directory, uint64_t number, const VerifyResult& result,
                         const absl::optional<uint64_t>& whole) {
-  const std::string path = PathOf(directory, number);
+  const std::string path = CheckpointPath(directory, number);
   if (result.problems == 0) {
     return absl::StrCat(path, " is whole: all of its ", FormatBytes(result.bytes),
                         " are as written");
@@ -64,7 +65,7 @@ std::string VerdictText(const std::string& directory, uint64_t number, const Ver
       path, " is damaged in ", FormatCount(result.problems),
       result.problems == 1 ? " place" : " places", " and will not be loaded. ",
       whole ? absl::StrCat("The newest whole one is ", CheckpointFolder(*whole),
-                           "; go on from it with --restore=", PathOf(directory, *whole))
+                           "; go on from it with --restore=", CheckpointPath(directory, *whole))
             : "No other one there is whole");
 }
 
@@ -86,7 +87,7 @@ absl::StatusOr<ExitCode> RunCheckpointsVerify(const CommandContext& context) {
   }
   if (context.flags.json) {
     nlohmann::ordered_json json = {{"number", name.number},
-                                   {"path", PathOf(name.directory, name.number)},
+                                   {"path", CheckpointPath(name.directory, name.number)},
                                    {"whole", result.problems == 0},
                                    {"bytes", result.bytes},
                                    {"problems", result.problems}};

@@ -6,6 +6,7 @@
 #include "client/commands/table.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/proto_time.h"
@@ -49,18 +50,18 @@ std::string TimeSpentTable(const TimeSpent& spent) {
 }  // namespace
 
 nlohmann::ordered_json CheckpointJson(const CheckpointInfo& checkpoint) {
-  return {{"directory", checkpoint.directory()},
-          {"path",
-           absl::StrCat(checkpoint.directory(), "/", FormatCheckpointNumber(checkpoint.number()))},
-          {"number", checkpoint.number()},
-          {"step", checkpoint.step()},
-          {"bytes", checkpoint.bytes()},
-          {"written", absl::FormatTime(absl::RFC3339_full, FromTimestamp(checkpoint.written()),
-                                       absl::UTCTimeZone())}};
+  return {
+      {"directory", checkpoint.directory()},
+      {"path", absl::StrCat(checkpoint.directory(), "/", CheckpointFolder(checkpoint.number()))},
+      {"number", checkpoint.number()},
+      {"step", checkpoint.step()},
+      {"bytes", checkpoint.bytes()},
+      {"written", absl::FormatTime(absl::RFC3339_full, FromTimestamp(checkpoint.written()),
+                                   absl::UTCTimeZone())}};
 }
 
 std::string DescribeCheckpoint(const CheckpointInfo& checkpoint, absl::Time now) {
-  return absl::StrCat(FormatCheckpointNumber(checkpoint.number()), " at step ",
+  return absl::StrCat(CheckpointFolder(checkpoint.number()), " at step ",
                       FormatCount(checkpoint.step()), ", ",
                       FormatAge(now - FromTimestamp(checkpoint.written())), " ago");
 }

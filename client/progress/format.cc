@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/jobs_client.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
 
@@ -52,11 +53,11 @@ std::string DescribeCheckpoint(const CheckpointEnded& checkpoint) {
     const std::string which =
         checkpoint.number() == 0
             ? "a checkpoint"
-            : absl::StrCat("checkpoint ", FormatCheckpointNumber(checkpoint.number()));
+            : absl::StrCat("checkpoint ", CheckpointFolder(checkpoint.number()));
     return absl::StrCat(which, cause, " was given up: ", checkpoint.error());
   }
   return absl::StrCat(
-      "checkpoint ", FormatCheckpointNumber(checkpoint.number()), " at step ",
+      "checkpoint ", CheckpointFolder(checkpoint.number()), " at step ",
       FormatCount(checkpoint.step()), cause, ": ", FormatBytes(checkpoint.bytes()), " (",
       FormatBytes(checkpoint.bytes_written()), " written) in ",
       FormatShortTime(FromProto(checkpoint.took())), ", held up ",
@@ -125,8 +126,6 @@ std::string FormatAge(absl::Duration age) {
 double SecondsOf(const google::protobuf::Duration& duration) {
   return absl::ToDoubleSeconds(FromProto(duration));
 }
-
-std::string FormatCheckpointNumber(uint64_t number) { return absl::StrFormat("%06d", number); }
 
 std::string FormatMetric(double value) {
   if (std::isnan(value)) return "nan";

@@ -40,9 +40,6 @@ std::string FormatAge(absl::Duration age);
 
 double SecondsOf(const google::protobuf::Duration& duration);
 
-// "000017": as its folder is called.
-std::string FormatCheckpointNumber(uint64_t number);
-
 using Metrics = std::map<std::string, double>;
 
 Metrics ToMetrics(const google::protobuf::Map<std::string, double>& metrics);

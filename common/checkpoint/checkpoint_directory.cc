@@ -339,7 +339,7 @@ absl::StatusOr<uint64_t> CheckpointDirectory::Begin(uint64_t at_least) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint64_t> numbers, FoldersIn(file_system_, path_));
   uint64_t number = std::max<uint64_t>(at_least, 1);
   if (!numbers.empty()) number = std::max(number, numbers.back() + 1);
-  const std::string folder = JoinPath(path_, CheckpointFolder(number));
+  const std::string folder = CheckpointPath(path_, number);
   // Fails if it is there: somebody else has begun it.
   MILLRACE_RETURN_IF_ERROR(FromRocks(file_system_->CreateDir(folder, IOOptions(), nullptr),
                                      absl::StrCat("cannot make the directory ", folder)));
@@ -390,7 +390,7 @@ absl::Status CheckpointDirectory::Remove(uint64_t number) {
   const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(file_system_, path_, number);
   if (absl::IsNotFound(manifest.status())) return manifest.status();
   MILLRACE_RETURN_IF_ERROR(DeleteFile(file_system_, JoinPath(path_, ManifestPath(number))));
-  MILLRACE_RETURN_IF_ERROR(SyncDirectory(file_system_, JoinPath(path_, CheckpointFolder(number))));
+  MILLRACE_RETURN_IF_ERROR(SyncDirectory(file_system_, CheckpointPath(path_, number)));
   absl::Status status = UpdateLatest();  // On a full disk it works when the files are gone.
   // Only what it led to may have become garbage. Other folders without a manifest are not looked
   // at: one may be under way.

@@ -30,6 +30,10 @@ absl::optional<uint64_t> ParsePadded(absl::string_view text, size_t width) {
 
 std::string CheckpointFolder(uint64_t number) { return absl::StrFormat("%06d", number); }
 
+std::string CheckpointPath(absl::string_view directory, uint64_t number) {
+  return JoinPath(directory, CheckpointFolder(number));
+}
+
 absl::optional<uint64_t> ParseCheckpointFolder(absl::string_view name) {
   const absl::optional<uint64_t> number = ParsePadded(name, 6);
   return number == uint64_t{0} ? absl::nullopt : number;

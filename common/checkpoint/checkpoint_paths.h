@@ -25,6 +25,9 @@ std::string CheckpointFolder(uint64_t number);
 // The number of such a name; nothing for any other text: "17", "latest", "000000".
 absl::optional<uint64_t> ParseCheckpointFolder(absl::string_view name);
 
+// "DIRECTORY/000017".
+std::string CheckpointPath(absl::string_view directory, uint64_t number);
+
 // "000017/manifest.json".
 std::string ManifestPath(uint64_t number);
 // "000017/shard-00003.safetensors".

@@ -50,8 +50,8 @@ TEST(TwoWritersTest, AWriterLeavesAloneWhatAnotherOneWritesUnderItsNames) {
   CheckpointDirectory checkpoints(Files(), directory);
   const uint64_t number = *checkpoints.Begin();
   const auto again = [&] {
-    fs::remove_all(JoinPath(directory, CheckpointFolder(number)));
-    fs::create_directory(JoinPath(directory, CheckpointFolder(number)));
+    fs::remove_all(CheckpointPath(directory, number));
+    fs::create_directory(CheckpointPath(directory, number));
     TestSource source(&job, 0);
     ASSERT_TRUE(WriteShard(OptionsOf(directory, number), ImageOf(job, 0), &source).ok());
   };
@@ -64,8 +64,8 @@ TEST(TwoWritersTest, AWriterLeavesAloneWhatAnotherOneWritesUnderItsNames) {
       written = FilesIn(directory);
       return ends_early ? absl::CancelledError("enough") : absl::OkStatus();
     };
-    fs::remove_all(JoinPath(directory, CheckpointFolder(number)));
-    fs::create_directory(JoinPath(directory, CheckpointFolder(number)));
+    fs::remove_all(CheckpointPath(directory, number));
+    fs::create_directory(CheckpointPath(directory, number));
     TestSource source(&job, 0);
     const absl::Status status = WriteShard(options, ImageOf(job, 0), &source).status();
     EXPECT_EQ(status.code(),

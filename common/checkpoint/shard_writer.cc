@@ -256,8 +256,8 @@ class ShardWriter {
     MILLRACE_RETURN_IF_ERROR(record_file_.Create());
     MILLRACE_RETURN_IF_ERROR(record_file_.Append(record));
     MILLRACE_RETURN_IF_ERROR(record_file_.Finish());
-    MILLRACE_RETURN_IF_ERROR(SyncDirectory(
-        options_.file_system, JoinPath(options_.directory, CheckpointFolder(options_.number))));
+    MILLRACE_RETURN_IF_ERROR(
+        SyncDirectory(options_.file_system, CheckpointPath(options_.directory, options_.number)));
     return Result(record);
   }
 

@@ -122,7 +122,7 @@ absl::StatusOr<StoredShapes> ShapesOf(const FileSystemPtr& file_system, const st
 }  // namespace
 
 std::string NameOf(const ShardRestore& checkpoint) {
-  return JoinPath(checkpoint.directory(), CheckpointFolder(checkpoint.checkpoint()));
+  return CheckpointPath(checkpoint.directory(), checkpoint.checkpoint());
 }
 
 absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const JobSpec& spec,
@@ -202,7 +202,7 @@ std::string OfferOneBefore(const FileSystemPtr& file_system, const std::string& 
                            uint64_t number, const std::string& damage) {
   const auto before = FindOneBefore(file_system, directory, number, damage);
   if (!before) return "";
-  return absl::StrCat("; --restore=", JoinPath(directory, CheckpointFolder(before->number())),
+  return absl::StrCat("; --restore=", CheckpointPath(directory, before->number()),
                       " goes on from the one before, at step ", before->step());
 }
 

@@ -408,7 +408,7 @@ absl::Duration Checkpointer::WritePatience() const {
 std::string Checkpointer::WhatIsWritten() const {
   const std::string who = attached_.shards->WhoWrites();
   return absl::StrCat(
-      JoinPath(options_.spec.checkpoints().directory(), CheckpointFolder(attempt_->files.number)),
+      CheckpointPath(options_.spec.checkpoints().directory(), attempt_->files.number),
       " has been written for ", absl::FormatDuration(absl::Trunc(WritingFor(), absl::Seconds(1))),
       who.empty() ? "" : absl::StrCat("; it waits for ", who));
 }
@@ -537,7 +537,7 @@ CheckpointEnded Checkpointer::Describe() const {
   *ended.mutable_took() = ToProto(clock_->Now() - attempt_->begun);
   *ended.mutable_held_up() = ToProto(attempt_->held_up);
   const std::string& directory = options_.spec.checkpoints().directory();
-  ended.set_path(number == 0 ? directory : JoinPath(directory, CheckpointFolder(number)));
+  ended.set_path(number == 0 ? directory : CheckpointPath(directory, number));
   return ended;
 }
 

@@ -31,10 +31,6 @@
 namespace millrace::ps {
 namespace {
 
-std::string FolderOf(const std::string& directory, uint64_t number) {
-  return JoinPath(directory, CheckpointFolder(number));
-}
-
 std::string ShapeText(absl::Span<const uint64_t> shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
@@ -107,7 +103,8 @@ class CheckpointLoader {
   CheckpointLoader(const ShardPlan& plan, std::unique_ptr<Checkpoint> checkpoint)
       : plan_(plan),
         checkpoint_(std::move(checkpoint)),
-        folder_(FolderOf(plan.spec.restore().directory(), plan.spec.restore().checkpoint())) {}
+        folder_(CheckpointPath(plan.spec.restore().directory(), plan.spec.restore().checkpoint())) {
+  }
 
   absl::StatusOr<ShardContents> Load(BlockPool* pool, const MayGoOn& may_go_on);
 
@@ -299,7 +296,7 @@ absl::StatusOr<ReadValues> TensorFiles::OpenFile(const ShardSlice& slice,
 
 absl::StatusOr<ReadValues> TensorFiles::OpenCheckpoint(const ShardSlice& slice,
                                                        const StoredTensor& tensor) {
-  const std::string folder = FolderOf(tensor.path(), tensor.checkpoint());
+  const std::string folder = CheckpointPath(tensor.path(), tensor.checkpoint());
   std::shared_ptr<Checkpoint>& checkpoint = checkpoints_[folder];
   if (checkpoint == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(checkpoint,

@@ -8,6 +8,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checksum.h"
 #include "common/plain_name.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
@@ -21,7 +22,6 @@ namespace {
 constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
 constexpr size_t kMaxJobIdBytes = 200;
 constexpr size_t kMaxNameBytes = 1000;
-constexpr size_t kChecksumDigits = 32;
 // Asynchronous gradients under way that have a place reserved; more find room in what the server
 // has to spare.
 constexpr uint64_t kReservedPushes = 2;
@@ -115,18 +115,13 @@ absl::Status CheckJobId(const std::string& id) {
                                                  " letters, digits, '_', '-' and '.'"));
 }
 
-bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
-
 absl::Status CheckRestore(const ShardRestore& restore) {
   MILLRACE_RETURN_IF_ERROR(CheckAbsolutePath("spec.restore.directory", restore.directory()));
   if (restore.checkpoint() == 0) {
     return absl::InvalidArgumentError("spec.restore.checkpoint: 0; must be at least 1");
   }
   const std::string& checksum = restore.manifest_checksum();
-  if (checksum.size() == kChecksumDigits &&
-      std::all_of(checksum.begin(), checksum.end(), IsHexDigit)) {
-    return absl::OkStatus();
-  }
+  if (IsChecksum(checksum)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("spec.restore.manifest_checksum: '",
                                                  PrintableName(checksum), "'; must be ",
                                                  kChecksumDigits, " digits of 0 to 9 and a to f"));
