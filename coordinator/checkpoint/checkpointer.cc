@@ -14,7 +14,6 @@
 #include "coordinator/checkpoint/checkpointer.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,16 +26,6 @@
 namespace millrace::coordinator {
 namespace {
 
-// How long a cut that all shards have is waited for before an older one is taken: by somebody who
-// wants to stop, and otherwise.
-constexpr absl::Duration kUrgentPatience = absl::Seconds(5);
-constexpr absl::Duration kCutPatience = absl::Minutes(2);
-// The same of the first, where nobody is there who could do a step.
-constexpr absl::Duration kDesertedPatience = absl::Milliseconds(500);
-// A cut that has not come by then after it was asked for is asked for anew.
-constexpr absl::Duration kAskAgain = absl::Seconds(5);
-// The shards have opened a cut that long after they were told to write it.
-constexpr absl::Duration kOpenedAfter = absl::Seconds(10);
 // How long the job's end tries to have a checkpoint.
 constexpr absl::Duration kLastPatience = absl::Minutes(1);
 // A directory that does not answer for this long is trouble.
@@ -44,7 +33,9 @@ constexpr absl::Duration kFilePatience = absl::Minutes(1);
 // Shards that write for longer than this, and for twice as long as they did before, are told of.
 constexpr absl::Duration kWriteIsSlow = absl::Minutes(5);
 // They may write for this long, and for several times as long as they did before, and as long as a
-// disk takes that writes so many bytes a second; a disk may hang for as long as it likes.
+// disk takes that writes so many bytes a second; a disk may hang for as long as it likes. It may
+// also be slower than that, or shared by many jobs: after one that was given up for it the next has
+// twice the time.
 constexpr absl::Duration kWritePatience = absl::Minutes(10);
 constexpr int kTimesAsLong = 4;
 constexpr double kSlowestDisk = 1 << 20;
@@ -54,12 +45,6 @@ constexpr absl::Duration kLookPatience = absl::Seconds(10);
 constexpr absl::Duration kClosePatience = absl::Seconds(3);
 
 constexpr char kAtTheEnd[] = "the job's end";
-
-uint64_t LowestVersion(absl::Span<const ShardStatus> shards) {
-  uint64_t lowest = std::numeric_limits<uint64_t>::max();
-  for (const ShardStatus& shard : shards) lowest = std::min(lowest, shard.version());
-  return lowest;
-}
 
 }  // namespace
 
@@ -251,99 +236,6 @@ bool Checkpointer::BeginIfDue(const Situation& situation) {
   return true;
 }
 
-// One that is due by steps was asked for before.
-void Checkpointer::AwaitCut(const Situation& situation) {
-  phase_ = Phase::kAwaitingCut;
-  const bool by_steps = attempt_->requests.empty() && situation.watermark >= policy_.next_step();
-  attempt_->from_version = (by_steps ? policy_.next_step() : situation.watermark) / replicas_;
-  wanted_version_ = by_steps ? attempt_->from_version : situation.version_ahead;
-  attempt_->asked = attempt_->begun;
-}
-
-// So that the shards hear of the version before they have it.
-void Checkpointer::WantNextVersion(const Situation& situation) {
-  if (replicas_ == 0) return;
-  const bool is_ahead = policy_.next_step() < options_.total_steps &&
-                        policy_.next_step() / replicas_ > situation.newest_version;
-  wanted_version_ = is_ahead ? policy_.next_step() / replicas_ : 0;
-}
-
-// Who wants to stop does not wait for this one's end first, which may be long in coming.
-void Checkpointer::JoinUrgent() {
-  for (CheckpointRequest& request : requests_->TakeUrgent()) {
-    attempt_->requests.push_back(std::move(request));
-  }
-  if (attempt_->urgent_since) return;
-  for (const CheckpointRequest& request : attempt_->requests) {
-    if (request.urgent) attempt_->urgent_since = clock_->Now();
-  }
-}
-
-// One that is newer than what is saved.
-bool Checkpointer::FindCut(const Situation& situation) {
-  if (situation.shards.empty()) return false;
-  const CheckpointInfo* const saved = NewestHere();
-  const uint64_t newer = saved == nullptr ? 0 : saved->step() / replicas_ + 1;
-  attempt_->cut =
-      OldestCommonCut(situation.shards, attached_.epoch, std::max(attempt_->from_version, newer));
-  if (attempt_->cut) {
-    wanted_version_ = 0;
-    BeginFiles();
-    return true;
-  }
-  if (IsTired(situation)) return TakeOlderCut(situation);
-  const absl::Time now = clock_->Now();
-  const bool passed = wanted_version_ <= LowestVersion(situation.shards);
-  if (passed && now - attempt_->asked > kAskAgain) {
-    wanted_version_ = situation.version_ahead;
-    attempt_->asked = now;
-  }
-  return false;
-}
-
-// Of waiting for the cut.
-bool Checkpointer::IsTired(const Situation& situation) const {
-  absl::Duration patience = situation.is_deserted ? kDesertedPatience : kUrgentPatience;
-  if (!attempt_->urgent_since) patience = kCutPatience;
-  return clock_->Now() - attempt_->urgent_since.value_or(attempt_->begun) > patience;
-}
-
-// Nobody gets on, or no cut comes: the newest that there is, where that is worth it.
-bool Checkpointer::TakeOlderCut(const Situation& situation) {
-  absl::optional<CutName> newest;
-  while (auto cut = OldestCommonCut(situation.shards, attached_.epoch,
-                                    newest ? newest->version() + 1 : uint64_t{1})) {
-    newest = cut;
-  }
-  wanted_version_ = 0;
-  const CheckpointInfo* const saved = NewestHere();
-  if (newest && (saved == nullptr || newest->version() * replicas_ > saved->step())) {
-    attempt_->cut = newest;
-    BeginFiles();
-    return true;
-  }
-  StopWaiting(situation);
-  return false;
-}
-
-// There is no state that could be saved.
-void Checkpointer::StopWaiting(const Situation& situation) {
-  policy_.Began(situation.watermark, clock_->Now());
-  const CheckpointInfo* const saved = NewestHere();
-  absl::StatusOr<CheckpointInfo> result =
-      absl::UnavailableError("no state of all shards is on their disks yet; try again");
-  if (saved != nullptr) result = *saved;
-  Answer(std::exchange(attempt_->requests, {}), result);
-  End();
-}
-
-absl::optional<CutName> Checkpointer::held_cut() const {
-  const bool opens =
-      phase_ == Phase::kBeginning ||
-      (phase_ == Phase::kWriting && clock_->Now() - attempt_->writing_since < kOpenedAfter);
-  return opens ? attempt_->cut : absl::nullopt;
-}
-
 uint64_t Checkpointer::BarrierFrom(uint64_t step) const {
   const uint64_t total = options_.total_steps;
   const uint64_t every = CheckpointEverySteps(options_.spec);
@@ -378,6 +270,7 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
   const absl::Time now = clock_->Now();
   if (!at_end_) {
     at_end_ = true;
+    last_is_begun_ = false;
     last_since_ = now;
     last_due_ = now;
     last_cut_ = cut;
@@ -385,6 +278,7 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
   }
   if (phase_ == Phase::kAwaitingCut || phase_ == Phase::kAwaitingBarrier) PutBack();
   if (last_is_saved_) return true;
+  if (phase_ == Phase::kIdle && !std::exchange(last_is_begun_, true)) last_since_ = now;
   if (phase_ == Phase::kIdle && now >= last_due_ && now - last_since_ <= kLastPatience) BeginLast();
   if (now - last_since_ <= kLastPatience) return false;
   const bool directory_hangs = call_ != nullptr && now - call_since_ > kLastPatience;
@@ -402,7 +296,7 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
 
 absl::Duration Checkpointer::WritePatience() const {
   const absl::Duration slowest = absl::Seconds(static_cast<double>(options_.bytes) / kSlowestDisk);
-  return std::max({kWritePatience, kTimesAsLong * last_took_, slowest});
+  return std::max({kWritePatience, kTimesAsLong * last_took_, slowest, 2 * in_vain_for_});
 }
 
 std::string Checkpointer::WhatIsWritten() const {
@@ -466,7 +360,10 @@ bool Checkpointer::TakeAnswers() {
   const auto answers = attached_.shards->TakeWritten();
   if (!answers) {
     if (WritingFor() <= WritePatience()) return false;
-    const std::string what = WhatIsWritten();
+    in_vain_for_ = WritingFor();
+    const std::string what =
+        absl::StrCat(WhatIsWritten(), "; the next one has ",
+                     absl::FormatDuration(absl::Trunc(WritePatience(), absl::Seconds(1))));
     attached_.shards->CancelWrite();
     Fail(absl::DeadlineExceededError(what));
     return true;
@@ -515,6 +412,7 @@ void Checkpointer::AfterCommitting() {
   newest_ = InfoOf(options_.spec.checkpoints().directory(), result_->manifest);
   newest_is_exact_ = attempt_->state.exact;
   last_took_ = FromProto(result_->manifest.took());
+  in_vain_for_ = absl::ZeroDuration();
   last_is_saved_ = attempt_->is_last;
   trouble_ = result_->trouble;
   CheckpointEnded ended = Describe();

@@ -137,7 +137,8 @@ class Checkpointer {
 
   // The job's last state is in all shards' databases; of a synchronous job in `cut`. Call it often,
   // Advance before it. Returns whether the job may end: that state is saved, or was given up after
-  // a minute's tries, or after shards have written for much longer than that may take.
+  // a minute's tries, or after shards have written for much longer than that may take. What was
+  // being written before it has its own time.
   bool MayEnd(const absl::optional<CutName>& cut);
 
   // Whether a checkpoint is being written, or waited for.
@@ -253,6 +254,8 @@ class Checkpointer {
   bool looks_again_ = false;  // When there is nothing else to do.
   bool has_begun_ = false;    // One, ever.
   absl::Duration last_took_;  // Of the newest; 0: nobody knows.
+  // Shards have written before they were given up, since the last one that worked; 0: none were.
+  absl::Duration in_vain_for_;
   std::string trouble_;
   std::vector<CheckpointEnded> ended_;
   std::vector<std::pair<CheckpointRequest, absl::StatusOr<CheckpointInfo>>> answers_;
@@ -260,8 +263,9 @@ class Checkpointer {
   // At the job's end.
   bool at_end_ = false;
   bool last_is_saved_ = false;
+  bool last_is_begun_ = false;  // Or was, and failed.
   absl::optional<CutName> last_cut_;
-  absl::Time last_since_;
+  absl::Time last_since_;  // Of its first try.
   absl::Time last_due_ = absl::InfinitePast();
   Backoff last_backoff_{absl::Seconds(2), absl::Seconds(20)};
 };

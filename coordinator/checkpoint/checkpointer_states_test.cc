@@ -301,6 +301,30 @@ TEST_F(CheckpointerTest, TheEndOfASynchronousJobIsTheCutThatWasFlushed) {
   EXPECT_TRUE(checkpointer_->MayEnd(cut));
 }
 
+// The minute passed while the one before was written, and the job ended without its last one.
+TEST_F(CheckpointerTest, TheEndIsSavedHoweverLongTheOneBeforeIsBeingWritten) {
+  OpenIdle();
+  At(990);
+  const auto asked = Request();
+  AwaitWriting();
+  At(kSavedSteps);
+  for (int i = 0; i < 5; ++i) {
+    Advance();
+    EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+    clock_.Advance(absl::Seconds(40));
+  }
+  shards_.SetStates(990);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_EQ((*asked)->value().step(), 990u);
+  shards_.SetStates(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_EQ(Manifest(2).step(), kSavedSteps);
+  EXPECT_EQ(checkpointer_->trouble(), "");
+}
+
 TEST_F(CheckpointerTest, AnEndThatCannotBeSavedIsTriedForAMinute) {
   OpenIdle();
   At(kSavedSteps);

@@ -441,6 +441,26 @@ TEST_F(CheckpointerTest, ShardsThatHangAreToldOfAndGivenUp) {
   EXPECT_EQ(checkpointer_->trouble(), "");
 }
 
+// Behind a small --checkpoint_bandwidth, say: each one was given up just before its end.
+TEST_F(CheckpointerTest, AfterOneThatTookTooLongTheNextHasMoreTime) {
+  OpenIdle();
+  At(10);
+  Request();
+  AwaitWriting();
+  clock_.Advance(absl::Minutes(11));
+  AwaitIdle();
+  EXPECT_EQ(shards_.cancelled, 1);
+  EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("; the next one has 22m"));
+  const auto asked = Request();
+  AwaitWriting();
+  clock_.Advance(absl::Minutes(21));
+  Advance();
+  EXPECT_EQ(shards_.cancelled, 1);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_TRUE((*asked)->ok());
+}
+
 // However slow the disk is, as long as it is not slower than any.
 TEST_F(CheckpointerTest, ALargeJobMayWriteForLonger) {
   bytes_ = uint64_t{3600} << 20;
