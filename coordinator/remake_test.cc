@@ -520,6 +520,66 @@ TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardAndSaysWhy
                     HasSubstr("it cannot be made again: the job has no checkpoints")));
 }
 
+// The job waited for ps-1 all the while, as people were told.
+TEST(RemakeTest, WhoReadsForLongIsNamed) {
+  CoordinatorOptions options;
+  options.restore_grace = absl::Milliseconds(200);
+  Gate gate;
+  Gate reads;
+  FakeCluster cluster(2, options);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
+  cluster.ps(0).set_on_create([&](const std::string&) {
+    reads.Pass();
+    return grpc::Status::OK;
+  });
+  cluster.ps(1).Kill();
+  cluster.AwaitVerdict(job, absl::StrCat("the job waits for shard 1 on ps-0 to read ",
+                                         spec.checkpoints().directory(), "/000001 for "));
+  EXPECT_THAT(cluster.Get(job)->message(), HasSubstr("waits for shard 1 on ps-0 to read "));
+  reads.Open();
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+}
+
+// It was forgotten, and the damaged one was taken for the job's newest state.
+TEST(RemakeTest, RestartedCoordinatorKnowsWhatIsDamaged) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript script = WaitingAt(31, &gate);
+  script.lease_slots = 1;  // Nobody trains when it stands there.
+  cluster.AddWorker(script);
+  JobSpec spec = JobWithCheckpoints(60);
+  spec.mutable_synchronous()->set_replicas(4);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(12)});
+  WriteCheckpointOf(job, spec, {StepsBefore(20)});
+  cluster.ps(0).set_on_restore([](const ShardSpec& asked) {
+    return asked.restore().checkpoint() == 2
+               ? absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged")
+               : absl::OkStatus();
+  });
+  GiveNewDisk(cluster, 0);
+  const auto has_recovered = [](const JobEvent& event) { return event.has_recovered(); };
+  const auto remade = cluster.Watch(job, 0, has_recovered);
+  ASSERT_TRUE(remade.ok()) << remade.status();
+  EXPECT_EQ(remade->back().recovered().how(), "all shards from checkpoint 000001 at step 12");
+  cluster.StopCoordinator();
+  cluster.StartCoordinator();
+  cluster.ps(0).Join(cluster.address());
+  ASSERT_TRUE(cluster.Watch(job, remade->back().sequence(), has_recovered).ok());
+  const auto saved = cluster.Checkpoint(job, /*wait=*/true);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->number(), 1u);
+  gate.Open();
+}
+
 // The job that it was restored from has the checkpoint.
 TEST(RemakeTest, RestoredJobThatHasNoCheckpointYetBeginsWhereItBegan) {
   Gate gate;

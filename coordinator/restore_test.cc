@@ -9,6 +9,7 @@
 #include "common/safetensors/safetensors_file.h"
 #include "coordinator/testing/fake_checkpoint.h"
 #include "coordinator/testing/fake_cluster.h"
+#include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -82,6 +83,27 @@ TEST(RestoreTest, JobThatIsRestoredNeverTakesANewerOneThanWhenItWasSubmitted) {
   FakeWorker& worker = cluster.AddWorker();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   EXPECT_EQ(worker.Computed(job), StepsFrom(10, 50));
+}
+
+// It waited for a worker, as people were told, although that had come.
+TEST(RestoreTest, WhoReadsWhatAJobBeginsWithForLongIsNamed) {
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory,
+                      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(10)}});
+  Gate reads;
+  FakeCluster cluster(1);
+  cluster.ps(0).set_on_create([&](const std::string&) {
+    reads.Pass();
+    return grpc::Status::OK;
+  });
+  cluster.StartPs();
+  const std::string job = cluster.Submit(RestoredJob(directory)).value();
+  cluster.AwaitVerdict(job, "the job waits for a worker");
+  cluster.AddWorker();
+  cluster.AwaitVerdict(
+      job, absl::StrCat("the job waits for shard 0 on ps-0 to read ", directory, "/000001 for "));
+  reads.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
 }
 
 // It was refused its directory then, and wrote none.

@@ -29,6 +29,8 @@ constexpr char kAsTheyWere[] = "all shards as they were";
 // A new job that waits for a server keeps what it has made elsewhere for this long: a server that
 // is started again is back by then.
 constexpr absl::Duration kKeptMade = absl::Seconds(10);
+// Shards that are made for longer than this are told of.
+constexpr absl::Duration kMakesForLong = absl::Seconds(2);
 
 }  // namespace
 
@@ -150,16 +152,45 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
   }
 }
 
+// People are told who reads for long.
+absl::StatusOr<ShardGroup::Statuses> Attacher::Bring(ShardGroup& shards, bool is_new) {
+  const absl::Time since = environment_.clock->Now();
+  bool told = false;
+  auto statuses = shards.Bring(generation(), is_new, [&](const std::vector<uint32_t>& unmade) {
+    if (unmade.empty() || environment_.clock->Now() - since < kMakesForLong) return;
+    job_->SetWaiting(DescribeMaking(shards, unmade), since);
+    told = true;
+  });
+  if (told) job_->ClearWaiting();
+  return statuses;
+}
+
+// "shard 1 on ps-1 and others to read DIR/000017".
+std::string Attacher::DescribeMaking(const ShardGroup& shards,
+                                     const std::vector<uint32_t>& unmade) const {
+  const ShardPlacement& first = shards.placements()[unmade.front()];
+  std::string what = "make its variables";
+  if (first.has_restore()) {
+    what = absl::StrCat("read ", NameOf(first.restore()));
+  } else if (job_->spec().has_warm_start()) {
+    what = absl::StrCat("read ", job_->spec().warm_start().path());
+  }
+  return absl::StrCat(shards.NameOf(unmade.front()), unmade.size() > 1 ? " and others" : "", " to ",
+                      what);
+}
+
 // One try. Nothing: look at all shards again; `remade`: they have other places now.
 absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGroup& shards,
                                                                         bool is_new, bool* remade) {
-  auto statuses = shards.Bring(generation(), /*all=*/is_new);
+  auto statuses = Bring(shards, is_new);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (statuses.ok()) return *std::move(statuses);
   const absl::Status& status = statuses.status();
   const bool makes = is_new || IsToBeMade(shards.placements()[shards.failed_shard()]);
   const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
-  const ReachAction action = DecideReach(status, refused_);
+  // What it reads hangs there, and perhaps not elsewhere.
+  const bool hangs = !is_new && makes && absl::IsDeadlineExceeded(status);
+  const ReachAction action = hangs ? ReachAction::kGiveUp : DecideReach(status, refused_);
   if (!is_new && (action == ReachAction::kGiveUp || (makes && is_full))) {
     MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, status));
     // What goes on for long does not keep the journal and the servers busy.

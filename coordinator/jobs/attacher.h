@@ -70,6 +70,8 @@ class Attacher {
   absl::Status AdoptGeneration(ShardGroup& shards, const absl::Status& refusal);
   absl::StatusOr<bool> DropFirst(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
+  absl::StatusOr<Statuses> Bring(ShardGroup& shards, bool is_new);
+  std::string DescribeMaking(const ShardGroup& shards, const std::vector<uint32_t>& unmade) const;
   absl::StatusOr<bool> BeginWithOneBefore(ShardGroup& shards, const absl::Status& damage);
   absl::StatusOr<bool> Displace(ShardGroup& shards, const RestoredFrom& from);
   absl::StatusOr<bool> MakeWay(ShardGroup& shards, const absl::Status& status);

@@ -25,6 +25,7 @@ namespace millrace::coordinator {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -150,6 +151,10 @@ class AttacherTest : public testing::Test {
       clock_.set_on_wait(nullptr);
       return attached.status();
     }
+  }
+
+  void EndAfter(absl::Time begin, absl::Duration limit) {
+    if (clock_.Now() - begin > limit) inbox_.Interrupt(absl::CancelledError("enough"));
   }
 
   // All that has been told to people.
@@ -300,6 +305,37 @@ TEST_F(AttacherTest, JobWhoseOnlyCheckpointIsDamagedEndsAfterAWhileAndNamesFileA
   const std::vector<std::string> notices = Notices();
   EXPECT_EQ(CountOf("/000001 cannot be used: ", notices), 1);
   EXPECT_EQ(CountOf("looks for a checkpoint every 10s, and fails after 10m", notices), 1);
+}
+
+// It was asked again and again, for ever.
+TEST_F(AttacherTest, ShardThatAServerDoesNotMakeInTimeIsMadeOnAnotherOne) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  LoseAllShards();
+  servers_[1]->set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "its disk does not answer");
+  });
+  const absl::Time begin = clock_.Now();
+  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  EXPECT_TRUE(end.ok()) << end;
+  EXPECT_THAT(servers_[1]->Shards(kNewJob), IsEmpty());
+  EXPECT_THAT(job_->record().shards(1).server(), AnyOf("ps-0", "ps-2"));
+}
+
+TEST_F(AttacherTest, JobWhoseShardNoServerMakesInTimeEndsAfterAWhileAndNamesOne) {
+  for (int i = 0; i < kServers; ++i) {
+    Join(i);
+    servers_[i]->set_on_create([](const std::string& /*job_id*/) {
+      return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "its disk does not answer");
+    });
+  }
+  LoseAllShards();
+  const absl::Time begin = clock_.Now();
+  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  EXPECT_TRUE(absl::IsDeadlineExceeded(end)) << end;
+  EXPECT_THAT(std::string(end.message()),
+              AllOf(HasSubstr("CreateShard of shard"), HasSubstr("its disk does not answer")));
+  EXPECT_GE(clock_.Now() - begin, environment_.member_timeout);
+  EXPECT_EQ(CountOf("no other ps server could make it", Notices()), 1);
 }
 
 TEST_F(AttacherTest, WholeCheckpointThatComesMeanwhileIsTaken) {

@@ -30,8 +30,10 @@ using ::google::protobuf::util::MessageDifferencer;
 
 // Files are not looked for more often than this.
 constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
-// A server that had no room for a shard is not asked again for this long, where there are others.
+// A server that had no room for a shard is not asked again for this long, where there are others;
+// and one that did not get on with reading it.
 constexpr absl::Duration kFull = absl::Seconds(10);
+constexpr absl::Duration kHangs = absl::Hours(12);
 
 }  // namespace
 
@@ -39,7 +41,7 @@ void Remaker::Begin() {
   missing_since_.clear();
   damaged_.clear();
   told_.clear();
-  full_.clear();
+  avoided_.clear();
   hopeless_since_.reset();
   look_again_ = absl::InfinitePast();
   waits_for_files_ = false;
@@ -92,9 +94,10 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
     return MakeAgain(shards, std::move(losses));
   }
   losses.cause = job_->record().remake().cause();
-  if (is_full) {
-    full_[placement.directory_id()] = environment_.clock->Now();
-    if (Servers().empty()) return false;
+  const bool hangs = absl::IsDeadlineExceeded(status);
+  if (is_full || hangs) {
+    avoided_[placement.directory_id()] = environment_.clock->Now() + (hangs ? kHangs : kFull);
+    if (Servers().empty()) return hangs ? WaitForHanging(status) : false;
     losses.moves[failed] = true;
     return MakeAgain(shards, std::move(losses));
   }
@@ -107,16 +110,34 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
                                 : ReplaceGone(shards, std::move(losses), from));
   if (replaced || waits_for_files_) {
     hopeless_since_.reset();
-  } else if (!hopeless_since_) {
-    hopeless_since_ = environment_.clock->Now();
-    const std::string after = absl::FormatDuration(environment_.member_timeout);
-    job_->AppendNotice(absl::StrCat(
+  } else {
+    NoteHopeless(absl::StrCat(
         shards.NameOf(failed),
         " cannot be made again: ", why_not_.empty() ? std::string(status.message()) : why_not_,
-        "; looks for a checkpoint every ", absl::FormatDuration(kLookForFilesAgain),
-        ", and fails after ", after, " (--member_timeout of the coordinator)"));
+        "; looks for a checkpoint every ", absl::FormatDuration(kLookForFilesAgain)));
   }
   return replaced;
+}
+
+// There is no other server: it is asked again, unless its disk alone hangs.
+absl::StatusOr<bool> Remaker::WaitForHanging(const absl::Status& status) {
+  const auto found = FindUsable();
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (waits_for_files_) {
+    hopeless_since_.reset();
+  } else {
+    NoteHopeless(absl::StrCat(std::string(status.message()),
+                              "; no other ps server could make it, and it is asked once more"));
+  }
+  return false;
+}
+
+void Remaker::NoteHopeless(const std::string& what) {
+  if (hopeless_since_) return;
+  hopeless_since_ = environment_.clock->Now();
+  job_->AppendNotice(absl::StrCat(what, ", and fails after ",
+                                  absl::FormatDuration(environment_.member_timeout),
+                                  " (--member_timeout of the coordinator)"));
 }
 
 // A shard that is to be made cannot be: its checkpoint is damaged, or was removed while it was
@@ -236,8 +257,8 @@ std::vector<RemakeServer> Remaker::Servers() const {
   const absl::Time now = environment_.clock->Now();
   for (const PsMember& member : environment_.registry->PsServers()) {
     const RegisterPs& ps = member.registration;
-    const auto full = full_.find(ps.directory_id());
-    if (full != full_.end() && now - full->second < kFull) continue;
+    const auto avoided = avoided_.find(ps.directory_id());
+    if (avoided != avoided_.end() && now < avoided->second) continue;
     servers.push_back({ps.directory_id(), ps.name(), ps.address(),
                        environment_.elements_on ? environment_.elements_on(ps.directory_id()) : 0});
   }

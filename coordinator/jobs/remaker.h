@@ -42,9 +42,9 @@ class Remaker {
   absl::StatusOr<bool> ReplaceMissing(ShardGroup& shards);
   // A call to all shards has failed for good, or since there is no memory. Where a shard's state is
   // damaged or gone it is made again; where its checkpoint is damaged, from the one before; where
-  // its server has no room for it, on another one.
+  // its server has no room for it, or did not make it in time, on another one.
   absl::StatusOr<bool> ReplaceFailed(ShardGroup& shards, const absl::Status& status);
-  // What shards are to be made of cannot be read, and for --member_timeout there was nothing else:
+  // What shards are to be made of cannot be read, and for --member_timeout nothing else was there:
   // the job cannot go on.
   bool IsHopeless() const;
   // Whether the directory of checkpoints did not answer when one was looked for last.
@@ -67,8 +67,12 @@ class Remaker {
   absl::StatusOr<bool> ReplaceDamaged(ShardGroup& shards, Losses losses, const ShardRestore& bad,
                                       const absl::Status& damage);
   absl::StatusOr<bool> DropAgain(ShardGroup& shards);
+  absl::StatusOr<bool> WaitForHanging(const absl::Status& status);
+  void NoteHopeless(const std::string& what);
   absl::StatusOr<bool> MakeAgain(ShardGroup& shards, Losses losses);
   absl::StatusOr<FoundCheckpoint> FindUsable();
+  std::set<uint64_t> DamagedIn(const std::string& directory) const;
+  std::set<uint64_t> DamagedBeside(const FoundCheckpoint& found) const;
   absl::StatusOr<bool> IsRemoved(const ShardRestore& checkpoint) const;
   std::vector<RemakeServer> Servers() const;
   void DropStrays(const JobRecord& before, absl::Span<const ShardPlacement> after) const;
@@ -82,8 +86,8 @@ class Remaker {
   std::map<std::string, absl::Time> missing_since_;    // By directory.
   std::map<std::string, std::set<uint64_t>> damaged_;  // By directory of checkpoints.
   std::set<std::string> told_;  // Of checkpoints that cannot be opened: what people were told.
-  // Servers without room, by directory: since when that is known.
-  std::map<std::string, absl::Time> full_;
+  // Servers without room, or that hang, by directory: until when they get no shards.
+  std::map<std::string, absl::Time> avoided_;
   // What shards are to be made of cannot be read, and nothing else is there, since then.
   absl::optional<absl::Time> hopeless_since_;
   absl::Time look_again_ = absl::InfinitePast();

@@ -56,6 +56,11 @@ absl::Status Reporter::WaitForMembers(const std::map<std::string, std::string>& 
   return inbox_->WaitUntil(clock_->Now() + pause);
 }
 
+void Reporter::NobodyIsMissing() {
+  if (!missing_since_.empty()) job_->ClearWaiting();
+  missing_since_.clear();
+}
+
 // The job waits for members that are not there. A running job does not wait for ever.
 absl::Status Reporter::NoteMissing(const std::map<std::string, std::string>& missing) {
   stalled_ = false;

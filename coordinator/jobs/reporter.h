@@ -42,8 +42,8 @@ class Reporter {
   absl::Status WaitForMember(const std::string& whom, absl::Duration pause) {
     return WaitForMembers({{whom, whom}}, pause);
   }
-  // Nobody is waited for any more.
-  void NobodyIsMissing() { missing_since_.clear(); }
+  // Those are there, and not waited for any more.
+  void NobodyIsMissing();
 
   // Changes the job's record. Returns when that is in the journal: while it cannot be written the
   // job waits and says so. Otherwise what the run must end with; then the record may be unchanged.

@@ -35,8 +35,10 @@ constexpr absl::Duration kWriteCall = absl::Minutes(5);
 constexpr absl::Duration kRetireCall = absl::Seconds(30);
 // Makes a shard of any size, in memory. Retention relies on it: see kSettling there.
 constexpr absl::Duration kMakeCall = absl::Minutes(5);
-// Reads a shard of any size from any disk: the next call would begin anew.
+// Reads a shard from any disk: the next call would begin anew. One that is read from files, perhaps
+// a network's, may take as long as that takes with so many bytes a second.
 constexpr absl::Duration kReadCall = absl::Hours(1);
+constexpr double kSlowestRead = 10 << 20;
 // Writes a shard of any size anywhere, at any bandwidth that it is limited to.
 constexpr absl::Duration kCheckpointCall = absl::Hours(240);
 
@@ -294,9 +296,13 @@ template <typename Request, typename Response, typename Make>
 absl::StatusOr<std::vector<Response>> ShardGroup::CallAll(const char* what,
                                                           Method<Request, Response> method,
                                                           absl::Duration timeout, const Make& make,
-                                                          const Wanted& wanted) {
+                                                          const Wanted& wanted,
+                                                          const OnWait& on_wait) {
   const auto round = Start<Request, Response>(wanted, method, timeout, make);
-  while (!round->AwaitFor(kLookAround)) CancelMoved(*round);
+  while (!round->AwaitFor(kLookAround)) {
+    CancelMoved(*round);
+    if (on_wait) on_wait(Unanswered(*round));
+  }
   MILLRACE_RETURN_IF_ERROR(WorstError(what, *round));
   return std::move(round->responses);
 }
@@ -315,25 +321,38 @@ ShardGroup::Wanted ShardGroup::ThoseThere() const {
   };
 }
 
-absl::StatusOr<ShardGroup::Statuses> ShardGroup::Bring(uint64_t generation, bool all) {
+absl::Duration ShardGroup::MakePatience() const {
+  const bool reads = std::any_of(placements_.begin(), placements_.end(),
+                                 [](const auto& placement) { return placement.has_restore(); }) ||
+                     !warm_start_.empty();
+  if (!reads) return kMakeCall;
+  uint64_t most = 0;
+  for (const ShardPlacement& placement : placements_) {
+    uint64_t elements = 0;
+    for (const Slice& slice : placement.slices()) elements += slice.length();
+    most = std::max(most, elements);
+  }
+  const size_t arrays = 1 + OptimizerSlots(spec_.optimizer()).size();
+  const double bytes = static_cast<double>(most) * static_cast<double>(arrays * sizeof(float));
+  return std::max(kReadCall, absl::Seconds(bytes / kSlowestRead));
+}
+
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::Bring(uint64_t generation, bool all,
+                                                       const OnWait& on_wait) {
   const auto is_to_be_made = [&](uint32_t shard) { return all || IsToBeMade(placements_[shard]); };
   const auto is_made = [&](uint32_t shard) { return !is_to_be_made(shard); };
   MILLRACE_ASSIGN_OR_RETURN(Statuses statuses,
                             (CallAll<SetGenerationRequest, ShardStatus>(
                                 "SetGeneration", &AdminCalls::SetGeneration, kShortCall,
                                 AtGeneration(job_id_, generation), is_made)));
-  const bool reads = std::any_of(placements_.begin(), placements_.end(),
-                                 [](const auto& placement) { return placement.has_restore(); }) ||
-                     !warm_start_.empty();
-  MILLRACE_ASSIGN_OR_RETURN(
-      const Statuses made,
-      (CallAll<CreateShardRequest, ShardStatus>(
-          "CreateShard", &AdminCalls::CreateShard, reads ? kReadCall : kMakeCall,
-          [&](uint32_t shard, CreateShardRequest& request) {
-            *request.mutable_spec() = SpecOf(shard);
-            request.set_generation(generation);
-          },
-          is_to_be_made)));
+  MILLRACE_ASSIGN_OR_RETURN(const Statuses made,
+                            (CallAll<CreateShardRequest, ShardStatus>(
+                                "CreateShard", &AdminCalls::CreateShard, MakePatience(),
+                                [&](uint32_t shard, CreateShardRequest& request) {
+                                  *request.mutable_spec() = SpecOf(shard);
+                                  request.set_generation(generation);
+                                },
+                                is_to_be_made, on_wait)));
   for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
     if (is_to_be_made(shard)) statuses[shard] = made[shard];
   }
@@ -488,12 +507,16 @@ void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
   }
 }
 
-std::vector<uint32_t> ShardGroup::Unanswered() const {
+std::vector<uint32_t> ShardGroup::Unanswered(const CallRound& round) const {
   std::vector<uint32_t> shards;
-  for (uint32_t shard = 0; poll_ != nullptr && shard < servers_.size(); ++shard) {
-    if (!poll_->round->HasEnded(shard)) shards.push_back(shard);
+  for (uint32_t shard = 0; shard < servers_.size(); ++shard) {
+    if (!round.HasEnded(shard)) shards.push_back(shard);
   }
   return shards;
+}
+
+std::vector<uint32_t> ShardGroup::Unanswered() const {
+  return poll_ == nullptr ? std::vector<uint32_t>() : Unanswered(*poll_->round);
 }
 
 absl::optional<ShardGroup::Poll> ShardGroup::TakePoll() {
@@ -531,10 +554,9 @@ absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> ShardGroup:
 }
 
 std::string ShardGroup::WhoWrites() const {
+  if (write_ == nullptr) return "";
   std::set<std::string> servers;
-  for (uint32_t shard = 0; write_ != nullptr && shard < servers_.size(); ++shard) {
-    if (!write_->HasEnded(shard)) servers.insert(NameOf(shard));
-  }
+  for (const uint32_t shard : Unanswered(*write_)) servers.insert(NameOf(shard));
   return absl::StrJoin(servers, ", ");
 }
 

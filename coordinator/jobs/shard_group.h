@@ -69,9 +69,11 @@ class ShardGroup final : public CheckpointShards {
 
   using Statuses = std::vector<ShardStatus>;
 
+  // Called once a second while a call is waited for, with the shards whose answers are missing.
+  using OnWait = std::function<void(const std::vector<uint32_t>& unanswered)>;
   // Creates the shards that are to be made (ShardPlacement.making; `all`: every one), and sets the
-  // generation of the others.
-  absl::StatusOr<Statuses> Bring(uint64_t generation, bool all);
+  // generation of the others. Shards may be read for hours: `on_wait` is of those that are made.
+  absl::StatusOr<Statuses> Bring(uint64_t generation, bool all, const OnWait& on_wait = nullptr);
   // Drops the shards that are to be dropped; then placements() has them as those that are to be
   // made. Does nothing where there are none.
   absl::Status DropFirst(uint64_t generation);
@@ -160,7 +162,8 @@ class ShardGroup final : public CheckpointShards {
   template <typename Request, typename Response, typename Make>
   absl::StatusOr<std::vector<Response>> CallAll(const char* what, Method<Request, Response> method,
                                                 absl::Duration timeout, const Make& make,
-                                                const Wanted& wanted = All);
+                                                const Wanted& wanted = All,
+                                                const OnWait& on_wait = nullptr);
   std::vector<absl::Status> ErrorsOf(const char* what, const CallRound& round) const;
   template <typename Request, typename Response, typename Make>
   absl::Status CallThoseThere(const char* what, Method<Request, Response> method,
@@ -174,6 +177,9 @@ class ShardGroup final : public CheckpointShards {
   absl::Status ErrorOf(const char* what, uint32_t shard, const grpc::Status& status) const;
   bool SetUnderWay(std::shared_ptr<CallRound> round) ABSL_LOCKS_EXCLUDED(mutex_);
   ShardSpec SpecOf(uint32_t shard) const;
+  // How long a shard may take to be made.
+  absl::Duration MakePatience() const;
+  std::vector<uint32_t> Unanswered(const CallRound& round) const;
   std::string DescribeMissing(const ShardPlacement& placement, bool* directory_is_lost) const;
 
   const std::string job_id_;
