@@ -600,5 +600,30 @@ TEST(RemakeTest, RestoredJobThatHasNoCheckpointYetBeginsWhereItBegan) {
   EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
 }
 
+// It was thrown back to where it had begun, and its newer checkpoints were removed when the
+// directory was back.
+TEST(RemakeTest, RestoredJobWhoseDirectoryIsNotMountedWaitsForIt) {
+  Gate gate;
+  JobSpec spec = JobWithCheckpoints(50);
+  const std::string& directory = spec.checkpoints().directory();
+  spec.mutable_restore()->set_directory(NewCheckpointDirectory());
+  WriteFakeCheckpoint(spec.restore().directory(),
+                      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(10)}});
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  ASSERT_TRUE(cluster.Checkpoint(job, /*wait=*/true).ok());
+  std::filesystem::rename(directory, directory + "-elsewhere");
+  std::filesystem::create_directory(directory);
+  GiveNewDisk(cluster, 0);
+  cluster.AwaitNotice(job, absl::StrCat(directory, " has no checkpoints, although the job has ",
+                                        "written 000001 there: is it mounted"));
+  EXPECT_THAT(cluster.ps(0).Shards(job), IsEmpty());
+  gate.Open();
+  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

@@ -105,7 +105,7 @@ absl::Status CheckpointFiles::CheckOwner() const {
 }
 
 absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
-    const PassedOver& passed_over) const {
+    const std::set<uint64_t>& damaged) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   Found found;
@@ -113,7 +113,7 @@ absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
     if (!listed->manifest.ok()) {
       found.trouble = std::string(listed->manifest.status().message());
     } else if (listed->manifest->job_id() == owner_.job_id) {
-      if (!passed_over.Has(listed->number)) found.newest = *listed->manifest;
+      if (!damaged.contains(listed->number)) found.newest = *listed->manifest;
     } else {
       break;
     }
@@ -130,9 +130,9 @@ absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
 }
 
 uint64_t CheckpointFiles::FindBase(const Listing& listing, int shards,
-                                   const PassedOver& passed_over) const {
+                                   const std::set<uint64_t>& damaged) const {
   for (auto listed = listing.rbegin(); listed != listing.rend(); ++listed) {
-    if (!listed->manifest.ok() || passed_over.Has(listed->number)) continue;
+    if (!listed->manifest.ok() || damaged.contains(listed->number)) continue;
     const CheckpointManifest& manifest = *listed->manifest;
     if (manifest.job_id() != owner_.job_id || manifest.shards_size() != shards) return 0;
     const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed->number);
@@ -143,9 +143,8 @@ uint64_t CheckpointFiles::FindBase(const Listing& listing, int shards,
   return 0;
 }
 
-absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(uint64_t at_least, int shards,
-                                                              bool is_first,
-                                                              const PassedOver& passed_over) const {
+absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(
+    uint64_t at_least, int shards, bool is_first, const std::set<uint64_t>& damaged) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   Begun begun;
@@ -154,7 +153,7 @@ absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(uint64_t at_least,
     // Another life of the coordinator has begun it.
     if (newest->job_id() == owner_.job_id) is_first = false;
   }
-  begun.base = FindBase(listing, shards, passed_over);
+  begun.base = FindBase(listing, shards, damaged);
   if (!is_first) MILLRACE_RETURN_IF_ERROR(CheckOwner());
   auto number = MakeFolder(at_least);
   if (!number.ok()) {
@@ -179,7 +178,7 @@ absl::StatusOr<uint64_t> CheckpointFiles::MakeFolder(uint64_t at_least) const {
 }
 
 absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest,
-                                                    const PassedOver& passed_over) const {
+                                                    const std::set<uint64_t>& damaged) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
@@ -187,19 +186,19 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
   }
   MILLRACE_RETURN_IF_ERROR(CheckOwner());
   MILLRACE_RETURN_IF_ERROR(directory.Commit(manifest));
-  const absl::Status removed = RemoveOld(passed_over);
+  const absl::Status removed = RemoveOld(damaged);
   if (removed.ok()) return "";
   return absl::StrCat("old checkpoints cannot be removed: ", std::string(removed.message()));
 }
 
-absl::Status CheckpointFiles::RemoveOld(const PassedOver& passed_over) const {
+absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
   std::vector<WrittenCheckpoint> written;
   absl::Status status;
   for (const CheckpointDirectory::Listed& listed : listing) {
     const bool is_own = listed.manifest.ok() && listed.manifest->job_id() == owner_.job_id;
-    if (is_own && passed_over.Has(listed.number)) {
+    if (is_own && damaged.contains(listed.number)) {
       status.Update(directory.Remove(listed.number));
     } else if (listed.manifest.ok()) {
       const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed.number);

@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FILES_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,19 +32,10 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
 // directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec);
 
-// Checkpoints of a job that it went back behind, since they are damaged: those with numbers
-// between.
-struct PassedOver {
-  absl::optional<uint64_t> above;  // Unset: none.
-  uint64_t below = 0;              // 0: all that are above.
-  bool Has(uint64_t number) const {
-    return above && number > *above && (below == 0 || number < below);
-  }
-};
-
 // The directory is the job's from its first Begin on, until another job's, which goes on from one
 // of its checkpoints, or finds none: its file `owner` says whose. The one that has lost it writes
-// and removes nothing there any more.
+// and removes nothing there any more. `damaged`: checkpoints of the job that it went back behind,
+// since they are (JobRecord.damaged_checkpoints); only they are passed over.
 class CheckpointFiles {
  public:
   CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec, CheckpointOwner owner);
@@ -54,7 +46,7 @@ class CheckpointFiles {
   };
   // What an earlier life of the coordinator has left; removes its garbage. FAILED_PRECONDITION: the
   // directory is another run's.
-  absl::StatusOr<Found> LookAround(const PassedOver& passed_over) const;
+  absl::StatusOr<Found> LookAround(const std::set<uint64_t>& damaged) const;
 
   struct Begun {
     uint64_t number = 0;
@@ -64,13 +56,13 @@ class CheckpointFiles {
   // was begun before, and the directory becomes the job's. FAILED_PRECONDITION: it is another
   // run's.
   absl::StatusOr<Begun> Begin(uint64_t at_least, int shards, bool is_first,
-                              const PassedOver& passed_over) const;
+                              const std::set<uint64_t>& damaged) const;
 
-  // Makes it a checkpoint. Then those go that are not kept any longer, and those that were passed
-  // over; what goes wrong with that is returned, for people. FAILED_PRECONDITION: the directory is
+  // Makes it a checkpoint. Then those go that are not kept any longer, and the damaged ones; what
+  // goes wrong with that is returned, for people. FAILED_PRECONDITION: the directory is
   // another run's by now.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
-                                     const PassedOver& passed_over) const;
+                                     const std::set<uint64_t>& damaged) const;
 
   // Removes what there is of it, and nothing of any other. What is left goes with the next Begin.
   // FAILED_PRECONDITION: there is a checkpoint of another job with this number.
@@ -84,8 +76,8 @@ class CheckpointFiles {
   absl::StatusOr<uint64_t> MakeFolder(uint64_t at_least) const;
   // What the next one may refer to; 0: nothing.
   uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
-                    const PassedOver& passed_over) const;
-  absl::Status RemoveOld(const PassedOver& passed_over) const;
+                    const std::set<uint64_t>& damaged) const;
+  absl::Status RemoveOld(const std::set<uint64_t>& damaged) const;
 
   const FileSystemPtr file_system_;
   const CheckpointSpec spec_;

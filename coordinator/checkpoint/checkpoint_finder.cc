@@ -165,31 +165,43 @@ absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const
 
 absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
                                                const std::string& directory,
-                                               const std::string& job_id,
+                                               const std::string& job_id, uint64_t written,
                                                const std::set<uint64_t>& damaged) {
-  MILLRACE_ASSIGN_OR_RETURN(auto listed, CheckpointDirectory(file_system, directory).List());
   FoundCheckpoint found;
-  std::reverse(listed.begin(), listed.end());
-  for (const CheckpointDirectory::Listed& one : listed) {
+  auto listed = CheckpointDirectory(file_system, directory).List();
+  if (!listed.ok() && !absl::IsNotFound(listed.status())) return listed.status();
+  if (!listed.ok() || listed->empty()) {
+    if (written > 0) {
+      return absl::UnavailableError(absl::StrCat(
+          directory, " has no checkpoints, although the job has written ",
+          CheckpointFolder(written), " there: is it mounted where the coordinator runs?"));
+    }
+    found.why_none = listed.ok() ? absl::StrCat("there is no checkpoint of the job in ", directory)
+                                 : std::string(listed.status().message());
+    return found;
+  }
+  std::reverse(listed->begin(), listed->end());
+  for (const CheckpointDirectory::Listed& one : *listed) {
     if (damaged.contains(one.number)) continue;
     if (one.manifest.ok() && one.manifest->job_id() != job_id) continue;
     const auto opened = one.manifest.ok() ? Checkpoint::Open(file_system, directory, one.number)
                                           : one.manifest.status();
     if (MayPass(opened.status())) return opened.status();
     if (!opened.ok()) {
-      found.damaged.push_back(std::string(opened.status().message()));
+      found.damaged[one.number] = std::string(opened.status().message());
       continue;
     }
     found.checkpoint = ReferenceTo(directory, (*opened)->manifest());
     found.step = (*opened)->manifest().step();
     return found;
   }
-  if (!found.damaged.empty()) {
-    return absl::NotFoundError(absl::StrCat("no checkpoint of the job in ", directory,
-                                            " can be used: ", absl::StrJoin(found.damaged, "; ")));
-  }
-  return absl::NotFoundError(absl::StrCat("there is no ", damaged.empty() ? "" : "other ",
-                                          "checkpoint of the job in ", directory));
+  const auto why = [](std::string* out, const auto& one) { out->append(one.second); };
+  found.why_none = found.damaged.empty()
+                       ? absl::StrCat("there is no ", damaged.empty() ? "" : "other ",
+                                      "checkpoint of the job in ", directory)
+                       : absl::StrCat("no checkpoint of the job in ", directory,
+                                      " can be used: ", absl::StrJoin(found.damaged, "; ", why));
+  return found;
 }
 
 bool IsRemoved(const FileSystemPtr& file_system, const ShardRestore& checkpoint) {

@@ -4,11 +4,13 @@
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FINDER_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "common/storage/durable_file.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "protos/cluster.pb.h"
@@ -35,16 +37,18 @@ absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const
                                          uint64_t before = 0);
 
 struct FoundCheckpoint {
-  ShardRestore checkpoint;
+  absl::optional<ShardRestore> checkpoint;  // Unset: there is none.
   uint64_t step = 0;
-  // Newer ones that cannot be used, for people.
-  std::vector<std::string> damaged;
+  std::string why_none;  // For people.
+  // Newer ones that cannot be used, by number, and why, for people.
+  std::map<uint64_t, std::string> damaged;
 };
 // The newest whole checkpoint of a job in a directory, but for those with the numbers `damaged`.
-// NOT_FOUND: there is none; the message says why.
+// `written`: one that the job has written there; 0: none. UNAVAILABLE: the directory cannot be
+// read; or it has no checkpoint at all, although one was written: perhaps it is not mounted.
 absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
                                                const std::string& directory,
-                                               const std::string& job_id,
+                                               const std::string& job_id, uint64_t written,
                                                const std::set<uint64_t>& damaged);
 
 // Whether the checkpoint was removed: it has no manifest, or another one has its number. False also

@@ -64,11 +64,8 @@ Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
 
 void Checkpointer::Attach(const Attached& attached) {
   attached_ = attached;
-  if (attached.made_from) {
-    passed_over_ = {.above = attached.made_from};
-    looks_again_ = true;
-    if (newest_ && passed_over_.Has(newest_->number())) newest_.reset();
-  }
+  looks_again_ |= attached.is_remade;
+  if (newest_ && attached.damaged.contains(newest_->number())) newest_.reset();
   at_end_ = false;
   wanted_version_ = 0;
   if (attached.watermark < options_.total_steps) last_is_saved_ = false;
@@ -117,11 +114,12 @@ bool Checkpointer::Step(const Situation& situation) {
   switch (phase_) {
     case Phase::kUnknown:
       looks_again_ = false;
-      StartFileCall(Phase::kLooking, [files = files_, passed = passed_over_](FileResult* result) {
-        auto found = files->LookAround(passed);
-        result->status = found.status();
-        if (found.ok()) result->found = *std::move(found);
-      });
+      StartFileCall(Phase::kLooking,
+                    [files = files_, damaged = attached_.damaged](FileResult* result) {
+                      auto found = files->LookAround(damaged);
+                      result->status = found.status();
+                      if (found.ok()) result->found = *std::move(found);
+                    });
       return true;
     case Phase::kIdle:
       if (looks_again_) phase_ = Phase::kUnknown;
@@ -328,8 +326,8 @@ void Checkpointer::BeginFiles() {
   policy_.Began(std::max(attempt_->at_step, of_cut), clock_->Now());
   StartFileCall(Phase::kBeginning,
                 [files = files_, at_least = last_number_ + 1, shards = attached_.count,
-                 is_first = !has_begun_, passed = passed_over_](FileResult* result) {
-                  const auto begun = files->Begin(at_least, shards, is_first, passed);
+                 is_first = !has_begun_, damaged = attached_.damaged](FileResult* result) {
+                  const auto begun = files->Begin(at_least, shards, is_first, damaged);
                   result->status = begun.status();
                   if (begun.ok()) result->begun = *begun;
                 });
@@ -340,7 +338,6 @@ void Checkpointer::AfterBeginning() {
     attempt_->files = result_->begun;
     last_number_ = attempt_->files.number;
     has_begun_ = true;
-    if (passed_over_.above && passed_over_.below == 0) passed_over_.below = last_number_;
   }
   if (!attempt_->given_up.ok()) return Fail(attempt_->given_up);
   if (!result_->status.ok()) return Fail(result_->status);
@@ -399,9 +396,9 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   for (const WriteCheckpointResponse& answer : answers) *manifest.add_shards() = answer.shard();
   *manifest.mutable_took() = ToProto(now - attempt_->begun);
   StartFileCall(Phase::kCommitting,
-                [files = files_, manifest, passed = passed_over_](FileResult* result) {
+                [files = files_, manifest, damaged = attached_.damaged](FileResult* result) {
                   result->manifest = manifest;
-                  const auto committed = files->Commit(&result->manifest, passed);
+                  const auto committed = files->Commit(&result->manifest, damaged);
                   result->status = committed.status();
                   if (committed.ok()) result->trouble = *committed;
                 });

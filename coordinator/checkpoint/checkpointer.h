@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,10 +88,9 @@ class Checkpointer {
     int count = 0;                       // Of them.
     uint64_t generation = 0;
     uint64_t epoch = 0;
-    uint64_t watermark = 0;  // All steps before it are done.
-    // Shards were made again of this checkpoint in the directory (0: of none that is there): the
-    // job's newer ones are damaged.
-    absl::optional<uint64_t> made_from = {};
+    uint64_t watermark = 0;           // All steps before it are done.
+    bool is_remade = false;           // Shards were made again of a checkpoint.
+    std::set<uint64_t> damaged = {};  // JobRecord.damaged_checkpoints.
   };
   // Steps are handed out in this generation and epoch.
   void Attach(const Attached& attached);
@@ -250,7 +250,6 @@ class Checkpointer {
   absl::optional<CheckpointInfo> newest_;
   bool newest_is_exact_ = false;
   uint64_t last_number_ = 0;
-  PassedOver passed_over_;
   bool looks_again_ = false;  // When there is nothing else to do.
   bool has_begun_ = false;    // One, ever.
   absl::Duration last_took_;  // Of the newest; 0: nobody knows.

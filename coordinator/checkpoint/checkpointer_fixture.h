@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -129,13 +130,14 @@ class CheckpointerTest : public ::testing::Test {
         &requests_);
     Attach();
   }
-  void Attach(uint64_t watermark = 0, absl::optional<uint64_t> made_from = {}) {
+  void Attach(uint64_t watermark = 0, const std::set<uint64_t>& damaged = {}) {
     checkpointer_->Attach({.shards = &shards_,
                            .count = static_cast<int>(shards_.states.size()),
                            .generation = 3,
                            .epoch = 2,
                            .watermark = watermark,
-                           .made_from = made_from});
+                           .is_remade = !damaged.empty(),
+                           .damaged = damaged});
   }
   // Has found out what there is in the directory.
   void OpenIdle() {

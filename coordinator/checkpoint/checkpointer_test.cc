@@ -388,7 +388,7 @@ TEST_F(CheckpointerTest, ADamagedOneThatTheJobWentBehindIsNoBaseAndGoesWithTheNe
   }
   EXPECT_THAT(Numbers(), ElementsAre(2, 3));
   checkpointer_->Detach("the data directory of ps-1 is gone");
-  Attach(20, /*made_from=*/2);
+  Attach(20, /*damaged=*/{3});
   At(30);
   AwaitIdle();
   ASSERT_TRUE(checkpointer_->newest());
@@ -407,6 +407,47 @@ TEST_F(CheckpointerTest, ADamagedOneThatTheJobWentBehindIsNoBaseAndGoesWithTheNe
   shards_.Write();
   AwaitIdle();
   EXPECT_THAT(Numbers(), ElementsAre(4, 5));
+}
+
+// All that the job had gone behind went, also where they were not found to be damaged: they had
+// not been seen.
+TEST_F(CheckpointerTest, OfThoseThatTheJobWentBehindOnlyDamagedOnesGo) {
+  OpenIdle();
+  for (const uint64_t step : {10, 20, 30}) {
+    At(step);
+    Request();
+    WriteOne();
+  }
+  checkpointer_->Detach("the data directory of ps-1 is gone");
+  Attach(10, /*damaged=*/{2});
+  At(40);
+  Request();
+  WriteOne();
+  EXPECT_THAT(Numbers(), ElementsAre(1, 3, 4));
+}
+
+// The restarted coordinator took the damaged one for the newest state, and saved nothing before
+// the job was past it.
+TEST_F(CheckpointerTest, ADamagedOneIsNoStateOfTheJobInALaterLifeOfTheCoordinator) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  for (const uint64_t version : {10, 20}) {
+    AtVersion(version, {version});
+    Request();
+    WriteCut(version);
+  }
+  newest_ = *checkpointer_->newest();
+  EXPECT_EQ(newest_.step(), 40u);
+  Open();
+  Attach(30, /*damaged=*/{2});
+  EXPECT_FALSE(checkpointer_->newest());
+  AwaitIdle();
+  EXPECT_EQ(checkpointer_->newest()->number(), 1u);
+  AtVersion(15, {15});
+  const auto asked = Request();
+  WriteCut(15);
+  EXPECT_EQ((*asked)->value().number(), 3u);
+  EXPECT_THAT(Numbers(), ElementsAre(1, 3));
 }
 
 TEST_F(CheckpointerTest, OneWhoseFilesAreGoneIsNoBase) {

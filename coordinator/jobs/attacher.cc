@@ -83,9 +83,6 @@ void Attacher::DescribeRemake(const ShardGroup& shards, Attached& attached) cons
   for (const ShardStatus& shard : attached.shards) {
     if (!IsToBeMade(shards.placements()[shard.shard()])) continue;
     attached.load = std::max(*attached.load, FromProto(shard.load()));
-    const ShardRestore& from = shards.placements()[shard.shard()].restore();
-    const bool is_own = from.directory() == job_->spec().checkpoints().directory();
-    attached.made_from = is_own ? from.checkpoint() : 0;
   }
 }
 

@@ -32,8 +32,6 @@ struct Attached {
   // Shards were made again from a checkpoint: why, and how long reading it took. Otherwise empty.
   std::string remake_cause = {};
   absl::optional<absl::Duration> load = {};
-  // Of those in the job's own directory, its number; 0: another one.
-  absl::optional<uint64_t> made_from = {};
 };
 
 // Used by the runner's thread.

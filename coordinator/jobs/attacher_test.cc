@@ -116,8 +116,8 @@ class AttacherTest : public testing::Test {
     spec_.mutable_checkpoints()->set_directory(NewCheckpointDirectory());
     WriteCheckpoint();
     const std::string& directory = spec_.checkpoints().directory();
-    const auto found = FindCheckpoint(RealFileSystem(), directory, kNewJob, {});
-    ASSERT_TRUE(found.ok()) << found.status();
+    const auto found = FindCheckpoint(RealFileSystem(), directory, kNewJob, /*written=*/0, {});
+    ASSERT_TRUE(found.ok() && found->checkpoint) << found.status();
     JobRecord record = job_->record();
     *record.mutable_spec() = spec_;
     *record.mutable_plan() = PlainPlan();
@@ -128,7 +128,7 @@ class AttacherTest : public testing::Test {
       shard.add_slices()->set_variable(static_cast<uint32_t>(i));
       shard.mutable_slices(0)->set_length(record.plan().variables(i).shape(0));
       shard.set_making(ShardPlacement::TO_BE_DROPPED);
-      *shard.mutable_restore() = found->checkpoint;
+      *shard.mutable_restore() = *found->checkpoint;
     }
     SetJob(record);
     ASSERT_TRUE(job_->SetState(RUNNING, "").ok());

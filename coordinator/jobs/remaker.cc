@@ -173,7 +173,7 @@ absl::StatusOr<bool> Remaker::ReplaceGone(ShardGroup& shards, Losses losses,
   const auto found = FindUsable();
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   why_not_ = std::string(found.status().message());
-  if (!found.ok() || MessageDifferencer::Equals(found->checkpoint, gone)) return false;
+  if (!found.ok() || MessageDifferencer::Equals(*found->checkpoint, gone)) return false;
   return MakeAgain(shards, std::move(losses));
 }
 
@@ -193,52 +193,72 @@ absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
   }
   if (Replicas(job_->spec()) > 0) losses.lost.assign(losses.lost.size(), true);
   const JobRecord before = job_->record();
+  const ShardRestore& from = *found->checkpoint;
   const std::vector<ShardPlacement> after =
-      PlaceAgain(shards.placements(), losses.lost, losses.moves, found->checkpoint, servers);
+      PlaceAgain(shards.placements(), losses.lost, losses.moves, from, servers);
   Remake remake = before.remake();
   if (!absl::StrContains(remake.cause(), losses.cause)) {
     remake.set_cause(remake.cause().empty() ? losses.cause
                                             : absl::StrCat(remake.cause(), ", ", losses.cause));
   }
   remake.set_how(absl::StrCat(DescribeRemade(after), " from checkpoint ",
-                              CheckpointFolder(found->checkpoint.checkpoint()), " at step ",
-                              found->step));
+                              CheckpointFolder(from.checkpoint()), " at step ", found->step));
+  const std::set<uint64_t> damaged = DamagedBeside(*found);
   MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
     record.mutable_shards()->Assign(after.begin(), after.end());
     *record.mutable_remake() = remake;
+    record.mutable_damaged_checkpoints()->Assign(damaged.begin(), damaged.end());
   }));
-  for (const std::string& damage : found->damaged) {
+  for (const auto& [number, damage] : found->damaged) {
     if (!told_.insert(damage).second) continue;
     job_->AppendNotice(absl::StrCat("a checkpoint cannot be used: ", damage));
   }
   job_->AppendNotice(
-      absl::StrCat(remake.cause(), ": makes ", remake.how(), " (", NameOf(found->checkpoint), ")"));
+      absl::StrCat(remake.cause(), ": makes ", remake.how(), " (", NameOf(from), ")"));
   DropStrays(before, after);
   return true;
 }
 
-// The job's own newest one; or else the one that it was restored from.
+// The job's own newest one; or else the one that it was restored from. NOT_FOUND: there is none.
 absl::StatusOr<FoundCheckpoint> Remaker::FindUsable() {
+  const JobRecord record = job_->record();
   const std::string& directory = job_->spec().checkpoints().directory();
-  absl::StatusOr<FoundCheckpoint> found =
-      absl::NotFoundError("the job has no checkpoints (checkpoints.directory)");
+  absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint();
+  found->why_none = "the job has no checkpoints (checkpoints.directory)";
   if (!directory.empty()) {
-    const auto damaged = damaged_.find(directory);
     found = environment_.file_caller->Call<FoundCheckpoint>(
         directory,
         [directory, id = job_->id(), files = environment_.file_system,
-         but = damaged == damaged_.end() ? std::set<uint64_t>() : damaged->second] {
-          return FindCheckpoint(files, directory, id, but);
-        },
+         written = record.checkpoint().number(),
+         but = DamagedIn(directory)] { return FindCheckpoint(files, directory, id, written, but); },
         [this] { return !inbox_->interrupt().ok(); });
   }
   waits_for_files_ = absl::IsUnavailable(found.status());
-  const JobRecord record = job_->record();
-  if (!absl::IsNotFound(found.status()) || !record.has_restored_from()) return found;
+  if (!found.ok() || found->checkpoint) return found;
   const ShardRestore& begun = record.restored_from().checkpoint();
-  const auto damaged = damaged_.find(begun.directory());
-  if (damaged != damaged_.end() && damaged->second.contains(begun.checkpoint())) return found;
-  return FoundCheckpoint{begun, record.restored_from().step(), {}};
+  if (!record.has_restored_from() || DamagedIn(begun.directory()).contains(begun.checkpoint())) {
+    return absl::NotFoundError(found->why_none);
+  }
+  found->checkpoint = begun;
+  found->step = record.restored_from().step();
+  return found;
+}
+
+std::set<uint64_t> Remaker::DamagedIn(const std::string& directory) const {
+  const auto damaged = damaged_.find(directory);
+  return damaged == damaged_.end() ? std::set<uint64_t>() : damaged->second;
+}
+
+// Of the job's own checkpoints, where shards are made of `found`. What was journaled before stays:
+// until the next one is written they are there, and no state of the job.
+std::set<uint64_t> Remaker::DamagedBeside(const FoundCheckpoint& found) const {
+  const std::string& directory = job_->spec().checkpoints().directory();
+  std::set<uint64_t> damaged = DamagedIn(directory);
+  for (const auto& [number, why] : found.damaged) damaged.insert(number);
+  const JobRecord record = job_->record();
+  damaged.insert(record.damaged_checkpoints().begin(), record.damaged_checkpoints().end());
+  if (found.checkpoint->directory() == directory) damaged.erase(found.checkpoint->checkpoint());
+  return damaged;
 }
 
 absl::StatusOr<bool> Remaker::IsRemoved(const ShardRestore& checkpoint) const {

@@ -85,12 +85,14 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   newest_version_ = NewestVersion(attached.shards);
   cuts_.Start(attached.shards, before.version, clock_->Now());
   if (checkpointer_ != nullptr) {
+    const auto damaged = job_.record().damaged_checkpoints();
     checkpointer_->Attach({.shards = &shards,
                            .count = static_cast<int>(shards.placements().size()),
                            .generation = generation_,
                            .epoch = epoch_,
                            .watermark = merged.done.watermark(),
-                           .made_from = attached.made_from});
+                           .is_remade = attached.load.has_value(),
+                           .damaged = {damaged.begin(), damaged.end()}});
   }
   poll_due_ = clock_->Now();
   news_.assign(attached.shards.size(), ShardNews());
