@@ -12,15 +12,8 @@
 // so that it can tell them from others of the same name.
 #include "common/checkpoint/shard_writer.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -30,22 +23,17 @@
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_records.h"
 #include "common/checkpoint/checksum.h"
+#include "common/checkpoint/new_file.h"
 #include "common/checkpoint/stored_shard.h"
 #include "common/printable.h"
 #include "common/safetensors/safetensors_header.h"
 #include "common/status_macros.h"
-#include "common/storage/rocks_database.h"
 #include "glog/logging.h"
 #include "protos/checkpoint.pb.h"
-#include "rocksdb/file_system.h"
 
 namespace millrace {
 namespace {
 
-// Written with one call.
-constexpr size_t kAppendBytes = 1 << 20;
-// The system begins to write so many to the disk, so that little is left for the sync at the end.
-constexpr uint64_t kRangeSyncBytes = 8 << 20;
 // Index of a file in a record that is not decided yet: the new one.
 constexpr uint32_t kNewFile = std::numeric_limits<uint32_t>::max();
 
@@ -72,97 +60,6 @@ absl::Status CheckImage(const ShardImage& image) {
   }
   return absl::OkStatus();
 }
-
-// A file that is written from its beginning to its end.
-class NewFile {
- public:
-  NewFile(const ShardWriteOptions& options, const std::string& name)
-      : options_(options), path_(JoinPath(options.directory, name)) {}
-  ~NewFile() {
-    if (mine_ >= 0) close(mine_);
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  absl::Status Create() {
-    const rocksdb::IOStatus exists =
-        options_.file_system->FileExists(path_, rocksdb::IOOptions(), nullptr);
-    if (exists.ok()) return IsThere();
-    if (!exists.IsNotFound()) return Check(exists, "create");
-    MILLRACE_RETURN_IF_ERROR(Claim());
-    return Check(
-        options_.file_system->NewWritableFile(path_, rocksdb::FileOptions(), &file_, nullptr),
-        "create");
-  }
-
-  absl::Status Append(absl::string_view bytes) {
-    while (!bytes.empty()) {
-      const absl::string_view part = bytes.substr(0, kAppendBytes);
-      if (options_.before_write != nullptr) {
-        MILLRACE_RETURN_IF_ERROR(options_.before_write(part.size()));
-      }
-      MILLRACE_RETURN_IF_ERROR(Check(
-          file_->Append(rocksdb::Slice(part.data(), part.size()), rocksdb::IOOptions(), nullptr),
-          "write"));
-      bytes_ += part.size();
-      bytes.remove_prefix(part.size());
-      if (bytes_ - range_synced_ < kRangeSyncBytes) continue;
-      MILLRACE_RETURN_IF_ERROR(Check(
-          file_->RangeSync(range_synced_, bytes_ - range_synced_, rocksdb::IOOptions(), nullptr),
-          "sync"));
-      range_synced_ = bytes_;
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Finish() {
-    MILLRACE_RETURN_IF_ERROR(Check(file_->Sync(rocksdb::IOOptions(), nullptr), "sync"));
-    return Check(file_->Close(rocksdb::IOOptions(), nullptr), "close");
-  }
-
-  // If it is the file that this object has made.
-  void Remove() {
-    file_.reset();
-    struct stat mine = {};
-    struct stat there = {};
-    if (mine_ < 0 || fstat(mine_, &mine) != 0 || lstat(path_.c_str(), &there) != 0 ||
-        mine.st_dev != there.st_dev || mine.st_ino != there.st_ino) {
-      return;
-    }
-    options_.file_system->DeleteFile(path_, rocksdb::IOOptions(), nullptr).PermitUncheckedError();
-  }
-
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  absl::Status Check(const rocksdb::IOStatus& status, absl::string_view operation) const {
-    return FromRocks(status, absl::StrCat("cannot ", operation, " ", path_));
-  }
-
-  absl::Status IsThere() const {
-    return absl::AlreadyExistsError(absl::StrCat("cannot create ", path_, ": it is there already"));
-  }
-
-  // Makes the file, unless it is there. RocksDB's file systems cannot.
-  absl::Status Claim() {
-    mine_ = open(path_.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (mine_ >= 0) return absl::OkStatus();
-    const int error = errno;
-    if (error == EEXIST) return IsThere();
-    if (error == ENOENT || error == ENOTDIR) {
-      return absl::NotFoundError(
-          absl::StrCat("cannot create ", path_, ": its folder is not there"));
-    }
-    return absl::UnavailableError(absl::StrCat("cannot create ", path_, ": ", strerror(error)));
-  }
-
-  const ShardWriteOptions& options_;
-  const std::string path_;
-  std::unique_ptr<rocksdb::FSWritableFile> file_;
-  int mine_ = -1;  // The file, open for as long as this lives.
-  uint64_t bytes_ = 0;
-  uint64_t range_synced_ = 0;
-};
 
 // The record of the shard in the base; nothing is written again that is the same in it.
 class BaseRecord {
@@ -232,8 +129,8 @@ class ShardWriter {
         base_(BaseRecord::Read(options, image)),
         values_path_(ShardValuesPath(options.number, image.shard)),
         record_path_(ShardRecordPath(options.number, image.shard)),
-        values_(options, values_path_),
-        record_file_(options, record_path_) {}
+        values_(FileOptions(/*bulk=*/true), JoinPath(options.directory, values_path_)),
+        record_file_(FileOptions(/*bulk=*/false), JoinPath(options.directory, record_path_)) {}
 
   absl::StatusOr<CheckpointShard> Write() {
     absl::StatusOr<CheckpointShard> written = WriteFiles();
@@ -259,6 +156,10 @@ class ShardWriter {
     MILLRACE_RETURN_IF_ERROR(
         SyncDirectory(options_.file_system, CheckpointPath(options_.directory, options_.number)));
     return Result(record);
+  }
+
+  NewFileOptions FileOptions(bool bulk) const {
+    return {options_.file_system, options_.before_write, bulk};
   }
 
   int arrays() const { return 1 + static_cast<int>(image_.slots.size()); }

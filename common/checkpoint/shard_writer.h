@@ -65,16 +65,16 @@ struct ShardWriteOptions {
   // A checkpoint in the directory: arrays of blocks that are the same in it are referred to instead
   // of written. 0: none; so is one that cannot be read, or is of another job or other slots.
   uint64_t base = 0;
-  // Called before so many bytes are written: may wait. At most 1 MiB; 0 now and then while nothing
-  // is written. An error ends the writing with it. May be null.
+  // As in NewFileOptions. 0 bytes now and then while nothing is written.
   std::function<absl::Status(uint64_t bytes)> before_write;
 };
 
-// When it returns OK, both files and their names are on the disk. Blocks on the disk; memory: one
-// array of a block and the record. After an error neither file is left, if the disk lets them be
-// removed. ALREADY_EXISTS: the checkpoint has files of the shard, which stay; NOT_FOUND: it has no
-// folder; UNAVAILABLE: the disk fails or is full; DATA_LOSS: the source is not what KnownChecksum
-// says; INVALID_ARGUMENT: an impossible image; errors of the source and of before_write.
+// When it returns OK, both files and their names are on the disk. Blocks on the disk; memory:
+// NewFile::kMemoryBytes, one array of a block, and the record. After an error neither file is left,
+// if the disk lets them be removed. ALREADY_EXISTS: the checkpoint has files of the shard, which
+// stay; NOT_FOUND: it has no folder; UNAVAILABLE: the disk fails or is full; DATA_LOSS: the source
+// is not what KnownChecksum says; INVALID_ARGUMENT: an impossible image; errors of the source and
+// of before_write.
 absl::StatusOr<CheckpointShard> WriteShard(const ShardWriteOptions& options,
                                            const ShardImage& image, BlockSource* source);
 

@@ -37,6 +37,14 @@ class File final : public rocksdb::FSWritableFileOwnerWrapper {
                   IODebugContext* debug) override {
     return Retryable(target()->Append(data, options, info, debug));
   }
+  IOStatus PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options,
+                            IODebugContext* debug) override {
+    return Retryable(target()->PositionedAppend(data, offset, options, debug));
+  }
+  IOStatus PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options,
+                            const DataVerificationInfo& info, IODebugContext* debug) override {
+    return Retryable(target()->PositionedAppend(data, offset, options, info, debug));
+  }
   IOStatus Truncate(uint64_t size, const IOOptions& options, IODebugContext* debug) override {
     return Retryable(target()->Truncate(size, options, debug));
   }

@@ -1,6 +1,7 @@
 #include "ps/checkpoint/checkpoint_writer.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/new_file.h"
 #include "common/status_macros.h"
 #include "ps/dense/initial_value.h"
 
@@ -59,9 +60,10 @@ absl::StatusOr<WriteCheckpointResponse> CheckpointWriter::Write(
   options.before_write = [&](uint64_t bytes) { return bandwidth_.Take(bytes, may_go_on); };
   WriteCheckpointResponse response;
   MILLRACE_ASSIGN_OR_RETURN(*response.mutable_shard(), WriteShard(options, image, source));
-  // What is written is written from the source's own memory. The record is there as a message and
+  // What is written comes from the source's own memory. The record is there as a message and
   // as text, and that of the base as a message.
-  response.set_extra_memory(source->memory_bytes() + BookkeepingBytes(image) +
+  response.set_extra_memory(source->memory_bytes() + NewFile::kMemoryBytes +
+                            BookkeepingBytes(image) +
                             (request.base() == 0 ? 2 : 3) * response.shard().record_bytes());
   return response;
 }

@@ -6,7 +6,10 @@
 //  - a full or failing disk is an error of our own writer. RocksDB itself writes only records, to a
 //    log whose room is reserved, and seldom gets into its background errors;
 //  - a file is removed as a whole, and its space is free at once;
-//  - records are written while a bulk file is.
+//  - records are written while a bulk file is;
+//  - they go past the system's memory for files, both ways, where the disk takes that: what is
+//    written every few seconds, and read after a crash or for a checkpoint, would only push out
+//    what is needed there.
 //
 // RocksDB could adopt such files (IngestExternalFile), so that they were part of its key space. It
 // is not asked to: after an error of its disk that it has recovered from, version 7.8 reserves no
@@ -22,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "common/storage/direct_io.h"
 #include "glog/logging.h"
 #include "rocksdb/file_system.h"
 #include "rocksdb/iterator.h"
@@ -38,6 +42,8 @@ constexpr uint64_t kReservedBytes = 16 << 20;
 constexpr size_t kReadAheadBytes = 8 << 20;
 // Written back while the file grows, so that syncing it at the end takes no long breath.
 constexpr uint64_t kBytesPerSync = 8 << 20;
+// Of one direct write.
+constexpr size_t kWriteBytes = 4 << 20;
 // Ends the names of files that are only staged.
 constexpr char kStaged[] = ".tmp";
 
@@ -124,6 +130,7 @@ absl::Status Database::OpenDirectory() {
       FromRocks(files->NewDirectory(directory_, rocksdb::IOOptions(), &open_directory_, nullptr),
                 absl::StrCat("cannot open ", directory_)));
   MILLRACE_ASSIGN_OR_RETURN(place_, DirectoryPlace::Of(directory_));
+  direct_io_ = PrefersDirectIo(directory_);
   return absl::OkStatus();
 }
 
@@ -206,6 +213,8 @@ absl::StatusOr<std::unique_ptr<StagedFile>> Database::Stage(
   auto file = std::make_unique<StagedFile>(rocks_->file_system(), path, bytes, leftovers_);
   rocksdb::EnvOptions file_options(rocks_->options());
   file_options.bytes_per_sync = kBytesPerSync;
+  file_options.use_direct_writes = direct_io_;
+  file_options.writable_file_max_buffer_size = kWriteBytes;
   rocksdb::SstFileWriter writer(file_options, rocks_->options(), /*column_family=*/nullptr,
                                 /*invalidate_page_cache=*/false);
   MILLRACE_RETURN_IF_ERROR(FromRocks(writer.Open(path), what));
@@ -262,7 +271,9 @@ absl::StatusOr<std::unique_ptr<BulkFile>> Database::OpenFile(const std::string& 
   MILLRACE_RETURN_IF_ERROR(Fault("read"));
   MILLRACE_RETURN_IF_ERROR(CheckPlaces());  // Or a file that is away counts as damaged.
   std::string what = absl::StrCat("cannot read ", PathOf(name));
-  auto reader = std::make_unique<rocksdb::SstFileReader>(rocks_->options());
+  rocksdb::Options options = rocks_->options();
+  options.use_direct_reads = direct_io_;
+  auto reader = std::make_unique<rocksdb::SstFileReader>(options);
   const absl::Status opened = FromReading(reader->Open(PathOf(name)), what);
   if (!opened.ok()) {
     MILLRACE_RETURN_IF_ERROR(CheckPlaces());  // They may have been moved since.

@@ -168,6 +168,7 @@ class Database {
   // It stays open: so no other one gets its inode.
   std::unique_ptr<rocksdb::FSDirectory> open_directory_;
   absl::optional<DirectoryPlace> place_;  // Set by Open.
+  bool direct_io_ = false;                // Of bulk files; set by Open.
   const std::shared_ptr<StagedLeftovers> leftovers_ = std::make_shared<StagedLeftovers>();
   const DatabaseFault fault_;  // May be empty.
   Mutex mutex_;

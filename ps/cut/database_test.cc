@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "testing/faults/fault_file_system.h"
 
@@ -41,6 +42,37 @@ TEST(DatabaseTest, FilesThatAreWrittenAtOnceNeedRoomForAllOfThem) {
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_TRUE(stage(5 * kMiB).ok());
   EXPECT_EQ(stage(6 * kMiB).code(), absl::StatusCode::kUnavailable);
+}
+
+// Of more than one write, and of no whole number of sectors.
+TEST(DatabaseTest, FileHasWhatWasPut) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/database_test");
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directories(path);
+  const auto database = *Database::Open(path + "/db");
+  const auto key = [](int number) { return absl::StrCat("key", number); };
+  const auto value = [](int number) {
+    return std::string(kMiB + static_cast<uint64_t>(number), static_cast<char>('a' + number));
+  };
+  auto staged = database->Stage(9 * kMiB, [&](const Database::Put& put) {
+    absl::Status status;
+    for (int i = 0; i < 9; ++i) status.Update(put(key(i), value(i)));
+    return status;
+  });
+  ASSERT_TRUE(staged.ok()) << staged.status();
+  ASSERT_TRUE(database->Adopt(*std::move(staged), "file.sst").ok());
+  const auto file = *database->OpenFile("file.sst");
+  int number = 0;
+  const absl::Status read =
+      file->Read("key", [&](absl::string_view found, absl::string_view bytes) {
+        EXPECT_EQ(found, key(number));
+        EXPECT_TRUE(bytes == value(number));
+        ++number;
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(read.ok()) << read;
+  EXPECT_EQ(number, 9);
+  for (const int i : {7, 0, 8}) EXPECT_TRUE(*file->Get(key(i)) == value(i));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ ShardStore::ShardStore(std::unique_ptr<DataDirectory> directory, std::shared_ptr
       file_system_(options.file_system),
       memory_limit_(options.memory_limit - options.memory_limit / kSpareShare),
       arena_(std::move(arena)),
-      pool_(arena_),
+      pool_(arena_, options.clock),
       spare_(options.memory_limit / kSpareShare),
       checkpoints_({.file_system = options.file_system,
                     .clock = options.clock,

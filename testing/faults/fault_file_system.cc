@@ -37,18 +37,24 @@ class FaultFileSystem::File final : public rocksdb::FSWritableFileOwnerWrapper {
 
   IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
                   IODebugContext* debug) override {
-    bool torn = false;
-    const IOStatus fault = owner_->Operate(/*needs_space=*/true, &torn);
-    if (torn) {
-      FSWritableFileOwnerWrapper::Append(rocksdb::Slice(data.data(), data.size() / 2), options,
-                                         debug)
-          .PermitUncheckedError();
-    }
-    return fault.ok() ? FSWritableFileOwnerWrapper::Append(data, options, debug) : fault;
+    return WriteAll(data, [&](const rocksdb::Slice& part) {
+      return FSWritableFileOwnerWrapper::Append(part, options, debug);
+    });
   }
   IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
                   const rocksdb::DataVerificationInfo& /*info*/, IODebugContext* debug) override {
     return Append(data, options, debug);
+  }
+  IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset, const IOOptions& options,
+                            IODebugContext* debug) override {
+    return WriteAll(data, [&](const rocksdb::Slice& part) {
+      return FSWritableFileOwnerWrapper::PositionedAppend(part, offset, options, debug);
+    });
+  }
+  IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset, const IOOptions& options,
+                            const rocksdb::DataVerificationInfo& /*info*/,
+                            IODebugContext* debug) override {
+    return PositionedAppend(data, offset, options, debug);
   }
   IOStatus Truncate(uint64_t size, const IOOptions& options, IODebugContext* debug) override {
     const IOStatus fault = owner_->Operate(/*needs_space=*/false);
@@ -77,6 +83,21 @@ class FaultFileSystem::File final : public rocksdb::FSWritableFileOwnerWrapper {
   }
 
  private:
+  // A torn write leaves half of its sectors.
+  template <typename WriteSome>
+  IOStatus WriteAll(const rocksdb::Slice& data, const WriteSome& write) {
+    bool torn = false;
+    const IOStatus fault = owner_->Operate(/*needs_space=*/true, &torn);
+    if (fault.ok()) return write(data);
+    if (torn) write(rocksdb::Slice(data.data(), HalfOf(data.size()))).PermitUncheckedError();
+    return fault;
+  }
+
+  size_t HalfOf(size_t bytes) const {
+    const size_t half = bytes / 2;
+    return use_direct_io() ? half - half % GetRequiredBufferAlignment() : half;
+  }
+
   FaultFileSystem* const owner_;
   const std::string path_;
   const std::shared_ptr<Synced> synced_;
