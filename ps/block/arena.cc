@@ -45,8 +45,6 @@ constexpr size_t kMaxSegmentBytes = size_t{64} << 20;
 constexpr size_t kMinBuffers = 4;
 // After a failed attempt to make a segment; attempts cost time.
 constexpr absl::Duration kPause = absl::Seconds(10);
-// What was needed in this time may be needed again.
-constexpr absl::Duration kWindow = absl::Seconds(10);
 constexpr char kSegmentPrefix[] = "segment.";
 constexpr char kRootPrefix[] = "root.";
 
@@ -186,7 +184,7 @@ ArenaBuffer Arena::TakeFrom(uint32_t number, Segment* segment) {
   segment->used[index] = true;
   if (segment->free.empty()) size->with_free.erase(number);
   size->living_bytes += segment->buffer_bytes;
-  size->peak_bytes = std::max(size->peak_bytes, size->living_bytes);
+  size->peak.Note(size->living_bytes);
   size->idle_bytes -= segment->buffer_bytes;
   living_bytes_ += segment->buffer_bytes;
   idle_bytes_ -= segment->buffer_bytes;
@@ -270,11 +268,10 @@ void Arena::Trim() {
   std::vector<SegmentPtr> surplus;  // Unmapped without the lock.
   MutexLock lock(&mutex_);
   for (const auto& [bytes, size] : sizes_) {
-    size->peak_bytes = 0;  // What lives now may be about to go.
-    size->last_peak_bytes = 0;
+    size->peak.Forget();  // What lives now may be about to go.
   }
   // A window that begins later would begin with what lives now.
-  window_end_ = clock_->Now() + kWindow;
+  window_.Restart(clock_->Now());
   if (!recovering_ && !abandoned()) ShrinkAll(&surplus);
 }
 
@@ -285,20 +282,16 @@ void Arena::GiveBackSurplus() {
 }
 
 bool Arena::RollWindow() {
-  const absl::Time now = clock_->Now();
-  if (now < window_end_) return false;
-  window_end_ = now + kWindow;
+  if (!window_.Roll(clock_->Now())) return false;
   for (const auto& [bytes, size] : sizes_) {
-    size->last_peak_bytes = size->peak_bytes;
-    size->peak_bytes = size->living_bytes;
+    size->peak.Roll(size->living_bytes);
   }
   return true;
 }
 
 bool Arena::IsNeeded(const Segment& segment) {
   const SizeClass& size = *segment.size;
-  return size.living_bytes + size.idle_bytes - segment.bytes() <
-         std::max(size.peak_bytes, size.last_peak_bytes);
+  return size.living_bytes + size.idle_bytes - segment.bytes() < size.peak.most();
 }
 
 void Arena::Shrink(SizeClass* size, std::vector<SegmentPtr>* surplus) {

@@ -19,6 +19,7 @@
 #include "common/mutex.h"
 #include "ps/block/arena_directory.h"
 #include "ps/block/mapped_file.h"
+#include "ps/block/recent_peak.h"
 #include "ps/block/root_file.h"
 
 namespace millrace::ps {
@@ -112,9 +113,7 @@ class Arena {
     absl::btree_set<uint32_t> unused;     // and those without used ones.
     size_t living_bytes = 0;
     size_t idle_bytes = 0;
-    // The most that has lived: since the present window began, and in the one before.
-    size_t peak_bytes = 0;
-    size_t last_peak_bytes = 0;
+    RecentPeak peak;  // Of living_bytes.
   };
   // A file of buffers of one size.
   struct Segment {
@@ -184,7 +183,7 @@ class Arena {
   absl::flat_hash_set<std::string> claimed_roots_ ABSL_GUARDED_BY(mutex_);
   size_t living_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Time window_end_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  PeakWindow window_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::ps

@@ -192,7 +192,7 @@ TEST_F(ArenaTest, WhatIsTrimmedWhileItLivesIsGivenBackWhenItGoes) {
   std::vector<ArenaPlace> places;
   for (int i = 0; i < 256; ++i) places.push_back(Fill(0));
   // The window has run out: beginning another one undid it.
-  clock_.Advance(absl::Seconds(11));
+  clock_.Advance(kPeakWindow);
   arena_->Trim();
   for (const ArenaPlace place : places) arena_->Release(place);
   EXPECT_LE(arena_->mapped_bytes(), 4 * kBytes);
@@ -207,7 +207,7 @@ TEST_F(ArenaTest, WhatWasNeededOnceIsGivenBackWithoutAnotherRelease) {
   arena_->GiveBackSurplus();
   EXPECT_GE(arena_->mapped_bytes(), 256 * kBytes) << "it may be needed again";
   for (int i = 0; i < 2; ++i) {
-    clock_.Advance(absl::Seconds(11));
+    clock_.Advance(kPeakWindow);
     arena_->GiveBackSurplus();
   }
   EXPECT_LE(arena_->mapped_bytes(), 4 * kBytes);
@@ -226,7 +226,7 @@ TEST_F(ArenaTest, BuffersOfAnotherSizeDoNotStandForThoseThatAreNeeded) {
     for (int i = 0; i < 16; ++i) places.push_back(arena_->Take(3 * kBytes).place);
     for (const ArenaPlace place : places) arena_->Release(place);
     if (step == 0) made_at_first = segments_made_;
-    clock_.Advance(absl::Milliseconds(500));
+    clock_.Advance(kPeakWindow / 20);
   }
   EXPECT_EQ(segments_made_, made_at_first);
   EXPECT_LT(arena_->mapped_bytes(), 64 * kBytes) << "the other job's are gone";
@@ -241,12 +241,12 @@ TEST_F(ArenaTest, WhatIsNeededAgainAndAgainStays) {
     for (int i = 0; i < 64; ++i) places.push_back(arena_->Take(kBytes).place);
     for (const ArenaPlace place : places) arena_->Release(place);
     if (step == 0) made_at_first = segments_made_;
-    clock_.Advance(absl::Milliseconds(100));
+    clock_.Advance(kPeakWindow / 100);
   }
   EXPECT_EQ(segments_made_, made_at_first);
   // It was needed once: later it goes.
   for (int step = 0; step < 3; ++step) {
-    clock_.Advance(absl::Seconds(11));
+    clock_.Advance(kPeakWindow);
     arena_->Release(arena_->Take(kBytes).place);
   }
   EXPECT_LE(arena_->mapped_bytes(), 8 * kBytes);
@@ -266,7 +266,7 @@ TEST_F(ArenaTest, FullFileSystemIsAnErrorAndIsTriedAgainLater) {
   EXPECT_EQ(arena_->Take(kBytes).data, nullptr);
   full_ = false;
   EXPECT_EQ(arena_->Take(kBytes).data, nullptr) << "each attempt costs time";
-  clock_.Advance(absl::Seconds(11));
+  clock_.Advance(kPeakWindow);
   EXPECT_NE(arena_->Take(kBytes).data, nullptr);
 }
 

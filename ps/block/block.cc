@@ -7,6 +7,7 @@
 #include "absl/container/btree_map.h"
 #include "common/mutex.h"
 #include "ps/block/arena.h"
+#include "ps/block/recent_peak.h"
 
 namespace millrace::ps {
 namespace {
@@ -32,11 +33,11 @@ Block::~Block() = default;
 // Shared by the pool and its living blocks. Ordinary memory is managed here.
 class BlockPool::Buffers {
  public:
-  explicit Buffers(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
+  Buffers(std::shared_ptr<Arena> arena, Clock* clock) : arena_(std::move(arena)), clock_(clock) {}
 
   ~Buffers() {
-    for (auto& [bytes, buffers] : idle_) {
-      for (float* buffer : buffers) std::free(buffer);
+    for (auto& [bytes, size] : sizes_) {
+      for (float* buffer : size.idle) std::free(buffer);
     }
   }
 
@@ -64,15 +65,50 @@ class BlockPool::Buffers {
     return idle_bytes_ + in_arena;
   }
 
+  void Trim() ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (arena_ != nullptr) arena_->Trim();
+    std::vector<float*> surplus;
+    {
+      MutexLock lock(&mutex_);
+      for (auto& [bytes, size] : sizes_) size.peak.Forget();  // What lives now may be about to go.
+      // A window that begins later would begin with what lives now.
+      window_.Restart(clock_->Now());
+      ShrinkAll(&surplus);
+    }
+    Free(surplus);
+  }
+
+  void GiveBackSurplus() ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (arena_ != nullptr) arena_->GiveBackSurplus();
+    std::vector<float*> surplus;
+    {
+      MutexLock lock(&mutex_);
+      if (RollWindow()) ShrinkAll(&surplus);
+    }
+    Free(surplus);
+  }
+
  private:
+  // The buffers of one size. Sizes are counted apart, so that what a job has left does not stand
+  // for what another one needs.
+  struct Size {
+    size_t living = 0;
+    std::vector<float*> idle;
+    RecentPeak peak;  // Of `living`.
+  };
+
+  static void Free(const std::vector<float*>& buffers) {
+    for (float* buffer : buffers) std::free(buffer);
+  }
+
   float* TakeOrdinary(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_) {
     {
       MutexLock lock(&mutex_);
-      living_bytes_ += bytes;
-      std::vector<float*>& buffers = idle_[bytes];
-      if (!buffers.empty()) {
-        float* buffer = buffers.back();
-        buffers.pop_back();
+      Size& size = sizes_[bytes];
+      size.peak.Note(++size.living);
+      if (!size.idle.empty()) {
+        float* buffer = size.idle.back();
+        size.idle.pop_back();
         idle_bytes_ -= bytes;
         return buffer;
       }
@@ -80,7 +116,7 @@ class BlockPool::Buffers {
     void* buffer = std::aligned_alloc(kBufferAlignment, bytes);
     if (buffer == nullptr) {
       MutexLock lock(&mutex_);
-      living_bytes_ -= bytes;
+      --sizes_[bytes].living;
     }
     return static_cast<float*>(buffer);
   }
@@ -89,36 +125,47 @@ class BlockPool::Buffers {
     std::vector<float*> surplus;
     {
       MutexLock lock(&mutex_);
-      living_bytes_ -= bytes;
+      Size& size = sizes_[bytes];
+      --size.living;
+      size.idle.push_back(buffer);
       idle_bytes_ += bytes;
-      idle_[bytes].push_back(buffer);
-      for (auto it = idle_.rbegin(); idle_bytes_ > living_bytes_ + kSpareBytes; ++it) {
-        Shrink(it->first, &it->second, &surplus);
-      }
+      if (RollWindow()) ShrinkAll(&surplus);
+      Shrink(bytes, &size, &surplus);
     }
-    for (float* each : surplus) std::free(each);
+    Free(surplus);
   }
 
-  // Moves buffers of one size to `surplus`, as many as are too many.
-  void Shrink(size_t bytes, std::vector<float*>* buffers, std::vector<float*>* surplus)
+  bool RollWindow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!window_.Roll(clock_->Now())) return false;
+    for (auto& [bytes, size] : sizes_) size.peak.Roll(size.living);
+    return true;
+  }
+
+  // Moves to `surplus` what is too many.
+  void Shrink(size_t bytes, Size* size, std::vector<float*>* surplus)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    while (!buffers->empty() && idle_bytes_ > living_bytes_ + kSpareBytes) {
-      surplus->push_back(buffers->back());
-      buffers->pop_back();
+    while (idle_bytes_ > kSpareBytes && size->idle.size() > size->living &&
+           size->idle.size() + size->living > size->peak.most()) {
+      surplus->push_back(size->idle.back());
+      size->idle.pop_back();
       idle_bytes_ -= bytes;
     }
   }
 
+  void ShrinkAll(std::vector<float*>* surplus) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (auto& [bytes, size] : sizes_) Shrink(bytes, &size, surplus);
+  }
+
   const std::shared_ptr<Arena> arena_;  // nullptr: none.
+  Clock* const clock_;
   Mutex mutex_;
-  size_t living_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // By size in bytes.
-  absl::btree_map<size_t, std::vector<float*>> idle_ ABSL_GUARDED_BY(mutex_);
+  PeakWindow window_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<size_t, Size> sizes_ ABSL_GUARDED_BY(mutex_);  // By bytes.
 };
 
-BlockPool::BlockPool(std::shared_ptr<Arena> arena)
-    : buffers_(std::make_shared<Buffers>(std::move(arena))) {}
+BlockPool::BlockPool(std::shared_ptr<Arena> arena, Clock* clock)
+    : buffers_(std::make_shared<Buffers>(std::move(arena), clock)) {}
 
 std::shared_ptr<Block> BlockPool::Allocate(size_t elements, int slots) {
   const ArenaBuffer buffer = buffers_->Take(BufferBytes(elements, slots));
@@ -145,12 +192,8 @@ std::shared_ptr<Block> BlockPool::MakeBlock(float* data, uint64_t place, size_t 
 
 size_t BlockPool::idle_bytes() const { return buffers_->idle_bytes(); }
 
-void BlockPool::Trim() {
-  if (buffers_->arena() != nullptr) buffers_->arena()->Trim();
-}
+void BlockPool::Trim() { buffers_->Trim(); }
 
-void BlockPool::GiveBackSurplus() {
-  if (buffers_->arena() != nullptr) buffers_->arena()->GiveBackSurplus();
-}
+void BlockPool::GiveBackSurplus() { buffers_->GiveBackSurplus(); }
 
 }  // namespace millrace::ps

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/types/span.h"
+#include "common/clock.h"
 
 namespace millrace::ps {
 
@@ -44,13 +45,13 @@ class Block {
 };
 
 // Makes blocks, and uses their buffers again when the last reference is gone: fresh pages cost more
-// than the arithmetic on them. Keeps at most as many bytes as its living blocks have, and a little
-// more. (In an arena a segment is kept while any of it is in use, or was needed of late.) Blocks
-// may outlive the pool. Thread-safe.
+// than the arithmetic on them. Keeps as many buffers of a size as live, as lived of late
+// (RecentPeak), and a little more; in an arena whole segments. Blocks may outlive the pool.
+// Thread-safe.
 class BlockPool {
  public:
   // Blocks are in the arena as long as it has room. nullptr: in ordinary memory.
-  explicit BlockPool(std::shared_ptr<Arena> arena = nullptr);
+  explicit BlockPool(std::shared_ptr<Arena> arena = nullptr, Clock* clock = Clock::Real());
 
   // A block with undefined contents, or nullptr when memory is exhausted.
   std::shared_ptr<Block> Allocate(size_t elements, int slots);
@@ -62,10 +63,12 @@ class BlockPool {
   // Of buffers that wait to be used again.
   size_t idle_bytes() const;
 
-  // Fewer blocks are needed from now on than of late; see Arena::Trim.
+  // Forgets what was needed of late, which otherwise stays: fewer blocks are needed from now on,
+  // such as when a shard goes.
   void Trim();
 
-  // See Arena::GiveBackSurplus.
+  // Gives back what is not needed any more. To be called every now and then: otherwise that waits
+  // until the next block goes.
   void GiveBackSurplus();
 
  private:

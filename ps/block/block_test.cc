@@ -5,7 +5,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/clock.h"
 #include "gtest/gtest.h"
+#include "ps/block/arena.h"
+#include "ps/block/recent_peak.h"
 
 namespace millrace::ps {
 namespace {
@@ -30,14 +33,38 @@ TEST(BlockPoolTest, BufferIsUsedAgain) {
   EXPECT_EQ(pool.Allocate(1000, 1)->array(0), buffer);
 }
 
-TEST(BlockPoolTest, KeepsNoMoreThanItsLivingBlocksNeed) {
-  constexpr size_t kElements = 1 << 18;
-  BlockPool pool;
+constexpr size_t kElements = 1 << 18;
+constexpr size_t kBytes = kElements * sizeof(float);
+
+std::vector<std::shared_ptr<Block>> Allocate(BlockPool* pool, int count) {
   std::vector<std::shared_ptr<Block>> blocks;
-  for (int i = 0; i < 64; ++i) blocks.push_back(pool.Allocate(kElements, 0));
+  for (int i = 0; i < count; ++i) blocks.push_back(pool->Allocate(kElements, 0));
+  return blocks;
+}
+
+// While a cut is written, twice as many live; before the next one the memory was given back, and
+// its pages were new again.
+TEST(BlockPoolTest, KeepsWhatWasNeededOfLate) {
+  SimulatedClock clock;
+  BlockPool pool(/*arena=*/nullptr, &clock);
+  std::vector<std::shared_ptr<Block>> blocks = Allocate(&pool, 64);
   blocks.resize(8);
-  EXPECT_LE(pool.idle_bytes(), (8 + 4) * kElements * sizeof(float));
-  EXPECT_GE(pool.idle_bytes(), 8 * kElements * sizeof(float));
+  pool.GiveBackSurplus();
+  EXPECT_EQ(pool.idle_bytes(), 56 * kBytes);
+  for (int i = 0; i < 2; ++i) {
+    clock.Advance(kPeakWindow);
+    pool.GiveBackSurplus();
+  }
+  EXPECT_EQ(pool.idle_bytes(), 8 * kBytes) << "as many as live";
+}
+
+TEST(BlockPoolTest, KeepsALittleWhenLessIsNeededFromNowOn) {
+  SimulatedClock clock;
+  BlockPool pool(/*arena=*/nullptr, &clock);
+  std::vector<std::shared_ptr<Block>> blocks = Allocate(&pool, 64);
+  pool.Trim();
+  blocks.clear();
+  EXPECT_EQ(pool.idle_bytes(), kSpareBytes);
 }
 
 TEST(BlockPoolTest, BlocksMayOutliveThePool) {
