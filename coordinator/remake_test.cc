@@ -1,14 +1,11 @@
 // A real coordinator on loopback with fake ps servers and workers: jobs whose servers' disks are
 // gone, and that go on from their newest checkpoint.
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/proto_duration.h"
+#include "coordinator/remake_fixture.h"
 #include "coordinator/testing/fake_checkpoint.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
@@ -19,41 +16,8 @@ namespace millrace::coordinator {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// A checkpoint of the job itself, in its directory.
-uint64_t WriteCheckpointOf(const std::string& job, const JobSpec& spec,
-                           const std::vector<AppliedSet>& applied) {
-  return WriteFakeCheckpoint(
-      spec.checkpoints().directory(),
-      {.job_id = job, .spec = spec, .plan = PlainPlan(), .applied = applied});
-}
-
-JobSpec JobWithCheckpoints(uint64_t steps) {
-  JobSpec spec = PlainJob(steps);
-  spec.mutable_checkpoints()->set_directory(NewCheckpointDirectory());
-  spec.mutable_checkpoints()->set_every_steps(1'000'000);
-  return spec;
-}
-
-std::vector<Recovered> RemakesOf(FakeCluster& cluster, const std::string& job) {
-  std::vector<Recovered> recoveries;
-  const auto events = cluster.Watch(job);
-  for (const JobEvent& event : *events) {
-    if (event.has_recovered()) recoveries.push_back(event.recovered());
-  }
-  return recoveries;
-}
-
-// The server's disk is another one from now on, and it serves that.
-void GiveNewDisk(FakeCluster& cluster, int ps) {
-  cluster.ps(ps).Kill();
-  cluster.ps(ps).ReplaceDisk();
-  cluster.ps(ps).Start(cluster.address());
-}
 
 // It comes back with what it had written long ago, and has no cut that it can step back to.
 void LoseCutsOf(FakeCluster& cluster, int ps) {
@@ -61,13 +25,6 @@ void LoseCutsOf(FakeCluster& cluster, int ps) {
   cluster.ps(ps).set_on_step_back(
       [] { return grpc::Status(grpc::StatusCode::DATA_LOSS, "cut-7: byte 40 is damaged"); });
   cluster.ps(ps).Start(cluster.address());
-}
-
-bool WasTold(FakeCluster& cluster, const std::string& job, const std::string& text) {
-  const auto events = cluster.Watch(job);
-  return std::any_of(events->begin(), events->end(), [&](const JobEvent& event) {
-    return absl::StrContains(event.notice().message(), text);
-  });
 }
 
 TEST(RemakeTest, AsynchronousJobMakesOnlyTheLostShardAgainAndRunsWhatItLacks) {
@@ -176,101 +133,6 @@ TEST(RemakeTest, ServerThatStaysAwayIsGivenUpAfterTheGraceAndItsStrayShardGoes) 
   EXPECT_THAT(RemakesOf(cluster, job)[0].cause(), HasSubstr("ps-1 is gone for longer than"));
   cluster.ps(1).Start(cluster.address());
   cluster.ps(1).AwaitDropped(job);
-}
-
-TEST(RemakeTest, DamagedNewestCheckpointIsPassedOver) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  WriteCheckpointOf(job, spec, {StepsBefore(10)});
-  WriteCheckpointOf(job, spec, {StepsBefore(20)});
-  {
-    std::fstream manifest(spec.checkpoints().directory() + "/000002/manifest.json");
-    manifest.seekp(60);
-    manifest.put('~');
-  }
-  GiveNewDisk(cluster, 0);
-  gate.Open();
-  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
-  cluster.ExpectAllApplied(job, 60);
-  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
-  EXPECT_TRUE(WasTold(cluster, job, "a checkpoint cannot be used: "));
-  EXPECT_TRUE(WasTold(cluster, job, "000002/manifest.json"));
-}
-
-// Its values are only read by the ps servers.
-TEST(RemakeTest, CheckpointThatAServerFindsDamagedIsPassedOver) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  WriteCheckpointOf(job, spec, {StepsBefore(10)});
-  WriteCheckpointOf(job, spec, {StepsBefore(20)});
-  cluster.ps(0).set_on_restore([](const ShardSpec& asked) {
-    return asked.restore().checkpoint() == 2
-               ? absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged")
-               : absl::OkStatus();
-  });
-  GiveNewDisk(cluster, 0);
-  gate.Open();
-  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
-  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
-}
-
-// Those after a damaged one were never tried.
-TEST(RemakeTest, CheckpointAfterADamagedOneIsTaken) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  WriteCheckpointOf(job, spec, {StepsBefore(10)});
-  WriteCheckpointOf(job, spec, {StepsBefore(15)});
-  Gate written;
-  cluster.ps(0).set_on_restore([&](const ShardSpec& asked) {
-    if (asked.restore().checkpoint() != 2) return absl::OkStatus();
-    WriteCheckpointOf(job, spec, {StepsBefore(20)});
-    written.Open();
-    return absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged");
-  });
-  GiveNewDisk(cluster, 0);
-  gate.Open();
-  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
-  // The server's thread has read `spec`: ThreadSanitizer sees no order in gRPC's calls.
-  written.Pass();
-  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000003 at step 20");
-}
-
-TEST(RemakeTest, CheckpointThatIsRemovedWhileItIsReadIsNotCalledDamaged) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  WriteCheckpointOf(job, spec, {StepsBefore(10)});
-  WriteCheckpointOf(job, spec, {StepsBefore(20)});
-  cluster.ps(0).set_on_restore(
-      [directory = spec.checkpoints().directory()](const ShardSpec& asked) {
-        if (asked.restore().checkpoint() != 2) return absl::OkStatus();
-        std::filesystem::remove_all(directory + "/000002");
-        return absl::DataLossError("000002/shard-00000.safetensors is not there");
-      });
-  GiveNewDisk(cluster, 0);
-  gate.Open();
-  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
-  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
-  EXPECT_FALSE(WasTold(cluster, job, "cannot be used"));
 }
 
 // A call that the coordinator gave up may arrive late.
@@ -392,21 +254,6 @@ TEST(RemakeTest, JobThatCannotStepBackAndHasNoCheckpointFailsAndSaysWhy) {
   EXPECT_THAT(end.message(),
               AllOf(HasSubstr("ps-1"), HasSubstr("cut-7: byte 40 is damaged"),
                     HasSubstr("it cannot be made again: the job has no checkpoints")));
-}
-
-TEST(RemakeTest, JobWithoutAUsableCheckpointWaitsAndSaysWhy) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(5, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  std::filesystem::create_directory(spec.checkpoints().directory());
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  GiveNewDisk(cluster, 0);
-  gate.Open();
-  cluster.AwaitNotice(job, "its shards cannot be made again: there is no checkpoint of the job in");
-  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
 }
 
 TEST(RemakeTest, CoordinatorThatDiesAnywhereInBetweenMakesThemAgain) {
@@ -544,85 +391,6 @@ TEST(RemakeTest, WhoReadsForLongIsNamed) {
   reads.Open();
   gate.Open();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
-}
-
-// It was forgotten, and the damaged one was taken for the job's newest state.
-TEST(RemakeTest, RestartedCoordinatorKnowsWhatIsDamaged) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  FakeWorkerScript script = WaitingAt(31, &gate);
-  script.lease_slots = 1;  // Nobody trains when it stands there.
-  cluster.AddWorker(script);
-  JobSpec spec = JobWithCheckpoints(60);
-  spec.mutable_synchronous()->set_replicas(4);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  WriteCheckpointOf(job, spec, {StepsBefore(12)});
-  WriteCheckpointOf(job, spec, {StepsBefore(20)});
-  cluster.ps(0).set_on_restore([](const ShardSpec& asked) {
-    return asked.restore().checkpoint() == 2
-               ? absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged")
-               : absl::OkStatus();
-  });
-  GiveNewDisk(cluster, 0);
-  const auto has_recovered = [](const JobEvent& event) { return event.has_recovered(); };
-  const auto remade = cluster.Watch(job, 0, has_recovered);
-  ASSERT_TRUE(remade.ok()) << remade.status();
-  EXPECT_EQ(remade->back().recovered().how(), "all shards from checkpoint 000001 at step 12");
-  cluster.StopCoordinator();
-  cluster.StartCoordinator();
-  cluster.ps(0).Join(cluster.address());
-  ASSERT_TRUE(cluster.Watch(job, remade->back().sequence(), has_recovered).ok());
-  const auto saved = cluster.Checkpoint(job, /*wait=*/true);
-  ASSERT_TRUE(saved.ok()) << saved.status();
-  EXPECT_EQ(saved->number(), 1u);
-  gate.Open();
-}
-
-// The job that it was restored from has the checkpoint.
-TEST(RemakeTest, RestoredJobThatHasNoCheckpointYetBeginsWhereItBegan) {
-  Gate gate;
-  const std::string directory = NewCheckpointDirectory();
-  WriteFakeCheckpoint(directory,
-                      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(10)}});
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  FakeWorker& worker = cluster.AddWorker(WaitingAt(30, &gate));
-  JobSpec spec = PlainJob(50);
-  spec.mutable_restore()->set_directory(directory);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  GiveNewDisk(cluster, 0);
-  gate.Open();
-  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
-  EXPECT_EQ(worker.Computed(job).front(), 10u);
-  EXPECT_EQ(RemakesOf(cluster, job)[0].how(), "all shards from checkpoint 000001 at step 10");
-}
-
-// It was thrown back to where it had begun, and its newer checkpoints were removed when the
-// directory was back.
-TEST(RemakeTest, RestoredJobWhoseDirectoryIsNotMountedWaitsForIt) {
-  Gate gate;
-  JobSpec spec = JobWithCheckpoints(50);
-  const std::string& directory = spec.checkpoints().directory();
-  spec.mutable_restore()->set_directory(NewCheckpointDirectory());
-  WriteFakeCheckpoint(spec.restore().directory(),
-                      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(10)}});
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  ASSERT_TRUE(cluster.Checkpoint(job, /*wait=*/true).ok());
-  std::filesystem::rename(directory, directory + "-elsewhere");
-  std::filesystem::create_directory(directory);
-  GiveNewDisk(cluster, 0);
-  cluster.AwaitNotice(job, absl::StrCat(directory, " has no checkpoints, although the job has ",
-                                        "written 000001 there: is it mounted"));
-  EXPECT_THAT(cluster.ps(0).Shards(job), IsEmpty());
-  gate.Open();
-  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
 }
 
 }  // namespace
