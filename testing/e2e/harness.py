@@ -135,7 +135,7 @@ class Cluster:
 
     `flags` are the coordinator's; `worker` is the worker binary."""
 
-    def __init__(self, ps=1, workers=1, flags=None, env=None, worker="worker/worker", worker_flags=()):
+    def __init__(self, ps=1, workers=1, flags=None, env=None, worker="worker/worker", worker_flags=(), ps_flags=()):
         self.directory = temporary_directory()
         # It must be free when the coordinator is started again.
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -146,7 +146,7 @@ class Cluster:
         self.coordinator_flags = [f"--min_ps={ps}", *(flags or [])]
         self.coordinator = self.start_coordinator()
         self.address = self.coordinator.address()
-        self.ps = [self.start_ps(i) for i in range(ps)]
+        self.ps = [self.start_ps(i, flags=ps_flags) for i in range(ps)]
         self.workers = [self.start_worker(i) for i in range(workers)]
 
     def start(self, name, arguments):
