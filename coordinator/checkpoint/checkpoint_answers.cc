@@ -1,6 +1,8 @@
 #include "coordinator/checkpoint/checkpoint_answers.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <map>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -64,13 +66,22 @@ absl::StatusOr<CheckpointState> MergeAnswers(absl::Span<const WriteCheckpointRes
     state.step = i == 0 ? step : std::min(state.step, step);
     state.bytes += shard.bytes();
     state.bytes_written += shard.bytes_written();
-    state.extra_memory = std::max(state.extra_memory, answers[i].extra_memory());
   }
   if (cut && !state.exact) {
     return absl::AbortedError(absl::StrCat("the shards' cuts of version ", cut->version(),
                                            " differ in the steps that they have"));
   }
   return state;
+}
+
+uint64_t MostExtraMemory(absl::Span<const WriteCheckpointResponse> answers,
+                         absl::Span<const std::string> servers) {
+  std::map<std::string, uint64_t> used;
+  uint64_t most = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    most = std::max(most, used[servers[i]] += answers[i].extra_memory());
+  }
+  return most;
 }
 
 }  // namespace millrace::coordinator

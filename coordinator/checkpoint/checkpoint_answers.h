@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_ANSWERS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,15 +24,21 @@ struct CheckpointState {
   bool exact = false;  // And no other one in any.
   uint64_t bytes = 0;
   uint64_t bytes_written = 0;
-  uint64_t extra_memory = 0;  // The most of any shard.
+  uint64_t extra_memory = 0;  // See MostExtraMemory.
 };
 
 // Puts together what the shards have written, in their order. ABORTED: it is not what was asked
-// for, and no checkpoint; the message names the shard. `cut`: of a synchronous job, the one that
-// each must have written. `exact_step`: each must have exactly the steps before it.
+// for, and no checkpoint; the message names the shard. Leaves `extra_memory` alone. `cut`: of a
+// synchronous job, the one that each must have written. `exact_step`: each must have exactly the
+// steps before it.
 absl::StatusOr<CheckpointState> MergeAnswers(absl::Span<const WriteCheckpointResponse> answers,
                                              const absl::optional<CutName>& cut,
                                              absl::optional<uint64_t> exact_step);
+
+// The most that a server has used, which writes all of its shards at the same time. `servers`: of
+// each shard. REQUIRES: as many as there are answers.
+uint64_t MostExtraMemory(absl::Span<const WriteCheckpointResponse> answers,
+                         absl::Span<const std::string> servers);
 
 }  // namespace millrace::coordinator
 

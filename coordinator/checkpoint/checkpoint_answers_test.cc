@@ -60,7 +60,14 @@ TEST(MergeAnswersTest, AsynchronousShardsMayDifferInWhatTheyHave) {
   EXPECT_FALSE(state->exact);
   EXPECT_EQ(state->bytes, 200u);
   EXPECT_EQ(state->bytes_written, 21u);
-  EXPECT_EQ(state->extra_memory, 14u);
+}
+
+// It was that of the largest shard.
+TEST(MergeAnswersTest, TheShardsOfAServerUseItsMemoryTogether) {
+  const std::vector<WriteCheckpointResponse> answers = {Answer(0, 17), Answer(1, 17),
+                                                        Answer(2, 17)};
+  EXPECT_EQ(MostExtraMemory(answers, {"a", "b", "c"}), 21u);
+  EXPECT_EQ(MostExtraMemory(answers, {"a", "b", "a"}), 28u);
 }
 
 TEST(MergeAnswersTest, WhatHappensToBeOneStateIsExact) {

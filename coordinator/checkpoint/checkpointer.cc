@@ -380,6 +380,9 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   if (!state.ok()) return Fail(state.status());
   Unpin();
   attempt_->state = *state;
+  std::vector<std::string> servers;
+  for (uint32_t i = 0; i < answers.size(); ++i) servers.push_back(attached_.shards->ServerOf(i));
+  attempt_->state.extra_memory = MostExtraMemory(answers, servers);
   const absl::Time now = clock_->Now();
   CheckpointManifest manifest;
   options_.describe_job(&manifest);

@@ -45,6 +45,8 @@ class CheckpointShards {
   virtual void CancelWrite() = 0;
   // Who has not written yet, for people: "ps-1". "": there is nobody.
   virtual std::string WhoWrites() const = 0;
+  // The same for the shards of one server, and no others.
+  virtual std::string ServerOf(uint32_t shard) const = 0;
   virtual absl::Status UnpinCut(uint64_t generation, const std::string& cut_id) = 0;
 };
 

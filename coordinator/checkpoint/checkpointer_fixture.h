@@ -57,6 +57,7 @@ class ScriptedShards final : public CheckpointShards {
     ++cancelled;
   }
   std::string WhoWrites() const override { return "ps-1"; }
+  std::string ServerOf(uint32_t shard) const override { return servers[shard]; }
   absl::Status UnpinCut(uint64_t /*generation*/, const std::string& cut_id) override {
     unpinned.push_back(cut_id);
     return absl::OkStatus();
@@ -85,7 +86,9 @@ class ScriptedShards final : public CheckpointShards {
     }
   }
 
+  std::string job_id = kSavedJob;
   std::vector<ShardStatus> states;
+  std::vector<std::string> servers = {"ps-0", "ps-1"};
   absl::optional<WriteCheckpointRequest> request;  // That is under way.
   int cancelled = 0;
   std::vector<std::string> unpinned;

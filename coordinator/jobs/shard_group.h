@@ -125,6 +125,7 @@ class ShardGroup final : public CheckpointShards {
   absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> TakeWritten() override;
   void CancelWrite() override;
   std::string WhoWrites() const override;
+  std::string ServerOf(uint32_t shard) const override { return placements_[shard].directory_id(); }
 
   // From any thread: ends the calls under way, and later ones until Resume, with CANCELLED.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);

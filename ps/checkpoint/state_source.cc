@@ -1,6 +1,7 @@
 #include "ps/checkpoint/state_source.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -41,16 +42,19 @@ class CutSource final : public StateSource {
 
 class MemorySource final : public StateSource {
  public:
-  MemorySource(uint64_t epoch, StatePtr state, bool is_extra)
-      : epoch_(epoch), state_(std::move(state)), is_extra_(is_extra) {}
+  MemorySource(uint64_t epoch, StatePtr state, std::function<StatePtr()> newest)
+      : epoch_(epoch), state_(std::move(state)), newest_(std::move(newest)) {}
 
   uint64_t epoch() const override { return epoch_; }
   uint64_t version() const override { return state_->version; }
   StepSet applied() const override { return state_->applied.ToProto(); }
+  // What the shard has replaced it does not take back, so that this only grows.
   uint64_t memory_bytes() const override {
+    const StatePtr newest = newest_ == nullptr ? nullptr : newest_();
     uint64_t bytes = 0;
-    if (!is_extra_) return bytes;
-    for (const auto& block : state_->blocks) {
+    for (size_t i = 0; i < state_->blocks.size(); ++i) {
+      const std::shared_ptr<const Block>& block = state_->blocks[i];
+      if (newest != nullptr && i < newest->blocks.size() && newest->blocks[i] == block) continue;
       bytes += block->elements() * sizeof(float) * static_cast<uint64_t>(block->slots() + 1);
     }
     return bytes;
@@ -65,7 +69,7 @@ class MemorySource final : public StateSource {
  private:
   const uint64_t epoch_;
   const StatePtr state_;
-  const bool is_extra_;
+  const std::function<StatePtr()> newest_;
 };
 
 }  // namespace
@@ -74,8 +78,9 @@ std::unique_ptr<StateSource> SourceOfCut(std::unique_ptr<OpenCut> cut) {
   return std::make_unique<CutSource>(std::move(cut));
 }
 
-std::unique_ptr<StateSource> SourceOfState(uint64_t epoch, StatePtr state, bool is_extra) {
-  return std::make_unique<MemorySource>(epoch, std::move(state), is_extra);
+std::unique_ptr<StateSource> SourceOfState(uint64_t epoch, StatePtr state,
+                                           std::function<StatePtr()> newest) {
+  return std::make_unique<MemorySource>(epoch, std::move(state), std::move(newest));
 }
 
 ShardImage MakeImage(const ShardPlan& plan, const StateSource& source) {

@@ -3,6 +3,7 @@
 #define MILLRACE_PS_CHECKPOINT_STATE_SOURCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "common/checkpoint/shard_writer.h"
@@ -19,14 +20,16 @@ class StateSource : public BlockSource {
   virtual uint64_t epoch() const = 0;
   virtual uint64_t version() const = 0;
   virtual StepSet applied() const = 0;
-  // That it has used for itself so far.
+  // The most that it has used for itself so far; of a state in memory, what is kept for it alone.
   virtual uint64_t memory_bytes() const = 0;
 };
 
 std::unique_ptr<StateSource> SourceOfCut(std::unique_ptr<OpenCut> cut);
 
-// `is_extra`: nobody but the source needs the state.
-std::unique_ptr<StateSource> SourceOfState(uint64_t epoch, StatePtr state, bool is_extra);
+// `newest`: what the state's shard is now, whose blocks are not kept for the source alone. nullptr,
+// or returns nullptr: there is no such shard.
+std::unique_ptr<StateSource> SourceOfState(uint64_t epoch, StatePtr state,
+                                           std::function<StatePtr()> newest);
 
 // What is written of a shard in such a state.
 ShardImage MakeImage(const ShardPlan& plan, const StateSource& source);

@@ -400,6 +400,27 @@ TEST_F(ShardCheckpointTest, WhatHasNotChangedIsReferredTo) {
   EXPECT_TRUE(RestoredValues(job, number) == saved);
 }
 
+// It was told to be none.
+TEST_F(ShardCheckpointTest, WhatTrainingReplacesMeanwhileIsThePinnedStatesMemory) {
+  const TestJob job({3 * kBlockElements}, PlainSgd());
+  Create(job.Shards(1));
+  PushOnes(0);
+  ASSERT_TRUE(Find()->PinCut(1, "pinned").ok());
+  WriteCheckpointRequest request =
+      MakeCheckpointRequest(0, checkpoints_, BeginCheckpoint(checkpoints_));
+  request.set_cut_id("pinned");
+  EXPECT_LT(Write(request)->extra_memory(), kBlockElements * sizeof(float));
+  request.set_checkpoint(BeginCheckpoint(checkpoints_));
+  bool trained = false;
+  const auto written = Write(request, [&] {
+    if (!std::exchange(trained, true)) PushOnes(1);
+    return false;
+  });
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_GE(written->extra_memory(), job.elements() * sizeof(float));
+  EXPECT_EQ(written->shard().version(), 1);
+}
+
 TEST_F(ShardCheckpointTest, NamedCutAndPinnedStateAreWrittenInsteadOfTheNewest) {
   const TestJob job({10}, PlainSgd(), /*replicas=*/1);
   Create(job.Shards(1));

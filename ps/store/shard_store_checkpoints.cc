@@ -59,7 +59,11 @@ absl::StatusOr<ShardStore::FoundState> ShardStore::FindState(const std::shared_p
   if (request.has_cut_id()) {
     MILLRACE_ASSIGN_OR_RETURN(CapturedCut pinned,
                               shard->Pinned(request.generation(), request.cut_id()));
-    return FoundState{SourceOfState(pinned.epoch, std::move(pinned.state), /*is_extra=*/false)};
+    const auto newest = [weak = std::weak_ptr<Shard>(shard)]() -> StatePtr {
+      const std::shared_ptr<Shard> there = weak.lock();
+      return there == nullptr ? nullptr : there->Contents().state;
+    };
+    return FoundState{SourceOfState(pinned.epoch, std::move(pinned.state), newest)};
   }
   auto found = request.has_cut() ? FindCut(plan, request.cut())
                                  : FindNewest(shard, plan, deadline, may_go_on);
@@ -111,7 +115,7 @@ absl::StatusOr<ShardStore::FoundState> ShardStore::FindCut(const ShardPlan& plan
 absl::StatusOr<ShardStore::FoundState> ShardStore::InitialState(const ShardPlan& plan,
                                                                 const CutName& name) {
   MILLRACE_ASSIGN_OR_RETURN(StatePtr state, cuts_->ReadCut(plan, name, &pool_));
-  return FoundState{SourceOfState(name.epoch(), std::move(state), /*is_extra=*/true)};
+  return FoundState{SourceOfState(name.epoch(), std::move(state), /*newest=*/nullptr)};
 }
 
 // The values are read, and the first cut is written, on the caller's thread: that takes long, and
