@@ -91,6 +91,7 @@ TEST_F(CheckpointTest, JobsEndIsSaved) {
   EXPECT_EQ(manifests[0].spec().name(), "plain");
   EXPECT_EQ(manifests[0].plan().variables_size(), 3);
   EXPECT_EQ(manifests[0].step(), 50u);
+  EXPECT_TRUE(manifests[0].ended());
   EXPECT_EQ(cluster.Checkpoint(job, /*wait=*/true)->number(), 1u);
 }
 
@@ -116,6 +117,7 @@ TEST_F(CheckpointTest, ClientHasOneWritten) {
   ASSERT_TRUE(written.ok()) << written.status();
   EXPECT_EQ(written->number(), 1u);
   EXPECT_EQ(written->step(), 10u);
+  EXPECT_FALSE(Manifests().at(0).ended());
   EXPECT_EQ(cluster.AwaitCheckpoint(job).checkpoint_ended().cause(), "a client asked for it");
   EXPECT_EQ(cluster.Get(job)->checkpoint().number(), 1u);
   gate.Open();

@@ -86,7 +86,8 @@ absl::Status GoOnFrom(std::unique_ptr<Checkpoint> checkpoint, Beginning& beginni
   spec.clear_warm_start();
   spec.mutable_restore()->set_directory(directory);
   spec.mutable_restore()->set_checkpoint(manifest.number());
-  if (manifest.step() >= TotalSteps(spec, manifest.plan().train_examples())) {
+  // One that has all steps may have been stopped in its last evaluation.
+  if (manifest.ended() && manifest.step() >= TotalSteps(spec, manifest.plan().train_examples())) {
     beginning.notes.push_back(EndedNote(directory, manifest));
     beginning.ended = std::move(checkpoint);
   } else {

@@ -16,7 +16,7 @@ namespace millrace::client {
 struct Beginning {
   JobSpec spec;                    // What to submit.
   std::vector<std::string> notes;  // What the user should know. Sentences.
-  // The checkpoint that has all steps of the job: there is nothing left to train.
+  // The checkpoint of the job's end: there is nothing left to do.
   std::unique_ptr<Checkpoint> ended;
 };
 

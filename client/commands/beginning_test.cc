@@ -112,8 +112,19 @@ TEST_F(BeginningTest, ACheckpointWithDamagedValuesIsPassedOver) {
   EXPECT_TRUE(absl::IsCancelled(Find().status()));
 }
 
-TEST_F(BeginningTest, AJobOfWhichNothingIsLeftHasEnded) {
+// It was said to have succeeded, with the metrics of an earlier evaluation.
+TEST_F(BeginningTest, AJobThatWasStoppedInItsLastEvaluationHasNotEnded) {
   WriteAtStep(15);  // 3 epochs of 40 examples, 8 at a time.
+  const auto beginning = Find();
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_EQ(beginning->ended, nullptr);
+  EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
+  EXPECT_THAT(beginning->notes, ElementsAre(HasSubstr("Goes on at step 15")));
+}
+
+TEST_F(BeginningTest, AJobOfWhichNothingIsLeftHasEnded) {
+  checkpoint_.ended = true;
+  WriteAtStep(15);
   const auto beginning = Find();
   ASSERT_TRUE(beginning.ok()) << beginning.status();
   ASSERT_NE(beginning->ended, nullptr);

@@ -58,6 +58,7 @@ CheckpointManifest ManifestOf(const SmallCheckpoint& checkpoint) {
   manifest.set_total_steps(checkpoint.total_steps);
   manifest.set_step(checkpoint.step);
   manifest.set_exact(true);
+  manifest.set_ended(checkpoint.ended);
   (*manifest.mutable_metrics())["loss"] = 0.5;
   manifest.add_slots("momentum");
   return manifest;

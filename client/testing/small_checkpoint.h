@@ -25,6 +25,7 @@ struct SmallCheckpoint {
   uint64_t step = 7;
   uint64_t total_steps = 15;
   uint64_t train_examples = 40;
+  bool ended = false;
   uint64_t base = 0;  // May refer to the files of this one; 0: of none.
   std::vector<SmallVariable> variables = {
       {"logit/kernel", {2, 1}, {1.5f, -2.5f}, {0.25f, 0.5f}},

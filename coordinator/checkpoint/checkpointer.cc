@@ -179,8 +179,7 @@ void Checkpointer::AfterLooking() {
     last_number_ = std::max(last_number_, newest->number());
     has_begun_ = true;
     last_took_ = FromProto(newest->took());
-    last_is_saved_ =
-        newest->step() == options_.total_steps && attached_.watermark == options_.total_steps;
+    last_is_saved_ = newest->ended() && attached_.watermark == options_.total_steps;
   }
   if (newest_) {
     policy_.Start(newest_->step(), FromTimestamp(newest_->written()), now);
@@ -393,6 +392,7 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   manifest.set_total_steps(options_.total_steps);
   manifest.set_step(state->step);
   manifest.set_exact(state->exact);
+  manifest.set_ended(attempt_->is_last);
   for (const std::string& slot : OptimizerSlots(options_.spec.optimizer())) {
     manifest.add_slots(slot);
   }

@@ -288,6 +288,29 @@ TEST_F(CheckpointerTest, TheJobsEndIsSavedOnce) {
   EXPECT_THAT(Numbers(), ElementsAre(1));
 }
 
+// The last evaluation comes after it, and may be lost with the coordinator.
+TEST_F(CheckpointerTest, OneOfTheLastStepIsNotYetThatOfTheEnd) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(kSavedSteps / 2 - 1, {});
+  Request();
+  Advance();
+  AtVersion(kSavedSteps / 2, {kSavedSteps / 2});
+  WriteCut(kSavedSteps / 2);
+  EXPECT_EQ(Manifest(1).step(), kSavedSteps);
+  EXPECT_FALSE(Manifest(1).ended());
+  Open();
+  Attach(kSavedSteps);
+  AwaitIdle();
+  CutName cut;
+  cut.set_epoch(2);
+  cut.set_version(kSavedSteps / 2);
+  EXPECT_FALSE(checkpointer_->MayEnd(cut));
+  WriteCut(kSavedSteps / 2);
+  EXPECT_TRUE(checkpointer_->MayEnd(cut));
+  EXPECT_TRUE(Manifest(2).ended());
+}
+
 TEST_F(CheckpointerTest, TheEndOfASynchronousJobIsTheCutThatWasFlushed) {
   spec_.mutable_synchronous()->set_replicas(2);
   OpenIdle();
