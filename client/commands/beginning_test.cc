@@ -200,6 +200,25 @@ TEST_F(BeginningTest, TheSameRestoreOfTheOwnDirectoryIsNotDoneTwice) {
   EXPECT_EQ(Find()->spec.restore().checkpoint(), 4u);
 }
 
+// One of the run that it had left was taken.
+TEST_F(BeginningTest, InsteadOfADamagedCheckpointOneIsTakenThatLedUpToIt) {
+  WriteAtStep(5);
+  WriteAtStep(7);
+  JobSpec restored = spec_;
+  restored.mutable_restore()->set_directory(directory_);
+  restored.mutable_restore()->set_checkpoint(1);
+  checkpoint_.spec = restored;
+  checkpoint_.job_id = "small-2-test";
+  checkpoint_.earlier_job_ids = {"small-1-test"};
+  checkpoint_.variables[0].momentum[1] = 4;
+  WriteAtStep(6);
+  FlipLastByte(directory_ + "/000003/shard-00000.safetensors");
+  const auto beginning = Find();
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
+  EXPECT_THAT(told_, ElementsAre(HasSubstr("Checkpoint 000003 cannot be used: ")));
+}
+
 TEST_F(BeginningTest, TheJobOfACheckpointNeedsNoFile) {
   checkpoint_.spec.mutable_restore()->set_directory("/before");
   checkpoint_.spec.mutable_checkpoints()->set_directory("/where/it/was");

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/progress/format.h"
+#include "common/checkpoint/checkpoint_lineage.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
@@ -37,7 +38,9 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenNewestWhole(const std::string& d
   MILLRACE_RETURN_IF_ERROR(listed.status());
   std::reverse(listed->begin(), listed->end());
   std::string damage;
+  CheckpointLineage lineage;
   for (const CheckpointDirectory::Listed& each : *listed) {
+    if (each.manifest.ok() && !lineage.Has(*each.manifest)) continue;
     if (!damage.empty()) reading.tell(absl::StrCat(damage, ". The one before is taken."));
     auto opened = OpenWhole({directory, each.number}, reading);
     if (!absl::IsDataLoss(opened.status())) return opened;

@@ -19,7 +19,8 @@ struct Reading {
 };
 
 // The newest one of which every byte is as written: reads all of it. Tells of newer ones that are
-// damaged. Null: there is none at all. DATA_LOSS: none is whole; CANCELLED: interrupted;
+// damaged; instead of one that is, only what led up to it is taken. Null: there is none at all.
+// DATA_LOSS: none is whole; CANCELLED: interrupted;
 // FAILED_PRECONDITION: of a newer format; UNAVAILABLE.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenNewestWhole(const std::string& directory,
                                                             const Reading& reading);

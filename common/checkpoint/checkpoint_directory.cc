@@ -453,13 +453,14 @@ std::vector<uint64_t> CheckpointsToRemove(const std::vector<WrittenCheckpoint>& 
   std::vector<uint64_t> removed;
   size_t oldest_new = checkpoints.size();  // From this one on, they are new.
   for (size_t left = std::max<size_t>(keep, 1); left > 0 && oldest_new > 0; --oldest_new) {
-    if (!checkpoints[oldest_new - 1].damaged) --left;
+    if (checkpoints[oldest_new - 1].counts) --left;
   }
   absl::optional<absl::Time> kept;  // The last that stays for ever.
   for (size_t i = 0; i < checkpoints.size(); ++i) {
     const WrittenCheckpoint& checkpoint = checkpoints[i];
-    const bool for_ever = !checkpoint.damaged && keep_one_every > absl::ZeroDuration() &&
-                          (!kept.has_value() || checkpoint.written - *kept >= keep_one_every);
+    const bool for_ever = checkpoint.counts && keep_one_every > absl::ZeroDuration() &&
+                          (!kept.has_value() || checkpoint.written < *kept ||
+                           checkpoint.written - *kept >= keep_one_every);
     if (for_ever) kept = checkpoint.written;
     if (!for_ever && i < oldest_new) removed.push_back(checkpoint.number);
   }

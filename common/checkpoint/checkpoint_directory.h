@@ -92,13 +92,13 @@ class CheckpointDirectory {
 struct WrittenCheckpoint {
   uint64_t number = 0;
   absl::Time written;
-  bool damaged = false;
+  bool counts = true;  // It is not damaged, and the run goes on from it.
 };
 
 // Which of `checkpoints` (by number) are to go: all but the newest `keep` (at least 1), and but
 // those that stay for ever: the oldest, and then each that was written `keep_one_every` or more
-// after the one before that stays for ever (0: none stays for ever). In order. Damaged ones count
-// for neither, and go with those beside them that are as old.
+// after the one before that stays for ever, or before it, by a clock that was put back (0: none
+// stays for ever). In order. Those that do not count go with those beside them that are as old.
 std::vector<uint64_t> CheckpointsToRemove(const std::vector<WrittenCheckpoint>& checkpoints,
                                           uint32_t keep, absl::Duration keep_one_every);
 

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_lineage.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_records.h"
 #include "common/checkpoint/stored_shard.h"
@@ -271,8 +272,10 @@ absl::optional<CheckpointManifest> FindOneBefore(const FileSystemPtr& file_syste
   auto listed = CheckpointDirectory(file_system, directory).List();
   if (!listed.ok()) return absl::nullopt;
   std::reverse(listed->begin(), listed->end());
+  CheckpointLineage lineage;
   for (const CheckpointDirectory::Listed& one : *listed) {
-    if (one.number >= number || !one.manifest.ok() || RefersTo(*one.manifest, damage)) continue;
+    if (one.number > number || !one.manifest.ok() || !lineage.Has(*one.manifest)) continue;
+    if (one.number == number || RefersTo(*one.manifest, damage)) continue;
     const auto opened = Checkpoint::Open(file_system, directory, one.number);
     if (opened.ok()) return (*opened)->manifest();
   }

@@ -61,9 +61,9 @@ class Checkpoint {
   const std::unique_ptr<Impl> impl_;
 };
 
-// The newest checkpoint before `number` that can be taken for it: it opens, and refers to no file
-// that `damage` names, a message that says what is damaged. Nothing: there is none, or the
-// directory cannot be read now.
+// The newest checkpoint before `number` that can be taken for it: it led up to it, it opens, and
+// refers to no file that `damage` names, a message that says what is damaged. Nothing: there is
+// none, or the directory cannot be read now.
 absl::optional<CheckpointManifest> FindOneBefore(const FileSystemPtr& file_system,
                                                  const std::string& directory, uint64_t number,
                                                  absl::string_view damage);

@@ -586,47 +586,5 @@ TEST(CheckpointDirectoryTest, WhatAnUnreadableManifestMayNeedStays) {
   EXPECT_EQ(Compare(Files(), directory, 3, job), absl::OkStatus());
 }
 
-TEST(CheckpointsToRemoveTest, TheNewestStayAndSomeForEver) {
-  std::vector<WrittenCheckpoint> written;
-  const absl::Time start = absl::FromUnixSeconds(1'800'000'000);
-  for (uint64_t i = 1; i <= 8; ++i) written.push_back({i, start + absl::Hours(i)});
-  EXPECT_THAT(CheckpointsToRemove(written, 3, absl::ZeroDuration()), ElementsAre(1, 2, 3, 4, 5));
-  EXPECT_THAT(CheckpointsToRemove(written, 0, absl::ZeroDuration()),
-              ElementsAre(1, 2, 3, 4, 5, 6, 7));
-  EXPECT_THAT(CheckpointsToRemove(written, 100, absl::ZeroDuration()), IsEmpty());
-  EXPECT_THAT(CheckpointsToRemove(written, 1, absl::Hours(3)), ElementsAre(2, 3, 5, 6));
-  EXPECT_THAT(CheckpointsToRemove({}, 3, absl::Hours(3)), IsEmpty());
-}
-
-TEST(CheckpointsToRemoveTest, DamagedOnesDoNotCount) {
-  std::vector<WrittenCheckpoint> written;
-  const absl::Time start = absl::FromUnixSeconds(1'800'000'000);
-  for (uint64_t i = 1; i <= 8; ++i) written.push_back({i, start + absl::Hours(i)});
-  for (const size_t i : {0, 4, 6}) written[i].damaged = true;
-  EXPECT_THAT(CheckpointsToRemove(written, 2, absl::ZeroDuration()), ElementsAre(1, 2, 3, 4, 5));
-  EXPECT_THAT(CheckpointsToRemove(written, 3, absl::ZeroDuration()), ElementsAre(1, 2, 3));
-  EXPECT_THAT(CheckpointsToRemove(written, 5, absl::ZeroDuration()), ElementsAre(1));
-  EXPECT_THAT(CheckpointsToRemove(written, 6, absl::ZeroDuration()), IsEmpty());
-  EXPECT_THAT(CheckpointsToRemove(written, 1, absl::Hours(3)), ElementsAre(1, 3, 4, 5, 7));
-  for (WrittenCheckpoint& one : written) one.damaged = true;
-  EXPECT_THAT(CheckpointsToRemove(written, 1, absl::ZeroDuration()), IsEmpty());
-}
-
-// Whatever goes on the way, those that stay for ever are the same.
-TEST(CheckpointsToRemoveTest, WhatStaysForEverStaysAsOthersCome) {
-  std::vector<WrittenCheckpoint> written;
-  const absl::Time start = absl::FromUnixSeconds(1'800'000'000);
-  for (uint64_t i = 1; i <= 100; ++i) {
-    written.push_back({i, start + i * absl::Minutes(10)});
-    for (const uint64_t number : CheckpointsToRemove(written, 2, absl::Hours(3))) {
-      written.erase(std::find_if(written.begin(), written.end(),
-                                 [number](const auto& one) { return one.number == number; }));
-    }
-  }
-  std::vector<uint64_t> numbers;
-  for (const WrittenCheckpoint& one : written) numbers.push_back(one.number);
-  EXPECT_THAT(numbers, ElementsAre(1, 19, 37, 55, 73, 91, 99, 100));
-}
-
 }  // namespace
 }  // namespace millrace

@@ -1,10 +1,12 @@
 #include "coordinator/checkpoint/checkpoint_files.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_lineage.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/checkpoint_records.h"
@@ -31,6 +33,19 @@ const CheckpointManifest* NewestReadable(const Listing& listing) {
     if (listed->manifest.ok()) return &*listed->manifest;
   }
   return nullptr;
+}
+
+// Numbers of those that did not lead up to the job's newest one: it went back behind them.
+std::set<uint64_t> LeftBehind(const Listing& listing, const std::string& job_id) {
+  std::set<uint64_t> left;
+  CheckpointLineage lineage;
+  bool is_older = false;
+  for (auto listed = listing.rbegin(); listed != listing.rend(); ++listed) {
+    if (!listed->manifest.ok()) continue;
+    is_older = is_older || listed->manifest->job_id() == job_id;
+    if (!is_older || !lineage.Has(*listed->manifest)) left.insert(listed->number);
+  }
+  return left;
 }
 
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
@@ -194,6 +209,7 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
 absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
+  const std::set<uint64_t> left_behind = LeftBehind(listing, owner_.job_id);
   std::vector<WrittenCheckpoint> written;
   absl::Status status;
   for (const CheckpointDirectory::Listed& listed : listing) {
@@ -202,8 +218,9 @@ absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged) const
       status.Update(directory.Remove(listed.number));
     } else if (listed.manifest.ok()) {
       const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed.number);
-      written.push_back({listed.number, FromTimestamp(listed.manifest->written()),
-                         absl::IsDataLoss(opened.status())});
+      const bool counts =
+          !absl::IsDataLoss(opened.status()) && left_behind.count(listed.number) == 0;
+      written.push_back({listed.number, FromTimestamp(listed.manifest->written()), counts});
     } else {
       status = listed.manifest.status();
     }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_lineage.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/checkpoint_records.h"
@@ -144,8 +145,11 @@ absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const
   auto listed = CheckpointDirectory(file_system, directory).List();
   if (!listed.ok()) return WithPath("restore", listed.status());
   std::reverse(listed->begin(), listed->end());
+  CheckpointLineage lineage;
   for (const CheckpointDirectory::Listed& one : *listed) {
-    if (before > 0 && one.number >= before) continue;
+    if (before > 0 && one.number > before) continue;
+    if (one.manifest.ok() && !lineage.Has(*one.manifest)) continue;
+    if (one.number == before) continue;
     auto from = RestoreOf(file_system, spec, one.number);
     if (absl::IsDataLoss(from.status())) {
       found.damaged.push_back(std::string(from.status().message()));

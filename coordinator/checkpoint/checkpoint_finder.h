@@ -29,7 +29,8 @@ struct FoundRestore {
 };
 // The checkpoint that spec.restore names, opened and compared with the spec (CheckRestoredSpec).
 // Where that is the newest: the newest one that is not damaged, as far as that is seen without
-// reading values, and, unless `before` is 0, has a lower number. NOT_FOUND: there is none;
+// reading values, and, unless `before` is 0, has a lower number; instead of another one only what
+// led up to that. NOT_FOUND: there is none;
 // DATA_LOSS: it is damaged: which file and byte, and how to restore the one before; or all are;
 // FAILED_PRECONDITION: of a newer format; INVALID_ARGUMENT: another job than the spec's;
 // UNAVAILABLE. REQUIRES: spec.has_restore().

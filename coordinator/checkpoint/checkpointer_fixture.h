@@ -24,9 +24,9 @@ namespace millrace::coordinator {
 inline constexpr char kSavedJob[] = "j-1";
 inline constexpr uint64_t kSavedSteps = 1000;
 
-inline ShardSpec SpecOf(uint32_t shard) {
+inline ShardSpec SpecOf(uint32_t shard, const std::string& job_id = kSavedJob) {
   ShardSpec spec;
-  spec.set_job_id(kSavedJob);
+  spec.set_job_id(job_id);
   spec.set_shard(shard);
   ShardSlice& slice = *spec.add_slices();
   slice.set_variable_name("w");
@@ -67,7 +67,7 @@ class ScriptedShards final : public CheckpointShards {
   void Write() {
     std::vector<WriteCheckpointResponse> answers;
     for (uint32_t i = 0; i < states.size(); ++i) {
-      const auto written = WriteFakeShard(*request, SpecOf(i), states[i]);
+      const auto written = WriteFakeShard(*request, SpecOf(i, job_id), states[i]);
       ASSERT_TRUE(written.ok()) << written.status();
       *answers.emplace_back().mutable_shard() = *written;
       answers.back().set_extra_memory(i + 1);
@@ -121,7 +121,9 @@ class CheckpointerTest : public ::testing::Test {
                               .restored_is_here = restored_.directory() == directory_,
                               .bytes = bytes_,
                               .describe_job =
-                                  [](CheckpointManifest* manifest) {
+                                  [earlier = owner_.earlier_job_ids](CheckpointManifest* manifest) {
+                                    manifest->mutable_earlier_job_ids()->Assign(earlier.begin(),
+                                                                                earlier.end());
                                     JobPlan& plan = *manifest->mutable_plan();
                                     plan.set_train_examples(7);
                                     plan.add_variables()->set_name("w");

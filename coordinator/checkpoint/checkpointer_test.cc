@@ -450,6 +450,36 @@ TEST_F(CheckpointerTest, ADamagedOneIsNoStateOfTheJobInALaterLifeOfTheCoordinato
   EXPECT_THAT(Numbers(), ElementsAre(1, 3));
 }
 
+// They were counted among the newest, and what the job went on from was removed for them.
+TEST_F(CheckpointerTest, WhatAJobWentBackBehindDoesNotCount) {
+  OpenIdle();
+  for (const uint64_t step : {10, 20, 30}) {
+    At(step);
+    Request();
+    WriteOne();
+  }
+  owner_ = {.job_id = "j-2", .earlier_job_ids = {kSavedJob}};
+  shards_.job_id = "j-2";
+  spec_.mutable_restore()->set_directory(directory_);
+  spec_.mutable_restore()->set_checkpoint(1);
+  restored_.set_directory(directory_);
+  restored_.set_number(1);
+  restored_.set_step(10);
+  At(10);
+  OpenIdle();
+  const auto write = [this](uint64_t step) {
+    At(step);
+    Request();
+    WriteOne();
+  };
+  write(15);
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2, 3, 4));
+  write(25);
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2, 3, 4, 5));
+  write(35);
+  EXPECT_THAT(Numbers(), ElementsAre(4, 5, 6));
+}
+
 TEST_F(CheckpointerTest, OneWhoseFilesAreGoneIsNoBase) {
   OpenIdle();
   At(10);

@@ -217,8 +217,11 @@ void JobRunner::OpenCheckpoints() {
     restored.set_number(from.checkpoint().checkpoint());
     restored.set_step(from.step());
   }
+  // Whoever looks for an older one must know which of them led up to the job's.
+  JobSpec spec = job_->spec();
+  if (spec.has_restore()) spec.mutable_restore()->set_checkpoint(restored.number());
   checkpointer_ = std::make_unique<Checkpointer>(
-      Checkpointer::Options{.spec = job_->spec(),
+      Checkpointer::Options{.spec = std::move(spec),
                             .owner = std::move(owner),
                             .total_steps = record.total_steps(),
                             .newest = record.checkpoint(),

@@ -1,0 +1,67 @@
+#include "common/checkpoint/checkpoint_lineage.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::ElementsAre;
+
+CheckpointManifest Saved(uint64_t number, const std::string& job_id,
+                         const std::vector<std::string>& earlier = {},
+                         absl::optional<uint64_t> restored = {}) {
+  CheckpointManifest manifest;
+  manifest.set_number(number);
+  manifest.set_job_id(job_id);
+  for (const std::string& id : earlier) manifest.add_earlier_job_ids(id);
+  manifest.mutable_spec()->mutable_checkpoints()->set_directory("/run");
+  if (restored) {
+    manifest.mutable_spec()->mutable_restore()->set_directory("/run/");
+    manifest.mutable_spec()->mutable_restore()->set_checkpoint(*restored);
+  }
+  return manifest;
+}
+
+// Numbers of those that led up to the first.
+std::vector<uint64_t> LineOf(const std::vector<CheckpointManifest>& manifests) {
+  CheckpointLineage lineage;
+  std::vector<uint64_t> numbers;
+  for (const CheckpointManifest& manifest : manifests) {
+    if (lineage.Has(manifest)) numbers.push_back(manifest.number());
+  }
+  return numbers;
+}
+
+TEST(CheckpointLineageTest, WhatAJobWentBackBehindDidNotLeadToIt) {
+  EXPECT_THAT(LineOf({Saved(10, "b", {"a"}, 7), Saved(9, "a"), Saved(8, "a"), Saved(7, "a"),
+                      Saved(6, "a")}),
+              ElementsAre(10, 7, 6));
+  EXPECT_THAT(
+      LineOf({Saved(11, "b", {"a"}, 7), Saved(10, "b", {"a"}, 7), Saved(9, "a"), Saved(6, "a")}),
+      ElementsAre(11, 10, 6));
+}
+
+TEST(CheckpointLineageTest, JobsBeforeMayHaveGoneBackAsWell) {
+  EXPECT_THAT(LineOf({Saved(10, "c", {"a", "b"}, 8), Saved(9, "b", {"a"}, 5),
+                      Saved(8, "b", {"a"}, 5), Saved(7, "a"), Saved(6, "a"), Saved(5, "a")}),
+              ElementsAre(10, 8, 5));
+}
+
+TEST(CheckpointLineageTest, OneThatTookTheNewestGoesOnFromAllOfItsJobs) {
+  EXPECT_THAT(LineOf({Saved(3, "c", {"b"}, 0), Saved(2, "a"), Saved(1, "b")}), ElementsAre(3, 1));
+}
+
+TEST(CheckpointLineageTest, AJobThatBeganElsewhereGoesOnFromNoneHere) {
+  CheckpointManifest newest = Saved(3, "b", {"a"}, 2);
+  newest.mutable_spec()->mutable_restore()->set_directory("/elsewhere");
+  EXPECT_THAT(LineOf({newest, Saved(2, "a")}), ElementsAre(3));
+}
+
+}  // namespace
+}  // namespace millrace
