@@ -108,7 +108,8 @@ bool IsTemporary(const std::string& name) {
 
 // What the manifests that are there lead to.
 struct Needed {
-  absl::flat_hash_set<std::string> files;  // Below the directory.
+  absl::flat_hash_set<uint64_t> manifests;  // Numbers of those.
+  absl::flat_hash_set<std::string> files;   // Below the directory.
   // The highest number whose manifest cannot be read, and why; 0: none.
   uint64_t unreadable = 0;
   absl::Status why;
@@ -117,6 +118,7 @@ struct Needed {
 Needed NeededBy(const std::vector<CheckpointDirectory::Listed>& listed) {
   Needed needed;
   for (const CheckpointDirectory::Listed& one : listed) {
+    needed.manifests.insert(one.number);
     if (!one.manifest.ok()) {
       needed.unreadable = one.number;
       needed.why = one.manifest.status();
@@ -147,12 +149,14 @@ class FolderCleaner {
     const std::string path = JoinPath(directory_, folder);
     MILLRACE_RETURN_IF_ERROR(CheckIsDirectory(path));
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(file_system_, path));
-    std::vector<std::string> removed_names;
-    std::copy_if(names.begin(), names.end(), std::back_inserter(removed_names),
-                 [&](const std::string& name) { return IsGarbage(number, name); });
     const auto has = [&](absl::string_view name) {
       return std::find(names.begin(), names.end(), name) != names.end();
     };
+    // It was committed since the manifests were read: nobody knows what it needs.
+    if (has(kManifestFile) && !needed_.manifests.contains(number)) return absl::OkStatus();
+    std::vector<std::string> removed_names;
+    std::copy_if(names.begin(), names.end(), std::back_inserter(removed_names),
+                 [&](const std::string& name) { return IsGarbage(number, name); });
     const bool marks = !removed_names.empty() && !has(kManifestFile);
     if (marks) {
       MILLRACE_ASSIGN_OR_RETURN(const bool may_go, MarkUnlessCommitted(path));
@@ -193,7 +197,7 @@ class FolderCleaner {
     rocksdb::IOStatus made =
         file_system_->NewWritableFile(mark, rocksdb::FileOptions(), &file, nullptr);
     if (made.ok()) made = file->Close(IOOptions(), nullptr);
-    // A full disk is one more reason to go on.
+    // A full disk is one more reason to go on. Another job looks at `owner` as well.
     LOG_IF(WARNING, !made.ok()) << "cannot make " << mark << ": " << made.ToString();
     MILLRACE_ASSIGN_OR_RETURN(const bool committed,
                               Exists(file_system_, JoinPath(path, kManifestFile)));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -98,6 +99,27 @@ class HookedFileSystem final : public rocksdb::FileSystemWrapper {
   const Hook after_;
 };
 
+// Calls something right before a directory is listed.
+class ListingFileSystem final : public rocksdb::FileSystemWrapper {
+ public:
+  ListingFileSystem(std::string directory, std::function<void()> before)
+      : FileSystemWrapper(RealFileSystem()),
+        directory_(std::move(directory)),
+        before_(std::move(before)) {}
+  const char* Name() const override { return "ListingFileSystem"; }
+
+  rocksdb::IOStatus GetChildren(const std::string& path, const rocksdb::IOOptions& options,
+                                std::vector<std::string>* names,
+                                rocksdb::IODebugContext* debug) override {
+    if (path == directory_) before_();
+    return FileSystemWrapper::GetChildren(path, options, names, debug);
+  }
+
+ private:
+  const std::string directory_;
+  const std::function<void()> before_;
+};
+
 // The collection removed files of what had become a checkpoint since it looked.
 TEST(GarbageTest, WhatIsCommittedWhileItIsCollectedIsWholeOrNone) {
   const TestJob job = MakeTestJob();
@@ -123,6 +145,24 @@ TEST(GarbageTest, WhatIsCommittedWhileItIsCollectedIsWholeOrNone) {
       EXPECT_FALSE(fs::exists(directory + "/000001/being-removed"));
     }
   }
+}
+
+// The same before it looked into the folder: then all files went, and the manifest stayed.
+TEST(GarbageTest, WhatIsCommittedAfterTheManifestsWereReadIsLeftAlone) {
+  const TestJob job = MakeTestJob();
+  const std::string directory = EmptyDirectory("committed_meanwhile");
+  CheckpointDirectory checkpoints(Files(), directory);
+  const uint64_t number = *checkpoints.Begin();
+  auto manifest = WriteShards(Files(), directory, number, job, 0);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  absl::Status committed = absl::UnknownError("never");
+  const auto file_system = std::make_shared<ListingFileSystem>(
+      CheckpointPath(directory, number), [&] { committed = checkpoints.Commit(&*manifest); });
+  const auto garbage = CheckpointDirectory(file_system, directory).CollectGarbage(0);
+  ASSERT_TRUE(garbage.ok()) << garbage.status();
+  EXPECT_EQ(garbage->files, 0u);
+  EXPECT_EQ(committed, absl::OkStatus());
+  EXPECT_EQ(Compare(Files(), directory, number, job), absl::OkStatus());
 }
 
 // It ended the collection; and what the link leads to was taken for garbage.

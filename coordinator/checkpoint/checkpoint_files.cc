@@ -201,6 +201,12 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
   }
   MILLRACE_RETURN_IF_ERROR(CheckOwner());
   MILLRACE_RETURN_IF_ERROR(directory.Commit(manifest));
+  // One that has taken the directory meanwhile may have removed its files as garbage before that.
+  if (const absl::Status owns = CheckOwner(); absl::IsFailedPrecondition(owns)) {
+    const absl::Status given_up = GiveUp(manifest->number());
+    LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
+    return owns;
+  }
   const absl::Status removed = RemoveOld(damaged);
   if (removed.ok()) return "";
   return absl::StrCat("old checkpoints cannot be removed: ", std::string(removed.message()));

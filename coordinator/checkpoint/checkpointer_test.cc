@@ -1,10 +1,13 @@
 #include "coordinator/checkpoint/checkpointer.h"
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/proto_duration.h"
 #include "coordinator/checkpoint/checkpointer_fixture.h"
@@ -23,6 +26,23 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+// Calls something right before a manifest gets its name.
+class CommittingFileSystem final : public rocksdb::FileSystemWrapper {
+ public:
+  explicit CommittingFileSystem(std::function<void()> before)
+      : rocksdb::FileSystemWrapper(RealFileSystem()), before_(std::move(before)) {}
+  const char* Name() const override { return "CommittingFileSystem"; }
+  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override {
+    if (absl::EndsWith(to, "/manifest.json")) before_();
+    return FileSystemWrapper::RenameFile(from, to, options, debug);
+  }
+
+ private:
+  const std::function<void()> before_;
+};
 
 // Does not answer while its gate is shut.
 class HangingFileSystem final : public rocksdb::FileSystemWrapper {
@@ -357,6 +377,20 @@ TEST_F(CheckpointerTest, ADirectoryThatAnotherJobHasTakenIsLeftAlone) {
   AwaitIdle();
   EXPECT_THAT(std::string((*again)->status().message()), HasSubstr("was taken by job 'j-2'"));
   EXPECT_THAT(Folders(), ElementsAre("000002"));
+}
+
+// It was told as written, and the other one may have taken its files for garbage.
+TEST_F(CheckpointerTest, OneIsGivenUpWhenTheDirectoryIsTakenWhileItIsCommitted) {
+  Open(std::make_shared<CommittingFileSystem>([this] {
+    EXPECT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("j-2").ok());
+  }));
+  AwaitIdle();
+  At(10);
+  const auto asked = Request();
+  WriteOne();
+  ASSERT_TRUE(asked->has_value());
+  EXPECT_THAT(std::string((*asked)->status().message()), HasSubstr("was taken by job 'j-2'"));
+  EXPECT_THAT(Numbers(), IsEmpty());
 }
 
 TEST_F(CheckpointerTest, GivingOneUpTouchesNothingOfAnotherJob) {
