@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_records.h"
 #include "common/safetensors/safetensors_file.h"
 #include "coordinator/testing/fake_checkpoint.h"
 #include "coordinator/testing/fake_cluster.h"
@@ -324,6 +325,72 @@ TEST(RestoreTest, JobFailsWhenServersFindEveryCheckpointDamaged) {
                     HasSubstr("; none before it can be taken: restore: there is no other "
                               "checkpoint in " +
                               directory)));
+}
+
+// Such a job failed: those that came later were not looked at.
+TEST(RestoreTest, NewestThatItsRunRemovesBeforeTheJobBeginsIsReplacedByTheNewest) {
+  for (const bool while_it_is_read : {false, true}) {
+    const std::string directory = CheckpointsAt({10});
+    FakeCluster cluster(1);
+    const std::string job = cluster.Submit(RestoredJob(directory)).value();
+    WriteFakeCheckpoint(directory,
+                        {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(20)}});
+    cluster.ps(0).set_on_restore([&](const ShardSpec& spec) {
+      if (spec.restore().checkpoint() != 1) return absl::OkStatus();
+      std::filesystem::remove_all(directory + "/000001");
+      return while_it_is_read ? absl::DataLossError("000001/values is not there any more")
+                              : absl::NotFoundError("there is no checkpoint 000001");
+    });
+    cluster.StartPs();
+    FakeWorker& worker = cluster.AddWorker();
+    const JobStatus end = cluster.AwaitEnd(job);
+    EXPECT_EQ(end.state(), SUCCEEDED) << end.message();
+    EXPECT_EQ(worker.Computed(job), StepsFrom(20, 50));
+    EXPECT_TRUE(HasNotice(cluster, job,
+                          absl::StrCat("checkpoint ", directory, "/000001, with which the job was ",
+                                       "to begin, was removed, and the newest, ", directory,
+                                       "/000002 at step 20, is taken")));
+    EXPECT_FALSE(HasNotice(cluster, job, "cannot be used"));
+  }
+}
+
+// One of the run that the newest had left was taken.
+TEST(RestoreTest, InsteadOfADamagedCheckpointOneIsTakenThatLedUpToIt) {
+  const std::string directory = CheckpointsAt({10, 20});
+  JobSpec spec = RestoredJob(directory, 1);
+  spec.mutable_checkpoints()->set_directory(directory);
+  FakeCluster cluster(1);
+  FindDamaged({3}, cluster.ps(0));
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  const std::string before = cluster.Submit(spec).value();
+  ASSERT_EQ(cluster.AwaitEnd(before).checkpoint().number(), 3u);
+  const std::string job = cluster.Submit(RestoredJob(directory)).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(worker.Computed(job), StepsFrom(10, 50));
+}
+
+// It was not run, and what its last evaluation had come to was not known.
+TEST(RestoreTest, JobThatIsRestoredAtItsLastStepIsEvaluatedAndEnds) {
+  JobSpec spec = EvaluatedJob(20, 0);
+  spec.mutable_synchronous()->set_replicas(4);
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory, {.spec = spec, .plan = PlainPlan(), .applied = {StepsBefore(20)}});
+  spec.mutable_restore()->set_directory(directory);
+  spec.mutable_checkpoints()->set_directory(directory);
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  const std::string job = cluster.Submit(spec).value();
+  const JobStatus end = cluster.AwaitEnd(job);
+  EXPECT_EQ(end.state(), SUCCEEDED) << end.message();
+  EXPECT_THAT(worker.Computed(job), IsEmpty());
+  EXPECT_EQ(end.metrics().count("eval_loss"), 1u);
+  EXPECT_EQ(end.checkpoint().number(), 2u);
+  const auto saved = ReadManifest(RealFileSystem(), directory, 2);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_TRUE(saved->ended());
+  EXPECT_EQ(saved->spec().restore().checkpoint(), 1u);
 }
 
 TEST(RestoreTest, CheckpointThatIsNotThereIsNamed) {

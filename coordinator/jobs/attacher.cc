@@ -199,9 +199,10 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
     return absl::nullopt;
   }
   const bool means_newest = job_->spec().has_restore() && job_->spec().restore().checkpoint() == 0;
-  if (is_new && means_newest && absl::IsDataLoss(status)) {
-    MILLRACE_ASSIGN_OR_RETURN(*remade, BeginWithOneBefore(shards, status));
-    return absl::nullopt;
+  if (is_new && means_newest && (absl::IsDataLoss(status) || absl::IsNotFound(status))) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto begins, BeginWithAnother(shards, status));
+    *remade = begins.value_or(false);
+    if (begins) return absl::nullopt;
   }
   const bool is_final = is_new || (makes ? remaker_.IsHopeless() : !remaker_.waits_for_files());
   if (action == ReachAction::kGiveUp && is_final) return remaker_.Explain(status);
@@ -265,15 +266,21 @@ absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& r
   return BeginGeneration(next);
 }
 
-// A server found the newest checkpoint damaged when it read the values, with which a new job was to
-// begin. False: nothing can be done now.
-absl::StatusOr<bool> Attacher::BeginWithOneBefore(ShardGroup& shards, const absl::Status& damage) {
+// A server does not find the newest checkpoint, with which a new job was to begin, or found it
+// damaged when it read the values. One that its run has removed since it was chosen has newer ones
+// after it; otherwise a newer one is never taken, and an older one only for damage. False: nothing
+// can be done now. Nothing: there is no other one that it should begin with.
+absl::StatusOr<absl::optional<bool>> Attacher::BeginWithAnother(ShardGroup& shards,
+                                                                const absl::Status& status) {
   const auto interrupted = [this] { return !inbox_->interrupt().ok(); };
   const absl::Status there = shards.Look(shards.failed_shard());
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (absl::IsDataLoss(there)) return there;  // Of the server's own disk.
   JobRecord record = job_->record();
-  const std::string bad = NameOf(record.restored_from().checkpoint());
+  const ShardRestore chosen = record.restored_from().checkpoint();
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_removed, remaker_.IsRemoved(chosen));
+  if (!is_removed && !absl::IsDataLoss(status)) return absl::optional<bool>();
+  if (is_removed) record.clear_restored_from();
   const auto notices = ResolveRestore(environment_, interrupted, record);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (absl::IsUnavailable(notices.status())) {
@@ -282,20 +289,32 @@ absl::StatusOr<bool> Attacher::BeginWithOneBefore(ShardGroup& shards, const absl
     return false;
   }
   absl::Status usable = notices.status();
+  // The directory may not be mounted at the moment.
+  if (is_removed && absl::IsNotFound(usable)) return absl::optional<bool>();
   const RestoredFrom& from = record.restored_from();
   if (usable.ok()) usable = CheckRestoredPlan(record.plan(), from.plan());
   if (!usable.ok()) {
-    return absl::Status(damage.code(), absl::StrCat(std::string(damage.message()),
-                                                    "; none before it can be taken: ",
-                                                    std::string(usable.message())));
+    return absl::Status(
+        status.code(),
+        absl::StrCat(std::string(status.message()), "; none ", is_removed ? "after" : "before",
+                     " it can be taken: ", std::string(usable.message())));
   }
   MILLRACE_ASSIGN_OR_RETURN(const bool displaced, Displace(shards, from));
   if (!displaced) return false;
-  job_->AppendNotice(absl::StrCat("checkpoint ", bad, " cannot be used, and the one before, ",
-                                  NameOf(from.checkpoint()), " at step ", from.step(),
-                                  ", is taken: ", std::string(damage.message())));
+  TellOther(NameOf(chosen), is_removed, from, status);
   for (const std::string& notice : *notices) job_->AppendNotice(notice);
   return true;
+}
+
+void Attacher::TellOther(const std::string& chosen, bool is_removed, const RestoredFrom& from,
+                         const absl::Status& status) const {
+  const std::string other = absl::StrCat(NameOf(from.checkpoint()), " at step ", from.step());
+  job_->AppendNotice(
+      is_removed
+          ? absl::StrCat("checkpoint ", chosen, ", with which the job was to begin, was removed, ",
+                         "and the newest, ", other, ", is taken")
+          : absl::StrCat("checkpoint ", chosen, " cannot be used, and the one before, ", other,
+                         ", is taken: ", std::string(status.message())));
 }
 
 // Drops what servers have made of the job already, which nobody would look for later, and forgets

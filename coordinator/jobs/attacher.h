@@ -47,9 +47,9 @@ class Attacher {
 
   // Blocks until all shards have answered, however often servers come and go meanwhile; returns
   // what the run must end with. Nothing: a server lost its directory before there was anything in
-  // it, or the newest checkpoint, with which the job was to begin, is damaged and the record has
-  // the one before, and the job is to be placed again; or shards are to be made again, and the
-  // record says where. Either way the group is of no more use.
+  // it, or the newest checkpoint, with which the job was to begin, is damaged or was removed and
+  // the record has another one, and the job is to be placed again; or shards are to be made again,
+  // and the record says where. Either way the group is of no more use.
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
 
   // The newest generation that may be in use anywhere.
@@ -70,7 +70,10 @@ class Attacher {
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
   absl::StatusOr<Statuses> Bring(ShardGroup& shards, bool is_new);
   std::string DescribeMaking(const ShardGroup& shards, const std::vector<uint32_t>& unmade) const;
-  absl::StatusOr<bool> BeginWithOneBefore(ShardGroup& shards, const absl::Status& damage);
+  absl::StatusOr<absl::optional<bool>> BeginWithAnother(ShardGroup& shards,
+                                                        const absl::Status& status);
+  void TellOther(const std::string& chosen, bool is_removed, const RestoredFrom& from,
+                 const absl::Status& status) const;
   absl::StatusOr<bool> Displace(ShardGroup& shards, const RestoredFrom& from);
   absl::StatusOr<bool> MakeWay(ShardGroup& shards, const absl::Status& status);
   absl::StatusOr<bool> MakeWayInTime(ShardGroup& shards);

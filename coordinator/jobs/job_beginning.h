@@ -17,7 +17,7 @@ namespace millrace::coordinator {
 // Both block for a bounded time, or until `cancelled` returns true: CANCELLED. UNAVAILABLE: the
 // disk does not answer. Others as FindRestore and FindWarmStart return.
 
-// Fixes which checkpoint the job goes on from; where that was fixed before, as the newest one, it
+// Fixes which checkpoint the job goes on from; where the record has one already, as the newest, it
 // is now one before that. Returns what people should know: which newer ones cannot be used. Does
 // nothing for a job without a RestoreSpec.
 absl::StatusOr<std::vector<std::string>> ResolveRestore(const RunnerEnvironment& environment,

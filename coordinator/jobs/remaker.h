@@ -47,6 +47,8 @@ class Remaker {
   // What shards are to be made of cannot be read, and for --member_timeout nothing else was there:
   // the job cannot go on.
   bool IsHopeless() const;
+  // Whether the checkpoint was removed; false also where that cannot be told.
+  absl::StatusOr<bool> IsRemoved(const ShardRestore& checkpoint) const;
   // Whether the directory of checkpoints did not answer when one was looked for last.
   bool waits_for_files() const { return waits_for_files_; }
 
@@ -73,7 +75,6 @@ class Remaker {
   absl::StatusOr<FoundCheckpoint> FindUsable();
   std::set<uint64_t> DamagedIn(const std::string& directory) const;
   std::set<uint64_t> DamagedBeside(const FoundCheckpoint& found) const;
-  absl::StatusOr<bool> IsRemoved(const ShardRestore& checkpoint) const;
   std::vector<RemakeServer> Servers() const;
   void DropStrays(const JobRecord& before, absl::Span<const ShardPlacement> after) const;
 
