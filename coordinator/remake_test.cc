@@ -51,6 +51,25 @@ TEST(RemakeTest, AsynchronousJobMakesOnlyTheLostShardAgainAndRunsWhatItLacks) {
   EXPECT_EQ(cluster.Get(job)->steps_run_again(), recoveries[0].steps_lost());
 }
 
+// Whoever asked a server first decided: a worker's answer ended the job, the coordinator's had the
+// shard made again.
+TEST(RemakeTest, WorkerThatHearsOfDamageDoesNotEndTheJob) {
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  std::atomic<bool> told{false};
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) -> absl::Status {
+    if (step != 30 || told.exchange(true)) return absl::OkStatus();
+    return absl::DataLossError("ps-1: no whole cut of shard 1 is left");
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(JobWithCheckpoints(60)).value();
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  EXPECT_TRUE(told);
+  cluster.ExpectAllApplied(job, 60);
+}
+
 TEST(RemakeTest, SynchronousJobMakesAllItsShardsAgain) {
   Gate gate;
   FakeCluster cluster(3);

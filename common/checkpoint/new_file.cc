@@ -136,7 +136,8 @@ absl::Status NewFile::WriteAside() {
   MILLRACE_RETURN_IF_ERROR(AwaitWritten());
   std::swap(filling_, writing_);
   filled_ = 0;
-  written_ = std::async(std::launch::async, [this] {
+  // Without threads to be had it is written when it is waited for.
+  written_ = std::async(std::launch::async | std::launch::deferred, [this] {
     return Write({writing_.get(), kBufferBytes});
   });
   return absl::OkStatus();

@@ -110,7 +110,9 @@ void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned&
   const auto code = static_cast<absl::StatusCode>(returned.code());
   const std::string message =
       absl::StrCat(Printable(returned.message()), " (on ", worker.registration.name(), ")");
-  if (Classify(code) == Failure::kFinal) return inbox_.Interrupt(absl::Status(code, message));
+  // What a ps server has lost may be made again, or ends the job, when the coordinator finds it so.
+  const bool is_final = Classify(code) == Failure::kFinal && code != absl::StatusCode::kDataLoss;
+  if (is_final) return inbox_.Interrupt(absl::Status(code, message));
   const int faults =
       environment_.dispatcher->GiveBack(worker.id, returned, code != absl::StatusCode::kOk);
   if (faults > 0 && faults % kQuietFaults == 0) {
