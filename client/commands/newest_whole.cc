@@ -2,7 +2,7 @@
 // it, and the same command would fail so each time. So the values are read before.
 #include "client/commands/newest_whole.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/checkpoint_choice.h"
@@ -36,11 +36,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenNewestWhole(const std::string& d
   auto listed = CheckpointDirectory(RealFileSystem(), directory).List();
   if (absl::IsNotFound(listed.status())) return nullptr;
   MILLRACE_RETURN_IF_ERROR(listed.status());
-  std::reverse(listed->begin(), listed->end());
   std::string damage;
-  CheckpointLineage lineage;
-  for (const CheckpointDirectory::Listed& each : *listed) {
-    if (each.manifest.ok() && !lineage.Has(*each.manifest)) continue;
+  for (const CheckpointDirectory::Listed& each : LeadingUpTo(0, *std::move(listed))) {
     if (!damage.empty()) reading.tell(absl::StrCat(damage, ". The one before is taken."));
     auto opened = OpenWhole({directory, each.number}, reading);
     if (!absl::IsDataLoss(opened.status())) return opened;

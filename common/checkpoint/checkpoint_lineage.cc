@@ -1,7 +1,10 @@
 #include "common/checkpoint/checkpoint_lineage.h"
 
 #include <limits>
+#include <string>
+#include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/checkpoint/checkpoint_paths.h"
 
 namespace millrace {
@@ -17,19 +20,42 @@ uint64_t RestoredHere(const JobSpec& spec) {
   return number > 0 ? number : std::numeric_limits<uint64_t>::max();  // The newest at that time.
 }
 
+// To be asked about one checkpoint after the other, the highest number first.
+class Lineage {
+ public:
+  // Whether this one led up to the first. The first one did.
+  bool Has(const CheckpointManifest& manifest) {
+    const std::string& job_id = manifest.job_id();
+    if (has_begun_ && job_id == job_id_) return true;
+    if (has_begun_ && (manifest.number() > restored_ || !earlier_job_ids_.contains(job_id))) {
+      return false;
+    }
+    has_begun_ = true;
+    job_id_ = job_id;
+    earlier_job_ids_ = {manifest.earlier_job_ids().begin(), manifest.earlier_job_ids().end()};
+    restored_ = RestoredHere(manifest.spec());
+    return true;
+  }
+
+ private:
+  bool has_begun_ = false;
+  // Of the newest job that was met.
+  std::string job_id_;
+  absl::flat_hash_set<std::string> earlier_job_ids_;
+  uint64_t restored_ = 0;  // The checkpoint that it goes on from; 0: of another directory, or none.
+};
+
 }  // namespace
 
-bool CheckpointLineage::Has(const CheckpointManifest& manifest) {
-  const std::string& job_id = manifest.job_id();
-  if (has_begun_ && job_id == job_id_) return true;
-  if (has_begun_ && (manifest.number() > restored_ || !earlier_job_ids_.contains(job_id))) {
-    return false;
+std::vector<CheckpointDirectory::Listed> LeadingUpTo(
+    uint64_t number, std::vector<CheckpointDirectory::Listed> listed) {
+  Lineage lineage;
+  std::vector<CheckpointDirectory::Listed> led;
+  for (auto one = listed.rbegin(); one != listed.rend(); ++one) {
+    if (number > 0 && one->number > number) continue;
+    if (!one->manifest.ok() || lineage.Has(*one->manifest)) led.push_back(std::move(*one));
   }
-  has_begun_ = true;
-  job_id_ = job_id;
-  earlier_job_ids_ = {manifest.earlier_job_ids().begin(), manifest.earlier_job_ids().end()};
-  restored_ = RestoredHere(manifest.spec());
-  return true;
+  return led;
 }
 
 }  // namespace millrace

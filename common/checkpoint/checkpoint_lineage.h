@@ -3,30 +3,20 @@
 #define MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_LINEAGE_H_
 
 #include <cstdint>
-#include <string>
+#include <vector>
 
-#include "absl/container/flat_hash_set.h"
-#include "protos/checkpoint.pb.h"
+#include "common/checkpoint/checkpoint_directory.h"
 
 namespace millrace {
 
-// A job that goes back to an older checkpoint leaves newer ones behind in its directory, of a run
-// that has become another one since. Whoever takes an older one instead of the job's newest must
-// not take those.
-class CheckpointLineage {
- public:
-  // To be asked about one checkpoint after the other, the highest number first. Whether this one
-  // led up to the first: it is of the same job, or of one that it was restored from, and not newer
-  // than what was restored. The first one did.
-  bool Has(const CheckpointManifest& manifest);
-
- private:
-  bool has_begun_ = false;
-  // Of the newest job that was met.
-  std::string job_id_;
-  absl::flat_hash_set<std::string> earlier_job_ids_;
-  uint64_t restored_ = 0;  // The checkpoint that it goes on from; 0: of another directory, or none.
-};
+// Of checkpoints in the order of their numbers, as CheckpointDirectory::List returns them, those
+// that led up to `number` (0: to the newest), itself among them, the newest first: they are of the
+// same job, or of one that it was restored from and not newer than what was restored. A job that
+// goes back to an older checkpoint leaves newer ones behind in its directory, of a run that has
+// become another one since: whoever takes an older one instead of the job's newest must not take
+// those. Between them are those of which nobody knows, since their manifests cannot be read.
+std::vector<CheckpointDirectory::Listed> LeadingUpTo(
+    uint64_t number, std::vector<CheckpointDirectory::Listed> listed);
 
 }  // namespace millrace
 

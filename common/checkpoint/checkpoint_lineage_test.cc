@@ -30,10 +30,13 @@ CheckpointManifest Saved(uint64_t number, const std::string& job_id,
 
 // Numbers of those that led up to the first.
 std::vector<uint64_t> LineOf(const std::vector<CheckpointManifest>& manifests) {
-  CheckpointLineage lineage;
+  std::vector<CheckpointDirectory::Listed> listed;
+  for (auto manifest = manifests.rbegin(); manifest != manifests.rend(); ++manifest) {
+    listed.push_back({manifest->number(), *manifest});
+  }
   std::vector<uint64_t> numbers;
-  for (const CheckpointManifest& manifest : manifests) {
-    if (lineage.Has(manifest)) numbers.push_back(manifest.number());
+  for (const CheckpointDirectory::Listed& one : LeadingUpTo(0, listed)) {
+    numbers.push_back(one.number);
   }
   return numbers;
 }

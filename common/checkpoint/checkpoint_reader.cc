@@ -271,11 +271,8 @@ absl::optional<CheckpointManifest> FindOneBefore(const FileSystemPtr& file_syste
                                                  absl::string_view damage) {
   auto listed = CheckpointDirectory(file_system, directory).List();
   if (!listed.ok()) return absl::nullopt;
-  std::reverse(listed->begin(), listed->end());
-  CheckpointLineage lineage;
-  for (const CheckpointDirectory::Listed& one : *listed) {
-    if (one.number > number || !one.manifest.ok() || !lineage.Has(*one.manifest)) continue;
-    if (one.number == number || RefersTo(*one.manifest, damage)) continue;
+  for (const CheckpointDirectory::Listed& one : LeadingUpTo(number, *std::move(listed))) {
+    if (one.number >= number || !one.manifest.ok() || RefersTo(*one.manifest, damage)) continue;
     const auto opened = Checkpoint::Open(file_system, directory, one.number);
     if (opened.ok()) return (*opened)->manifest();
   }

@@ -35,17 +35,18 @@ const CheckpointManifest* NewestReadable(const Listing& listing) {
   return nullptr;
 }
 
-// Numbers of those that did not lead up to the job's newest one: it went back behind them.
-std::set<uint64_t> LeftBehind(const Listing& listing, const std::string& job_id) {
-  std::set<uint64_t> left;
-  CheckpointLineage lineage;
-  bool is_older = false;
-  for (auto listed = listing.rbegin(); listed != listing.rend(); ++listed) {
-    if (!listed->manifest.ok()) continue;
-    is_older = is_older || listed->manifest->job_id() == job_id;
-    if (!is_older || !lineage.Has(*listed->manifest)) left.insert(listed->number);
+// Numbers of those that led up to the job's newest one: behind others it went back.
+std::set<uint64_t> LeadingUpToJob(const Listing& listing, const std::string& job_id) {
+  uint64_t newest = 0;
+  for (const CheckpointDirectory::Listed& listed : listing) {
+    if (listed.manifest.ok() && listed.manifest->job_id() == job_id) newest = listed.number;
   }
-  return left;
+  std::set<uint64_t> led;
+  if (newest == 0) return led;
+  for (const CheckpointDirectory::Listed& listed : LeadingUpTo(newest, listing)) {
+    led.insert(listed.number);
+  }
+  return led;
 }
 
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
@@ -215,7 +216,7 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
 absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
-  const std::set<uint64_t> left_behind = LeftBehind(listing, owner_.job_id);
+  const std::set<uint64_t> led = LeadingUpToJob(listing, owner_.job_id);
   std::vector<WrittenCheckpoint> written;
   absl::Status status;
   for (const CheckpointDirectory::Listed& listed : listing) {
@@ -224,8 +225,7 @@ absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged) const
       status.Update(directory.Remove(listed.number));
     } else if (listed.manifest.ok()) {
       const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed.number);
-      const bool counts =
-          !absl::IsDataLoss(opened.status()) && left_behind.count(listed.number) == 0;
+      const bool counts = !absl::IsDataLoss(opened.status()) && led.contains(listed.number);
       written.push_back({listed.number, FromTimestamp(listed.manifest->written()), counts});
     } else {
       status = listed.manifest.status();

@@ -144,11 +144,7 @@ absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const
   }
   auto listed = CheckpointDirectory(file_system, directory).List();
   if (!listed.ok()) return WithPath("restore", listed.status());
-  std::reverse(listed->begin(), listed->end());
-  CheckpointLineage lineage;
-  for (const CheckpointDirectory::Listed& one : *listed) {
-    if (before > 0 && one.number > before) continue;
-    if (one.manifest.ok() && !lineage.Has(*one.manifest)) continue;
+  for (const CheckpointDirectory::Listed& one : LeadingUpTo(before, *std::move(listed))) {
     if (one.number == before) continue;
     auto from = RestoreOf(file_system, spec, one.number);
     if (absl::IsDataLoss(from.status())) {
