@@ -50,14 +50,13 @@ std::string TimeSpentTable(const TimeSpent& spent) {
 }  // namespace
 
 nlohmann::ordered_json CheckpointJson(const CheckpointInfo& checkpoint) {
-  return {
-      {"directory", checkpoint.directory()},
-      {"path", absl::StrCat(checkpoint.directory(), "/", CheckpointFolder(checkpoint.number()))},
-      {"number", checkpoint.number()},
-      {"step", checkpoint.step()},
-      {"bytes", checkpoint.bytes()},
-      {"written", absl::FormatTime(absl::RFC3339_full, FromTimestamp(checkpoint.written()),
-                                   absl::UTCTimeZone())}};
+  return {{"directory", checkpoint.directory()},
+          {"path", CheckpointPath(checkpoint.directory(), checkpoint.number())},
+          {"number", checkpoint.number()},
+          {"step", checkpoint.step()},
+          {"bytes", checkpoint.bytes()},
+          {"written", absl::FormatTime(absl::RFC3339_full, FromTimestamp(checkpoint.written()),
+                                       absl::UTCTimeZone())}};
 }
 
 std::string DescribeCheckpoint(const CheckpointInfo& checkpoint, absl::Time now) {

@@ -8,6 +8,7 @@
 #include "common/job_state.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "coordinator/jobs/remake_plan.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -91,8 +92,7 @@ uint64_t Job::ElementsOn(const std::string& directory_id) const {
   MutexLock lock(&mutex_);
   uint64_t elements = 0;
   for (const ShardPlacement& shard : record_.shards()) {
-    if (shard.directory_id() != directory_id || shard.dropped()) continue;
-    for (const Slice& slice : shard.slices()) elements += slice.length();
+    if (shard.directory_id() == directory_id && !shard.dropped()) elements += ElementsOf(shard);
   }
   return elements;
 }

@@ -9,6 +9,12 @@ namespace millrace::coordinator {
 
 using ::google::protobuf::util::MessageDifferencer;
 
+uint64_t ElementsOf(const ShardPlacement& shard) {
+  uint64_t elements = 0;
+  for (const Slice& slice : shard.slices()) elements += slice.length();
+  return elements;
+}
+
 std::vector<ShardPlacement> PlaceAgain(std::vector<ShardPlacement> shards,
                                        const std::vector<bool>& again,
                                        const std::vector<bool>& moves, const ShardRestore& from,

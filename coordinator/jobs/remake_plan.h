@@ -17,6 +17,9 @@ inline bool IsToBeMade(const ShardPlacement& shard) {
   return shard.making() != ShardPlacement::MADE;
 }
 
+// Of each array of it.
+uint64_t ElementsOf(const ShardPlacement& shard);
+
 struct RemakeServer {
   std::string directory_id;
   std::string name;

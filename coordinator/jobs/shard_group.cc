@@ -328,9 +328,7 @@ absl::Duration ShardGroup::MakePatience() const {
   if (!reads) return kMakeCall;
   uint64_t most = 0;
   for (const ShardPlacement& placement : placements_) {
-    uint64_t elements = 0;
-    for (const Slice& slice : placement.slices()) elements += slice.length();
-    most = std::max(most, elements);
+    most = std::max(most, ElementsOf(placement));
   }
   const size_t arrays = 1 + OptimizerSlots(spec_.optimizer()).size();
   const double bytes = static_cast<double>(most) * static_cast<double>(arrays * sizeof(float));
