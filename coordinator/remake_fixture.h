@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "coordinator/testing/fake_checkpoint.h"
 #include "coordinator/testing/fake_cluster.h"
+#include "coordinator/testing/gate.h"
 
 namespace millrace::coordinator {
 
@@ -27,6 +29,22 @@ inline JobSpec JobWithCheckpoints(uint64_t steps) {
   spec.mutable_checkpoints()->set_every_steps(1'000'000);
   return spec;
 }
+
+// A job on so many servers, whose only worker stands at a step until the gate is open.
+struct StandingJob {
+  StandingJob(int servers, uint64_t step, JobSpec job_spec = JobWithCheckpoints(60))
+      : cluster(servers), spec(std::move(job_spec)) {
+    cluster.StartPs();
+    cluster.AddWorker(WaitingAt(step, &gate));
+    job = cluster.Submit(spec).value();
+    gate.AwaitSomebody();
+  }
+
+  Gate gate;
+  FakeCluster cluster;
+  JobSpec spec;
+  std::string job;
+};
 
 inline std::vector<Recovered> RemakesOf(FakeCluster& cluster, const std::string& job) {
   std::vector<Recovered> recoveries;

@@ -17,13 +17,8 @@ namespace {
 using ::testing::IsEmpty;
 
 TEST(RemakeTest, DamagedNewestCheckpointIsPassedOver) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   WriteCheckpointOf(job, spec, {StepsBefore(20)});
   {
@@ -42,13 +37,8 @@ TEST(RemakeTest, DamagedNewestCheckpointIsPassedOver) {
 
 // Its values are only read by the ps servers.
 TEST(RemakeTest, CheckpointThatAServerFindsDamagedIsPassedOver) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   WriteCheckpointOf(job, spec, {StepsBefore(20)});
   cluster.ps(0).set_on_restore([](const ShardSpec& asked) {
@@ -64,13 +54,8 @@ TEST(RemakeTest, CheckpointThatAServerFindsDamagedIsPassedOver) {
 
 // Those after a damaged one were never tried.
 TEST(RemakeTest, CheckpointAfterADamagedOneIsTaken) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   WriteCheckpointOf(job, spec, {StepsBefore(15)});
   Gate written;
@@ -89,13 +74,8 @@ TEST(RemakeTest, CheckpointAfterADamagedOneIsTaken) {
 }
 
 TEST(RemakeTest, CheckpointThatIsRemovedWhileItIsReadIsNotCalledDamaged) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   WriteCheckpointOf(job, spec, {StepsBefore(20)});
   cluster.ps(0).set_on_restore(

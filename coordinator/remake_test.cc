@@ -28,13 +28,8 @@ void LoseCutsOf(FakeCluster& cluster, int ps) {
 }
 
 TEST(RemakeTest, AsynchronousJobMakesOnlyTheLostShardAgainAndRunsWhatItLacks) {
-  Gate gate;
-  FakeCluster cluster(2);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(2, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(12), StepsBefore(10, {11})});
   GiveNewDisk(cluster, 1);
   gate.Open();
@@ -71,14 +66,10 @@ TEST(RemakeTest, WorkerThatHearsOfDamageDoesNotEndTheJob) {
 }
 
 TEST(RemakeTest, SynchronousJobMakesAllItsShardsAgain) {
-  Gate gate;
-  FakeCluster cluster(3);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(31, &gate));
-  JobSpec spec = JobWithCheckpoints(60);
-  spec.mutable_synchronous()->set_replicas(4);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  JobSpec wanted = JobWithCheckpoints(60);
+  wanted.mutable_synchronous()->set_replicas(4);
+  StandingJob standing(3, 31, wanted);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20), StepsBefore(20)});
   GiveNewDisk(cluster, 1);
   gate.Open();
@@ -156,13 +147,8 @@ TEST(RemakeTest, ServerThatStaysAwayIsGivenUpAfterTheGraceAndItsStrayShardGoes) 
 
 // A call that the coordinator gave up may arrive late.
 TEST(RemakeTest, ShardThatIsThereWithAnotherSpecIsDroppedAndMade) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   CreateShardRequest late;
   *late.mutable_spec() = *cluster.ps(0).SpecOf(job, 0);
@@ -183,13 +169,8 @@ TEST(RemakeTest, ShardThatIsThereWithAnotherSpecIsDroppedAndMade) {
 
 // Its checkpoint was taken for damaged, and the one before for the newest.
 TEST(RemakeTest, ShardThatIsDamagedAsItIsMadeIsDroppedAndMade) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   WriteCheckpointOf(job, spec, {StepsBefore(20)});
   FakePs& ps = cluster.ps(0);
@@ -210,14 +191,10 @@ TEST(RemakeTest, ShardThatIsDamagedAsItIsMadeIsDroppedAndMade) {
 
 // All shards were dropped and read again whenever one found no room.
 TEST(RemakeTest, ShardThatWaitsForRoomHasNoOtherOneReadAgain) {
-  Gate gate;
-  FakeCluster cluster(3);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  JobSpec spec = JobWithCheckpoints(60);
-  spec.mutable_synchronous()->set_replicas(2);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  JobSpec wanted = JobWithCheckpoints(60);
+  wanted.mutable_synchronous()->set_replicas(2);
+  StandingJob standing(3, 30, wanted);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20), StepsBefore(20)});
   std::array<std::atomic<int>, 3> asked{};
   const auto restore = [&](const ShardSpec& shard) {
@@ -333,13 +310,8 @@ TEST(RemakeTest, ShardGoesToAServerThatHasRoomForIt) {
 }
 
 TEST(RemakeTest, ShardThatIsNotOnItsServerAnyMoreIsMadeAgain) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   cluster.ps(0).Kill();
   cluster.ps(0).Wipe();
@@ -351,13 +323,8 @@ TEST(RemakeTest, ShardThatIsNotOnItsServerAnyMoreIsMadeAgain) {
 }
 
 TEST(RemakeTest, ShardThatItsServerCannotReadIsMadeAgain) {
-  Gate gate;
-  FakeCluster cluster(1);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
   cluster.ps(0).Kill();
   cluster.ps(0).DamageDisk();
