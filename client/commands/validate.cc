@@ -35,9 +35,7 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
                             worker::OpenDataset(data.train(), data.directory(), "data.train"));
   JobShape shape;
   shape.train_examples = train->size();
-  MILLRACE_ASSIGN_OR_RETURN(
-      shape.model, worker::PlanModel(spec.model(), train->feature_shape(), train->label_count(),
-                                     train->DescribeLargestLabel()));
+  MILLRACE_ASSIGN_OR_RETURN(shape.model, worker::PlanModel(spec.model(), train->example()));
   if (data.has_evaluate()) {
     MILLRACE_ASSIGN_OR_RETURN(
         const auto evaluate,

@@ -35,7 +35,7 @@ class SumModel final : public Model {
 
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t /*seed*/,
                                     GradientSink* gradients) override {
-    const auto step = static_cast<uint64_t>(batch.labels.front());
+    const auto step = static_cast<uint64_t>(batch.labels[0].ids.front());
     MILLRACE_RETURN_IF_ERROR(checker_.CheckTraining(step, values_));
     if (step_time_ > absl::ZeroDuration()) absl::SleepFor(step_time_);
     for (size_t v = 0; v < variables_.size(); ++v) {

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "protos/job.pb.h"
 #include "worker/input/batch.h"
 #include "worker/input/dataset.h"
+#include "worker/input/input_test_util.h"
 
 namespace millrace::testing {
 namespace {
@@ -78,16 +78,13 @@ TEST_F(DigitFilesTest, WorkerReadsWhatWasDrawn) {
   const auto evaluate = OpenSet(directory_ + "/made/as/needed", "t10k");
   EXPECT_EQ(train->size(), 30u);
   EXPECT_EQ(evaluate->size(), 20u);
-  EXPECT_THAT(train->feature_shape(), ElementsAre(28, 28, 1));
+  EXPECT_THAT(train->example().features[0].shape, ElementsAre(28, 28, 1));
 
   const DigitSet drawn = MakeDigitSet(30, options.seed, /*stream=*/0);
-  std::vector<uint64_t> indices(30);
-  std::iota(indices.begin(), indices.end(), 0);
-  worker::Batch batch;
-  train->Read(indices, &batch);
-  EXPECT_TRUE(std::equal(drawn.labels.begin(), drawn.labels.end(), batch.labels.begin()));
+  const worker::Batch batch = testing::ReadAllExamples(*train);
+  EXPECT_TRUE(std::equal(drawn.labels.begin(), drawn.labels.end(), batch.labels[0].ids.begin()));
   for (size_t i = 0; i < drawn.pixels.size(); ++i) {
-    ASSERT_EQ(batch.features[i], static_cast<float>(drawn.pixels[i]) / 255.0f) << i;
+    ASSERT_EQ(batch.features[0].floats[i], static_cast<float>(drawn.pixels[i]) / 255.0f) << i;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "protos/job.pb.h"
 #include "worker/input/batch.h"
+#include "worker/input/example_spec.h"
 
 namespace millrace::worker {
 
@@ -23,21 +24,16 @@ class Dataset {
   // Examples in the set; at least 1.
   virtual uint64_t size() const = 0;
 
-  // Of one example's features, such as {28, 28, 1}.
-  virtual const std::vector<uint64_t>& feature_shape() const = 0;
-
-  // One more than the largest label; labels are 0 .. label_count() - 1.
-  virtual int32_t label_count() const = 0;
-
-  // Where the largest label is, for messages: "t10k-labels-idx1-ubyte.gz: example 17".
-  virtual std::string DescribeLargestLabel() const = 0;
+  // What each example consists of.
+  virtual const ExampleSpec& example() const = 0;
 
   // Computed from every label and feature: differs, as good as surely, where they do. 0: unknown.
   virtual uint64_t fingerprint() const { return 0; }
 
-  // Replaces `batch` by the examples at `indices`, in that order.
-  // REQUIRES: each index is below size().
-  virtual void Read(absl::Span<const uint64_t> indices, Batch* batch) const = 0;
+  // Replaces `batch` by the examples at `indices`, in that order. May block while it reads.
+  // UNAVAILABLE: the system failed to read; INVALID_ARGUMENT: a file is not what it was when it was
+  // opened. REQUIRES: each index is below size().
+  virtual absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const = 0;
 };
 
 // Opens and wholly checks the files of `spec`, which stand in `directory`. Blocks while it reads.

@@ -32,52 +32,54 @@ struct IdxHeader {
   uint64_t item_bytes() const { return rows * columns; }
 };
 
+// `labels` are of the examples from `first_example` on.
+ExampleSpec DescribeExample(const IdxHeader& header, const std::vector<uint8_t>& labels,
+                            uint64_t first_example, const std::string& labels_name) {
+  const auto largest = std::max_element(labels.begin(), labels.end());
+  const uint64_t example = first_example + static_cast<uint64_t>(largest - labels.begin());
+  return FloatsAndClass({header.rows, header.columns, 1}, *largest + 1,
+                        absl::StrCat(labels_name, ": example ", example));
+}
+
 class IdxDataset final : public Dataset {
  public:
   IdxDataset(IdxHeader header, std::vector<uint8_t> pixels, std::vector<uint8_t> labels,
-             uint64_t first_example, std::string labels_name)
-      : shape_{header.rows, header.columns, 1},
-        image_bytes_(header.item_bytes()),
+             uint64_t first_example, const std::string& labels_name)
+      : image_bytes_(header.item_bytes()),
         pixels_(std::move(pixels)),
         labels_(std::move(labels)),
-        largest_(std::max_element(labels_.begin(), labels_.end()) - labels_.begin()),
-        fingerprint_(FingerprintOf(FingerprintOf(FingerprintOf(0, shape_), labels_), pixels_)),
-        first_example_(first_example),
-        labels_name_(std::move(labels_name)) {
+        example_(DescribeExample(header, labels_, first_example, labels_name)),
+        fingerprint_(FingerprintOf(
+            FingerprintOf(FingerprintOf(0, example_.features[0].shape), labels_), pixels_)) {
     for (int i = 0; i < 256; ++i) value_of_byte_[i] = static_cast<float>(i) / 255.0f;
   }
 
   uint64_t size() const override { return labels_.size(); }
-  const std::vector<uint64_t>& feature_shape() const override { return shape_; }
-  int32_t label_count() const override { return labels_[largest_] + 1; }
+  const ExampleSpec& example() const override { return example_; }
   uint64_t fingerprint() const override { return fingerprint_; }
 
-  std::string DescribeLargestLabel() const override {
-    return absl::StrCat(labels_name_, ": example ", first_example_ + largest_);
-  }
-
-  void Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
+  absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
     batch->size = indices.size();
-    batch->features.resize(indices.size() * image_bytes_);
-    batch->labels.resize(indices.size());
-    float* out = batch->features.data();
+    batch->features.resize(1);
+    batch->features[0].floats.resize(indices.size() * image_bytes_);
+    batch->labels.resize(1);
+    batch->labels[0].ids.resize(indices.size());
+    float* out = batch->features[0].floats.data();
     for (size_t i = 0; i < indices.size(); ++i) {
       const uint8_t* image = pixels_.data() + indices[i] * image_bytes_;
       out = std::transform(image, image + image_bytes_, out,
                            [this](uint8_t byte) { return value_of_byte_[byte]; });
-      batch->labels[i] = labels_[indices[i]];
+      batch->labels[0].ids[i] = labels_[indices[i]];
     }
+    return absl::OkStatus();
   }
 
  private:
-  const std::vector<uint64_t> shape_;
   const size_t image_bytes_;
   const std::vector<uint8_t> pixels_;
   const std::vector<uint8_t> labels_;
-  const size_t largest_;  // Index of the first of the largest labels.
+  const ExampleSpec example_;
   const uint64_t fingerprint_;
-  const uint64_t first_example_;
-  const std::string labels_name_;
   std::array<float, 256> value_of_byte_;
 };
 

@@ -22,6 +22,7 @@ using ::millrace::testing::BigEndian32;
 using ::millrace::testing::Gzip;
 using ::millrace::testing::IdxImages;
 using ::millrace::testing::IdxLabels;
+using ::millrace::testing::ReadExamples;
 using ::millrace::testing::WriteTestFile;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -59,12 +60,6 @@ class IdxDatasetTest : public ::testing::Test {
   const std::string directory_ = millrace::testing::MakeTestDirectory();
 };
 
-Batch ReadAll(const Dataset& dataset, const std::vector<uint64_t>& indices) {
-  Batch batch;
-  dataset.Read(indices, &batch);
-  return batch;
-}
-
 TEST_F(IdxDatasetTest, FingerprintFollowsFromLabelsPixelsAndRange) {
   const uint64_t fingerprint = Open().value()->fingerprint();
   EXPECT_NE(fingerprint, 0);
@@ -83,37 +78,37 @@ TEST_F(IdxDatasetTest, FingerprintFollowsFromLabelsPixelsAndRange) {
 TEST_F(IdxDatasetTest, ReadsExamplesInTheOrderAskedFor) {
   const std::unique_ptr<Dataset> dataset = Open().value();
   EXPECT_EQ(dataset->size(), 3u);
-  EXPECT_THAT(dataset->feature_shape(), ElementsAre(2, 1, 1));
-  const Batch batch = ReadAll(*dataset, {2, 0, 2});
+  EXPECT_THAT(dataset->example().features[0].shape, ElementsAre(2, 1, 1));
+  const Batch batch = ReadExamples(*dataset, {2, 0, 2});
   EXPECT_EQ(batch.size, 3u);
-  EXPECT_THAT(batch.features, ElementsAre(0.8f, 1.0f, 0.0f, 0.2f, 0.8f, 1.0f));
-  EXPECT_THAT(batch.labels, ElementsAre(9, 1, 9));
+  EXPECT_THAT(batch.features[0].floats, ElementsAre(0.8f, 1.0f, 0.0f, 0.2f, 0.8f, 1.0f));
+  EXPECT_THAT(batch.labels[0].ids, ElementsAre(9, 1, 9));
 }
 
 TEST_F(IdxDatasetTest, ReadReplacesALargerBatch) {
   const std::unique_ptr<Dataset> dataset = Open().value();
-  Batch batch = ReadAll(*dataset, {0, 1, 2});
-  dataset->Read({1}, &batch);
+  Batch batch = ReadExamples(*dataset, {0, 1, 2});
+  ASSERT_EQ(dataset->Read({1}, &batch), absl::OkStatus());
   EXPECT_EQ(batch.size, 1u);
-  EXPECT_EQ(batch.features.size(), 2u);
-  EXPECT_THAT(batch.labels, ElementsAre(9));
+  EXPECT_EQ(batch.features[0].floats.size(), 2u);
+  EXPECT_THAT(batch.labels[0].ids, ElementsAre(9));
 }
 
 TEST_F(IdxDatasetTest, TellsTheLargestLabelAndWhereItIs) {
   const std::unique_ptr<Dataset> dataset = Open().value();
-  EXPECT_EQ(dataset->label_count(), 10);
-  EXPECT_EQ(dataset->DescribeLargestLabel(), "labels: example 1");
+  EXPECT_EQ(dataset->example().labels[0].limit, 10);
+  EXPECT_EQ(dataset->example().labels[0].largest_id, "labels: example 1");
 }
 
 TEST_F(IdxDatasetTest, RangeSelectsExamples) {
   const std::unique_ptr<Dataset> dataset = Open(2, 0).value();
   EXPECT_EQ(dataset->size(), 1u);
-  EXPECT_THAT(ReadAll(*dataset, {0}).features, ElementsAre(0.8f, 1.0f));
-  EXPECT_EQ(dataset->DescribeLargestLabel(), "labels: example 2");
+  EXPECT_THAT(ReadExamples(*dataset, {0}).features[0].floats, ElementsAre(0.8f, 1.0f));
+  EXPECT_EQ(dataset->example().labels[0].largest_id, "labels: example 2");
 
   const std::unique_ptr<Dataset> first = Open(0, 1).value();
   EXPECT_EQ(first->size(), 1u);
-  EXPECT_EQ(first->label_count(), 2);
+  EXPECT_EQ(first->example().labels[0].limit, 2);
 }
 
 TEST_F(IdxDatasetTest, RangeOutsideTheFileIsRefused) {
@@ -125,17 +120,17 @@ TEST_F(IdxDatasetTest, RangeOutsideTheFileIsRefused) {
 
 TEST_F(IdxDatasetTest, ReadsCompressedFiles) {
   Write(Gzip(IdxImages(1, 1, {255, 0})), Gzip(IdxLabels({3, 4})));
-  EXPECT_THAT(ReadAll(*Open().value(), {0, 1}).labels, ElementsAre(3, 4));
+  EXPECT_THAT(ReadExamples(*Open().value(), {0, 1}).labels[0].ids, ElementsAre(3, 4));
 }
 
 TEST_F(IdxDatasetTest, ReadsFilesOfManyChunks) {
   std::vector<uint8_t> pixels(3'000'000);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 31 % 251);
   Write(IdxImages(1000, 1000, pixels), IdxLabels({0, 1, 2}));
-  const Batch batch = ReadAll(*Open(1, 3).value(), {1});
-  EXPECT_EQ(batch.labels[0], 2);
-  for (size_t i = 0; i < batch.features.size(); ++i) {
-    ASSERT_EQ(batch.features[i], static_cast<float>(pixels[2'000'000 + i]) / 255.0f) << i;
+  const Batch batch = ReadExamples(*Open(1, 3).value(), {1});
+  EXPECT_EQ(batch.labels[0].ids[0], 2);
+  for (size_t i = 0; i < batch.features[0].floats.size(); ++i) {
+    ASSERT_EQ(batch.features[0].floats[i], static_cast<float>(pixels[2'000'000 + i]) / 255.0f) << i;
   }
 }
 
@@ -213,7 +208,8 @@ TEST_F(IdxDatasetTest, DamagedFilesNeverCrash) {
       continue;
     }
     for (uint64_t example = 0; example < (*dataset)->size(); ++example) {
-      EXPECT_LT(ReadAll(**dataset, {example}).labels[0], (*dataset)->label_count());
+      EXPECT_LT(ReadExamples(**dataset, {example}).labels[0].ids[0],
+                (*dataset)->example().labels[0].limit);
     }
   }
 }

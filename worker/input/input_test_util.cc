@@ -5,8 +5,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "glog/logging.h"
 #include "gtest/gtest.h"
 
 namespace millrace::testing {
@@ -93,6 +96,19 @@ std::string Mutate(const std::string& bytes, std::mt19937_64* random) {
 std::string RealDataDirectory() {
   const char* directory = std::getenv("MILLRACE_TEST_DATA");
   return directory == nullptr ? "" : directory;
+}
+
+worker::Batch ReadExamples(const worker::Dataset& dataset, const std::vector<uint64_t>& indices) {
+  worker::Batch batch;
+  const absl::Status status = dataset.Read(indices, &batch);
+  CHECK(status.ok()) << status;
+  return batch;
+}
+
+worker::Batch ReadAllExamples(const worker::Dataset& dataset) {
+  std::vector<uint64_t> indices(dataset.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  return ReadExamples(dataset, indices);
 }
 
 }  // namespace millrace::testing

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "worker/input/batch.h"
+#include "worker/input/dataset.h"
+
 namespace millrace::testing {
 
 // A new, empty folder of the running test.
@@ -27,6 +30,10 @@ std::string IdxLabels(const std::vector<uint8_t>& labels);
 // `bytes` with one to three small changes: bytes replaced, inserted or removed, the end cut off, a
 // part repeated.
 std::string Mutate(const std::string& bytes, std::mt19937_64* random);
+
+// The examples at `indices`, or all of them. Stops the test where they cannot be read.
+worker::Batch ReadExamples(const worker::Dataset& dataset, const std::vector<uint64_t>& indices);
+worker::Batch ReadAllExamples(const worker::Dataset& dataset);
 
 // The folder of real data sets (environment variable MILLRACE_TEST_DATA); empty where there is
 // none.

@@ -34,46 +34,45 @@ uint64_t FingerprintOfRows(uint64_t features, const SparseRows& rows) {
   return FingerprintOf(fingerprint, rows.labels);
 }
 
+ExampleSpec DescribeExample(uint64_t features, const SparseRows& rows, const std::string& name) {
+  const auto largest = std::max_element(rows.labels.begin(), rows.labels.end());
+  const auto row = static_cast<size_t>(largest - rows.labels.begin());
+  return FloatsAndClass({features}, *largest + 1, absl::StrCat(name, ": line ", rows.lines[row]));
+}
+
 class LibsvmDataset final : public Dataset {
  public:
-  LibsvmDataset(uint64_t features, SparseRows rows, std::string name)
-      : shape_{features},
-        rows_(std::move(rows)),
-        fingerprint_(FingerprintOfRows(features, rows_)),
-        name_(std::move(name)) {
-    largest_ = std::max_element(rows_.labels.begin(), rows_.labels.end()) - rows_.labels.begin();
-  }
+  LibsvmDataset(uint64_t features, SparseRows rows, const std::string& name)
+      : rows_(std::move(rows)),
+        example_(DescribeExample(features, rows_, name)),
+        fingerprint_(FingerprintOfRows(features, rows_)) {}
 
   uint64_t size() const override { return rows_.labels.size(); }
-  const std::vector<uint64_t>& feature_shape() const override { return shape_; }
-  int32_t label_count() const override { return rows_.labels[largest_] + 1; }
+  const ExampleSpec& example() const override { return example_; }
   uint64_t fingerprint() const override { return fingerprint_; }
 
-  std::string DescribeLargestLabel() const override {
-    return absl::StrCat(name_, ": line ", rows_.lines[largest_]);
-  }
-
-  void Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
-    const uint64_t features = shape_[0];
+  absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
+    const uint64_t features = example_.features[0].shape[0];
     batch->size = indices.size();
-    batch->features.assign(indices.size() * features, 0.0f);
-    batch->labels.resize(indices.size());
+    batch->features.resize(1);
+    batch->features[0].floats.assign(indices.size() * features, 0.0f);
+    batch->labels.resize(1);
+    batch->labels[0].ids.resize(indices.size());
     for (size_t i = 0; i < indices.size(); ++i) {
       const uint64_t row = indices[i];
-      float* out = batch->features.data() + i * features;
+      float* out = batch->features[0].floats.data() + i * features;
       for (uint64_t entry = rows_.row_begins[row]; entry < rows_.row_begins[row + 1]; ++entry) {
         out[rows_.indices[entry]] = rows_.values[entry];
       }
-      batch->labels[i] = rows_.labels[row];
+      batch->labels[0].ids[i] = rows_.labels[row];
     }
+    return absl::OkStatus();
   }
 
  private:
-  const std::vector<uint64_t> shape_;
   const SparseRows rows_;
+  const ExampleSpec example_;
   const uint64_t fingerprint_;
-  const std::string name_;
-  size_t largest_;  // Row of the first of the largest labels.
 };
 
 // Gathers the rows of a range, and sees that the labels of the whole file agree.

@@ -17,6 +17,8 @@
 namespace millrace::worker {
 namespace {
 
+using ::millrace::testing::ReadAllExamples;
+using ::millrace::testing::ReadExamples;
 using ::millrace::testing::WriteTestFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -37,13 +39,8 @@ class LibsvmDatasetTest : public ::testing::Test {
     return OpenLibsvmDataset(spec, range, directory_, "data.train");
   }
 
-  std::vector<int32_t> LabelsOf(const std::string& content) {
-    const std::unique_ptr<Dataset> dataset = Open(content).value();
-    Batch batch;
-    for (uint64_t i = 0; i < dataset->size(); ++i) indices_.push_back(i);
-    dataset->Read(indices_, &batch);
-    indices_.clear();
-    return batch.labels;
+  std::vector<int64_t> LabelsOf(const std::string& content) {
+    return ReadAllExamples(*Open(content).value()).labels[0].ids;
   }
 
   std::string ErrorOf(const std::string& content, uint64_t begin = 0, uint64_t end = 0,
@@ -54,7 +51,6 @@ class LibsvmDatasetTest : public ::testing::Test {
   }
 
   const std::string directory_ = millrace::testing::MakeTestDirectory();
-  std::vector<uint64_t> indices_;
 };
 
 TEST_F(LibsvmDatasetTest, FingerprintFollowsFromLabelsAndValues) {
@@ -71,13 +67,14 @@ TEST_F(LibsvmDatasetTest, FingerprintFollowsFromLabelsAndValues) {
 TEST_F(LibsvmDatasetTest, ReadsExamplesDenseInTheOrderAskedFor) {
   const std::unique_ptr<Dataset> dataset = Open("0 1:0.5 3:2\n2\n1 4:-1\n").value();
   EXPECT_EQ(dataset->size(), 3u);
-  EXPECT_THAT(dataset->feature_shape(), ElementsAre(4));
+  EXPECT_THAT(dataset->example().features[0].shape, ElementsAre(4));
   Batch batch;
-  batch.features.assign(100, 7.0f);  // Left from another batch.
-  dataset->Read({2, 0}, &batch);
+  batch.features.resize(1);
+  batch.features[0].floats.assign(100, 7.0f);  // Left from another batch.
+  ASSERT_EQ(dataset->Read({2, 0}, &batch), absl::OkStatus());
   EXPECT_EQ(batch.size, 2u);
-  EXPECT_THAT(batch.features, ElementsAre(0, 0, 0, -1, 0.5f, 0, 2, 0));
-  EXPECT_THAT(batch.labels, ElementsAre(1, 0));
+  EXPECT_THAT(batch.features[0].floats, ElementsAre(0, 0, 0, -1, 0.5f, 0, 2, 0));
+  EXPECT_THAT(batch.labels[0].ids, ElementsAre(1, 0));
 }
 
 TEST_F(LibsvmDatasetTest, SkipsCommentsAndBlankLines) {
@@ -90,7 +87,7 @@ TEST_F(LibsvmDatasetTest, MinusAndPlusOneMeanZeroAndOne) {
 
 TEST_F(LibsvmDatasetTest, TheWholeFileDecidesWhatLabelsMean) {
   // The range has no -1 of its own.
-  EXPECT_EQ(Open("-1 1:1\n+1 1:1\n", 1, 2).value()->label_count(), 2);
+  EXPECT_EQ(Open("-1 1:1\n+1 1:1\n", 1, 2).value()->example().labels[0].limit, 2);
   EXPECT_THAT(LabelsOf("0\n1\n2\n"), ElementsAre(0, 1, 2));
   EXPECT_THAT(LabelsOf("1\n1\n"), ElementsAre(1, 1));
   EXPECT_THAT(LabelsOf("-1\n"), ElementsAre(0));
@@ -105,18 +102,18 @@ TEST_F(LibsvmDatasetTest, MixedLabelsAreRefusedWithBothLines) {
 
 TEST_F(LibsvmDatasetTest, TellsTheLargestLabelAndItsLine) {
   const std::unique_ptr<Dataset> dataset = Open("# labels\n0\n7\n7\n1\n").value();
-  EXPECT_EQ(dataset->label_count(), 8);
-  EXPECT_EQ(dataset->DescribeLargestLabel(), "a9a: line 3");
-  EXPECT_EQ(Open("# labels\n0\n7\n7\n1\n", 3).value()->DescribeLargestLabel(), "a9a: line 5");
+  EXPECT_EQ(dataset->example().labels[0].limit, 8);
+  EXPECT_EQ(dataset->example().labels[0].largest_id, "a9a: line 3");
+  EXPECT_EQ(Open("# labels\n0\n7\n7\n1\n", 3).value()->example().labels[0].largest_id,
+            "a9a: line 5");
 }
 
 TEST_F(LibsvmDatasetTest, RangeCountsExamplesNotLines) {
   const std::unique_ptr<Dataset> dataset = Open("0 1:1\n# none\n1 2:1\n2 3:1\n", 1, 3).value();
   EXPECT_EQ(dataset->size(), 2u);
-  Batch batch;
-  dataset->Read({0, 1}, &batch);
-  EXPECT_THAT(batch.labels, ElementsAre(1, 2));
-  EXPECT_THAT(batch.features, ElementsAre(0, 1, 0, 0, 0, 0, 1, 0));
+  const Batch batch = ReadAllExamples(*dataset);
+  EXPECT_THAT(batch.labels[0].ids, ElementsAre(1, 2));
+  EXPECT_THAT(batch.features[0].floats, ElementsAre(0, 1, 0, 0, 0, 0, 1, 0));
 }
 
 TEST_F(LibsvmDatasetTest, RangeOutsideTheFileIsRefused) {
@@ -163,8 +160,8 @@ TEST_F(LibsvmDatasetTest, DamagedFilesNeverCrash) {
     }
     Batch batch;
     for (uint64_t example = 0; example < (*dataset)->size(); ++example) {
-      (*dataset)->Read({example}, &batch);
-      EXPECT_LT(batch.labels[0], (*dataset)->label_count());
+      EXPECT_LT(ReadExamples(**dataset, {example}).labels[0].ids[0],
+                (*dataset)->example().labels[0].limit);
     }
   }
 }

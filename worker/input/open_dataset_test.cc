@@ -17,6 +17,7 @@ namespace {
 
 using ::millrace::testing::IdxImages;
 using ::millrace::testing::IdxLabels;
+using ::millrace::testing::ReadAllExamples;
 using ::millrace::testing::RealDataDirectory;
 using ::millrace::testing::WriteTestFile;
 using ::testing::ElementsAre;
@@ -39,14 +40,6 @@ millrace::Dataset LibsvmSpec(const std::string& file) {
   spec.mutable_libsvm()->set_file(file);
   spec.mutable_libsvm()->set_features(123);
   return spec;
-}
-
-Batch ReadAll(const Dataset& dataset) {
-  std::vector<uint64_t> indices(dataset.size());
-  std::iota(indices.begin(), indices.end(), 0);
-  Batch batch;
-  dataset.Read(indices, &batch);
-  return batch;
 }
 
 TEST(OpenDatasetTest, OpensEachFormat) {
@@ -82,14 +75,14 @@ TEST(OpenDatasetTest, RealDigitsDividedByRanges) {
   const auto evaluate = OpenDataset(IdxSpec(8000), directory, "data.evaluate").value();
   EXPECT_EQ(train->size(), 8000u);
   EXPECT_EQ(evaluate->size(), 2000u);
-  EXPECT_THAT(train->feature_shape(), ElementsAre(28, 28, 1));
-  EXPECT_EQ(train->label_count(), 10);
-  EXPECT_EQ(train->DescribeLargestLabel(), "t10k-labels-idx1-ubyte.gz: example 7");
-  const Batch digits = ReadAll(*train);
-  EXPECT_THAT(std::vector<int32_t>(digits.labels.begin(), digits.labels.begin() + 10),
+  EXPECT_THAT(train->example().features[0].shape, ElementsAre(28, 28, 1));
+  EXPECT_EQ(train->example().labels[0].limit, 10);
+  EXPECT_EQ(train->example().labels[0].largest_id, "t10k-labels-idx1-ubyte.gz: example 7");
+  const Batch digits = ReadAllExamples(*train);
+  EXPECT_THAT(absl::MakeConstSpan(digits.labels[0].ids).first(10),
               ElementsAre(7, 2, 1, 0, 4, 1, 4, 9, 5, 9));
   // The first pixel of the first digit that is not 0 (row 7, column 6).
-  EXPECT_EQ(digits.features[7 * 28 + 6], 84.0f / 255.0f);
+  EXPECT_EQ(digits.features[0].floats[7 * 28 + 6], 84.0f / 255.0f);
 }
 
 TEST(OpenDatasetTest, RealDigitsOutsideTheFile) {
@@ -107,9 +100,9 @@ TEST(OpenDatasetTest, RealCensusRows) {
   const auto evaluate = OpenDataset(LibsvmSpec("a9a.t"), directory, "data.evaluate").value();
   EXPECT_EQ(train->size(), 32561u);
   EXPECT_EQ(evaluate->size(), 16281u);
-  EXPECT_EQ(train->label_count(), 2);
-  const Batch rows = ReadAll(*evaluate);
-  EXPECT_EQ(std::accumulate(rows.labels.begin(), rows.labels.end(), 0), 3846);
+  EXPECT_EQ(train->example().labels[0].limit, 2);
+  const Batch rows = ReadAllExamples(*evaluate);
+  EXPECT_EQ(std::accumulate(rows.labels[0].ids.begin(), rows.labels[0].ids.end(), 0), 3846);
 }
 
 }  // namespace

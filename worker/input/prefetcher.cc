@@ -82,7 +82,7 @@ void Prefetcher::Run() {
       under_way_forgotten_ = false;
       batch = TakeSpare();
     }
-    // Without the memory for it: whoever takes the step tries again, and is told.
+    // Where it could not be: whoever takes the step tries again, and is told.
     const bool assembled = Assemble(step, batch.get()).ok();
     {
       MutexLock lock(&mutex_);
@@ -94,10 +94,8 @@ void Prefetcher::Run() {
 }
 
 absl::Status Prefetcher::Assemble(uint64_t step, Batch* batch) const {
-  return CatchBadAlloc("a batch; use a smaller batch_size", [&] {
-    dataset_->Read(order_.Examples(step), batch);
-    return absl::OkStatus();
-  });
+  return CatchBadAlloc("a batch; use a smaller batch_size",
+                       [&] { return dataset_->Read(order_.Examples(step), batch); });
 }
 
 std::unique_ptr<Batch> Prefetcher::TakeSpare() {

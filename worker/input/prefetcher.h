@@ -40,7 +40,8 @@ class Prefetcher {
   void Expect(uint64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The batch of a step, expected or not. Returns it at once where it is ready, else blocks for as
-  // long as it takes to assemble this one batch. RESOURCE_EXHAUSTED: there is no memory for it.
+  // long as it takes to assemble this one batch. RESOURCE_EXHAUSTED: there is no memory for it;
+  // otherwise as Dataset::Read.
   absl::StatusOr<std::unique_ptr<Batch>> Take(uint64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Steps [begin, end) will not be taken after all: makes room for others. Does not block.

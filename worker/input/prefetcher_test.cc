@@ -27,11 +27,9 @@ constexpr uint64_t kExamples = 100;
 class FakeDataset final : public Dataset {
  public:
   uint64_t size() const override { return kExamples; }
-  const std::vector<uint64_t>& feature_shape() const override { return shape_; }
-  int32_t label_count() const override { return kExamples; }
-  std::string DescribeLargestLabel() const override { return "the last"; }
+  const ExampleSpec& example() const override { return example_; }
 
-  void Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
+  absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
     {
       MutexLock lock(&mutex_);
       ++reads_;
@@ -40,8 +38,9 @@ class FakeDataset final : public Dataset {
       if (out_of_memory_) throw std::bad_alloc();
     }
     batch->size = indices.size();
-    batch->labels.assign(indices.begin(), indices.end());
-    batch->features.assign(indices.begin(), indices.end());
+    batch->labels.resize(1);
+    batch->labels[0].ids.assign(indices.begin(), indices.end());
+    return absl::OkStatus();
   }
 
   // Reads wait until the gate is open (it is at first).
@@ -68,7 +67,7 @@ class FakeDataset final : public Dataset {
   }
 
  private:
-  const std::vector<uint64_t> shape_ = {1};
+  const ExampleSpec example_ = FloatsAndClass({1}, kExamples);
   mutable Mutex mutex_;
   mutable CondVar changed_;
   mutable int reads_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -78,7 +77,7 @@ class FakeDataset final : public Dataset {
 
 class PrefetcherTest : public ::testing::Test {
  protected:
-  std::vector<int32_t> Wanted(uint64_t step) {
+  std::vector<int64_t> Wanted(uint64_t step) {
     const std::vector<uint64_t> examples = order_.Examples(step);
     return {examples.begin(), examples.end()};
   }
@@ -89,8 +88,8 @@ class PrefetcherTest : public ::testing::Test {
 
 TEST_F(PrefetcherTest, TakesUnexpectedSteps) {
   Prefetcher prefetcher(&dataset_, order_, 2);
-  EXPECT_EQ((*prefetcher.Take(5))->labels, Wanted(5));
-  EXPECT_EQ((*prefetcher.Take(5))->labels, Wanted(5));
+  EXPECT_EQ((*prefetcher.Take(5))->labels[0].ids, Wanted(5));
+  EXPECT_EQ((*prefetcher.Take(5))->labels[0].ids, Wanted(5));
 }
 
 TEST_F(PrefetcherTest, ExpectedStepIsAssembledOnceAndAhead) {
@@ -98,7 +97,7 @@ TEST_F(PrefetcherTest, ExpectedStepIsAssembledOnceAndAhead) {
   prefetcher.Expect(7);
   prefetcher.Expect(7);
   dataset_.AwaitReads(1);
-  EXPECT_EQ((*prefetcher.Take(7))->labels, Wanted(7));
+  EXPECT_EQ((*prefetcher.Take(7))->labels[0].ids, Wanted(7));
   EXPECT_EQ(dataset_.reads(), 1);
 }
 
@@ -111,7 +110,7 @@ TEST_F(PrefetcherTest, TakeWaitsForABatchUnderWay) {
   std::thread taker([&] { batch = *prefetcher.Take(7); });
   dataset_.SetOpen(true);
   taker.join();
-  EXPECT_EQ(batch->labels, Wanted(7));
+  EXPECT_EQ(batch->labels[0].ids, Wanted(7));
   EXPECT_EQ(dataset_.reads(), 1);
 }
 
@@ -121,7 +120,7 @@ TEST_F(PrefetcherTest, KeepsNoMoreThanItsCapacity) {
   for (uint64_t step = 0; step < 10; ++step) prefetcher.Expect(step);
   dataset_.SetOpen(true);
   for (uint64_t step = 0; step < 10; ++step) {
-    EXPECT_EQ((*prefetcher.Take(step))->labels, Wanted(step));
+    EXPECT_EQ((*prefetcher.Take(step))->labels[0].ids, Wanted(step));
   }
   EXPECT_EQ(dataset_.reads(), 10);  // None was made in vain, whoever made it.
 }
@@ -136,9 +135,9 @@ TEST_F(PrefetcherTest, ForgottenStepsMakeRoom) {
   prefetcher.Expect(8);  // Takes the place of step 1.
   dataset_.SetOpen(true);
   dataset_.AwaitReads(2);
-  EXPECT_EQ((*prefetcher.Take(8))->labels, Wanted(8));
+  EXPECT_EQ((*prefetcher.Take(8))->labels[0].ids, Wanted(8));
   EXPECT_EQ(dataset_.reads(), 2);
-  EXPECT_EQ((*prefetcher.Take(0))->labels, Wanted(0));
+  EXPECT_EQ((*prefetcher.Take(0))->labels[0].ids, Wanted(0));
   EXPECT_EQ(dataset_.reads(), 3);  // The first one was dropped.
 }
 
@@ -150,7 +149,7 @@ TEST_F(PrefetcherTest, StepForgottenUnderWayCanBeExpectedAgain) {
   prefetcher.Forget(0, 1);
   prefetcher.Expect(0);
   dataset_.SetOpen(true);
-  EXPECT_EQ((*prefetcher.Take(0))->labels, Wanted(0));
+  EXPECT_EQ((*prefetcher.Take(0))->labels[0].ids, Wanted(0));
   EXPECT_EQ(dataset_.reads(), 1);
 }
 
@@ -161,7 +160,7 @@ TEST_F(PrefetcherTest, RecycledMemoryIsUsedAgain) {
   prefetcher.Recycle(std::move(batch));
   batch = *prefetcher.Take(order_.steps_per_epoch() - 1);  // The short one.
   EXPECT_EQ(batch.get(), address);
-  EXPECT_EQ(batch->labels, Wanted(order_.steps_per_epoch() - 1));
+  EXPECT_EQ(batch->labels[0].ids, Wanted(order_.steps_per_epoch() - 1));
 }
 
 // That ended the process: nobody caught it in the prefetcher's thread.
@@ -172,7 +171,7 @@ TEST_F(PrefetcherTest, BatchThatFindsNoMemoryIsAnErrorOfItsStepAlone) {
   dataset_.AwaitReads(1);
   EXPECT_TRUE(absl::IsResourceExhausted(prefetcher.Take(0).status()));
   dataset_.SetOutOfMemory(false);
-  EXPECT_EQ((*prefetcher.Take(0))->labels, Wanted(0));
+  EXPECT_EQ((*prefetcher.Take(0))->labels[0].ids, Wanted(0));
 }
 
 TEST_F(PrefetcherTest, StopsWithStepsStillExpected) {
@@ -190,7 +189,7 @@ TEST_F(PrefetcherTest, ManyThreadsGetTheirOwnBatches) {
       for (uint64_t step = t; step < kSteps; step += kThreads) {
         prefetcher.Expect(step + kThreads);
         std::unique_ptr<Batch> batch = *prefetcher.Take(step);
-        EXPECT_EQ(batch->labels, Wanted(step));
+        EXPECT_EQ(batch->labels[0].ids, Wanted(step));
         prefetcher.Recycle(std::move(batch));
         if (step % 16 == 0) prefetcher.Forget(step, step + 8);
       }

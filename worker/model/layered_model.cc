@@ -26,9 +26,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const Jo
   if (spec.batch_size() == 0) {
     return absl::InvalidArgumentError("batch_size is 0; it must be at least 1");
   }
-  MILLRACE_ASSIGN_OR_RETURN(const ModelPlan plan,
-                            PlanModel(spec.model(), train.feature_shape(), train.label_count(),
-                                      train.DescribeLargestLabel()));
+  MILLRACE_ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(spec.model(), train.example()));
   if (evaluate != nullptr) MILLRACE_RETURN_IF_ERROR(CheckEvaluationSet(plan, *evaluate));
   return device->Compile(plan, BatchSizesOf(spec, train, evaluate));
 }
@@ -37,12 +35,14 @@ absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const Jo
 
 absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) {
   const Shape& input = plan.layers.front().input;
-  if (evaluate.feature_shape() != input) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "data.evaluate: its examples have the shape ", ShapeString(evaluate.feature_shape()),
-        ", those of data.train ", ShapeString(input), "; they must be the same"));
+  const ExampleSpec& examples = evaluate.example();
+  const Shape& shape = examples.features[0].shape;
+  if (shape != input) {
+    return absl::InvalidArgumentError(absl::StrCat("data.evaluate: its examples have the shape ",
+                                                   ShapeString(shape), ", those of data.train ",
+                                                   ShapeString(input), "; they must be the same"));
   }
-  absl::Status labels = CheckLabels(plan, evaluate.label_count(), evaluate.DescribeLargestLabel());
+  absl::Status labels = CheckLabels(plan, examples);
   if (labels.ok()) return labels;
   return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));
 }

@@ -11,19 +11,18 @@ namespace {
 
 class FakeDataset final : public millrace::worker::Dataset {
  public:
-  FakeDataset(uint64_t size, std::vector<uint64_t> shape, int32_t label_count)
-      : size_(size), shape_(std::move(shape)), label_count_(label_count) {}
+  FakeDataset(uint64_t size, std::vector<uint64_t> shape, int64_t classes)
+      : size_(size), example_(FloatsAndClass(std::move(shape), classes, "labels.gz: example 17")) {}
 
   uint64_t size() const override { return size_; }
-  const std::vector<uint64_t>& feature_shape() const override { return shape_; }
-  int32_t label_count() const override { return label_count_; }
-  std::string DescribeLargestLabel() const override { return "labels.gz: example 17"; }
-  void Read(absl::Span<const uint64_t> /*indices*/, Batch* /*batch*/) const override {}
+  const ExampleSpec& example() const override { return example_; }
+  absl::Status Read(absl::Span<const uint64_t> /*indices*/, Batch* /*batch*/) const override {
+    return absl::OkStatus();
+  }
 
  private:
   uint64_t size_;
-  std::vector<uint64_t> shape_;
-  int32_t label_count_;
+  ExampleSpec example_;
 };
 
 // Compiles nothing; remembers what it was asked for.

@@ -137,6 +137,14 @@ absl::Status PlanMetrics(const ModelSpec& spec, ModelPlan* plan) {
   return absl::OkStatus();
 }
 
+absl::Status CheckFeatures(const ExampleSpec& examples) {
+  if (examples.features.size() == 1 && examples.features[0].type == ElementType::kFloat) {
+    return absl::OkStatus();
+  }
+  return Invalid("model.layers: examples have ", examples.features.size(),
+                 " features; models take one, of floats");
+}
+
 absl::Status CheckInput(const ModelSpec& spec, const Shape& input) {
   if (spec.layers().empty())
     return Invalid("model.layers is empty; a model has at least one layer");
@@ -151,9 +159,15 @@ absl::Status CheckInput(const ModelSpec& spec, const Shape& input) {
 
 }  // namespace
 
-absl::Status CheckLabels(const ModelPlan& plan, int32_t label_count,
-                         const std::string& largest_label) {
-  const std::string where = largest_label.empty() ? "" : absl::StrCat(" (", largest_label, ")");
+absl::Status CheckLabels(const ModelPlan& plan, const ExampleSpec& examples) {
+  if (examples.labels.size() != 1 || examples.labels[0].type != ElementType::kId ||
+      ElementCount(examples.labels[0].shape) != 1) {
+    return Invalid("model.loss: ", Loss_Name(plan.loss), " takes one class for each example");
+  }
+  const TensorSpec& label = examples.labels[0];
+  const int64_t label_count = label.limit;
+  const std::string where =
+      label.largest_id.empty() ? "" : absl::StrCat(" (", label.largest_id, ")");
   if (plan.loss == BINARY_CROSSENTROPY) {
     if (label_count <= 2) return absl::OkStatus();
     return Invalid("model.loss: BINARY_CROSSENTROPY takes labels 0 and 1, the labels go up to ",
@@ -166,8 +180,9 @@ absl::Status CheckLabels(const ModelPlan& plan, int32_t label_count,
                  where, "; give it at least ", label_count, " units");
 }
 
-absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const Shape& input, int32_t label_count,
-                                    const std::string& largest_label) {
+absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const ExampleSpec& examples) {
+  MILLRACE_RETURN_IF_ERROR(CheckFeatures(examples));
+  const Shape& input = examples.features[0].shape;
   MILLRACE_RETURN_IF_ERROR(CheckInput(spec, input));
   ModelPlan plan;
   plan.loss = spec.loss();
@@ -175,7 +190,7 @@ absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const Shape& input, i
   MILLRACE_RETURN_IF_ERROR(CheckLossShape(plan));
   MILLRACE_RETURN_IF_ERROR(CheckLogits(plan));
   MILLRACE_RETURN_IF_ERROR(PlanMetrics(spec, &plan));
-  MILLRACE_RETURN_IF_ERROR(CheckLabels(plan, label_count, largest_label));
+  MILLRACE_RETURN_IF_ERROR(CheckLabels(plan, examples));
   return plan;
 }
 

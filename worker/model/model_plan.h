@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "protos/job.pb.h"
 #include "protos/model.pb.h"
+#include "worker/input/example_spec.h"
 #include "worker/model/layer_plan.h"
 #include "worker/model/shape.h"
 
@@ -24,17 +25,13 @@ struct ModelPlan {
   std::vector<VariableSpec> variables;  // In the order of the layers, kernel before bias.
 };
 
-// Checks `spec` against examples of shape `input` with labels below `label_count` and infers every
-// shape. `largest_label` says where the largest label is, for messages (see
-// Dataset::DescribeLargestLabel). INVALID_ARGUMENT: "model.layers[2] 'dense': ..." with what does
-// not fit and what would.
-absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const Shape& input, int32_t label_count,
-                                    const std::string& largest_label = "");
+// Checks `spec` against the examples that it is to learn from and infers every shape.
+// INVALID_ARGUMENT: "model.layers[2] 'dense': ..." with what does not fit and what would.
+absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const ExampleSpec& examples);
 
-// Whether the loss of `plan` can take labels below `label_count`: PlanModel's own check, for a
-// second set of examples. INVALID_ARGUMENT as above.
-absl::Status CheckLabels(const ModelPlan& plan, int32_t label_count,
-                         const std::string& largest_label);
+// Whether the loss of `plan` can take such labels: PlanModel's own check, for a second set of
+// examples. INVALID_ARGUMENT as above.
+absl::Status CheckLabels(const ModelPlan& plan, const ExampleSpec& examples);
 
 }  // namespace millrace::worker
 

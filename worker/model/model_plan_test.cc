@@ -33,7 +33,7 @@ ModelSpec Parse(const std::string& text) {
 }
 
 ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count) {
-  absl::StatusOr<ModelPlan> plan = PlanModel(Parse(text), input, label_count);
+  absl::StatusOr<ModelPlan> plan = PlanModel(Parse(text), FloatsAndClass(input, label_count));
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
 }
@@ -101,8 +101,8 @@ TEST(ModelPlanTest, BinaryModelsMayAskForAuc) {
 
 TEST(ModelPlanTest, CheckLabelsTellsWhereTheLargestIs) {
   const ModelPlan plan = PlanOrDie(kMnistCnn, {28, 28, 1}, 10);
-  EXPECT_TRUE(CheckLabels(plan, 10, "").ok());
-  EXPECT_EQ(CheckLabels(plan, 12, "t10k-labels: example 17").message(),
+  EXPECT_TRUE(CheckLabels(plan, FloatsAndClass({28, 28, 1}, 10)).ok());
+  EXPECT_EQ(CheckLabels(plan, FloatsAndClass({28, 28, 1}, 12, "t10k-labels: example 17")).message(),
             "model.layers[5] 'dense_5': the last layer has 10 units, the labels go up to 11 "
             "(t10k-labels: example 17); give it at least 12 units");
 }
@@ -111,7 +111,7 @@ TEST(ModelPlanTest, CheckLabelsTellsWhereTheLargestIs) {
 TEST(ModelPlanTest, LayersWithoutNumberAreRefusedBeforeTheyArePlanned) {
   ModelSpec spec = Parse("loss: SPARSE_CATEGORICAL_CROSSENTROPY");
   for (int i = 0; i < 1000000; ++i) spec.add_layers()->mutable_flatten();
-  const absl::Status status = PlanModel(spec, {4}, 2).status();
+  const absl::Status status = PlanModel(spec, FloatsAndClass({4}, 2)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "model.layers: 1000000 layers; a model has at most 10000");
 }
@@ -128,7 +128,7 @@ class RefusedModelTest : public ::testing::TestWithParam<Refusal> {};
 TEST_P(RefusedModelTest, SaysWhatIsWrongAndWhatWouldFit) {
   const Refusal& refusal = GetParam();
   const absl::StatusOr<ModelPlan> plan =
-      PlanModel(Parse(refusal.model), refusal.input, refusal.label_count);
+      PlanModel(Parse(refusal.model), FloatsAndClass(refusal.input, refusal.label_count));
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(plan.status().message(), refusal.message);
@@ -301,12 +301,12 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ModelPlanTest, ValuesOutsideTheEnumsAreRefused) {
   ModelSpec spec = Parse("layers { dense { units: 2 } } " SPARSE);
   spec.mutable_layers(0)->mutable_dense()->set_activation(static_cast<Activation>(9));
-  EXPECT_EQ(PlanModel(spec, {4}, 2).status().message(),
+  EXPECT_EQ(PlanModel(spec, FloatsAndClass({4}, 2)).status().message(),
             "model.layers[0] 'dense_0': activation is 9; use one of LINEAR, RELU, SIGMOID and "
             "SOFTMAX");
   spec.mutable_layers(0)->mutable_dense()->set_activation(RELU);
   spec.mutable_layers(0)->mutable_dense()->set_kernel_initializer(static_cast<Initializer>(99));
-  EXPECT_THAT(std::string(PlanModel(spec, {4}, 2).status().message()),
+  EXPECT_THAT(std::string(PlanModel(spec, FloatsAndClass({4}, 2)).status().message()),
               ::testing::HasSubstr("kernel_initializer is 99; use one of"));
 }
 

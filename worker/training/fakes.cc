@@ -20,21 +20,22 @@ class FakeDataset final : public Dataset {
   FakeDataset(uint64_t size, uint64_t fingerprint) : size_(size), fingerprint_(fingerprint) {}
 
   uint64_t size() const override { return size_; }
-  const std::vector<uint64_t>& feature_shape() const override { return shape_; }
-  int32_t label_count() const override { return 1; }
-  std::string DescribeLargestLabel() const override { return "example 0"; }
+  const ExampleSpec& example() const override { return example_; }
   uint64_t fingerprint() const override { return fingerprint_; }
 
-  void Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
+  absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
     batch->size = indices.size();
-    batch->features.assign(indices.begin(), indices.end());
-    batch->labels.assign(indices.size(), 0);
+    batch->features.resize(1);
+    batch->features[0].floats.assign(indices.begin(), indices.end());
+    batch->labels.resize(1);
+    batch->labels[0].ids.assign(indices.size(), 0);
+    return absl::OkStatus();
   }
 
  private:
   const uint64_t size_;
   const uint64_t fingerprint_;
-  const std::vector<uint64_t> shape_ = {1};
+  const ExampleSpec example_ = FloatsAndClass({1}, 1);
 };
 
 class FakeModel final : public Model {
@@ -57,7 +58,7 @@ class FakeModel final : public Model {
 
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override {
-    world_->log.Add(absl::StrCat("train ", batch.features[0]));
+    world_->log.Add(absl::StrCat("train ", batch.features[0].floats[0]));
     world_->log.Add(absl::StrCat("seed ", seed));
     if (world_->on_train) {
       if (absl::Status status = world_->on_train(batch); !status.ok()) return status;

@@ -34,9 +34,8 @@ absl::Status FromServers(const absl::Status& status) {
 
 // How many batches are ready or in the making: the step under way and those of the next leases.
 size_t LookAhead(const JobSpec& spec, const Dataset& train) {
-  uint64_t elements = std::min<uint64_t>(spec.batch_size(), train.size());
-  for (const uint64_t dimension : train.feature_shape()) elements *= dimension;
-  return PrefetchedBatches(elements * sizeof(float));
+  return PrefetchedBatches(std::min<uint64_t>(spec.batch_size(), train.size()) *
+                           ExampleBytes(train.example()));
 }
 
 absl::Status WithAdvice(const absl::Status& model_error) {
@@ -155,7 +154,7 @@ absl::StatusOr<EvaluationResult> JobComputation::Evaluate(ParameterClient::Start
     if (servers.stop_early()) return absl::CancelledError("no longer wanted");
     indices.resize(std::min(batch_size, examples - begin));
     std::iota(indices.begin(), indices.end(), begin);
-    job_->evaluate->Read(indices, &batch);
+    MILLRACE_RETURN_IF_ERROR(job_->evaluate->Read(indices, &batch));
     MILLRACE_RETURN_IF_ERROR(job_->model->Evaluate(batch, &sums));
   }
   EvaluationResult result;

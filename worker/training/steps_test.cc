@@ -112,7 +112,8 @@ TEST_F(StepsTest, DropoutSeedIsAFunctionOfTheStep) {
 
 TEST_F(StepsTest, LossThatIsNoNumberReturnsTheLeaseNamingTheStepAndPushesNothing) {
   world_.on_train = [](const Batch& batch) {
-    return batch.features[0] == 1 ? absl::OutOfRangeError("the loss is nan") : absl::OkStatus();
+    return batch.features[0].floats[0] == 1 ? absl::OutOfRangeError("the loss is nan")
+                                            : absl::OkStatus();
   };
   StartJob(FakeJob());
   trainer_->Handle(LeaseMessage(4, 0, 3));
@@ -176,7 +177,8 @@ TEST_F(StepsTest, NextStepIsPulledAndComputedWhileAPushIsOnItsWay) {
 
 TEST_F(StepsTest, FailureIsToldAfterTheStepsBeforeIt) {
   world_.on_train = [](const Batch& batch) {
-    return batch.features[0] == 1 ? absl::OutOfRangeError("the loss is nan") : absl::OkStatus();
+    return batch.features[0].floats[0] == 1 ? absl::OutOfRangeError("the loss is nan")
+                                            : absl::OkStatus();
   };
   world_.on_push = [this](uint64_t) {
     world_.log.Await("train 1");

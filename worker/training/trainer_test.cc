@@ -205,7 +205,7 @@ TEST_F(TrainerTest, LeaseThatIsNotBegunInTimeGoesBack) {
   SimulatedClock clock;
   clock_ = &clock;
   world_.on_train = [this, &clock](const Batch& batch) {
-    if (batch.features[0] > 0) return absl::OkStatus();
+    if (batch.features[0].floats[0] > 0) return absl::OkStatus();
     world_.log.Await("both leased");
     clock.Advance(absl::Minutes(2));
     return absl::OkStatus();

@@ -103,10 +103,10 @@ absl::Span<float> CpuModel::values(size_t variable) {
 absl::Status CpuModel::CheckBatch(const Batch& batch, size_t largest) const {
   CHECK_GE(batch.size, 1u);
   CHECK_LE(batch.size, largest);
-  CHECK_EQ(batch.features.size(), batch.size * ElementCount(plan_.layers.front().input));
-  CHECK_EQ(batch.labels.size(), batch.size);
-  const int32_t limit = loss_->LabelLimit(ElementCount(plan_.layers.back().output));
-  for (const int32_t label : batch.labels) {
+  CHECK_EQ(batch.features[0].floats.size(), batch.size * ElementCount(plan_.layers.front().input));
+  CHECK_EQ(batch.labels[0].ids.size(), batch.size);
+  const int64_t limit = loss_->LabelLimit(ElementCount(plan_.layers.back().output));
+  for (const int64_t label : batch.labels[0].ids) {
     if (label >= 0 && label < limit) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("a batch has the label ", label, "; the loss takes 0 to ", limit - 1));
@@ -116,7 +116,7 @@ absl::Status CpuModel::CheckBatch(const Batch& batch, size_t largest) const {
 
 const float* CpuModel::Input(size_t index, const Batch& batch) const {
   while (index > 0 && layers_[index - 1]->IsView()) --index;
-  return index == 0 ? batch.features.data() : outputs_[index - 1].data();
+  return index == 0 ? batch.features[0].floats.data() : outputs_[index - 1].data();
 }
 
 absl::Span<const float> CpuModel::Forward(const CpuPass& pass, const Batch& batch) {
@@ -146,7 +146,7 @@ absl::StatusOr<BatchResult> CpuModel::Train(const Batch& batch, uint64_t seed,
   return CatchErrors([&]() -> absl::StatusOr<BatchResult> {
     const CpuPass pass = {batch.size, /*training=*/true, seed, gradients};
     const absl::Span<const float> logits = Forward(pass, batch);
-    const LossSums sums = loss_->Compute(logits, batch.labels, gradients_[0].data());
+    const LossSums sums = loss_->Compute(logits, batch.labels[0].ids, gradients_[0].data());
     if (!std::isfinite(sums.loss)) {
       return absl::OutOfRangeError(std::isnan(sums.loss) ? "the loss is nan"
                                                          : "the loss is infinite");
@@ -166,13 +166,13 @@ absl::Status CpuModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
     CpuPass pass;
     pass.batch = batch.size;
     const absl::Span<const float> logits = Forward(pass, batch);
-    const LossSums found = loss_->Compute(logits, batch.labels, /*gradient=*/nullptr);
+    const LossSums found = loss_->Compute(logits, batch.labels[0].ids, /*gradient=*/nullptr);
     sums->examples += batch.size;
     sums->loss_sum += found.loss;
     if (plan_.accuracy) sums->accuracy_sum = sums->accuracy_sum.value_or(0) + found.right;
     if (plan_.auc) {
       sums->scores.insert(sums->scores.end(), logits.begin(), logits.end());
-      for (const int32_t label : batch.labels) sums->positives.push_back(label == 1);
+      for (const int64_t label : batch.labels[0].ids) sums->positives.push_back(label == 1);
     }
     return absl::OkStatus();
   });

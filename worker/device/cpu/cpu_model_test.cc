@@ -191,7 +191,7 @@ TEST(CpuModelTest, NanLossEndsTheStepBeforeAnyGradient) {
   const std::unique_ptr<Model> model = CompileOrDie(plan, 4);
   KeptGradients gradients(plan);
   Batch batch = RandomBatch(/*seed=*/3, 4, {3}, 2);
-  batch.features[7] = std::numeric_limits<float>::quiet_NaN();
+  batch.features[0].floats[7] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(model->Train(batch, 0, &gradients).status(), absl::OutOfRangeError("the loss is nan"));
   EXPECT_THAT(gradients.finished(), IsEmpty());
 }
@@ -234,10 +234,10 @@ TEST(CpuModelTest, LabelsOutsideTheLossAreRefused) {
   const std::unique_ptr<Model> model = CompileOrDie(plan, 4);
   KeptGradients gradients(plan);
   Batch batch = RandomBatch(/*seed=*/3, 4, {3}, 2);
-  batch.labels[2] = 2;
+  batch.labels[0].ids[2] = 2;
   EXPECT_EQ(model->Train(batch, 0, &gradients).status(),
             absl::InvalidArgumentError("a batch has the label 2; the loss takes 0 to 1"));
-  batch.labels[2] = -1;
+  batch.labels[0].ids[2] = -1;
   EvaluationSums sums;
   EXPECT_EQ(model->Evaluate(batch, &sums).code(), absl::StatusCode::kInvalidArgument);
 }
@@ -276,7 +276,7 @@ TEST(CpuModelTest, EvaluationKeepsScoresForTheAuc) {
   const std::unique_ptr<Model> model = CompileOrDie(plan, 4);
   model->values(0)[0] = 1;
   EvaluationSums sums;
-  ASSERT_TRUE(model->Evaluate({4, {-1, 2, 3, -4}, {1, 0, 1, 0}}, &sums).ok());
+  ASSERT_TRUE(model->Evaluate(FloatsAndClasses({-1, 2, 3, -4}, {1, 0, 1, 0}), &sums).ok());
   EXPECT_THAT(sums.scores, ElementsAre(-1, 2, 3, -4));
   EXPECT_THAT(sums.positives, ElementsAre(true, false, true, false));
   const std::map<std::string, double> metrics = EvaluationMetrics(sums);
@@ -291,7 +291,7 @@ TEST(CpuModelTest, LearnsExclusiveOr) {
       {2}, 2);
   const std::unique_ptr<Model> model = CompileOrDie(plan, 4);
   FillValues(/*seed=*/5, 1, model.get());
-  const Batch batch = {4, {0, 0, 0, 1, 1, 0, 1, 1}, {0, 1, 1, 0}};
+  const Batch batch = FloatsAndClasses({0, 0, 0, 1, 1, 0, 1, 1}, {0, 1, 1, 0});
   KeptGradients gradients(plan);
   for (int step = 0; step < 500; ++step) {
     TrainOrDie(batch, 0, model.get(), &gradients);
@@ -310,9 +310,9 @@ TEST(CpuModelTest, ConvolutionsLearnWhereAPatternIs) {
       {6, 6, 1}, 3);
   // The label is the third of the image, from the left, whose pixels are brighter.
   Batch batch = RandomBatch(/*seed=*/2, 48, {6, 6, 1}, 3);
-  for (size_t i = 0; i < batch.features.size(); ++i) {
+  for (size_t i = 0; i < batch.features[0].floats.size(); ++i) {
     const size_t third = i % 6 / 2;
-    if (third == static_cast<size_t>(batch.labels[i / 36])) batch.features[i] += 1;
+    if (third == static_cast<size_t>(batch.labels[0].ids[i / 36])) batch.features[0].floats[i] += 1;
   }
   const std::unique_ptr<Model> model = CompileOrDie(plan, 48);
   FillValues(/*seed=*/5, 0.5f, model.get());

@@ -21,12 +21,12 @@ class CpuLoss {
   virtual ~CpuLoss() = default;
 
   // Labels that the loss takes are below this, for logits of that many for each example.
-  virtual int32_t LabelLimit(size_t logits_per_example) const = 0;
+  virtual int64_t LabelLimit(size_t logits_per_example) const = 0;
 
   // Where `gradient` is not null, writes the gradient of the mean loss by the logits there. A loss
   // that is not finite shows in the sum. REQUIRES: labels.size() divides logits.size(); labels are
   // at least 0 and below LabelLimit.
-  virtual LossSums Compute(absl::Span<const float> logits, absl::Span<const int32_t> labels,
+  virtual LossSums Compute(absl::Span<const float> logits, absl::Span<const int64_t> labels,
                            float* gradient) const = 0;
 };
 

@@ -29,7 +29,7 @@ absl::Span<float> KeptGradients::Buffer(size_t variable) {
 ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count) {
   ModelSpec spec;
   CHECK(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
-  absl::StatusOr<ModelPlan> plan = PlanModel(spec, input, label_count);
+  absl::StatusOr<ModelPlan> plan = PlanModel(spec, FloatsAndClass(input, label_count));
   CHECK(plan.ok()) << plan.status();
   return *std::move(plan);
 }
@@ -50,25 +50,20 @@ void FillValues(uint64_t seed, float scale, Model* model) {
 
 Batch RandomBatch(uint64_t seed, size_t size, const Shape& shape, int32_t label_count) {
   std::mt19937 random(static_cast<uint32_t>(seed));
-  Batch batch;
-  batch.size = size;
-  batch.features.resize(size * ElementCount(shape));
-  for (float& feature : batch.features) feature = Uniform(&random);
-  for (size_t i = 0; i < size; ++i) {
-    batch.labels.push_back(static_cast<int32_t>(random() % static_cast<uint32_t>(label_count)));
-  }
-  return batch;
+  std::vector<float> features(size * ElementCount(shape));
+  for (float& feature : features) feature = Uniform(&random);
+  std::vector<int64_t> labels(size);
+  for (int64_t& label : labels) label = random() % static_cast<uint32_t>(label_count);
+  return FloatsAndClasses(std::move(features), std::move(labels));
 }
 
 Batch Part(const Batch& batch, size_t begin, size_t end) {
-  const size_t elements = batch.features.size() / batch.size;
-  Batch part;
-  part.size = end - begin;
-  part.features.assign(batch.features.begin() + static_cast<ptrdiff_t>(begin * elements),
-                       batch.features.begin() + static_cast<ptrdiff_t>(end * elements));
-  part.labels.assign(batch.labels.begin() + static_cast<ptrdiff_t>(begin),
-                     batch.labels.begin() + static_cast<ptrdiff_t>(end));
-  return part;
+  const size_t size = end - begin;
+  const auto features = absl::MakeConstSpan(batch.features[0].floats);
+  const size_t elements = features.size() / batch.size;
+  const auto floats = features.subspan(begin * elements, size * elements);
+  const auto ids = absl::MakeConstSpan(batch.labels[0].ids).subspan(begin, size);
+  return FloatsAndClasses({floats.begin(), floats.end()}, {ids.begin(), ids.end()});
 }
 
 void ApplySgd(float learning_rate, const KeptGradients& gradients, Model* model) {

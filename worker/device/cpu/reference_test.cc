@@ -32,8 +32,8 @@ std::vector<T> Numbers(std::istringstream* line) {
 void ReadLine(const std::string& key, std::istringstream* line, Reference* reference) {
   if (key == "model") std::getline(*line, reference->model);
   if (key == "input") reference->input = Numbers<uint64_t>(line);
-  if (key == "labels") reference->batch.labels = Numbers<int32_t>(line);
-  if (key == "features") reference->batch.features = Numbers<float>(line);
+  if (key == "labels") reference->batch.labels = {IdTensor(Numbers<int64_t>(line))};
+  if (key == "features") reference->batch.features = {FloatTensor(Numbers<float>(line))};
   if (key == "logits") reference->logits = Numbers<double>(line);
   if (key == "loss") *line >> reference->loss;
   if (key == "values") reference->values.push_back(Numbers<double>(line));
@@ -53,7 +53,8 @@ std::vector<Reference> ReadReferences() {
       continue;
     }
     ReadLine(key, &line, &references.back());
-    references.back().batch.size = references.back().batch.labels.size();
+    Batch& batch = references.back().batch;
+    if (!batch.labels.empty()) batch.size = batch.labels[0].ids.size();
   }
   return references;
 }

@@ -20,7 +20,7 @@ double Sigmoid(double x) {
 }  // namespace
 
 LossSums BinaryCrossentropyLoss::Compute(absl::Span<const float> logits,
-                                         absl::Span<const int32_t> labels, float* gradient) const {
+                                         absl::Span<const int64_t> labels, float* gradient) const {
   const double examples = static_cast<double>(labels.size());
   LossSums sums;
   for (size_t i = 0; i < labels.size(); ++i) {

@@ -12,8 +12,8 @@ namespace millrace::worker {
 // Right: the logit is above 0 exactly when the label is 1.
 class BinaryCrossentropyLoss final : public CpuLoss {
  public:
-  int32_t LabelLimit(size_t /*logits_per_example*/) const override { return 2; }
-  LossSums Compute(absl::Span<const float> logits, absl::Span<const int32_t> labels,
+  int64_t LabelLimit(size_t /*logits_per_example*/) const override { return 2; }
+  LossSums Compute(absl::Span<const float> logits, absl::Span<const int64_t> labels,
                    float* gradient) const override;
 };
 

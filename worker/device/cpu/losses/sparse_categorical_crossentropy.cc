@@ -8,7 +8,7 @@ namespace {
 
 // The loss of one example. Logits are taken relative to the largest, so that no exponential
 // overflows and at least one is 1: the logarithm's argument is between 1 and `classes`.
-double ExampleLoss(const float* logits, size_t classes, int32_t label, double example_weight,
+double ExampleLoss(const float* logits, size_t classes, int64_t label, double example_weight,
                    float* gradient) {
   const float largest = *std::max_element(logits, logits + classes);
   double sum = 0;
@@ -23,12 +23,12 @@ double ExampleLoss(const float* logits, size_t classes, int32_t label, double ex
 
 }  // namespace
 
-int32_t SparseCategoricalCrossentropyLoss::LabelLimit(size_t logits_per_example) const {
-  return static_cast<int32_t>(logits_per_example);  // See kMaxExampleElements.
+int64_t SparseCategoricalCrossentropyLoss::LabelLimit(size_t logits_per_example) const {
+  return static_cast<int64_t>(logits_per_example);  // See kMaxExampleElements.
 }
 
 LossSums SparseCategoricalCrossentropyLoss::Compute(absl::Span<const float> logits,
-                                                    absl::Span<const int32_t> labels,
+                                                    absl::Span<const int64_t> labels,
                                                     float* gradient) const {
   const size_t classes = logits.size() / labels.size();
   const double example_weight = 1 / static_cast<double>(labels.size());

@@ -12,8 +12,8 @@ namespace millrace::worker {
 // Right: the label has the largest logit (the first of equal ones).
 class SparseCategoricalCrossentropyLoss final : public CpuLoss {
  public:
-  int32_t LabelLimit(size_t logits_per_example) const override;
-  LossSums Compute(absl::Span<const float> logits, absl::Span<const int32_t> labels,
+  int64_t LabelLimit(size_t logits_per_example) const override;
+  LossSums Compute(absl::Span<const float> logits, absl::Span<const int64_t> labels,
                    float* gradient) const override;
 };
 
