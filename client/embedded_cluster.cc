@@ -8,10 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/temporary_directory.h"
+#include "common/net/channel.h"
 #include "common/status_macros.h"
 #include "coordinator/coordinator.h"
 #include "glog/logging.h"
+#include "grpcpp/channel.h"
 #include "ps/ps_server.h"
+#include "worker/parameters/parameter_client.h"
 #include "worker/worker.h"
 
 namespace millrace::client {
@@ -32,13 +35,15 @@ class EmbeddedClusterImpl final : public EmbeddedCluster {
   absl::Status StartCoordinator();
   absl::Status StartPs(int index);
   absl::Status StartWorker(int index);
+  // To the ps server at `address`. From any thread, while there are workers.
+  std::shared_ptr<grpc::Channel> Connect(const std::string& address) const;
   void StopWorkers();
 
   const EmbeddedClusterOptions options_;
   std::unique_ptr<TemporaryDirectory> temporary_;  // Without a state_dir.
   std::string directory_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
-  std::vector<std::unique_ptr<ps::PsServer>> ps_;
+  std::vector<std::unique_ptr<ps::PsServer>> ps_;  // As they are while there are workers.
   std::vector<std::unique_ptr<worker::Worker>> workers_;
 };
 
@@ -74,11 +79,26 @@ absl::Status EmbeddedClusterImpl::StartPs(int index) {
   return absl::OkStatus();
 }
 
+// Tensors between threads of one process need no socket: they are handed over by reference.
+std::shared_ptr<grpc::Channel> EmbeddedClusterImpl::Connect(const std::string& address) const {
+  for (const auto& server : ps_) {
+    if (server->address() == address) return server->InProcessChannel();
+  }
+  return CreateChannel(address, /*own_connection=*/true);
+}
+
 absl::Status EmbeddedClusterImpl::StartWorker(int index) {
   worker::WorkerOptions options;
   options.name = absl::StrCat("worker-", index);
   options.coordinator_address = coordinator_->address();
   options.model_factory = options_.model_factory;
+  options.parameter_client_factory =
+      [this](std::string job_id, std::vector<uint64_t> variable_sizes, const Routing& routing,
+             worker::ParameterClientOptions client_options) {
+        client_options.connect = [this](const std::string& address) { return Connect(address); };
+        return worker::ParameterClient::Create(std::move(job_id), std::move(variable_sizes),
+                                               routing, client_options);
+      };
   MILLRACE_ASSIGN_OR_RETURN(auto worker, worker::Worker::Start(options));
   workers_.push_back(std::move(worker));
   return absl::OkStatus();

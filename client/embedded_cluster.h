@@ -1,4 +1,5 @@
-// A whole cluster in this process: a coordinator, ps servers and workers, on loopback.
+// A whole cluster in this process: a coordinator, ps servers and workers. They listen on loopback;
+// values and gradients pass between workers and ps servers without a socket.
 #ifndef MILLRACE_CLIENT_EMBEDDED_CLUSTER_H_
 #define MILLRACE_CLIENT_EMBEDDED_CLUSTER_H_
 

@@ -60,6 +60,11 @@ class PsServer {
 
   // HOST:PORT that it listens on, with the real port.
   const std::string& address() const { return served_->rpc_server->address(); }
+  // As RpcServer::InProcessChannel.
+  std::shared_ptr<grpc::Channel> InProcessChannel() const {
+    return served_->rpc_server->InProcessChannel();
+  }
+
   const std::string& directory_id() const { return served_->store->directory().id(); }
 
   // Stops cleanly: tells the coordinator, and serves until that has checkpoints of the jobs, or up

@@ -143,6 +143,13 @@ RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address)
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
+std::shared_ptr<grpc::Channel> RpcServer::InProcessChannel() {
+  grpc::ChannelArguments args;
+  args.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  args.SetMaxSendMessageSize(kMaxMessageBytes);
+  return server_->InProcessChannel(args);
+}
+
 void RpcServer::Shutdown(absl::Duration grace) {
   server_->Shutdown(SystemDeadline(grace));
   server_->Wait();

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "grpcpp/channel.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/server.h"
 
@@ -39,6 +40,11 @@ class RpcServer {
 
   // HOST:PORT with the real port.
   const std::string& address() const { return address_; }
+
+  // A channel to this server without a socket, for clients in the same process: messages are handed
+  // over by reference, nothing is copied. It is broken when the server shuts down, and never comes
+  // back: a later server needs a channel of its own.
+  std::shared_ptr<grpc::Channel> InProcessChannel();
 
   // Stops taking calls, waits up to `grace` for those under way, then cancels them. Blocks until
   // all handlers have ended.

@@ -26,8 +26,8 @@ ClientCore::ClientCore(std::string job_id, Layout layout, const ParameterClientO
   for (const ShardLayout& shard : layout_.shards) {
     std::unique_ptr<ServerConnections>& connections = by_address_[shard.address];
     if (connections == nullptr) {
-      connections = std::make_unique<ServerConnections>(shard.address,
-                                                        options_.connections_per_server, monitor_);
+      connections = std::make_unique<ServerConnections>(
+          shard.address, options_.connections_per_server, options_.connect, monitor_);
     }
     by_shard_.push_back(connections.get());
   }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,9 +15,13 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "grpcpp/channel.h"
 #include "protos/job.pb.h"
 
 namespace millrace::worker {
+
+// A channel to the server at HOST:PORT. Thread-safe; does not block.
+using ServerConnector = std::function<std::shared_ptr<grpc::Channel>(const std::string& address)>;
 
 struct ParameterClientOptions {
   Clock* clock = Clock::Real();
@@ -26,6 +31,8 @@ struct ParameterClientOptions {
   // may be lost on a connection that is not. More for what has many bytes, and twice as long after
   // each time. Above 0.
   absl::Duration call_timeout = absl::Seconds(10);
+  // Empty: over the network, each with a connection of its own.
+  ServerConnector connect = nullptr;
 };
 
 // Each server has a few connections, opened when first needed and again when they break. A pull or

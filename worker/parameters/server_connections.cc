@@ -6,10 +6,12 @@
 #include "common/net/channel.h"
 
 namespace millrace::worker {
-ServerConnections::ServerConnections(std::string address, int connections,
+
+ServerConnections::ServerConnections(std::string address, int connections, ServerConnector connect,
                                      std::shared_ptr<Monitor> monitor)
     : address_(std::move(address)),
       connections_(connections),
+      connect_(std::move(connect)),
       monitor_(std::move(monitor)),
       slots_(connections) {}
 
@@ -29,7 +31,8 @@ std::shared_ptr<CallStream<Answer>> ServerConnections::LeastLoaded() {
       best_load = load;
     }
     if (best_slot->channel == nullptr) {
-      best_slot->channel = CreateChannel(address_, /*own_connection=*/true);
+      best_slot->channel = connect_ != nullptr ? connect_(address_)
+                                               : CreateChannel(address_, /*own_connection=*/true);
     }
     auto& stream = best_slot->stream<Answer>();
     opened = stream == nullptr || !stream->open();

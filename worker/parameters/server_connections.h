@@ -11,6 +11,7 @@
 #include "grpcpp/channel.h"
 #include "worker/parameters/call_stream.h"
 #include "worker/parameters/monitor.h"
+#include "worker/parameters/parameter_client.h"
 
 namespace millrace::worker {
 
@@ -19,7 +20,8 @@ namespace millrace::worker {
 class ServerConnections {
  public:
   // REQUIRES: connections >= 1.
-  ServerConnections(std::string address, int connections, std::shared_ptr<Monitor> monitor);
+  ServerConnections(std::string address, int connections, ServerConnector connect,
+                    std::shared_ptr<Monitor> monitor);
 
   // REQUIRES: Cancel was called.
   ~ServerConnections() = default;
@@ -53,6 +55,7 @@ class ServerConnections {
 
   const std::string address_;
   const int connections_;
+  const ServerConnector connect_;  // Empty: over the network.
   const std::shared_ptr<Monitor> monitor_;
   Mutex mutex_;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);  // One for each connection.
