@@ -22,6 +22,7 @@ struct JobOutcome {
   std::map<std::string, double> metrics;
   absl::Duration running;             // From its start to its end.
   TimeSpent time_spent;               // What that went into. Empty: not known.
+  StepTimes step_times;               // Of one step. Empty: not known.
   std::vector<std::string> warnings;  // What did not work at the end, as its status says.
   std::string export_file;            // Where the variables went; empty: nowhere.
   std::string export_error;  // Why they could not be written; empty: they could, or need not be.

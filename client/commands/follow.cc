@@ -42,6 +42,7 @@ JobOutcome WithStatus(JobsClient* client, JobOutcome outcome) {
   if (!status.ok()) return outcome;
   if (status->total_steps() > 0) outcome.total_steps = status->total_steps();
   outcome.time_spent = status->time_spent();
+  outcome.step_times = status->step_times();
   outcome.warnings.assign(status->warnings().begin(), status->warnings().end());
   if (status->has_started() && status->has_ended()) {
     outcome.running = FromTimestamp(status->ended()) - FromTimestamp(status->started());

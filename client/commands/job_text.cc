@@ -6,6 +6,7 @@
 #include "client/commands/table.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
+#include "client/progress/step_times.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
@@ -84,6 +85,7 @@ std::string JobJson(const JobStatus& status) {
   if (status.has_ended()) add_time("ended", status.ended());
   if (status.has_checkpoint()) json["checkpoint"] = CheckpointJson(status.checkpoint());
   if (status.has_time_spent()) json["time_spent"] = TimeSpentJson(status.time_spent());
+  if (status.has_step_times()) json["step_times"] = StepTimesJson(status.step_times());
   return JsonLine(json);
 }
 
@@ -107,6 +109,8 @@ std::string JobText(const JobStatus& status, absl::TimeZone zone, absl::Time now
   if (status.has_submitted()) add("submitted  ", TimeText(status.submitted(), zone));
   if (status.has_started()) add("started    ", TimeText(status.started(), zone));
   if (status.has_ended()) add("ended      ", TimeText(status.ended(), zone));
+  add("a step     ", FormatStepTimes(status.step_times()));
+  add("advice     ", StepAdvice(status.step_times()));
   if (status.has_checkpoint()) {
     const CheckpointInfo& checkpoint = status.checkpoint();
     add("checkpoint ",

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/jobs_client.h"
+#include "client/progress/step_times.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
@@ -203,9 +204,15 @@ std::string FormatOutcome(const JobOutcome& outcome) {
   if (const std::string spent = FormatTimeSpent(outcome.time_spent); !spent.empty()) {
     absl::StrAppend(&text, "  spent      ", spent, "\n");
   }
+  if (const std::string step = FormatStepTimes(outcome.step_times); !step.empty()) {
+    absl::StrAppend(&text, "  a step     ", step, "\n");
+  }
   const std::vector<std::string> metrics = FormatMetrics(outcome.metrics);
   if (!metrics.empty()) {
     absl::StrAppend(&text, "  metrics    ", absl::StrJoin(metrics, "  "), "\n");
+  }
+  if (const std::string advice = StepAdvice(outcome.step_times); !advice.empty()) {
+    absl::StrAppend(&text, "  advice     ", advice, "\n");
   }
   for (const std::string& warning : outcome.warnings) {
     absl::StrAppend(&text, "  warning    ", Printable(warning), "\n");

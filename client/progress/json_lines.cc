@@ -2,6 +2,7 @@
 
 #include "client/jobs_client.h"
 #include "client/progress/format.h"
+#include "client/progress/step_times.h"
 #include "common/proto_duration.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
@@ -25,6 +26,7 @@ void AddProgress(const Progress& progress, Json* json) {
   (*json)["total_steps"] = progress.total_steps();
   (*json)["examples_per_second"] = progress.examples_per_second();
   (*json)["workers"] = progress.workers();
+  if (progress.has_step_times()) (*json)["step_times"] = StepTimesJson(progress.step_times());
   (*json)["metrics"] = ToMetrics(progress.metrics());
 }
 
@@ -138,6 +140,7 @@ void JsonLines::Finish(const JobOutcome& outcome) {
                {"seconds", absl::ToDoubleSeconds(outcome.running)},
                {"metrics", outcome.metrics}};
   if (outcome.time_spent.has_wall()) json["time_spent"] = TimeSpentJson(outcome.time_spent);
+  if (outcome.step_times.ByteSizeLong() > 0) json["step_times"] = StepTimesJson(outcome.step_times);
   if (!outcome.warnings.empty()) json["warnings"] = outcome.warnings;
   if (!outcome.export_file.empty()) json["export"] = outcome.export_file;
   if (!outcome.export_error.empty()) json["export_error"] = outcome.export_error;

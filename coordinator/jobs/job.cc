@@ -26,6 +26,10 @@ std::string WithoutDigits(std::string text) {
   return text;
 }
 
+StepTimeSum StepTimesOf(const JobRecord& record) {
+  return {record.step_times(), record.timed_steps()};
+}
+
 }  // namespace
 
 std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag) {
@@ -125,6 +129,7 @@ JobStatus Job::Status() const {
   status.set_steps_run_again(record_.steps_run_again());
   if (record_.has_checkpoint()) *status.mutable_checkpoint() = record_.checkpoint();
   status.mutable_warnings()->Assign(warnings_.begin(), warnings_.end());
+  if (record_.timed_steps() > 0) *status.mutable_step_times() = StepTimesOf(record_).Mean();
   if (record_.has_started()) {
     *status.mutable_time_spent() = time_.running() ? time_.At(clock_->Now()) : record_.time_spent();
   }
@@ -199,6 +204,14 @@ JobEvent Job::StateEvent() const {
   changed.set_step(step_);
   *changed.mutable_metrics() = record_.metrics();
   return event;
+}
+
+void Job::AddStepTimes(const StepTimeSum& times) {
+  MutexLock lock(&mutex_);
+  StepTimeSum sum = StepTimesOf(record_);
+  sum.Add(times);
+  *record_.mutable_step_times() = sum.times;
+  record_.set_timed_steps(sum.steps);
 }
 
 void Job::AddMetrics(const google::protobuf::Map<std::string, double>& metrics) {

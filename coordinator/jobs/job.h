@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "coordinator/jobs/event_log.h"
+#include "coordinator/jobs/step_times.h"
 #include "coordinator/jobs/time_account.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/journal/journal.h"
@@ -84,6 +85,8 @@ class Job {
   // A job has 200 metrics at most: those with other names, beyond them, are left out.
   void AddMetrics(const google::protobuf::Map<std::string, double>& metrics)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of steps that were done.
+  void AddStepTimes(const StepTimeSum& times) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The job waits from now on, or still: JobStatus.message is "waits for `whom` for 12 s". A new
   // `whom` becomes a Notice. It waits since `since`, or since the first call after ClearWaiting.

@@ -36,6 +36,11 @@ Reporter::Reporter(Job* job, const RunnerEnvironment* environment, RunnerInbox* 
       moved_at_(clock_->Now()),
       saved_at_(clock_->Now()) {}
 
+void Reporter::Count(const StepResult& result) {
+  stats_.Add(result);
+  step_times_.Add(result.times());
+}
+
 absl::Status Reporter::Wait(const std::string& whom, absl::Duration pause, const std::string& why) {
   if (std::exchange(stalled_, false)) job_->ClearWaiting();
   NobodyIsMissing();
@@ -237,6 +242,10 @@ void Reporter::PublishProgress(bool at_once) {
   auto progress = stats_.Take(now);
   if (!progress) return;
   job_->AddMetrics(progress->metrics());
+  if (const StepTimeSum times = step_times_.Take(); times.steps > 0) {
+    job_->AddStepTimes(times);
+    *progress->mutable_step_times() = times.Mean();
+  }
   const JobStatus status = job_->Status();
   progress->set_step(status.step());
   progress->set_total_steps(status.total_steps());

@@ -16,6 +16,7 @@
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/runner_environment.h"
 #include "coordinator/jobs/runner_inbox.h"
+#include "coordinator/jobs/step_times.h"
 #include "coordinator/jobs/training_stats.h"
 #include "protos/cluster.pb.h"
 #include "protos/events.pb.h"
@@ -29,7 +30,7 @@ class Reporter {
   Reporter(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox);
 
   // A step was done that was not done before. From any thread.
-  void Count(const StepResult& result) { stats_.Add(result); }
+  void Count(const StepResult& result);
 
   // The job waits for `whom` until something changes, `pause` at most; what it waits for is told
   // until Resumed. `why`: see Job::SetWaiting. Returns what the run must end with.
@@ -90,6 +91,7 @@ class Reporter {
   RunnerInbox* const inbox_;
   Clock* const clock_;
   TrainingStats stats_;
+  StepTimeGatherer step_times_;
 
   absl::Time progress_due_ = absl::InfinitePast();
   absl::Time trouble_due_ = absl::InfinitePast();  // No notice of trouble before.

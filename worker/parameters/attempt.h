@@ -76,9 +76,9 @@ class Attempt {
 
   const uint64_t id_;
   const std::shared_ptr<Monitor> monitor_;
+  Clock* const clock_;
 
  private:
-  Clock* const clock_;
   bool ended_ ABSL_GUARDED_BY(monitor_->mutex) = false;
   Again again_ ABSL_GUARDED_BY(monitor_->mutex) = Again::kNever;
   absl::Status status_ ABSL_GUARDED_BY(monitor_->mutex);

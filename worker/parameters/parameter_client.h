@@ -64,6 +64,9 @@ class ParameterClient {
     // A shard that has not answered wholly, for people. Nothing: all have, or it is not known. May
     // be called by any thread; does not block.
     virtual absl::optional<uint32_t> FirstUnanswered() const { return absl::nullopt; }
+
+    // How long threads have been copying values so far, all together.
+    virtual absl::Duration CopyTime() const { return absl::ZeroDuration(); }
   };
 
   // One step's gradient on its way to every shard. It may leave while it is still being computed,

@@ -6,12 +6,14 @@
 namespace millrace::worker {
 
 PullAttempt::PullAttempt(PullRequest request, const std::vector<absl::Span<float>>* destinations,
-                         uint64_t elements, ServerConnections* connections,
-                         std::shared_ptr<Monitor> monitor, Clock* clock)
+                         uint64_t elements, std::shared_ptr<CopyNanoseconds> copied,
+                         ServerConnections* connections, std::shared_ptr<Monitor> monitor,
+                         Clock* clock)
     : StreamAttempt(request.pull_id(), connections, std::move(monitor), clock),
       request_(std::move(request)),
       destinations_(destinations),
-      elements_(elements) {}
+      elements_(elements),
+      copied_(std::move(copied)) {}
 
 void PullAttempt::Send() {
   const grpc::Slice slice(request_.SerializeAsString());
@@ -26,7 +28,9 @@ void PullAttempt::OnAnswer(PullAnswer answer) {
     if (header.code() != 0) return RefuseLocked(header);
     BeginTakingLocked();
   }
+  const absl::Time begin = clock_->Now();
   absl::Status taken = Take(answer.pull.pieces);
+  copied_->fetch_add(absl::ToInt64Nanoseconds(clock_->Now() - begin), std::memory_order_relaxed);
   MutexLock lock(&monitor_->mutex);
   EndTakingLocked();
   if (over_locked()) return;

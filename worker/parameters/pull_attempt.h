@@ -2,6 +2,7 @@
 #ifndef MILLRACE_WORKER_PARAMETERS_PULL_ATTEMPT_H_
 #define MILLRACE_WORKER_PARAMETERS_PULL_ATTEMPT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -16,6 +17,9 @@
 
 namespace millrace::worker {
 
+// How long copying took, of all attempts of a pull.
+using CopyNanoseconds = std::atomic<int64_t>;
+
 // Copies the values from the received slices to where they belong, on gRPC's threads. Once it is
 // closed nothing is written to the destinations any more.
 class PullAttempt final : public StreamAttempt<PullAnswer> {
@@ -23,8 +27,8 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
   // `destinations`: one span for each slice of the shard; it and they must outlive Close.
   // `elements`: how many the part has.
   PullAttempt(PullRequest request, const std::vector<absl::Span<float>>* destinations,
-              uint64_t elements, ServerConnections* connections, std::shared_ptr<Monitor> monitor,
-              Clock* clock);
+              uint64_t elements, std::shared_ptr<CopyNanoseconds> copied,
+              ServerConnections* connections, std::shared_ptr<Monitor> monitor, Clock* clock);
 
   void Send() ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
@@ -43,6 +47,7 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
   const PullRequest request_;
   const std::vector<absl::Span<float>>* const destinations_;
   const uint64_t elements_;
+  const std::shared_ptr<CopyNanoseconds> copied_;
   // gRPC calls back with one answer of a stream at a time: these two need no lock.
   uint64_t received_ = 0;
   absl::flat_hash_set<std::pair<uint32_t, uint64_t>> taken_;  // Pieces, by slice and offset.

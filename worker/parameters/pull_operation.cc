@@ -8,7 +8,6 @@
 #include "common/proto_duration.h"
 #include "common/wire/tensor_codec.h"
 #include "glog/logging.h"
-#include "worker/parameters/pull_attempt.h"
 
 namespace millrace::worker {
 namespace {
@@ -84,7 +83,7 @@ void PullOperation::Send(size_t index) {
     uint64_t& group = groups_[request.shard];
     while (changes && request.parts > 1 && group == 0) group = core_->NextId();
     attempt = std::make_shared<PullAttempt>(
-        MakeRequest(request, group), &destinations_[request.shard], request.elements,
+        MakeRequest(request, group), &destinations_[request.shard], request.elements, copied_,
         core_->connections(request.shard), core_->monitor(), core_->clock());
     parts()[index].attempt = attempt;
   }

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "worker/parameters/client_core.h"
 #include "worker/parameters/parameter_client.h"
+#include "worker/parameters/pull_attempt.h"
 #include "worker/parameters/retried_calls.h"
 
 namespace millrace::worker {
@@ -30,6 +31,7 @@ class PullOperation final : public ParameterClient::StartedPull, private Retried
   absl::optional<uint32_t> FirstUnanswered() const override {
     return RetriedCalls::FirstUnanswered();
   }
+  absl::Duration CopyTime() const override { return absl::Nanoseconds(copied_->load()); }
 
  private:
   // What a part of the call asks for.
@@ -49,6 +51,7 @@ class PullOperation final : public ParameterClient::StartedPull, private Retried
   const ParameterClient::PullOptions options_;
   std::vector<std::vector<absl::Span<float>>> destinations_;  // For each shard and slice.
   std::vector<Request> requests_;                             // One for each part.
+  const std::shared_ptr<CopyNanoseconds> copied_ = std::make_shared<CopyNanoseconds>(0);
   // For each shard the number that makes its parts one state; 0: they need none, or another is due.
   std::vector<uint64_t> groups_ ABSL_GUARDED_BY(core_->monitor()->mutex);
 };

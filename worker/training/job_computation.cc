@@ -122,7 +122,8 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
                                                      const Servers& servers) {
   ComputedStep step_under_way;
   step_under_way.push = servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
-  PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables());
+  PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables(),
+                   servers.patience.clock);
   const absl::StatusOr<BatchResult> computed =
       job_->model->Train(batch, StepSeed(spec_.seed(), step), &sink);
   if (!computed.ok()) return WithAdvice(computed.status());
@@ -131,6 +132,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
   }
   if (const absl::Status good = sink.Check(); !good.ok()) return WithAdvice(good);
   step_under_way.push->Commit();
+  step_under_way.first_gradient_at = sink.begun_at();
   StepResult& result = step_under_way.result;
   result.set_step(step);
   result.set_examples(batch.size);

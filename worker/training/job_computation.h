@@ -36,6 +36,7 @@ struct Servers {
 struct ComputedStep {
   StepResult result;
   std::unique_ptr<ParameterClient::Push> push;
+  absl::Time first_gradient_at;  // When the backward pass began.
 };
 
 // Blocks until every shard has acknowledged the step.

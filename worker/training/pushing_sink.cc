@@ -8,11 +8,18 @@
 namespace millrace::worker {
 
 PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
-                         const std::vector<VariableSpec>& variables)
+                         const std::vector<VariableSpec>& variables, Clock* clock)
     : push_(push),
       variables_(variables),
       gradients_(std::move(gradients)),
+      clock_(clock),
+      begun_at_(clock->Now()),
       finished_(variables.size()) {}
+
+absl::Span<float> PushingSink::Buffer(size_t variable) {
+  if (!std::exchange(has_begun_, true)) begun_at_ = clock_->Now();
+  return gradients_->variable(variable);
+}
 
 void PushingSink::Finished(size_t variable) {
   if (finished_[variable]++ > 0) return;  // Check tells of it.

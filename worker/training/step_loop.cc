@@ -129,6 +129,7 @@ bool StepLoop::LowerStepThan(uint64_t step) const {
 void StepLoop::Run() {
   while (const absl::optional<Task> task = WaitForTask()) {
     absl::visit([this](const auto& any) { Do(any); }, *task);
+    if (!absl::holds_alternative<StepWork>(*task)) computed_at_ = options_.clock->Now();
   }
   finisher_.Drain();
   ReturnAllLeases();
@@ -249,11 +250,14 @@ absl::StatusOr<StepLoop::PushedStep> StepLoop::Compute(const StepWork& work) {
   MILLRACE_ASSIGN_OR_RETURN(pushed.client, ClientFor(work.generation));
   pushed.servers = ServersFor(work, pushed.client.get(), absl::StrCat("step ", work.step));
   const absl::Time begin = options_.clock->Now();
-  MILLRACE_RETURN_IF_ERROR(PullFor(work, pushed.servers));
+  MILLRACE_ASSIGN_OR_RETURN(const absl::Duration copied, PullFor(work, pushed.servers));
   const absl::Time pulled_at = options_.clock->Now();
   MILLRACE_ASSIGN_OR_RETURN(pushed.step, TrainOn(work, pushed.servers));
-  pushed.step.result.mutable_times()->set_pull(absl::ToDoubleSeconds(pulled_at - begin));
   pushed.computed_at = options_.clock->Now();
+  StepTimes& times = *pushed.step.result.mutable_times();
+  times.set_wait(absl::ToDoubleSeconds(begin - std::exchange(computed_at_, pushed.computed_at)));
+  times.set_pull(absl::ToDoubleSeconds(pulled_at - begin));
+  times.set_copy(absl::ToDoubleSeconds(copied));
   return pushed;
 }
 
@@ -268,10 +272,11 @@ absl::StatusOr<ComputedStep> StepLoop::TrainOn(const StepWork& work, const Serve
   StepTimes& times = *step.result.mutable_times();
   times.set_read(absl::ToDoubleSeconds(read_at - begin));
   times.set_compute(absl::ToDoubleSeconds(options_.clock->Now() - read_at));
+  times.set_forward(absl::ToDoubleSeconds(step.first_gradient_at - read_at));
   return step;
 }
 
-absl::Status StepLoop::PullFor(const StepWork& work, const Servers& servers) {
+absl::StatusOr<absl::Duration> StepLoop::PullFor(const StepWork& work, const Servers& servers) {
   std::vector<uint64_t> upcoming;
   {
     MutexLock lock(&mutex_);
@@ -287,8 +292,9 @@ absl::Status StepLoop::PullFor(const StepWork& work, const Servers& servers) {
     board_.BeginNothing();
     EndPull();
   });
-  return pull == nullptr ? absl::OkStatus()
-                         : computation_->FinishPull(work.step, pull.get(), servers);
+  if (pull == nullptr) return absl::ZeroDuration();
+  MILLRACE_RETURN_IF_ERROR(computation_->FinishPull(work.step, pull.get(), servers));
+  return pull->CopyTime();
 }
 
 bool StepLoop::PutBack(const StepWork& work) {

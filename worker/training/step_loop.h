@@ -120,7 +120,9 @@ class StepLoop {
   };
   absl::StatusOr<PushedStep> Compute(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<EvaluationResult> Compute(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status PullFor(const StepWork& work, const Servers& servers) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns how long copying the values took; see StartedPull::CopyTime.
+  absl::StatusOr<absl::Duration> PullFor(const StepWork& work, const Servers& servers)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ComputedStep> TrainOn(const StepWork& work, const Servers& servers);
   absl::Status AwaitPushOf(const StepWork& work, PushedStep& pushed);
 
@@ -164,8 +166,9 @@ class StepLoop {
   const JobSpec spec_;
   ActivityBoard board_;
 
-  // The thread alone uses it; null until the job is prepared.
-  std::unique_ptr<JobComputation> computation_;
+  // The thread alone uses these.
+  std::unique_ptr<JobComputation> computation_;  // Null until the job is prepared.
+  absl::Time computed_at_;                       // When the work before was done but for its push.
 
   mutable Mutex mutex_;  // Guards what follows. Not held while anything blocks or is called back.
   CondVar changed_;
