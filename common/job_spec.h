@@ -39,6 +39,10 @@ absl::Status CheckJobSpec(const JobSpec& spec);
 // The part of CheckJobSpec for the optimizer; `path` is the field's, "optimizer".
 absl::Status CheckOptimizerSpec(const OptimizerSpec& spec, absl::string_view path);
 
+// INVALID_ARGUMENT: no kind, or one that this program does not know, or a number out of range. The
+// message begins with `path`, the field's: "plan.variables[2].update".
+absl::Status CheckUpdateRule(const UpdateRule& rule, absl::string_view path);
+
 // Limits of CheckJobSpec that others may rely on.
 inline constexpr uint32_t kMaxReplicas = 4096;
 inline constexpr uint32_t kMaxBackup = 1024;

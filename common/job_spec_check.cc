@@ -177,6 +177,20 @@ absl::Status CheckOptimizerSpec(const OptimizerSpec& spec, absl::string_view pat
   return NotSet(path, absl::StrCat("one of ", FieldNames(OptimizerSpec::descriptor())));
 }
 
+absl::Status CheckUpdateRule(const UpdateRule& rule, absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(CheckAllKnown(rule, path));
+  switch (rule.kind_case()) {
+    case UpdateRule::kMovingAverage:
+      return CheckFraction(absl::StrCat(path, ".moving_average.momentum"),
+                           rule.moving_average().momentum());
+    case UpdateRule::kFrozen:
+      return absl::OkStatus();
+    case UpdateRule::KIND_NOT_SET:
+      break;
+  }
+  return NotSet(path, absl::StrCat("one of ", FieldNames(UpdateRule::descriptor())));
+}
+
 absl::Status CheckJobSpec(const JobSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckAllKnown(spec, "job"));
   MILLRACE_RETURN_IF_ERROR(CheckName("name", spec.name()));

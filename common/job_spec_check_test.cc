@@ -317,6 +317,29 @@ TEST_F(CheckJobSpecTest, FieldsOfNewerClientsAreRefused) {
   EXPECT_THAT(ErrorOf(spec), StartsWith("job has unknown field 99; this program is older"));
 }
 
+TEST(CheckUpdateRuleTest, RuleHasAKindAndAMomentumBelowOne) {
+  const auto error_of = [](const std::string& text) {
+    UpdateRule rule;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &rule)) << text;
+    return std::string(CheckUpdateRule(rule, "plan.update").message());
+  };
+  EXPECT_EQ(error_of("frozen {}"), "");
+  EXPECT_EQ(error_of("moving_average { momentum: 0.99 }"), "");
+  EXPECT_EQ(error_of("moving_average {}"), "");
+  EXPECT_EQ(error_of("moving_average { momentum: -0.1 }"),
+            "plan.update.moving_average.momentum: -0.1; must be at least 0 and below 1");
+  EXPECT_THAT(error_of("moving_average { momentum: nan }"), HasSubstr("nan; must be at least 0"));
+  EXPECT_THAT(error_of("moving_average { momentum: 0.999999999 }"), HasSubstr("as a float32"));
+  EXPECT_EQ(error_of(""), "plan.update: not set; must be one of moving_average, frozen");
+}
+
+TEST(CheckUpdateRuleTest, RuleOfANewerProgramIsRefused) {
+  UpdateRule rule;
+  ASSERT_TRUE(rule.MergeFromString({'\x98', '\x06', '\x01'}));
+  EXPECT_THAT(std::string(CheckUpdateRule(rule, "plan.update").message()),
+              StartsWith("plan.update has unknown field 99; this program is older"));
+}
+
 TEST(CheckOptimizerSpecTest, MessagesBeginWithTheGivenPath) {
   OptimizerSpec spec;
   spec.mutable_sgd()->set_momentum(2);

@@ -72,8 +72,8 @@ absl::StatusOr<std::string> PutState(const Database::Put& put, const std::string
   return checksums;
 }
 
-// Complete pushes have each element once, so in order their pieces are the shard's elements. One
-// without pieces is in the sum that stands for the first.
+// Complete pushes have each element once that is not frozen, so in order their pieces are the
+// shard's elements without those. One without pieces is in the sum that stands for the first.
 absl::Status PutHeld(const Database::Put& put, const std::string& shard_key, uint64_t cut,
                      const BlockLayout& layout, const PushAssembly& push) {
   std::vector<float> block;
@@ -82,6 +82,7 @@ absl::Status PutHeld(const Database::Put& put, const std::string& shard_key, uin
     std::vector<float> values(piece->data.size());
     piece->data.CopyTo(absl::MakeSpan(values));
     for (absl::Span<const float> rest = values; !rest.empty();) {
+      while (layout.blocks()[index].frozen) ++index;
       const size_t elements = layout.blocks()[index].elements;
       const size_t count = std::min(rest.size(), elements - block.size());
       block.insert(block.end(), rest.begin(), rest.begin() + static_cast<ptrdiff_t>(count));
@@ -115,10 +116,9 @@ absl::Status Damaged(absl::string_view what) {
 }  // namespace
 
 uint64_t CutFileBytes(const ShardPlan& plan, const CutContents& contents) {
-  const uint64_t values = plan.layout.elements() * sizeof(float);
-  uint64_t bytes = values * static_cast<uint64_t>(plan.optimizer->slots() + 1);
+  uint64_t bytes = StateBytes(plan);
   for (const PushPtr& push : contents.held) {
-    if (!push->pieces().empty()) bytes += values;
+    if (!push->pieces().empty()) bytes += plan.layout.pushed_elements() * sizeof(float);
   }
   return bytes;
 }
@@ -252,7 +252,10 @@ absl::string_view OpenCut::Checksum(size_t block, int array) const {
 }
 
 absl::StatusOr<PushPtr> CutReader::Held(const ShardPlan& plan, const HeldContribution& held) const {
-  const std::vector<BlockLayout::BlockPlace>& places = plan.layout.blocks();
+  std::vector<BlockLayout::BlockPlace> places;
+  for (const BlockLayout::BlockPlace& place : plan.layout.blocks()) {
+    if (!place.frozen) places.push_back(place);
+  }
   auto push = std::make_shared<PushAssembly>(/*push_id=*/0, held.step(), held.examples());
   if (!held.has_gradient()) return push;
   auto pieces = std::make_shared<std::vector<WirePiece>>();

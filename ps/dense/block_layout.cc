@@ -25,13 +25,16 @@ absl::StatusOr<BlockLayout> BlockLayout::Create(const ShardSpec& spec) {
           "spec.slices[", i, "].slice.length: ", length,
           "; a slice has at least 1 element, and a shard at most ", kMaxElements, " in all"));
     }
-    layout.slices_.push_back({layout.elements_, length, layout.blocks_.size()});
+    const bool frozen = spec.slices(i).update().has_frozen();
+    layout.slices_.push_back({layout.pushed_elements_, length, layout.blocks_.size(), frozen});
     for (uint64_t offset = 0; offset < length; offset += kBlockElements) {
       const uint64_t rest = length - offset;
       layout.blocks_.push_back({static_cast<uint32_t>(i), offset,
-                                static_cast<size_t>(std::min<uint64_t>(rest, kBlockElements))});
+                                static_cast<size_t>(std::min<uint64_t>(rest, kBlockElements)),
+                                frozen});
     }
     layout.elements_ += length;
+    if (!frozen) layout.pushed_elements_ += length;
   }
   return layout;
 }
@@ -43,6 +46,10 @@ absl::StatusOr<uint64_t> BlockLayout::Locate(uint32_t slice, uint64_t offset,
                                                    slices_.size(), " slices, counted from 0"));
   }
   const Slice& place = slices_[slice];
+  if (place.frozen) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "piece.slice: ", slice, "; it is frozen: nothing of it is pushed, leave it out"));
+  }
   if (offset > place.length || count > place.length - offset) {
     return absl::InvalidArgumentError(absl::StrCat("piece of ", count, " elements at offset ",
                                                    offset, ": slice ", slice, " of the shard has ",

@@ -19,6 +19,7 @@ class BlockLayout {
     uint32_t slice = 0;
     uint64_t offset = 0;  // In elements, from the slice's first.
     size_t elements = 0;  // At most kBlockElements.
+    bool frozen = false;  // Its slice is: it never changes, and nothing of it is pushed.
   };
 
   // A run of elements within one block.
@@ -32,10 +33,13 @@ class BlockLayout {
   static absl::StatusOr<BlockLayout> Create(const ShardSpec& spec);
 
   uint64_t elements() const { return elements_; }
+  // Of those, the ones that a push brings: in slices that are not frozen.
+  uint64_t pushed_elements() const { return pushed_elements_; }
   const std::vector<BlockPlace>& blocks() const { return blocks_; }
 
-  // The place, counted in elements from the shard's first, of a slice's element.
-  // INVALID_ARGUMENT: the shard has no such slice, or the slice no `count` elements from there on.
+  // The place of a slice's element, counted in elements that are pushed from the shard's first.
+  // INVALID_ARGUMENT: the shard has no such slice, or the slice no `count` elements from there on,
+  // or it is frozen.
   absl::StatusOr<uint64_t> Locate(uint32_t slice, uint64_t offset, uint64_t count) const;
 
   // The first run of the elements [offset, offset + count) of a slice: as many as are in one block.
@@ -50,14 +54,16 @@ class BlockLayout {
 
  private:
   struct Slice {
-    uint64_t begin = 0;   // From the shard's first element.
+    uint64_t begin = 0;   // From the shard's first element, counting those that are pushed.
     uint64_t length = 0;  // In elements.
     size_t first_block = 0;
+    bool frozen = false;
   };
 
   BlockLayout() = default;
 
   uint64_t elements_ = 0;
+  uint64_t pushed_elements_ = 0;
   std::vector<Slice> slices_;
   std::vector<BlockPlace> blocks_;
 };

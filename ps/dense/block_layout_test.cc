@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -34,6 +35,22 @@ TEST(ShardLayoutTest, RunsEndWithTheirBlock) {
   EXPECT_EQ(run.count, 2);
   EXPECT_EQ(layout.FirstRun(/*slice=*/1, kBlockElements, 8).block, 2);
   EXPECT_EQ(layout.FirstRun(/*slice=*/1, kBlockElements, 8).count, 8);
+}
+
+TEST(ShardLayoutTest, FrozenSlicesHaveBlocksAndAreNotPushed) {
+  ShardSpec spec;
+  for (const uint64_t length : {4, 6, 5}) spec.add_slices()->mutable_slice()->set_length(length);
+  spec.mutable_slices(1)->mutable_update()->mutable_frozen();
+  const BlockLayout layout = *BlockLayout::Create(spec);
+  EXPECT_EQ(layout.elements(), 15);
+  EXPECT_EQ(layout.pushed_elements(), 9);
+  ASSERT_EQ(layout.blocks().size(), 3);
+  EXPECT_FALSE(layout.blocks()[0].frozen);
+  EXPECT_TRUE(layout.blocks()[1].frozen);
+  EXPECT_EQ(*layout.Locate(2, 1, 4), 5);
+  EXPECT_EQ(layout.Locate(1, 0, 1).status(),
+            absl::InvalidArgumentError(
+                "piece.slice: 1; it is frozen: nothing of it is pushed, leave it out"));
 }
 
 TEST(ShardLayoutTest, PlacesOutsideOfSlicesAreRefused) {

@@ -22,8 +22,9 @@ absl::Status CheckFinite(const ShardSpec& spec, const WirePiece& piece) {
   if (!bad.has_value()) return absl::OkStatus();
   const ShardSlice& slice = spec.slices(static_cast<int>(piece.slice));
   return absl::InvalidArgumentError(absl::StrCat(
-      "the gradient of variable '", PrintableName(slice.variable_name()), "' has ", bad->value,
-      " at element ", slice.slice().offset() + piece.offset + bad->index, "; must be finite"));
+      "the ", slice.update().has_moving_average() ? "statistic" : "gradient", " of variable '",
+      PrintableName(slice.variable_name()), "' has ", bad->value, " at element ",
+      slice.slice().offset() + piece.offset + bad->index, "; must be finite"));
 }
 
 absl::Status Overlap(const Range& range) {
@@ -122,7 +123,7 @@ absl::StatusOr<bool> PushAssembly::Arrive(uint64_t stream, const PlacedPieces& m
 
 absl::Status PushAssembly::Add(uint64_t stream, PlacedPieces message, bool keep) {
   MILLRACE_ASSIGN_OR_RETURN(const bool is_new, Arrive(stream, message));
-  if (is_new && keep && !message.pieces->empty()) pieces_.push_back(std::move(message.pieces));
+  if (is_new && keep) pieces_.push_back(std::move(message.pieces));
   return absl::OkStatus();
 }
 

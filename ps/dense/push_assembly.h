@@ -29,7 +29,7 @@ using PushPieces = std::shared_ptr<const std::vector<WirePiece>>;
 // The pieces of one message, and where they belong.
 struct PlacedPieces {
   PushPieces pieces;
-  // Elements, counted from the shard's first: ranges in order, joined where they touch.
+  // Elements, as BlockLayout::Locate counts them: ranges in order, joined where they touch.
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   // What keeping them takes.
   uint64_t memory_bytes = 0;
@@ -51,9 +51,9 @@ inline constexpr uint64_t kPieceOverhead = 128;
 inline constexpr uint64_t kIntervalBytes = 64;
 
 // Checks a message's pieces, all that can be checked of them without what came before: needs no
-// lock. INVALID_ARGUMENT: pieces that the shard has no place for, without data, that overlap, in
-// more than kMaxRanges ranges, or with a number that is infinite or NaN (it names the variable and
-// the element).
+// lock. INVALID_ARGUMENT: pieces that the shard has no place for, or of a frozen slice, without
+// data, that overlap, in more than kMaxRanges ranges, or with a number that is infinite or NaN (it
+// names the variable and the element).
 absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayout& layout,
                                          std::vector<WirePiece> pieces);
 
@@ -83,14 +83,17 @@ class PushAssembly {
   // Has all that it keeps counted.
   void Count(const CountPieces& count);
 
-  // Whether each element has arrived.
-  bool complete(const BlockLayout& layout) const { return arrived_.size() == layout.elements(); }
+  // Whether each element has arrived that is pushed.
+  bool complete(const BlockLayout& layout) const {
+    return arrived_.size() == layout.pushed_elements();
+  }
 
   uint64_t push_id() const { return push_id_; }
   uint64_t step() const { return step_; }
   uint32_t examples() const { return examples_; }
 
-  // In the order in which they came.
+  // In the order in which they came. A message without pieces, which is all of a push to a shard
+  // that is frozen altogether, is one of them.
   const std::vector<PushPieces>& pieces() const { return pieces_; }
   // From now on it has none.
   std::vector<PushPieces> TakePieces() { return std::exchange(pieces_, {}); }
@@ -114,7 +117,7 @@ class PushAssembly {
   const uint64_t push_id_;
   const uint64_t step_;
   const uint32_t examples_;
-  IntervalSet arrived_;  // Elements, counted from the shard's first.
+  IntervalSet arrived_;  // Elements, as BlockLayout::Locate counts them.
   std::vector<PushPieces> pieces_;
   absl::flat_hash_map<size_t, float*> gathered_;  // By block; `pieces_` own them.
   absl::InlinedVector<uint64_t, 4> streams_;

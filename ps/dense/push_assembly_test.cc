@@ -46,6 +46,22 @@ TEST_F(PlacePiecesTest, JoinsNeighboursInWhateverOrder) {
   EXPECT_GE(placed->memory_bytes, 10 * sizeof(float));
 }
 
+TEST_F(PlacePiecesTest, SlicesWithAFrozenOneBetweenThemAreNeighbours) {
+  ShardSlice kernel = spec_.slices(1);
+  spec_.mutable_slices(1)->mutable_update()->mutable_frozen();
+  *spec_.add_slices() = kernel;
+  const auto placed = Place({MakePiece(2, 0, {1, 2}), MakePiece(0, 8, {1, 2})});
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_THAT(placed->ranges, ElementsAre(Pair(8, 12)));
+}
+
+TEST_F(PlacePiecesTest, RefusesWhatIsFrozen) {
+  spec_.mutable_slices(1)->mutable_update()->mutable_frozen();
+  const auto placed = Place({MakePiece(0, 5, {1, 2}), MakePiece(1, 4, {1, 2})});
+  EXPECT_EQ(placed.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(placed.status().message()), HasSubstr("piece.slice: 1; it is frozen"));
+}
+
 TEST_F(PlacePiecesTest, RefusesWhatOverlaps) {
   const auto placed = Place({MakePiece(0, 5, {1, 2}), MakePiece(0, 4, {1, 2})});
   EXPECT_EQ(placed.status().code(), absl::StatusCode::kInvalidArgument);

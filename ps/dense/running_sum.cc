@@ -22,9 +22,9 @@ MILLRACE_KERNEL void AddScaled(float weight, const char* gradient, size_t count,
 RunningSum::RunningSum(const BlockLayout* layout, BlockPool* pool) : layout_(layout) {
   blocks_.reserve(layout->blocks().size());
   for (const BlockLayout::BlockPlace& place : layout->blocks()) {
-    blocks_.push_back(pool->Allocate(place.elements, /*slots=*/0));
-    CHECK(blocks_.back() != nullptr)
-        << "out of memory for a sum of " << layout->elements() << " elements";
+    blocks_.push_back(place.frozen ? nullptr : pool->Allocate(place.elements, /*slots=*/0));
+    CHECK(place.frozen || blocks_.back() != nullptr)
+        << "out of memory for a sum of " << layout->pushed_elements() << " elements";
   }
 }
 
@@ -69,6 +69,7 @@ PushPieces RunningSum::AsPieces(const std::shared_ptr<const RunningSum>& sum) {
   auto pieces = std::make_shared<std::vector<WirePiece>>();
   for (size_t i = 0; i < sum->blocks_.size(); ++i) {
     const BlockLayout::BlockPlace& place = sum->layout_->blocks()[i];
+    if (place.frozen) continue;
     std::vector<grpc::Slice> slices;
     slices.emplace_back(
         sum->blocks_[i]->array(0), place.elements * sizeof(float),

@@ -24,7 +24,8 @@ namespace millrace::ps {
 // show in the result.
 class RunningSum {
  public:
-  // `layout` must outlive it. Stops the process when memory is exhausted.
+  // Of the elements that are pushed. `layout` must outlive it. Stops the process when memory is
+  // exhausted.
   RunningSum(const BlockLayout* layout, BlockPool* pool);
 
   // Takes the first contribution's piece.
@@ -46,7 +47,8 @@ class RunningSum {
   void ForEachRun(const WirePiece& piece, const Visit& visit);
 
   const BlockLayout* const layout_;
-  std::vector<std::shared_ptr<Block>> blocks_;  // As the layout's, without slots.
+  // As the layout's, without slots; nullptr for those that are frozen.
+  std::vector<std::shared_ptr<Block>> blocks_;
 };
 
 }  // namespace millrace::ps

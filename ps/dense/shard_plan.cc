@@ -150,6 +150,16 @@ absl::StatusOr<absl::Duration> CutPeriod(const ShardSpec& spec) {
   return period;
 }
 
+absl::StatusOr<SliceRules> MakeSliceRules(const ShardSpec& spec, int slots) {
+  SliceRules rules(static_cast<size_t>(spec.slices_size()));
+  for (int i = 0; i < spec.slices_size(); ++i) {
+    if (!spec.slices(i).has_update()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(rules[static_cast<size_t>(i)],
+                              MakeSliceRule(spec.slices(i).update(), slots, FieldOf(i, "update")));
+  }
+  return rules;
+}
+
 }  // namespace
 
 absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
@@ -158,8 +168,9 @@ absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckSlices(spec));
   MILLRACE_ASSIGN_OR_RETURN(BlockLayout layout, BlockLayout::Create(spec));
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer, MakeOptimizer(spec.optimizer()));
+  MILLRACE_ASSIGN_OR_RETURN(SliceRules rules, MakeSliceRules(spec, optimizer->slots()));
   MILLRACE_ASSIGN_OR_RETURN(const absl::Duration cut_period, CutPeriod(spec));
-  return ShardPlan{spec, std::move(layout), std::move(optimizer), cut_period};
+  return ShardPlan{spec, std::move(layout), std::move(optimizer), std::move(rules), cut_period};
 }
 
 bool StartsFromFiles(const ShardSpec& spec) {
@@ -173,21 +184,28 @@ uint64_t StateBytes(const ShardPlan& plan) {
          static_cast<uint64_t>(plan.optimizer->slots() + 1);
 }
 
+uint64_t FrozenBytes(const ShardPlan& plan) {
+  return (plan.layout.elements() - plan.layout.pushed_elements()) * sizeof(float) *
+         static_cast<uint64_t>(plan.optimizer->slots() + 1);
+}
+
 // A piece for each block: so workers cut gradients, and what is cut otherwise and waits for others
 // of its version is gathered so.
 uint64_t ReceiveBytes(const ShardPlan& plan) {
-  const uint64_t gradient = plan.layout.elements() * sizeof(float) +
+  const uint64_t gradient = plan.layout.pushed_elements() * sizeof(float) +
                             plan.layout.blocks().size() * (kPieceOverhead + kIntervalBytes);
   const uint64_t pushes = plan.spec.replicas() > 0 ? plan.spec.replicas() : kReservedPushes;
   return SaturatingMultiply(gradient, std::min<uint64_t>(pushes, plan.spec.total_steps()));
 }
 
 uint64_t MemoryNeed(const ShardPlan& plan) {
-  const uint64_t state = StateBytes(plan);
+  const uint64_t frozen = FrozenBytes(plan);
+  const uint64_t changing = StateBytes(plan) - frozen;
   const uint64_t receive = ReceiveBytes(plan);
-  const uint64_t values = plan.layout.elements() * sizeof(float);
+  const uint64_t sum = plan.layout.pushed_elements() * sizeof(float);
   // The current one, the one being computed, a cut's and a pinned one.
-  const uint64_t fixed = plan.spec.replicas() == 0 ? 4 * state : 5 * state + values;
+  const uint64_t fixed =
+      plan.spec.replicas() == 0 ? frozen + 4 * changing : 2 * frozen + 5 * changing + sum;
   return receive > kNoLimit - fixed ? kNoLimit : receive + fixed;
 }
 

@@ -12,6 +12,7 @@
 #include "ps/block/block.h"
 #include "ps/dense/block_layout.h"
 #include "ps/dense/shard_state.h"
+#include "ps/dense/staged_update.h"
 #include "ps/optimizer/optimizer.h"
 
 namespace millrace::ps {
@@ -20,6 +21,7 @@ struct ShardPlan {
   ShardSpec spec;
   BlockLayout layout;
   std::unique_ptr<Optimizer> optimizer;
+  SliceRules rules;  // By slice; nullptr also of one that is frozen.
   absl::Duration cut_period;
 };
 
@@ -33,13 +35,17 @@ bool StartsFromFiles(const ShardSpec& spec);
 // Bytes of one state: values and slots.
 uint64_t StateBytes(const ShardPlan& plan);
 
+// Bytes of those, in frozen slices: later states have the same blocks.
+uint64_t FrozenBytes(const ShardPlan& plan);
+
 // Bytes of gradients under way that a shard has a right to: a few; in synchronous mode the
 // contributions of a version, held or not.
 uint64_t ReceiveBytes(const ShardPlan& plan);
 
 // All that a shard may take while it trains: its state, the state that an update writes beside it,
 // those that a cut and an evaluation keep, in synchronous mode the version before and the sum of
-// contributions, and gradients under way. UINT64_MAX: more than can be counted.
+// contributions, and gradients under way. States share what is frozen, but for one that is read
+// when the shard steps back. UINT64_MAX: more than can be counted.
 uint64_t MemoryNeed(const ShardPlan& plan);
 
 // Version 0: initial values, slots at 0, no step applied. Values that are stored in files are 0.

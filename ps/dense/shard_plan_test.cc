@@ -114,6 +114,37 @@ TEST_F(ShardPlanTest, InitialValuesAreNumbers) {
   ExpectRefused("stddev: -1");
 }
 
+TEST_F(ShardPlanTest, UpdateRuleIsCheckedByItsPath) {
+  AddSlice(0, "a", 0, 5);
+  AddSlice(1, "b", 0, 5);
+  AddSlice(2, "c", 0, 5);
+  spec_.mutable_slices(1)->mutable_update()->mutable_moving_average()->set_momentum(1.5);
+  ExpectRefused("spec.slices[1].update.moving_average.momentum: 1.5; must be at least 0 and below");
+  spec_.mutable_slices(1)->mutable_update()->clear_kind();
+  ExpectRefused("spec.slices[1].update: not set; must be one of moving_average, frozen");
+  spec_.mutable_slices(1)->mutable_update()->mutable_moving_average()->set_momentum(0.9);
+  spec_.mutable_slices(2)->mutable_update()->mutable_frozen();
+  const auto plan = PlanShard(spec_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->rules.size(), 3);
+  EXPECT_EQ(plan->rules[0], nullptr);
+  EXPECT_NE(plan->rules[1], nullptr);
+  EXPECT_EQ(plan->rules[2], nullptr);
+}
+
+TEST_F(ShardPlanTest, StatesShareWhatIsFrozen) {
+  AddSlice(0, "a", 0, 1000);
+  AddSlice(1, "b", 0, 200);
+  spec_.mutable_optimizer()->mutable_adam()->set_learning_rate(1);
+  spec_.mutable_slices(0)->mutable_update()->mutable_frozen();
+  EXPECT_EQ(StateBytes(*PlanShard(spec_)), 14'400);
+  EXPECT_EQ(FrozenBytes(*PlanShard(spec_)), 12'000);
+  const uint64_t gradient = 800 + 2 * 192;
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 12'000 + 4 * 2400 + 2 * gradient);
+  spec_.set_replicas(7);
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 2 * 12'000 + 5 * 2400 + 800 + 7 * gradient);
+}
+
 TEST_F(ShardPlanTest, MemoryIsCountedAsItIsUsed) {
   AddSlice(0, "a", 0, 1000);
   spec_.mutable_optimizer()->mutable_adam()->set_learning_rate(1);

@@ -28,6 +28,12 @@ Block* StagedUpdate::MutableBlock(size_t index) {
   return block.get();
 }
 
+const Optimizer& StagedUpdate::RuleOf(const BlockLayout::Run& run) const {
+  if (tools_.rules == nullptr) return *tools_.optimizer;
+  const std::unique_ptr<Optimizer>& own = (*tools_.rules)[tools_.layout->blocks()[run.block].slice];
+  return own == nullptr ? *tools_.optimizer : *own;
+}
+
 void StagedUpdate::Apply(const BlockLayout::Run& run, const char* gradient) {
   const Block& from = *base_->blocks[run.block];
   Block& to = *MutableBlock(run.block);
@@ -37,7 +43,7 @@ void StagedUpdate::Apply(const BlockLayout::Run& run, const char* gradient) {
     in[i] = from.array(i) + run.offset;
     out[i] = to.array(i) + run.offset;
   }
-  tools_.optimizer->Apply(base_->version + 1, gradient, run.count, in, out);
+  RuleOf(run).Apply(base_->version + 1, gradient, run.count, in, out);
 }
 
 void StagedUpdate::Apply(const WirePiece& piece) {
@@ -62,9 +68,13 @@ StatePtr StagedUpdate::Finish(absl::Span<const uint64_t> steps) {
   }
   MutexLock lock(&mutex_);
   state->blocks.reserve(blocks_.size());
-  for (std::shared_ptr<Block>& block : blocks_) {
-    CHECK(block != nullptr) << "an update without all blocks";
-    state->blocks.push_back(std::move(block));
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (tools_.layout->blocks()[i].frozen) {
+      state->blocks.push_back(base_->blocks[i]);
+      continue;
+    }
+    CHECK(blocks_[i] != nullptr) << "an update without all blocks";
+    state->blocks.push_back(std::move(blocks_[i]));
   }
   return state;
 }

@@ -16,14 +16,19 @@
 
 namespace millrace::ps {
 
+// By slice: its own rule, or nullptr where the shard's optimizer applies.
+using SliceRules = std::vector<std::unique_ptr<Optimizer>>;
+
 // What an update needs of its shard; outlives it.
 struct UpdateTools {
   const BlockLayout* layout = nullptr;
   const Optimizer* optimizer = nullptr;
   BlockPool* pool = nullptr;
+  const SliceRules* rules = nullptr;  // nullptr: the optimizer is every slice's.
 };
 
-// Writes new versions of `base`'s blocks into buffers of its own. Dropping it leaves no trace.
+// Writes new versions of `base`'s blocks into buffers of its own. Dropping it leaves no trace. The
+// new state has the frozen blocks of `base` as they are: both refer to the same ones.
 //
 // Apply may run on several threads at once, for different elements: they write to different places,
 // and only the list of blocks is locked. Whoever calls Finish has to know that all of them have
@@ -32,14 +37,17 @@ class StagedUpdate {
  public:
   StagedUpdate(const UpdateTools& tools, StatePtr base);
 
-  // Applies a part of the gradient. REQUIRES: the layout has its place; once for each element.
+  // Applies a part of what is pushed: of the gradient, or of the statistic of a slice that is a
+  // moving average. REQUIRES: the layout has its place, not a frozen one; once for each element.
   void Apply(const WirePiece& piece);
   void Apply(const BlockLayout::Run& run, const char* gradient);
 
-  // The state with `steps` applied. REQUIRES: every element was given to Apply; called once.
+  // The state with `steps` applied. REQUIRES: every element that is pushed was given to Apply;
+  // called once.
   StatePtr Finish(absl::Span<const uint64_t> steps);
 
  private:
+  const Optimizer& RuleOf(const BlockLayout::Run& run) const;
   // The new version of a block; made when it is first asked for.
   Block* MutableBlock(size_t index) ABSL_LOCKS_EXCLUDED(mutex_);
 

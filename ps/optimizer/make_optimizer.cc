@@ -2,9 +2,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "ps/optimizer/adam.h"
+#include "ps/optimizer/moving_average.h"
 #include "ps/optimizer/optimizer.h"
 #include "ps/optimizer/rmsprop.h"
 #include "ps/optimizer/sgd.h"
@@ -24,6 +26,13 @@ absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerSpec& sp
       break;
   }
   return absl::InternalError("optimizer: checked, and of no kind");
+}
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeSliceRule(const UpdateRule& rule, int slots,
+                                                         absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(CheckUpdateRule(rule, path));
+  if (rule.has_frozen()) return nullptr;
+  return MakeMovingAverage(rule.moving_average(), slots);
 }
 
 }  // namespace millrace::ps

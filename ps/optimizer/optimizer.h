@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "protos/job.pb.h"
 
 namespace millrace::ps {
@@ -20,7 +21,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   // Slots of each element, such as momentum: as many as OptimizerSlots names, in that order. They
-  // start at 0.
+  // start at 0. Of a slice's own rule: those of its shard's optimizer.
   virtual int slots() const = 0;
 
   // Applies a gradient to `count` consecutive elements. in[0] and out[0] point to the values, in[1]
@@ -33,6 +34,12 @@ class Optimizer {
 
 // INVALID_ARGUMENT: a hyperparameter out of range, by its field's path ("optimizer.sgd.momentum").
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerSpec& spec);
+
+// The rule of a slice that has one of its own, in a shard whose optimizer has `slots` slots; it
+// leaves them as they are. nullptr: the slice is frozen, and nothing is applied to it.
+// INVALID_ARGUMENT: as CheckUpdateRule.
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeSliceRule(const UpdateRule& rule, int slots,
+                                                         absl::string_view path);
 
 }  // namespace millrace::ps
 

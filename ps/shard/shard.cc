@@ -14,7 +14,10 @@
 // A push counts when each element has arrived once (PushAssembly), and until then all that exists
 // of it is an entry in a table: to drop it (its stream ended, a message was refused, the generation
 // changed) is to erase that entry. Its number is remembered so that pieces still under way are
-// refused instead of starting a push that can never be complete.
+// refused instead of starting a push that can never be complete. Elements of frozen slices do not
+// count: a shard that has no others is pushed one message without pieces, which is complete and
+// goes the way of every other push, so that the shard's versions and applied set are those of its
+// job.
 //
 // Computing happens without the lock, as Work that the rule hands out under it. A thread that
 // brought a message takes a piece of work, computes, reports under the lock, and takes the next one
@@ -88,10 +91,11 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
              std::unique_ptr<ShardRoot> root, SpareMemory* spare)
     : plan_(std::move(plan)),
       name_(ShardName(plan_.spec.job_id(), plan_.spec.shard())),
-      tools_{&plan_.layout, plan_.optimizer.get(), pool},
+      tools_{&plan_.layout, plan_.optimizer.get(), pool, &plan_.rules},
       origin_(contents.origin),
       load_(contents.load),
       state_bytes_(StateBytes(plan_)),
+      frozen_bytes_(FrozenBytes(plan_)),
       state_(std::move(contents.state)),
       previous_(std::move(contents.previous)),
       epoch_(contents.epoch),
@@ -165,7 +169,7 @@ absl::StatusOr<PushPtr> Shard::Take(uint64_t stream, const PushRequest& header,
     return absl::Status(message.status().code(),
                         absl::StrCat("step ", header.step(), ": ", message.status().message()));
   }
-  if (message->ranges.empty() && plan_.layout.elements() > 0) {
+  if (message->ranges.empty() && plan_.layout.pushed_elements() > 0) {
     return absl::InvalidArgumentError("pieces: none; each message of a push brings some");
   }
   PushPtr push = pushes_.Find(header.push_id());
@@ -202,7 +206,9 @@ absl::Status Shard::CheckRoom(const PushRequest& header, uint64_t bytes) const {
 
 uint64_t Shard::GradientBytes() const { return received_.bytes() + pushes_.memory_bytes(); }
 
-void Shard::CountSpare() { spare_.Set(GradientBytes(), old_states_ * state_bytes_); }
+void Shard::CountSpare() {
+  spare_.Set(GradientBytes(), old_states_ * (state_bytes_ - frozen_bytes_));
+}
 
 void Shard::BoundOldStates(Effects* effects) {
   absl::flat_hash_set<const ShardState*> kept = {state_.get(), previous_.get()};
@@ -223,7 +229,9 @@ uint64_t Shard::MemoryBytes() const {
   if (HasValues()) states.insert(state_.get());
   if (previous_ != nullptr) states.insert(previous_.get());
   for (const auto& [cut_id, state] : pinned_) states.insert(state.get());
-  return (states.size() + old_states_) * state_bytes_ + GradientBytes();
+  const uint64_t all = states.size() + old_states_;
+  const uint64_t frozen = all == 0 ? 0 : frozen_bytes_;  // They have the same blocks.
+  return frozen + all * (state_bytes_ - frozen_bytes_) + GradientBytes();
 }
 
 void Shard::Tick(absl::Time now) {

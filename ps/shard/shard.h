@@ -240,6 +240,7 @@ class Shard {
   const ShardStatus::Origin origin_;
   const absl::Duration load_;
   const uint64_t state_bytes_;
+  const uint64_t frozen_bytes_;  // Of those; all states but one that is read share them.
   std::function<void()> cut_listener_;
   std::function<void()> reader_;
 

@@ -52,6 +52,7 @@ PushResponse PushWhole(ps::Shard* shard, uint64_t step, uint64_t push_id,
   DecodedPush message = MakeMessage(spec, step, push_id, examples);
   size_t begin = 0;
   for (int i = 0; i < spec.slices_size(); ++i) {
+    if (spec.slices(i).update().has_frozen()) continue;
     const size_t length = spec.slices(i).slice().length();
     message.pieces.push_back(
         MakeWirePiece(static_cast<uint32_t>(i), 0, gradient.subspan(begin, length)));

@@ -26,8 +26,8 @@ WirePiece MakeWirePiece(uint32_t slice, uint64_t offset, absl::Span<const float>
 DecodedPush MakeMessage(const ShardSpec& spec, uint64_t step, uint64_t push_id,
                         uint32_t examples = 1);
 
-// Pushes a whole gradient, the shard's elements one after the other, in one message on stream 1,
-// and returns the answer. REQUIRES: no other push is under way.
+// Pushes a whole gradient, the shard's elements that are not frozen one after the other, in one
+// message on stream 1, and returns the answer. REQUIRES: no other push is under way.
 PushResponse PushWhole(ps::Shard* shard, uint64_t step, uint64_t push_id,
                        absl::Span<const float> gradient, uint32_t examples = 1);
 

@@ -13,8 +13,8 @@
 //    that is dropped (its stream ended, it was voided or fenced) just loses its StagedUpdate.
 //  - Exactly once. Each element of a push arrives once (PushAssembly), each message is given out as
 //    work once for an update (`claimed_`), and the update is published when the elements computed
-//    for it add up to the shard's. A push whose step is in the published applied set is never given
-//    the turn, and that set cannot change while it has the turn.
+//    for it add up to those that are pushed. A push whose step is in the published applied set is
+//    never given the turn, and that set cannot change while it has the turn.
 //  - The right version. An update is computed for base version + 1, which is the version that its
 //    publication makes.
 //
@@ -127,7 +127,7 @@ absl::optional<Work> TurnRule::Next(const StatePtr& state, std::vector<Answered>
 absl::optional<Computed> TurnRule::Done(const Work& work) {
   if (work.update != update_) return absl::nullopt;  // The turn was taken from its push.
   staged_elements_ += work.elements;
-  if (staged_elements_ < tools_.layout->elements()) return absl::nullopt;
+  if (staged_elements_ < tools_.layout->pushed_elements()) return absl::nullopt;
   Computed computed;
   computed.steps.push_back(holder_->step());
   computed.answered.push_back({std::move(holder_), PushResponse::APPLIED});

@@ -127,7 +127,7 @@ absl::optional<Work> VersionRule::Next(const StatePtr& state, std::vector<Answer
 
 absl::optional<Computed> VersionRule::Done(const Work& work) {
   computed_elements_ += work.elements;
-  if (computed_elements_ < tools_.layout->elements()) return absl::nullopt;
+  if (computed_elements_ < tools_.layout->pushed_elements()) return absl::nullopt;
   ++added_;
   const bool last = addition_->update != nullptr;
   addition_.reset();
