@@ -23,6 +23,20 @@ constexpr int Code(absl::StatusCode code) { return static_cast<int>(code); }
 const std::vector<uint64_t> kLengths = {kBlockElements + 3, 5};
 constexpr uint64_t kElements = kBlockElements + 8;
 
+// Shard 1, whose slices are frozen but for the second one; and shard 2, which has no other.
+const std::vector<uint64_t> kPartlyFrozen = {3, 2, 4};
+
+ShardSpec SpecOf(uint32_t shard) {
+  ShardSpec spec = MakeShardSpec(shard == 0   ? kLengths
+                                 : shard == 1 ? kPartlyFrozen
+                                              : std::vector<uint64_t>{6});
+  spec.set_shard(shard);
+  for (int i = 0; shard > 0 && i < spec.slices_size(); ++i) {
+    if (i != 1) spec.mutable_slices(i)->mutable_update()->mutable_frozen();
+  }
+  return spec;
+}
+
 class RealServer {
  public:
   RealServer() {
@@ -32,8 +46,15 @@ class RealServer {
     auto server = ps::PsServer::Start(options);
     CHECK(server.ok()) << server.status();
     server_ = *std::move(server);
+    for (const uint32_t shard : {0, 1, 2}) Create(SpecOf(shard));
+  }
+
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  void Create(const ShardSpec& spec) {
     CreateShardRequest request;
-    *request.mutable_spec() = MakeShardSpec(kLengths);
+    *request.mutable_spec() = spec;
     request.set_generation(1);
     grpc::ClientContext context;
     ShardStatus status;
@@ -42,18 +63,20 @@ class RealServer {
     CHECK(created.ok()) << created.error_message();
   }
 
-  const std::string& address() const { return server_->address(); }
-
- private:
   std::unique_ptr<ps::PsServer> server_;
 };
 
 class FakeServer {
  public:
+  FakeServer() {
+    for (const size_t slice : {0, 2}) server_.Freeze(1, slice);
+    server_.Freeze(2, 0);
+  }
+
   const std::string& address() const { return server_.address(); }
 
  private:
-  FakeParameterServer server_{{{0, kLengths}}};
+  FakeParameterServer server_{{{0, kLengths}, {1, kPartlyFrozen}, {2, {6}}}};
 };
 
 template <typename Server>
@@ -85,7 +108,7 @@ class ParameterServerContractTest : public ::testing::Test {
   }
 
   Server server_;
-  const ShardSpec spec_ = MakeShardSpec(kLengths);
+  const ShardSpec spec_ = SpecOf(0);
   const std::unique_ptr<ParameterServer::Stub> stub_ =
       ParameterServer::NewStub(CreateChannel(server_.address()));
 };
@@ -175,6 +198,36 @@ TYPED_TEST(ParameterServerContractTest, OtherShardsAndGenerationsAreRefused) {
   pull.set_generation(2);
   EXPECT_EQ(this->CodeOfPull(pull), Code(absl::StatusCode::kFailedPrecondition));
   EXPECT_EQ(this->Value(), 0);
+}
+
+TYPED_TEST(ParameterServerContractTest, PushLeavesOutWhatIsFrozen) {
+  Pusher pusher(this->stub_.get());
+  const ShardSpec spec = SpecOf(1);
+  const int invalid = Code(absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 1)).code(), invalid);
+  EXPECT_EQ(pusher.Push(MakePush(spec, 0, 2, {}, 1)).code(), invalid);
+  EXPECT_EQ(pusher.Push(MakePush(spec, 0, 3, {{1, 0, 2}}, 1)).outcome(), PushResponse::APPLIED);
+  Puller puller(this->stub_.get(), spec);
+  const Pulled pulled = puller.Pull();
+  EXPECT_EQ(pulled.elements, 9u) << "all are pulled";
+  EXPECT_EQ(pulled.slices[0], std::vector<float>(3, 0));
+  EXPECT_EQ(pulled.slices[1], std::vector<float>(2, -1));
+  EXPECT_EQ(pulled.slices[2], std::vector<float>(4, 0));
+}
+
+TYPED_TEST(ParameterServerContractTest, ShardThatIsAllFrozenTakesAMessageWithoutPieces) {
+  Pusher pusher(this->stub_.get());
+  const ShardSpec spec = SpecOf(2);
+  const PushResponse first = pusher.Push(MakePush(spec, 5, 1, {}, 1));
+  EXPECT_EQ(first.outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(first.version(), 1u);
+  EXPECT_EQ(pusher.Push(MakePush(spec, 5, 2, {}, 1)).outcome(), PushResponse::ALREADY_APPLIED);
+  EXPECT_EQ(pusher.Push(MakePush(spec, 6, 3, WholeShard(spec), 1)).code(),
+            Code(absl::StatusCode::kInvalidArgument));
+  Puller puller(this->stub_.get(), spec);
+  const Pulled pulled = puller.Pull();
+  EXPECT_EQ(pulled.version, 1u);
+  EXPECT_EQ(pulled.slices[0], std::vector<float>(6, 0));
 }
 
 // The fake one had dealt out blocks in turns, and the client had been tested against that.

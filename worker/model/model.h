@@ -27,11 +27,12 @@ class GradientSink {
  public:
   virtual ~GradientSink() = default;
 
-  // Where to write the gradient of a variable: as many floats as it has elements, uninitialised.
+  // Where to write the gradient of a variable, or the statistic of one that is a moving average: as
+  // many floats as it has elements, uninitialised. Of a frozen variable: empty.
   virtual absl::Span<float> Buffer(size_t variable) = 0;
 
-  // The gradient in Buffer(variable) is final: it may leave for the ps servers at once, and must
-  // not be touched again. Called once for each variable; cheap, does not block.
+  // What is in Buffer(variable) is final: it may leave for the ps servers at once, and must not be
+  // touched again. Called once for each variable that is not frozen; cheap, does not block.
   virtual void Finished(size_t variable) = 0;
 };
 
@@ -60,6 +61,7 @@ class Model {
  public:
   virtual ~Model() = default;
 
+  // With how a step changes each (VariableSpec.update).
   virtual const std::vector<VariableSpec>& variables() const = 0;
 
   // What the bits of its results depend on beside values, batch and seed, in words:
@@ -70,11 +72,11 @@ class Model {
   // Where the values of a variable stand: write them here before a step, row-major.
   virtual absl::Span<float> values(size_t variable) = 0;
 
-  // Loss and gradient of the batch's mean loss. `seed` decides the dropout. The order in which
-  // gradients are finished is the model's, in general the last layer's first. OUT_OF_RANGE: the
-  // loss is not finite. A model says so before the first gradient is finished, as a gradient that
-  // has left cannot be called back; the job fails in any case.
-  // REQUIRES: batch.size >= 1 and at most the size that the model was made for.
+  // Loss and gradient of the batch's mean loss, and the batch's statistics for moving averages.
+  // `seed` decides the dropout. The order in which gradients are finished is the model's, in
+  // general the last layer's first. OUT_OF_RANGE: the loss is not finite. A model says so before
+  // the first gradient is finished, as a gradient that has left cannot be called back; the job
+  // fails in any case. REQUIRES: batch.size >= 1 and at most the size that the model was made for.
   virtual absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                             GradientSink* gradients) = 0;
 

@@ -202,6 +202,12 @@ void FakeParameterServer::SetPullRule(PullRule rule) {
   pull_rule_ = std::move(rule);
 }
 
+void FakeParameterServer::Freeze(uint32_t number, size_t slice) {
+  MutexLock lock(&mutex_);
+  Shard& shard = shards_.at(number);
+  if (shard.frozen.insert(slice).second) shard.elements -= shard.slices.at(slice).size();
+}
+
 std::vector<float> FakeParameterServer::values(uint32_t shard, size_t slice) {
   MutexLock lock(&mutex_);
   return shards_.at(shard).slices.at(slice);
@@ -288,6 +294,9 @@ grpc::Status FakeParameterServer::Assemble(const PushRequest& request, const voi
     return grpc::Status(grpc::StatusCode::ABORTED, "the push was voided");
   }
   const Shard& shard = shards_.at(request.shard());
+  if (request.pieces().empty() && shard.elements > 0) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no pieces");
+  }
   *assembly = &assemblies_[request.push_id()];
   (*assembly)->streams.insert(stream);
   (*assembly)->gradients.resize(shard.slices.size());
@@ -304,6 +313,7 @@ grpc::Status FakeParameterServer::AddPiece(const Shard& shard, const Piece& piec
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, what);
   };
   if (piece.slice() >= shard.slices.size()) return invalid("no such slice");
+  if (shard.frozen.count(piece.slice()) > 0) return invalid("the slice is frozen");
   if (piece.data().empty() || piece.data().size() % sizeof(float) != 0) {
     return invalid("no whole number of elements");
   }
@@ -329,6 +339,7 @@ void FakeParameterServer::Apply(const PushRequest& request, const Assembly& asse
   response->set_version(shard.applied.size());
   if (!applied) return response->set_outcome(PushResponse::ALREADY_APPLIED);
   for (size_t i = 0; i < shard.slices.size(); ++i) {
+    if (shard.frozen.count(i) > 0) continue;
     for (size_t j = 0; j < shard.slices[i].size(); ++j) {
       shard.slices[i][j] -= assembly.gradients[i][j];
     }

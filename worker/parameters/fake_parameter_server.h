@@ -69,6 +69,9 @@ class FakeParameterServer {
   void SetPushRule(PushRule rule);
   void SetPullRule(PullRule rule);
 
+  // Nothing of the slice is pushed. To be called while no push is under way.
+  void Freeze(uint32_t shard, size_t slice);
+
   std::vector<float> values(uint32_t shard, size_t slice);
   void SetValues(uint32_t shard, size_t slice, std::vector<float> values);
   Counters counters();
@@ -83,8 +86,9 @@ class FakeParameterServer {
 
   struct Shard {
     std::vector<std::vector<float>> slices;
+    std::set<size_t> frozen;  // Of those.
     std::set<uint64_t> applied;
-    uint64_t elements = 0;
+    uint64_t elements = 0;  // That are pushed.
   };
 
   // A push that is not complete.

@@ -50,7 +50,11 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
     return absl::InvalidArgumentError(absl::StrCat(
         "call_timeout: ", absl::FormatDuration(options.call_timeout), "; must be above 0"));
   }
-  MILLRACE_ASSIGN_OR_RETURN(Layout layout, MakeLayout(variable_sizes, routing));
+  if (!options.frozen.empty() && options.frozen.size() != variable_sizes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "frozen: ", options.frozen.size(), " variables; the job has ", variable_sizes.size()));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(Layout layout, MakeLayout(variable_sizes, routing, options.frozen));
   return std::make_unique<ParameterClientImpl>(
       std::make_shared<ClientCore>(std::move(job_id), std::move(layout), options));
 }

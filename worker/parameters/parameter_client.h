@@ -33,6 +33,8 @@ struct ParameterClientOptions {
   absl::Duration call_timeout = absl::Seconds(10);
   // Empty: over the network, each with a connection of its own.
   ServerConnector connect = nullptr;
+  // By variable: it is frozen, and nothing of it is pushed (VariableSpec.update). Empty: none is.
+  std::vector<bool> frozen = {};
 };
 
 // Each server has a few connections, opened when first needed and again when they break. A pull or
@@ -79,12 +81,13 @@ class ParameterClient {
     // Sends the gradient of a variable, all but what is kept for Commit. `gradient` must stay in
     // place and unchanged as long as `owner` is held: until the push is done and gRPC has no more
     // use for it. Does not block.
-    // REQUIRES: once for each variable of the job; of that variable's size; before Commit.
+    // REQUIRES: once for each variable of the job that is not frozen; of that variable's size;
+    // before Commit.
     virtual void Add(size_t variable, absl::Span<const float> gradient,
                      std::shared_ptr<const void> owner) = 0;
 
     // The gradient is as it should be: sends the rest of it. Does not block.
-    // REQUIRES: once; every variable was added.
+    // REQUIRES: once; every variable was added that is not frozen.
     virtual void Commit() = 0;
 
     // Blocks until every shard has applied or holds the step. Statuses as in the .proto;
@@ -97,7 +100,8 @@ class ParameterClient {
   };
 
   // `variable_sizes`: elements of each variable of the job.
-  // INVALID_ARGUMENT: the routing does not cover each element exactly once.
+  // INVALID_ARGUMENT: the routing does not cover each element exactly once, or options.frozen says
+  // something of another number of variables.
   static absl::StatusOr<std::unique_ptr<ParameterClient>> Create(
       std::string job_id, std::vector<uint64_t> variable_sizes, const Routing& routing,
       const ParameterClientOptions& options);

@@ -65,6 +65,52 @@ TEST(ParameterClientPushTest, GradientIsAppliedOnEveryShard) {
   }
 }
 
+TEST(ParameterClientPushTest, NothingOfAFrozenVariableIsPushed) {
+  for (const auto& sizes : {kSmall, kLarge}) {
+    for (size_t frozen = 0; frozen < sizes.size(); ++frozen) {
+      TestCluster cluster(sizes, /*shards=*/3, /*servers=*/2);
+      cluster.Freeze(frozen);
+      const auto client = cluster.NewClient();
+      ASSERT_EQ(PushStep(&cluster, client.get(), 4), absl::OkStatus());
+      Values expected = Negative(cluster.MakeValues(4));
+      expected[frozen] = cluster.Zeros()[frozen];
+      EXPECT_EQ(cluster.Stored(), expected);
+    }
+  }
+}
+
+TEST(ParameterClientPushTest, ShardThatIsAllFrozenGetsOneMessageWithoutPiecesUponCommit) {
+  TestCluster cluster({10, 10}, /*shards=*/2, /*servers=*/2);
+  cluster.Freeze(1);
+  const auto client = cluster.NewClient();
+  const auto gradients = Gradients(cluster, 0);
+  {
+    const auto push = client->StartPush(0, 32);
+    push->Add(0, (*gradients)[0], gradients);
+  }
+  EXPECT_EQ(cluster.server(1).counters().push_messages, 0);
+  for (uint64_t step = 0; step < 3; ++step) {
+    ASSERT_EQ(PushStep(&cluster, client.get(), step), absl::OkStatus());
+  }
+  EXPECT_EQ(cluster.server(0).counters().applied, 3);
+  EXPECT_EQ(cluster.server(1).counters().applied, 3);
+  EXPECT_EQ(cluster.server(1).counters().push_messages, 3);
+}
+
+TEST(ParameterClientPushTest, MessageWithoutPiecesIsSentAgainLikeOthers) {
+  for (const Verdict::Kind kind : {Verdict::kBreakStream, Verdict::kIgnore, Verdict::kRefuse}) {
+    TestCluster cluster({10, 10}, /*shards=*/2, /*servers=*/2);
+    cluster.Freeze(1);
+    cluster.server(1).SetPushRule(
+        Once({kind, static_cast<int>(absl::StatusCode::kUnavailable), "test"}));
+    ParameterClientOptions options;
+    options.call_timeout = absl::Milliseconds(50);
+    const auto client = cluster.NewClient(options);
+    ASSERT_EQ(PushStep(&cluster, client.get(), 0), absl::OkStatus());
+    EXPECT_EQ(cluster.server(1).counters().applied, 1);
+  }
+}
+
 TEST(ParameterClientPushTest, MessageSaysWhatItIsAPartOf) {
   TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   std::atomic<int> right = 0;

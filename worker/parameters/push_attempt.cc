@@ -5,8 +5,8 @@
 namespace millrace::worker {
 namespace {
 
-// How many of `pieces`, from the first on, make a message: at least one, and no more than a block
-// of values.
+// How many of `pieces`, from the first on, make a message: at least one, if there is one, and no
+// more than a block of values.
 size_t PiecesOfMessage(absl::Span<const OutgoingPiece> pieces) {
   size_t elements = 0;
   size_t count = 0;
@@ -26,11 +26,11 @@ PushAttempt::PushAttempt(PushRequest header, ServerConnections* connections,
       header_(std::move(header)) {}
 
 void PushAttempt::Send(absl::Span<const OutgoingPiece> pieces) {
-  while (!pieces.empty()) {
+  do {
     const size_t count = PiecesOfMessage(pieces);
     SendMessage(EncodePush(header_, pieces.subspan(0, count)));
     pieces.remove_prefix(count);
-  }
+  } while (!pieces.empty());
 }
 
 void PushAttempt::OnAnswer(PushAnswer answer) {

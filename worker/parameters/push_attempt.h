@@ -19,7 +19,8 @@ class PushAttempt final : public StreamAttempt<PushAnswer> {
   PushAttempt(PushRequest header, ServerConnections* connections, std::shared_ptr<Monitor> monitor,
               Clock* clock);
 
-  // Sends pieces in as many messages as it takes, spread over the connections.
+  // Sends pieces in as many messages as it takes, spread over the connections. No pieces: one
+  // message, which is a whole push to a shard that is frozen altogether.
   void Send(absl::Span<const OutgoingPiece> pieces) ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
  private:

@@ -23,8 +23,8 @@ PushOperation::PushOperation(std::shared_ptr<ClientCore> core, uint64_t step, ui
       examples_(examples),
       shares_(core_->layout().shards.size()) {
   for (size_t i = 0; i < shares_.size(); ++i) {
-    shares_[i].unadded = layout_of(i).elements;
-    AddPart(i, layout_of(i).elements * sizeof(float));
+    shares_[i].unadded = layout_of(i).pushed;
+    AddPart(i, layout_of(i).pushed * sizeof(float));
   }
 }
 
@@ -38,7 +38,8 @@ void PushOperation::Add(size_t variable, absl::Span<const float> gradient,
     {
       MutexLock lock(&core_->monitor()->mutex);
       Share& share = shares_[location.shard];
-      CHECK_LE(slice.length(), share.unadded) << "variable " << variable << " was added twice";
+      CHECK_LE(slice.length(), share.unadded)
+          << "variable " << variable << " was added twice, or is frozen";
       for (uint64_t offset = 0; offset < slice.length(); offset += kBlockElements) {
         const size_t count = std::min<uint64_t>(kBlockElements, slice.length() - offset);
         share.pieces.push_back({static_cast<uint32_t>(location.slice), offset,
@@ -71,15 +72,18 @@ absl::Status PushOperation::Wait(absl::Time deadline) {
 }
 
 size_t PushOperation::Sendable(const Share& share) const {
-  const bool complete = share.unadded == 0;
+  const bool complete = share.unadded == 0 && !share.pieces.empty();
   return share.pieces.size() - (complete && !committed_ ? 1 : 0);
 }
 
 bool PushOperation::IsDue(size_t index) const {
   const Share& share = shares_[index];
-  if (core_->monitor()->cancelled || share.sent >= Sendable(share)) return false;
+  if (core_->monitor()->cancelled) return false;
+  // A shard that is frozen altogether gets a message without pieces.
+  if (share.pieces.empty()) return committed_ && share.attempt == nullptr;
+  if (share.sent >= Sendable(share)) return false;
   if (committed_) return true;
-  return layout_of(index).elements > kOneMessageElements &&
+  return layout_of(index).pushed > kOneMessageElements &&
          share.unsent_elements >= kMinMessageElements;
 }
 
@@ -110,7 +114,7 @@ void PushOperation::OnFailed(size_t index, Attempt::Again /*again*/) {
   Share& share = shares_[index];
   share.attempt = nullptr;
   share.sent = 0;
-  share.unsent_elements = layout_of(index).elements;
+  share.unsent_elements = layout_of(index).pushed;
 }
 
 PushRequest PushOperation::MakeHeader(size_t shard) {

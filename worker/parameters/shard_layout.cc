@@ -32,7 +32,7 @@ absl::Status CheckSlice(const Slice& slice, absl::Span<const uint64_t> variable_
 
 absl::StatusOr<ShardLayout> MakeShard(const ShardRoute& route,
                                       absl::Span<const uint64_t> variable_sizes,
-                                      const std::string& path) {
+                                      const std::vector<bool>& frozen, const std::string& path) {
   if (route.address().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ".address: empty; must be HOST:PORT"));
   }
@@ -47,7 +47,9 @@ absl::StatusOr<ShardLayout> MakeShard(const ShardRoute& route,
   for (size_t i = 0; i < shard.slices.size(); ++i) {
     MILLRACE_RETURN_IF_ERROR(
         CheckSlice(shard.slices[i], variable_sizes, absl::StrCat(path, ".slices[", i, "]")));
-    shard.elements += shard.slices[i].length();
+    const uint64_t length = shard.slices[i].length();
+    shard.elements += length;
+    if (frozen.empty() || !frozen[shard.slices[i].variable()]) shard.pushed += length;
   }
   return shard;
 }
@@ -76,8 +78,8 @@ std::string ShardLayout::Describe() const {
   return absl::StrCat(server.empty() ? "ps" : server, " (", address, "), shard ", shard);
 }
 
-absl::StatusOr<Layout> MakeLayout(absl::Span<const uint64_t> variable_sizes,
-                                  const Routing& routing) {
+absl::StatusOr<Layout> MakeLayout(absl::Span<const uint64_t> variable_sizes, const Routing& routing,
+                                  const std::vector<bool>& frozen) {
   Layout layout;
   layout.generation = routing.generation();
   layout.variables.resize(variable_sizes.size());
@@ -85,7 +87,7 @@ absl::StatusOr<Layout> MakeLayout(absl::Span<const uint64_t> variable_sizes,
   for (int i = 0; i < routing.shards_size(); ++i) {
     const std::string path = absl::StrCat("routing.shards[", i, "]");
     MILLRACE_ASSIGN_OR_RETURN(ShardLayout shard,
-                              MakeShard(routing.shards(i), variable_sizes, path));
+                              MakeShard(routing.shards(i), variable_sizes, frozen, path));
     if (!numbers.insert(shard.shard).second) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ".shard: ", shard.shard, " is given twice"));

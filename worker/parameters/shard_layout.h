@@ -18,7 +18,8 @@ struct ShardLayout {
   std::string server;
   std::string address;
   std::vector<Slice> slices;
-  uint64_t elements = 0;  // Of all slices.
+  uint64_t elements = 0;  // Of all slices,
+  uint64_t pushed = 0;    // and of those whose variables are not frozen.
 
   // "ps-0 (127.0.0.1:7070), shard 3", for messages.
   std::string Describe() const;
@@ -38,11 +39,12 @@ struct Layout {
   std::vector<std::vector<SliceLocation>> variables;
 };
 
-// `variable_sizes`: elements of each variable. INVALID_ARGUMENT: the routing does not cover each
+// `variable_sizes`: elements of each variable; `frozen`: whether it is, and empty where none is.
+// INVALID_ARGUMENT: the routing does not cover each
 // element exactly once, or a shard is given twice, is empty or has no address; the message names
 // the field by its path.
-absl::StatusOr<Layout> MakeLayout(absl::Span<const uint64_t> variable_sizes,
-                                  const Routing& routing);
+absl::StatusOr<Layout> MakeLayout(absl::Span<const uint64_t> variable_sizes, const Routing& routing,
+                                  const std::vector<bool>& frozen = {});
 
 }  // namespace millrace::worker
 

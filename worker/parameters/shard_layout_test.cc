@@ -57,6 +57,17 @@ TEST(ShardLayoutTest, VariablesKnowTheirSlicesInOrder) {
   EXPECT_EQ(layout->variables[1][0].slice, 1u);
 }
 
+TEST(ShardLayoutTest, FrozenVariablesAreCountedApart) {
+  const Routing routing = MakeRouting({{0, 0, 6, 4}, {0, 1, 0, 4}, {1, 0, 0, 6}});
+  const auto layout = MakeLayout({10, 4}, routing, {true, false});
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->shards[0].elements, 8u);
+  EXPECT_EQ(layout->shards[0].pushed, 4u);
+  EXPECT_EQ(layout->shards[1].elements, 6u);
+  EXPECT_EQ(layout->shards[1].pushed, 0u);
+  EXPECT_EQ(MakeLayout({10, 4}, routing)->shards[0].pushed, 8u);
+}
+
 TEST(ShardLayoutTest, ElementInNoShardIsRefused) {
   EXPECT_THAT(Refusal({10}, MakeRouting({{0, 0, 0, 4}, {1, 0, 5, 5}})),
               HasSubstr("element 4 of variable 0 is in no shard"));

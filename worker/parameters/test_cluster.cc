@@ -39,7 +39,9 @@ Routing Divide(const std::vector<uint64_t>& variable_sizes, int shards) {
 }  // namespace
 
 TestCluster::TestCluster(std::vector<uint64_t> variable_sizes, int shards, int servers)
-    : variable_sizes_(std::move(variable_sizes)), routing_(Divide(variable_sizes_, shards)) {
+    : variable_sizes_(std::move(variable_sizes)),
+      frozen_(variable_sizes_.size()),
+      routing_(Divide(variable_sizes_, shards)) {
   std::vector<std::map<uint32_t, std::vector<uint64_t>>> held(servers);
   for (const ShardRoute& shard : routing_.shards()) {
     for (const Slice& slice : shard.slices()) {
@@ -56,6 +58,16 @@ TestCluster::TestCluster(std::vector<uint64_t> variable_sizes, int shards, int s
   }
 }
 
+void TestCluster::Freeze(size_t variable) {
+  frozen_[variable] = true;
+  for (const ShardRoute& shard : routing_.shards()) {
+    for (int i = 0; i < shard.slices_size(); ++i) {
+      if (shard.slices(i).variable() != variable) continue;
+      server(shard.shard() % servers_.size()).Freeze(shard.shard(), static_cast<size_t>(i));
+    }
+  }
+}
+
 std::unique_ptr<worker::ParameterClient> TestCluster::NewClient(int connections_per_server,
                                                                 Clock* clock) {
   worker::ParameterClientOptions options;
@@ -66,16 +78,18 @@ std::unique_ptr<worker::ParameterClient> TestCluster::NewClient(int connections_
 
 std::unique_ptr<worker::ParameterClient> TestCluster::NewClient(
     const worker::ParameterClientOptions& options) {
-  auto client = worker::ParameterClient::Create("job", variable_sizes_, routing_, options);
+  worker::ParameterClientOptions with_frozen = options;
+  with_frozen.frozen = frozen_;
+  auto client = worker::ParameterClient::Create("job", variable_sizes_, routing_, with_frozen);
   CHECK(client.ok()) << client.status();
   return *std::move(client);
 }
 
 Values TestCluster::MakeValues(uint64_t seed) const {
   Values values;
-  for (uint64_t size : variable_sizes_) {
+  for (size_t variable = 0; variable < variable_sizes_.size(); ++variable) {
     values.emplace_back();
-    for (uint64_t i = 0; i < size; ++i) {
+    for (uint64_t i = 0; !frozen_[variable] && i < variable_sizes_[variable]; ++i) {
       values.back().push_back(static_cast<float>((i + 1) * (2 * seed + 1) % 8191));
     }
   }
@@ -113,7 +127,9 @@ void TestCluster::Store(const Values& values) {
 
 void TestCluster::AddAll(const std::shared_ptr<const Values>& gradients,
                          worker::ParameterClient::Push* push) {
-  for (size_t i = gradients->size(); i-- > 0;) push->Add(i, (*gradients)[i], gradients);
+  for (size_t i = gradients->size(); i-- > 0;) {
+    if (!(*gradients)[i].empty()) push->Add(i, (*gradients)[i], gradients);
+  }
   push->Commit();
 }
 

@@ -28,6 +28,9 @@ class TestCluster {
  public:
   TestCluster(std::vector<uint64_t> variable_sizes, int shards, int servers);
 
+  // From now on nothing of the variable is pushed, as clients are told that are made later.
+  void Freeze(size_t variable);
+
   FakeParameterServer& server(int index) { return *servers_[index]; }
   const Routing& routing() const { return routing_; }
 
@@ -35,7 +38,8 @@ class TestCluster {
                                                      Clock* clock = Clock::Real());
   std::unique_ptr<worker::ParameterClient> NewClient(const worker::ParameterClientOptions& options);
 
-  // Values that differ from each other and with `seed`; whole numbers, so that sums are exact.
+  // Values that differ from each other and with `seed`; whole numbers, so that sums are exact. None
+  // of variables that are frozen.
   Values MakeValues(uint64_t seed) const;
   Values Zeros() const;
 
@@ -43,7 +47,7 @@ class TestCluster {
   Values Stored();
   void Store(const Values& values);
 
-  // Adds every variable of `gradients` to a push, and commits it.
+  // Adds every variable of `gradients` that has any to a push, and commits it.
   static void AddAll(const std::shared_ptr<const Values>& gradients,
                      worker::ParameterClient::Push* push);
 
@@ -52,6 +56,7 @@ class TestCluster {
 
  private:
   const std::vector<uint64_t> variable_sizes_;
+  std::vector<bool> frozen_;  // By variable.
   Routing routing_;
   std::vector<std::unique_ptr<FakeParameterServer>> servers_;
 };

@@ -49,6 +49,7 @@ class FakeModel final : public Model {
       variables_.push_back(variable);
       values_.emplace_back(kSizes[v]);
     }
+    if (world->second_is_frozen) variables_[1].mutable_update()->mutable_frozen();
     world_->log.Add("make model");
   }
   ~FakeModel() override { world_->log.Add("model gone"); }
@@ -63,7 +64,7 @@ class FakeModel final : public Model {
     if (world_->on_train) {
       if (absl::Status status = world_->on_train(batch); !status.ok()) return status;
     }
-    Finish(1, gradients);
+    if (!world_->second_is_frozen || world_->finishes_frozen) Finish(1, gradients);
     if (world_->between_gradients) world_->between_gradients();
     if (world_->finishes_all_gradients) Finish(0, gradients);
     BatchResult result;
@@ -105,7 +106,8 @@ class FakePush final : public ParameterClient::Push {
   }
 
   void Commit() override {
-    CHECK_EQ(owners_.size(), 2) << "every variable must be added before Commit";
+    CHECK_EQ(owners_.size(), world_->second_is_frozen ? 1 : 2)
+        << "every variable must be added before Commit";
     committed_ = true;
     world_->log.Add(absl::StrCat("commit ", step_));
   }
@@ -290,7 +292,11 @@ ModelFactory FakeWorld::make_model() {
 
 ParameterClientFactory FakeWorld::make_client() {
   return [this](std::string, std::vector<uint64_t>, const Routing& routing,
-                const ParameterClientOptions&) -> absl::StatusOr<std::unique_ptr<ParameterClient>> {
+                const ParameterClientOptions& options)
+             -> absl::StatusOr<std::unique_ptr<ParameterClient>> {
+    for (size_t v = 0; v < options.frozen.size(); ++v) {
+      if (options.frozen[v]) log.Add(absl::StrCat("frozen ", v));
+    }
     return std::make_unique<FakeClient>(this, routing.generation());
   };
 }

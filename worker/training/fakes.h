@@ -85,6 +85,8 @@ struct FakeWorld {
 
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
   bool finishes_all_gradients = true;
+  bool second_is_frozen = false;  // The second variable; and whether the model finishes it even so.
+  bool finishes_frozen = false;
   absl::optional<double> loss_sum;  // Instead of the sum of the losses.
   // The variable in whose gradient `bad_value` stands, at element 1.
   absl::optional<size_t> bad_gradient;
@@ -93,9 +95,10 @@ struct FakeWorld {
   uint64_t evaluate_examples = kFakeEvaluateExamples;
   uint64_t fingerprint = 0;  // Of each of the sets.
 
-  // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "cancel GENERATION",
-  // "pull newest", "pull VERSION", "pull cut ID"; "train FIRST_EXAMPLE", "seed SEED", "add
-  // VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate SIZE".
+  // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "frozen VARIABLE"
+  // (which a client is told of), "cancel GENERATION", "pull newest", "pull VERSION", "pull cut ID";
+  // "train FIRST_EXAMPLE", "seed SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is
+  // called); "evaluate SIZE".
   DatasetOpener open_dataset();
   ModelFactory make_model();
   ParameterClientFactory make_client();

@@ -12,9 +12,10 @@
 
 namespace millrace::worker {
 
-// One step's gradient: uninitialised floats for each variable, aligned to cache lines.
+// What a step pushes: uninitialised floats for each variable, aligned to cache lines.
 class GradientSet {
  public:
+  // Of a variable that is not pushed, 0.
   explicit GradientSet(const std::vector<uint64_t>& variable_sizes);
 
   absl::Span<float> variable(size_t index) {

@@ -24,6 +24,11 @@ TEST(GradientPoolTest, SetsHaveAlignedRoomForEachVariable) {
   }
 }
 
+TEST(GradientPoolTest, WhatIsNotPushedHasNoRoom) {
+  GradientPool pool({3, 0, 1}, /*capacity=*/2);
+  EXPECT_TRUE(pool.Take()->variable(1).empty());
+}
+
 TEST(GradientPoolTest, SetInUseIsNotGivenOutAgain) {
   GradientPool pool({4}, /*capacity=*/2);
   std::vector<std::shared_ptr<GradientSet>> held;

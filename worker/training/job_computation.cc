@@ -61,7 +61,7 @@ JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob>
       job_(std::move(job)),
       look_ahead_(LookAhead(spec, *job_->train)),
       prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_),
-      gradients_(VariableSizes(*job_->model), kGradientSets) {}
+      gradients_(GradientSizes(*job_->model), kGradientSets) {}
 
 void JobComputation::Expect(const std::vector<uint64_t>& steps) {
   for (const uint64_t step : expected_) {

@@ -53,6 +53,7 @@ class JobComputation {
   JobPlan plan() const { return PlanOf(*job_); }
 
   std::vector<uint64_t> variable_sizes() const { return VariableSizes(*job_->model); }
+  std::vector<bool> frozen() const { return FrozenVariables(*job_->model); }
 
   // How many steps ahead batches are made ready.
   size_t look_ahead() const { return look_ahead_; }

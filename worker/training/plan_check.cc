@@ -14,7 +14,11 @@ namespace {
 using Variables = google::protobuf::RepeatedPtrField<VariableSpec>;
 
 std::string Describe(const VariableSpec& variable) {
-  return absl::StrCat("'", variable.name(), "' [", absl::StrJoin(variable.shape(), ", "), "]");
+  std::string text =
+      absl::StrCat("'", variable.name(), "' [", absl::StrJoin(variable.shape(), ", "), "]");
+  if (!variable.has_update()) return text;
+  // Every digit of a number is there: what reads the same is the same.
+  return absl::StrCat(text, " (", variable.update().ShortDebugString(), ")");
 }
 
 std::string List(const Variables& variables) {

@@ -60,6 +60,21 @@ TEST(PlanCheckTest, BothValuesAreNamed) {
               AllOf(HasSubstr("00000000000000cd"), HasSubstr("00000000000000ab")));
 }
 
+TEST(PlanCheckTest, VariablesAreUpdatedByTheSameRules) {
+  JobPlan own = MakePlan();
+  own.mutable_variables(0)->mutable_update()->mutable_frozen();
+  EXPECT_EQ(CheckSamePlan(Synchronous(), own, own), absl::OkStatus());
+  EXPECT_THAT(ErrorOf(own, MakePlan()),
+              AllOf(HasSubstr("'dense/kernel' [3] (frozen { }); the job was planned with "
+                              "'dense/kernel' [3]. All")));
+  own.mutable_variables(0)->mutable_update()->mutable_moving_average()->set_momentum(0.99);
+  JobPlan planned = own;
+  EXPECT_EQ(CheckSamePlan(Synchronous(), own, planned), absl::OkStatus());
+  planned.mutable_variables(0)->mutable_update()->mutable_moving_average()->set_momentum(
+      0.99000000000000001 + 2e-16);
+  EXPECT_THAT(ErrorOf(own, planned), HasSubstr("(moving_average { momentum: 0.99 })"));
+}
+
 TEST(PlanCheckTest, UnknownFingerprintsAreNotCompared) {
   JobPlan unknown = MakePlan();
   unknown.clear_data_fingerprint();

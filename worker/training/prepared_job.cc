@@ -40,6 +40,22 @@ std::vector<uint64_t> VariableSizes(const Model& model) {
   return sizes;
 }
 
+std::vector<uint64_t> GradientSizes(const Model& model) {
+  std::vector<uint64_t> sizes = VariableSizes(model);
+  const std::vector<bool> frozen = FrozenVariables(model);
+  for (size_t v = 0; v < sizes.size(); ++v) {
+    if (frozen[v]) sizes[v] = 0;
+  }
+  return sizes;
+}
+
+std::vector<bool> FrozenVariables(const Model& model) {
+  std::vector<bool> frozen;
+  for (const VariableSpec& variable : model.variables())
+    frozen.push_back(variable.update().has_frozen());
+  return frozen;
+}
+
 JobPlan PlanOf(const PreparedJob& job) {
   JobPlan plan;
   for (const VariableSpec& variable : job.model->variables()) *plan.add_variables() = variable;

@@ -30,6 +30,12 @@ struct PreparedJob {
 // Elements of each of the model's variables.
 std::vector<uint64_t> VariableSizes(const Model& model);
 
+// Elements of what a step pushes of each: none of those that are frozen.
+std::vector<uint64_t> GradientSizes(const Model& model);
+
+// By variable: whether it is frozen.
+std::vector<bool> FrozenVariables(const Model& model);
+
 // Of the data of both sets, as docs/protocol.md says; 0: unknown.
 uint64_t DataFingerprint(const PreparedJob& job);
 

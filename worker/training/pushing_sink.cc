@@ -22,14 +22,16 @@ absl::Span<float> PushingSink::Buffer(size_t variable) {
 }
 
 void PushingSink::Finished(size_t variable) {
-  if (finished_[variable]++ > 0) return;  // Check tells of it.
-  if (!not_finite_.ok()) return;          // Nobody will want the rest.
+  if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // Check tells of it.
+  if (!not_finite_.ok()) return;                                // Nobody will want the rest.
   const absl::Span<const float> gradient = gradients_->variable(variable);
   const size_t bad = FirstNotFinite(gradient);
   if (bad < gradient.size()) {
     not_finite_ = absl::OutOfRangeError(
-        absl::StrCat("the loss is finite, but the gradient of variable '",
-                     variables_[variable].name(), "' is ", gradient[bad], " at element ", bad));
+        absl::StrCat("the loss is finite, but the ",
+                     variables_[variable].update().has_moving_average() ? "statistic" : "gradient",
+                     " of variable '", variables_[variable].name(), "' is ", gradient[bad],
+                     " at element ", bad));
     return;
   }
   push_->Add(variable, gradient, gradients_);
@@ -38,10 +40,12 @@ void PushingSink::Finished(size_t variable) {
 absl::Status PushingSink::Check() const {
   if (!not_finite_.ok()) return not_finite_;
   for (size_t v = 0; v < finished_.size(); ++v) {
-    if (finished_[v] == 1) continue;
-    return absl::InternalError(absl::StrCat("the model has finished the gradient of variable ", v,
-                                            " ", finished_[v],
-                                            " times in one step; it must do so once"));
+    const int expected = IsFrozen(v) ? 0 : 1;
+    if (finished_[v] == expected) continue;
+    return absl::InternalError(
+        absl::StrCat("the model has finished the gradient of variable ", v, " ", finished_[v],
+                     " times in one step; it must do so ",
+                     expected == 1 ? "once" : "not at all, since the variable is frozen"));
   }
   return absl::OkStatus();
 }

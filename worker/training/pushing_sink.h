@@ -17,8 +17,8 @@
 
 namespace millrace::worker {
 
-// Adds each variable's gradient to a push as soon as the model has finished it, unless it has
-// values that are no numbers. Used by one thread.
+// Adds each variable's gradient, or statistic, to a push as soon as the model has finished it,
+// unless it has values that are no numbers. Used by one thread.
 class PushingSink final : public GradientSink {
  public:
   // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
@@ -30,13 +30,16 @@ class PushingSink final : public GradientSink {
   void Finished(size_t variable) override;
 
   // Once the model is done: OK, the push may be committed. OUT_OF_RANGE: a gradient is not finite.
-  // INTERNAL: the model has not finished each variable's gradient exactly once.
+  // INTERNAL: the model has not finished the gradient of each variable that is not frozen exactly
+  // once, or that of a frozen one.
   absl::Status Check() const;
 
   // When the first gradient was asked for a place; where none was, when this object was made.
   absl::Time begun_at() const { return begun_at_; }
 
  private:
+  bool IsFrozen(size_t variable) const { return variables_[variable].update().has_frozen(); }
+
   ParameterClient::Push* const push_;
   const std::vector<VariableSpec>& variables_;
   const std::shared_ptr<GradientSet> gradients_;

@@ -373,6 +373,7 @@ absl::StatusOr<std::shared_ptr<ParameterClient>> StepLoop::MakeClient(
   ParameterClientOptions options;
   options.clock = options_.clock;
   options.call_timeout = options_.call_timeout;
+  options.frozen = computation_->frozen();
   return options_.make_client(job_id_, computation_->variable_sizes(), routing, options);
 }
 

@@ -165,6 +165,27 @@ TEST_F(StepsTest, ModelThatLeavesAGradientOutIsAnError) {
   EXPECT_THAT(returned.message(), HasSubstr("gradient of variable 0 0 times"));
 }
 
+TEST_F(StepsTest, NothingOfAFrozenVariableIsPushed) {
+  world_.second_is_frozen = true;
+  CoordinatorMessage route = RouteMessage(FakeJob(), /*generation=*/1);
+  VariableSpec& second = *route.mutable_set_route()->mutable_plan()->mutable_variables(1);
+  second.mutable_update()->mutable_frozen();
+  Start();
+  Route(route);
+  trainer_->Handle(LeaseMessage(1, 3, 4));
+  EXPECT_EQ(NextStep().step(), 3u);
+  EXPECT_THAT(world_.log.EventsWith("frozen "), ElementsAre("frozen 1"));
+  EXPECT_THAT(world_.log.EventsWith("add "), ElementsAre("add 0"));
+
+  world_.finishes_frozen = true;
+  trainer_->Handle(LeaseMessage(2, 4, 5));
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kInternal));
+  EXPECT_THAT(returned.message(),
+              HasSubstr("gradient of variable 1 1 times in one step; it must do so not at all"));
+  EXPECT_THAT(world_.log.EventsWith("commit "), ElementsAre("commit 3"));
+}
+
 TEST_F(StepsTest, NextStepIsPulledAndComputedWhileAPushIsOnItsWay) {
   world_.on_push = [this](uint64_t step) {
     if (step == 0) world_.log.Await("train 1");
