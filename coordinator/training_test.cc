@@ -88,6 +88,27 @@ TEST(TrainingTest, ShardsAreMadeFromTheSpecAndThePlan) {
   EXPECT_EQ(elements, 47u);
 }
 
+TEST(TrainingTest, ShardsKnowHowAStepChangesEachVariable) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript script;
+  script.plan = [](const JobSpec&) {
+    JobPlan plan = PlainPlan();
+    plan.mutable_variables(0)->mutable_update()->mutable_frozen();
+    plan.mutable_variables(2)->mutable_update()->mutable_moving_average()->set_momentum(0.9);
+    return plan;
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(3)).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const ShardSpec shard = cluster.ps(0).SpecOf(job, 0).value();
+  ASSERT_THAT(shard.slices(), SizeIs(3));
+  EXPECT_TRUE(shard.slices(0).update().has_frozen());
+  EXPECT_FALSE(shard.slices(1).has_update());
+  EXPECT_EQ(shard.slices(2).update().moving_average().momentum(), 0.9);
+  EXPECT_TRUE(cluster.Variables(job)->variables(0).update().has_frozen());
+}
+
 TEST(TrainingTest, EvaluationSeesExactlyTheStepsBeforeIt) {
   FakeCluster cluster(2);
   cluster.StartPs();

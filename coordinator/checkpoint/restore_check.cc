@@ -88,6 +88,19 @@ std::string DescribeAt(const JobPlan& plan, int variable) {
   return variable < plan.variables_size() ? Describe(plan.variables(variable)) : "none";
 }
 
+const char* PushedFor(const VariableSpec& variable) {
+  return variable.update().has_moving_average() ? "a statistic" : "a gradient";
+}
+
+// A variable that is frozen on either side takes nothing there that could be mistaken.
+absl::Status CheckRestoredRule(int index, const VariableSpec& ours, const VariableSpec& theirs) {
+  if (ours.update().has_frozen() || theirs.update().has_frozen()) return absl::OkStatus();
+  if (ours.update().kind_case() == theirs.update().kind_case()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model: a step brings ", PushedFor(ours), " for its variable ", index, ", ", Describe(ours),
+      "; must be ", PushedFor(theirs), " as in the checkpoint (restore)"));
+}
+
 }  // namespace
 
 absl::Status CheckRestoredSpec(const JobSpec& spec, const CheckpointManifest& manifest) {
@@ -106,10 +119,12 @@ absl::Status CheckRestoredPlan(const JobPlan& plan, const JobPlan& saved) {
   for (int i = 0; i < std::max(plan.variables_size(), saved.variables_size()); ++i) {
     const std::string ours = DescribeAt(plan, i);
     const std::string theirs = DescribeAt(saved, i);
-    if (ours == theirs) continue;
-    return absl::InvalidArgumentError(absl::StrCat("model: its variable ", i, " is ", ours,
-                                                   "; must be ", theirs,
-                                                   " as in the checkpoint (restore)"));
+    if (ours != theirs) {
+      return absl::InvalidArgumentError(absl::StrCat("model: its variable ", i, " is ", ours,
+                                                     "; must be ", theirs,
+                                                     " as in the checkpoint (restore)"));
+    }
+    MILLRACE_RETURN_IF_ERROR(CheckRestoredRule(i, plan.variables(i), saved.variables(i)));
   }
   if (plan.train_examples() != saved.train_examples()) {
     return absl::InvalidArgumentError(absl::StrCat("data.train: ", plan.train_examples(),

@@ -16,7 +16,8 @@ namespace millrace::coordinator {
 absl::Status CheckRestoredSpec(const JobSpec& spec, const CheckpointManifest& manifest);
 
 // Whether workers make of the job what they made of the checkpoint's: the same variables, in their
-// order, and the same data. INVALID_ARGUMENT names what differs, with both values.
+// order, to which a step means the same, and the same data. Other variables may be frozen, and a
+// moving average may have another momentum. INVALID_ARGUMENT names what differs, with both values.
 absl::Status CheckRestoredPlan(const JobPlan& plan, const JobPlan& saved);
 
 }  // namespace millrace::coordinator

@@ -157,5 +157,27 @@ TEST(RestoreCheckTest, VariablesAndDataMustBeTheSame) {
   EXPECT_TRUE(CheckRestoredPlan(saved, plan).ok());
 }
 
+TEST(RestoreCheckTest, OtherVariablesMayBeFrozenButAStepMeansTheSameToTheOthers) {
+  JobPlan saved;
+  saved.set_train_examples(10);
+  VariableSpec& variable = *saved.add_variables();
+  variable.set_name("w");
+  JobPlan frozen = saved;
+  frozen.mutable_variables(0)->mutable_update()->mutable_frozen();
+  JobPlan average = saved;
+  average.mutable_variables(0)->mutable_update()->mutable_moving_average()->set_momentum(0.9);
+  JobPlan slower = average;
+  slower.mutable_variables(0)->mutable_update()->mutable_moving_average()->set_momentum(0.99);
+  for (const JobPlan& other : {saved, average}) {
+    EXPECT_TRUE(CheckRestoredPlan(frozen, other).ok());
+    EXPECT_TRUE(CheckRestoredPlan(other, frozen).ok());
+  }
+  EXPECT_TRUE(CheckRestoredPlan(average, slower).ok());
+  EXPECT_EQ(CheckRestoredPlan(average, saved),
+            absl::InvalidArgumentError("model: a step brings a statistic for its variable 0, 'w' "
+                                       "[]; must be a gradient as in the checkpoint (restore)"));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckRestoredPlan(saved, average)));
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job_spec.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
 
@@ -107,6 +108,8 @@ absl::Status CheckPlan(const JobPlan& plan) {
     }
     MILLRACE_RETURN_IF_ERROR(CheckShape(path + ".shape", variable, &left));
     MILLRACE_RETURN_IF_ERROR(CheckInitialValue(path + ".initial_value", variable.initial_value()));
+    if (!variable.has_update()) continue;
+    MILLRACE_RETURN_IF_ERROR(CheckUpdateRule(variable.update(), path + ".update"));
   }
   return absl::OkStatus();
 }

@@ -68,6 +68,17 @@ TEST_F(PlanCheckTest, ShapesHaveElementsAndNotTooMany) {
   ExpectRefused("plan.variables[0].shape");
 }
 
+TEST_F(PlanCheckTest, UpdateRulesMakeSense) {
+  UpdateRule& rule = *plan_.mutable_variables(1)->mutable_update();
+  ExpectRefused("plan.variables[1].update: not set; must be one of moving_average, frozen");
+  rule.mutable_moving_average()->set_momentum(1);
+  ExpectRefused("plan.variables[1].update.moving_average.momentum: 1; must be at least 0");
+  rule.mutable_moving_average()->set_momentum(0.99);
+  EXPECT_TRUE(CheckPlan(plan_).ok()) << CheckPlan(plan_);
+  rule.mutable_frozen();
+  EXPECT_TRUE(CheckPlan(plan_).ok()) << CheckPlan(plan_);
+}
+
 TEST_F(PlanCheckTest, InitialValuesAreFiniteAndInOrder) {
   InitialValue& value = *plan_.mutable_variables(0)->mutable_initial_value();
   value.set_constant(std::numeric_limits<float>::quiet_NaN());

@@ -192,6 +192,7 @@ ShardSpec ShardGroup::SpecOf(uint32_t shard) const {
       *part.mutable_initial_value()->mutable_stored() = warm_start_[slice.variable()];
     }
     *part.mutable_shape() = variable.shape();
+    if (variable.has_update()) *part.mutable_update() = variable.update();
   }
   if (placements_[shard].has_restore()) *spec.mutable_restore() = placements_[shard].restore();
   *spec.mutable_optimizer() = spec_.optimizer();
