@@ -315,6 +315,9 @@ def sums(steps):
 
 
 SUM_SIZES = (1000, 37, 5000)
+# And of a frozen variable, which has a shard of its own where there are a few.
+FROZEN_SIZE = 6000
+FROZEN_VALUE = 7
 
 
 def write_sum_job(directory, steps, sizes=SUM_SIZES, replicas=0, cut_period_ms=2000, evaluate_every=0, shards=0,
@@ -324,6 +327,7 @@ def write_sum_job(directory, steps, sizes=SUM_SIZES, replicas=0, cut_period_ms=2
     data.mkdir(exist_ok=True)
     (data / "steps").write_text("".join(f"{step} 1:1\n" for step in range(steps)))
     layers = " ".join(f'layers {{ name: "v{i}" dense {{ units: {size} }} }}' for i, size in enumerate(sizes))
+    layers += f' layers {{ name: "frozen" dense {{ units: {FROZEN_SIZE} no_bias: true }} }}'
     mode = f"synchronous {{ replicas: {replicas} }}" if replicas else "asynchronous { staleness_bound: 4 }"
     dataset = 'libsvm { file: "steps" features: 1 }'
     job = directory / f"sum-{steps}-{replicas}.textproto"
@@ -344,9 +348,11 @@ cuts {{ period {{ seconds: {cut_period_ms // 1000} nanos: {cut_period_ms % 1000 
 
 
 def check_sums(path, steps, sizes=SUM_SIZES, contributions=1):
-    """Every element of the exported file is minus the exact sum of its gradients."""
+    """Every element of the exported file is minus the exact sum of its gradients, or frozen."""
     total = sums(steps)
     tensors = harness.read_safetensors(path)
+    if set(array.array("f", tensors["frozen"][1])) != {FROZEN_VALUE}:
+        raise AssertionError("a frozen variable has changed")
     for v, size in enumerate(sizes):
         values = array.array("f", tensors[f"v{v}"][1])
         if len(values) != size:

@@ -27,7 +27,10 @@ class SumModel final : public Model {
  public:
   SumModel(std::vector<VariableSpec> variables, SumChecker checker, absl::Duration step_time)
       : variables_(std::move(variables)), checker_(std::move(checker)), step_time_(step_time) {
-    for (const VariableSpec& variable : variables_) values_.emplace_back(variable.shape(0));
+    for (const VariableSpec& variable : variables_) {
+      values_.emplace_back(variable.shape(0));
+      if (!variable.update().has_frozen()) ++trained_;
+    }
   }
 
   const std::vector<VariableSpec>& variables() const override { return variables_; }
@@ -36,9 +39,10 @@ class SumModel final : public Model {
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t /*seed*/,
                                     GradientSink* gradients) override {
     const auto step = static_cast<uint64_t>(batch.labels[0].ids.front());
-    MILLRACE_RETURN_IF_ERROR(checker_.CheckTraining(step, values_));
+    MILLRACE_RETURN_IF_ERROR(checker_.CheckTraining(step, Trained()));
+    MILLRACE_RETURN_IF_ERROR(CheckFrozen());
     if (step_time_ > absl::ZeroDuration()) absl::SleepFor(step_time_);
-    for (size_t v = 0; v < variables_.size(); ++v) {
+    for (size_t v = 0; v < trained_; ++v) {
       const absl::Span<float> gradient = gradients->Buffer(v);
       for (size_t i = 0; i < gradient.size(); ++i) {
         gradient[i] = static_cast<float>(GradientOf(step, KindOf(v, i)));
@@ -49,27 +53,47 @@ class SumModel final : public Model {
   }
 
   absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override {
-    MILLRACE_ASSIGN_OR_RETURN(const uint64_t steps, checker_.CheckEvaluation(values_));
+    MILLRACE_ASSIGN_OR_RETURN(const uint64_t steps, checker_.CheckEvaluation(Trained()));
+    MILLRACE_RETURN_IF_ERROR(CheckFrozen());
     sums->examples += batch.size;
     sums->loss_sum += static_cast<double>(steps * batch.size);
     return absl::OkStatus();
   }
 
  private:
+  absl::Span<const std::vector<float>> Trained() const {
+    return absl::MakeConstSpan(values_).subspan(0, trained_);
+  }
+
+  absl::Status CheckFrozen() const {
+    for (size_t v = trained_; v < values_.size(); ++v) {
+      for (size_t i = 0; i < values_[v].size(); ++i) {
+        if (values_[v][i] == kFrozenValue) continue;
+        return absl::InternalError(absl::StrCat(
+            "a frozen variable has changed: ", Where(v, i, values_[v][i]), ", not ", kFrozenValue));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   const std::vector<VariableSpec> variables_;
   const SumChecker checker_;
   const absl::Duration step_time_;
   std::vector<std::vector<float>> values_;
+  size_t trained_ = 0;  // Variables before the frozen ones.
 };
 
 absl::Status CheckSpec(const JobSpec& spec) {
   if (spec.batch_size() != 1 || !spec.data().no_shuffle()) {
     return absl::InvalidArgumentError("batch_size must be 1, with data.no_shuffle");
   }
+  bool frozen = false;
   for (const LayerSpec& layer : spec.model().layers()) {
-    if (!layer.has_dense()) {
-      return absl::InvalidArgumentError("model.layers: each must be a dense { units: ELEMENTS }");
+    if (!layer.has_dense() || (frozen && !layer.dense().no_bias())) {
+      return absl::InvalidArgumentError(
+          "model.layers: each must be a dense { units: ELEMENTS }, those with no_bias last");
     }
+    frozen = layer.dense().no_bias();
   }
   return absl::OkStatus();
 }
@@ -139,6 +163,9 @@ worker::ModelFactory SumModelFactory(absl::Duration step_time) {
       variable.set_name(LayerName(spec.model(), i));
       variable.add_shape(spec.model().layers(i).dense().units());
       variable.mutable_initial_value()->set_constant(0);
+      if (!spec.model().layers(i).dense().no_bias()) continue;
+      variable.mutable_initial_value()->set_constant(kFrozenValue);
+      variable.mutable_update()->mutable_frozen();
     }
     SumChecker checker(TotalSteps(spec, train.size()), Replicas(spec), StalenessBound(spec));
     return std::make_unique<SumModel>(std::move(variables), std::move(checker), step_time);

@@ -24,6 +24,9 @@ namespace millrace::chaos {
 // Elements of a variable get different gradients, of so many kinds.
 inline constexpr size_t kKinds = 16;
 
+// What frozen variables are.
+inline constexpr float kFrozenValue = 7;
+
 // The kind of an element.
 constexpr size_t KindOf(size_t variable, uint64_t element) {
   return (element + 5 * variable) % kKinds;
@@ -57,8 +60,10 @@ class SumChecker {
 
 // Of jobs whose training examples have their own numbers as labels, taken in order and one at a
 // time (no_shuffle, batch_size 1): step n has label n. Each layer of the ModelSpec, a `dense`,
-// stands for a variable of `units` elements with the layer's name. A step takes `step_time`. An
-// evaluation's loss is the number of steps in the state. Returned errors end the job.
+// stands for a variable of `units` elements with the layer's name. The last ones may have
+// `no_bias`: their variables are frozen, and must be kFrozenValue for ever. A step takes
+// `step_time`. An evaluation's loss is the number of steps in the state. Returned errors end the
+// job.
 worker::ModelFactory SumModelFactory(absl::Duration step_time);
 
 }  // namespace millrace::chaos
