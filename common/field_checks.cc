@@ -44,11 +44,24 @@ absl::Status CheckPositive(absl::string_view path, double value) {
                     absl::StrCat("a finite number above 0", in_double ? " as a float32" : ""));
 }
 
+absl::Status CheckNotNegative(absl::string_view path, double value) {
+  if (value >= 0 && std::isfinite(static_cast<float>(value))) return absl::OkStatus();
+  const bool in_double = value >= 0 && std::isfinite(value);
+  return FieldError(
+      path, absl::StrCat(value),
+      absl::StrCat("a finite number of at least 0", in_double ? " as a float32" : ""));
+}
+
 absl::Status CheckFraction(absl::string_view path, double value) {
   if (value >= 0 && static_cast<float>(value) < 1) return absl::OkStatus();
   return FieldError(
       path, absl::StrCat(value),
       absl::StrCat("at least 0 and below 1", value < 1 && value >= 0 ? " as a float32" : ""));
+}
+
+absl::Status CheckRange(absl::string_view path, double value, double lowest, double highest) {
+  if (lowest <= value && value <= highest) return absl::OkStatus();
+  return FieldError(path, absl::StrCat(value), absl::StrCat("from ", lowest, " to ", highest));
 }
 
 absl::Status CheckPathLength(absl::string_view path, const std::string& file) {

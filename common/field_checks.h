@@ -29,8 +29,13 @@ absl::Status CheckPathLength(absl::string_view path, const std::string& file);
 
 // A finite number above 0.
 absl::Status CheckPositive(absl::string_view path, double value);
+// A finite number of at least 0.
+absl::Status CheckNotNegative(absl::string_view path, double value);
 // At least 0, below 1.
 absl::Status CheckFraction(absl::string_view path, double value);
+
+// From `lowest` to `highest`; used as float64.
+absl::Status CheckRange(absl::string_view path, double value, double lowest, double highest);
 
 }  // namespace millrace
 

@@ -74,6 +74,11 @@ class ErrorList final : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> errors_;
 };
 
+std::vector<std::string> AdamSlots(bool amsgrad) {
+  if (amsgrad) return {"m", "v", "v_hat"};
+  return {"m", "v"};
+}
+
 }  // namespace
 
 absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text, absl::string_view file_name) {
@@ -142,7 +147,22 @@ std::vector<std::string> OptimizerSlots(const OptimizerSpec& spec) {
       if (spec.rmsprop().centered()) slots.push_back("mean");
       break;
     case OptimizerSpec::kAdam:
+      slots = AdamSlots(spec.adam().amsgrad());
+      break;
+    case OptimizerSpec::kAdamw:
+      slots = AdamSlots(spec.adamw().amsgrad());
+      break;
+    case OptimizerSpec::kNadam:
       slots = {"m", "v"};
+      break;
+    case OptimizerSpec::kAdagrad:
+      slots = {"accumulator"};
+      break;
+    case OptimizerSpec::kAdadelta:
+      slots = {"accumulated_grad", "accumulated_delta_var"};
+      break;
+    case OptimizerSpec::kFtrl:
+      slots = {"accumulator", "linear"};
       break;
     case OptimizerSpec::KIND_NOT_SET:
       break;

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "protos/job.pb.h"
 #include "protos/model.pb.h"
+#include "protos/optimizer.pb.h"
 
 namespace millrace {
 

@@ -16,45 +16,6 @@
 namespace millrace {
 namespace {
 
-absl::Status CheckSgd(const Sgd& sgd, absl::string_view path) {
-  if (sgd.has_learning_rate()) {
-    MILLRACE_RETURN_IF_ERROR(
-        CheckPositive(absl::StrCat(path, ".learning_rate"), sgd.learning_rate()));
-  }
-  return CheckFraction(absl::StrCat(path, ".momentum"), sgd.momentum());
-}
-
-absl::Status CheckRmsProp(const RmsProp& rmsprop, absl::string_view path) {
-  if (rmsprop.has_learning_rate()) {
-    MILLRACE_RETURN_IF_ERROR(
-        CheckPositive(absl::StrCat(path, ".learning_rate"), rmsprop.learning_rate()));
-  }
-  if (rmsprop.has_rho()) {
-    MILLRACE_RETURN_IF_ERROR(CheckFraction(absl::StrCat(path, ".rho"), rmsprop.rho()));
-  }
-  if (rmsprop.has_epsilon()) {
-    MILLRACE_RETURN_IF_ERROR(CheckPositive(absl::StrCat(path, ".epsilon"), rmsprop.epsilon()));
-  }
-  return CheckFraction(absl::StrCat(path, ".momentum"), rmsprop.momentum());
-}
-
-absl::Status CheckAdam(const Adam& adam, absl::string_view path) {
-  if (adam.has_learning_rate()) {
-    MILLRACE_RETURN_IF_ERROR(
-        CheckPositive(absl::StrCat(path, ".learning_rate"), adam.learning_rate()));
-  }
-  if (adam.has_beta_1()) {
-    MILLRACE_RETURN_IF_ERROR(CheckFraction(absl::StrCat(path, ".beta_1"), adam.beta_1()));
-  }
-  if (adam.has_beta_2()) {
-    MILLRACE_RETURN_IF_ERROR(CheckFraction(absl::StrCat(path, ".beta_2"), adam.beta_2()));
-  }
-  if (adam.has_epsilon()) {
-    MILLRACE_RETURN_IF_ERROR(CheckPositive(absl::StrCat(path, ".epsilon"), adam.epsilon()));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckMode(const JobSpec& spec) {
   if (spec.has_synchronous()) {
     MILLRACE_RETURN_IF_ERROR(
@@ -162,34 +123,6 @@ absl::Status CheckBeginning(const JobSpec& spec) {
 }
 
 }  // namespace
-
-absl::Status CheckOptimizerSpec(const OptimizerSpec& spec, absl::string_view path) {
-  switch (spec.kind_case()) {
-    case OptimizerSpec::kSgd:
-      return CheckSgd(spec.sgd(), absl::StrCat(path, ".sgd"));
-    case OptimizerSpec::kRmsprop:
-      return CheckRmsProp(spec.rmsprop(), absl::StrCat(path, ".rmsprop"));
-    case OptimizerSpec::kAdam:
-      return CheckAdam(spec.adam(), absl::StrCat(path, ".adam"));
-    case OptimizerSpec::KIND_NOT_SET:
-      break;
-  }
-  return NotSet(path, absl::StrCat("one of ", FieldNames(OptimizerSpec::descriptor())));
-}
-
-absl::Status CheckUpdateRule(const UpdateRule& rule, absl::string_view path) {
-  MILLRACE_RETURN_IF_ERROR(CheckAllKnown(rule, path));
-  switch (rule.kind_case()) {
-    case UpdateRule::kMovingAverage:
-      return CheckFraction(absl::StrCat(path, ".moving_average.momentum"),
-                           rule.moving_average().momentum());
-    case UpdateRule::kFrozen:
-      return absl::OkStatus();
-    case UpdateRule::KIND_NOT_SET:
-      break;
-  }
-  return NotSet(path, absl::StrCat("one of ", FieldNames(UpdateRule::descriptor())));
-}
 
 absl::Status CheckJobSpec(const JobSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckAllKnown(spec, "job"));

@@ -136,10 +136,24 @@ TEST_F(SetFieldTest, SetsWholeMessagesInBraces) {
   EXPECT_TRUE(spec_.model().layers(0).has_flatten());
 }
 
+TEST_F(SetFieldTest, SetsAnOptimizersSchedule) {
+  Set("optimizer.adamw.learning_rate=0.01");
+  EXPECT_EQ(spec_.optimizer().adamw().learning_rate(), 0.01);
+  Set("optimizer.schedule.warmup.steps=100");
+  Set("optimizer.schedule.cosine_decay.decay_steps=1000");
+  Set("optimizer.schedule.piecewise_constant.boundaries=10,20");
+  Set("optimizer.schedule.piecewise_constant.learning_rates=0.1, 0.01");
+  EXPECT_FALSE(spec_.optimizer().schedule().has_cosine_decay());
+  EXPECT_EQ(spec_.optimizer().schedule().warmup().steps(), 100u);
+  EXPECT_THAT(spec_.optimizer().schedule().piecewise_constant().boundaries(), ElementsAre(10, 20));
+  EXPECT_EQ(spec_.optimizer().schedule().piecewise_constant().learning_rates(1), 0.01);
+  EXPECT_TRUE(spec_.optimizer().has_adamw());
+}
+
 TEST_F(SetFieldTest, NamesTheFieldsThatThereAre) {
   EXPECT_EQ(ErrorOf("optimizer.adam.lr=1"),
             "optimizer.adam.lr: there is no such field; must be one of learning_rate, beta_1, "
-            "beta_2, epsilon");
+            "beta_2, epsilon, amsgrad");
   EXPECT_THAT(ErrorOf("batchsize=1"), HasSubstr("must be one of name, model, data, optimizer,"));
   EXPECT_THAT(ErrorOf("model.=1"), HasSubstr("model.: there is no such field"));
 }
@@ -173,7 +187,7 @@ TEST_F(SetFieldTest, PathsMustFitTheMessages) {
   EXPECT_EQ(ErrorOf("epochs[0]=1"), "epochs[0]: not a list; must have no index");
   EXPECT_EQ(ErrorOf("epochs.count=1"), "epochs: a value; it has no fields");
   EXPECT_THAT(ErrorOf("optimizer=adam"),
-              HasSubstr("must be set by its fields (sgd, rmsprop, adam)"));
+              HasSubstr("must be set by its fields (sgd, rmsprop, adam, adamw, nadam,"));
   EXPECT_THAT(ErrorOf("optimizer.adam={lr: 1}"), HasSubstr("no field named \"lr\""));
   EXPECT_THAT(ErrorOf("batch_size"), HasSubstr("batch_size: no value; must be written PATH=VALUE"));
   EXPECT_THAT(ErrorOf("=1"), HasSubstr("=1: no path; must be written PATH=VALUE"));

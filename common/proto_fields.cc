@@ -15,6 +15,7 @@ using ::google::protobuf::Descriptor;
 using ::google::protobuf::EnumDescriptor;
 using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
+using ::google::protobuf::OneofDescriptor;
 using ::google::protobuf::Reflection;
 
 std::string Child(absl::string_view path, absl::string_view name) {
@@ -82,6 +83,12 @@ absl::Status FieldError(absl::string_view path, absl::string_view value,
 std::string FieldNames(const Descriptor* descriptor) {
   std::vector<std::string> names;
   for (int i = 0; i < descriptor->field_count(); ++i) names.push_back(descriptor->field(i)->name());
+  return absl::StrJoin(names, ", ");
+}
+
+std::string MemberNames(const OneofDescriptor* oneof) {
+  std::vector<std::string> names;
+  for (int i = 0; i < oneof->field_count(); ++i) names.push_back(oneof->field(i)->name());
   return absl::StrJoin(names, ", ");
 }
 

@@ -17,6 +17,7 @@
 #include "common/proto_duration.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "google/protobuf/descriptor.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
@@ -57,17 +58,8 @@ std::string ModeText(const JobSpec& spec) {
 }
 
 std::string OptimizerName(const OptimizerSpec& optimizer) {
-  switch (optimizer.kind_case()) {
-    case OptimizerSpec::kSgd:
-      return "sgd";
-    case OptimizerSpec::kRmsprop:
-      return "rmsprop";
-    case OptimizerSpec::kAdam:
-      return "adam";
-    case OptimizerSpec::KIND_NOT_SET:
-      return "";
-  }
-  return "";
+  const auto* kind = OptimizerSpec::descriptor()->FindFieldByNumber(optimizer.kind_case());
+  return kind == nullptr ? "" : kind->name();
 }
 
 // Lines with labels; a value type.

@@ -31,24 +31,42 @@ JobSpec Essence(const JobSpec& spec) {
   return essence;
 }
 
-// What of an optimizer decides which slots it has; `other`: the one that it is compared with. A
-// momentum may change, but not come or go.
+// Of two optimizers that are compared. A momentum may change, but not come or go.
+double MomentumOf(double ours, double other) { return ours > 0 && other > 0 ? 1 : ours; }
+
+// What of an optimizer decides which slots it has: its kind, and little else; `other`: the one that
+// it is compared with.
 OptimizerSpec SlotsOf(const OptimizerSpec& spec, const OptimizerSpec& other) {
-  OptimizerSpec slots = spec;
-  if (Sgd* sgd = slots.has_sgd() ? slots.mutable_sgd() : nullptr) {
-    const bool both = sgd->momentum() > 0 && other.sgd().momentum() > 0;
-    const double momentum = both ? 1 : sgd->momentum();
-    *sgd = Sgd();
-    sgd->set_momentum(momentum);
-  } else if (RmsProp* rmsprop = slots.has_rmsprop() ? slots.mutable_rmsprop() : nullptr) {
-    const bool both = rmsprop->momentum() > 0 && other.rmsprop().momentum() > 0;
-    const double momentum = both ? 1 : rmsprop->momentum();
-    const bool centered = rmsprop->centered();
-    *rmsprop = RmsProp();
-    rmsprop->set_momentum(momentum);
-    rmsprop->set_centered(centered);
-  } else if (slots.has_adam()) {
-    *slots.mutable_adam() = Adam();
+  OptimizerSpec slots;
+  switch (spec.kind_case()) {
+    case OptimizerSpec::kSgd:
+      slots.mutable_sgd()->set_momentum(MomentumOf(spec.sgd().momentum(), other.sgd().momentum()));
+      break;
+    case OptimizerSpec::kRmsprop:
+      slots.mutable_rmsprop()->set_momentum(
+          MomentumOf(spec.rmsprop().momentum(), other.rmsprop().momentum()));
+      slots.mutable_rmsprop()->set_centered(spec.rmsprop().centered());
+      break;
+    case OptimizerSpec::kAdam:
+      slots.mutable_adam()->set_amsgrad(spec.adam().amsgrad());
+      break;
+    case OptimizerSpec::kAdamw:
+      slots.mutable_adamw()->set_amsgrad(spec.adamw().amsgrad());
+      break;
+    case OptimizerSpec::kNadam:
+      slots.mutable_nadam();
+      break;
+    case OptimizerSpec::kAdagrad:
+      slots.mutable_adagrad();
+      break;
+    case OptimizerSpec::kAdadelta:
+      slots.mutable_adadelta();
+      break;
+    case OptimizerSpec::kFtrl:
+      slots.mutable_ftrl();
+      break;
+    case OptimizerSpec::KIND_NOT_SET:
+      break;
   }
   return slots;
 }

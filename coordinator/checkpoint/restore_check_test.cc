@@ -4,12 +4,14 @@
 #include <string>
 
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace millrace::coordinator {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 JobSpec Spec() {
   JobSpec spec;
@@ -90,6 +92,8 @@ TEST(RestoreCheckTest, WhatGivesAStepItsMeaningStaysAndTheRestMayChange) {
       [](JobSpec& s) { s.mutable_optimizer()->mutable_sgd()->set_learning_rate(7); },
       [](JobSpec& s) { s.mutable_optimizer()->mutable_sgd()->set_momentum(0.5); },
       [](JobSpec& s) { s.mutable_optimizer()->mutable_sgd()->set_nesterov(true); },
+      [](JobSpec& s) { s.mutable_optimizer()->mutable_schedule()->mutable_warmup(); },
+      [](JobSpec& s) { s.mutable_optimizer()->set_clip_value(3); },
       [](JobSpec& s) { s.mutable_synchronous()->set_backup(2); },
       [](JobSpec& s) { s.mutable_evaluation()->set_every_steps(8); },
       [](JobSpec& s) { s.mutable_placement()->set_shards(8); },
@@ -113,6 +117,36 @@ TEST(RestoreCheckTest, SlotsOfRmsPropStay) {
   spec.mutable_optimizer()->mutable_rmsprop()->set_centered(true);
   EXPECT_THAT(std::string(CheckRestoredSpec(spec, manifest).message()),
               HasSubstr("optimizer.rmsprop.centered: true; must be false"));
+}
+
+TEST(RestoreCheckTest, SlotsOfEachOptimizerStayAndItsOtherNumbersMayChange) {
+  struct Case {
+    const char* before;
+    const char* after;
+    const char* refusal;  // Empty: it may change.
+  };
+  const Case cases[] = {
+      {"adam {}", "adam { beta_1: 0.5 }", ""},
+      {"adam {}", "adam { amsgrad: true }", "optimizer.adam.amsgrad: true; must be false"},
+      {"adam {}", "adamw {}", "optimizer: adamw; must be adam"},
+      {"adamw {}", "adamw { weight_decay: 0 } clip_value: 1", ""},
+      {"adamw { amsgrad: true }", "adamw {}", "optimizer.adamw.amsgrad: false; must be true"},
+      {"nadam {}", "nadam { epsilon: 1 } schedule { warmup { steps: 1 } }", ""},
+      {"nadam {}", "adam {}", "optimizer: adam; must be nadam"},
+      {"adagrad {}", "adagrad { initial_accumulator_value: 7 }", ""},
+      {"adadelta {}", "adadelta { rho: 0.5 }", ""},
+      {"ftrl { l1: 1 }", "ftrl { learning_rate_power: -1 }", ""},
+      {"ftrl {}", "adagrad {}", "optimizer: adagrad; must be ftrl"},
+  };
+  for (const Case& c : cases) {
+    CheckpointManifest manifest = Manifest();
+    JobSpec spec = manifest.spec();
+    OptimizerSpec* const saved = manifest.mutable_spec()->mutable_optimizer();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(c.before, saved));
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(c.after, spec.mutable_optimizer()));
+    EXPECT_THAT(std::string(CheckRestoredSpec(spec, manifest).message()), StartsWith(c.refusal));
+    EXPECT_EQ(CheckRestoredSpec(spec, manifest).ok(), std::string(c.refusal).empty()) << c.after;
+  }
 }
 
 // The version that was the last one had fewer contributions; nobody could add the others.

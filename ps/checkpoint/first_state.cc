@@ -334,9 +334,7 @@ absl::StatusOr<ShardContents> ReadStoredValues(const FileSystemPtr& file_system,
   }
   auto state = std::make_shared<ShardState>();
   for (const std::shared_ptr<Block>& block : blocks) {
-    for (int slot = 1; slot <= block->slots(); ++slot) {
-      std::fill_n(block->array(slot), block->elements(), 0.0f);
-    }
+    FillInitialSlots(*plan.optimizer, block.get());
     state->blocks.push_back(block);
   }
   ShardContents contents;

@@ -209,6 +209,12 @@ uint64_t MemoryNeed(const ShardPlan& plan) {
   return receive > kNoLimit - fixed ? kNoLimit : receive + fixed;
 }
 
+void FillInitialSlots(const Optimizer& optimizer, Block* block) {
+  for (int slot = 1; slot <= block->slots(); ++slot) {
+    std::fill_n(block->array(slot), block->elements(), optimizer.initial_slot(slot));
+  }
+}
+
 absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool) {
   auto state = std::make_shared<ShardState>();
   const int slots = plan.optimizer->slots();
@@ -224,7 +230,7 @@ absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool
     FillInitialValues(slice.initial_value(), plan.spec.seed(), slice.variable_name(),
                       slice.slice().offset() + place.offset,
                       absl::MakeSpan(block->array(0), place.elements));
-    for (int i = 1; i <= slots; ++i) std::fill_n(block->array(i), place.elements, 0.0f);
+    FillInitialSlots(*plan.optimizer, block.get());
     state->blocks.push_back(std::move(block));
   }
   return state;

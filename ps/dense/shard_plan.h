@@ -48,7 +48,10 @@ uint64_t ReceiveBytes(const ShardPlan& plan);
 // when the shard steps back. UINT64_MAX: more than can be counted.
 uint64_t MemoryNeed(const ShardPlan& plan);
 
-// Version 0: initial values, slots at 0, no step applied. Values that are stored in files are 0.
+// What a block's slots are before the first update.
+void FillInitialSlots(const Optimizer& optimizer, Block* block);
+
+// Version 0: initial values and slots, no step applied. Values that are stored in files are 0.
 // Computes for a while: tens of nanoseconds an element. RESOURCE_EXHAUSTED: the system gives no
 // more memory.
 absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool);

@@ -4,12 +4,14 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace millrace::ps {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 class ShardPlanTest : public ::testing::Test {
@@ -143,6 +145,23 @@ TEST_F(ShardPlanTest, StatesShareWhatIsFrozen) {
   EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 12'000 + 4 * 2400 + 2 * gradient);
   spec_.set_replicas(7);
   EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 2 * 12'000 + 5 * 2400 + 800 + 7 * gradient);
+}
+
+TEST_F(ShardPlanTest, SlotsBeginAtTheOptimizersInitialValues) {
+  AddSlice(0, "a", 0, kBlockElements + 5);
+  spec_.mutable_optimizer()->mutable_ftrl()->set_initial_accumulator_value(0.25);
+  BlockPool pool;
+  const ShardPlan plan = *PlanShard(spec_);
+  const StatePtr state = *MakeInitialState(plan, &pool);
+  ASSERT_EQ(state->blocks.size(), 2u);
+  for (const auto& block : state->blocks) {
+    const auto array = [&block](int i) {
+      return absl::MakeSpan(block->array(i), block->elements());
+    };
+    EXPECT_THAT(array(0), Each(0));
+    EXPECT_THAT(array(1), Each(0.25));
+    EXPECT_THAT(array(2), Each(0));
+  }
 }
 
 TEST_F(ShardPlanTest, MemoryIsCountedAsItIsUsed) {

@@ -4,8 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "ps/optimizer/kernel.h"
+#include "ps/optimizer/learning_rate.h"
+#include "ps/optimizer/portable_math.h"
 
 namespace millrace::ps {
 namespace {
@@ -14,6 +17,7 @@ constexpr double kAdamLearningRate = 0.001;
 constexpr double kAdamBeta1 = 0.9;
 constexpr double kAdamBeta2 = 0.999;
 constexpr double kAdamEpsilon = 1e-7;
+constexpr double kAdamWeightDecay = 0.004;  // Of AdamW.
 
 struct AdamRates {
   float beta_1;
@@ -22,16 +26,23 @@ struct AdamRates {
   float one_minus_beta_2;
   float epsilon;
   float learning_rate;  // Of this version: with the correction of the means' bias towards 0.
+  float decay;          // The part of a value that decays in this version.
 };
 
-MILLRACE_KERNEL void AdamStep(AdamRates rates, const char* gradient, size_t count,
-                              const float* const* in, float* const* out) {
+// Slots: the gradient's decaying mean, and its square's; then the largest of the latter, with
+// amsgrad.
+template <bool kDecay, bool kAmsgrad>
+[[gnu::always_inline]] inline void AdamLoop(AdamRates rates, const char* gradient, size_t count,
+                                            const float* const* in, float* const* out) {
+  constexpr int kLargestSlot = kAmsgrad ? 3 : 0;
   const float* const value_in = in[0];
   const float* const mean_in = in[1];
   const float* const square_in = in[2];
+  const float* const largest_in = in[kLargestSlot];
   float* const value_out = out[0];
   float* const mean_out = out[1];
   float* const square_out = out[2];
+  float* const largest_out = out[kLargestSlot];
 #pragma GCC ivdep
   for (size_t i = 0; i < count; ++i) {
     const float g = LoadFloat(gradient, i);
@@ -39,59 +50,113 @@ MILLRACE_KERNEL void AdamStep(AdamRates rates, const char* gradient, size_t coun
     const float square = rates.beta_2 * square_in[i] + rates.one_minus_beta_2 * (g * g);
     mean_out[i] = mean;
     square_out[i] = square;
-    value_out[i] = value_in[i] - rates.learning_rate * mean / (std::sqrt(square) + rates.epsilon);
+    float scale = square;
+    if constexpr (kAmsgrad) {
+      scale = square < largest_in[i] ? largest_in[i] : square;
+      largest_out[i] = scale;
+    }
+    float value = value_in[i];
+    if constexpr (kDecay) value -= value * rates.decay;
+    value_out[i] = value - rates.learning_rate * mean / (std::sqrt(scale) + rates.epsilon);
   }
 }
 
-// By squaring: std::pow is allowed to round differently from one processor to the next.
-double Power(double base, uint64_t exponent) {
-  double result = 1;
-  for (; exponent != 0; exponent >>= 1) {
-    if (exponent & 1) result *= base;
-    base *= base;
-  }
-  return result;
+using AdamKernel = void (*)(AdamRates rates, const char* gradient, size_t count,
+                            const float* const* in, float* const* out);
+
+MILLRACE_KERNEL void AdamStep(AdamRates rates, const char* gradient, size_t count,
+                              const float* const* in, float* const* out) {
+  AdamLoop</*kDecay=*/false, /*kAmsgrad=*/false>(rates, gradient, count, in, out);
 }
 
-// Slots: the gradient's decaying mean, and its square's.
+MILLRACE_KERNEL void AmsgradStep(AdamRates rates, const char* gradient, size_t count,
+                                 const float* const* in, float* const* out) {
+  AdamLoop</*kDecay=*/false, /*kAmsgrad=*/true>(rates, gradient, count, in, out);
+}
+
+MILLRACE_KERNEL void AdamWStep(AdamRates rates, const char* gradient, size_t count,
+                               const float* const* in, float* const* out) {
+  AdamLoop</*kDecay=*/true, /*kAmsgrad=*/false>(rates, gradient, count, in, out);
+}
+
+MILLRACE_KERNEL void AmsgradWStep(AdamRates rates, const char* gradient, size_t count,
+                                  const float* const* in, float* const* out) {
+  AdamLoop</*kDecay=*/true, /*kAmsgrad=*/true>(rates, gradient, count, in, out);
+}
+
+AdamKernel ChooseAdamKernel(bool decay, bool amsgrad) {
+  if (decay) return amsgrad ? AmsgradWStep : AdamWStep;
+  return amsgrad ? AmsgradStep : AdamStep;
+}
+
+struct AdamParameters {
+  double beta_1;
+  double beta_2;
+  double epsilon;
+  bool amsgrad;
+  double weight_decay;
+};
+
 class AdamOptimizer final : public Optimizer {
  public:
-  AdamOptimizer(double learning_rate, double beta_1, double beta_2, double epsilon)
-      : learning_rate_(learning_rate), beta_1_(beta_1), beta_2_(beta_2), epsilon_(epsilon) {}
+  AdamOptimizer(LearningRate learning_rate, const AdamParameters& parameters)
+      : learning_rate_(std::move(learning_rate)),
+        parameters_(parameters),
+        kernel_(ChooseAdamKernel(parameters.weight_decay != 0, parameters.amsgrad)) {}
 
-  int slots() const override { return 2; }
+  int slots() const override { return parameters_.amsgrad ? 3 : 2; }
 
   void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
-    const double correction =
-        std::sqrt(1 - Power(beta_2_, version)) / (1 - Power(beta_1_, version));
-    const AdamRates rates = {
-        .beta_1 = static_cast<float>(beta_1_),
-        .one_minus_beta_1 = static_cast<float>(1 - beta_1_),
-        .beta_2 = static_cast<float>(beta_2_),
-        .one_minus_beta_2 = static_cast<float>(1 - beta_2_),
-        .epsilon = static_cast<float>(epsilon_),
-        .learning_rate = static_cast<float>(learning_rate_ * correction),
-    };
+    const AdamRates rates = RatesOf(version);
     const FlushDenormals flush_denormals;
-    AdamStep(rates, gradient, count, in, out);
+    kernel_(rates, gradient, count, in, out);
   }
 
  private:
-  const double learning_rate_;
-  const double beta_1_;
-  const double beta_2_;
-  const double epsilon_;
+  AdamRates RatesOf(uint64_t version) const {
+    const double learning_rate = learning_rate_.At(version);
+    const double correction = std::sqrt(1 - Power(parameters_.beta_2, version)) /
+                              (1 - Power(parameters_.beta_1, version));
+    return {
+        .beta_1 = static_cast<float>(parameters_.beta_1),
+        .one_minus_beta_1 = static_cast<float>(1 - parameters_.beta_1),
+        .beta_2 = static_cast<float>(parameters_.beta_2),
+        .one_minus_beta_2 = static_cast<float>(1 - parameters_.beta_2),
+        .epsilon = static_cast<float>(parameters_.epsilon),
+        .learning_rate = static_cast<float>(learning_rate * correction),
+        .decay = static_cast<float>(learning_rate * parameters_.weight_decay),
+    };
+  }
+
+  const LearningRate learning_rate_;
+  const AdamParameters parameters_;
+  const AdamKernel kernel_;
 };
+
+template <typename Spec>
+std::unique_ptr<Optimizer> MakeFromSpec(const Spec& spec, double weight_decay,
+                                        const LearningRateSchedule& schedule) {
+  return std::make_unique<AdamOptimizer>(
+      LearningRate(spec.has_learning_rate() ? spec.learning_rate() : kAdamLearningRate, schedule),
+      AdamParameters{
+          .beta_1 = spec.has_beta_1() ? spec.beta_1() : kAdamBeta1,
+          .beta_2 = spec.has_beta_2() ? spec.beta_2() : kAdamBeta2,
+          .epsilon = spec.has_epsilon() ? spec.epsilon() : kAdamEpsilon,
+          .amsgrad = spec.amsgrad(),
+          .weight_decay = weight_decay,
+      });
+}
 
 }  // namespace
 
-std::unique_ptr<Optimizer> MakeAdam(const Adam& spec) {
-  return std::make_unique<AdamOptimizer>(
-      spec.has_learning_rate() ? spec.learning_rate() : kAdamLearningRate,
-      spec.has_beta_1() ? spec.beta_1() : kAdamBeta1,
-      spec.has_beta_2() ? spec.beta_2() : kAdamBeta2,
-      spec.has_epsilon() ? spec.epsilon() : kAdamEpsilon);
+std::unique_ptr<Optimizer> MakeAdam(const Adam& spec, const LearningRateSchedule& schedule) {
+  return MakeFromSpec(spec, /*weight_decay=*/0, schedule);
+}
+
+std::unique_ptr<Optimizer> MakeAdamW(const AdamW& spec, const LearningRateSchedule& schedule) {
+  return MakeFromSpec(spec, spec.has_weight_decay() ? spec.weight_decay() : kAdamWeightDecay,
+                      schedule);
 }
 
 }  // namespace millrace::ps

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "protos/job.pb.h"
+#include "protos/optimizer.pb.h"
 
 namespace millrace::ps {
 
@@ -20,9 +20,12 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Slots of each element, such as momentum: as many as OptimizerSlots names, in that order. They
-  // start at 0. Of a slice's own rule: those of its shard's optimizer.
+  // Slots of each element, such as momentum: as many as OptimizerSlots names, in that order. Of a
+  // slice's own rule: those of its shard's optimizer.
   virtual int slots() const = 0;
+
+  // At what a slot starts, counted from 1 as in Apply.
+  virtual float initial_slot(int /*slot*/) const { return 0; }
 
   // Applies a gradient to `count` consecutive elements. in[0] and out[0] point to the values, in[1]
   // and out[1] to the first slot, and so on; each `out` array is the same as its `in` array or does

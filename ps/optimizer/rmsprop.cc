@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "ps/optimizer/kernel.h"
+#include "ps/optimizer/learning_rate.h"
 
 namespace millrace::ps {
 namespace {
@@ -15,11 +17,11 @@ constexpr double kRmspropRho = 0.9;
 constexpr double kRmspropEpsilon = 1e-7;
 
 struct RmsPropRates {
-  float learning_rate;
   float rho;
   float one_minus_rho;
   float momentum;
   float epsilon;
+  float learning_rate = 0;  // Of this version.
 };
 
 // Slots: the square's decaying mean; then the velocity, with momentum; then the gradient's decaying
@@ -87,15 +89,20 @@ MILLRACE_KERNEL void CenteredWithMomentum(RmsPropRates rates, const char* gradie
 
 class RmsPropOptimizer final : public Optimizer {
  public:
-  RmsPropOptimizer(RmsPropRates rates, bool centered)
-      : rates_(rates), centered_(centered), kernel_(ChooseKernel(rates.momentum != 0, centered)) {}
+  RmsPropOptimizer(LearningRate learning_rate, RmsPropRates rates, bool centered)
+      : learning_rate_(std::move(learning_rate)),
+        rates_(rates),
+        centered_(centered),
+        kernel_(ChooseKernel(rates.momentum != 0, centered)) {}
 
   int slots() const override { return 1 + (rates_.momentum != 0) + centered_; }
 
-  void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
+  void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
+    RmsPropRates rates = rates_;
+    rates.learning_rate = static_cast<float>(learning_rate_.At(version));
     const FlushDenormals flush_denormals;
-    kernel_(rates_, gradient, count, in, out);
+    kernel_(rates, gradient, count, in, out);
   }
 
  private:
@@ -104,6 +111,7 @@ class RmsPropOptimizer final : public Optimizer {
     return centered ? Centered : Plain;
   }
 
+  const LearningRate learning_rate_;
   const RmsPropRates rates_;
   const bool centered_;
   const RmsPropKernel kernel_;
@@ -111,17 +119,18 @@ class RmsPropOptimizer final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> MakeRmsProp(const RmsProp& spec) {
+std::unique_ptr<Optimizer> MakeRmsProp(const RmsProp& spec, const LearningRateSchedule& schedule) {
   const double rho = spec.has_rho() ? spec.rho() : kRmspropRho;
   const RmsPropRates rates = {
-      .learning_rate = static_cast<float>(spec.has_learning_rate() ? spec.learning_rate()
-                                                                   : kRmspropLearningRate),
       .rho = static_cast<float>(rho),
       .one_minus_rho = static_cast<float>(1 - rho),
       .momentum = static_cast<float>(spec.momentum()),
       .epsilon = static_cast<float>(spec.has_epsilon() ? spec.epsilon() : kRmspropEpsilon),
   };
-  return std::make_unique<RmsPropOptimizer>(rates, spec.centered());
+  return std::make_unique<RmsPropOptimizer>(
+      LearningRate(spec.has_learning_rate() ? spec.learning_rate() : kRmspropLearningRate,
+                   schedule),
+      rates, spec.centered());
 }
 
 }  // namespace millrace::ps

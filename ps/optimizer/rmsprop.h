@@ -4,13 +4,13 @@
 
 #include <memory>
 
-#include "protos/job.pb.h"
+#include "protos/optimizer.pb.h"
 #include "ps/optimizer/optimizer.h"
 
 namespace millrace::ps {
 
-// REQUIRES: `spec` has passed CheckOptimizerSpec.
-std::unique_ptr<Optimizer> MakeRmsProp(const RmsProp& spec);
+// REQUIRES: the specs have passed CheckOptimizerSpec.
+std::unique_ptr<Optimizer> MakeRmsProp(const RmsProp& spec, const LearningRateSchedule& schedule);
 
 }  // namespace millrace::ps
 

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "ps/optimizer/kernel.h"
+#include "ps/optimizer/learning_rate.h"
 #include "ps/optimizer/streamed_descent.h"
 
 namespace millrace::ps {
@@ -53,62 +55,64 @@ MILLRACE_KERNEL void DescendWithNesterovMomentum(MomentumArguments a) {
 
 class PlainSgd final : public Optimizer {
  public:
-  explicit PlainSgd(float learning_rate) : learning_rate_(learning_rate) {}
+  explicit PlainSgd(LearningRate learning_rate) : learning_rate_(std::move(learning_rate)) {}
 
   int slots() const override { return 0; }
 
-  void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
+  void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
+    const auto rate = static_cast<float>(learning_rate_.At(version));
     const FlushDenormals flush_denormals;
     const StreamedPart streamed = FindStreamedPart(in[0], out[0], count);
-    DescendFromTo(0, streamed.begin, gradient, in[0], out[0]);
+    DescendFromTo(rate, 0, streamed.begin, gradient, in[0], out[0]);
     if (streamed.begin < streamed.end) {
-      DescendStreamed(learning_rate_, gradient + streamed.begin * sizeof(float),
+      DescendStreamed(rate, gradient + streamed.begin * sizeof(float),
                       streamed.end - streamed.begin, in[0] + streamed.begin,
                       out[0] + streamed.begin);
     }
-    DescendFromTo(streamed.end, count, gradient, in[0], out[0]);
+    DescendFromTo(rate, streamed.end, count, gradient, in[0], out[0]);
   }
 
  private:
-  void DescendFromTo(size_t begin, size_t end, const char* gradient, const float* in,
-                     float* out) const {
-    Descend(learning_rate_, gradient + begin * sizeof(float), end - begin, in + begin, out + begin);
+  static void DescendFromTo(float rate, size_t begin, size_t end, const char* gradient,
+                            const float* in, float* out) {
+    Descend(rate, gradient + begin * sizeof(float), end - begin, in + begin, out + begin);
   }
 
-  const float learning_rate_;
+  const LearningRate learning_rate_;
 };
 
 class MomentumSgd final : public Optimizer {
  public:
-  MomentumSgd(float learning_rate, float momentum, bool nesterov)
-      : learning_rate_(learning_rate), momentum_(momentum), nesterov_(nesterov) {}
+  MomentumSgd(LearningRate learning_rate, float momentum, bool nesterov)
+      : learning_rate_(std::move(learning_rate)), momentum_(momentum), nesterov_(nesterov) {}
 
   int slots() const override { return 1; }
 
-  void Apply(uint64_t /*version*/, const char* gradient, size_t count, const float* const* in,
+  void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {
+    const auto rate = static_cast<float>(learning_rate_.At(version));
     const FlushDenormals flush_denormals;
-    const MomentumArguments arguments = {learning_rate_, momentum_, gradient, count,
-                                         in[0],          in[1],     out[0],   out[1]};
+    const MomentumArguments arguments = {rate,  momentum_, gradient, count,
+                                         in[0], in[1],     out[0],   out[1]};
     nesterov_ ? DescendWithNesterovMomentum(arguments) : DescendWithMomentum(arguments);
   }
 
  private:
-  const float learning_rate_;
+  const LearningRate learning_rate_;
   const float momentum_;
   const bool nesterov_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> MakeSgd(const Sgd& spec) {
-  const double learning_rate = spec.has_learning_rate() ? spec.learning_rate() : kSgdLearningRate;
+std::unique_ptr<Optimizer> MakeSgd(const Sgd& spec, const LearningRateSchedule& schedule) {
+  LearningRate learning_rate(spec.has_learning_rate() ? spec.learning_rate() : kSgdLearningRate,
+                             schedule);
   // Without momentum Nesterov's formula is the plain one.
   const auto momentum = static_cast<float>(spec.momentum());
-  if (momentum == 0) return std::make_unique<PlainSgd>(static_cast<float>(learning_rate));
-  return std::make_unique<MomentumSgd>(static_cast<float>(learning_rate), momentum,
-                                       spec.nesterov());
+  if (momentum == 0) return std::make_unique<PlainSgd>(std::move(learning_rate));
+  return std::make_unique<MomentumSgd>(std::move(learning_rate), momentum, spec.nesterov());
 }
 
 }  // namespace millrace::ps

@@ -70,7 +70,9 @@ TEST_P(RestoreTest, ValuesAndSlotsAreTheSameBitsInThreeThenFiveThenTwoShards) {
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, RestoreTest,
                          ::testing::Values("sgd {}", "sgd { momentum: 0.9 }", "adam {}",
-                                           "rmsprop { momentum: 0.5 centered: true }"));
+                                           "rmsprop { momentum: 0.5 centered: true }", "ftrl {}",
+                                           "adamw { amsgrad: true } clip_value: 0.5 "
+                                           "schedule { cosine_decay { decay_steps: 5 } }"));
 
 TEST_F(ShardCheckpointTest, RestoredShardIsOnTheDiskBeforeItIsServed) {
   const TestJob job({10}, PlainSgd(), /*replicas=*/2);

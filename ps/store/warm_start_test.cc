@@ -80,6 +80,13 @@ TEST_F(WarmStartTest, ShardBeginsWithTheTensorsOfAFile) {
   EXPECT_EQ(status.cuts_size(), 1);
 }
 
+TEST_F(WarmStartTest, SlotsBeginAtTheOptimizersInitialValues) {
+  ShardSpec spec = Spec("b");
+  spec.mutable_optimizer()->mutable_adagrad()->set_initial_accumulator_value(0.25);
+  Create({spec});
+  EXPECT_THAT(Arrays({Newest(Find().get())})[1], Each(0.25));
+}
+
 TEST_F(WarmStartTest, FileMayGoAwayOnceTheShardIsMade) {
   Create({Spec("a", /*replicas=*/1)});
   std::filesystem::remove(path_);

@@ -116,6 +116,16 @@ MILLRACE_OPTIMIZER_BENCHMARK(momentum, "sgd { momentum: 0.9 }");
 MILLRACE_OPTIMIZER_BENCHMARK(nesterov, "sgd { momentum: 0.9 nesterov: true }");
 MILLRACE_OPTIMIZER_BENCHMARK(rmsprop, "rmsprop {}");
 MILLRACE_OPTIMIZER_BENCHMARK(adam, "adam {}");
+MILLRACE_OPTIMIZER_BENCHMARK(amsgrad, "adam { amsgrad: true }");
+MILLRACE_OPTIMIZER_BENCHMARK(adamw, "adamw {}");
+MILLRACE_OPTIMIZER_BENCHMARK(nadam, "nadam {}");
+MILLRACE_OPTIMIZER_BENCHMARK(adagrad, "adagrad {}");
+MILLRACE_OPTIMIZER_BENCHMARK(adadelta, "adadelta {}");
+MILLRACE_OPTIMIZER_BENCHMARK(ftrl, "ftrl {}");
+MILLRACE_OPTIMIZER_BENCHMARK(ftrl_of_another_power, "ftrl { learning_rate_power: -0.7 }");
+MILLRACE_OPTIMIZER_BENCHMARK(clipped, "sgd {} clip_value: 1");
+MILLRACE_OPTIMIZER_BENCHMARK(scheduled,
+                             "sgd {} schedule { cosine_restarts { first_decay_steps: 9 } }");
 
 }  // namespace
 }  // namespace millrace::testing

@@ -1,0 +1,17 @@
+// Nadam (Dozat, 2016).
+#ifndef MILLRACE_PS_OPTIMIZER_NADAM_H_
+#define MILLRACE_PS_OPTIMIZER_NADAM_H_
+
+#include <memory>
+
+#include "protos/optimizer.pb.h"
+#include "ps/optimizer/optimizer.h"
+
+namespace millrace::ps {
+
+// REQUIRES: the specs have passed CheckOptimizerSpec.
+std::unique_ptr<Optimizer> MakeNadam(const Nadam& spec, const LearningRateSchedule& schedule);
+
+}  // namespace millrace::ps
+
+#endif  // MILLRACE_PS_OPTIMIZER_NADAM_H_
