@@ -13,7 +13,7 @@ namespace millrace::ps {
 namespace {
 
 // Elements that are clipped at a time: few enough to stay in the processor's first cache.
-constexpr size_t kClippedAtATime = 2048;
+constexpr size_t kClippedAtATime = 4096;
 // More than any optimizer has, with the values.
 constexpr int kMaxClippedArrays = 8;
 
