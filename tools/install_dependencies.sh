@@ -12,7 +12,7 @@ packages=(
   libre2-dev librocksdb-dev libxxhash-dev nlohmann-json3-dev zlib1g-dev
   # Tests, sanitizers and the checks of format and locks.
   libbenchmark-dev libgmock-dev libgtest-dev clang-14 clang-format libclang-rt-14-dev
-  python3 python3-numpy python3-pip python3-xxhash
+  python3 python3-grpcio python3-numpy python3-pip python3-protobuf python3-xxhash
 )
 
 missing=()
