@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/evaluation_set.h"
 #include "common/field_checks.h"
 #include "common/job_spec.h"
 #include "common/proto_fields.h"
@@ -22,6 +23,14 @@ absl::Status CheckFile(absl::string_view path, const std::string& file, const Da
   return absl::OkStatus();
 }
 
+absl::Status CheckCsv(const CsvFiles& csv, const std::string& path, const DataSpec& data) {
+  if (csv.files().empty()) return NotSet(absl::StrCat(path, ".files"), "at least one file");
+  for (int i = 0; i < csv.files_size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(CheckFile(absl::StrCat(path, ".files[", i, "]"), csv.files(i), data));
+  }
+  return CheckCsvFiles(csv, path);
+}
+
 absl::Status CheckFormat(const Dataset& set, absl::string_view path, const DataSpec& data) {
   switch (set.format_case()) {
     case Dataset::kIdx:
@@ -33,10 +42,12 @@ absl::Status CheckFormat(const Dataset& set, absl::string_view path, const DataS
           CheckFile(absl::StrCat(path, ".libsvm.file"), set.libsvm().file(), data));
       return CheckAtLeastOne(absl::StrCat(path, ".libsvm.features"), set.libsvm().features(),
                              kMaxUnits);
+    case Dataset::kCsv:
+      return CheckCsv(set.csv(), absl::StrCat(path, ".csv"), data);
     case Dataset::FORMAT_NOT_SET:
       break;
   }
-  return NotSet(path, "idx or libsvm");
+  return NotSet(path, "idx, libsvm or csv");
 }
 
 absl::Status CheckDataset(const Dataset& set, absl::string_view path, const DataSpec& data) {
@@ -50,13 +61,26 @@ absl::Status CheckDataset(const Dataset& set, absl::string_view path, const Data
   return absl::OkStatus();
 }
 
+// What data.evaluate.csv has beside its files is not silently replaced by what data.train.csv has.
+absl::Status CheckTakenOver(const DataSpec& data) {
+  CsvFiles rest = data.evaluate().csv();
+  rest.clear_files();
+  if (!data.train().has_csv() || !rest.columns().empty() || rest.ByteSizeLong() == 0) {
+    return absl::OkStatus();
+  }
+  return NotSet("data.evaluate.csv.columns",
+                "at least one column, or nothing but `files`, which takes over all else from "
+                "data.train.csv");
+}
+
 }  // namespace
 
 absl::Status CheckDataSpec(const DataSpec& data) {
   MILLRACE_RETURN_IF_ERROR(CheckPathLength("data.directory", data.directory()));
   MILLRACE_RETURN_IF_ERROR(CheckDataset(data.train(), "data.train", data));
-  return data.has_evaluate() ? CheckDataset(data.evaluate(), "data.evaluate", data)
-                             : absl::OkStatus();
+  if (!data.has_evaluate()) return absl::OkStatus();
+  MILLRACE_RETURN_IF_ERROR(CheckTakenOver(data));
+  return CheckDataset(EvaluationSet(data), "data.evaluate", data);
 }
 
 }  // namespace millrace

@@ -138,7 +138,7 @@ TEST_F(CheckJobSpecTest, LossAndMetrics) {
 }
 
 TEST_F(CheckJobSpecTest, Data) {
-  EXPECT_EQ(ErrorOf("data.train={}"), "data.train: not set; must be idx or libsvm");
+  EXPECT_EQ(ErrorOf("data.train={}"), "data.train: not set; must be idx, libsvm or csv");
   EXPECT_EQ(ErrorOf("data.train.libsvm.file="),
             "data.train.libsvm.file: not set; must be the name of a file");
   EXPECT_THAT(ErrorOf("data.evaluate.idx.labels="),

@@ -209,6 +209,16 @@ void CollectPaths(const google::protobuf::Descriptor* descriptor, const std::str
   }
 }
 
+// Lists have the elements that they have: `spec` gets one where it has none.
+void AddElements(JobSpec* spec) {
+  spec->mutable_warm_start()->add_rules();
+  for (Dataset* set :
+       {spec->mutable_data()->mutable_train(), spec->mutable_data()->mutable_evaluate()}) {
+    set->mutable_csv()->add_columns()->mutable_cross()->add_parts();
+    set->mutable_csv()->mutable_label()->add_classes();
+  }
+}
+
 TEST_F(SetFieldTest, EveryFieldCanBeSet) {
   std::vector<std::string> paths;
   CollectPaths(JobSpec::descriptor(), "", &paths);
@@ -218,7 +228,7 @@ TEST_F(SetFieldTest, EveryFieldCanBeSet) {
     for (const char* value :
          {"1", "true", "1s", "RELU", "SAME", "ZEROS", "ACCURACY", "BINARY_CROSSENTROPY"}) {
       JobSpec spec = spec_;
-      spec.mutable_warm_start()->add_rules();  // Lists have the elements that they have.
+      AddElements(&spec);
       done = done || SetField(absl::StrCat(path, "=", value), &spec).ok();
     }
     EXPECT_TRUE(done) << path;

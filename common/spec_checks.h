@@ -2,7 +2,10 @@
 #ifndef MILLRACE_COMMON_SPEC_CHECKS_H_
 #define MILLRACE_COMMON_SPEC_CHECKS_H_
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "protos/csv.pb.h"
 #include "protos/data.pb.h"
 #include "protos/model.pb.h"
 
@@ -13,6 +16,9 @@ absl::Status CheckModelSpec(const ModelSpec& model);
 
 // INVALID_ARGUMENT: "data.train.idx.images: ...".
 absl::Status CheckDataSpec(const DataSpec& data);
+
+// Of all but the names of the files. `path` is the field's, "data.train.csv".
+absl::Status CheckCsvFiles(const CsvFiles& files, const std::string& path);
 
 }  // namespace millrace
 

@@ -43,7 +43,8 @@ TEST(ExamplesTest, AllAreNamedInTheseTests) {
   for (const auto& entry : std::filesystem::directory_iterator(kExamples)) {
     if (entry.path().extension() == ".textproto") names.push_back(entry.path().stem());
   }
-  EXPECT_THAT(names, UnorderedElementsAre("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic"));
+  EXPECT_THAT(names, UnorderedElementsAre("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic",
+                                          "census_csv"));
 }
 
 class ExampleTest : public ::testing::TestWithParam<std::string> {};
@@ -63,7 +64,8 @@ TEST_P(ExampleTest, EvaluatesOnHeldOutExamples) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Examples, ExampleTest,
-                         ::testing::Values("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic"),
+                         ::testing::Values("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic",
+                                           "census_csv"),
                          [](const auto& example) { return example.param; });
 
 TEST(ExamplesTest, SynchronousJobIsTheAsynchronousOneInAnotherMode) {

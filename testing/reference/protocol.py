@@ -162,6 +162,22 @@ def libsvm_fingerprint(features, examples_):
     return xxh64(h, struct.pack(f"<{len(labels)}i", *labels))
 
 
+def csv_fingerprint(columns, labels, weights):
+    """`columns`: (ids, values); `ids` 0: float32, else ids of 32 bits."""
+    h = xxh64(0, struct.pack(f"<{len(columns)}Q", *(ids for ids, _ in columns)))
+    for ids, values in columns:
+        h = xxh64(h, struct.pack(f"<{len(values)}{'i' if ids else 'f'}", *values))
+    h = xxh64(h, struct.pack(f"<{len(labels)}i", *labels))
+    return xxh64(h, struct.pack(f"<{len(weights)}f", *weights))
+
+
+def hash_texts(texts, buckets):
+    h = 0
+    for text in texts:
+        h = xxh64(h, text.encode())
+    return h % buckets
+
+
 def plan_fingerprint(sets):
     return max(xxh64(0, struct.pack(f"<{len(sets)}Q", *sets)), 1)
 
@@ -169,6 +185,17 @@ def plan_fingerprint(sets):
 # The data that //testing/reference:protocol_values writes: 5 images of 3x2, and a LIBSVM file.
 IMAGES = dict(rows=3, columns=2, labels=bytes([3, 1, 4, 1, 5]), pixels=bytes(i * 37 % 256 for i in range(30)))
 ROWS = [(-1, [(0, 0.5), (4, -2.25)]), (1, []), (1, [(1, 0.0), (2, 3.0)])]
+
+TABLE = dict(
+    columns=[
+        (0, [(x - 1.5) / 4 for x in (2.0, -7.25, 3.0)]),
+        (3, [0, 1, 2]),
+        (1000, [hash_texts([word], 1000) for word in ("red", "blue", "a, long \"word\" of more than 32 bytes")]),
+        (99, [hash_texts(texts, 99) for texts in (("red", "1"), ("blue", "0"), ("a, long \"word\" of more than 32 bytes", "2"))]),
+    ],
+    labels=[1, 0, 4],
+    weights=[1.0, 0.5, 2.0],
+)
 
 
 def expected(kind, arguments):
@@ -190,6 +217,8 @@ def expected(kind, arguments):
         return [idx_fingerprint(3, 2, IMAGES["labels"][1:4], IMAGES["pixels"][6:24])]
     if kind == "libsvm":
         return [libsvm_fingerprint(5, ROWS)]
+    if kind == "csv":
+        return [csv_fingerprint(**TABLE)]
     if kind == "plan":
         return [plan_fingerprint([idx_fingerprint(**IMAGES), libsvm_fingerprint(5, ROWS)])]
     raise ValueError(f"no such kind: {kind}")
@@ -208,7 +237,7 @@ def main():
             print(f"{kind} {arguments}: C++ has {computed[:8]}, docs/protocol.md says {by_the_page[:8]}")
     kinds = {words[0] for words in lines}
     print(f"{len(lines)} values of {len(kinds)} kinds, {wrong} differ")
-    return 0 if wrong == 0 and len(kinds) == 8 else 1
+    return 0 if wrong == 0 and len(kinds) == 9 else 1
 
 
 if __name__ == "__main__":

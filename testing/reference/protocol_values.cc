@@ -99,7 +99,34 @@ void WriteData(const std::string& directory) {
   for (int i = 0; i < 30; ++i) pixels.push_back(static_cast<char>(i * 37));
   std::ofstream(directory + "/images") << BigEndian({0x803, 5, 3, 2}) << pixels;
   std::ofstream(directory + "/labels") << BigEndian({0x801, 5}) << "\3\1\4\1\5";
+  std::ofstream(directory + "/table") << "x,word,y,w\n2,red,1,1\n-7.25,blue,0,0.5\n"
+                                         "3,\"a, long \"\"word\"\" of more than 32 bytes\",4,2\n";
   std::ofstream(directory + "/rows") << "-1 1:0.5 5:-2.25\n\n+1\n+1 2:0 3:3\n";
+}
+
+Dataset CsvSpec() {
+  Dataset set;
+  CsvFiles* csv = set.mutable_csv();
+  csv->add_files("table");
+  csv->mutable_label()->set_name("y");
+  csv->set_weight("w");
+  CsvColumn* column = csv->add_columns();
+  column->set_name("x");
+  column->mutable_number()->set_subtract(1.5);
+  column->mutable_number()->set_divide(4);
+  column = csv->add_columns();
+  column->set_name("word");
+  for (const char* word : {"red", "blue"}) column->mutable_vocabulary()->add_words(word);
+  column->mutable_vocabulary()->set_others(true);
+  column = csv->add_columns();
+  column->set_name("word");
+  column->mutable_hash()->set_buckets(1000);
+  CsvCross* cross = csv->add_columns()->mutable_cross();
+  cross->set_buckets(99);
+  cross->add_parts()->set_name("word");
+  cross->add_parts()->set_name("x");
+  for (const double boundary : {0, 3}) cross->mutable_parts(1)->add_boundaries(boundary);
+  return set;
 }
 
 std::unique_ptr<worker::Dataset> Open(const Dataset& spec, const std::string& directory) {
@@ -125,6 +152,7 @@ void PrintFingerprints(const std::string& directory) {
   Print("idx", {job.train->fingerprint()});
   Print("idx_range", {Open(range, directory)->fingerprint()});
   Print("libsvm", {job.evaluate->fingerprint()});
+  Print("csv", {Open(CsvSpec(), directory)->fingerprint()});
   Print("plan", {worker::DataFingerprint(job)});
 }
 

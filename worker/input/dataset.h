@@ -40,7 +40,7 @@ class Dataset {
 // `field` is the spec's path in the job ("data.train"), for messages.
 // INVALID_ARGUMENT: a missing, truncated or corrupt file (with its name and the offset or line), a
 // range that the file does not have, an empty set. UNAVAILABLE: the system failed to read a file.
-// In the target :open_dataset.
+// In the target :input.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec,
                                                      const std::string& directory,
                                                      const std::string& field);

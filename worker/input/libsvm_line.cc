@@ -4,42 +4,13 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "worker/input/number_text.h"
 
 namespace millrace::worker {
 namespace {
 
-constexpr size_t kMaxShownBytes = 20;
-
 bool IsSpace(char c) { return c == ' ' || c == '\t'; }
-
-// A word of the line as it is shown in a message: whoever submits a job names its files, and shall
-// not read in its messages what else is in the files of a worker's machine.
-std::string Quoted(absl::string_view word) {
-  constexpr absl::string_view kOfNumbers = "+-.:0123456789eE";
-  if (word != "nan" && word.find_first_not_of(kOfNumbers) != absl::string_view::npos) {
-    return absl::StrCat("a word of ", word.size(), word.size() == 1 ? " byte" : " bytes",
-                        " that is no number");
-  }
-  if (word.size() <= kMaxShownBytes) return absl::StrCat("'", word, "'");
-  return absl::StrCat("'", word.substr(0, kMaxShownBytes), "...'");
-}
-
-// All of `word` as a number; a plus sign is allowed. What is too small for a double is 0, what is
-// too large is infinite.
-absl::optional<double> ParseNumber(absl::string_view word) {
-  if (word.size() > 1 && word[0] == '+' && word[1] != '-') word.remove_prefix(1);
-  double number = 0;
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, number);
-  if (error == std::errc::invalid_argument || stop != end) return absl::nullopt;
-  // from_chars does not say which of the two it is.
-  if (error == std::errc::result_out_of_range && !absl::SimpleAtod(word, &number)) {
-    return absl::nullopt;
-  }
-  return number;
-}
 
 class Parser {
  public:
@@ -72,7 +43,8 @@ class Parser {
     const absl::optional<double> number = ParseNumber(word);
     if (!number.has_value() || std::floor(*number) != *number || *number < -1 ||
         *number > kMaxLibsvmLabel) {
-      return Fail(word, "label ", Quoted(word), "; labels are whole numbers from 0, or -1 and +1");
+      return Fail(word, "label ", ShowWord(word),
+                  "; labels are whole numbers from 0, or -1 and +1");
     }
     parsed_.label = static_cast<int32_t>(*number);
     return true;
@@ -83,10 +55,10 @@ class Parser {
     const char* end = word.data() + word.size();
     const auto [stop, error] = std::from_chars(word.data(), end, index);
     if (stop == end || *stop != ':' || stop == word.data()) {
-      return Fail(word, Quoted(word), "; expected INDEX:VALUE");
+      return Fail(word, ShowWord(word), "; expected INDEX:VALUE");
     }
     if (error != std::errc() || index == 0 || index > features_) {
-      return Fail(word, "index ", Quoted(word.substr(0, stop - word.data())), "; must be 1 to ",
+      return Fail(word, "index ", ShowWord(word.substr(0, stop - word.data())), "; must be 1 to ",
                   features_, ", the number of features");
     }
     if (!parsed_.indices.empty() && index - 1 <= parsed_.indices.back()) {
@@ -100,7 +72,7 @@ class Parser {
     const absl::optional<double> number = ParseNumber(word);
     const float value = static_cast<float>(number.value_or(NAN));
     if (!std::isfinite(value)) {
-      return Fail(word, "value ", Quoted(word), " of index ", index,
+      return Fail(word, "value ", ShowWord(word), " of index ", index,
                   "; must be a finite number that fits float32");
     }
     parsed_.indices.push_back(index - 1);

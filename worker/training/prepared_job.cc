@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/evaluation_set.h"
 #include "common/status_macros.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -120,8 +121,8 @@ absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Prepare(const JobSpec&
   MILLRACE_ASSIGN_OR_RETURN(job->train,
                             open_dataset_(data.train(), data.directory(), "data.train"));
   if (data.has_evaluate()) {
-    MILLRACE_ASSIGN_OR_RETURN(job->evaluate,
-                              open_dataset_(data.evaluate(), data.directory(), "data.evaluate"));
+    MILLRACE_ASSIGN_OR_RETURN(
+        job->evaluate, open_dataset_(EvaluationSet(data), data.directory(), "data.evaluate"));
   }
   MILLRACE_ASSIGN_OR_RETURN(job->model, make_model_(spec, *job->train, job->evaluate.get()));
   return job;

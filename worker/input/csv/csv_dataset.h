@@ -1,0 +1,25 @@
+// CSV files, kept as columns.
+#ifndef MILLRACE_WORKER_INPUT_CSV_CSV_DATASET_H_
+#define MILLRACE_WORKER_INPUT_CSV_CSV_DATASET_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "protos/csv.pb.h"
+#include "protos/data.pb.h"
+#include "worker/input/dataset.h"
+
+namespace millrace::worker {
+
+// Opens the examples of `range` in CsvFiles. All files are read to their ends and checked; of the
+// range, four bytes are kept for each column and example. The label is called "label": a class, or
+// a float. Errors as OpenDataset, with FILE:LINE:COLUMN and the column's name.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenCsvDataset(const CsvFiles& spec,
+                                                        const ExampleRange& range,
+                                                        const std::string& directory,
+                                                        const std::string& field);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_CSV_CSV_DATASET_H_

@@ -1,0 +1,179 @@
+#include "worker/input/csv/csv_table_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/printable.h"
+#include "common/status_macros.h"
+#include "worker/input/input_file.h"
+#include "worker/input/number_text.h"
+
+namespace millrace::worker {
+namespace {
+
+CsvSyntax SyntaxOf(const CsvFiles& spec) {
+  CsvSyntax syntax;
+  if (!spec.delimiter().empty()) syntax.delimiter = spec.delimiter()[0];
+  syntax.comment = spec.comment();
+  syntax.skip_initial_space = spec.skip_initial_space();
+  syntax.quotes = !spec.no_quotes();
+  return syntax;
+}
+
+std::vector<std::string> NamesOf(const CsvColumn& column) {
+  if (!column.has_cross()) return {column.name()};
+  std::vector<std::string> names;
+  for (const CsvCrossPart& part : column.cross().parts()) names.push_back(part.name());
+  return names;
+}
+
+// Begins a message about a value of a column of the files, whose name the job has.
+std::string AtColumn(const std::string& name) {
+  return absl::StrCat("column '", PrintableName(name), "': ");
+}
+
+bool IsIn(const ExampleRange& range, uint64_t example) {
+  return range.begin() <= example && (range.end() == 0 || example < range.end());
+}
+
+}  // namespace
+
+CsvTableReader::CsvTableReader(const CsvFiles& spec, const ExampleRange& range,
+                               const std::string& directory, const std::string& field)
+    : spec_(spec),
+      range_(range),
+      directory_(directory),
+      field_(field),
+      label_encoder_(spec.label()),
+      missing_(spec.missing().begin(), spec.missing().end()) {
+  if (missing_.empty()) missing_.insert("");
+}
+
+absl::Status CsvTableReader::Read() {
+  MILLRACE_RETURN_IF_ERROR(MakeEncoders());
+  for (int i = 0; i < spec_.files_size(); ++i) MILLRACE_RETURN_IF_ERROR(ReadFile(i));
+  return absl::OkStatus();
+}
+
+absl::Status CsvTableReader::MakeEncoders() {
+  for (int i = 0; i < spec_.columns_size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        std::unique_ptr<CsvEncoder> encoder,
+        MakeCsvEncoder(spec_.columns(i), directory_, absl::StrCat(field_, ".columns[", i, "]")));
+    table_.ids.push_back(encoder->ids());
+    table_.columns.emplace_back();
+    table_.columns.back().numbers_only = encoder->ids() == 0;
+    encoders_.push_back(std::move(encoder));
+  }
+  table_.labels.numbers_only = label_encoder_.number();
+  cells_.resize(encoders_.size());
+  return absl::OkStatus();
+}
+
+absl::Status CsvTableReader::ReadFile(int i) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      InputFile file,
+      InputFile::Open(directory_, spec_.files(i), absl::StrCat(field_, ".files[", i, "]")));
+  CsvReader reader(&file, SyntaxOf(spec_));
+  std::vector<std::string> names(spec_.names().begin(), spec_.names().end());
+  std::string header = absl::StrCat(field_, ".names has ");
+  if (names.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const bool more, reader.Next());
+    if (!more)
+      return file.Error("has no header; name the columns in csv.names if it is to have none");
+    for (size_t j = 0; j < reader.size(); ++j) names.emplace_back(reader.text(j));
+    header = absl::StrCat(file.name(), ": line ", reader.place(0).line, ", the header, has ");
+  }
+  Places places;
+  MILLRACE_RETURN_IF_ERROR(FindPlaces(names, header, &places));
+  while (true) {
+    MILLRACE_ASSIGN_OR_RETURN(const bool more, reader.Next());
+    if (!more) return absl::OkStatus();
+    MILLRACE_RETURN_IF_ERROR(AddRow(reader, places));
+    if (IsIn(range_, examples_)) KeepRow(file.name(), reader.place(0).line);
+    ++examples_;
+  }
+}
+
+absl::Status CsvTableReader::FindPlaces(absl::Span<const std::string> names,
+                                        const std::string& header, Places* places) const {
+  const auto find = [&](const std::string& name,
+                        const std::string& field) -> absl::StatusOr<size_t> {
+    const auto* found = std::find(names.begin(), names.end(), name);
+    const auto times = std::count(names.begin(), names.end(), name);
+    if (times == 1) return static_cast<size_t>(found - names.begin());
+    return absl::InvalidArgumentError(absl::StrCat(
+        field_, field, ": '", PrintableName(name), "'; must be a column's name, and ", header,
+        names.size(), " names, ", times == 0 ? "none" : absl::StrCat(times), " of which is this"));
+  };
+  for (int i = 0; i < spec_.columns_size(); ++i) {
+    places->columns.emplace_back();
+    for (const std::string& name : NamesOf(spec_.columns(i))) {
+      MILLRACE_ASSIGN_OR_RETURN(const size_t place, find(name, absl::StrCat(".columns[", i, "]")));
+      places->columns.back().push_back(place);
+    }
+  }
+  MILLRACE_ASSIGN_OR_RETURN(places->label, find(spec_.label().name(), ".label.name"));
+  if (!spec_.weight().empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(places->weight, find(spec_.weight(), ".weight"));
+  }
+  places->fields = names.size();
+  return absl::OkStatus();
+}
+
+CsvValue CsvTableReader::ValueAt(const CsvReader& reader, size_t field) const {
+  const absl::string_view text = reader.text(field);
+  return {text, missing_.contains(text)};
+}
+
+absl::Status CsvTableReader::AddRow(const CsvReader& reader, const Places& places) {
+  if (reader.size() != places.fields) {
+    return reader.ErrorAt(reader.place(0),
+                          absl::StrCat("a row of ", reader.size(), " fields; must have ",
+                                       places.fields, ", as there are columns"));
+  }
+  MILLRACE_RETURN_IF_ERROR(EncodeRow(reader, places));
+  return EncodeLabel(reader, places);
+}
+
+absl::Status CsvTableReader::EncodeRow(const CsvReader& reader, const Places& places) {
+  for (size_t i = 0; i < encoders_.size(); ++i) {
+    const std::vector<size_t>& fields = places.columns[i];
+    values_.clear();
+    for (const size_t field : fields) values_.push_back(ValueAt(reader, field));
+    if (const auto error = encoders_[i]->Encode(values_, &cells_[i])) {
+      const CsvColumn& column = spec_.columns(static_cast<int>(i));
+      return reader.ErrorAt(reader.place(fields[error->value]),
+                            absl::StrCat(AtColumn(NamesOf(column)[error->value]), error->message));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CsvTableReader::EncodeLabel(const CsvReader& reader, const Places& places) {
+  if (const auto error = label_encoder_.Encode(ValueAt(reader, places.label), &label_)) {
+    return reader.ErrorAt(reader.place(places.label),
+                          absl::StrCat(AtColumn(spec_.label().name()), *error));
+  }
+  if (spec_.weight().empty()) return absl::OkStatus();
+  const CsvValue value = ValueAt(reader, places.weight);
+  const double weight = value.missing ? -1 : ParseFinite(value.text).value_or(-1);
+  weight_ = static_cast<float>(weight);
+  if (weight >= 0 && std::isfinite(weight_)) return absl::OkStatus();
+  return reader.ErrorAt(reader.place(places.weight),
+                        absl::StrCat(AtColumn(spec_.weight()), ShowWord(value.text),
+                                     "; a weight must be a finite number that is at least 0"));
+}
+
+void CsvTableReader::KeepRow(const std::string& file, uint64_t line) {
+  for (size_t i = 0; i < cells_.size(); ++i) table_.columns[i].Add(cells_[i]);
+  table_.labels.Add(label_);
+  if (!spec_.weight().empty()) table_.weights.push_back(weight_);
+  if (label_encoder_.number() || label_.id <= largest_) return;
+  largest_ = label_.id;
+  largest_class_ = absl::StrCat(file, ": line ", line);
+}
+
+}  // namespace millrace::worker

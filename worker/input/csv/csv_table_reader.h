@@ -1,0 +1,80 @@
+// Reads CSV files into a table.
+#ifndef MILLRACE_WORKER_INPUT_CSV_CSV_TABLE_READER_H_
+#define MILLRACE_WORKER_INPUT_CSV_CSV_TABLE_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "protos/csv.pb.h"
+#include "protos/data.pb.h"
+#include "worker/input/csv/csv_column.h"
+#include "worker/input/csv/csv_label.h"
+#include "worker/input/csv/csv_reader.h"
+#include "worker/input/csv/csv_table.h"
+
+namespace millrace::worker {
+
+// Checks all rows, and keeps those of a range. Not thread-safe.
+class CsvTableReader {
+ public:
+  // `field` is the files' in the job ("data.train.csv"). What is passed must outlive this object.
+  // REQUIRES: CheckCsvFiles is content with `spec`.
+  CsvTableReader(const CsvFiles& spec, const ExampleRange& range, const std::string& directory,
+                 const std::string& field);
+
+  // Reads all files. Blocks. INVALID_ARGUMENT: the file and the place of what is wrong.
+  // UNAVAILABLE: the system failed to read.
+  absl::Status Read();
+
+  // In all files.
+  uint64_t examples() const { return examples_; }
+
+  // What was kept, and where its largest class is: "adult.data: line 17".
+  CsvTable& table() { return table_; }
+  const std::string& largest_class() const { return largest_class_; }
+
+ private:
+  // Where in a row what the job uses is.
+  struct Places {
+    std::vector<std::vector<size_t>> columns;  // Of each of the job's columns.
+    size_t label = 0;
+    size_t weight = 0;
+    size_t fields = 0;  // Of the row.
+  };
+
+  absl::Status MakeEncoders();
+  absl::Status ReadFile(int i);
+  absl::Status FindPlaces(absl::Span<const std::string> names, const std::string& header,
+                          Places* places) const;
+  absl::Status AddRow(const CsvReader& reader, const Places& places);
+  absl::Status EncodeRow(const CsvReader& reader, const Places& places);
+  absl::Status EncodeLabel(const CsvReader& reader, const Places& places);
+  void KeepRow(const std::string& file, uint64_t line);
+  CsvValue ValueAt(const CsvReader& reader, size_t field) const;
+
+  const CsvFiles& spec_;
+  const ExampleRange& range_;
+  const std::string& directory_;
+  const std::string& field_;
+  const CsvLabelEncoder label_encoder_;
+  absl::flat_hash_set<std::string> missing_;
+  std::vector<std::unique_ptr<CsvEncoder>> encoders_;
+  uint64_t examples_ = 0;
+  CsvTable table_;
+  int32_t largest_ = -1;
+  std::string largest_class_;
+  // Of the row under way.
+  std::vector<CsvValue> values_;
+  std::vector<CsvCell> cells_;
+  CsvCell label_;
+  float weight_ = 1;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_CSV_CSV_TABLE_READER_H_
