@@ -23,11 +23,18 @@ absl::Status CheckFile(absl::string_view path, const std::string& file, const Da
   return absl::OkStatus();
 }
 
-absl::Status CheckCsv(const CsvFiles& csv, const std::string& path, const DataSpec& data) {
-  if (csv.files().empty()) return NotSet(absl::StrCat(path, ".files"), "at least one file");
-  for (int i = 0; i < csv.files_size(); ++i) {
-    MILLRACE_RETURN_IF_ERROR(CheckFile(absl::StrCat(path, ".files[", i, "]"), csv.files(i), data));
+// Names or patterns; `names` is a repeated field of strings.
+template <typename Names>
+absl::Status CheckFiles(const std::string& path, const Names& names, const DataSpec& data) {
+  if (names.empty()) return NotSet(path, "the names of files");
+  for (int i = 0; i < names.size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(CheckFile(absl::StrCat(path, "[", i, "]"), names[i], data));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCsv(const CsvFiles& csv, const std::string& path, const DataSpec& data) {
+  MILLRACE_RETURN_IF_ERROR(CheckFiles(absl::StrCat(path, ".files"), csv.files(), data));
   return CheckCsvFiles(csv, path);
 }
 
@@ -44,14 +51,32 @@ absl::Status CheckFormat(const Dataset& set, absl::string_view path, const DataS
                              kMaxUnits);
     case Dataset::kCsv:
       return CheckCsv(set.csv(), absl::StrCat(path, ".csv"), data);
+    case Dataset::kCifar:
+      return CheckFiles(absl::StrCat(path, ".cifar.files"), set.cifar().files(), data);
     case Dataset::FORMAT_NOT_SET:
       break;
   }
-  return NotSet(path, "idx, libsvm or csv");
+  return NotSet(path, MemberNames(Dataset::descriptor()->FindOneofByName("format")));
+}
+
+absl::Status CheckHoldOut(const HoldOut& hold_out, absl::string_view path) {
+  const double fraction = hold_out.fraction();
+  if (!(fraction > 0 && fraction < 1)) {
+    return FieldError(absl::StrCat(path, ".fraction"), absl::StrCat(fraction),
+                      "above 0 and below 1");
+  }
+  if (hold_out.part() == HoldOut::PART_UNSPECIFIED) {
+    return NotSet(absl::StrCat(path, ".part"),
+                  absl::StrCat("one of ", ValueNames(HoldOut::Part_descriptor())));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckDataset(const Dataset& set, absl::string_view path, const DataSpec& data) {
   MILLRACE_RETURN_IF_ERROR(CheckFormat(set, path, data));
+  if (set.has_hold_out()) {
+    MILLRACE_RETURN_IF_ERROR(CheckHoldOut(set.hold_out(), absl::StrCat(path, ".hold_out")));
+  }
   const uint64_t begin = set.range().begin();
   const uint64_t end = set.range().end();
   if (end != 0 && begin >= end) {
@@ -73,6 +98,20 @@ absl::Status CheckTakenOver(const DataSpec& data) {
                 "data.train.csv");
 }
 
+// The two parts of one division must be of the same one, or they have examples in common.
+absl::Status CheckSameDivision(const HoldOut& train, const HoldOut& evaluate) {
+  if (train.part() == evaluate.part()) return absl::OkStatus();
+  if (train.fraction() != evaluate.fraction()) {
+    return FieldError("data.evaluate.hold_out.fraction", absl::StrCat(evaluate.fraction()),
+                      absl::StrCat(train.fraction(), " as in data.train.hold_out"));
+  }
+  if (train.seed() != evaluate.seed()) {
+    return FieldError("data.evaluate.hold_out.seed", absl::StrCat(evaluate.seed()),
+                      absl::StrCat(train.seed(), " as in data.train.hold_out"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckDataSpec(const DataSpec& data) {
@@ -80,7 +119,9 @@ absl::Status CheckDataSpec(const DataSpec& data) {
   MILLRACE_RETURN_IF_ERROR(CheckDataset(data.train(), "data.train", data));
   if (!data.has_evaluate()) return absl::OkStatus();
   MILLRACE_RETURN_IF_ERROR(CheckTakenOver(data));
-  return CheckDataset(EvaluationSet(data), "data.evaluate", data);
+  MILLRACE_RETURN_IF_ERROR(CheckDataset(EvaluationSet(data), "data.evaluate", data));
+  if (!data.train().has_hold_out() || !data.evaluate().has_hold_out()) return absl::OkStatus();
+  return CheckSameDivision(data.train().hold_out(), data.evaluate().hold_out());
 }
 
 }  // namespace millrace

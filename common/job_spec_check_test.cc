@@ -138,7 +138,7 @@ TEST_F(CheckJobSpecTest, LossAndMetrics) {
 }
 
 TEST_F(CheckJobSpecTest, Data) {
-  EXPECT_EQ(ErrorOf("data.train={}"), "data.train: not set; must be idx, libsvm or csv");
+  EXPECT_EQ(ErrorOf("data.train={}"), "data.train: not set; must be idx, libsvm, cifar or csv");
   EXPECT_EQ(ErrorOf("data.train.libsvm.file="),
             "data.train.libsvm.file: not set; must be the name of a file");
   EXPECT_THAT(ErrorOf("data.evaluate.idx.labels="),
@@ -150,6 +150,30 @@ TEST_F(CheckJobSpecTest, Data) {
   EXPECT_EQ(ErrorOf("data.evaluate.range.begin=4"),
             "data.evaluate.range: [4, 4); must be not empty: begin below end, or end 0 for all the "
             "rest");
+}
+
+TEST_F(CheckJobSpecTest, ListsOfFiles) {
+  ExpectGood({"data.train.cifar.files=a,b-*"});
+  EXPECT_EQ(ErrorOf("data.train.cifar.label=CIFAR_10"),
+            "data.train.cifar.files: not set; must be the names of files");
+  EXPECT_EQ(ErrorOf("data.train.cifar={files: ['a', '']}"),
+            "data.train.cifar.files[1]: not set; must be the name of a file");
+}
+
+TEST_F(CheckJobSpecTest, HoldOut) {
+  const std::string train = "data.train.hold_out={fraction: 0.1 seed: 7 part: REST}";
+  ExpectGood({train, "data.evaluate.hold_out={fraction: 0.1 seed: 7 part: HELD_OUT}"});
+  ExpectGood({train, "data.evaluate.hold_out={fraction: 0.2 seed: 8 part: REST}"});
+  EXPECT_EQ(ErrorOf("data.train.hold_out={seed: 7 part: REST}"),
+            "data.train.hold_out.fraction: 0; must be above 0 and below 1");
+  EXPECT_THAT(ErrorOf("data.train.hold_out={fraction: nan part: REST}"),
+              StartsWith("data.train.hold_out.fraction: nan; must be"));
+  EXPECT_EQ(ErrorOf("data.evaluate.hold_out={fraction: 0.5}"),
+            "data.evaluate.hold_out.part: not set; must be one of REST, HELD_OUT");
+  EXPECT_EQ(ErrorOf(With({train, "data.evaluate.hold_out={fraction: 0.2 seed: 7 part: HELD_OUT}"})),
+            "data.evaluate.hold_out.fraction: 0.2; must be 0.1 as in data.train.hold_out");
+  EXPECT_EQ(ErrorOf(With({train, "data.evaluate.hold_out={fraction: 0.1 seed: 8 part: HELD_OUT}"})),
+            "data.evaluate.hold_out.seed: 8; must be 7 as in data.train.hold_out");
 }
 
 // A spec with a path of 1.5 MB was taken, and cost the coordinator three times that.

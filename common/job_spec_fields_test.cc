@@ -225,8 +225,8 @@ TEST_F(SetFieldTest, EveryFieldCanBeSet) {
   EXPECT_GT(paths.size(), 40u);
   for (const std::string& path : paths) {
     bool done = false;
-    for (const char* value :
-         {"1", "true", "1s", "RELU", "SAME", "ZEROS", "ACCURACY", "BINARY_CROSSENTROPY"}) {
+    for (const char* value : {"1", "true", "1s", "RELU", "SAME", "ZEROS", "ACCURACY",
+                              "BINARY_CROSSENTROPY", "CIFAR_10", "REST"}) {
       JobSpec spec = spec_;
       AddElements(&spec);
       done = done || SetField(absl::StrCat(path, "=", value), &spec).ok();

@@ -86,10 +86,13 @@ std::string FieldNames(const Descriptor* descriptor) {
   return absl::StrJoin(names, ", ");
 }
 
-std::string MemberNames(const OneofDescriptor* oneof) {
-  std::vector<std::string> names;
-  for (int i = 0; i < oneof->field_count(); ++i) names.push_back(oneof->field(i)->name());
-  return absl::StrJoin(names, ", ");
+std::string MemberNames(const google::protobuf::OneofDescriptor* descriptor) {
+  std::string names = descriptor->field(0)->name();
+  for (int i = 1; i < descriptor->field_count(); ++i) {
+    const bool last = i + 1 == descriptor->field_count();
+    absl::StrAppend(&names, last ? " or " : ", ", descriptor->field(i)->name());
+  }
+  return names;
 }
 
 std::string ValueNames(const EnumDescriptor* descriptor) {

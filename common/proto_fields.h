@@ -18,8 +18,8 @@ absl::Status FieldError(absl::string_view path, absl::string_view value, absl::s
 // "name, model, data": the fields of a message in their order.
 std::string FieldNames(const google::protobuf::Descriptor* descriptor);
 
-// "idx, libsvm": the members of a oneof in their order.
-std::string MemberNames(const google::protobuf::OneofDescriptor* oneof);
+// "idx, libsvm or cifar": the members of a oneof in their order.
+std::string MemberNames(const google::protobuf::OneofDescriptor* descriptor);
 
 // "RELU, SIGMOID": the values of an enum, without the one that means that nothing was set.
 std::string ValueNames(const google::protobuf::EnumDescriptor* descriptor);

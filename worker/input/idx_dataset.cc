@@ -12,9 +12,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
-#include "worker/input/example_range.h"
+#include "worker/input/example_selection.h"
 #include "worker/input/fingerprint.h"
 #include "worker/input/input_file.h"
+#include "worker/input/input_files.h"
 
 namespace millrace::worker {
 namespace {
@@ -32,23 +33,17 @@ struct IdxHeader {
   uint64_t item_bytes() const { return rows * columns; }
 };
 
-// `labels` are of the examples from `first_example` on.
-ExampleSpec DescribeExample(const IdxHeader& header, const std::vector<uint8_t>& labels,
-                            uint64_t first_example, const std::string& labels_name) {
-  const auto largest = std::max_element(labels.begin(), labels.end());
-  const uint64_t example = first_example + static_cast<uint64_t>(largest - labels.begin());
-  return FloatsAndClass({header.rows, header.columns, 1}, *largest + 1,
-                        absl::StrCat(labels_name, ": example ", example));
-}
-
 class IdxDataset final : public Dataset {
  public:
+  // `largest_label`: where it is, for messages.
   IdxDataset(IdxHeader header, std::vector<uint8_t> pixels, std::vector<uint8_t> labels,
-             uint64_t first_example, const std::string& labels_name)
+             const std::string& largest_label)
       : image_bytes_(header.item_bytes()),
         pixels_(std::move(pixels)),
         labels_(std::move(labels)),
-        example_(DescribeExample(header, labels_, first_example, labels_name)),
+        example_(FloatsAndClass({header.rows, header.columns, 1},
+                                *std::max_element(labels_.begin(), labels_.end()) + 1,
+                                largest_label)),
         fingerprint_(FingerprintOf(
             FingerprintOf(FingerprintOf(0, example_.features[0].shape), labels_), pixels_)) {
     for (int i = 0; i < 256; ++i) value_of_byte_[i] = static_cast<float>(i) / 255.0f;
@@ -127,17 +122,15 @@ absl::StatusOr<IdxHeader> ReadLabelsHeader(InputFile* file) {
   return header;
 }
 
-// Reads all that follows the header, and returns what belongs to items of `range`. `claim` is what
-// the header says, in words.
-absl::StatusOr<std::vector<uint8_t>> ReadItems(const IdxHeader& header, const ResolvedRange& range,
-                                               const std::string& claim, InputFile* file) {
+// Reads all that follows the header, and appends to `kept` what belongs to items of `selection`, in
+// which the file's items are numbered from `first` on. `claim` is what the header says, in words.
+absl::Status ReadItems(const IdxHeader& header, const ExampleSelection& selection, uint64_t first,
+                       const std::string& claim, InputFile* file, std::vector<uint8_t>* kept) {
   const uint64_t header_bytes = file->offset();
-  const uint64_t end = header_bytes + header.count * header.item_bytes();
-  const uint64_t keep_begin = header_bytes + range.begin * header.item_bytes();
-  const uint64_t keep_end = header_bytes + range.end * header.item_bytes();
+  const uint64_t item_bytes = header.item_bytes();
+  const uint64_t end = header_bytes + header.count * item_bytes;
   const std::string says = absl::StrCat("the header says ", claim, ", ", end, " bytes");
 
-  std::vector<uint8_t> kept;
   std::vector<char> chunk(std::min<uint64_t>(kChunkBytes, end - header_bytes + 1));
   while (true) {
     const uint64_t offset = file->offset();
@@ -147,47 +140,117 @@ absl::StatusOr<std::vector<uint8_t>> ReadItems(const IdxHeader& header, const Re
     if (offset + got > end) {
       return file->Error(absl::StrCat("goes on after offset ", end, ": ", says));
     }
-    const uint64_t from = std::clamp(keep_begin, offset, offset + got) - offset;
-    const uint64_t to = std::clamp(keep_end, offset, offset + got) - offset;
-    kept.insert(kept.end(), chunk.begin() + from, chunk.begin() + to);
+    for (uint64_t at = 0; at < got;) {
+      const uint64_t position = offset + at - header_bytes;
+      const uint64_t rest = std::min(item_bytes - position % item_bytes, got - at);
+      if (selection.Contains(first + position / item_bytes)) {
+        kept->insert(kept->end(), chunk.begin() + at, chunk.begin() + at + rest);
+      }
+      at += rest;
+    }
     if (got < wanted) break;
   }
   if (file->offset() < end) {
     return file->Error(absl::StrCat("truncated at offset ", file->offset(), ": ", says));
   }
-  kept.shrink_to_fit();
-  return kept;
+  return absl::OkStatus();
 }
+
+// The examples of several pairs of files.
+class IdxCollector {
+ public:
+  IdxCollector(const std::string& directory, const ExampleSelection& selection)
+      : directory_(directory), selection_(selection) {}
+
+  absl::Status AddPair(const NamedFile& images_name, const NamedFile& labels_name) {
+    MILLRACE_ASSIGN_OR_RETURN(InputFile images_file,
+                              InputFile::Open(directory_, images_name.name, images_name.field));
+    MILLRACE_ASSIGN_OR_RETURN(InputFile labels_file,
+                              InputFile::Open(directory_, labels_name.name, labels_name.field));
+    MILLRACE_ASSIGN_OR_RETURN(const IdxHeader images, ReadImagesHeader(&images_file));
+    MILLRACE_ASSIGN_OR_RETURN(const IdxHeader labels, ReadLabelsHeader(&labels_file));
+    if (labels.count != images.count) {
+      return labels_file.Error(absl::StrCat(labels.count, " labels at offset 4, but ",
+                                            images_file.name(), " has ", images.count, " images"));
+    }
+    MILLRACE_RETURN_IF_ERROR(CheckSameSize(images, images_file));
+    shown_names_.push_back({images_file.name(), images_name.field});
+    MILLRACE_RETURN_IF_ERROR(AddLabels(labels, &labels_file));
+    const std::string claim =
+        absl::StrCat(images.count, " images of ", images.rows, "x", images.columns);
+    MILLRACE_RETURN_IF_ERROR(
+        ReadItems(images, selection_, header_.count, claim, &images_file, &pixels_));
+    const uint64_t count = header_.count + images.count;
+    header_ = images;
+    header_.count = count;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<Dataset>> Finish(const std::string& field) && {
+    MILLRACE_RETURN_IF_ERROR(
+        selection_.CheckCount(header_.count, labels_.size(), NameAll(shown_names_), field));
+    pixels_.shrink_to_fit();
+    labels_.shrink_to_fit();
+    return std::make_unique<IdxDataset>(header_, std::move(pixels_), std::move(labels_),
+                                        largest_label_);
+  }
+
+ private:
+  absl::Status CheckSameSize(const IdxHeader& images, const InputFile& file) const {
+    if (shown_names_.empty()) return absl::OkStatus();
+    if (images.rows == header_.rows && images.columns == header_.columns) return absl::OkStatus();
+    return file.Error(absl::StrCat("images of ", images.rows, "x", images.columns,
+                                   " at offset 8, but those of ", shown_names_.front().name,
+                                   " are ", header_.rows, "x", header_.columns));
+  }
+
+  absl::Status AddLabels(const IdxHeader& labels, InputFile* file) {
+    const size_t before = labels_.size();
+    MILLRACE_RETURN_IF_ERROR(ReadItems(labels, selection_, header_.count,
+                                       absl::StrCat(labels.count, " labels"), file, &labels_));
+    size_t kept = before;
+    for (uint64_t number = 0; kept < labels_.size(); ++number) {
+      if (!selection_.Contains(header_.count + number)) continue;
+      const int label = labels_[kept++];
+      if (label <= largest_) continue;
+      largest_ = label;
+      largest_label_ = absl::StrCat(file->name(), ": example ", number);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string& directory_;
+  const ExampleSelection& selection_;
+  std::vector<NamedFile> shown_names_;  // Of images, with .gz where that was added.
+  IdxHeader header_;                    // The count is of all files.
+  std::vector<uint8_t> pixels_;
+  std::vector<uint8_t> labels_;
+  int largest_ = -1;
+  std::string largest_label_;
+};
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxFiles& files,
-                                                        const ExampleRange& range,
+                                                        const ExampleSelection& selection,
                                                         const std::string& directory,
                                                         const std::string& field) {
   MILLRACE_ASSIGN_OR_RETURN(
-      InputFile images_file,
-      InputFile::Open(directory, files.images(), absl::StrCat(field, ".idx.images")));
+      const std::vector<NamedFile> images,
+      FindFiles(directory, {files.images()}, absl::StrCat(field, ".idx.images")));
   MILLRACE_ASSIGN_OR_RETURN(
-      InputFile labels_file,
-      InputFile::Open(directory, files.labels(), absl::StrCat(field, ".idx.labels")));
-  MILLRACE_ASSIGN_OR_RETURN(const IdxHeader images, ReadImagesHeader(&images_file));
-  MILLRACE_ASSIGN_OR_RETURN(const IdxHeader labels, ReadLabelsHeader(&labels_file));
-  if (labels.count != images.count) {
-    return labels_file.Error(absl::StrCat(labels.count, " labels at offset 4, but ",
-                                          images_file.name(), " has ", images.count, " images"));
+      const std::vector<NamedFile> labels,
+      FindFiles(directory, {files.labels()}, absl::StrCat(field, ".idx.labels")));
+  if (images.size() != labels.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(labels[0].field, ": ", NameAll(labels),
+                                                   "; each file of labels belongs to one of ",
+                                                   NameAll(images)));
   }
-  MILLRACE_ASSIGN_OR_RETURN(const ResolvedRange kept,
-                            ResolveRange(range, images.count, images_file.name(), field));
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::vector<uint8_t> label_bytes,
-      ReadItems(labels, kept, absl::StrCat(labels.count, " labels"), &labels_file));
-  const std::string claim =
-      absl::StrCat(images.count, " images of ", images.rows, "x", images.columns);
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<uint8_t> pixels,
-                            ReadItems(images, kept, claim, &images_file));
-  return std::make_unique<IdxDataset>(images, std::move(pixels), std::move(label_bytes), kept.begin,
-                                      labels_file.name());
+  IdxCollector collector(directory, selection);
+  for (size_t i = 0; i < images.size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(collector.AddPair(images[i], labels[i]));
+  }
+  return std::move(collector).Finish(field);
 }
 
 }  // namespace millrace::worker

@@ -8,14 +8,15 @@
 #include "absl/status/statusor.h"
 #include "protos/job.pb.h"
 #include "worker/input/dataset.h"
+#include "worker/input/example_selection.h"
 
 namespace millrace::worker {
 
 // Opens a set in IdxFiles: images as unsigned bytes with a big-endian header (0x00000803, count,
 // rows, columns), labels likewise (0x00000801, count). Both files are read to their ends and
-// checked; the set's own range is kept, a byte for each pixel. Errors as OpenDataset.
+// checked; the examples of `selection` are kept, a byte for each pixel. Errors as OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxFiles& files,
-                                                        const ExampleRange& range,
+                                                        const ExampleSelection& selection,
                                                         const std::string& directory,
                                                         const std::string& field);
 

@@ -28,6 +28,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+constexpr uint64_t kSeedThatHoldsOutTheFirst = 1;
+
 using DatasetOr = absl::StatusOr<std::unique_ptr<Dataset>>;
 
 class IdxDatasetTest : public ::testing::Test {
@@ -41,13 +43,16 @@ class IdxDatasetTest : public ::testing::Test {
   }
 
   DatasetOr Open(uint64_t begin = 0, uint64_t end = 0) {
-    IdxFiles files;
-    files.set_images("images");
-    files.set_labels("labels");
-    ExampleRange range;
-    range.set_begin(begin);
-    range.set_end(end);
-    return OpenIdxDataset(files, range, directory_, "data.train");
+    millrace::Dataset set;
+    set.mutable_idx()->set_images("images");
+    set.mutable_idx()->set_labels("labels");
+    set.mutable_range()->set_begin(begin);
+    set.mutable_range()->set_end(end);
+    return Open(set);
+  }
+
+  DatasetOr Open(const millrace::Dataset& set) {
+    return OpenIdxDataset(set.idx(), ExampleSelection(set), directory_, "data.train");
   }
 
   std::string ErrorOf(const std::string& images, const std::string& labels) {
@@ -190,6 +195,53 @@ TEST_F(IdxDatasetTest, HeaderThatClaimsMuchCostsNothing) {
               HasSubstr("truncated at offset 8"));
 }
 
+TEST_F(IdxDatasetTest, FilesFollowEachOther) {
+  WriteTestFile(directory_, "images-1", IdxImages(2, 1, {0, 51}));
+  WriteTestFile(directory_, "images-2", IdxImages(2, 1, {102, 153, 204, 255}));
+  WriteTestFile(directory_, "labels-1", IdxLabels({1}));
+  WriteTestFile(directory_, "labels-2", IdxLabels({9, 9}));
+  millrace::Dataset set;
+  set.mutable_idx()->set_images("images-*");
+  set.mutable_idx()->set_labels("labels-?");
+  const std::unique_ptr<Dataset> dataset = Open(set).value();
+  EXPECT_EQ(dataset->fingerprint(), Open().value()->fingerprint());
+  EXPECT_THAT(ReadExamples(*dataset, {2, 0}).features[0].floats, ElementsAre(0.8f, 1, 0, 0.2f));
+  EXPECT_EQ(dataset->example().labels[0].largest_id, "labels-2: example 0");
+
+  set.mutable_range()->set_begin(2);
+  EXPECT_EQ(Open(set).value()->fingerprint(), Open(2, 0).value()->fingerprint());
+  set.mutable_range()->set_begin(3);
+  EXPECT_THAT(std::string(Open(set).status().message()),
+              HasSubstr("since images-1 to images-2 (2 files) has 3 examples"));
+}
+
+TEST_F(IdxDatasetTest, FilesMustPairUp) {
+  WriteTestFile(directory_, "images-1", IdxImages(1, 2, {0, 51}));
+  millrace::Dataset set;
+  set.mutable_idx()->set_images("images*");
+  set.mutable_idx()->set_labels("labels");
+  EXPECT_THAT(std::string(Open(set).status().message()),
+              HasSubstr("data.train.idx.labels: labels; each file of labels belongs to one of "
+                        "images to images-1 (2 files)"));
+  WriteTestFile(directory_, "labels-1", IdxLabels({1}));
+  set.mutable_idx()->set_labels("labels*");
+  EXPECT_THAT(std::string(Open(set).status().message()),
+              HasSubstr("images-1: images of 1x2 at offset 8, but those of images are 2x1"));
+}
+
+TEST_F(IdxDatasetTest, HoldOutDividesTheExamples) {
+  millrace::Dataset set;
+  set.mutable_idx()->set_images("images");
+  set.mutable_idx()->set_labels("labels");
+  set.mutable_hold_out()->set_fraction(0.5);
+  // Example 0 is held out, 1 and 2 are not.
+  set.mutable_hold_out()->set_seed(kSeedThatHoldsOutTheFirst);
+  set.mutable_hold_out()->set_part(HoldOut::HELD_OUT);
+  EXPECT_EQ(Open(set).value()->fingerprint(), Open(0, 1).value()->fingerprint());
+  set.mutable_hold_out()->set_part(HoldOut::REST);
+  EXPECT_EQ(Open(set).value()->fingerprint(), Open(1, 3).value()->fingerprint());
+}
+
 TEST_F(IdxDatasetTest, DamagedFilesNeverCrash) {
   constexpr uint64_t kSeed = 20240817;
   SCOPED_TRACE(absl::StrCat("seed ", kSeed));
@@ -198,10 +250,12 @@ TEST_F(IdxDatasetTest, DamagedFilesNeverCrash) {
   const std::string labels = IdxLabels({1, 9, 9});
   for (int i = 0; i < 3000; ++i) {
     const bool compressed = i % 2 == 0;
-    WriteTestFile(directory_, "images",
-                  millrace::testing::Mutate(compressed ? Gzip(images) : images, &random));
-    WriteTestFile(directory_, "labels",
-                  millrace::testing::Mutate(compressed ? Gzip(labels) : labels, &random));
+    millrace::testing::ReplaceTestFile(
+        directory_, "images",
+        millrace::testing::Mutate(compressed ? Gzip(images) : images, &random));
+    millrace::testing::ReplaceTestFile(
+        directory_, "labels",
+        millrace::testing::Mutate(compressed ? Gzip(labels) : labels, &random));
     const DatasetOr dataset = Open();
     if (!dataset.ok()) {
       EXPECT_EQ(dataset.status().code(), absl::StatusCode::kInvalidArgument) << dataset.status();

@@ -81,6 +81,8 @@ InputFile::~InputFile() {
   if (file_ != nullptr) gzclose_r(file_);
 }
 
+bool InputFile::compressed() const { return gzdirect(file_) == 0; }
+
 absl::StatusOr<size_t> InputFile::Read(absl::Span<char> buffer) {
   size_t filled = 0;
   while (filled < buffer.size()) {

@@ -11,12 +11,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/input/byte_stream.h"
 
 namespace millrace::worker {
 
 // Gzip is recognised by content, whatever the file is called; its checksums are verified. Blocks
 // while it reads. Not thread-safe.
-class InputFile {
+class InputFile final : public ByteStream {
  public:
   // Opens `directory`/`name`, or where that is absent `directory`/`name`.gz. An absolute `name`
   // stands alone. `field` is the field of the job that names the file ("data.train.idx.images").
@@ -26,21 +27,20 @@ class InputFile {
 
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
-  ~InputFile();
+  ~InputFile() override;
 
   // As given to Open, with .gz where that was added; for messages about content.
   const std::string& name() const { return name_; }
 
-  // The next offset, in bytes; of a compressed file, of what is in it.
-  uint64_t offset() const { return offset_; }
+  // Where it was found.
+  const std::string& path() const { return path_; }
+  const std::string& field() const { return field_; }
 
-  // Fills `buffer` but for what lies beyond the file's end; returns how many bytes it got.
-  // INVALID_ARGUMENT: the compressed data is corrupt or truncated. UNAVAILABLE: the system cannot
-  // read.
-  absl::StatusOr<size_t> Read(absl::Span<char> buffer);
+  bool compressed() const;
 
-  // INVALID_ARGUMENT: "FIELD: PATH: MESSAGE".
-  absl::Status Error(const std::string& message) const;
+  uint64_t offset() const override { return offset_; }
+  absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
+  absl::Status Error(const std::string& message) const override;
 
   // INVALID_ARGUMENT: "FIELD: PATH:LINE:COLUMN: MESSAGE", both counted from 1.
   absl::Status ErrorAt(uint64_t line, uint64_t column, const std::string& message) const;

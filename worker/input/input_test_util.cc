@@ -33,6 +33,12 @@ void WriteTestFile(const std::string& directory, const std::string& name,
   EXPECT_TRUE(file.good()) << directory << "/" << name;
 }
 
+void ReplaceTestFile(const std::string& directory, const std::string& name,
+                     const std::string& bytes) {
+  std::filesystem::remove(absl::StrCat(directory, "/", name));
+  WriteTestFile(directory, name, bytes);
+}
+
 std::string Gzip(const std::string& bytes) {
   constexpr int kGzipWindowBits = 15 + 16;
   z_stream stream = {};

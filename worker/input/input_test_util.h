@@ -17,6 +17,12 @@ std::string MakeTestDirectory();
 
 void WriteTestFile(const std::string& directory, const std::string& name, const std::string& bytes);
 
+// The same as a new file: whoever has an old one of this name open goes on reading that. Much
+// faster where many are written: some file systems write one that is cut to nothing to the disk at
+// once.
+void ReplaceTestFile(const std::string& directory, const std::string& name,
+                     const std::string& bytes);
+
 // As gzip would compress it.
 std::string Gzip(const std::string& bytes);
 

@@ -1,16 +1,17 @@
 #include "worker/input/libsvm_dataset.h"
 
 #include <algorithm>
-#include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
-#include "worker/input/example_range.h"
+#include "worker/input/example_selection.h"
 #include "worker/input/fingerprint.h"
 #include "worker/input/input_file.h"
+#include "worker/input/input_files.h"
 #include "worker/input/libsvm_line.h"
 #include "worker/input/line_reader.h"
 
@@ -23,7 +24,7 @@ struct SparseRows {
   std::vector<uint32_t> indices;
   std::vector<float> values;
   std::vector<int32_t> labels;
-  std::vector<uint64_t> lines;  // Where each row stands in the file.
+  std::string largest_label;  // Where it is, for messages.
 };
 
 // Not of the lines: blank ones and comments are no data.
@@ -34,17 +35,13 @@ uint64_t FingerprintOfRows(uint64_t features, const SparseRows& rows) {
   return FingerprintOf(fingerprint, rows.labels);
 }
 
-ExampleSpec DescribeExample(uint64_t features, const SparseRows& rows, const std::string& name) {
-  const auto largest = std::max_element(rows.labels.begin(), rows.labels.end());
-  const auto row = static_cast<size_t>(largest - rows.labels.begin());
-  return FloatsAndClass({features}, *largest + 1, absl::StrCat(name, ": line ", rows.lines[row]));
-}
-
 class LibsvmDataset final : public Dataset {
  public:
-  LibsvmDataset(uint64_t features, SparseRows rows, const std::string& name)
+  LibsvmDataset(uint64_t features, SparseRows rows)
       : rows_(std::move(rows)),
-        example_(DescribeExample(features, rows_, name)),
+        example_(FloatsAndClass({features},
+                                *std::max_element(rows_.labels.begin(), rows_.labels.end()) + 1,
+                                rows_.largest_label)),
         fingerprint_(FingerprintOfRows(features, rows_)) {}
 
   uint64_t size() const override { return rows_.labels.size(); }
@@ -75,60 +72,87 @@ class LibsvmDataset final : public Dataset {
   const uint64_t fingerprint_;
 };
 
-// Gathers the rows of a range, and sees that the labels of the whole file agree.
+// Where an example stands.
+struct LinePlace {
+  std::string file;
+  uint64_t line = 0;  // 0: nowhere.
+};
+
+// Gathers the rows of a selection, and sees that the labels of all files agree.
 class RowCollector {
  public:
-  explicit RowCollector(const ExampleRange& range)
-      : begin_(range.begin()),
-        end_(range.end() == 0 ? std::numeric_limits<uint64_t>::max() : range.end()) {}
+  explicit RowCollector(const ExampleSelection& selection) : selection_(selection) {}
 
   // INVALID_ARGUMENT: the label is of the other kind than those before.
   absl::Status Add(const LibsvmLine& example, uint64_t line, const InputFile& file) {
     const int32_t label = *example.label;
-    if (label == -1 && minus_line_ == 0) minus_line_ = line;
-    if (label != -1 && label != 1 && other_line_ == 0) other_line_ = line;
-    if (minus_line_ != 0 && other_line_ != 0) {
-      return file.ErrorAt(line, 1,
-                          absl::StrCat("label ", label, ", but the label of line ",
-                                       std::min(minus_line_, other_line_), " is ",
-                                       label == -1 ? "neither -1 nor +1" : "-1",
-                                       "; labels are whole numbers from 0, or all are -1 or +1"));
+    if (label == -1 && minus_.line == 0) minus_ = {file.name(), line};
+    if (label != -1 && label != 1 && other_.line == 0) other_ = {file.name(), line};
+    if (minus_.line != 0 && other_.line != 0) {
+      const LinePlace& before = label == -1 ? other_ : minus_;
+      return file.ErrorAt(
+          line, 1,
+          absl::StrCat("label ", label, ", but the label of ",
+                       before.file == file.name() ? "" : before.file + " ", "line ", before.line,
+                       " is ", label == -1 ? "neither -1 nor +1" : "-1",
+                       "; labels are whole numbers from 0, or all are -1 or +1"));
     }
-    if (begin_ <= examples_ && examples_ < end_) Keep(example, line);
+    if (selection_.Contains(examples_)) Keep(example, line, file);
     ++examples_;
     return absl::OkStatus();
   }
 
   uint64_t examples() const { return examples_; }
+  uint64_t kept() const { return rows_.labels.size(); }
 
   SparseRows Finish() && {
-    if (minus_line_ != 0) {
+    if (minus_.line != 0) {
       std::replace(rows_.labels.begin(), rows_.labels.end(), -1, 0);
     }
     return std::move(rows_);
   }
 
  private:
-  void Keep(const LibsvmLine& example, uint64_t line) {
+  void Keep(const LibsvmLine& example, uint64_t line, const InputFile& file) {
+    if (rows_.labels.empty() || *example.label > largest_) {
+      largest_ = *example.label;
+      rows_.largest_label = absl::StrCat(file.name(), ": line ", line);
+    }
     rows_.indices.insert(rows_.indices.end(), example.indices.begin(), example.indices.end());
     rows_.values.insert(rows_.values.end(), example.values.begin(), example.values.end());
     rows_.row_begins.push_back(rows_.indices.size());
     rows_.labels.push_back(*example.label);
-    rows_.lines.push_back(line);
   }
 
-  const uint64_t begin_;
-  const uint64_t end_;
-  uint64_t examples_ = 0;    // In the file so far.
-  uint64_t minus_line_ = 0;  // The first with label -1; 0: none.
-  uint64_t other_line_ = 0;  // The first with a label that is neither -1 nor 1; 0: none.
+  const ExampleSelection& selection_;
+  uint64_t examples_ = 0;  // In all files so far.
+  LinePlace minus_;        // The first with label -1.
+  LinePlace other_;        // The first with a label that is neither -1 nor 1.
+  int32_t largest_ = 0;    // Label that is kept.
   SparseRows rows_;
 };
+
+absl::Status AddFile(uint32_t features, InputFile* file, RowCollector* collector) {
+  LineReader reader(file);
+  LibsvmLine parsed;
+  const uint64_t examples_before = collector->examples();
+  while (true) {
+    MILLRACE_ASSIGN_OR_RETURN(const bool more, reader.Next());
+    if (!more) break;
+    if (const auto error = ParseLibsvmLine(reader.line(), features, &parsed)) {
+      return file->ErrorAt(reader.number(), error->column, error->message);
+    }
+    if (!parsed.label.has_value()) continue;
+    MILLRACE_RETURN_IF_ERROR(collector->Add(parsed, reader.number(), *file));
+  }
+  if (collector->examples() == examples_before) return file->Error("holds no examples");
+  return absl::OkStatus();
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spec,
-                                                           const ExampleRange& range,
+                                                           const ExampleSelection& selection,
                                                            const std::string& directory,
                                                            const std::string& field) {
   if (spec.features() == 0 || spec.features() > kMaxUnits) {
@@ -136,23 +160,17 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spe
         absl::StrCat(field, ".libsvm.features: ", spec.features(), "; must be 1 to ", kMaxUnits));
   }
   MILLRACE_ASSIGN_OR_RETURN(
-      InputFile file, InputFile::Open(directory, spec.file(), absl::StrCat(field, ".libsvm.file")));
-  LineReader reader(&file);
-  RowCollector collector(range);
-  LibsvmLine parsed;
-  while (true) {
-    MILLRACE_ASSIGN_OR_RETURN(const bool more, reader.Next());
-    if (!more) break;
-    if (const auto error = ParseLibsvmLine(reader.line(), spec.features(), &parsed)) {
-      return file.ErrorAt(reader.number(), error->column, error->message);
-    }
-    if (!parsed.label.has_value()) continue;
-    MILLRACE_RETURN_IF_ERROR(collector.Add(parsed, reader.number(), file));
+      std::vector<NamedFile> names,
+      FindFiles(directory, {spec.file()}, absl::StrCat(field, ".libsvm.file")));
+  RowCollector collector(selection);
+  for (NamedFile& name : names) {
+    MILLRACE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(directory, name.name, name.field));
+    MILLRACE_RETURN_IF_ERROR(AddFile(spec.features(), &file, &collector));
+    name.name = file.name();
   }
-  if (collector.examples() == 0) return file.Error("holds no examples");
-  MILLRACE_RETURN_IF_ERROR(ResolveRange(range, collector.examples(), file.name(), field).status());
-  return std::make_unique<LibsvmDataset>(spec.features(), std::move(collector).Finish(),
-                                         file.name());
+  MILLRACE_RETURN_IF_ERROR(
+      selection.CheckCount(collector.examples(), collector.kept(), NameAll(names), field));
+  return std::make_unique<LibsvmDataset>(spec.features(), std::move(collector).Finish());
 }
 
 }  // namespace millrace::worker

@@ -9,14 +9,15 @@
 #include "absl/status/statusor.h"
 #include "protos/job.pb.h"
 #include "worker/input/dataset.h"
+#include "worker/input/example_selection.h"
 
 namespace millrace::worker {
 
 // Opens a set in a LibsvmFile (which may be gzip-compressed as well). The file is read to its end
-// and checked; the set's own range is kept, eight bytes for each value in it. Errors as
+// and checked; the examples of `selection` are kept, eight bytes for each value in it. Errors as
 // OpenDataset, with FILE:LINE:COLUMN.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spec,
-                                                           const ExampleRange& range,
+                                                           const ExampleSelection& selection,
                                                            const std::string& directory,
                                                            const std::string& field);
 

@@ -30,13 +30,16 @@ class LibsvmDatasetTest : public ::testing::Test {
   DatasetOr Open(const std::string& content, uint64_t begin = 0, uint64_t end = 0,
                  uint32_t features = 4) {
     WriteTestFile(directory_, "a9a", content);
-    LibsvmFile spec;
-    spec.set_file("a9a");
-    spec.set_features(features);
-    ExampleRange range;
-    range.set_begin(begin);
-    range.set_end(end);
-    return OpenLibsvmDataset(spec, range, directory_, "data.train");
+    millrace::Dataset set;
+    set.mutable_libsvm()->set_file("a9a");
+    set.mutable_libsvm()->set_features(features);
+    set.mutable_range()->set_begin(begin);
+    set.mutable_range()->set_end(end);
+    return Open(set);
+  }
+
+  DatasetOr Open(const millrace::Dataset& set) {
+    return OpenLibsvmDataset(set.libsvm(), ExampleSelection(set), directory_, "data.train");
   }
 
   std::vector<int64_t> LabelsOf(const std::string& content) {
@@ -75,6 +78,37 @@ TEST_F(LibsvmDatasetTest, ReadsExamplesDenseInTheOrderAskedFor) {
   EXPECT_EQ(batch.size, 2u);
   EXPECT_THAT(batch.features[0].floats, ElementsAre(0, 0, 0, -1, 0.5f, 0, 2, 0));
   EXPECT_THAT(batch.labels[0].ids, ElementsAre(1, 0));
+}
+
+TEST_F(LibsvmDatasetTest, FilesFollowEachOther) {
+  WriteTestFile(directory_, "rows-1", "0 1:0.5 3:2\n");
+  WriteTestFile(directory_, "rows-2", "\n2\n1 4:-1\n");
+  millrace::Dataset set;
+  set.mutable_libsvm()->set_file("rows-*");
+  set.mutable_libsvm()->set_features(4);
+  const std::unique_ptr<Dataset> dataset = Open(set).value();
+  const uint64_t whole = Open("0 1:0.5 3:2\n2\n1 4:-1\n").value()->fingerprint();
+  EXPECT_EQ(dataset->fingerprint(), whole);
+  EXPECT_EQ(dataset->example().labels[0].largest_id, "rows-2: line 2");
+  WriteTestFile(directory_, "rows-3", "1 1:1\n-1 1:1\n");
+  EXPECT_THAT(std::string(Open(set).status().message()),
+              HasSubstr("rows-3:2:1: label -1, but the label of rows-1 line 1 is neither"));
+}
+
+TEST_F(LibsvmDatasetTest, HoldOutDividesTheExamples) {
+  const std::string content = "0 1:1\n1 1:2\n2 1:3\n3 1:4\n4 1:5\n5 1:6\n";
+  WriteTestFile(directory_, "rows", content);
+  millrace::Dataset set;
+  set.mutable_libsvm()->set_file("rows");
+  set.mutable_libsvm()->set_features(1);
+  set.mutable_range()->set_begin(1);
+  set.mutable_hold_out()->set_fraction(0.5);
+  set.mutable_hold_out()->set_part(HoldOut::REST);
+  std::vector<int64_t> labels = ReadAllExamples(*Open(set).value()).labels[0].ids;
+  set.mutable_hold_out()->set_part(HoldOut::HELD_OUT);
+  const Batch held_out = ReadAllExamples(*Open(set).value());
+  for (const int64_t label : held_out.labels[0].ids) labels.push_back(label);
+  EXPECT_THAT(labels, ::testing::UnorderedElementsAre(1, 2, 3, 4, 5));
 }
 
 TEST_F(LibsvmDatasetTest, SkipsCommentsAndBlankLines) {

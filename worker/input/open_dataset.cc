@@ -1,6 +1,10 @@
 #include "absl/strings/str_cat.h"
+#include "common/memory_limit.h"
+#include "common/proto_fields.h"
+#include "worker/input/cifar_dataset.h"
 #include "worker/input/csv/csv_dataset.h"
 #include "worker/input/dataset.h"
+#include "worker/input/example_selection.h"
 #include "worker/input/idx_dataset.h"
 #include "worker/input/libsvm_dataset.h"
 
@@ -9,18 +13,22 @@ namespace millrace::worker {
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec,
                                                      const std::string& directory,
                                                      const std::string& field) {
+  const ExampleSelection selection(spec);
   switch (spec.format_case()) {
     case millrace::Dataset::kIdx:
-      return OpenIdxDataset(spec.idx(), spec.range(), directory, field);
+      return OpenIdxDataset(spec.idx(), selection, directory, field);
     case millrace::Dataset::kLibsvm:
-      return OpenLibsvmDataset(spec.libsvm(), spec.range(), directory, field);
+      return OpenLibsvmDataset(spec.libsvm(), selection, directory, field);
+    case millrace::Dataset::kCifar:
+      return OpenCifarDataset(spec.cifar(), selection, directory, field, MemoryLimit());
     case millrace::Dataset::kCsv:
-      return OpenCsvDataset(spec.csv(), spec.range(), directory, field);
+      return OpenCsvDataset(spec.csv(), selection, directory, field);
     case millrace::Dataset::FORMAT_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(field, ": no format this worker knows; set idx, libsvm or csv"));
+      absl::StrCat(field, ": no format this worker knows; set ",
+                   MemberNames(millrace::Dataset::descriptor()->FindOneofByName("format"))));
 }
 
 }  // namespace millrace::worker

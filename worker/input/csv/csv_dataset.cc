@@ -9,7 +9,6 @@
 #include "common/status_macros.h"
 #include "worker/input/csv/csv_table.h"
 #include "worker/input/csv/csv_table_reader.h"
-#include "worker/input/example_range.h"
 
 namespace millrace::worker {
 namespace {
@@ -82,26 +81,22 @@ TensorSpec DescribeLabel(const CsvLabel& label, const CsvTable& table,
   return spec;
 }
 
-std::string NameOf(const CsvFiles& spec) {
-  return spec.files_size() == 1 ? spec.files(0)
-                                : absl::StrCat("the set of ", spec.files_size(), " files");
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsvDataset(const CsvFiles& spec,
-                                                        const ExampleRange& range,
+                                                        const ExampleSelection& selection,
                                                         const std::string& directory,
                                                         const std::string& field) {
   const std::string path = absl::StrCat(field, ".csv");
   MILLRACE_RETURN_IF_ERROR(CheckCsvFiles(spec, path));
-  CsvTableReader reader(spec, range, directory, path);
+  CsvTableReader reader(spec, selection, directory, path);
   MILLRACE_RETURN_IF_ERROR(reader.Read());
   if (reader.examples() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ".files: ", NameOf(spec), ": no examples; there is no row but headers"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ".files: ", reader.files(),
+                                                   ": no examples; there is no row but headers"));
   }
-  MILLRACE_RETURN_IF_ERROR(ResolveRange(range, reader.examples(), NameOf(spec), field).status());
+  MILLRACE_RETURN_IF_ERROR(
+      selection.CheckCount(reader.examples(), reader.table().labels.size(), reader.files(), field));
   MILLRACE_ASSIGN_OR_RETURN(std::vector<CsvFeature> features,
                             LayOutFeatures(spec, reader.table().ids, path));
   TensorSpec label = DescribeLabel(spec.label(), reader.table(), reader.largest_class());

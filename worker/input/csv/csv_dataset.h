@@ -7,16 +7,16 @@
 
 #include "absl/status/statusor.h"
 #include "protos/csv.pb.h"
-#include "protos/data.pb.h"
 #include "worker/input/dataset.h"
+#include "worker/input/example_selection.h"
 
 namespace millrace::worker {
 
-// Opens the examples of `range` in CsvFiles. All files are read to their ends and checked; of the
-// range, four bytes are kept for each column and example. The label is called "label": a class, or
-// a float. Errors as OpenDataset, with FILE:LINE:COLUMN and the column's name.
+// Opens the examples of a selection in CsvFiles. All files are read to their ends and checked; of
+// what is selected, four bytes are kept for each column and example. The label is called "label": a
+// class, or a float. Errors as OpenDataset, with FILE:LINE:COLUMN and the column's name.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsvDataset(const CsvFiles& spec,
-                                                        const ExampleRange& range,
+                                                        const ExampleSelection& selection,
                                                         const std::string& directory,
                                                         const std::string& field);
 

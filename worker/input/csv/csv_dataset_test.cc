@@ -48,10 +48,10 @@ class CsvDatasetTest : public ::testing::Test {
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
     if (spec.files().empty()) spec.add_files("people.csv");
     if (spec.label().name().empty()) spec.mutable_label()->set_name("y");
-    ExampleRange range;
-    range.set_begin(begin);
-    range.set_end(end);
-    return OpenCsvDataset(spec, range, directory_, "data.train");
+    millrace::Dataset set;
+    set.mutable_range()->set_begin(begin);
+    set.mutable_range()->set_end(end);
+    return OpenCsvDataset(spec, ExampleSelection(set), directory_, "data.train");
   }
 
   std::string ErrorOf(const std::string& text, uint64_t begin = 0, uint64_t end = 0) {
@@ -191,7 +191,7 @@ TEST_F(CsvDatasetTest, FilesAreOneSetAndMayOrderTheirColumnsDifferently) {
   EXPECT_THAT(ReadAllExamples(*dataset).labels[0].ids, ElementsAre(2, 5));
   EXPECT_EQ(dataset->example().labels[0].largest_id, "more.csv: line 2");
   EXPECT_THAT(ErrorOf(spec, 0, 9),
-              HasSubstr("data.train.range.end: 9; the set of 2 files has 4 examples"));
+              HasSubstr("data.train.range.end: 9; people.csv to more.csv (2 files) has 4 examples"));
 }
 
 TEST_F(CsvDatasetTest, NamesTakeThePlaceOfAHeader) {

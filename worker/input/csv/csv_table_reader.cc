@@ -34,16 +34,12 @@ std::string AtColumn(const std::string& name) {
   return absl::StrCat("column '", PrintableName(name), "': ");
 }
 
-bool IsIn(const ExampleRange& range, uint64_t example) {
-  return range.begin() <= example && (range.end() == 0 || example < range.end());
-}
-
 }  // namespace
 
-CsvTableReader::CsvTableReader(const CsvFiles& spec, const ExampleRange& range,
+CsvTableReader::CsvTableReader(const CsvFiles& spec, const ExampleSelection& selection,
                                const std::string& directory, const std::string& field)
     : spec_(spec),
-      range_(range),
+      selection_(selection),
       directory_(directory),
       field_(field),
       label_encoder_(spec.label()),
@@ -53,7 +49,9 @@ CsvTableReader::CsvTableReader(const CsvFiles& spec, const ExampleRange& range,
 
 absl::Status CsvTableReader::Read() {
   MILLRACE_RETURN_IF_ERROR(MakeEncoders());
-  for (int i = 0; i < spec_.files_size(); ++i) MILLRACE_RETURN_IF_ERROR(ReadFile(i));
+  const std::vector<std::string> names(spec_.files().begin(), spec_.files().end());
+  MILLRACE_ASSIGN_OR_RETURN(files_, FindFiles(directory_, names, absl::StrCat(field_, ".files")));
+  for (NamedFile& file : files_) MILLRACE_RETURN_IF_ERROR(ReadFile(&file));
   return absl::OkStatus();
 }
 
@@ -72,10 +70,9 @@ absl::Status CsvTableReader::MakeEncoders() {
   return absl::OkStatus();
 }
 
-absl::Status CsvTableReader::ReadFile(int i) {
-  MILLRACE_ASSIGN_OR_RETURN(
-      InputFile file,
-      InputFile::Open(directory_, spec_.files(i), absl::StrCat(field_, ".files[", i, "]")));
+absl::Status CsvTableReader::ReadFile(NamedFile* named) {
+  MILLRACE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(directory_, named->name, named->field));
+  named->name = file.name();
   CsvReader reader(&file, SyntaxOf(spec_));
   std::vector<std::string> names(spec_.names().begin(), spec_.names().end());
   std::string header = absl::StrCat(field_, ".names has ");
@@ -92,7 +89,7 @@ absl::Status CsvTableReader::ReadFile(int i) {
     MILLRACE_ASSIGN_OR_RETURN(const bool more, reader.Next());
     if (!more) return absl::OkStatus();
     MILLRACE_RETURN_IF_ERROR(AddRow(reader, places));
-    if (IsIn(range_, examples_)) KeepRow(file.name(), reader.place(0).line);
+    if (selection_.Contains(examples_)) KeepRow(file.name(), reader.place(0).line);
     ++examples_;
   }
 }

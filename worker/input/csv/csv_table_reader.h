@@ -11,21 +11,22 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "protos/csv.pb.h"
-#include "protos/data.pb.h"
 #include "worker/input/csv/csv_column.h"
 #include "worker/input/csv/csv_label.h"
 #include "worker/input/csv/csv_reader.h"
 #include "worker/input/csv/csv_table.h"
+#include "worker/input/example_selection.h"
+#include "worker/input/input_files.h"
 
 namespace millrace::worker {
 
-// Checks all rows, and keeps those of a range. Not thread-safe.
+// Checks all rows, and keeps those of a selection. Not thread-safe.
 class CsvTableReader {
  public:
   // `field` is the files' in the job ("data.train.csv"). What is passed must outlive this object.
   // REQUIRES: CheckCsvFiles is content with `spec`.
-  CsvTableReader(const CsvFiles& spec, const ExampleRange& range, const std::string& directory,
-                 const std::string& field);
+  CsvTableReader(const CsvFiles& spec, const ExampleSelection& selection,
+                 const std::string& directory, const std::string& field);
 
   // Reads all files. Blocks. INVALID_ARGUMENT: the file and the place of what is wrong.
   // UNAVAILABLE: the system failed to read.
@@ -33,6 +34,9 @@ class CsvTableReader {
 
   // In all files.
   uint64_t examples() const { return examples_; }
+
+  // Their names, for messages about all of them.
+  std::string files() const { return NameAll(files_); }
 
   // What was kept, and where its largest class is: "adult.data: line 17".
   CsvTable& table() { return table_; }
@@ -48,7 +52,7 @@ class CsvTableReader {
   };
 
   absl::Status MakeEncoders();
-  absl::Status ReadFile(int i);
+  absl::Status ReadFile(NamedFile* named);
   absl::Status FindPlaces(absl::Span<const std::string> names, const std::string& header,
                           Places* places) const;
   absl::Status AddRow(const CsvReader& reader, const Places& places);
@@ -58,12 +62,13 @@ class CsvTableReader {
   CsvValue ValueAt(const CsvReader& reader, size_t field) const;
 
   const CsvFiles& spec_;
-  const ExampleRange& range_;
+  const ExampleSelection& selection_;
   const std::string& directory_;
   const std::string& field_;
   const CsvLabelEncoder label_encoder_;
   absl::flat_hash_set<std::string> missing_;
   std::vector<std::unique_ptr<CsvEncoder>> encoders_;
+  std::vector<NamedFile> files_;
   uint64_t examples_ = 0;
   CsvTable table_;
   int32_t largest_ = -1;

@@ -1,0 +1,28 @@
+// The binary versions of CIFAR-10 and CIFAR-100.
+#ifndef MILLRACE_WORKER_INPUT_CIFAR_DATASET_H_
+#define MILLRACE_WORKER_INPUT_CIFAR_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "protos/job.pb.h"
+#include "worker/input/dataset.h"
+#include "worker/input/example_selection.h"
+
+namespace millrace::worker {
+
+// Opens a set in CifarFiles: records of one label byte (CIFAR-100: two, coarse and fine) and 3,072
+// pixels, the red ones row by row, then the green and the blue. Every record of `selection` is
+// checked; it is kept as it is, in memory or in its file, and made into floats when it is read.
+// `memory`: bytes that this process may use. Errors as OpenDataset.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(const CifarFiles& spec,
+                                                          const ExampleSelection& selection,
+                                                          const std::string& directory,
+                                                          const std::string& field,
+                                                          uint64_t memory);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_CIFAR_DATASET_H_

@@ -1,0 +1,79 @@
+#include "worker/input/in_place_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace millrace::worker {
+
+absl::StatusOr<InPlaceFile> InPlaceFile::Open(const std::string& path, const std::string& field) {
+  InPlaceFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC), path, field);
+  if (file.descriptor_ < 0 && (errno == EMFILE || errno == ENFILE)) {
+    return absl::UnavailableError(absl::StrCat(
+        field, ": ", path, ": cannot open it: ", std::strerror(errno),
+        "; files of sets that do not fit into memory stay open: raise the limit (ulimit -n)"));
+  }
+  if (file.descriptor_ < 0) return file.SystemError("open it");
+  MILLRACE_ASSIGN_OR_RETURN(file.state_, file.Look());
+  return file;
+}
+
+InPlaceFile::InPlaceFile(int descriptor, std::string path, std::string field)
+    : descriptor_(descriptor), path_(std::move(path)), field_(std::move(field)) {}
+
+InPlaceFile::InPlaceFile(InPlaceFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      field_(std::move(other.field_)),
+      state_(other.state_) {}
+
+InPlaceFile::~InPlaceFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::Status InPlaceFile::ReadAt(uint64_t offset, absl::Span<char> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t got = pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return SystemError(absl::StrCat("read at offset ", offset));
+    if (got == 0) return Error(absl::StrCat("has changed: it ends at offset ", offset));
+    bytes.remove_prefix(got);
+    offset += got;
+  }
+  return CheckUnchanged();
+}
+
+absl::Status InPlaceFile::CheckUnchanged() const {
+  MILLRACE_ASSIGN_OR_RETURN(const State now, Look());
+  if (now == state_) return absl::OkStatus();
+  return Error(absl::StrCat("has changed since it was opened (", state_.size, " bytes then, ",
+                            now.size, " now); write new data under a new name"));
+}
+
+absl::Status InPlaceFile::Error(const std::string& message) const {
+  return absl::InvalidArgumentError(absl::StrCat(field_, ": ", path_, ": ", message));
+}
+
+absl::StatusOr<InPlaceFile::State> InPlaceFile::Look() const {
+  struct stat info;
+  if (fstat(descriptor_, &info) != 0) return SystemError("look at it");
+  State state;
+  state.size = static_cast<uint64_t>(info.st_size);
+  state.modified_seconds = info.st_mtim.tv_sec;
+  state.modified_nanoseconds = info.st_mtim.tv_nsec;
+  return state;
+}
+
+absl::Status InPlaceFile::SystemError(const std::string& operation) const {
+  return absl::UnavailableError(
+      absl::StrCat(field_, ": ", path_, ": cannot ", operation, ": ", std::strerror(errno)));
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,58 @@
+#include "worker/input/record_store.h"
+
+#include <algorithm>
+
+#include "common/status_macros.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr size_t kRecordChunkBytes = size_t{16} << 20;
+
+}  // namespace
+
+void RecordStore::Add(absl::string_view record) {
+  if (chunks_.empty() || chunks_.back().size() + record.size() > kRecordChunkBytes) {
+    if (!chunks_.empty()) chunks_.back().shrink_to_fit();
+    chunks_.emplace_back();
+  }
+  std::string& chunk = chunks_.back();
+  const uint32_t holder = static_cast<uint32_t>(chunks_.size() - 1);
+  Append({size_, chunk.size(), static_cast<uint32_t>(record.size()), holder}, 1);
+  chunk.append(record.data(), record.size());
+}
+
+void RecordStore::AddInPlace(uint64_t offset, uint32_t bytes, uint64_t count) {
+  const uint32_t holder = static_cast<uint32_t>(files_.size() - 1) | kInFile;
+  Append({size_, offset, bytes, holder}, count);
+}
+
+void RecordStore::Append(const Run& run, uint64_t count) {
+  const bool goes_on = !runs_.empty() && runs_.back().holder == run.holder &&
+                       runs_.back().bytes == run.bytes &&
+                       OffsetIn(runs_.back(), size_) == run.offset;
+  if (!goes_on && count > 0) runs_.push_back(run);
+  size_ += count;
+}
+
+uint64_t RecordStore::OffsetIn(const Run& run, uint64_t index) const {
+  const uint64_t gap = (run.holder & kInFile) != 0 ? gap_ : 0;
+  return run.offset + (index - run.first) * (run.bytes + gap);
+}
+
+absl::StatusOr<absl::string_view> RecordStore::Get(uint64_t index, std::string* scratch) const {
+  const auto after = std::upper_bound(runs_.begin(), runs_.end(), index,
+                                      [](uint64_t i, const Run& run) { return i < run.first; });
+  const Run& run = *(after - 1);
+  const uint64_t offset = OffsetIn(run, index);
+  if ((run.holder & kInFile) == 0) {
+    return absl::string_view(chunks_[run.holder]).substr(offset, run.bytes);
+  }
+  scratch->resize(run.bytes);
+  MILLRACE_RETURN_IF_ERROR(files_[run.holder & ~kInFile].ReadAt(offset, absl::MakeSpan(*scratch)));
+  return absl::string_view(*scratch);
+}
+
+bool LeaveInFiles(uint64_t bytes, uint64_t memory) { return bytes > memory / 4; }
+
+}  // namespace millrace::worker
