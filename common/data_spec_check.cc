@@ -38,6 +38,18 @@ absl::Status CheckCsv(const CsvFiles& csv, const std::string& path, const DataSp
   return CheckCsvFiles(csv, path);
 }
 
+absl::Status CheckNumpy(const NumpyArrays& spec, const std::string& path, const DataSpec& data) {
+  for (int i = 0; i < spec.features_size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(
+        CheckFiles(absl::StrCat(path, ".features[", i, "].files"), spec.features(i).files(), data));
+  }
+  if (spec.has_label()) {
+    MILLRACE_RETURN_IF_ERROR(
+        CheckFiles(absl::StrCat(path, ".label.files"), spec.label().files(), data));
+  }
+  return CheckNumpyArrays(spec, path);
+}
+
 absl::Status CheckFormat(const Dataset& set, absl::string_view path, const DataSpec& data) {
   switch (set.format_case()) {
     case Dataset::kIdx:
@@ -53,6 +65,12 @@ absl::Status CheckFormat(const Dataset& set, absl::string_view path, const DataS
       return CheckCsv(set.csv(), absl::StrCat(path, ".csv"), data);
     case Dataset::kCifar:
       return CheckFiles(absl::StrCat(path, ".cifar.files"), set.cifar().files(), data);
+    case Dataset::kNumpy:
+      return CheckNumpy(set.numpy(), absl::StrCat(path, ".numpy"), data);
+    case Dataset::kTfrecord:
+      MILLRACE_RETURN_IF_ERROR(
+          CheckFiles(absl::StrCat(path, ".tfrecord.files"), set.tfrecord().files(), data));
+      return CheckRecordFeatures(set.tfrecord(), absl::StrCat(path, ".tfrecord"));
     case Dataset::FORMAT_NOT_SET:
       break;
   }

@@ -138,7 +138,8 @@ TEST_F(CheckJobSpecTest, LossAndMetrics) {
 }
 
 TEST_F(CheckJobSpecTest, Data) {
-  EXPECT_EQ(ErrorOf("data.train={}"), "data.train: not set; must be idx, libsvm, cifar or csv");
+  EXPECT_EQ(ErrorOf("data.train={}"),
+            "data.train: not set; must be idx, libsvm, cifar, numpy, csv or tfrecord");
   EXPECT_EQ(ErrorOf("data.train.libsvm.file="),
             "data.train.libsvm.file: not set; must be the name of a file");
   EXPECT_THAT(ErrorOf("data.evaluate.idx.labels="),
@@ -158,6 +159,49 @@ TEST_F(CheckJobSpecTest, ListsOfFiles) {
             "data.train.cifar.files: not set; must be the names of files");
   EXPECT_EQ(ErrorOf("data.train.cifar={files: ['a', '']}"),
             "data.train.cifar.files[1]: not set; must be the name of a file");
+}
+
+TEST_F(CheckJobSpecTest, NumpyArrays) {
+  ExpectGood({"data.train.numpy={features {files: 'a'} features {name: 'b' files: ['c', 'd']}}"});
+  EXPECT_EQ(ErrorOf("data.train.numpy={label {files: 'a'}}"),
+            "data.train.numpy.features: not set; must be at least one");
+  EXPECT_EQ(ErrorOf("data.train.numpy={features {name: 'a'}}"),
+            "data.train.numpy.features[0].files: not set; must be the names of files");
+  EXPECT_EQ(ErrorOf("data.train.numpy={features {files: 'a'} features {files: 'b'}}"),
+            "data.train.numpy.features[1].name: 'features'; must be different from the names of "
+            "the features before it");
+  EXPECT_EQ(ErrorOf("data.train.numpy={features {files: 'a' divide_by: -1}}"),
+            "data.train.numpy.features[0].divide_by: -1; must be a finite number above 0, or not "
+            "set");
+}
+
+TEST_F(CheckJobSpecTest, FeaturesOfRecords) {
+  const auto error = [this](const std::string& features) {
+    return ErrorOf(absl::StrCat("data.train.tfrecord={files: 'a' ", features, "}"));
+  };
+  ExpectGood(
+      {"data.train.tfrecord={files: 'a' features {key: 'x/y' type: FLOAT shape: [2, 3] "
+       "missing: -1} features {key: 'x/y' name: 'z' type: INT64 ragged: true} "
+       "label {key: 'x/y' type: INT64 missing: 3}}"});
+  EXPECT_EQ(error(""), "data.train.tfrecord.features: not set; must be at least one");
+  EXPECT_EQ(error("features {key: 'x'}"),
+            "data.train.tfrecord.features[0].type: not set; must be one of FLOAT, INT64, BYTES");
+  EXPECT_EQ(error("features {type: FLOAT}"),
+            "data.train.tfrecord.features[0].key: not set; must be a feature of the examples");
+  EXPECT_THAT(error("features {key: 'x' type: FLOAT} features {key: 'x' type: FLOAT}"),
+              StartsWith("data.train.tfrecord.features[1].key: 'x'; must be different"));
+  EXPECT_THAT(error("features {key: 'x' type: FLOAT shape: [99999999, 99999999]}"),
+              StartsWith("data.train.tfrecord.features[0].shape: it has 99999999; must be"));
+  EXPECT_THAT(error("features {key: 'x' type: FLOAT ragged: true}"),
+              StartsWith("data.train.tfrecord.features[0].ragged: true; must be false"));
+  EXPECT_THAT(error("features {key: 'x' type: INT64 missing: 0.5}"),
+              StartsWith("data.train.tfrecord.features[0].missing: 0.5; must be a whole number"));
+  EXPECT_THAT(error("features {key: 'x' type: BYTES missing: 0}"),
+              StartsWith("data.train.tfrecord.features[0].missing: 0; must be not set"));
+  EXPECT_THAT(error("features {key: 'x' type: INT64 divide_by: 2}"),
+              StartsWith("data.train.tfrecord.features[0].divide_by: 2; must be not set"));
+  EXPECT_EQ(error("features {key: 'x' type: INT64} label {key: 'y' type: BYTES}"),
+            "data.train.tfrecord.label.type: BYTES; must be FLOAT or INT64 of a label");
 }
 
 TEST_F(CheckJobSpecTest, HoldOut) {

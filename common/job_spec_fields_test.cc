@@ -209,14 +209,19 @@ void CollectPaths(const google::protobuf::Descriptor* descriptor, const std::str
   }
 }
 
-// Lists have the elements that they have: `spec` gets one where it has none.
-void AddElements(JobSpec* spec) {
-  spec->mutable_warm_start()->add_rules();
-  for (Dataset* set :
-       {spec->mutable_data()->mutable_train(), spec->mutable_data()->mutable_evaluate()}) {
-    set->mutable_csv()->add_columns()->mutable_cross()->add_parts();
-    set->mutable_csv()->mutable_label()->add_classes();
-  }
+// Gives each list of messages that `path` goes through an element: lists have the elements that
+// they have.
+void AddElements(const std::string& path, google::protobuf::Message* message) {
+  const size_t dot = path.find('.');
+  if (dot == std::string::npos) return;
+  const bool element = dot > 3 && path.compare(dot - 3, 3, "[0]") == 0;
+  const FieldDescriptor* field =
+      message->GetDescriptor()->FindFieldByName(path.substr(0, element ? dot - 3 : dot));
+  const auto* reflection = message->GetReflection();
+  const std::string rest = path.substr(dot + 1);
+  if (!field->is_repeated()) return AddElements(rest, reflection->MutableMessage(message, field));
+  if (reflection->FieldSize(*message, field) == 0) reflection->AddMessage(message, field);
+  AddElements(rest, reflection->MutableRepeatedMessage(message, field, 0));
 }
 
 TEST_F(SetFieldTest, EveryFieldCanBeSet) {
@@ -226,9 +231,9 @@ TEST_F(SetFieldTest, EveryFieldCanBeSet) {
   for (const std::string& path : paths) {
     bool done = false;
     for (const char* value : {"1", "true", "1s", "RELU", "SAME", "ZEROS", "ACCURACY",
-                              "BINARY_CROSSENTROPY", "CIFAR_10", "REST"}) {
+                              "BINARY_CROSSENTROPY", "CIFAR_10", "REST", "FLOAT"}) {
       JobSpec spec = spec_;
-      AddElements(&spec);
+      if (path.find("[0]") != std::string::npos) AddElements(path, &spec);
       done = done || SetField(absl::StrCat(path, "=", value), &spec).ok();
     }
     EXPECT_TRUE(done) << path;

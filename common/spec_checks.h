@@ -17,7 +17,10 @@ absl::Status CheckModelSpec(const ModelSpec& model);
 // INVALID_ARGUMENT: "data.train.idx.images: ...".
 absl::Status CheckDataSpec(const DataSpec& data);
 
-// Of all but the names of the files. `path` is the field's, "data.train.csv".
+// Parts of CheckDataSpec: all of these formats but the names of files. `path`:
+// "data.train.numpy".
+absl::Status CheckNumpyArrays(const NumpyArrays& spec, const std::string& path);
+absl::Status CheckRecordFeatures(const TfRecordFiles& spec, const std::string& path);
 absl::Status CheckCsvFiles(const CsvFiles& files, const std::string& path);
 
 }  // namespace millrace

@@ -29,7 +29,7 @@ class LibsvmDatasetTest : public ::testing::Test {
  protected:
   DatasetOr Open(const std::string& content, uint64_t begin = 0, uint64_t end = 0,
                  uint32_t features = 4) {
-    WriteTestFile(directory_, "a9a", content);
+    millrace::testing::ReplaceTestFile(directory_, "a9a", content);
     millrace::Dataset set;
     set.mutable_libsvm()->set_file("a9a");
     set.mutable_libsvm()->set_features(features);

@@ -7,6 +7,8 @@
 #include "worker/input/example_selection.h"
 #include "worker/input/idx_dataset.h"
 #include "worker/input/libsvm_dataset.h"
+#include "worker/input/numpy_dataset.h"
+#include "worker/input/tfrecord_dataset.h"
 
 namespace millrace::worker {
 
@@ -21,8 +23,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& sp
       return OpenLibsvmDataset(spec.libsvm(), selection, directory, field);
     case millrace::Dataset::kCifar:
       return OpenCifarDataset(spec.cifar(), selection, directory, field, MemoryLimit());
+    case millrace::Dataset::kNumpy:
+      return OpenNumpyDataset(spec.numpy(), selection, directory, field, MemoryLimit());
     case millrace::Dataset::kCsv:
       return OpenCsvDataset(spec.csv(), selection, directory, field);
+    case millrace::Dataset::kTfrecord:
+      return OpenTfRecordDataset(spec.tfrecord(), selection, directory, field, MemoryLimit());
     case millrace::Dataset::FORMAT_NOT_SET:
       break;
   }

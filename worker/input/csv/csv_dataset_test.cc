@@ -217,7 +217,7 @@ TEST_F(CsvDatasetTest, FingerprintFollowsFromWhatIsUsed) {
 
 TEST_F(CsvDatasetTest, ErrorsNameFileLineColumnAndWhatIsAllowed) {
   EXPECT_THAT(ErrorOf("columns { name: 'age' number {} }"),
-              HasSubstr("data.train.csv.files[0]: " + directory_ +
+              HasSubstr("data.train.csv.files: " + directory_ +
                         "/people.csv:3:5: column 'age': is missing"));
   EXPECT_THAT(
       ErrorOf("columns { name: 'job' number {} }"),

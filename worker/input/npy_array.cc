@@ -1,0 +1,167 @@
+// A header is only a claim: memory grows with what is really read, never with what a header says.
+#include "worker/input/npy_array.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/printable.h"
+#include "common/status_macros.h"
+#include "worker/input/zip_file.h"
+
+namespace millrace::worker {
+namespace {
+
+absl::Status Truncated(const NpyHeader& header, const ByteStream& stream) {
+  return stream.Error(absl::StrCat("truncated at offset ", stream.offset(), ": the header says ",
+                                   Describe(header), ", ", header.bytes(), " bytes"));
+}
+
+absl::Status CheckAtEnd(const NpyHeader& header, ByteStream* stream) {
+  const uint64_t end = stream->offset();
+  char byte;
+  MILLRACE_ASSIGN_OR_RETURN(const size_t got, stream->Read(absl::MakeSpan(&byte, 1)));
+  if (got == 0) return absl::OkStatus();
+  return stream->Error(absl::StrCat("goes on after offset ", end, ": the header says ",
+                                    Describe(header), ", ", header.bytes(), " bytes"));
+}
+
+// Where, in Fortran's order, the elements of row 0 stand, in C's order of the row. Element e of row
+// i stands i elements further.
+std::vector<uint64_t> FortranOffsets(const NpyHeader& header) {
+  std::vector<uint64_t> offsets = {0};
+  uint64_t stride = header.rows;
+  for (const uint64_t dimension : header.row_shape) {
+    std::vector<uint64_t> wider;
+    wider.reserve(offsets.size() * dimension);
+    for (const uint64_t offset : offsets) {
+      for (uint64_t i = 0; i < dimension; ++i) wider.push_back(offset + i * stride);
+    }
+    offsets = std::move(wider);
+    stride *= dimension;
+  }
+  return offsets;
+}
+
+std::vector<std::string> ArrayNames(const ZipFile& archive) {
+  std::vector<std::string> names;
+  for (const ZipEntry& entry : archive.entries()) {
+    names.push_back(Printable(absl::StripSuffix(entry.name, ".npy")));
+  }
+  return names;
+}
+
+absl::StatusOr<const ZipEntry*> FindArray(const ZipFile& archive, const std::string& name) {
+  constexpr size_t kMaxNames = 20;
+  if (name.empty() && archive.entries().size() == 1) return &archive.entries().front();
+  for (const ZipEntry& entry : archive.entries()) {
+    if (!name.empty() && (entry.name == name + ".npy" || entry.name == name)) return &entry;
+  }
+  std::vector<std::string> names = ArrayNames(archive);
+  if (names.size() > kMaxNames) names.resize(kMaxNames);
+  const std::string has =
+      absl::StrCat("it has ", archive.entries().size(), " arrays: ", absl::StrJoin(names, ", "));
+  if (name.empty()) return archive.Error(absl::StrCat("which array? Set `array`; ", has));
+  return archive.Error(absl::StrCat("no array '", Printable(name), "'; ", has));
+}
+
+}  // namespace
+
+absl::Status NpyArray::AddFile(const std::string& directory, const NamedFile& named) {
+  MILLRACE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(directory, named.name, named.field));
+  std::string magic;
+  MILLRACE_RETURN_IF_ERROR(ReadUpTo(&file, kNpyMagicBytes, &magic));
+  if (absl::StartsWith(magic, "PK")) return AddZip(file);
+  return AddArray(magic, &file, file.name(), file, in_place_ && !file.compressed());
+}
+
+absl::Status NpyArray::AddZip(const InputFile& file) {
+  MILLRACE_ASSIGN_OR_RETURN(const ZipFile archive, ZipFile::Open(file.path(), file.field()));
+  MILLRACE_ASSIGN_OR_RETURN(const ZipEntry* const entry, FindArray(archive, name_));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream, archive.Read(*entry));
+  std::string magic;
+  MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream.get(), kNpyMagicBytes, &magic));
+  return AddArray(magic, stream.get(), file.name(), file, /*in_place=*/false);
+}
+
+absl::Status NpyArray::AddArray(absl::string_view magic, ByteStream* stream,
+                                const std::string& shown_name, const InputFile& file,
+                                bool in_place) {
+  MILLRACE_ASSIGN_OR_RETURN(const NpyHeader header, ReadNpyHeader(magic, stream));
+  MILLRACE_RETURN_IF_ERROR(CheckLikeOthers(header, *stream));
+  if (header.fortran_order) {
+    MILLRACE_RETURN_IF_ERROR(AddFortranRows(header, stream));
+  } else if (in_place) {
+    MILLRACE_RETURN_IF_ERROR(AddRowsInPlace(header, file));
+  } else {
+    MILLRACE_RETURN_IF_ERROR(AddRows(header, stream));
+  }
+  if (!first_.has_value()) first_ = header;
+  rows_ += header.rows;
+  files_.push_back({shown_name, file.field()});
+  ends_.push_back(rows_);
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::CheckLikeOthers(const NpyHeader& header, const ByteStream& stream) const {
+  if (!first_.has_value()) return absl::OkStatus();
+  if (first_->type == header.type && first_->row_shape == header.row_shape) {
+    return absl::OkStatus();
+  }
+  return stream.Error(absl::StrCat(Describe(header), ", but ", files_.front().name, " has ",
+                                   Describe(*first_),
+                                   "; types, byte orders and shapes of rows must agree"));
+}
+
+absl::Status NpyArray::AddRows(const NpyHeader& header, ByteStream* stream) {
+  std::string row;
+  for (uint64_t i = 0; i < header.rows; ++i) {
+    MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream, header.row_bytes(), &row));
+    if (row.size() < header.row_bytes()) return Truncated(header, *stream);
+    if (selection_.Contains(rows_ + i)) records_.Add(row);
+  }
+  return CheckAtEnd(header, stream);
+}
+
+absl::Status NpyArray::AddFortranRows(const NpyHeader& header, ByteStream* stream) {
+  std::string elements;
+  MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream, header.bytes(), &elements));
+  if (elements.size() < header.bytes()) return Truncated(header, *stream);
+  MILLRACE_RETURN_IF_ERROR(CheckAtEnd(header, stream));
+  const std::vector<uint64_t> offsets = FortranOffsets(header);
+  const uint32_t width = header.type.bytes;
+  std::string row;
+  for (uint64_t i = 0; i < header.rows; ++i) {
+    if (!selection_.Contains(rows_ + i)) continue;
+    row.clear();
+    for (const uint64_t offset : offsets) row.append(elements, (offset + i) * width, width);
+    records_.Add(row);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::AddRowsInPlace(const NpyHeader& header, const InputFile& file) {
+  const uint64_t begin = file.offset();
+  MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(file.path(), file.field()));
+  if (opened.size() != begin + header.bytes()) {
+    return file.Error(absl::StrCat("ends at offset ", opened.size(), " instead of ",
+                                   begin + header.bytes(), ": the header says ", Describe(header),
+                                   ", ", header.bytes(), " bytes"));
+  }
+  records_.BeginFile(std::move(opened));
+  for (uint64_t i = 0; i < header.rows; ++i) {
+    if (!selection_.Contains(rows_ + i)) continue;
+    records_.AddInPlace(begin + i * header.row_bytes(), static_cast<uint32_t>(header.row_bytes()));
+  }
+  return absl::OkStatus();
+}
+
+std::pair<std::string, uint64_t> NpyArray::Find(uint64_t row) const {
+  const size_t file = std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin();
+  return {files_[file].name, row - (file == 0 ? 0 : ends_[file - 1])};
+}
+
+}  // namespace millrace::worker

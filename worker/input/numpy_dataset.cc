@@ -1,0 +1,131 @@
+#include "worker/input/numpy_dataset.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/input/input_files.h"
+#include "worker/input/npy_array.h"
+#include "worker/input/npy_decoder.h"
+#include "worker/input/record_dataset.h"
+
+namespace millrace::worker {
+namespace {
+
+// One of the arrays of a set.
+struct NumpyColumn {
+  NumpyArray spec;
+  std::string field;  // "data.train.numpy.features[0]"
+  bool is_label = false;
+  std::vector<NamedFile> files;
+};
+
+absl::StatusOr<NumpyColumn> FindColumn(const NumpyArray& spec, const std::string& field,
+                                       bool is_label, const std::string& directory) {
+  NumpyColumn column = {spec, field, is_label, {}};
+  if (spec.name().empty()) column.spec.set_name(is_label ? "label" : "features");
+  const std::vector<std::string> listed(spec.files().begin(), spec.files().end());
+  MILLRACE_ASSIGN_OR_RETURN(column.files,
+                            FindFiles(directory, listed, absl::StrCat(field, ".files")));
+  return column;
+}
+
+absl::StatusOr<std::vector<NumpyColumn>> FindColumns(const NumpyArrays& spec,
+                                                     const std::string& directory,
+                                                     const std::string& field) {
+  std::vector<NumpyColumn> columns;
+  for (int i = 0; i < spec.features_size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        NumpyColumn column,
+        FindColumn(spec.features(i), absl::StrCat(field, ".numpy.features[", i, "]"),
+                   /*is_label=*/false, directory));
+    columns.push_back(std::move(column));
+  }
+  if (columns.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".numpy.features: empty; must have at least one"));
+  }
+  if (spec.has_label()) {
+    MILLRACE_ASSIGN_OR_RETURN(NumpyColumn column,
+                              FindColumn(spec.label(), absl::StrCat(field, ".numpy.label"),
+                                         /*is_label=*/true, directory));
+    columns.push_back(std::move(column));
+  }
+  return columns;
+}
+
+TensorSpec DescribeColumn(const NumpyColumn& column, const NpyArray& array) {
+  TensorSpec tensor;
+  tensor.name = column.spec.name();
+  tensor.type = NpyElementType(array.type(), column.is_label, column.spec.divide_by());
+  tensor.shape = array.row_shape();
+  // A column of labels, [n, 1], is as good as [n].
+  if (column.is_label && tensor.shape == std::vector<uint64_t>{1}) tensor.shape.clear();
+  return tensor;
+}
+
+// Decodes every example once, for what follows from all of them. `rows` finds them in the files of
+// the first array.
+absl::Status Summarise(const ExampleSelection& selection, const NpyArray& rows,
+                       const std::string& field, RecordDataset* dataset) {
+  ExampleSummary summary(dataset->example());
+  Batch example;
+  for (uint64_t row = 0; row < rows.rows(); ++row) {
+    if (!selection.Contains(row)) continue;
+    const auto [file, number] = rows.Find(row);
+    absl::Status status = dataset->Read({summary.examples()}, &example);
+    if (status.ok()) status = summary.Add(example, file, number);
+    if (absl::IsInvalidArgument(status)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ".numpy: ", file, ": example ", number, ": ", status.message()));
+    }
+    MILLRACE_RETURN_IF_ERROR(status);
+  }
+  dataset->Describe(summary);
+  return absl::OkStatus();
+}
+
+absl::Status CheckSameRows(const NpyArray& first, const NpyArray& array, const std::string& field) {
+  if (first.rows() == array.rows()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, ".files: ", NameAll(array.files()), " has ", array.rows(), " rows, but ",
+      NameAll(first.files()), " has ", first.rows(), "; row i of each array is of example i"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(const NumpyArrays& spec,
+                                                          const ExampleSelection& selection,
+                                                          const std::string& directory,
+                                                          const std::string& field,
+                                                          uint64_t memory) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<NumpyColumn> columns,
+                            FindColumns(spec, directory, field));
+  uint64_t bytes = 0;
+  for (const NumpyColumn& column : columns) bytes += BytesOnDisk(directory, column.files);
+  std::vector<NpyArray> arrays;
+  arrays.reserve(columns.size());
+  std::vector<RecordColumn> record_columns;
+  ExampleSpec example;
+  for (const NumpyColumn& column : columns) {
+    arrays.emplace_back(column.spec.array(), selection, LeaveInFiles(bytes, memory));
+    NpyArray& array = arrays.back();
+    for (const NamedFile& file : column.files) {
+      MILLRACE_RETURN_IF_ERROR(array.AddFile(directory, file));
+    }
+    MILLRACE_RETURN_IF_ERROR(CheckSameRows(arrays.front(), array, column.field));
+    std::vector<TensorSpec>& tensors = column.is_label ? example.labels : example.features;
+    const NpyTarget target = {column.is_label, tensors.size(), column.spec.divide_by()};
+    tensors.push_back(DescribeColumn(column, array));
+    record_columns.push_back({array.TakeRecords(), MakeNpyDecoder(array.type(), target)});
+  }
+  MILLRACE_RETURN_IF_ERROR(selection.CheckCount(arrays.front().rows(),
+                                                record_columns.front().records.size(),
+                                                NameAll(arrays.front().files()), field));
+  auto dataset = std::make_unique<RecordDataset>(std::move(record_columns), example);
+  MILLRACE_RETURN_IF_ERROR(Summarise(selection, arrays.front(), field, dataset.get()));
+  return dataset;
+}
+
+}  // namespace millrace::worker

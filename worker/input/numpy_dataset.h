@@ -1,0 +1,28 @@
+// Arrays of NumPy's.
+#ifndef MILLRACE_WORKER_INPUT_NUMPY_DATASET_H_
+#define MILLRACE_WORKER_INPUT_NUMPY_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "protos/job.pb.h"
+#include "worker/input/dataset.h"
+#include "worker/input/example_selection.h"
+
+namespace millrace::worker {
+
+// Opens a set in NumpyArrays: .npy of versions 1 to 3, in either order of elements and of bytes,
+// and .npz, whose CRCs are checked. The rows of `selection` are kept as they are, in memory or
+// (.npy in C's order) in their files, and converted when they are read. `memory`: bytes that this
+// process may use. Errors as OpenDataset.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(const NumpyArrays& spec,
+                                                          const ExampleSelection& selection,
+                                                          const std::string& directory,
+                                                          const std::string& field,
+                                                          uint64_t memory);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_NUMPY_DATASET_H_
