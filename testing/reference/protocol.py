@@ -178,13 +178,48 @@ def hash_texts(texts, buckets):
     return h % buckets
 
 
+def held_out(fraction, seed, n):
+    return [i for i in range(n) if (split((split(seed) + i) & MASK) >> 11) * 2**-53 < fraction]
+
+
+def fingerprint(features, labels, examples_):
+    """`features`, `labels`: (type, dimensions); `examples_`: lists of the values of each, as bytes."""
+    shapes = [len(features), len(labels)]
+    for type_, dimensions in features + labels:
+        shapes += [type_, len(dimensions), *dimensions]
+    h = xxh64(0, struct.pack(f"<{len(shapes)}Q", *shapes))
+    for example in examples_:
+        for values in example:
+            h = xxh64(h, values)
+    return h
+
+
+def cifar_fingerprint(examples_):
+    """`examples_`: (label, 3072 bytes, colour after colour)."""
+    values = []
+    for label, planes in examples_:
+        pixels = [planes[colour * 1024 + i] / 255 for i in range(1024) for colour in range(3)]
+        values.append([struct.pack("<3072f", *pixels), struct.pack("<q", label)])
+    return fingerprint([(0, [32, 32, 3])], [(1, [])], values)
+
+
+def numpy_fingerprint(rows, labels):
+    """A feature of floats that are divided by 3, and a label of ids."""
+    values = [[struct.pack(f"<{len(row)}f", *(float32(float32(x) / 3) for x in row)), struct.pack("<q", label)]
+              for row, label in zip(rows, labels)]
+    return fingerprint([(0, [len(rows[0])])], [(1, [])], values)
+
+
 def plan_fingerprint(sets):
     return max(xxh64(0, struct.pack(f"<{len(sets)}Q", *sets)), 1)
 
 
-# The data that //testing/reference:protocol_values writes: 5 images of 3x2, and a LIBSVM file.
+# The data that //testing/reference:protocol_values writes: 5 images of 3x2, a LIBSVM file, 2 images of CIFAR-10, and
+# 3 rows of 2 float64 with labels.
 IMAGES = dict(rows=3, columns=2, labels=bytes([3, 1, 4, 1, 5]), pixels=bytes(i * 37 % 256 for i in range(30)))
 ROWS = [(-1, [(0, 0.5), (4, -2.25)]), (1, []), (1, [(1, 0.0), (2, 3.0)])]
+CIFAR = [(3, bytes(i * 37 % 256 for i in range(3072))), (9, bytes(i * 41 % 256 for i in range(3072)))]
+NUMPY = [[0.1, -2.5], [1e10, 0.0], [7.0, 1 / 3]], [2, 0, 5]
 
 TABLE = dict(
     columns=[
@@ -219,6 +254,16 @@ def expected(kind, arguments):
         return [libsvm_fingerprint(5, ROWS)]
     if kind == "csv":
         return [csv_fingerprint(**TABLE)]
+    if kind == "held_out":
+        fraction, seed, n = arguments
+        return held_out(float(fraction), int(seed), int(n))
+    if kind == "libsvm_part":  # Of the range [1, 3), the part that seed 7 and fraction 0.5 do not hold out.
+        held = held_out(0.5, 7, 3)
+        return [libsvm_fingerprint(5, [ROWS[i] for i in (1, 2) if i not in held])]
+    if kind == "cifar":
+        return [cifar_fingerprint(CIFAR)]
+    if kind == "numpy":
+        return [numpy_fingerprint(*NUMPY)]
     if kind == "plan":
         return [plan_fingerprint([idx_fingerprint(**IMAGES), libsvm_fingerprint(5, ROWS)])]
     raise ValueError(f"no such kind: {kind}")
@@ -237,7 +282,7 @@ def main():
             print(f"{kind} {arguments}: C++ has {computed[:8]}, docs/protocol.md says {by_the_page[:8]}")
     kinds = {words[0] for words in lines}
     print(f"{len(lines)} values of {len(kinds)} kinds, {wrong} differ")
-    return 0 if wrong == 0 and len(kinds) == 9 else 1
+    return 0 if wrong == 0 and len(kinds) == 13 else 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "ps/dense/initial_value.h"
 #include "worker/device/cpu/layers/dropout.h"
 #include "worker/input/dataset.h"
+#include "worker/input/example_selection.h"
 #include "worker/input/step_order.h"
 #include "worker/training/prepared_job.h"
 #include "worker/training/step_seed.h"
@@ -86,12 +88,38 @@ void PrintInitialValues() {
   }
 }
 
+void PrintHeldOut() {
+  for (const uint64_t seed : kSeeds) {
+    for (const double fraction : {0.1, 0.5}) {
+      HoldOut hold_out;
+      hold_out.set_fraction(fraction);
+      hold_out.set_seed(seed);
+      std::vector<uint64_t> held_out;
+      for (uint64_t i = 0; i < 200; ++i) {
+        if (worker::IsHeldOut(hold_out, i)) held_out.push_back(i);
+      }
+      Print(absl::StrCat("held_out ", fraction, " ", seed, " 200"), held_out);
+    }
+  }
+}
+
 std::string BigEndian(std::vector<uint32_t> words) {
   std::string bytes;
   for (const uint32_t word : words) {
     for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<char>(word >> shift));
   }
   return bytes;
+}
+
+template <typename Number>
+void WriteNpy(const std::string& path, const std::string& type, const std::string& shape,
+              const std::vector<Number>& elements) {
+  const std::string header =
+      absl::StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': ", shape, ", }\n");
+  std::ofstream file(path);
+  file << "\x93NUMPY\x01" << '\0' << static_cast<char>(header.size()) << '\0' << header;
+  file.write(reinterpret_cast<const char*>(elements.data()),
+             static_cast<std::streamsize>(elements.size() * sizeof(Number)));
 }
 
 void WriteData(const std::string& directory) {
@@ -101,6 +129,15 @@ void WriteData(const std::string& directory) {
   std::ofstream(directory + "/labels") << BigEndian({0x801, 5}) << "\3\1\4\1\5";
   std::ofstream(directory + "/table") << "x,word,y,w\n2,red,1,1\n-7.25,blue,0,0.5\n"
                                          "3,\"a, long \"\"word\"\" of more than 32 bytes\",4,2\n";
+  for (const auto& [name, label, factor] :
+       {std::make_tuple("cifar-1", 3, 37), {"cifar-2", 9, 41}}) {
+    std::string record(1, static_cast<char>(label));
+    for (int i = 0; i < 3072; ++i) record.push_back(static_cast<char>(i * factor));
+    std::ofstream(absl::StrCat(directory, "/", name)) << record;
+  }
+  WriteNpy(directory + "/x.npy", "<f8", "(3, 2)",
+           std::vector<double>{0.1, -2.5, 1e10, 0.0, 7.0, 1.0 / 3});
+  WriteNpy(directory + "/y.npy", "<i4", "(3,)", std::vector<int32_t>{2, 0, 5});
   std::ofstream(directory + "/rows") << "-1 1:0.5 5:-2.25\n\n+1\n+1 2:0 3:3\n";
 }
 
@@ -146,6 +183,17 @@ void PrintFingerprints(const std::string& directory) {
   Dataset libsvm;
   libsvm.mutable_libsvm()->set_file("rows");
   libsvm.mutable_libsvm()->set_features(5);
+  Dataset part = libsvm;
+  part.mutable_range()->set_begin(1);
+  part.mutable_hold_out()->set_fraction(0.5);
+  part.mutable_hold_out()->set_seed(7);
+  part.mutable_hold_out()->set_part(HoldOut::REST);
+  Dataset cifar;
+  cifar.mutable_cifar()->add_files("cifar-?");
+  Dataset numpy;
+  numpy.mutable_numpy()->add_features()->add_files("x.npy");
+  numpy.mutable_numpy()->mutable_features(0)->set_divide_by(3);
+  numpy.mutable_numpy()->mutable_label()->add_files("y.npy");
   worker::PreparedJob job;
   job.train = Open(idx, directory);
   job.evaluate = Open(libsvm, directory);
@@ -153,6 +201,9 @@ void PrintFingerprints(const std::string& directory) {
   Print("idx_range", {Open(range, directory)->fingerprint()});
   Print("libsvm", {job.evaluate->fingerprint()});
   Print("csv", {Open(CsvSpec(), directory)->fingerprint()});
+  Print("libsvm_part", {Open(part, directory)->fingerprint()});
+  Print("cifar", {Open(cifar, directory)->fingerprint()});
+  Print("numpy", {Open(numpy, directory)->fingerprint()});
   Print("plan", {worker::DataFingerprint(job)});
 }
 
@@ -162,6 +213,7 @@ void PrintFingerprints(const std::string& directory) {
 int main(int argc, char** argv) {
   CHECK_EQ(argc, 2) << "give a folder to write to";
   millrace::testing::PrintExamples();
+  millrace::testing::PrintHeldOut();
   millrace::testing::PrintDropped();
   millrace::testing::PrintInitialValues();
   millrace::testing::PrintFingerprints(argv[1]);

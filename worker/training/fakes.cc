@@ -17,13 +17,17 @@ constexpr uint64_t kSizes[] = {2, 3};
 
 class FakeDataset final : public Dataset {
  public:
-  FakeDataset(uint64_t size, uint64_t fingerprint) : size_(size), fingerprint_(fingerprint) {}
+  FakeDataset(const FakeWorld* world, uint64_t size)
+      : world_(world), size_(size), fingerprint_(world->fingerprint) {}
 
   uint64_t size() const override { return size_; }
   const ExampleSpec& example() const override { return example_; }
   uint64_t fingerprint() const override { return fingerprint_; }
 
   absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
+    if (world_->on_read) {
+      if (absl::Status status = world_->on_read(indices); !status.ok()) return status;
+    }
     batch->size = indices.size();
     batch->features.resize(1);
     batch->features[0].floats.assign(indices.begin(), indices.end());
@@ -33,6 +37,7 @@ class FakeDataset final : public Dataset {
   }
 
  private:
+  const FakeWorld* const world_;
   const uint64_t size_;
   const uint64_t fingerprint_;
   const ExampleSpec example_ = FloatsAndClass({1}, 1);
@@ -278,8 +283,8 @@ DatasetOpener FakeWorld::open_dataset() {
     if (on_open) {
       if (absl::Status status = on_open(field); !status.ok()) return status;
     }
-    return std::make_unique<FakeDataset>(field == "data.train" ? train_examples : evaluate_examples,
-                                         fingerprint);
+    return std::make_unique<FakeDataset>(
+        this, field == "data.train" ? train_examples : evaluate_examples);
   };
 }
 

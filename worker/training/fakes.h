@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "common/mutex.h"
 #include "protos/cluster.pb.h"
 #include "protos/job.pb.h"
@@ -82,6 +83,7 @@ struct FakeWorld {
   std::function<absl::Status(uint64_t step)> on_push;         // Of Push::Wait.
   std::function<absl::Status(const Batch& batch)> on_train;
   std::function<absl::Status(const std::string& field)> on_open;
+  std::function<absl::Status(absl::Span<const uint64_t> indices)> on_read;  // Of both sets.
 
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
   bool finishes_all_gradients = true;

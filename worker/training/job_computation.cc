@@ -63,6 +63,18 @@ JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob>
       prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_),
       gradients_(GradientSizes(*job_->model), kGradientSets) {}
 
+absl::Status JobComputation::FromData(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  data_changed_ = true;
+  return absl::FailedPreconditionError(status.message());
+}
+
+absl::StatusOr<std::unique_ptr<Batch>> JobComputation::Read(uint64_t step) {
+  absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher_.Take(step);
+  if (!batch.ok()) return FromData(batch.status());
+  return batch;
+}
+
 void JobComputation::Expect(const std::vector<uint64_t>& steps) {
   for (const uint64_t step : expected_) {
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
@@ -156,7 +168,7 @@ absl::StatusOr<EvaluationResult> JobComputation::Evaluate(ParameterClient::Start
     if (servers.stop_early()) return absl::CancelledError("no longer wanted");
     indices.resize(std::min(batch_size, examples - begin));
     std::iota(indices.begin(), indices.end(), begin);
-    MILLRACE_RETURN_IF_ERROR(job_->evaluate->Read(indices, &batch));
+    MILLRACE_RETURN_IF_ERROR(FromData(job_->evaluate->Read(indices, &batch)));
     MILLRACE_RETURN_IF_ERROR(job_->model->Evaluate(batch, &sums));
   }
   EvaluationResult result;

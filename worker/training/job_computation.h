@@ -73,8 +73,12 @@ class JobComputation {
   absl::Status FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
                           const Servers& servers);
 
-  // The step's examples; blocks until they are assembled.
-  absl::StatusOr<std::unique_ptr<Batch>> Read(uint64_t step) { return prefetcher_.Take(step); }
+  // The step's examples; blocks until they are assembled. FAILED_PRECONDITION: see data_changed.
+  absl::StatusOr<std::unique_ptr<Batch>> Read(uint64_t step);
+
+  // Whether a file of the data was found to be another than when it was opened. The job has to be
+  // prepared anew: this worker may have other data now, which says nothing about the job.
+  bool data_changed() const { return data_changed_; }
 
   // Computes the gradient of `batch`, the step's, on the values in the model, and pushes each
   // variable's part as soon as it is final; see AwaitPush. The result has what the batch says.
@@ -84,7 +88,8 @@ class JobComputation {
                                      const Servers& servers);
 
   // Waits for the pull, and evaluates the held-out examples. Fills in what was found.
-  // INVALID_ARGUMENT: the job has none; CANCELLED: no longer wanted.
+  // INVALID_ARGUMENT: the job has none; CANCELLED: no longer wanted; FAILED_PRECONDITION: see
+  // data_changed.
   absl::StatusOr<EvaluationResult> Evaluate(ParameterClient::StartedPull* pull,
                                             const Servers& servers);
 
@@ -103,9 +108,13 @@ class JobComputation {
       const ParameterClient::PullOptions& options, const Servers& servers);
   absl::StatusOr<ComputedStep> TrainOn(const Batch& batch, uint64_t step, const Servers& servers);
 
+  // What the coordinator is to hear of data that cannot be read.
+  absl::Status FromData(const absl::Status& status);
+
   const JobSpec spec_;
   const std::unique_ptr<PreparedJob> job_;
   const size_t look_ahead_;
+  bool data_changed_ = false;
   Prefetcher prefetcher_;  // Reads job_->train.
   GradientPool gradients_;
   std::vector<uint64_t> expected_;

@@ -242,6 +242,15 @@ void StepLoop::Do(const StepWork& work) {
   board_.BeginNothing();
   finisher_.Add(
       [this, work, pushed = std::move(pushed)]() mutable { Finish(work, std::move(pushed)); });
+  ReopenChangedData();
+}
+
+void StepLoop::ReopenChangedData() {
+  if (computation_ == nullptr || !computation_->data_changed()) return;
+  finisher_.Drain();  // Pushes that are under way use this computation's gradients.
+  computation_.reset();
+  MutexLock lock(&mutex_);
+  readiness_.Ask();
 }
 
 absl::StatusOr<StepLoop::PushedStep> StepLoop::Compute(const StepWork& work) {
@@ -338,6 +347,7 @@ void StepLoop::Do(const Evaluate& work) {
   LOG_IF(WARNING, !result.ok()) << options_.worker_name << " cannot evaluate job " << job_id_
                                 << ": " << result.status();
   options_.send(EvaluationMessage(job_id_, work.evaluation_id(), std::move(result)));
+  ReopenChangedData();
 }
 
 absl::StatusOr<EvaluationResult> StepLoop::Compute(const Evaluate& work) {

@@ -96,6 +96,9 @@ class StepLoop {
   absl::optional<Task> NextTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DestroyRetired() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Where the job's data were found to have changed: prepares it anew, and tells the coordinator.
+  void ReopenChangedData() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Takes leases out of the queue and gives them back.
   void ReturnIdleLeases() ABSL_LOCKS_EXCLUDED(mutex_);
   void ReturnExpiredLeases() ABSL_LOCKS_EXCLUDED(mutex_);

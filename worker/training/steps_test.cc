@@ -1,4 +1,5 @@
 // How a trainer computes steps and evaluations.
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -194,6 +195,45 @@ TEST_F(StepsTest, NextStepIsPulledAndComputedWhileAPushIsOnItsWay) {
   StartJob(FakeJob());
   trainer_->Handle(LeaseMessage(1, 0, 3));
   EXPECT_THAT(NextSteps(3), ElementsAre(0, 1, 2));
+}
+
+TEST_F(StepsTest, DataThatCannotBeReadAreATryAgain) {
+  std::atomic<bool> fails = true;
+  world_.on_read = [&fails](absl::Span<const uint64_t> indices) {
+    return fails && indices[0] == 1 ? absl::UnavailableError("data.train: a.bin: cannot read")
+                                    : absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(4, 0, 3));
+  EXPECT_EQ(NextStep().step(), 0);
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.step(), 1);
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(returned.message(), "step 1: data.train: a.bin: cannot read");
+  fails = false;
+  trainer_->Handle(LeaseMessage(5, 1, 2));
+  EXPECT_EQ(NextStep().step(), 1);
+  EXPECT_THAT(world_.log.EventsWith("open "), SizeIs(2));
+}
+
+TEST_F(StepsTest, DataThatHaveChangedAreOpenedAgain) {
+  std::atomic<bool> changed = true;
+  world_.on_read = [&changed](absl::Span<const uint64_t> indices) {
+    return changed && indices[0] == 1 ? absl::InvalidArgumentError("data.train: a.bin: has changed")
+                                      : absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  world_.log.Await("open data.evaluate");
+  trainer_->Handle(LeaseMessage(4, 0, 3));
+  EXPECT_EQ(NextStep().step(), 0);
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(returned.message(), "step 1: data.train: a.bin: has changed");
+  EXPECT_EQ(NextPrepared().code(), 0);
+  changed = false;
+  trainer_->Handle(LeaseMessage(5, 1, 2));
+  EXPECT_EQ(NextStep().step(), 1);
+  EXPECT_THAT(world_.log.EventsWith("open "), SizeIs(4));
 }
 
 TEST_F(StepsTest, FailureIsToldAfterTheStepsBeforeIt) {
