@@ -53,8 +53,11 @@ absl::Status InPlaceFile::ReadAt(uint64_t offset, absl::Span<char> bytes) const 
 absl::Status InPlaceFile::CheckUnchanged() const {
   MILLRACE_ASSIGN_OR_RETURN(const State now, Look());
   if (now == state_) return absl::OkStatus();
-  return Error(absl::StrCat("has changed since it was opened (", state_.size, " bytes then, ",
-                            now.size, " now); write new data under a new name"));
+  const std::string how = now.size == state_.size
+                              ? "its time is another"
+                              : absl::StrCat(state_.size, " bytes then, ", now.size, " now");
+  return Error(
+      absl::StrCat("has changed since it was opened (", how, "); write new data under a new name"));
 }
 
 absl::Status InPlaceFile::Error(const std::string& message) const {

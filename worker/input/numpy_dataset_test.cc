@@ -156,6 +156,23 @@ TEST_F(NumpyDatasetTest, DivideByMakesFloats) {
               ElementsAre(3, 0, 2, 7));
 }
 
+// The bits of IEEE 754's binary16, and what they stand for.
+TEST_F(NumpyDatasetTest, HalvesOfAllKinds) {
+  set_.mutable_numpy()->clear_label();
+  const std::string dictionary = "{'descr': '<f2', 'fortran_order': False, 'shape': (8,), }";
+  const uint16_t bits[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x3c00, 0x7bff, 0xfbff};
+  std::string elements;
+  for (const uint16_t half : bits) {
+    elements += {static_cast<char>(half & 0xff), static_cast<char>(half >> 8)};
+  }
+  const Batch batch = ReadAllExamples(*OpenX(Npy(dictionary, elements)));
+  EXPECT_THAT(batch.features[0].floats, ElementsAre(0.0f, -0.0f, 0x1p-24f, -1023 * 0x1p-24f,
+                                                    0x1p-14f, 1.0f, 65504.0f, -65504.0f));
+  elements[13] = 0x7c;
+  EXPECT_THAT(ErrorOfX(Npy(dictionary, elements)),
+              HasSubstr("x.npy: example 6: features: element"));
+}
+
 TEST_F(NumpyDatasetTest, LabelsAreIdsOrFloatsOrMissing) {
   WriteTestFile(directory_, "y.npy", ReferenceFile("bool.npy"));
   EXPECT_THAT(ReadAllExamples(*Open().value()).labels[0].ids, ElementsAre(1, 0, 0, 1));

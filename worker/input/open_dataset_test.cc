@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -49,6 +50,25 @@ TEST(OpenDatasetTest, OpensEachFormat) {
   WriteTestFile(directory, "a9a", "+1 3:1\n-1 4:1\n");
   EXPECT_EQ(OpenDataset(IdxSpec(), directory, "data.train").value()->size(), 1u);
   EXPECT_EQ(OpenDataset(LibsvmSpec("a9a"), directory, "data.train").value()->size(), 2u);
+
+  millrace::Dataset cifar;
+  cifar.mutable_cifar()->add_files("batch.bin");
+  WriteTestFile(directory, "batch.bin", std::string(2 * 3073, '\1'));
+  EXPECT_EQ(OpenDataset(cifar, directory, "data.train").value()->size(), 2u);
+  cifar.mutable_range()->set_begin(1);
+  EXPECT_EQ(OpenDataset(cifar, directory, "data.train").value()->size(), 1u);
+
+  const std::string reference = absl::StrCat(
+      std::getenv("TEST_SRCDIR"), "/", std::getenv("TEST_WORKSPACE"), "/testing/reference/data");
+  millrace::Dataset numpy;
+  numpy.mutable_numpy()->add_features()->add_files("f4.npy");
+  EXPECT_EQ(OpenDataset(numpy, reference, "data.train").value()->size(), 4u);
+  millrace::Dataset records;
+  records.mutable_tfrecord()->add_files("*.tfrecord");
+  RecordFeature& feature = *records.mutable_tfrecord()->add_features();
+  feature.set_key("label");
+  feature.set_type(RecordFeature::INT64);
+  EXPECT_EQ(OpenDataset(records, reference, "data.train").value()->size(), 10u);
 }
 
 TEST(OpenDatasetTest, FormatMustBeSet) {
