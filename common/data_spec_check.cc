@@ -74,7 +74,7 @@ absl::Status CheckFormat(const Dataset& set, absl::string_view path, const DataS
     case Dataset::FORMAT_NOT_SET:
       break;
   }
-  return NotSet(path, MemberNames(Dataset::descriptor()->FindOneofByName("format")));
+  return NotSet(path, Choice(Dataset::descriptor()->FindOneofByName("format")));
 }
 
 absl::Status CheckHoldOut(const HoldOut& hold_out, absl::string_view path) {

@@ -86,15 +86,6 @@ std::string FieldNames(const Descriptor* descriptor) {
   return absl::StrJoin(names, ", ");
 }
 
-std::string MemberNames(const google::protobuf::OneofDescriptor* descriptor) {
-  std::string names = descriptor->field(0)->name();
-  for (int i = 1; i < descriptor->field_count(); ++i) {
-    const bool last = i + 1 == descriptor->field_count();
-    absl::StrAppend(&names, last ? " or " : ", ", descriptor->field(i)->name());
-  }
-  return names;
-}
-
 std::string ValueNames(const EnumDescriptor* descriptor) {
   std::vector<std::string> names;
   for (int i = 0; i < descriptor->value_count(); ++i) {
@@ -102,6 +93,15 @@ std::string ValueNames(const EnumDescriptor* descriptor) {
     if (!absl::EndsWith(name, "_UNSPECIFIED")) names.push_back(name);
   }
   return absl::StrJoin(names, ", ");
+}
+
+std::string Choice(const google::protobuf::OneofDescriptor* descriptor) {
+  std::string names = descriptor->field(0)->name();
+  for (int i = 1; i < descriptor->field_count(); ++i) {
+    const bool last = i + 1 == descriptor->field_count();
+    absl::StrAppend(&names, last ? " or " : ", ", descriptor->field(i)->name());
+  }
+  return names;
 }
 
 absl::Status CheckAllKnown(const Message& message, absl::string_view subject) {

@@ -18,11 +18,11 @@ absl::Status FieldError(absl::string_view path, absl::string_view value, absl::s
 // "name, model, data": the fields of a message in their order.
 std::string FieldNames(const google::protobuf::Descriptor* descriptor);
 
-// "idx, libsvm or cifar": the members of a oneof in their order.
-std::string MemberNames(const google::protobuf::OneofDescriptor* descriptor);
-
 // "RELU, SIGMOID": the values of an enum, without the one that means that nothing was set.
 std::string ValueNames(const google::protobuf::EnumDescriptor* descriptor);
+
+// "idx, libsvm or cifar": the members of a oneof, as a choice. REQUIRES: it has at least one.
+std::string Choice(const google::protobuf::OneofDescriptor* descriptor);
 
 // INVALID_ARGUMENT when `message` or any message in it has fields or enum values that this
 // program's .proto files lack: their sender is newer, and what it asks for cannot be done.

@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& sp
   }
   return absl::InvalidArgumentError(
       absl::StrCat(field, ": no format this worker knows; set ",
-                   MemberNames(millrace::Dataset::descriptor()->FindOneofByName("format"))));
+                   Choice(millrace::Dataset::descriptor()->FindOneofByName("format"))));
 }
 
 }  // namespace millrace::worker
