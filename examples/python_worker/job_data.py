@@ -124,11 +124,12 @@ def open_idx(dataset, directory, field):
 def open_libsvm(dataset, directory, field):
     path = directory / dataset.libsvm.file
     try:
-        rows = [line.split() for line in path.read_text().splitlines() if line.strip()]
+        rows = [line.split("#")[0].split() for line in path.read_text().splitlines()]
+        rows = [row for row in rows if row]
         entries = [[entry.split(":") for entry in row[1:]] for row in rows]
         indices = [np.array([int(index) - 1 for index, _ in row], np.uint32) for row in entries]
         values = [np.array([value for _, value in row], np.float32) for row in entries]
-        labels = np.array([int(row[0]) for row in rows], np.int32)
+        labels = np.array([int(float(row[0])) for row in rows], np.int32)
     except (OSError, ValueError, OverflowError) as error:
         raise DataError(f"{path}: {error}") from error
     if any((row >= dataset.libsvm.features).any() for row in indices):

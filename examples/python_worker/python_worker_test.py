@@ -150,7 +150,7 @@ class PythonWorkerTest(unittest.TestCase):
         self.assertGreater(final["metrics"]["eval_accuracy"], 0.7)
 
     def write_libsvm(self):
-        """200 examples of three classes; the file has -1, so that labels are 0 and 1."""
+        """200 examples with labels -1 and +1, which count as 0 and 1, and comments."""
         directory = self.directory / "libsvm"
         directory.mkdir(exist_ok=True)
         draw = random.Random(1)
@@ -158,7 +158,7 @@ class PythonWorkerTest(unittest.TestCase):
         for _ in range(200):
             indices = sorted(draw.sample(range(1, 13), draw.randint(0, 6)))
             entries = " ".join(f"{index}:{draw.uniform(-2, 2):.7g}" for index in indices)
-            lines.append(f"{draw.choice(['-1', '+1'])} {entries}\n")
+            lines.append(f"{draw.choice(['-1', '+1'])} {entries}  # a person\n")
         (directory / "examples").write_text("".join(lines))
         job = directory / "job.textproto"
         job.write_text("""

@@ -66,7 +66,8 @@ class Job:
         parts = ["train_examples", "evaluate_examples"]
         if planned.data_fingerprint:
             parts.append("data_fingerprint")
-        if self.spec.HasField("synchronous") and not self.spec.synchronous.allow_mixed_workers:
+        mixed = not self.spec.HasField("synchronous") or self.spec.synchronous.allow_mixed_workers
+        if planned.numerics and not mixed:
             parts.append("numerics")
         pairs = [(part, getattr(own, part), getattr(planned, part)) for part in parts]
         pairs.append(("variables", *([(v.name, list(v.shape)) for v in plan.variables] for plan in (own, planned))))
@@ -132,6 +133,7 @@ class Worker:
 
     def listen(self):
         """Returns when the worker has left, or was refused for good."""
+        said = None
         while not self._stopping.is_set():
             session = Session(self._coordinator, pb.RegisterWorker(
                 name=self._name, incarnation=self._incarnation, lease_slots=1, device="numpy/1"))
@@ -139,7 +141,9 @@ class Worker:
                 for message in session.answers:
                     self._receive(session, message)
             except grpc.RpcError as error:
-                say(f"{self._name}: {error.code().name}: {error.details()}")
+                if error.details() != said:
+                    said = error.details()
+                    say(f"{self._name}: {error.code().name}: {said}")
                 if error.code() == Code.INVALID_ARGUMENT:
                     self.refusal = error.details()
                     self._stop()
@@ -150,7 +154,7 @@ class Worker:
     def _receive(self, session, message):
         kind = message.WhichOneof("kind")
         if kind == "welcome":
-            self._session = session
+            self._session, self._generations = session, {}
             period = message.welcome.heartbeat_period.ToMicroseconds() / 1e6
             threading.Thread(target=session.beat, args=(period,), daemon=True).start()
             say(f"{self._name} has joined {self._coordinator}")
@@ -164,8 +168,8 @@ class Worker:
 
     def compute(self):
         """Does what the coordinator asks for, in order, until the worker stops; leases that are left go back then."""
-        handlers = {"plan_job": self._plan, "set_route": self._route, "lease": self._lease, "evaluate": self._evaluate,
-                    "forget_job": self._forget}
+        handlers = {"welcome": self._begin_anew, "plan_job": self._plan, "set_route": self._route, "lease": self._lease,
+                    "evaluate": self._evaluate, "forget_job": self._forget}
         while not (self._stopping.is_set() and self._inbox.empty()):
             try:
                 session, message, received = self._inbox.get(timeout=0.5)
@@ -175,6 +179,12 @@ class Worker:
             kind = message.WhichOneof("kind")
             if session is self._session and kind in handlers:
                 handlers[kind](session, getattr(message, kind), received)
+
+    def _begin_anew(self, *_):
+        """Jobs that still run are routed again."""
+        for routed in self._jobs.values():
+            routed.close()
+        self._jobs.clear()
 
     def _open(self, spec):
         """The job, which is kept between its plan and its route."""
@@ -222,12 +232,15 @@ class Worker:
         if routed is not None:
             routed.close()
 
+    def _is_void(self, session, work):
+        return session is not self._session or self._generations.get(work.job_id) != work.generation
+
     def _wanted(self, session, work, until=None):
         """A function that raises Refused once the lease or the evaluation is void, or has waited for too long.
 
         `until`: of what can be begun anew elsewhere at no cost."""
         def check():
-            if session is not self._session or self._generations.get(work.job_id) != work.generation:
+            if self._is_void(session, work):
                 raise parameters.Refused(Code.CANCELLED, "void")
             if self._stopping.is_set() and (until is not None or time.monotonic() > self._stop_by):
                 raise parameters.Refused(Code.CANCELLED, "the worker stops")
@@ -260,20 +273,13 @@ class Worker:
             say(f"{self._name}: step {step}: {error.code.name}: {error}")
             fields = {} if self._stopping.is_set() else error_fields(error.code, f"step {step}: {error}")
             self._give_back(session, lease, step, **fields)
-            return
-        if step < lease.end:
-            self._give_back(session, lease, step)
+        else:
+            if step < lease.end:
+                self._give_back(session, lease, step)
 
     def _give_back(self, session, lease, step, **error):
         session.send(lease_returned=pb.LeaseReturned(
             job_id=lease.job_id, lease_id=lease.lease_id, step=step, **error))
-
-    def _is_void(self, session, work):
-        try:
-            self._wanted(session, work)()
-        except parameters.Refused:
-            return True
-        return False
 
     def _step(self, session, lease, step, deadline):
         """Computes and pushes a step; returns its StepResult."""
