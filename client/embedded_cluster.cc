@@ -99,6 +99,7 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
         return worker::ParameterClient::Create(std::move(job_id), std::move(variable_sizes),
                                                routing, client_options);
       };
+  options.own_models = options_.own_models;
   MILLRACE_ASSIGN_OR_RETURN(auto worker, worker::Worker::Start(options));
   workers_.push_back(std::move(worker));
   return absl::OkStatus();

@@ -5,9 +5,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/model/model.h"
+#include "worker/model/own_models.h"
 
 namespace millrace::client {
 
@@ -17,8 +19,9 @@ struct EmbeddedClusterOptions {
   // Keeps the cluster's state, so that a later one with it finds the jobs and goes on with them;
   // made if it is not there. Empty: a temporary directory, removed at the end.
   std::string state_dir = {};
-  // Makes a job's model. Empty: the layers of its ModelSpec, on the CPU.
+  // As in WorkerOptions.
   worker::ModelFactory model_factory = nullptr;
+  std::vector<worker::OwnModel> own_models = {};
 };
 
 // Thread-safe.

@@ -116,7 +116,39 @@ TEST_F(CheckJobSpecTest, Layers) {
   }
   JobSpec spec = spec_;
   spec.mutable_model()->clear_layers();
-  EXPECT_EQ(ErrorOf(spec), "model.layers: not set; must be at least one layer");
+  EXPECT_EQ(ErrorOf(spec),
+            "model.layers: not set; must be at least one layer, or model.custom set in their "
+            "place");
+}
+
+TEST_F(CheckJobSpecTest, CustomModelNeedsNoMoreThanItsName) {
+  JobSpec spec = spec_;
+  spec.mutable_model()->clear_layers();
+  spec.mutable_model()->clear_loss();
+  spec.mutable_model()->mutable_custom()->set_name("own");
+  EXPECT_EQ(CheckJobSpec(spec), absl::OkStatus());
+  // What it may have beside it is checked as ever.
+  spec.mutable_model()->add_layers()->mutable_dense();
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("model.layers[0].dense.units: 0;"));
+}
+
+TEST_F(CheckJobSpecTest, NamesAndOptionsOfCustomModels) {
+  EXPECT_EQ(ErrorOf("model.custom={}"), "model.custom.name: not set; must be a name");
+  EXPECT_THAT(ErrorOf("model.custom.name=a b"), HasSubstr("model.custom.name: 'a b';"));
+  EXPECT_EQ(ErrorOf("model.custom={name: 'own' options {value: '1'}}"),
+            "model.custom.options[0].name: not set; must be a name");
+  EXPECT_EQ(ErrorOf("model.custom={name: 'own' options {name: 'a'} options {name: 'a'}}"),
+            "model.custom.options[1].name: 'a'; must be different from the names of the options "
+            "before it");
+  const std::string value(1001, 'x');
+  EXPECT_EQ(
+      ErrorOf(absl::StrCat("model.custom={name: 'own' options {name: 'a' value: '", value, "'}}")),
+      "model.custom.options[0].value: 1001 bytes; must be at most 1000");
+  JobSpec spec = spec_;
+  CustomModel& custom = *spec.mutable_model()->mutable_custom();
+  custom.set_name("own");
+  for (int i = 0; i < 101; ++i) custom.add_options()->set_name(absl::StrCat("o", i));
+  EXPECT_EQ(ErrorOf(spec), "model.custom.options: 101 options; must be at most 100");
 }
 
 TEST_F(CheckJobSpecTest, LayerNamesDifferAlsoFromThoseThatAreMadeUp) {

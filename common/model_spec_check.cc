@@ -16,6 +16,8 @@ namespace {
 using ::google::protobuf::RepeatedField;
 
 constexpr uint32_t kMaxWindow = 1 << 16;  // Of a kernel, a pool, a stride.
+constexpr int kMaxOptions = 100;
+constexpr size_t kMaxOptionBytes = 1000;
 
 // A window's sizes: none (where that has a meaning), one, or height and width.
 absl::Status CheckWindow(absl::string_view path, const RepeatedField<uint32_t>& sizes,
@@ -66,7 +68,10 @@ absl::Status CheckLayer(const LayerSpec& layer, absl::string_view path) {
 }
 
 absl::Status CheckLayers(const ModelSpec& model) {
-  if (model.layers().empty()) return NotSet("model.layers", "at least one layer");
+  if (model.layers().empty()) {
+    if (model.has_custom()) return absl::OkStatus();
+    return NotSet("model.layers", "at least one layer, or model.custom set in their place");
+  }
   if (model.layers_size() > kMaxLayers) {
     return FieldError("model.layers", absl::StrCat(model.layers_size(), " layers"),
                       absl::StrCat("at most ", kMaxLayers));
@@ -84,11 +89,39 @@ absl::Status CheckLayers(const ModelSpec& model) {
   return absl::OkStatus();
 }
 
+absl::Status CheckFullName(absl::string_view path, const std::string& name) {
+  if (name.empty()) return NotSet(path, "a name");
+  return CheckName(path, name);
+}
+
+absl::Status CheckCustom(const CustomModel& custom) {
+  MILLRACE_RETURN_IF_ERROR(CheckFullName("model.custom.name", custom.name()));
+  if (custom.options_size() > kMaxOptions) {
+    return FieldError("model.custom.options", absl::StrCat(custom.options_size(), " options"),
+                      absl::StrCat("at most ", kMaxOptions));
+  }
+  absl::flat_hash_set<std::string> names;
+  for (int i = 0; i < custom.options_size(); ++i) {
+    const ModelOption& option = custom.options(i);
+    const std::string path = absl::StrCat("model.custom.options[", i, "]");
+    MILLRACE_RETURN_IF_ERROR(CheckFullName(absl::StrCat(path, ".name"), option.name()));
+    if (!names.insert(option.name()).second) {
+      return FieldError(absl::StrCat(path, ".name"), absl::StrCat("'", option.name(), "'"),
+                        "different from the names of the options before it");
+    }
+    if (option.value().size() <= kMaxOptionBytes) continue;
+    return FieldError(absl::StrCat(path, ".value"), absl::StrCat(option.value().size(), " bytes"),
+                      absl::StrCat("at most ", kMaxOptionBytes));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckModelSpec(const ModelSpec& model) {
+  if (model.has_custom()) MILLRACE_RETURN_IF_ERROR(CheckCustom(model.custom()));
   MILLRACE_RETURN_IF_ERROR(CheckLayers(model));
-  if (model.loss() == LOSS_UNSPECIFIED) {
+  if (model.loss() == LOSS_UNSPECIFIED && !model.has_custom()) {
     return NotSet("model.loss", absl::StrCat("one of ", ValueNames(Loss_descriptor())));
   }
   absl::flat_hash_set<int> seen;
@@ -101,7 +134,7 @@ absl::Status CheckModelSpec(const ModelSpec& model) {
     if (!seen.insert(metric).second) {
       return FieldError(path, Metric_Name(metric), "named once");
     }
-    if (metric == AUC && model.loss() != BINARY_CROSSENTROPY) {
+    if (metric == AUC && model.loss() != BINARY_CROSSENTROPY && !model.has_custom()) {
       return FieldError(path, "AUC", "left out, or model.loss BINARY_CROSSENTROPY");
     }
   }

@@ -35,6 +35,11 @@ absl::Status Check(const WorkerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads: ", options.threads, "; must be from 1 to ", kMaxThreads));
   }
+  if (options.model_factory && !options.own_models.empty()) {
+    return absl::InvalidArgumentError(
+        "own_models: set, and so is model_factory, which makes the models of all jobs");
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckOwnModels(options.own_models));
   if (options.step_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step_timeout: ", absl::FormatDuration(options.step_timeout), "; must be above 0"));
@@ -54,7 +59,8 @@ TrainerOptions ForTrainer(const WorkerOptions& options) {
   trainer.call_timeout = options.call_timeout;
   trainer.make_model = options.model_factory;
   if (!trainer.make_model) {
-    trainer.make_model = LayeredModelFactory(std::make_shared<CpuDevice>(options.threads));
+    trainer.make_model = ModelsByName(
+        options.own_models, LayeredModelFactory(std::make_shared<CpuDevice>(options.threads)));
   }
   trainer.open_dataset = options.open_dataset;
   if (!trainer.open_dataset) trainer.open_dataset = OpenDataset;

@@ -1,19 +1,21 @@
 // A worker: registers with a coordinator, computes the steps that it is leased and pushes their
 // gradients to the ps servers. It holds no state that matters.
 //
-// A worker binary with a model of its own needs no more than this header, worker_main.h and a
-// ModelFactory; see worker/main.cc.
+// A worker binary with models of its own needs no more than worker_main.h and own_models.h; see
+// docs/own_workers.md and examples/own_worker.
 #ifndef MILLRACE_WORKER_WORKER_H_
 #define MILLRACE_WORKER_WORKER_H_
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "worker/model/model.h"
+#include "worker/model/own_models.h"
 #include "worker/training/seams.h"
 
 namespace millrace::worker {
@@ -36,8 +38,11 @@ struct WorkerOptions {
   // Threads that a model computes with. 1 to kMaxThreads. Workers with other numbers of threads
   // may round otherwise.
   int threads = 1;
-  // Makes a job's model. Empty: the layers of its ModelSpec, on `device`.
+  // Makes the model of every job, whatever its ModelSpec says. Empty: the one of `own_models` that
+  // its `custom` names, or its layers, on `device`.
   ModelFactory model_factory;
+  // Not with a model_factory.
+  std::vector<OwnModel> own_models;
   // How long a pull or a push may wait for ps servers before the lease is given back.
   absl::Duration step_timeout = absl::Minutes(10);
   // A request to a ps server of which nothing has come for this long is made again; see

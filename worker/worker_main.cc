@@ -14,16 +14,16 @@
 #include "worker/worker_flags.h"
 
 namespace millrace::worker {
+namespace {
 
-int WorkerMain(int argc, char** argv, ModelFactory factory) {
+// `options`: its models are set.
+int Main(int argc, char** argv, WorkerOptions options) {
   OpenStandardStreams();
   ConfigureGrpcEnvironment();
   InitProcess(argv[0]);
-  WorkerOptions options;
   const absl::optional<int> exit_status =
       ParseWorkerFlags(argc, argv, std::getenv("TF_CONFIG"), &options);
   if (exit_status.has_value()) return *exit_status;
-  options.model_factory = std::move(factory);
 
   StopSignal stop;  // Before there are threads.
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
@@ -43,6 +43,20 @@ int WorkerMain(int argc, char** argv, ModelFactory factory) {
   if (end.ok()) return 0;
   LOG(ERROR) << Printable(end.message());
   return 1;
+}
+
+}  // namespace
+
+int WorkerMain(int argc, char** argv, ModelFactory factory) {
+  WorkerOptions options;
+  options.model_factory = std::move(factory);
+  return Main(argc, argv, std::move(options));
+}
+
+int WorkerMain(int argc, char** argv, std::vector<OwnModel> own_models) {
+  WorkerOptions options;
+  options.own_models = std::move(own_models);
+  return Main(argc, argv, std::move(options));
 }
 
 }  // namespace millrace::worker

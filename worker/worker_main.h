@@ -2,7 +2,10 @@
 #ifndef MILLRACE_WORKER_WORKER_MAIN_H_
 #define MILLRACE_WORKER_WORKER_MAIN_H_
 
+#include <vector>
+
 #include "worker/model/model.h"
+#include "worker/model/own_models.h"
 
 namespace millrace::worker {
 
@@ -10,6 +13,9 @@ namespace millrace::worker {
 // returns the exit status: 0 after a signal, 2 for wrong usage, 1 when the coordinator refused the
 // worker. `factory` makes the models of jobs; empty: the layers of their ModelSpec.
 int WorkerMain(int argc, char** argv, ModelFactory factory = {});
+
+// The same with models of the binary's own, which jobs ask for by name, beside those of layers.
+int WorkerMain(int argc, char** argv, std::vector<OwnModel> own_models);
 
 }  // namespace millrace::worker
 

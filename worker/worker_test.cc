@@ -188,6 +188,9 @@ TEST_F(WorkerTest, WrongOptionsAreNamed) {
   options.step_timeout = absl::Seconds(1);
   options.call_timeout = absl::ZeroDuration();
   EXPECT_THAT(StartError(options), StartsWith("call_timeout: 0"));
+  options = Options();
+  options.own_models.resize(1);
+  EXPECT_THAT(StartError(options), StartsWith("own_models: "));
 }
 
 }  // namespace

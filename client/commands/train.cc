@@ -18,6 +18,7 @@
 #include "client/progress/make_view.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/job_spec.h"
+#include "common/proto_fields.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
@@ -115,6 +116,14 @@ absl::StatusOr<ExitCode> FinishEnded(const CommandContext& context, Checkpoint* 
   return ExitCode::kSucceeded;
 }
 
+// Of a job for the cluster of this process.
+absl::Status CheckModelIsKnown(const JobSpec& spec) {
+  if (!spec.model().has_custom()) return absl::OkStatus();
+  return FieldError("model.custom.name", absl::StrCat("'", spec.model().custom().name(), "'"),
+                    "left out here, where workers know models of layers alone; --cluster=HOST:PORT "
+                    "names a cluster whose workers know others");
+}
+
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flags) {
   EmbeddedClusterOptions options;
   options.ps = flags.ps;
@@ -206,6 +215,7 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
   std::unique_ptr<EmbeddedCluster> embedded;
   CommandContext connection = context;
   if (flags.cluster.empty()) {
+    MILLRACE_RETURN_IF_ERROR(CheckModelIsKnown(spec));
     // With a state directory the cluster knows of jobs that have not ended: SubmitOrResume.
     if (flags.state_dir.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(Beginning beginning, FindBeginning(spec, reading));

@@ -57,6 +57,13 @@ class TrainTest : public ::testing::Test {
   CommandRun run_;
 };
 
+// It would wait for a worker that can never come.
+TEST_F(TrainTest, ModelThatWorkersOfThisProcessDoNotKnowIsRefused) {
+  run_.flags().set = {"model={custom: {name: 'own'}}"};
+  EXPECT_THAT(run_.Run(RunTrain).status().ToString(),
+              HasSubstr("model.custom.name: 'own'; must be left out here"));
+}
+
 TEST_F(TrainTest, TrainsOnAClusterOfItsOwn) {
   EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded);
   EXPECT_THAT(run_.out(),

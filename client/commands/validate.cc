@@ -23,7 +23,8 @@ using Json = nlohmann::ordered_json;
 
 // What a job will be on its data.
 struct JobShape {
-  worker::ModelPlan model;
+  std::string custom;       // The model that workers know by name; empty: there are layers.
+  worker::ModelPlan model;  // Without a `custom`.
   uint64_t train_examples = 0;
   uint64_t evaluate_examples = 0;
   uint64_t steps = 0;
@@ -35,12 +36,17 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
                             worker::OpenDataset(data.train(), data.directory(), "data.train"));
   JobShape shape;
   shape.train_examples = train->size();
-  MILLRACE_ASSIGN_OR_RETURN(shape.model, worker::PlanModel(spec.model(), train->example()));
+  shape.custom = spec.model().custom().name();
+  if (shape.custom.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(shape.model, worker::PlanModel(spec.model(), train->example()));
+  }
   if (data.has_evaluate()) {
     MILLRACE_ASSIGN_OR_RETURN(
         const auto evaluate,
         worker::OpenDataset(data.evaluate(), data.directory(), "data.evaluate"));
-    MILLRACE_RETURN_IF_ERROR(worker::CheckEvaluationSet(shape.model, *evaluate));
+    if (shape.custom.empty()) {
+      MILLRACE_RETURN_IF_ERROR(worker::CheckEvaluationSet(shape.model, *evaluate));
+    }
     shape.evaluate_examples = evaluate->size();
   }
   shape.steps = TotalSteps(spec, shape.train_examples);
@@ -64,6 +70,13 @@ uint64_t TotalParameters(const worker::ModelPlan& model) {
 }
 
 Json ToJson(const JobShape& shape) {
+  if (!shape.custom.empty()) {
+    return {{"valid", true},
+            {"custom", shape.custom},
+            {"train_examples", shape.train_examples},
+            {"evaluate_examples", shape.evaluate_examples},
+            {"steps", shape.steps}};
+  }
   Json layers = Json::array();
   for (const worker::LayerPlan& layer : shape.model.layers) {
     layers.push_back({{"name", layer.spec.name()},
@@ -78,7 +91,19 @@ Json ToJson(const JobShape& shape) {
           {"steps", shape.steps}};
 }
 
+std::string SizesText(const JobShape& shape) {
+  return absl::StrCat("training examples  ", FormatCount(shape.train_examples),
+                      "\nheld-out examples  ", FormatCount(shape.evaluate_examples),
+                      "\nsteps              ", FormatCount(shape.steps), "\n");
+}
+
 std::string ToText(const JobShape& shape) {
+  if (!shape.custom.empty()) {
+    return absl::StrCat("model              ", shape.custom,
+                        ", which is not checked here: the workers that know it do, when the job is "
+                        "submitted\n",
+                        SizesText(shape));
+  }
   Table table({"LAYER", "OUTPUT", "PARAMETERS"});
   for (const worker::LayerPlan& layer : shape.model.layers) {
     table.AddRow({layer.spec.name(), worker::ShapeString(layer.output),
@@ -86,10 +111,7 @@ std::string ToText(const JobShape& shape) {
   }
   const uint64_t parameters = TotalParameters(shape.model);
   return absl::StrCat(table.ToString(), "\nparameters         ", FormatCount(parameters), " (",
-                      FormatCount(parameters * sizeof(float)), " bytes)\ntraining examples  ",
-                      FormatCount(shape.train_examples), "\nheld-out examples  ",
-                      FormatCount(shape.evaluate_examples), "\nsteps              ",
-                      FormatCount(shape.steps), "\n");
+                      FormatCount(parameters * sizeof(float)), " bytes)\n", SizesText(shape));
 }
 
 }  // namespace
@@ -106,7 +128,11 @@ absl::StatusOr<ExitCode> RunValidate(const CommandContext& context) {
       out << JsonLine({{"valid", true}}) << std::flush;
     } else {
       out << context.flags.job_file
-          << " is a valid job. With --data=DIR its model and data are checked too." << std::endl;
+          << (spec.model().has_custom()
+                  ? " is a valid job, whose model workers check that know it. With --data=DIR its "
+                    "data are checked too."
+                  : " is a valid job. With --data=DIR its model and data are checked too.")
+          << std::endl;
     }
     return ExitCode::kSucceeded;
   }

@@ -55,6 +55,27 @@ TEST_F(ValidateTest, AsJson) {
       "parameters": 3, "train_examples": 40, "evaluate_examples": 40, "steps": 15})"));
 }
 
+// A job of a model that only workers know, with the data of the small one.
+TEST_F(ValidateTest, CustomModelIsNamedAndLeftToWorkers) {
+  run_.flags().set = {"model={custom: {name: 'own'}}"};
+  EXPECT_EQ(*run_.Run(RunValidate), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("a valid job, whose model workers check that know it"));
+  run_.flags().data = SmallData();
+  EXPECT_EQ(*run_.Run(RunValidate), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("model              own, which is not checked here"));
+  EXPECT_THAT(run_.out(), HasSubstr("training examples  40\n"));
+}
+
+TEST_F(ValidateTest, CustomModelAsJson) {
+  run_.flags().set = {"model={custom: {name: 'own'}}"};
+  run_.flags().data = SmallData();
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunValidate), ExitCode::kSucceeded);
+  EXPECT_EQ(Json::parse(run_.out()), Json::parse(R"({
+      "valid": true, "custom": "own", "train_examples": 40, "evaluate_examples": 40,
+      "steps": 15})"));
+}
+
 TEST_F(ValidateTest, DataThatIsNotThereIsNamed) {
   run_.flags().data = "/nonexistent";
   const auto result = run_.Run(RunValidate);

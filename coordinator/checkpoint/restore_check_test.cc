@@ -52,6 +52,8 @@ TEST(RestoreCheckTest, FirstDifferenceIsNamedWithBothValues) {
        "model.layers[1]: flatten; must be dense"},
       {[](JobSpec& s) { s.mutable_model()->add_layers(); },
        "model.layers: 3 of them; must be 2 of them"},
+      {[](JobSpec& s) { s.mutable_model()->mutable_custom()->set_name("own"); },
+       "model.custom: set; must be unset"},
       {[](JobSpec& s) { s.mutable_model()->set_loss(SPARSE_CATEGORICAL_CROSSENTROPY); },
        "model.loss: SPARSE_CATEGORICAL_CROSSENTROPY; must be BINARY_CROSSENTROPY"},
       {[](JobSpec& s) { s.mutable_data()->mutable_train()->mutable_libsvm()->set_file("x"); },

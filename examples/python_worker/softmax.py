@@ -23,7 +23,7 @@ class Softmax:
         if (kinds != (["flatten", "dense"] if images else ["dense"])
                 or model.layers[-1].dense != model_pb2.Dense(units=model.layers[-1].dense.units)
                 or model.loss != model_pb2.SPARSE_CATEGORICAL_CROSSENTROPY
-                or set(model.metrics) - {model_pb2.ACCURACY}):
+                or set(model.metrics) - {model_pb2.ACCURACY} or model.HasField("custom")):
             raise UnknownModel(f"model: {KNOWN}")
         self.wants_accuracy = model_pb2.ACCURACY in model.metrics
         self.inputs, self.classes = math.prod(shape), model.layers[-1].dense.units
