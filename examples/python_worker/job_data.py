@@ -15,6 +15,17 @@ class DataError(Exception):
     """The job's data are not what it says; the message names the field, or the file and the place."""
 
 
+class Unknown(Exception):
+    """The job has what this worker does not know, and another may; the message names it, and what is known."""
+
+
+def refuse_others(message, path, known):
+    """Refuses fields that are set and not known: without them the examples or the model would be others."""
+    for field, _ in message.ListFields():
+        if field.name not in known:
+            raise Unknown(f"{path}.{field.name}: set; this worker knows {', '.join(known)}")
+
+
 def mix(x):
     """Of an array: numpy lets its numbers wrap around without a word."""
     x = (x ^ (x >> U(30))) * U(0xbf58476d1ce4e5b9)
@@ -81,12 +92,12 @@ def selected(dataset, size, field):
 
 def open_examples(dataset, directory, field):
     """Reads a Dataset. `field`: its path in the job, for messages."""
-    kind = dataset.WhichOneof("format")
-    if kind == "idx":
+    refuse_others(dataset, field, ["idx", "libsvm", "range"])
+    if dataset.HasField("idx"):
+        refuse_others(dataset.idx, field + ".idx", ["images", "labels"])
         return open_idx(dataset, pathlib.Path(directory), field)
-    if kind == "libsvm":
-        return open_libsvm(dataset, pathlib.Path(directory), field)
-    raise DataError(f"{field}: {kind}; this worker reads idx and libsvm")
+    refuse_others(dataset.libsvm, field + ".libsvm", ["file", "features"])
+    return open_libsvm(dataset, pathlib.Path(directory), field)
 
 
 def read_idx(directory, name, dimensions):

@@ -3,29 +3,33 @@
 import math
 
 import numpy as np
+from job_data import Unknown, refuse_others
 from protos import job_pb2, model_pb2
-
-
-class UnknownModel(Exception):
-    """The job's model is none that this worker computes; the message says what is."""
-
 
 KNOWN = ("this worker computes softmax regression: layers { flatten {} } where examples are images, then layers "
          "{ dense { units: CLASSES } } without more, loss: SPARSE_CATEGORICAL_CROSSENTROPY, metrics: ACCURACY or none")
+
+
+def names_of(message, field, numbers):
+    values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
+    return [values[number].name for number in numbers]
 
 
 class Softmax:
     """Of a ModelSpec and the shape of an example."""
 
     def __init__(self, model, shape):
+        refuse_others(model, "model", ["layers", "loss", "metrics"])
         kinds = [layer.WhichOneof("kind") for layer in model.layers]
         images = len(shape) > 1
         if (kinds != (["flatten", "dense"] if images else ["dense"])
                 or model.layers[-1].dense != model_pb2.Dense(units=model.layers[-1].dense.units)
-                or model.loss != model_pb2.SPARSE_CATEGORICAL_CROSSENTROPY
-                or set(model.metrics) - {model_pb2.ACCURACY} or model.HasField("custom")):
-            raise UnknownModel(f"model: {KNOWN}")
-        self.wants_accuracy = model_pb2.ACCURACY in model.metrics
+                or names_of(model, "loss", [model.loss]) != ["SPARSE_CATEGORICAL_CROSSENTROPY"]
+                or set(names_of(model, "metrics", model.metrics)) - {"ACCURACY"}):
+            raise Unknown(f"model: {KNOWN}")
+        for i, layer in enumerate(model.layers):
+            refuse_others(layer, f"model.layers[{i}]", ["name", "flatten", "dense"])
+        self.wants_accuracy = len(model.metrics) > 0
         self.inputs, self.classes = math.prod(shape), model.layers[-1].dense.units
         name = model.layers[-1].name or f"dense_{len(kinds) - 1}"
         limit = math.sqrt(6 / (self.inputs + self.classes))  # GLOROT_UNIFORM

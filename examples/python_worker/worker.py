@@ -38,11 +38,12 @@ def error_fields(code, message):
 
 
 class Job:
-    """A job's data, open, and its model. Raises DataError and UnknownModel."""
+    """A job's data, open, and its model. Raises DataError and Unknown."""
 
     def __init__(self, spec):
         self.spec = spec
         data = spec.data
+        job_data.refuse_others(data, "data", ["directory", "train", "evaluate", "no_shuffle"])
         self.train = job_data.open_examples(data.train, data.directory, "data.train")
         self.sets = [self.train]
         if data.HasField("evaluate"):
@@ -196,7 +197,7 @@ class Worker:
             job = self._open(request.spec)
             self._opened = {request.spec.SerializeToString(deterministic=True): job}
             answer = {"plan": job.plan()}
-        except softmax.UnknownModel as error:
+        except job_data.Unknown as error:
             answer = error_fields(Code.UNAVAILABLE, error)  # Another worker may know it.
         except job_data.DataError as error:
             answer = error_fields(Code.INVALID_ARGUMENT, error)
@@ -215,7 +216,7 @@ class Worker:
             routed.job.check(routed.route.plan)
             routed.retry_at = None
             answer = {}
-        except (softmax.UnknownModel, job_data.DataError) as error:
+        except (job_data.Unknown, job_data.DataError) as error:
             routed.job, routed.retry_at = None, time.monotonic() + RETRY_SECONDS
             answer = error_fields(Code.FAILED_PRECONDITION, error)
         if tell_failure or not answer:
