@@ -1,5 +1,6 @@
 #include "examples/own_worker/shifted_images.h"
 
+#include <cstdlib>
 #include <set>
 #include <utility>
 #include <vector>
