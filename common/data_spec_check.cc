@@ -71,6 +71,10 @@ absl::Status CheckFormat(const Dataset& set, absl::string_view path, const DataS
       MILLRACE_RETURN_IF_ERROR(
           CheckFiles(absl::StrCat(path, ".tfrecord.files"), set.tfrecord().files(), data));
       return CheckRecordFeatures(set.tfrecord(), absl::StrCat(path, ".tfrecord"));
+    case Dataset::kImageFolder:
+      MILLRACE_RETURN_IF_ERROR(
+          CheckFile(absl::StrCat(path, ".image_folder.folder"), set.image_folder().folder(), data));
+      return CheckImageFolder(set.image_folder(), absl::StrCat(path, ".image_folder"));
     case Dataset::FORMAT_NOT_SET:
       break;
   }
@@ -95,6 +99,10 @@ absl::Status CheckDataset(const Dataset& set, absl::string_view path, const Data
   if (set.has_hold_out()) {
     MILLRACE_RETURN_IF_ERROR(CheckHoldOut(set.hold_out(), absl::StrCat(path, ".hold_out")));
   }
+  MILLRACE_RETURN_IF_ERROR(
+      CheckNormalization(set.normalization(), absl::StrCat(path, ".normalization")));
+  MILLRACE_RETURN_IF_ERROR(
+      CheckAugmentation(set.augmentation(), absl::StrCat(path, ".augmentation")));
   const uint64_t begin = set.range().begin();
   const uint64_t end = set.range().end();
   if (end != 0 && begin >= end) {
@@ -136,6 +144,10 @@ absl::Status CheckDataSpec(const DataSpec& data) {
   MILLRACE_RETURN_IF_ERROR(CheckPathLength("data.directory", data.directory()));
   MILLRACE_RETURN_IF_ERROR(CheckDataset(data.train(), "data.train", data));
   if (!data.has_evaluate()) return absl::OkStatus();
+  if (data.evaluate().has_augmentation()) {
+    return FieldError("data.evaluate.augmentation", "set",
+                      "unset: only the examples of training steps are changed");
+  }
   MILLRACE_RETURN_IF_ERROR(CheckTakenOver(data));
   MILLRACE_RETURN_IF_ERROR(CheckDataset(EvaluationSet(data), "data.evaluate", data));
   if (!data.train().has_hold_out() || !data.evaluate().has_hold_out()) return absl::OkStatus();

@@ -6,7 +6,8 @@
 
 namespace millrace {
 
-// data.evaluate, with what CsvFiles takes over from data.train filled in.
+// data.evaluate, with what it takes over from data.train filled in: the normalization, and what
+// CsvFiles says.
 Dataset EvaluationSet(const DataSpec& data);
 
 }  // namespace millrace

@@ -170,8 +170,9 @@ TEST_F(CheckJobSpecTest, LossAndMetrics) {
 }
 
 TEST_F(CheckJobSpecTest, Data) {
-  EXPECT_EQ(ErrorOf("data.train={}"),
-            "data.train: not set; must be idx, libsvm, cifar, numpy, csv or tfrecord");
+  EXPECT_EQ(
+      ErrorOf("data.train={}"),
+      "data.train: not set; must be idx, libsvm, cifar, numpy, csv, tfrecord or image_folder");
   EXPECT_EQ(ErrorOf("data.train.libsvm.file="),
             "data.train.libsvm.file: not set; must be the name of a file");
   EXPECT_THAT(ErrorOf("data.evaluate.idx.labels="),

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "protos/csv.pb.h"
 #include "protos/data.pb.h"
+#include "protos/images.pb.h"
 #include "protos/model.pb.h"
 
 namespace millrace {
@@ -22,6 +23,12 @@ absl::Status CheckDataSpec(const DataSpec& data);
 absl::Status CheckNumpyArrays(const NumpyArrays& spec, const std::string& path);
 absl::Status CheckRecordFeatures(const TfRecordFiles& spec, const std::string& path);
 absl::Status CheckCsvFiles(const CsvFiles& files, const std::string& path);
+
+// Of all but the folder's name.
+absl::Status CheckImageFolder(const ImageFolder& folder, const std::string& path);
+
+absl::Status CheckNormalization(const Normalization& normalization, const std::string& path);
+absl::Status CheckAugmentation(const Augmentation& augmentation, const std::string& path);
 
 }  // namespace millrace
 

@@ -6,6 +6,7 @@ VALUES is the output of //testing/reference:protocol_values: lines of a kind, it
 them. Plain Python, without any library, so that nothing is taken over by accident.
 """
 
+import math
 import struct
 import sys
 
@@ -66,6 +67,21 @@ def dropped(rate, seed, step, layer, row, elements):
         int(mix32(mix32((i + key % 2**32) & MASK32) ^ (key >> 32)) < threshold)
         for i in range(elements)
     ]
+
+
+def changed_picture(height, width, padding, flip, seed, step, row):
+    """Of a picture whose pixels are numbered from 1; 0: none of them."""
+    key = split((split((split(split(split(seed) ^ step)) + 2**32) & MASK) + row) & MASK)
+    top = (split(key) >> 32) * (2 * padding + 1) >> 32
+    left = (split((key + 1) & MASK) >> 32) * (2 * padding + 1) >> 32
+    mirrored = flip and split((key + 2) & MASK) >> 63 == 1
+    pixels = []
+    for y in range(height):
+        for x in range(width):
+            a = y + top - padding
+            b = (width - 1 - x if mirrored else x) + left - padding
+            pixels.append(a * width + b + 1 if 0 <= a < height and 0 <= b < width else 0)
+    return pixels
 
 
 def philox(key, low, high):
@@ -210,6 +226,32 @@ def numpy_fingerprint(rows, labels):
     return fingerprint([(0, [len(rows[0])])], [(1, [])], values)
 
 
+def resized(rows, height, width):
+    """Grey pixels, as bytes."""
+
+    def between(size, new_size, i):
+        at = float32(float32(float32(i + 0.5) * float32(size / new_size)) - 0.5)
+        lower, upper = math.floor(at), math.ceil(at)
+        return max(lower, 0), min(max(upper, 0), size - 1), float32(at - lower)
+
+    def mix(a, b, weight):
+        return float32(a + float32(float32(b - a) * weight))
+
+    pixels = []
+    for y in range(height):
+        a, b, v = between(len(rows), height, y)
+        for x in range(width):
+            c, d, u = between(len(rows[0]), width, x)
+            value = mix(mix(rows[a][c], rows[a][d], u), mix(rows[b][c], rows[b][d], u), v)
+            pixels.append(math.floor(float32(value + 0.5)))
+    return bytes(pixels)
+
+
+def image_folder_fingerprint(shape, classes, labels, pixels):
+    h = xxh64(0, struct.pack("<4Q", *shape, classes))
+    return xxh64(xxh64(h, struct.pack(f"<{len(labels)}i", *labels)), pixels)
+
+
 def plan_fingerprint(sets):
     return max(xxh64(0, struct.pack(f"<{len(sets)}Q", *sets)), 1)
 
@@ -240,6 +282,8 @@ def expected(kind, arguments):
     if kind == "dropped":
         rate, *numbers = arguments
         return dropped(float(rate), *map(int, numbers))
+    if kind == "changed":
+        return changed_picture(*map(int, arguments))
     if kind == "uniform":
         low, high, seed, name, i = arguments
         return [bits(uniform(float(low), float(high), int(seed), name, int(i)))]
@@ -264,6 +308,9 @@ def expected(kind, arguments):
         return [cifar_fingerprint(CIFAR)]
     if kind == "numpy":
         return [numpy_fingerprint(*NUMPY)]
+    if kind == "image_folder":
+        pixels = resized([[0, 50, 255], [200, 7, 90]], 3, 2)
+        return [image_folder_fingerprint((3, 2, 1), 2, [1], pixels)]
     if kind == "plan":
         return [plan_fingerprint([idx_fingerprint(**IMAGES), libsvm_fingerprint(5, ROWS)])]
     raise ValueError(f"no such kind: {kind}")
@@ -282,7 +329,7 @@ def main():
             print(f"{kind} {arguments}: C++ has {computed[:8]}, docs/protocol.md says {by_the_page[:8]}")
     kinds = {words[0] for words in lines}
     print(f"{len(lines)} values of {len(kinds)} kinds, {wrong} differ")
-    return 0 if wrong == 0 and len(kinds) == 13 else 1
+    return 0 if wrong == 0 and len(kinds) == 15 else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // Prints what our code makes of docs/protocol.md, for protocol.py: see there. The argument is a
 // folder that it may write its data files to.
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -8,11 +9,13 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "glog/logging.h"
 #include "ps/dense/initial_value.h"
 #include "worker/device/cpu/layers/dropout.h"
+#include "worker/input/augmenter.h"
 #include "worker/input/dataset.h"
 #include "worker/input/example_selection.h"
 #include "worker/input/step_order.h"
@@ -59,6 +62,35 @@ void PrintDropped() {
         std::vector<uint64_t> zeros;
         for (size_t i = 0; i < kElements; ++i) zeros.push_back(y[row * kElements + i] == 0);
         Print(absl::StrCat("dropped ", rate, " 77 5 ", layer, " ", row, " ", kElements), zeros);
+      }
+    }
+  }
+}
+
+void PrintChangedPictures() {
+  constexpr uint64_t kHeight = 4;
+  constexpr uint64_t kWidth = 3;
+  constexpr uint64_t kPixels = kHeight * kWidth;
+  constexpr uint64_t kRows = 6;
+  for (const uint64_t seed : kSeeds) {
+    for (const uint32_t padding : {0, 1, 5}) {
+      for (const bool flip : {false, true}) {
+        Augmentation spec;
+        spec.set_crop_padding(padding);
+        spec.set_horizontal_flip(flip);
+        worker::Batch batch;
+        batch.features.resize(1);
+        for (uint64_t i = 0; i < kRows * kPixels; ++i) {
+          batch.features[0].floats.push_back(static_cast<float>(i % kPixels + 1));
+        }
+        worker::Augmenter(spec, worker::FloatsAndClass({kHeight, kWidth, 1}, 1))
+            .Apply(worker::StepSeed(seed, /*step=*/5), &batch);
+        for (uint64_t row = 0; row < kRows; ++row) {
+          const auto begin = batch.features[0].floats.begin() + row * kPixels;
+          Print(absl::StrCat("changed ", kHeight, " ", kWidth, " ", padding, " ", int{flip}, " ",
+                             seed, " 5 ", row),
+                {begin, begin + kPixels});
+        }
       }
     }
   }
@@ -141,6 +173,27 @@ void WriteData(const std::string& directory) {
   std::ofstream(directory + "/rows") << "-1 1:0.5 5:-2.25\n\n+1\n+1 2:0 3:3\n";
 }
 
+// A PNG file of 2x3 pixels, which are 0, 50, 255; 200, 7, 90.
+void WritePicture(const std::string& directory) {
+  const std::string file = absl::HexStringToBytes(
+      "89504e470d0a1a0a0000000d4948445200000003000000020800000000b81f39c600000010494441"
+      "54789c636030facf70823d0a0008ef025bc1fd1f420000000049454e44ae426082");
+  for (const char* name : {"cat", "dog"}) {
+    std::filesystem::create_directories(absl::StrCat(directory, "/pictures/", name));
+  }
+  std::ofstream(directory + "/pictures/dog/1.png") << file;
+}
+
+Dataset FolderSpec() {
+  Dataset set;
+  ImageFolder* folder = set.mutable_image_folder();
+  folder->set_folder("pictures");
+  folder->set_height(3);
+  folder->set_width(2);
+  folder->set_grey(true);
+  return set;
+}
+
 Dataset CsvSpec() {
   Dataset set;
   CsvFiles* csv = set.mutable_csv();
@@ -204,6 +257,8 @@ void PrintFingerprints(const std::string& directory) {
   Print("libsvm_part", {Open(part, directory)->fingerprint()});
   Print("cifar", {Open(cifar, directory)->fingerprint()});
   Print("numpy", {Open(numpy, directory)->fingerprint()});
+  WritePicture(directory);
+  Print("image_folder", {Open(FolderSpec(), directory)->fingerprint()});
   Print("plan", {worker::DataFingerprint(job)});
 }
 
@@ -215,6 +270,7 @@ int main(int argc, char** argv) {
   millrace::testing::PrintExamples();
   millrace::testing::PrintHeldOut();
   millrace::testing::PrintDropped();
+  millrace::testing::PrintChangedPictures();
   millrace::testing::PrintInitialValues();
   millrace::testing::PrintFingerprints(argv[1]);
   return 0;

@@ -9,8 +9,13 @@
 
 namespace millrace::worker {
 
-Prefetcher::Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity)
-    : dataset_(dataset), order_(order), capacity_(capacity), thread_([this] { Run(); }) {
+Prefetcher::Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity,
+                       Change change)
+    : dataset_(dataset),
+      order_(order),
+      capacity_(capacity),
+      change_(std::move(change)),
+      thread_([this] { Run(); }) {
   CHECK_GE(capacity, 1u);
 }
 
@@ -94,8 +99,11 @@ void Prefetcher::Run() {
 }
 
 absl::Status Prefetcher::Assemble(uint64_t step, Batch* batch) const {
-  return CatchBadAlloc("a batch; use a smaller batch_size",
-                       [&] { return dataset_->Read(order_.Examples(step), batch); });
+  return CatchBadAlloc("a batch; use a smaller batch_size", [&]() -> absl::Status {
+    MILLRACE_RETURN_IF_ERROR(dataset_->Read(order_.Examples(step), batch));
+    if (change_) change_(step, batch);
+    return absl::OkStatus();
+  });
 }
 
 std::unique_ptr<Batch> Prefetcher::TakeSpare() {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -24,9 +25,13 @@ namespace millrace::worker {
 // is made, never what is in it. Thread-safe.
 class Prefetcher {
  public:
+  // What becomes of the examples of a step once they are read: a function of the two alone. Called
+  // by several threads at once; may throw std::bad_alloc.
+  using Change = std::function<void(uint64_t step, Batch* batch)>;
+
   // At most `capacity` steps are expected or ready at any time. `dataset` must outlive this object.
-  // REQUIRES: `order` was made for dataset->size() examples; capacity >= 1.
-  Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity);
+  // `change` may be empty. REQUIRES: `order` was made for dataset->size() examples; capacity >= 1.
+  Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity, Change change = {});
 
   // Finishes the batch under way and stops.
   ~Prefetcher();
@@ -60,6 +65,7 @@ class Prefetcher {
   const Dataset* const dataset_;
   const StepOrder order_;
   const size_t capacity_;
+  const Change change_;
 
   Mutex mutex_;        // Guards what follows; not held while a batch is assembled.
   CondVar work_;       // There is something to assemble, or it is time to stop.

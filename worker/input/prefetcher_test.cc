@@ -163,6 +163,19 @@ TEST_F(PrefetcherTest, RecycledMemoryIsUsedAgain) {
   EXPECT_EQ(batch->labels[0].ids, Wanted(order_.steps_per_epoch() - 1));
 }
 
+TEST_F(PrefetcherTest, ExamplesAreChangedWithTheirStepOnce) {
+  Prefetcher prefetcher(&dataset_, order_, 2, [](uint64_t step, Batch* batch) {
+    for (int64_t& label : batch->labels[0].ids) label += static_cast<int64_t>(1000 * step);
+  });
+  prefetcher.Expect(7);
+  dataset_.AwaitReads(1);
+  for (const uint64_t step : {7, 8}) {
+    std::vector<int64_t> wanted = Wanted(step);
+    for (int64_t& label : wanted) label += static_cast<int64_t>(1000 * step);
+    EXPECT_EQ((*prefetcher.Take(step))->labels[0].ids, wanted);
+  }
+}
+
 // That ended the process: nobody caught it in the prefetcher's thread.
 TEST_F(PrefetcherTest, BatchThatFindsNoMemoryIsAnErrorOfItsStepAlone) {
   Prefetcher prefetcher(&dataset_, order_, 2);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
+#include "worker/input/augmenter.h"
 #include "worker/input/step_order.h"
 #include "worker/model/memory_budget.h"
 #include "worker/training/pushing_sink.h"
@@ -30,6 +31,15 @@ absl::Status FromServers(const absl::Status& status) {
   // Not to be taken for a loss that is no number.
   if (absl::IsOutOfRange(status)) return absl::AbortedError(status.message());
   return status;
+}
+
+// The pictures of a step follow from it and the job alone, as its dropout does.
+Prefetcher::Change ChangeOf(const JobSpec& spec, const Dataset& train) {
+  if (!spec.data().train().has_augmentation()) return {};
+  return [augmenter = Augmenter(spec.data().train().augmentation(), train.example()),
+          seed = spec.seed()](uint64_t step, Batch* batch) {
+    augmenter.Apply(StepSeed(seed, step), batch);
+  };
 }
 
 // How many batches are ready or in the making: the step under way and those of the next leases.
@@ -60,7 +70,8 @@ JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob>
     : spec_(spec),
       job_(std::move(job)),
       look_ahead_(LookAhead(spec, *job_->train)),
-      prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_),
+      prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_,
+                  ChangeOf(spec, *job_->train)),
       gradients_(GradientSizes(*job_->model), kGradientSets) {}
 
 absl::Status JobComputation::FromData(const absl::Status& status) {

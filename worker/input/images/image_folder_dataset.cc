@@ -1,0 +1,147 @@
+#include "worker/input/images/image_folder_dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/printable.h"
+#include "common/spec_checks.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "worker/input/example_selection.h"
+#include "worker/input/fingerprint.h"
+#include "worker/input/images/image_loader.h"
+#include "worker/input/images/list_images.h"
+
+namespace millrace::worker {
+namespace {
+
+class ImageFolderDataset final : public Dataset {
+ public:
+  ImageFolderDataset(const ImageSize& size, uint64_t classes, std::vector<uint8_t> pixels,
+                     std::vector<int32_t> labels)
+      : image_bytes_(size.bytes()),
+        pixels_(std::move(pixels)),
+        labels_(std::move(labels)),
+        example_(FloatsAndClass({size.height, size.width, size.channels},
+                                static_cast<int64_t>(classes))) {
+    const std::vector<uint64_t> shape = {size.height, size.width, size.channels, classes};
+    fingerprint_ = FingerprintOf(FingerprintOf(FingerprintOf(0, shape), labels_), pixels_);
+    for (int i = 0; i < 256; ++i) value_of_byte_[i] = static_cast<float>(i) / 255.0f;
+  }
+
+  uint64_t size() const override { return labels_.size(); }
+  const ExampleSpec& example() const override { return example_; }
+  uint64_t fingerprint() const override { return fingerprint_; }
+
+  absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
+    batch->size = indices.size();
+    batch->features.resize(1);
+    batch->features[0].floats.resize(indices.size() * image_bytes_);
+    batch->labels.resize(1);
+    batch->labels[0].ids.resize(indices.size());
+    float* out = batch->features[0].floats.data();
+    for (size_t i = 0; i < indices.size(); ++i) {
+      const uint8_t* from = pixels_.data() + indices[i] * image_bytes_;
+      out = std::transform(from, from + image_bytes_, out,
+                           [this](uint8_t byte) { return value_of_byte_[byte]; });
+      batch->labels[0].ids[i] = labels_[indices[i]];
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const size_t image_bytes_;
+  const std::vector<uint8_t> pixels_;
+  const std::vector<int32_t> labels_;
+  const ExampleSpec example_;
+  uint64_t fingerprint_ = 0;
+  std::array<float, 256> value_of_byte_;
+};
+
+void ReportClasses(const std::string& path, const ImageFiles& images) {
+  std::vector<std::string> classes;
+  for (size_t i = 0; i < images.classes.size(); ++i) {
+    classes.push_back(absl::StrCat(i, " '", PrintableName(images.classes[i]), "'"));
+  }
+  LOG(INFO) << Printable(absl::StrCat(path, " has ", images.files.size(), " files in ",
+                                      classes.size(), " classes: ", absl::StrJoin(classes, ", ")));
+}
+
+// Whether the set can do without the files that are no pictures.
+absl::Status CheckUnreadable(const ImageFolder& spec, const std::string& path,
+                             const std::vector<absl::Status>& statuses) {
+  const absl::Status* first = nullptr;
+  uint64_t count = 0;
+  for (const absl::Status& status : statuses) {
+    if (status.ok()) continue;
+    if (!absl::IsInvalidArgument(status)) return status;
+    if (first == nullptr) first = &status;
+    ++count;
+  }
+  if (count == 0) return absl::OkStatus();
+  const std::string message =
+      absl::StrCat(first->message(), " (", count, " of ", statuses.size(),
+                   " files are unreadable; max_unreadable is ", spec.max_unreadable(), ")");
+  if (count > spec.max_unreadable()) return absl::InvalidArgumentError(message);
+  LOG(WARNING) << "skipped in " << path << ": " << Printable(message);
+  return absl::OkStatus();
+}
+
+// Moves the examples of `selection`, of those that are pictures, to the front, and drops all
+// others.
+std::vector<int32_t> KeepSelected(const ExampleSelection& selection,
+                                  const std::vector<ImageFile>& files, size_t image_bytes,
+                                  LoadedImages* loaded) {
+  std::vector<int32_t> labels;
+  uint64_t example = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!loaded->statuses[i].ok()) continue;
+    if (!selection.Contains(example++)) continue;
+    const auto from = loaded->pixels.begin() + i * image_bytes;
+    const auto to = loaded->pixels.begin() + labels.size() * image_bytes;
+    if (from != to) std::copy(from, from + image_bytes, to);
+    labels.push_back(files[i].label);
+  }
+  loaded->pixels.resize(labels.size() * image_bytes);
+  loaded->pixels.shrink_to_fit();
+  return labels;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec,
+                                                         const ExampleSelection& selection,
+                                                         const std::string& directory,
+                                                         const std::string& field) {
+  const std::string set = absl::StrCat(field, ".image_folder");
+  MILLRACE_RETURN_IF_ERROR(CheckImageFolder(spec, set));
+  const std::string folder_field = absl::StrCat(set, ".folder");
+  const bool absolute = absl::StartsWith(spec.folder(), "/");
+  if (spec.folder().empty() || (!absolute && directory.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder_field, ": '", spec.folder(), "'; must be a folder, in data.directory (--data=DIR)"));
+  }
+  const std::string path = absolute ? spec.folder() : absl::StrCat(directory, "/", spec.folder());
+  MILLRACE_ASSIGN_OR_RETURN(const ImageFiles images, ListImages(path, folder_field));
+  ReportClasses(path, images);
+  const ImageSize size = {spec.height(), spec.width(), spec.grey() ? size_t{1} : size_t{3}};
+  LoadedImages loaded = LoadImages(path, images.files, size, folder_field);
+  MILLRACE_RETURN_IF_ERROR(CheckUnreadable(spec, path, loaded.statuses));
+  const auto pictures = static_cast<uint64_t>(
+      std::count(loaded.statuses.begin(), loaded.statuses.end(), absl::OkStatus()));
+  if (pictures == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(folder_field, ": ", path, ": no pictures"));
+  }
+  std::vector<int32_t> labels = KeepSelected(selection, images.files, size.bytes(), &loaded);
+  MILLRACE_RETURN_IF_ERROR(selection.CheckCount(pictures, labels.size(), path, field));
+  return std::make_unique<ImageFolderDataset>(size, images.classes.size(), std::move(loaded.pixels),
+                                              std::move(labels));
+}
+
+}  // namespace millrace::worker

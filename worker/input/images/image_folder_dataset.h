@@ -1,0 +1,26 @@
+// Folders of JPEG and PNG files, kept as bytes.
+#ifndef MILLRACE_WORKER_INPUT_IMAGES_IMAGE_FOLDER_DATASET_H_
+#define MILLRACE_WORKER_INPUT_IMAGES_IMAGE_FOLDER_DATASET_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "protos/data.pb.h"
+#include "worker/input/dataset.h"
+#include "worker/input/example_selection.h"
+
+namespace millrace::worker {
+
+// Opens the examples of a selection in an ImageFolder. All files are decoded and resized, on
+// several threads; of what is selected, height * width * channels bytes are kept for each. The log
+// says which classes there are, and as a warning how many files were skipped. Errors as
+// OpenDataset, with the file's path.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec,
+                                                         const ExampleSelection& selection,
+                                                         const std::string& directory,
+                                                         const std::string& field);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_IMAGES_IMAGE_FOLDER_DATASET_H_

@@ -1,0 +1,42 @@
+// Reads many pictures at once, on several threads.
+#ifndef MILLRACE_WORKER_INPUT_IMAGES_IMAGE_LOADER_H_
+#define MILLRACE_WORKER_INPUT_IMAGES_IMAGE_LOADER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/input/images/list_images.h"
+
+namespace millrace::worker {
+
+struct ImageSize {
+  size_t height = 0;
+  size_t width = 0;
+  size_t channels = 0;
+
+  size_t bytes() const { return height * width * channels; }
+};
+
+// What became of the files, in their order.
+struct LoadedImages {
+  std::vector<uint8_t> pixels;         // ImageSize::bytes() for each file.
+  std::vector<absl::Status> statuses;  // INVALID_ARGUMENT: no picture, or a damaged one.
+};
+
+inline constexpr size_t kMaxImageFileBytes = size_t{1} << 28;
+inline constexpr size_t kMaxImageThreads = 8;
+
+// Decodes and resizes the files below `folder`, and returns when all are done. `field` is the field
+// of the job that names it. One thread for each of the machine's, up to kMaxImageThreads; what
+// comes out does not depend on how many there are. Throws std::bad_alloc as others do, but for what
+// a single file needs: that is RESOURCE_EXHAUSTED in its status. UNAVAILABLE there: the system
+// failed to read it.
+LoadedImages LoadImages(const std::string& folder, const std::vector<ImageFile>& files,
+                        const ImageSize& size, const std::string& field);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_INPUT_IMAGES_IMAGE_LOADER_H_
