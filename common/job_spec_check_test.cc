@@ -373,7 +373,10 @@ TEST_F(CheckJobSpecTest, EnumValuesOfNewerClientsAreRefused) {
             "model.layers[4].dense.activation: 17; must be one of LINEAR, RELU, SIGMOID, SOFTMAX");
   spec = spec_;
   spec.mutable_model()->add_metrics(static_cast<Metric>(-3));
-  EXPECT_EQ(ErrorOf(spec), "model.metrics[2]: -3; must be one of ACCURACY, AUC");
+  EXPECT_EQ(ErrorOf(spec),
+            absl::StrCat("model.metrics[2]: -3; must be one of ",
+                         "ACCURACY, AUC, TOP_K_ACCURACY, PRECISION, RECALL, MAE, MSE, "
+                         "RMSE, CONFUSION_MATRIX"));
 }
 
 TEST_F(CheckJobSpecTest, FieldsOfNewerClientsAreRefused) {

@@ -121,24 +121,8 @@ absl::Status CheckCustom(const CustomModel& custom) {
 absl::Status CheckModelSpec(const ModelSpec& model) {
   if (model.has_custom()) MILLRACE_RETURN_IF_ERROR(CheckCustom(model.custom()));
   MILLRACE_RETURN_IF_ERROR(CheckLayers(model));
-  if (model.loss() == LOSS_UNSPECIFIED && !model.has_custom()) {
-    return NotSet("model.loss", absl::StrCat("one of ", ValueNames(Loss_descriptor())));
-  }
-  absl::flat_hash_set<int> seen;
-  for (int i = 0; i < model.metrics_size(); ++i) {
-    const std::string path = absl::StrCat("model.metrics[", i, "]");
-    const Metric metric = model.metrics(i);
-    if (metric == METRIC_UNSPECIFIED) {
-      return NotSet(path, absl::StrCat("one of ", ValueNames(Metric_descriptor())));
-    }
-    if (!seen.insert(metric).second) {
-      return FieldError(path, Metric_Name(metric), "named once");
-    }
-    if (metric == AUC && model.loss() != BINARY_CROSSENTROPY && !model.has_custom()) {
-      return FieldError(path, "AUC", "left out, or model.loss BINARY_CROSSENTROPY");
-    }
-  }
-  return absl::OkStatus();
+  // What they mean to a custom model is its own affair.
+  return model.has_custom() ? absl::OkStatus() : CheckOutputs(model);
 }
 
 }  // namespace millrace

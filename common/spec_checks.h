@@ -15,6 +15,10 @@ namespace millrace {
 // INVALID_ARGUMENT: "model.layers[2].dense.units: 0; must be at least 1".
 absl::Status CheckModelSpec(const ModelSpec& model);
 
+// The part of CheckModelSpec for losses and metrics. INVALID_ARGUMENT:
+// "model.outputs[1].huber_delta: ...", or of the short form "model.loss: ...".
+absl::Status CheckOutputs(const ModelSpec& model);
+
 // INVALID_ARGUMENT: "data.train.idx.images: ...".
 absl::Status CheckDataSpec(const DataSpec& data);
 
