@@ -168,7 +168,8 @@ TEST_F(SetFieldTest, NamesTheValueAndWhatIsAllowed) {
   EXPECT_EQ(ErrorOf("data.no_shuffle=yes"), "data.no_shuffle: 'yes'; must be true or false");
   EXPECT_EQ(ErrorOf("model.loss=HINGE"),
             "model.loss: 'HINGE'; must be one of SPARSE_CATEGORICAL_CROSSENTROPY, "
-            "BINARY_CROSSENTROPY");
+            "BINARY_CROSSENTROPY, CATEGORICAL_CROSSENTROPY, MEAN_SQUARED_ERROR, "
+            "MEAN_ABSOLUTE_ERROR, HUBER");
   EXPECT_EQ(ErrorOf("cuts.period=10"),
             "cuts.period: '10'; must be a duration with its unit, such as 10s, 500ms or 1h30m");
   EXPECT_THAT(ErrorOf("cuts.period=inf"), HasSubstr("must be a duration"));

@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace millrace {
 
@@ -42,6 +43,15 @@ bool MetricFits(Metric metric, Loss loss) {
     default:
       return false;
   }
+}
+
+std::string LossesOf(Metric metric) {
+  std::vector<std::string> losses;
+  for (int loss = LOSS_UNSPECIFIED + 1; loss <= Loss_MAX; ++loss) {
+    if (!Loss_IsValid(loss) || !MetricFits(metric, static_cast<Loss>(loss))) continue;
+    losses.push_back(Loss_Name(static_cast<Loss>(loss)));
+  }
+  return absl::StrJoin(losses, " or ");
 }
 
 std::string MetricName(const MetricSpec& metric) {

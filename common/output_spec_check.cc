@@ -5,7 +5,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/field_checks.h"
 #include "common/output_spec.h"
 #include "common/proto_fields.h"
@@ -16,7 +15,6 @@ namespace millrace {
 namespace {
 
 constexpr uint32_t kMostThresholds = 100'000;
-constexpr int kMostMetrics = 50;  // Of an output.
 
 // Finite, at least 0.
 absl::Status CheckWeight(const std::string& path, double weight) {
@@ -78,16 +76,6 @@ absl::Status CheckMetricFields(const MetricSpec& metric, const std::string& path
                     absl::StrCat("0 for the exact area, or from 2 to ", kMostThresholds));
 }
 
-// With which losses a metric can be computed: "MEAN_SQUARED_ERROR or HUBER".
-std::string LossesOf(Metric metric) {
-  std::vector<std::string> losses;
-  for (int loss = LOSS_UNSPECIFIED + 1; loss <= Loss_MAX; ++loss) {
-    if (!Loss_IsValid(loss) || !MetricFits(metric, static_cast<Loss>(loss))) continue;
-    losses.push_back(Loss_Name(static_cast<Loss>(loss)));
-  }
-  return absl::StrJoin(losses, " or ");
-}
-
 absl::Status CheckMetric(const OutputSpec& output, const MetricSpec& spec, const std::string& path,
                          const std::string& output_path) {
   const Metric metric = spec.metric();
@@ -102,9 +90,9 @@ absl::Status CheckMetric(const OutputSpec& output, const MetricSpec& spec, const
 }
 
 absl::Status CheckMetrics(const OutputSpec& output, const std::string& path) {
-  if (output.metrics_size() > kMostMetrics) {
+  if (static_cast<size_t>(output.metrics_size()) > kMostReportedMetrics) {
     return FieldError(absl::StrCat(path, ".metrics"), absl::StrCat(output.metrics_size(), " ones"),
-                      absl::StrCat("at most ", kMostMetrics));
+                      absl::StrCat("at most ", kMostReportedMetrics));
   }
   absl::flat_hash_set<std::string> seen;
   for (int i = 0; i < output.metrics_size(); ++i) {

@@ -78,9 +78,44 @@ TEST(EvaluationMetricsTest, AucWhereScoresAreKept) {
   EvaluationSums sums;
   sums.examples = 2;
   sums.loss_sum = 1;
-  sums.scores = {0.5f, -0.5f};
-  sums.positives = {true, false};
+  sums.curves["auc"].Add(0.5f, true);
+  sums.curves["auc"].Add(-0.5f, false);
   EXPECT_THAT(EvaluationMetrics(sums), UnorderedElementsAre(Pair("loss", 0.5), Pair("auc", 1.0)));
+}
+
+TEST(EvaluationMetricsTest, SumsOfMetricsAreDividedAtTheEnd) {
+  EvaluationSums sums;
+  sums.examples = 2;
+  AddTo("rmse", 10, 1, /*root=*/true, &sums.metric_sums);
+  AddTo("rmse", 8, 1, /*root=*/true, &sums.metric_sums);
+  AddTo("recall", 0, 0, /*root=*/false, &sums.metric_sums);
+  EXPECT_THAT(EvaluationMetrics(sums),
+              UnorderedElementsAre(Pair("loss", 0), Pair("rmse", 3), Pair("recall", 0)));
+}
+
+TEST(RocSumsTest, AScoreThatIsNotANumberShows) {
+  RocSums curve(/*num_thresholds=*/10);
+  curve.Add(1, true);
+  curve.Add(-1, false);
+  EXPECT_EQ(curve.Area(), 1.0);
+  curve.Add(std::numeric_limits<float>::quiet_NaN(), false);
+  EXPECT_TRUE(std::isnan(*curve.Area()));
+}
+
+TEST(RocSumsTest, InfiniteScoresAreTheOutermost) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  RocSums curve(/*num_thresholds=*/3);
+  curve.Add(infinity, true);
+  curve.Add(-infinity, false);
+  EXPECT_EQ(curve.Area(), 1.0);
+}
+
+TEST(RocSumsTest, WithoutBothKindsThereIsNoArea) {
+  RocSums curve(/*num_thresholds=*/10);
+  EXPECT_EQ(curve.Area(), absl::nullopt);
+  curve.Add(1, true);
+  EXPECT_EQ(curve.Area(), absl::nullopt);
+  EXPECT_EQ(RocSums().Area(), absl::nullopt);
 }
 
 }  // namespace

@@ -16,9 +16,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "protos/events.pb.h"
 #include "protos/job.pb.h"
+#include "protos/output.pb.h"
 #include "worker/input/batch.h"
 #include "worker/input/dataset.h"
+#include "worker/model/roc_sums.h"
 
 namespace millrace::worker {
 
@@ -36,10 +39,18 @@ class GradientSink {
   virtual void Finished(size_t variable) = 0;
 };
 
+// By their names.
+using MetricSums = std::map<std::string, MetricSum>;
+
+// Adds to the sum of that name.
+void AddTo(const std::string& name, double sum, double count, bool root, MetricSums* sums);
+
 // Sums over the examples of a batch.
 struct BatchResult {
   double loss_sum = 0;
-  absl::optional<double> accuracy_sum;  // The number that were right, where the job asks for it.
+  // The number that were right, where the job asks for it, of a model with one output.
+  absl::optional<double> accuracy_sum;
+  MetricSums metric_sums = {};  // All else that is told of training batches.
 };
 
 // Gathers what Evaluate finds over the batches of an evaluation.
@@ -47,9 +58,9 @@ struct EvaluationSums {
   uint64_t examples = 0;
   double loss_sum = 0;
   absl::optional<double> accuracy_sum;
-  // For the AUC, where the job asks for it: each example's score and whether it is positive.
-  std::vector<float> scores;
-  std::vector<bool> positives;
+  MetricSums metric_sums;
+  std::map<std::string, RocSums> curves;  // By the names of the areas under them, such as "auc".
+  std::map<std::string, ConfusionMatrix> confusion_matrices;  // By the names of their outputs.
 };
 
 // "loss", "accuracy", "auc": those that the sums allow. REQUIRES: examples >= 1.

@@ -13,15 +13,14 @@
 #include "protos/model.pb.h"
 #include "worker/input/example_spec.h"
 #include "worker/model/layer_plan.h"
+#include "worker/model/output_plan.h"
 #include "worker/model/shape.h"
 
 namespace millrace::worker {
 
 struct ModelPlan {
   std::vector<LayerPlan> layers;
-  Loss loss = LOSS_UNSPECIFIED;
-  bool accuracy = false;
-  bool auc = false;
+  std::vector<OutputPlan> outputs;      // At least one.
   std::vector<VariableSpec> variables;  // In the order of the layers, kernel before bias.
 };
 
@@ -29,7 +28,7 @@ struct ModelPlan {
 // INVALID_ARGUMENT: "model.layers[2] 'dense': ..." with what does not fit and what would.
 absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const ExampleSpec& examples);
 
-// Whether the loss of `plan` can take such labels: PlanModel's own check, for a second set of
+// Whether the losses of `plan` can take such labels: PlanModel's own check, for a second set of
 // examples. INVALID_ARGUMENT as above.
 absl::Status CheckLabels(const ModelPlan& plan, const ExampleSpec& examples);
 

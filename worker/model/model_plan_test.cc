@@ -47,8 +47,9 @@ TEST(ModelPlanTest, InfersShapesLayerByLayer) {
   EXPECT_THAT(plan.layers[3].output, ElementsAre(5408));
   EXPECT_THAT(plan.layers[4].input, ElementsAre(5408));
   EXPECT_THAT(plan.layers[5].output, ElementsAre(10));
-  EXPECT_TRUE(plan.accuracy);
-  EXPECT_FALSE(plan.auc);
+  ASSERT_EQ(plan.outputs.size(), 1u);
+  EXPECT_EQ(plan.outputs[0].layer, 5u);
+  EXPECT_EQ(plan.outputs[0].width, 10u);
 }
 
 TEST(ModelPlanTest, NamesVariablesByTheirLayers) {
@@ -95,8 +96,9 @@ TEST(ModelPlanTest, BinaryModelsMayAskForAuc) {
   const ModelPlan plan = PlanOrDie(
       "layers { dense { units: 1 } } loss: BINARY_CROSSENTROPY metrics: AUC metrics: ACCURACY",
       {123}, 2);
-  EXPECT_TRUE(plan.auc);
-  EXPECT_TRUE(plan.accuracy);
+  ASSERT_EQ(plan.outputs[0].metrics.size(), 2u);
+  EXPECT_EQ(plan.outputs[0].metrics[0].name, "auc");
+  EXPECT_EQ(plan.outputs[0].metrics[1].name, "accuracy");
 }
 
 TEST(ModelPlanTest, CheckLabelsTellsWhereTheLargestIs) {
@@ -256,7 +258,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"layers { dense { units: 5 } }",
                 {4},
                 2,
-                "model.loss is 0; use SPARSE_CATEGORICAL_CROSSENTROPY or BINARY_CROSSENTROPY"},
+                "model.loss is 0; use one of SPARSE_CATEGORICAL_CROSSENTROPY, BINARY_CROSSENTROPY, "
+                "CATEGORICAL_CROSSENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER"},
         Refusal{"layers { dense { units: 5 } } " SPARSE,
                 {4},
                 10,
@@ -293,10 +296,12 @@ INSTANTIATE_TEST_SUITE_P(
                 2,
                 "model.metrics[1]: AUC needs the loss BINARY_CROSSENTROPY, it is "
                 "SPARSE_CATEGORICAL_CROSSENTROPY"},
-        Refusal{"layers { dense { units: 3 } } metrics: METRIC_UNSPECIFIED " SPARSE,
-                {4},
-                2,
-                "model.metrics[0] is 0; use ACCURACY or AUC"}));
+        Refusal{
+            "layers { dense { units: 3 } } metrics: METRIC_UNSPECIFIED " SPARSE,
+            {4},
+            2,
+            "model.metrics[0] is 0; use one of ACCURACY, AUC, TOP_K_ACCURACY, PRECISION, RECALL, "
+            "MAE, MSE, RMSE, CONFUSION_MATRIX"}));
 
 TEST(ModelPlanTest, ValuesOutsideTheEnumsAreRefused) {
   ModelSpec spec = Parse("layers { dense { units: 2 } } " SPARSE);

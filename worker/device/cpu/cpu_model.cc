@@ -12,6 +12,7 @@
 #include "worker/device/cpu/members.h"
 #include "worker/device/cpu/memory_need.h"
 #include "worker/device/cpu/thread_settings.h"
+#include "worker/model/batch_metrics.h"
 
 namespace millrace::worker {
 namespace {
@@ -67,13 +68,17 @@ CpuModel::CpuModel(const ModelPlan& plan, const BatchSizes& batches, int threads
       batches_(batches),
       threads_(threads),
       first_trained_(FirstTrainedLayer(plan)),
-      loss_(MakeCpuLoss(plan.loss)) {
+      heads_(plan_.outputs) {
   for (const VariableSpec& variable : plan_.variables) {
     values_.emplace_back(ElementCount(VariableShape(variable)));
   }
   MakeLayers();
   for (CpuBuffer& gradient : gradients_) {
     gradient = CpuBuffer(batches_.train * LargestGradient(plan_, first_trained_));
+  }
+  for (const OutputPlan& output : plan_.outputs) {
+    const bool is_last = output.layer + 1 == plan_.layers.size();
+    output_gradients_.emplace_back(is_last ? 0 : batches_.train * output.width);
   }
 }
 
@@ -104,14 +109,7 @@ absl::Status CpuModel::CheckBatch(const Batch& batch, size_t largest) const {
   CHECK_GE(batch.size, 1u);
   CHECK_LE(batch.size, largest);
   CHECK_EQ(batch.features[0].floats.size(), batch.size * ElementCount(plan_.layers.front().input));
-  CHECK_EQ(batch.labels[0].ids.size(), batch.size);
-  const int64_t limit = loss_->LabelLimit(ElementCount(plan_.layers.back().output));
-  for (const int64_t label : batch.labels[0].ids) {
-    if (label >= 0 && label < limit) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch has the label ", label, "; the loss takes 0 to ", limit - 1));
-  }
-  return absl::OkStatus();
+  return CheckLabels(plan_.outputs, batch);
 }
 
 const float* CpuModel::Input(size_t index, const Batch& batch) const {
@@ -119,19 +117,38 @@ const float* CpuModel::Input(size_t index, const Batch& batch) const {
   return index == 0 ? batch.features[0].floats.data() : outputs_[index - 1].data();
 }
 
-absl::Span<const float> CpuModel::Forward(const CpuPass& pass, const Batch& batch) {
+void CpuModel::Forward(const CpuPass& pass, const Batch& batch) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i]->IsView()) continue;
     layers_[i]->Forward(pass, Input(i, batch), outputs_[i].data());
   }
-  return absl::MakeConstSpan(Input(layers_.size(), batch),
-                             batch.size * ElementCount(plan_.layers.back().output));
+}
+
+std::vector<CpuOutputHeads::Place> CpuModel::OutputPlaces(const Batch& batch) {
+  std::vector<CpuOutputHeads::Place> places;
+  for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+    const OutputPlan& output = plan_.outputs[i];
+    const bool is_last = output.layer + 1 == layers_.size();
+    places.push_back(
+        {absl::MakeConstSpan(Input(output.layer + 1, batch), batch.size * output.width),
+         is_last ? gradients_[0].data() : output_gradients_[i].data()});
+  }
+  return places;
+}
+
+void CpuModel::AddOutputGradient(size_t index, size_t batch, float* dy) const {
+  for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+    if (plan_.outputs[i].layer != index || index + 1 == layers_.size()) continue;
+    const float* gradient = output_gradients_[i].data();
+    for (size_t n = 0; n < batch * plan_.outputs[i].width; ++n) dy[n] += gradient[n];
+  }
 }
 
 void CpuModel::Backward(const CpuPass& pass, const Batch& batch) {
   float* dy = gradients_[0].data();
   float* dx = gradients_[1].data();
   for (size_t i = layers_.size(); i-- > first_trained_;) {
+    AddOutputGradient(i, batch.size, dy);
     if (layers_[i]->IsView()) continue;
     layers_[i]->Backward(pass, Input(i, batch), outputs_[i].data(), dy,
                          i == first_trained_ ? nullptr : dx);
@@ -145,16 +162,13 @@ absl::StatusOr<BatchResult> CpuModel::Train(const Batch& batch, uint64_t seed,
   const ScopedThreadSettings settings(threads_);
   return CatchErrors([&]() -> absl::StatusOr<BatchResult> {
     const CpuPass pass = {batch.size, /*training=*/true, seed, gradients};
-    const absl::Span<const float> logits = Forward(pass, batch);
-    const LossSums sums = loss_->Compute(logits, batch.labels[0].ids, gradients_[0].data());
-    if (!std::isfinite(sums.loss)) {
-      return absl::OutOfRangeError(std::isnan(sums.loss) ? "the loss is nan"
-                                                         : "the loss is infinite");
+    Forward(pass, batch);
+    BatchResult result = heads_.Train(batch, OutputPlaces(batch));
+    if (!std::isfinite(result.loss_sum)) {
+      return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
+                                                               : "the loss is infinite");
     }
     Backward(pass, batch);
-    BatchResult result;
-    result.loss_sum = sums.loss;
-    if (plan_.accuracy) result.accuracy_sum = sums.right;
     return result;
   });
 }
@@ -165,15 +179,8 @@ absl::Status CpuModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   return CatchErrors([&]() -> absl::Status {
     CpuPass pass;
     pass.batch = batch.size;
-    const absl::Span<const float> logits = Forward(pass, batch);
-    const LossSums found = loss_->Compute(logits, batch.labels[0].ids, /*gradient=*/nullptr);
-    sums->examples += batch.size;
-    sums->loss_sum += found.loss;
-    if (plan_.accuracy) sums->accuracy_sum = sums->accuracy_sum.value_or(0) + found.right;
-    if (plan_.auc) {
-      sums->scores.insert(sums->scores.end(), logits.begin(), logits.end());
-      for (const int64_t label : batch.labels[0].ids) sums->positives.push_back(label == 1);
-    }
+    Forward(pass, batch);
+    heads_.Evaluate(batch, OutputPlaces(batch), sums);
     return absl::OkStatus();
   });
 }

@@ -13,8 +13,8 @@
 #include "worker/device/cpu/buffer.h"
 #include "worker/device/cpu/context.h"
 #include "worker/device/cpu/layer.h"
-#include "worker/device/cpu/loss.h"
 #include "worker/device/cpu/numerics.h"
+#include "worker/device/cpu/output_heads.h"
 #include "worker/device/device.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"
@@ -47,10 +47,14 @@ class CpuModel final : public Model {
   void MakeLayers();
   absl::Status CheckBatch(const Batch& batch, size_t largest) const;
 
-  // Returns the logits.
-  absl::Span<const float> Forward(const CpuPass& pass, const Batch& batch);
-  // Starts from the loss's gradient in gradients_[0].
+  void Forward(const CpuPass& pass, const Batch& batch);
+  // What Forward left of each output, and where the gradients by them go: of the last layer's to
+  // gradients_[0], of others to output_gradients_.
+  std::vector<CpuOutputHeads::Place> OutputPlaces(const Batch& batch);
+  // Starts from the gradients in these places.
   void Backward(const CpuPass& pass, const Batch& batch);
+  // Adds the gradient by the output of layer `index`, where the model has one inside, to `dy`.
+  void AddOutputGradient(size_t index, size_t batch, float* dy) const;
   // The input of layer `index`.
   const float* Input(size_t index, const Batch& batch) const;
 
@@ -59,11 +63,12 @@ class CpuModel final : public Model {
   const int threads_;
   const size_t first_trained_;  // The first layer that has variables.
   CpuContext context_;
-  std::vector<CpuBuffer> values_;   // One for each variable.
-  std::vector<CpuBuffer> outputs_;  // One for each layer; empty for views.
-  CpuBuffer gradients_[2];          // By the output and by the input of a layer, in turns.
+  std::vector<CpuBuffer> values_;            // One for each variable.
+  std::vector<CpuBuffer> outputs_;           // One for each layer; empty for views.
+  CpuBuffer gradients_[2];                   // By the output and by the input of a layer, in turns.
+  std::vector<CpuBuffer> output_gradients_;  // For each output; empty for the last layer's.
   std::vector<std::unique_ptr<CpuLayer>> layers_;
-  std::unique_ptr<CpuLoss> loss_;
+  const CpuOutputHeads heads_;
 };
 
 }  // namespace millrace::worker

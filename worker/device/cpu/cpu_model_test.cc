@@ -235,8 +235,9 @@ TEST(CpuModelTest, LabelsOutsideTheLossAreRefused) {
   KeptGradients gradients(plan);
   Batch batch = RandomBatch(/*seed=*/3, 4, {3}, 2);
   batch.labels[0].ids[2] = 2;
-  EXPECT_EQ(model->Train(batch, 0, &gradients).status(),
-            absl::InvalidArgumentError("a batch has the label 2; the loss takes 0 to 1"));
+  EXPECT_EQ(
+      model->Train(batch, 0, &gradients).status(),
+      absl::InvalidArgumentError("a batch has the label 2 in 'label'; the loss takes 0 to 1"));
   batch.labels[0].ids[2] = -1;
   EvaluationSums sums;
   EXPECT_EQ(model->Evaluate(batch, &sums).code(), absl::StatusCode::kInvalidArgument);
@@ -277,8 +278,8 @@ TEST(CpuModelTest, EvaluationKeepsScoresForTheAuc) {
   model->values(0)[0] = 1;
   EvaluationSums sums;
   ASSERT_TRUE(model->Evaluate(FloatsAndClasses({-1, 2, 3, -4}, {1, 0, 1, 0}), &sums).ok());
-  EXPECT_THAT(sums.scores, ElementsAre(-1, 2, 3, -4));
-  EXPECT_THAT(sums.positives, ElementsAre(true, false, true, false));
+  EXPECT_THAT(sums.curves["auc"].scores(), ElementsAre(-1, 2, 3, -4));
+  EXPECT_THAT(sums.curves["auc"].positives(), ElementsAre(true, false, true, false));
   const std::map<std::string, double> metrics = EvaluationMetrics(sums);
   EXPECT_EQ(metrics.at("accuracy"), 0.5);
   EXPECT_EQ(metrics.at("auc"), 0.75);

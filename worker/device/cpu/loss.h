@@ -1,18 +1,25 @@
-// The seam between a model and its loss on the CPU; one member of losses/ for each.
+// The seam between a model and its losses on the CPU; one member of losses/ for each.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LOSS_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LOSS_H_
 
 #include <cstddef>
-#include <cstdint>
 
 #include "absl/types/span.h"
+#include "worker/model/batch_metrics.h"
 
 namespace millrace::worker {
 
-// Sums over the examples of a batch.
-struct LossSums {
-  double loss = 0;
-  double right = 0;  // Examples whose label the logits give.
+// A batch as a loss takes it.
+struct LossBatch {
+  OutputBatch output;
+  // How much each example counts; empty: 1.
+  absl::Span<const double> weights;
+  // What the gradient is multiplied by, beside that.
+  double scale = 1;
+
+  double weight(size_t example) const { return weights.empty() ? 1 : weights[example]; }
+  // Of an example's gradient; what remains is to divide by the number of examples.
+  double factor(size_t example) const { return weight(example) * scale; }
 };
 
 // Immutable and thread-safe.
@@ -20,14 +27,10 @@ class CpuLoss {
  public:
   virtual ~CpuLoss() = default;
 
-  // Labels that the loss takes are below this, for logits of that many for each example.
-  virtual int64_t LabelLimit(size_t logits_per_example) const = 0;
-
-  // Where `gradient` is not null, writes the gradient of the mean loss by the logits there. A loss
-  // that is not finite shows in the sum. REQUIRES: labels.size() divides logits.size(); labels are
-  // at least 0 and below LabelLimit.
-  virtual LossSums Compute(absl::Span<const float> logits, absl::Span<const int64_t> labels,
-                           float* gradient) const = 0;
+  // The sum of the examples' losses, each times its weight; not times `scale`. Where `gradient` is
+  // not null, writes the gradient of that sum, times scale / examples, by the output's values
+  // there. A loss that is not finite shows in the sum. REQUIRES: CheckLabels of the batch is OK.
+  virtual double Compute(const LossBatch& batch, float* gradient) const = 0;
 };
 
 }  // namespace millrace::worker

@@ -8,6 +8,8 @@
 #include "worker/device/cpu/layers/flatten.h"
 #include "worker/device/cpu/layers/max_pool2d.h"
 #include "worker/device/cpu/losses/binary_crossentropy.h"
+#include "worker/device/cpu/losses/categorical_crossentropy.h"
+#include "worker/device/cpu/losses/regression.h"
 #include "worker/device/cpu/losses/sparse_categorical_crossentropy.h"
 
 namespace millrace::worker {
@@ -34,10 +36,25 @@ std::unique_ptr<CpuLayer> MakeCpuLayer(CpuContext* context, const LayerPlan& pla
   return nullptr;
 }
 
-std::unique_ptr<CpuLoss> MakeCpuLoss(Loss loss) {
-  if (loss == BINARY_CROSSENTROPY) return std::make_unique<BinaryCrossentropyLoss>();
-  CHECK_EQ(loss, SPARSE_CATEGORICAL_CROSSENTROPY);
-  return std::make_unique<SparseCategoricalCrossentropyLoss>();
+std::unique_ptr<CpuLoss> MakeCpuLoss(const OutputPlan& output) {
+  switch (output.loss) {
+    case SPARSE_CATEGORICAL_CROSSENTROPY:
+      return std::make_unique<SparseCategoricalCrossentropyLoss>();
+    case CATEGORICAL_CROSSENTROPY:
+      return std::make_unique<CategoricalCrossentropyLoss>(output.label_smoothing);
+    case BINARY_CROSSENTROPY:
+      return std::make_unique<BinaryCrossentropyLoss>(output.label_smoothing);
+    case MEAN_SQUARED_ERROR:
+      return std::make_unique<MeanSquaredErrorLoss>();
+    case MEAN_ABSOLUTE_ERROR:
+      return std::make_unique<MeanAbsoluteErrorLoss>();
+    case HUBER:
+      return std::make_unique<HuberLoss>(output.huber_delta);
+    default:
+      break;
+  }
+  LOG(FATAL) << "A plan without a loss: " << static_cast<int>(output.loss);
+  return nullptr;
 }
 
 }  // namespace millrace::worker

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <memory>
 
-#include "protos/model.pb.h"
 #include "worker/device/cpu/context.h"
 #include "worker/device/cpu/layer.h"
 #include "worker/device/cpu/loss.h"
 #include "worker/model/layer_plan.h"
+#include "worker/model/output_plan.h"
 
 namespace millrace::worker {
 
@@ -18,8 +18,8 @@ namespace millrace::worker {
 std::unique_ptr<CpuLayer> MakeCpuLayer(CpuContext* context, const LayerPlan& plan, size_t index,
                                        const CpuParameters& parameters, bool input_gradient);
 
-// REQUIRES: `loss` is set.
-std::unique_ptr<CpuLoss> MakeCpuLoss(Loss loss);
+// REQUIRES: the plan is checked.
+std::unique_ptr<CpuLoss> MakeCpuLoss(const OutputPlan& output);
 
 }  // namespace millrace::worker
 

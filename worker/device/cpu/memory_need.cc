@@ -40,6 +40,15 @@ double VariableElements(const ModelPlan& plan) {
   return sum;
 }
 
+// Of the model's outputs inside, whose gradients are kept until the backward pass gets there.
+double InnerOutputElements(const ModelPlan& plan) {
+  double sum = 0;
+  for (const OutputPlan& output : plan.outputs) {
+    if (output.layer + 1 < plan.layers.size()) sum += static_cast<double>(output.width);
+  }
+  return sum;
+}
+
 double BatchElements(const ExampleNeed& example, const BatchSizes& batches) {
   const double train = example.input * static_cast<double>(batches.train);
   const double largest = example.input * static_cast<double>(batches.largest());
@@ -55,7 +64,8 @@ double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches) {
   const ExampleNeed example = NeedOfExample(plan);
   const double outputs = example.outputs * static_cast<double>(batches.largest());
   // By the output and by the input of a layer.
-  const double gradients_by_outputs = 2 * example.largest * static_cast<double>(batches.train);
+  const double gradients_by_outputs =
+      (2 * example.largest + InnerOutputElements(plan)) * static_cast<double>(batches.train);
   return sizeof(float) * ((1 + kGradientSets) * VariableElements(plan) + outputs +
                           gradients_by_outputs + BatchElements(example, batches));
 }

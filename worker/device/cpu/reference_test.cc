@@ -104,7 +104,7 @@ TEST_P(ReferenceTest, LossAndGradientsAreKeras) {
 
 TEST_P(ReferenceTest, EvaluationIsKeras) {
   const Reference& reference = GetParam();
-  plan_.auc = true;  // Gathers the logits.
+  plan_.outputs[0].metrics.push_back({AUC, "auc"});  // Gathers the logits.
   const std::unique_ptr<Model> model = CompileOrDie(plan_, reference.batch.size);
   for (size_t variable = 0; variable < plan_.variables.size(); ++variable) {
     const absl::Span<float> values = model_->values(variable);
@@ -115,7 +115,7 @@ TEST_P(ReferenceTest, EvaluationIsKeras) {
   EXPECT_EQ(sums.examples, reference.batch.size);
   EXPECT_NEAR(sums.loss_sum / static_cast<double>(sums.examples), reference.loss,
               1e-5 * std::abs(reference.loss));
-  ExpectNear(sums.scores, reference.logits);
+  ExpectNear(sums.curves["auc"].scores(), reference.logits);
 }
 
 INSTANTIATE_TEST_SUITE_P(Keras, ReferenceTest, ::testing::ValuesIn(ReadReferences()),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 namespace millrace::worker {
 namespace {
@@ -23,23 +24,18 @@ double ExampleLoss(const float* logits, size_t classes, int64_t label, double ex
 
 }  // namespace
 
-int64_t SparseCategoricalCrossentropyLoss::LabelLimit(size_t logits_per_example) const {
-  return static_cast<int64_t>(logits_per_example);  // See kMaxExampleElements.
-}
-
-LossSums SparseCategoricalCrossentropyLoss::Compute(absl::Span<const float> logits,
-                                                    absl::Span<const int64_t> labels,
-                                                    float* gradient) const {
-  const size_t classes = logits.size() / labels.size();
-  const double example_weight = 1 / static_cast<double>(labels.size());
-  LossSums sums;
-  for (size_t i = 0; i < labels.size(); ++i) {
-    const float* example = logits.data() + i * classes;
-    sums.loss += ExampleLoss(example, classes, labels[i], example_weight,
-                             gradient == nullptr ? nullptr : gradient + i * classes);
-    if (std::max_element(example, example + classes) == example + labels[i]) ++sums.right;
+double SparseCategoricalCrossentropyLoss::Compute(const LossBatch& batch, float* gradient) const {
+  const OutputBatch& output = batch.output;
+  const size_t classes = output.width();
+  const double share = 1 / static_cast<double>(output.size);
+  double sum = 0;
+  for (size_t i = 0; i < output.size; ++i) {
+    const double loss = ExampleLoss(output.values.data() + i * classes, classes,
+                                    output.label->ids[i], share * batch.factor(i),
+                                    gradient == nullptr ? nullptr : gradient + i * classes);
+    sum += loss * batch.weight(i);
   }
-  return sums;
+  return sum;
 }
 
 }  // namespace millrace::worker
