@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
+#include "common/output_spec.h"
 #include "common/printable.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
+#include "coordinator/jobs/worker_metrics.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -21,24 +21,6 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
 // the next cut is pinned.
 constexpr char kCutId[] = "evaluation";
 constexpr int kQuietAttempts = 3;  // Failures before people are told.
-// They go into the job's record and an event.
-constexpr size_t kMostMetricsOfWorker = 50;
-constexpr size_t kMaxMetricNameBytes = 100;
-
-bool IsMetricName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxMetricNameBytes && PrintableName(name) == name;
-}
-
-// The first ones in the order of their names: the same each time.
-std::map<std::string, double> UsableMetrics(const EvaluationResult& result) {
-  std::map<std::string, double> usable;
-  for (const auto& [name, value] : result.metrics()) {
-    if (!IsMetricName(name)) continue;
-    usable[name] = value;
-    if (usable.size() > kMostMetricsOfWorker) usable.erase(std::prev(usable.end()));
-  }
-  return usable;
-}
 
 // Synchronous versions are evaluated whole.
 uint64_t PeriodOf(const JobSpec& spec) {
@@ -46,6 +28,21 @@ uint64_t PeriodOf(const JobSpec& spec) {
   const uint64_t replicas = std::max<uint64_t>(Replicas(spec), 1);
   if (every == 0 || every > kMaxSteps) return 0;
   return (every + replicas - 1) / replicas * replicas;
+}
+
+// What people are told of a result; of matrices only at the job's end.
+Evaluated EvaluatedOf(const EvaluationResult& result, uint64_t step, bool at_end) {
+  Evaluated evaluated;
+  evaluated.set_step(step);
+  evaluated.set_examples(result.examples());
+  for (const auto& [name, value] : UsableMetrics(result)) {
+    (*evaluated.mutable_metrics())[absl::StrCat("eval_", name)] = value;
+  }
+  if (!at_end) return evaluated;
+  for (ConfusionMatrix& matrix : UsableMatrices(result)) {
+    *evaluated.add_confusion_matrices() = std::move(matrix);
+  }
+  return evaluated;
 }
 
 }  // namespace
@@ -153,18 +150,12 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
   // longer.
   const auto asked = asked_at_.find(report.worker);
   if (asked != asked_at_.end()) pace_.Took(options_.clock->Now() - asked->second);
-  Evaluated evaluated;
-  evaluated.set_step(*step_);
-  evaluated.set_examples(result.examples());
-  const std::map<std::string, double> metrics = UsableMetrics(result);
-  for (const auto& [name, value] : metrics) {
-    (*evaluated.mutable_metrics())[absl::StrCat("eval_", name)] = value;
-  }
-  if (metrics.size() < result.metrics().size()) {
+  Evaluated evaluated = EvaluatedOf(result, *step_, /*at_end=*/*step_ >= options_.total_steps);
+  if (const size_t left_out = result.metrics().size() - evaluated.metrics().size(); left_out > 0) {
     trouble_ = absl::StrCat("the evaluation at step ", *step_, " has ", result.metrics().size(),
-                            " metrics, of which ", result.metrics().size() - metrics.size(),
-                            " are left out; must be at most ", kMostMetricsOfWorker,
-                            ", with names of 1 to ", kMaxMetricNameBytes, " printable bytes");
+                            " metrics, of which ", left_out, " are left out; must be at most ",
+                            kMostReportedMetrics, ", with names of 1 to ", kMaxMetricNameBytes,
+                            " printable bytes");
   }
   evaluated_ = *step_;
   step_.reset();

@@ -97,13 +97,18 @@ class EvaluatorTest : public testing::Test {
     report.result.set_evaluation_id(EvaluationId());
     report.result.set_code(static_cast<int>(code));
     (*report.result.mutable_metrics())["loss"] = 0.5;
+    ConfusionMatrix* matrix = report.result.add_confusion_matrices();
+    matrix->set_classes(1);
+    matrix->add_counts(3);
     const auto evaluated = evaluator_->OnResult(report);
     EXPECT_TRUE(evaluated.ok()) << evaluated.status();
+    if (evaluated.ok() && evaluated->has_value()) told_ = **evaluated;
   }
 
   SimulatedClock clock_;
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<uint64_t> workers_;
+  Evaluated told_;  // The newest.
 
  private:
   static constexpr uint64_t kGeneration = 1;
@@ -134,6 +139,16 @@ class EvaluatorTest : public testing::Test {
   uint64_t step_ = 0;
   uint64_t evaluation_ = 0;
 };
+
+TEST_F(EvaluatorTest, ConfusionMatricesAreToldAtTheJobsEndAlone) {
+  AddWorkers(1);
+  for (uint64_t i = 1; i <= kEvaluations; ++i) {
+    Begin();
+    Answer(Asked().at(0));
+    EXPECT_EQ(told_.metrics().at("eval_loss"), 0.5);
+    EXPECT_EQ(told_.confusion_matrices_size(), i == kEvaluations ? 1 : 0);
+  }
+}
 
 // The time that its worker was waited for counted as the evaluation's, and the next one's patience
 // was four times as long: 44 s, 3 minutes, 12 minutes, 48 minutes.

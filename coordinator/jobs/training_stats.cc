@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "common/metric_sum.h"
+#include "coordinator/jobs/worker_metrics.h"
+
 namespace millrace::coordinator {
 
 void TrainingStats::Add(const StepResult& result) {
@@ -9,6 +12,7 @@ void TrainingStats::Add(const StepResult& result) {
   ++sums_.steps;
   sums_.examples += result.examples();
   sums_.loss += result.loss_sum();
+  AddMetricSums(result, &sums_.others);
   if (!result.has_accuracy_sum()) return;
   sums_.accuracy += result.accuracy_sum();
   sums_.accuracy_examples += result.examples();
@@ -26,6 +30,7 @@ absl::optional<Progress> TrainingStats::Take(absl::Time now) {
   if (seconds > 0) progress.set_examples_per_second(sums.examples / seconds);
   auto& metrics = *progress.mutable_metrics();
   if (sums.examples > 0) metrics["loss"] = sums.loss / sums.examples;
+  for (const auto& [name, sum] : sums.others) metrics[name] = MetricValue(sum);
   if (sums.accuracy_examples > 0) metrics["accuracy"] = sums.accuracy / sums.accuracy_examples;
   return progress;
 }

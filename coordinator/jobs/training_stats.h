@@ -3,12 +3,15 @@
 #define MILLRACE_COORDINATOR_JOBS_TRAINING_STATS_H_
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/mutex.h"
 #include "protos/cluster.pb.h"
 #include "protos/events.pb.h"
+#include "protos/output.pb.h"
 
 namespace millrace::coordinator {
 
@@ -33,6 +36,7 @@ class TrainingStats {
     double loss = 0;
     double accuracy = 0;
     double accuracy_examples = 0;  // Of the steps that tell the accuracy.
+    std::map<std::string, MetricSum> others = {};
   };
 
   Mutex mutex_;

@@ -35,6 +35,33 @@ TEST(TrainingStatsTest, MeansAreOverTheExamplesSinceTheLastProgress) {
   EXPECT_EQ(next->metrics().count("accuracy"), 0u);
 }
 
+TEST(TrainingStatsTest, OtherMetricsAreRatiosOfTheirSums) {
+  TrainingStats stats;
+  stats.Restart(absl::UnixEpoch());
+  for (const double wrong : {1, 2}) {
+    StepResult step = Step(5);
+    MetricSum* precision = step.add_metric_sums();
+    precision->set_name("precision");
+    precision->set_sum(1);
+    precision->set_count(1 + wrong);
+    MetricSum* rmse = step.add_metric_sums();
+    rmse->set_name("rmse");
+    rmse->set_sum(wrong == 1 ? 40 : 140);
+    rmse->set_count(kExamples);
+    rmse->set_root(true);
+    stats.Add(step);
+  }
+  const auto progress = stats.Take(absl::UnixEpoch() + absl::Seconds(1));
+  ASSERT_TRUE(progress);
+  EXPECT_DOUBLE_EQ(progress->metrics().at("precision"), 0.4);
+  EXPECT_DOUBLE_EQ(progress->metrics().at("rmse"), 3);
+
+  stats.Add(Step(1));
+  const auto next = stats.Take(absl::UnixEpoch() + absl::Seconds(2));
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->metrics().count("precision"), 0u);
+}
+
 TEST(TrainingStatsTest, NothingIsToldWhereNoStepWasDone) {
   TrainingStats stats;
   EXPECT_FALSE(stats.Take(absl::UnixEpoch() + absl::Seconds(1)));

@@ -75,6 +75,7 @@ class FakeModel final : public Model {
     BatchResult result;
     result.loss_sum = world_->loss_sum.value_or(values_[0][0] * static_cast<double>(batch.size));
     result.accuracy_sum = static_cast<double>(batch.size);
+    AddTo("recall", 1, 2, /*root=*/false, &result.metric_sums);
     return result;
   }
 
@@ -82,6 +83,8 @@ class FakeModel final : public Model {
     world_->log.Add(absl::StrCat("evaluate ", batch.size));
     sums->examples += batch.size;
     sums->loss_sum += values_[0][0] * static_cast<double>(batch.size);
+    AddTo("recall", 1, 4, /*root=*/false, &sums->metric_sums);
+    sums->confusion_matrices[""].set_classes(2);
     return absl::OkStatus();
   }
 

@@ -161,6 +161,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
   result.set_examples(batch.size);
   result.set_loss_sum(computed->loss_sum);
   if (computed->accuracy_sum.has_value()) result.set_accuracy_sum(*computed->accuracy_sum);
+  for (const auto& [name, sum] : computed->metric_sums) *result.add_metric_sums() = sum;
   return step_under_way;
 }
 
@@ -186,6 +187,8 @@ absl::StatusOr<EvaluationResult> JobComputation::Evaluate(ParameterClient::Start
   result.set_examples(sums.examples);
   for (const auto& [name, value] : EvaluationMetrics(sums))
     (*result.mutable_metrics())[name] = value;
+  for (const auto& [output, matrix] : sums.confusion_matrices)
+    *result.add_confusion_matrices() = matrix;
   return result;
 }
 

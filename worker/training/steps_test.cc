@@ -37,6 +37,9 @@ TEST_F(StepsTest, LeaseIsComputedInOrderAndEachStepReported) {
     EXPECT_EQ(result.examples(), 1);
     EXPECT_EQ(result.loss_sum(), 100);  // Pulled.
     EXPECT_EQ(result.accuracy_sum(), 1);
+    ASSERT_THAT(result.metric_sums(), SizeIs(1));
+    EXPECT_EQ(result.metric_sums(0).name(), "recall");
+    EXPECT_EQ(result.metric_sums(0).count(), 2);
   }
   EXPECT_THAT(world_.log.EventsWith("train "), ElementsAre("train 3", "train 4", "train 5"));
   EXPECT_THAT(world_.log.EventsWith("push "), ElementsAre("push 3", "push 4", "push 5"));
@@ -378,6 +381,9 @@ TEST_F(StepsTest, EvaluationUsesTheCutAndAllHeldOutExamples) {
   EXPECT_EQ(result.code(), 0) << result.message();
   EXPECT_EQ(result.examples(), 5);
   EXPECT_EQ(result.metrics().at("loss"), 500);
+  EXPECT_EQ(result.metrics().at("recall"), 0.25);
+  ASSERT_THAT(result.confusion_matrices(), SizeIs(1));
+  EXPECT_EQ(result.confusion_matrices(0).classes(), 2u);
   EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull cut cut-1"));
   EXPECT_THAT(world_.log.EventsWith("evaluate "),
               ElementsAre("evaluate 2", "evaluate 2", "evaluate 1"));
