@@ -1,6 +1,7 @@
 #include "client/progress/json_lines.h"
 
 #include "client/jobs_client.h"
+#include "client/progress/confusion_table.h"
 #include "client/progress/format.h"
 #include "client/progress/step_times.h"
 #include "common/proto_duration.h"
@@ -35,6 +36,9 @@ void AddEvaluated(const Evaluated& evaluated, Json* json) {
   (*json)["step"] = evaluated.step();
   (*json)["examples"] = evaluated.examples();
   (*json)["metrics"] = ToMetrics(evaluated.metrics());
+  for (const ConfusionMatrix& matrix : evaluated.confusion_matrices()) {
+    (*json)["confusion_matrices"].push_back(ConfusionJson(matrix));
+  }
 }
 
 void AddRecovered(const Recovered& recovered, Json* json) {

@@ -42,6 +42,15 @@ class JsonLinesTest : public ::testing::Test {
   JsonLines view_{&out_, &people_};
 };
 
+TEST_F(JsonLinesTest, ConfusionMatricesAreListsOfRows) {
+  JobEvent event = EvaluatedEvent(3, {}, 4);
+  ConfusionMatrix* matrix = event.mutable_evaluated()->add_confusion_matrices();
+  matrix->set_classes(2);
+  for (const uint64_t count : {1, 0, 2, 1}) matrix->add_counts(count);
+  EXPECT_EQ(Written(event)["confusion_matrices"],
+            Json::parse(R"([{"output": "", "counts": [[1, 0], [2, 1]]}])"));
+}
+
 TEST_F(JsonLinesTest, EveryEventIsAnObjectOnALine) {
   EXPECT_EQ(Written(ProgressEvent(3, 10, 640.5, {{"loss", 2.5}})),
             Json::parse(R"({"event": "progress", "job_id": "job-1", "sequence": 7,

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/progress/confusion_table.h"
 #include "client/progress/format.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
@@ -24,6 +25,9 @@ void PlainLines::OnEvent(const JobEvent& event) {
     return;
   }
   if (const std::string line = DescribeEvent(event); !line.empty()) *out_ << line << std::endl;
+  for (const ConfusionMatrix& matrix : event.evaluated().confusion_matrices()) {
+    for (const std::string& line : ConfusionTable(matrix)) *out_ << line << std::endl;
+  }
 }
 
 void PlainLines::OnProgress(const Progress& progress, absl::Time time) {

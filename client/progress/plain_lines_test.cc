@@ -57,6 +57,11 @@ TEST_F(PlainLinesTest, OtherEventsAreWrittenAtOnce) {
   EXPECT_EQ(Lines(NoticeEvent("worker-1 came"), 0), "worker-1 came\n");
   EXPECT_EQ(Lines(EvaluatedEvent(5, {{"eval_loss", 1}}), 0),
             "step 5: eval_loss 1 (100 examples)\n");
+  JobEvent evaluated = EvaluatedEvent(5, {{"eval_loss", 1}});
+  evaluated.mutable_evaluated()->add_confusion_matrices()->set_classes(31);
+  EXPECT_EQ(Lines(evaluated, 0),
+            "step 5: eval_loss 1 (100 examples)\n"
+            "confusion matrix: 31 classes; --json has the numbers\n");
 }
 
 TEST_F(PlainLinesTest, BeginNotesAndOutcome) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/progress/confusion_table.h"
 #include "client/progress/format.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
@@ -92,6 +93,9 @@ void TerminalBar::Begin(const std::string& job_id) { PrintAbove(absl::StrCat("jo
 void TerminalBar::OnEvent(const JobEvent& event) {
   if (!event.has_progress()) {
     if (const std::string line = DescribeEvent(event); !line.empty()) PrintAbove(line);
+    for (const ConfusionMatrix& matrix : event.evaluated().confusion_matrices()) {
+      for (const std::string& line : ConfusionTable(matrix)) PrintAbove(line);
+    }
     return;
   }
   progress_ = event.progress();
