@@ -36,6 +36,16 @@ TEST(MemoryNeedTest, EvaluationNeedsNoGradients) {
   EXPECT_EQ(MemoryNeed(plan, {8, 32}) - MemoryNeed(plan, {8, 0}), 4 * (24.0 * (10 + 2 * 100)));
 }
 
+TEST(MemoryNeedTest, OutputsInsideKeepTheirGradients) {
+  const std::string layers =
+      "layers { name: 'a' dense { units: 20 } } layers { dense { units: 10 } } "
+      "outputs { loss: SPARSE_CATEGORICAL_CROSSENTROPY } ";
+  const ModelPlan one = PlanOrDie(layers, {100}, 10);
+  const ModelPlan two =
+      PlanOrDie(layers + "outputs { layer: 'a' loss: SPARSE_CATEGORICAL_CROSSENTROPY }", {100}, 10);
+  EXPECT_EQ(MemoryNeed(two, {8, 32}) - MemoryNeed(one, {8, 32}), 4 * 8 * 20);
+}
+
 TEST(MemoryNeedTest, PoolingKeepsWhereItsValuesCameFrom) {
   const std::string dense = "layers { flatten {} } " + std::string(kDense);
   const ModelPlan plan = PlanOrDie("layers { max_pool2d {} } " + dense, {8, 8, 3}, 10);
