@@ -185,12 +185,10 @@ absl::Status CheckLabel(const OutputPlan& output, absl::Span<const LayerPlan> la
   const TensorSpec& label = examples.labels[output.label];
   const bool is_id =
       label.type == ElementType::kId && !label.ragged && ElementCount(label.shape) == 1;
-  const bool takes_ids =
-      output.loss == SPARSE_CATEGORICAL_CROSSENTROPY || output.loss == BINARY_CROSSENTROPY;
-  if (takes_ids && is_id) return CheckIdLabel(output, layers, label);
-  if (output.loss != SPARSE_CATEGORICAL_CROSSENTROPY && !(takes_ids && output.label_is_id)) {
-    return CheckFloatLabel(output, layers, label);
-  }
+  const bool sparse = output.loss == SPARSE_CATEGORICAL_CROSSENTROPY;
+  const bool takes_id = sparse || (output.loss == BINARY_CROSSENTROPY && output.label_is_id);
+  if (!takes_id) return CheckFloatLabel(output, layers, label);
+  if (is_id) return CheckIdLabel(output, layers, label);
   return Invalid(output.path, ".loss: ", Loss_Name(output.loss),
                  " takes one class for each example");
 }

@@ -196,5 +196,22 @@ TEST(OutputPlanTest, ASecondSetHasTheSameLabels) {
   EXPECT_THAT(std::string(CheckLabels(*plan, other).message()), HasSubstr("'size' is [3]"));
 }
 
+TEST(OutputPlanTest, ASecondSetHasLabelsOfTheSameKind) {
+  ModelSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "layers { dense { units: 1 } } loss: BINARY_CROSSENTROPY", &spec));
+  const ExampleSpec classes = FloatsAndClass({4}, 2);
+  ExampleSpec floats = classes;
+  floats.labels[0].type = ElementType::kFloat;
+  const absl::StatusOr<ModelPlan> of_classes = PlanModel(spec, classes);
+  const absl::StatusOr<ModelPlan> of_floats = PlanModel(spec, floats);
+  ASSERT_TRUE(of_classes.ok() && of_floats.ok());
+  EXPECT_TRUE(CheckLabels(*of_floats, floats).ok());
+  EXPECT_THAT(std::string(CheckLabels(*of_floats, classes).message()),
+              HasSubstr("BINARY_CROSSENTROPY takes floats"));
+  EXPECT_THAT(std::string(CheckLabels(*of_classes, floats).message()),
+              HasSubstr("takes one class for each example"));
+}
+
 }  // namespace
 }  // namespace millrace::worker
