@@ -21,10 +21,10 @@ TEST(ConfusionTableTest, ColumnsAreAsWideAsTheLargestNumber) {
   ConfusionMatrix matrix = MatrixOf(2, {1234567, 29, 12, 4988});
   matrix.set_output("digits\n");
   EXPECT_THAT(ConfusionTable(matrix),
-              ElementsAre("confusion matrix of digits\\n (rows: labels, columns: what the model "
+              ElementsAre("confusion matrix of digits\\x0a (rows: labels, columns: what the model "
                           "says):",
-                          "                 0          1",  //
-                          "    0  1,234,567         29",    //
+                          "               0          1",  //
+                          "    0  1,234,567         29",  //
                           "    1         12      4,988"));
 }
 
