@@ -121,7 +121,7 @@ absl::Status CheckKind(const OptimizerSpec& spec, absl::string_view path) {
       break;
   }
   const auto* kinds = OptimizerSpec::descriptor()->FindOneofByName("kind");
-  return NotSet(path, absl::StrCat("one of ", MemberNames(kinds)));
+  return NotSet(path, Choice(kinds));
 }
 
 absl::Status CheckDecaySteps(absl::string_view path, uint64_t steps) {

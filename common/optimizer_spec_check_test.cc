@@ -46,9 +46,9 @@ class CheckOptimizerSpecTest : public ::testing::Test {
 
 TEST_F(CheckOptimizerSpecTest, KindIsSet) {
   const OptimizerSpec none;
-  EXPECT_EQ(std::string(CheckOptimizerSpec(none, "optimizer").message()),
-            "optimizer: not set; must be one of sgd, rmsprop, adam, adamw, nadam, adagrad, "
-            "adadelta, ftrl");
+  EXPECT_EQ(
+      std::string(CheckOptimizerSpec(none, "optimizer").message()),
+      "optimizer: not set; must be sgd, rmsprop, adam, adamw, nadam, adagrad, adadelta or ftrl");
 }
 
 TEST_F(CheckOptimizerSpecTest, MessagesBeginWithTheGivenPath) {

@@ -190,8 +190,9 @@ TEST_F(CsvDatasetTest, FilesAreOneSetAndMayOrderTheirColumnsDifferently) {
   const auto dataset = Open(spec, 2).value();
   EXPECT_THAT(ReadAllExamples(*dataset).labels[0].ids, ElementsAre(2, 5));
   EXPECT_EQ(dataset->example().labels[0].largest_id, "more.csv: line 2");
-  EXPECT_THAT(ErrorOf(spec, 0, 9),
-              HasSubstr("data.train.range.end: 9; people.csv to more.csv (2 files) has 4 examples"));
+  EXPECT_THAT(
+      ErrorOf(spec, 0, 9),
+      HasSubstr("data.train.range.end: 9; people.csv to more.csv (2 files) has 4 examples"));
 }
 
 TEST_F(CsvDatasetTest, NamesTakeThePlaceOfAHeader) {
