@@ -181,8 +181,18 @@ uint64_t TotalSteps(const JobSpec& spec, uint64_t train_examples) {
 std::string LayerName(const ModelSpec& model, int layer) {
   const LayerSpec& spec = model.layers(layer);
   if (!spec.name().empty()) return spec.name();
-  const auto* kind = LayerSpec::descriptor()->FindFieldByNumber(spec.kind_case());
-  return absl::StrCat(kind->name(), "_", layer);
+  return absl::StrCat(LayerKind(spec), "_", layer);
+}
+
+std::string LayerKind(const LayerSpec& layer) {
+  return LayerSpec::descriptor()->FindFieldByNumber(layer.kind_case())->name();
+}
+
+std::string LayerKinds() {
+  const auto* kinds = LayerSpec::descriptor()->FindOneofByName("kind");
+  std::vector<std::string> names;
+  for (int i = 0; i < kinds->field_count(); ++i) names.push_back(kinds->field(i)->name());
+  return absl::StrJoin(names, ", ");
 }
 
 }  // namespace millrace

@@ -89,6 +89,12 @@ uint64_t TotalSteps(const JobSpec& spec, uint64_t train_examples);
 // REQUIRES: 0 <= layer < model.layers_size(); the layer has a name or a kind.
 std::string LayerName(const ModelSpec& model, int layer);
 
+// "dense": as the field of LayerSpec is called. REQUIRES: the layer has a kind.
+std::string LayerKind(const LayerSpec& layer);
+
+// "dense, conv2d, ...": all of them.
+std::string LayerKinds();
+
 }  // namespace millrace
 
 #endif  // MILLRACE_COMMON_JOB_SPEC_H_

@@ -360,9 +360,27 @@ TEST_F(CheckJobSpecTest, RulesOfNames) {
 }
 
 TEST_F(CheckJobSpecTest, Optimizer) {
-  EXPECT_THAT(ErrorOf("optimizer={}"), StartsWith("optimizer: not set; must be one of sgd,"));
+  EXPECT_THAT(ErrorOf("optimizer={}"), StartsWith("optimizer: not set; must be sgd,"));
   EXPECT_EQ(ErrorOf("optimizer.schedule.warmup.steps=0"),
             "optimizer.schedule.warmup.steps: 0; must be at least 1");
+}
+
+TEST_F(CheckJobSpecTest, LayersOfGraphsAreChecked) {
+  JobSpec spec = spec_;
+  LayerSpec* layer = spec.mutable_model()->mutable_layers(4);
+  layer->add_inputs("");
+  EXPECT_EQ(ErrorOf(spec),
+            "model.layers[4].inputs[0]: not set; must be the name of a layer or of a feature of "
+            "the data");
+  layer->clear_inputs();
+  layer->mutable_dense()->mutable_kernel_regularizer()->set_l2(-1);
+  EXPECT_EQ(ErrorOf(spec),
+            "model.layers[4].dense.kernel_regularizer.l2: -1; must be a finite number, at least 0");
+  layer->mutable_batch_normalization()->set_momentum(1);
+  EXPECT_THAT(ErrorOf(spec),
+              ::testing::StartsWith("model.layers[4].batch_normalization.momentum: 1; must be"));
+  layer->mutable_embedding()->set_output_dim(3);
+  EXPECT_EQ(ErrorOf(spec), "model.layers[4].embedding.input_dim: 0; must be at least 1");
 }
 
 TEST_F(CheckJobSpecTest, EnumValuesOfNewerClientsAreRefused) {
@@ -370,7 +388,8 @@ TEST_F(CheckJobSpecTest, EnumValuesOfNewerClientsAreRefused) {
   spec.mutable_model()->mutable_layers(4)->mutable_dense()->set_activation(
       static_cast<Activation>(17));
   EXPECT_EQ(ErrorOf(spec),
-            "model.layers[4].dense.activation: 17; must be one of LINEAR, RELU, SIGMOID, SOFTMAX");
+            "model.layers[4].dense.activation: 17; must be one of LINEAR, RELU, SIGMOID, SOFTMAX, "
+            "TANH, RELU6, ELU, LEAKY_RELU, SILU, GELU, GELU_TANH");
   spec = spec_;
   spec.mutable_model()->add_metrics(static_cast<Metric>(-3));
   EXPECT_EQ(ErrorOf(spec),

@@ -1,5 +1,7 @@
 // CheckModelSpec, field by field in the order of protos/model.proto.
+#include <cmath>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,8 @@ namespace {
 
 using ::google::protobuf::RepeatedField;
 
+constexpr int kMaxInputs = 1000;  // Of a layer.
+constexpr uint64_t kMaxRows = (uint64_t{1} << 32) - 1;
 constexpr uint32_t kMaxWindow = 1 << 16;  // Of a kernel, a pool, a stride.
 constexpr int kMaxOptions = 100;
 constexpr size_t kMaxOptionBytes = 1000;
@@ -33,38 +37,129 @@ absl::Status CheckWindow(absl::string_view path, const RepeatedField<uint32_t>& 
   return absl::OkStatus();
 }
 
+absl::Status CheckRegularizer(const Regularizer& regularizer, absl::string_view path) {
+  for (const auto& [name, value] : {std::pair("l1", regularizer.l1()), {"l2", regularizer.l2()}}) {
+    if (value >= 0 && std::isfinite(static_cast<float>(value))) continue;
+    return FieldError(absl::StrCat(path, ".", name), absl::StrCat(value),
+                      "a finite number, at least 0");
+  }
+  return absl::OkStatus();
+}
+
+template <typename Kind>
+absl::Status CheckRegularizers(const Kind& kind, absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(
+      CheckRegularizer(kind.kernel_regularizer(), absl::StrCat(path, ".kernel_regularizer")));
+  return CheckRegularizer(kind.bias_regularizer(), absl::StrCat(path, ".bias_regularizer"));
+}
+
 absl::Status CheckConv2D(const Conv2D& conv2d, absl::string_view path) {
   MILLRACE_RETURN_IF_ERROR(
       CheckAtLeastOne(absl::StrCat(path, ".filters"), conv2d.filters(), kMaxUnits));
   MILLRACE_RETURN_IF_ERROR(
       CheckWindow(absl::StrCat(path, ".kernel_size"), conv2d.kernel_size(), /*required=*/true));
-  return CheckWindow(absl::StrCat(path, ".strides"), conv2d.strides(), /*required=*/false);
+  MILLRACE_RETURN_IF_ERROR(
+      CheckWindow(absl::StrCat(path, ".strides"), conv2d.strides(), /*required=*/false));
+  return CheckRegularizers(conv2d, path);
 }
 
-absl::Status CheckMaxPool2D(const MaxPool2D& pool, absl::string_view path) {
+template <typename Pool>
+absl::Status CheckPool2D(const Pool& pool, absl::string_view path) {
   MILLRACE_RETURN_IF_ERROR(
       CheckWindow(absl::StrCat(path, ".pool_size"), pool.pool_size(), /*required=*/false));
   return CheckWindow(absl::StrCat(path, ".strides"), pool.strides(), /*required=*/false);
 }
 
-absl::Status CheckLayer(const LayerSpec& layer, absl::string_view path) {
-  MILLRACE_RETURN_IF_ERROR(CheckName(absl::StrCat(path, ".name"), layer.name()));
+absl::Status CheckBatchNormalization(const BatchNormalization& normalization,
+                                     absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(
+      CheckFraction(absl::StrCat(path, ".momentum"), normalization.momentum()));
+  if (!normalization.has_epsilon()) return absl::OkStatus();
+  return CheckPositive(absl::StrCat(path, ".epsilon"), normalization.epsilon());
+}
+
+absl::Status CheckDense(const Dense& dense, absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(CheckAtLeastOne(absl::StrCat(path, ".units"), dense.units(), kMaxUnits));
+  return CheckRegularizers(dense, path);
+}
+
+absl::Status CheckEmbedding(const Embedding& embedding, absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(
+      CheckAtLeastOne(absl::StrCat(path, ".input_dim"), embedding.input_dim(), kMaxRows));
+  return CheckAtLeastOne(absl::StrCat(path, ".output_dim"), embedding.output_dim(), kMaxUnits);
+}
+
+// As many numbers as `most`, or fewer; none of them is larger than a window.
+absl::Status CheckSides(absl::string_view path, const RepeatedField<uint32_t>& sides, int most) {
+  if (sides.size() > most) {
+    return FieldError(path, absl::StrCat(sides.size(), " numbers"), absl::StrCat("at most ", most));
+  }
+  for (int i = 0; i < sides.size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(
+        CheckNumber(absl::StrCat(path, "[", i, "]"), sides.Get(i), 0, kMaxWindow));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckKind(const LayerSpec& layer, absl::string_view path) {
   switch (layer.kind_case()) {
     case LayerSpec::kDense:
-      return CheckAtLeastOne(absl::StrCat(path, ".dense.units"), layer.dense().units(), kMaxUnits);
+      return CheckDense(layer.dense(), absl::StrCat(path, ".dense"));
     case LayerSpec::kConv2D:
       return CheckConv2D(layer.conv2d(), absl::StrCat(path, ".conv2d"));
     case LayerSpec::kMaxPool2D:
-      return CheckMaxPool2D(layer.max_pool2d(), absl::StrCat(path, ".max_pool2d"));
+      return CheckPool2D(layer.max_pool2d(), absl::StrCat(path, ".max_pool2d"));
+    case LayerSpec::kAveragePooling2D:
+      return CheckPool2D(layer.average_pooling2d(), absl::StrCat(path, ".average_pooling2d"));
+    case LayerSpec::kUpSampling2D:
+      return CheckWindow(absl::StrCat(path, ".up_sampling2d.size"), layer.up_sampling2d().size(),
+                         /*required=*/false);
+    case LayerSpec::kZeroPadding2D:
+      return CheckSides(absl::StrCat(path, ".zero_padding2d.padding"),
+                        layer.zero_padding2d().padding(), 4);
+    case LayerSpec::kEmbedding:
+      return CheckEmbedding(layer.embedding(), absl::StrCat(path, ".embedding"));
+    case LayerSpec::kLayerNormalization:
+      if (!layer.layer_normalization().has_epsilon()) return absl::OkStatus();
+      return CheckPositive(absl::StrCat(path, ".layer_normalization.epsilon"),
+                           layer.layer_normalization().epsilon());
     case LayerSpec::kDropout:
       return CheckFraction(absl::StrCat(path, ".dropout.rate"), layer.dropout().rate());
+    case LayerSpec::kBatchNormalization:
+      return CheckBatchNormalization(layer.batch_normalization(),
+                                     absl::StrCat(path, ".batch_normalization"));
     case LayerSpec::kFlatten:
     case LayerSpec::kActivation:
+    case LayerSpec::kAdd:
+    case LayerSpec::kConcatenate:
+    case LayerSpec::kGlobalAveragePooling2D:
+    case LayerSpec::kGlobalMaxPooling2D:
+    case LayerSpec::kSubtract:
+    case LayerSpec::kMultiply:
+    case LayerSpec::kAverage:
+    case LayerSpec::kMaximum:
+    case LayerSpec::kReshape:
+    case LayerSpec::kRescaling:
       return absl::OkStatus();
     case LayerSpec::KIND_NOT_SET:
       break;
   }
-  return NotSet(path, "one of dense, conv2d, max_pool2d, flatten, dropout, activation");
+  return NotSet(path, absl::StrCat("one of ", LayerKinds()));
+}
+
+absl::Status CheckLayer(const LayerSpec& layer, absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(CheckName(absl::StrCat(path, ".name"), layer.name()));
+  if (layer.inputs_size() > kMaxInputs) {
+    return FieldError(absl::StrCat(path, ".inputs"), absl::StrCat(layer.inputs_size(), " names"),
+                      absl::StrCat("at most ", kMaxInputs));
+  }
+  for (int i = 0; i < layer.inputs_size(); ++i) {
+    if (!layer.inputs(i).empty()) continue;
+    return NotSet(absl::StrCat(path, ".inputs[", i, "]"),
+                  "the name of a layer or of a feature of the data");
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckName(absl::StrCat(path, ".variables_of"), layer.variables_of()));
+  return CheckKind(layer, path);
 }
 
 absl::Status CheckLayers(const ModelSpec& model) {

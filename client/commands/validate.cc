@@ -55,7 +55,9 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
 
 uint64_t Parameters(const worker::ModelPlan& model, const worker::LayerPlan& layer) {
   uint64_t parameters = 0;
-  for (int variable : {layer.kernel, layer.bias}) {
+  // Those that it shares count at the layer that they belong to.
+  if (!layer.spec.variables_of().empty()) return 0;
+  for (const int variable : layer.variables) {
     if (variable < 0) continue;
     const VariableSpec& spec = model.variables[static_cast<size_t>(variable)];
     parameters += worker::ElementCount({spec.shape().begin(), spec.shape().end()});

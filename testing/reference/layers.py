@@ -12,11 +12,12 @@ Keras runs on JAX in float64; all that goes in is float32 numbers. The table has
     input N0 N1 ...         the shape of an example
     labels L0 L1 ...        of the batch
     features X0 X1 ...      of the batch, row-major
-    logits Y0 Y1 ...        the last layer's output
-    loss L                  the mean over the batch
+    logits Y0 Y1 ...        the last layer's output, in an evaluation
+    loss L                  the mean over the batch, in an evaluation
+    training_loss L         in training, where it is another
     variable I N0 N1 ...    the I-th variable and its shape, followed by:
     values W0 W1 ...
-    gradient G0 G1 ...      of the mean loss
+    gradient G0 G1 ...      of the mean loss in training; of a moving average, the batch's statistic
 """
 
 import os
@@ -39,9 +40,22 @@ def activation_text(activation):
     return f" activation: {activation.upper()}" if activation else ""
 
 
-def dense(units, activation=None, bias=True):
-    text = f"dense {{ units: {units}{activation_text(activation)}{'' if bias else ' no_bias: true'} }}"
-    return text, keras.layers.Dense(units, activation=activation, use_bias=bias)
+def regularizer_text(field, regularizer):
+    return f" {field}: {{ l1: {regularizer[0]} l2: {regularizer[1]} }}" if regularizer else ""
+
+
+def keras_regularizer(regularizer):
+    return keras.regularizers.L1L2(*regularizer) if regularizer else None
+
+
+def dense(units, activation=None, bias=True, kernel_l1l2=None, bias_l1l2=None):
+    text = (f"dense {{ units: {units}{activation_text(activation)}"
+            f"{'' if bias else ' no_bias: true'}"
+            f"{regularizer_text('kernel_regularizer', kernel_l1l2)}"
+            f"{regularizer_text('bias_regularizer', bias_l1l2)} }}")
+    return text, keras.layers.Dense(units, activation=activation, use_bias=bias,
+                                    kernel_regularizer=keras_regularizer(kernel_l1l2),
+                                    bias_regularizer=keras_regularizer(bias_l1l2))
 
 
 def conv(filters, kernel, strides=(1, 1), padding="valid", activation=None, bias=True):
@@ -50,6 +64,15 @@ def conv(filters, kernel, strides=(1, 1), padding="valid", activation=None, bias
             f"{'' if bias else ' no_bias: true'} }}")
     return text, keras.layers.Conv2D(filters, kernel, strides, padding, activation=activation,
                                      use_bias=bias)
+
+
+def average_pool(size=None, strides=None, padding="valid"):
+    text = pool(size, strides, padding)[0].replace("max_pool2d", "average_pooling2d")
+    return text, keras.layers.AveragePooling2D(size or (2, 2), strides, padding)
+
+
+def padding2d(sides, keras_sides):
+    return (f"zero_padding2d {{ padding: {sides} }}", keras.layers.ZeroPadding2D(keras_sides))
 
 
 def pool(size=None, strides=None, padding="valid"):
@@ -64,6 +87,63 @@ def flatten():
 
 def activation(function):
     return (f"activation {{ function: {function.upper()} }}", keras.layers.Activation(function))
+
+
+def simple(kind, layer, fields=""):
+    return f"{kind} {{ {fields} }}", layer
+
+
+def normalize(**options):
+    text = "".join(f" {key}: {value}" for key, value in options.items() if key in ("momentum", "epsilon"))
+    text += " no_center: true" if not options.get("center", True) else ""
+    text += " no_scale: true" if not options.get("scale", True) else ""
+    # Without momentum, what is left in the moving averages is the batch's statistic.
+    return (f"batch_normalization {{{text} }}",
+            keras.layers.BatchNormalization(**{**options, "momentum": 0.0}))
+
+
+def add():
+    return simple("add", keras.layers.Add())
+
+
+def concatenate(axis=-1):
+    return simple("concatenate", keras.layers.Concatenate(axis), f"axis: {axis}")
+
+
+def global_average():
+    return simple("global_average_pooling2d", keras.layers.GlobalAveragePooling2D())
+
+
+def layer_normalize(epsilon=1e-3, center=True, scale=True):
+    text = f"layer_normalization {{ epsilon: {epsilon}"
+    text += ("" if center else " no_center: true") + ("" if scale else " no_scale: true") + " }"
+    return text, keras.layers.LayerNormalization(epsilon=epsilon, center=center, scale=scale)
+
+
+def leaky_relu(slope):
+    return (f"activation {{ function: LEAKY_RELU negative_slope: {slope} }}",
+            keras.layers.LeakyReLU(slope))
+
+
+def gelu(approximate):
+    return (f"activation {{ function: {'GELU_TANH' if approximate else 'GELU'} }}",
+            keras.layers.Activation(lambda x: keras.activations.gelu(x, approximate)))
+
+
+class Node:
+    """A layer of a graph: its name, the names of its inputs (none: the layer before it)."""
+
+    def __init__(self, layer, name=None, inputs=(), shared=None, frozen=False):
+        self.text, self.layer = layer
+        self.name, self.inputs, self.shared, self.frozen = name, inputs, shared, frozen
+
+    def spec(self):
+        parts = [f"name: '{self.name}'"] if self.name else []
+        parts.append(self.text)
+        parts += [f"inputs: '{name}'" for name in self.inputs]
+        parts += [f"variables_of: '{self.shared}'"] if self.shared else []
+        parts += ["trainable: false"] if self.frozen else []
+        return f"layers {{ {' '.join(parts)} }}"
 
 
 # Name, shape of an example, batch, classes (1: binary), scale of the features, layers.
@@ -94,6 +174,75 @@ CASES = [
       conv(3, (2, 2), activation="relu"), pool((2, 3), (1, 1), "same"), flatten(), dense(1)]),
     ("mnist_cnn_small", [8, 8, 1], 4, 10, 1,
      [conv(8, (3, 3), activation="relu"), flatten(), dense(16, "relu"), dense(10)]),
+    ("batch_normalization", [6], 9, 3, 3,
+     [dense(5, bias=False), normalize(), activation("relu"),
+      normalize(momentum=0.5, epsilon=0.1, center=False), activation("sigmoid"),
+      dense(4, bias=False), normalize(scale=False), dense(3)]),
+    ("batch_normalization_of_images", [5, 4, 2], 4, 3, 1,
+     [normalize(center=False, scale=False), conv(16, (3, 3), bias=False), normalize(),
+      activation("relu"), conv(5, (2, 2), bias=False), normalize(), global_average(), dense(3)]),
+    ("residual_block", [6, 5, 3], 5, 4, 1,
+     [Node(conv(8, (3, 3), padding="same", bias=False)), Node(normalize()),
+      Node(activation("relu"), "stem"),
+      Node(conv(8, (3, 3), padding="same", bias=False)), Node(normalize()), Node(activation("relu")),
+      Node(conv(8, (3, 3), padding="same", bias=False)), Node(normalize(), "block"),
+      Node(add(), inputs=["stem", "block"]), Node(activation("relu"), "first"),
+      Node(conv(16, (3, 3), (2, 2), "same", bias=False)), Node(normalize()), Node(activation("relu")),
+      Node(conv(16, (3, 3), padding="same", bias=False)), Node(normalize(), "second"),
+      Node(conv(16, (1, 1), (2, 2), "same", bias=False), "shortcut", ["first"]),
+      Node(add(), inputs=["second", "shortcut"]), Node(activation("relu")),
+      Node(global_average()), Node(dense(4))]),
+    ("value_taken_often", [6], 5, 3, 1,
+     [Node(dense(4, "sigmoid"), "a"), Node(add(), "twice", ["a", "a"]),
+      Node(add(), "sum", ["twice", "a", "twice"]), Node(concatenate(), "all", ["sum", "a", "features"]),
+      Node(dense(4), "b"), Node(add(), inputs=["b", "a"]), Node(dense(3))]),
+    ("concatenate_along_height", [3, 4, 2], 3, 3, 1,
+     [Node(conv(2, (1, 1), activation="sigmoid"), "a"), Node(conv(2, (2, 1)), "b"),
+      Node(concatenate(1), "c", ["b", "a", "features"]),
+      Node(concatenate(-1), inputs=["c", "c"]), Node(global_average()), Node(dense(3))]),
+    ("shared_variables", [5], 6, 3, 1,
+     [Node(dense(5, "relu"), "a"), Node(dense(5, "relu"), "b", shared="a"),
+      Node(normalize(center=False), "n"), Node(dense(5, "relu"), "c", ["b"], shared="a"),
+      Node(add(), inputs=["n", "c"]), Node(dense(3))]),
+    ("frozen", [5], 6, 3, 1,
+     [Node(dense(4, "relu"), frozen=True), Node(normalize(), frozen=True), Node(dense(4), "a"),
+      Node(normalize(), frozen=True), Node(dense(4, "sigmoid"), "late", frozen=True),
+      Node(add(), inputs=["a", "late"]), Node(dense(3))]),
+    ("merges", [6], 5, 3, 1,
+     [Node(dense(5, "tanh"), "a"), Node(dense(5, "elu"), "b", ["features"]),
+      Node(dense(5, "relu6"), "c", ["features"]),
+      Node(simple("subtract", keras.layers.Subtract()), "s", ["a", "b"]),
+      Node(simple("multiply", keras.layers.Multiply()), "m", ["s", "c", "a"]),
+      Node(simple("average", keras.layers.Average()), "v", ["m", "a", "b"]),
+      Node(simple("maximum", keras.layers.Maximum()), "x", ["v", "s", "c"]), Node(dense(3))]),
+    ("merge_one_value", [6], 5, 3, 1,
+     [Node(dense(5), "a"), Node(simple("multiply", keras.layers.Multiply()), "m", ["a", "a"]),
+      Node(simple("average", keras.layers.Average()), "v", ["m", "m"]),
+      Node(simple("subtract", keras.layers.Subtract()), "s", ["v", "a"]), Node(dense(3))]),
+    ("smooth_activations", [7], 6, 3, 2,
+     [dense(6), leaky_relu(0.3), dense(6), gelu(False), dense(6), gelu(True), dense(6),
+      activation("silu"), dense(6), activation("tanh"), dense(6), activation("elu"), dense(6),
+      activation("relu6"), dense(3)]),
+    ("relu6_reached", [4], 7, 3, 20, [dense(6, "relu6"), dense(3)]),
+    ("average_pooling", [7, 5, 2], 3, 3, 1,
+     [conv(3, (2, 2)), average_pool(), conv(4, (2, 2), padding="same"),
+      average_pool((3, 2), (1, 1), "same"), simple("global_max_pooling2d", keras.layers.GlobalMaxPooling2D()),
+      dense(3)]),
+    ("resized_images", [3, 4, 2], 3, 3, 1,
+     [conv(2, (1, 1)), padding2d([1, 0, 2, 1], ((1, 0), (2, 1))), padding2d([1], 1),
+      simple("up_sampling2d", keras.layers.UpSampling2D((2, 3)), "size: [2, 3]"),
+      conv(3, (3, 3), (2, 2)), simple("reshape", keras.layers.Reshape((3, -1)), "target_shape: [3, -1]"),
+      flatten(), simple("rescaling", keras.layers.Rescaling(0.5, 2.0), "scale: 0.5 offset: 2"),
+      dense(3)]),
+    ("layer_normalization", [6], 5, 3, 3,
+     [dense(5), layer_normalize(), dense(4), layer_normalize(0.1, center=False), dense(4),
+      layer_normalize(scale=False), dense(3)]),
+    ("layer_normalization_of_images", [3, 4, 5], 3, 3, 1,
+     [layer_normalize(), conv(6, (2, 2)), layer_normalize(), flatten(), dense(3)]),
+    ("regularizers", [5], 4, 3, 1,
+     [Node(dense(5, "relu", kernel_l1l2=(0.01, 0.1), bias_l1l2=(0, 0.2)), "a"),
+      Node(dense(5, "relu"), "b", shared="a"),
+      Node(dense(5, kernel_l1l2=(1, 1)), frozen=True), Node(dense(3, kernel_l1l2=(0.1, 0)))]),
 ]
 
 
@@ -105,33 +254,78 @@ def float32(values):
     return np.asarray(values, np.float32).astype(np.float64)
 
 
+def make_model(shape, nodes):
+    """A Keras model, and its variables in our order: by layer, those of one as Keras has them."""
+    values = {"features": keras.Input(shape)}
+    layers = {}
+    last = values["features"]
+    variables = []
+    for node in nodes:
+        layer = layers[node.shared] if node.shared else node.layer
+        if node.frozen:
+            layer.trainable = False
+        inputs = [values[name] for name in node.inputs] or [last]
+        last = layer(inputs if len(inputs) > 1 else inputs[0])
+        values[node.name], layers[node.name] = last, layer
+        if not node.shared:
+            variables += layer.weights
+    return keras.Model(values["features"], last), variables
+
+
+def initial_values(rng, variables):
+    values = []
+    for variable in variables:
+        scale = np.sqrt(np.prod(variable.shape[:-1]))
+        value = rng.normal(size=variable.shape) / scale
+        if variable.name == "moving_variance":
+            value = np.abs(value) + 0.5
+        if variable.name == "gamma":
+            value += 1
+        values.append(float32(value))
+    return values
+
+
 def print_case(rng, name, shape, batch, classes, scale, layers):
-    model = keras.Sequential([keras.Input(shape)] + [layer for _, layer in layers])
+    nodes = [layer if isinstance(layer, Node) else Node(layer) for layer in layers]
+    model, variables = make_model(shape, nodes)
     features = float32(rng.normal(size=[batch] + shape) * scale)
     labels = rng.integers(0, max(classes, 2), size=batch)
-    values = [float32(rng.normal(size=v.shape) / np.sqrt(np.prod(v.shape[:-1])))
-              for v in model.trainable_variables]
+    values = initial_values(rng, variables)
+    by_id = {id(variable): value for variable, value in zip(variables, values)}
+    trainable = [by_id[id(variable)] for variable in model.trainable_variables]
+    others = [by_id[id(variable)] for variable in model.non_trainable_variables]
     if classes == 1:
         loss_fn, loss_name = keras.losses.BinaryCrossentropy(from_logits=True), BINARY
     else:
         loss_fn, loss_name = keras.losses.SparseCategoricalCrossentropy(from_logits=True), SPARSE
 
-    def mean_loss(variables):
-        logits, _ = model.stateless_call(variables, [], features)
-        return loss_fn(labels.reshape(-1, 1) if classes == 1 else labels, logits), logits
+    def mean_loss(trained, training):
+        logits, others_after, losses = model.stateless_call(trained, others, features,
+                                                            training=training, return_losses=True)
+        loss = loss_fn(labels.reshape(-1, 1) if classes == 1 else labels, logits)
+        return loss + sum(losses), (logits, others_after)
 
-    (loss, logits), gradients = jax.value_and_grad(mean_loss, has_aux=True)(values)
+    loss, (logits, _) = mean_loss(trainable, False)
+    (training_loss, (_, after)), trained_gradients = jax.value_and_grad(
+        mean_loss, has_aux=True)(trainable, True)
+    gradients = {id(v): g for v, g in zip(model.trainable_variables, trained_gradients)}
+    for variable, before, value in zip(model.non_trainable_variables, others, after):
+        if variable.name.startswith("moving_") and np.any(np.asarray(before) != np.asarray(value)):
+            gradients[id(variable)] = value
     print("case", name)
-    print("model", " ".join(f"layers {{ {text} }}" for text, _ in layers), f"loss: {loss_name}")
+    print("model", " ".join(node.spec() for node in nodes), f"loss: {loss_name}")
     print("input", *shape)
     print("labels", *labels)
     print("features", numbers(features))
     print("logits", numbers(logits))
     print("loss", numbers(loss))
-    for index, (value, gradient) in enumerate(zip(values, gradients)):
-        print(f"variable {index}", *value.shape)
+    if numbers(training_loss) != numbers(loss):
+        print("training_loss", numbers(training_loss))
+    for index, (variable, value) in enumerate(zip(variables, values)):
+        print(f"variable {index}", *variable.shape)
         print("values", numbers(value))
-        print("gradient", numbers(gradient))
+        # Frozen ones have none.
+        print("gradient", numbers(gradients.get(id(variable), [])))
 
 
 def main():

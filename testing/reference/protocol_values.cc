@@ -49,7 +49,8 @@ void PrintDropped() {
     for (const uint64_t layer : {1, 7}) {
       worker::LayerPlan plan;
       plan.spec.mutable_dropout()->set_rate(rate);
-      plan.input = plan.output = {kElements};
+      plan.output = {kElements};
+      plan.inputs = {plan.output};
       worker::DropoutLayer dropout(plan, layer);
       worker::CpuPass pass;
       pass.batch = kRows;

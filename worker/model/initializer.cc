@@ -17,13 +17,16 @@ InitialValue Constant(float value) {
   return result;
 }
 
-// `scale` / `fan` is the variance in both, as in Keras's VarianceScaling.
-InitialValue Uniform(double scale, double fan) {
-  const double limit = std::sqrt(3 * scale / std::max(1.0, fan));
+InitialValue Between(double limit) {
   InitialValue result;
   result.mutable_uniform()->set_low(static_cast<float>(-limit));
   result.mutable_uniform()->set_high(static_cast<float>(limit));
   return result;
+}
+
+// `scale` / `fan` is the variance in both, as in Keras's VarianceScaling.
+InitialValue Uniform(double scale, double fan) {
+  return Between(std::sqrt(3 * scale / std::max(1.0, fan)));
 }
 
 InitialValue Normal(double scale, double fan) {
@@ -54,11 +57,13 @@ absl::StatusOr<InitialValue> ResolveInitializer(Initializer initializer, const F
       return Uniform(1, fans.in);
     case LECUN_NORMAL:
       return Normal(1, fans.in);
+    case UNIFORM:
+      return Between(0.05);
     default:
       return absl::InvalidArgumentError(absl::StrCat(
           "is ", static_cast<int>(initializer),
           "; use one of ZEROS, ONES, GLOROT_UNIFORM, GLOROT_NORMAL, HE_UNIFORM, HE_NORMAL, "
-          "LECUN_UNIFORM and LECUN_NORMAL"));
+          "LECUN_UNIFORM, LECUN_NORMAL and UNIFORM"));
   }
 }
 

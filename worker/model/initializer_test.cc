@@ -38,6 +38,8 @@ TEST(InitializerTest, UniformLimitsAreKeras) {
   ExpectUniform(LECUN_UNIFORM, std::sqrt(3.0 / 300));
 }
 
+TEST(InitializerTest, PlainUniformIsKerasForEmbeddings) { ExpectUniform(UNIFORM, 0.05); }
+
 TEST(InitializerTest, NormalDeviationsMakeUpForTruncation) {
   ExpectTruncatedNormal(GLOROT_NORMAL, 2.0 / 400);
   ExpectTruncatedNormal(HE_NORMAL, 2.0 / 300);
@@ -48,7 +50,7 @@ TEST(InitializerTest, UnknownOnesAreRefused) {
   EXPECT_FALSE(ResolveInitializer(INITIALIZER_UNSPECIFIED, kFans).ok());
   EXPECT_EQ(ResolveInitializer(static_cast<Initializer>(77), kFans).status().message(),
             "is 77; use one of ZEROS, ONES, GLOROT_UNIFORM, GLOROT_NORMAL, HE_UNIFORM, HE_NORMAL, "
-            "LECUN_UNIFORM and LECUN_NORMAL");
+            "LECUN_UNIFORM, LECUN_NORMAL and UNIFORM");
 }
 
 }  // namespace

@@ -20,6 +20,36 @@ BatchSizes BatchSizesOf(const JobSpec& spec, const Dataset& train, const Dataset
   return batches;
 }
 
+std::string Described(const TensorSpec& feature) {
+  const char* const type = feature.type == ElementType::kFloat  ? "floats"
+                           : feature.type == ElementType::kByte ? "bytes"
+                                                                : "ids";
+  return absl::StrCat("'", feature.name, "' of ", feature.ragged ? "lists of " : "", type, " ",
+                      ShapeString(feature.shape));
+}
+
+// Models see features by their places: names, types and shapes are the same.
+absl::Status CheckFeaturesAlike(const std::vector<TensorSpec>& train,
+                                const std::vector<TensorSpec>& evaluate) {
+  if (train.size() != evaluate.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.evaluate: its examples have ", evaluate.size(),
+                     " features, those of data.train ", train.size(), "; they must be the same"));
+  }
+  for (size_t i = 0; i < train.size(); ++i) {
+    if (train[i].shape != evaluate[i].shape && train.size() == 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "data.evaluate: its examples have the shape ", ShapeString(evaluate[i].shape),
+          ", those of data.train ", ShapeString(train[i].shape), "; they must be the same"));
+    }
+    if (Described(train[i]) == Described(evaluate[i])) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.evaluate: feature ", i, " of its examples is ", Described(evaluate[i]),
+                     ", of those of data.train ", Described(train[i]), "; they must be the same"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const JobSpec& spec,
                                                         const Dataset& train,
                                                         const Dataset* evaluate) {
@@ -34,14 +64,8 @@ absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const Jo
 }  // namespace
 
 absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) {
-  const Shape& input = plan.layers.front().input;
   const ExampleSpec& examples = evaluate.example();
-  const Shape& shape = examples.features[0].shape;
-  if (shape != input) {
-    return absl::InvalidArgumentError(absl::StrCat("data.evaluate: its examples have the shape ",
-                                                   ShapeString(shape), ", those of data.train ",
-                                                   ShapeString(input), "; they must be the same"));
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckFeaturesAlike(plan.features, examples.features));
   absl::Status labels = CheckLabels(plan, examples);
   if (labels.ok()) return labels;
   return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));

@@ -8,6 +8,7 @@
 #include "common/job_spec.h"
 #include "common/plain_name.h"
 #include "common/status_macros.h"
+#include "worker/model/graph.h"
 #include "worker/model/invalid.h"
 
 namespace millrace::worker {
@@ -39,43 +40,143 @@ absl::Status NameLayers(ModelSpec* spec) {
   return absl::OkStatus();
 }
 
-absl::Status PlanLayers(ModelSpec spec, const Shape& input, ModelPlan* plan) {
-  MILLRACE_RETURN_IF_ERROR(NameLayers(&spec));
-  Shape shape = input;
-  for (int i = 0; i < spec.layers_size(); ++i) {
-    LayerPlan layer;
-    layer.spec = std::move(*spec.mutable_layers(i));
-    layer.input = shape;
-    if (absl::Status status = PlanLayer(&layer, &plan->variables); !status.ok()) {
-      return Invalid(LayerPath(i, layer.spec.name()), ": ", status.message());
+// What layers take that comes from the data: one number is taken as a list of one.
+Shape FeatureShape(const TensorSpec& feature) {
+  return feature.shape.empty() ? Shape{1} : feature.shape;
+}
+
+absl::Status CheckIds(const Embedding& embedding, const TensorSpec& feature) {
+  if (feature.limit <= static_cast<int64_t>(embedding.input_dim())) return absl::OkStatus();
+  const std::string where =
+      feature.largest_id.empty() ? "" : absl::StrCat(" (", feature.largest_id, ")");
+  return Invalid("input_dim is ", embedding.input_dim(), ", the ids of '", feature.name,
+                 "' go up to ", feature.limit - 1, where, "; it must be at least ", feature.limit);
+}
+
+// A layer whose sources and those before it are planned.
+absl::Status FillInputs(LayerPlan* layer, const ModelPlan& plan) {
+  layer->spec.clear_inputs();
+  for (const Source& source : layer->sources) {
+    if (source.kind == Source::kLayer) {
+      layer->spec.add_inputs(plan.layers[source.index].spec.name());
+      layer->inputs.push_back(plan.layers[source.index].output);
+      continue;
     }
-    shape = layer.output;
-    plan->layers.push_back(std::move(layer));
-  }
-  if (plan->variables.empty()) {
-    return Invalid("model.layers: no layer has variables to train; add a dense or conv2d layer");
+    const TensorSpec& feature = plan.features[source.index];
+    layer->takes_ids = feature.type == ElementType::kId;
+    layer->ragged = feature.ragged;
+    if (layer->takes_ids && layer->spec.has_embedding()) {
+      MILLRACE_RETURN_IF_ERROR(CheckIds(layer->spec.embedding(), feature));
+      layer->spec.add_inputs(feature.name);
+      layer->inputs.push_back(feature.shape);
+      continue;
+    }
+    if (layer->takes_ids) {
+      return Invalid("it takes numbers, and the feature '", feature.name,
+                     "' is of ids; put an embedding layer between");
+    }
+    layer->spec.add_inputs(feature.name);
+    layer->inputs.push_back(FeatureShape(feature));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckFeatures(const ExampleSpec& examples) {
-  if (examples.features.size() == 1 && examples.features[0].type == ElementType::kFloat) {
-    return absl::OkStatus();
-  }
-  return Invalid("model.layers: examples have ", examples.features.size(),
-                 " features; models take one, of floats");
+Shape VariableShape(const VariableSpec& variable) {
+  return {variable.shape().begin(), variable.shape().end()};
 }
 
-absl::Status CheckInput(const ModelSpec& spec, const Shape& input) {
+// Gives `layer`, the one at `index`, which is planned with variables of its own, those of `owner`.
+absl::Status ShareVariables(const LayerPlan& owner, const std::vector<VariableSpec>& own,
+                            const std::vector<VariableSpec>& variables, size_t index,
+                            LayerPlan* layer) {
+  for (size_t i = 0; i < layer->variables.size() || i < owner.variables.size(); ++i) {
+    const int mine = layer->variable(i);
+    const int shared = owner.variable(i);
+    if (mine < 0 && shared < 0) continue;
+    const std::string has = mine < 0 ? "none" : ShapeString(VariableShape(own[mine]));
+    const std::string needs = shared < 0 ? "none" : ShapeString(VariableShape(variables[shared]));
+    if (has == needs) continue;
+    const std::string name = mine < 0 ? variables[shared].name() : own[mine].name();
+    return Invalid(LayerPath(index, layer->spec.name()), ": variables_of is '", owner.spec.name(),
+                   "', whose ", name.substr(name.rfind('/') + 1), " is ", needs,
+                   "; this layer takes ", has);
+  }
+  layer->variables = owner.variables;
+  return absl::OkStatus();
+}
+
+absl::Status PlanLayerAt(size_t index, ModelSpec* spec, ModelPlan* plan,
+                         std::vector<VariableSpec>* variables) {
+  LayerPlan* layer = &plan->layers[index];
+  layer->spec = std::move(*spec->mutable_layers(static_cast<int>(index)));
+  absl::Status status = FillInputs(layer, *plan);
+  if (status.ok()) status = PlanLayer(layer, variables);
+  if (status.ok()) return status;
+  return Invalid(LayerPath(index, layer->spec.name()), ": ", status.message());
+}
+
+absl::Status CheckAnyTrained(const std::vector<VariableSpec>& variables) {
+  for (const VariableSpec& variable : variables) {
+    if (variable.update().kind_case() == UpdateRule::KIND_NOT_SET) return absl::OkStatus();
+  }
+  return Invalid("model.layers: no layer has variables to train; add a dense or conv2d layer");
+}
+
+bool IsTrainable(const LayerSpec& layer) { return !layer.has_trainable() || layer.trainable(); }
+
+// Of the variables that are trained.
+void FillRegularizers(const std::vector<size_t>& owners, ModelPlan* plan) {
+  plan->regularizers.resize(plan->variables.size());
+  for (size_t i = 0; i < owners.size(); ++i) {
+    const LayerPlan& layer = plan->layers[i];
+    if (owners[i] != i || !layer.trainable) continue;
+    for (size_t k = 0; k < layer.regularizers.size() && k < layer.variables.size(); ++k) {
+      if (layer.variables[k] < 0) continue;
+      plan->regularizers[layer.variables[k]] = layer.regularizers[k];
+    }
+  }
+}
+
+absl::Status PlanLayers(ModelSpec spec, ModelPlan* plan) {
+  MILLRACE_RETURN_IF_ERROR(NameLayers(&spec));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<size_t> outputs, FindOutputLayers(spec));
+  MILLRACE_ASSIGN_OR_RETURN(ModelGraph graph, ResolveGraph(spec, plan->features, outputs));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<size_t> owners, ResolveSharing(spec));
+  plan->layers.resize(graph.order.size());
+  for (size_t i = 0; i < owners.size(); ++i) {
+    plan->layers[i].sources = std::move(graph.sources[i]);
+    plan->layers[i].trainable = IsTrainable(spec.layers(static_cast<int>(owners[i])));
+  }
+  plan->order = std::move(graph.order);
+  // What layers that share variables would have by themselves.
+  std::vector<std::vector<VariableSpec>> unused(owners.size());
+  for (const size_t i : plan->order) {
+    MILLRACE_RETURN_IF_ERROR(
+        PlanLayerAt(i, &spec, plan, owners[i] == i ? &plan->variables : &unused[i]));
+  }
+  for (size_t i = 0; i < owners.size(); ++i) {
+    if (owners[i] == i) continue;
+    MILLRACE_RETURN_IF_ERROR(
+        ShareVariables(plan->layers[owners[i]], unused[i], plan->variables, i, &plan->layers[i]));
+  }
+  FillRegularizers(owners, plan);
+  return CheckAnyTrained(plan->variables);
+}
+
+absl::Status CheckFeatures(const ExampleSpec& examples) {
+  for (const TensorSpec& feature : examples.features) {
+    if (HasAtMost(feature.shape, kMaxExampleElements) && ElementCount(feature.shape) >= 1) continue;
+    return Invalid("examples have the shape ", ShapeString(feature.shape), "; models take 1 to ",
+                   kMaxExampleElements, " features");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLayerCount(const ModelSpec& spec) {
   if (spec.layers().empty())
     return Invalid("model.layers is empty; a model has at least one layer");
-  if (spec.layers_size() > kMaxLayers) {
-    return Invalid("model.layers: ", spec.layers_size(), " layers; a model has at most ",
-                   kMaxLayers);
-  }
-  if (HasAtMost(input, kMaxExampleElements) && ElementCount(input) >= 1) return absl::OkStatus();
-  return Invalid("examples have the shape ", ShapeString(input), "; models take 1 to ",
-                 kMaxExampleElements, " features");
+  if (spec.layers_size() <= kMaxLayers) return absl::OkStatus();
+  return Invalid("model.layers: ", spec.layers_size(), " layers; a model has at most ", kMaxLayers);
 }
 
 }  // namespace
@@ -88,11 +189,11 @@ absl::Status CheckLabels(const ModelPlan& plan, const ExampleSpec& examples) {
 }
 
 absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const ExampleSpec& examples) {
+  MILLRACE_RETURN_IF_ERROR(CheckLayerCount(spec));
   MILLRACE_RETURN_IF_ERROR(CheckFeatures(examples));
-  const Shape& input = examples.features[0].shape;
-  MILLRACE_RETURN_IF_ERROR(CheckInput(spec, input));
   ModelPlan plan;
-  MILLRACE_RETURN_IF_ERROR(PlanLayers(spec, input, &plan));
+  plan.features = examples.features;
+  MILLRACE_RETURN_IF_ERROR(PlanLayers(spec, &plan));
   MILLRACE_ASSIGN_OR_RETURN(plan.outputs, PlanOutputs(spec, plan.layers, examples));
   return plan;
 }

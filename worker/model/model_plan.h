@@ -3,6 +3,7 @@
 #ifndef MILLRACE_WORKER_MODEL_MODEL_PLAN_H_
 #define MILLRACE_WORKER_MODEL_MODEL_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,9 +20,13 @@
 namespace millrace::worker {
 
 struct ModelPlan {
-  std::vector<LayerPlan> layers;
-  std::vector<OutputPlan> outputs;      // At least one.
-  std::vector<VariableSpec> variables;  // In the order of the layers, kernel before bias.
+  std::vector<LayerPlan> layers;     // As in the spec.
+  std::vector<size_t> order;         // In which they run: each after those whose output it takes.
+  std::vector<OutputPlan> outputs;   // At least one.
+  std::vector<TensorSpec> features;  // What an example of a batch has.
+  // In the order in which layers run, those of one layer as LayerPlan::variables.
+  std::vector<VariableSpec> variables;
+  std::vector<Regularizer> regularizers;  // Of each of them.
 };
 
 // Checks `spec` against the examples that it is to learn from and infers every shape.

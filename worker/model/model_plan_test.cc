@@ -45,7 +45,7 @@ TEST(ModelPlanTest, InfersShapesLayerByLayer) {
   EXPECT_THAT(plan.layers[1].output, ElementsAre(13, 13, 32));
   EXPECT_THAT(plan.layers[2].output, ElementsAre(13, 13, 32));
   EXPECT_THAT(plan.layers[3].output, ElementsAre(5408));
-  EXPECT_THAT(plan.layers[4].input, ElementsAre(5408));
+  EXPECT_THAT(plan.layers[4].input(), ElementsAre(5408));
   EXPECT_THAT(plan.layers[5].output, ElementsAre(10));
   ASSERT_EQ(plan.outputs.size(), 1u);
   EXPECT_EQ(plan.outputs[0].layer, 5u);
@@ -63,9 +63,9 @@ TEST(ModelPlanTest, NamesVariablesByTheirLayers) {
   EXPECT_THAT(plan.variables[2].shape(), ElementsAre(5408, 128));
   EXPECT_EQ(plan.variables[3].name(), "dense_5/kernel");
   EXPECT_EQ(plan.variables[4].name(), "dense_5/bias");
-  EXPECT_EQ(plan.layers[4].kernel, 2);
-  EXPECT_EQ(plan.layers[4].bias, -1);
-  EXPECT_EQ(plan.layers[5].bias, 4);
+  EXPECT_EQ(plan.layers[4].variable(kKernel), 2);
+  EXPECT_EQ(plan.layers[4].variable(kBias), -1);
+  EXPECT_EQ(plan.layers[5].variable(kBias), 4);
 }
 
 TEST(ModelPlanTest, FillsInKerasDefaults) {
@@ -143,11 +143,6 @@ INSTANTIATE_TEST_SUITE_P(
     Layers, RefusedModelTest,
     ::testing::Values(
         Refusal{SPARSE, {4}, 2, "model.layers is empty; a model has at least one layer"},
-        Refusal{"layers { name: 'x' } " SPARSE,
-                {4},
-                2,
-                "model.layers[0] 'x': has no kind; use one of dense, conv2d, max_pool2d, flatten, "
-                "dropout and activation"},
         Refusal{"layers { flatten {} } " SPARSE,
                 {4},
                 2,
@@ -303,12 +298,25 @@ INSTANTIATE_TEST_SUITE_P(
             "model.metrics[0] is 0; use one of ACCURACY, AUC, TOP_K_ACCURACY, PRECISION, RECALL, "
             "MAE, MSE, RMSE, CONFUSION_MATRIX"}));
 
+TEST(ModelPlanTest, LayersWithoutAKindAreToldTheKinds) {
+  const absl::Status status =
+      PlanModel(Parse("layers { name: 'x' } " SPARSE), FloatsAndClass({4}, 2)).status();
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::StartsWith("model.layers[0] 'x': has no kind; use one of dense, conv2d, "
+                                    "max_pool2d, flatten, dropout, activation, add, "));
+}
+
 TEST(ModelPlanTest, ValuesOutsideTheEnumsAreRefused) {
   ModelSpec spec = Parse("layers { dense { units: 2 } } " SPARSE);
-  spec.mutable_layers(0)->mutable_dense()->set_activation(static_cast<Activation>(9));
+  spec.mutable_layers(0)->mutable_dense()->set_activation(static_cast<Activation>(99));
+  EXPECT_EQ(
+      PlanModel(spec, FloatsAndClass({4}, 2)).status().message(),
+      "model.layers[0] 'dense_0': activation is 99; use one of LINEAR, RELU, SIGMOID, SOFTMAX, "
+      "TANH, RELU6 and ELU");
+  spec.mutable_layers(0)->mutable_dense()->set_activation(GELU);
   EXPECT_EQ(PlanModel(spec, FloatsAndClass({4}, 2)).status().message(),
-            "model.layers[0] 'dense_0': activation is 9; use one of LINEAR, RELU, SIGMOID and "
-            "SOFTMAX");
+            "model.layers[0] 'dense_0': activation is GELU; put an activation layer with this "
+            "function after it");
   spec.mutable_layers(0)->mutable_dense()->set_activation(RELU);
   spec.mutable_layers(0)->mutable_dense()->set_kernel_initializer(static_cast<Initializer>(99));
   EXPECT_THAT(std::string(PlanModel(spec, FloatsAndClass({4}, 2)).status().message()),

@@ -45,7 +45,9 @@ bool PassesValuesOn(const LayerSpec& layer) {
 absl::Status CheckLogits(const OutputPlan& output, Layers layers) {
   if (!HasClasses(output.loss)) return absl::OkStatus();
   size_t last = output.layer;
-  while (last > 0 && PassesValuesOn(layers[last].spec)) --last;
+  while (PassesValuesOn(layers[last].spec) && layers[last].sources.front().kind == Source::kLayer) {
+    last = layers[last].sources.front().index;
+  }
   const LayerSpec& layer = layers[last].spec;
   const Activation activation = LastActivation(layer);
   if (activation != SIGMOID && activation != SOFTMAX) return absl::OkStatus();

@@ -3,6 +3,7 @@
 #define MILLRACE_WORKER_MODEL_WINDOW_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "protos/model.pb.h"
 
@@ -18,6 +19,16 @@ struct WindowAxis {
 // VALID: windows stay inside the image. SAME: ceil(size / stride) windows, an odd padded position
 // at the end. REQUIRES: all at least 1; VALID: window <= size.
 WindowAxis PlaceWindows(uint64_t size, uint64_t window, uint64_t stride, Padding padding);
+
+// Positions [begin, end) along one axis, which a window covers.
+struct WindowRange {
+  uint64_t begin;
+  uint64_t end;
+};
+
+// Of each window, without what is outside the image. REQUIRES: as PlaceWindows.
+std::vector<WindowRange> WindowRanges(uint64_t size, uint64_t window, uint64_t stride,
+                                      Padding padding);
 
 }  // namespace millrace::worker
 

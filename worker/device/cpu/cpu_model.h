@@ -11,10 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/device/cpu/buffer.h"
-#include "worker/device/cpu/context.h"
-#include "worker/device/cpu/layer.h"
 #include "worker/device/cpu/numerics.h"
 #include "worker/device/cpu/output_heads.h"
+#include "worker/device/cpu/passes.h"
 #include "worker/device/device.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"
@@ -40,34 +39,20 @@ class CpuModel final : public Model {
                                     GradientSink* gradients) override;
   absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override;
 
+  // Of memory for variables, values and gradients.
+  size_t bytes() const;
+
  private:
   CpuModel(const ModelPlan& plan, const BatchSizes& batches, int threads);
 
-  CpuParameters ParametersOf(const LayerPlan& layer) const;
-  void MakeLayers();
-  absl::Status CheckBatch(const Batch& batch, size_t largest) const;
-
-  void Forward(const CpuPass& pass, const Batch& batch);
-  // What Forward left of each output, and where the gradients by them go: of the last layer's to
-  // gradients_[0], of others to output_gradients_.
-  std::vector<CpuOutputHeads::Place> OutputPlaces(const Batch& batch);
-  // Starts from the gradients in these places.
-  void Backward(const CpuPass& pass, const Batch& batch);
-  // Adds the gradient by the output of layer `index`, where the model has one inside, to `dy`.
-  void AddOutputGradient(size_t index, size_t batch, float* dy) const;
-  // The input of layer `index`.
-  const float* Input(size_t index, const Batch& batch) const;
+  // What Forward left of each output, and where the gradients by them go.
+  std::vector<CpuOutputHeads::Place> OutputPlaces(const CpuPass& pass, const Batch& batch) const;
 
   const ModelPlan plan_;
   const BatchSizes batches_;
   const int threads_;
-  const size_t first_trained_;  // The first layer that has variables.
-  CpuContext context_;
-  std::vector<CpuBuffer> values_;            // One for each variable.
-  std::vector<CpuBuffer> outputs_;           // One for each layer; empty for views.
-  CpuBuffer gradients_[2];                   // By the output and by the input of a layer, in turns.
-  std::vector<CpuBuffer> output_gradients_;  // For each output; empty for the last layer's.
-  std::vector<std::unique_ptr<CpuLayer>> layers_;
+  const std::vector<CpuBuffer> values_;  // One for each variable.
+  CpuPasses passes_;
   const CpuOutputHeads heads_;
 };
 

@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "absl/types/span.h"
+#include "worker/input/batch.h"
 #include "worker/model/model.h"
 
 namespace millrace::worker {
@@ -15,35 +18,48 @@ struct CpuPass {
   bool training = false;
   uint64_t seed = 0;  // Of the dropout.
   GradientSink* gradients = nullptr;
+  const std::vector<Tensor>* features = nullptr;  // Of the batch, for layers that take ids.
+  // Memory of the layer whose turn it is (LayerTraits::kept); null: it needs none.
+  float* kept = nullptr;
 };
 
-// Where the values of a layer's variables stand (null where it has none). They do not move; between
-// passes they change.
-struct CpuParameters {
-  const float* kernel = nullptr;
-  const float* bias = nullptr;
-};
+// Where the values of a layer's variables stand, as LayerPlan::variables (null where it has none).
+// They do not move; between passes they change.
+using CpuParameters = std::vector<const float*>;
 
 // Values are dense and row-major, the batch first and channels last. A layer keeps what it needs
-// from the forward to the backward pass over the same batch. Used by one thread at a time; throws
-// as CpuContext does.
+// from the forward to the backward pass over the same batch in CpuPass::kept, and takes and
+// overwrites no more than its LayerTraits say. Used by one thread at a time; throws as CpuContext
+// does.
 class CpuLayer {
  public:
   virtual ~CpuLayer() = default;
 
-  // The output is the input, seen with another shape: no memory is kept for it, and Forward and
-  // Backward are not called.
-  virtual bool IsView() const { return false; }
-
   // Makes what a pass over `batch` examples needs, so that errors come before the first step.
   virtual void Prepare(size_t /*batch*/) {}
 
-  // Computes y, the output, from x, the input.
-  virtual void Forward(const CpuPass& pass, const float* x, float* y) = 0;
+  // Computes y, the output, from x, the inputs.
+  virtual void Forward(const CpuPass& pass, absl::Span<const float* const> x, float* y) = 0;
 
   // Takes x and y of the forward pass, and in dy the gradient of the loss by y (which it may
-  // overwrite). Finishes the gradients of the layer's variables, then writes the gradient by x to
-  // dx, unless that is null.
+  // overwrite). Finishes the gradients of the layer's variables, if it is trained, then writes the
+  // gradient by each input to dx, but where that is null.
+  virtual void Backward(const CpuPass& pass, absl::Span<const float* const> x, const float* y,
+                        float* dy, absl::Span<float* const> dx) = 0;
+};
+
+// A layer that takes one input.
+class CpuUnaryLayer : public CpuLayer {
+ public:
+  void Forward(const CpuPass& pass, absl::Span<const float* const> x, float* y) final {
+    Forward(pass, x.front(), y);
+  }
+  void Backward(const CpuPass& pass, absl::Span<const float* const> x, const float* y, float* dy,
+                absl::Span<float* const> dx) final {
+    Backward(pass, x.front(), y, dy, dx.front());
+  }
+
+  virtual void Forward(const CpuPass& pass, const float* x, float* y) = 0;
   virtual void Backward(const CpuPass& pass, const float* x, const float* y, float* dy,
                         float* dx) = 0;
 };

@@ -2,15 +2,26 @@
 
 #include "glog/logging.h"
 #include "worker/device/cpu/layers/activation.h"
+#include "worker/device/cpu/layers/add.h"
+#include "worker/device/cpu/layers/average_pooling2d.h"
+#include "worker/device/cpu/layers/batch_normalization.h"
+#include "worker/device/cpu/layers/concatenate.h"
 #include "worker/device/cpu/layers/conv2d.h"
 #include "worker/device/cpu/layers/dense.h"
 #include "worker/device/cpu/layers/dropout.h"
-#include "worker/device/cpu/layers/flatten.h"
+#include "worker/device/cpu/layers/embedding.h"
+#include "worker/device/cpu/layers/global_average_pooling2d.h"
+#include "worker/device/cpu/layers/global_max_pooling2d.h"
+#include "worker/device/cpu/layers/layer_normalization.h"
 #include "worker/device/cpu/layers/max_pool2d.h"
+#include "worker/device/cpu/layers/merge.h"
+#include "worker/device/cpu/layers/rescaling.h"
+#include "worker/device/cpu/layers/resize.h"
 #include "worker/device/cpu/losses/binary_crossentropy.h"
 #include "worker/device/cpu/losses/categorical_crossentropy.h"
 #include "worker/device/cpu/losses/regression.h"
 #include "worker/device/cpu/losses/sparse_categorical_crossentropy.h"
+#include "worker/model/layer_traits.h"
 
 namespace millrace::worker {
 
@@ -23,16 +34,47 @@ std::unique_ptr<CpuLayer> MakeCpuLayer(CpuContext* context, const LayerPlan& pla
       return std::make_unique<Conv2DLayer>(context, plan, parameters, input_gradient);
     case LayerSpec::kMaxPool2D:
       return std::make_unique<MaxPool2DLayer>(plan);
-    case LayerSpec::kFlatten:
-      return std::make_unique<FlattenLayer>();
     case LayerSpec::kDropout:
       return std::make_unique<DropoutLayer>(plan, index);
     case LayerSpec::kActivation:
+      if (TraitsOf(plan).keeps_inputs) return std::make_unique<SmoothActivationLayer>(plan);
       return std::make_unique<ActivationLayer>(context, plan);
+    case LayerSpec::kAdd:
+      return std::make_unique<AddLayer>(plan);
+    case LayerSpec::kConcatenate:
+      return std::make_unique<ConcatenateLayer>(plan);
+    case LayerSpec::kBatchNormalization:
+      return std::make_unique<BatchNormalizationLayer>(context, plan, parameters);
+    case LayerSpec::kGlobalAveragePooling2D:
+      return std::make_unique<GlobalAveragePooling2DLayer>(plan);
+    case LayerSpec::kAveragePooling2D:
+      return std::make_unique<AveragePooling2DLayer>(plan);
+    case LayerSpec::kGlobalMaxPooling2D:
+      return std::make_unique<GlobalMaxPooling2DLayer>(plan);
+    case LayerSpec::kZeroPadding2D:
+      return std::make_unique<ZeroPadding2DLayer>(plan);
+    case LayerSpec::kUpSampling2D:
+      return std::make_unique<UpSampling2DLayer>(plan);
+    case LayerSpec::kSubtract:
+      return std::make_unique<SubtractLayer>(plan);
+    case LayerSpec::kMultiply:
+      return std::make_unique<MultiplyLayer>(plan);
+    case LayerSpec::kAverage:
+      return std::make_unique<AverageLayer>(plan);
+    case LayerSpec::kMaximum:
+      return std::make_unique<MaximumLayer>(plan);
+    case LayerSpec::kRescaling:
+      return std::make_unique<RescalingLayer>(plan);
+    case LayerSpec::kLayerNormalization:
+      return std::make_unique<LayerNormalizationLayer>(plan, parameters);
+    case LayerSpec::kEmbedding:
+      return std::make_unique<EmbeddingLayer>(plan, parameters);
+    case LayerSpec::kFlatten:
+    case LayerSpec::kReshape:
     case LayerSpec::KIND_NOT_SET:
       break;
   }
-  LOG(FATAL) << "A plan without a kind: " << plan.spec.ShortDebugString();
+  LOG(FATAL) << "Nothing computes " << plan.spec.ShortDebugString();
   return nullptr;
 }
 

@@ -14,7 +14,7 @@
 namespace millrace::worker {
 
 // The layer at `index` of a model. `context` must outlive it. `input_gradient`: whether Backward
-// will be asked for it. REQUIRES: the plan is checked.
+// will be asked for one. REQUIRES: the plan is checked, and the layer is no view.
 std::unique_ptr<CpuLayer> MakeCpuLayer(CpuContext* context, const LayerPlan& plan, size_t index,
                                        const CpuParameters& parameters, bool input_gradient);
 

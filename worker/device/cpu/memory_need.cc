@@ -3,71 +3,63 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "worker/input/example_spec.h"
 #include "worker/model/memory_budget.h"
+#include "worker/model/memory_plan.h"
+#include "worker/model/walk.h"
 
 namespace millrace::worker {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
-// For one example, in elements.
-struct ExampleNeed {
-  double input = 0;
-  double outputs = 0;  // Of all layers, with what they keep for the backward pass.
-  double largest = 0;  // The largest output.
-};
-
-ExampleNeed NeedOfExample(const ModelPlan& plan) {
-  ExampleNeed need;
-  need.input = static_cast<double>(ElementCount(plan.layers.front().input));
-  for (const LayerPlan& layer : plan.layers) {
-    const double elements = static_cast<double>(ElementCount(layer.output));
-    need.largest = std::max(need.largest, elements);
-    if (layer.spec.has_flatten()) continue;  // It is its input.
-    need.outputs += elements;
-    if (layer.spec.has_max_pool2d()) need.outputs += elements;  // Where each came from.
-  }
-  return need;
+double Elements(const VariableSpec& variable) {
+  double elements = 1;
+  for (const uint64_t size : variable.shape()) elements *= static_cast<double>(size);
+  return elements;
 }
 
 double VariableElements(const ModelPlan& plan) {
   double sum = 0;
-  for (const VariableSpec& variable : plan.variables) {
-    double elements = 1;
-    for (const uint64_t size : variable.shape()) elements *= static_cast<double>(size);
-    sum += elements;
-  }
+  for (const VariableSpec& variable : plan.variables) sum += Elements(variable);
   return sum;
 }
 
-// Of the model's outputs inside, whose gradients are kept until the backward pass gets there.
-double InnerOutputElements(const ModelPlan& plan) {
+// Where the gradients of layers that share a variable are added up.
+double SharedElements(const ModelPlan& plan, const Walk& walk) {
   double sum = 0;
-  for (const OutputPlan& output : plan.outputs) {
-    if (output.layer + 1 < plan.layers.size()) sum += static_cast<double>(output.width);
+  for (size_t i = 0; i < plan.variables.size(); ++i) {
+    if (walk.variable_uses[i] > 1) sum += Elements(plan.variables[i]);
   }
   return sum;
 }
 
-double BatchElements(const ExampleNeed& example, const BatchSizes& batches) {
-  const double train = example.input * static_cast<double>(batches.train);
-  const double largest = example.input * static_cast<double>(batches.largest());
+double BatchBytes(const ModelPlan& plan, const BatchSizes& batches) {
+  ExampleSpec examples;
+  examples.features = plan.features;
+  const double example = static_cast<double>(ExampleBytes(examples));
+  const double train = example * static_cast<double>(batches.train);
+  const double largest = example * static_cast<double>(batches.largest());
   // A whole number of bytes where it decides: below the limit of PrefetchedBatches.
-  const uint64_t bytes = static_cast<uint64_t>(std::min(train * sizeof(float), 0x1p62));
+  const uint64_t bytes = static_cast<uint64_t>(std::min(train, 0x1p62));
   return train * static_cast<double>(PrefetchedBatches(bytes)) +
          largest * static_cast<double>(kBatchesInUse);
 }
 
 }  // namespace
 
+double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
+  const Walk walk = PlanWalk(plan);
+  const size_t passes =
+      std::max(PlanMemory(plan, walk, batches.train, /*training=*/true).size,
+               PlanMemory(plan, walk, batches.largest(), /*training=*/false).size);
+  return sizeof(float) *
+         (VariableElements(plan) + SharedElements(plan, walk) + static_cast<double>(passes));
+}
+
 double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches) {
-  const ExampleNeed example = NeedOfExample(plan);
-  const double outputs = example.outputs * static_cast<double>(batches.largest());
-  // By the output and by the input of a layer.
-  const double gradients_by_outputs =
-      (2 * example.largest + InnerOutputElements(plan)) * static_cast<double>(batches.train);
-  return sizeof(float) * ((1 + kGradientSets) * VariableElements(plan) + outputs +
-                          gradients_by_outputs + BatchElements(example, batches));
+  return ModelBytes(plan, batches) + sizeof(float) * kGradientSets * VariableElements(plan) +
+         BatchBytes(plan, batches);
 }
 
 absl::Status CheckMemory(const ModelPlan& plan, const BatchSizes& batches, uint64_t limit) {

@@ -10,9 +10,13 @@
 
 namespace millrace::worker {
 
-// Bytes for a model's variables and their gradients, for what passes over batches of these sizes
-// keep, and for the batches themselves. Not for the data set, nor for what oneDNN takes for its own
-// purposes. A double, since it may be more than any machine has.
+// Bytes that a compiled model takes for its variables and for the values and gradients of its
+// passes.
+double ModelBytes(const ModelPlan& plan, const BatchSizes& batches);
+
+// Bytes for the model, for the gradients on their way to the ps servers, and for the batches. Not
+// for the data set, nor for what oneDNN takes for its own purposes. A double, since it may be more
+// than any machine has.
 double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches);
 
 // RESOURCE_EXHAUSTED: more than `limit` bytes; says how much both are, and which field to lower.

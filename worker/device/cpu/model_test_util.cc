@@ -1,7 +1,9 @@
 #include "worker/device/cpu/model_test_util.h"
 
+#include <cmath>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
 #include "worker/device/cpu/cpu_device.h"
@@ -44,7 +46,11 @@ std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int
 void FillValues(uint64_t seed, float scale, Model* model) {
   std::mt19937 random(static_cast<uint32_t>(seed));
   for (size_t variable = 0; variable < model->variables().size(); ++variable) {
-    for (float& value : model->values(variable)) value = scale * Uniform(&random);
+    const bool positive = absl::EndsWith(model->variables()[variable].name(), "/moving_variance");
+    for (float& value : model->values(variable)) {
+      value = scale * Uniform(&random);
+      if (positive) value = std::abs(value) + 0.5f;
+    }
   }
 }
 

@@ -38,7 +38,7 @@ ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_c
 // For batches of up to `max_batch` examples, in training and in evaluation.
 std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads = 1);
 
-// Uniform in [-scale, scale]; the same for the same seed.
+// Uniform in [-scale, scale], variances in [0.5, 0.5 + scale]; the same for the same seed.
 void FillValues(uint64_t seed, float scale, Model* model);
 
 // Features uniform in [-1, 1], labels below `label_count`; the same for the same seed.

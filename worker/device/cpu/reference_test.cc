@@ -1,4 +1,5 @@
 // Losses, logits and gradients against Keras's (see testing/reference/layers.py).
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -17,7 +18,8 @@ struct Reference {
   Shape input;
   Batch batch;
   std::vector<double> logits;
-  double loss = 0;
+  double loss = 0;           // In an evaluation.
+  double training_loss = 0;  // In training.
   std::vector<std::vector<double>> values;
   std::vector<std::vector<double>> gradients;
 };
@@ -35,7 +37,11 @@ void ReadLine(const std::string& key, std::istringstream* line, Reference* refer
   if (key == "labels") reference->batch.labels = {IdTensor(Numbers<int64_t>(line))};
   if (key == "features") reference->batch.features = {FloatTensor(Numbers<float>(line))};
   if (key == "logits") reference->logits = Numbers<double>(line);
-  if (key == "loss") *line >> reference->loss;
+  if (key == "loss") {
+    *line >> reference->loss;
+    reference->training_loss = reference->loss;
+  }
+  if (key == "training_loss") *line >> reference->training_loss;
   if (key == "values") reference->values.push_back(Numbers<double>(line));
   if (key == "gradient") reference->gradients.push_back(Numbers<double>(line));
 }
@@ -93,12 +99,16 @@ TEST_P(ReferenceTest, LossAndGradientsAreKeras) {
   KeptGradients gradients(plan_);
   const absl::StatusOr<BatchResult> result = model_->Train(reference.batch, /*seed=*/0, &gradients);
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_NEAR(result->loss_sum / static_cast<double>(reference.batch.size), reference.loss,
-              1e-5 * std::abs(reference.loss));
+  EXPECT_NEAR(result->loss_sum / static_cast<double>(reference.batch.size), reference.training_loss,
+              1e-5 * std::abs(reference.training_loss));
   ASSERT_EQ(plan_.variables.size(), reference.gradients.size());
   for (size_t variable = 0; variable < plan_.variables.size(); ++variable) {
     SCOPED_TRACE(plan_.variables[variable].name());
-    ExpectNear(gradients.gradient(variable), reference.gradients[variable]);
+    const bool frozen = plan_.variables[variable].update().has_frozen();
+    EXPECT_EQ(reference.gradients[variable].empty(), frozen);
+    const auto& finished = gradients.finished();
+    EXPECT_EQ(std::count(finished.begin(), finished.end(), variable), frozen ? 0 : 1);
+    if (!frozen) ExpectNear(gradients.gradient(variable), reference.gradients[variable]);
   }
 }
 

@@ -14,7 +14,8 @@
 
 namespace millrace::worker {
 
-// LINEAR does nothing: its values are in place. Both directions need only y, and may work in place.
+// Those that can end another layer: both directions need only y, and may work in place. LINEAR does
+// nothing: its values are in place.
 // NaN stays NaN: a model that has diverged shows it in its loss. (That is why RELU is not oneDNN's,
 // which makes it 0, fused or not.)
 class CpuActivation {
@@ -42,17 +43,30 @@ class CpuActivation {
   PerBatch<Primitives> primitives_;
 };
 
-class ActivationLayer final : public CpuLayer {
+// Of the functions that need x backwards. May work in place.
+class SmoothActivationLayer final : public CpuUnaryLayer {
  public:
-  ActivationLayer(CpuContext* context, const LayerPlan& plan);
+  explicit SmoothActivationLayer(const LayerPlan& plan);
 
-  bool IsView() const override;
-  void Prepare(size_t batch) override;
   void Forward(const CpuPass& pass, const float* x, float* y) override;
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
 
  private:
   const Activation function_;
+  const float negative_slope_;
+  const size_t elements_;  // Of an example.
+};
+
+// Of all others.
+class ActivationLayer final : public CpuUnaryLayer {
+ public:
+  ActivationLayer(CpuContext* context, const LayerPlan& plan);
+
+  void Prepare(size_t batch) override;
+  void Forward(const CpuPass& pass, const float* x, float* y) override;
+  void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
+
+ private:
   CpuActivation activation_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "worker/model/walk.h"
+
 namespace millrace::worker {
 namespace {
 
@@ -11,7 +13,7 @@ using Tag = memory::format_tag;
 
 Windows ConvolutionWindows(const LayerPlan& plan) {
   const Conv2D& conv = plan.spec.conv2d();
-  return MakeWindows(plan.input, conv.kernel_size(), conv.strides(), conv.padding());
+  return MakeWindows(plan.input(), conv.kernel_size(), conv.strides(), conv.padding());
 }
 
 CpuBuffer BufferFor(const memory::desc& layout) {
@@ -23,11 +25,12 @@ CpuBuffer BufferFor(const memory::desc& layout) {
 Conv2DLayer::Conv2DLayer(CpuContext* context, const LayerPlan& plan,
                          const CpuParameters& parameters, bool input_gradient)
     : context_(context),
-      input_(plan.input),
+      input_(plan.input()),
       output_(plan.output),
       windows_(ConvolutionWindows(plan)),
-      kernel_(plan.kernel),
-      bias_(plan.bias),
+      kernel_(plan.variable(kKernel)),
+      bias_(plan.variable(kBias)),
+      trained_(IsTrained(plan)),
       parameters_(parameters),
       wants_input_gradient_(input_gradient),
       activation_(context, plan.spec.conv2d().activation(), plan.output) {}
@@ -135,42 +138,44 @@ void Conv2DLayer::Prepare(size_t batch) {
 void Conv2DLayer::Forward(const CpuPass& pass, const float* x, float* y) {
   WithKernel& forward = ForBatch(pass.batch).forward;
   float* const kernel = forward.kernel.data();
-  forward.reorder.Run({{DNNL_ARG_FROM, parameters_.kernel}, {DNNL_ARG_TO, kernel}});
+  forward.reorder.Run({{DNNL_ARG_FROM, parameters_[kKernel]}, {DNNL_ARG_TO, kernel}});
   if (has_bias()) {
     forward.convolution.Run({{DNNL_ARG_SRC, x},
                              {DNNL_ARG_WEIGHTS, kernel},
                              {DNNL_ARG_DST, y},
-                             {DNNL_ARG_BIAS, parameters_.bias}});
+                             {DNNL_ARG_BIAS, parameters_[kBias]}});
   } else {
     forward.convolution.Run({{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}});
   }
   activation_.Forward(pass.batch, y, y);
 }
 
+void Conv2DLayer::FinishGradients(const CpuPass& pass, WithKernel* gradient, const float* x,
+                                  const float* dy) {
+  float* const kernel = gradient->kernel.data();
+  if (has_bias()) {
+    gradient->convolution.Run({{DNNL_ARG_SRC, x},
+                               {DNNL_ARG_DIFF_DST, dy},
+                               {DNNL_ARG_DIFF_WEIGHTS, kernel},
+                               {DNNL_ARG_DIFF_BIAS, pass.gradients->Buffer(bias_).data()}});
+    pass.gradients->Finished(bias_);
+  } else {
+    gradient->convolution.Run(
+        {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, kernel}});
+  }
+  gradient->reorder.Run(
+      {{DNNL_ARG_FROM, kernel}, {DNNL_ARG_TO, pass.gradients->Buffer(kernel_).data()}});
+  pass.gradients->Finished(kernel_);
+}
+
 void Conv2DLayer::Backward(const CpuPass& pass, const float* x, const float* y, float* dy,
                            float* dx) {
   Primitives& primitives = ForBatch(pass.batch);
   activation_.Backward(pass.batch, y, dy, dy);
-
-  WithKernel& gradient = primitives.kernel_gradient;
-  float* const kernel = gradient.kernel.data();
-  if (has_bias()) {
-    gradient.convolution.Run({{DNNL_ARG_SRC, x},
-                              {DNNL_ARG_DIFF_DST, dy},
-                              {DNNL_ARG_DIFF_WEIGHTS, kernel},
-                              {DNNL_ARG_DIFF_BIAS, pass.gradients->Buffer(bias_).data()}});
-    pass.gradients->Finished(bias_);
-  } else {
-    gradient.convolution.Run(
-        {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, kernel}});
-  }
-  gradient.reorder.Run(
-      {{DNNL_ARG_FROM, kernel}, {DNNL_ARG_TO, pass.gradients->Buffer(kernel_).data()}});
-  pass.gradients->Finished(kernel_);
-
+  if (trained_) FinishGradients(pass, &primitives.kernel_gradient, x, dy);
   if (dx == nullptr) return;
   WithKernel& input = *primitives.input_gradient;
-  input.reorder.Run({{DNNL_ARG_FROM, parameters_.kernel}, {DNNL_ARG_TO, input.kernel.data()}});
+  input.reorder.Run({{DNNL_ARG_FROM, parameters_[kKernel]}, {DNNL_ARG_TO, input.kernel.data()}});
   input.convolution.Run(
       {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, input.kernel.data()}, {DNNL_ARG_DIFF_SRC, dx}});
 }

@@ -18,7 +18,7 @@ namespace millrace::worker {
 // Images keep their channels last throughout: oneDNN's kernels for that are about as fast as those
 // for its own blocked layouts, and no reordering is left. Only kernels, which are small, are
 // reordered into what each primitive likes best.
-class Conv2DLayer final : public CpuLayer {
+class Conv2DLayer final : public CpuUnaryLayer {
  public:
   // `input_gradient`: whether Backward will be asked for dx.
   Conv2DLayer(CpuContext* context, const LayerPlan& plan, const CpuParameters& parameters,
@@ -42,6 +42,7 @@ class Conv2DLayer final : public CpuLayer {
     std::unique_ptr<WithKernel> input_gradient;  // Null where none is needed.
   };
   Primitives& ForBatch(size_t batch);
+  void FinishGradients(const CpuPass& pass, WithKernel* gradient, const float* x, const float* dy);
   std::unique_ptr<Primitives> MakePrimitives(int64_t batch);
   dnnl::convolution_forward::primitive_desc ForwardDescription(int64_t batch) const;
   WithKernel MakeForward(const dnnl::convolution_forward::primitive_desc& description);
@@ -61,6 +62,7 @@ class Conv2DLayer final : public CpuLayer {
   const Windows windows_;
   const int kernel_;  // As in LayerPlan.
   const int bias_;
+  const bool trained_;
   const CpuParameters parameters_;
   const bool wants_input_gradient_;
   CpuActivation activation_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "worker/device/cpu/layers/matrix_layout.h"
+#include "worker/model/walk.h"
 
 namespace millrace::worker {
 namespace {
@@ -27,10 +28,11 @@ void SumColumns(const float* matrix, int64_t rows, int64_t columns, float* sums)
 
 DenseLayer::DenseLayer(CpuContext* context, const LayerPlan& plan, const CpuParameters& parameters)
     : context_(context),
-      inputs_(static_cast<int64_t>(plan.input[0])),
+      inputs_(static_cast<int64_t>(plan.input()[0])),
       units_(static_cast<int64_t>(plan.output[0])),
-      kernel_(plan.kernel),
-      bias_(plan.bias),
+      kernel_(plan.variable(kKernel)),
+      bias_(plan.variable(kBias)),
+      trained_(IsTrained(plan)),
       parameters_(parameters),
       activation_(context, plan.spec.dense().activation(), plan.output) {}
 
@@ -76,31 +78,36 @@ void DenseLayer::Prepare(size_t batch) {
 void DenseLayer::Forward(const CpuPass& pass, const float* x, float* y) {
   CpuPrimitive& forward = ForBatch(pass.batch).forward;
   if (bias_ < 0) {
-    forward.Run({{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, parameters_.kernel}, {DNNL_ARG_DST, y}});
+    forward.Run({{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, parameters_[kKernel]}, {DNNL_ARG_DST, y}});
   } else {
     forward.Run({{DNNL_ARG_SRC, x},
-                 {DNNL_ARG_WEIGHTS, parameters_.kernel},
+                 {DNNL_ARG_WEIGHTS, parameters_[kKernel]},
                  {DNNL_ARG_DST, y},
-                 {DNNL_ARG_BIAS, parameters_.bias}});
+                 {DNNL_ARG_BIAS, parameters_[kBias]}});
   }
   activation_.Forward(pass.batch, y, y);
+}
+
+void DenseLayer::FinishGradients(const CpuPass& pass, Primitives* primitives, const float* x,
+                                 const float* dy) {
+  if (bias_ >= 0) {
+    SumColumns(dy, static_cast<int64_t>(pass.batch), units_, pass.gradients->Buffer(bias_).data());
+    pass.gradients->Finished(bias_);
+  }
+  primitives->kernel_gradient.Run({{DNNL_ARG_SRC, x},
+                                   {DNNL_ARG_WEIGHTS, dy},
+                                   {DNNL_ARG_DST, pass.gradients->Buffer(kernel_).data()}});
+  pass.gradients->Finished(kernel_);
 }
 
 void DenseLayer::Backward(const CpuPass& pass, const float* x, const float* y, float* dy,
                           float* dx) {
   Primitives& primitives = ForBatch(pass.batch);
   activation_.Backward(pass.batch, y, dy, dy);
-  if (bias_ >= 0) {
-    SumColumns(dy, static_cast<int64_t>(pass.batch), units_, pass.gradients->Buffer(bias_).data());
-    pass.gradients->Finished(bias_);
-  }
-  primitives.kernel_gradient.Run({{DNNL_ARG_SRC, x},
-                                  {DNNL_ARG_WEIGHTS, dy},
-                                  {DNNL_ARG_DST, pass.gradients->Buffer(kernel_).data()}});
-  pass.gradients->Finished(kernel_);
+  if (trained_) FinishGradients(pass, &primitives, x, dy);
   if (dx == nullptr) return;
   primitives.input_gradient.Run(
-      {{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, parameters_.kernel}, {DNNL_ARG_DST, dx}});
+      {{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, parameters_[kKernel]}, {DNNL_ARG_DST, dx}});
 }
 
 }  // namespace millrace::worker

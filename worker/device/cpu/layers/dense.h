@@ -13,7 +13,7 @@
 
 namespace millrace::worker {
 
-class DenseLayer final : public CpuLayer {
+class DenseLayer final : public CpuUnaryLayer {
  public:
   DenseLayer(CpuContext* context, const LayerPlan& plan, const CpuParameters& parameters);
 
@@ -28,6 +28,8 @@ class DenseLayer final : public CpuLayer {
     CpuPrimitive input_gradient;   // dy kernel^T
   };
   Primitives& ForBatch(size_t batch);
+  void FinishGradients(const CpuPass& pass, Primitives* primitives, const float* x,
+                       const float* dy);
   CpuPrimitive MakeForward(int64_t batch);
   CpuPrimitive MakeProduct(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                            const dnnl::memory::desc& product);
@@ -37,6 +39,7 @@ class DenseLayer final : public CpuLayer {
   const int64_t units_;
   const int kernel_;  // As in LayerPlan.
   const int bias_;
+  const bool trained_;
   const CpuParameters parameters_;
   CpuActivation activation_;
   PerBatch<Primitives> primitives_;

@@ -31,10 +31,11 @@ uint32_t Threshold(double rate) {
 // A plain loop over 32-bit numbers, which the compiler vectorises. Two rounds with a key each: one
 // round would give keys that differ by d masks that are shifted by d.
 MILLRACE_FOR_EACH_PROCESSOR
-void MaskRow(uint64_t key, uint32_t threshold, float scale, uint32_t count,
-             const float* __restrict from, float* __restrict to) {
+void MaskRow(uint64_t key, uint32_t threshold, float scale, uint32_t count, const float* from,
+             float* to) {
   const uint32_t first = static_cast<uint32_t>(key);
   const uint32_t second = static_cast<uint32_t>(key >> 32);
+#pragma GCC ivdep  // They may be one place.
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t hash = Mix32(Mix32(i + first) ^ second);
     to[i] = hash < threshold ? 0.0f : from[i] * scale;
@@ -45,7 +46,7 @@ void MaskRow(uint64_t key, uint32_t threshold, float scale, uint32_t count,
 
 DropoutLayer::DropoutLayer(const LayerPlan& plan, size_t layer_index)
     : layer_index_(layer_index),
-      elements_(ElementCount(plan.input)),
+      elements_(ElementCount(plan.input())),
       threshold_(Threshold(plan.spec.dropout().rate())),
       scale_(static_cast<float>(1 / (1 - plan.spec.dropout().rate()))) {}
 
@@ -60,7 +61,7 @@ void DropoutLayer::Mask(const CpuPass& pass, const float* from, float* to) const
 void DropoutLayer::Forward(const CpuPass& pass, const float* x, float* y) {
   if (pass.training) {
     Mask(pass, x, y);
-  } else {
+  } else if (y != x) {
     std::copy(x, x + pass.batch * elements_, y);
   }
 }

@@ -13,7 +13,7 @@ namespace millrace::worker {
 // Whether an element is kept follows from the pass's seed, the layer's place in the model, the
 // example's place in the batch and the element's in the example, so the mask is not stored: the
 // backward pass computes it again.
-class DropoutLayer final : public CpuLayer {
+class DropoutLayer final : public CpuUnaryLayer {
  public:
   DropoutLayer(const LayerPlan& plan, size_t layer_index);
 

@@ -16,7 +16,8 @@ constexpr size_t kRows = 25;
 LayerPlan Plan(double rate) {
   LayerPlan plan;
   plan.spec.mutable_dropout()->set_rate(rate);
-  plan.input = plan.output = {kElements};
+  plan.output = {kElements};
+  plan.inputs = {plan.output};
   return plan;
 }
 

@@ -18,37 +18,23 @@ void TakeLarger(size_t channels, const float* __restrict pixel, uint32_t element
   }
 }
 
+std::vector<WindowRange> RangesOf(const LayerPlan& plan, int axis) {
+  const MaxPool2D& pool = plan.spec.max_pool2d();
+  return WindowRanges(plan.input()[axis], pool.pool_size(axis), pool.strides(axis), pool.padding());
+}
+
 }  // namespace
 
-std::vector<MaxPool2DLayer::Range> MaxPool2DLayer::WindowRanges(const LayerPlan& plan, int axis) {
-  const MaxPool2D& pool = plan.spec.max_pool2d();
-  const uint64_t size = plan.input[axis];
-  const uint64_t window = pool.pool_size(axis);
-  const uint64_t stride = pool.strides(axis);
-  const WindowAxis placed = PlaceWindows(size, window, stride, pool.padding());
-  std::vector<Range> ranges;
-  for (uint64_t i = 0; i < placed.count; ++i) {
-    const uint64_t padded_begin = i * stride;  // Counted from the padding's first position.
-    const uint64_t begin = std::max(padded_begin, placed.pad_before) - placed.pad_before;
-    ranges.push_back({begin, std::min(padded_begin + window - placed.pad_before, size)});
-  }
-  return ranges;
-}
-
 MaxPool2DLayer::MaxPool2DLayer(const LayerPlan& plan)
-    : width_(plan.input[1]),
-      channels_(plan.input[2]),
-      input_elements_(ElementCount(plan.input)),
+    : width_(plan.input()[1]),
+      channels_(plan.input()[2]),
+      input_elements_(ElementCount(plan.input())),
       output_elements_(ElementCount(plan.output)),
-      rows_(WindowRanges(plan, 0)),
-      columns_(WindowRanges(plan, 1)) {}
+      rows_(RangesOf(plan, 0)),
+      columns_(RangesOf(plan, 1)) {}
 
-void MaxPool2DLayer::Prepare(size_t batch) {
-  winners_.resize(std::max(winners_.size(), batch * output_elements_));
-}
-
-void MaxPool2DLayer::Pool(const Range& rows, const Range& columns, const float* x, float* y,
-                          uint32_t* winners) const {
+void MaxPool2DLayer::Pool(const WindowRange& rows, const WindowRange& columns, const float* x,
+                          float* y, uint32_t* winners) const {
   const size_t first = (rows.begin * width_ + columns.begin) * channels_;
   std::copy(x + first, x + first + channels_, y);
   for (size_t c = 0; c < channels_; ++c) winners[c] = static_cast<uint32_t>(first + c);
@@ -61,10 +47,10 @@ void MaxPool2DLayer::Pool(const Range& rows, const Range& columns, const float* 
 }
 
 void MaxPool2DLayer::Forward(const CpuPass& pass, const float* x, float* y) {
-  uint32_t* winners = winners_.data();
+  uint32_t* winners = reinterpret_cast<uint32_t*>(pass.kept);
   for (size_t example = 0; example < pass.batch; ++example) {
-    for (const Range& rows : rows_) {
-      for (const Range& columns : columns_) {
+    for (const WindowRange& rows : rows_) {
+      for (const WindowRange& columns : columns_) {
         Pool(rows, columns, x, y, winners);
         y += channels_;
         winners += channels_;
@@ -78,7 +64,7 @@ void MaxPool2DLayer::Backward(const CpuPass& pass, const float* /*x*/, const flo
                               float* dy, float* dx) {
   if (dx == nullptr) return;
   std::fill(dx, dx + pass.batch * input_elements_, 0.0f);
-  const uint32_t* winners = winners_.data();
+  const uint32_t* winners = reinterpret_cast<const uint32_t*>(pass.kept);
   for (size_t example = 0; example < pass.batch; ++example) {
     for (size_t i = 0; i < output_elements_; ++i) dx[winners[i]] += dy[i];
     dx += input_elements_;

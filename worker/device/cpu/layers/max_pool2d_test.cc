@@ -22,20 +22,21 @@ LayerPlan Plan(Padding padding) {
     pool->add_strides(2);
   }
   pool->set_padding(padding);
-  plan.input = {3, 3, 2};
+  plan.inputs = {{3, 3, 2}};
   plan.output = padding == SAME ? Shape{2, 2, 2} : Shape{1, 1, 2};
   return plan;
 }
 
 CpuPass OneExample() {
+  static float kept[8];
   CpuPass pass;
   pass.batch = 1;
+  pass.kept = kept;
   return pass;
 }
 
 TEST(MaxPool2DTest, FirstOfEqualValuesTakesTheGradient) {
   MaxPool2DLayer layer(Plan(VALID));
-  layer.Prepare(1);
   const std::vector<float> x = {1, 7, 5, 7, 0, 0, 5, 7, 5, 7, 0, 0, 9, 9, 9, 9, 9, 9};
   float y[2];
   layer.Forward(OneExample(), x.data(), y);
@@ -48,7 +49,6 @@ TEST(MaxPool2DTest, FirstOfEqualValuesTakesTheGradient) {
 
 TEST(MaxPool2DTest, PaddingNeverWins) {
   MaxPool2DLayer layer(Plan(SAME));
-  layer.Prepare(1);
   const std::vector<float> x(18, -5.0f);
   float y[8];
   layer.Forward(OneExample(), x.data(), y);
@@ -58,7 +58,6 @@ TEST(MaxPool2DTest, PaddingNeverWins) {
 TEST(MaxPool2DTest, NanIsTheLargest) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   MaxPool2DLayer layer(Plan(VALID));
-  layer.Prepare(1);
   for (const size_t pixel : {0, 1, 3, 4}) {
     std::vector<float> x(18, 2.0f);
     x[2 * pixel] = nan;

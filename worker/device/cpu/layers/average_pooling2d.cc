@@ -1,0 +1,65 @@
+#include "worker/device/cpu/layers/average_pooling2d.h"
+
+#include <algorithm>
+
+namespace millrace::worker {
+namespace {
+
+std::vector<WindowRange> AveragedRanges(const LayerPlan& plan, int axis) {
+  const AveragePooling2D& pool = plan.spec.average_pooling2d();
+  return WindowRanges(plan.input()[axis], pool.pool_size(axis), pool.strides(axis), pool.padding());
+}
+
+float Area(const WindowRange& rows, const WindowRange& columns) {
+  return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
+}
+
+}  // namespace
+
+AveragePooling2DLayer::AveragePooling2DLayer(const LayerPlan& plan)
+    : width_(plan.input()[1]),
+      channels_(plan.input()[2]),
+      input_elements_(ElementCount(plan.input())),
+      rows_(AveragedRanges(plan, 0)),
+      columns_(AveragedRanges(plan, 1)) {}
+
+void AveragePooling2DLayer::Forward(const CpuPass& pass, const float* x, float* y) {
+  for (size_t example = 0; example < pass.batch; ++example, x += input_elements_) {
+    for (const WindowRange& rows : rows_) {
+      for (const WindowRange& columns : columns_) {
+        std::fill(y, y + channels_, 0.0f);
+        for (size_t row = rows.begin; row < rows.end; ++row) {
+          for (size_t column = columns.begin; column < columns.end; ++column) {
+            const float* const pixel = x + (row * width_ + column) * channels_;
+            for (size_t c = 0; c < channels_; ++c) y[c] += pixel[c];
+          }
+        }
+        const float area = Area(rows, columns);
+        for (size_t c = 0; c < channels_; ++c) y[c] /= area;
+        y += channels_;
+      }
+    }
+  }
+}
+
+void AveragePooling2DLayer::Backward(const CpuPass& pass, const float* /*x*/, const float* /*y*/,
+                                     float* dy, float* dx) {
+  if (dx == nullptr) return;
+  std::fill(dx, dx + pass.batch * input_elements_, 0.0f);
+  for (size_t example = 0; example < pass.batch; ++example, dx += input_elements_) {
+    for (const WindowRange& rows : rows_) {
+      for (const WindowRange& columns : columns_) {
+        const float area = Area(rows, columns);
+        for (size_t row = rows.begin; row < rows.end; ++row) {
+          for (size_t column = columns.begin; column < columns.end; ++column) {
+            float* const pixel = dx + (row * width_ + column) * channels_;
+            for (size_t c = 0; c < channels_; ++c) pixel[c] += dy[c] / area;
+          }
+        }
+        dy += channels_;
+      }
+    }
+  }
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,116 @@
+#include "worker/model/layer_traits.h"
+
+namespace millrace::worker {
+namespace {
+
+// Input times kernel, plus bias, and then an activation whose gradient follows from the output.
+LayerTraits TraitsOfProduct(const LayerPlan& layer, Activation activation) {
+  LayerTraits traits;
+  traits.keeps_inputs = layer.trainable;
+  traits.keeps_output = activation != LINEAR;
+  return traits;
+}
+
+LayerTraits TraitsOfActivation(Activation function) {
+  LayerTraits traits;
+  traits.is_view = function == LINEAR;
+  traits.in_place = true;
+  traits.gradient_in_place = true;
+  traits.keeps_inputs = function >= LEAKY_RELU;
+  traits.keeps_output = !traits.keeps_inputs;
+  return traits;
+}
+
+LayerTraits TraitsOfLayerNormalization(const LayerPlan& layer) {
+  LayerTraits traits;
+  traits.keeps_inputs = true;
+  traits.gradient_in_place = true;
+  // Mean and 1 / deviation of each row.
+  traits.kept_by_example = 2 * ElementCount(layer.output) / layer.output.back();
+  return traits;
+}
+
+LayerTraits KeepsInputs() {
+  LayerTraits traits;
+  traits.keeps_inputs = true;
+  return traits;
+}
+
+LayerTraits TraitsOfMaxPooling(const LayerPlan& layer) {
+  LayerTraits traits;
+  traits.kept_by_example = ElementCount(layer.output);  // Where each came from.
+  return traits;
+}
+
+LayerTraits TraitsOfBatchNormalization(const LayerPlan& layer) {
+  LayerTraits traits;
+  traits.keeps_inputs = layer.trainable;
+  traits.gradient_in_place = true;
+  traits.kept = layer.trainable ? 2 * layer.output.back() : 0;  // Mean and variance.
+  return traits;
+}
+
+LayerTraits View() {
+  LayerTraits traits;
+  traits.is_view = true;
+  return traits;
+}
+
+// Nothing of the values is needed for the gradient.
+LayerTraits InPlace() {
+  LayerTraits traits;
+  traits.in_place = true;
+  traits.gradient_in_place = true;
+  return traits;
+}
+
+LayerTraits TraitsOfAdd() {
+  LayerTraits traits = InPlace();
+  traits.passes_gradient_on = true;
+  return traits;
+}
+
+}  // namespace
+
+LayerTraits TraitsOf(const LayerPlan& layer) {
+  switch (layer.spec.kind_case()) {
+    case LayerSpec::kDense:
+      return TraitsOfProduct(layer, layer.spec.dense().activation());
+    case LayerSpec::kConv2D:
+      return TraitsOfProduct(layer, layer.spec.conv2d().activation());
+    case LayerSpec::kMaxPool2D:
+      return TraitsOfMaxPooling(layer);
+    case LayerSpec::kGlobalMaxPooling2D:
+      return TraitsOfMaxPooling(layer);
+    case LayerSpec::kFlatten:
+    case LayerSpec::kReshape:
+      return View();
+    case LayerSpec::kDropout:
+    case LayerSpec::kRescaling:
+    case LayerSpec::kSubtract:
+    case LayerSpec::kAverage:
+      return InPlace();
+    case LayerSpec::kMultiply:
+    case LayerSpec::kMaximum:
+      return KeepsInputs();
+    case LayerSpec::kLayerNormalization:
+      return TraitsOfLayerNormalization(layer);
+    case LayerSpec::kActivation:
+      return TraitsOfActivation(layer.spec.activation().function());
+    case LayerSpec::kAdd:
+      return TraitsOfAdd();
+    case LayerSpec::kBatchNormalization:
+      return TraitsOfBatchNormalization(layer);
+    case LayerSpec::kConcatenate:
+    case LayerSpec::kGlobalAveragePooling2D:
+    case LayerSpec::kAveragePooling2D:
+    case LayerSpec::kZeroPadding2D:
+    case LayerSpec::kUpSampling2D:
+    case LayerSpec::kEmbedding:
+    case LayerSpec::KIND_NOT_SET:
+      break;
+  }
+  return {};
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,120 @@
+#include "worker/model/memory_plan.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "worker/model/placement.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::ElementsAre;
+
+ModelPlan PlanOf(const std::string& text) {
+  ModelSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      text + " loss: SPARSE_CATEGORICAL_CROSSENTROPY", &spec))
+      << text;
+  absl::StatusOr<ModelPlan> plan = PlanModel(spec, FloatsAndClass({16}, 2));
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+std::vector<size_t> Layers(const std::vector<BackwardStep>& steps) {
+  std::vector<size_t> layers;
+  for (const BackwardStep& step : steps) layers.push_back(step.layer);
+  return layers;
+}
+
+TEST(PlacementTest, WhatIsNeededAtDifferentTimesStandsInOnePlace) {
+  std::vector<Placed> all = {{16, 0, 1, 0}, {32, 1, 2, 0}, {16, 2, 3, 0}, {48, 4, 4, 0}};
+  EXPECT_EQ(PlaceAll(&all), 48u);
+  EXPECT_EQ(all[0].place, 32u);
+  EXPECT_EQ(all[1].place, 0u);
+  EXPECT_EQ(all[2].place, 32u);
+  EXPECT_EQ(all[3].place, 0u);
+}
+
+TEST(PlacementTest, NothingOverlapsWhatIsNeededAtItsTime) {
+  std::vector<Placed> all;
+  size_t sum = 0;
+  for (size_t i = 0; i < 200; ++i) {
+    all.push_back({16 * (i * 7 % 11), i * 13 % 101, i * 13 % 101 + i * 5 % 17, 0});
+    sum += all.back().size;
+  }
+  const size_t size = PlaceAll(&all);
+  EXPECT_LT(size, sum / 4);
+  for (const Placed& a : all) {
+    EXPECT_LE(a.place + a.size, size);
+    for (const Placed& b : all) {
+      const bool at_one_time = &a != &b && a.begin <= b.end && b.begin <= a.end;
+      if (!at_one_time) continue;
+      EXPECT_TRUE(a.place + a.size <= b.place || b.place + b.size <= a.place);
+    }
+  }
+}
+
+TEST(WalkTest, GoesBackAsFarAsLayersAreTrained) {
+  const ModelPlan plan = PlanOf(
+      "layers { dense { units: 16 } trainable: false } layers { flatten {} } "
+      "layers { dense { units: 16 } } layers { dense { units: 16 } trainable: false } "
+      "layers { dense { units: 2 } }");
+  const Walk walk = PlanWalk(plan);
+  EXPECT_EQ(walk.forward.size(), 4u);
+  EXPECT_THAT(Layers(walk.backward), ElementsAre(4, 3, 2));
+  EXPECT_EQ(walk.backward[2].gradients[0], GradientUse::kNone);
+  EXPECT_THAT(walk.variable_uses, ElementsAre(0, 0, 1, 1, 0, 0, 1, 1));
+}
+
+TEST(WalkTest, GradientsOfAValueAreAddedUpBeforeItsLayersTurn) {
+  const ModelPlan plan = PlanOf(
+      "layers { name: 'a' dense { units: 16 } } layers { name: 'b' dense { units: 16 } } "
+      "layers { name: 'c' add {} inputs: ['b', 'a', 'a'] } layers { dense { units: 2 } }");
+  const Walk walk = PlanWalk(plan);
+  ASSERT_EQ(walk.backward.size(), 4u);
+  EXPECT_THAT(walk.backward[1].gradients,
+              ElementsAre(GradientUse::kFirst, GradientUse::kFirst, GradientUse::kAdded));
+  EXPECT_THAT(walk.backward[2].gradients, ElementsAre(GradientUse::kAdded));
+}
+
+TEST(MemoryPlanTest, EvaluationKeepsNothingLongerThanItsReaders) {
+  const ModelPlan plan = PlanOf(
+      "layers { dense { units: 16 } } layers { dense { units: 16 } } "
+      "layers { dense { units: 16 } } layers { dense { units: 16 } }");
+  const Walk walk = PlanWalk(plan);
+  EXPECT_EQ(PlanMemory(plan, walk, 10, /*training=*/false).size, 2 * 160u);
+  // Three outputs are kept, and there are never more than two others: the last output and the
+  // gradient by it, or gradients by an output and by the one before it, when fewer are kept.
+  EXPECT_EQ(PlanMemory(plan, walk, 10, /*training=*/true).size, 5 * 160u);
+}
+
+TEST(MemoryPlanTest, ElementwiseLayersWriteInPlace) {
+  const ModelPlan plan = PlanOf(
+      "layers { name: 'a' dense { units: 16 } } layers { name: 'b' dropout { rate: 0.5 } } "
+      "layers { name: 'c' dense { units: 16 } } layers { name: 'd' add {} inputs: ['c', 'b'] } "
+      "layers { activation { function: RELU } }");
+  const Walk walk = PlanWalk(plan);
+  const MemoryPlan places = PlanMemory(plan, walk, 10, /*training=*/true);
+  EXPECT_EQ(places.values[2], places.values[1]);
+  EXPECT_EQ(places.values[4], places.values[3]);
+  EXPECT_EQ(places.values[5], places.values[4]);
+  EXPECT_NE(places.values[3], places.values[2]);
+  // The gradient by the sum is that by its first input; the other one gets a copy.
+  EXPECT_EQ(places.backward[1].input_gradients[0].place, places.backward[1].output_gradient);
+  EXPECT_NE(places.backward[1].input_gradients[1].place, places.backward[1].output_gradient);
+  EXPECT_EQ(places.backward[2].input_gradients[0].sum, places.backward[1].input_gradients[1].place);
+}
+
+TEST(MemoryPlanTest, ValuesThatAreTakenLaterStayWhereTheyAre) {
+  const ModelPlan plan = PlanOf(
+      "layers { name: 'a' dense { units: 16 } } layers { name: 'b' activation { function: RELU } } "
+      "layers { name: 'c' add {} inputs: ['b', 'a'] } layers { dense { units: 2 } }");
+  const Walk walk = PlanWalk(plan);
+  const MemoryPlan places = PlanMemory(plan, walk, 10, /*training=*/false);
+  EXPECT_NE(places.values[2], places.values[1]);
+}
+
+}  // namespace
+}  // namespace millrace::worker

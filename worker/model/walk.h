@@ -1,0 +1,65 @@
+// The way through a model, forwards and backwards, whatever device it runs on: which layer comes
+// when, what it takes, and which gradients are asked of it.
+//
+// Values are numbered: the features of the data come first, then the outputs of the layers. A layer
+// that is a view has no value of its own and no step: whoever takes its output takes its input's.
+//
+// The backward pass goes no further down than to the lowest layers that are trained. Where several
+// layers take one value, its gradient is the sum of what they give, added up in the order of the
+// backward pass, so that the same model has the same bits everywhere. It is whole before the step
+// of the layer that made the value, since that layer's step comes after those of all that take it.
+#ifndef MILLRACE_WORKER_MODEL_WALK_H_
+#define MILLRACE_WORKER_MODEL_WALK_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "worker/model/model_plan.h"
+
+namespace millrace::worker {
+
+// What becomes of the gradient that a step gives by one of its inputs.
+enum class GradientUse {
+  kNone,   // It is not asked for.
+  kFirst,  // It is the first of the value, or the only one.
+  kAdded,  // It is added to what is there.
+};
+
+// A layer's turn. Inputs and output are values.
+struct ForwardStep {
+  size_t layer = 0;
+  std::vector<size_t> inputs;
+  size_t output = 0;
+};
+
+struct BackwardStep {
+  size_t layer = 0;
+  std::vector<size_t> inputs;
+  size_t output = 0;
+  std::vector<GradientUse> gradients;  // By each input.
+};
+
+struct Walk {
+  size_t values = 0;  // How many.
+  std::vector<ForwardStep> forward;
+  std::vector<size_t> outputs;                // The values that are the model's outputs.
+  std::vector<GradientUse> output_gradients;  // Of the losses, by each of them.
+  std::vector<BackwardStep> backward;
+  // Of each variable: how many backward steps give a gradient of it. The last one's makes the sum
+  // final.
+  std::vector<size_t> variable_uses;
+};
+
+Walk PlanWalk(const ModelPlan& plan);
+
+// Whether a backward step gives gradients of this layer's variables.
+bool IsTrained(const LayerPlan& layer);
+
+// The number of a layer's output among the values, if it is not a view.
+inline size_t ValueOfLayer(const ModelPlan& plan, size_t layer) {
+  return plan.features.size() + layer;
+}
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_MODEL_WALK_H_
