@@ -22,6 +22,7 @@ Examples:
   millrace train job.textproto --data=DIR --checkpoints=CHECKPOINTS
   millrace checkpoints show CHECKPOINTS
   millrace validate job.textproto --data=DIR
+  millrace convert keras.json > model.textproto
   export MILLRACE_CLUSTER=trainer-0:2220
   millrace submit job.textproto --data=/datasets/mnist
   millrace watch JOB_ID
@@ -49,6 +50,7 @@ class Declaration {
     app_->footer(kFooter);
     AddTrain();
     AddValidate();
+    AddConvert();
     AddSubmit();
     AddOfCluster("list", "Print the jobs of a cluster, the newest first.");
     AddJobId(AddOfCluster("status", "Print what a cluster knows of a job."));
@@ -101,6 +103,15 @@ class Declaration {
     AddJobFile(Add("validate",
                    "Check a job without training. With its data (--data, or data.directory in the "
                    "file) the model and the examples are checked too, and the layers printed."));
+  }
+
+  void AddConvert() {
+    CLI::App* command = Add("convert",
+                            "Print a model that Keras has written (model.to_json()) as the model "
+                            "of a job file. What cannot be converted is named with its place.");
+    command->add_option("MODEL.json", Of(command)->path, "The JSON file")
+        ->required()
+        ->type_name("");
   }
 
   void AddSubmit() {

@@ -11,6 +11,7 @@
 #include "client/commands/checkpoints_rm.h"
 #include "client/commands/checkpoints_show.h"
 #include "client/commands/checkpoints_verify.h"
+#include "client/commands/convert.h"
 #include "client/commands/export.h"
 #include "client/commands/list.h"
 #include "client/commands/status.h"
@@ -25,6 +26,7 @@ namespace {
 
 constexpr std::pair<const char*, Command> kCommands[] = {
     {"train", RunTrain},
+    {"convert", RunConvert},
     {"validate", RunValidate},
     {"submit", RunSubmit},
     {"list", RunList},

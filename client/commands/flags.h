@@ -23,7 +23,7 @@ struct Flags {
   std::string export_file;  // Empty: none.
   // How long to wait for a cancellation or a checkpoint.
   absl::Duration timeout = absl::Minutes(1);
-  std::string path;    // Of checkpoints: DIR, DIR/latest or DIR/000017.
+  std::string path;    // Of checkpoints: DIR, DIR/latest or DIR/000017. Of convert: a file.
   bool slots = false;  // The optimizer's slots too.
   int keep = 0;        // So many of the newest; 0: not given.
   bool force = false;

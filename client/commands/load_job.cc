@@ -1,9 +1,5 @@
 #include "client/commands/load_job.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -12,6 +8,7 @@
 #include "absl/types/optional.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/exit_code.h"
+#include "client/commands/read_text_file.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 
@@ -20,28 +17,6 @@ namespace {
 
 // A cluster takes no larger jobs.
 constexpr size_t kMaxJobFileBytes = 2 << 20;
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return UsageError(absl::StrCat("cannot read the job file ", path, ": it is a directory"));
-  }
-  std::ifstream file(path);
-  if (!file) {
-    return UsageError(absl::StrCat("cannot read the job file ", path, ": ", std::strerror(errno)));
-  }
-  std::string text(kMaxJobFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) {
-    return UsageError(absl::StrCat("cannot read the job file ", path, ": ", std::strerror(errno)));
-  }
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxJobFileBytes) {
-    return UsageError(absl::StrCat("cannot read the job file ", path, ": it has more than ",
-                                   kMaxJobFileBytes, " bytes"));
-  }
-  return text;
-}
 
 // The job of a checkpoint, which goes on in its directory. Where the name means the newest one it
 // gets the number of the newest whole one: the job and what it goes on from must be of one
@@ -65,7 +40,8 @@ absl::StatusOr<JobSpec> JobOfCheckpoint(const Reading& reading, CheckpointName* 
 }
 
 absl::StatusOr<JobSpec> JobOfFile(const Flags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.job_file));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text,
+                            ReadTextFile("job file", flags.job_file, kMaxJobFileBytes));
   return ParseJobSpec(text, flags.job_file);
 }
 

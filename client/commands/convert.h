@@ -1,0 +1,17 @@
+// `millrace convert`.
+#ifndef MILLRACE_CLIENT_COMMANDS_CONVERT_H_
+#define MILLRACE_CLIENT_COMMANDS_CONVERT_H_
+
+#include "absl/status/statusor.h"
+#include "client/commands/command.h"
+#include "client/commands/exit_code.h"
+
+namespace millrace::client {
+
+// Prints the model of a JSON file that Keras wrote as the `model` of a job file; what a person
+// should know of it goes to the other stream.
+absl::StatusOr<ExitCode> RunConvert(const CommandContext& context);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_COMMANDS_CONVERT_H_
