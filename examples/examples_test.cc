@@ -44,7 +44,7 @@ TEST(ExamplesTest, AllAreNamedInTheseTests) {
     if (entry.path().extension() == ".textproto") names.push_back(entry.path().stem());
   }
   EXPECT_THAT(names, UnorderedElementsAre("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic",
-                                          "census_csv"));
+                                          "census_csv", "cifar10_resnet"));
 }
 
 class ExampleTest : public ::testing::TestWithParam<std::string> {};
@@ -65,7 +65,7 @@ TEST_P(ExampleTest, EvaluatesOnHeldOutExamples) {
 
 INSTANTIATE_TEST_SUITE_P(Examples, ExampleTest,
                          ::testing::Values("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic",
-                                           "census_csv"),
+                                           "census_csv", "cifar10_resnet"),
                          [](const auto& example) { return example.param; });
 
 TEST(ExamplesTest, SynchronousJobIsTheAsynchronousOneInAnotherMode) {

@@ -37,7 +37,7 @@ data {
   train {
     cifar { files: "data_batch_*.bin" }
     # Each time an image is used it is moved by up to 4 pixels, and mirrored in half of the cases.
-    augmentation { pad: 4 crop: [32, 32] flip: true }
+    augmentation { crop_padding: 4 horizontal_flip: true }
   }
   evaluate { cifar { files: "test_batch.bin" } }
 }
@@ -55,7 +55,7 @@ def conv(name, filters, size, strides=1, inputs=""):
     stride = f" strides: {strides}" if strides > 1 else ""
     taken = f'inputs: "{inputs}" ' if inputs else ""
     return (f'  layers {{ name: "{name}" {taken}conv2d {{ filters: {filters} kernel_size: {size}{stride} padding: SAME '
-            f"no_bias: true kernel_initializer: HE_NORMAL kernel_l2: 1e-4 }} }}")
+            f"no_bias: true kernel_initializer: HE_NORMAL kernel_regularizer {{ l2: 1e-4 }} }} }}")
 
 
 def norm(name):

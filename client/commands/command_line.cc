@@ -103,6 +103,10 @@ class Declaration {
     AddJobFile(Add("validate",
                    "Check a job without training. With its data (--data, or data.directory in the "
                    "file) the model and the examples are checked too, and the layers printed."));
+    AddJobFile(Add("summary",
+                   "Print the layers of a job's model on its data: what each takes, its output, "
+                   "parameters and FLOPs; and what a step pushes, and what memory a worker needs. "
+                   "The same as validate."));
   }
 
   void AddConvert() {

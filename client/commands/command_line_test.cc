@@ -145,8 +145,9 @@ TEST_F(CommandLineTest, TrainLeavesTheEnvironmentsClusterAlone) {
 TEST_F(CommandLineTest, WrongUsageIsReported) {
   EXPECT_TRUE(IsWrong({}));
   EXPECT_TRUE(IsWrong({"dance"}));
-  EXPECT_THAT(err_.str(),
-              HasSubstr("no command 'dance'; must be one of train, validate, convert, submit"));
+  EXPECT_THAT(
+      err_.str(),
+      HasSubstr("no command 'dance'; must be one of train, validate, summary, convert, submit"));
   EXPECT_TRUE(IsWrong({"\x1b[2J"}));
   EXPECT_THAT(err_.str(), HasSubstr("no command '\\x1b[2J'; must be one of"));
   EXPECT_TRUE(IsWrong({"train"}));

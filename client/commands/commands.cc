@@ -28,6 +28,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"train", RunTrain},
     {"convert", RunConvert},
     {"validate", RunValidate},
+    {"summary", RunValidate},
     {"submit", RunSubmit},
     {"list", RunList},
     {"status", RunStatus},

@@ -16,6 +16,7 @@ using ::millrace::testing::SmallData;
 using ::millrace::testing::SmallJob;
 using ::millrace::testing::WriteFile;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using Json = nlohmann::json;
 
 class ValidateTest : public ::testing::Test {
@@ -36,23 +37,30 @@ TEST_F(ValidateTest, WithoutDataTheJobItselfIsChecked) {
 TEST_F(ValidateTest, WithDataTheLayersAreShown) {
   run_.flags().data = SmallData();
   EXPECT_EQ(*run_.Run(RunValidate), ExitCode::kSucceeded);
-  EXPECT_EQ(run_.out(),
-            "LAYER  OUTPUT  PARAMETERS\n"
-            "logit  [1]     3\n"
-            "\n"
-            "parameters         3 (12 bytes)\n"
-            "training examples  40\n"
-            "held-out examples  40\n"
-            "steps              15\n");
+  EXPECT_THAT(run_.out(), MatchesRegex("LAYER  TAKES     OUTPUT  PARAMETERS  FLOPS\n"
+                                       "logit  features  \\[1\\]     3           4\n"
+                                       "\n"
+                                       "parameters         3 \\(12 bytes\\)\n"
+                                       "FLOPs, forwards    4 for an example\n"
+                                       "pushed by a step   12 bytes\n"
+                                       "memory of a worker [0-9.]+ KiB beside its data\n"
+                                       "training examples  40\n"
+                                       "held-out examples  40\n"
+                                       "steps              15\n"));
 }
 
 TEST_F(ValidateTest, AsJson) {
   run_.flags().data = SmallData();
   run_.flags().json = true;
   EXPECT_EQ(*run_.Run(RunValidate), ExitCode::kSucceeded);
-  EXPECT_EQ(Json::parse(run_.out()), Json::parse(R"({
-      "valid": true, "layers": [{"name": "logit", "output": [1], "parameters": 3}],
-      "parameters": 3, "train_examples": 40, "evaluate_examples": 40, "steps": 15})"));
+  Json found = Json::parse(run_.out());
+  EXPECT_GT(found["worker_bytes"], 12);
+  found.erase("worker_bytes");
+  EXPECT_EQ(found, Json::parse(R"({
+      "valid": true, "layers": [{"name": "logit", "inputs": ["features"], "output": [1],
+          "parameters": 3, "trainable": true, "flops": 4.0}],
+      "parameters": 3, "frozen_parameters": 0, "flops": 4.0, "bytes_pushed": 12,
+      "train_examples": 40, "evaluate_examples": 40, "steps": 15})"));
 }
 
 // A job of a model that only workers know, with the data of the small one.

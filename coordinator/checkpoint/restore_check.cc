@@ -19,6 +19,9 @@ JobSpec Essence(const JobSpec& spec) {
   JobSpec essence;
   *essence.mutable_model() = spec.model();
   essence.mutable_model()->clear_metrics();
+  for (OutputSpec& output : *essence.mutable_model()->mutable_outputs()) output.clear_metrics();
+  // Which variables may be frozen or unfrozen is for CheckRestoredPlan.
+  for (LayerSpec& layer : *essence.mutable_model()->mutable_layers()) layer.clear_trainable();
   *essence.mutable_data() = spec.data();
   essence.mutable_data()->clear_directory();
   essence.set_batch_size(spec.batch_size());

@@ -91,6 +91,7 @@ TEST(RestoreCheckTest, WhatGivesAStepItsMeaningStaysAndTheRestMayChange) {
       [](JobSpec& s) { s.set_epochs(4); },
       [](JobSpec& s) { s.mutable_data()->set_directory("/elsewhere"); },
       [](JobSpec& s) { s.mutable_model()->add_metrics(ACCURACY); },
+      [](JobSpec& s) { s.mutable_model()->mutable_layers(0)->set_trainable(false); },
       [](JobSpec& s) { s.mutable_optimizer()->mutable_sgd()->set_learning_rate(7); },
       [](JobSpec& s) { s.mutable_optimizer()->mutable_sgd()->set_momentum(0.5); },
       [](JobSpec& s) { s.mutable_optimizer()->mutable_sgd()->set_nesterov(true); },

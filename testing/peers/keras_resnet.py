@@ -96,9 +96,8 @@ def main():
         loss = float(model.train_on_batch(x[at], y[at]))
         seconds = time.monotonic() - begin
         logits = model(held_out[0], training=False)
-        # Without the weights' decay, which is no part of what Millrace reports.
         print(json.dumps({"step": step, "loss": loss, "seconds": seconds,
-                          "eval_loss": float(entropy(held_out[1], logits))}), flush=True)
+                          "eval_loss": float(entropy(held_out[1], logits) + sum(model.losses))}), flush=True)
         model.reset_metrics()
 
 
