@@ -222,7 +222,7 @@ TEST_F(MembershipServiceTest, MemberThatDoesNotReadIsGivenUp) {
   const uint64_t id = registry_.Workers().front().id;
   CoordinatorMessage message;
   message.mutable_forget_job()->set_job_id(std::string(4 << 10, 'j'));
-  for (int i = 0; i < 6000; ++i) registry_.Send(id, message);
+  for (int i = 0; i < 30000; ++i) registry_.Send(id, message);
   reads.Unlock();
   EXPECT_EQ(worker.AwaitEnd().code(), absl::StatusCode::kResourceExhausted);
   observer_.AwaitChanges(2);
