@@ -18,7 +18,9 @@ HEAD = """\
 # DIR holds the binary version of CIFAR-10 (https://www.cs.toronto.edu/~kriz/cifar.html): data_batch_1.bin to
 # data_batch_5.bin and test_batch.bin; as many of the first as there are train.
 #
-# EXPECT
+# For each worker it takes the memory that `millrace summary` tells beside the data, and on two cores about 80 s for the
+# 50,000 images of an epoch. After one epoch of one file (10,000 images) expect 0.32 on training batches; held-out images
+# take some epochs more, until the moving averages of the normalisations have settled.
 
 name: "cifar10-resnet{depth}"
 
