@@ -122,7 +122,7 @@ void EmbeddedClusterImpl::StopWorkers() {
 }
 
 // The coordinator first: it has jobs write checkpoints, for which some need their workers. Members
-// do not wait for it then.
+// do not wait for it then. The ps servers last: see RpcServer::InProcessChannel.
 EmbeddedClusterImpl::~EmbeddedClusterImpl() {
   if (coordinator_ != nullptr) coordinator_->StopInOrder();
   StopWorkers();

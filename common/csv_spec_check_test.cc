@@ -119,7 +119,7 @@ TEST(CsvSpecCheckTest, EvaluationTakesOverAllButTheFiles) {
   EXPECT_EQ(EvaluationSet(data).csv().columns(0).name(), "b");
   train->clear_files();
   EXPECT_EQ(std::string(CheckDataSpec(data).message()),
-            "data.train.csv.files: not set; must be at least one file");
+            "data.train.csv.files: not set; must be the names of files");
 }
 
 }  // namespace

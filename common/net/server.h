@@ -42,8 +42,9 @@ class RpcServer {
   const std::string& address() const { return address_; }
 
   // A channel to this server without a socket, for clients in the same process: messages are handed
-  // over by reference, nothing is copied. It is broken when the server shuts down, and never comes
-  // back: a later server needs a channel of its own.
+  // over by reference, nothing is copied. A later server needs a channel of its own.
+  // REQUIRES: nothing is called on it any more once the server shuts down: gRPC 1.51 does not
+  // survive that.
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
   // Stops taking calls, waits up to `grace` for those under way, then cancels them. Blocks until
