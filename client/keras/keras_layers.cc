@@ -130,6 +130,8 @@ absl::Status ConvertDropout(KerasConfig* config, LayerSpec* layer) {
 absl::Status ConvertActivation(KerasConfig* config, LayerSpec* layer) {
   MILLRACE_ASSIGN_OR_RETURN(const Activation activation, TakeActivation(config, "activation"));
   layer->mutable_activation()->set_function(activation);
+  // Of the function, which is not the layer's.
+  if (activation == LEAKY_RELU) layer->mutable_activation()->set_negative_slope(0.2);
   return absl::OkStatus();
 }
 
@@ -163,7 +165,8 @@ absl::Status ConvertBatchNormalization(KerasConfig* config, LayerSpec* layer) {
   config->Take("moving_variance_initializer");
   MILLRACE_RETURN_IF_ERROR(config->Expect("renorm", {false}));
   config->Take("renorm_momentum");
-  return config->Expect("axis", {-1, {-1}, 3, {3}, 1, {1}});
+  // Keras 2 writes the last dimension's number.
+  return config->Expect("axis", {-1, {-1}, {3}, {1}});
 }
 
 absl::Status ConvertAdd(KerasConfig* /*config*/, LayerSpec* layer) {

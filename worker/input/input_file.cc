@@ -60,8 +60,13 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& directory, const st
   errno = 0;
   gzFile file = gzopen(path.c_str(), "rbe");
   if (file == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", path, ": cannot open it: ", std::strerror(errno)));
+    const int error = errno;
+    const std::string message =
+        absl::StrCat(field, ": ", path, ": cannot open it: ", std::strerror(error));
+    // What the system lacks now says nothing about the file.
+    const bool may_pass =
+        error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO || error == EINTR;
+    return may_pass ? absl::UnavailableError(message) : absl::InvalidArgumentError(message);
   }
   gzbuffer(file, kBufferBytes);
   return InputFile(file, std::move(path), std::move(shown), field);

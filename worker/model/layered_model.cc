@@ -66,9 +66,10 @@ absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const Jo
 absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) {
   const ExampleSpec& examples = evaluate.example();
   MILLRACE_RETURN_IF_ERROR(CheckFeaturesAlike(plan.features, examples.features));
-  absl::Status labels = CheckLabels(plan, examples);
-  if (labels.ok()) return labels;
-  return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", labels.message()));
+  absl::Status status = CheckIds(plan, examples.features);
+  if (status.ok()) status = CheckLabels(plan, examples);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("data.evaluate: ", status.message()));
 }
 
 ModelFactory LayeredModelFactory(std::shared_ptr<Device> device) {

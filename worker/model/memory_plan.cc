@@ -136,12 +136,18 @@ class MemoryPlanner {
       placed_[result_.kept[step.layer]].end = BackwardTime(index);
     }
     bool taken = !traits.gradient_in_place;  // The place of the gradient by the output.
+    bool changed = false;                    // What stands there, by an addition to itself.
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       const size_t value = step.inputs[i];
       const GradientUse use = step.gradients[i];
       const bool first = use == GradientUse::kFirst;
-      // What is added at once may stand there beside others; what stays there may not.
-      const bool added = use == GradientUse::kAdded && traits.passes_gradient_on;
+      // What is added at once may stand there beside others; what stays there may not. A value that
+      // is taken again has its gradient there: what is added to it needs a place of its own, and so
+      // does all that is added afterwards.
+      const bool onto_itself =
+          use == GradientUse::kAdded && gradients_[value] == places.output_gradient;
+      changed = changed || onto_itself;
+      const bool added = use == GradientUse::kAdded && traits.passes_gradient_on && !changed;
       const bool in_place = (first && !taken && SizeOf(value) == SizeOf(step.output)) || added;
       places.input_gradients.push_back(in_place
                                            ? GradientInPlace(places.output_gradient, value, use)

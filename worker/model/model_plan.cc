@@ -181,6 +181,18 @@ absl::Status CheckLayerCount(const ModelSpec& spec) {
 
 }  // namespace
 
+absl::Status CheckIds(const ModelPlan& plan, const std::vector<TensorSpec>& features) {
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const LayerPlan& layer = plan.layers[i];
+    if (!layer.spec.has_embedding()) continue;
+    const TensorSpec& feature = features[layer.sources.front().index];
+    if (absl::Status status = CheckIds(layer.spec.embedding(), feature); !status.ok()) {
+      return Invalid(LayerPath(i, layer.spec.name()), ": ", status.message());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLabels(const ModelPlan& plan, const ExampleSpec& examples) {
   for (const OutputPlan& output : plan.outputs) {
     MILLRACE_RETURN_IF_ERROR(CheckLabel(output, plan.layers, examples));

@@ -33,6 +33,10 @@ struct ModelPlan {
 // INVALID_ARGUMENT: "model.layers[2] 'dense': ..." with what does not fit and what would.
 absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const ExampleSpec& examples);
 
+// Whether the embeddings of `plan` have rows for the ids of such features, which are as those that
+// it was made for in all else. INVALID_ARGUMENT as above.
+absl::Status CheckIds(const ModelPlan& plan, const std::vector<TensorSpec>& features);
+
 // Whether the losses of `plan` can take such labels: PlanModel's own check, for a second set of
 // examples. INVALID_ARGUMENT as above.
 absl::Status CheckLabels(const ModelPlan& plan, const ExampleSpec& examples);

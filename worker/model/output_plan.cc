@@ -37,7 +37,7 @@ Activation LastActivation(const LayerSpec& layer) {
 
 // Whether the layer's values come out as they went in, up to shape and dropout.
 bool PassesValuesOn(const LayerSpec& layer) {
-  return layer.has_flatten() || layer.has_dropout() ||
+  return layer.has_flatten() || layer.has_reshape() || layer.has_dropout() ||
          (layer.has_activation() && layer.activation().function() == LINEAR);
 }
 

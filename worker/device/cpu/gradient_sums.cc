@@ -14,6 +14,7 @@ GradientSums::GradientSums(const ModelPlan& plan, const Walk& walk,
       finished_(uses_.size()) {
   for (size_t i = 0; i < uses_.size(); ++i) {
     const auto& shape = plan.variables[i].shape();
+    is_statistic_.push_back(plan.variables[i].update().has_moving_average());
     if (uses_[i] > 1) parts_[i] = CpuBuffer(ElementCount({shape.begin(), shape.end()}));
   }
 }
@@ -35,8 +36,14 @@ void GradientSums::Finished(size_t variable) {
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
   }
   if (++finished_[variable] < uses_[variable]) return;
+  if (is_statistic_[variable] && uses_[variable] > 1) Divide(variable);
   AddRegularizer(variable);
   sink_->Finished(variable);
+}
+
+void GradientSums::Divide(size_t variable) {
+  const float uses = static_cast<float>(uses_[variable]);
+  for (float& sum : sink_->Buffer(variable)) sum /= uses;
 }
 
 void GradientSums::AddRegularizer(size_t variable) {

@@ -14,7 +14,8 @@ namespace millrace::worker {
 
 // Stands between the layers, each of which finishes its own gradient of a variable, and a sink, for
 // which the last of them finishes the sum: added up in the order of the backward pass, with the
-// regularizer's gradient at the end. Used by one thread at a time.
+// regularizer's gradient at the end. Of statistics (moving averages) it is the mean: a value that
+// several layers give stays one value. Used by one thread at a time.
 class GradientSums final : public GradientSink {
  public:
   // The variables' values must outlive it. Throws std::bad_alloc.
@@ -34,10 +35,12 @@ class GradientSums final : public GradientSink {
 
  private:
   void AddRegularizer(size_t variable);
+  void Divide(size_t variable);
 
   const std::vector<Regularizer> regularizers_;  // Of each variable.
   const std::vector<CpuBuffer>& values_;
   const std::vector<size_t> uses_;  // Of each variable, in a pass.
+  std::vector<bool> is_statistic_;  // And whether it is a moving average.
   std::vector<CpuBuffer> parts_;    // Of each that has several: the gradient of one of them.
   std::vector<size_t> finished_;    // Of each, in this pass.
   GradientSink* sink_ = nullptr;

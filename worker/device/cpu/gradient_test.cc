@@ -122,6 +122,17 @@ constexpr char kGraph[] =
     "layers { name: 'f' dense { units: 5 activation: SIGMOID } variables_of: 'b' } "
     "layers { name: 'g' add {} inputs: ['f', 'e', 'c', 'b'] } layers { dropout { rate: 0.4 } } ";
 
+// A value that an addition takes several times, first of all that take it: its gradient was doubled
+// with each time, and what was added after it got twice its own.
+constexpr char kTakenThrice[] =
+    "layers { name: 'a' dense { units: 5 activation: SIGMOID } } "
+    "layers { name: 'b' add {} inputs: ['a', 'a', 'a'] } ";
+constexpr char kTakenTwiceBesideAnother[] =
+    "layers { name: 'a' dense { units: 5 activation: SIGMOID } } "
+    "layers { name: 'b' dense { units: 5 activation: SIGMOID } inputs: 'features' } "
+    "layers { name: 'c' add {} inputs: ['a', 'a', 'b'] } "
+    "layers { name: 'd' add {} inputs: ['c', 'b'] } ";
+
 INSTANTIATE_TEST_SUITE_P(
     Layers, GradientTest,
     ::testing::Values(
@@ -152,6 +163,8 @@ INSTANTIATE_TEST_SUITE_P(
              "layers { flatten {} }",
              {4, 4, 1}},
         Case{"batch_normalization", kBatchNormalization, {5, 4, 2}}, Case{"graph", kGraph, {4}},
+        Case{"taken_thrice", kTakenThrice, {4}},
+        Case{"taken_twice_beside_another", kTakenTwiceBesideAnother, {4}},
         Case{"max_pool", kPool, {6, 7, 2}, false, 0.1}),
     [](const auto& instance) { return instance.param.name; });
 

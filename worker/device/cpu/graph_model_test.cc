@@ -234,5 +234,35 @@ TEST_F(EmbeddingTest, IdsWithoutARowAreRefused) {
                                        "model.layers[0] 'embedding_0' takes 0 to 2"));
 }
 
+// They were added up: what was pushed had the size of both.
+TEST(GraphModelTest, StatisticsOfALayerThatIsCalledTwiceAreTheirMean) {
+  const std::string text =
+      "layers { name: 'n' batch_normalization {} } "
+      "layers { name: 'm' batch_normalization {} inputs: 'features' variables_of: 'n' } "
+      "layers { add {} inputs: ['n', 'm'] } layers { dense { units: 2 } } "
+      "loss: SPARSE_CATEGORICAL_CROSSENTROPY";
+  const ModelPlan plan = PlanOrDie(text, {3}, 2);
+  const ModelPlan once = PlanOrDie(
+      "layers { name: 'n' batch_normalization {} } layers { dense { units: 2 } } "
+      "loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      {3}, 2);
+  const Batch batch = RandomBatch(/*seed=*/4, 6, {3}, 2);
+  const auto statistics = [&](const ModelPlan& model_plan) {
+    const std::unique_ptr<Model> model = CompileOrDie(model_plan, 6);
+    FillValues(/*seed=*/1, 1, model.get());
+    KeptGradients gradients(model_plan);
+    LossOf(model.get(), batch, &gradients);
+    std::vector<std::vector<float>> found;
+    for (size_t i = 0; i < model_plan.variables.size(); ++i) {
+      if (!model_plan.variables[i].update().has_moving_average()) continue;
+      found.push_back(gradients.gradient(i));
+    }
+    return found;
+  };
+  const auto twice = statistics(plan);
+  ASSERT_EQ(twice.size(), 2u);
+  EXPECT_EQ(twice, statistics(once));
+}
+
 }  // namespace
 }  // namespace millrace::worker

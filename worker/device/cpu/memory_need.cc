@@ -34,6 +34,15 @@ double SharedElements(const ModelPlan& plan, const Walk& walk) {
   return sum;
 }
 
+// Of an example. Classes are few.
+double LabelBytes(const ModelPlan& plan) {
+  double bytes = 0;
+  for (const OutputPlan& output : plan.outputs) {
+    if (!output.label_is_id) bytes += sizeof(float) * static_cast<double>(output.width);
+  }
+  return bytes;
+}
+
 double BatchBytes(const ModelPlan& plan, const BatchSizes& batches) {
   ExampleSpec examples;
   examples.features = plan.features;
@@ -42,8 +51,9 @@ double BatchBytes(const ModelPlan& plan, const BatchSizes& batches) {
   const double largest = example * static_cast<double>(batches.largest());
   // A whole number of bytes where it decides: below the limit of PrefetchedBatches.
   const uint64_t bytes = static_cast<uint64_t>(std::min(train, 0x1p62));
-  return train * static_cast<double>(PrefetchedBatches(bytes)) +
-         largest * static_cast<double>(kBatchesInUse);
+  const double with_labels = example == 0 ? 1 : 1 + LabelBytes(plan) / example;
+  return with_labels * (train * static_cast<double>(PrefetchedBatches(bytes)) +
+                        largest * static_cast<double>(kBatchesInUse));
 }
 
 }  // namespace
