@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_state.h"
 #include "common/proto_time.h"
@@ -14,7 +15,9 @@
 namespace millrace::coordinator {
 namespace {
 
+// Of these, some are for evaluations: what workers tell of training must not take their place.
 constexpr size_t kMostKnownMetrics = 200;
+constexpr size_t kMostTrainingMetrics = 100;
 constexpr char kRestarted[] = "the coordinator was started again";
 
 std::string WithReason(const std::string& whom, const std::string& why) {
@@ -218,7 +221,8 @@ void Job::AddMetrics(const google::protobuf::Map<std::string, double>& metrics) 
   MutexLock lock(&mutex_);
   auto& known = *record_.mutable_metrics();
   for (const auto& [name, value] : metrics) {
-    if (known.size() < kMostKnownMetrics || known.contains(name)) known[name] = value;
+    const size_t limit = absl::StartsWith(name, "eval_") ? kMostKnownMetrics : kMostTrainingMetrics;
+    if (known.size() < limit || known.contains(name)) known[name] = value;
   }
 }
 

@@ -82,7 +82,8 @@ class Job {
 
   // Not journaled by themselves: progress is the shards' own.
   void SetStep(uint64_t step) { step_ = step; }
-  // A job has 200 metrics at most: those with other names, beyond them, are left out.
+  // A job has 200 metrics at most, 100 of them of training: those with other names, beyond them,
+  // are left out.
   void AddMetrics(const google::protobuf::Map<std::string, double>& metrics)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Of steps that were done.

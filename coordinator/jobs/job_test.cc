@@ -94,8 +94,12 @@ TEST_F(JobTest, MetricsOfAJobAreLimited) {
     for (int i = 0; i < 10; ++i) metrics[absl::StrCat("m", evaluation, "-", i)] = i;
     job->AddMetrics(metrics);
   }
-  EXPECT_EQ(job->Status().metrics().size(), 200u);
+  EXPECT_EQ(job->Status().metrics().size(), 100u);
   EXPECT_EQ(job->Status().metrics().at("loss"), 99) << "what is known goes on";
+  google::protobuf::Map<std::string, double> evaluation;
+  for (int i = 0; i < 150; ++i) evaluation[absl::StrCat("eval_", i)] = i;
+  job->AddMetrics(evaluation);
+  EXPECT_EQ(job->Status().metrics().size(), 200u);
 }
 
 TEST_F(JobTest, LastEventIsToldAgainAfterARestart) {

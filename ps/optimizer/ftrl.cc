@@ -51,7 +51,8 @@ template <typename Raise>
     const float clipped = at_least > rates.l1 ? rates.l1 : at_least;
     const float divisor = raised / rates.learning_rate + rates.twice_l2;
     const float past = clipped - linear;
-    value_out[i] = past == 0 ? 0 : past / divisor;
+    // A square below 1.2e-38 counts as 0, and then there is nothing to divide by.
+    value_out[i] = past == 0 || divisor == 0 ? 0 : past / divisor;
   }
 }
 

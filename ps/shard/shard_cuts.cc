@@ -7,6 +7,19 @@
 #include "ps/shard/shard_internal.h"
 
 namespace millrace::ps {
+namespace {
+
+// `to` with the frozen blocks of `from`, another state of the shard: they have the same values, and
+// a second copy of them would be counted nowhere.
+StatePtr WithFrozenBlocks(const BlockLayout& layout, const ShardState& from, const ShardState& to) {
+  auto state = std::make_shared<ShardState>(to);
+  for (size_t i = 0; i < layout.blocks().size(); ++i) {
+    if (layout.blocks()[i].frozen) state->blocks[i] = from.blocks[i];
+  }
+  return state;
+}
+
+}  // namespace
 
 absl::Status Shard::PlanCuts(uint64_t generation, uint64_t every_versions, uint64_t also_at) {
   if ((every_versions & (every_versions - 1)) != 0) {
@@ -58,7 +71,9 @@ absl::Status Shard::StepBack(uint64_t generation, ShardContents contents) {
     WakeAll(gone, &effects);
     DropPins(&effects);
     effects.released.push_back(cut_plan_.Forget());
-    effects.released.push_back(std::exchange(state_, std::move(contents.state)));
+    StatePtr state = WithFrozenBlocks(plan_.layout, *state_, *contents.state);
+    effects.released.push_back(std::move(contents.state));
+    effects.released.push_back(std::exchange(state_, std::move(state)));
     effects.released.push_back(std::exchange(previous_, nullptr));
     epoch_ = contents.epoch;
     stepped_back_to_ = contents.stepped_back_to;

@@ -8,6 +8,10 @@ void Readiness::Ask() {
   backoff_.Reset();
 }
 
+void Readiness::AskAgain() {
+  if (routed_) Ask();
+}
+
 void Readiness::Hush() { routed_ = asked_ = answering_ = false; }
 
 absl::Time Readiness::WaitsUntil() const { return routed_ ? retry_at_ : absl::InfiniteFuture(); }

@@ -16,6 +16,10 @@ class Readiness {
   // A route has come, which is owed an answer.
   void Ask();
 
+  // What the answer rested on has changed: the route is owed another one, unless its session is
+  // over.
+  void AskAgain();
+
   // The session that the route came in is over: nobody is told anything until the next Ask.
   void Hush();
 

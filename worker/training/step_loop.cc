@@ -250,7 +250,7 @@ void StepLoop::ReopenChangedData() {
   finisher_.Drain();  // Pushes that are under way use this computation's gradients.
   computation_.reset();
   MutexLock lock(&mutex_);
-  readiness_.Ask();
+  readiness_.AskAgain();
 }
 
 absl::StatusOr<StepLoop::PushedStep> StepLoop::Compute(const StepWork& work) {

@@ -34,6 +34,15 @@ double SharedElements(const ModelPlan& plan, const Walk& walk) {
   return sum;
 }
 
+// Those of frozen variables have no gradients.
+double PushedElements(const ModelPlan& plan) {
+  ModelPlan pushed;
+  for (const VariableSpec& variable : plan.variables) {
+    if (!variable.update().has_frozen()) pushed.variables.push_back(variable);
+  }
+  return VariableElements(pushed);
+}
+
 // Of an example. Classes are few.
 double LabelBytes(const ModelPlan& plan) {
   double bytes = 0;
@@ -68,7 +77,7 @@ double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
 }
 
 double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches) {
-  return ModelBytes(plan, batches) + sizeof(float) * kGradientSets * VariableElements(plan) +
+  return ModelBytes(plan, batches) + sizeof(float) * kGradientSets * PushedElements(plan) +
          BatchBytes(plan, batches);
 }
 
