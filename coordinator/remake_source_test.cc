@@ -61,7 +61,7 @@ TEST(RemakeTest, CheckpointAfterADamagedOneIsTaken) {
   Gate written;
   cluster.ps(0).set_on_restore([&](const ShardSpec& asked) {
     if (asked.restore().checkpoint() != 2) return absl::OkStatus();
-    WriteCheckpointOf(job, spec, {StepsBefore(20)});
+    WriteCheckpointOf(standing.job, standing.spec, {StepsBefore(20)});
     written.Open();
     return absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged");
   });
