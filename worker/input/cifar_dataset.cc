@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/input/byte_images.h"
 #include "worker/input/input_file.h"
 #include "worker/input/input_files.h"
 #include "worker/input/record_dataset.h"
@@ -39,9 +40,7 @@ size_t RecordBytes(const CifarLabel& label) { return label.count + kCifarColours
 
 class CifarDecoder final : public RecordDecoder {
  public:
-  explicit CifarDecoder(const CifarLabel& label) : label_(label) {
-    for (int i = 0; i < 256; ++i) value_of_byte_[i] = static_cast<float>(i) / 255.0f;
-  }
+  explicit CifarDecoder(const CifarLabel& label) : label_(label), value_of_byte_(ValuesOfBytes()) {}
 
   absl::Status Append(absl::string_view record, Batch* batch) const override {
     const int label = static_cast<uint8_t>(record[label_.index]);
@@ -65,7 +64,7 @@ class CifarDecoder final : public RecordDecoder {
 
  private:
   const CifarLabel label_;
-  std::array<float, 256> value_of_byte_;
+  const std::array<float, 256> value_of_byte_;
 };
 
 absl::Status AddCifarFile(const CifarLabel& label, InputFile* file, RecordCollector* collector) {

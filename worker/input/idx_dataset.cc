@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "worker/input/byte_images.h"
 #include "worker/input/example_selection.h"
 #include "worker/input/fingerprint.h"
 #include "worker/input/input_file.h"
@@ -31,51 +32,6 @@ struct IdxHeader {
   uint64_t columns = 1;
 
   uint64_t item_bytes() const { return rows * columns; }
-};
-
-class IdxDataset final : public Dataset {
- public:
-  // `largest_label`: where it is, for messages.
-  IdxDataset(IdxHeader header, std::vector<uint8_t> pixels, std::vector<uint8_t> labels,
-             const std::string& largest_label)
-      : image_bytes_(header.item_bytes()),
-        pixels_(std::move(pixels)),
-        labels_(std::move(labels)),
-        example_(FloatsAndClass({header.rows, header.columns, 1},
-                                *std::max_element(labels_.begin(), labels_.end()) + 1,
-                                largest_label)),
-        fingerprint_(FingerprintOf(
-            FingerprintOf(FingerprintOf(0, example_.features[0].shape), labels_), pixels_)) {
-    for (int i = 0; i < 256; ++i) value_of_byte_[i] = static_cast<float>(i) / 255.0f;
-  }
-
-  uint64_t size() const override { return labels_.size(); }
-  const ExampleSpec& example() const override { return example_; }
-  uint64_t fingerprint() const override { return fingerprint_; }
-
-  absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
-    batch->size = indices.size();
-    batch->features.resize(1);
-    batch->features[0].floats.resize(indices.size() * image_bytes_);
-    batch->labels.resize(1);
-    batch->labels[0].ids.resize(indices.size());
-    float* out = batch->features[0].floats.data();
-    for (size_t i = 0; i < indices.size(); ++i) {
-      const uint8_t* image = pixels_.data() + indices[i] * image_bytes_;
-      out = std::transform(image, image + image_bytes_, out,
-                           [this](uint8_t byte) { return value_of_byte_[byte]; });
-      batch->labels[0].ids[i] = labels_[indices[i]];
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const size_t image_bytes_;
-  const std::vector<uint8_t> pixels_;
-  const std::vector<uint8_t> labels_;
-  const ExampleSpec example_;
-  const uint64_t fingerprint_;
-  std::array<float, 256> value_of_byte_;
 };
 
 absl::StatusOr<uint32_t> ReadBigEndian32(InputFile* file) {
@@ -190,9 +146,12 @@ class IdxCollector {
     MILLRACE_RETURN_IF_ERROR(
         selection_.CheckCount(header_.count, labels_.size(), NameAll(shown_names_), field));
     pixels_.shrink_to_fit();
-    labels_.shrink_to_fit();
-    return std::make_unique<IdxDataset>(header_, std::move(pixels_), std::move(labels_),
-                                        largest_label_);
+    const ExampleSpec example =
+        FloatsAndClass({header_.rows, header_.columns, 1}, largest_ + 1, largest_label_);
+    const uint64_t fingerprint =
+        FingerprintOf(FingerprintOf(FingerprintOf(0, example.features[0].shape), labels_), pixels_);
+    return std::make_unique<ByteImages>(example, fingerprint, std::move(pixels_),
+                                        std::vector<int32_t>(labels_.begin(), labels_.end()));
   }
 
  private:

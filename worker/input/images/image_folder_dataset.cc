@@ -1,7 +1,6 @@
 #include "worker/input/images/image_folder_dataset.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "common/spec_checks.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/input/byte_images.h"
 #include "worker/input/example_selection.h"
 #include "worker/input/fingerprint.h"
 #include "worker/input/images/image_loader.h"
@@ -20,49 +20,6 @@
 
 namespace millrace::worker {
 namespace {
-
-class ImageFolderDataset final : public Dataset {
- public:
-  ImageFolderDataset(const ImageSize& size, uint64_t classes, std::vector<uint8_t> pixels,
-                     std::vector<int32_t> labels)
-      : image_bytes_(size.bytes()),
-        pixels_(std::move(pixels)),
-        labels_(std::move(labels)),
-        example_(FloatsAndClass({size.height, size.width, size.channels},
-                                static_cast<int64_t>(classes))) {
-    const std::vector<uint64_t> shape = {size.height, size.width, size.channels, classes};
-    fingerprint_ = FingerprintOf(FingerprintOf(FingerprintOf(0, shape), labels_), pixels_);
-    for (int i = 0; i < 256; ++i) value_of_byte_[i] = static_cast<float>(i) / 255.0f;
-  }
-
-  uint64_t size() const override { return labels_.size(); }
-  const ExampleSpec& example() const override { return example_; }
-  uint64_t fingerprint() const override { return fingerprint_; }
-
-  absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const override {
-    batch->size = indices.size();
-    batch->features.resize(1);
-    batch->features[0].floats.resize(indices.size() * image_bytes_);
-    batch->labels.resize(1);
-    batch->labels[0].ids.resize(indices.size());
-    float* out = batch->features[0].floats.data();
-    for (size_t i = 0; i < indices.size(); ++i) {
-      const uint8_t* from = pixels_.data() + indices[i] * image_bytes_;
-      out = std::transform(from, from + image_bytes_, out,
-                           [this](uint8_t byte) { return value_of_byte_[byte]; });
-      batch->labels[0].ids[i] = labels_[indices[i]];
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const size_t image_bytes_;
-  const std::vector<uint8_t> pixels_;
-  const std::vector<int32_t> labels_;
-  const ExampleSpec example_;
-  uint64_t fingerprint_ = 0;
-  std::array<float, 256> value_of_byte_;
-};
 
 void ReportClasses(const std::string& path, const ImageFiles& images) {
   std::vector<std::string> classes;
@@ -140,8 +97,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec
   }
   std::vector<int32_t> labels = KeepSelected(selection, images.files, size.bytes(), &loaded);
   MILLRACE_RETURN_IF_ERROR(selection.CheckCount(pictures, labels.size(), path, field));
-  return std::make_unique<ImageFolderDataset>(size, images.classes.size(), std::move(loaded.pixels),
-                                              std::move(labels));
+  const std::vector<uint64_t> shape = {size.height, size.width, size.channels,
+                                       images.classes.size()};
+  const uint64_t fingerprint =
+      FingerprintOf(FingerprintOf(FingerprintOf(0, shape), labels), loaded.pixels);
+  return std::make_unique<ByteImages>(FloatsAndClass({size.height, size.width, size.channels},
+                                                     static_cast<int64_t>(images.classes.size())),
+                                      fingerprint, std::move(loaded.pixels), std::move(labels));
 }
 
 }  // namespace millrace::worker
