@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 
 #include "absl/status/status.h"
@@ -37,6 +38,12 @@ void ReplaceTestFile(const std::string& directory, const std::string& name,
                      const std::string& bytes) {
   std::filesystem::remove(absl::StrCat(directory, "/", name));
   WriteTestFile(directory, name, bytes);
+}
+
+std::string ReferenceFile(const std::string& name) {
+  std::ifstream file("testing/reference/data/" + name, std::ios::binary);
+  EXPECT_TRUE(file.good()) << name;
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 std::string Gzip(const std::string& bytes) {

@@ -23,6 +23,9 @@ void WriteTestFile(const std::string& directory, const std::string& name, const 
 void ReplaceTestFile(const std::string& directory, const std::string& name,
                      const std::string& bytes);
 
+// A file that NumPy or TensorFlow wrote: testing/reference/data_files.py.
+std::string ReferenceFile(const std::string& name);
+
 // As gzip would compress it.
 std::string Gzip(const std::string& bytes);
 

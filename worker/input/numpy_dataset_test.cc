@@ -1,7 +1,5 @@
 #include "worker/input/numpy_dataset.h"
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -21,6 +19,7 @@ using ::millrace::testing::Gzip;
 using ::millrace::testing::Mutate;
 using ::millrace::testing::ReadAllExamples;
 using ::millrace::testing::ReadExamples;
+using ::millrace::testing::ReferenceFile;
 using ::millrace::testing::WriteTestFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -28,13 +27,6 @@ using ::testing::HasSubstr;
 using DatasetOr = absl::StatusOr<std::unique_ptr<Dataset>>;
 
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
-
-// Files that NumPy wrote: testing/reference/data_files.py.
-std::string ReferenceFile(const std::string& name) {
-  std::ifstream file("testing/reference/data/" + name, std::ios::binary);
-  EXPECT_TRUE(file.good()) << name;
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // As NumPy writes them, of version 1.
 std::string Npy(const std::string& dictionary, const std::string& elements) {

@@ -1,7 +1,5 @@
 #include "worker/input/tfrecord_dataset.h"
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -24,6 +22,7 @@ using ::millrace::testing::Gzip;
 using ::millrace::testing::Mutate;
 using ::millrace::testing::ReadAllExamples;
 using ::millrace::testing::ReadExamples;
+using ::millrace::testing::ReferenceFile;
 using ::millrace::testing::WriteTestFile;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
@@ -33,13 +32,6 @@ using ::testing::IsEmpty;
 using DatasetOr = absl::StatusOr<std::unique_ptr<Dataset>>;
 
 constexpr uint64_t kLarge = uint64_t{1} << 40;
-
-// Files that TensorFlow wrote: testing/reference/data_files.py.
-std::string RecordFile(const std::string& name) {
-  std::ifstream file("testing/reference/data/" + name, std::ios::binary);
-  EXPECT_TRUE(file.good()) << name;
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 std::string LittleEndianBytes(uint64_t value, int size) {
   std::string bytes;
@@ -63,8 +55,8 @@ std::string ExampleRecord(const std::string& text) {
 class TfRecordDatasetTest : public ::testing::Test {
  protected:
   TfRecordDatasetTest() {
-    WriteTestFile(directory_, "plain.tfrecord", RecordFile("plain.tfrecord"));
-    WriteTestFile(directory_, "compressed.tfrecord", RecordFile("compressed.tfrecord"));
+    WriteTestFile(directory_, "plain.tfrecord", ReferenceFile("plain.tfrecord"));
+    WriteTestFile(directory_, "compressed.tfrecord", ReferenceFile("compressed.tfrecord"));
     Use(R"(
       files: "plain.tfrecord"
       features { key: "floats" name: "x" type: FLOAT shape: 3 }
@@ -153,7 +145,7 @@ TEST_F(TfRecordDatasetTest, WhatDoesNotFitIntoMemoryIsReadFromItsFiles) {
 
 TEST_F(TfRecordDatasetTest, FileThatChangesLaterIsNoticed) {
   const std::unique_ptr<Dataset> dataset = Open(/*memory=*/0).value();
-  WriteTestFile(directory_, "plain.tfrecord", RecordFile("plain.tfrecord").substr(0, 100));
+  WriteTestFile(directory_, "plain.tfrecord", ReferenceFile("plain.tfrecord").substr(0, 100));
   Batch batch;
   const absl::Status status = dataset->Read({4}, &batch);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -186,7 +178,7 @@ TEST_F(TfRecordDatasetTest, WholeNumbersCanBeFloatsAndLabelsCanBeMissing) {
 }
 
 TEST_F(TfRecordDatasetTest, FeaturesThatAreNotAsDeclaredAreReported) {
-  const std::string good = RecordFile("plain.tfrecord");
+  const std::string good = ReferenceFile("plain.tfrecord");
   RecordFeature& feature = *set_.mutable_tfrecord()->mutable_features(3);
   feature.clear_missing();
   EXPECT_THAT(ErrorOf(good), HasSubstr("plain.tfrecord: example 2 at offset "));
@@ -219,7 +211,7 @@ TEST_F(TfRecordDatasetTest, DamageIsReportedWithItsPlace) {
   EXPECT_THAT(ErrorOf("no records at all, but text"),
               HasSubstr("plain.tfrecord: damaged: the checksum of the length at offset 0 is wrong; "
                         "is it a TFRecord file?"));
-  const std::string good = RecordFile("plain.tfrecord");
+  const std::string good = ReferenceFile("plain.tfrecord");
   std::string flipped = good;
   flipped[40] ^= 1;
   EXPECT_THAT(ErrorOf(flipped), HasSubstr("the checksum of the record at offset 0 is wrong"));
@@ -244,7 +236,7 @@ TEST_F(TfRecordDatasetTest, DamagedFilesNeverCrash) {
   constexpr uint64_t kSeed = 20260303;
   SCOPED_TRACE(absl::StrCat("seed ", kSeed));
   std::mt19937_64 random(kSeed);
-  const std::string file = RecordFile("plain.tfrecord");
+  const std::string file = ReferenceFile("plain.tfrecord");
   for (int i = 0; i < 3000; ++i) {
     millrace::testing::ReplaceTestFile(directory_, "plain.tfrecord",
                                        Mutate(i % 3 == 0 ? Gzip(file) : file, &random));
@@ -262,7 +254,7 @@ TEST_F(TfRecordDatasetTest, DamagedExamplesNeverCrash) {
   constexpr uint64_t kSeed = 20260304;
   SCOPED_TRACE(absl::StrCat("seed ", kSeed));
   std::mt19937_64 random(kSeed);
-  const std::string file = RecordFile("plain.tfrecord");
+  const std::string file = ReferenceFile("plain.tfrecord");
   const std::string example = file.substr(12, static_cast<uint8_t>(file[0]));
   for (int i = 0; i < 3000; ++i) {
     millrace::testing::ReplaceTestFile(directory_, "plain.tfrecord",
