@@ -164,6 +164,7 @@ std::vector<std::string> OptimizerSlots(const OptimizerSpec& spec) {
     case OptimizerSpec::kFtrl:
       slots = {"accumulator", "linear"};
       break;
+    case OptimizerSpec::kLamb:
     case OptimizerSpec::KIND_NOT_SET:
       break;
   }

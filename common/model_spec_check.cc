@@ -141,6 +141,13 @@ absl::Status CheckKind(const LayerSpec& layer, absl::string_view path) {
     case LayerSpec::kReshape:
     case LayerSpec::kRescaling:
       return absl::OkStatus();
+    case LayerSpec::kDepthwiseConv2D:
+    case LayerSpec::kConv1D:
+    case LayerSpec::kMaxPool1D:
+    case LayerSpec::kAveragePooling1D:
+    case LayerSpec::kGlobalAveragePooling1D:
+    case LayerSpec::kGlobalMaxPooling1D:
+    case LayerSpec::kPermute:
     case LayerSpec::KIND_NOT_SET:
       break;
   }

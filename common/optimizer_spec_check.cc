@@ -117,6 +117,7 @@ absl::Status CheckKind(const OptimizerSpec& spec, absl::string_view path) {
       return CheckAdadelta(spec.adadelta(), absl::StrCat(path, ".adadelta"));
     case OptimizerSpec::kFtrl:
       return CheckFtrl(spec.ftrl(), absl::StrCat(path, ".ftrl"));
+    case OptimizerSpec::kLamb:
     case OptimizerSpec::KIND_NOT_SET:
       break;
   }
@@ -205,6 +206,7 @@ absl::Status CheckSchedule(const LearningRateSchedule& spec, absl::string_view p
       return CheckCosineDecay(spec.cosine_decay(), absl::StrCat(path, ".cosine_decay"));
     case LearningRateSchedule::kCosineRestarts:
       return CheckCosineRestarts(spec.cosine_restarts(), absl::StrCat(path, ".cosine_restarts"));
+    case LearningRateSchedule::kInverseTimeDecay:
     case LearningRateSchedule::KIND_NOT_SET:
       break;
   }

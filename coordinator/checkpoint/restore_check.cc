@@ -68,6 +68,7 @@ OptimizerSpec SlotsOf(const OptimizerSpec& spec, const OptimizerSpec& other) {
     case OptimizerSpec::kFtrl:
       slots.mutable_ftrl();
       break;
+    case OptimizerSpec::kLamb:
     case OptimizerSpec::KIND_NOT_SET:
       break;
   }

@@ -93,6 +93,7 @@ double DecayedAt(const LearningRateSchedule& schedule, double initial, uint64_t 
       return CosineDecayAt(schedule.cosine_decay(), initial, n);
     case LearningRateSchedule::kCosineRestarts:
       return CosineRestartsAt(schedule.cosine_restarts(), initial, n);
+    case LearningRateSchedule::kInverseTimeDecay:
     case LearningRateSchedule::KIND_NOT_SET:
       break;
   }

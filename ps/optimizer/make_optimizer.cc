@@ -39,6 +39,7 @@ std::unique_ptr<Optimizer> MakeKind(const OptimizerSpec& spec) {
       return MakeAdadelta(spec.adadelta(), spec.schedule());
     case OptimizerSpec::kFtrl:
       return MakeFtrl(spec.ftrl());
+    case OptimizerSpec::kLamb:
     case OptimizerSpec::KIND_NOT_SET:
       break;
   }

@@ -77,6 +77,13 @@ absl::Status PlanKind(LayerPlan* layer, std::vector<VariableSpec>* variables) {
       return PlanRescaling(layer);
     case LayerSpec::kEmbedding:
       return PlanEmbedding(layer, variables);
+    case LayerSpec::kDepthwiseConv2D:
+    case LayerSpec::kConv1D:
+    case LayerSpec::kMaxPool1D:
+    case LayerSpec::kAveragePooling1D:
+    case LayerSpec::kGlobalAveragePooling1D:
+    case LayerSpec::kGlobalMaxPooling1D:
+    case LayerSpec::kPermute:
     case LayerSpec::KIND_NOT_SET:
       break;
   }

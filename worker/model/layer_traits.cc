@@ -107,6 +107,13 @@ LayerTraits TraitsOf(const LayerPlan& layer) {
     case LayerSpec::kZeroPadding2D:
     case LayerSpec::kUpSampling2D:
     case LayerSpec::kEmbedding:
+    case LayerSpec::kDepthwiseConv2D:
+    case LayerSpec::kConv1D:
+    case LayerSpec::kMaxPool1D:
+    case LayerSpec::kAveragePooling1D:
+    case LayerSpec::kGlobalAveragePooling1D:
+    case LayerSpec::kGlobalMaxPooling1D:
+    case LayerSpec::kPermute:
     case LayerSpec::KIND_NOT_SET:
       break;
   }

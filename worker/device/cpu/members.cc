@@ -71,6 +71,13 @@ std::unique_ptr<CpuLayer> MakeCpuLayer(CpuContext* context, const LayerPlan& pla
       return std::make_unique<EmbeddingLayer>(plan, parameters);
     case LayerSpec::kFlatten:
     case LayerSpec::kReshape:
+    case LayerSpec::kDepthwiseConv2D:
+    case LayerSpec::kConv1D:
+    case LayerSpec::kMaxPool1D:
+    case LayerSpec::kAveragePooling1D:
+    case LayerSpec::kGlobalAveragePooling1D:
+    case LayerSpec::kGlobalMaxPooling1D:
+    case LayerSpec::kPermute:
     case LayerSpec::KIND_NOT_SET:
       break;
   }
