@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs every test, and runs them again under the sanitizers: ThreadSanitizer for what is concurrent,
 # AddressSanitizer and UndefinedBehaviorSanitizer for everything. The last of these builds is
-# clang's, which checks the annotations of locks besides.
+# clang's, which checks the annotations of locks besides, and with which libFuzzer looks for inputs
+# that break something.
 #
 #   ./test.sh            all of it
 #   ./test.sh opt        without sanitizers, in less than half the time (also: asan, tsan)
@@ -25,7 +26,10 @@ run_phase() {
   case $1 in
     opt) bazel test //... ;;
     tsan) bazel test --config=tsan //... ;;
-    asan) bazel test --config=asan //... ;;
+    asan)
+      bazel test --config=asan //...
+      timed "fuzzing" tools/fuzz.sh
+      ;;
     *)
       echo "test.sh: unknown phase '$1'; the phases are opt, tsan and asan" >&2
       exit 2

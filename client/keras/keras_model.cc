@@ -49,6 +49,8 @@ absl::StatusOr<KerasJson> ParseJson(absl::string_view text, const std::string& f
   } catch (const KerasJson::parse_error& error) {
     const size_t byte = error.byte > 0 ? error.byte - 1 : 0;
     return Invalid(absl::StrCat(PlaceOf(text, byte, file_name), ": not JSON"));
+  } catch (const KerasJson::out_of_range&) {  // It does not say where.
+    return Invalid(absl::StrCat(file_name, ": a number past 64 bits; must be finite"));
   }
 }
 

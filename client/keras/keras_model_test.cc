@@ -110,6 +110,8 @@ std::string Sequential(const std::string& layers) {
 TEST(KerasModelTest, WhatIsNoJsonIsNamedWithItsPlace) {
   EXPECT_THAT(ErrorOf("{\n  \"class_name\": oops}"), HasSubstr("model.json:2:17: not JSON"));
   EXPECT_THAT(ErrorOf(""), HasSubstr("model.json:1:1: not JSON"));
+  // Such a number once ended the process.
+  EXPECT_THAT(ErrorOf("[1e999]"), HasSubstr("model.json: a number past 64 bits; must be finite"));
   EXPECT_THAT(ErrorOf(std::string(100000, '[')), HasSubstr("model.json"));
   EXPECT_THAT(ErrorOf("[]"), HasSubstr("class_name: ''; must be Sequential or Functional"));
 }

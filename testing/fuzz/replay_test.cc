@@ -1,6 +1,5 @@
-// What libFuzzer would do with the readers, for a moment: files that are known, and small changes.
-#include <cstddef>
-#include <cstdint>
+// What libFuzzer would do with the targets, for a moment: inputs that are known, and small changes.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,45 +9,52 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "testing/fuzz/fuzz_target.h"
 #include "worker/input/input_test_util.h"
-
-// testing/fuzz/reader_fuzz.cc. Ends the process where a reader does what it must not.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace millrace::testing {
 namespace {
 
-void Feed(const std::string& input) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+std::string ReadWhole(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.good()) << path;
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-std::vector<std::string> KnownFiles() {
-  std::vector<std::string> files = {
-      IdxImages(2, 1, {0, 51, 102, 153}),
-      "1 1:2 3:4 # comment\n\n0 2:5\n",
-      std::string(2 * 3073, '\2'),
-  };
-  for (const auto& entry : std::filesystem::directory_iterator("testing/reference/data")) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    files.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+std::vector<std::string> KnownInputs(const FuzzTarget& target) {
+  std::vector<std::filesystem::path> paths;
+  for (const std::string& folder : InputFolders(target)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.is_regular_file()) paths.push_back(entry.path());
+    }
   }
-  const size_t plain = files.size();
-  for (size_t i = 0; i < plain; ++i) files.push_back(Gzip(files[i]));
-  return files;
+  std::sort(paths.begin(), paths.end());
+  std::vector<std::string> inputs;
+  for (const auto& path : paths) inputs.push_back(ReadWhole(path));
+  return inputs;
 }
 
-TEST(ReplayTest, ReadersSurviveWhateverIsInAFile) {
+class ReplayTest : public ::testing::TestWithParam<FuzzTarget> {};
+
+TEST_P(ReplayTest, SurvivesKnownInputsAndChangesOfThem) {
   constexpr uint64_t kSeed = 20260404;
   constexpr int kRounds = 40;
   SCOPED_TRACE(absl::StrCat("seed ", kSeed));
   std::mt19937_64 random(kSeed);
-  const std::vector<std::string> files = KnownFiles();
-  EXPECT_GT(files.size(), 30u);
-  for (const std::string& file : files) {
-    Feed(file);
-    for (int round = 0; round < kRounds; ++round) Feed(Mutate(file, &random));
+  const std::vector<std::string> inputs = KnownInputs(GetParam());
+  EXPECT_FALSE(inputs.empty());
+  for (const std::string& input : inputs) {
+    GetParam().feed(input);
+    GetParam().feed(Gzip(input));
+    for (int round = 0; round < kRounds; ++round) {
+      const std::string changed = Mutate(input, &random);
+      GetParam().feed(changed);
+    }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Targets, ReplayTest, ::testing::ValuesIn(FuzzTargets()),
+                         [](const auto& target) { return target.param.name; });
 
 }  // namespace
 }  // namespace millrace::testing
