@@ -173,6 +173,13 @@ std::shared_ptr<Block> BlockPool::Allocate(size_t elements, int slots) {
   return MakeBlock(buffer.data, buffer.place, elements, slots);
 }
 
+std::shared_ptr<Block> BlockPool::AllocateInArena(size_t elements, int slots) {
+  if (buffers_->arena() == nullptr) return nullptr;
+  const ArenaBuffer buffer = buffers_->arena()->Take(BufferBytes(elements, slots));
+  if (buffer.data == nullptr) return nullptr;
+  return MakeBlock(buffer.data, buffer.place, elements, slots);
+}
+
 std::shared_ptr<Block> BlockPool::Adopt(uint64_t place, size_t elements, int slots) {
   if (buffers_->arena() == nullptr) return nullptr;
   const ArenaBuffer buffer = buffers_->arena()->Adopt(place, BufferBytes(elements, slots));

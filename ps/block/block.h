@@ -56,6 +56,9 @@ class BlockPool {
   // A block with undefined contents, or nullptr when memory is exhausted.
   std::shared_ptr<Block> Allocate(size_t elements, int slots);
 
+  // The same, but in the arena only: nullptr where it is full, or there is none.
+  std::shared_ptr<Block> AllocateInArena(size_t elements, int slots);
+
   // The block that an earlier process had at this place of the arena, or nullptr: there can be no
   // such block there, or it has been adopted.
   std::shared_ptr<Block> Adopt(uint64_t place, size_t elements, int slots);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "ps/block/arena.h"
+#include "ps/dense/staged_update.h"
 
 namespace millrace::ps {
 namespace {
@@ -41,6 +42,7 @@ class ArenaRootTest : public ::testing::Test {
     options_.parent = directory;
     options_.data_dir = directory;
     options_.directory_id = "0123";
+    options_.clock = &clock_;
     options_.reserve = [this](int fd, size_t bytes) {
       return full_ ? ENOSPC : ReserveWithFallocate(fd, bytes);
     };
@@ -91,6 +93,7 @@ class ArenaRootTest : public ::testing::Test {
     return RecoverArenaRoot(arena_, plan_, pool_.get());
   }
 
+  SimulatedClock clock_;
   ArenaOptions options_;
   bool full_ = false;
   ShardPlan plan_ = *PlanShard(MakeSpec(/*replicas=*/2));
@@ -173,6 +176,33 @@ TEST_F(ArenaRootTest, RootIsFilledAgainWhenAllBlocksAreInTheArena) {
   ASSERT_TRUE(found.ok() && found->has_value());
   ExpectState((*found)->contents.state, 2, 2);
   EXPECT_EQ((*found)->contents.previous, nullptr) << "it was not in the arena";
+}
+
+// One was never tried again, and the shard came back from its cut for the rest of its life.
+TEST_F(ArenaRootTest, FrozenBlocksMadeWithoutRoomMoveOneByOneWhenThereIsSome) {
+  ShardSpec spec = MakeSpec(/*replicas=*/0);
+  spec.mutable_slices(0)->mutable_update()->mutable_frozen();
+  plan_ = *PlanShard(spec);
+  root_ = MakeArenaRoot(arena_, plan_);
+  full_ = true;
+  StatePtr state = MakeState(1, 5);
+  const UpdateTools tools = {&plan_.layout, plan_.optimizer.get(), pool_.get()};
+  const auto next = [&](uint64_t step) {
+    state = StagedUpdate(tools, state).Finish({step});
+    kept_.push_back(state);
+    root_->Write({state, nullptr, 0, 1, false});
+  };
+  next(2);
+  for (const auto& block : state->blocks) EXPECT_EQ(block->place(), 0u) << "there is no room";
+  full_ = false;
+  clock_.Advance(absl::Minutes(1));
+  for (uint64_t step = 4; step <= 8; step += 2) {
+    EXPECT_EQ(state->blocks.back()->place(), 0u);
+    next(step);
+  }
+  const auto found = Recover();
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  ExpectState((*found)->contents.state, 5, 5);
 }
 
 TEST_F(ArenaRootTest, ManyStepsAboveTheWatermarkFit) {

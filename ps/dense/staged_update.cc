@@ -1,5 +1,6 @@
 #include "ps/dense/staged_update.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "glog/logging.h"
@@ -9,6 +10,17 @@ namespace {
 
 // More than any optimizer has, with the values.
 constexpr int kMaxArrays = 8;
+
+// Replaces a block by a copy in the arena, where that has room.
+void MoveToArena(BlockPool* pool, std::shared_ptr<const Block>* block) {
+  const Block& from = **block;
+  std::shared_ptr<Block> to = pool->AllocateInArena(from.elements(), from.slots());
+  if (to == nullptr) return;
+  for (int i = 0; i <= from.slots(); ++i) {
+    std::copy_n(from.array(i), from.elements(), to->array(i));
+  }
+  *block = std::move(to);
+}
 
 }  // namespace
 
@@ -68,9 +80,13 @@ StatePtr StagedUpdate::Finish(absl::Span<const uint64_t> steps) {
   }
   MutexLock lock(&mutex_);
   state->blocks.reserve(blocks_.size());
+  bool tried = false;  // To move a block: one at a time, since the shard is locked meanwhile.
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (tools_.layout->blocks()[i].frozen) {
       state->blocks.push_back(base_->blocks[i]);
+      if (base_->blocks[i]->place() == 0 && !std::exchange(tried, true)) {
+        MoveToArena(tools_.pool, &state->blocks.back());
+      }
       continue;
     }
     CHECK(blocks_[i] != nullptr) << "an update without all blocks";

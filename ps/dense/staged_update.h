@@ -28,7 +28,9 @@ struct UpdateTools {
 };
 
 // Writes new versions of `base`'s blocks into buffers of its own. Dropping it leaves no trace. The
-// new state has the frozen blocks of `base` as they are: both refer to the same ones.
+// new state has the frozen blocks of `base` as they are: both refer to the same ones. But one that
+// was made while the arena was full moves there when it has room, a block with each version: a
+// single one in ordinary memory keeps its shard from outliving the process.
 //
 // Apply may run on several threads at once, for different elements: they write to different places,
 // and only the list of blocks is locked. Whoever calls Finish has to know that all of them have
