@@ -165,10 +165,16 @@ std::vector<std::string> OptimizerSlots(const OptimizerSpec& spec) {
       slots = {"accumulator", "linear"};
       break;
     case OptimizerSpec::kLamb:
+      slots = {"m", "v"};
+      break;
     case OptimizerSpec::KIND_NOT_SET:
       break;
   }
   return slots;
+}
+
+bool NeedsWholeVariables(const OptimizerSpec& spec) {
+  return spec.has_lamb() || spec.has_clip_norm();
 }
 
 uint64_t TotalSteps(const JobSpec& spec, uint64_t train_examples) {

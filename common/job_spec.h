@@ -81,6 +81,9 @@ uint32_t EvaluationBatchSize(const JobSpec& spec);
 // What an optimizer keeps for each element, as checkpoints name it: "momentum".
 std::vector<std::string> OptimizerSlots(const OptimizerSpec& spec);
 
+// Whether an update needs norms of whole variables: then none may be divided between shards.
+bool NeedsWholeVariables(const OptimizerSpec& spec);
+
 // Mini-batches in the whole job: the steps that it names, or epochs * ceil(N / batch_size). At most
 // kMaxSteps, where a longer job ends. REQUIRES: the spec has passed CheckJobSpec.
 uint64_t TotalSteps(const JobSpec& spec, uint64_t train_examples);

@@ -1,6 +1,7 @@
 // CheckOptimizerSpec, field by field in the order of protos/optimizer.proto.
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -118,6 +119,7 @@ absl::Status CheckKind(const OptimizerSpec& spec, absl::string_view path) {
     case OptimizerSpec::kFtrl:
       return CheckFtrl(spec.ftrl(), absl::StrCat(path, ".ftrl"));
     case OptimizerSpec::kLamb:
+      return CheckAdam(spec.lamb(), absl::StrCat(path, ".lamb"));
     case OptimizerSpec::KIND_NOT_SET:
       break;
   }
@@ -156,6 +158,11 @@ absl::Status CheckPiecewiseConstant(const PiecewiseConstant& spec, absl::string_
 absl::Status CheckExponentialDecay(const ExponentialDecay& spec, absl::string_view path) {
   MILLRACE_RETURN_IF_ERROR(CheckDecaySteps(path, spec.decay_steps()));
   return CheckPositive(absl::StrCat(path, ".decay_rate"), spec.decay_rate());
+}
+
+absl::Status CheckInverseTimeDecay(const InverseTimeDecay& spec, absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(CheckDecaySteps(path, spec.decay_steps()));
+  return CheckNotNegative(absl::StrCat(path, ".decay_rate"), spec.decay_rate());
 }
 
 absl::Status CheckPolynomialDecay(const PolynomialDecay& spec, absl::string_view path) {
@@ -207,10 +214,31 @@ absl::Status CheckSchedule(const LearningRateSchedule& spec, absl::string_view p
     case LearningRateSchedule::kCosineRestarts:
       return CheckCosineRestarts(spec.cosine_restarts(), absl::StrCat(path, ".cosine_restarts"));
     case LearningRateSchedule::kInverseTimeDecay:
+      return CheckInverseTimeDecay(spec.inverse_time_decay(),
+                                   absl::StrCat(path, ".inverse_time_decay"));
     case LearningRateSchedule::KIND_NOT_SET:
       break;
   }
   return absl::OkStatus();
+}
+
+// At most one of the three; what a set one may be is checked by itself.
+absl::Status CheckOneClipping(const OptimizerSpec& spec, absl::string_view path) {
+  std::vector<std::string> set;
+  if (spec.has_clip_value()) set.push_back("clip_value");
+  if (spec.has_clip_norm()) set.push_back("clip_norm");
+  if (spec.has_global_clip_norm()) set.push_back("global_clip_norm");
+  if (set.size() < 2) return absl::OkStatus();
+  return FieldError(absl::StrCat(path, ".", set[1]), "set",
+                    absl::StrCat("left out with ", set[0],
+                                 ": at most one of clip_value, clip_norm and global_clip_norm"));
+}
+
+absl::Status CheckClipping(const OptimizerSpec& spec, absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(CheckOneClipping(spec, path));
+  MILLRACE_RETURN_IF_ERROR(
+      CheckIfSet(spec.has_clip_value(), path, "clip_value", spec.clip_value(), CheckPositive));
+  return CheckIfSet(spec.has_clip_norm(), path, "clip_norm", spec.clip_norm(), CheckPositive);
 }
 
 }  // namespace
@@ -223,7 +251,7 @@ absl::Status CheckOptimizerSpec(const OptimizerSpec& spec, absl::string_view pat
                       "left out with ftrl, whose values would all shrink with the learning rate");
   }
   MILLRACE_RETURN_IF_ERROR(CheckSchedule(spec.schedule(), schedule));
-  return CheckIfSet(spec.has_clip_value(), path, "clip_value", spec.clip_value(), CheckPositive);
+  return CheckClipping(spec, path);
 }
 
 absl::Status CheckUpdateRule(const UpdateRule& rule, absl::string_view path) {

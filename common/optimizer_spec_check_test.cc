@@ -48,7 +48,8 @@ TEST_F(CheckOptimizerSpecTest, KindIsSet) {
   const OptimizerSpec none;
   EXPECT_EQ(
       std::string(CheckOptimizerSpec(none, "optimizer").message()),
-      "optimizer: not set; must be sgd, rmsprop, adam, adamw, nadam, adagrad, adadelta or ftrl");
+      "optimizer: not set; must be sgd, rmsprop, adam, adamw, nadam, adagrad, adadelta, ftrl or "
+      "lamb");
 }
 
 TEST_F(CheckOptimizerSpecTest, MessagesBeginWithTheGivenPath) {
@@ -67,7 +68,8 @@ TEST_F(CheckOptimizerSpecTest, HyperparametersThatMustBeAboveZero) {
        {"sgd.learning_rate", "rmsprop.learning_rate", "rmsprop.epsilon", "adam.learning_rate",
         "adam.epsilon", "adamw.learning_rate", "adamw.epsilon", "nadam.learning_rate",
         "nadam.epsilon", "adagrad.learning_rate", "adagrad.epsilon", "adadelta.learning_rate",
-        "adadelta.epsilon", "ftrl.learning_rate", "clip_value"}) {
+        "adadelta.epsilon", "ftrl.learning_rate", "lamb.learning_rate", "lamb.epsilon",
+        "clip_value", "clip_norm"}) {
     for (const char* value : {"0", "-1", "nan", "inf", "-inf", "1e300", "1e-300", "1e-39"}) {
       EXPECT_THAT(ErrorOf(absl::StrCat(field, "=", value)),
                   StartsWith(absl::StrCat("optimizer.", field, ": ")))
@@ -96,9 +98,9 @@ TEST_F(CheckOptimizerSpecTest, HyperparametersThatMustNotBeNegative) {
 
 TEST_F(CheckOptimizerSpecTest, HyperparametersThatMustBeBelowOne) {
   EXPECT_EQ(ErrorOf("sgd.momentum=1"), "optimizer.sgd.momentum: 1; must be at least 0 and below 1");
-  for (const char* field :
-       {"sgd.momentum", "rmsprop.rho", "rmsprop.momentum", "adam.beta_1", "adam.beta_2",
-        "adamw.beta_1", "adamw.beta_2", "nadam.beta_1", "nadam.beta_2", "adadelta.rho"}) {
+  for (const char* field : {"sgd.momentum", "rmsprop.rho", "rmsprop.momentum", "adam.beta_1",
+                            "adam.beta_2", "adamw.beta_1", "adamw.beta_2", "nadam.beta_1",
+                            "nadam.beta_2", "adadelta.rho", "lamb.beta_1", "lamb.beta_2"}) {
     for (const char* value : {"1", "-1e-30", "nan", "inf", "-inf", "0.999999999999"}) {
       EXPECT_THAT(ErrorOf(absl::StrCat(field, "=", value)),
                   StartsWith(absl::StrCat("optimizer.", field, ": ")))
@@ -118,11 +120,39 @@ TEST_F(CheckOptimizerSpecTest, PowerOfTheLearningRateIsNotAboveZero) {
   ExpectGood("ftrl.learning_rate_power=-1");
 }
 
+TEST_F(CheckOptimizerSpecTest, GradientsAreClippedInOneWayAtMost) {
+  Set("clip_value=1");
+  EXPECT_EQ(
+      ErrorOf("clip_norm=1"),
+      "optimizer.clip_norm: set; must be left out with clip_value: at most one of clip_value, "
+      "clip_norm and global_clip_norm");
+  EXPECT_THAT(ErrorOf("global_clip_norm=1"),
+              StartsWith("optimizer.global_clip_norm: set; must be left out with clip_value: at"));
+  job_.mutable_optimizer()->clear_clip_value();
+  Set("clip_norm=1");
+  EXPECT_THAT(ErrorOf("global_clip_norm=1"),
+              StartsWith("optimizer.global_clip_norm: set; must be left out with clip_norm: at"));
+}
+
+TEST(NeedsWholeVariablesTest, WhatTakesNormsOfVariablesDoes) {
+  const auto needs = [](const std::string& text) {
+    OptimizerSpec spec;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
+    return NeedsWholeVariables(spec);
+  };
+  EXPECT_TRUE(needs("lamb {}"));
+  EXPECT_TRUE(needs("sgd {} clip_norm: 1"));
+  EXPECT_FALSE(needs("adam {} clip_value: 1"));
+  EXPECT_FALSE(needs("adam {} global_clip_norm: 1"));
+}
+
 TEST_F(CheckOptimizerSpecTest, GoodSchedulesPass) {
   ExpectGood("schedule={}");
   ExpectGood("schedule.warmup={steps: 100 from: 1}");
   ExpectGood("schedule.piecewise_constant={boundaries: [0, 5] learning_rates: [0.1, 0.2]}");
   ExpectGood("schedule.exponential_decay={decay_steps: 1 decay_rate: 1.5}");
+  ExpectGood("schedule.inverse_time_decay={decay_steps: 1 decay_rate: 1.5 staircase: true}");
+  ExpectGood("schedule.inverse_time_decay={decay_steps: 1}");
   ExpectGood("schedule.polynomial_decay={decay_steps: 9007199254740992 end_learning_rate: 0}");
   ExpectGood("schedule.cosine_decay={decay_steps: 7 alpha: 1}");
   ExpectGood("schedule.cosine_restarts={first_decay_steps: 1 t_mul: 1 m_mul: 0.1}");
@@ -131,9 +161,9 @@ TEST_F(CheckOptimizerSpecTest, GoodSchedulesPass) {
 TEST_F(CheckOptimizerSpecTest, StepsOfSchedulesAreAtLeastOne) {
   EXPECT_EQ(ErrorOf("schedule.cosine_decay.alpha=0.1"),
             "optimizer.schedule.cosine_decay.decay_steps: 0; must be at least 1");
-  for (const char* field :
-       {"warmup.steps", "exponential_decay.decay_steps", "polynomial_decay.decay_steps",
-        "cosine_decay.decay_steps", "cosine_restarts.first_decay_steps"}) {
+  for (const char* field : {"warmup.steps", "exponential_decay.decay_steps",
+                            "inverse_time_decay.decay_steps", "polynomial_decay.decay_steps",
+                            "cosine_decay.decay_steps", "cosine_restarts.first_decay_steps"}) {
     for (const char* value : {"0", "9007199254740993"}) {
       EXPECT_THAT(ErrorOf(absl::StrCat("schedule.", field, "=", value)),
                   StartsWith(absl::StrCat("optimizer.schedule.", field, ": ", value)));
@@ -146,6 +176,11 @@ TEST_F(CheckOptimizerSpecTest, NumbersOfSchedulesAreInTheirRanges) {
             "optimizer.schedule.warmup.from: 1.5; must be from 0 to 1");
   EXPECT_EQ(ErrorOf("schedule.exponential_decay={decay_steps: 1}"),
             "optimizer.schedule.exponential_decay.decay_rate: 0; must be a finite number above 0");
+  EXPECT_EQ(ErrorOf("schedule.inverse_time_decay={decay_steps: 1 decay_rate: -0.5}"),
+            "optimizer.schedule.inverse_time_decay.decay_rate: -0.5; must be a finite number of at "
+            "least 0");
+  EXPECT_THAT(ErrorOf("schedule.inverse_time_decay={decay_steps: 1 decay_rate: nan}"),
+              StartsWith("optimizer.schedule.inverse_time_decay.decay_rate: nan; must be"));
   EXPECT_THAT(ErrorOf("schedule.polynomial_decay={decay_steps: 1 end_learning_rate: -1}"),
               StartsWith("optimizer.schedule.polynomial_decay.end_learning_rate: -1; must be"));
   EXPECT_THAT(ErrorOf("schedule.polynomial_decay={decay_steps: 1 power: 0}"),
@@ -199,6 +234,8 @@ TEST(OptimizerSlotsTest, NamesAreThoseOfCheckpoints) {
   EXPECT_EQ(OptimizerSlots(spec), Names({"accumulated_grad", "accumulated_delta_var"}));
   spec.mutable_ftrl();
   EXPECT_EQ(OptimizerSlots(spec), Names({"accumulator", "linear"}));
+  spec.mutable_lamb();
+  EXPECT_EQ(OptimizerSlots(spec), Names({"m", "v"}));
 }
 
 TEST(CheckUpdateRuleTest, RuleHasAKindAndAMomentumBelowOne) {

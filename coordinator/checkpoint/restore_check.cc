@@ -69,6 +69,8 @@ OptimizerSpec SlotsOf(const OptimizerSpec& spec, const OptimizerSpec& other) {
       slots.mutable_ftrl();
       break;
     case OptimizerSpec::kLamb:
+      slots.mutable_lamb();
+      break;
     case OptimizerSpec::KIND_NOT_SET:
       break;
   }

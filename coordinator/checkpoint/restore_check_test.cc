@@ -140,6 +140,9 @@ TEST(RestoreCheckTest, SlotsOfEachOptimizerStayAndItsOtherNumbersMayChange) {
       {"adadelta {}", "adadelta { rho: 0.5 }", ""},
       {"ftrl { l1: 1 }", "ftrl { learning_rate_power: -1 }", ""},
       {"ftrl {}", "adagrad {}", "optimizer: adagrad; must be ftrl"},
+      {"lamb {}", "lamb { beta_2: 0.9 } clip_norm: 1", ""},
+      {"lamb {}", "adam {}", "optimizer: adam; must be lamb"},
+      {"sgd {}", "sgd {} clip_norm: 1", ""},
   };
   for (const Case& c : cases) {
     CheckpointManifest manifest = Manifest();

@@ -37,14 +37,28 @@ bool IsWorkersFault(int32_t code) {
   }
 }
 
+// Whether the job's shards can be as its optimizer needs them.
+absl::Status CheckDivision(const JobRecord& record, const Variables& variables) {
+  const uint32_t shards = record.spec().placement().shards();
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(variables));
+  if (!NeedsWholeVariables(record.spec().optimizer())) return CheckShardCount(shards, elements);
+  MILLRACE_RETURN_IF_ERROR(CheckWholeShardCount(shards, variables));
+  const VariableSpec* divided = FindDivided(variables, record.restored_from().boundaries());
+  if (divided == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "optimizer: it needs the norms of whole variables (lamb, clip_norm), and variable '",
+      divided->name(), "' is divided in the checkpoint between shards that differ in the steps ",
+      "that they have; restore an exact checkpoint, such as a job's last one (restore)"));
+}
+
 }  // namespace
 
 absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
-  MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(plan.variables()));
+  MILLRACE_RETURN_IF_ERROR(CountElements(plan.variables()).status());
   if (record.has_restored_from()) {
     MILLRACE_RETURN_IF_ERROR(CheckRestoredPlan(plan, record.restored_from().plan()));
   }
-  MILLRACE_RETURN_IF_ERROR(CheckShardCount(record.spec().placement().shards(), elements));
+  MILLRACE_RETURN_IF_ERROR(CheckDivision(record, plan.variables()));
   *record.mutable_plan() = plan;
   record.set_total_steps(TotalSteps(record.spec(), plan.train_examples()));
   return absl::OkStatus();

@@ -237,5 +237,48 @@ TEST(SetPlanTest, PlanIsCheckedAgainstTheSpec) {
   EXPECT_FALSE(divided.has_plan());
 }
 
+JobRecord RecordWithNorms(uint32_t shards) {
+  JobRecord record;
+  record.mutable_spec()->set_batch_size(30);
+  record.mutable_spec()->mutable_optimizer()->mutable_lamb();
+  record.mutable_spec()->mutable_placement()->set_shards(shards);
+  return record;
+}
+
+TEST(SetPlanTest, OptimizerOfWholeVariablesHasAtMostAShardForEach) {
+  JobPlan plan;
+  plan.add_variables()->add_shape(30);
+  plan.add_variables()->add_shape(3);
+  for (const uint32_t shards : {0, 1, 2}) {
+    JobRecord record = RecordWithNorms(shards);
+    EXPECT_TRUE(SetPlan(plan, record).ok()) << shards;
+  }
+  JobRecord record = RecordWithNorms(3);
+  EXPECT_EQ(std::string(SetPlan(plan, record).message()),
+            "placement.shards: 3; must be at most the number of variables, 2, since the optimizer "
+            "needs the norms of whole variables (0: one shard for each ps server, or fewer)");
+  EXPECT_FALSE(record.has_plan());
+}
+
+TEST(SetPlanTest, CheckpointMayNotDivideAVariableThatIsToBeWhole) {
+  JobPlan plan;
+  plan.add_variables()->add_shape(30);
+  plan.add_variables()->add_shape(3);
+  plan.mutable_variables(0)->set_name("kernel");
+  plan.mutable_variables(1)->set_name("bias");
+  JobRecord record = RecordWithNorms(0);
+  *record.mutable_restored_from()->mutable_plan() = plan;
+  record.mutable_restored_from()->add_boundaries(30);
+  EXPECT_TRUE(SetPlan(plan, record).ok());
+  record.mutable_restored_from()->add_boundaries(31);
+  const absl::Status status = SetPlan(plan, record);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::StartsWith("optimizer: it needs the norms of whole variables (lamb, "
+                                    "clip_norm), and variable 'bias' is divided"));
+  record.mutable_spec()->mutable_optimizer()->mutable_adam();
+  EXPECT_TRUE(SetPlan(plan, record).ok());
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/checkpoint_finder.h"
 #include "coordinator/jobs/job_beginning.h"
@@ -104,12 +105,16 @@ absl::Status Preparer::Place() {
   const JobRecord record = job_->record();
   if (record.shards_size() > 0) return absl::OkStatus();
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<PsMember> servers, AwaitServers());
-  MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(record.plan().variables()));
+  const Variables& variables = record.plan().variables();
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(variables));
+  const bool whole = NeedsWholeVariables(job_->spec().optimizer());
+  const uint64_t most = whole ? static_cast<uint64_t>(variables.size()) : elements;
   const uint64_t wanted = job_->spec().placement().shards();
-  const uint64_t count = wanted > 0 ? wanted : std::min<uint64_t>(servers.size(), elements);
+  const uint64_t count = wanted > 0 ? wanted : std::min<uint64_t>(servers.size(), most);
   const RestoredFrom& from = record.restored_from();
   const std::vector<ShardSlices> shards =
-      DivideBetween(record.plan().variables(), count, from.boundaries());
+      whole ? DivideAtVariables(variables, count, from.boundaries())
+            : DivideBetween(variables, count, from.boundaries());
   std::vector<uint64_t> held;
   for (const PsMember& server : servers) {
     held.push_back(environment_.elements_on(server.registration.directory_id()));

@@ -5,6 +5,7 @@
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -73,6 +74,53 @@ std::vector<ShardSlices> CutAt(const Variables& variables, const std::vector<uin
   return result;
 }
 
+// Where each variable ends in the concatenation.
+std::vector<uint64_t> EndsOf(const Variables& variables) {
+  std::vector<uint64_t> ends;
+  uint64_t end = 0;
+  for (const VariableSpec& variable : variables) ends.push_back(end += ElementsOf(variable));
+  return ends;
+}
+
+// Where runs of whole variables end that are filled from the left with at most `size` elements each
+// and end at `boundaries` too. Nothing: a variable is larger.
+absl::optional<std::vector<uint64_t>> RunsOfVariables(const std::vector<uint64_t>& ends,
+                                                      absl::Span<const uint64_t> boundaries,
+                                                      uint64_t size) {
+  std::vector<uint64_t> runs;
+  uint64_t begin = 0;   // Of the run.
+  uint64_t before = 0;  // Where the variable begins.
+  for (const uint64_t end : ends) {
+    if (end - before > size) return absl::nullopt;
+    const bool at_boundary = !boundaries.empty() && boundaries.front() == before;
+    if (at_boundary) boundaries.remove_prefix(1);
+    if (at_boundary || end - begin > size) runs.push_back(begin = before);
+    before = end;
+  }
+  runs.push_back(before);
+  return runs;
+}
+
+// Divides the largest of the runs that have several variables where its parts are most equal.
+// REQUIRES: there is one.
+void DivideLargest(const std::vector<uint64_t>& ends, std::vector<uint64_t>* runs) {
+  uint64_t largest = 0;
+  uint64_t cut = 0;
+  uint64_t begin = 0;
+  for (const uint64_t end : *runs) {
+    const auto first = std::upper_bound(ends.begin(), ends.end(), begin);
+    const auto last = std::lower_bound(ends.begin(), ends.end(), end);
+    if (first != last && end - begin > largest) {
+      largest = end - begin;
+      const auto larger_part = [&](uint64_t at) { return std::max(at - begin, end - at); };
+      cut = *std::min_element(
+          first, last, [&](uint64_t a, uint64_t b) { return larger_part(a) < larger_part(b); });
+    }
+    begin = end;
+  }
+  runs->insert(std::upper_bound(runs->begin(), runs->end(), cut), cut);
+}
+
 }  // namespace
 
 absl::StatusOr<uint64_t> CountElements(const Variables& variables) {
@@ -122,6 +170,44 @@ std::vector<ShardSlices> DivideBetween(const Variables& variables, uint64_t shar
     }
   }
   return CutAt(variables, ends);
+}
+
+std::vector<ShardSlices> DivideAtVariables(const Variables& variables, uint64_t shards,
+                                           absl::Span<const uint64_t> boundaries) {
+  CHECK(1 <= shards && shards <= static_cast<uint64_t>(variables.size()))
+      << shards << " shards of " << variables.size() << " variables";
+  CHECK(FindDivided(variables, boundaries) == nullptr) << "a boundary within a variable";
+  const std::vector<uint64_t> ends = EndsOf(variables);
+  const uint64_t parts = boundaries.size() + 1;
+  // The least size at which so many shards suffice.
+  uint64_t too_small = 0;
+  uint64_t enough = ends.back();
+  while (enough - too_small > 1) {
+    const uint64_t size = too_small + (enough - too_small) / 2;
+    const auto runs = RunsOfVariables(ends, boundaries, size);
+    const bool suffice = runs.has_value() && runs->size() <= std::max(shards, parts);
+    (suffice ? enough : too_small) = size;
+  }
+  std::vector<uint64_t> runs = *RunsOfVariables(ends, boundaries, enough);
+  while (runs.size() < shards) DivideLargest(ends, &runs);
+  return CutAt(variables, runs);
+}
+
+absl::Status CheckWholeShardCount(uint32_t shards, const Variables& variables) {
+  if (shards <= static_cast<uint64_t>(variables.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "placement.shards: ", shards, "; must be at most the number of variables, ", variables.size(),
+      ", since the optimizer needs the norms of whole variables (0: ",
+      "one shard for each ps server, or fewer)"));
+}
+
+const VariableSpec* FindDivided(const Variables& variables, absl::Span<const uint64_t> boundaries) {
+  const std::vector<uint64_t> ends = EndsOf(variables);
+  for (const uint64_t boundary : boundaries) {
+    const auto end = std::lower_bound(ends.begin(), ends.end(), boundary);
+    if (*end != boundary) return &variables[static_cast<int>(end - ends.begin())];
+  }
+  return nullptr;
 }
 
 uint64_t ElementsOf(const ShardSlices& slices) {

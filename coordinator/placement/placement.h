@@ -36,6 +36,18 @@ std::vector<ShardSlices> DivideIntoShards(const Variables& variables, uint64_t s
 std::vector<ShardSlices> DivideBetween(const Variables& variables, uint64_t shards,
                                        absl::Span<const uint64_t> boundaries);
 
+// The same with each variable whole: runs of variables, of which the largest is as small as it can
+// be. REQUIRES: `boundaries` are ends of variables; 1 <= shards <= variables.size().
+std::vector<ShardSlices> DivideAtVariables(const Variables& variables, uint64_t shards,
+                                           absl::Span<const uint64_t> boundaries);
+
+// INVALID_ARGUMENT: more shards than variables, which stay whole because of the optimizer. `shards`
+// is PlacementSpec's.
+absl::Status CheckWholeShardCount(uint32_t shards, const Variables& variables);
+
+// The variable that one of `boundaries` divides, or nullptr.
+const VariableSpec* FindDivided(const Variables& variables, absl::Span<const uint64_t> boundaries);
+
 uint64_t ElementsOf(const ShardSlices& slices);
 
 // Gives each shard to a server: the one that then holds least, the first of several. `held`: what

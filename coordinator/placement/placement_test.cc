@@ -1,5 +1,6 @@
 #include "coordinator/placement/placement.h"
 
+#include <algorithm>
 #include <random>
 
 #include "gmock/gmock.h"
@@ -103,6 +104,78 @@ TEST(PlacementTest, NoShardLiesAcrossABoundary) {
   EXPECT_THAT(sizes(5, {1, 2}), ElementsAre(1, 1, 32, 33, 33));
   EXPECT_THAT(sizes(2, {10, 20, 99}), ElementsAre(10, 10, 79, 1));
   EXPECT_THAT(sizes(100, {1, 70}), testing::Each(1u));
+}
+
+TEST(PlacementTest, WholeVariablesAreDividedAsEvenlyAsTheyAllow) {
+  const auto sizes = [](const std::vector<uint64_t>& variables, uint64_t shards,
+                        std::vector<uint64_t> boundaries) {
+    std::vector<VariableSpec> specs;
+    for (const uint64_t size : variables) specs.push_back(Variable({size}));
+    const auto divided = DivideAtVariables(MakeVariables(specs), shards, boundaries);
+    ExpectCovers(divided, specs);
+    std::vector<uint64_t> result;
+    for (const ShardSlices& shard : divided) {
+      for (const Slice& slice : shard) EXPECT_EQ(slice.length(), variables[slice.variable()]);
+      result.push_back(ElementsOf(shard));
+    }
+    return result;
+  };
+  EXPECT_THAT(sizes({60, 10, 30}, 1, {}), ElementsAre(100));
+  EXPECT_THAT(sizes({60, 10, 30}, 2, {}), ElementsAre(60, 40));
+  EXPECT_THAT(sizes({60, 10, 30}, 3, {}), ElementsAre(60, 10, 30));
+  EXPECT_THAT(sizes({10, 10, 10, 60, 10, 10, 10}, 3, {}), ElementsAre(30, 60, 30));
+  EXPECT_THAT(sizes({5, 5, 5, 5, 100}, 4, {}), ElementsAre(5, 5, 10, 100));
+  EXPECT_THAT(sizes({60, 10, 30}, 1, {70}), ElementsAre(70, 30)) << "more than asked for";
+  EXPECT_THAT(sizes({60, 10, 30, 40}, 3, {70}), ElementsAre(60, 10, 70));
+}
+
+TEST(PlacementTest, NoDivisionOfWholeVariablesHasASmallerLargestShard) {
+  const uint32_t seed = 8;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<uint64_t> lengths(1 + random() % 8);
+    std::vector<VariableSpec> variables;
+    for (uint64_t& length : lengths) {
+      length = 1 + random() % 50;
+      variables.push_back(Variable({length}));
+    }
+    const uint64_t shards = 1 + random() % lengths.size();
+    const auto divided = DivideAtVariables(MakeVariables(variables), shards, {});
+    ASSERT_EQ(divided.size(), shards);
+    ExpectCovers(divided, variables);
+    uint64_t largest = 0;
+    for (const ShardSlices& shard : divided) largest = std::max(largest, ElementsOf(shard));
+    // All ways to cut: bit i, after variable i.
+    uint64_t least = largest;
+    for (uint32_t cuts = 0; cuts < 1u << (lengths.size() - 1); ++cuts) {
+      if (static_cast<uint64_t>(__builtin_popcount(cuts)) + 1 > shards) continue;
+      uint64_t largest_here = 0;
+      uint64_t here = 0;
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        largest_here = std::max(largest_here, here += lengths[i]);
+        if (cuts >> i & 1) here = 0;
+      }
+      least = std::min(least, largest_here);
+    }
+    EXPECT_EQ(largest, least);
+  }
+}
+
+TEST(PlacementTest, MoreShardsThanVariablesAreRefusedWhereTheseAreWhole) {
+  const Variables variables = MakeVariables({Variable({60}), Variable({40})});
+  EXPECT_TRUE(CheckWholeShardCount(0, variables).ok());
+  EXPECT_TRUE(CheckWholeShardCount(2, variables).ok());
+  EXPECT_THAT(std::string(CheckWholeShardCount(3, variables).message()),
+              HasSubstr("placement.shards: 3; must be at most the number of variables, 2, since"));
+}
+
+TEST(PlacementTest, BoundaryWithinAVariableIsFound) {
+  const Variables variables = MakeVariables({Variable({60}), Variable({40})});
+  EXPECT_EQ(FindDivided(variables, {}), nullptr);
+  EXPECT_EQ(FindDivided(variables, {60}), nullptr);
+  EXPECT_EQ(FindDivided(variables, {59}), &variables[0]);
+  EXPECT_EQ(FindDivided(variables, {60, 61}), &variables[1]);
 }
 
 TEST(PlacementTest, MoreShardsThanElementsAreRefusedWithBothNumbers) {

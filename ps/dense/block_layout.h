@@ -29,6 +29,12 @@ class BlockLayout {
     size_t count = 0;
   };
 
+  // Blocks [begin, end).
+  struct BlockRange {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
   // INVALID_ARGUMENT: no slice, an empty one, or more elements than a shard can have.
   static absl::StatusOr<BlockLayout> Create(const ShardSpec& spec);
 
@@ -36,6 +42,12 @@ class BlockLayout {
   // Of those, the ones that a push brings: in slices that are not frozen.
   uint64_t pushed_elements() const { return pushed_elements_; }
   const std::vector<BlockPlace>& blocks() const { return blocks_; }
+  size_t slices() const { return slices_.size(); }
+  // REQUIRES: slice < slices().
+  BlockRange BlocksOf(uint32_t slice) const {
+    const bool last = slice + 1 == slices_.size();
+    return {slices_[slice].first_block, last ? blocks_.size() : slices_[slice + 1].first_block};
+  }
 
   // The place of a slice's element, counted in elements that are pushed from the shard's first.
   // INVALID_ARGUMENT: the shard has no such slice, or the slice no `count` elements from there on,

@@ -60,7 +60,7 @@ void RunningSum::AddLast(const WirePiece& piece, float weight, float divisor,
   ForEachRun(piece, [&](const BlockLayout::Run& run, float* sums, const char* bytes) {
     AddScaled(weight, bytes, run.count, sums);
     for (size_t i = 0; i < run.count; ++i) sums[i] /= divisor;
-    update->Apply(run, reinterpret_cast<const char*>(sums));
+    update->Apply(run, blocks_[run.block]);
   });
 }
 

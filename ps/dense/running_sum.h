@@ -34,7 +34,7 @@ class RunningSum {
   // Adds `weight` times the piece.
   void Add(const WirePiece& piece, float weight);
 
-  // The same, divides the sum by `divisor`, and gives it to `update`.
+  // The same, divides the sum by `divisor`, and gives it to `update`, which may keep it.
   void AddLast(const WirePiece& piece, float weight, float divisor, StagedUpdate* update);
 
   // The sum as the pieces of a message, which refer to it. REQUIRES: `sum` does not change any more

@@ -107,6 +107,28 @@ absl::Status CheckSlices(const ShardSpec& spec) {
   return absl::OkStatus();
 }
 
+// Whether slices may be taken for whole variables, as far as that can be seen here.
+absl::Status CheckWhole(const ShardSpec& spec) {
+  absl::btree_map<uint32_t, int> first;  // Slices, by variable.
+  for (int i = 0; i < spec.slices_size(); ++i) {
+    if (spec.slices(i).has_update()) continue;
+    const Slice& slice = spec.slices(i).slice();
+    uint64_t elements = 1;
+    for (const uint64_t size : spec.slices(i).shape())
+      elements = SaturatingMultiply(elements, size);
+    const bool alone = first.try_emplace(slice.variable(), i).second;
+    const bool whole = spec.slices(i).shape().empty() || elements == slice.length();
+    if (slice.offset() == 0 && alone && whole) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(FieldOf(i, "slice"), ": elements ", slice.offset(), " to ",
+                     slice.offset() + slice.length() - 1, " of variable '",
+                     PrintableName(spec.slices(i).variable_name()),
+                     "'; must be all of it: the optimizer needs the norms of whole variables "
+                     "(lamb, clip_norm)"));
+  }
+  return absl::OkStatus();
+}
+
 // It is part of files' names.
 absl::Status CheckJobId(const std::string& id) {
   if (!id.empty() && id.size() <= kMaxJobIdBytes && IsPlainName(id)) return absl::OkStatus();
@@ -168,6 +190,7 @@ absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckSlices(spec));
   MILLRACE_ASSIGN_OR_RETURN(BlockLayout layout, BlockLayout::Create(spec));
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer, MakeOptimizer(spec.optimizer()));
+  if (optimizer->passes() > 0) MILLRACE_RETURN_IF_ERROR(CheckWhole(spec));
   MILLRACE_ASSIGN_OR_RETURN(SliceRules rules, MakeSliceRules(spec, optimizer->slots()));
   MILLRACE_ASSIGN_OR_RETURN(const absl::Duration cut_period, CutPeriod(spec));
   return ShardPlan{spec, std::move(layout), std::move(optimizer), std::move(rules), cut_period};
@@ -204,8 +227,9 @@ uint64_t MemoryNeed(const ShardPlan& plan) {
   const uint64_t receive = ReceiveBytes(plan);
   const uint64_t sum = plan.layout.pushed_elements() * sizeof(float);
   // The current one, the one being computed, a cut's and a pinned one.
-  const uint64_t fixed =
-      plan.spec.replicas() == 0 ? frozen + 4 * changing : 2 * frozen + 5 * changing + sum;
+  const uint64_t fixed = plan.spec.replicas() == 0
+                             ? frozen + 4 * changing + (plan.optimizer->passes() > 0 ? sum : 0)
+                             : 2 * frozen + 5 * changing + sum;
   return receive > kNoLimit - fixed ? kNoLimit : receive + fixed;
 }
 

@@ -43,9 +43,10 @@ uint64_t FrozenBytes(const ShardPlan& plan);
 uint64_t ReceiveBytes(const ShardPlan& plan);
 
 // All that a shard may take while it trains: its state, the state that an update writes beside it,
-// those that a cut and an evaluation keep, in synchronous mode the version before and the sum of
-// contributions, and gradients under way. States share what is frozen, but for one that is read
-// when the shard steps back. UINT64_MAX: more than can be counted.
+// those that a cut and an evaluation keep, in synchronous mode the version before, the sum of
+// contributions or, of variables that are updated as a whole, a gradient, and gradients under way.
+// States share what is frozen, but for one that is read when the shard steps back. UINT64_MAX: more
+// than can be counted.
 uint64_t MemoryNeed(const ShardPlan& plan);
 
 // What a block's slots are before the first update.

@@ -47,6 +47,41 @@ TEST_F(ShardPlanTest, VariableMayHaveSeveralSlices) {
   EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
 }
 
+TEST_F(ShardPlanTest, SlicesAreWholeVariablesWhereTheOptimizerTakesNorms) {
+  AddSlice(0, "a", 0, 10);
+  AddSlice(1, "b", 0, 6);
+  spec_.mutable_slices(1)->add_shape(2);
+  spec_.mutable_slices(1)->add_shape(3);
+  for (const bool lamb : {false, true}) {
+    if (lamb) {
+      spec_.mutable_optimizer()->clear_clip_norm();
+      spec_.mutable_optimizer()->mutable_lamb();
+    } else {
+      spec_.mutable_optimizer()->set_clip_norm(1);
+    }
+    EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+    spec_.mutable_slices(0)->mutable_slice()->set_offset(1);
+    ExpectRefused("spec.slices[0].slice: elements 1 to 10 of variable 'a'; must be all of it");
+    spec_.mutable_slices(0)->mutable_slice()->set_offset(0);
+    spec_.mutable_slices(1)->mutable_slice()->set_length(5);
+    ExpectRefused("spec.slices[1].slice: elements 0 to 4 of variable 'b'; must be all of it");
+    spec_.mutable_slices(1)->mutable_slice()->set_length(6);
+    AddSlice(0, "a", 10, 5);
+    ExpectRefused("spec.slices[2].slice: elements 10 to 14 of variable 'a'; must be all of it");
+    // It is not the optimizer that updates these.
+    spec_.mutable_slices(2)->mutable_update()->mutable_frozen();
+    EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+    spec_.mutable_slices()->RemoveLast();
+  }
+}
+
+TEST_F(ShardPlanTest, GradientThatIsGatheredCountsAsNeeded) {
+  AddSlice(0, "a", 0, 1000);
+  const uint64_t before = MemoryNeed(*PlanShard(spec_));
+  spec_.mutable_optimizer()->set_clip_norm(1);
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), before + 1000 * sizeof(float));
+}
+
 TEST_F(ShardPlanTest, SlicesThatOverlapAreRefused) {
   AddSlice(0, "a", 10, 5);
   AddSlice(0, "a", 0, 11);

@@ -24,8 +24,20 @@ void MoveToArena(BlockPool* pool, std::shared_ptr<const Block>* block) {
 
 }  // namespace
 
+struct StagedUpdate::Arrays {
+  const float* in[kMaxArrays];
+  float* out[kMaxArrays];
+
+  ElementRun Run(const char* gradient, size_t count) const { return {gradient, count, in, out}; }
+};
+
 StagedUpdate::StagedUpdate(const UpdateTools& tools, StatePtr base)
-    : tools_(tools), base_(std::move(base)), blocks_(base_->blocks.size()) {
+    : tools_(tools),
+      base_(std::move(base)),
+      gradients_(tools.optimizer->passes() == 0
+                     ? nullptr
+                     : std::make_unique<VariableGradients>(tools.layout, tools.pool)),
+      blocks_(base_->blocks.size()) {
   CHECK_LT(tools_.optimizer->slots(), kMaxArrays);
 }
 
@@ -40,22 +52,70 @@ Block* StagedUpdate::MutableBlock(size_t index) {
   return block.get();
 }
 
-const Optimizer& StagedUpdate::RuleOf(const BlockLayout::Run& run) const {
+const Optimizer& StagedUpdate::RuleOf(size_t block) const {
   if (tools_.rules == nullptr) return *tools_.optimizer;
-  const std::unique_ptr<Optimizer>& own = (*tools_.rules)[tools_.layout->blocks()[run.block].slice];
+  const std::unique_ptr<Optimizer>& own = (*tools_.rules)[tools_.layout->blocks()[block].slice];
   return own == nullptr ? *tools_.optimizer : *own;
 }
 
-void StagedUpdate::Apply(const BlockLayout::Run& run, const char* gradient) {
+StagedUpdate::Arrays StagedUpdate::ArraysOf(const BlockLayout::Run& run) {
   const Block& from = *base_->blocks[run.block];
   Block& to = *MutableBlock(run.block);
-  const float* in[kMaxArrays];
-  float* out[kMaxArrays];
+  Arrays arrays;
   for (int i = 0; i <= from.slots(); ++i) {
-    in[i] = from.array(i) + run.offset;
-    out[i] = to.array(i) + run.offset;
+    arrays.in[i] = from.array(i) + run.offset;
+    arrays.out[i] = to.array(i) + run.offset;
   }
-  RuleOf(run).Apply(base_->version + 1, gradient, run.count, in, out);
+  return arrays;
+}
+
+void StagedUpdate::Apply(const BlockLayout::Run& run, const char* gradient) {
+  const Optimizer& rule = RuleOf(run.block);
+  if (rule.passes() > 0) {
+    if (gradients_->Bring(run, gradient)) MeasureFirst(run.block);
+    return;
+  }
+  const Arrays arrays = ArraysOf(run);
+  rule.Apply(base_->version + 1, gradient, run.count, arrays.in, arrays.out);
+}
+
+void StagedUpdate::Apply(const BlockLayout::Run& run, std::shared_ptr<Block> gradient) {
+  if (RuleOf(run.block).passes() > 0) {
+    if (gradients_->Bring(run, std::move(gradient))) MeasureFirst(run.block);
+    return;
+  }
+  Apply(run, reinterpret_cast<const char*>(gradient->array(0) + run.offset));
+}
+
+void StagedUpdate::MeasureFirst(size_t block) {
+  const VariableFacts variable = {base_->version + 1, {}};
+  if (!gradients_->Measured(block, Measure(/*pass=*/0, variable, block))) return;
+  UpdateVariable(tools_.layout->blocks()[block].slice);
+}
+
+SquaredNorms StagedUpdate::Measure(int pass, const VariableFacts& variable, size_t block) {
+  const size_t count = tools_.layout->blocks()[block].elements;
+  const Arrays arrays = ArraysOf({block, 0, count});
+  NormSums sums;
+  RuleOf(block).Measure(pass, variable, arrays.Run(gradients_->Gradient(block), count), &sums);
+  return sums.Totals();
+}
+
+void StagedUpdate::UpdateVariable(uint32_t slice) {
+  const BlockLayout::BlockRange blocks = tools_.layout->BlocksOf(slice);
+  const Optimizer& rule = RuleOf(blocks.begin);
+  VariableFacts variable = {base_->version + 1, gradients_->NormsOf(slice)};
+  for (int pass = 1; pass < rule.passes(); ++pass) {
+    SquaredNorms norms;
+    for (size_t i = blocks.begin; i < blocks.end; ++i) norms.Add(Measure(pass, variable, i));
+    variable.norms.Add(norms);
+  }
+  for (size_t i = blocks.begin; i < blocks.end; ++i) {
+    const size_t count = tools_.layout->blocks()[i].elements;
+    const Arrays arrays = ArraysOf({i, 0, count});
+    rule.ApplyMeasured(variable, arrays.Run(gradients_->Gradient(i), count));
+  }
+  gradients_->Release(slice);
 }
 
 void StagedUpdate::Apply(const WirePiece& piece) {
@@ -90,6 +150,8 @@ StatePtr StagedUpdate::Finish(absl::Span<const uint64_t> steps) {
       continue;
     }
     CHECK(blocks_[i] != nullptr) << "an update without all blocks";
+    CHECK(RuleOf(i).passes() == 0 || gradients_->Released(tools_.layout->blocks()[i].slice))
+        << "an update without all of a variable";
     state->blocks.push_back(std::move(blocks_[i]));
   }
   return state;

@@ -12,6 +12,7 @@
 #include "ps/block/block.h"
 #include "ps/dense/block_layout.h"
 #include "ps/dense/shard_state.h"
+#include "ps/dense/variable_gradients.h"
 #include "ps/optimizer/optimizer.h"
 
 namespace millrace::ps {
@@ -32,6 +33,11 @@ struct UpdateTools {
 // was made while the arena was full moves there when it has room, a block with each version: a
 // single one in ordinary memory keeps its shard from outliving the process.
 //
+// Where the optimizer has passes over whole variables, a slice is one. Its gradient is gathered: a
+// block is measured by the thread that brought the last of it, and what follows is done by the one
+// that measured the last block. The others do not wait for that. Norms are summed up by place
+// (norms.h), so neither pieces nor threads show in the result.
+//
 // Apply may run on several threads at once, for different elements: they write to different places,
 // and only the list of blocks is locked. Whoever calls Finish has to know that all of them have
 // returned (Shard counts their elements under its lock).
@@ -43,18 +49,31 @@ class StagedUpdate {
   // moving average. REQUIRES: the layout has its place, not a frozen one; once for each element.
   void Apply(const WirePiece& piece);
   void Apply(const BlockLayout::Run& run, const char* gradient);
+  // The same, as the values of a block where the run stays as it is from now on: so it need not be
+  // copied. All runs of a block come so, or none.
+  void Apply(const BlockLayout::Run& run, std::shared_ptr<Block> gradient);
 
   // The state with `steps` applied. REQUIRES: every element that is pushed was given to Apply;
   // called once.
   StatePtr Finish(absl::Span<const uint64_t> steps);
 
  private:
-  const Optimizer& RuleOf(const BlockLayout::Run& run) const;
+  // The arrays of a run, before and after.
+  struct Arrays;
+
+  const Optimizer& RuleOf(size_t block) const;
   // The new version of a block; made when it is first asked for.
   Block* MutableBlock(size_t index) ABSL_LOCKS_EXCLUDED(mutex_);
+  Arrays ArraysOf(const BlockLayout::Run& run);
+  // All of a block's gradient is there.
+  void MeasureFirst(size_t block);
+  SquaredNorms Measure(int pass, const VariableFacts& variable, size_t block);
+  // All blocks of a variable are measured once.
+  void UpdateVariable(uint32_t slice);
 
   const UpdateTools tools_;
   const StatePtr base_;
+  const std::unique_ptr<VariableGradients> gradients_;  // nullptr: the optimizer has no passes.
   Mutex mutex_;
   std::vector<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);
 };

@@ -24,6 +24,13 @@ double ExponentialDecayAt(const ExponentialDecay& spec, double initial, uint64_t
   return initial * Pow(spec.decay_rate(), exponent);
 }
 
+double InverseTimeDecayAt(const InverseTimeDecay& spec, double initial, uint64_t n) {
+  const double part = spec.staircase()
+                          ? static_cast<double>(n / spec.decay_steps())
+                          : static_cast<double>(n) / static_cast<double>(spec.decay_steps());
+  return initial / (1 + spec.decay_rate() * part);
+}
+
 // The part of `steps` that is over, or, with `cycle`, of the multiple of it that n is in.
 double PartOver(uint64_t steps, bool cycle, uint64_t n) {
   const uint64_t begun = n == 0 ? 1 : (n - 1) / steps + 1;
@@ -94,6 +101,7 @@ double DecayedAt(const LearningRateSchedule& schedule, double initial, uint64_t 
     case LearningRateSchedule::kCosineRestarts:
       return CosineRestartsAt(schedule.cosine_restarts(), initial, n);
     case LearningRateSchedule::kInverseTimeDecay:
+      return InverseTimeDecayAt(schedule.inverse_time_decay(), initial, n);
     case LearningRateSchedule::KIND_NOT_SET:
       break;
   }

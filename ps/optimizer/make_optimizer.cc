@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "ps/optimizer/adam.h"
 #include "ps/optimizer/clipping.h"
 #include "ps/optimizer/ftrl.h"
+#include "ps/optimizer/lamb.h"
 #include "ps/optimizer/moving_average.h"
 #include "ps/optimizer/nadam.h"
 #include "ps/optimizer/optimizer.h"
@@ -40,6 +42,7 @@ std::unique_ptr<Optimizer> MakeKind(const OptimizerSpec& spec) {
     case OptimizerSpec::kFtrl:
       return MakeFtrl(spec.ftrl());
     case OptimizerSpec::kLamb:
+      return MakeLamb(spec.lamb(), spec.schedule());
     case OptimizerSpec::KIND_NOT_SET:
       break;
   }
@@ -48,10 +51,21 @@ std::unique_ptr<Optimizer> MakeKind(const OptimizerSpec& spec) {
 
 }  // namespace
 
+void ApplyToVariable(const Optimizer& optimizer, uint64_t version, const ElementRun& variable) {
+  VariableFacts facts = {version, {}};
+  for (int pass = 0; pass < optimizer.passes(); ++pass) {
+    NormSums sums;
+    optimizer.Measure(pass, facts, variable, &sums);
+    facts.norms.Add(sums.Totals());
+  }
+  optimizer.ApplyMeasured(facts, variable);
+}
+
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckOptimizerSpec(spec, "optimizer"));
   std::unique_ptr<Optimizer> optimizer = MakeKind(spec);
   if (optimizer == nullptr) return absl::InternalError("optimizer: checked, and of no kind");
+  if (spec.has_clip_norm()) return ClipGradientNorms(std::move(optimizer), spec.clip_norm());
   if (!spec.has_clip_value()) return optimizer;
   return ClipGradients(std::move(optimizer), static_cast<float>(spec.clip_value()));
 }
