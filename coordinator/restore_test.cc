@@ -155,6 +155,39 @@ TEST(RestoreTest, ShardsThatDifferInStepsAreNotMergedAndOnlyMissingStepsAreRun) 
   EXPECT_TRUE(HasNotice(cluster, job, "has 2 shards instead of 1"));
 }
 
+// No shard may have two steps' sets, and none a part of a variable.
+TEST(RestoreTest, ShardsThatDifferInStepsMayNotDivideVariablesThatAreToBeWhole) {
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory, {.spec = PlainJob(50),
+                                  .plan = PlainPlan(),
+                                  .applied = {StepsBefore(20, {22}), StepsBefore(21)}});
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker();
+  JobSpec spec = RestoredJob(directory);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  const JobStatus end = cluster.AwaitEnd(cluster.Submit(spec).value());
+  EXPECT_EQ(end.state(), FAILED);
+  EXPECT_THAT(end.message(), HasSubstr("variable 'v40' is divided in the checkpoint"));
+}
+
+TEST(RestoreTest, CheckpointOfDividedVariablesIsGoneOnFromWithWholeOnes) {
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(
+      directory,
+      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(20), StepsBefore(20)}});
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  JobSpec spec = RestoredJob(directory);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  const std::string job = cluster.Submit(spec).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(worker.Computed(job), StepsFrom(20, 50));
+  EXPECT_THAT(cluster.Variables(job)->routing().shards(0).slices(), SizeIs(2));
+  EXPECT_THAT(cluster.Variables(job)->routing().shards(1).slices(), SizeIs(1));
+}
+
 TEST(RestoreTest, SynchronousJobGoesOnAtItsVersionAndEvaluatesWhatIsStillToCome) {
   JobSpec spec = EvaluatedJob(48, 12);
   spec.mutable_synchronous()->set_replicas(4);

@@ -88,6 +88,27 @@ TEST(TrainingTest, ShardsAreMadeFromTheSpecAndThePlan) {
   EXPECT_EQ(elements, 47u);
 }
 
+TEST(TrainingTest, OptimizerThatTakesNormsHasEachVariableInOneShard) {
+  FakeCluster cluster(4);
+  cluster.StartPs();
+  cluster.AddWorker();
+  JobSpec spec = PlainJob(3);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  for (const uint32_t shards : {0, 2}) {
+    spec.mutable_placement()->set_shards(shards);
+    const std::string job = cluster.Submit(spec).value();
+    EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+    const auto variables = cluster.Variables(job);
+    ASSERT_TRUE(variables.ok()) << variables.status();
+    EXPECT_THAT(variables->routing().shards(), SizeIs(shards == 0 ? 3 : 2)) << "4 servers";
+    for (const ShardRoute& route : variables->routing().shards()) {
+      for (const Slice& slice : route.slices()) {
+        EXPECT_EQ(slice.length(), variables->variables(slice.variable()).shape(0));
+      }
+    }
+  }
+}
+
 TEST(TrainingTest, ShardsKnowHowAStepChangesEachVariable) {
   FakeCluster cluster(1);
   cluster.StartPs();

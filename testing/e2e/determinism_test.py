@@ -50,6 +50,13 @@ class DeterminismTest(unittest.TestCase):
     def test_three_ps_and_four_workers(self):
         self.assert_equals_reference(self.train(self.directory / "3-4.safetensors", "--ps=3", "--workers=4"))
 
+    def test_norms_of_variables_on_one_ps_and_on_three(self):
+        norms = ["--set", "optimizer.lamb={learning_rate: 0.01}", "--set", "optimizer.clip_norm=0.5"]
+        one = self.train(self.directory / "norms-1.safetensors", "--ps=1", "--workers=1", *norms)
+        three = self.train(self.directory / "norms-3.safetensors", "--ps=3", "--workers=3", *norms)
+        self.assertTrue(filecmp.cmp(one, three, shallow=False), f"{one} differs from {three}")
+        self.assertFalse(filecmp.cmp(one, self.reference, shallow=False))
+
     def test_ps_stopped_in_the_middle_and_started_again(self):
         with harness.Cluster(ps=2, workers=2) as cluster:
             submitted = cluster.millrace("submit", JOB, *[a for a in self.arguments() if a != "--json"])
