@@ -238,7 +238,10 @@ absl::Status CheckClipping(const OptimizerSpec& spec, absl::string_view path) {
   MILLRACE_RETURN_IF_ERROR(CheckOneClipping(spec, path));
   MILLRACE_RETURN_IF_ERROR(
       CheckIfSet(spec.has_clip_value(), path, "clip_value", spec.clip_value(), CheckPositive));
-  return CheckIfSet(spec.has_clip_norm(), path, "clip_norm", spec.clip_norm(), CheckPositive);
+  MILLRACE_RETURN_IF_ERROR(
+      CheckIfSet(spec.has_clip_norm(), path, "clip_norm", spec.clip_norm(), CheckPositive));
+  return CheckIfSet(spec.has_global_clip_norm(), path, "global_clip_norm", spec.global_clip_norm(),
+                    CheckPositive);
 }
 
 }  // namespace
