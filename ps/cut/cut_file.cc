@@ -46,6 +46,9 @@ CutManifest MakeManifest(const CutContents& contents, std::string checksums) {
   *manifest.mutable_applied() = contents.state->applied.ToProto();
   manifest.set_blocks(static_cast<uint32_t>(contents.state->blocks.size()));
   manifest.set_of_stop(contents.of_stop);
+  if (contents.state->gradient_norm.has_value()) {
+    manifest.set_gradient_norm(*contents.state->gradient_norm);
+  }
   for (const PushPtr& push : contents.held) {
     HeldContribution& held = *manifest.add_held();
     held.set_step(push->step());
@@ -178,6 +181,7 @@ absl::StatusOr<StatePtr> CutReader::State(const ShardPlan& plan, const CutManife
                                           BlockPool* pool) const {
   auto state = std::make_shared<ShardState>();
   state->version = manifest.version();
+  if (manifest.has_gradient_norm()) state->gradient_norm = manifest.gradient_norm();
   absl::StatusOr<AppliedSet> applied = AppliedSet::FromProto(manifest.applied());
   if (!applied.ok()) return absl::DataLossError(applied.status().message());
   state->applied = *std::move(applied);

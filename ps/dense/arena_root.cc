@@ -17,12 +17,13 @@
 //
 // In words: generation, epoch, then the state, then 1 and the version before, or 0. A state is its
 // version, the watermark of its applied set, the number of steps above and these, the number of its
-// blocks and their places.
+// blocks and their places; of a shard that awaits norms, 1 and its gradient's norm, or 0 and 0.
 #include "ps/dense/arena_root.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,13 +55,28 @@ std::string RootName(const ShardPlan& plan) {
   return absl::StrFormat("%016x", Hash(plan.spec.SerializeAsString()));
 }
 
-void AppendState(const ShardState& state, std::vector<uint64_t>* words) {
+uint64_t BitsOf(double number) {
+  uint64_t bits;
+  std::memcpy(&bits, &number, sizeof(bits));
+  return bits;
+}
+
+double FromBits(uint64_t bits) {
+  double number;
+  std::memcpy(&number, &bits, sizeof(number));
+  return number;
+}
+
+void AppendState(const ShardState& state, bool has_norm, std::vector<uint64_t>* words) {
   words->push_back(state.version);
   words->push_back(state.applied.watermark());
   words->push_back(state.applied.above().size());
   words->insert(words->end(), state.applied.above().begin(), state.applied.above().end());
   words->push_back(state.blocks.size());
   for (const auto& block : state.blocks) words->push_back(block->place());
+  if (!has_norm) return;
+  words->push_back(state.gradient_norm.has_value() ? 1 : 0);
+  words->push_back(BitsOf(state.gradient_norm.value_or(0)));
 }
 
 bool InArena(const ShardState& state) {
@@ -70,9 +86,12 @@ bool InArena(const ShardState& state) {
 
 class ArenaRoot final : public ShardRoot {
  public:
-  // `shard`: for messages. `file`: nullptr: the arena had no room.
-  ArenaRoot(std::shared_ptr<Arena> arena, std::string shard, std::unique_ptr<RootFile> file)
-      : arena_(std::move(arena)), shard_(std::move(shard)), file_(std::move(file)) {}
+  // `file`: nullptr: the arena had no room.
+  ArenaRoot(std::shared_ptr<Arena> arena, const ShardPlan& plan, std::unique_ptr<RootFile> file)
+      : arena_(std::move(arena)),
+        shard_(ShardName(plan.spec.job_id(), plan.spec.shard())),
+        has_norms_(AwaitsNorms(plan.spec)),
+        file_(std::move(file)) {}
 
   ~ArenaRoot() override {
     if (file_ == nullptr || arena_->abandoned()) return;
@@ -87,9 +106,9 @@ class ArenaRoot final : public ShardRoot {
     // A version before that cannot be found is one that is not known.
     const bool has_previous = previous != nullptr && InArena(*previous);
     words_ = {contents.generation, contents.epoch};
-    AppendState(*contents.state, &words_);
+    AppendState(*contents.state, has_norms_, &words_);
     words_.push_back(has_previous ? 1 : 0);
-    if (has_previous) AppendState(*previous, &words_);
+    if (has_previous) AppendState(*previous, has_norms_, &words_);
     const absl::Status status = file_->Write(words_, contents.more_acknowledged);
     if (!status.ok()) Empty(status.message());
   }
@@ -106,7 +125,8 @@ class ArenaRoot final : public ShardRoot {
   }
 
   const std::shared_ptr<Arena> arena_;
-  const std::string shard_;
+  const std::string shard_;  // For messages.
+  const bool has_norms_;
   const std::unique_ptr<RootFile> file_;
   std::vector<uint64_t> words_;  // Kept for its memory.
   bool said_ = false;
@@ -154,6 +174,10 @@ class RootReader {
       if (block == nullptr) return Nonsense("a block is not where it should be");
       state->blocks.push_back(block);
     }
+    if (!AwaitsNorms(plan_.spec)) return state;
+    const bool has_norm = Next() == 1;
+    const double norm = FromBits(Next());
+    if (has_norm) state->gradient_norm = norm;
     return state;
   }
 
@@ -189,12 +213,12 @@ absl::StatusOr<RootContents> Decode(const RootFile::Contents& stored, const Shar
 }  // namespace
 
 std::unique_ptr<ShardRoot> MakeArenaRoot(std::shared_ptr<Arena> arena, const ShardPlan& plan) {
-  std::string shard = ShardName(plan.spec.job_id(), plan.spec.shard());
   const size_t states = plan.spec.replicas() == 0 ? 1 : 2;
   auto file = arena->MakeRoot(RootName(plan), states * plan.layout.blocks().size() + kSpareWords);
-  LOG_IF(WARNING, !file.ok()) << shard << " would come back from its cut after a kill: "
+  LOG_IF(WARNING, !file.ok()) << ShardName(plan.spec.job_id(), plan.spec.shard())
+                              << " would come back from its cut after a kill: "
                               << file.status().message();
-  return std::make_unique<ArenaRoot>(std::move(arena), std::move(shard),
+  return std::make_unique<ArenaRoot>(std::move(arena), plan,
                                      file.ok() ? *std::move(file) : nullptr);
 }
 
@@ -206,8 +230,7 @@ absl::StatusOr<absl::optional<RecoveredRoot>> RecoverArenaRoot(std::shared_ptr<A
   if (!file.ok()) return file.status();
   const absl::optional<RootFile::Contents> stored = (*file)->Read();
   // Where it is of no use, the file goes.
-  auto root = std::make_unique<ArenaRoot>(
-      std::move(arena), ShardName(plan.spec.job_id(), plan.spec.shard()), *std::move(file));
+  auto root = std::make_unique<ArenaRoot>(std::move(arena), plan, *std::move(file));
   if (!stored.has_value()) return absl::optional<RecoveredRoot>();
   MILLRACE_ASSIGN_OR_RETURN(RootContents contents, Decode(*stored, plan, pool));
   return absl::make_optional(RecoveredRoot{std::move(contents), std::move(root)});

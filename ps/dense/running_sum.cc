@@ -1,9 +1,12 @@
 #include "ps/dense/running_sum.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "glog/logging.h"
 #include "grpcpp/support/slice.h"
 #include "ps/optimizer/kernel.h"
@@ -15,6 +18,21 @@ namespace {
 MILLRACE_KERNEL void AddScaled(float weight, const char* gradient, size_t count, float* sums) {
 #pragma GCC ivdep
   for (size_t i = 0; i < count; ++i) sums[i] += weight * LoadFloat(gradient, i);
+}
+
+// Elements of a mean that are computed at a time: few enough to stay in the processor's first
+// cache.
+constexpr size_t kAtATime = 4096;
+
+// As AddLast divides.
+MILLRACE_KERNEL void Divide(const float* sums, size_t count, float divisor, float* mean) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) mean[i] = sums[i] / divisor;
+}
+
+MILLRACE_KERNEL void Scale(float factor, size_t count, float* values) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
 }  // namespace
@@ -62,6 +80,31 @@ void RunningSum::AddLast(const WirePiece& piece, float weight, float divisor,
     for (size_t i = 0; i < run.count; ++i) sums[i] /= divisor;
     update->Apply(run, blocks_[run.block]);
   });
+}
+
+SquareSum RunningSum::MeanSquares(size_t block, float divisor) const {
+  const FlushDenormals flush_denormals;
+  SquareSum squares;
+  const size_t elements = layout_->blocks()[block].elements;
+  alignas(64) std::array<float, kAtATime> mean;
+  for (size_t begin = 0; begin < elements; begin += kAtATime) {
+    const size_t count = std::min(kAtATime, elements - begin);
+    Divide(blocks_[block]->array(0) + begin, count, divisor, mean.data());
+    squares.Add(absl::MakeConstSpan(mean.data(), count));
+  }
+  return squares;
+}
+
+void RunningSum::ApplyMean(size_t block, float divisor, float factor, StagedUpdate* update) const {
+  const FlushDenormals flush_denormals;
+  const size_t elements = layout_->blocks()[block].elements;
+  alignas(64) std::array<float, kAtATime> mean;
+  for (size_t begin = 0; begin < elements; begin += kAtATime) {
+    const size_t count = std::min(kAtATime, elements - begin);
+    Divide(blocks_[block]->array(0) + begin, count, divisor, mean.data());
+    if (factor != 1) Scale(factor, count, mean.data());
+    update->Apply({block, begin, count}, reinterpret_cast<const char*>(mean.data()));
+  }
 }
 
 PushPieces RunningSum::AsPieces(const std::shared_ptr<const RunningSum>& sum) {

@@ -2,10 +2,12 @@
 #ifndef MILLRACE_PS_DENSE_RUNNING_SUM_H_
 #define MILLRACE_PS_DENSE_RUNNING_SUM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "common/square_sum.h"
 #include "common/wire/tensor_codec.h"
 #include "ps/block/block.h"
 #include "ps/dense/block_layout.h"
@@ -36,6 +38,13 @@ class RunningSum {
 
   // The same, divides the sum by `divisor`, and gives it to `update`, which may keep it.
   void AddLast(const WirePiece& piece, float weight, float divisor, StagedUpdate* update);
+
+  // Of the sum divided by `divisor`, in one block: the squares of its elements. Several threads may
+  // call these two at once. REQUIRES: the sum is complete; the block is not frozen.
+  SquareSum MeanSquares(size_t block, float divisor) const;
+
+  // Gives `update` that, times `factor`. The sum stays as it is.
+  void ApplyMean(size_t block, float divisor, float factor, StagedUpdate* update) const;
 
   // The sum as the pieces of a message, which refer to it. REQUIRES: `sum` does not change any more
   // while they are in use.

@@ -202,6 +202,10 @@ bool StartsFromFiles(const ShardSpec& spec) {
                      [](const ShardSlice& slice) { return slice.initial_value().has_stored(); });
 }
 
+bool AwaitsNorms(const ShardSpec& spec) {
+  return spec.replicas() > 0 && spec.optimizer().has_global_clip_norm();
+}
+
 uint64_t StateBytes(const ShardPlan& plan) {
   return plan.layout.elements() * sizeof(float) *
          static_cast<uint64_t>(plan.optimizer->slots() + 1);

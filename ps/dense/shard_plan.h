@@ -32,6 +32,9 @@ absl::StatusOr<ShardPlan> PlanShard(const ShardSpec& spec);
 // whatever it begins at, is a cut like others, and nothing is there without one.
 bool StartsFromFiles(const ShardSpec& spec);
 
+// Whether the shard's versions wait until they are told the norm of their gradient over all shards.
+bool AwaitsNorms(const ShardSpec& spec);
+
 // Bytes of one state: values and slots.
 uint64_t StateBytes(const ShardPlan& plan);
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "common/applied_set.h"
 #include "ps/block/block.h"
 
@@ -20,6 +21,9 @@ struct ShardState {
   AppliedSet applied;
   // How many optimizer updates that took.
   uint64_t version = 0;
+  // The norm that the last of them was told (see ParameterServerAdmin.ApplyVersion), where there
+  // was one and it is known: shards that are a version behind are told the same.
+  absl::optional<double> gradient_norm;
 };
 
 using StatePtr = std::shared_ptr<const ShardState>;

@@ -134,6 +134,7 @@ void StagedUpdate::Apply(const WirePiece& piece) {
 StatePtr StagedUpdate::Finish(absl::Span<const uint64_t> steps) {
   auto state = std::make_shared<ShardState>();
   state->version = base_->version + 1;
+  state->gradient_norm = gradient_norm_;
   state->applied = base_->applied;
   for (uint64_t step : steps) {
     CHECK(state->applied.Insert(step)) << "step " << step << " was applied twice";

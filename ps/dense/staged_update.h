@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "common/wire/tensor_codec.h"
@@ -53,6 +54,9 @@ class StagedUpdate {
   // copied. All runs of a block come so, or none.
   void Apply(const BlockLayout::Run& run, std::shared_ptr<Block> gradient);
 
+  // What the new state says of it. Before Finish.
+  void set_gradient_norm(double norm) { gradient_norm_ = norm; }
+
   // The state with `steps` applied. REQUIRES: every element that is pushed was given to Apply;
   // called once.
   StatePtr Finish(absl::Span<const uint64_t> steps);
@@ -74,6 +78,7 @@ class StagedUpdate {
   const UpdateTools tools_;
   const StatePtr base_;
   const std::unique_ptr<VariableGradients> gradients_;  // nullptr: the optimizer has no passes.
+  absl::optional<double> gradient_norm_;
   Mutex mutex_;
   std::vector<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);
 };

@@ -55,7 +55,8 @@ absl::Duration TimeLeft(const grpc::ServerContext& context) {
   return std::clamp(left, absl::ZeroDuration(), ShardStore::kTimeout);
 }
 
-grpc::Status Reply(absl::StatusOr<ShardStatus> result, ShardStatus* response) {
+template <typename Response>
+grpc::Status Reply(absl::StatusOr<Response> result, Response* response) {
   if (!result.ok()) return ToGrpcStatus(result.status());
   *response = *std::move(result);
   return grpc::Status::OK;
@@ -76,6 +77,8 @@ Admin::Admin(ShardStore* store) : store_(store) {
   MarkMethodStreamed(8, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::WriteCheckpoint));
   MarkMethodStreamed(9, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::RetireShard));
   MarkMethodStreamed(10, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::DropShard));
+  MarkMethodStreamed(11, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::MeasureVersion));
+  MarkMethodStreamed(12, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::ApplyVersion));
 }
 
 grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,
@@ -90,7 +93,8 @@ grpc::Status Admin::GetShard(grpc::ServerContext* /*context*/, const GetShardReq
                              ShardStatus* response) {
   const auto shard = store_->shards().Find(request->job_id(), request->shard());
   if (!shard.ok()) return ToGrpcStatus(shard.status());
-  return Reply((*shard)->Status(), response);
+  *response = (*shard)->Status();
+  return grpc::Status::OK;
 }
 
 grpc::Status Admin::SetGeneration(grpc::ServerContext* context, const SetGenerationRequest* request,
@@ -170,6 +174,22 @@ grpc::Status Admin::DropShard(grpc::ServerContext* context, const DropShardReque
   if (!valid.ok()) return ToGrpcStatus(valid);
   return ToGrpcStatus(
       store_->Drop(request->job_id(), request->shard(), request->generation(), TimeLeft(*context)));
+}
+
+grpc::Status Admin::MeasureVersion(grpc::ServerContext* /*context*/,
+                                   const MeasureVersionRequest* request,
+                                   MeasureVersionResponse* response) {
+  const auto shard = FindShard(*store_, *request);
+  if (!shard.ok()) return ToGrpcStatus(shard.status());
+  return Reply((*shard)->MeasureVersion(*request), response);
+}
+
+grpc::Status Admin::ApplyVersion(grpc::ServerContext* /*context*/,
+                                 const ApplyVersionRequest* request,
+                                 ApplyVersionResponse* response) {
+  const auto shard = FindShard(*store_, *request);
+  if (!shard.ok()) return ToGrpcStatus(shard.status());
+  return Reply((*shard)->ApplyVersion(*request), response);
 }
 
 }  // namespace millrace::ps

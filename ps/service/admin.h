@@ -37,6 +37,10 @@ class Admin final : public ParameterServerAdmin::Service {
                            ShardStatus* response) override;
   grpc::Status DropShard(grpc::ServerContext* context, const DropShardRequest* request,
                          DropShardResponse* response) override;
+  grpc::Status MeasureVersion(grpc::ServerContext* context, const MeasureVersionRequest* request,
+                              MeasureVersionResponse* response) override;
+  grpc::Status ApplyVersion(grpc::ServerContext* context, const ApplyVersionRequest* request,
+                            ApplyVersionResponse* response) override;
 
  private:
   ShardStore* const store_;

@@ -30,6 +30,13 @@
 // still holds the state before. Held contributions are not in it; before the first of a version is
 // acknowledged, the root is told that there are such.
 //
+// Where gradients are clipped by their norm over all shards, the last contribution of a version is
+// held like the others, and the version's update is computed by the thread of the call that brings
+// the norm (shard_norms.cc). What is acknowledged then is held contributions, no more: they are
+// lost and come back as such, and so the norm, which follows from them, is the same again. A state
+// keeps the norm that it was made with, wherever it is kept itself: so does whoever is one version
+// behind get the same one.
+//
 // A closed shard is one whose memory of what it acknowledged may be incomplete. The generation
 // alone would not keep it from serving: its clients are at that generation and take its values for
 // newer than they are. So it serves nobody until the coordinator, which asks for its applied set
@@ -75,7 +82,9 @@ constexpr absl::Duration kGroupTime = absl::Seconds(10);
 std::unique_ptr<StepRule> MakeRule(const UpdateTools& tools, const ShardSpec& spec,
                                    const std::vector<PushPtr>& held) {
   if (spec.replicas() == 0) return std::make_unique<TurnRule>(tools);
-  return std::make_unique<VersionRule>(tools, spec.replicas(), spec.total_steps(), held);
+  absl::optional<double> norm;
+  if (AwaitsNorms(spec)) norm = spec.optimizer().global_clip_norm();
+  return std::make_unique<VersionRule>(tools, spec.replicas(), spec.total_steps(), held, norm);
 }
 
 PushResponse MakeRefusal(uint64_t push_id, const absl::Status& status, uint64_t version) {
@@ -387,7 +396,8 @@ ShardStatus Shard::StatusOf(const ShardState& state) const {
   for (const CutName& cut : cut_report_.cuts) *status.add_cuts() = cut;
   status.set_trouble(cut_report_.trouble);
   *status.mutable_cut_duration() = ToProto(cut_report_.took);
-  status.set_has_previous(previous_ != nullptr);
+  const bool lacks_norm = AwaitsNorms(plan_.spec) && !state_->gradient_norm.has_value();
+  status.set_has_previous(previous_ != nullptr && !lacks_norm);
   status.set_origin(origin_);
   if (origin_ == ShardStatus::CHECKPOINT) *status.mutable_load() = ToProto(load_);
   status.set_closed(more_acknowledged_);

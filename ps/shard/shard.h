@@ -108,6 +108,10 @@ class Shard {
   // before.
   absl::Status StepBack(uint64_t generation, ShardContents contents);
 
+  // See ParameterServerAdmin. They compute, as Push does.
+  absl::StatusOr<MeasureVersionResponse> MeasureVersion(const MeasureVersionRequest& request);
+  absl::StatusOr<ApplyVersionResponse> ApplyVersion(const ApplyVersionRequest& request);
+
   // OK: the shard stepped back to `cut` when `epoch` began, or can do so now. Statuses as above.
   absl::StatusOr<bool> SteppedBack(uint64_t generation, const CutName& cut, uint64_t epoch) const;
 
@@ -203,6 +207,9 @@ class Shard {
   absl::Status CheckOpen(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<bool> CheckStepBack(uint64_t generation, const CutName& cut, uint64_t epoch) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of MeasureVersionRequest and ApplyVersionRequest.
+  template <typename Request>
+  absl::Status CheckVersionCall(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<StatePtr> FindState(const PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<StatePtr> FindPinned(const std::string& cut_id) const

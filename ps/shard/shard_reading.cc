@@ -111,6 +111,10 @@ std::string Shard::WaitsFor(uint64_t version) const {
   for (uint64_t step = steps.begin; step < steps.end && missing.size() <= kNamedSteps; ++step) {
     if (rule_->Wants(*state_, step)) missing.push_back(step);
   }
+  if (missing.empty() && rule_->Measure(*state_).state == MeasureVersionResponse::MEASURED) {
+    return absl::StrCat(begin, ", has all steps of it, and waits for the norm of their gradients ",
+                        "over all shards");
+  }
   if (missing.empty()) return absl::StrCat(begin, ", has all steps of it, and computes the next");
   const bool more = missing.size() > kNamedSteps;
   if (more) missing.pop_back();

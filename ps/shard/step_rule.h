@@ -12,7 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
 #include "common/applied_set.h"
+#include "common/square_sum.h"
 #include "common/wire/tensor_codec.h"
+#include "protos/parameter_server.pb.h"
 #include "ps/dense/push_assembly.h"
 #include "ps/dense/shard_state.h"
 #include "ps/dense/staged_update.h"
@@ -40,6 +42,13 @@ struct Answered {
 struct Computed {
   std::vector<uint64_t> steps;
   std::vector<Answered> answered;
+};
+
+// How far the version under way has come, where its update waits for a norm.
+struct VersionMeasure {
+  MeasureVersionResponse::State state = MeasureVersionResponse::INCOMPLETE;
+  SquareSum squares = {};  // MEASURED: of the shard's part of the mean gradient.
+  double norm = 0;         // NORM_KNOWN.
 };
 
 // Guarded by the shard's lock, all of it; never computes. `state` is always the published one, and
@@ -82,6 +91,13 @@ class StepRule {
   // way.
   virtual std::vector<PushPtr> Held() const { return {}; }
   virtual AppliedSet HeldSteps() const { return {}; }
+
+  // Of a rule whose versions await norms. SetNorm lets the version be made; ABORTED: it is not
+  // measured; FAILED_PRECONDITION: it was told another norm.
+  virtual VersionMeasure Measure(const ShardState& /*state*/) const { return {}; }
+  virtual absl::Status SetNorm(double /*norm*/) {
+    return absl::AbortedError("no version waits for a norm");
+  }
 
   // What the rule has no more use for: to be freed without the lock, since it may be large.
   using Released = std::vector<std::shared_ptr<const void>>;

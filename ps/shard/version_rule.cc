@@ -25,8 +25,11 @@ VersionSteps StepsOfVersion(uint64_t version, uint64_t replicas, uint64_t total_
 }
 
 VersionRule::VersionRule(const UpdateTools& tools, uint64_t replicas, uint64_t total_steps,
-                         const std::vector<PushPtr>& held)
-    : tools_(tools), replicas_(replicas), total_steps_(total_steps) {
+                         const std::vector<PushPtr>& held, absl::optional<double> global_clip_norm)
+    : tools_(tools),
+      replicas_(replicas),
+      total_steps_(total_steps),
+      global_clip_norm_(global_clip_norm) {
   for (const PushPtr& push : held) held_[push->step()] = push;
   const size_t in_sum = static_cast<size_t>(std::count_if(
       held.begin(), held.end(), [](const PushPtr& push) { return push->pieces().empty(); }));
@@ -72,13 +75,24 @@ std::vector<PushPtr> VersionRule::GiveUp() {
   return {std::move(last_)};
 }
 
+bool VersionRule::HasWholeSum(const ShardState& state) const {
+  const VersionSteps steps = StepsOfVersion(state.version, replicas_, total_steps_);
+  return added_ > 0 && added_ == steps.end - steps.begin;
+}
+
+float VersionRule::Divisor() const {
+  uint64_t examples = 0;
+  for (const auto& [step, push] : held_) examples += Examples(*push);
+  return static_cast<float>(examples) / static_cast<float>(Examples(*held_.begin()->second));
+}
+
 void VersionRule::BeginAddition(const StatePtr& state) {
   const VersionSteps steps = StepsOfVersion(state->version, replicas_, total_steps_);
   const auto next = held_.find(steps.begin + added_);
   if (next == held_.end()) return;
   Addition addition;
   addition.first = added_ == 0;
-  const bool last = next->first + 1 == steps.end;
+  const bool last = next->first + 1 == steps.end && !global_clip_norm_.has_value();
   if (sum_ == nullptr && !last) sum_ = std::make_shared<RunningSum>(tools_.layout, tools_.pool);
   addition.sum = sum_;
   const uint64_t first_examples = Examples(*held_.begin()->second);
@@ -86,9 +100,7 @@ void VersionRule::BeginAddition(const StatePtr& state) {
       static_cast<float>(Examples(*next->second)) / static_cast<float>(first_examples);
   if (last) {
     addition.update = std::make_shared<StagedUpdate>(tools_, state);
-    uint64_t examples = 0;
-    for (const auto& [step, push] : held_) examples += Examples(*push);
-    addition.divisor = static_cast<float>(examples) / static_cast<float>(first_examples);
+    addition.divisor = Divisor();
   }
   addition_ = std::move(addition);
   pieces_ = next->second->TakePieces();
@@ -106,7 +118,17 @@ void VersionRule::Add(const Addition& addition, const WirePiece& piece) {
   }
 }
 
-absl::optional<Work> VersionRule::Next(const StatePtr& state, std::vector<Answered>* /*answered*/) {
+absl::optional<Work> VersionRule::NextOfMean(const StatePtr& state,
+                                             std::vector<Answered>* answered) {
+  if (!mean_.has_value()) mean_.emplace(tools_, *global_clip_norm_, sum_, Divisor());
+  if (mean_->is_measured() && last_ != nullptr) {
+    answered->push_back({std::move(last_), PushResponse::HELD});
+  }
+  return mean_->Next(state);
+}
+
+absl::optional<Work> VersionRule::Next(const StatePtr& state, std::vector<Answered>* answered) {
+  if (global_clip_norm_.has_value() && HasWholeSum(*state)) return NextOfMean(state, answered);
   if (!addition_.has_value()) BeginAddition(state);
   std::vector<PushPieces> claimed;
   Work work;
@@ -126,6 +148,10 @@ absl::optional<Work> VersionRule::Next(const StatePtr& state, std::vector<Answer
 }
 
 absl::optional<Computed> VersionRule::Done(const Work& work) {
+  if (mean_.has_value()) {
+    if (!mean_->Done(work)) return absl::nullopt;
+    return Finish();
+  }
   computed_elements_ += work.elements;
   if (computed_elements_ < tools_.layout->pushed_elements()) return absl::nullopt;
   ++added_;
@@ -134,9 +160,14 @@ absl::optional<Computed> VersionRule::Done(const Work& work) {
   pieces_.clear();
   claimed_ = 0;
   if (!last) return absl::nullopt;
+  return Finish();
+}
+
+Computed VersionRule::Finish() {
   Computed computed;
   for (const auto& [step, push] : held_) computed.steps.push_back(step);
-  computed.answered.push_back({std::move(last_), PushResponse::APPLIED});
+  if (last_ != nullptr) computed.answered.push_back({std::move(last_), PushResponse::APPLIED});
+  mean_.reset();
   Release(std::move(sum_));
   held_.clear();
   added_ = 0;
@@ -152,6 +183,20 @@ std::vector<PushPtr> VersionRule::Held() const {
   CHECK(sum->Add(*tools_.layout, kNoStream, RunningSum::AsPieces(sum_), /*keep=*/true).ok());
   held.front() = std::move(sum);
   return held;
+}
+
+VersionMeasure VersionRule::Measure(const ShardState& state) const {
+  if (mean_.has_value()) return mean_->Measure();
+  VersionMeasure measure;
+  const VersionSteps steps = StepsOfVersion(state.version, replicas_, total_steps_);
+  const bool complete = steps.end > steps.begin && held_.size() == steps.end - steps.begin;
+  if (complete) measure.state = MeasureVersionResponse::ADDING;
+  return measure;
+}
+
+absl::Status VersionRule::SetNorm(double norm) {
+  if (mean_.has_value()) return mean_->SetNorm(norm);
+  return absl::AbortedError("not all contributions are added up");
 }
 
 AppliedSet VersionRule::HeldSteps() const {
