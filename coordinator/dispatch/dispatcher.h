@@ -135,6 +135,7 @@ class Dispatcher {
   struct Stall {
     std::string whom;  // "worker-1, which has step 17,", to be put into "waits for ... for 34 s".
     absl::Time since;  // InfinitePast: not known.
+    bool is_sure = false;  // Nobody knows it better: it is told before what workers do.
   };
   // For whom a job waits that does not get on. Nothing where nobody keeps it waiting.
   absl::optional<Stall> FindStall(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -242,11 +242,11 @@ void Job::SetWaiting(const std::string& whom, absl::optional<absl::Time> since,
   if (changed) AppendNotice(absl::StrCat("waits for ", text));
 }
 
-void Job::SetStalled(const std::string& whom, absl::Time since) {
+void Job::SetStalled(const std::string& whom, absl::Time since, bool is_sure) {
   MutexLock lock(&mutex_);
   waits_for_ = waits_for_in_words_ = whom;
   waits_since_ = since;
-  stalled_ = true;
+  stalled_ = !is_sure;
 }
 
 void Job::ClearWaiting() {

@@ -95,8 +95,10 @@ class Job {
   // the reason is new than numbers, such as how much memory there is.
   void SetWaiting(const std::string& whom, absl::optional<absl::Time> since = absl::nullopt,
                   const std::string& why = "") ABSL_LOCKS_EXCLUDED(mutex_);
-  // The same since `since`, without a Notice and without an end: somebody is at work.
-  void SetStalled(const std::string& whom, absl::Time since) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same since `since`, without a Notice and without an end: somebody is at work. `is_sure`: as
+  // of Dispatcher::Stall.
+  void SetStalled(const std::string& whom, absl::Time since, bool is_sure = false)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void ClearWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
   // The job waits for its turn, behind so many others, until ClearTurn: JobStatus.message says so.
   void SetTurn(size_t jobs_before, size_t max_running) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -109,7 +111,7 @@ class Job {
     std::string whom;  // With `is_turn`, the whole message.
     absl::Time since;
     bool is_turn = false;
-    bool stalled = false;  // See SetStalled.
+    bool stalled = false;  // See SetStalled; and it is not sure.
   };
   // What the last of the calls above has said.
   absl::optional<Waiting> waiting() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -159,7 +161,7 @@ class Job {
   std::string waits_for_ ABSL_GUARDED_BY(mutex_);
   std::string waits_for_in_words_ ABSL_GUARDED_BY(mutex_);  // Without the reason's numbers.
   absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
-  bool stalled_ ABSL_GUARDED_BY(mutex_) = false;  // SetStalled was called last.
+  bool stalled_ ABSL_GUARDED_BY(mutex_) = false;  // SetStalled was called last, and is not sure.
   TimeAccount time_ ABSL_GUARDED_BY(mutex_);
   Recovering recovering_ ABSL_GUARDED_BY(mutex_);
   std::vector<ShardNews> shard_news_ ABSL_GUARDED_BY(mutex_);

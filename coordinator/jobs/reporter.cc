@@ -167,7 +167,7 @@ void Reporter::NoteStall(const absl::optional<Dispatcher::Stall>& stall) {
   stalled_ = stall.has_value();
   if (!stall) return job_->ClearWaiting();
   const absl::Time since = stall->since == absl::InfinitePast() ? moved_at_ : stall->since;
-  job_->SetStalled(stall->whom, since);
+  job_->SetStalled(stall->whom, since, stall->is_sure);
   if (clock_->Now() - since >= kStallAfter) TellTrouble(job_->Status().message());
 }
 

@@ -60,6 +60,15 @@ void Address(const std::string& job_id, uint32_t shard, Request& request) {
   request.set_shard(shard);
 }
 
+// Makes copies of a request.
+template <typename Request>
+auto CopiesOf(const std::string& job_id, const Request& request) {
+  return [&job_id, &request](uint32_t shard, Request& copy) {
+    copy = request;
+    Address(job_id, shard, copy);
+  };
+}
+
 // Makes requests that say no more than the shard and the generation.
 auto AtGeneration(const std::string& job_id, uint64_t generation) {
   return [&job_id, generation](uint32_t shard, auto& request) {
@@ -443,6 +452,18 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::FlushCut(uint64_t generation) {
   return CallAll("FlushCut", &AdminCalls::FlushCut, kWriteCall, AtGeneration(job_id_, generation));
 }
 
+absl::StatusOr<std::vector<MeasureVersionResponse>> ShardGroup::MeasureVersion(
+    const MeasureVersionRequest& request, const OnWait& on_wait) {
+  return CallAll("MeasureVersion", &AdminCalls::MeasureVersion, kShortCall,
+                 CopiesOf(job_id_, request), All, on_wait);
+}
+
+absl::Status ShardGroup::ApplyVersion(const ApplyVersionRequest& request, const OnWait& on_wait) {
+  return CallAll("ApplyVersion", &AdminCalls::ApplyVersion, kShortCall, CopiesOf(job_id_, request),
+                 All, on_wait)
+      .status();
+}
+
 absl::Status ShardGroup::Fence(uint64_t generation) {
   return CallThoseThere("SetGeneration", &AdminCalls::SetGeneration, kFenceCall,
                         AtGeneration(job_id_, generation));
@@ -490,12 +511,7 @@ void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
   poll_ = std::make_unique<PollRound>();
   if (plan) {
     const auto round = Start<PlanCutsRequest, ShardStatus>(
-        All, &AdminCalls::PlanCuts, kShortCall,
-        [&](uint32_t shard, PlanCutsRequest& request) {
-          request = *plan;
-          Address(job_id_, shard, request);
-        },
-        std::move(on_end));
+        All, &AdminCalls::PlanCuts, kShortCall, CopiesOf(job_id_, *plan), std::move(on_end));
     *poll_ = {"PlanCuts", round, &round->responses};
   } else {
     const auto round = Start<GetShardRequest, ShardStatus>(
@@ -531,11 +547,7 @@ absl::optional<ShardGroup::Poll> ShardGroup::TakePoll() {
 void ShardGroup::StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) {
   CHECK(write_ == nullptr);
   write_ = Start<WriteCheckpointRequest, WriteCheckpointResponse>(
-      All, &AdminCalls::WriteCheckpoint, kCheckpointCall,
-      [&](uint32_t shard, WriteCheckpointRequest& copy) {
-        copy = request;
-        Address(job_id_, shard, copy);
-      },
+      All, &AdminCalls::WriteCheckpoint, kCheckpointCall, CopiesOf(job_id_, request),
       std::move(on_end), IfOneFails::kCancelOthers);
 }
 

@@ -90,6 +90,11 @@ class ShardGroup final : public CheckpointShards {
   absl::StatusOr<Statuses> PinCut(uint64_t generation, const std::string& cut_id);
   absl::StatusOr<Statuses> FlushCut(uint64_t generation);
 
+  // `on_wait`: as of Bring.
+  absl::StatusOr<std::vector<MeasureVersionResponse>> MeasureVersion(
+      const MeasureVersionRequest& request, const OnWait& on_wait);
+  absl::Status ApplyVersion(const ApplyVersionRequest& request, const OnWait& on_wait);
+
   // These call the servers that are there.
   // Returns what those said that have their shards.
   absl::StatusOr<Statuses> GetThoseThere();

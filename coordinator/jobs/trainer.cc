@@ -62,6 +62,7 @@ Trainer::Trainer(const Parts& parts)
       clock_(parts.environment->clock),
       synchronous_(Replicas(parts.job->spec()) > 0),
       total_steps_(parts.job->record().total_steps()),
+      norms_(parts.job->spec(), total_steps_, clock_),
       cuts_(CutPeriod(parts.job->spec())) {}
 
 void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& shards,
@@ -84,6 +85,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   seen_.clear();
   newest_version_ = NewestVersion(attached.shards);
   cuts_.Start(attached.shards, before.version, clock_->Now());
+  norms_.Start(attached.shards);
   if (checkpointer_ != nullptr) {
     const auto damaged = job_.record().damaged_checkpoints();
     checkpointer_->Attach({.shards = &shards,
@@ -150,6 +152,7 @@ absl::StatusOr<Trainer::End> Trainer::Train(ShardGroup& shards, Evaluator& evalu
     absl::Time wake = std::min(tick_due_, reporter_.next());
     if (!shards.polling()) wake = std::min(wake, poll_due_);  // Its end wakes.
     if (blocked_ && !waits_for_checkpoint_) wake = std::min(wake, barrier_due_);
+    if (norms_.stall()) wake = std::min(wake, norms_.next_try());
     MILLRACE_RETURN_IF_ERROR(inbox_.WaitUntil(std::max(wake, clock_->Now())));
   }
 }
@@ -178,16 +181,42 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
   tick_due_ = tick.next;
   if (!tick.trouble.empty()) reporter_.TellTrouble(tick.trouble);
   for (const std::string& slow : tick.slow) job_.AppendNotice(Printable(slow));
+  // Before the progress is looked at: what comes later wakes.
+  inbox_.WakeAt(std::min(checkpoint_wake_, norms_.due_at()));
   const auto progress = environment_.dispatcher->GetProgress(job_.id()).value();
+  const bool awaits_norm = norms_.IsDue(progress.watermark);
+  if (awaits_norm && norms_.MayTry()) {
+    MILLRACE_ASSIGN_OR_RETURN(const Next next, ExchangeNorms(shards));
+    if (next != Next::kWait) return next;
+  }
   AccountForTime(progress, evaluator, shards);
   const bool at_barrier = progress.at_barrier;
   if (!at_barrier) blocked_.reset();
   MILLRACE_RETURN_IF_ERROR(
       reporter_.Tell(progress, blocked_, [&](const std::vector<WorkerMember>& workers) {
+        if (norms_.stall()) return norms_.stall();
         return at_barrier ? evaluator.FindStall(workers) : FindStall(shards);
       }));
-  if (!at_barrier || clock_->Now() < barrier_due_) return Next::kWait;
+  if (!at_barrier || awaits_norm || clock_->Now() < barrier_due_) return Next::kWait;
   return PassBarrier(progress, shards, evaluator);
+}
+
+// All contributions to a version were reported, and it waits for the norm of its gradient.
+absl::StatusOr<Trainer::Next> Trainer::ExchangeNorms(ShardGroup& shards) {
+  const absl::Status status = norms_.Try(shards, job_);
+  MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
+  if (status.ok()) return Next::kAgain;
+  switch (Classify(status.code())) {
+    case Failure::kPassing:
+    case Failure::kFull:
+      return Next::kWait;
+    case Failure::kStale:
+      return Detach(std::string(status.message()));
+    default:
+      // Attaching has what is damaged made again, and asks a shard that is elsewhere what it has.
+      if (!absl::IsDataLoss(status) && !absl::IsOutOfRange(status)) return status;
+      return Detach(std::string(status.message()));
+  }
 }
 
 // Between two looks steps were done, or none was; then somebody keeps the job waiting as soon as
@@ -208,7 +237,7 @@ void Trainer::AccountForTime(const Dispatcher::Progress& progress, const Evaluat
     return job_.HasSpent(again ? TimeUse::kRunningAgain : TimeUse::kTraining);
   }
   if (evaluates) return job_.HasSpent(TimeUse::kEvaluating);
-  const auto stall = FindStall(shards);
+  const auto stall = norms_.stall() ? norms_.stall() : FindStall(shards);
   job_.HasSpent(TimeUse::kWaiting, stall ? WhomInShort(stall->whom) : "a worker");
 }
 
@@ -284,7 +313,8 @@ void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
                           .shards = seen_,
                           .is_deserted = environment_.registry->Workers().empty()});
   reporter_.TellCheckpoints(*checkpointer_);
-  inbox_.WakeAt(std::max(checkpointer_->next_step(), progress.watermark + 1));
+  checkpoint_wake_ = std::max(checkpointer_->next_step(), progress.watermark + 1);
+  inbox_.WakeAt(std::min(checkpoint_wake_, norms_.due_at()));
   if (std::exchange(wanted_version_, checkpointer_->wanted_version()) != wanted_version_) {
     poll_due_ = clock_->Now();  // The shards are to hear of it before they are there.
   }

@@ -19,6 +19,7 @@
 #include "coordinator/jobs/cut_planner.h"
 #include "coordinator/jobs/evaluator.h"
 #include "coordinator/jobs/job.h"
+#include "coordinator/jobs/norm_exchange.h"
 #include "coordinator/jobs/report_audit.h"
 #include "coordinator/jobs/reporter.h"
 #include "coordinator/jobs/runner_environment.h"
@@ -72,6 +73,7 @@ class Trainer {
   void TellRecovery(const Before& before, const Attached& attached);
   Before WhatThereIs() const;
   absl::StatusOr<Next> LookAround(ShardGroup& shards, Evaluator& evaluator);
+  absl::StatusOr<Next> ExchangeNorms(ShardGroup& shards);
   Next Detach(std::string cause);
 
   absl::StatusOr<Next> PassBarrier(const Dispatcher::Progress& progress, ShardGroup& shards,
@@ -126,6 +128,8 @@ class Trainer {
   absl::Time tick_due_;
   absl::optional<CutName> last_cut_;  // Synchronous: of what was flushed at the end.
 
+  NormExchange norms_;
+  uint64_t checkpoint_wake_ = ~uint64_t{0};  // At so many steps a checkpoint has something to do.
   CutPlanner cuts_;
   uint64_t wanted_version_ = 0;  // By a checkpoint.
   uint64_t newest_version_ = 0;

@@ -91,11 +91,13 @@ void FakePs::Kill() {
   server_.reset();
   MutexLock lock(&mutex_);
   address_.clear();
+  dropped_.SignalAll();
 }
 
 void FakePs::Crash() {
   MutexLock lock(&mutex_);
   for (auto& [key, shard] : shards_) shard = Reopen(flushed_[key]);
+  dropped_.SignalAll();
 }
 
 void FakePs::Wipe() {
@@ -137,6 +139,7 @@ std::string FakePs::address() const {
 absl::Status FakePs::Push(const std::string& job_id, uint32_t shard, uint64_t generation,
                           uint64_t step) {
   MutexLock lock(&mutex_);
+  AwaitVersionOf({job_id, shard}, step);
   if (address_.empty()) return absl::UnavailableError(absl::StrCat(name_, " is down"));
   const auto found = shards_.find({job_id, shard});
   if (found == shards_.end()) return absl::NotFoundError(absl::StrCat("no shard ", shard));
@@ -166,10 +169,18 @@ void FakePs::Apply(const Key& key, uint64_t step, Shard& shard) {
   if (!slow_versions_) Publish(key, shard);
 }
 
-void FakePs::Publish(const Key& key, Shard& shard) {
+bool FakePs::HoldsVersion(const Shard& shard) {
   const uint64_t end =
       std::min((shard.version + 1) * shard.spec.replicas(), shard.spec.total_steps());
-  if (shard.spec.replicas() == 0 || shard.held.watermark() < end) return;
+  return shard.spec.replicas() > 0 && shard.held.watermark() >= end;
+}
+
+void FakePs::Publish(const Key& key, Shard& shard) {
+  if (!HoldsVersion(shard) || shard.spec.optimizer().has_global_clip_norm()) return;
+  Make(key, shard);
+}
+
+void FakePs::Make(const Key& key, Shard& shard) {
   shard.applied = shard.held;
   shard.held = AppliedSet();
   shard.has_previous = true;
@@ -442,6 +453,7 @@ grpc::Status FakePs::Advance(const Key& key, uint64_t generation, Shard& shard) 
   }
   if (shard.generation == generation) return grpc::Status::OK;
   shard.generation = generation;
+  dropped_.SignalAll();
   shard.closed = false;
   shard.pins.clear();
   flushed_[key].generation = generation;

@@ -105,6 +105,13 @@ class FakePs final : public ParameterServerAdmin::Service {
     on_step_back_ = std::move(on_step_back);
   }
   void set_on_flush(std::function<grpc::Status()> on_flush) { on_flush_ = std::move(on_flush); }
+  // Of MeasureVersion and ApplyVersion, for the version.
+  using OnVersion = std::function<grpc::Status(uint64_t version)>;
+  void set_on_measure(OnVersion on_measure) { on_measure_ = std::move(on_measure); }
+  void set_on_apply(OnVersion on_apply) { on_apply_ = std::move(on_apply); }
+  // With which norms a shard has made its versions, by version, in all lives; one that was made
+  // twice is there twice.
+  std::vector<std::pair<uint64_t, double>> Norms(const std::string& job_id, uint32_t shard) const;
   // Of WriteCheckpoint; may look at the context to see whether the call is cancelled.
   void set_on_write(std::function<grpc::Status(grpc::ServerContext* context)> on_write) {
     on_write_ = std::move(on_write);
@@ -132,6 +139,11 @@ class FakePs final : public ParameterServerAdmin::Service {
                            ShardStatus* response) override;
   grpc::Status DropShard(grpc::ServerContext*, const DropShardRequest* request,
                          DropShardResponse* response) override;
+  // Each shard's part of a gradient's squares is 1.
+  grpc::Status MeasureVersion(grpc::ServerContext*, const MeasureVersionRequest* request,
+                              MeasureVersionResponse* response) override;
+  grpc::Status ApplyVersion(grpc::ServerContext*, const ApplyVersionRequest* request,
+                            ApplyVersionResponse* response) override;
 
  private:
   struct Pin {
@@ -148,6 +160,7 @@ class FakePs final : public ParameterServerAdmin::Service {
     ShardStatus::Origin origin = ShardStatus::CREATED;
     bool closed = false;
     bool has_previous = false;
+    double norm = 0;  // That the newest version was made with.
     uint64_t flushed_version = 0;
     uint64_t epoch = 0;
     uint64_t every_versions = 0;
@@ -163,6 +176,16 @@ class FakePs final : public ParameterServerAdmin::Service {
   void Apply(const Key& key, uint64_t step, Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Applies what is held, where that is a whole version.
   void Publish(const Key& key, Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same without asking for a norm. REQUIRES: it is a whole version.
+  void Make(const Key& key, Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool HoldsVersion(const Shard& shard);
+  // As a worker does that pulls before it pushes: until the shard is not just before the version of
+  // `step`, while it waits for a norm.
+  void AwaitVersionOf(const Key& key, uint64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What both calls check. FAILED_PRECONDITION.
+  template <typename Request>
+  grpc::Status FindVersion(const Request& request, Shard** found)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // NOT_FOUND.
   template <typename Request>
   grpc::Status Find(const Request& request, Shard** found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -198,11 +221,14 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::function<grpc::Status()> on_step_back_;
   std::function<grpc::Status()> on_flush_;
   std::function<grpc::Status(grpc::ServerContext* context)> on_write_;
+  OnVersion on_measure_;
+  OnVersion on_apply_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<MemberConnection> connection_;
 
   mutable Mutex mutex_;
-  CondVar dropped_;  // Or retired, asked for a cut, or allowed to leave.
+  CondVar dropped_;  // Or retired, asked for a cut, allowed to leave, or at another version.
+  std::map<Key, std::vector<std::pair<uint64_t, double>>> norms_ ABSL_GUARDED_BY(mutex_);
   bool may_leave_ ABSL_GUARDED_BY(mutex_) = false;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Shard> shards_ ABSL_GUARDED_BY(mutex_);
