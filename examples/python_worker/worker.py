@@ -37,6 +37,15 @@ def error_fields(code, message):
     return {"code": code.value[0], "message": str(message)}
 
 
+def clipped(spec, gradients):
+    """What is pushed: asynchronous steps are clipped here by the norm of all gradients, synchronous ones by the servers."""
+    limit = spec.optimizer.global_clip_norm
+    if not spec.optimizer.HasField("global_clip_norm") or spec.HasField("synchronous"):
+        return gradients
+    norm = np.sqrt(sum(np.sum(np.square(gradient, dtype=np.float64)) for gradient in gradients))
+    return gradients if norm <= limit else [gradient * np.float32(limit / norm) for gradient in gradients]
+
+
 class Job:
     """A job's data, open, and its model. Raises DataError and Unknown."""
 
@@ -296,6 +305,7 @@ class Worker:
         if not np.isfinite(loss) or not all(np.isfinite(gradient).all() for gradient in gradients):
             raise parameters.Refused(Code.OUT_OF_RANGE, f"the loss is {loss}, or a gradient is not finite")
         computed = time.monotonic()
+        gradients = clipped(job.spec, gradients)
         routed.servers.push(self._wanted(session, lease), step, len(indices), gradients)
         result = pb.StepResult(
             job_id=lease.job_id, lease_id=lease.lease_id, step=step, examples=len(indices), loss_sum=loss)

@@ -54,6 +54,12 @@ absl::Status WithAdvice(const absl::Status& model_error) {
       model_error.message(), "; lower the learning rate, or look for outliers in the data"));
 }
 
+// In synchronous mode it is a version's gradient that is clipped, by the shards.
+absl::optional<double> NormToClipBy(const JobSpec& spec) {
+  if (Replicas(spec) > 0 || !spec.optimizer().has_global_clip_norm()) return absl::nullopt;
+  return spec.optimizer().global_clip_norm();
+}
+
 absl::Status AwaitPull(ParameterClient::StartedPull* pull, const Servers& servers) {
   return FromServers(WaitPatiently(servers.patience, servers.stop_early,
                                    [&](absl::Time until) { return pull->Wait(until); }));
@@ -146,7 +152,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
   ComputedStep step_under_way;
   step_under_way.push = servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
   PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables(),
-                   servers.patience.clock);
+                   servers.patience.clock, NormToClipBy(spec_));
   const absl::StatusOr<BatchResult> computed =
       job_->model->Train(batch, StepSeed(spec_.seed(), step), &sink);
   if (!computed.ok()) return WithAdvice(computed.status());
@@ -154,6 +160,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
     return WithAdvice(absl::OutOfRangeError(absl::StrCat("the loss is ", computed->loss_sum)));
   }
   if (const absl::Status good = sink.Check(); !good.ok()) return WithAdvice(good);
+  sink.PushKept();
   step_under_way.push->Commit();
   step_under_way.first_gradient_at = sink.begun_at();
   StepResult& result = step_under_way.result;

@@ -1,18 +1,22 @@
 #include "worker/training/pushing_sink.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/finite.h"
+#include "common/square_sum.h"
 
 namespace millrace::worker {
 
 PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
-                         const std::vector<VariableSpec>& variables, Clock* clock)
+                         const std::vector<VariableSpec>& variables, Clock* clock,
+                         absl::optional<double> global_clip_norm)
     : push_(push),
       variables_(variables),
       gradients_(std::move(gradients)),
       clock_(clock),
+      global_clip_norm_(global_clip_norm),
       begun_at_(clock->Now()),
       finished_(variables.size()) {}
 
@@ -34,7 +38,29 @@ void PushingSink::Finished(size_t variable) {
                      " at element ", bad));
     return;
   }
-  push_->Add(variable, gradient, gradients_);
+  if (!global_clip_norm_.has_value()) push_->Add(variable, gradient, gradients_);
+}
+
+// The sum is exact, so that it does not matter in which order the variables come.
+float PushingSink::FactorOfKept() const {
+  SquareSum squares;
+  for (size_t v = 0; v < variables_.size(); ++v) {
+    if (!variables_[v].has_update()) squares.Add(gradients_->variable(v));
+  }
+  return ClipFactor(std::sqrt(squares.ToDouble()), *global_clip_norm_);
+}
+
+void PushingSink::PushKept() {
+  if (!global_clip_norm_.has_value()) return;
+  const float factor = FactorOfKept();
+  for (size_t v = 0; v < variables_.size(); ++v) {
+    if (IsFrozen(v)) continue;
+    const absl::Span<float> gradient = gradients_->variable(v);
+    if (factor != 1 && !variables_[v].has_update()) {
+      for (float& each : gradient) each *= factor;
+    }
+    push_->Add(v, gradient, gradients_);
+  }
 }
 
 absl::Status PushingSink::Check() const {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "protos/job.pb.h"
@@ -18,21 +19,28 @@
 namespace millrace::worker {
 
 // Adds each variable's gradient, or statistic, to a push as soon as the model has finished it,
-// unless it has values that are no numbers. Used by one thread.
+// unless it has values that are no numbers. Where gradients are to be clipped by the norm of all of
+// them, they are kept until the last one is there. Used by one thread.
 class PushingSink final : public GradientSink {
  public:
   // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
-  // needs them.
+  // needs them. `global_clip_norm`: see OptimizerSpec; nothing: this step's is not clipped here.
   PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
-              const std::vector<VariableSpec>& variables, Clock* clock);
+              const std::vector<VariableSpec>& variables, Clock* clock,
+              absl::optional<double> global_clip_norm = absl::nullopt);
 
   absl::Span<float> Buffer(size_t variable) override;
   void Finished(size_t variable) override;
 
-  // Once the model is done: OK, the push may be committed. OUT_OF_RANGE: a gradient is not finite.
+  // Once the model is done: OK, PushKept and then the push may be committed. OUT_OF_RANGE: a
+  // gradient is not finite.
   // INTERNAL: the model has not finished the gradient of each variable that is not frozen exactly
   // once, or that of a frozen one.
   absl::Status Check() const;
+
+  // Clips the gradients that were kept, and adds them to the push. Does nothing where none were.
+  // REQUIRES: Check() is OK; called once.
+  void PushKept();
 
   // When the first gradient was asked for a place; where none was, when this object was made.
   absl::Time begun_at() const { return begun_at_; }
@@ -40,10 +48,13 @@ class PushingSink final : public GradientSink {
  private:
   bool IsFrozen(size_t variable) const { return variables_[variable].update().has_frozen(); }
 
+  float FactorOfKept() const;
+
   ParameterClient::Push* const push_;
   const std::vector<VariableSpec>& variables_;
   const std::shared_ptr<GradientSet> gradients_;
   Clock* const clock_;
+  const absl::optional<double> global_clip_norm_;
   absl::Time begun_at_;
   bool has_begun_ = false;
   std::vector<int> finished_;  // How often, by variable.

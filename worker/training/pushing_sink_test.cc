@@ -1,0 +1,104 @@
+#include "worker/training/pushing_sink.h"
+
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Notes what it is given.
+class FakePush final : public ParameterClient::Push {
+ public:
+  void Add(size_t variable, absl::Span<const float> gradient,
+           std::shared_ptr<const void> /*owner*/) override {
+    added.emplace_back(variable, std::vector<float>(gradient.begin(), gradient.end()));
+  }
+  void Commit() override {}
+  absl::Status Wait(absl::Time /*deadline*/) override { return absl::OkStatus(); }
+
+  std::vector<std::pair<size_t, std::vector<float>>> added;
+};
+
+// Two trained variables, a moving average and a frozen one.
+class PushingSinkTest : public ::testing::Test {
+ protected:
+  PushingSinkTest() : variables_(4) {
+    variables_[2].mutable_update()->mutable_moving_average();
+    variables_[3].mutable_update()->mutable_frozen();
+  }
+
+  PushingSink Make(absl::optional<double> global_clip_norm) {
+    return PushingSink(&push_, std::make_shared<GradientSet>(std::vector<uint64_t>{2, 1, 1, 0}),
+                       variables_, Clock::Real(), global_clip_norm);
+  }
+
+  static void Finish(PushingSink& sink, size_t variable, const std::vector<float>& gradient) {
+    std::copy(gradient.begin(), gradient.end(), sink.Buffer(variable).begin());
+    sink.Finished(variable);
+  }
+
+  FakePush push_;
+  std::vector<VariableSpec> variables_;
+};
+
+TEST_F(PushingSinkTest, GradientsLeaveAtOnceWhereNothingIsClipped) {
+  PushingSink sink = Make(absl::nullopt);
+  Finish(sink, 1, {12});
+  EXPECT_THAT(push_.added, SizeIs(1));
+  Finish(sink, 0, {3, 4});
+  Finish(sink, 2, {100});
+  EXPECT_TRUE(sink.Check().ok());
+  sink.PushKept();
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(1, std::vector<float>{12}),
+                                       std::make_pair(0, std::vector<float>{3, 4}),
+                                       std::make_pair(2, std::vector<float>{100})));
+}
+
+TEST_F(PushingSinkTest, LongGradientIsClippedAsAWholeAndStatisticsAreNot) {
+  PushingSink sink = Make(6.5);
+  Finish(sink, 1, {12});
+  Finish(sink, 2, {100});
+  Finish(sink, 0, {3, 4});
+  EXPECT_TRUE(sink.Check().ok());
+  EXPECT_THAT(push_.added, IsEmpty()) << "the norm is not known";
+  sink.PushKept();
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{1.5, 2}),
+                                       std::make_pair(1, std::vector<float>{6}),
+                                       std::make_pair(2, std::vector<float>{100})));
+}
+
+TEST_F(PushingSinkTest, ShortGradientStaysAsItIs) {
+  PushingSink sink = Make(13);
+  Finish(sink, 0, {3, 4});
+  Finish(sink, 1, {12});
+  Finish(sink, 2, {100});
+  EXPECT_TRUE(sink.Check().ok());
+  sink.PushKept();
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{3, 4}),
+                                       std::make_pair(1, std::vector<float>{12}),
+                                       std::make_pair(2, std::vector<float>{100})));
+}
+
+TEST_F(PushingSinkTest, GradientThatIsNoNumberIsNotPushed) {
+  PushingSink sink = Make(13);
+  Finish(sink, 0, {3, std::nanf("")});
+  Finish(sink, 1, {12});
+  Finish(sink, 2, {100});
+  EXPECT_EQ(sink.Check().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(push_.added, IsEmpty());
+}
+
+}  // namespace
+}  // namespace millrace::worker
