@@ -365,8 +365,9 @@ def check_sums(path, steps, sizes=SUM_SIZES, contributions=1):
 
 # A real model, whose every bit depends on every step and their order.
 
-def write_digits_job(directory, steps, evaluate_every=0, cut_period_ms=2000, checkpoints=""):
+def write_digits_job(directory, steps, evaluate_every=0, cut_period_ms=2000, checkpoints="", global_clip_norm=0):
     """Writes a synchronous job that learns digits with a small network; returns its path and its data."""
+    clipping = f"global_clip_norm: {global_clip_norm}" if global_clip_norm else ""
     digits = directory / "digits"
     if not digits.exists():
         harness.make_digits(digits)
@@ -382,7 +383,7 @@ model {{
   loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY
 }}
 data {{ {data} }}
-optimizer {{ adam {{ learning_rate: 0.001 }} }}
+optimizer {{ adam {{ learning_rate: 0.001 }} {clipping} }}
 synchronous {{ replicas: 4 }}
 batch_size: 16
 steps: {steps}
@@ -411,16 +412,16 @@ def run_sums(seed, make_blows, steps, replicas=0, step_microseconds=1000, checkp
         return status
 
 
-def run_digits(seed, make_blows, steps, checkpoint_every=0, **job):
+def run_digits(seed, make_blows, steps, checkpoint_every=0, ps=2, **job):
     """A synchronous job under the blows of a plan; returns its final status and its file's hash."""
     blows = make_blows(seed, steps)
     say(f"digits, synchronous: seed {seed}, {steps} steps, {len(blows)} blows")
-    with ChaosCluster() as cluster:
+    with ChaosCluster(ps=ps) as cluster:
         checkpoints = checkpoints_text(cluster.checkpoints, checkpoint_every)
         path, data = write_digits_job(cluster.directory, steps, checkpoints=checkpoints, **job)
         job_id = cluster.submit(path, f"--data={data}")
-        status = Run(cluster, job_id, blows, shards=2).to_end()
-        check_applied(cluster.addresses(), job_id, shards=2, steps=steps)
+        status = Run(cluster, job_id, blows, shards=ps).to_end()
+        check_applied(cluster.addresses(), job_id, shards=ps, steps=steps)
         return status, sha256(cluster.export(job_id))
 
 
