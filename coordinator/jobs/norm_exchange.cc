@@ -22,8 +22,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/exact_square_sum.h"
 #include "common/job_spec.h"
-#include "common/square_sum.h"
 #include "common/status_macros.h"
 
 namespace millrace::coordinator {
@@ -46,13 +46,13 @@ absl::StatusOr<NormDecision> DecideNorm(absl::Span<const MeasureVersionResponse>
     }
     decision.norm = shard.norm();
   }
-  SquareSum sum;
+  ExactSquareSum sum;
   for (size_t i = 0; i < shards.size(); ++i) {
     if (shards[i].state() == MeasureVersionResponse::NORM_KNOWN) continue;
     if (shards[i].state() != MeasureVersionResponse::MEASURED) {
       return NormDecision{absl::nullopt, static_cast<uint32_t>(i), shards[i].state()};
     }
-    const auto part = SquareSum::FromWords(
+    const auto part = ExactSquareSum::FromWords(
         {shards[i].square_sum().data(), static_cast<size_t>(shards[i].square_sum_size())},
         !shards[i].not_finite());
     if (!part.ok()) return absl::InternalError(part.status().message());

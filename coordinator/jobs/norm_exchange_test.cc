@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
-#include "common/square_sum.h"
+#include "common/exact_square_sum.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 MeasureVersionResponse Measured(const std::vector<float>& gradient) {
-  SquareSum sum;
+  ExactSquareSum sum;
   sum.Add(gradient);
   MeasureVersionResponse shard;
   shard.set_state(MeasureVersionResponse::MEASURED);

@@ -82,9 +82,9 @@ void RunningSum::AddLast(const WirePiece& piece, float weight, float divisor,
   });
 }
 
-SquareSum RunningSum::MeanSquares(size_t block, float divisor) const {
+ExactSquareSum RunningSum::MeanSquares(size_t block, float divisor) const {
   const FlushDenormals flush_denormals;
-  SquareSum squares;
+  ExactSquareSum squares;
   const size_t elements = layout_->blocks()[block].elements;
   alignas(64) std::array<float, kAtATime> mean;
   for (size_t begin = 0; begin < elements; begin += kAtATime) {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/square_sum.h"
+#include "common/exact_square_sum.h"
 #include "common/wire/tensor_codec.h"
 #include "ps/block/block.h"
 #include "ps/dense/block_layout.h"
@@ -41,7 +41,7 @@ class RunningSum {
 
   // Of the sum divided by `divisor`, in one block: the squares of its elements. Several threads may
   // call these two at once. REQUIRES: the sum is complete; the block is not frozen.
-  SquareSum MeanSquares(size_t block, float divisor) const;
+  ExactSquareSum MeanSquares(size_t block, float divisor) const;
 
   // Gives `update` that, times `factor`. The sum stays as it is.
   void ApplyMean(size_t block, float divisor, float factor, StagedUpdate* update) const;

@@ -14,7 +14,7 @@ ClippedMean::ClippedMean(const UpdateTools& tools, double clip_norm,
     if (!places[block].frozen) blocks_.push_back(block);
   }
   if (blocks_.empty()) blocks_.push_back(places.size());
-  squares_ = std::make_shared<std::vector<SquareSum>>(places.size() + 1);
+  squares_ = std::make_shared<std::vector<ExactSquareSum>>(places.size() + 1);
 }
 
 VersionMeasure ClippedMean::Measure() const {
@@ -88,7 +88,7 @@ absl::optional<Work> ClippedMean::Next(const StatePtr& state) {
 bool ClippedMean::Done(const Work& /*work*/) {
   if (++computed_ < blocks_.size()) return false;
   if (phase_ == Phase::kApplying) return true;
-  for (const SquareSum& squares : *squares_) total_.Add(squares);
+  for (const ExactSquareSum& squares : *squares_) total_.Add(squares);
   phase_ = Phase::kMeasured;
   return false;
 }

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
-#include "common/square_sum.h"
+#include "common/exact_square_sum.h"
 #include "ps/dense/running_sum.h"
 #include "ps/dense/shard_state.h"
 #include "ps/dense/staged_update.h"
@@ -54,8 +54,8 @@ class ClippedMean {
   Phase phase_ = Phase::kMeasuring;
   size_t claimed_ = 0;   // Of blocks_, in this phase: those that were given out as work,
   size_t computed_ = 0;  // and those that are done.
-  std::shared_ptr<std::vector<SquareSum>> squares_;  // By block.
-  SquareSum total_;                                  // Of them.
+  std::shared_ptr<std::vector<ExactSquareSum>> squares_;  // By block.
+  ExactSquareSum total_;                                  // Of them.
   absl::optional<double> norm_;
   std::shared_ptr<StagedUpdate> update_;  // kApplying.
 };

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
-#include "common/square_sum.h"
+#include "common/exact_square_sum.h"
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -55,9 +55,9 @@ absl::StatusOr<ApplyVersionResponse> Apply(Shard* shard, uint64_t version, doubl
   return shard->ApplyVersion(request);
 }
 
-SquareSum SumOf(const MeasureVersionResponse& measured) {
+ExactSquareSum SumOf(const MeasureVersionResponse& measured) {
   EXPECT_EQ(measured.state(), MeasureVersionResponse::MEASURED);
-  return *SquareSum::FromWords(
+  return *ExactSquareSum::FromWords(
       {measured.square_sum().data(), static_cast<size_t>(measured.square_sum_size())},
       !measured.not_finite());
 }
@@ -103,7 +103,7 @@ class ShardedVariables {
 
   // What a coordinator does. Returns the norm.
   double Exchange(uint64_t version) {
-    SquareSum sum;
+    ExactSquareSum sum;
     for (const auto& shard : shards_) sum.Add(SumOf(*Measure(shard.get(), version)));
     const double norm = std::sqrt(sum.ToDouble());
     for (const auto& shard : shards_) EXPECT_TRUE(Apply(shard.get(), version, norm).ok());

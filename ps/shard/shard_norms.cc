@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/square_sum.h"
+#include "common/exact_square_sum.h"
 #include "common/status_macros.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_internal.h"

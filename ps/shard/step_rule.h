@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
 #include "common/applied_set.h"
-#include "common/square_sum.h"
+#include "common/exact_square_sum.h"
 #include "common/wire/tensor_codec.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/dense/push_assembly.h"
@@ -47,8 +47,8 @@ struct Computed {
 // How far the version under way has come, where its update waits for a norm.
 struct VersionMeasure {
   MeasureVersionResponse::State state = MeasureVersionResponse::INCOMPLETE;
-  SquareSum squares = {};  // MEASURED: of the shard's part of the mean gradient.
-  double norm = 0;         // NORM_KNOWN.
+  ExactSquareSum squares = {};  // MEASURED: of the shard's part of the mean gradient.
+  double norm = 0;              // NORM_KNOWN.
 };
 
 // Guarded by the shard's lock, all of it; never computes. `state` is always the published one, and

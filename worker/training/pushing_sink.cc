@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/exact_square_sum.h"
 #include "common/finite.h"
-#include "common/square_sum.h"
 
 namespace millrace::worker {
 
@@ -43,7 +43,7 @@ void PushingSink::Finished(size_t variable) {
 
 // The sum is exact, so that it does not matter in which order the variables come.
 float PushingSink::FactorOfKept() const {
-  SquareSum squares;
+  ExactSquareSum squares;
   for (size_t v = 0; v < variables_.size(); ++v) {
     if (!variables_[v].has_update()) squares.Add(gradients_->variable(v));
   }

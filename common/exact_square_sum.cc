@@ -2,7 +2,7 @@
 // units of 2^-298. The m^2 of one e are added up in a word of their own, 2^16 of them at most, each
 // below 2^48; then the words go to their places in the large number. So an element costs a
 // multiplication and an addition of whole numbers.
-#include "common/square_sum.h"
+#include "common/exact_square_sum.h"
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,7 @@ void AddSquare(float value, std::array<uint64_t, kExponents>& sums) {
 
 }  // namespace
 
-void SquareSum::Add(absl::Span<const float> values) {
+void ExactSquareSum::Add(absl::Span<const float> values) {
   for (; !values.empty(); values.remove_prefix(std::min(values.size(), kMostAtOnce))) {
     Lanes lanes = {};
     const absl::Span<const float> some = values.subspan(0, kMostAtOnce);
@@ -57,19 +57,19 @@ void SquareSum::Add(absl::Span<const float> values) {
   }
 }
 
-void SquareSum::Add(const SquareSum& other) {
+void ExactSquareSum::Add(const ExactSquareSum& other) {
   is_finite_ = is_finite_ && other.is_finite_;
   for (size_t word = 0; word < kWords; ++word) AddAt(word, other.words_[word]);
 }
 
-void SquareSum::AddShifted(uint64_t value, size_t shift) {
+void ExactSquareSum::AddShifted(uint64_t value, size_t shift) {
   const size_t word = shift / kWordBits;
   const size_t bits = shift % kWordBits;
   AddAt(word, value << bits);
   if (bits > 0) AddAt(word + 1, value >> (kWordBits - bits));
 }
 
-void SquareSum::AddAt(size_t word, uint64_t value) {
+void ExactSquareSum::AddAt(size_t word, uint64_t value) {
   while (value > 0 && word < kWords) {
     words_[word] += value;
     value = words_[word] < value ? 1 : 0;  // What is carried.
@@ -77,7 +77,7 @@ void SquareSum::AddAt(size_t word, uint64_t value) {
   }
 }
 
-double SquareSum::ToDouble() const {
+double ExactSquareSum::ToDouble() const {
   if (!is_finite_) return std::numeric_limits<double>::infinity();
   size_t top = kWords;
   while (top > 0 && words_[top - 1] == 0) --top;
@@ -100,18 +100,19 @@ double SquareSum::ToDouble() const {
   return std::ldexp(static_cast<double>(mantissa), exponent);
 }
 
-std::vector<uint64_t> SquareSum::ToWords() const {
+std::vector<uint64_t> ExactSquareSum::ToWords() const {
   std::vector<uint64_t> words(words_.begin(), words_.end());
   while (!words.empty() && words.back() == 0) words.pop_back();
   return words;
 }
 
-absl::StatusOr<SquareSum> SquareSum::FromWords(absl::Span<const uint64_t> words, bool is_finite) {
+absl::StatusOr<ExactSquareSum> ExactSquareSum::FromWords(absl::Span<const uint64_t> words,
+                                                         bool is_finite) {
   if (words.size() > kWords) {
     return absl::InvalidArgumentError(
         absl::StrCat("a sum of squares of ", words.size(), " words; must be at most ", kWords));
   }
-  SquareSum sum;
+  ExactSquareSum sum;
   std::copy(words.begin(), words.end(), sum.words_.begin());
   sum.is_finite_ = is_finite;
   return sum;

@@ -1,6 +1,6 @@
 // The sum of the squares of floats, exactly.
-#ifndef MILLRACE_COMMON_SQUARE_SUM_H_
-#define MILLRACE_COMMON_SQUARE_SUM_H_
+#ifndef MILLRACE_COMMON_EXACT_SQUARE_SUM_H_
+#define MILLRACE_COMMON_EXACT_SQUARE_SUM_H_
 
 #include <array>
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace millrace {
 // The square of a float is a whole number of 2^-298, so the sum of any squares is one too: it is
 // kept as that, in 640 bits, and neither the order in which they are added nor how they are divided
 // between several sums can show in it. A value type; not thread-safe.
-class SquareSum {
+class ExactSquareSum {
  public:
   // Adds the squares of `values`. REQUIRES: less than 2^64 in all.
   void Add(absl::Span<const float> values);
-  void Add(const SquareSum& other);
+  void Add(const ExactSquareSum& other);
 
   // Whether all values were finite; otherwise nothing else is known of the sum.
   bool is_finite() const { return is_finite_; }
@@ -30,7 +30,7 @@ class SquareSum {
   // In units of 2^-298, the lowest word first, without those that are 0 at the end.
   std::vector<uint64_t> ToWords() const;
   // INVALID_ARGUMENT: too many words.
-  static absl::StatusOr<SquareSum> FromWords(absl::Span<const uint64_t> words, bool is_finite);
+  static absl::StatusOr<ExactSquareSum> FromWords(absl::Span<const uint64_t> words, bool is_finite);
 
  private:
   // 2^38 squares below 2^256 each, and room for as many sums of them.
@@ -53,4 +53,4 @@ float ClipFactor(double norm, double clip_norm);
 
 }  // namespace millrace
 
-#endif  // MILLRACE_COMMON_SQUARE_SUM_H_
+#endif  // MILLRACE_COMMON_EXACT_SQUARE_SUM_H_

@@ -1,4 +1,4 @@
-#include "common/square_sum.h"
+#include "common/exact_square_sum.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,15 +17,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-SquareSum SumOf(absl::Span<const float> values) {
-  SquareSum sum;
+ExactSquareSum SumOf(absl::Span<const float> values) {
+  ExactSquareSum sum;
   sum.Add(values);
   return sum;
 }
 
 double Squares(absl::Span<const float> values) { return SumOf(values).ToDouble(); }
 
-TEST(SquareSumTest, SmallSumsAreExact) {
+TEST(ExactSquareSumTest, SmallSumsAreExact) {
   EXPECT_EQ(Squares({}), 0);
   EXPECT_EQ(Squares({0.0f, -0.0f}), 0);
   EXPECT_EQ(Squares({3, -4}), 25);
@@ -33,7 +33,7 @@ TEST(SquareSumTest, SmallSumsAreExact) {
   EXPECT_EQ(Squares(std::vector<float>(1 << 20, 16777215)), 16777215.0 * 16777215.0 * (1 << 20));
 }
 
-TEST(SquareSumTest, SmallestAndLargestFloatsCount) {
+TEST(ExactSquareSumTest, SmallestAndLargestFloatsCount) {
   const float smallest = std::numeric_limits<float>::denorm_min();
   const float least_normal = std::numeric_limits<float>::min();
   const float largest = std::numeric_limits<float>::max();
@@ -44,7 +44,7 @@ TEST(SquareSumTest, SmallestAndLargestFloatsCount) {
 }
 
 // Half of the last place of 2^60 is 2^7; the sums lie on it, and just beside it.
-TEST(SquareSumTest, SumIsRoundedOnceToTheNearestDouble) {
+TEST(ExactSquareSumTest, SumIsRoundedOnceToTheNearestDouble) {
   const double large = std::ldexp(1, 60);
   const double step = std::ldexp(1, 8);
   const float root = std::ldexp(1.0f, 30);
@@ -60,7 +60,7 @@ TEST(SquareSumTest, SumIsRoundedOnceToTheNearestDouble) {
   EXPECT_EQ(Squares({root, 8}), large);
 }
 
-TEST(SquareSumTest, NeitherOrderNorDivisionShows) {
+TEST(ExactSquareSumTest, NeitherOrderNorDivisionShows) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
@@ -71,18 +71,18 @@ TEST(SquareSumTest, NeitherOrderNorDivisionShows) {
   const std::vector<uint64_t> expected = SumOf(values).ToWords();
   for (const size_t parts : {2, 3, 1000}) {
     std::shuffle(values.begin(), values.end(), random);
-    SquareSum sum;
+    ExactSquareSum sum;
     for (size_t part = 0; part < parts; ++part) {
       const size_t begin = values.size() * part / parts;
       const size_t end = values.size() * (part + 1) / parts;
-      const SquareSum some = SumOf(absl::MakeConstSpan(values).subspan(begin, end - begin));
-      sum.Add(*SquareSum::FromWords(some.ToWords(), some.is_finite()));
+      const ExactSquareSum some = SumOf(absl::MakeConstSpan(values).subspan(begin, end - begin));
+      sum.Add(*ExactSquareSum::FromWords(some.ToWords(), some.is_finite()));
     }
     EXPECT_EQ(sum.ToWords(), expected) << parts << " parts";
   }
 }
 
-TEST(SquareSumTest, IsCloseToASumOfLongDoubles) {
+TEST(ExactSquareSumTest, IsCloseToASumOfLongDoubles) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> values(100'000);
@@ -94,11 +94,11 @@ TEST(SquareSumTest, IsCloseToASumOfLongDoubles) {
   EXPECT_NEAR(Squares(values), static_cast<double>(expected), 1e-9);
 }
 
-TEST(SquareSumTest, WhatIsNotFiniteMakesTheSumInfinite) {
+TEST(ExactSquareSumTest, WhatIsNotFiniteMakesTheSumInfinite) {
   for (const float bad :
        {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
         std::numeric_limits<float>::quiet_NaN()}) {
-    SquareSum sum = SumOf({1, 2});
+    ExactSquareSum sum = SumOf({1, 2});
     EXPECT_TRUE(sum.is_finite());
     sum.Add(SumOf({1, bad}));
     EXPECT_FALSE(sum.is_finite());
@@ -106,8 +106,8 @@ TEST(SquareSumTest, WhatIsNotFiniteMakesTheSumInfinite) {
   }
 }
 
-TEST(SquareSumTest, TooManyWordsAreRefused) {
-  const auto sum = SquareSum::FromWords(std::vector<uint64_t>(11, 1), true);
+TEST(ExactSquareSumTest, TooManyWordsAreRefused) {
+  const auto sum = ExactSquareSum::FromWords(std::vector<uint64_t>(11, 1), true);
   EXPECT_EQ(sum.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(sum.status().message()), HasSubstr("11 words; must be at most 10"));
 }
