@@ -8,6 +8,8 @@
 
 #include "ps/optimizer/kernel.h"
 #include "ps/optimizer/learning_rate.h"
+#include "ps/optimizer/streamed_descent.h"
+#include "ps/optimizer/streamed_rmsprop.h"
 
 namespace millrace::ps {
 namespace {
@@ -15,14 +17,6 @@ namespace {
 constexpr double kRmspropLearningRate = 0.001;
 constexpr double kRmspropRho = 0.9;
 constexpr double kRmspropEpsilon = 1e-7;
-
-struct RmsPropRates {
-  float rho;
-  float one_minus_rho;
-  float momentum;
-  float epsilon;
-  float learning_rate = 0;  // Of this version.
-};
 
 // Slots: the square's decaying mean; then the velocity, with momentum; then the gradient's decaying
 // mean, if centered.
@@ -87,6 +81,32 @@ MILLRACE_KERNEL void CenteredWithMomentum(RmsPropRates rates, const char* gradie
   RmsPropLoop</*kMomentum=*/true, /*kCentered=*/true>(rates, gradient, count, in, out);
 }
 
+void ShortPlain(const RmsPropRates& rates, const char* gradient, size_t begin, size_t end,
+                const float* const* in, float* const* out) {
+  const float* const from[] = {in[0] + begin, in[1] + begin};
+  float* const to[] = {out[0] + begin, out[1] + begin};
+  Plain(rates, gradient + begin * sizeof(float), end - begin, from, to);
+}
+
+bool LieAlike(const float* a, const float* b) {
+  constexpr uintptr_t kLine = 64;  // Bytes.
+  return (reinterpret_cast<uintptr_t>(a) - reinterpret_cast<uintptr_t>(b)) % kLine == 0;
+}
+
+// Long runs past the caches.
+void StreamedPlain(RmsPropRates rates, const char* gradient, size_t count, const float* const* in,
+                   float* const* out) {
+  StreamedPart part;
+  if (LieAlike(out[0], out[1])) part = FindStreamedPart(in[0], out[0], count);
+  ShortPlain(rates, gradient, 0, part.begin, in, out);
+  if (part.begin < part.end) {
+    const float* const from[] = {in[0] + part.begin, in[1] + part.begin};
+    float* const to[] = {out[0] + part.begin, out[1] + part.begin};
+    RmsPropStreamed(rates, gradient + part.begin * sizeof(float), part.end - part.begin, from, to);
+  }
+  ShortPlain(rates, gradient, part.end, count, in, out);
+}
+
 class RmsPropOptimizer final : public Optimizer {
  public:
   RmsPropOptimizer(LearningRate learning_rate, RmsPropRates rates, bool centered)
@@ -108,7 +128,7 @@ class RmsPropOptimizer final : public Optimizer {
  private:
   static RmsPropKernel ChooseKernel(bool momentum, bool centered) {
     if (momentum) return centered ? CenteredWithMomentum : WithMomentum;
-    return centered ? Centered : Plain;
+    return centered ? Centered : StreamedPlain;
   }
 
   const LearningRate learning_rate_;
