@@ -24,6 +24,19 @@ void SumColumns(const float* matrix, int64_t rows, int64_t columns, float* sums)
   }
 }
 
+void FillRows(const float* values, int64_t rows, int64_t columns, float* matrix) {
+  for (int64_t row = 0; row < rows; ++row) std::copy_n(values, columns, matrix + row * columns);
+}
+
+// c = a b + beta c, where a is rows x inner and b inner x columns. oneDNN's matmul, which takes
+// another implementation, needs a third more time where the inner dimension is long.
+void AddProduct(const float* a, const float* b, float beta, float* c, int64_t rows, int64_t inner,
+                int64_t columns) {
+  dnnl::error::wrap_c_api(
+      dnnl_sgemm('N', 'N', rows, columns, inner, 1, a, inner, b, columns, beta, c, columns),
+      "could not multiply matrices");
+}
+
 }  // namespace
 
 DenseLayer::DenseLayer(CpuContext* context, const LayerPlan& plan, const CpuParameters& parameters)
@@ -35,22 +48,6 @@ DenseLayer::DenseLayer(CpuContext* context, const LayerPlan& plan, const CpuPara
       trained_(IsTrained(plan)),
       parameters_(parameters),
       activation_(context, plan.spec.dense().activation(), plan.output) {}
-
-CpuPrimitive DenseLayer::MakeForward(int64_t batch) {
-  const memory::desc x = Matrix(batch, inputs_);
-  const memory::desc kernel = Matrix(inputs_, units_);
-  const memory::desc bias = bias_ < 0 ? memory::desc() : Matrix(1, units_);
-  const memory::desc y = Matrix(batch, units_);
-  const dnnl::matmul::primitive_desc description({x, kernel, bias, y}, CpuContext::Attributes(),
-                                                 context_->engine());
-  if (bias_ < 0) {
-    return CpuPrimitive::Make<dnnl::matmul>(
-        context_, description, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}});
-  }
-  return CpuPrimitive::Make<dnnl::matmul>(
-      context_, description,
-      {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}, {DNNL_ARG_BIAS, bias}});
-}
 
 CpuPrimitive DenseLayer::MakeProduct(const memory::desc& a, const memory::desc& b,
                                      const memory::desc& product) {
@@ -64,7 +61,6 @@ DenseLayer::Primitives& DenseLayer::ForBatch(size_t batch) {
   return primitives_.Get(batch, [&] {
     const int64_t rows = static_cast<int64_t>(batch);
     return std::make_unique<Primitives>(Primitives{
-        MakeForward(rows),
         MakeProduct(Transposed(inputs_, rows), Matrix(rows, units_), Matrix(inputs_, units_)),
         MakeProduct(Matrix(rows, units_), Transposed(units_, inputs_), Matrix(rows, inputs_))});
   });
@@ -76,15 +72,9 @@ void DenseLayer::Prepare(size_t batch) {
 }
 
 void DenseLayer::Forward(const CpuPass& pass, const float* x, float* y) {
-  CpuPrimitive& forward = ForBatch(pass.batch).forward;
-  if (bias_ < 0) {
-    forward.Run({{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, parameters_[kKernel]}, {DNNL_ARG_DST, y}});
-  } else {
-    forward.Run({{DNNL_ARG_SRC, x},
-                 {DNNL_ARG_WEIGHTS, parameters_[kKernel]},
-                 {DNNL_ARG_DST, y},
-                 {DNNL_ARG_BIAS, parameters_[kBias]}});
-  }
+  const int64_t rows = static_cast<int64_t>(pass.batch);
+  if (bias_ >= 0) FillRows(parameters_[kBias], rows, units_, y);
+  AddProduct(x, parameters_[kKernel], bias_ >= 0 ? 1.0f : 0.0f, y, rows, inputs_, units_);
   activation_.Forward(pass.batch, y, y);
 }
 

@@ -23,14 +23,12 @@ class DenseLayer final : public CpuUnaryLayer {
 
  private:
   struct Primitives {
-    CpuPrimitive forward;
     CpuPrimitive kernel_gradient;  // x^T dy
     CpuPrimitive input_gradient;   // dy kernel^T
   };
   Primitives& ForBatch(size_t batch);
   void FinishGradients(const CpuPass& pass, Primitives* primitives, const float* x,
                        const float* dy);
-  CpuPrimitive MakeForward(int64_t batch);
   CpuPrimitive MakeProduct(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                            const dnnl::memory::desc& product);
 
