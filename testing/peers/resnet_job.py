@@ -1,0 +1,38 @@
+"""Jobs of the network that examples/resnet.py writes, on CIFAR-10's data_batch_1.bin."""
+
+import re
+import subprocess
+
+# Batches of 128 examples: one version of two replicas, or one step.
+MODES = {
+    "synchronous": ("synchronous { replicas: 2 }", 64),
+    "asynchronous": ("asynchronous {}", 128),
+}
+BATCH = 128
+
+
+def steps_of(mode, batches):
+    """Steps of a job that does so many batches of 128 examples."""
+    return batches * BATCH // MODES[mode][1]
+
+
+def text(mode, batches, depth=20, learning_rate=0.1, seed=1, augmented=True, more=""):
+    """Without evaluations, unless `more` brings one. `more` may refer to test_batch.bin."""
+    written = subprocess.run(
+        ["python3", "examples/resnet.py", f"--depth={depth}"], check=True, capture_output=True, text=True).stdout
+    model = re.search(r"^model \{.*?^\}$", written, re.DOTALL | re.MULTILINE).group(0)
+    augmentation = "augmentation { crop_padding: 4 horizontal_flip: true }" if augmented else ""
+    how, batch_size = MODES[mode]
+    evaluate = 'evaluate { cifar { files: "test_batch.bin" } }' if "evaluation" in more else ""
+    return f"""{model}
+data {{
+  train {{ cifar {{ files: "data_batch_1.bin" }} {augmentation} }}
+  {evaluate}
+}}
+optimizer {{ sgd {{ learning_rate: {learning_rate} momentum: 0.9 }} }}
+{how}
+batch_size: {batch_size}
+steps: {steps_of(mode, batches)}
+seed: {seed}
+{more}
+"""
