@@ -41,6 +41,7 @@ class MemoryPlanner {
       for (size_t i = 0; i < walk_.backward.size(); ++i) GoBackward(i);
     }
     result_.size = PlaceAll(&placed_);
+    result_.least = MostAtOneTime(placed_);
     return ReplaceIndices();
   }
 

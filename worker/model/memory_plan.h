@@ -35,7 +35,8 @@ struct BackwardPlaces {
 };
 
 struct MemoryPlan {
-  size_t size = 0;  // In floats.
+  size_t size = 0;   // In floats.
+  size_t least = 0;  // What is needed at one time at most: no plan of these lifetimes is smaller.
   // Of each value; kNoPlace: views, values that nobody needs, and features of floats and ids, which
   // stand in the batch. Those of bytes have a place, for floats.
   std::vector<size_t> values;

@@ -42,4 +42,17 @@ size_t PlaceAll(std::vector<Placed>* all) {
   return size;
 }
 
+size_t MostAtOneTime(const std::vector<Placed>& all) {
+  size_t most = 0;
+  // It is reached when one of them begins.
+  for (const Placed& one : all) {
+    size_t sum = 0;
+    for (const Placed& other : all) {
+      if (other.begin <= one.begin && one.begin <= other.end) sum += other.size;
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 }  // namespace millrace::worker

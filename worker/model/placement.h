@@ -19,6 +19,9 @@ struct Placed {
 // as low as it fits. Returns how much memory that takes. REQUIRES: the sum of the sizes fits.
 size_t PlaceAll(std::vector<Placed>* all);
 
+// The largest sum of the sizes that are needed at one time: no placement takes less.
+size_t MostAtOneTime(const std::vector<Placed>& all);
+
 }  // namespace millrace::worker
 
 #endif  // MILLRACE_WORKER_MODEL_PLACEMENT_H_
