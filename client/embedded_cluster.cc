@@ -122,7 +122,8 @@ void EmbeddedClusterImpl::StopWorkers() {
 }
 
 // The coordinator first: it has jobs write checkpoints, for which some need their workers. Members
-// do not wait for it then. The ps servers last: see RpcServer::InProcessChannel.
+// do not wait for it then. The ps servers last, which wait for what workers have left of streams:
+// see PsServer::Stop.
 EmbeddedClusterImpl::~EmbeddedClusterImpl() {
   if (coordinator_ != nullptr) coordinator_->StopInOrder();
   StopWorkers();

@@ -258,6 +258,26 @@ TEST_F(PsCheckpointTest, DirectoryThatHangsKeepsNoServerFromStopping) {
   EXPECT_EQ(pulled.version, 1) << pulled.message;
 }
 
+TEST_F(PsCheckpointTest, CallersInThisProcessKeepNoServerFromStoppingAndOnlyGetErrors) {
+  ImpatientClock clock;
+  PsServerOptions options;
+  options.clock = &clock;
+  ServedPs ps("called", options);
+  ASSERT_TRUE(ps.Create(Spec()).ok());
+  auto stub = ParameterServer::NewStub(ps.server()->InProcessChannel());
+  clock.SetImpatient(true);
+  EXPECT_EQ(ps.server()->Stop(), absl::OkStatus());
+  for (int i = 0; i < 2; ++i) {
+    Pusher late(stub.get());
+    EXPECT_FALSE(late.Read().has_value());
+    EXPECT_EQ(late.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+  clock.SetImpatient(false);
+  stub.reset();
+  ps.Restart();
+  EXPECT_EQ(Puller(ps.data(), Spec()).Pull().version, 0);
+}
+
 class DrainingPsTest : public PsCheckpointTest {
  protected:
   // Joined, with a heartbeat that says so.

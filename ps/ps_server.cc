@@ -106,7 +106,8 @@ absl::Status PsServer::StopOnce() {
 }
 
 // gRPC waits for handlers however long they take, and one may hang in a directory on a server that
-// does not answer. It works on no shard any more: the store is closed.
+// does not answer; and callers in this process may not let go of their channel. They work on no
+// shard any more: the store is closed, and streams are ended.
 void PsServer::ShutDownRpcServer() {
   struct Done {
     Mutex mutex;
@@ -120,8 +121,8 @@ void PsServer::ShutDownRpcServer() {
     ended->done = true;
     ended->changed.SignalAll();
   });
-  std::vector<std::string> files;
-  while (files.empty()) {
+  std::vector<std::string> left;
+  while (left.empty()) {
     {
       const absl::Time deadline = clock_->Now() + kFilesTimeout;
       MutexLock lock(&ended->mutex);
@@ -131,14 +132,15 @@ void PsServer::ShutDownRpcServer() {
       }
       if (ended->done) break;
     }
-    files = served_->store->FilesUnderWay();
+    left = served_->store->FilesUnderWay();
+    if (served_->rpc_server->HasInProcessCallers()) left.push_back("callers in this process");
   }
-  if (files.empty()) {
+  if (left.empty()) {
     thread.join();
     return;
   }
   LOG(ERROR) << "the server stops without waiting any longer for "
-             << absl::StrJoin(files, ", and for ");
+             << absl::StrJoin(left, ", and for ");
   thread.detach();
 }
 

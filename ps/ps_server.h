@@ -72,7 +72,8 @@ class PsServer {
   // to the database. Nothing that was acknowledged is lost when it returns OK. Later calls return
   // what the first one did. Blocks. Calls that still wait for another directory than the server's
   // own after kFilesTimeout are named in the log, and left to themselves: what they use stays, with
-  // the lock on the data directory, until they return or the process ends.
+  // the lock on the data directory, until they return or the process ends. So are callers that hold
+  // an in-process channel; they only get errors.
   absl::Status Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -90,7 +91,7 @@ class PsServer {
   PsServer(std::unique_ptr<ShardStore> store, Clock* clock);
 
   bool HasJobs() const;
-  // Returns when no call is under way any more, or only those that wait for files for too long.
+  // Returns when no call is under way any more, or only those that were waited for for too long.
   void ShutDownRpcServer();
   void Join(const PsServerOptions& options);
   absl::Status StopOnce();

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <utility>
@@ -11,11 +12,13 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/net/address.h"
 #include "common/net/channel.h"
 #include "common/net/transport.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
@@ -24,6 +27,9 @@
 
 namespace millrace {
 namespace {
+
+// Nothing tells that the last reference to a channel goes.
+constexpr absl::Duration kInProcessPoll = absl::Milliseconds(10);
 
 absl::Status CheckReach(const ServerOptions& options, const Address& address) {
   if (address.IsLoopback() || options.allow_insecure_remote) return absl::OkStatus();
@@ -77,6 +83,13 @@ absl::Status CheckPort(const std::string& listen, const Address& address) {
     }
   }
   return absl::OkStatus();
+}
+
+void LeaveToProcessEnd(std::unique_ptr<grpc::Server> server) {
+  static auto* const mutex = new Mutex;
+  static auto* const left = new std::vector<std::unique_ptr<grpc::Server>>;
+  MutexLock lock(mutex);
+  left->push_back(std::move(server));
 }
 
 void EnableStandardServices() {
@@ -141,16 +154,35 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
 RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address)
     : server_(std::move(server)), address_(std::move(address)) {}
 
-RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
+RpcServer::~RpcServer() {
+  if (HasInProcessCallers()) {
+    LOG(ERROR) << "the server at " << address_
+               << " has callers in this process: it stays until the process ends";
+    LeaveToProcessEnd(std::move(server_));
+  } else {
+    Shutdown(absl::ZeroDuration());
+  }
+}
 
 std::shared_ptr<grpc::Channel> RpcServer::InProcessChannel() {
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
-  return server_->InProcessChannel(args);
+  std::shared_ptr<grpc::Channel> channel = server_->InProcessChannel(args);
+  MutexLock lock(&mutex_);
+  std::erase_if(in_process_, [](const auto& held) { return held.expired(); });
+  in_process_.push_back(channel);
+  return channel;
+}
+
+bool RpcServer::HasInProcessCallers() const {
+  MutexLock lock(&mutex_);
+  return std::any_of(in_process_.begin(), in_process_.end(),
+                     [](const auto& held) { return !held.expired(); });
 }
 
 void RpcServer::Shutdown(absl::Duration grace) {
+  while (HasInProcessCallers()) absl::SleepFor(kInProcessPoll);
   server_->Shutdown(SystemDeadline(grace));
   server_->Wait();
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/mutex.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/server.h"
@@ -35,7 +36,9 @@ class RpcServer {
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services);
 
-  // Shuts down at once if that was not done.
+  // Shuts down at once if that was not done. Where somebody holds an in-process channel all the
+  // same it leaves gRPC's server to the end of the process, and says so in the log; the services
+  // must live as long then.
   ~RpcServer();
 
   // HOST:PORT with the real port.
@@ -43,19 +46,26 @@ class RpcServer {
 
   // A channel to this server without a socket, for clients in the same process: messages are handed
   // over by reference, nothing is copied. A later server needs a channel of its own.
-  // REQUIRES: nothing is called on it any more once the server shuts down: gRPC 1.51 does not
-  // survive that.
-  std::shared_ptr<grpc::Channel> InProcessChannel();
+  // gRPC 1.51 does not survive calls on it once the server shuts down: see Shutdown. Thread-safe.
+  // REQUIRES: Shutdown is not called yet.
+  std::shared_ptr<grpc::Channel> InProcessChannel() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Stops taking calls, waits up to `grace` for those under way, then cancels them. Blocks until
-  // all handlers have ended.
-  void Shutdown(absl::Duration grace);
+  // Whether somebody holds an in-process channel, or a call on one. Thread-safe.
+  bool HasInProcessCallers() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Serves on until there are no in-process callers; whoever cannot wait for that for ever calls it
+  // on a thread of its own. Then stops taking calls, waits up to `grace` for those under way, and
+  // cancels them. Blocks until all handlers have ended.
+  void Shutdown(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   RpcServer(std::unique_ptr<grpc::Server> server, std::string address);
 
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
+  mutable Mutex mutex_;
+  // gRPC's own references to a channel, such as those of calls, keep it alive too.
+  std::vector<std::weak_ptr<grpc::Channel>> in_process_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace

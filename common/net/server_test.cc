@@ -1,5 +1,7 @@
 #include "common/net/server.h"
 
+#include <future>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -170,6 +172,38 @@ TEST(RpcServerTest, InProcessChannelReachesTheServer) {
   const grpc::Status status = stub->GetShard(&context, request, &answer);
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(answer.job_id().size(), 5u << 20);
+}
+
+// Calls on a channel whose server had shut down ended the process.
+TEST(RpcServerTest, InProcessCallersAreServedUntilTheyHaveLetGo) {
+  SizedAnswers service;
+  const auto server = StartServer("127.0.0.1:0", {&service});
+  EXPECT_FALSE(server->HasInProcessCallers());
+  auto stub = ParameterServerAdmin::NewStub(server->InProcessChannel());
+  auto context = std::make_unique<grpc::ClientContext>();
+  ShardStatus answer;
+  ASSERT_TRUE(stub->GetShard(context.get(), GetShardRequest(), &answer).ok());
+  auto shut_down =
+      std::async(std::launch::async, [&server] { server->Shutdown(absl::ZeroDuration()); });
+  for (int i = 0; i < 10; ++i) {
+    grpc::ClientContext other;
+    EXPECT_TRUE(stub->GetShard(&other, GetShardRequest(), &answer).ok());
+  }
+  stub.reset();
+  EXPECT_TRUE(server->HasInProcessCallers()) << "there is the first call's context";
+  context.reset();
+  EXPECT_FALSE(server->HasInProcessCallers());
+  shut_down.get();
+}
+
+TEST(RpcServerTest, ServerThatIsDestroyedBeforeItsCallersServesThemOn) {
+  static auto* const service = new SizedAnswers();
+  auto server = StartServer("127.0.0.1:0", {service});
+  const auto stub = ParameterServerAdmin::NewStub(server->InProcessChannel());
+  server.reset();
+  grpc::ClientContext context;
+  ShardStatus answer;
+  EXPECT_TRUE(stub->GetShard(&context, GetShardRequest(), &answer).ok());
 }
 
 TEST(RpcServerTest, ShutdownCancelsCallsThatDoNotEnd) {
