@@ -121,6 +121,98 @@ TEST_F(CheckJobSpecTest, Layers) {
             "place");
 }
 
+TEST_F(CheckJobSpecTest, DilationIsWithoutStridesAndGroupsDivideTheFilters) {
+  ExpectGood({"model.layers[0].conv2d.strides=1", "model.layers[0].conv2d.dilation_rate=2,3",
+              "model.layers[0].conv2d.groups=4"});
+  EXPECT_EQ(ErrorOf("model.layers[0].conv2d.dilation_rate=1,2"),
+            "model.layers[0].conv2d.dilation_rate: [1, 2]; must be 1, since strides is 2");
+  EXPECT_THAT(ErrorOf("model.layers[0].conv2d.dilation_rate=0"),
+              HasSubstr("conv2d.dilation_rate[0]: 0; must be at least 1"));
+  EXPECT_EQ(ErrorOf("model.layers[0].conv2d.groups=3"),
+            "model.layers[0].conv2d.groups: 3; must be a divisor of filters, 8");
+}
+
+TEST_F(CheckJobSpecTest, DepthwiseConvolutions) {
+  const auto error = [&](const std::string& fields) {
+    return ErrorOf("model.layers[0]={depthwise_conv2d {" + fields + "}}");
+  };
+  ExpectGood({"model.layers[0]={depthwise_conv2d {kernel_size: 3 strides: [2, 2]}}"});
+  EXPECT_EQ(error(""),
+            "model.layers[0].depthwise_conv2d.kernel_size: 0 numbers; must be one number, or "
+            "height and width");
+  EXPECT_EQ(error("kernel_size: 3 strides: [1, 2]"),
+            "model.layers[0].depthwise_conv2d.strides: [1, 2]; must be equal for height and width");
+  EXPECT_EQ(error("kernel_size: 3 strides: 2 dilation_rate: 2"),
+            "model.layers[0].depthwise_conv2d.dilation_rate: 2; must be 1, since strides is 2");
+  EXPECT_EQ(error("kernel_size: 3 depth_multiplier: 16777217"),
+            "model.layers[0].depthwise_conv2d.depth_multiplier: 16777217; must be from 0 to "
+            "16777216");
+  EXPECT_EQ(error("kernel_size: 3 depthwise_regularizer { l2: -1 }"),
+            "model.layers[0].depthwise_conv2d.depthwise_regularizer.l2: -1; must be a finite "
+            "number, at least 0");
+  EXPECT_THAT(error("kernel_size: 3 bias_regularizer { l1: inf }"),
+              HasSubstr("depthwise_conv2d.bias_regularizer.l1: inf;"));
+}
+
+TEST_F(CheckJobSpecTest, LayersOfSequences) {
+  const auto error = [&](const std::string& layer) {
+    return ErrorOf("model.layers[0]={" + layer + "}");
+  };
+  ExpectGood({"model.layers[0]={conv1d {filters: 4 kernel_size: 2 padding: CAUSAL groups: 2}}"});
+  ExpectGood({"model.layers[0]={max_pool1d {}}"});
+  ExpectGood({"model.layers[0]={global_max_pooling1d {}}"});
+  ExpectGood({"model.layers[0]={global_average_pooling1d {}}"});
+  EXPECT_EQ(error("conv1d {filters: 4}"),
+            "model.layers[0].conv1d.kernel_size: 0; must be at least 1");
+  EXPECT_EQ(error("conv1d {kernel_size: 4}"),
+            "model.layers[0].conv1d.filters: 0; must be at least 1");
+  EXPECT_EQ(error("conv1d {filters: 4 kernel_size: 2 groups: 3}"),
+            "model.layers[0].conv1d.groups: 3; must be a divisor of filters, 4");
+  EXPECT_EQ(error("conv1d {filters: 4 kernel_size: 2 strides: 2 dilation_rate: 3}"),
+            "model.layers[0].conv1d.dilation_rate: 3; must be 1, since strides is 2");
+  EXPECT_EQ(error("conv1d {filters: 4 kernel_size: 2 strides: 70000}"),
+            "model.layers[0].conv1d.strides: 70000; must be from 0 to 65536");
+  EXPECT_THAT(error("conv1d {filters: 4 kernel_size: 2 kernel_regularizer { l2: -1 }}"),
+              HasSubstr("conv1d.kernel_regularizer.l2: -1;"));
+  EXPECT_THAT(error("max_pool1d {pool_size: 70000}"), HasSubstr("max_pool1d.pool_size: 70000;"));
+  EXPECT_THAT(error("average_pooling1d {strides: 70000}"),
+              HasSubstr("average_pooling1d.strides: 70000;"));
+}
+
+TEST_F(CheckJobSpecTest, CausalPaddingIsOfConv1D) {
+  for (const char* layer :
+       {"conv2d {filters: 1 kernel_size: 3 ", "depthwise_conv2d {kernel_size: 3 ", "max_pool2d {",
+        "average_pooling2d {", "max_pool1d {", "average_pooling1d {"}) {
+    EXPECT_THAT(ErrorOf(absl::StrCat("model.layers[0]={", layer, "padding: CAUSAL}}")),
+                HasSubstr(".padding: CAUSAL; must be VALID or SAME"));
+  }
+}
+
+TEST_F(CheckJobSpecTest, PermutationsHaveEachDimensionOnce) {
+  ExpectGood({"model.layers[0]={permute {dims: [2, 3, 1]}}"});
+  EXPECT_EQ(ErrorOf("model.layers[0]={permute {dims: [1, 1]}}"),
+            "model.layers[0].permute.dims: [1, 1]; must be each of 1 to 2 once");
+  EXPECT_EQ(ErrorOf("model.layers[0]={permute {dims: [0, 1]}}"),
+            "model.layers[0].permute.dims: [0, 1]; must be each of 1 to 2 once");
+  EXPECT_THAT(ErrorOf("model.layers[0]={permute {}}"), HasSubstr("permute.dims: not set; must be"));
+}
+
+TEST_F(CheckJobSpecTest, RegularizersOfEmbeddingsAndNormalizations) {
+  const auto error = [&](const std::string& layer) {
+    return ErrorOf("model.layers[0]={" + layer + "}");
+  };
+  EXPECT_EQ(error("embedding {input_dim: 4 output_dim: 2 embeddings_regularizer { l1: -1 }}"),
+            "model.layers[0].embedding.embeddings_regularizer.l1: -1; must be a finite number, at "
+            "least 0");
+  for (const char* kind : {"batch_normalization", "layer_normalization"}) {
+    EXPECT_THAT(error(absl::StrCat(kind, " {beta_regularizer { l1: nan }}")),
+                HasSubstr(absl::StrCat(kind, ".beta_regularizer.l1: nan;")));
+    EXPECT_THAT(error(absl::StrCat(kind, " {gamma_regularizer { l2: -1 }}")),
+                HasSubstr(absl::StrCat(kind, ".gamma_regularizer.l2: -1;")));
+    EXPECT_THAT(error(absl::StrCat(kind, " {epsilon: 0}")), HasSubstr(".epsilon: 0;"));
+  }
+}
+
 TEST_F(CheckJobSpecTest, CustomModelNeedsNoMoreThanItsName) {
   JobSpec spec = spec_;
   spec.mutable_model()->clear_layers();

@@ -11,6 +11,7 @@ Keras runs on JAX in float64; all that goes in is float32 numbers. The table has
     model SPEC              a ModelSpec in text format
     input N0 N1 ...         the shape of an example
     labels L0 L1 ...        of the batch
+    ids LIMIT               where the features are ids, of which each is below LIMIT
     features X0 X1 ...      of the batch, row-major
     logits Y0 Y1 ...        the last layer's output, in an evaluation
     loss L                  the mean over the batch, in an evaluation
@@ -58,12 +59,46 @@ def dense(units, activation=None, bias=True, kernel_l1l2=None, bias_l1l2=None):
                                     bias_regularizer=keras_regularizer(bias_l1l2))
 
 
-def conv(filters, kernel, strides=(1, 1), padding="valid", activation=None, bias=True):
-    text = (f"conv2d {{ filters: {filters} kernel_size: {list(kernel)} strides: {list(strides)} "
-            f"padding: {padding.upper()}{activation_text(activation)}"
-            f"{'' if bias else ' no_bias: true'} }}")
+def convolution_text(kind, fields, padding, strides, dilation, groups, activation, bias, regularizers):
+    text = f"{kind} {{ {fields}"
+    text += f" strides: {strides}" if strides else ""
+    text += f" padding: {padding.upper()}{activation_text(activation)}"
+    text += "" if bias else " no_bias: true"
+    text += f" dilation_rate: {dilation}" if dilation else ""
+    text += f" groups: {groups}" if groups != 1 else ""
+    return text + "".join(regularizer_text(*regularizer) for regularizer in regularizers) + " }"
+
+
+def conv(filters, kernel, strides=(1, 1), padding="valid", activation=None, bias=True, dilation=None,
+         groups=1):
+    text = convolution_text("conv2d", f"filters: {filters} kernel_size: {list(kernel)}", padding,
+                            list(strides), dilation and list(dilation), groups, activation, bias, [])
     return text, keras.layers.Conv2D(filters, kernel, strides, padding, activation=activation,
-                                     use_bias=bias)
+                                     use_bias=bias, dilation_rate=dilation or (1, 1), groups=groups)
+
+
+def depthwise(kernel, multiplier=1, strides=None, padding="valid", activation=None, bias=True,
+              dilation=None, kernel_l1l2=None, bias_l1l2=None):
+    fields = f"kernel_size: {list(kernel)}"
+    fields += f" depth_multiplier: {multiplier}" if multiplier != 1 else ""
+    text = convolution_text("depthwise_conv2d", fields, padding, strides and list(strides),
+                            dilation and list(dilation), 1, activation, bias,
+                            [("depthwise_regularizer", kernel_l1l2), ("bias_regularizer", bias_l1l2)])
+    return text, keras.layers.DepthwiseConv2D(
+        kernel, strides or (1, 1), padding, multiplier, dilation_rate=dilation or (1, 1),
+        activation=activation, use_bias=bias, depthwise_regularizer=keras_regularizer(kernel_l1l2),
+        bias_regularizer=keras_regularizer(bias_l1l2))
+
+
+def conv1d(filters, kernel, strides=None, padding="valid", activation=None, bias=True, dilation=None,
+           groups=1, kernel_l1l2=None, bias_l1l2=None):
+    text = convolution_text("conv1d", f"filters: {filters} kernel_size: {kernel}", padding, strides,
+                            dilation, groups, activation, bias,
+                            [("kernel_regularizer", kernel_l1l2), ("bias_regularizer", bias_l1l2)])
+    return text, keras.layers.Conv1D(
+        filters, kernel, strides or 1, padding, dilation_rate=dilation or 1, groups=groups,
+        activation=activation, use_bias=bias, kernel_regularizer=keras_regularizer(kernel_l1l2),
+        bias_regularizer=keras_regularizer(bias_l1l2))
 
 
 def average_pool(size=None, strides=None, padding="valid"):
@@ -81,6 +116,27 @@ def pool(size=None, strides=None, padding="valid"):
     return text, keras.layers.MaxPooling2D(size or (2, 2), strides, padding)
 
 
+def pool1d(kind, size=None, strides=None, padding="valid"):
+    text = f"{kind} {{" + (f" pool_size: {size}" if size else "")
+    text += (f" strides: {strides}" if strides else "") + f" padding: {padding.upper()} }}"
+    layer = {"max_pool1d": keras.layers.MaxPooling1D, "average_pooling1d": keras.layers.AveragePooling1D}
+    return text, layer[kind](size or 2, strides, padding)
+
+
+def permute(dims):
+    return simple("permute", keras.layers.Permute(dims), f"dims: {dims}")
+
+
+def reshape(shape):
+    return simple("reshape", keras.layers.Reshape(shape), f"target_shape: {shape}")
+
+
+def embedding(rows, width, l1l2=None):
+    text = (f"embedding {{ input_dim: {rows} output_dim: {width}"
+            f"{regularizer_text('embeddings_regularizer', l1l2)} }}")
+    return text, keras.layers.Embedding(rows, width, embeddings_regularizer=keras_regularizer(l1l2))
+
+
 def flatten():
     return "flatten {}", keras.layers.Flatten()
 
@@ -93,13 +149,17 @@ def simple(kind, layer, fields=""):
     return f"{kind} {{ {fields} }}", layer
 
 
-def normalize(**options):
+def normalize(beta_l1l2=None, gamma_l1l2=None, **options):
     text = "".join(f" {key}: {value}" for key, value in options.items() if key in ("momentum", "epsilon"))
     text += " no_center: true" if not options.get("center", True) else ""
     text += " no_scale: true" if not options.get("scale", True) else ""
+    text += regularizer_text("beta_regularizer", beta_l1l2)
+    text += regularizer_text("gamma_regularizer", gamma_l1l2)
     # Without momentum, what is left in the moving averages is the batch's statistic.
     return (f"batch_normalization {{{text} }}",
-            keras.layers.BatchNormalization(**{**options, "momentum": 0.0}))
+            keras.layers.BatchNormalization(**{**options, "momentum": 0.0},
+                                            beta_regularizer=keras_regularizer(beta_l1l2),
+                                            gamma_regularizer=keras_regularizer(gamma_l1l2)))
 
 
 def add():
@@ -114,10 +174,14 @@ def global_average():
     return simple("global_average_pooling2d", keras.layers.GlobalAveragePooling2D())
 
 
-def layer_normalize(epsilon=1e-3, center=True, scale=True):
+def layer_normalize(epsilon=1e-3, center=True, scale=True, beta_l1l2=None, gamma_l1l2=None):
     text = f"layer_normalization {{ epsilon: {epsilon}"
-    text += ("" if center else " no_center: true") + ("" if scale else " no_scale: true") + " }"
-    return text, keras.layers.LayerNormalization(epsilon=epsilon, center=center, scale=scale)
+    text += ("" if center else " no_center: true") + ("" if scale else " no_scale: true")
+    text += regularizer_text("beta_regularizer", beta_l1l2)
+    text += regularizer_text("gamma_regularizer", gamma_l1l2) + " }"
+    return text, keras.layers.LayerNormalization(epsilon=epsilon, center=center, scale=scale,
+                                                 beta_regularizer=keras_regularizer(beta_l1l2),
+                                                 gamma_regularizer=keras_regularizer(gamma_l1l2))
 
 
 def leaky_relu(slope):
@@ -144,6 +208,13 @@ class Node:
         parts += [f"variables_of: '{self.shared}'"] if self.shared else []
         parts += ["trainable: false"] if self.frozen else []
         return f"layers {{ {' '.join(parts)} }}"
+
+
+class Ids:
+    """In place of a scale: the features are ids below `limit`."""
+
+    def __init__(self, limit):
+        self.limit = limit
 
 
 # Name, shape of an example, batch, classes (1: binary), scale of the features, layers.
@@ -243,6 +314,74 @@ CASES = [
      [Node(dense(5, "relu", kernel_l1l2=(0.01, 0.1), bias_l1l2=(0, 0.2)), "a"),
       Node(dense(5, "relu"), "b", shared="a"),
       Node(dense(5, kernel_l1l2=(1, 1)), frozen=True), Node(dense(3, kernel_l1l2=(0.1, 0)))]),
+    ("conv_dilated", [7, 8, 2], 3, 3, 1,
+     [conv(4, (3, 2), dilation=(2, 3)),
+      conv(3, (2, 3), padding="same", activation="sigmoid", dilation=(2, 2)), flatten(), dense(3)]),
+    ("conv_grouped", [6, 5, 4], 3, 3, 1,
+     [conv(6, (3, 2), activation="relu", groups=2),
+      conv(9, (2, 3), (2, 1), "same", bias=False, groups=3), flatten(), dense(3)]),
+    ("conv_grouped_wide", [5, 4, 32], 2, 3, 1,
+     [conv(32, (2, 3), padding="same", groups=2), conv(16, (2, 2), groups=16), flatten(), dense(3)]),
+    ("conv_grouped_dilated", [8, 7, 4], 2, 3, 1,
+     [conv(8, (3, 3), padding="same", dilation=(2, 2), groups=4),
+      conv(4, (2, 2), activation="tanh", dilation=(3, 1), groups=2), flatten(), dense(3)]),
+    ("depthwise", [6, 5, 3], 3, 3, 1,
+     [depthwise((3, 2)), depthwise((2, 3), 2, (2, 2), "same", "relu"), conv(4, (1, 1)), flatten(),
+      dense(3)]),
+    ("depthwise_dilated", [7, 8, 2], 3, 3, 1,
+     [depthwise((3, 3), 2, padding="same", bias=False, dilation=(2, 3), kernel_l1l2=(0.01, 0.1)),
+      depthwise((2, 2), 3, activation="sigmoid", dilation=(3, 2), bias_l1l2=(0.2, 0.05)),
+      simple("global_max_pooling2d", keras.layers.GlobalMaxPooling2D()), dense(3)]),
+    ("depthwise_wide", [6, 5, 20], 2, 3, 1,
+     [depthwise((3, 3), padding="same", activation="relu6"), depthwise((2, 3), strides=(2, 2)),
+      conv(5, (1, 1)), flatten(), dense(3)]),
+    ("conv1d", [11, 3], 3, 3, 1,
+     [conv1d(4, 3, 2, activation="relu"), conv1d(5, 2, 2, "same"), conv1d(4, 3, bias=False), flatten(),
+      dense(3)]),
+    ("conv1d_causal", [8, 2], 3, 3, 1,
+     [conv1d(4, 2, padding="causal", activation="tanh"),
+      conv1d(6, 3, padding="causal", dilation=3, groups=2), conv1d(3, 4, 3, "causal"), flatten(),
+      dense(3)]),
+    ("conv1d_dilated", [9, 4], 3, 3, 1,
+     [conv1d(4, 3, dilation=2, groups=2, kernel_l1l2=(0.1, 0.01)),
+      conv1d(6, 2, padding="same", dilation=3, groups=2, bias_l1l2=(0.1, 0.2)), flatten(), dense(3)]),
+    ("pooled_sequences", [11, 3], 3, 3, 1,
+     [conv1d(4, 2), pool1d("max_pool1d"), conv1d(4, 2, padding="same"),
+      pool1d("average_pooling1d", 3, 1, "same"), conv1d(5, 1), pool1d("max_pool1d", 3, 2, "same"),
+      pool1d("average_pooling1d"), flatten(), dense(3)]),
+    ("whole_sequences_pooled", [7, 3], 4, 3, 1,
+     [Node(conv1d(4, 2), "a"),
+      Node(simple("global_average_pooling1d", keras.layers.GlobalAveragePooling1D()), "mean", ["a"]),
+      Node(simple("global_max_pooling1d", keras.layers.GlobalMaxPooling1D()), "max", ["a"]),
+      Node(concatenate(), inputs=["mean", "max"]), Node(dense(3))]),
+    ("permuted", [3, 4, 2], 3, 3, 1,
+     [conv(5, (1, 1)), permute([3, 1, 2]), conv(3, (2, 1)), permute([2, 1, 3]), conv(4, (1, 2)),
+      reshape([4, -1]), permute([2, 1]), conv1d(2, 3), permute([1, 2]), flatten(), dense(3)]),
+    ("squeeze_and_excite", [5, 4, 3], 3, 3, 1,
+     [Node(conv(8, (2, 2)), "x"), Node(global_average()), Node(dense(3, "relu")),
+      Node(dense(8, "sigmoid")), Node(reshape([1, 1, 8]), "weights"),
+      Node(simple("multiply", keras.layers.Multiply()), inputs=["x", "weights"]), Node(conv(2, (2, 3))),
+      Node(flatten()), Node(dense(3))]),
+    ("merges_broadcast", [3, 4, 2], 3, 3, 1,
+     [Node(conv(5, (1, 1)), "all"), Node(conv(1, (1, 1), activation="tanh"), "pixel", ["features"]),
+      Node(conv(5, (3, 1)), "columns", ["features"]), Node(conv(5, (1, 4)), "rows", ["features"]),
+      Node(global_average(), inputs=["all"]), Node(dense(5, "sigmoid"), "channel"),
+      Node(dense(1), "one"),
+      Node(add(), "add", ["channel", "all", "pixel", "channel"]),
+      Node(simple("subtract", keras.layers.Subtract()), "subtract", ["one", "add"]),
+      Node(simple("subtract", keras.layers.Subtract()), "less", ["all", "pixel"]),
+      Node(simple("multiply", keras.layers.Multiply()), "outer", ["rows", "columns"]),
+      Node(simple("multiply", keras.layers.Multiply()), "multiply", ["outer", "channel", "subtract"]),
+      Node(simple("average", keras.layers.Average()), "average", ["rows", "multiply", "pixel"]),
+      Node(simple("maximum", keras.layers.Maximum()), "maximum",
+           ["columns", "channel", "average", "less"]),
+      Node(conv(3, (2, 2)), inputs=["maximum"]), Node(flatten()), Node(dense(3))]),
+    ("regularized_normalizations", [6], 5, 3, 2,
+     [dense(5, bias=False), normalize(beta_l1l2=(0.1, 0.2), gamma_l1l2=(0.05, 0.3)), dense(4),
+      layer_normalize(beta_l1l2=(0.02, 0.1), gamma_l1l2=(0.3, 0.04)), dense(4, bias=False),
+      normalize(center=False, gamma_l1l2=(0, 0.3)), layer_normalize(scale=False, beta_l1l2=(0.2, 0)),
+      dense(3)]),
+    ("embedding", [4], 5, 3, Ids(7), [embedding(7, 3, l1l2=(0.02, 0.1)), flatten(), dense(3)]),
 ]
 
 
@@ -254,9 +393,9 @@ def float32(values):
     return np.asarray(values, np.float32).astype(np.float64)
 
 
-def make_model(shape, nodes):
+def make_model(shape, nodes, ids):
     """A Keras model, and its variables in our order: by layer, those of one as Keras has them."""
-    values = {"features": keras.Input(shape)}
+    values = {"features": keras.Input(shape, dtype="int64" if ids else None)}
     layers = {}
     last = values["features"]
     variables = []
@@ -287,8 +426,12 @@ def initial_values(rng, variables):
 
 def print_case(rng, name, shape, batch, classes, scale, layers):
     nodes = [layer if isinstance(layer, Node) else Node(layer) for layer in layers]
-    model, variables = make_model(shape, nodes)
-    features = float32(rng.normal(size=[batch] + shape) * scale)
+    ids = scale.limit if isinstance(scale, Ids) else 0
+    model, variables = make_model(shape, nodes, ids)
+    if ids:
+        features = rng.integers(0, ids, size=[batch] + shape)
+    else:
+        features = float32(rng.normal(size=[batch] + shape) * scale)
     labels = rng.integers(0, max(classes, 2), size=batch)
     values = initial_values(rng, variables)
     by_id = {id(variable): value for variable, value in zip(variables, values)}
@@ -316,6 +459,8 @@ def print_case(rng, name, shape, batch, classes, scale, layers):
     print("model", " ".join(node.spec() for node in nodes), f"loss: {loss_name}")
     print("input", *shape)
     print("labels", *labels)
+    if ids:
+        print("ids", ids)
     print("features", numbers(features))
     print("logits", numbers(logits))
     print("loss", numbers(loss))

@@ -1,5 +1,6 @@
 #include "worker/model/flops.h"
 
+#include "worker/model/image_window.h"
 #include "worker/model/shape.h"
 
 namespace millrace::worker {
@@ -7,17 +8,27 @@ namespace {
 
 double Elements(const Shape& shape) { return static_cast<double>(ElementCount(shape)); }
 
+double ConvolutionFlops(const ImageWindow& conv, double outputs) {
+  const double window = static_cast<double>(conv.size[0]) * static_cast<double>(conv.size[1]);
+  return 2 * window * static_cast<double>(conv.input[2] / conv.groups) * outputs;
+}
+
 }  // namespace
 
 double ForwardFlops(const LayerPlan& layer) {
   switch (layer.spec.kind_case()) {
     case LayerSpec::kDense:
       return 2 * Elements(layer.input()) * Elements(layer.output);
-    case LayerSpec::kConv2D: {
-      const Conv2D& conv = layer.spec.conv2d();
-      const double window = static_cast<double>(conv.kernel_size(0)) * conv.kernel_size(1);
-      return 2 * window * static_cast<double>(layer.input().back()) * Elements(layer.output);
-    }
+    case LayerSpec::kConv2D:
+    case LayerSpec::kDepthwiseConv2D:
+    case LayerSpec::kConv1D:
+      return ConvolutionFlops(ImageWindowOf(layer), Elements(layer.output));
+    case LayerSpec::kAdd:
+    case LayerSpec::kSubtract:
+    case LayerSpec::kMultiply:
+    case LayerSpec::kAverage:
+    case LayerSpec::kMaximum:
+      return static_cast<double>(layer.inputs.size()) * Elements(layer.output);
     case LayerSpec::kFlatten:
     case LayerSpec::kReshape:
       return 0;

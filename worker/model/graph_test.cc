@@ -106,8 +106,10 @@ TEST(GraphTest, WrongInputsAreNamedWithWhatThereIs) {
             "model.layers[1] 'dense_1': inputs has 2 names; dense takes one input");
   EXPECT_EQ(Message("layers { add {} }"),
             "model.layers[0] 'add_0': inputs has 1 name; add takes two or more inputs");
-  EXPECT_EQ(Message("layers { name: 'a' dense { units: 3 } } layers { add {} inputs: ['a', 'x'] }"),
-            "model.layers[1] 'add_1': add takes inputs of one shape; 'a' is [3] and 'x' is [4]");
+  EXPECT_EQ(
+      Message("layers { name: 'a' dense { units: 3 } } layers { add {} inputs: ['a', 'x'] }"),
+      "model.layers[1] 'add_1': add takes inputs whose dimensions, counted from the last, are "
+      "equal or 1; those before are [3] together, 'x' is [4]");
 }
 
 TEST(GraphTest, CirclesAreNamed) {

@@ -1,5 +1,7 @@
 #include "worker/model/layer_plan.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
@@ -42,8 +44,14 @@ absl::Status PlanKind(LayerPlan* layer, std::vector<VariableSpec>* variables) {
       return PlanDense(layer, variables);
     case LayerSpec::kConv2D:
       return PlanConv2D(layer, variables);
+    case LayerSpec::kDepthwiseConv2D:
+      return PlanDepthwiseConv2D(layer, variables);
+    case LayerSpec::kConv1D:
+      return PlanConv1D(layer, variables);
     case LayerSpec::kMaxPool2D:
       return PlanMaxPool2D(layer);
+    case LayerSpec::kMaxPool1D:
+      return PlanMaxPool1D(layer);
     case LayerSpec::kDropout:
       return PlanDropout(layer);
     case LayerSpec::kFlatten:
@@ -65,25 +73,25 @@ absl::Status PlanKind(LayerPlan* layer, std::vector<VariableSpec>* variables) {
     case LayerSpec::kGlobalAveragePooling2D:
     case LayerSpec::kGlobalMaxPooling2D:
       return PlanGlobalPooling2D(LayerKind(layer->spec), layer);
+    case LayerSpec::kGlobalAveragePooling1D:
+    case LayerSpec::kGlobalMaxPooling1D:
+      return PlanGlobalPooling1D(LayerKind(layer->spec), layer);
     case LayerSpec::kAveragePooling2D:
       return PlanAveragePooling2D(layer);
+    case LayerSpec::kAveragePooling1D:
+      return PlanAveragePooling1D(layer);
     case LayerSpec::kZeroPadding2D:
       return PlanZeroPadding2D(layer);
     case LayerSpec::kUpSampling2D:
       return PlanUpSampling2D(layer);
     case LayerSpec::kReshape:
       return PlanReshape(layer);
+    case LayerSpec::kPermute:
+      return PlanPermute(layer);
     case LayerSpec::kRescaling:
       return PlanRescaling(layer);
     case LayerSpec::kEmbedding:
       return PlanEmbedding(layer, variables);
-    case LayerSpec::kDepthwiseConv2D:
-    case LayerSpec::kConv1D:
-    case LayerSpec::kMaxPool1D:
-    case LayerSpec::kAveragePooling1D:
-    case LayerSpec::kGlobalAveragePooling1D:
-    case LayerSpec::kGlobalMaxPooling1D:
-    case LayerSpec::kPermute:
     case LayerSpec::KIND_NOT_SET:
       break;
   }
@@ -91,6 +99,29 @@ absl::Status PlanKind(LayerPlan* layer, std::vector<VariableSpec>* variables) {
 }
 
 }  // namespace
+
+Activation LastActivation(const LayerSpec& layer) {
+  switch (layer.kind_case()) {
+    case LayerSpec::kDense:
+      return layer.dense().activation();
+    case LayerSpec::kConv2D:
+      return layer.conv2d().activation();
+    case LayerSpec::kDepthwiseConv2D:
+      return layer.depthwise_conv2d().activation();
+    case LayerSpec::kConv1D:
+      return layer.conv1d().activation();
+    case LayerSpec::kActivation:
+      return layer.activation().function();
+    default:
+      return LINEAR;
+  }
+}
+
+bool Broadcasts(const LayerPlan& layer) {
+  const uint64_t elements = ElementCount(layer.output);
+  return std::any_of(layer.inputs.begin(), layer.inputs.end(),
+                     [&](const Shape& input) { return ElementCount(input) != elements; });
+}
 
 absl::Status PlanLayer(LayerPlan* layer, std::vector<VariableSpec>* variables) {
   if (layer->spec.kind_case() != LayerSpec::KIND_NOT_SET) {

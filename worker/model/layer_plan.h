@@ -61,6 +61,13 @@ struct LayerPlan {
 // and what would; the message does not name the layer.
 absl::Status PlanLayer(LayerPlan* layer, std::vector<VariableSpec>* variables);
 
+// The activation that ends the layer; LINEAR where it has none.
+Activation LastActivation(const LayerSpec& layer);
+
+// Whether some input of a merge is repeated. All that have as many elements as the output have them
+// in the same order. REQUIRES: an elementwise merge, planned.
+bool Broadcasts(const LayerPlan& layer);
+
 }  // namespace millrace::worker
 
 #endif  // MILLRACE_WORKER_MODEL_LAYER_PLAN_H_

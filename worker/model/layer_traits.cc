@@ -1,13 +1,15 @@
 #include "worker/model/layer_traits.h"
 
+#include <algorithm>
+
 namespace millrace::worker {
 namespace {
 
 // Input times kernel, plus bias, and then an activation whose gradient follows from the output.
-LayerTraits TraitsOfProduct(const LayerPlan& layer, Activation activation) {
+LayerTraits TraitsOfProduct(const LayerPlan& layer) {
   LayerTraits traits;
   traits.keeps_inputs = layer.trainable;
-  traits.keeps_output = activation != LINEAR;
+  traits.keeps_output = LastActivation(layer.spec) != LINEAR;
   return traits;
 }
 
@@ -64,6 +66,12 @@ LayerTraits InPlace() {
   return traits;
 }
 
+LayerTraits TraitsOfPermute(const Permute& permute) {
+  LayerTraits traits;
+  traits.is_view = std::is_sorted(permute.dims().begin(), permute.dims().end());
+  return traits;
+}
+
 LayerTraits TraitsOfAdd() {
   LayerTraits traits = InPlace();
   traits.passes_gradient_on = true;
@@ -75,21 +83,26 @@ LayerTraits TraitsOfAdd() {
 LayerTraits TraitsOf(const LayerPlan& layer) {
   switch (layer.spec.kind_case()) {
     case LayerSpec::kDense:
-      return TraitsOfProduct(layer, layer.spec.dense().activation());
     case LayerSpec::kConv2D:
-      return TraitsOfProduct(layer, layer.spec.conv2d().activation());
+    case LayerSpec::kDepthwiseConv2D:
+    case LayerSpec::kConv1D:
+      return TraitsOfProduct(layer);
     case LayerSpec::kMaxPool2D:
-      return TraitsOfMaxPooling(layer);
+    case LayerSpec::kMaxPool1D:
     case LayerSpec::kGlobalMaxPooling2D:
+    case LayerSpec::kGlobalMaxPooling1D:
       return TraitsOfMaxPooling(layer);
     case LayerSpec::kFlatten:
     case LayerSpec::kReshape:
       return View();
+    case LayerSpec::kPermute:
+      return TraitsOfPermute(layer.spec.permute());
     case LayerSpec::kDropout:
     case LayerSpec::kRescaling:
+      return InPlace();
     case LayerSpec::kSubtract:
     case LayerSpec::kAverage:
-      return InPlace();
+      return Broadcasts(layer) ? LayerTraits() : InPlace();
     case LayerSpec::kMultiply:
     case LayerSpec::kMaximum:
       return KeepsInputs();
@@ -98,22 +111,17 @@ LayerTraits TraitsOf(const LayerPlan& layer) {
     case LayerSpec::kActivation:
       return TraitsOfActivation(layer.spec.activation().function());
     case LayerSpec::kAdd:
-      return TraitsOfAdd();
+      return Broadcasts(layer) ? LayerTraits() : TraitsOfAdd();
     case LayerSpec::kBatchNormalization:
       return TraitsOfBatchNormalization(layer);
     case LayerSpec::kConcatenate:
     case LayerSpec::kGlobalAveragePooling2D:
+    case LayerSpec::kGlobalAveragePooling1D:
     case LayerSpec::kAveragePooling2D:
+    case LayerSpec::kAveragePooling1D:
     case LayerSpec::kZeroPadding2D:
     case LayerSpec::kUpSampling2D:
     case LayerSpec::kEmbedding:
-    case LayerSpec::kDepthwiseConv2D:
-    case LayerSpec::kConv1D:
-    case LayerSpec::kMaxPool1D:
-    case LayerSpec::kAveragePooling1D:
-    case LayerSpec::kGlobalAveragePooling1D:
-    case LayerSpec::kGlobalMaxPooling1D:
-    case LayerSpec::kPermute:
     case LayerSpec::KIND_NOT_SET:
       break;
   }

@@ -113,6 +113,23 @@ TEST(MemoryPlanTest, ElementwiseLayersWriteInPlace) {
   EXPECT_EQ(places.backward[2].input_gradients[0].sum, places.backward[1].input_gradients[1].place);
 }
 
+// Sizes are rounded up: what is repeated may look as large as the output.
+TEST(MemoryPlanTest, MergesThatRepeatAnInputWriteElsewhere) {
+  for (const std::string merge : {"add", "subtract", "average", "multiply", "maximum"}) {
+    const ModelPlan plan = PlanOf(
+        "layers { name: 'a' dense { units: 1 } } "
+        "layers { name: 'b' dense { units: 16 } inputs: 'features' } "
+        "layers { name: 'c' " +
+        merge + " {} inputs: ['a', 'b'] } layers { dense { units: 2 } }");
+    const Walk walk = PlanWalk(plan);
+    const MemoryPlan places = PlanMemory(plan, walk, /*batch=*/1, /*training=*/true);
+    EXPECT_NE(places.values[3], places.values[1]);
+    for (const GradientPlace& gradient : places.backward[1].input_gradients) {
+      EXPECT_NE(gradient.place, places.backward[1].output_gradient);
+    }
+  }
+}
+
 TEST(MemoryPlanTest, ValuesThatAreTakenLaterStayWhereTheyAre) {
   const ModelPlan plan = PlanOf(
       "layers { name: 'a' dense { units: 16 } } layers { name: 'b' activation { function: RELU } } "

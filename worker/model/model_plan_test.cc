@@ -92,6 +92,88 @@ TEST(ModelPlanTest, ResolvesInitialValuesWithKerasFans) {
   EXPECT_EQ(plan.variables[4].initial_value().constant(), 1);
 }
 
+TEST(ModelPlanTest, GroupsAndDilationShapeConvolutions) {
+  const ModelPlan plan = PlanOrDie(
+      "layers { conv2d { filters: 6 kernel_size: 3 dilation_rate: [1, 2] groups: 2 } } "
+      "layers { conv2d { filters: 3 kernel_size: 3 dilation_rate: 3 padding: SAME } } "
+      "layers { flatten {} } layers { dense { units: 2 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      {8, 9, 4}, 2);
+  EXPECT_THAT(plan.layers[0].output, ElementsAre(6, 5, 6));
+  EXPECT_THAT(plan.layers[1].output, ElementsAre(6, 5, 3));
+  EXPECT_EQ(plan.layers[1].spec.conv2d().groups(), 1u);
+  EXPECT_THAT(plan.variables[0].shape(), ElementsAre(3, 3, 2, 6));
+  EXPECT_FLOAT_EQ(plan.variables[0].initial_value().uniform().high(),
+                  static_cast<float>(std::sqrt(6.0 / (9 * 2 + 9 * 6))));
+}
+
+TEST(ModelPlanTest, DepthwiseConvolutionsHaveFiltersForEachChannel) {
+  const ModelPlan plan = PlanOrDie(
+      "layers { name: 'a' depthwise_conv2d { kernel_size: [3, 2] depth_multiplier: 4 strides: 2 } "
+      "} layers { name: 'b' depthwise_conv2d { kernel_size: 2 no_bias: true } } "
+      "layers { flatten {} } layers { dense { units: 2 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      {8, 9, 3}, 2);
+  EXPECT_THAT(plan.layers[0].output, ElementsAre(3, 4, 12));
+  EXPECT_THAT(plan.layers[1].output, ElementsAre(2, 3, 12));
+  EXPECT_EQ(plan.layers[1].spec.depthwise_conv2d().depth_multiplier(), 1u);
+  EXPECT_THAT(plan.layers[1].spec.depthwise_conv2d().dilation_rate(), ElementsAre(1, 1));
+  ASSERT_EQ(plan.variables.size(), 5u);
+  EXPECT_EQ(plan.variables[0].name(), "a/kernel");
+  EXPECT_THAT(plan.variables[0].shape(), ElementsAre(3, 2, 3, 4));
+  EXPECT_FLOAT_EQ(plan.variables[0].initial_value().uniform().high(),
+                  static_cast<float>(std::sqrt(6.0 / (6 * 3 + 6 * 4))));
+  EXPECT_EQ(plan.variables[1].name(), "a/bias");
+  EXPECT_THAT(plan.variables[1].shape(), ElementsAre(12));
+  EXPECT_THAT(plan.variables[2].shape(), ElementsAre(2, 2, 12, 1));
+}
+
+TEST(ModelPlanTest, LayersOfSequences) {
+  const ModelPlan plan = PlanOrDie(
+      "layers { conv1d { filters: 6 kernel_size: 3 groups: 2 padding: CAUSAL dilation_rate: 4 } } "
+      "layers { max_pool1d {} } layers { average_pooling1d { pool_size: 3 strides: 1 padding: SAME "
+      "} } layers { conv1d { filters: 5 kernel_size: 2 strides: 2 } } layers { permute { dims: [2, "
+      "1] } } layers { global_max_pooling1d {} } layers { dense { units: 2 } } "
+      "loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      {11, 4}, 2);
+  EXPECT_THAT(plan.layers[0].output, ElementsAre(11, 6));
+  EXPECT_THAT(plan.layers[1].output, ElementsAre(5, 6));
+  EXPECT_EQ(plan.layers[1].spec.max_pool1d().pool_size(), 2u);
+  EXPECT_EQ(plan.layers[1].spec.max_pool1d().strides(), 2u);
+  EXPECT_THAT(plan.layers[2].output, ElementsAre(5, 6));
+  EXPECT_THAT(plan.layers[3].output, ElementsAre(2, 5));
+  EXPECT_THAT(plan.layers[4].output, ElementsAre(5, 2));
+  EXPECT_THAT(plan.layers[5].output, ElementsAre(2));
+  EXPECT_THAT(plan.variables[0].shape(), ElementsAre(3, 2, 6));
+  EXPECT_FLOAT_EQ(plan.variables[0].initial_value().uniform().high(),
+                  static_cast<float>(std::sqrt(6.0 / (3 * 2 + 3 * 6))));
+}
+
+TEST(ModelPlanTest, MergesRepeatInputsAlongDimensionsOf1) {
+  const ModelPlan plan = PlanOrDie(
+      "layers { name: 'a' conv2d { filters: 2 kernel_size: [1, 5] } } "
+      "layers { name: 'b' conv2d { filters: 2 kernel_size: [4, 1] } inputs: 'features' } "
+      "layers { name: 'c' multiply {} inputs: ['a', 'b'] } "
+      "layers { name: 'd' global_average_pooling2d {} } "
+      "layers { add {} inputs: ['d', 'c', 'a'] } layers { flatten {} } "
+      "layers { dense { units: 2 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      {4, 5, 3}, 2);
+  EXPECT_THAT(plan.layers[2].output, ElementsAre(4, 5, 2));
+  EXPECT_THAT(plan.layers[4].output, ElementsAre(4, 5, 2));
+}
+
+TEST(ModelPlanTest, RegularizersOfEachVariable) {
+  const ModelPlan plan = PlanOrDie(
+      "layers { depthwise_conv2d { kernel_size: 1 depthwise_regularizer { l1: 1 } "
+      "bias_regularizer { l1: 2 } } } layers { batch_normalization { gamma_regularizer { l1: 3 } "
+      "beta_regularizer { l1: 4 } } } layers { layer_normalization { no_scale: true "
+      "gamma_regularizer { l1: 5 } beta_regularizer { l1: 6 } } } layers { flatten {} } "
+      "layers { dense { units: 2 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      {4, 5, 3}, 2);
+  std::vector<double> l1;
+  for (const Regularizer& regularizer : plan.regularizers) l1.push_back(regularizer.l1());
+  // The moving averages have none.
+  EXPECT_THAT(l1, ElementsAre(1, 2, 3, 4, 0, 0, 6, 0, 0));
+}
+
 TEST(ModelPlanTest, BinaryModelsMayAskForAuc) {
   const ModelPlan plan = PlanOrDie(
       "layers { dense { units: 1 } } loss: BINARY_CROSSENTROPY metrics: AUC metrics: ACCURACY",
@@ -198,6 +280,100 @@ INSTANTIATE_TEST_SUITE_P(
                 {8},
                 2,
                 "model.layers[0] 'dropout_0': rate is nan; it must be at least 0 and below 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Convolutions, RefusedModelTest,
+    ::testing::Values(
+        Refusal{"layers { conv2d { filters: 4 kernel_size: 3 groups: 2 } } " SPARSE,
+                {8, 8, 3},
+                2,
+                "model.layers[0] 'conv2d_0': groups is 2, with 3 channels and 4 filters; it must "
+                "divide both"},
+        Refusal{"layers { conv2d { filters: 4 kernel_size: 3 strides: [2, 1] dilation_rate: 2 } "
+                "} " SPARSE,
+                {8, 8, 3},
+                2,
+                "model.layers[0] 'conv2d_0': dilation_rate is [2, 2], strides is [2, 1]; one of "
+                "them must be 1"},
+        Refusal{"layers { conv2d { filters: 4 kernel_size: 3 dilation_rate: [1, 4] } } " SPARSE,
+                {8, 8, 3},
+                2,
+                "model.layers[0] 'conv2d_0': kernel_size is [3, 3] and dilation_rate [1, 4], "
+                "together [3, 9], its input is [8, 8, 3]: along width it fits up to 8 with padding "
+                "VALID"},
+        Refusal{"layers { conv2d { filters: 4 kernel_size: 3 padding: CAUSAL } } " SPARSE,
+                {8, 8, 3},
+                2,
+                "model.layers[0] 'conv2d_0': padding is CAUSAL; use VALID or SAME"},
+        Refusal{"layers { depthwise_conv2d { kernel_size: 3 strides: [1, 2] } } " SPARSE,
+                {8, 8, 3},
+                2,
+                "model.layers[0] 'depthwise_conv2d_0': strides is [1, 2]; height and width must be "
+                "equal"},
+        Refusal{"layers { depthwise_conv2d { kernel_size: 3 } } " SPARSE,
+                {8, 8},
+                2,
+                "model.layers[0] 'depthwise_conv2d_0': depthwise_conv2d takes images [height, "
+                "width, channels], its input is [8, 8]"},
+        Refusal{"layers { conv1d { filters: 4 kernel_size: 3 } } " SPARSE,
+                {8, 8, 3},
+                2,
+                "model.layers[0] 'conv1d_0': conv1d takes sequences [steps, channels], its input "
+                "is [8, 8, 3]"},
+        Refusal{"layers { conv1d { filters: 4 } } " SPARSE,
+                {8, 3},
+                2,
+                "model.layers[0] 'conv1d_0': kernel_size is 0; it must be at least 1"},
+        Refusal{"layers { conv1d { filters: 4 kernel_size: 9 padding: CAUSAL } } " SPARSE,
+                {8, 3},
+                2,
+                "model.layers[0] 'conv1d_0': kernel_size is 9, its input is [8, 3]: along steps it "
+                "fits up to 8 with padding CAUSAL"},
+        Refusal{"layers { conv1d { filters: 4 kernel_size: 3 dilation_rate: 4 } } " SPARSE,
+                {8, 3},
+                2,
+                "model.layers[0] 'conv1d_0': kernel_size is 3 and dilation_rate 4, together 9, its "
+                "input is [8, 3]: along steps it fits up to 8 with padding VALID"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    SequencesAndShapes, RefusedModelTest,
+    ::testing::Values(
+        Refusal{"layers { max_pool1d {} } " SPARSE,
+                {8},
+                2,
+                "model.layers[0] 'max_pool1d_0': max_pool1d takes sequences [steps, channels], its "
+                "input is [8]"},
+        Refusal{"layers { average_pooling1d { pool_size: 16 padding: SAME } } " SPARSE,
+                {8, 1},
+                2,
+                "model.layers[0] 'average_pooling1d_0': pool_size is 16, its input is [8, 1]: "
+                "along steps it fits up to 15 with padding SAME"},
+        Refusal{"layers { max_pool1d { padding: CAUSAL } } " SPARSE,
+                {8, 1},
+                2,
+                "model.layers[0] 'max_pool1d_0': padding is CAUSAL; use VALID or SAME"},
+        Refusal{"layers { global_average_pooling1d {} } " SPARSE,
+                {8, 8, 3},
+                2,
+                "model.layers[0] 'global_average_pooling1d_0': global_average_pooling1d takes "
+                "sequences [steps, channels], its input is [8, 8, 3]"},
+        Refusal{"layers { permute { dims: [2, 1] } } " SPARSE,
+                {8, 8, 3},
+                2,
+                "model.layers[0] 'permute_0': dims is [2, 1], its input is [8, 8, 3]; give each of "
+                "1 to 3 once"},
+        Refusal{"layers { permute { dims: [2, 2] } } " SPARSE,
+                {8, 3},
+                2,
+                "model.layers[0] 'permute_0': dims is [2, 2], its input is [8, 3]; give each of 1 "
+                "to 2 once"},
+        Refusal{"layers { name: 'a' dense { units: 3 activation: SOFTMAX } } layers { reshape { "
+                "target_shape: [1, 3] } } layers { permute { dims: [2, 1] } } layers { flatten {} "
+                "} " SPARSE,
+                {4},
+                2,
+                "model.layers[0] 'a': its activation is SOFTMAX; the loss takes logits: remove "
+                "it"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Names, RefusedModelTest,
@@ -321,6 +497,21 @@ TEST(ModelPlanTest, ValuesOutsideTheEnumsAreRefused) {
   spec.mutable_layers(0)->mutable_dense()->set_kernel_initializer(static_cast<Initializer>(99));
   EXPECT_THAT(std::string(PlanModel(spec, FloatsAndClass({4}, 2)).status().message()),
               ::testing::HasSubstr("kernel_initializer is 99; use one of"));
+}
+
+TEST(ModelPlanTest, ValuesOutsideTheEnumsAreRefusedInConvolutions) {
+  ModelSpec spec = Parse("layers { depthwise_conv2d { kernel_size: 2 } } " SPARSE);
+  DepthwiseConv2D* depthwise = spec.mutable_layers(0)->mutable_depthwise_conv2d();
+  depthwise->set_depthwise_initializer(static_cast<Initializer>(99));
+  EXPECT_THAT(std::string(PlanModel(spec, FloatsAndClass({4, 4, 1}, 2)).status().message()),
+              ::testing::HasSubstr("depthwise_initializer is 99; use one of"));
+  depthwise->set_padding(static_cast<Padding>(99));
+  EXPECT_EQ(PlanModel(spec, FloatsAndClass({4, 4, 1}, 2)).status().message(),
+            "model.layers[0] 'depthwise_conv2d_0': padding is 99; use VALID or SAME");
+  spec = Parse("layers { conv1d { filters: 1 kernel_size: 2 } } " SPARSE);
+  spec.mutable_layers(0)->mutable_conv1d()->set_padding(static_cast<Padding>(99));
+  EXPECT_EQ(PlanModel(spec, FloatsAndClass({4, 1}, 2)).status().message(),
+            "model.layers[0] 'conv1d_0': padding is 99; use VALID, SAME or CAUSAL");
 }
 
 }  // namespace

@@ -21,23 +21,9 @@ std::string LayerPathOf(const OutputPlan& output, Layers layers) {
   return LayerPath(output.layer, layers[output.layer].spec.name());
 }
 
-// The activation that ends the layer; LINEAR where it has none.
-Activation LastActivation(const LayerSpec& layer) {
-  switch (layer.kind_case()) {
-    case LayerSpec::kDense:
-      return layer.dense().activation();
-    case LayerSpec::kConv2D:
-      return layer.conv2d().activation();
-    case LayerSpec::kActivation:
-      return layer.activation().function();
-    default:
-      return LINEAR;
-  }
-}
-
-// Whether the layer's values come out as they went in, up to shape and dropout.
+// Whether the layer's values come out as they went in, up to shape, order and dropout.
 bool PassesValuesOn(const LayerSpec& layer) {
-  return layer.has_flatten() || layer.has_reshape() || layer.has_dropout() ||
+  return layer.has_flatten() || layer.has_reshape() || layer.has_permute() || layer.has_dropout() ||
          (layer.has_activation() && layer.activation().function() == LINEAR);
 }
 

@@ -11,6 +11,10 @@ WindowAxis PlaceWindows(uint64_t size, uint64_t window, uint64_t stride, Padding
     return axis;
   }
   axis.count = (size - 1) / stride + 1;
+  if (padding == CAUSAL) {
+    axis.pad_before = window - 1;
+    return axis;
+  }
   const uint64_t covered = (axis.count - 1) * stride + window;
   const uint64_t outside = covered > size ? covered - size : 0;
   axis.pad_before = outside / 2;

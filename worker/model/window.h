@@ -16,8 +16,10 @@ struct WindowAxis {
   uint64_t pad_after = 0;   // And the last one.
 };
 
-// VALID: windows stay inside the image. SAME: ceil(size / stride) windows, an odd padded position
-// at the end. REQUIRES: all at least 1; VALID: window <= size.
+// `window`: from the first position that one sees to the last, both included. VALID: windows stay
+// inside the image. SAME: ceil(size / stride) windows, an odd padded position at the end. CAUSAL:
+// as many, of which the first ends at the first position. REQUIRES: all at least 1; VALID: window
+// <= size.
 WindowAxis PlaceWindows(uint64_t size, uint64_t window, uint64_t stride, Padding padding);
 
 // Positions [begin, end) along one axis, which a window covers.

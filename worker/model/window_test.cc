@@ -29,6 +29,12 @@ TEST(WindowTest, SamePadsTheOddPositionAtTheEnd) {
   ExpectWindows(PlaceWindows(1, 4, 1, SAME), 1, 1, 2);
 }
 
+TEST(WindowTest, CausalWindowsEndWhereTheyAre) {
+  ExpectWindows(PlaceWindows(8, 3, 1, CAUSAL), 8, 2, 0);
+  ExpectWindows(PlaceWindows(8, 7, 3, CAUSAL), 3, 6, 0);
+  ExpectWindows(PlaceWindows(5, 1, 9, CAUSAL), 1, 0, 0);
+}
+
 TEST(WindowTest, WindowsReachFromEndToEnd) {
   for (uint64_t size = 1; size < 12; ++size) {
     for (uint64_t window = 1; window <= size; ++window) {

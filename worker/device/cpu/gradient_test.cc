@@ -133,6 +133,60 @@ constexpr char kTakenTwiceBesideAnother[] =
     "layers { name: 'c' add {} inputs: ['a', 'a', 'b'] } "
     "layers { name: 'd' add {} inputs: ['c', 'b'] } ";
 
+constexpr char kConvGroupedAndDilated[] =
+    "layers { conv2d { filters: 6 kernel_size: [2, 3] padding: SAME dilation_rate: [2, 1] "
+    "groups: 2 activation: TANH } } layers { conv2d { filters: 4 kernel_size: 2 groups: 2 "
+    "dilation_rate: 2 } } layers { flatten {} }";
+constexpr char kDepthwise[] =
+    "layers { depthwise_conv2d { kernel_size: [3, 2] depth_multiplier: 2 padding: SAME "
+    "activation: TANH } } layers { depthwise_conv2d { kernel_size: 2 strides: 2 no_bias: true } } "
+    "layers { depthwise_conv2d { kernel_size: 2 dilation_rate: [1, 2] padding: SAME "
+    "depthwise_regularizer { l2: 0.1 } } } layers { flatten {} }";
+constexpr char kConv1D[] =
+    "layers { conv1d { filters: 6 kernel_size: 3 padding: CAUSAL dilation_rate: 2 groups: 2 "
+    "activation: TANH } } layers { conv1d { filters: 3 kernel_size: 2 strides: 2 padding: SAME } } "
+    "layers { conv1d { filters: 3 kernel_size: 2 } } layers { flatten {} }";
+constexpr char kPooledSequences[] =
+    "layers { conv1d { filters: 4 kernel_size: 2 activation: SIGMOID } } "
+    "layers { max_pool1d { pool_size: 3 strides: 2 padding: SAME } } "
+    "layers { conv1d { filters: 4 kernel_size: 1 } } layers { average_pooling1d { strides: 1 } } "
+    "layers { name: 'a' conv1d { filters: 3 kernel_size: 2 } } "
+    "layers { name: 'mean' global_average_pooling1d {} } "
+    "layers { name: 'max' global_max_pooling1d {} inputs: 'a' } "
+    "layers { concatenate {} inputs: ['max', 'mean'] }";
+constexpr char kPermuted[] =
+    "layers { conv2d { filters: 4 kernel_size: 2 activation: TANH } } "
+    "layers { permute { dims: [3, 1, 2] } } layers { conv2d { filters: 3 kernel_size: 2 } } "
+    "layers { permute { dims: [2, 1, 3] } } layers { permute { dims: [1, 2, 3] } } "
+    "layers { flatten {} }";
+constexpr char kSqueezeAndExcite[] =
+    "layers { name: 'x' conv2d { filters: 5 kernel_size: 2 activation: TANH } } "
+    "layers { global_average_pooling2d {} } layers { dense { units: 5 activation: SIGMOID } } "
+    "layers { name: 'weights' reshape { target_shape: [1, 1, 5] } } "
+    "layers { multiply {} inputs: ['x', 'weights'] } layers { flatten {} }";
+// Each merge repeats its first input, another, or both.
+constexpr char kBroadcast[] =
+    "layers { name: 'x' conv2d { filters: 3 kernel_size: 1 activation: TANH } } "
+    "layers { name: 'row' conv2d { filters: 3 kernel_size: [4, 1] } inputs: 'features' } "
+    "layers { name: 'column' conv2d { filters: 3 kernel_size: [1, 3] } inputs: 'features' } "
+    "layers { name: 'mean' global_average_pooling2d {} inputs: 'x' } "
+    "layers { name: 'one' dense { units: 1 } } "
+    "layers { name: 'outer' multiply {} inputs: ['row', 'column'] } "
+    "layers { name: 'sum' add {} inputs: ['mean', 'x', 'one', 'mean', 'x'] } "
+    "layers { name: 'difference' subtract {} inputs: ['row', 'sum'] } "
+    "layers { name: 'average' average {} inputs: ['outer', 'one', 'difference'] } "
+    "layers { maximum {} inputs: ['column', 'average', 'x'] } layers { flatten {} }";
+constexpr char kRegularized[] =
+    "layers { dense { units: 5 } } layers { batch_normalization { beta_regularizer { l2: 0.2 } "
+    "gamma_regularizer { l1: 0.1 l2: 0.3 } } } layers { dense { units: 5 } } "
+    "layers { layer_normalization { beta_regularizer { l2: 0.1 } gamma_regularizer { l2: 0.2 } } }";
+
+INSTANTIATE_TEST_SUITE_P(
+    Sequences, GradientTest,
+    ::testing::Values(Case{"conv1d", kConv1D, {7, 4}},
+                      Case{"pooled_sequences", kPooledSequences, {9, 3}, false, 0.15}),
+    [](const auto& instance) { return instance.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(
     Layers, GradientTest,
     ::testing::Values(
@@ -162,6 +216,11 @@ INSTANTIATE_TEST_SUITE_P(
              "layers { conv2d { filters: 3 kernel_size: 2 activation: SOFTMAX } } "
              "layers { flatten {} }",
              {4, 4, 1}},
+        Case{"conv_grouped_and_dilated", kConvGroupedAndDilated, {5, 6, 4}},
+        Case{"depthwise", kDepthwise, {5, 6, 2}}, Case{"permuted", kPermuted, {4, 5, 2}},
+        Case{"squeeze_and_excite", kSqueezeAndExcite, {4, 3, 2}},
+        Case{"broadcast", kBroadcast, {4, 3, 2}, false, 0.1},
+        Case{"regularized_normalizations", kRegularized, {6}},
         Case{"batch_normalization", kBatchNormalization, {5, 4, 2}}, Case{"graph", kGraph, {4}},
         Case{"taken_thrice", kTakenThrice, {4}},
         Case{"taken_twice_beside_another", kTakenTwiceBesideAnother, {4}},

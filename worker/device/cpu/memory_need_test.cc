@@ -98,9 +98,49 @@ constexpr char kWholeGraph[] = R"pb(
   loss: SPARSE_CATEGORICAL_CROSSENTROPY
 )pb";
 
+// Of sequences, with merges of values of several shapes.
+constexpr char kSequences[] = R"pb(
+  layers {
+    name: "a"
+    conv1d { filters: 6 kernel_size: 3 padding: CAUSAL dilation_rate: 2 groups: 3 }
+  }
+  layers {
+    name: "max"
+    max_pool1d {}
+  }
+  layers {
+    name: "mean"
+    global_average_pooling1d {}
+  }
+  layers {
+    name: "sum"
+    add {}
+    inputs: [ "mean", "max" ]
+  }
+  layers {
+    name: "product"
+    multiply {}
+    inputs: [ "sum", "mean" ]
+  }
+  layers { permute { dims: [ 2, 1 ] } }
+  layers { average_pooling1d {} }
+  layers {
+    name: "images"
+    reshape { target_shape: [ 3, 5, 1 ] }
+  }
+  layers { depthwise_conv2d { kernel_size: 2 depth_multiplier: 3 } }
+  layers { reshape { target_shape: [ -1, 3 ] } }
+  layers { global_max_pooling1d {} }
+  layers { dense { units: 10 } }
+  loss: SPARSE_CATEGORICAL_CROSSENTROPY
+)pb";
+
 TEST(MemoryNeedTest, IsWhatACompiledModelTakes) {
-  for (const std::string& text : {std::string(kDense), std::string(kWholeGraph)}) {
-    const Shape input = text == kDense ? Shape{100} : Shape{9, 8, 3};
+  for (const std::string& text :
+       {std::string(kDense), std::string(kWholeGraph), std::string(kSequences)}) {
+    const Shape input = text == kDense        ? Shape{100}
+                        : text == kWholeGraph ? Shape{9, 8, 3}
+                                              : Shape{10, 3};
     const ModelPlan plan = PlanOrDie(text, input, 10);
     for (const BatchSizes& batches : {BatchSizes{7, 0}, BatchSizes{7, 7}, BatchSizes{3, 50}}) {
       const auto model = CpuModel::Compile(plan, batches, 1);

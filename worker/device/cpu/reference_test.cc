@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "worker/device/cpu/model_test_util.h"
 
@@ -16,6 +17,7 @@ struct Reference {
   std::string name;
   std::string model;
   Shape input;
+  int64_t ids = 0;  // Features are ids below it; 0: floats.
   Batch batch;
   std::vector<double> logits;
   double loss = 0;           // In an evaluation.
@@ -35,7 +37,11 @@ void ReadLine(const std::string& key, std::istringstream* line, Reference* refer
   if (key == "model") std::getline(*line, reference->model);
   if (key == "input") reference->input = Numbers<uint64_t>(line);
   if (key == "labels") reference->batch.labels = {IdTensor(Numbers<int64_t>(line))};
-  if (key == "features") reference->batch.features = {FloatTensor(Numbers<float>(line))};
+  if (key == "ids") *line >> reference->ids;
+  if (key == "features") {
+    reference->batch.features = {reference->ids > 0 ? IdTensor(Numbers<int64_t>(line))
+                                                    : FloatTensor(Numbers<float>(line))};
+  }
   if (key == "logits") reference->logits = Numbers<double>(line);
   if (key == "loss") {
     *line >> reference->loss;
@@ -78,11 +84,22 @@ void ExpectNear(const std::vector<float>& actual, const std::vector<double>& exp
   }
 }
 
+ModelPlan PlanOf(const Reference& reference) {
+  ExampleSpec examples = FloatsAndClass(reference.input, /*label_count=*/1);
+  if (reference.ids > 0) {
+    examples.features[0].type = ElementType::kId;
+    examples.features[0].limit = reference.ids;
+  }
+  ModelSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(reference.model, &spec));
+  absl::StatusOr<ModelPlan> plan = PlanModel(spec, examples);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
 class ReferenceTest : public ::testing::TestWithParam<Reference> {
  protected:
-  ReferenceTest()
-      : plan_(PlanOrDie(GetParam().model, GetParam().input, /*label_count=*/1)),
-        model_(CompileOrDie(plan_, GetParam().batch.size)) {
+  ReferenceTest() : plan_(PlanOf(GetParam())), model_(CompileOrDie(plan_, GetParam().batch.size)) {
     for (size_t variable = 0; variable < plan_.variables.size(); ++variable) {
       const std::vector<double>& values = GetParam().values[variable];
       EXPECT_EQ(model_->values(variable).size(), values.size());

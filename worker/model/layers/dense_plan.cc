@@ -14,8 +14,7 @@ absl::Status PlanDense(LayerPlan* layer, std::vector<VariableSpec>* variables) {
   MILLRACE_RETURN_IF_ERROR(CheckActivation("activation", dense->activation()));
   layer->output = {dense->units()};
   const Shape kernel = {layer->input()[0], dense->units()};
-  const Fans fans = {static_cast<double>(kernel[0]), static_cast<double>(kernel[1])};
-  return AddKernelAndBias(kernel, fans, dense, layer, variables);
+  return AddKernelAndBias(kernel, dense, layer, variables);
 }
 
 }  // namespace millrace::worker

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
@@ -53,6 +55,20 @@ absl::Status PlanRescaling(LayerPlan* layer) {
 
 absl::Status PlanFlatten(LayerPlan* layer) {
   layer->output = {ElementCount(layer->input())};
+  return absl::OkStatus();
+}
+
+absl::Status PlanPermute(LayerPlan* layer) {
+  const auto& dims = layer->spec.permute().dims();
+  std::vector<uint64_t> sorted(dims.begin(), dims.end());
+  std::sort(sorted.begin(), sorted.end());
+  Shape each(layer->input().size());
+  std::iota(each.begin(), each.end(), uint64_t{1});
+  if (sorted != each) {
+    return Invalid("dims is [", absl::StrJoin(dims, ", "), "], its input is ",
+                   ShapeString(layer->input()), "; give each of 1 to ", each.size(), " once");
+  }
+  for (const uint32_t dim : dims) layer->output.push_back(layer->input()[dim - 1]);
   return absl::OkStatus();
 }
 

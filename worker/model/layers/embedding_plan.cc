@@ -30,9 +30,9 @@ absl::Status PlanEmbedding(LayerPlan* layer, std::vector<VariableSpec>* variable
   if (embedding->pooling() == Embedding::NONE) layer->output = layer->input();
   layer->output.push_back(embedding->output_dim());
   const Shape table = {embedding->input_dim(), embedding->output_dim()};
-  const Fans fans = {static_cast<double>(table[0]), static_cast<double>(table[1])};
-  return AddVariable("embeddings", table, embedding->embeddings_initializer(), fans, layer,
-                     variables);
+  layer->regularizers = {embedding->embeddings_regularizer()};
+  return AddVariable("embeddings", table, embedding->embeddings_initializer(), FansOfKernel(table),
+                     layer, variables);
 }
 
 }  // namespace millrace::worker

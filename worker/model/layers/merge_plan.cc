@@ -1,16 +1,41 @@
+#include <algorithm>
+#include <utility>
+
 #include "common/status_macros.h"
 #include "worker/model/invalid.h"
 #include "worker/model/layers/plan_kinds.h"
 
 namespace millrace::worker {
 
+namespace {
+
+// The dimension of `shape` at `place` from the last one; one that it lacks is 1.
+uint64_t FromLast(const Shape& shape, size_t place) {
+  return place < shape.size() ? shape[shape.size() - 1 - place] : 1;
+}
+
+// Makes `output` large enough for `input` too, as NumPy does. False: they do not fit.
+bool Broadcast(const Shape& input, Shape* output) {
+  Shape both(std::max(input.size(), output->size()));
+  for (size_t place = 0; place < both.size(); ++place) {
+    const uint64_t a = FromLast(*output, place);
+    const uint64_t b = FromLast(input, place);
+    if (a != b && a != 1 && b != 1) return false;
+    both[both.size() - 1 - place] = std::max(a, b);
+  }
+  *output = std::move(both);
+  return true;
+}
+
+}  // namespace
+
 absl::Status PlanElementwiseMerge(absl::string_view kind, LayerPlan* layer) {
   layer->output = layer->inputs.front();
   for (size_t i = 1; i < layer->inputs.size(); ++i) {
-    if (layer->inputs[i] == layer->output) continue;
-    return Invalid(kind, " takes inputs of one shape; '", layer->spec.inputs(0), "' is ",
-                   ShapeString(layer->output), " and '", layer->spec.inputs(static_cast<int>(i)),
-                   "' is ", ShapeString(layer->inputs[i]));
+    if (Broadcast(layer->inputs[i], &layer->output)) continue;
+    return Invalid(kind, " takes inputs whose dimensions, counted from the last, are equal or 1; ",
+                   "those before are ", ShapeString(layer->output), " together, '",
+                   layer->spec.inputs(static_cast<int>(i)), "' is ", ShapeString(layer->inputs[i]));
   }
   return absl::OkStatus();
 }

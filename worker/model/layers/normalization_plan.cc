@@ -56,6 +56,7 @@ absl::Status AddGammaAndBeta(const Normalization& normalization, LayerPlan* laye
                              std::vector<VariableSpec>* variables) {
   MILLRACE_RETURN_IF_ERROR(CheckEpsilon(normalization.epsilon()));
   layer->output = layer->input();
+  layer->regularizers = {normalization.gamma_regularizer(), normalization.beta_regularizer()};
   MILLRACE_RETURN_IF_ERROR(AddChannels(normalization.no_scale(), "gamma",
                                        normalization.gamma_initializer(), layer, variables));
   return AddChannels(normalization.no_center(), "beta", normalization.beta_initializer(), layer,

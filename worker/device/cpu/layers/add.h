@@ -5,14 +5,13 @@
 #include <cstddef>
 
 #include "worker/device/cpu/layer.h"
-#include "worker/model/layer_plan.h"
 
 namespace millrace::worker {
 
 // Added up in the order of the inputs.
 class AddLayer final : public CpuLayer {
  public:
-  explicit AddLayer(const LayerPlan& plan) : elements_(ElementCount(plan.output)) {}
+  explicit AddLayer(size_t elements) : elements_(elements) {}
 
   void Forward(const CpuPass& pass, absl::Span<const float* const> x, float* y) override;
   void Backward(const CpuPass& pass, absl::Span<const float* const> x, const float* y, float* dy,

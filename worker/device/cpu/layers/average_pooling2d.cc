@@ -5,23 +5,18 @@
 namespace millrace::worker {
 namespace {
 
-std::vector<WindowRange> AveragedRanges(const LayerPlan& plan, int axis) {
-  const AveragePooling2D& pool = plan.spec.average_pooling2d();
-  return WindowRanges(plan.input()[axis], pool.pool_size(axis), pool.strides(axis), pool.padding());
-}
-
 float Area(const WindowRange& rows, const WindowRange& columns) {
   return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
 }
 
 }  // namespace
 
-AveragePooling2DLayer::AveragePooling2DLayer(const LayerPlan& plan)
-    : width_(plan.input()[1]),
-      channels_(plan.input()[2]),
-      input_elements_(ElementCount(plan.input())),
-      rows_(AveragedRanges(plan, 0)),
-      columns_(AveragedRanges(plan, 1)) {}
+AveragePooling2DLayer::AveragePooling2DLayer(const ImageWindow& window)
+    : width_(window.input[1]),
+      channels_(window.input[2]),
+      input_elements_(ElementCount(window.input)),
+      rows_(WindowRanges(window, 0)),
+      columns_(WindowRanges(window, 1)) {}
 
 void AveragePooling2DLayer::Forward(const CpuPass& pass, const float* x, float* y) {
   for (size_t example = 0; example < pass.batch; ++example, x += input_elements_) {

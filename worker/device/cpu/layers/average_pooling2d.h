@@ -1,4 +1,4 @@
-// The mean of each window.
+// The mean of each window, of images or sequences.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_AVERAGE_POOLING2D_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LAYERS_AVERAGE_POOLING2D_H_
 
@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "worker/device/cpu/layer.h"
-#include "worker/model/layer_plan.h"
+#include "worker/model/image_window.h"
 #include "worker/model/window.h"
 
 namespace millrace::worker {
 
 class AveragePooling2DLayer final : public CpuUnaryLayer {
  public:
-  explicit AveragePooling2DLayer(const LayerPlan& plan);
+  explicit AveragePooling2DLayer(const ImageWindow& window);
 
   void Forward(const CpuPass& pass, const float* x, float* y) override;
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;

@@ -11,11 +11,6 @@ using dnnl::algorithm;
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-Windows ConvolutionWindows(const LayerPlan& plan) {
-  const Conv2D& conv = plan.spec.conv2d();
-  return MakeWindows(plan.input(), conv.kernel_size(), conv.strides(), conv.padding());
-}
-
 CpuBuffer BufferFor(const memory::desc& layout) {
   return CpuBuffer((layout.get_size() + sizeof(float) - 1) / sizeof(float));
 }
@@ -24,25 +19,44 @@ CpuBuffer BufferFor(const memory::desc& layout) {
 
 Conv2DLayer::Conv2DLayer(CpuContext* context, const LayerPlan& plan,
                          const CpuParameters& parameters, bool input_gradient)
+    : Conv2DLayer(context, plan, ImageWindowOf(plan), parameters, input_gradient) {}
+
+Conv2DLayer::Conv2DLayer(CpuContext* context, const LayerPlan& plan, const ImageWindow& window,
+                         const CpuParameters& parameters, bool input_gradient)
     : context_(context),
-      input_(plan.input()),
-      output_(plan.output),
-      windows_(ConvolutionWindows(plan)),
+      input_(window.input),
+      output_(window.output),
+      windows_(MakeWindows(window)),
+      groups_(static_cast<int64_t>(window.groups)),
       kernel_(plan.variable(kKernel)),
       bias_(plan.variable(kBias)),
       trained_(IsTrained(plan)),
       parameters_(parameters),
       wants_input_gradient_(input_gradient),
-      activation_(context, plan.spec.conv2d().activation(), plan.output) {}
+      activation_(context, LastActivation(plan.spec), window.output) {}
 
 memory::desc Conv2DLayer::BiasLayout() const {
   return memory::desc({static_cast<int64_t>(output_[2])}, memory::data_type::f32, Tag::a);
 }
 
-memory::desc Conv2DLayer::KernelLayout(Tag tag) const {
-  return memory::desc({static_cast<int64_t>(output_[2]), static_cast<int64_t>(input_[2]),
-                       windows_.size[0], windows_.size[1]},
-                      memory::data_type::f32, tag);
+memory::dims Conv2DLayer::KernelSizes() const {
+  const int64_t filters = static_cast<int64_t>(output_[2]);
+  const int64_t channels = static_cast<int64_t>(input_[2]);
+  if (groups_ == 1) return {filters, channels, windows_.size[0], windows_.size[1]};
+  return {groups_, filters / groups_, channels / groups_, windows_.size[0], windows_.size[1]};
+}
+
+memory::desc Conv2DLayer::AnyKernel() const {
+  return memory::desc(KernelSizes(), memory::data_type::f32, Tag::any);
+}
+
+memory::desc Conv2DLayer::KerasKernel() const {
+  const memory::dims sizes = KernelSizes();
+  if (groups_ == 1) return memory::desc(sizes, memory::data_type::f32, Tag::hwio);
+  const int64_t filters = static_cast<int64_t>(output_[2]);
+  const int64_t column = sizes[2] * filters;  // [height, width, channels / groups, filters]
+  return memory::desc(sizes, memory::data_type::f32,
+                      {sizes[1], 1, filters, windows_.size[1] * column, column});
 }
 
 CpuPrimitive Conv2DLayer::MakeReorder(const memory::desc& from, const memory::desc& to) {
@@ -55,8 +69,8 @@ CpuPrimitive Conv2DLayer::MakeReorder(const memory::desc& from, const memory::de
 dnnl::convolution_forward::primitive_desc Conv2DLayer::ForwardDescription(int64_t batch) const {
   return dnnl::convolution_forward::primitive_desc(
       {dnnl::prop_kind::forward_training, algorithm::convolution_direct, ImageLayout(batch, input_),
-       KernelLayout(Tag::any), has_bias() ? BiasLayout() : memory::desc(),
-       ImageLayout(batch, output_), windows_.strides, windows_.pad_before, windows_.pad_after},
+       AnyKernel(), has_bias() ? BiasLayout() : memory::desc(), ImageLayout(batch, output_),
+       windows_.strides, windows_.dilation, windows_.pad_before, windows_.pad_after},
       CpuContext::Attributes(), context_->engine());
 }
 
@@ -74,7 +88,7 @@ Conv2DLayer::WithKernel Conv2DLayer::MakeForward(
                  : CpuPrimitive::Make<dnnl::convolution_forward>(
                        context_, description,
                        {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}});
-  return {std::move(convolution), MakeReorder(KernelLayout(Tag::hwio), kernel), BufferFor(kernel)};
+  return {std::move(convolution), MakeReorder(KerasKernel(), kernel), BufferFor(kernel)};
 }
 
 Conv2DLayer::WithKernel Conv2DLayer::MakeKernelGradient(
@@ -82,9 +96,8 @@ Conv2DLayer::WithKernel Conv2DLayer::MakeKernelGradient(
   const memory::desc x = ImageLayout(batch, input_);
   const memory::desc y = ImageLayout(batch, output_);
   const dnnl::convolution_backward_weights::primitive_desc description(
-      {algorithm::convolution_direct, x, KernelLayout(Tag::any),
-       has_bias() ? BiasLayout() : memory::desc(), y, windows_.strides, windows_.pad_before,
-       windows_.pad_after},
+      {algorithm::convolution_direct, x, AnyKernel(), has_bias() ? BiasLayout() : memory::desc(), y,
+       windows_.strides, windows_.dilation, windows_.pad_before, windows_.pad_after},
       CpuContext::Attributes(), context_->engine(), forward);
   const memory::desc kernel = description.diff_weights_desc();
   CpuPrimitive convolution =
@@ -98,7 +111,7 @@ Conv2DLayer::WithKernel Conv2DLayer::MakeKernelGradient(
           : CpuPrimitive::Make<dnnl::convolution_backward_weights>(
                 context_, description,
                 {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, kernel}});
-  return {std::move(convolution), MakeReorder(kernel, KernelLayout(Tag::hwio)), BufferFor(kernel)};
+  return {std::move(convolution), MakeReorder(kernel, KerasKernel()), BufferFor(kernel)};
 }
 
 Conv2DLayer::WithKernel Conv2DLayer::MakeInputGradient(
@@ -106,14 +119,14 @@ Conv2DLayer::WithKernel Conv2DLayer::MakeInputGradient(
   const memory::desc x = ImageLayout(batch, input_);
   const memory::desc y = ImageLayout(batch, output_);
   const dnnl::convolution_backward_data::primitive_desc description(
-      {algorithm::convolution_direct, x, KernelLayout(Tag::any), y, windows_.strides,
+      {algorithm::convolution_direct, x, AnyKernel(), y, windows_.strides, windows_.dilation,
        windows_.pad_before, windows_.pad_after},
       CpuContext::Attributes(), context_->engine(), forward);
   const memory::desc kernel = description.weights_desc();
   return {CpuPrimitive::Make<dnnl::convolution_backward_data>(
               context_, description,
               {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DIFF_SRC, x}}),
-          MakeReorder(KernelLayout(Tag::hwio), kernel), BufferFor(kernel)};
+          MakeReorder(KerasKernel(), kernel), BufferFor(kernel)};
 }
 
 std::unique_ptr<Conv2DLayer::Primitives> Conv2DLayer::MakePrimitives(int64_t batch) {

@@ -1,4 +1,5 @@
-// A convolution of images, with bias and activation.
+// A convolution of images or sequences, with bias and activation: Conv2D, DepthwiseConv2D, in which
+// each channel is a group, and Conv1D, of images of one row.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_CONV2D_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LAYERS_CONV2D_H_
 
@@ -29,6 +30,9 @@ class Conv2DLayer final : public CpuUnaryLayer {
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
 
  private:
+  Conv2DLayer(CpuContext* context, const LayerPlan& plan, const ImageWindow& window,
+              const CpuParameters& parameters, bool input_gradient);
+
   // A convolution, and the reordering of the kernel (or of its gradient) between Keras's layout and
   // the one that the convolution likes.
   struct WithKernel {
@@ -54,12 +58,16 @@ class Conv2DLayer final : public CpuUnaryLayer {
 
   bool has_bias() const { return bias_ >= 0; }
   dnnl::memory::desc BiasLayout() const;
-  dnnl::memory::desc KernelLayout(dnnl::memory::format_tag tag) const;
+  // [filters, channels, height, width] in oneDNN's order; where there are groups, they come first.
+  dnnl::memory::dims KernelSizes() const;
+  dnnl::memory::desc AnyKernel() const;  // In the layout that a primitive likes best.
+  dnnl::memory::desc KerasKernel() const;
 
   CpuContext* const context_;
   const Shape input_;
   const Shape output_;
   const Windows windows_;
+  const int64_t groups_;
   const int kernel_;  // As in LayerPlan.
   const int bias_;
   const bool trained_;

@@ -1,4 +1,4 @@
-// The mean of each channel of an image.
+// The mean of each channel of an image or a sequence.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_GLOBAL_AVERAGE_POOLING2D_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LAYERS_GLOBAL_AVERAGE_POOLING2D_H_
 
@@ -12,13 +12,13 @@ namespace millrace::worker {
 class GlobalAveragePooling2DLayer final : public CpuUnaryLayer {
  public:
   explicit GlobalAveragePooling2DLayer(const LayerPlan& plan)
-      : pixels_(plan.input()[0] * plan.input()[1]), channels_(plan.input()[2]) {}
+      : pixels_(ElementCount(plan.input()) / plan.input().back()), channels_(plan.input().back()) {}
 
   void Forward(const CpuPass& pass, const float* x, float* y) override;
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
 
  private:
-  const size_t pixels_;
+  const size_t pixels_;  // Or steps.
   const size_t channels_;
 };
 

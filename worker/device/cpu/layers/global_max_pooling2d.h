@@ -1,4 +1,4 @@
-// The largest value of each channel of an image.
+// The largest value of each channel of an image or a sequence.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_GLOBAL_MAX_POOLING2D_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LAYERS_GLOBAL_MAX_POOLING2D_H_
 
@@ -14,13 +14,13 @@ namespace millrace::worker {
 class GlobalMaxPooling2DLayer final : public CpuUnaryLayer {
  public:
   explicit GlobalMaxPooling2DLayer(const LayerPlan& plan)
-      : pixels_(plan.input()[0] * plan.input()[1]), channels_(plan.input()[2]) {}
+      : pixels_(ElementCount(plan.input()) / plan.input().back()), channels_(plan.input().back()) {}
 
   void Forward(const CpuPass& pass, const float* x, float* y) override;
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
 
  private:
-  const size_t pixels_;
+  const size_t pixels_;  // Or steps.
   const size_t channels_;
 };
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "worker/model/window.h"
-
 namespace millrace::worker {
 
 dnnl::memory::desc ImageLayout(int64_t batch, const Shape& image) {
@@ -13,14 +11,15 @@ dnnl::memory::desc ImageLayout(int64_t batch, const Shape& image) {
                             dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
 }
 
-Windows MakeWindows(const Shape& image, const google::protobuf::RepeatedField<uint32_t>& size,
-                    const google::protobuf::RepeatedField<uint32_t>& strides, Padding padding) {
+Windows MakeWindows(const ImageWindow& window) {
   Windows windows;
-  for (int axis = 0; axis < 2; ++axis) {
-    const WindowAxis placed = PlaceWindows(image[axis], size[axis], strides[axis], padding);
-    windows.size.push_back(size[axis]);
+  for (size_t axis = 0; axis < 2; ++axis) {
+    const WindowAxis placed = PlaceWindows(window, axis);
+    windows.size.push_back(static_cast<int64_t>(window.size[axis]));
     // A stride beyond the image is never taken; oneDNN computes in 32 bits with it.
-    windows.strides.push_back(static_cast<int64_t>(std::min<uint64_t>(strides[axis], image[axis])));
+    windows.strides.push_back(
+        static_cast<int64_t>(std::min(window.strides[axis], window.input[axis])));
+    windows.dilation.push_back(static_cast<int64_t>(window.dilation[axis]) - 1);
     windows.pad_before.push_back(static_cast<int64_t>(placed.pad_before));
     windows.pad_after.push_back(static_cast<int64_t>(placed.pad_after));
   }

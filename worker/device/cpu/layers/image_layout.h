@@ -4,9 +4,8 @@
 
 #include <cstdint>
 
-#include "google/protobuf/repeated_field.h"
 #include "oneapi/dnnl/dnnl.hpp"
-#include "protos/model.pb.h"
+#include "worker/model/image_window.h"
 #include "worker/model/shape.h"
 
 namespace millrace::worker {
@@ -18,12 +17,12 @@ dnnl::memory::desc ImageLayout(int64_t batch, const Shape& image);
 struct Windows {
   dnnl::memory::dims size;
   dnnl::memory::dims strides;
+  dnnl::memory::dims dilation;  // Counted from 0.
   dnnl::memory::dims pad_before;
   dnnl::memory::dims pad_after;
 };
 
-Windows MakeWindows(const Shape& image, const google::protobuf::RepeatedField<uint32_t>& size,
-                    const google::protobuf::RepeatedField<uint32_t>& strides, Padding padding);
+Windows MakeWindows(const ImageWindow& window);
 
 }  // namespace millrace::worker
 

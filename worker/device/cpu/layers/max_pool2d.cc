@@ -18,20 +18,15 @@ void TakeLarger(size_t channels, const float* __restrict pixel, uint32_t element
   }
 }
 
-std::vector<WindowRange> RangesOf(const LayerPlan& plan, int axis) {
-  const MaxPool2D& pool = plan.spec.max_pool2d();
-  return WindowRanges(plan.input()[axis], pool.pool_size(axis), pool.strides(axis), pool.padding());
-}
-
 }  // namespace
 
-MaxPool2DLayer::MaxPool2DLayer(const LayerPlan& plan)
-    : width_(plan.input()[1]),
-      channels_(plan.input()[2]),
-      input_elements_(ElementCount(plan.input())),
-      output_elements_(ElementCount(plan.output)),
-      rows_(RangesOf(plan, 0)),
-      columns_(RangesOf(plan, 1)) {}
+MaxPool2DLayer::MaxPool2DLayer(const ImageWindow& window)
+    : width_(window.input[1]),
+      channels_(window.input[2]),
+      input_elements_(ElementCount(window.input)),
+      output_elements_(ElementCount(window.output)),
+      rows_(WindowRanges(window, 0)),
+      columns_(WindowRanges(window, 1)) {}
 
 void MaxPool2DLayer::Pool(const WindowRange& rows, const WindowRange& columns, const float* x,
                           float* y, uint32_t* winners) const {

@@ -1,4 +1,4 @@
-// The largest value of each window of each channel.
+// The largest value of each window of each channel, of images or sequences.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_MAX_POOL2D_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LAYERS_MAX_POOL2D_H_
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "worker/device/cpu/layer.h"
-#include "worker/model/layer_plan.h"
+#include "worker/model/image_window.h"
 #include "worker/model/window.h"
 
 namespace millrace::worker {
@@ -17,7 +17,7 @@ namespace millrace::worker {
 // Keeps, for each element of the output, which element of its image it is.
 class MaxPool2DLayer final : public CpuUnaryLayer {
  public:
-  explicit MaxPool2DLayer(const LayerPlan& plan);
+  explicit MaxPool2DLayer(const ImageWindow& window);
 
   void Forward(const CpuPass& pass, const float* x, float* y) override;
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;

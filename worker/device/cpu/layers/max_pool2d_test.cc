@@ -14,17 +14,14 @@ namespace {
 using ::testing::ElementsAre;
 
 // Windows of 2 x 2 over an image of 3 x 3 with 2 channels.
-LayerPlan Plan(Padding padding) {
-  LayerPlan plan;
-  MaxPool2D* pool = plan.spec.mutable_max_pool2d();
-  for (int axis = 0; axis < 2; ++axis) {
-    pool->add_pool_size(2);
-    pool->add_strides(2);
-  }
-  pool->set_padding(padding);
-  plan.inputs = {{3, 3, 2}};
-  plan.output = padding == SAME ? Shape{2, 2, 2} : Shape{1, 1, 2};
-  return plan;
+ImageWindow WindowOf(Padding padding) {
+  ImageWindow window;
+  window.input = {3, 3, 2};
+  window.output = padding == SAME ? Shape{2, 2, 2} : Shape{1, 1, 2};
+  window.size = {2, 2};
+  window.strides = {2, 2};
+  window.padding = padding;
+  return window;
 }
 
 CpuPass OneExample() {
@@ -36,7 +33,7 @@ CpuPass OneExample() {
 }
 
 TEST(MaxPool2DTest, FirstOfEqualValuesTakesTheGradient) {
-  MaxPool2DLayer layer(Plan(VALID));
+  MaxPool2DLayer layer(WindowOf(VALID));
   const std::vector<float> x = {1, 7, 5, 7, 0, 0, 5, 7, 5, 7, 0, 0, 9, 9, 9, 9, 9, 9};
   float y[2];
   layer.Forward(OneExample(), x.data(), y);
@@ -48,7 +45,7 @@ TEST(MaxPool2DTest, FirstOfEqualValuesTakesTheGradient) {
 }
 
 TEST(MaxPool2DTest, PaddingNeverWins) {
-  MaxPool2DLayer layer(Plan(SAME));
+  MaxPool2DLayer layer(WindowOf(SAME));
   const std::vector<float> x(18, -5.0f);
   float y[8];
   layer.Forward(OneExample(), x.data(), y);
@@ -57,7 +54,7 @@ TEST(MaxPool2DTest, PaddingNeverWins) {
 
 TEST(MaxPool2DTest, NanIsTheLargest) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  MaxPool2DLayer layer(Plan(VALID));
+  MaxPool2DLayer layer(WindowOf(VALID));
   for (const size_t pixel : {0, 1, 3, 4}) {
     std::vector<float> x(18, 2.0f);
     x[2 * pixel] = nan;

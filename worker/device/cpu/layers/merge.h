@@ -1,17 +1,17 @@
-// Several inputs of one shape become one, element by element; the sum is in add.h.
+// Several inputs of one size become one, element by element. The sum is in add.h, inputs of several
+// sizes in broadcast.h.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_MERGE_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LAYERS_MERGE_H_
 
 #include <cstddef>
 
 #include "worker/device/cpu/layer.h"
-#include "worker/model/layer_plan.h"
 
 namespace millrace::worker {
 
 class SubtractLayer final : public CpuLayer {
  public:
-  explicit SubtractLayer(const LayerPlan& plan) : elements_(ElementCount(plan.output)) {}
+  explicit SubtractLayer(size_t elements) : elements_(elements) {}
 
   void Forward(const CpuPass& pass, absl::Span<const float* const> x, float* y) override;
   void Backward(const CpuPass& pass, absl::Span<const float* const> x, const float* y, float* dy,
@@ -23,7 +23,7 @@ class SubtractLayer final : public CpuLayer {
 
 class MultiplyLayer final : public CpuLayer {
  public:
-  explicit MultiplyLayer(const LayerPlan& plan) : elements_(ElementCount(plan.output)) {}
+  explicit MultiplyLayer(size_t elements) : elements_(elements) {}
 
   void Forward(const CpuPass& pass, absl::Span<const float* const> x, float* y) override;
   void Backward(const CpuPass& pass, absl::Span<const float* const> x, const float* y, float* dy,
@@ -35,7 +35,7 @@ class MultiplyLayer final : public CpuLayer {
 
 class AverageLayer final : public CpuLayer {
  public:
-  explicit AverageLayer(const LayerPlan& plan) : elements_(ElementCount(plan.output)) {}
+  explicit AverageLayer(size_t elements) : elements_(elements) {}
 
   void Forward(const CpuPass& pass, absl::Span<const float* const> x, float* y) override;
   void Backward(const CpuPass& pass, absl::Span<const float* const> x, const float* y, float* dy,
@@ -48,7 +48,7 @@ class AverageLayer final : public CpuLayer {
 // NaN is larger than all others, as in MaxPool2DLayer.
 class MaximumLayer final : public CpuLayer {
  public:
-  explicit MaximumLayer(const LayerPlan& plan) : elements_(ElementCount(plan.output)) {}
+  explicit MaximumLayer(size_t elements) : elements_(elements) {}
 
   void Forward(const CpuPass& pass, absl::Span<const float* const> x, float* y) override;
   void Backward(const CpuPass& pass, absl::Span<const float* const> x, const float* y, float* dy,
