@@ -22,7 +22,7 @@ Examples:
   millrace train job.textproto --data=DIR --checkpoints=CHECKPOINTS
   millrace checkpoints show CHECKPOINTS
   millrace validate job.textproto --data=DIR
-  millrace convert keras.json > model.textproto
+  millrace convert model.keras --weights=model.safetensors > job.textproto
   export MILLRACE_CLUSTER=trainer-0:2220
   millrace submit job.textproto --data=/datasets/mnist
   millrace watch JOB_ID
@@ -110,12 +110,29 @@ class Declaration {
   }
 
   void AddConvert() {
-    CLI::App* command = Add("convert",
-                            "Print a model that Keras has written (model.to_json()) as the model "
-                            "of a job file. What cannot be converted is named with its place.");
-    command->add_option("MODEL.json", Of(command)->path, "The JSON file")
+    CLI::App* command =
+        Add("convert",
+            "Print a model that Keras has written as the model of a job file, with losses, metrics "
+            "and optimizer where the file has them. What cannot be converted is named with its "
+            "place; what was changed is told on standard error. For example: millrace convert "
+            "model.keras --weights=model.safetensors >job.textproto");
+    command
+        ->add_option("MODEL", Of(command)->path,
+                     "A .keras file, an .h5 file of a whole model, or what model.to_json() wrote")
         ->required()
         ->type_name("");
+    CLI::Option* weights =
+        command
+            ->add_option("--weights", Of(command)->weights,
+                         "Write the values of the model's variables to FILE.safetensors, for train "
+                         "--init_from=FILE.safetensors")
+            ->type_name("FILE");
+    command
+        ->add_option("WEIGHTS.h5", Of(command)->weights_file,
+                     "The file with the values, as model.save_weights() wrote it, where MODEL has "
+                     "none or others")
+        ->type_name("")
+        ->needs(weights);
   }
 
   void AddSubmit() {

@@ -1,11 +1,17 @@
 #include "client/commands/convert.h"
 
+#include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/read_text_file.h"
+#include "client/keras/keras_file.h"
 #include "client/keras/keras_model.h"
+#include "client/keras/keras_weights.h"
 #include "client/progress/json_lines.h"
+#include "client/tensor_files/tensor_writer.h"
 #include "common/status_macros.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
@@ -16,9 +22,10 @@ namespace {
 
 constexpr size_t kMaxBytes = 64 << 20;
 
-std::string ToText(const ModelSpec& model) {
+std::string ToText(const KerasModel& converted) {
   JobSpec job;
-  *job.mutable_model() = model;
+  *job.mutable_model() = converted.model;
+  if (converted.optimizer.has_value()) *job.mutable_optimizer() = *converted.optimizer;
   google::protobuf::TextFormat::Printer printer;
   printer.SetUseShortRepeatedPrimitives(true);
   std::string text;
@@ -26,19 +33,80 @@ std::string ToText(const ModelSpec& model) {
   return text;
 }
 
+// The model; its weights where they are to be written and it has them.
+absl::StatusOr<KerasFile> ReadModelFile(const Flags& flags) {
+  const bool with_weights = !flags.weights.empty() && flags.weights_file.empty();
+  switch (KerasFormatOf(flags.path)) {
+    case KerasFormat::kArchive:
+      return ReadKerasArchive(flags.path, with_weights);
+    case KerasFormat::kHdf5:
+      return ReadKerasHdf5(flags.path);
+    case KerasFormat::kJson:
+      break;
+  }
+  KerasFile file;
+  MILLRACE_ASSIGN_OR_RETURN(file.json, ReadTextFile("Keras model", flags.path, kMaxBytes));
+  file.json_name = flags.path;
+  return file;
+}
+
+absl::StatusOr<KerasFile> ReadFiles(const Flags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(KerasFile file, ReadModelFile(flags));
+  if (!flags.weights_file.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(file.weights, Hdf5File::Open(flags.weights_file));
+  }
+  if (flags.weights.empty() || file.weights.has_value()) return file;
+  return UsageError(absl::StrCat("--weights: ", flags.path,
+                                 " has none; name the file that has them after it, as Keras's "
+                                 "Model.save_weights wrote it"));
+}
+
+// Returns how many there are.
+absl::StatusOr<size_t> ConvertWeights(const KerasFile& file, const KerasModel& converted,
+                                      const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<KerasWeight> weights,
+                            FindKerasWeights(*file.weights, converted.variables));
+  MILLRACE_RETURN_IF_ERROR(WriteKerasWeights(*file.weights, weights, path));
+  return weights.size();
+}
+
+// What `train` begins with is a safetensors file.
+absl::Status CheckWeightsFlag(const Flags& flags) {
+  if (flags.weights.empty()) return absl::OkStatus();
+  const auto format = FormatOf(flags.weights);
+  if (!format.ok() || *format != TensorFormat::kSafetensors) {
+    return UsageError(
+        absl::StrCat("--weights: ", flags.weights, "; must be called FILE.safetensors"));
+  }
+  return CheckTensorPath(flags.weights);
+}
+
 }  // namespace
 
 absl::StatusOr<ExitCode> RunConvert(const CommandContext& context) {
-  const std::string& path = context.flags.path;
-  MILLRACE_ASSIGN_OR_RETURN(const std::string json, ReadTextFile("Keras model", path, kMaxBytes));
-  MILLRACE_ASSIGN_OR_RETURN(const KerasModel converted, ConvertKerasModel(json, path));
-  const std::string text = ToText(converted.model);
-  if (context.flags.json) {
-    *context.console.out << JsonLine({{"model", text}, {"notes", converted.notes}});
+  const Flags& flags = context.flags;
+  MILLRACE_RETURN_IF_ERROR(CheckWeightsFlag(flags));
+  MILLRACE_ASSIGN_OR_RETURN(const KerasFile file, ReadFiles(flags));
+  KerasModelOptions options;
+  options.training = file.training;
+  options.values_given = !flags.weights.empty();
+  MILLRACE_ASSIGN_OR_RETURN(KerasModel converted,
+                            ConvertKerasModel(file.json, file.json_name, options));
+  std::string next = "millrace train JOB.textproto --data=DIR";
+  if (!flags.weights.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const size_t count, ConvertWeights(file, converted, flags.weights));
+    converted.notes.push_back(absl::StrCat("Wrote ", count, " variables to ", flags.weights, "."));
+    absl::StrAppend(&next, " --init_from=", flags.weights);
+  }
+  const std::string text = ToText(converted);
+  if (flags.json) {
+    *context.console.out << JsonLine({{"model", text}, {"notes", converted.notes}, {"next", next}});
     return ExitCode::kSucceeded;
   }
   *context.console.out << text;
   for (const std::string& note : converted.notes) *context.console.err << note << "\n";
+  *context.console.err << "Next, with data, batch_size and epochs in the job file: " << next
+                       << "\n";
   return ExitCode::kSucceeded;
 }
 

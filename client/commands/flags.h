@@ -23,9 +23,11 @@ struct Flags {
   std::string export_file;  // Empty: none.
   // How long to wait for a cancellation or a checkpoint.
   absl::Duration timeout = absl::Minutes(1);
-  std::string path;    // Of checkpoints: DIR, DIR/latest or DIR/000017. Of convert: a file.
-  bool slots = false;  // The optimizer's slots too.
-  int keep = 0;        // So many of the newest; 0: not given.
+  std::string path;          // Of checkpoints: DIR, DIR/latest or DIR/000017. Of convert: a file.
+  std::string weights_file;  // Of convert: a file that has the values of the variables.
+  std::string weights;       // Of convert: where they go. Empty: nowhere.
+  bool slots = false;        // The optimizer's slots too.
+  int keep = 0;              // So many of the newest; 0: not given.
   bool force = false;
   std::string checkpoints;             // Replaces checkpoints.directory.
   std::string restore;                 // As `path`: where the job goes on from.

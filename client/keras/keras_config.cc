@@ -6,11 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/printable.h"
+#include "common/status_macros.h"
 
 namespace millrace::client {
 namespace {
-
-constexpr size_t kShownBytes = 80;
 
 // What is of no weight for the values that a layer computes.
 constexpr std::array kWithoutMeaning = {"batch_input_shape",
@@ -29,11 +28,6 @@ constexpr std::array kWithoutMeaning = {"batch_input_shape",
                                         "input_spec",
                                         "quantization_config"};
 
-const KerasJson& NullJson() {
-  static const KerasJson null;
-  return null;
-}
-
 bool SaysNothing(const KerasJson& value) {
   return value.is_null() || (value.is_boolean() && !value.get<bool>()) ||
          ((value.is_object() || value.is_array()) && value.empty());
@@ -46,13 +40,6 @@ bool IsCount(const KerasJson& value) {
 
 }  // namespace
 
-std::string ShowJson(const KerasJson& value) {
-  std::string text =
-      value.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, KerasJson::error_handler_t::replace);
-  if (text.size() > kShownBytes) text = absl::StrCat(text.substr(0, kShownBytes), "...");
-  return Printable(text);
-}
-
 absl::Status KerasFieldError(absl::string_view field, const KerasJson& value,
                              absl::string_view allowed) {
   return absl::InvalidArgumentError(
@@ -61,8 +48,7 @@ absl::Status KerasFieldError(absl::string_view field, const KerasJson& value,
 
 const KerasJson& KerasConfig::Take(const std::string& field) {
   taken_.insert(field);
-  const auto found = object_.find(field);
-  return found == object_.end() ? NullJson() : *found;
+  return ValueAt(object_, field.c_str());
 }
 
 absl::StatusOr<bool> KerasConfig::TakeBool(const std::string& field, bool fallback) {
@@ -101,6 +87,20 @@ absl::StatusOr<std::vector<uint32_t>> KerasConfig::TakeCounts(const std::string&
     return KerasFieldError(field, value, "whole numbers, at least 1");
   }
   return value.get<std::vector<uint32_t>>();
+}
+
+absl::StatusOr<uint32_t> KerasConfig::TakeCountOfOne(const std::string& field) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint32_t> counts, TakeCounts(field));
+  if (counts.empty()) return 0;
+  if (counts.size() == 1) return counts.front();
+  return KerasFieldError(field, Take(field), "one whole number");
+}
+
+absl::Status KerasConfig::ExpectLastAxis(const std::string& field,
+                                         const std::vector<KerasJson>& same) {
+  if (around_.input_rank == 0) return Expect(field, same);
+  const int64_t last = static_cast<int64_t>(around_.input_rank) - 1;
+  return Expect(field, {-1, {-1}, last, {last}});
 }
 
 absl::Status KerasConfig::Expect(const std::string& field, const std::vector<KerasJson>& same) {

@@ -3,18 +3,21 @@
 #define MILLRACE_CLIENT_KERAS_KERAS_LAYERS_H_
 
 #include <string>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/keras/keras_config.h"
 #include "protos/model.pb.h"
 
 namespace millrace::client {
 
-// Fills in the kind of `layer` for a layer of Keras's class. INVALID_ARGUMENT: the class is none
-// that can be converted, or its `config` has something that cannot; the message does not name the
-// layer.
-absl::Status ConvertKerasLayer(const std::string& class_name, const KerasJson& config,
-                               LayerSpec* layer);
+// The layers that compute what a layer of Keras's class does: mostly one, otherwise a chain. Their
+// names are what is put behind the layer's own: "" for the one whose variables are called as in
+// Keras. INVALID_ARGUMENT: the class is none that can be converted, or its `config` has something
+// that cannot; the message does not name the layer.
+absl::StatusOr<std::vector<LayerSpec>> ConvertKerasLayer(const std::string& class_name,
+                                                         const KerasJson& config,
+                                                         const KerasSurroundings& around);
 
 }  // namespace millrace::client
 

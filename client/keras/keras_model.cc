@@ -2,264 +2,186 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/keras/keras_config.h"
-#include "client/keras/keras_layers.h"
-#include "common/job_spec.h"
+#include "client/keras/keras_graph.h"
+#include "client/keras/keras_json.h"
+#include "client/keras/keras_training.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
 namespace {
 
-constexpr int kMostDepth = 100;  // Of objects and lists within each other; Keras's have 15.
+bool IsProbability(Activation activation) { return activation == SOFTMAX || activation == SIGMOID; }
 
-// A tensor that a layer gave: which layer, and at which of its calls.
-struct KerasTensor {
-  std::string layer;
-  size_t call = 0;
-};
-
-absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
-
-// "FILE:LINE:COLUMN" of a byte, counted from 1.
-std::string PlaceOf(absl::string_view text, size_t byte, const std::string& file_name) {
-  const absl::string_view before = text.substr(0, std::min(byte, text.size()));
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const size_t line_begin =
-      before.rfind('\n') == absl::string_view::npos ? 0 : before.rfind('\n') + 1;
-  return absl::StrCat(file_name, ":", line, ":", before.size() - line_begin + 1);
-}
-
-absl::StatusOr<KerasJson> ParseJson(absl::string_view text, const std::string& file_name) {
-  bool too_deep = false;
-  const auto keep = [&too_deep](int depth, KerasJson::parse_event_t /*event*/, KerasJson&) {
-    too_deep |= depth > kMostDepth;
-    return !too_deep;
-  };
-  try {
-    KerasJson json = KerasJson::parse(text.begin(), text.end(), keep);
-    if (!too_deep) return json;
-    return Invalid(absl::StrCat(file_name, ": objects more than ", kMostDepth, " deep"));
-  } catch (const KerasJson::parse_error& error) {
-    const size_t byte = error.byte > 0 ? error.byte - 1 : 0;
-    return Invalid(absl::StrCat(PlaceOf(text, byte, file_name), ": not JSON"));
-  } catch (const KerasJson::out_of_range&) {  // It does not say where.
-    return Invalid(absl::StrCat(file_name, ": a number past 64 bits; must be finite"));
+// The activation that makes probabilities of what a loss takes. LINEAR: it takes values as they
+// are.
+Activation ActivationBefore(Loss loss) {
+  switch (loss) {
+    case SPARSE_CATEGORICAL_CROSSENTROPY:
+    case CATEGORICAL_CROSSENTROPY:
+      return SOFTMAX;
+    case BINARY_CROSSENTROPY:
+      return SIGMOID;
+    default:
+      return LINEAR;
   }
 }
 
-const KerasJson* FindObject(const KerasJson& json, const char* field) {
-  if (!json.is_object()) return nullptr;
-  const auto found = json.find(field);
-  return found != json.end() && found->is_object() ? &*found : nullptr;
+// What a layer's output went through at last.
+Activation LastActivation(const LayerSpec& layer) {
+  if (layer.has_dense()) return layer.dense().activation();
+  if (layer.has_conv2d()) return layer.conv2d().activation();
+  if (layer.has_conv1d()) return layer.conv1d().activation();
+  return layer.has_activation() ? layer.activation().function() : LINEAR;
 }
 
-std::string TextAt(const KerasJson& json, const char* field) {
-  if (!json.is_object()) return "";
-  const auto found = json.find(field);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-const KerasJson& ListAt(const KerasJson& json, const char* field) {
-  static const KerasJson kEmpty = KerasJson::array();
-  if (!json.is_object()) return kEmpty;
-  const auto found = json.find(field);
-  return found != json.end() && found->is_array() ? *found : kEmpty;
-}
-
-// ["layer", call, output, ...], as both versions write where a tensor comes from.
-bool IsHistory(const KerasJson& json) {
-  return json.is_array() && json.size() >= 3 && json[0].is_string() &&
-         json[1].is_number_unsigned() && json[2].is_number_unsigned();
-}
-
-// All tensors in what a layer was called with, in order: Keras 2 writes histories, Keras 3 objects
-// that have one. False: a tensor that is not a layer's only output.
-bool CollectTensors(const KerasJson& json, std::vector<KerasTensor>* tensors) {
-  if (IsHistory(json)) {
-    tensors->push_back({json[0].get<std::string>(), json[1].get<size_t>()});
-    return json[2].get<size_t>() == 0;
-  }
-  if (const KerasJson* config = FindObject(json, "config");
-      config != nullptr && config->contains("keras_history")) {
-    return CollectTensors((*config)["keras_history"], tensors);
-  }
-  if (json.is_object() && json.contains("args")) return CollectTensors(json["args"], tensors);
-  if (!json.is_array()) return true;
-  return std::all_of(json.begin(), json.end(),
-                     [&](const KerasJson& one) { return CollectTensors(one, tensors); });
-}
-
-class Converter {
+class Assembly {
  public:
-  explicit Converter(const std::string& file_name) : file_name_(file_name) {}
+  Assembly(KerasGraph graph, KerasTraining training)
+      : graph_(std::move(graph)), training_(std::move(training)) {}
 
-  absl::StatusOr<KerasModel> Run(const KerasJson& json) {
-    const std::string kind = TextAt(json, "class_name");
-    const KerasJson* config = FindObject(json, "config");
-    if (config == nullptr || (kind != "Sequential" && kind != "Functional" && kind != "Model")) {
-      return Invalid(absl::StrCat(file_name_, ": class_name: '", PrintableName(kind),
-                                  "'; must be Sequential or Functional, with a config, as "
-                                  "Model.to_json writes it"));
+  KerasModel Run() {
+    NoteInputs();
+    MoveOutputToEnd();
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) SettleOutput(i);
+    for (const LayerSpec& layer : graph_.layers) *result_.model.add_layers() = layer;
+    result_.optimizer = std::move(training_.optimizer);
+    result_.variables = std::move(graph_.variables);
+    for (std::string& note : training_.notes) result_.notes.push_back(std::move(note));
+    for (const std::string& one : graph_.left_out) {
+      result_.notes.push_back(absl::StrCat("Left out, since its values are converted: ", one, "."));
     }
-    const KerasJson& layers = ListAt(*config, "layers");
-    if (layers.size() > static_cast<size_t>(kMaxLayers)) {
-      return Invalid(absl::StrCat(file_name_, ": config.layers: ", layers.size(),
-                                  " layers; must be at most ", kMaxLayers));
-    }
-    const bool is_chain = kind == "Sequential";
-    for (size_t i = 0; i < layers.size(); ++i) {
-      absl::Status status = is_chain ? AddToChain(layers[i]) : AddToGraph(layers[i]);
-      if (!status.ok()) return Invalid(absl::StrCat(PathOf(layers[i], i), status.message()));
-    }
-    if (!is_chain) MILLRACE_RETURN_IF_ERROR(FinishGraph(*config));
-    if (model_.model.layers().empty()) {
-      return Invalid(absl::StrCat(file_name_, ": config.layers: none; must be at least one layer"));
-    }
-    LeaveOutLastActivation();
-    model_.notes.push_back("The loss is not in the file: set model.loss (or model.outputs).");
-    return std::move(model_);
+    SetLosses();
+    return std::move(result_);
   }
 
  private:
-  std::string PathOf(const KerasJson& layer, size_t index) const {
-    const KerasJson* config = FindObject(layer, "config");
-    return absl::StrCat(file_name_, ": config.layers[", index, "] '",
-                        PrintableName(config == nullptr ? "" : TextAt(*config, "name")), "': ");
-  }
-
-  // The layer without its inputs. Nothing: an input of the model.
-  absl::StatusOr<LayerSpec> Convert(const KerasJson& json) {
-    const KerasJson* config = FindObject(json, "config");
-    if (config == nullptr) return Invalid("config: not there; must be an object");
-    LayerSpec layer;
-    layer.set_name(TextAt(*config, "name"));
-    if (TextAt(json, "class_name") == "InputLayer") return layer;
-    MILLRACE_RETURN_IF_ERROR(ConvertKerasLayer(TextAt(json, "class_name"), *config, &layer));
-    return layer;
-  }
-
-  absl::Status AddToChain(const KerasJson& json) {
-    MILLRACE_ASSIGN_OR_RETURN(LayerSpec layer, Convert(json));
-    if (layer.kind_case() != LayerSpec::KIND_NOT_SET) *model_.model.add_layers() = std::move(layer);
-    return absl::OkStatus();
-  }
-
-  absl::Status AddToGraph(const KerasJson& json) {
-    MILLRACE_ASSIGN_OR_RETURN(const LayerSpec layer, Convert(json));
-    if (layer.kind_case() == LayerSpec::KIND_NOT_SET) {
-      inputs_.push_back(layer.name());
-      return absl::OkStatus();
-    }
-    const KerasJson& calls = ListAt(json, "inbound_nodes");
-    if (calls.empty()) return Invalid("inbound_nodes: none; must be at least one call");
-    for (size_t call = 0; call < calls.size(); ++call) {
-      std::vector<KerasTensor> taken;
-      if (!CollectTensors(calls[call], &taken) || taken.empty()) {
-        return Invalid(absl::StrCat("inbound_nodes[", call, "]: ", ShowJson(calls[call]),
-                                    "; must be outputs of layers that have one"));
-      }
-      LayerSpec* called = model_.model.add_layers();
-      *called = layer;
-      if (call > 0) {
-        called->set_name(NameOf({layer.name(), call}));
-        called->set_variables_of(layer.name());
-        called->clear_trainable();
-      }
-      taken_.push_back(std::move(taken));
-    }
-    return absl::OkStatus();
-  }
-
-  // The layer that stands for a call of a layer.
-  static std::string NameOf(const KerasTensor& tensor) {
-    return tensor.call == 0 ? tensor.layer : absl::StrCat(tensor.layer, "_call", tensor.call);
-  }
-
-  bool IsInput(const std::string& name) const {
-    return std::find(inputs_.begin(), inputs_.end(), name) != inputs_.end();
-  }
-
-  // Names what each layer takes, and puts the output to the end.
-  absl::Status FinishGraph(const KerasJson& config) {
-    for (int i = 0; i < model_.model.layers_size(); ++i) {
-      for (const KerasTensor& tensor : taken_[static_cast<size_t>(i)]) {
-        model_.model.mutable_layers(i)->add_inputs(
-            IsInput(tensor.layer) && inputs_.size() == 1 ? "features" : NameOf(tensor));
-      }
-    }
-    NoteInputs();
-    std::vector<KerasTensor> outputs;
-    CollectTensors(ListAt(config, "output_layers"), &outputs);
-    if (outputs.empty()) {
-      return Invalid(
-          absl::StrCat(file_name_, ": config.output_layers: none; must be at least one"));
-    }
-    return MoveToEnd(NameOf(outputs.front()), outputs.size());
-  }
-
   void NoteInputs() {
-    if (inputs_.size() == 1) {
-      model_.notes.push_back(
-          "The model's input is the feature 'features', as most formats of data call their only "
-          "one.");
+    if (graph_.inputs.empty()) return;
+    result_.notes.push_back(
+        graph_.inputs.size() == 1
+            ? "The model's input is the feature 'features', as most formats of data call their "
+              "only one."
+            : absl::StrCat("The data must have the features ", absl::StrJoin(graph_.inputs, ", "),
+                           "."));
+  }
+
+  // The last layer is compared with a label, in any case.
+  void MoveOutputToEnd() {
+    const auto last = FindLayer(graph_.outputs.front());
+    std::rotate(last, last + 1, graph_.layers.end());
+  }
+
+  std::vector<LayerSpec>::iterator FindLayer(const std::string& name) {
+    return std::find_if(graph_.layers.begin(), graph_.layers.end(),
+                        [&](const LayerSpec& layer) { return layer.name() == name; });
+  }
+
+  bool IsTaken(const std::string& name) const {
+    return std::any_of(graph_.layers.begin(), graph_.layers.end(), [&](const LayerSpec& layer) {
+      return std::find(layer.inputs().begin(), layer.inputs().end(), name) != layer.inputs().end();
+    });
+  }
+
+  // A probability's layer is for people: a loss of classes takes what was before it.
+  void SettleOutput(size_t index) {
+    KerasOutput& output = training_.outputs[index];
+    LayerSpec& layer = *FindLayer(graph_.outputs[index]);
+    const Activation wanted = ActivationBefore(output.spec.loss());
+    const bool known = output.spec.loss() != LOSS_UNSPECIFIED;
+    if (known && wanted == LINEAR) return;
+    const Activation activation = LastActivation(layer);
+    if (known && !output.from_logits && activation != wanted) {
+      result_.notes.push_back(absl::StrCat("The loss of '", PrintableName(layer.name()),
+                                           "' is left out: it takes probabilities, and ",
+                                           Activation_Name(wanted),
+                                           " is not that layer's activation."));
+      output.spec.clear_loss();
+    } else if (IsProbability(activation) && !IsTaken(layer.name())) {
+      LeaveOutActivation(&layer);
+    }
+  }
+
+  void LeaveOutActivation(LayerSpec* layer) {
+    const std::string name = PrintableName(layer->name());
+    if (layer->has_activation()) {
+      layer->mutable_activation()->set_function(LINEAR);
+      result_.notes.push_back(
+          absl::StrCat("The layer '", name, "' does nothing: losses take logits."));
+      return;
+    }
+    if (layer->has_dense()) layer->mutable_dense()->set_activation(LINEAR);
+    if (layer->has_conv2d()) layer->mutable_conv2d()->set_activation(LINEAR);
+    if (layer->has_conv1d()) layer->mutable_conv1d()->set_activation(LINEAR);
+    result_.notes.push_back(
+        absl::StrCat("The activation of '", name, "' is left out: losses take logits."));
+  }
+
+  // In short, where that says it all.
+  static bool IsSimple(const OutputSpec& output) {
+    return output.label_smoothing() == 0 && !output.has_huber_delta() && !output.has_weight() &&
+           std::all_of(output.metrics().begin(), output.metrics().end(), [](const MetricSpec& one) {
+             return !one.has_k() && one.num_thresholds() == 0;
+           });
+  }
+
+  void SetLosses() {
+    std::vector<KerasOutput>& outputs = training_.outputs;
+    const bool all_known = std::all_of(outputs.begin(), outputs.end(), [](const KerasOutput& one) {
+      return one.spec.loss() != LOSS_UNSPECIFIED;
+    });
+    if (!all_known) {
+      if (outputs.size() > 1) {
+        result_.notes.push_back(absl::StrCat("The model has ", outputs.size(),
+                                             " outputs: name each in model.outputs."));
+      }
+      result_.notes.push_back("The loss is not in the file: set model.loss (or model.outputs).");
+    } else if (outputs.size() == 1 && IsSimple(outputs[0].spec)) {
+      result_.model.set_loss(outputs[0].spec.loss());
+      for (const MetricSpec& metric : outputs[0].spec.metrics()) {
+        result_.model.add_metrics(metric.metric());
+      }
     } else {
-      model_.notes.push_back(
-          absl::StrCat("The data must have the features ", absl::StrJoin(inputs_, ", "), "."));
+      SetOutputs();
     }
   }
 
-  absl::Status MoveToEnd(const std::string& name, size_t outputs) {
-    auto& layers = *model_.model.mutable_layers();
-    const auto last = std::find_if(layers.begin(), layers.end(),
-                                   [&](const LayerSpec& layer) { return layer.name() == name; });
-    if (last == layers.end()) {
-      return Invalid(absl::StrCat(file_name_, ": config.output_layers: '", PrintableName(name),
-                                  "'; must be the name of a layer"));
+  void SetOutputs() {
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      OutputSpec* output = result_.model.add_outputs();
+      *output = training_.outputs[i].spec;
+      if (graph_.outputs.size() == 1) return;
+      output->set_layer(graph_.outputs[i]);
+      // Keras knows labels by their outputs.
+      output->set_label(graph_.output_names[i]);
     }
-    std::rotate(last, last + 1, layers.end());
-    if (outputs > 1) {
-      model_.notes.push_back(
-          absl::StrCat("The model has ", outputs, " outputs: name each in model.outputs."));
-    }
-    return absl::OkStatus();
+    result_.notes.push_back(absl::StrCat("The data must have the labels ",
+                                         absl::StrJoin(graph_.output_names, ", "), "."));
   }
 
-  // A probability's layer is for people: the loss takes what was before it.
-  void LeaveOutLastActivation() {
-    auto& layers = *model_.model.mutable_layers();
-    LayerSpec& last = layers[layers.size() - 1];
-    const auto is_probability = [](Activation activation) {
-      return activation == SOFTMAX || activation == SIGMOID;
-    };
-    if (last.has_dense() && is_probability(last.dense().activation())) {
-      model_.notes.push_back(absl::StrCat("The activation of '", PrintableName(last.name()),
-                                          "' is left out: losses take logits."));
-      last.mutable_dense()->set_activation(LINEAR);
-    } else if (last.has_activation() && is_probability(last.activation().function())) {
-      model_.notes.push_back(absl::StrCat("The layer '", PrintableName(last.name()),
-                                          "' does nothing: losses take logits."));
-      last.mutable_activation()->set_function(LINEAR);
-    }
-  }
-
-  const std::string file_name_;
-  KerasModel model_;
-  std::vector<std::string> inputs_;              // Names of the model's inputs.
-  std::vector<std::vector<KerasTensor>> taken_;  // By each layer of the graph.
+  KerasGraph graph_;
+  KerasTraining training_;
+  KerasModel result_;
 };
 
 }  // namespace
 
-absl::StatusOr<KerasModel> ConvertKerasModel(absl::string_view json, const std::string& file_name) {
-  MILLRACE_ASSIGN_OR_RETURN(const KerasJson parsed, ParseJson(json, file_name));
-  return Converter(file_name).Run(parsed);
+absl::StatusOr<KerasModel> ConvertKerasModel(absl::string_view json, const std::string& file_name,
+                                             const KerasModelOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const KerasJson parsed, ParseKerasJson(json, file_name));
+  MILLRACE_ASSIGN_OR_RETURN(KerasGraph graph,
+                            ReadKerasGraph(parsed, file_name, options.values_given));
+  KerasJson compile = ValueAt(parsed, "compile_config");
+  if (!options.training.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        compile, ParseKerasJson(options.training, absl::StrCat(file_name, ": training_config")));
+  }
+  KerasTraining training = ReadKerasTraining(compile, graph.output_names);
+  return Assembly(std::move(graph), std::move(training)).Run();
 }
 
 }  // namespace millrace::client

@@ -2,52 +2,25 @@
 // others.
 #include "client/keras/keras_model.h"
 
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/keras/keras_test_util.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
-#include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 
 namespace millrace::client {
 namespace {
 
-using ::google::protobuf::util::MessageDifferencer;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string ReadSample(const std::string& name) {
-  std::ifstream file(absl::StrCat("testing/reference/keras/", name, ".json"));
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_FALSE(text.str().empty()) << name;
-  return text.str();
-}
-
-KerasModel Convert(const std::string& json) {
-  auto model = ConvertKerasModel(json, "model.json");
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.ok() ? *std::move(model) : KerasModel();
-}
-
-void ExpectModel(const ModelSpec& actual, const std::string& text) {
-  ModelSpec expected;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &expected));
-  MessageDifferencer differencer;
-  std::string difference;
-  differencer.ReportDifferencesToString(&difference);
-  EXPECT_TRUE(differencer.Compare(expected, actual)) << difference;
-}
-
 class KerasVersionTest : public ::testing::TestWithParam<const char*> {
  protected:
   KerasModel ConvertSample(const std::string& name) {
-    return Convert(ReadSample(absl::StrCat(name, ".", GetParam())));
+    return ConvertOrFail(ReadKerasSample(absl::StrCat(name, ".", GetParam(), ".json")));
   }
 };
 
@@ -94,56 +67,82 @@ TEST_P(KerasVersionTest, FunctionalIsAGraphWithNamedInputs) {
                                 batch_normalization { momentum: 0.9 epsilon: 0.001 } })");
 }
 
+TEST_P(KerasVersionTest, ModelsWithinTheModelBecomeTheirLayers) {
+  KerasModel converted = ConvertSample("nested");
+  converted.model.clear_outputs();
+  // Called with training=False, which Keras 3 does not mind.
+  LayerSpec& dropout = *converted.model.mutable_layers(7);
+  EXPECT_EQ(dropout.dropout().rate(), std::string(GetParam()) == "keras2" ? 0 : 0.5);
+  dropout.mutable_dropout()->clear_rate();
+  ExpectModel(converted.model, R"(
+    layers { name: "head.conv" inputs: "left"
+             conv2d { filters: 5 kernel_size: [1, 1] strides: [1, 1] } }
+    layers { name: "head.norm" inputs: "head.conv" trainable: false
+             batch_normalization { momentum: 0.99 epsilon: 0.001 } }
+    layers { name: "head_call1.conv" inputs: "right" variables_of: "head.conv"
+             conv2d { filters: 5 kernel_size: [1, 1] strides: [1, 1] } }
+    layers { name: "head_call1.norm" inputs: "head_call1.conv" variables_of: "head.norm"
+             batch_normalization { momentum: 0.99 epsilon: 0.001 } }
+    layers { name: "backbone.conv" inputs: "head.norm"
+             conv2d { filters: 3 kernel_size: [1, 1] strides: [1, 1] } }
+    layers { name: "backbone.drop" inputs: "backbone.conv" dropout { rate: 0.5 } }
+    layers { name: "backbone_call1.conv" inputs: "head_call1.norm" variables_of: "backbone.conv"
+             conv2d { filters: 3 kernel_size: [1, 1] strides: [1, 1] } }
+    layers { name: "backbone_call1.drop" inputs: "backbone_call1.conv"
+             variables_of: "backbone.drop" dropout {} }
+    layers { name: "backbone.flat" inputs: "head_call1.norm" flatten {} }
+    layers { name: "add" inputs: ["backbone.drop", "backbone_call1.drop"] add {} }
+    layers { name: "flatten" inputs: "add" flatten {} }
+    layers { name: "other" inputs: "backbone.flat" dense { units: 1 } }
+    layers { name: "one" inputs: "flatten" dense { units: 3 } }
+  )");
+}
+
 INSTANTIATE_TEST_SUITE_P(Versions, KerasVersionTest, ::testing::Values("keras2", "keras3"),
                          [](const auto& instance) { return instance.param; });
 
-std::string ErrorOf(const std::string& json) {
-  const absl::Status status = ConvertKerasModel(json, "model.json").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  return std::string(status.message());
-}
-
-std::string Sequential(const std::string& layers) {
-  return absl::StrCat(R"({"class_name": "Sequential", "config": {"layers": [)", layers, "]}}");
-}
-
 TEST(KerasModelTest, WhatIsNoJsonIsNamedWithItsPlace) {
-  EXPECT_THAT(ErrorOf("{\n  \"class_name\": oops}"), HasSubstr("model.json:2:17: not JSON"));
-  EXPECT_THAT(ErrorOf(""), HasSubstr("model.json:1:1: not JSON"));
+  EXPECT_THAT(ConversionError("{\n  \"class_name\": oops}"),
+              HasSubstr("model.json:2:17: not JSON"));
+  EXPECT_THAT(ConversionError(""), HasSubstr("model.json:1:1: not JSON"));
   // Such a number once ended the process.
-  EXPECT_THAT(ErrorOf("[1e999]"), HasSubstr("model.json: a number past 64 bits; must be finite"));
-  EXPECT_THAT(ErrorOf(std::string(100000, '[')), HasSubstr("model.json"));
-  EXPECT_THAT(ErrorOf("[]"), HasSubstr("class_name: ''; must be Sequential or Functional"));
+  EXPECT_THAT(ConversionError("[1e999]"),
+              HasSubstr("model.json: a number past 64 bits; must be finite"));
+  EXPECT_THAT(ConversionError(std::string(100000, '[')), HasSubstr("model.json"));
+  EXPECT_THAT(ConversionError("[]"), HasSubstr("class_name: ''; must be Sequential or Functional"));
 }
 
 TEST(KerasModelTest, UnknownLayersAreNamedWithTheirPlace) {
   const std::string lambda = R"({"class_name": "Lambda", "config": {"name": "square"}})";
-  EXPECT_THAT(ErrorOf(Sequential(lambda)),
+  EXPECT_THAT(ConversionError(SequentialJson(lambda)),
               HasSubstr("model.json: config.layers[0] 'square': its class is Lambda, which cannot "
                         "be converted; must be one of Activation, "));
-  EXPECT_THAT(ErrorOf(Sequential("7")), HasSubstr("config.layers[0] '': config: not there"));
+  EXPECT_THAT(ConversionError(SequentialJson("7")),
+              HasSubstr("config.layers[0] '': config: not there"));
 }
 
 TEST(KerasModelTest, FieldsThatChangeWhatALayerComputesAreNotPassedOver) {
   const auto dense = [](const std::string& fields) {
-    return Sequential(
+    return SequentialJson(
         absl::StrCat(R"({"class_name": "Dense", "config": {"name": "d", )", fields, "}}"));
   };
-  EXPECT_THAT(ErrorOf(dense(R"("units": 0)")),
+  EXPECT_THAT(ConversionError(dense(R"("units": 0)")),
               HasSubstr("'d': units: 0; must be a whole number, at least 1"));
-  EXPECT_THAT(ErrorOf(dense(R"("units": 4, "activation": "mine")")),
+  EXPECT_THAT(ConversionError(dense(R"("units": 4, "activation": "mine")")),
               HasSubstr("activation: \"mine\"; must be one of LINEAR, RELU"));
-  EXPECT_THAT(ErrorOf(dense(R"("units": 4, "kernel_constraint": {"class_name": "NonNeg"})")),
-              HasSubstr("kernel_constraint: {\"class_name\":\"NonNeg\"}; must be left out"));
-  EXPECT_THAT(ErrorOf(dense(R"("units": 4, "kernel_initializer": {"class_name": "Constant"})")),
-              HasSubstr("kernel_initializer: {\"class_name\":\"Constant\"}; must be one of ZEROS"));
-  EXPECT_EQ(Convert(dense(R"("units": 4, "dtype": "float32", "bias_constraint": null)"))
+  EXPECT_THAT(
+      ConversionError(dense(R"("units": 4, "kernel_constraint": {"class_name": "NonNeg"})")),
+      HasSubstr("kernel_constraint: {\"class_name\":\"NonNeg\"}; must be left out"));
+  EXPECT_THAT(
+      ConversionError(dense(R"("units": 4, "kernel_initializer": {"class_name": "Constant"})")),
+      HasSubstr("kernel_initializer: {\"class_name\":\"Constant\"}; must be one of ZEROS"));
+  EXPECT_EQ(ConvertOrFail(dense(R"("units": 4, "dtype": "float32", "bias_constraint": null)"))
                 .model.layers_size(),
             1);
 }
 
 TEST(KerasModelTest, DamagedFilesAreRefusedOrConverted) {
-  const std::string whole = ReadSample("two_inputs.keras3");
+  const std::string whole = ReadKerasSample("two_inputs.keras3.json");
   for (size_t at = 0; at < whole.size(); at += 29) {
     std::string damaged = whole;
     damaged[at] = at % 2 == 0 ? '9' : '"';

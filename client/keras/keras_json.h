@@ -1,0 +1,33 @@
+// JSON as Keras writes it, from text and piece by piece. Internal to client/keras.
+#ifndef MILLRACE_CLIENT_KERAS_KERAS_JSON_H_
+#define MILLRACE_CLIENT_KERAS_KERAS_JSON_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::client {
+
+using KerasJson = nlohmann::ordered_json;
+
+// INVALID_ARGUMENT: "FILE:LINE:COLUMN: not JSON", both counted from 1; or it is deeper than any
+// model of Keras's: what walks through the result may call itself.
+absl::StatusOr<KerasJson> ParseKerasJson(absl::string_view text, const std::string& file_name);
+
+// Null: it is not there, or no object.
+const KerasJson* FindObject(const KerasJson& json, const char* field);
+// Empty: it is not there, or no string.
+std::string TextAt(const KerasJson& json, const char* field);
+// An empty list: it is not there, or no list.
+const KerasJson& ListAt(const KerasJson& json, const char* field);
+// Null: it is not there.
+const KerasJson& ValueAt(const KerasJson& json, const char* field);
+
+// "as it is in the file", shortened.
+std::string ShowJson(const KerasJson& value);
+
+}  // namespace millrace::client
+
+#endif  // MILLRACE_CLIENT_KERAS_KERAS_JSON_H_

@@ -1,0 +1,113 @@
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "client/keras/keras_config.h"
+#include "client/keras/keras_training.h"
+#include "client/keras/keras_values.h"
+#include "common/proto_fields.h"
+#include "common/status_macros.h"
+
+namespace millrace::client {
+namespace {
+
+constexpr std::pair<const char*, Loss> kLossNames[] = {
+    {"MSE", MEAN_SQUARED_ERROR}, {"MAE", MEAN_ABSOLUTE_ERROR}, {"HUBER_LOSS", HUBER}};
+
+constexpr std::pair<const char*, Metric> kMetricNames[] = {
+    {"ACCURACY", ACCURACY},
+    {"ACC", ACCURACY},
+    {"SPARSE_CATEGORICAL_ACCURACY", ACCURACY},
+    {"CATEGORICAL_ACCURACY", ACCURACY},
+    {"BINARY_ACCURACY", ACCURACY},
+    {"AUC", AUC},
+    {"PRECISION", PRECISION},
+    {"RECALL", RECALL},
+    {"MEAN_ABSOLUTE_ERROR", MAE},
+    {"MEAN_SQUARED_ERROR", MSE},
+    {"MAE", MAE},
+    {"MSE", MSE},
+    {"ROOT_MEAN_SQUARED_ERROR", RMSE},
+    {"TOP_K_CATEGORICAL_ACCURACY", TOP_K_ACCURACY},
+    {"SPARSE_TOP_K_CATEGORICAL_ACCURACY", TOP_K_ACCURACY},
+};
+
+// "SparseTopKCategoricalAccuracy" has words of one letter.
+std::string NameOfMetric(const KerasJson& metric) {
+  std::string name = KerasEnumName(KerasClassOf(metric));
+  const size_t at = name.find("TOP_KC");
+  if (at != std::string::npos) name.insert(at + 5, "_");
+  return name;
+}
+
+absl::Status TakeLossFields(KerasConfig* config, KerasOutput* output) {
+  MILLRACE_ASSIGN_OR_RETURN(output->from_logits, config->TakeBool("from_logits", false));
+  MILLRACE_ASSIGN_OR_RETURN(const double smoothing, config->TakeNumber("label_smoothing", 0));
+  output->spec.set_label_smoothing(ShortNumber(smoothing));
+  MILLRACE_ASSIGN_OR_RETURN(const double delta, config->TakeNumber("delta", 1));
+  if (delta != 1) output->spec.set_huber_delta(ShortNumber(delta));
+  MILLRACE_RETURN_IF_ERROR(config->Expect("reduction", {"sum_over_batch_size", "auto"}));
+  MILLRACE_RETURN_IF_ERROR(config->Expect("axis", {-1}));
+  // The function that the class wraps; it says the same.
+  config->Take("fn");
+  return config->ExpectNothingElse();
+}
+
+absl::Status TakeMetricFields(KerasConfig* config, MetricSpec* spec) {
+  MILLRACE_ASSIGN_OR_RETURN(const uint32_t k, config->TakeCountOfOne("k"));
+  if (spec->metric() == TOP_K_ACCURACY && k > 0) spec->set_k(k);
+  MILLRACE_ASSIGN_OR_RETURN(const uint32_t thresholds, config->TakeCountOfOne("num_thresholds"));
+  if (spec->metric() == AUC) spec->set_num_thresholds(thresholds == 0 ? 200 : thresholds);
+  // Which a logit above 0 is: a probability above one half.
+  MILLRACE_RETURN_IF_ERROR(config->Expect("threshold", {0.5}));
+  MILLRACE_RETURN_IF_ERROR(config->Expect("thresholds", {0.5, {0.5}}));
+  MILLRACE_RETURN_IF_ERROR(config->Expect("curve", {"ROC"}));
+  MILLRACE_RETURN_IF_ERROR(config->Expect("summation_method", {"interpolation"}));
+  for (const char* field : {"from_logits", "fn"}) config->Take(field);
+  return config->ExpectNothingElse();
+}
+
+}  // namespace
+
+absl::StatusOr<KerasOutput> ConvertKerasLoss(const KerasJson& loss) {
+  const std::string name = absl::AsciiStrToUpper(KerasEnumName(KerasClassOf(loss)));
+  Loss kind = LOSS_UNSPECIFIED;
+  if (!Loss_Parse(name, &kind)) {
+    for (const auto& [known, meant] : kLossNames) {
+      if (name == known) kind = meant;
+    }
+  }
+  if (kind == LOSS_UNSPECIFIED) {
+    return KerasFieldError("loss", loss, absl::StrCat("one of ", ValueNames(Loss_descriptor())));
+  }
+  KerasOutput output;
+  output.spec.set_loss(kind);
+  if (const KerasJson* fields = FindObject(loss, "config"); fields != nullptr) {
+    KerasConfig config(*fields);
+    MILLRACE_RETURN_IF_ERROR(TakeLossFields(&config, &output));
+  }
+  return output;
+}
+
+absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric) {
+  const std::string name = NameOfMetric(metric);
+  MetricSpec spec;
+  for (const auto& [known, meant] : kMetricNames) {
+    if (name == known) spec.set_metric(meant);
+  }
+  if (spec.metric() == METRIC_UNSPECIFIED) {
+    return KerasFieldError("metrics", metric,
+                           absl::StrCat("one of ", ValueNames(Metric_descriptor())));
+  }
+  if (const KerasJson* fields = FindObject(metric, "config"); fields != nullptr) {
+    KerasConfig config(*fields);
+    MILLRACE_RETURN_IF_ERROR(TakeMetricFields(&config, &spec));
+  } else if (spec.metric() == AUC) {
+    spec.set_num_thresholds(200);
+  }
+  return spec;
+}
+
+}  // namespace millrace::client

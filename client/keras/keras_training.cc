@@ -1,0 +1,109 @@
+#include "client/keras/keras_training.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/keras/keras_config.h"
+#include "client/keras/keras_values.h"
+#include "common/output_spec.h"
+
+namespace millrace::client {
+namespace {
+
+// Something that has a class, or is a name: no list or table of such things.
+bool IsOne(const KerasJson& json) { return !KerasClassOf(json).empty(); }
+
+// What is said of an output: for all of them, in a list, or in a table by name. Null: nothing.
+const KerasJson& OfOutput(const KerasJson& json, size_t index, const std::string& name,
+                          size_t outputs) {
+  static const KerasJson null;
+  if (json.is_null() || IsOne(json)) return json;
+  if (json.is_object()) return ValueAt(json, name.c_str());
+  if (!json.is_array()) return json.is_number() ? json : null;
+  // Of one output a list has several metrics.
+  if (outputs == 1 && !(json.size() == 1 && json[0].is_array())) return json;
+  return index < json.size() ? json[index] : null;
+}
+
+class TrainingReader {
+ public:
+  explicit TrainingReader(const KerasJson& compile) : compile_(compile) {}
+
+  KerasTraining Run(const std::vector<std::string>& output_names) {
+    ReadOptimizer();
+    const size_t outputs = output_names.size();
+    for (size_t i = 0; i < outputs; ++i) {
+      const auto of = [&](const char* field) -> const KerasJson& {
+        return OfOutput(ValueAt(compile_, field), i, output_names[i], outputs);
+      };
+      KerasOutput& output = training_.outputs.emplace_back();
+      ReadLoss(of("loss"), &output);
+      ReadWeight(of("loss_weights"), &output);
+      ReadMetrics(of("metrics"), &output);
+      ReadMetrics(of("weighted_metrics"), &output);
+    }
+    return std::move(training_);
+  }
+
+ private:
+  void LeaveOut(const absl::Status& why) {
+    training_.notes.push_back(
+        absl::StrCat("Left out of how the model was compiled: ", why.message(), "."));
+  }
+
+  void ReadOptimizer() {
+    const KerasJson& json = ValueAt(compile_, "optimizer_config").is_null()
+                                ? ValueAt(compile_, "optimizer")
+                                : ValueAt(compile_, "optimizer_config");
+    if (json.is_null()) return;
+    absl::StatusOr<OptimizerSpec> spec = ConvertKerasOptimizer(json);
+    if (!spec.ok()) return LeaveOut(spec.status());
+    training_.optimizer = *std::move(spec);
+  }
+
+  void ReadLoss(const KerasJson& json, KerasOutput* output) {
+    const bool in_list = json.is_array() && json.size() == 1;
+    const KerasJson& loss = in_list ? json[0] : json;
+    if (loss.is_null()) return;
+    absl::StatusOr<KerasOutput> converted = ConvertKerasLoss(loss);
+    if (!converted.ok()) return LeaveOut(converted.status());
+    *output = *std::move(converted);
+  }
+
+  static void ReadWeight(const KerasJson& json, KerasOutput* output) {
+    const KerasJson& weight = json.is_array() && json.size() == 1 ? json[0] : json;
+    if (!weight.is_number() || weight == 1) return;
+    output->spec.set_weight(ShortNumber(weight.get<double>()));
+  }
+
+  void ReadMetrics(const KerasJson& json, KerasOutput* output) {
+    if (json.is_null()) return;
+    if (json.is_array()) {
+      for (const KerasJson& one : json) ReadMetrics(one, output);
+      return;
+    }
+    absl::StatusOr<MetricSpec> metric = ConvertKerasMetric(json);
+    if (!metric.ok()) return LeaveOut(metric.status());
+    if (output->spec.loss() != LOSS_UNSPECIFIED &&
+        !MetricFits(metric->metric(), output->spec.loss())) {
+      return LeaveOut(KerasFieldError("metrics", json, "one of the loss's kind"));
+    }
+    for (const MetricSpec& there : output->spec.metrics()) {
+      if (there.metric() == metric->metric() && there.k() == metric->k()) return;
+    }
+    *output->spec.add_metrics() = *std::move(metric);
+  }
+
+  const KerasJson& compile_;
+  KerasTraining training_;
+};
+
+}  // namespace
+
+KerasTraining ReadKerasTraining(const KerasJson& compile,
+                                const std::vector<std::string>& output_names) {
+  return TrainingReader(compile).Run(output_names);
+}
+
+}  // namespace millrace::client

@@ -1,0 +1,154 @@
+#include "client/keras/keras_training.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/keras/keras_test_util.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+
+namespace millrace::client {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+void ExpectOptimizer(const std::string& json, const std::string& text) {
+  const auto spec = ConvertKerasOptimizer(KerasJson::parse(json));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  OptimizerSpec expected;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &expected));
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*spec, expected))
+      << spec->DebugString();
+}
+
+std::string OptimizerError(const std::string& json) {
+  return ConvertKerasOptimizer(KerasJson::parse(json)).status().ToString();
+}
+
+TEST(KerasTrainingTest, OptimizersKeepTheirNumbers) {
+  ExpectOptimizer(R"("adam")", "adam {}");
+  ExpectOptimizer(R"({"class_name": "Adam", "config": {"learning_rate": 0.0010000000474974513,
+                      "beta_1": 0.9, "epsilon": 1e-07, "amsgrad": true, "weight_decay": null,
+                      "use_ema": false, "ema_momentum": 0.99, "clipvalue": 0.5}})",
+                  R"(adam { learning_rate: 0.001 beta_1: 0.9 epsilon: 1e-07 amsgrad: true }
+                     clip_value: 0.5)");
+  ExpectOptimizer(R"({"class_name": "SGD", "config": {"learning_rate": 0.1, "momentum": 0.9,
+                      "nesterov": true, "clipnorm": 1.0, "global_clipnorm": null}})",
+                  "sgd { learning_rate: 0.1 momentum: 0.9 nesterov: true } clip_norm: 1");
+  ExpectOptimizer(R"({"class_name": "AdamW", "config": {"weight_decay": 0.01}})",
+                  "adamw { weight_decay: 0.01 }");
+  ExpectOptimizer(R"({"class_name": "Ftrl", "config": {"l1_regularization_strength": 0.5,
+                      "l2_shrinkage_regularization_strength": 0.25, "beta": 0.0}})",
+                  "ftrl { l1: 0.5 l2_shrinkage: 0.25 }");
+}
+
+TEST(KerasTrainingTest, SchedulesOfTheLearningRateAreKept) {
+  const auto sgd = [](const std::string& name, const std::string& fields) {
+    return absl::StrCat(R"({"class_name": "SGD", "config": {"learning_rate": {"class_name": ")",
+                        name, R"(", "config": {)", fields, "}}}}");
+  };
+  ExpectOptimizer(sgd("ExponentialDecay", R"("initial_learning_rate": 0.1, "decay_steps": 100,
+                       "decay_rate": 0.5, "staircase": true, "name": "e")"),
+                  R"(sgd { learning_rate: 0.1 }
+                     schedule { exponential_decay { decay_steps: 100 decay_rate: 0.5
+                                                    staircase: true } })");
+  ExpectOptimizer(sgd("PiecewiseConstantDecay", R"("boundaries": [10, 20],
+                       "values": [0.1, 0.05, 0.025])"),
+                  R"(sgd { learning_rate: 0.1 }
+                     schedule { piecewise_constant { boundaries: [10, 20]
+                                                     learning_rates: [0.05, 0.025] } })");
+  ExpectOptimizer(sgd("CosineDecay", R"("initial_learning_rate": 0.1, "decay_steps": 100,
+                       "alpha": 0.25, "warmup_target": 0.4, "warmup_steps": 10)"),
+                  R"(sgd { learning_rate: 0.4 }
+                     schedule { warmup { steps: 10 from: 0.25 }
+                                cosine_decay { decay_steps: 100 alpha: 0.25 } })");
+  EXPECT_THAT(OptimizerError(sgd("Mine", R"("initial_learning_rate": 0.1)")),
+              HasSubstr("learning_rate: {\"class_name\":\"Mine\""));
+  EXPECT_THAT(OptimizerError(sgd("ExponentialDecay", R"("decay_steps": 0.5)")),
+              HasSubstr("decay_steps: 0.5; must be a whole number, at least 1"));
+}
+
+TEST(KerasTrainingTest, OptimizersThatComputeSomethingElseAreRefused) {
+  EXPECT_THAT(OptimizerError(R"("lion")"), HasSubstr("optimizer: \"lion\"; must be sgd, rmsprop"));
+  EXPECT_THAT(OptimizerError(R"({"class_name": "SGD", "config": {"use_ema": true}})"),
+              HasSubstr("use_ema: true; must be left out"));
+  EXPECT_THAT(OptimizerError(R"({"class_name": "SGD", "config": {"weight_decay": 0.1}})"),
+              HasSubstr("weight_decay: 0.1; must be"));
+}
+
+// A model of one layer, compiled.
+std::string Compiled(const std::string& activation, const std::string& compile) {
+  return absl::StrCat(R"({"class_name": "Sequential", "config": {"layers": [
+    {"class_name": "Dense", "config": {"name": "out", "units": 3, "activation": ")",
+                      activation, R"("}}]}, "compile_config": {)", compile, "}}");
+}
+
+TEST(KerasTrainingTest, LossAndMetricsBecomeTheModels) {
+  const KerasModel converted = ConvertOrFail(Compiled("softmax", R"(
+    "loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"], "optimizer": "adam")"));
+  ExpectModel(converted.model, R"(layers { name: "out" dense { units: 3 } }
+    loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY)");
+  EXPECT_TRUE(converted.optimizer->has_adam());
+}
+
+TEST(KerasTrainingTest, WhatHasParametersBecomesAnOutput) {
+  const KerasModel converted = ConvertOrFail(Compiled("linear", R"(
+    "loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": true,
+             "label_smoothing": 0.1, "reduction": "sum_over_batch_size", "axis": -1}},
+    "metrics": [{"class_name": "TopKCategoricalAccuracy", "config": {"k": 2}}])"));
+  ExpectModel(converted.model, R"(layers { name: "out" dense { units: 3 } }
+    outputs { loss: CATEGORICAL_CROSSENTROPY label_smoothing: 0.1
+              metrics { metric: TOP_K_ACCURACY k: 2 } })");
+}
+
+TEST(KerasTrainingTest, LossesOfNumbersKeepTheLastActivation) {
+  const KerasModel converted =
+      ConvertOrFail(Compiled("sigmoid", R"("loss": "mse", "metrics": ["mae"])"));
+  ExpectModel(converted.model, R"(
+    layers { name: "out" dense { units: 3 activation: SIGMOID } }
+    loss: MEAN_SQUARED_ERROR metrics: MAE)");
+  EXPECT_THAT(converted.notes, IsEmpty());
+}
+
+TEST(KerasTrainingTest, ALossOfProbabilitiesNeedsThem) {
+  const KerasModel converted = ConvertOrFail(
+      Compiled("relu", R"("loss": {"class_name": "BinaryCrossentropy", "config": {}})"));
+  ExpectModel(converted.model, R"(layers { name: "out" dense { units: 3 activation: RELU } })");
+  EXPECT_THAT(converted.notes,
+              Contains("The loss of 'out' is left out: it takes probabilities, and SIGMOID is not "
+                       "that layer's activation."));
+}
+
+TEST(KerasTrainingTest, WhatIsNotKnownIsLeftOutAndNamed) {
+  const KerasModel converted = ConvertOrFail(Compiled("softmax", R"(
+    "loss": "sparse_categorical_crossentropy", "metrics": ["accuracy", "mine", "mae"],
+    "optimizer": "lion")"));
+  EXPECT_FALSE(converted.optimizer.has_value());
+  EXPECT_EQ(converted.model.metrics_size(), 1);
+  EXPECT_THAT(converted.notes, Contains(HasSubstr("optimizer: \"lion\"; must be")));
+  EXPECT_THAT(converted.notes, Contains(HasSubstr("metrics: \"mine\"; must be one of ACCURACY")));
+  EXPECT_THAT(converted.notes, Contains(HasSubstr("metrics: \"mae\"; must be")));
+  EXPECT_THAT(ConvertOrFail(Compiled("softmax", R"("loss": "poisson")")).notes,
+              Contains(HasSubstr("The loss is not in the file")));
+}
+
+TEST(KerasTrainingTest, SeveralOutputsHaveTheirOwn) {
+  const KerasModel converted = ConvertOrFail(ReadKerasSample("nested.keras3.json"));
+  ModelSpec outputs;
+  *outputs.mutable_outputs() = converted.model.outputs();
+  ExpectModel(outputs, R"(
+    outputs { layer: "one" label: "one" loss: SPARSE_CATEGORICAL_CROSSENTROPY
+              metrics { metric: ACCURACY } }
+    outputs { layer: "other" label: "other" loss: BINARY_CROSSENTROPY weight: 0.5
+              metrics { metric: AUC num_thresholds: 200 } })");
+  EXPECT_THAT(converted.notes, Contains("The data must have the labels one, other."));
+  EXPECT_EQ(converted.optimizer->clip_norm(), 1);
+  EXPECT_EQ(converted.optimizer->schedule().cosine_decay().decay_steps(), 1000u);
+}
+
+}  // namespace
+}  // namespace millrace::client
