@@ -133,8 +133,7 @@ absl::Status CheckJobSpec(const JobSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckMode(spec));
   MILLRACE_RETURN_IF_ERROR(CheckAtLeastOne("batch_size", spec.batch_size(), kMaxBatchSize));
   MILLRACE_RETURN_IF_ERROR(CheckLength(spec));
-  MILLRACE_RETURN_IF_ERROR(
-      CheckNumber("evaluation.batch_size", spec.evaluation().batch_size(), 0, kMaxBatchSize));
+  MILLRACE_RETURN_IF_ERROR(CheckEvaluationSpec(spec));
   MILLRACE_RETURN_IF_ERROR(
       CheckNumber("placement.shards", spec.placement().shards(), 0, kMaxShards));
   MILLRACE_RETURN_IF_ERROR(

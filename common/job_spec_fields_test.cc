@@ -231,8 +231,9 @@ TEST_F(SetFieldTest, EveryFieldCanBeSet) {
   EXPECT_GT(paths.size(), 40u);
   for (const std::string& path : paths) {
     bool done = false;
-    for (const char* value : {"1", "true", "1s", "RELU", "SAME", "ZEROS", "SUM", "ACCURACY",
-                              "BINARY_CROSSENTROPY", "CIFAR_10", "REST", "FLOAT"}) {
+    for (const char* value :
+         {"1", "true", "1s", "RELU", "SAME", "ZEROS", "SUM", "ACCURACY", "BINARY_CROSSENTROPY",
+          "CIFAR_10", "REST", "FLOAT", "LARGER_IS_BETTER"}) {
       JobSpec spec = spec_;
       if (path.find("[0]") != std::string::npos) AddElements(path, &spec);
       done = done || SetField(absl::StrCat(path, "=", value), &spec).ok();

@@ -8,6 +8,7 @@
 #include "protos/csv.pb.h"
 #include "protos/data.pb.h"
 #include "protos/images.pb.h"
+#include "protos/job.pb.h"
 #include "protos/model.pb.h"
 
 namespace millrace {
@@ -18,6 +19,10 @@ absl::Status CheckModelSpec(const ModelSpec& model);
 // The part of CheckModelSpec for losses and metrics. INVALID_ARGUMENT:
 // "model.outputs[1].huber_delta: ...", or of the short form "model.loss: ...".
 absl::Status CheckOutputs(const ModelSpec& model);
+
+// Of job.evaluation, and of what its fields need of the others. INVALID_ARGUMENT:
+// "evaluation.early_stopping.metric: ...". REQUIRES: the model and the data were checked.
+absl::Status CheckEvaluationSpec(const JobSpec& job);
 
 // INVALID_ARGUMENT: "data.train.idx.images: ...".
 absl::Status CheckDataSpec(const DataSpec& data);

@@ -194,7 +194,8 @@ absl::StatusOr<uint64_t> CheckpointFiles::MakeFolder(uint64_t at_least) const {
 }
 
 absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest,
-                                                    const std::set<uint64_t>& damaged) const {
+                                                    const std::set<uint64_t>& damaged,
+                                                    const std::set<uint64_t>& kept) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
@@ -208,12 +209,13 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
     LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
     return owns;
   }
-  const absl::Status removed = RemoveOld(damaged);
+  const absl::Status removed = RemoveOld(damaged, kept);
   if (removed.ok()) return "";
   return absl::StrCat("old checkpoints cannot be removed: ", std::string(removed.message()));
 }
 
-absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged) const {
+absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,
+                                        const std::set<uint64_t>& kept) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
   const std::set<uint64_t> led = LeadingUpToJob(listing, owner_.job_id);
@@ -233,11 +235,11 @@ absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged) const
   }
   JobSpec spec;
   *spec.mutable_checkpoints() = spec_;
-  const absl::Duration kept = CheckpointKeptPeriod(spec);
-  const bool keeps_for_ever = kept < absl::InfiniteDuration();
-  for (const uint64_t number : CheckpointsToRemove(written, CheckpointsToKeep(spec),
-                                                   keeps_for_ever ? kept : absl::ZeroDuration())) {
-    status.Update(directory.Remove(number));
+  const absl::Duration period = CheckpointKeptPeriod(spec);
+  const bool keeps_for_ever = period < absl::InfiniteDuration();
+  for (const uint64_t number : CheckpointsToRemove(
+           written, CheckpointsToKeep(spec), keeps_for_ever ? period : absl::ZeroDuration())) {
+    if (!kept.contains(number)) status.Update(directory.Remove(number));
   }
   return status;
 }

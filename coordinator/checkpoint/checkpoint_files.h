@@ -58,11 +58,12 @@ class CheckpointFiles {
   absl::StatusOr<Begun> Begin(uint64_t at_least, int shards, bool is_first,
                               const std::set<uint64_t>& damaged) const;
 
-  // Makes it a checkpoint. Then those go that are not kept any longer, and the damaged ones; what
-  // goes wrong with that is returned, for people. FAILED_PRECONDITION: the directory is
-  // another run's by now.
+  // Makes it a checkpoint. Then those go that are not kept any longer, but none of `kept`, and the
+  // damaged ones; what goes wrong with that is returned, for people. FAILED_PRECONDITION: the
+  // directory is another run's by now.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
-                                     const std::set<uint64_t>& damaged) const;
+                                     const std::set<uint64_t>& damaged,
+                                     const std::set<uint64_t>& kept = {}) const;
 
   // Removes what there is of it, and nothing of any other. What is left goes with the next Begin.
   // FAILED_PRECONDITION: there is a checkpoint of another job with this number.
@@ -77,7 +78,7 @@ class CheckpointFiles {
   // What the next one may refer to; 0: nothing.
   uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
                     const std::set<uint64_t>& damaged) const;
-  absl::Status RemoveOld(const std::set<uint64_t>& damaged) const;
+  absl::Status RemoveOld(const std::set<uint64_t>& damaged, const std::set<uint64_t>& kept) const;
 
   const FileSystemPtr file_system_;
   const CheckpointSpec spec_;

@@ -12,6 +12,7 @@
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/checkpoint_records.h"
+#include "common/evaluation_spec.h"
 #include "common/safetensors/safetensors_file.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/restore_check.h"
@@ -59,6 +60,42 @@ absl::Status FindLeftBehind(const FileSystemPtr& file_system, const std::string&
   return absl::OkStatus();
 }
 
+// Whether both ask for the same of evaluations: the metric that decides, and which is better.
+template <typename Spec>
+bool AskTheSame(const Spec& ours, const Spec& theirs) {
+  return MetricOf(ours) == MetricOf(theirs) && LargerIsBetter(MetricOf(ours), ours.goal()) ==
+                                                   LargerIsBetter(MetricOf(theirs), theirs.goal());
+}
+
+// A job that was stopped early and is to go on has all of its patience again.
+void CarryStopping(const JobSpec& spec, const CheckpointManifest& manifest, RestoredFrom& from) {
+  const EvaluationSpec& ours = spec.evaluation();
+  const EvaluationSpec& theirs = manifest.spec().evaluation();
+  if (!manifest.has_stopping() || !ours.has_early_stopping() ||
+      !AskTheSame(ours.early_stopping(), theirs.early_stopping())) {
+    return;
+  }
+  *from.mutable_stopping() = manifest.stopping();
+  if (manifest.has_stopped_early()) from.mutable_stopping()->set_evaluations_since(0);
+}
+
+// REQUIRES: the job's own checkpoints are in the same directory.
+void CarryBest(const FileSystemPtr& file_system, const JobSpec& spec,
+               const CheckpointManifest& manifest, RestoredFrom& from) {
+  const EvaluationSpec& ours = spec.evaluation();
+  const EvaluationSpec& theirs = manifest.spec().evaluation();
+  if (!manifest.has_best() || !ours.has_keep_best() ||
+      !AskTheSame(ours.keep_best(), theirs.keep_best())) {
+    return;
+  }
+  const std::string& directory = spec.restore().directory();
+  const CheckpointInfo& best = manifest.best().checkpoint();
+  const auto there = ReadManifest(file_system, directory, best.number());
+  if (!there.ok() || there->step() != manifest.best().step()) return;
+  *from.mutable_best() = manifest.best();
+  from.mutable_best()->mutable_checkpoint()->set_directory(spec.checkpoints().directory());
+}
+
 absl::Status WithPath(const char* path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, ": ", std::string(status.message())));
 }
@@ -76,8 +113,10 @@ absl::StatusOr<RestoredFrom> RestoreOf(const FileSystemPtr& file_system, const J
   *from.mutable_earlier_job_ids() = manifest.earlier_job_ids();
   from.set_step(manifest.step());
   *from.mutable_plan() = manifest.plan();
+  CarryStopping(spec, manifest, from);
   if (NormalDirectory(spec.checkpoints().directory()) == NormalDirectory(directory)) {
     MILLRACE_RETURN_IF_ERROR(FindLeftBehind(file_system, directory, number, from));
+    CarryBest(file_system, spec, manifest, from);
   }
   if (manifest.exact()) return from;
   const auto records = ReadRecords(file_system, directory, manifest);

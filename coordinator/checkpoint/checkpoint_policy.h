@@ -22,6 +22,9 @@ class CheckpointPolicy {
   // The newest checkpoint is of `step`, begun at `begun`. Where there is none: 0 and now.
   void Start(uint64_t step, absl::Time begun, absl::Time now);
 
+  // One is due at once.
+  void SetDue(absl::Time now) { next_time_ = now; }
+
   // Why one is due now that `step` steps are applied: "every 1000 steps", "every 10m". Empty: none.
   std::string WhyDue(uint64_t step, absl::Time now) const;
 

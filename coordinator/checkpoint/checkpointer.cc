@@ -56,7 +56,8 @@ Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
       exact_(replicas_ == 0 && options_.spec.checkpoints().exact()),
       files_(std::make_shared<const CheckpointFiles>(options_.file_system,
                                                      options_.spec.checkpoints(), options_.owner)),
-      policy_(options_.spec) {
+      policy_(options_.spec),
+      total_steps_(options_.total_steps) {
   if (options_.newest.number() > 0) newest_ = options_.newest;
   last_number_ = options_.newest.number();
   has_begun_ = last_number_ > 0;
@@ -68,12 +69,14 @@ void Checkpointer::Attach(const Attached& attached) {
   if (newest_ && attached.damaged.contains(newest_->number())) newest_.reset();
   at_end_ = false;
   wanted_version_ = 0;
-  if (attached.watermark < options_.total_steps) last_is_saved_ = false;
+  if (attached.watermark < total_steps_) last_is_saved_ = false;
 }
 
 void Checkpointer::Detach(const std::string& cause) {
   if (attached_.shards == nullptr) return;
   const absl::Status why = absl::UnavailableError(cause);
+  best_.reset();
+  if (attempt_) attempt_->is_best = false;
   switch (phase_) {
     case Phase::kAwaitingCut:
     case Phase::kAwaitingBarrier:
@@ -123,11 +126,13 @@ bool Checkpointer::Step(const Situation& situation) {
       return true;
     case Phase::kIdle:
       if (looks_again_) phase_ = Phase::kUnknown;
-      return looks_again_ || BeginIfDue(situation);
+      return looks_again_ || BeginBest() || BeginIfDue(situation);
     case Phase::kAwaitingCut:
+      if (GiveWayToBest()) return true;
       JoinUrgent();
       return FindCut(situation);
     case Phase::kAwaitingBarrier:
+      if (GiveWayToBest()) return true;
       JoinUrgent();
       // Steps that are out are nobody's any more.
       if (situation.is_deserted && IsTired(situation)) StopWaiting(situation);
@@ -179,7 +184,7 @@ void Checkpointer::AfterLooking() {
     last_number_ = std::max(last_number_, newest->number());
     has_begun_ = true;
     last_took_ = FromProto(newest->took());
-    last_is_saved_ = newest->ended() && attached_.watermark == options_.total_steps;
+    last_is_saved_ = newest->ended() && attached_.watermark == total_steps_;
   }
   if (newest_) {
     policy_.Start(newest_->step(), FromTimestamp(newest_->written()), now);
@@ -206,7 +211,7 @@ bool Checkpointer::BeginIfDue(const Situation& situation) {
   // Those that are left wait there, where they are limited.
   if (waiting_.empty()) waiting_ = requests_->Take();
   WantNextVersion(situation);
-  if (at_end_ || situation.watermark >= options_.total_steps) return false;  // See MayEnd.
+  if (at_end_ || situation.watermark >= total_steps_) return false;  // See MayEnd.
   const CheckpointInfo* const newest = NewestHere();
   if (newest != nullptr && HasState(*newest, situation)) {
     Answer(std::exchange(waiting_, {}), *newest);
@@ -234,7 +239,7 @@ bool Checkpointer::BeginIfDue(const Situation& situation) {
 }
 
 uint64_t Checkpointer::BarrierFrom(uint64_t step) const {
-  const uint64_t total = options_.total_steps;
+  const uint64_t total = total_steps_;
   const uint64_t every = CheckpointEverySteps(options_.spec);
   if (!exact_ || every == 0 || every > total || step >= total) return total;
   return std::min(total, (step + every - 1) / every * every);
@@ -246,12 +251,12 @@ bool Checkpointer::MayBeDueAt(uint64_t barrier) const {
   const bool looks = phase_ == Phase::kUnknown || phase_ == Phase::kLooking;
   const uint64_t every = CheckpointEverySteps(options_.spec);
   if (!exact_ || !looks || every == 0 || barrier % every != 0) return false;
-  return barrier < options_.total_steps &&
+  return barrier < total_steps_ &&
          (call_ == nullptr || clock_->Now() - call_since_ < kLookPatience);
 }
 
 bool Checkpointer::IsDueAt(uint64_t barrier) const {
-  return phase_ == Phase::kAwaitingBarrier && barrier < options_.total_steps;
+  return phase_ == Phase::kAwaitingBarrier && barrier < total_steps_;
 }
 
 void Checkpointer::Pinned(uint64_t step, absl::Duration held_up) {
@@ -310,7 +315,7 @@ void Checkpointer::BeginLast() {
   attempt_->is_last = true;
   attempt_->requests = std::exchange(waiting_, {});
   attempt_->begun = clock_->Now();
-  attempt_->at_step = options_.total_steps;
+  attempt_->at_step = total_steps_;
   attempt_->cut = last_cut_;
   BeginFiles();
 }
@@ -346,7 +351,7 @@ void Checkpointer::AfterBeginning() {
   request.set_checkpoint(attempt_->files.number);
   request.set_base(attempt_->files.base);
   if (attempt_->cut) *request.mutable_cut() = *attempt_->cut;
-  if (attempt_->exact_step) request.set_cut_id(kCutId);
+  if (attempt_->exact_step) request.set_cut_id(attempt_->is_best ? best_->cut_id : kCutId);
   attempt_->writing_since = clock_->Now();
   phase_ = Phase::kWriting;
   attached_.shards->StartWrite(request, options_.wake);
@@ -374,7 +379,7 @@ bool Checkpointer::TakeAnswers() {
 
 void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   absl::optional<uint64_t> exact_step = attempt_->exact_step;
-  if (attempt_->is_last) exact_step = options_.total_steps;
+  if (attempt_->is_last) exact_step = total_steps_;
   const auto state = MergeAnswers(answers, attempt_->cut, exact_step);
   if (!state.ok()) return Fail(state.status());
   Unpin();
@@ -384,13 +389,13 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   attempt_->state.extra_memory = MostExtraMemory(answers, servers);
   const absl::Time now = clock_->Now();
   CheckpointManifest manifest;
+  manifest.set_step(state->step);
   options_.describe_job(&manifest);
   manifest.set_number(attempt_->files.number);
   *manifest.mutable_written() = ToTimestamp(now);
   manifest.set_job_id(options_.owner.job_id);
   *manifest.mutable_spec() = options_.spec;
-  manifest.set_total_steps(options_.total_steps);
-  manifest.set_step(state->step);
+  manifest.set_total_steps(total_steps_);
   manifest.set_exact(state->exact);
   manifest.set_ended(attempt_->is_last);
   for (const std::string& slot : OptimizerSlots(options_.spec.optimizer())) {
@@ -398,10 +403,18 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   }
   for (const WriteCheckpointResponse& answer : answers) *manifest.add_shards() = answer.shard();
   *manifest.mutable_took() = ToProto(now - attempt_->begun);
+  // Until the job knows of the new best one, the one before is its best.
+  std::set<uint64_t> kept = {manifest.best().checkpoint().number()};
+  if (attempt_->is_best) {
+    kept.insert(manifest.number());
+    *manifest.mutable_best() = best_->evaluation;
+    *manifest.mutable_best()->mutable_checkpoint() =
+        InfoOf(options_.spec.checkpoints().directory(), manifest);
+  }
   StartFileCall(Phase::kCommitting,
-                [files = files_, manifest, damaged = attached_.damaged](FileResult* result) {
+                [files = files_, manifest, kept, damaged = attached_.damaged](FileResult* result) {
                   result->manifest = manifest;
-                  const auto committed = files->Commit(&result->manifest, damaged);
+                  const auto committed = files->Commit(&result->manifest, damaged, kept);
                   result->status = committed.status();
                   if (committed.ok()) result->trouble = *committed;
                 });
@@ -409,6 +422,10 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
 
 void Checkpointer::AfterCommitting() {
   if (!result_->status.ok()) return Fail(result_->status);
+  // Where a later state than that of the evaluation was saved already, one is saved again at once:
+  // the newest checkpoint is what a lost server is made again from.
+  const bool is_behind = newest_ && newest_->step() > result_->manifest.step();
+  if (attempt_->is_best && is_behind) policy_.SetDue(clock_->Now());
   newest_ = InfoOf(options_.spec.checkpoints().directory(), result_->manifest);
   newest_is_exact_ = attempt_->state.exact;
   last_took_ = FromProto(result_->manifest.took());
@@ -423,6 +440,7 @@ void Checkpointer::AfterCommitting() {
   ended.set_extra_memory(attempt_->state.extra_memory);
   ended_.push_back(std::move(ended));
   Answer(std::exchange(attempt_->requests, {}), *newest_);
+  if (attempt_->is_best) EndBest(*newest_);
   End();
 }
 
@@ -447,6 +465,7 @@ void Checkpointer::Fail(const absl::Status& status) {
   trouble_ = absl::StrCat("a checkpoint was given up: ", std::string(status.message()));
   policy_.Failed(now);
   if (attempt_->is_last) last_due_ = now + last_backoff_.Next();
+  if (attempt_->is_best) BestHasFailed(status);
   Unpin();
   Answer(std::exchange(attempt_->requests, {}),
          absl::UnavailableError(
@@ -460,7 +479,7 @@ void Checkpointer::Fail(const absl::Status& status) {
 }
 
 void Checkpointer::Unpin() {
-  if (!attempt_->exact_step || attached_.shards == nullptr) return;
+  if (!attempt_->exact_step || attempt_->is_best || attached_.shards == nullptr) return;
   const absl::Status status = attached_.shards->UnpinCut(attached_.generation, kCutId);
   LOG_IF(WARNING, !status.ok()) << options_.owner.job_id << ": " << status;
   attempt_->exact_step.reset();

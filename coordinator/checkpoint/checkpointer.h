@@ -56,6 +56,7 @@ class CheckpointShards {
 // - Asynchronous: of each shard the newest state.
 // - Asynchronous and exact: the job stops at a barrier until all shards have pinned their states
 //   (Pinned); it does not wait for them to be written.
+// - Of an evaluation that is the best: what is pinned for it (SaveBest), in every mode.
 // Then the folder is made, all shards write at once, and the manifest is written. Used by one
 // thread, the runner's, which it does not block: files are another thread's, and a directory that
 // does not answer holds up nobody.
@@ -75,7 +76,8 @@ class Checkpointer {
     bool restored_is_here = false;
     // Of the job's variables and slots; 0: nobody knows.
     uint64_t bytes = 0;
-    // Fills in what a manifest says of the job.
+    // Fills in what a manifest says of the job; its step is there already. The checkpoint of the
+    // best evaluation that it names stays.
     std::function<void(CheckpointManifest*)> describe_job;
     // Called on some thread when there is something to do; must not block.
     std::function<void()> wake;
@@ -137,6 +139,17 @@ class Checkpointer {
   void Pinned(uint64_t step, absl::Duration held_up);
   void NotPinned(const absl::Status& why);
 
+  // All shards have pinned exactly the steps before best.step() as `cut_id`, until TakeBest has the
+  // answer: that state is saved, before any other one, as that of the best evaluation. What waits
+  // for a state gives way. Tried again for a minute where it fails. REQUIRES: none is being saved.
+  void SaveBest(const BestEvaluation& best, const std::string& cut_id);
+  // Nothing: it is under way, or there is none; Detach ends it. Otherwise the checkpoint, or why
+  // there is none.
+  absl::optional<absl::StatusOr<CheckpointInfo>> TakeBest();
+
+  // The job has so many steps from now on, all of which are done.
+  void SetEnd(uint64_t total_steps) { total_steps_ = total_steps; }
+
   // The job's last state is in all shards' databases; of a synchronous job in `cut`. Call it often,
   // Advance before it. Returns whether the job may end: that state is saved, or was given up after
   // a minute's tries, or after shards have written for much longer than that may take. What was
@@ -186,11 +199,12 @@ class Checkpointer {
     std::string cause;
     std::vector<CheckpointRequest> requests;
     bool is_last = false;  // Of the job.
+    bool is_best = false;  // Of best_.
     absl::Time begun;
     uint64_t at_step = 0;       // Watermark when it was begun.
     uint64_t from_version = 0;  // Synchronous: a cut of this version or later.
     absl::optional<CutName> cut;
-    absl::optional<uint64_t> exact_step;  // Pinned.
+    absl::optional<uint64_t> exact_step;  // Pinned, as kCutId or, of the best, by others.
     absl::Duration held_up;
     CheckpointFiles::Begun files;
     absl::Time writing_since;
@@ -200,7 +214,22 @@ class Checkpointer {
     absl::Status given_up;  // While a call to the file system was under way.
   };
 
+  // The best evaluation, whose state is to be saved.
+  struct Best {
+    BestEvaluation evaluation;
+    std::string cut_id;
+    absl::Time since;
+    absl::Time due;
+    Backoff backoff{absl::Seconds(1), absl::Seconds(10)};
+    absl::optional<absl::StatusOr<CheckpointInfo>> result;
+  };
+
   bool Step(const Situation& situation);
+  bool BestIsDue() const { return best_ && !best_->result && clock_->Now() >= best_->due; }
+  bool GiveWayToBest();
+  bool BeginBest();
+  void BestHasFailed(const absl::Status& status);
+  void EndBest(absl::StatusOr<CheckpointInfo> result);
   bool BeginIfDue(const Situation& situation);
   const CheckpointInfo* NewestHere() const;
   bool HasState(const CheckpointInfo& checkpoint, const Situation& situation) const;
@@ -238,11 +267,13 @@ class Checkpointer {
   const bool exact_;         // Asynchronous, and stops at barriers.
   const std::shared_ptr<const CheckpointFiles> files_;
   CheckpointPolicy policy_;
+  uint64_t total_steps_;
 
   Attached attached_;  // Without shards: detached.
 
   Phase phase_ = Phase::kUnknown;
   absl::optional<Attempt> attempt_;
+  absl::optional<Best> best_;
   uint64_t wanted_version_ = 0;
   std::vector<CheckpointRequest> waiting_;  // For the next one.
   std::shared_ptr<FileResult> result_;      // Of call_.

@@ -40,7 +40,7 @@ void Checkpointer::AwaitCut(const Situation& situation) {
 // So that the shards hear of the version before they have it.
 void Checkpointer::WantNextVersion(const Situation& situation) {
   if (replicas_ == 0) return;
-  const bool is_ahead = policy_.next_step() < options_.total_steps &&
+  const bool is_ahead = policy_.next_step() < total_steps_ &&
                         policy_.next_step() / replicas_ > situation.newest_version;
   wanted_version_ = is_ahead ? policy_.next_step() / replicas_ : 0;
 }

@@ -113,25 +113,26 @@ class CheckpointerTest : public ::testing::Test {
 
   void Open(const FileSystemPtr& file_system = RealFileSystem()) {
     checkpointer_ = std::make_unique<Checkpointer>(
-        Checkpointer::Options{.spec = spec_,
-                              .owner = owner_,
-                              .total_steps = kSavedSteps,
-                              .newest = newest_,
-                              .restored = restored_,
-                              .restored_is_here = restored_.directory() == directory_,
-                              .bytes = bytes_,
-                              .describe_job =
-                                  [earlier = owner_.earlier_job_ids](CheckpointManifest* manifest) {
-                                    manifest->mutable_earlier_job_ids()->Assign(earlier.begin(),
-                                                                                earlier.end());
-                                    JobPlan& plan = *manifest->mutable_plan();
-                                    plan.set_train_examples(7);
-                                    plan.add_variables()->set_name("w");
-                                    plan.mutable_variables(0)->add_shape(20);
-                                  },
-                              .wake = [this] { Wake(); },
-                              .file_system = file_system,
-                              .clock = &clock_},
+        Checkpointer::Options{
+            .spec = spec_,
+            .owner = owner_,
+            .total_steps = kSavedSteps,
+            .newest = newest_,
+            .restored = restored_,
+            .restored_is_here = restored_.directory() == directory_,
+            .bytes = bytes_,
+            .describe_job =
+                [this, earlier = owner_.earlier_job_ids](CheckpointManifest* manifest) {
+                  if (best_.step() > 0) *manifest->mutable_best() = best_;
+                  manifest->mutable_earlier_job_ids()->Assign(earlier.begin(), earlier.end());
+                  JobPlan& plan = *manifest->mutable_plan();
+                  plan.set_train_examples(7);
+                  plan.add_variables()->set_name("w");
+                  plan.mutable_variables(0)->add_shape(20);
+                },
+            .wake = [this] { Wake(); },
+            .file_system = file_system,
+            .clock = &clock_},
         &requests_);
     Attach();
   }
@@ -274,6 +275,7 @@ class CheckpointerTest : public ::testing::Test {
   CheckpointInfo newest_;
   CheckpointInfo restored_;
   uint64_t bytes_ = 0;
+  BestEvaluation best_;  // That the job knows of.
   CheckpointRequests requests_;
   ScriptedShards shards_{2};
   std::unique_ptr<Checkpointer> checkpointer_;

@@ -328,7 +328,7 @@ absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards, const RestoredFrom& 
     case ReachAction::kReached:
       MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
         record.clear_shards();
-        if (record.has_restored_from()) *record.mutable_restored_from() = from;
+        if (record.has_restored_from()) SetRestoredFrom(from, record);
       }));
       return true;
     case ReachAction::kAskWhoIsNew:

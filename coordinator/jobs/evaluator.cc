@@ -17,9 +17,6 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
-// One name for all cuts of a job: whatever an earlier life of the coordinator left pinned goes when
-// the next cut is pinned.
-constexpr char kCutId[] = "evaluation";
 constexpr int kQuietAttempts = 3;  // Failures before people are told.
 
 // Synchronous versions are evaluated whole.
@@ -49,13 +46,14 @@ Evaluated EvaluatedOf(const EvaluationResult& result, uint64_t step, bool at_end
 
 Evaluator::Evaluator(Options options, ShardGroup* shards, Dispatcher* dispatcher)
     : options_(std::move(options)),
+      total_steps_(options_.total_steps),
       period_(options_.spec.data().has_evaluate() ? PeriodOf(options_.spec) : 0),
       shards_(shards),
       dispatcher_(dispatcher),
       evaluated_(options_.evaluated) {}
 
 uint64_t Evaluator::BarrierFrom(uint64_t step) const {
-  const uint64_t total = options_.total_steps;
+  const uint64_t total = total_steps_;
   if (period_ == 0 || step >= total) return total;
   const uint64_t from = std::max(step, evaluated_ + 1);
   return std::min(total, (from + period_ - 1) / period_ * period_);
@@ -65,13 +63,16 @@ bool Evaluator::IsDueAt(uint64_t barrier) const {
   return options_.spec.data().has_evaluate() && barrier > evaluated_;
 }
 
-absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation) {
+absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation,
+                                              bool may_be_last) {
   CHECK(!under_way());
   MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(generation, kCutId));
   MILLRACE_ASSIGN_OR_RETURN(const auto pinned, shards_->PinCut(generation, kCutId));
   const BarrierCheck check = CheckBarrier(pinned, step);
   if (check.state != BarrierState::kReached) return check;
   step_ = step;
+  may_be_last_ = may_be_last;
+  answered_at_.reset();
   request_.set_job_id(options_.job_id);
   request_.set_generation(generation);
   request_.set_evaluation_id(generation << 32 | ++evaluations_);
@@ -92,7 +93,7 @@ void Evaluator::Assign() {
 }
 
 std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
-  if (!under_way()) return std::exchange(trouble_, "");
+  if (!under_way() || answered_at_) return std::exchange(trouble_, "");
   const absl::Time now = options_.clock->Now();
   if (worker_) {
     const bool there = std::any_of(workers.begin(), workers.end(),
@@ -113,6 +114,10 @@ std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
 absl::optional<Dispatcher::Stall> Evaluator::FindStall(
     const std::vector<WorkerMember>& workers) const {
   if (!under_way()) return absl::nullopt;
+  if (answered_at_) {
+    return Dispatcher::Stall{
+        absl::StrCat("the best state so far, of step ", *step_, ", to be saved"), *answered_at_};
+  }
   for (const WorkerMember& worker : workers) {
     if (worker_ != worker.id) continue;
     return Dispatcher::Stall{absl::StrCat(worker.registration.name(),
@@ -125,7 +130,9 @@ absl::optional<Dispatcher::Stall> Evaluator::FindStall(
 
 absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationReport& report) {
   const EvaluationResult& result = report.result;
-  if (!under_way() || result.evaluation_id() != request_.evaluation_id()) return absl::nullopt;
+  if (!under_way() || answered_at_ || result.evaluation_id() != request_.evaluation_id()) {
+    return absl::nullopt;
+  }
   if (result.code() != 0) {
     dispatcher_->TakeEvaluationBack(report.worker, options_.job_id);
     asked_at_.erase(report.worker);
@@ -150,22 +157,30 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
   // longer.
   const auto asked = asked_at_.find(report.worker);
   if (asked != asked_at_.end()) pace_.Took(options_.clock->Now() - asked->second);
-  Evaluated evaluated = EvaluatedOf(result, *step_, /*at_end=*/*step_ >= options_.total_steps);
+  answered_at_ = options_.clock->Now();
+  Evaluated evaluated =
+      EvaluatedOf(result, *step_, /*at_end=*/may_be_last_ || *step_ >= total_steps_);
   if (const size_t left_out = result.metrics().size() - evaluated.metrics().size(); left_out > 0) {
     trouble_ = absl::StrCat("the evaluation at step ", *step_, " has ", result.metrics().size(),
                             " metrics, of which ", left_out, " are left out; must be at most ",
                             kMostReportedMetrics, ", with names of 1 to ", kMaxMetricNameBytes,
                             " printable bytes");
   }
+  return evaluated;
+}
+
+void Evaluator::End() {
+  CHECK(answered_at_);
   evaluated_ = *step_;
   step_.reset();
+  answered_at_.reset();
   const absl::Status unpinned = shards_->UnpinCut(request_.generation(), kCutId);
   LOG_IF(WARNING, !unpinned.ok()) << options_.job_id << ": " << unpinned;
-  return evaluated;
 }
 
 absl::optional<uint64_t> Evaluator::Abandon() {
   if (under_way()) dispatcher_->EndEvaluation(options_.job_id);
+  answered_at_.reset();
   return std::exchange(step_, absl::nullopt);
 }
 

@@ -27,10 +27,14 @@ namespace millrace::coordinator {
 
 // An evaluation is of the state in which exactly the steps before a barrier are applied: no later
 // step is handed out before all shards have pinned that state; then training goes on while a worker
-// evaluates the pins. One evaluation at a time: at the next barrier training waits for it. Used by
-// one thread.
+// evaluates the pins. One evaluation at a time: at the next barrier training waits for it. It ends
+// when what it comes to is in the journal, and keeps its pins until then. Used by one thread.
 class Evaluator {
  public:
+  // The name under which shards pin what is evaluated. One name for all of a job's evaluations:
+  // whatever an earlier life of the coordinator left pinned goes when the next one is.
+  static constexpr char kCutId[] = "evaluation";
+
   struct Options {
     std::string job_id;
     JobSpec spec;
@@ -49,9 +53,9 @@ class Evaluator {
   bool IsDueAt(uint64_t barrier) const;
 
   // Pins the shards. Where the pinned state is that of exactly the steps before `step`, a worker is
-  // asked and the evaluation is under way; otherwise says what the state is. REQUIRES: not under
-  // way.
-  absl::StatusOr<BarrierCheck> Begin(uint64_t step, uint64_t generation);
+  // asked and the evaluation is under way; otherwise says what the state is. `may_be_last`: this
+  // may become the job's end, whose result has more to tell. REQUIRES: not under way.
+  absl::StatusOr<BarrierCheck> Begin(uint64_t step, uint64_t generation, bool may_be_last = false);
   bool under_way() const { return step_.has_value(); }
 
   // Gives the evaluation to another worker when it is due: its worker is gone, failed or is slow.
@@ -61,22 +65,30 @@ class Evaluator {
   // For whom the evaluation waits; see Dispatcher::FindStall. Nothing: none is under way.
   absl::optional<Dispatcher::Stall> FindStall(const std::vector<WorkerMember>& workers) const;
 
-  // A result that has come. Nothing: not of this evaluation, or to be tried again. Errors end the
-  // job. Of several workers that were asked the first answer counts. Of metrics that are too many,
-  // or have names that nobody can read, some are left out, which CheckWorker tells. REQUIRES: from
-  // a worker that was asked (Dispatcher::HasEvaluation).
+  // A result that has come; End follows. Nothing: not of this evaluation, or to be tried again.
+  // Errors end the job. Of several workers that were asked the first answer counts. Of metrics that
+  // are too many, or have names that nobody can read, some are left out, which CheckWorker tells.
+  // REQUIRES: from a worker that was asked (Dispatcher::HasEvaluation).
   absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationReport& report);
+
+  // The evaluation has a result, for good. The shards unpin what was evaluated. REQUIRES: OnResult
+  // has returned it.
+  void End();
+
+  // The job has so many steps from now on.
+  void SetEnd(uint64_t total_steps) { total_steps_ = total_steps; }
 
   // The generation ends, and the pins with it. Returns the step, if an evaluation was under way.
   absl::optional<uint64_t> Abandon();
 
   // Steps are run again: the state at the end will be another one, and is to be evaluated.
-  void ForgetTheEnd() { evaluated_ = std::min(evaluated_, options_.total_steps - 1); }
+  void ForgetTheEnd() { evaluated_ = std::min(evaluated_, total_steps_ - 1); }
 
  private:
   void Assign();
 
   const Options options_;
+  uint64_t total_steps_;
   uint64_t period_;  // Steps between evaluations; 0: at the end only.
   ShardGroup* const shards_;
   Dispatcher* const dispatcher_;
@@ -87,6 +99,8 @@ class Evaluator {
 
   // Of the one under way.
   absl::optional<uint64_t> step_;
+  bool may_be_last_ = false;
+  absl::optional<absl::Time> answered_at_;  // It has a result.
   Evaluate request_;
   absl::optional<uint64_t> worker_;  // Nothing: to be assigned.
   absl::Time assigned_at_;

@@ -102,7 +102,9 @@ class EvaluatorTest : public testing::Test {
     matrix->add_counts(3);
     const auto evaluated = evaluator_->OnResult(report);
     EXPECT_TRUE(evaluated.ok()) << evaluated.status();
-    if (evaluated.ok() && evaluated->has_value()) told_ = **evaluated;
+    if (!evaluated.ok() || !evaluated->has_value()) return;
+    told_ = **evaluated;
+    evaluator_->End();
   }
 
   SimulatedClock clock_;

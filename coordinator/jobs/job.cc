@@ -9,6 +9,7 @@
 #include "common/job_state.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "coordinator/jobs/evaluation_verdict.h"
 #include "coordinator/jobs/remake_plan.h"
 #include "glog/logging.h"
 
@@ -123,7 +124,7 @@ JobStatus Job::Status() const {
   status.set_state(record_.state());
   status.set_message(MessageLocked());
   status.set_step(step_);
-  status.set_total_steps(record_.total_steps());
+  status.set_total_steps(EndStep(record_));
   *status.mutable_metrics() = record_.metrics();
   if (record_.has_submitted()) *status.mutable_submitted() = record_.submitted();
   if (record_.has_started()) *status.mutable_started() = record_.started();
@@ -131,6 +132,9 @@ JobStatus Job::Status() const {
   status.set_generation(record_.generation());
   status.set_steps_run_again(record_.steps_run_again());
   if (record_.has_checkpoint()) *status.mutable_checkpoint() = record_.checkpoint();
+  if (record_.has_stopping()) *status.mutable_stopping() = record_.stopping();
+  if (record_.has_stopped_early()) *status.mutable_stopped_early() = record_.stopped_early();
+  if (record_.has_best()) *status.mutable_best() = record_.best();
   status.mutable_warnings()->Assign(warnings_.begin(), warnings_.end());
   if (record_.timed_steps() > 0) *status.mutable_step_times() = StepTimesOf(record_).Mean();
   if (record_.has_started()) {

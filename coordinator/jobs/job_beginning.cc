@@ -8,6 +8,14 @@
 
 namespace millrace::coordinator {
 
+void SetRestoredFrom(const RestoredFrom& from, JobRecord& record) {
+  *record.mutable_restored_from() = from;
+  record.clear_stopping();
+  record.clear_best();
+  if (from.has_stopping()) *record.mutable_stopping() = from.stopping();
+  if (from.has_best()) *record.mutable_best() = from.best();
+}
+
 absl::StatusOr<std::vector<std::string>> ResolveRestore(const RunnerEnvironment& environment,
                                                         const std::function<bool()>& cancelled,
                                                         JobRecord& record) {
@@ -20,7 +28,7 @@ absl::StatusOr<std::vector<std::string>> ResolveRestore(const RunnerEnvironment&
           [spec = record.spec(), before = record.restored_from().checkpoint().checkpoint(),
            files = environment.file_system] { return FindRestore(files, spec, before); },
           cancelled));
-  *record.mutable_restored_from() = std::move(found.from);
+  SetRestoredFrom(found.from, record);
   for (const std::string& damage : found.damaged) {
     notices.push_back(
         absl::StrCat("a checkpoint cannot be used, and the one before is taken: ", damage));

@@ -14,8 +14,11 @@
 
 namespace millrace::coordinator {
 
-// Both block for a bounded time, or until `cancelled` returns true: CANCELLED. UNAVAILABLE: the
-// disk does not answer. Others as FindRestore and FindWarmStart return.
+// The job goes on from this checkpoint, and from how its evaluations stood then.
+void SetRestoredFrom(const RestoredFrom& from, JobRecord& record);
+
+// Both of these block for a bounded time, or until `cancelled` returns true: CANCELLED.
+// UNAVAILABLE: the disk does not answer. Others as FindRestore and FindWarmStart return.
 
 // Fixes which checkpoint the job goes on from; where the record has one already, as the newest, it
 // is now one before that. Returns what people should know: which newer ones cannot be used. Does

@@ -22,6 +22,7 @@
 #include "common/retry.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/attach_decision.h"
+#include "coordinator/jobs/evaluation_verdict.h"
 #include "coordinator/jobs/job_beginning.h"
 #include "coordinator/jobs/trainer.h"
 #include "coordinator/placement/placement.h"
@@ -42,6 +43,16 @@ constexpr int kQuietFaults = 8;
 uint64_t BytesOf(const JobSpec& spec, const JobPlan& plan) {
   const uint64_t arrays = 1 + OptimizerSlots(spec.optimizer()).size();
   return CountElements(plan.variables()).value_or(0) * arrays * sizeof(float);
+}
+
+// Of a state that is older than the last evaluation it is not said how evaluations stood: a job
+// that goes on from it comes to that one again.
+void DescribeEvaluations(const JobRecord& record, CheckpointManifest& manifest) {
+  if (record.has_stopping() && record.evaluated() <= manifest.step()) {
+    *manifest.mutable_stopping() = record.stopping();
+  }
+  if (record.has_stopped_early()) *manifest.mutable_stopped_early() = record.stopped_early();
+  if (record.has_best()) *manifest.mutable_best() = record.best();
 }
 
 // Marks the end of a thread whose job goes on later.
@@ -164,7 +175,7 @@ bool JobRunner::Finish(const absl::Status& status) {
     if (checkpointer_ != nullptr && !checkpointer_->trouble().empty()) {
       warnings.push_back(absl::StrCat("checkpoints: ", checkpointer_->trouble()));
     }
-    return End(SUCCEEDED, "", std::move(warnings));
+    return End(SUCCEEDED, WhyStoppedEarly(job_->record()), std::move(warnings));
   }
   return End(absl::IsCancelled(status) ? CANCELLED : FAILED, std::string(status.message()));
 }
@@ -225,7 +236,7 @@ void JobRunner::OpenCheckpoints() {
   checkpointer_ = std::make_unique<Checkpointer>(
       Checkpointer::Options{.spec = std::move(spec),
                             .owner = std::move(owner),
-                            .total_steps = record.total_steps(),
+                            .total_steps = EndStep(record),
                             .newest = record.checkpoint(),
                             .restored = restored,
                             .restored_is_here = record.has_restored_from() && same_directory,
@@ -237,6 +248,7 @@ void JobRunner::OpenCheckpoints() {
                                                                               earlier.end());
                                   *manifest->mutable_plan() = now.plan();
                                   *manifest->mutable_metrics() = now.metrics();
+                                  DescribeEvaluations(now, *manifest);
                                 },
                             .wake = [this] { inbox_.Wake(); },
                             .file_system = environment_.file_system,
@@ -309,7 +321,7 @@ absl::Status JobRunner::Open() {
   }
   evaluator_ = std::make_unique<Evaluator>(Evaluator::Options{.job_id = job_->id(),
                                                               .spec = job_->spec(),
-                                                              .total_steps = record.total_steps(),
+                                                              .total_steps = EndStep(record),
                                                               .evaluated = record.evaluated(),
                                                               .clock = clock_},
                                            shards_.get(), environment_.dispatcher);

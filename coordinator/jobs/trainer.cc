@@ -61,7 +61,7 @@ Trainer::Trainer(const Parts& parts)
       checkpointer_(parts.checkpointer),
       clock_(parts.environment->clock),
       synchronous_(Replicas(parts.job->spec()) > 0),
-      total_steps_(parts.job->record().total_steps()),
+      total_steps_(EndStep(parts.job->record())),
       norms_(parts.job->spec(), total_steps_, clock_),
       cuts_(CutPeriod(parts.job->spec())) {}
 
@@ -78,6 +78,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   reports_are_false_ = false;
   blocked_.reset();
   waits_for_checkpoint_ = false;
+  judged_.reset();
   barrier_due_ = absl::InfinitePast();
   barrier_backoff_.Reset();
   tick_due_ = clock_->Now();
@@ -87,14 +88,16 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   cuts_.Start(attached.shards, before.version, clock_->Now());
   norms_.Start(attached.shards);
   if (checkpointer_ != nullptr) {
-    const auto damaged = job_.record().damaged_checkpoints();
+    const auto numbers = job_.record().damaged_checkpoints();
+    const std::set<uint64_t> damaged(numbers.begin(), numbers.end());
+    ForgetDamagedBest(damaged);
     checkpointer_->Attach({.shards = &shards,
                            .count = static_cast<int>(shards.placements().size()),
                            .generation = generation_,
                            .epoch = epoch_,
                            .watermark = merged.done.watermark(),
                            .is_remade = attached.load.has_value(),
-                           .damaged = {damaged.begin(), damaged.end()}});
+                           .damaged = damaged});
   }
   poll_due_ = clock_->Now();
   news_.assign(attached.shards.size(), ShardNews());
@@ -176,6 +179,7 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
   if (!HandlePoll(shards)) return Next::kDetach;
   // Before the shards are told which cuts may go.
   AdvanceCheckpoints(environment_.dispatcher->GetProgress(job_.id()).value());
+  MILLRACE_RETURN_IF_ERROR(ConcludeIfSaved(evaluator));
   StartPollIfDue(shards);
   const Dispatcher::TickResult tick = environment_.dispatcher->Tick(job_.id());
   tick_due_ = tick.next;
@@ -256,12 +260,13 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
   if (at_the_end && !flushed_) return FlushTheEnd(shards);
   if (is_evaluated && evaluator.IsDueAt(barrier_)) {
     job_.Spend(TimeUse::kEvaluating);
-    const auto pinned = evaluator.Begin(barrier_, generation_);
+    const bool may_stop = MayStopAt(job_.record(), barrier_);
+    const auto pinned = evaluator.Begin(barrier_, generation_, may_stop);
     MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
     if (!pinned.ok()) return AfterError(pinned.status(), shards);
     if (pinned->state != BarrierState::kReached) return AfterCheck(*pinned, shards);
-    // The next barrier is the end again: an evaluation under way is waited for.
-    if (at_the_end) return Next::kAgain;
+    // The next barrier is the end again, or may be: an evaluation under way is waited for.
+    if (at_the_end || may_stop) return Next::kAgain;
   } else if (at_the_end) {
     return CheckpointTheEnd();
   }
@@ -392,24 +397,6 @@ void Trainer::Unblock() {
   blocked_.reset();
   barrier_backoff_.Reset();
   job_.ClearWaiting();
-}
-
-absl::Status Trainer::HandleEvaluations(Evaluator& evaluator) {
-  for (const EvaluationReport& report : inbox_.TakeEvaluations()) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto evaluated, evaluator.OnResult(report));
-    if (evaluated) TellEvaluated(*evaluated);
-  }
-  const std::string trouble = evaluator.CheckWorker(environment_.registry->Workers());
-  if (!trouble.empty()) job_.AppendNotice(trouble);
-  return absl::OkStatus();
-}
-
-void Trainer::TellEvaluated(const Evaluated& evaluated) {
-  job_.AddMetrics(evaluated.metrics());
-  reporter_.JournalSoon([&](JobRecord& record) { record.set_evaluated(evaluated.step()); });
-  JobEvent event;
-  *event.mutable_evaluated() = evaluated;
-  job_.events().Append(std::move(event));
 }
 
 void Trainer::StartPollIfDue(ShardGroup& shards) {

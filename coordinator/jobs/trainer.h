@@ -17,6 +17,7 @@
 #include "coordinator/jobs/attach_decision.h"
 #include "coordinator/jobs/attacher.h"
 #include "coordinator/jobs/cut_planner.h"
+#include "coordinator/jobs/evaluation_verdict.h"
 #include "coordinator/jobs/evaluator.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/norm_exchange.h"
@@ -25,6 +26,7 @@
 #include "coordinator/jobs/runner_environment.h"
 #include "coordinator/jobs/runner_inbox.h"
 #include "coordinator/jobs/shard_group.h"
+#include "protos/events.pb.h"
 
 namespace millrace::coordinator {
 
@@ -88,7 +90,11 @@ class Trainer {
   void Block(const std::string& whom);
   void Unblock();
   absl::Status HandleEvaluations(Evaluator& evaluator);
-  void TellEvaluated(const Evaluated& evaluated);
+  absl::Status Judge(Evaluated evaluated, Evaluator& evaluator);
+  absl::Status ConcludeIfSaved(Evaluator& evaluator);
+  absl::Status Conclude(Evaluator& evaluator);
+  void SetEnd(uint64_t step, Evaluator& evaluator);
+  void ForgetDamagedBest(const std::set<uint64_t>& damaged);
 
   void AccountForTime(const Dispatcher::Progress& progress, const Evaluator& evaluator,
                       const ShardGroup& shards);
@@ -111,7 +117,7 @@ class Trainer {
   Checkpointer* const checkpointer_;
   Clock* const clock_;
   const bool synchronous_;
-  const uint64_t total_steps_;
+  uint64_t total_steps_;  // Up to where the job ends.
 
   // Since Start.
   uint64_t generation_ = 0;
@@ -123,6 +129,12 @@ class Trainer {
   std::string cause_;  // Why the shards must be attached again.
   absl::optional<Dispatcher::Stall> blocked_;
   bool waits_for_checkpoint_ = false;  // The job's end does.
+  // An evaluation that has a result; while its state is saved as the best.
+  struct Judged {
+    Evaluated evaluated;
+    EvaluationVerdict verdict;
+  };
+  absl::optional<Judged> judged_;
   absl::Time barrier_due_;
   Backoff barrier_backoff_{absl::Milliseconds(10), absl::Seconds(2)};
   absl::Time tick_due_;

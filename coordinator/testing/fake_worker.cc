@@ -209,7 +209,8 @@ void FakeWorker::Work() {
       for (const auto& [name, value] : script_.more_metrics) {
         (*result.mutable_metrics())[name] = value;
       }
-      (*result.mutable_metrics())["loss"] = 0.25;
+      (*result.mutable_metrics())["loss"] =
+          script_.evaluation_loss ? script_.evaluation_loss(work.evaluate()) : 0.25;
       (*result.mutable_metrics())["auc"] = 0.75;
       Send(answer);
     } else if (work.has_lease()) {

@@ -41,7 +41,9 @@ struct FakeWorkerScript {
   std::function<double(uint64_t step)> compute_seconds;
   // Before an evaluation is answered. Errors are its answer.
   std::function<absl::Status(const Evaluate&)> on_evaluate;
-  // Of an evaluation, besides "loss", 0.25, and "auc", 0.75.
+  // The loss of an evaluation. Plain: 0.25.
+  std::function<double(const Evaluate&)> evaluation_loss;
+  // Of an evaluation, besides "loss" and "auc", 0.75.
   std::map<std::string, double> more_metrics;
 };
 

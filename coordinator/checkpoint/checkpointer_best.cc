@@ -1,0 +1,70 @@
+// The checkpoint of the best evaluation: of the state that was evaluated, which all shards have
+// pinned under the evaluation's name. It is taken before the evaluation counts, so there is none
+// that counts as the best and is not kept; and it goes before other checkpoints, since training
+// waits for it at the next evaluation.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/checkpoint/checkpointer.h"
+
+namespace millrace::coordinator {
+namespace {
+
+// How long it is tried for; and a directory that does not answer for this long is not waited for.
+constexpr absl::Duration kBestPatience = absl::Minutes(1);
+
+}  // namespace
+
+void Checkpointer::SaveBest(const BestEvaluation& best, const std::string& cut_id) {
+  const absl::Time now = clock_->Now();
+  best_.emplace();
+  best_->evaluation = best;
+  best_->cut_id = cut_id;
+  best_->since = best_->due = now;
+}
+
+// Of one that waits for the state that it is to save.
+bool Checkpointer::GiveWayToBest() {
+  if (BestIsDue()) PutBack();
+  return phase_ == Phase::kIdle;
+}
+
+bool Checkpointer::BeginBest() {
+  if (!BestIsDue()) return false;
+  attempt_.emplace();
+  attempt_->cause = absl::StrCat("the best ", best_->evaluation.metric(), " so far");
+  attempt_->is_best = true;
+  attempt_->begun = clock_->Now();
+  attempt_->at_step = best_->evaluation.step();
+  attempt_->exact_step = best_->evaluation.step();
+  BeginFiles();
+  return true;
+}
+
+void Checkpointer::BestHasFailed(const absl::Status& status) {
+  const absl::Time now = clock_->Now();
+  best_->due = now + best_->backoff.Next();
+  if (best_->due - best_->since > kBestPatience) EndBest(status);
+}
+
+void Checkpointer::EndBest(absl::StatusOr<CheckpointInfo> result) {
+  best_->result = std::move(result);
+}
+
+absl::optional<absl::StatusOr<CheckpointInfo>> Checkpointer::TakeBest() {
+  if (!best_) return absl::nullopt;
+  if (!best_->result && call_ != nullptr && clock_->Now() - call_since_ > kBestPatience) {
+    EndBest(absl::UnavailableError(
+        absl::StrCat(options_.spec.checkpoints().directory(), " does not answer")));
+    if (attempt_ && attempt_->is_best) {
+      attempt_->is_best = false;
+      attempt_->given_up = best_->result->status();
+    }
+  }
+  if (!best_->result) return absl::nullopt;
+  auto result = *std::move(best_->result);
+  best_.reset();
+  return result;
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,180 @@
+// The checkpoint of the best evaluation.
+#include <string>
+
+#include "coordinator/checkpoint/checkpointer.h"
+#include "coordinator/checkpoint/checkpointer_fixture.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CheckpointerBestTest : public CheckpointerTest {
+ protected:
+  static BestEvaluation BestAt(uint64_t step) {
+    BestEvaluation best;
+    best.set_metric("eval_loss");
+    best.set_value(0.5);
+    best.set_step(step);
+    return best;
+  }
+
+  // The state that the shards have pinned is that of `step`.
+  void WriteBest() {
+    AwaitWriting();
+    shards_.Write();
+    AwaitIdle();
+  }
+  // Which the job knows of then.
+  void KeepBest(uint64_t step) {
+    shards_.SetStates(step);
+    checkpointer_->SaveBest(BestAt(step), "evaluation");
+    WriteBest();
+    best_ = BestAt(step);
+    *best_.mutable_checkpoint() = checkpointer_->TakeBest()->value();
+  }
+};
+
+TEST_F(CheckpointerBestTest, ItIsOfWhatIsPinnedForTheEvaluation) {
+  OpenIdle();
+  At(40);
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  shards_.SetStates(30);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  AwaitWriting();
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  EXPECT_EQ(shards_.request->cut_id(), "evaluation");
+  WriteBest();
+  const auto saved = checkpointer_->TakeBest();
+  ASSERT_TRUE(saved && saved->ok());
+  EXPECT_EQ((*saved)->number(), 1u);
+  EXPECT_EQ((*saved)->step(), 30u);
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  EXPECT_THAT(shards_.unpinned, IsEmpty()) << "that is the evaluation's to do";
+  const CheckpointManifest manifest = Manifest(1);
+  EXPECT_TRUE(manifest.exact());
+  EXPECT_EQ(manifest.best().checkpoint().number(), 1u);
+  EXPECT_EQ(manifest.best().value(), 0.5);
+  const auto ended = checkpointer_->TakeEnded();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].cause(), "the best eval_loss so far");
+}
+
+TEST_F(CheckpointerBestTest, ItStaysBeyondThoseThatAreKept) {
+  spec_.mutable_checkpoints()->set_keep(1);
+  spec_.mutable_checkpoints()->set_every_steps(10);
+  OpenIdle();
+  KeepBest(5);
+  for (const uint64_t step : {10, 20, 30}) {
+    At(step);
+    WriteOne();
+  }
+  EXPECT_THAT(Numbers(), ElementsAre(1, 4));
+  // The one before stays until the job knows of the next one.
+  shards_.SetStates(35);
+  checkpointer_->SaveBest(BestAt(35), "evaluation");
+  WriteBest();
+  EXPECT_THAT(Numbers(), ElementsAre(1, 5));
+  best_ = BestAt(35);
+  *best_.mutable_checkpoint() = checkpointer_->TakeBest()->value();
+  At(40);
+  WriteOne();
+  EXPECT_THAT(Numbers(), ElementsAre(5, 6));
+}
+
+TEST_F(CheckpointerBestTest, WhatWaitsForAStateGivesWay) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(60, {32});
+  const auto asked = Request();
+  Advance();
+  ASSERT_TRUE(checkpointer_->awaits_cut());
+  shards_.SetStates(120, 60, 2);
+  checkpointer_->SaveBest(BestAt(120), "evaluation");
+  WriteBest();
+  EXPECT_TRUE(checkpointer_->TakeBest()->ok());
+  EXPECT_EQ((*asked)->value().number(), 1u) << "it has all that there is to save";
+}
+
+TEST_F(CheckpointerBestTest, ItIsTriedAgainForAWhile) {
+  OpenIdle();
+  At(40);
+  shards_.SetStates(30);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  AwaitWriting();
+  shards_.End(absl::UnavailableError("no space on the disk"));
+  AwaitIdle();
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  clock_.Advance(absl::Seconds(20));
+  WriteBest();
+  EXPECT_EQ(checkpointer_->TakeBest()->value().step(), 30u);
+}
+
+TEST_F(CheckpointerBestTest, ThatItCannotBeSavedIsToldInTheEnd) {
+  OpenIdle();
+  At(40);
+  shards_.SetStates(30);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  absl::optional<absl::StatusOr<CheckpointInfo>> result;
+  for (int tries = 0; tries < 100 && !result; ++tries) {
+    AwaitThat([this] { return shards_.request.has_value(); });
+    shards_.End(absl::UnavailableError("no space on the disk"));
+    AwaitIdle();
+    clock_.Advance(absl::Seconds(20));
+    result = checkpointer_->TakeBest();
+  }
+  ASSERT_TRUE(result);
+  EXPECT_THAT(std::string(result->status().message()), HasSubstr("no space on the disk"));
+}
+
+TEST_F(CheckpointerBestTest, ItEndsWithTheGeneration) {
+  OpenIdle();
+  At(40);
+  shards_.SetStates(30);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  AwaitWriting();
+  checkpointer_->Detach("ps-1 went");
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  Attach();
+  AwaitIdle();
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  EXPECT_FALSE(shards_.request);
+  EXPECT_THAT(Numbers(), IsEmpty());
+}
+
+// What a lost server is made again from is the newest one.
+TEST_F(CheckpointerBestTest, ALaterStateThatWasSavedBeforeItIsSavedAgain) {
+  OpenIdle();
+  At(40);
+  Request();
+  WriteOne();
+  At(45);
+  shards_.SetStates(30);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  AwaitWriting();
+  shards_.Write();
+  AwaitThat([this] { return checkpointer_->TakeBest().has_value(); });
+  shards_.SetStates(45);
+  WriteOne();
+  EXPECT_EQ(Manifest(2).step(), 30u);
+  EXPECT_EQ(Manifest(3).step(), 45u);
+}
+
+TEST_F(CheckpointerBestTest, AJobThatIsStoppedEarlyIsSavedAtItsEnd) {
+  OpenIdle();
+  At(40);
+  checkpointer_->SetEnd(40);
+  AwaitThat([this] {
+    if (shards_.request) shards_.Write();
+    return checkpointer_->MayEnd(absl::nullopt);
+  });
+  EXPECT_TRUE(Manifest(1).ended());
+  EXPECT_EQ(Manifest(1).total_steps(), 40u);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator

@@ -1,0 +1,42 @@
+// What an evaluation means for its job: whether it is the best, and whether it ends the job.
+#ifndef MILLRACE_COORDINATOR_JOBS_EVALUATION_VERDICT_H_
+#define MILLRACE_COORDINATOR_JOBS_EVALUATION_VERDICT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "coordinator/journal/job_record.pb.h"
+#include "protos/events.pb.h"
+#include "protos/job.pb.h"
+
+namespace millrace::coordinator {
+
+// All of these are pure functions of the job's record.
+
+// Where the job ends: its last step, unless it was stopped early.
+uint64_t EndStep(const JobRecord& record);
+
+// See DescribeStop. Empty: it was not.
+std::string WhyStoppedEarly(const JobRecord& record);
+
+// Whether something depends on what evaluations report.
+bool IsWatched(const JobSpec& spec);
+
+// Whether the next evaluation to count may end the job, if it is the one at `step`.
+bool MayStopAt(const JobRecord& record, uint64_t step);
+
+struct EvaluationVerdict {
+  absl::optional<MetricStanding> stopping;  // As evaluations stand now.
+  absl::optional<StoppedEarly> stop;        // The job ends here.
+  absl::optional<BestEvaluation> best;      // It is the best, and its state is to be kept.
+};
+// Where the job has been stopped already, an evaluation changes no more than which is the best.
+// INVALID_ARGUMENT: it lacks the metric that decides, of a model that may never have it.
+absl::StatusOr<EvaluationVerdict> JudgeEvaluation(const JobRecord& record,
+                                                  const Evaluated& evaluated);
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_JOBS_EVALUATION_VERDICT_H_
