@@ -16,10 +16,12 @@ namespace millrace::client {
 struct JobOutcome {
   std::string job_id;
   JobState state = JOB_STATE_UNSPECIFIED;  // A final one.
-  std::string message;                     // FAILED: why.
+  std::string message;                     // FAILED, or SUCCEEDED and stopped early: why.
   uint64_t step = 0;
   uint64_t total_steps = 0;  // 0: not known.
   std::map<std::string, double> metrics;
+  BestEvaluation best;                // Empty: none is kept.
+  StoppedEarly stopped_early;         // Empty: it was not.
   absl::Duration running;             // From its start to its end.
   TimeSpent time_spent;               // What that went into. Empty: not known.
   StepTimes step_times;               // Of one step. Empty: not known.

@@ -8,12 +8,16 @@
 #include "client/commands/checkpoint_choice.h"
 #include "client/progress/format.h"
 #include "common/checkpoint/checkpoint_records.h"
+#include "common/evaluation_spec.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/restore_check.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace millrace::client {
 namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
 
 // Whether the restore that the job asks for lies behind the checkpoint: it is of a job that went on
 // from there.
@@ -70,7 +74,26 @@ absl::Status Explain(const absl::Status& mismatch, const std::string& directory)
                    directory, "` tells what is there"));
 }
 
+// One that was stopped early has ended for who asks for the same stopping, and for no more steps
+// than it was to have.
+bool HasEndedAs(const JobSpec& spec, const CheckpointManifest& manifest) {
+  // One that has all steps may have been stopped in its last evaluation.
+  if (!manifest.ended()) return false;
+  const uint64_t steps = TotalSteps(spec, manifest.plan().train_examples());
+  if (manifest.step() >= steps) return true;
+  return manifest.has_stopped_early() && manifest.stopped_early().total_steps() >= steps &&
+         MessageDifferencer::Equals(spec.evaluation().early_stopping(),
+                                    manifest.spec().evaluation().early_stopping());
+}
+
 std::string EndedNote(const std::string& directory, const CheckpointManifest& manifest) {
+  if (manifest.has_stopped_early()) {
+    return absl::StrCat("The job has ended before: it was ", DescribeStop(manifest.stopped_early()),
+                        " (checkpoint ", CheckpointFolder(manifest.number()), " in ", directory,
+                        "). To train on, raise epochs or steps, or change "
+                        "evaluation.early_stopping; to train anew, give it another directory of "
+                        "checkpoints.");
+  }
   return absl::StrCat("The job has ended before: checkpoint ", CheckpointFolder(manifest.number()),
                       " in ", directory, " has all of its ", FormatCount(manifest.step()),
                       " steps. To train on, raise epochs or steps; to train anew, give it another "
@@ -86,8 +109,7 @@ absl::Status GoOnFrom(std::unique_ptr<Checkpoint> checkpoint, Beginning& beginni
   spec.clear_warm_start();
   spec.mutable_restore()->set_directory(directory);
   spec.mutable_restore()->set_checkpoint(manifest.number());
-  // One that has all steps may have been stopped in its last evaluation.
-  if (manifest.ended() && manifest.step() >= TotalSteps(spec, manifest.plan().train_examples())) {
+  if (HasEndedAs(spec, manifest)) {
     beginning.notes.push_back(EndedNote(directory, manifest));
     beginning.ended = std::move(checkpoint);
   } else {

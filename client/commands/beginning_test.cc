@@ -136,6 +136,22 @@ TEST_F(BeginningTest, AJobOfWhichNothingIsLeftHasEnded) {
   EXPECT_EQ(longer->spec.restore().checkpoint(), 1u);
 }
 
+TEST_F(BeginningTest, AJobThatWasStoppedEarlyHasEndedUnlessMoreIsAsked) {
+  checkpoint_.ended = true;
+  checkpoint_.stopped_early_of = 15;
+  WriteAtStep(10);
+  const auto beginning = Find();
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  ASSERT_NE(beginning->ended, nullptr);
+  EXPECT_THAT(beginning->notes, ElementsAre(HasSubstr("it was stopped early at step 10 of 15: ")));
+  JobSpec longer = spec_;
+  longer.set_epochs(4);
+  EXPECT_EQ(FindBeginning(longer, reading_)->ended, nullptr);
+  JobSpec patient = spec_;
+  patient.mutable_evaluation()->mutable_early_stopping()->set_patience(9);
+  EXPECT_EQ(FindBeginning(patient, reading_)->ended, nullptr);
+}
+
 TEST_F(BeginningTest, CheckpointsOfAnotherJobAreRefusedWithWhatDiffers) {
   WriteAtStep(7);
   spec_.set_batch_size(4);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "client/commands/best.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/checkpoint_folders.h"
 #include "client/commands/table.h"
@@ -23,7 +24,8 @@ namespace {
 
 struct ListedLine {
   absl::optional<CheckpointManifest> manifest;
-  std::string problem;  // Empty: none that is seen without reading its values.
+  std::string problem;                  // Empty: none that is seen without reading its values.
+  absl::optional<BestEvaluation> best;  // It has the state of the best evaluation.
   // It is no checkpoint any more, but these refer to its files.
   std::vector<uint64_t> kept_for;
 };
@@ -61,6 +63,9 @@ absl::StatusOr<Lines> ListAll(const CheckpointName& name) {
   for (const uint64_t number : FoldersWithoutManifest(name.directory, listed)) {
     lines[number] = WithoutManifest(name.directory, listed, number);
   }
+  const auto best = BestIn(listed);
+  const auto has_best = lines.find(best ? best->checkpoint().number() : 0);
+  if (has_best != lines.end()) has_best->second.best = best;
   if (name.number == 0) return lines;
   const auto found = lines.find(name.number);
   if (found == lines.end()) {
@@ -80,6 +85,7 @@ nlohmann::ordered_json LineJson(const std::string& directory, uint64_t number,
     json["written"] = absl::FormatTime(absl::RFC3339_full, FromTimestamp(line.manifest->written()),
                                        absl::UTCTimeZone());
   }
+  if (line.best) json["best"] = BestJson(*line.best);
   if (!line.kept_for.empty()) json["kept_for"] = line.kept_for;
   if (!line.problem.empty()) json["problem"] = line.problem;
   return json;
@@ -98,7 +104,8 @@ std::string LinesTable(const Lines& lines, absl::Time now) {
     table.AddRow({CheckpointFolder(number), FormatCount(manifest.step()),
                   manifest.exact() ? "yes" : "no",
                   FormatAge(now - FromTimestamp(manifest.written())),
-                  FormatBytes(BytesOf(manifest)), PrintableName(manifest.job_id()), "", problem});
+                  FormatBytes(BytesOf(manifest)), PrintableName(manifest.job_id()),
+                  line.best ? absl::StrCat("best ", DescribeBest(*line.best)) : "", problem});
   }
   return table.ToString();
 }

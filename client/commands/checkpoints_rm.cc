@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/best.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/checkpoint_folders.h"
 #include "client/progress/format.h"
@@ -94,12 +95,22 @@ class Remover {
       return CheckFolderMayGo(context_.flags, name_, listed_);
     }
     numbers_ = {name_.number};
+    if (!context_.flags.force) MILLRACE_RETURN_IF_ERROR(CheckNotBest());
     return context_.flags.force ? absl::OkStatus() : CheckNotNewestWhole(context_, name_, listed_);
+  }
+
+  absl::Status CheckNotBest() const {
+    const auto best = BestIn(listed_);
+    if (!best || best->checkpoint().number() != name_.number) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(CheckpointPath(name_.directory, name_.number),
+                                                      " has the state of the best ",
+                                                      DescribeBest(*best), "; --force removes it"));
   }
 
   // Reads the values of those that stay. Damaged ones go only by their names.
   absl::Status ChooseAllButTheNewest() {
     int kept = 0;
+    const auto best = BestIn(listed_);
     for (auto each = listed_.rbegin(); each != listed_.rend(); ++each) {
       const bool has_enough = kept == context_.flags.keep;
       const absl::Status status =
@@ -108,6 +119,9 @@ class Remover {
       if (absl::IsCancelled(status)) return status;
       if (!status.ok()) {
         TellOfDamaged(each->number, status);
+      } else if (has_enough && best && best->checkpoint().number() == each->number) {
+        Print(absl::StrCat(CheckpointPath(name_.directory, each->number),
+                           " stays: it has the state of the best ", DescribeBest(*best)));
       } else if (has_enough) {
         numbers_.push_back(each->number);
       } else {

@@ -2,10 +2,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/commands/best.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
@@ -75,6 +77,13 @@ class LabelledLines {
   std::string text_;
 };
 
+std::string BestText(const CheckpointManifest& manifest) {
+  if (!manifest.has_best()) return "";
+  const uint64_t number = manifest.best().checkpoint().number();
+  return absl::StrCat(DescribeBest(manifest.best()), ", checkpoint ", CheckpointFolder(number),
+                      number == manifest.number() ? " (this one)" : "");
+}
+
 std::string SummaryText(const std::string& path, const CheckpointManifest& manifest) {
   const JobSpec& spec = manifest.spec();
   LabelledLines lines;
@@ -92,6 +101,8 @@ std::string SummaryText(const std::string& path, const CheckpointManifest& manif
                                  FormatCount(static_cast<uint64_t>(manifest.shards_size())),
                                  manifest.shards_size() == 1 ? " shard" : " shards"));
   lines.Add("metrics", absl::StrJoin(FormatMetrics(ToMetrics(manifest.metrics())), "  "));
+  lines.Add("best", BestText(manifest));
+  if (manifest.has_stopped_early()) lines.Add("stopped", manifest.stopped_early().reason());
   lines.Add("mode", ModeText(spec));
   lines.Add("optimizer", absl::StrCat(OptimizerName(spec.optimizer()),
                                       manifest.slots().empty() ? "" : "; slots: ",
@@ -144,6 +155,7 @@ ShowJson TensorsJson(const std::vector<ShownTensor>& tensors) {
 
 ShowJson SummaryJson(const std::string& path, const CheckpointManifest& manifest) {
   const JobSpec& spec = manifest.spec();
+  ShowJson best = manifest.has_best() ? BestJson(manifest.best()) : ShowJson(nullptr);
   return {{"path", path},
           {"number", manifest.number()},
           {"job_id", manifest.job_id()},
@@ -158,6 +170,7 @@ ShowJson SummaryJson(const std::string& path, const CheckpointManifest& manifest
           {"bytes", BytesOf(manifest)},
           {"shards", manifest.shards_size()},
           {"metrics", ToMetrics(manifest.metrics())},
+          {"best", std::move(best)},
           {"replicas", Replicas(spec)},
           {"optimizer", OptimizerName(spec.optimizer())},
           {"slots", std::vector<std::string>(manifest.slots().begin(), manifest.slots().end())},

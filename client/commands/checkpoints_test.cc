@@ -270,6 +270,41 @@ TEST_F(CheckpointsTest, ADamagedOneIsToldWithTheOneBefore) {
   }
 }
 
+TEST_F(CheckpointsTest, TheBestOneIsMarked) {
+  checkpoint_.best = 3;
+  Write(5);
+  EXPECT_EQ(*Run(RunCheckpointsLs), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), ContainsRegex("000003 .*  best eval_loss 0.25 at step 3"));
+  EXPECT_THAT(run_->out(), Not(ContainsRegex("000004 .*  best")));
+  EXPECT_EQ(*Run(RunCheckpointsLs, "", /*json=*/true), ExitCode::kSucceeded);
+  EXPECT_EQ(Lines()[2]["best"]["value"], 0.25);
+  EXPECT_EQ(Lines()[4].count("best"), 0u);
+  EXPECT_EQ(*Run(RunCheckpointsShow, "/000005"), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("best         eval_loss 0.25 at step 3, checkpoint 000003\n"));
+  EXPECT_EQ(*Run(RunCheckpointsShow, "/000003"), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("checkpoint 000003 (this one)\n"));
+  // A run that keeps none goes on in the directory.
+  checkpoint_.best = 0;
+  Write(1);
+  EXPECT_EQ(*Run(RunCheckpointsLs), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), Not(HasSubstr("best eval_loss")));
+}
+
+TEST_F(CheckpointsTest, RmLeavesTheBestOneUnlessForced) {
+  checkpoint_.best = 2;
+  Write(5);
+  flags_.keep = 1;
+  EXPECT_EQ(*Run(RunCheckpointsRm), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("000002 stays: it has the state of the best eval_loss 0.25"));
+  flags_.keep = 0;
+  EXPECT_EQ(*Run(RunCheckpointsLs, "", /*json=*/true), ExitCode::kSucceeded);
+  EXPECT_EQ(Lines()[0]["number"], 2);
+  EXPECT_THAT(Run(RunCheckpointsRm, "/000002").status().ToString(),
+              HasSubstr("has the state of the best eval_loss 0.25 at step 3; --force removes it"));
+  flags_.force = true;
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000002"), ExitCode::kSucceeded);
+}
+
 TEST_F(CheckpointsTest, RmRemovesOneButNotTheNewestWholeOne) {
   Write(3);
   EXPECT_EQ(*Run(RunCheckpointsRm, "/000001"), ExitCode::kSucceeded);

@@ -96,7 +96,7 @@ class Declaration {
             "it was when it is started again")
         ->type_name("DIR")
         ->excludes(cluster);
-    AddExportFile(train, "--export");
+    AddBest(train)->needs(AddExportFile(train, "--export"));
   }
 
   void AddValidate() {
@@ -265,9 +265,11 @@ class Declaration {
         "does not grow with the model.");
     AddJobId(command);
     AddExportFile(command, "--export,--to")->required();
-    command->add_flag("--while_running", Of(command)->while_running,
-                      "Of a job that has not ended too: each shard as it is just then, all of them "
-                      "of no single moment");
+    command
+        ->add_flag("--while_running", Of(command)->while_running,
+                   "Of a job that has not ended too: each shard as it is just then, all of them "
+                   "of no single moment")
+        ->excludes(AddBest(command));
   }
 
   void AddCheckpoint() {
@@ -330,6 +332,12 @@ class Declaration {
     command->add_option("JOB_ID", Of(command)->job_id, "The job, as `millrace submit` printed it")
         ->required()
         ->type_name("");
+  }
+
+  CLI::Option* AddBest(CLI::App* command) {
+    return command->add_flag("--best", Of(command)->best,
+                             "Of the state with the best evaluation instead of the last one. The "
+                             "job keeps it where it has evaluation.keep_best");
   }
 
   CLI::Option* AddExportFile(CLI::App* command, const std::string& names) {

@@ -88,6 +88,10 @@ TEST_F(CommandLineTest, CheckpointsHasCommandsOfItsOwn) {
   EXPECT_TRUE(IsWrong({"train", "job", "--to=f"}));
   EXPECT_TRUE(IsWrong({"checkpoints"}));
   EXPECT_TRUE(IsWrong({"checkpoints", "ls"}));
+  EXPECT_TRUE(Flagged({"export", "job-1", "--best", "--to=f", "--cluster=h:1"}).best);
+  EXPECT_TRUE(IsWrong({"export", "job-1", "--best", "--while_running", "--to=f", "--cluster=h:1"}));
+  EXPECT_TRUE(Flagged({"train", "j", "--export=f", "--best"}).best);
+  EXPECT_TRUE(IsWrong({"train", "j", "--best"}));
   EXPECT_TRUE(IsWrong({"checkpoints", "export", "DIR"}));
   EXPECT_TRUE(IsWrong({"checkpoints", "rm", "DIR", "--keep=0"}));
   EXPECT_TRUE(IsWrong({"checkpoints", "dance", "DIR"}));

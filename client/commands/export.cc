@@ -1,6 +1,7 @@
 #include "client/commands/export.h"
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/best.h"
 #include "client/exporter.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
@@ -26,6 +27,25 @@ absl::Status CheckStandsStill(const Flags& flags, const JobStatus& status) {
       "--wait`) and export that; --while_running takes each shard as it is just then"));
 }
 
+// A checkpoint stands still, also while its job goes on.
+absl::StatusOr<ExitCode> RunExportBest(const CommandContext& context, const JobStatus& status) {
+  const Flags& flags = context.flags;
+  MILLRACE_ASSIGN_OR_RETURN(const BestEvaluation best, BestOf(status));
+  MILLRACE_RETURN_IF_ERROR(ExportBest(best, flags.export_file, *context.interrupt));
+  if (flags.json) {
+    const nlohmann::ordered_json json = {{"job_id", flags.job_id},
+                                         {"state", JobState_Name(status.state())},
+                                         {"step", best.step()},
+                                         {"best", BestJson(best)},
+                                         {"export", flags.export_file}};
+    *context.console.out << JsonLine(json) << std::flush;
+  } else {
+    *context.console.out << "variables of job " << flags.job_id << " with the best "
+                         << DescribeBest(best) << ": " << flags.export_file << std::endl;
+  }
+  return ExitCode::kSucceeded;
+}
+
 }  // namespace
 
 absl::Status CheckExportFile(const std::string& path) {
@@ -38,6 +58,7 @@ absl::StatusOr<ExitCode> RunExport(const CommandContext& context) {
   MILLRACE_RETURN_IF_ERROR(CheckExportFile(flags.export_file));
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, StatusOf(context, client.get()));
+  if (flags.best) return RunExportBest(context, status);
   MILLRACE_RETURN_IF_ERROR(CheckStandsStill(flags, status));
   ExportOptions options;
   options.interrupt = context.interrupt;

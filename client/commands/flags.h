@@ -35,6 +35,7 @@ struct Flags {
   std::vector<std::string> init_rule;  // "PATTERN=NAME".
   bool init_allow_missing = false;
   bool init_allow_unused = false;
+  bool best = false;           // Export the state of the best evaluation.
   bool while_running = false;  // Export variables that still change.
   bool wait = false;           // For the checkpoint that was asked for.
   bool json = false;

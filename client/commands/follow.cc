@@ -41,6 +41,8 @@ JobOutcome WithStatus(JobsClient* client, JobOutcome outcome) {
   const auto status = client->Get(outcome.job_id);
   if (!status.ok()) return outcome;
   if (status->total_steps() > 0) outcome.total_steps = status->total_steps();
+  outcome.best = status->best();
+  outcome.stopped_early = status->stopped_early();
   outcome.time_spent = status->time_spent();
   outcome.step_times = status->step_times();
   outcome.warnings.assign(status->warnings().begin(), status->warnings().end());

@@ -3,11 +3,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/commands/best.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
 #include "client/progress/step_times.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "common/evaluation_spec.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/proto_time.h"
@@ -25,6 +27,23 @@ std::string TimeText(const google::protobuf::Timestamp& time, absl::TimeZone zon
 std::string Steps(const JobStatus& status) {
   if (status.total_steps() == 0) return FormatCount(status.step());
   return absl::StrCat(FormatCount(status.step()), " of ", FormatCount(status.total_steps()));
+}
+
+// How long the job has waited for a better evaluation.
+std::string DescribeStopping(const JobStatus& status) {
+  if (!status.has_stopping() || status.has_stopped_early()) return "";
+  const MetricStanding& standing = status.stopping();
+  return absl::StrCat("after ", StoppingPatience(status.spec().evaluation().early_stopping()),
+                      " evaluations that are no better than ", standing.metric(), " ",
+                      FormatMetric(standing.best()), " at step ", FormatCount(standing.step()),
+                      "; so far ", FormatCount(standing.evaluations_since()));
+}
+
+nlohmann::ordered_json StoppingJson(const MetricStanding& standing) {
+  return {{"metric", standing.metric()},
+          {"best", standing.best()},
+          {"step", standing.step()},
+          {"evaluations_since", standing.evaluations_since()}};
 }
 
 // Lines that add up to the time since the job's start.
@@ -84,6 +103,13 @@ std::string JobJson(const JobStatus& status) {
   if (status.has_started()) add_time("started", status.started());
   if (status.has_ended()) add_time("ended", status.ended());
   if (status.has_checkpoint()) json["checkpoint"] = CheckpointJson(status.checkpoint());
+  if (status.has_stopping()) json["stopping"] = StoppingJson(status.stopping());
+  if (status.has_stopped_early()) {
+    json["stopped_early"] = {{"step", status.stopped_early().step()},
+                             {"total_steps", status.stopped_early().total_steps()},
+                             {"reason", status.stopped_early().reason()}};
+  }
+  if (status.has_best()) json["best"] = BestJson(status.best());
   if (status.has_time_spent()) json["time_spent"] = TimeSpentJson(status.time_spent());
   if (status.has_step_times()) json["step_times"] = StepTimesJson(status.step_times());
   return JsonLine(json);
@@ -106,6 +132,11 @@ std::string JobText(const JobStatus& status, absl::TimeZone zone, absl::Time now
   add("steps      ", Steps(status));
   if (status.steps_run_again() > 0) add("run again  ", FormatCount(status.steps_run_again()));
   add("metrics    ", absl::StrJoin(FormatMetrics(ToMetrics(status.metrics())), "  "));
+  add("stops      ", DescribeStopping(status));
+  if (status.has_best()) {
+    add("best       ", absl::StrCat(DescribeBest(status.best()), ", checkpoint ",
+                                    CheckpointFolder(status.best().checkpoint().number())));
+  }
   if (status.has_submitted()) add("submitted  ", TimeText(status.submitted(), zone));
   if (status.has_started()) add("started    ", TimeText(status.started(), zone));
   if (status.has_ended()) add("ended      ", TimeText(status.ended(), zone));

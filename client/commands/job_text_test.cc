@@ -49,6 +49,31 @@ TEST(JobTextTest, JsonIsOneObjectOnALine) {
       "submitted": "2020-09-13T12:26:40+00:00", "started": "2020-09-13T12:26:41+00:00"})"));
 }
 
+TEST(JobTextTest, WhatEvaluationsHaveComeToIsTold) {
+  JobStatus status = Running();
+  status.mutable_spec()->mutable_evaluation()->mutable_early_stopping()->set_patience(3);
+  status.mutable_stopping()->set_metric("eval_loss");
+  status.mutable_stopping()->set_best(0.25);
+  status.mutable_stopping()->set_step(1000);
+  status.mutable_stopping()->set_evaluations_since(2);
+  status.mutable_best()->set_metric("eval_accuracy");
+  status.mutable_best()->set_value(0.5);
+  status.mutable_best()->set_step(900);
+  status.mutable_best()->mutable_checkpoint()->set_number(4);
+  const std::string text = JobText(status, absl::UTCTimeZone(), kNow);
+  EXPECT_THAT(text, HasSubstr("stops      after 3 evaluations that are no better than eval_loss "
+                              "0.25 at step 1,000; so far 2\n"));
+  EXPECT_THAT(text, HasSubstr("best       eval_accuracy 0.5 at step 900, checkpoint 000004\n"));
+  const auto json = nlohmann::json::parse(JobJson(status));
+  EXPECT_EQ(json["stopping"]["evaluations_since"], 2);
+  EXPECT_EQ(json["best"]["checkpoint"], 4);
+  EXPECT_EQ(json.count("stopped_early"), 0u);
+  status.mutable_stopped_early()->set_step(1200);
+  status.mutable_stopped_early()->set_reason("why");
+  EXPECT_THAT(JobText(status, absl::UTCTimeZone(), kNow), testing::Not(HasSubstr("stops  ")));
+  EXPECT_EQ(nlohmann::json::parse(JobJson(status))["stopped_early"]["reason"], "why");
+}
+
 TEST(JobTextTest, WhatDoesNotWorkAndWhatWasRunAgainAreTold) {
   JobStatus status = Running();
   status.add_warnings("ps-1 cannot write cuts");

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "client/commands/beginning.h"
+#include "client/commands/best.h"
 #include "client/commands/checkpoints_export.h"
 #include "client/commands/export.h"
 #include "client/commands/follow.h"
@@ -16,7 +17,9 @@
 #include "client/exporter.h"
 #include "client/progress/format.h"
 #include "client/progress/make_view.h"
+#include "client/temporary_directory.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "common/evaluation_spec.h"
 #include "common/job_spec.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
@@ -94,9 +97,24 @@ class Interruption {
   Interrupt::Action action_;  // Last: it may call Act() from its constructor on.
 };
 
-// A job that ended in an earlier run.
-absl::StatusOr<ExitCode> FinishEnded(const CommandContext& context, Checkpoint* checkpoint,
-                                     ProgressView* view) {
+// Of a job that ended in an earlier run, with its last checkpoint in `directory`.
+absl::Status ExportEnded(const CommandContext& context, const std::string& directory,
+                         Checkpoint* checkpoint) {
+  const std::string& file = context.flags.export_file;
+  if (!context.flags.best) {
+    return ExportCheckpoint(checkpoint, /*slots=*/false, file, *context.interrupt);
+  }
+  BestEvaluation best = checkpoint->manifest().best();
+  if (best.metric().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job that has ended in ", directory, " kept no best state"));
+  }
+  best.mutable_checkpoint()->set_directory(directory);
+  return ExportBest(best, file, *context.interrupt);
+}
+
+absl::StatusOr<ExitCode> FinishEnded(const CommandContext& context, const std::string& directory,
+                                     Checkpoint* checkpoint, ProgressView* view) {
   const CheckpointManifest& manifest = checkpoint->manifest();
   JobOutcome outcome;
   outcome.job_id = manifest.job_id();
@@ -104,10 +122,15 @@ absl::StatusOr<ExitCode> FinishEnded(const CommandContext& context, Checkpoint* 
   outcome.step = manifest.step();
   outcome.total_steps = manifest.step();
   outcome.metrics = ToMetrics(manifest.metrics());
+  outcome.best = manifest.best();
+  if (manifest.has_stopped_early()) {
+    outcome.stopped_early = manifest.stopped_early();
+    outcome.message = DescribeStop(manifest.stopped_early());
+  }
   const std::string& file = context.flags.export_file;
   absl::Status exported;
   if (!file.empty()) {
-    exported = ExportCheckpoint(checkpoint, /*slots=*/false, file, *context.interrupt);
+    exported = ExportEnded(context, directory, checkpoint);
     (exported.ok() ? outcome.export_file : outcome.export_error) =
         exported.ok() ? file : exported.ToString();
   }
@@ -151,17 +174,23 @@ absl::StatusOr<std::string> SubmitOrResume(const CommandContext& context, const 
   return client->Submit(spec);
 }
 
+// A job that is to be trained; `checkpoints`: where its checkpoints stay; empty: nowhere.
+struct Training {
+  JobSpec spec;
+  std::string checkpoints;
+};
+
 // Nothing: the user has stopped before the job's end, and was told what becomes of it.
 absl::StatusOr<absl::optional<JobOutcome>> RunToItsEnd(const CommandContext& context,
-                                                       const JobSpec& spec, JobsClient* client,
+                                                       const Training& training, JobsClient* client,
                                                        ProgressView* view) {
   const Flags& flags = context.flags;
   const auto stopped = [&](const std::string& note) {
     if (!flags.cluster.empty()) view->Note(note);
     return absl::optional<JobOutcome>();
   };
-  Interruption interruption(context, spec.checkpoints().directory(), client, view);
-  const auto job_id = SubmitOrResume(context, spec, client, view);
+  Interruption interruption(context, training.checkpoints, client, view);
+  const auto job_id = SubmitOrResume(context, training.spec, client, view);
   if (!job_id.ok() && context.interrupt->triggered()) return stopped(MaybeTakenNote(flags.cluster));
   MILLRACE_RETURN_IF_ERROR(job_id.status());
   interruption.SetJob(*job_id);
@@ -173,6 +202,13 @@ absl::StatusOr<absl::optional<JobOutcome>> RunToItsEnd(const CommandContext& con
   return absl::make_optional(*outcome);
 }
 
+absl::Status ExportBestOf(JobsClient* client, const std::string& job_id, const std::string& file,
+                          const Interrupt& interrupt) {
+  MILLRACE_ASSIGN_OR_RETURN(const JobStatus status, client->Get(job_id));
+  MILLRACE_ASSIGN_OR_RETURN(const BestEvaluation best, BestOf(status));
+  return ExportBest(best, file, interrupt);
+}
+
 absl::Status Export(const CommandContext& context, JobsClient* client, ProgressView* view,
                     JobOutcome* outcome) {
   const std::string& file = context.flags.export_file;
@@ -180,7 +216,9 @@ absl::Status Export(const CommandContext& context, JobsClient* client, ProgressV
   ExportOptions options;
   options.interrupt = context.interrupt;
   options.on_wait = [view](const std::string& message) { view->Note(message); };
-  const absl::Status status = ExportVariables(client, outcome->job_id, file, options);
+  const absl::Status status = context.flags.best
+                                  ? ExportBestOf(client, outcome->job_id, file, *context.interrupt)
+                                  : ExportVariables(client, outcome->job_id, file, options);
   if (status.ok()) {
     outcome->export_file = file;
   } else {
@@ -189,10 +227,10 @@ absl::Status Export(const CommandContext& context, JobsClient* client, ProgressV
   return status;
 }
 
-absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const JobSpec& spec,
+absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const Training& training,
                                  JobsClient* client, ProgressView* view) {
   MILLRACE_ASSIGN_OR_RETURN(absl::optional<JobOutcome> outcome,
-                            RunToItsEnd(context, spec, client, view));
+                            RunToItsEnd(context, training, client, view));
   if (!outcome) return ExitCode::kInterrupted;
   const absl::Status exported = Export(context, client, view, &*outcome);
   // Whatever becomes of the export, the job's final state is the last that programs are told.
@@ -203,6 +241,23 @@ absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const JobSpec& s
   return ExitCode::kFailed;
 }
 
+// Where the best state of a job is all that is wanted of its checkpoints, they need no directory
+// that stays: the one that is returned goes with the command. nullptr: the job needs none.
+absl::StatusOr<std::unique_ptr<TemporaryDirectory>> PlaceBest(const Flags& flags, JobSpec& spec) {
+  if (!flags.best) return nullptr;
+  if (!spec.evaluation().has_keep_best()) {
+    return UsageError(
+        "--best: the job keeps no best state; --set evaluation.keep_best={} has it "
+        "keep that with the lowest eval_loss");
+  }
+  const bool is_temporary = flags.cluster.empty() && flags.state_dir.empty();
+  if (!is_temporary || !spec.checkpoints().directory().empty()) return nullptr;
+  MILLRACE_ASSIGN_OR_RETURN(auto temporary, TemporaryDirectory::Create());
+  spec.mutable_checkpoints()->set_directory(JoinPath(temporary->path(), "checkpoints"));
+  if (spec.checkpoints().keep() == 0) spec.mutable_checkpoints()->set_keep(1);
+  return temporary;
+}
+
 }  // namespace
 
 absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
@@ -210,6 +265,9 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
   const auto view = MakeProgressView(context.console, flags.json);
   const Reading reading = ReadingFor(context, view.get());
   MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(flags, reading));
+  const std::string checkpoints = spec.checkpoints().directory();
+  // Outlives the cluster.
+  MILLRACE_ASSIGN_OR_RETURN(const auto temporary, PlaceBest(flags, spec));
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
   if (!flags.export_file.empty()) MILLRACE_RETURN_IF_ERROR(CheckExportFile(flags.export_file));
   std::unique_ptr<EmbeddedCluster> embedded;
@@ -221,7 +279,7 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
       MILLRACE_ASSIGN_OR_RETURN(Beginning beginning, FindBeginning(spec, reading));
       for (const std::string& note : beginning.notes) view->Note(note);
       if (beginning.ended != nullptr) {
-        return FinishEnded(context, beginning.ended.get(), view.get());
+        return FinishEnded(context, checkpoints, beginning.ended.get(), view.get());
       }
       spec = beginning.spec;
     }
@@ -229,7 +287,7 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
     connection.flags.cluster = embedded->address();
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(connection, view.get()));
-  return TrainOn(context, spec, client.get(), view.get());
+  return TrainOn(context, {spec, checkpoints}, client.get(), view.get());
 }
 
 }  // namespace millrace::client

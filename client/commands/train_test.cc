@@ -1,6 +1,7 @@
 // `millrace train`, on an embedded cluster and on a scripted one.
 #include "client/commands/train.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -302,6 +303,119 @@ TEST(ExportTest, WritesTheVariablesOfAJobThatHasEnded) {
   EXPECT_EQ(run.out(), "variables of job " + run.flags().job_id +
                            " after 15 steps: " + run.flags().export_file + "\n");
   EXPECT_EQ(FileBytes(run.flags().export_file), FileBytes(train.flags().export_file));
+}
+
+// The loss falls from evaluation to evaluation, so the last one is the best.
+TEST_F(TrainTest, BestStateIsExportedFromADirectoryThatGoesWithTheCommand) {
+  std::string last;
+  for (const bool best : {false, true}) {
+    CommandRun run;
+    SetSmallJob(&run);
+    run.flags().set = {"synchronous.replicas=1", "evaluation.every_steps=5"};
+    if (best) run.flags().set.push_back("evaluation.keep_best={}");
+    run.flags().best = best;
+    run.flags().export_file = TempDir() + "/best.safetensors";
+    ASSERT_EQ(*run.Run(RunTrain), ExitCode::kSucceeded) << run.out() << run.err();
+    const std::string bytes = FileBytes(run.flags().export_file);
+    EXPECT_THAT(bytes, Not(IsEmpty()));
+    if (!best) last = bytes;
+    EXPECT_EQ(bytes, last);
+    EXPECT_EQ(run.out().find("  best       eval_loss ") != std::string::npos, best);
+    EXPECT_EQ(run.out().find("; the best so far)") != std::string::npos, best);
+  }
+}
+
+TEST_F(TrainTest, BestStateOfAJobThatKeepsNoneIsWrongUsage) {
+  run_.flags().export_file = TempDir() + "/no_best.safetensors";
+  run_.flags().best = true;
+  const auto result = run_.Run(RunTrain);
+  EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kUsage);
+  EXPECT_THAT(result.status().ToString(), HasSubstr("evaluation.keep_best"));
+}
+
+TEST_F(TrainTest, AJobThatIsToKeepTheBestStateNeedsADirectoryThatStays) {
+  run_.flags().set = {"evaluation.keep_best={}"};
+  EXPECT_THAT(run_.Run(RunTrain).status().ToString(),
+              HasSubstr("checkpoints.directory: not set; must be"));
+}
+
+// A loss of 0 is never beaten: with a goal of large values the first evaluation stays the best.
+TEST_F(TrainTest, AJobThatStopsEarlySaysSoAndHasEndedForTheSameCommand) {
+  run_.flags().checkpoints = NoDirectory("stopping");
+  run_.flags().set = {"evaluation.every_steps=5", "evaluation.early_stopping.patience=2",
+                      "evaluation.early_stopping.goal=LARGER_IS_BETTER",
+                      "evaluation.keep_best.goal=LARGER_IS_BETTER", "epochs=20"};
+  run_.flags().json = true;
+  ASSERT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded) << run_.err();
+  const std::string out = run_.out();
+  const auto last = nlohmann::json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+  EXPECT_EQ(last["step"], 15);
+  EXPECT_EQ(last["total_steps"], 15);
+  EXPECT_EQ(last["stopped_early"]["total_steps"], 100);
+  EXPECT_EQ(last["best"]["step"], 5);
+  EXPECT_THAT(std::string(last["message"]),
+              ContainsRegex("stopped early at step 15 of 100: eval_loss has not been above [0-9.]+ "
+                            "since step 5"));
+
+  CommandRun again;
+  SetSmallJob(&again);
+  again.flags() = run_.flags();
+  again.flags().json = false;
+  again.flags().best = true;
+  again.flags().export_file = TempDir() + "/stopped.safetensors";
+  EXPECT_EQ(*again.Run(RunTrain), ExitCode::kSucceeded) << again.err();
+  EXPECT_THAT(again.out(), HasSubstr("it was stopped early at step 15 of 100"));
+  EXPECT_THAT(FileBytes(again.flags().export_file), Not(IsEmpty()));
+
+  CommandRun longer;
+  longer.flags() = run_.flags();
+  longer.flags().json = false;
+  longer.flags().set.push_back("epochs=21");
+  EXPECT_EQ(*longer.Run(RunTrain), ExitCode::kSucceeded) << longer.err();
+  EXPECT_THAT(longer.out(), HasSubstr("Goes on at step 15"));
+  EXPECT_THAT(longer.out(), HasSubstr("stopped early at step 25 of 105"));
+}
+
+TEST(ExportTest, BestStateIsThatOfACheckpoint) {
+  auto cluster = EmbeddedCluster::Start({.ps = 2, .workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  CommandRun train;
+  SetSmallJob(&train);
+  train.flags().cluster = (*cluster)->address();
+  train.flags().checkpoints = NoDirectory("best_of_cluster");
+  train.flags().set = {"evaluation.every_steps=5", "evaluation.keep_best.goal=LARGER_IS_BETTER",
+                       "checkpoints.keep=1"};
+  train.flags().export_file = TempDir() + "/last.safetensors";
+  ASSERT_EQ(*train.Run(RunTrain), ExitCode::kSucceeded) << train.err();
+
+  CommandRun run;
+  run.flags().cluster = (*cluster)->address();
+  const std::string told = train.out().substr(train.out().find("job ") + 4);
+  run.flags().job_id = told.substr(0, told.find('\n'));
+  run.flags().best = true;
+  run.flags().export_file = TempDir() + "/best_of_cluster.safetensors";
+  ASSERT_EQ(*run.Run(RunExport), ExitCode::kSucceeded) << run.err();
+  EXPECT_THAT(run.out(), ContainsRegex("with the best eval_loss [0-9.]+ at step 5: "));
+  EXPECT_THAT(FileBytes(run.flags().export_file), Not(IsEmpty()));
+  EXPECT_NE(FileBytes(run.flags().export_file), FileBytes(train.flags().export_file));
+  std::filesystem::remove_all(train.flags().checkpoints);
+  const auto gone = run.Run(RunExport);
+  EXPECT_EQ(gone.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(gone.status().ToString(), HasSubstr("where that directory can be seen"));
+}
+
+TEST(ExportTest, RefusesTheBestOfAJobThatKeepsNone) {
+  FakeJobs jobs;
+  JobStatus status;
+  status.set_job_id("job-1");
+  status.set_state(SUCCEEDED);
+  jobs.SetJob(status);
+  CommandRun run;
+  run.flags().cluster = jobs.address();
+  run.flags().job_id = "job-1";
+  run.flags().best = true;
+  run.flags().export_file = TempDir() + "/none.safetensors";
+  EXPECT_THAT(run.Run(RunExport).status().ToString(), HasSubstr("keeps no best state"));
 }
 
 TEST(ExportTest, RefusesAJobThatRuns) {

@@ -158,7 +158,8 @@ std::string DescribeEvent(const JobEvent& event) {
     const Evaluated& evaluated = event.evaluated();
     return absl::StrCat("step ", FormatCount(evaluated.step()), ": ",
                         absl::StrJoin(FormatMetrics(ToMetrics(evaluated.metrics())), "  "), " (",
-                        FormatCount(evaluated.examples()), " examples)");
+                        FormatCount(evaluated.examples()), " examples",
+                        evaluated.best() ? "; the best so far" : "", ")");
   }
   if (event.has_state_changed() && !IsLastEvent(event)) {
     return DescribeState(event.state_changed());
@@ -192,6 +193,11 @@ std::string FormatTimeSpent(const TimeSpent& spent) {
                          absl::StrJoin(texts, ", "), spent.goodput());
 }
 
+std::string DescribeBest(const BestEvaluation& best) {
+  return absl::StrCat(PrintableName(best.metric()), " ", FormatMetric(best.value()), " at step ",
+                      FormatCount(best.step()));
+}
+
 std::string FormatOutcome(const JobOutcome& outcome) {
   std::string text =
       absl::StrCat(JobState_Name(outcome.state), ": job ", PrintableName(outcome.job_id));
@@ -210,6 +216,9 @@ std::string FormatOutcome(const JobOutcome& outcome) {
   const std::vector<std::string> metrics = FormatMetrics(outcome.metrics);
   if (!metrics.empty()) {
     absl::StrAppend(&text, "  metrics    ", absl::StrJoin(metrics, "  "), "\n");
+  }
+  if (!outcome.best.metric().empty()) {
+    absl::StrAppend(&text, "  best       ", DescribeBest(outcome.best), "\n");
   }
   if (const std::string advice = StepAdvice(outcome.step_times); !advice.empty()) {
     absl::StrAppend(&text, "  advice     ", advice, "\n");

@@ -56,6 +56,9 @@ std::string DescribeEvent(const JobEvent& event);
 // goodput 0.93". What is less than half a percent is left out. Empty where no time was spent.
 std::string FormatTimeSpent(const TimeSpent& spent);
 
+// "eval_loss 0.3121 at step 400".
+std::string DescribeBest(const BestEvaluation& best);
+
 // What a job has come to: a few lines, each with its end.
 std::string FormatOutcome(const JobOutcome& outcome);
 

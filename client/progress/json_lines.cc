@@ -36,6 +36,7 @@ void AddEvaluated(const Evaluated& evaluated, Json* json) {
   (*json)["step"] = evaluated.step();
   (*json)["examples"] = evaluated.examples();
   (*json)["metrics"] = ToMetrics(evaluated.metrics());
+  if (evaluated.best()) (*json)["best"] = true;
   for (const ConfusionMatrix& matrix : evaluated.confusion_matrices()) {
     (*json)["confusion_matrices"].push_back(ConfusionJson(matrix));
   }
@@ -143,6 +144,16 @@ void JsonLines::Finish(const JobOutcome& outcome) {
                {"total_steps", outcome.total_steps},
                {"seconds", absl::ToDoubleSeconds(outcome.running)},
                {"metrics", outcome.metrics}};
+  if (!outcome.best.metric().empty()) {
+    json["best"] = {{"metric", outcome.best.metric()},
+                    {"value", outcome.best.value()},
+                    {"step", outcome.best.step()}};
+  }
+  if (outcome.stopped_early.step() > 0) {
+    json["stopped_early"] = {{"step", outcome.stopped_early.step()},
+                             {"total_steps", outcome.stopped_early.total_steps()},
+                             {"reason", outcome.stopped_early.reason()}};
+  }
   if (outcome.time_spent.has_wall()) json["time_spent"] = TimeSpentJson(outcome.time_spent);
   if (outcome.step_times.ByteSizeLong() > 0) json["step_times"] = StepTimesJson(outcome.step_times);
   if (!outcome.warnings.empty()) json["warnings"] = outcome.warnings;

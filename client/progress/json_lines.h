@@ -15,8 +15,9 @@ namespace millrace::client {
 // "notice" or "final") and "job_id"; those of the job also "sequence" and "time" (RFC 3339). The
 // last line is the final state: "event": "final", "state", "message", "step", "total_steps",
 // "seconds", "metrics", "time_spent" (TimeSpentJson), "warnings" where there are any, such as that
-// the last checkpoint is missing, and, where the variables were exported, "export", or, where they
-// could not be, "export_error". Metrics are numbers, or null where they are not finite.
+// the last checkpoint is missing, "best" and "stopped_early" where evaluations decide, and, where
+// the variables were exported, "export", or, where they could not be, "export_error". Metrics are
+// numbers, or null where they are not finite.
 class JsonLines final : public ProgressView {
  public:
   // JSON goes to `out`, what is for people to `people`. Not owned.

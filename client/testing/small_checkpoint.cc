@@ -59,6 +59,18 @@ CheckpointManifest ManifestOf(const SmallCheckpoint& checkpoint) {
   manifest.set_step(checkpoint.step);
   manifest.set_exact(true);
   manifest.set_ended(checkpoint.ended);
+  if (checkpoint.best > 0) {
+    BestEvaluation& best = *manifest.mutable_best();
+    best.set_metric("eval_loss");
+    best.set_value(0.25);
+    best.set_step(3);
+    best.mutable_checkpoint()->set_number(checkpoint.best);
+  }
+  if (checkpoint.stopped_early_of > 0) {
+    manifest.mutable_stopped_early()->set_step(checkpoint.step);
+    manifest.mutable_stopped_early()->set_total_steps(checkpoint.stopped_early_of);
+    manifest.mutable_stopped_early()->set_reason("eval_loss has not been below 0.25 since step 3");
+  }
   (*manifest.mutable_metrics())["loss"] = 0.5;
   manifest.add_slots("momentum");
   return manifest;

@@ -26,7 +26,9 @@ struct SmallCheckpoint {
   uint64_t total_steps = 15;
   uint64_t train_examples = 40;
   bool ended = false;
-  uint64_t base = 0;  // May refer to the files of this one; 0: of none.
+  uint64_t best = 0;  // Checkpoint with the best "eval_loss", 0.25, at step 3; 0: none is kept.
+  uint64_t stopped_early_of = 0;  // So many steps; 0: it was not.
+  uint64_t base = 0;              // May refer to the files of this one; 0: of none.
   std::vector<SmallVariable> variables = {
       {"logit/kernel", {2, 1}, {1.5f, -2.5f}, {0.25f, 0.5f}},
       {"logit/bias", {1}, {3}, {0.75f}},
