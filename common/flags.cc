@@ -1,9 +1,13 @@
 #include "common/flags.h"
 
+#include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/printable.h"
 
 namespace millrace {
@@ -13,6 +17,34 @@ std::string Text(const DurationRange& range) {
   const std::string least = absl::FormatDuration(range.least);
   if (range.most == absl::InfiniteDuration()) return absl::StrCat("a duration of at least ", least);
   return absl::StrCat("a duration from ", least, " to ", absl::FormatDuration(range.most));
+}
+
+constexpr std::pair<const char*, double> kByteUnits[] = {
+    {"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"B", 1}};
+
+// "4GiB": in the largest unit that it has one of, rounded to a tenth.
+std::string BytesText(uint64_t bytes) {
+  const double number = static_cast<double>(bytes);
+  for (const auto& [unit, size] : kByteUnits) {
+    if (number >= size) return absl::StrCat(std::round(10 * number / size) / 10, unit);
+  }
+  return absl::StrCat(bytes, "B");
+}
+
+// False where it is no number of bytes up to `most`.
+bool ParseBytes(absl::string_view text, uint64_t most, uint64_t* bytes) {
+  double size = 1;
+  for (const auto& [unit, unit_size] : kByteUnits) {
+    if (!absl::ConsumeSuffix(&text, unit)) continue;
+    size = unit_size;
+    break;
+  }
+  double number = 0;
+  if (!absl::SimpleAtod(text, &number)) return false;
+  const double given = std::floor(number * size);
+  if (!(given >= 0 && given <= static_cast<double>(most))) return false;
+  *bytes = static_cast<uint64_t>(given);
+  return true;
 }
 
 }  // namespace
@@ -48,6 +80,21 @@ void AddDurationFlag(CLI::App& app, const std::string& name, absl::Duration* val
          description)
       ->type_name("DURATION")
       ->default_str(absl::FormatDuration(*value));
+}
+
+void AddBytesFlag(CLI::App& app, const std::string& name, uint64_t* value, uint64_t most,
+                  const std::string& description) {
+  app.add_option_function<std::string>(
+         name,
+         [=](const std::string& text) {
+           if (ParseBytes(text, most, value)) return;
+           throw CLI::ValidationError(
+               name, absl::StrCat(text, "; must be a number of bytes such as 512MiB, at most ",
+                                  BytesText(most)));
+         },
+         description)
+      ->type_name("BYTES")
+      ->default_str(BytesText(*value));
 }
 
 int EndParsing(const CLI::App& app, const CLI::ParseError& error, std::ostream& out,

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COMMON_FLAGS_H_
 #define MILLRACE_COMMON_FLAGS_H_
 
+#include <cstdint>
 #include <ostream>
 #include <string>
 
@@ -39,6 +40,12 @@ struct DurationRange {
 // duration in that range is refused: "--NAME: 1ms; must be a duration from 50ms to 1h".
 void AddDurationFlag(CLI::App& app, const std::string& name, absl::Duration* value,
                      const DurationRange& range, const std::string& description);
+
+// A flag that takes a number of bytes: "1000000", "512KiB", "1.5GiB" (B, KiB, MiB, GiB, TiB);
+// unset, `value` stays as it is. What is none, or above `most`, is refused: "--NAME: 9TiB; must be
+// a number of bytes such as 512MiB, at most 4GiB". REQUIRES: `most` is below 2^53.
+void AddBytesFlag(CLI::App& app, const std::string& name, uint64_t* value, uint64_t most,
+                  const std::string& description);
 
 // What --listen says. INVALID_ARGUMENT names the flag.
 absl::StatusOr<Address> ParseListenFlag(absl::string_view listen);

@@ -55,5 +55,46 @@ TEST(DurationFlagTest, MayHaveNoUpperEnd) {
             "--wait: 0; must be a duration of at least 1s");
 }
 
+// What a flag that may be at most 4 GiB makes of `text`; or the error.
+std::string BytesOf(const std::string& text) {
+  CLI::App app;
+  uint64_t value = 7;
+  AddBytesFlag(app, "--memory", &value, uint64_t{4} << 30, "");
+  const std::string flag = "--memory=" + text;
+  const char* const arguments[] = {"binary", flag.c_str()};
+  try {
+    app.parse(2, arguments);
+  } catch (const CLI::ParseError& error) {
+    EXPECT_EQ(value, 7u);
+    return error.what();
+  }
+  return std::to_string(value);
+}
+
+TEST(BytesFlagTest, TakesUnits) {
+  EXPECT_EQ(BytesOf("0"), "0");
+  EXPECT_EQ(BytesOf("1000"), "1000");
+  EXPECT_EQ(BytesOf("12B"), "12");
+  EXPECT_EQ(BytesOf("3KiB"), "3072");
+  EXPECT_EQ(BytesOf("1.5MiB"), "1572864");
+  EXPECT_EQ(BytesOf("4GiB"), "4294967296");
+}
+
+TEST(BytesFlagTest, RefusesWhatIsNoNumberOfBytesAndWhatIsTooMuch) {
+  EXPECT_EQ(BytesOf("5GiB"),
+            "--memory: 5GiB; must be a number of bytes such as 512MiB, at most 4GiB");
+  for (const char* wrong :
+       {"4294967297", "1TiB", "-1", "-1B", "much", "GiB", "3GB", "nan", "inf"}) {
+    EXPECT_NE(BytesOf(wrong).find("must be a number of bytes"), std::string::npos) << wrong;
+  }
+}
+
+TEST(BytesFlagTest, HelpTellsTheDefault) {
+  CLI::App app;
+  uint64_t value = uint64_t{5} << 29;
+  AddBytesFlag(app, "--memory", &value, uint64_t{4} << 30, "How much");
+  EXPECT_NE(app.help().find("--memory BYTES=2.5GiB"), std::string::npos) << app.help();
+}
+
 }  // namespace
 }  // namespace millrace

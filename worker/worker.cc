@@ -6,9 +6,11 @@
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "common/membership/member_session.h"
+#include "common/memory_limit.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "worker/device/cpu/cpu_device.h"
+#include "worker/input/dataset.h"
 #include "worker/model/layered_model.h"
 #include "worker/training/trainer.h"
 
@@ -34,6 +36,11 @@ absl::Status Check(const WorkerOptions& options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads: ", options.threads, "; must be from 1 to ", kMaxThreads));
+  }
+  if (options.data_memory > MemoryLimit()) {
+    return absl::InvalidArgumentError(absl::StrCat("data_memory: ", options.data_memory,
+                                                   "; must be at most ", MemoryLimit(),
+                                                   ", the memory that this worker may use"));
   }
   if (options.model_factory && !options.own_models.empty()) {
     return absl::InvalidArgumentError(
@@ -63,7 +70,13 @@ TrainerOptions ForTrainer(const WorkerOptions& options) {
         options.own_models, LayeredModelFactory(std::make_shared<CpuDevice>(options.threads)));
   }
   trainer.open_dataset = options.open_dataset;
-  if (!trainer.open_dataset) trainer.open_dataset = OpenDataset;
+  if (!trainer.open_dataset) {
+    trainer.open_dataset = [data_memory = options.data_memory](const millrace::Dataset& spec,
+                                                               const std::string& directory,
+                                                               const std::string& field) {
+      return OpenDataset(spec, directory, field, data_memory);
+    };
+  }
   trainer.make_client = options.parameter_client_factory;
   if (!trainer.make_client) trainer.make_client = ParameterClient::Create;
   return trainer;

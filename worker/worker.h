@@ -6,6 +6,7 @@
 #ifndef MILLRACE_WORKER_WORKER_H_
 #define MILLRACE_WORKER_WORKER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "worker/input/dataset.h"
 #include "worker/model/model.h"
 #include "worker/model/own_models.h"
 #include "worker/training/seams.h"
@@ -43,6 +45,9 @@ struct WorkerOptions {
   ModelFactory model_factory;
   // Not with a model_factory.
   std::vector<OwnModel> own_models;
+  // A set of examples whose files have more bytes stays in them, where its format can: see
+  // OpenDataset. At most MemoryLimit().
+  uint64_t data_memory = DefaultDataMemory();
   // How long a pull or a push may wait for ps servers before the lease is given back.
   absl::Duration step_timeout = absl::Minutes(10);
   // A request to a ps server of which nothing has come for this long is made again; see

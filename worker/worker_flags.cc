@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/flags.h"
 #include "common/member_name.h"
+#include "common/memory_limit.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "common/tf_config.h"
@@ -73,6 +74,9 @@ void AddFlags(CLI::App& app, WorkerOptions* options) {
                  "Leases taken at a time: one to compute, more to read ahead for")
       ->check(CLI::Range(1, kMaxLeaseSlots))
       ->capture_default_str();
+  AddBytesFlag(app, "--data_memory", &options->data_memory, MemoryLimit(),
+               "Sets of examples whose files are larger stay in them, where their format can, in "
+               "place of memory. Default: a quarter of the memory that the worker may use");
   AddDurationFlag(
       app, "--step_timeout", &options->step_timeout, {absl::Milliseconds(100), absl::Hours(24)},
       "How long one pull or push may wait for ps servers before its step is left to others");

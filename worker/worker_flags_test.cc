@@ -1,10 +1,12 @@
 #include "worker/worker_flags.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/memory_limit.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/worker.h"
@@ -39,16 +41,23 @@ class WorkerFlagsTest : public ::testing::Test {
 };
 
 TEST_F(WorkerFlagsTest, FlagsSetTheOptions) {
-  EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--name=w", "--threads", "3", "--lease_slots=4",
-                   "--device=cpu", "--step_timeout=90s", "--call_timeout=250ms"}),
-            absl::nullopt);
+  EXPECT_EQ(
+      Parse({"--coordinator=localhost:7000", "--name=w", "--threads", "3", "--lease_slots=4",
+             "--device=cpu", "--data_memory=1MiB", "--step_timeout=90s", "--call_timeout=250ms"}),
+      absl::nullopt);
   EXPECT_EQ(options_.coordinator_address, "localhost:7000");
   EXPECT_EQ(options_.name, "w");
   EXPECT_EQ(options_.threads, 3);
   EXPECT_EQ(options_.lease_slots, 4);
   EXPECT_EQ(options_.device, "cpu");
+  EXPECT_EQ(options_.data_memory, uint64_t{1} << 20);
   EXPECT_EQ(options_.step_timeout, absl::Seconds(90));
   EXPECT_EQ(options_.call_timeout, absl::Milliseconds(250));
+}
+
+TEST_F(WorkerFlagsTest, DataMayTakeAQuarterOfTheMemoryWithoutAFlag) {
+  EXPECT_EQ(Parse({"--coordinator=localhost:7000"}), absl::nullopt);
+  EXPECT_EQ(options_.data_memory, MemoryLimit() / 4);
 }
 
 TEST_F(WorkerFlagsTest, NameOfItsOwnWithoutAFlag) {
@@ -109,6 +118,9 @@ TEST_F(WorkerFlagsTest, ValuesOutOfTheirRangeAreWrongUsage) {
   EXPECT_THAT(error_of("--call_timeout=1ns"),
               HasSubstr("--call_timeout: 1ns; must be a duration from 100ms to 1h"));
   EXPECT_THAT(error_of("--lease_slots=99999999999"), HasSubstr("not in range 1 to 64"));
+  EXPECT_THAT(error_of("--data_memory=-1"),
+              HasSubstr("--data_memory: -1; must be a number of bytes such as 512MiB, at most "));
+  EXPECT_THAT(error_of("--data_memory=8000TiB"), HasSubstr("--data_memory: 8000TiB; must be"));
   EXPECT_THAT(error_of("--threads=0"), HasSubstr("not in range 1 to 1024"));
   EXPECT_THAT(error_of("--name=two words"),
               HasSubstr("--name: 'two words'; must be 1 to 100 printable characters"));

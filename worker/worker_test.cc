@@ -183,6 +183,10 @@ TEST_F(WorkerTest, WrongOptionsAreNamed) {
   options.threads = 100000;
   EXPECT_EQ(StartError(options), "threads: 100000; must be from 1 to 1024");
   options = Options();
+  options.data_memory = ~uint64_t{0};
+  EXPECT_THAT(StartError(options),
+              StartsWith("data_memory: 18446744073709551615; must be at most"));
+  options = Options();
   options.step_timeout = absl::ZeroDuration();
   EXPECT_THAT(StartError(options), StartsWith("step_timeout: 0"));
   options.step_timeout = absl::Seconds(1);

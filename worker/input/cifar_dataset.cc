@@ -89,11 +89,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(const CifarFiles& spec
                                                           const ExampleSelection& selection,
                                                           const std::string& directory,
                                                           const std::string& field,
-                                                          uint64_t memory) {
+                                                          uint64_t data_memory) {
   const std::vector<std::string> listed(spec.files().begin(), spec.files().end());
   MILLRACE_ASSIGN_OR_RETURN(std::vector<NamedFile> files,
                             FindFiles(directory, listed, absl::StrCat(field, ".cifar.files")));
-  const bool in_place = LeaveInFiles(BytesOnDisk(directory, files), memory);
+  const bool in_place = BytesOnDisk(directory, files) > data_memory;
   const CifarLabel label = Resolve(spec.label());
   RecordCollector collector(FloatsAndClass({kCifarSide, kCifarSide, kCifarColours}, 0),
                             std::make_unique<CifarDecoder>(label), selection, /*gap=*/0);

@@ -16,12 +16,12 @@ namespace millrace::worker {
 // Opens a set in CifarFiles: records of one label byte (CIFAR-100: two, coarse and fine) and 3,072
 // pixels, the red ones row by row, then the green and the blue. Every record of `selection` is
 // checked; it is kept as it is, in memory or in its file, and made into floats when it is read.
-// `memory`: bytes that this process may use. Errors as OpenDataset.
+// `data_memory` and errors as OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(const CifarFiles& spec,
                                                           const ExampleSelection& selection,
                                                           const std::string& directory,
                                                           const std::string& field,
-                                                          uint64_t memory);
+                                                          uint64_t data_memory);
 
 }  // namespace millrace::worker
 

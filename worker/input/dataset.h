@@ -36,14 +36,21 @@ class Dataset {
   virtual absl::Status Read(absl::Span<const uint64_t> indices, Batch* batch) const = 0;
 };
 
+// Bytes of a set's files up to which the set is kept in memory where nothing else is said: a
+// quarter of what this process may use (MemoryLimit), so that two sets leave room for the model.
+uint64_t DefaultDataMemory();
+
 // Opens and wholly checks the files of `spec`, which stand in `directory`. Blocks while it reads.
 // `field` is the spec's path in the job ("data.train"), for messages.
 // INVALID_ARGUMENT: a missing, truncated or corrupt file (with its name and the offset or line), a
 // range that the file does not have, an empty set. UNAVAILABLE: the system failed to read a file.
+// `data_memory`: a set whose files have more bytes stays in them, where its format can; results are
+// the same.
 // In the target :input.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec,
                                                      const std::string& directory,
-                                                     const std::string& field);
+                                                     const std::string& field,
+                                                     uint64_t data_memory = DefaultDataMemory());
 
 }  // namespace millrace::worker
 

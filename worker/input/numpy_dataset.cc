@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(const NumpyArrays& spe
                                                           const ExampleSelection& selection,
                                                           const std::string& directory,
                                                           const std::string& field,
-                                                          uint64_t memory) {
+                                                          uint64_t data_memory) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<NumpyColumn> columns,
                             FindColumns(spec, directory, field));
   uint64_t bytes = 0;
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(const NumpyArrays& spe
   std::vector<RecordColumn> record_columns;
   ExampleSpec example;
   for (const NumpyColumn& column : columns) {
-    arrays.emplace_back(column.spec.array(), selection, LeaveInFiles(bytes, memory));
+    arrays.emplace_back(column.spec.array(), selection, /*in_place=*/bytes > data_memory);
     NpyArray& array = arrays.back();
     for (const NamedFile& file : column.files) {
       MILLRACE_RETURN_IF_ERROR(array.AddFile(directory, file));

@@ -15,13 +15,13 @@ namespace millrace::worker {
 
 // Opens a set in NumpyArrays: .npy of versions 1 to 3, in either order of elements and of bytes,
 // and .npz, whose CRCs are checked. The rows of `selection` are kept as they are, in memory or
-// (.npy in C's order) in their files, and converted when they are read. `memory`: bytes that this
-// process may use. Errors as OpenDataset.
+// (.npy in C's order) in their files, and converted when they are read. `data_memory` and errors as
+// OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(const NumpyArrays& spec,
                                                           const ExampleSelection& selection,
                                                           const std::string& directory,
                                                           const std::string& field,
-                                                          uint64_t memory);
+                                                          uint64_t data_memory);
 
 }  // namespace millrace::worker
 

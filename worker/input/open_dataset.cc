@@ -19,7 +19,8 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenFormat(const millrace::Dataset& spec,
                                                     const std::string& directory,
-                                                    const std::string& field) {
+                                                    const std::string& field,
+                                                    uint64_t data_memory) {
   const ExampleSelection selection(spec);
   switch (spec.format_case()) {
     case millrace::Dataset::kIdx:
@@ -27,13 +28,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenFormat(const millrace::Dataset& spe
     case millrace::Dataset::kLibsvm:
       return OpenLibsvmDataset(spec.libsvm(), selection, directory, field);
     case millrace::Dataset::kCifar:
-      return OpenCifarDataset(spec.cifar(), selection, directory, field, MemoryLimit());
+      return OpenCifarDataset(spec.cifar(), selection, directory, field, data_memory);
     case millrace::Dataset::kNumpy:
-      return OpenNumpyDataset(spec.numpy(), selection, directory, field, MemoryLimit());
+      return OpenNumpyDataset(spec.numpy(), selection, directory, field, data_memory);
     case millrace::Dataset::kCsv:
       return OpenCsvDataset(spec.csv(), selection, directory, field);
     case millrace::Dataset::kTfrecord:
-      return OpenTfRecordDataset(spec.tfrecord(), selection, directory, field, MemoryLimit());
+      return OpenTfRecordDataset(spec.tfrecord(), selection, directory, field, data_memory);
     case millrace::Dataset::kImageFolder:
       return OpenImageFolder(spec.image_folder(), selection, directory, field);
     case millrace::Dataset::FORMAT_NOT_SET:
@@ -46,10 +47,14 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenFormat(const millrace::Dataset& spe
 
 }  // namespace
 
+uint64_t DefaultDataMemory() { return MemoryLimit() / 4; }
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec,
                                                      const std::string& directory,
-                                                     const std::string& field) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenFormat(spec, directory, field));
+                                                     const std::string& field,
+                                                     uint64_t data_memory) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,
+                            OpenFormat(spec, directory, field, data_memory));
   if (spec.has_augmentation()) {
     MILLRACE_RETURN_IF_ERROR(Augmenter::Check(spec.augmentation(), dataset->example(), field));
   }

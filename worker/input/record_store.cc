@@ -53,6 +53,4 @@ absl::StatusOr<absl::string_view> RecordStore::Get(uint64_t index, std::string* 
   return absl::string_view(*scratch);
 }
 
-bool LeaveInFiles(uint64_t bytes, uint64_t memory) { return bytes > memory / 4; }
-
 }  // namespace millrace::worker

@@ -64,10 +64,6 @@ class RecordStore {
   std::vector<InPlaceFile> files_;
 };
 
-// Whether a set whose files have `bytes` bytes in all is left in them. Only memory decides, and
-// nothing that a worker computes depends on it.
-bool LeaveInFiles(uint64_t bytes, uint64_t memory);
-
 }  // namespace millrace::worker
 
 #endif  // MILLRACE_WORKER_INPUT_RECORD_STORE_H_

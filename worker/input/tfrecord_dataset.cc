@@ -29,11 +29,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTfRecordDataset(const TfRecordFiles
                                                              const ExampleSelection& selection,
                                                              const std::string& directory,
                                                              const std::string& field,
-                                                             uint64_t memory) {
+                                                             uint64_t data_memory) {
   const std::vector<std::string> listed(spec.files().begin(), spec.files().end());
   MILLRACE_ASSIGN_OR_RETURN(std::vector<NamedFile> files,
                             FindFiles(directory, listed, absl::StrCat(field, ".tfrecord.files")));
-  const bool in_place = LeaveInFiles(BytesOnDisk(directory, files), memory);
+  const bool in_place = BytesOnDisk(directory, files) > data_memory;
   RecordCollector collector(DescribeTfExamples(spec), MakeTfExampleDecoder(spec), selection,
                             TfRecordReader::kGapBytes);
   for (NamedFile& name : files) {

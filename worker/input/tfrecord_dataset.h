@@ -15,13 +15,12 @@ namespace millrace::worker {
 
 // Opens a set in TfRecordFiles, plain or gzip-compressed. All checksums are checked and the records
 // of `selection` parsed; they are kept as they are, in memory or (not compressed) in their files,
-// and parsed again when they are read. `memory`: bytes that this process may use. Errors as
-// OpenDataset.
+// and parsed again when they are read. `data_memory` and errors as OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTfRecordDataset(const TfRecordFiles& spec,
                                                              const ExampleSelection& selection,
                                                              const std::string& directory,
                                                              const std::string& field,
-                                                             uint64_t memory);
+                                                             uint64_t data_memory);
 
 }  // namespace millrace::worker
 
