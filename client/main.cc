@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -62,8 +63,9 @@ int main(int argc, char** argv) {
     stop.RequestStop();
   });
   if (stop.Wait() != 0) {
-    // It only reads, for as long as the data take.
-    if (context.flags.command == "validate") _exit(static_cast<int>(ExitCode::kInterrupted));
+    // They only read, for as long as the data take.
+    const std::string& name = context.flags.command;
+    if (name == "validate" || name == "summary") _exit(static_cast<int>(ExitCode::kInterrupted));
     interrupt.Trigger();
   }
   command.join();

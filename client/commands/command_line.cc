@@ -22,6 +22,7 @@ Examples:
   millrace train job.textproto --data=DIR --checkpoints=CHECKPOINTS
   millrace checkpoints show CHECKPOINTS
   millrace validate job.textproto --data=DIR
+  millrace summary job.textproto --data=DIR
   millrace convert model.keras --weights=model.safetensors > job.textproto
   export MILLRACE_CLUSTER=trainer-0:2220
   millrace submit job.textproto --data=/datasets/mnist
@@ -103,10 +104,12 @@ class Declaration {
     AddJobFile(Add("validate",
                    "Check a job without training. With its data (--data, or data.directory in the "
                    "file) the model and the examples are checked too, and the layers printed."));
-    AddJobFile(Add("summary",
-                   "Print the layers of a job's model on its data: what each takes, its output, "
-                   "parameters and FLOPs; and what a step pushes, and what memory a worker needs. "
-                   "The same as validate."));
+    AddJobFile(
+        Add("summary",
+            "Print the layers of a job's model on its data (--data, or data.directory in the "
+            "file): kind, inputs, output, parameters and FLOPs of each; how many parameters "
+            "are trained, frozen or statistics; what a step pushes, and what memory a worker "
+            "needs."));
   }
 
   void AddConvert() {

@@ -16,6 +16,7 @@
 #include "client/commands/list.h"
 #include "client/commands/status.h"
 #include "client/commands/submit.h"
+#include "client/commands/summary.h"
 #include "client/commands/train.h"
 #include "client/commands/validate.h"
 #include "client/commands/watch.h"
@@ -28,7 +29,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"train", RunTrain},
     {"convert", RunConvert},
     {"validate", RunValidate},
-    {"summary", RunValidate},
+    {"summary", RunSummary},
     {"submit", RunSubmit},
     {"list", RunList},
     {"status", RunStatus},

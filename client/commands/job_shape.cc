@@ -1,0 +1,90 @@
+#include "client/commands/job_shape.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "client/progress/format.h"
+#include "common/evaluation_set.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "worker/device/cpu/memory_need.h"
+#include "worker/input/dataset.h"
+#include "worker/model/flops.h"
+#include "worker/model/layered_model.h"
+#include "worker/model/shape.h"
+
+namespace millrace::client {
+namespace {
+
+uint64_t ElementsOf(const VariableSpec& variable) {
+  return worker::ElementCount({variable.shape().begin(), variable.shape().end()});
+}
+
+}  // namespace
+
+absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
+  const DataSpec& data = spec.data();
+  MILLRACE_ASSIGN_OR_RETURN(const auto train,
+                            worker::OpenDataset(data.train(), data.directory(), "data.train"));
+  JobShape shape;
+  shape.train_examples = train->size();
+  shape.custom = spec.model().custom().name();
+  if (shape.custom.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(shape.model, worker::PlanModel(spec.model(), train->example()));
+  }
+  if (data.has_evaluate()) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        const auto evaluate,
+        worker::OpenDataset(EvaluationSet(data), data.directory(), "data.evaluate"));
+    if (shape.custom.empty()) {
+      MILLRACE_RETURN_IF_ERROR(worker::CheckEvaluationSet(shape.model, *evaluate));
+    }
+    shape.evaluate_examples = evaluate->size();
+  }
+  shape.steps = TotalSteps(spec, shape.train_examples);
+  if (shape.custom.empty()) {
+    const worker::BatchSizes batches = {
+        std::min<uint64_t>(spec.batch_size(), shape.train_examples),
+        std::min<uint64_t>(EvaluationBatchSize(spec), shape.evaluate_examples)};
+    shape.worker_bytes = worker::MemoryNeed(shape.model, batches);
+  }
+  return shape;
+}
+
+uint64_t Parameters(const worker::ModelPlan& model, const worker::LayerPlan& layer) {
+  uint64_t parameters = 0;
+  if (!layer.spec.variables_of().empty()) return 0;
+  for (const int variable : layer.variables) {
+    if (variable >= 0) parameters += ElementsOf(model.variables[static_cast<size_t>(variable)]);
+  }
+  return parameters;
+}
+
+ParameterCounts CountParameters(const worker::ModelPlan& model) {
+  ParameterCounts counts;
+  for (const VariableSpec& variable : model.variables) {
+    uint64_t& count = variable.update().has_frozen()           ? counts.frozen
+                      : variable.update().has_moving_average() ? counts.statistics
+                                                               : counts.trainable;
+    count += ElementsOf(variable);
+  }
+  return counts;
+}
+
+double ForwardFlops(const worker::ModelPlan& model) {
+  double flops = 0;
+  for (const worker::LayerPlan& layer : model.layers) flops += worker::ForwardFlops(layer);
+  return flops;
+}
+
+uint64_t BytesPushed(const ParameterCounts& counts) {
+  return (counts.all() - counts.frozen) * sizeof(float);
+}
+
+std::string SizesText(const JobShape& shape) {
+  return absl::StrCat("training examples  ", FormatCount(shape.train_examples),
+                      "\nheld-out examples  ", FormatCount(shape.evaluate_examples),
+                      "\nsteps              ", FormatCount(shape.steps), "\n");
+}
+
+}  // namespace millrace::client
