@@ -16,16 +16,25 @@
 namespace millrace {
 namespace {
 
-using ::testing::UnorderedElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 
 // Relative to the test's working directory, the root of its runfiles.
 constexpr char kExamples[] = "examples";
+constexpr const char* kNames[] = {"a9a_logistic",   "census_csv",     "census_wide_deep",
+                                  "cifar10_resnet", "digits",         "image_folder",
+                                  "mnist_cnn",      "mnist_cnn_sync", "movielens_mf",
+                                  "regression_csv", "two_inputs"};
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.good()) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
 
 JobSpec Load(const std::string& name) {
   const std::string path = absl::StrCat(kExamples, "/", name, ".textproto");
-  std::ifstream file(path);
-  EXPECT_TRUE(file.good()) << path;
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = TextOf(path);
   const absl::StatusOr<JobSpec> spec = ParseJobSpec(text, path);
   EXPECT_TRUE(spec.ok()) << spec.status();
   return spec.ok() ? *spec : JobSpec();
@@ -43,14 +52,21 @@ TEST(ExamplesTest, AllAreNamedInTheseTests) {
   for (const auto& entry : std::filesystem::directory_iterator(kExamples)) {
     if (entry.path().extension() == ".textproto") names.push_back(entry.path().stem());
   }
-  EXPECT_THAT(names, UnorderedElementsAre("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic",
-                                          "census_csv", "cifar10_resnet"));
+  EXPECT_THAT(names, UnorderedElementsAreArray(kNames));
 }
 
-class ExampleTest : public ::testing::TestWithParam<std::string> {};
+class ExampleTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ExampleTest, PassesAllChecks) {
   EXPECT_EQ(CheckJobSpec(LoadWithData(GetParam())), absl::OkStatus());
+}
+
+TEST_P(ExampleTest, SaysHowToRunItAndIsInTheList) {
+  const std::string file = absl::StrCat(GetParam(), ".textproto");
+  EXPECT_THAT(TextOf(absl::StrCat(kExamples, "/", file)),
+              HasSubstr(absl::StrCat("#   millrace train examples/", file, " --data=")));
+  EXPECT_THAT(TextOf(absl::StrCat(kExamples, "/README.md")),
+              HasSubstr(absl::StrCat("[", GetParam(), "](", file, ")")));
 }
 
 TEST_P(ExampleTest, TakesItsFolderFromTheCommandLine) {
@@ -63,9 +79,7 @@ TEST_P(ExampleTest, EvaluatesOnHeldOutExamples) {
   EXPECT_NE(spec.data().train().SerializeAsString(), spec.data().evaluate().SerializeAsString());
 }
 
-INSTANTIATE_TEST_SUITE_P(Examples, ExampleTest,
-                         ::testing::Values("digits", "mnist_cnn", "mnist_cnn_sync", "a9a_logistic",
-                                           "census_csv", "cifar10_resnet"),
+INSTANTIATE_TEST_SUITE_P(Examples, ExampleTest, ::testing::ValuesIn(kNames),
                          [](const auto& example) { return example.param; });
 
 TEST(ExamplesTest, SynchronousJobIsTheAsynchronousOneInAnotherMode) {

@@ -5,6 +5,7 @@ _BINARIES = [
     "//coordinator",
     "//ps",
     "//testing/digits:make_digits",
+    "//testing/example_data:make_example_data",
     "//worker",
 ]
 
