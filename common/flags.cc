@@ -22,11 +22,11 @@ std::string Text(const DurationRange& range) {
 constexpr std::pair<const char*, double> kByteUnits[] = {
     {"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"B", 1}};
 
-// "4GiB": in the largest unit that it has one of, rounded to a tenth.
+// "4GiB": in the largest unit that it has one of, tenths, and never more than it is.
 std::string BytesText(uint64_t bytes) {
   const double number = static_cast<double>(bytes);
   for (const auto& [unit, size] : kByteUnits) {
-    if (number >= size) return absl::StrCat(std::round(10 * number / size) / 10, unit);
+    if (number >= size) return absl::StrCat(std::floor(10 * number / size) / 10, unit);
   }
   return absl::StrCat(bytes, "B");
 }

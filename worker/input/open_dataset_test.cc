@@ -71,6 +71,21 @@ TEST(OpenDatasetTest, OpensEachFormat) {
   EXPECT_EQ(OpenDataset(records, reference, "data.train").value()->size(), 10u);
 }
 
+TEST(OpenDatasetTest, SetLargerThanTheMemoryForDataStaysInItsFiles) {
+  const std::string directory = millrace::testing::MakeTestDirectory();
+  WriteTestFile(directory, "batch.bin", std::string(2 * 3073, '\1'));
+  millrace::Dataset cifar;
+  cifar.mutable_cifar()->add_files("batch.bin");
+  const auto in_memory = OpenDataset(cifar, directory, "data.train", 2 * 3073).value();
+  const auto in_place = OpenDataset(cifar, directory, "data.train", 2 * 3073 - 1).value();
+  EXPECT_EQ(in_place->fingerprint(), in_memory->fingerprint());
+  // Only who needs the file again sees that it is another one.
+  WriteTestFile(directory, "batch.bin", std::string(3073, '\1'));
+  Batch batch;
+  EXPECT_EQ(in_memory->Read({1}, &batch), absl::OkStatus());
+  EXPECT_EQ(in_place->Read({1}, &batch).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(OpenDatasetTest, FormatMustBeSet) {
   const absl::Status status = OpenDataset({}, "/nowhere", "data.evaluate").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
