@@ -15,6 +15,9 @@
 //    work once for an update (`claimed_`), and the update is published when the elements computed
 //    for it add up to those that are pushed. A push whose step is in the published applied set is
 //    never given the turn, and that set cannot change while it has the turn.
+//    Where an optimizer takes norms of variables, an element counts when its gradient is there, and
+//    the thread that completes a variable counts its elements when it has updated all of it: so
+//    every variable is updated by then as well.
 //  - The right version. An update is computed for base version + 1, which is the version that its
 //    publication makes.
 //

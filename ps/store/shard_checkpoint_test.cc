@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/new_file.h"
+#include "common/job_spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
@@ -40,7 +41,12 @@ class RestoreTest : public ShardCheckpointTest,
                     public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(RestoreTest, ValuesAndSlotsAreTheSameBitsInThreeThenFiveThenTwoShards) {
-  const TestJob job({kBlockElements + 1000, 35, 1, kBlockElements}, MakeOptimizerSpec(GetParam()));
+  const OptimizerSpec optimizer = MakeOptimizerSpec(GetParam());
+  // Variables that are to be whole are so in two, three and five equal parts.
+  const TestJob job(NeedsWholeVariables(optimizer)
+                        ? std::vector<uint64_t>(30, 1000)
+                        : std::vector<uint64_t>{kBlockElements + 1000, 35, 1, kBlockElements},
+                    optimizer);
   uint64_t step = 0;
   uint64_t number = 0;
   int shards_before = 0;
@@ -71,6 +77,7 @@ TEST_P(RestoreTest, ValuesAndSlotsAreTheSameBitsInThreeThenFiveThenTwoShards) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, RestoreTest,
                          ::testing::Values("sgd {}", "sgd { momentum: 0.9 }", "adam {}",
                                            "rmsprop { momentum: 0.5 centered: true }", "ftrl {}",
+                                           "lamb {}", "sgd { momentum: 0.9 } clip_norm: 3",
                                            "adamw { amsgrad: true } clip_value: 0.5 "
                                            "schedule { cosine_decay { decay_steps: 5 } }"));
 

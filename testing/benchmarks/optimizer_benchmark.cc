@@ -124,6 +124,9 @@ MILLRACE_OPTIMIZER_BENCHMARK(adadelta, "adadelta {}");
 MILLRACE_OPTIMIZER_BENCHMARK(ftrl, "ftrl {}");
 MILLRACE_OPTIMIZER_BENCHMARK(ftrl_of_another_power, "ftrl { learning_rate_power: -0.7 }");
 MILLRACE_OPTIMIZER_BENCHMARK(clipped, "sgd {} clip_value: 1");
+// Each run is a variable.
+MILLRACE_OPTIMIZER_BENCHMARK(clipped_by_norm, "sgd {} clip_norm: 1");
+MILLRACE_OPTIMIZER_BENCHMARK(lamb, "lamb {}");
 MILLRACE_OPTIMIZER_BENCHMARK(scheduled,
                              "sgd {} schedule { cosine_restarts { first_decay_steps: 9 } }");
 
