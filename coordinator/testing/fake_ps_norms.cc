@@ -34,6 +34,12 @@ grpc::Status FakePs::FindVersion(const Request& request, Shard** found) {
   if (request.generation() != shard.generation || shard.closed) {
     return {grpc::StatusCode::FAILED_PRECONDITION, "another generation, or closed"};
   }
+  if (!shard.spec.optimizer().has_global_clip_norm() || shard.spec.replicas() == 0) {
+    return {grpc::StatusCode::INVALID_ARGUMENT, "it waits for no norms"};
+  }
+  if (request.epoch() == shard.epoch && request.version() > shard.version) {
+    return {grpc::StatusCode::OUT_OF_RANGE, "it has not come to the version"};
+  }
   const bool is_near = request.version() == shard.version || request.version() + 1 == shard.version;
   if (request.epoch() != shard.epoch || !is_near) {
     return {grpc::StatusCode::FAILED_PRECONDITION, "at another version"};

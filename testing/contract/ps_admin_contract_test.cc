@@ -152,6 +152,19 @@ class PsAdminContractTest : public ::testing::TestWithParam<bool> {
   absl::StatusCode Push(uint64_t generation, uint64_t step) {
     return subject_->Push(spec_, generation, step);
   }
+  grpc::StatusCode Measure(uint64_t generation, uint64_t version, uint64_t epoch = 0) {
+    MeasureVersionRequest request = At<MeasureVersionRequest>(generation);
+    request.set_version(version);
+    request.set_epoch(epoch);
+    return Call(&ParameterServerAdmin::Stub::MeasureVersion, request, &measured_);
+  }
+  grpc::StatusCode Apply(uint64_t generation, uint64_t version, double norm) {
+    ApplyVersionRequest request = At<ApplyVersionRequest>(generation);
+    request.set_version(version);
+    request.set_norm(norm);
+    ApplyVersionResponse response;
+    return Call(&ParameterServerAdmin::Stub::ApplyVersion, request, &response);
+  }
 
   const std::string checkpoints_ = NewTestDirectory("checkpoints");
   ShardSpec spec_ = MakeShardSpec({4}, /*replicas=*/0, /*total_steps=*/100);
@@ -159,6 +172,7 @@ class PsAdminContractTest : public ::testing::TestWithParam<bool> {
   std::unique_ptr<ParameterServerAdmin::Stub> admin_;
   ShardStatus status_;  // Of the last call.
   WriteCheckpointResponse written_;
+  MeasureVersionResponse measured_;
 
  private:
   template <typename Request>
@@ -318,6 +332,59 @@ TEST_P(PsAdminContractTest, SynchronousShardLosesHeldContributionsAndTheVersionB
   EXPECT_EQ(status_.held().watermark(), 0);
   EXPECT_THAT(status_.held().above(), IsEmpty());
   EXPECT_FALSE(status_.has_previous());
+}
+
+TEST_P(PsAdminContractTest, VersionThatAwaitsANormIsMadeOnceWithOneNorm) {
+  spec_.set_replicas(2);
+  spec_.mutable_optimizer()->set_global_clip_norm(1);
+  EXPECT_EQ(Measure(1, 0), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Apply(1, 0, 7), grpc::StatusCode::NOT_FOUND);
+  ASSERT_EQ(Create(1), grpc::StatusCode::OK);
+  EXPECT_EQ(Push(1, 0), absl::StatusCode::kOk);
+  ASSERT_EQ(Measure(1, 0), grpc::StatusCode::OK);
+  EXPECT_EQ(measured_.state(), MeasureVersionResponse::INCOMPLETE);
+  EXPECT_EQ(Apply(1, 0, 7), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(Push(1, 1), absl::StatusCode::kOk);
+  ASSERT_EQ(Measure(1, 0), grpc::StatusCode::OK);
+  EXPECT_EQ(measured_.state(), MeasureVersionResponse::MEASURED);
+  ASSERT_EQ(Get(), grpc::StatusCode::OK);
+  EXPECT_EQ(status_.version(), 0);
+  EXPECT_EQ(status_.held().watermark(), 2);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Apply(1, 0, 7), grpc::StatusCode::OK);
+  EXPECT_EQ(Apply(1, 0, 8), grpc::StatusCode::FAILED_PRECONDITION);
+  ASSERT_EQ(Measure(1, 0), grpc::StatusCode::OK);
+  EXPECT_EQ(measured_.state(), MeasureVersionResponse::NORM_KNOWN);
+  EXPECT_EQ(measured_.norm(), 7);
+  ASSERT_EQ(Get(), grpc::StatusCode::OK);
+  EXPECT_EQ(status_.version(), 1);
+  EXPECT_TRUE(status_.has_previous());
+}
+
+TEST_P(PsAdminContractTest, StaleCallsForVersionsAreRefused) {
+  spec_.set_replicas(1);
+  spec_.mutable_optimizer()->set_global_clip_norm(1);
+  ASSERT_EQ(Create(3), grpc::StatusCode::OK);
+  for (const uint64_t other : {2, 4}) {
+    EXPECT_EQ(Measure(other, 0), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_EQ(Apply(other, 0, 7), grpc::StatusCode::FAILED_PRECONDITION);
+  }
+  EXPECT_EQ(Measure(3, 0, /*epoch=*/1), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Measure(3, 1), grpc::StatusCode::OUT_OF_RANGE);
+  for (const uint64_t version : {0, 1}) {
+    EXPECT_EQ(Push(3, version), absl::StatusCode::kOk);
+    EXPECT_EQ(Apply(3, version, 7), grpc::StatusCode::OK);
+  }
+  EXPECT_EQ(Measure(3, 0), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Apply(3, 0, 7), grpc::StatusCode::FAILED_PRECONDITION);
+  KillAndStart();
+  EXPECT_EQ(Measure(3, 0), grpc::StatusCode::FAILED_PRECONDITION) << "it is closed";
+}
+
+TEST_P(PsAdminContractTest, ShardThatAwaitsNoNormsSaysSo) {
+  spec_.set_replicas(1);
+  ASSERT_EQ(Create(1), grpc::StatusCode::OK);
+  EXPECT_EQ(Measure(1, 0), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Apply(1, 0, 7), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_P(PsAdminContractTest, RetiredShardKeepsItsStateAndTakesNoSteps) {
