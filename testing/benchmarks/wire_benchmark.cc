@@ -22,14 +22,21 @@ void PrintRow(const char* name, const std::vector<double>& rates,
                MedianRatio(rates, baseline));
 }
 
-void PrintTable(const WireMeasurement& measured) {
+void PrintSmallSteps(const std::string& who, const std::vector<double>& rates,
+                     const std::vector<double>& bare) {
+  absl::PrintF("small steps (pull and push 4 KiB) of %s: %.0f per second, %.2f of bare gRPC\n", who,
+               Median(rates), MedianRatio(rates, bare));
+}
+
+void PrintTable(const WireMeasurement& measured, int workers) {
   absl::PrintF("%-12s %8s %8s\n", "", "GB/s", "of TCP");
   PrintRow("TCP send", measured.raw_send, measured.raw_send);
   PrintRow("push", measured.push, measured.raw_send);
   PrintRow("TCP receive", measured.raw_receive, measured.raw_receive);
   PrintRow("pull", measured.pull, measured.raw_receive);
-  absl::PrintF("small steps (pull and push 4 KiB): %.0f per second\n",
-               Median(measured.small_steps));
+  PrintSmallSteps("1 worker", measured.small_steps, measured.bare_grpc);
+  PrintSmallSteps(absl::StrFormat("%d workers", workers), measured.small_steps_of_many,
+                  measured.bare_grpc_of_many);
 }
 
 void PrintJson(const WireMeasurementOptions& options, const WireMeasurement& measured) {
@@ -45,6 +52,11 @@ void PrintJson(const WireMeasurementOptions& options, const WireMeasurement& mea
       {"pull_bytes_per_second", Median(measured.pull)},
       {"pull_to_raw", MedianRatio(measured.pull, measured.raw_receive)},
       {"small_steps_per_second", Median(measured.small_steps)},
+      {"small_steps_to_bare_grpc", MedianRatio(measured.small_steps, measured.bare_grpc)},
+      {"workers", options.workers},
+      {"small_steps_of_many_per_second", Median(measured.small_steps_of_many)},
+      {"small_steps_of_many_to_bare_grpc",
+       MedianRatio(measured.small_steps_of_many, measured.bare_grpc_of_many)},
   };
   std::printf("%s\n", json.dump(2).c_str());
 }
@@ -68,6 +80,8 @@ int Main(int argc, char** argv) {
   app.add_option("--runs", options.runs, "Runs of each kind")->check(CLI::Range(1, 1000));
   app.add_option("--small_steps", options.small_steps, "Small steps of a run")
       ->check(CLI::Range(1, 1000000));
+  app.add_option("--workers", options.workers, "Workers that do small steps together")
+      ->check(CLI::Range(1, 64));
   app.add_option("--connections", options.connections, "Connections to the ps server")
       ->check(CLI::Range(1, 64));
   app.add_flag("--json", json, "Print JSON instead of a table");
@@ -84,7 +98,7 @@ int Main(int argc, char** argv) {
   if (json) {
     PrintJson(options, *measured);
   } else {
-    PrintTable(*measured);
+    PrintTable(*measured, options.workers);
   }
   return 0;
 }

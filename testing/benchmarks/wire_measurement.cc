@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@
 #include "common/status_macros.h"
 #include "grpcpp/client_context.h"
 #include "protos/parameter_server.grpc.pb.h"
+#include "testing/benchmarks/bare_grpc.h"
 #include "testing/benchmarks/raw_tcp.h"
 #include "worker/parameters/parameter_client.h"
 
@@ -26,7 +28,7 @@ using worker::ParameterClient;
 constexpr size_t kSmallElements = 1024;
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
-// A job of one variable in one shard, and its client.
+// A job of one variable in one shard, and one of its workers' clients.
 class OneVariableJob {
  public:
   static absl::StatusOr<std::unique_ptr<OneVariableJob>> Create(const std::string& job_id,
@@ -34,8 +36,15 @@ class OneVariableJob {
                                                                 const std::string& address,
                                                                 int connections);
 
+  // The same job; this client takes each `stride`-th step from `first_step` on.
+  static absl::StatusOr<std::unique_ptr<OneVariableJob>> Join(const std::string& job_id,
+                                                              size_t elements,
+                                                              const std::string& address,
+                                                              int connections, uint64_t first_step,
+                                                              uint64_t stride);
+
   absl::Status Push() {
-    const auto push = client_->StartPush(next_step_++, 1);
+    const auto push = client_->StartPush(std::exchange(next_step_, next_step_ + stride_), 1);
     push->Add(0, *gradient_, gradient_);
     push->Commit();
     return push->Wait(Clock::Real()->Now() + kPatience);
@@ -49,15 +58,19 @@ class OneVariableJob {
   }
 
  private:
-  OneVariableJob(std::unique_ptr<ParameterClient> client, size_t elements)
+  OneVariableJob(std::unique_ptr<ParameterClient> client, size_t elements, uint64_t first_step,
+                 uint64_t stride)
       : client_(std::move(client)),
         gradient_(std::make_shared<const std::vector<float>>(elements, 0.5f)),
-        values_(elements) {}
+        values_(elements),
+        stride_(stride),
+        next_step_(first_step) {}
 
   const std::unique_ptr<ParameterClient> client_;
   const std::shared_ptr<const std::vector<float>> gradient_;
   std::vector<float> values_;
-  uint64_t next_step_ = 0;
+  const uint64_t stride_;
+  uint64_t next_step_;
 };
 
 CreateShardRequest MakeShard(const std::string& job_id, size_t elements) {
@@ -79,22 +92,30 @@ absl::StatusOr<std::unique_ptr<OneVariableJob>> OneVariableJob::Create(const std
                                                                        size_t elements,
                                                                        const std::string& address,
                                                                        int connections) {
-  const CreateShardRequest request = MakeShard(job_id, elements);
   grpc::ClientContext context;
   ShardStatus status;
-  MILLRACE_RETURN_IF_ERROR(FromGrpcStatus(ParameterServerAdmin::NewStub(CreateChannel(address))
-                                              ->CreateShard(&context, request, &status)));
+  MILLRACE_RETURN_IF_ERROR(
+      FromGrpcStatus(ParameterServerAdmin::NewStub(CreateChannel(address))
+                         ->CreateShard(&context, MakeShard(job_id, elements), &status)));
+  return Join(job_id, elements, address, connections, /*first_step=*/0, /*stride=*/1);
+}
+
+absl::StatusOr<std::unique_ptr<OneVariableJob>> OneVariableJob::Join(
+    const std::string& job_id, size_t elements, const std::string& address, int connections,
+    uint64_t first_step, uint64_t stride) {
+  const CreateShardRequest made = MakeShard(job_id, elements);
   Routing routing;
-  routing.set_generation(request.generation());
+  routing.set_generation(made.generation());
   ShardRoute* shard = routing.add_shards();
   shard->set_server("ps");
   shard->set_address(address);
-  *shard->add_slices() = request.spec().slices(0).slice();
+  *shard->add_slices() = made.spec().slices(0).slice();
   worker::ParameterClientOptions options;
   options.connections_per_server = connections;
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ParameterClient> client,
                             ParameterClient::Create(job_id, {elements}, routing, options));
-  return std::unique_ptr<OneVariableJob>(new OneVariableJob(std::move(client), elements));
+  return std::unique_ptr<OneVariableJob>(
+      new OneVariableJob(std::move(client), elements, first_step, stride));
 }
 
 // Does `work` and records how much of it there is in a second.
@@ -106,13 +127,74 @@ absl::Status Record(double amount, const std::function<absl::Status()>& work,
   return absl::OkStatus();
 }
 
-absl::Status PullAndPush(OneVariableJob* job, int times) {
-  for (int i = 0; i < times; ++i) {
-    MILLRACE_RETURN_IF_ERROR(job->Pull());
-    MILLRACE_RETURN_IF_ERROR(job->Push());
+// Of each of `clients`, at the same time, as many as there are to do for each.
+template <typename Client, typename Work>
+absl::Status Together(const std::vector<std::unique_ptr<Client>>& clients, int times,
+                      const Work& work) {
+  std::vector<absl::Status> results(clients.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < clients.size(); ++i) {
+    threads.emplace_back([&, i] {
+      for (int done = 0; done < times && results[i].ok(); ++done) results[i] = work(*clients[i]);
+    });
   }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& result : results) MILLRACE_RETURN_IF_ERROR(result);
   return absl::OkStatus();
 }
+
+absl::Status PullAndPush(OneVariableJob& job) {
+  MILLRACE_RETURN_IF_ERROR(job.Pull());
+  return job.Push();
+}
+
+// Small steps, of one worker and of several, and the same by gRPC alone.
+class SmallSteps {
+ public:
+  static absl::StatusOr<std::unique_ptr<SmallSteps>> Create(const WireServerAddresses& server,
+                                                            const WireMeasurementOptions& options) {
+    auto small = std::make_unique<SmallSteps>();
+    small->times_ = options.small_steps;
+    small->one_.emplace_back();
+    MILLRACE_ASSIGN_OR_RETURN(
+        small->one_[0],
+        OneVariableJob::Create("small", kSmallElements, server.ps, options.connections));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const auto made,
+        OneVariableJob::Create("of_many", kSmallElements, server.ps, options.connections));
+    small->bare_one_.push_back(std::make_unique<BareGrpcClient>(server.bare_grpc));
+    for (int i = 0; i < options.workers; ++i) {
+      small->many_.emplace_back();
+      MILLRACE_ASSIGN_OR_RETURN(
+          small->many_.back(),
+          OneVariableJob::Join("of_many", kSmallElements, server.ps, options.connections,
+                               static_cast<uint64_t>(i), static_cast<uint64_t>(options.workers)));
+      small->bare_many_.push_back(std::make_unique<BareGrpcClient>(server.bare_grpc));
+    }
+    return small;
+  }
+
+  absl::Status Measure(WireMeasurement* measured) {
+    const double one = times_;
+    const double many = one * static_cast<double>(many_.size());
+    const auto bare = [](BareGrpcClient& client) { return client.PullAndPush(); };
+    MILLRACE_RETURN_IF_ERROR(Record(
+        one, [&] { return Together(bare_one_, times_, bare); }, &measured->bare_grpc));
+    MILLRACE_RETURN_IF_ERROR(Record(
+        one, [&] { return Together(one_, times_, PullAndPush); }, &measured->small_steps));
+    MILLRACE_RETURN_IF_ERROR(Record(
+        many, [&] { return Together(bare_many_, times_, bare); }, &measured->bare_grpc_of_many));
+    return Record(
+        many, [&] { return Together(many_, times_, PullAndPush); }, &measured->small_steps_of_many);
+  }
+
+ private:
+  int times_ = 0;
+  std::vector<std::unique_ptr<OneVariableJob>> one_;
+  std::vector<std::unique_ptr<OneVariableJob>> many_;
+  std::vector<std::unique_ptr<BareGrpcClient>> bare_one_;
+  std::vector<std::unique_ptr<BareGrpcClient>> bare_many_;
+};
 
 }  // namespace
 
@@ -124,9 +206,7 @@ absl::StatusOr<WireMeasurement> MeasureWire(const WireServerAddresses& server,
   MILLRACE_ASSIGN_OR_RETURN(
       const auto large,
       OneVariableJob::Create("large", options.elements, server.ps, options.connections));
-  MILLRACE_ASSIGN_OR_RETURN(
-      const auto small,
-      OneVariableJob::Create("small", kSmallElements, server.ps, options.connections));
+  MILLRACE_ASSIGN_OR_RETURN(const auto small, SmallSteps::Create(server, options));
   WireMeasurement measured;
   for (int run = -options.warm_up_runs; run < options.runs; ++run) {
     if (run == 0) measured = WireMeasurement();
@@ -138,9 +218,7 @@ absl::StatusOr<WireMeasurement> MeasureWire(const WireServerAddresses& server,
         bytes, [&] { return raw->Receive(); }, &measured.raw_receive));
     MILLRACE_RETURN_IF_ERROR(Record(
         bytes, [&] { return large->Pull(); }, &measured.pull));
-    MILLRACE_RETURN_IF_ERROR(Record(
-        options.small_steps, [&] { return PullAndPush(small.get(), options.small_steps); },
-        &measured.small_steps));
+    MILLRACE_RETURN_IF_ERROR(small->Measure(&measured));
   }
   return measured;
 }

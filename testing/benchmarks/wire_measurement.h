@@ -17,15 +17,19 @@ struct WireMeasurementOptions {
   int runs = 31;                       // Of each kind, interleaved.
   int small_steps = 3000;              // Pulls and pushes of 1024 elements, in turn.
   int connections = 4;
+  int workers = 4;  // That do small steps at the same time.
 };
 
-// Bytes (small_steps: pulls and pushes) per second, one for each run.
+// Bytes (of small steps: pulls and pushes) per second, one for each run.
 struct WireMeasurement {
   std::vector<double> raw_send;
   std::vector<double> raw_receive;
   std::vector<double> push;
   std::vector<double> pull;
-  std::vector<double> small_steps;
+  std::vector<double> small_steps;          // Of one worker, one after the other.
+  std::vector<double> small_steps_of_many;  // Of several workers of the same job together.
+  std::vector<double> bare_grpc;            // As many bytes both ways by gRPC alone: one client,
+  std::vector<double> bare_grpc_of_many;    // and as many as there are workers.
 };
 
 // Blocks until all is measured.

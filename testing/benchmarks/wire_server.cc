@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "ps/ps_server.h"
+#include "testing/benchmarks/bare_grpc.h"
 #include "testing/benchmarks/raw_tcp.h"
 
 extern char** environ;
@@ -37,17 +38,18 @@ absl::StatusOr<std::string> MakeDirectory() {
   return path;
 }
 
-// "HOST:PORT RAW_PORT\n"
+// "HOST:PORT HOST:PORT RAW_PORT\n"
 absl::StatusOr<WireServerAddresses> ReadAddresses(int output) {
   std::string line;
   char c;
   while (read(output, &c, 1) == 1 && c != '\n') line.push_back(c);
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   WireServerAddresses addresses;
-  if (words.size() != 2 || !absl::SimpleAtoi(words[1], &addresses.raw_tcp_port)) {
+  if (words.size() != 3 || !absl::SimpleAtoi(words[2], &addresses.raw_tcp_port)) {
     return absl::InternalError("the server process has ended; see its messages");
   }
   addresses.ps = words[0];
+  addresses.bare_grpc = words[1];
   return addresses;
 }
 
@@ -68,7 +70,9 @@ absl::Status ServeWire(const WireServerOptions& options) {
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto server, ps::PsServer::Start(ps_options));
   MILLRACE_ASSIGN_OR_RETURN(const auto raw_tcp, RawTcpServer::Start());
-  std::printf("%s %d\n", server->address().c_str(), raw_tcp->port());
+  MILLRACE_ASSIGN_OR_RETURN(const auto bare_grpc, BareGrpcServer::Start());
+  std::printf("%s %s %d\n", server->address().c_str(), bare_grpc->address().c_str(),
+              raw_tcp->port());
   std::fflush(stdout);
   while (std::getchar() != EOF) {
   }

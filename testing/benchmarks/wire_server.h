@@ -12,7 +12,8 @@
 namespace millrace::testing {
 
 struct WireServerAddresses {
-  std::string ps;  // HOST:PORT.
+  std::string ps;         // HOST:PORT.
+  std::string bare_grpc;  // HOST:PORT.
   int raw_tcp_port = 0;
 };
 
