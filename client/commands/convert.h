@@ -8,8 +8,9 @@
 
 namespace millrace::client {
 
-// Prints the model of a JSON file that Keras wrote as the `model` of a job file; what a person
-// should know of it goes to the other stream.
+// Prints the model of a file that Keras wrote as a job file, with what the file says of how it is
+// trained; writes its weights where --weights says. What a person should know of it goes to the
+// other stream, and what to run next.
 absl::StatusOr<ExitCode> RunConvert(const CommandContext& context);
 
 }  // namespace millrace::client

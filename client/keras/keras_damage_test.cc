@@ -99,7 +99,7 @@ TEST(KerasDamageTest, EveryPrefixIsRefused) {
 
 TEST(KerasDamageTest, DamagedFilesAreRefusedOrConverted) {
   constexpr uint32_t kSeed = 20261123;
-  constexpr int kRounds = 100;
+  constexpr int kRounds = 40;
   SCOPED_TRACE(absl::StrCat("seed ", kSeed));
   std::mt19937 random(kSeed);
   for (const char* name : {"trained.keras3.keras", "trained.keras3.h5", "trained.keras2.h5"}) {
