@@ -76,6 +76,7 @@ void CarryStopping(const JobSpec& spec, const CheckpointManifest& manifest, Rest
     return;
   }
   *from.mutable_stopping() = manifest.stopping();
+  from.set_evaluated(manifest.evaluated());
   if (manifest.has_stopped_early()) from.mutable_stopping()->set_evaluations_since(0);
 }
 

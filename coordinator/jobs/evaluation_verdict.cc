@@ -47,6 +47,12 @@ absl::StatusOr<double> ValueOf(const JobSpec& spec, const Evaluated& evaluated,
                                  evaluated.step(), " reports"));
 }
 
+// Not before the first that is to, nor once more of the state that the job goes on from.
+bool Counts(const JobRecord& record, uint64_t step) {
+  return step >= record.spec().evaluation().early_stopping().start_from_step() &&
+         step > record.restored_from().evaluated();
+}
+
 std::string WhyNoBetter(const MetricStanding& standing, const EarlyStopping& spec) {
   const bool larger = IsLarger(standing.metric(), spec.goal());
   if (std::isnan(standing.best())) {
@@ -81,9 +87,7 @@ absl::Status JudgeStopping(const JobRecord& record, const Evaluated& evaluated,
   const EarlyStopping& spec = record.spec().evaluation().early_stopping();
   MILLRACE_ASSIGN_OR_RETURN(const double value,
                             ValueOf(record.spec(), evaluated, "early_stopping", MetricOf(spec)));
-  if (record.has_stopped_early() || evaluated.step() < spec.start_from_step()) {
-    return absl::OkStatus();
-  }
+  if (record.has_stopped_early() || !Counts(record, evaluated.step())) return absl::OkStatus();
   verdict.stopping = Advance(record.stopping(), spec, value, evaluated.step());
   const bool is_last = evaluated.step() >= record.total_steps();
   if (is_last || verdict.stopping->evaluations_since() < StoppingPatience(spec)) {
@@ -129,7 +133,7 @@ bool MayStopAt(const JobRecord& record, uint64_t step) {
   const EvaluationSpec& evaluation = record.spec().evaluation();
   if (!evaluation.has_early_stopping() || record.has_stopped_early()) return false;
   const EarlyStopping& spec = evaluation.early_stopping();
-  if (step < spec.start_from_step() || step >= record.total_steps()) return false;
+  if (!Counts(record, step) || step >= record.total_steps()) return false;
   // The first one to count is the best.
   return record.has_stopping() &&
          record.stopping().evaluations_since() + 1 >= StoppingPatience(spec);

@@ -157,6 +157,17 @@ TEST_F(EvaluationVerdictTest, WhatWasDecidedStays) {
   EXPECT_EQ(record_.best().value(), 0.3);
 }
 
+// A restored job is evaluated where it begins; it counted twice.
+TEST_F(EvaluationVerdictTest, AnEvaluationThatTheRestoredJobHadDoesNotCountAgain) {
+  stopping();
+  record_.mutable_restored_from()->set_evaluated(100);
+  record_.mutable_stopping()->set_metric("eval_loss");
+  record_.mutable_stopping()->set_best(0.5);
+  EXPECT_FALSE(Ends(0.6));
+  EXPECT_EQ(record_.stopping().evaluations_since(), 0u);
+  EXPECT_TRUE(Ends(0.6));
+}
+
 TEST_F(EvaluationVerdictTest, TheBestIsTheFirstOfEqualOnesWhateverStoppingCounts) {
   stopping().set_patience(10);
   stopping().set_start_from_step(1000);

@@ -50,6 +50,7 @@ uint64_t BytesOf(const JobSpec& spec, const JobPlan& plan) {
 void DescribeEvaluations(const JobRecord& record, CheckpointManifest& manifest) {
   if (record.has_stopping() && record.evaluated() <= manifest.step()) {
     *manifest.mutable_stopping() = record.stopping();
+    manifest.set_evaluated(record.evaluated());
   }
   if (record.has_stopped_early()) *manifest.mutable_stopped_early() = record.stopped_early();
   if (record.has_best()) *manifest.mutable_best() = record.best();
