@@ -28,13 +28,14 @@ void FillRows(const float* values, int64_t rows, int64_t columns, float* matrix)
   for (int64_t row = 0; row < rows; ++row) std::copy_n(values, columns, matrix + row * columns);
 }
 
-// c = a b + beta c, where a is rows x inner and b inner x columns. oneDNN's matmul, which takes
-// another implementation, needs a third more time where the inner dimension is long.
-void AddProduct(const float* a, const float* b, float beta, float* c, int64_t rows, int64_t inner,
-                int64_t columns) {
-  dnnl::error::wrap_c_api(
-      dnnl_sgemm('N', 'N', rows, columns, inner, 1, a, inner, b, columns, beta, c, columns),
-      "could not multiply matrices");
+// c = a b + beta c, where a is rows x inner and b inner x columns; 'T': what stands at `a` is its
+// transpose. (oneDNN's matmul takes another implementation, which needs up to a third more time
+// where a matrix is long.)
+void Multiply(char transposed, const float* a, int64_t a_columns, const float* b, float beta,
+              float* c, int64_t rows, int64_t inner, int64_t columns) {
+  dnnl::error::wrap_c_api(dnnl_sgemm(transposed, 'N', rows, columns, inner, 1, a, a_columns, b,
+                                     columns, beta, c, columns),
+                          "could not multiply matrices");
 }
 
 }  // namespace
@@ -57,47 +58,44 @@ CpuPrimitive DenseLayer::MakeProduct(const memory::desc& a, const memory::desc& 
       context_, description, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, product}});
 }
 
-DenseLayer::Primitives& DenseLayer::ForBatch(size_t batch) {
-  return primitives_.Get(batch, [&] {
+CpuPrimitive& DenseLayer::InputGradient(size_t batch) {
+  return input_gradient_.Get(batch, [&] {
     const int64_t rows = static_cast<int64_t>(batch);
-    return std::make_unique<Primitives>(Primitives{
-        MakeProduct(Transposed(inputs_, rows), Matrix(rows, units_), Matrix(inputs_, units_)),
-        MakeProduct(Matrix(rows, units_), Transposed(units_, inputs_), Matrix(rows, inputs_))});
+    return std::make_unique<CpuPrimitive>(
+        MakeProduct(Matrix(rows, units_), Transposed(units_, inputs_), Matrix(rows, inputs_)));
   });
 }
 
 void DenseLayer::Prepare(size_t batch) {
-  ForBatch(batch);
+  InputGradient(batch);
   activation_.Prepare(batch);
 }
 
 void DenseLayer::Forward(const CpuPass& pass, const float* x, float* y) {
   const int64_t rows = static_cast<int64_t>(pass.batch);
   if (bias_ >= 0) FillRows(parameters_[kBias], rows, units_, y);
-  AddProduct(x, parameters_[kKernel], bias_ >= 0 ? 1.0f : 0.0f, y, rows, inputs_, units_);
+  Multiply('N', x, inputs_, parameters_[kKernel], bias_ >= 0 ? 1.0f : 0.0f, y, rows, inputs_,
+           units_);
   activation_.Forward(pass.batch, y, y);
 }
 
-void DenseLayer::FinishGradients(const CpuPass& pass, Primitives* primitives, const float* x,
-                                 const float* dy) {
+void DenseLayer::FinishGradients(const CpuPass& pass, const float* x, const float* dy) {
   if (bias_ >= 0) {
     SumColumns(dy, static_cast<int64_t>(pass.batch), units_, pass.gradients->Buffer(bias_).data());
     pass.gradients->Finished(bias_);
   }
-  primitives->kernel_gradient.Run({{DNNL_ARG_SRC, x},
-                                   {DNNL_ARG_WEIGHTS, dy},
-                                   {DNNL_ARG_DST, pass.gradients->Buffer(kernel_).data()}});
+  Multiply('T', x, inputs_, dy, /*beta=*/0, pass.gradients->Buffer(kernel_).data(), inputs_,
+           static_cast<int64_t>(pass.batch), units_);
   pass.gradients->Finished(kernel_);
 }
 
 void DenseLayer::Backward(const CpuPass& pass, const float* x, const float* y, float* dy,
                           float* dx) {
-  Primitives& primitives = ForBatch(pass.batch);
   activation_.Backward(pass.batch, y, dy, dy);
-  if (trained_) FinishGradients(pass, &primitives, x, dy);
+  if (trained_) FinishGradients(pass, x, dy);
   if (dx == nullptr) return;
-  primitives.input_gradient.Run(
-      {{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, parameters_[kKernel]}, {DNNL_ARG_DST, dx}});
+  InputGradient(pass.batch)
+      .Run({{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, parameters_[kKernel]}, {DNNL_ARG_DST, dx}});
 }
 
 }  // namespace millrace::worker

@@ -22,13 +22,8 @@ class DenseLayer final : public CpuUnaryLayer {
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
 
  private:
-  struct Primitives {
-    CpuPrimitive kernel_gradient;  // x^T dy
-    CpuPrimitive input_gradient;   // dy kernel^T
-  };
-  Primitives& ForBatch(size_t batch);
-  void FinishGradients(const CpuPass& pass, Primitives* primitives, const float* x,
-                       const float* dy);
+  CpuPrimitive& InputGradient(size_t batch);  // dy kernel^T
+  void FinishGradients(const CpuPass& pass, const float* x, const float* dy);
   CpuPrimitive MakeProduct(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                            const dnnl::memory::desc& product);
 
@@ -40,7 +35,7 @@ class DenseLayer final : public CpuUnaryLayer {
   const bool trained_;
   const CpuParameters parameters_;
   CpuActivation activation_;
-  PerBatch<Primitives> primitives_;
+  PerBatch<CpuPrimitive> input_gradient_;
 };
 
 }  // namespace millrace::worker
