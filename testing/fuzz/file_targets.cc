@@ -21,6 +21,7 @@
 #include "worker/input/example_selection.h"
 #include "worker/input/example_summary.h"
 #include "worker/input/idx_dataset.h"
+#include "worker/input/in_place_file.h"
 #include "worker/input/input_file.h"
 #include "worker/input/libsvm_dataset.h"
 #include "worker/input/line_reader.h"
@@ -135,6 +136,12 @@ void ReadStream(worker::ByteStream* stream) {
   CHECK_EQ(stream->offset(), bytes.size());
 }
 
+absl::StatusOr<worker::ZipFile> OpenZip(const std::string& path) {
+  auto opened = worker::InPlaceFile::Open(path, kField);
+  CHECK_EQ(opened.status(), absl::OkStatus());
+  return worker::ZipFile::Open(*std::move(opened));
+}
+
 }  // namespace
 
 void FeedCifar(absl::string_view input) {
@@ -227,7 +234,7 @@ void FeedTfRecord(absl::string_view input) {
 void FeedZip(absl::string_view input) {
   constexpr size_t kMaxEntries = 16;
   const FuzzFile file("file", input);
-  const auto archive = worker::ZipFile::Open(file.path(), kField);
+  const auto archive = OpenZip(file.path());
   if (!archive.ok()) return CheckInvalid(archive.status());
   for (size_t i = 0; i < archive->entries().size() && i < kMaxEntries; ++i) {
     const auto stream = archive->Read(archive->entries()[i]);

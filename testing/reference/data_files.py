@@ -45,6 +45,9 @@ def write_numpy(folder):
             np.lib.format.write_array(file, rows, version=(version, 0))
     labels = np.array([3, 0, 2, 7], "<i8")
     np.savez(os.path.join(folder, "stored.npz"), x=rows, y=labels)
+    zeros = np.zeros((1000, 500), np.uint8)
+    np.savez_compressed(os.path.join(folder, "bomb.npz"), x=zeros)
+    np.savez_compressed(os.path.join(folder, "bomb_fortran.npz"), x=np.asfortranarray(zeros))
     np.savez_compressed(os.path.join(folder, "deflated.npz"), x=np.asfortranarray(rows), y=labels)
 
 

@@ -1,14 +1,13 @@
 #include "worker/input/cifar_dataset.h"
 
 #include <array>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/input/byte_images.h"
 #include "worker/input/input_file.h"
-#include "worker/input/input_files.h"
 #include "worker/input/record_dataset.h"
 
 namespace millrace::worker {
@@ -85,26 +84,17 @@ absl::Status AddCifarFile(const CifarLabel& label, InputFile* file, RecordCollec
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(const CifarFiles& spec,
-                                                          const ExampleSelection& selection,
-                                                          const std::string& directory,
-                                                          const std::string& field,
-                                                          uint64_t data_memory) {
-  const std::vector<std::string> listed(spec.files().begin(), spec.files().end());
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<NamedFile> files,
-                            FindFiles(directory, listed, absl::StrCat(field, ".cifar.files")));
-  const bool in_place = BytesOnDisk(directory, files) > data_memory;
+absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(
+    const CifarFiles& spec, const ExampleSelection& selection, const std::string& directory,
+    const std::string& field, uint64_t data_memory, uint64_t most_kept) {
   const CifarLabel label = Resolve(spec.label());
-  RecordCollector collector(FloatsAndClass({kCifarSide, kCifarSide, kCifarColours}, 0),
-                            std::make_unique<CifarDecoder>(label), selection, /*gap=*/0);
-  for (NamedFile& name : files) {
-    MILLRACE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(directory, name.name, name.field));
-    name.name = file.name();
-    MILLRACE_RETURN_IF_ERROR(collector.BeginFile(file, in_place));
-    MILLRACE_RETURN_IF_ERROR(AddCifarFile(label, &file, &collector));
-    MILLRACE_RETURN_IF_ERROR(collector.EndFile());
-  }
-  return std::move(collector).Finish(NameAll(files), field);
+  return CollectRecords(
+      {{spec.files().begin(), spec.files().end()}, directory, field, "cifar", data_memory},
+      [&label](InputFile* file, RecordCollector* collector) {
+        return AddCifarFile(label, file, collector);
+      },
+      RecordCollector(FloatsAndClass({kCifarSide, kCifarSide, kCifarColours}, 0),
+                      std::make_unique<CifarDecoder>(label), selection, RecordLayout(), most_kept));
 }
 
 }  // namespace millrace::worker

@@ -46,4 +46,10 @@ uint32_t Crc32c(absl::string_view bytes) {
   return ~crc;
 }
 
+bool MatchesMaskedCrc32c(absl::string_view bytes, absl::string_view crc) {
+  uint32_t value = 0;
+  for (size_t i = kCrcBytes; i-- > 0;) value = value << 8 | static_cast<uint8_t>(crc[i]);
+  return MaskedCrc32c(bytes) == value;
+}
+
 }  // namespace millrace::worker

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_WORKER_INPUT_CRC32C_H_
 #define MILLRACE_WORKER_INPUT_CRC32C_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
@@ -16,6 +17,10 @@ inline uint32_t MaskedCrc32c(absl::string_view bytes) {
   const uint32_t crc = Crc32c(bytes);
   return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
+
+// Whether `crc`, of kCrcBytes bytes, is that of `bytes`: masked, little-endian.
+inline constexpr size_t kCrcBytes = 4;
+bool MatchesMaskedCrc32c(absl::string_view bytes, absl::string_view crc);
 
 }  // namespace millrace::worker
 

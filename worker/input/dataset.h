@@ -44,6 +44,7 @@ uint64_t DefaultDataMemory();
 // `field` is the spec's path in the job ("data.train"), for messages.
 // INVALID_ARGUMENT: a missing, truncated or corrupt file (with its name and the offset or line), a
 // range that the file does not have, an empty set. UNAVAILABLE: the system failed to read a file.
+// RESOURCE_EXHAUSTED: what is to be kept in memory is more than there is.
 // `data_memory`: a set whose files have more bytes stays in them, where its format can; results are
 // the same.
 // In the target :input.

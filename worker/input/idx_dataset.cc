@@ -81,7 +81,8 @@ absl::StatusOr<IdxHeader> ReadLabelsHeader(InputFile* file) {
 // Reads all that follows the header, and appends to `kept` what belongs to items of `selection`, in
 // which the file's items are numbered from `first` on. `claim` is what the header says, in words.
 absl::Status ReadItems(const IdxHeader& header, const ExampleSelection& selection, uint64_t first,
-                       const std::string& claim, InputFile* file, std::vector<uint8_t>* kept) {
+                       const std::string& claim, uint64_t most_kept, InputFile* file,
+                       std::vector<uint8_t>* kept) {
   const uint64_t header_bytes = file->offset();
   const uint64_t item_bytes = header.item_bytes();
   const uint64_t end = header_bytes + header.count * item_bytes;
@@ -100,6 +101,7 @@ absl::Status ReadItems(const IdxHeader& header, const ExampleSelection& selectio
       const uint64_t position = offset + at - header_bytes;
       const uint64_t rest = std::min(item_bytes - position % item_bytes, got - at);
       if (selection.Contains(first + position / item_bytes)) {
+        MILLRACE_RETURN_IF_ERROR(CheckKept(BytesWhileAdding(*kept, rest), most_kept, *file));
         kept->insert(kept->end(), chunk.begin() + at, chunk.begin() + at + rest);
       }
       at += rest;
@@ -115,8 +117,8 @@ absl::Status ReadItems(const IdxHeader& header, const ExampleSelection& selectio
 // The examples of several pairs of files.
 class IdxCollector {
  public:
-  IdxCollector(const std::string& directory, const ExampleSelection& selection)
-      : directory_(directory), selection_(selection) {}
+  IdxCollector(const std::string& directory, const ExampleSelection& selection, uint64_t most_kept)
+      : directory_(directory), selection_(selection), most_kept_(most_kept) {}
 
   absl::Status AddPair(const NamedFile& images_name, const NamedFile& labels_name) {
     MILLRACE_ASSIGN_OR_RETURN(InputFile images_file,
@@ -135,7 +137,7 @@ class IdxCollector {
     const std::string claim =
         absl::StrCat(images.count, " images of ", images.rows, "x", images.columns);
     MILLRACE_RETURN_IF_ERROR(
-        ReadItems(images, selection_, header_.count, claim, &images_file, &pixels_));
+        ReadItems(images, selection_, header_.count, claim, most_kept_, &images_file, &pixels_));
     const uint64_t count = header_.count + images.count;
     header_ = images;
     header_.count = count;
@@ -166,7 +168,8 @@ class IdxCollector {
   absl::Status AddLabels(const IdxHeader& labels, InputFile* file) {
     const size_t before = labels_.size();
     MILLRACE_RETURN_IF_ERROR(ReadItems(labels, selection_, header_.count,
-                                       absl::StrCat(labels.count, " labels"), file, &labels_));
+                                       absl::StrCat(labels.count, " labels"), most_kept_, file,
+                                       &labels_));
     size_t kept = before;
     for (uint64_t number = 0; kept < labels_.size(); ++number) {
       if (!selection_.Contains(header_.count + number)) continue;
@@ -180,6 +183,7 @@ class IdxCollector {
 
   const std::string& directory_;
   const ExampleSelection& selection_;
+  const uint64_t most_kept_;
   std::vector<NamedFile> shown_names_;  // Of images, with .gz where that was added.
   IdxHeader header_;                    // The count is of all files.
   std::vector<uint8_t> pixels_;
@@ -193,7 +197,8 @@ class IdxCollector {
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxFiles& files,
                                                         const ExampleSelection& selection,
                                                         const std::string& directory,
-                                                        const std::string& field) {
+                                                        const std::string& field,
+                                                        uint64_t most_kept) {
   MILLRACE_ASSIGN_OR_RETURN(
       const std::vector<NamedFile> images,
       FindFiles(directory, {files.images()}, absl::StrCat(field, ".idx.images")));
@@ -205,7 +210,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxFiles& files,
                                                    "; each file of labels belongs to one of ",
                                                    NameAll(images)));
   }
-  IdxCollector collector(directory, selection);
+  IdxCollector collector(directory, selection, most_kept);
   for (size_t i = 0; i < images.size(); ++i) {
     MILLRACE_RETURN_IF_ERROR(collector.AddPair(images[i], labels[i]));
   }

@@ -1,7 +1,6 @@
 #include "worker/input/in_place_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,14 +14,24 @@ namespace millrace::worker {
 
 absl::StatusOr<InPlaceFile> InPlaceFile::Open(const std::string& path, const std::string& field) {
   InPlaceFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC), path, field);
-  if (file.descriptor_ < 0 && (errno == EMFILE || errno == ENFILE)) {
-    return absl::UnavailableError(absl::StrCat(
-        field, ": ", path, ": cannot open it: ", std::strerror(errno),
-        "; files of sets that do not fit into memory stay open: raise the limit (ulimit -n)"));
-  }
-  if (file.descriptor_ < 0) return file.SystemError("open it");
+  MILLRACE_RETURN_IF_ERROR(file.CheckOpen());
   MILLRACE_ASSIGN_OR_RETURN(file.state_, file.Look());
   return file;
+}
+
+absl::StatusOr<InPlaceFile> InPlaceFile::Open(const InputFile& read) {
+  InPlaceFile file(fcntl(read.descriptor(), F_DUPFD_CLOEXEC, 0), read.path(), read.field());
+  MILLRACE_RETURN_IF_ERROR(file.CheckOpen());
+  file.state_ = read.state();
+  return file;
+}
+
+absl::Status InPlaceFile::CheckOpen() const {
+  if (descriptor_ >= 0) return absl::OkStatus();
+  if (errno != EMFILE && errno != ENFILE) return SystemError("open it");
+  return absl::UnavailableError(absl::StrCat(
+      field_, ": ", path_, ": cannot open it: ", std::strerror(errno),
+      "; files of sets that do not fit into memory stay open: raise the limit (ulimit -n)"));
 }
 
 InPlaceFile::InPlaceFile(int descriptor, std::string path, std::string field)
@@ -51,7 +60,7 @@ absl::Status InPlaceFile::ReadAt(uint64_t offset, absl::Span<char> bytes) const 
 }
 
 absl::Status InPlaceFile::CheckUnchanged() const {
-  MILLRACE_ASSIGN_OR_RETURN(const State now, Look());
+  MILLRACE_ASSIGN_OR_RETURN(const FileState now, Look());
   if (now == state_) return absl::OkStatus();
   const std::string how = now.size == state_.size
                               ? "its time is another"
@@ -64,14 +73,10 @@ absl::Status InPlaceFile::Error(const std::string& message) const {
   return absl::InvalidArgumentError(absl::StrCat(field_, ": ", path_, ": ", message));
 }
 
-absl::StatusOr<InPlaceFile::State> InPlaceFile::Look() const {
-  struct stat info;
-  if (fstat(descriptor_, &info) != 0) return SystemError("look at it");
-  State state;
-  state.size = static_cast<uint64_t>(info.st_size);
-  state.modified_seconds = info.st_mtim.tv_sec;
-  state.modified_nanoseconds = info.st_mtim.tv_nsec;
-  return state;
+absl::StatusOr<FileState> InPlaceFile::Look() const {
+  const absl::optional<FileState> state = LookAtFile(descriptor_);
+  if (!state.has_value()) return SystemError("look at it");
+  return *state;
 }
 
 absl::Status InPlaceFile::SystemError(const std::string& operation) const {

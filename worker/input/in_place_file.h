@@ -8,15 +8,23 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/input/file_state.h"
+#include "worker/input/input_file.h"
 
 namespace millrace::worker {
 
-// Stays open. That nobody changes the file meanwhile is seen from its size and its times: one that
-// is replaced by another of the same name stays readable here as it was. Thread-safe but for moves.
+// Stays open. That nobody changes the file meanwhile is seen from its size and its time of the last
+// change, whenever it is read: one that is replaced by another of the same name stays readable here
+// as it was. Nothing is mapped into memory, so a file that is cut short is an error and no signal.
+// Not seen: changes by somebody who sets the time back, or within the tick of the file system's
+// clock (milliseconds) in which the file was opened. Thread-safe but for moves.
 class InPlaceFile {
  public:
   // `field` names the field of the job, for messages. UNAVAILABLE: it cannot be opened.
   static absl::StatusOr<InPlaceFile> Open(const std::string& path, const std::string& field);
+
+  // The file that `file` reads, whichever has its name by now; as it was when that was opened.
+  static absl::StatusOr<InPlaceFile> Open(const InputFile& file);
 
   InPlaceFile(InPlaceFile&& other) noexcept;
   InPlaceFile& operator=(InPlaceFile&&) = delete;
@@ -35,23 +43,16 @@ class InPlaceFile {
   absl::Status Error(const std::string& message) const;
 
  private:
-  struct State {
-    uint64_t size = 0;
-    int64_t modified_seconds = 0;
-    int64_t modified_nanoseconds = 0;
-
-    bool operator==(const State&) const = default;
-  };
-
   InPlaceFile(int descriptor, std::string path, std::string field);
 
-  absl::StatusOr<State> Look() const;
+  absl::Status CheckOpen() const;
+  absl::StatusOr<FileState> Look() const;
   absl::Status SystemError(const std::string& operation) const;
 
   int descriptor_;  // Owned; -1 when moved from.
   std::string path_;
   std::string field_;
-  State state_;  // When it was opened.
+  FileState state_;  // When it was opened.
 };
 
 }  // namespace millrace::worker

@@ -1,6 +1,8 @@
 #include "worker/input/input_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 
 namespace millrace::worker {
 namespace {
@@ -57,26 +60,40 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& directory, const st
   if (const std::string why = WhyNotRegular(path); !why.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": ", path, ": ", why));
   }
-  errno = 0;
-  gzFile file = gzopen(path.c_str(), "rbe");
-  if (file == nullptr) {
+  InputFile file(std::move(path), std::move(shown), field);
+  MILLRACE_RETURN_IF_ERROR(file.OpenPath());
+  return file;
+}
+
+absl::Status InputFile::OpenPath() {
+  const int descriptor = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const auto state = descriptor < 0 ? absl::nullopt : LookAtFile(descriptor);
+  errno =
+      state.has_value() ? ENOMEM : errno;  // The only failure of gzdopen, which does not say so.
+  if (state.has_value()) file_ = gzdopen(descriptor, "rb");
+  if (file_ == nullptr) {
     const int error = errno;
+    if (descriptor >= 0) close(descriptor);
     const std::string message =
-        absl::StrCat(field, ": ", path, ": cannot open it: ", std::strerror(error));
+        absl::StrCat(field_, ": ", path_, ": cannot open it: ", std::strerror(error));
     // What the system lacks now says nothing about the file.
     const bool may_pass =
         error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO || error == EINTR;
     return may_pass ? absl::UnavailableError(message) : absl::InvalidArgumentError(message);
   }
-  gzbuffer(file, kBufferBytes);
-  return InputFile(file, std::move(path), std::move(shown), field);
+  descriptor_ = descriptor;
+  state_ = *state;
+  gzbuffer(file_, kBufferBytes);
+  return absl::OkStatus();
 }
 
-InputFile::InputFile(gzFile file, std::string path, std::string name, std::string field)
-    : file_(file), path_(std::move(path)), name_(std::move(name)), field_(std::move(field)) {}
+InputFile::InputFile(std::string path, std::string name, std::string field)
+    : path_(std::move(path)), name_(std::move(name)), field_(std::move(field)) {}
 
 InputFile::InputFile(InputFile&& other) noexcept
     : file_(std::exchange(other.file_, nullptr)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      state_(other.state_),
       path_(std::move(other.path_)),
       name_(std::move(other.name_)),
       field_(std::move(other.field_)),

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/input/byte_stream.h"
+#include "worker/input/file_state.h"
 
 namespace millrace::worker {
 
@@ -38,6 +39,11 @@ class InputFile final : public ByteStream {
 
   bool compressed() const;
 
+  // The open file, which goes with this object; whoever reads from it must not move it.
+  int descriptor() const { return descriptor_; }
+  // When it was opened.
+  const FileState& state() const { return state_; }
+
   uint64_t offset() const override { return offset_; }
   absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
   absl::Status Error(const std::string& message) const override;
@@ -46,11 +52,15 @@ class InputFile final : public ByteStream {
   absl::Status ErrorAt(uint64_t line, uint64_t column, const std::string& message) const;
 
  private:
-  InputFile(gzFile file, std::string path, std::string name, std::string field);
+  InputFile(std::string path, std::string name, std::string field);
+
+  absl::Status OpenPath();
 
   absl::Status ReadError() const;
 
-  gzFile file_;  // Owned; null when moved from.
+  gzFile file_ = nullptr;  // Owned; null when moved from.
+  int descriptor_ = -1;    // The file's.
+  FileState state_;
   std::string path_;
   std::string name_;
   std::string field_;

@@ -81,9 +81,10 @@ struct LinePlace {
 // Gathers the rows of a selection, and sees that the labels of all files agree.
 class RowCollector {
  public:
-  explicit RowCollector(const ExampleSelection& selection) : selection_(selection) {}
+  RowCollector(const ExampleSelection& selection, uint64_t most_kept)
+      : selection_(selection), most_kept_(most_kept) {}
 
-  // INVALID_ARGUMENT: the label is of the other kind than those before.
+  // INVALID_ARGUMENT: the label is of the other kind than those before. RESOURCE_EXHAUSTED.
   absl::Status Add(const LibsvmLine& example, uint64_t line, const InputFile& file) {
     const int32_t label = *example.label;
     if (label == -1 && minus_.line == 0) minus_ = {file.name(), line};
@@ -97,9 +98,7 @@ class RowCollector {
                        " is ", label == -1 ? "neither -1 nor +1" : "-1",
                        "; labels are whole numbers from 0, or all are -1 or +1"));
     }
-    if (selection_.Contains(examples_)) Keep(example, line, file);
-    ++examples_;
-    return absl::OkStatus();
+    return selection_.Contains(examples_++) ? Keep(example, line, file) : absl::OkStatus();
   }
 
   uint64_t examples() const { return examples_; }
@@ -113,7 +112,12 @@ class RowCollector {
   }
 
  private:
-  void Keep(const LibsvmLine& example, uint64_t line, const InputFile& file) {
+  absl::Status Keep(const LibsvmLine& example, uint64_t line, const InputFile& file) {
+    const size_t more = example.indices.size();
+    const uint64_t bytes =
+        BytesWhileAdding(rows_.indices, more) + BytesWhileAdding(rows_.values, more) +
+        BytesWhileAdding(rows_.row_begins, 1) + BytesWhileAdding(rows_.labels, 1);
+    MILLRACE_RETURN_IF_ERROR(CheckKept(bytes, most_kept_, file));
     if (rows_.labels.empty() || *example.label > largest_) {
       largest_ = *example.label;
       rows_.largest_label = absl::StrCat(file.name(), ": line ", line);
@@ -122,9 +126,11 @@ class RowCollector {
     rows_.values.insert(rows_.values.end(), example.values.begin(), example.values.end());
     rows_.row_begins.push_back(rows_.indices.size());
     rows_.labels.push_back(*example.label);
+    return absl::OkStatus();
   }
 
   const ExampleSelection& selection_;
+  const uint64_t most_kept_;
   uint64_t examples_ = 0;  // In all files so far.
   LinePlace minus_;        // The first with label -1.
   LinePlace other_;        // The first with a label that is neither -1 nor 1.
@@ -154,7 +160,8 @@ absl::Status AddFile(uint32_t features, InputFile* file, RowCollector* collector
 absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spec,
                                                            const ExampleSelection& selection,
                                                            const std::string& directory,
-                                                           const std::string& field) {
+                                                           const std::string& field,
+                                                           uint64_t most_kept) {
   if (spec.features() == 0 || spec.features() > kMaxUnits) {
     return absl::InvalidArgumentError(
         absl::StrCat(field, ".libsvm.features: ", spec.features(), "; must be 1 to ", kMaxUnits));
@@ -162,7 +169,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spe
   MILLRACE_ASSIGN_OR_RETURN(
       std::vector<NamedFile> names,
       FindFiles(directory, {spec.file()}, absl::StrCat(field, ".libsvm.file")));
-  RowCollector collector(selection);
+  RowCollector collector(selection, most_kept);
   for (NamedFile& name : names) {
     MILLRACE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(directory, name.name, name.field));
     MILLRACE_RETURN_IF_ERROR(AddFile(spec.features(), &file, &collector));

@@ -10,6 +10,8 @@
 #include "absl/strings/strip.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "worker/input/in_place_file.h"
+#include "worker/input/memory_budget.h"
 #include "worker/input/zip_file.h"
 
 namespace millrace::worker {
@@ -68,6 +70,11 @@ absl::StatusOr<const ZipEntry*> FindArray(const ZipFile& archive, const std::str
   return archive.Error(absl::StrCat("no array '", Printable(name), "'; ", has));
 }
 
+absl::StatusOr<ZipFile> OpenZip(const InputFile& file) {
+  MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(file));
+  return ZipFile::Open(std::move(opened));
+}
+
 }  // namespace
 
 absl::Status NpyArray::AddFile(const std::string& directory, const NamedFile& named) {
@@ -79,7 +86,7 @@ absl::Status NpyArray::AddFile(const std::string& directory, const NamedFile& na
 }
 
 absl::Status NpyArray::AddZip(const InputFile& file) {
-  MILLRACE_ASSIGN_OR_RETURN(const ZipFile archive, ZipFile::Open(file.path(), file.field()));
+  MILLRACE_ASSIGN_OR_RETURN(const ZipFile archive, OpenZip(file));
   MILLRACE_ASSIGN_OR_RETURN(const ZipEntry* const entry, FindArray(archive, name_));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream, archive.Read(*entry));
   std::string magic;
@@ -121,15 +128,20 @@ absl::Status NpyArray::AddRows(const NpyHeader& header, ByteStream* stream) {
   for (uint64_t i = 0; i < header.rows; ++i) {
     MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream, header.row_bytes(), &row));
     if (row.size() < header.row_bytes()) return Truncated(header, *stream);
-    if (selection_.Contains(rows_ + i)) records_.Add(row);
+    if (!selection_.Contains(rows_ + i)) continue;
+    MILLRACE_RETURN_IF_ERROR(CheckKept(kept_bytes() + row.size(), most_kept_, *stream));
+    records_.Add(row);
   }
   return CheckAtEnd(header, stream);
 }
 
 absl::Status NpyArray::AddFortranRows(const NpyHeader& header, ByteStream* stream) {
+  // All of it is read before a row is whole. Whether so much is there comes before whether it fits.
+  const uint64_t wanted = std::min(header.bytes(), most_kept_ - kept_bytes());
   std::string elements;
-  MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream, header.bytes(), &elements));
-  if (elements.size() < header.bytes()) return Truncated(header, *stream);
+  MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream, wanted, &elements));
+  if (elements.size() < wanted) return Truncated(header, *stream);
+  MILLRACE_RETURN_IF_ERROR(CheckKept(kept_bytes() + header.bytes(), most_kept_, *stream));
   MILLRACE_RETURN_IF_ERROR(CheckAtEnd(header, stream));
   const std::vector<uint64_t> offsets = FortranOffsets(header);
   const uint32_t width = header.type.bytes;
@@ -138,6 +150,8 @@ absl::Status NpyArray::AddFortranRows(const NpyHeader& header, ByteStream* strea
     if (!selection_.Contains(rows_ + i)) continue;
     row.clear();
     for (const uint64_t offset : offsets) row.append(elements, (offset + i) * width, width);
+    MILLRACE_RETURN_IF_ERROR(
+        CheckKept(elements.size() + kept_bytes() + row.size(), most_kept_, *stream));
     records_.Add(row);
   }
   return absl::OkStatus();
@@ -145,7 +159,7 @@ absl::Status NpyArray::AddFortranRows(const NpyHeader& header, ByteStream* strea
 
 absl::Status NpyArray::AddRowsInPlace(const NpyHeader& header, const InputFile& file) {
   const uint64_t begin = file.offset();
-  MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(file.path(), file.field()));
+  MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(file));
   if (opened.size() != begin + header.bytes()) {
     return file.Error(absl::StrCat("ends at offset ", opened.size(), " instead of ",
                                    begin + header.bytes(), ": the header says ", Describe(header),

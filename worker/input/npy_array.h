@@ -23,12 +23,13 @@ namespace millrace::worker {
 class NpyArray {
  public:
   // `name`: of the array in .npz files; empty: the only one. `in_place`: rows stay in their files,
-  // where these are .npy in C's order and not compressed. `selection` must outlive this object.
-  NpyArray(std::string name, const ExampleSelection& selection, bool in_place)
-      : name_(std::move(name)), selection_(selection), in_place_(in_place) {}
+  // where these are .npy in C's order and not compressed. Otherwise at most `most_kept` bytes of
+  // them are kept. `selection` must outlive this object.
+  NpyArray(std::string name, const ExampleSelection& selection, bool in_place, uint64_t most_kept)
+      : name_(std::move(name)), selection_(selection), in_place_(in_place), most_kept_(most_kept) {}
 
   // Adds the rows of a file, .npy or .npz by its content. INVALID_ARGUMENT: it is damaged, or its
-  // rows are not like those before.
+  // rows are not like those before. RESOURCE_EXHAUSTED: too many bytes.
   absl::Status AddFile(const std::string& directory, const NamedFile& file);
 
   // REQUIRES, as all below: at least one file was added.
@@ -44,6 +45,9 @@ class NpyArray {
   // "FILE" and the row's number in it. REQUIRES: row < rows().
   std::pair<std::string, uint64_t> Find(uint64_t row) const;
 
+  // Of rows in memory.
+  uint64_t kept_bytes() const { return records_.kept_bytes(); }
+
   RecordStore TakeRecords() { return std::move(records_); }
 
  private:
@@ -58,6 +62,7 @@ class NpyArray {
   const std::string name_;
   const ExampleSelection& selection_;
   const bool in_place_;
+  const uint64_t most_kept_;
   absl::optional<NpyHeader> first_;
   RecordStore records_;
   uint64_t rows_ = 0;

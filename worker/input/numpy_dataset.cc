@@ -95,25 +95,26 @@ absl::Status CheckSameRows(const NpyArray& first, const NpyArray& array, const s
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(const NumpyArrays& spec,
-                                                          const ExampleSelection& selection,
-                                                          const std::string& directory,
-                                                          const std::string& field,
-                                                          uint64_t data_memory) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(
+    const NumpyArrays& spec, const ExampleSelection& selection, const std::string& directory,
+    const std::string& field, uint64_t data_memory, uint64_t most_kept) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<NumpyColumn> columns,
                             FindColumns(spec, directory, field));
   uint64_t bytes = 0;
   for (const NumpyColumn& column : columns) bytes += BytesOnDisk(directory, column.files);
   std::vector<NpyArray> arrays;
   arrays.reserve(columns.size());
+  uint64_t kept = 0;
   std::vector<RecordColumn> record_columns;
   ExampleSpec example;
   for (const NumpyColumn& column : columns) {
-    arrays.emplace_back(column.spec.array(), selection, /*in_place=*/bytes > data_memory);
+    arrays.emplace_back(column.spec.array(), selection, /*in_place=*/bytes > data_memory,
+                        most_kept - kept);
     NpyArray& array = arrays.back();
     for (const NamedFile& file : column.files) {
       MILLRACE_RETURN_IF_ERROR(array.AddFile(directory, file));
     }
+    kept += array.kept_bytes();
     MILLRACE_RETURN_IF_ERROR(CheckSameRows(arrays.front(), array, column.field));
     std::vector<TensorSpec>& tensors = column.is_label ? example.labels : example.features;
     const NpyTarget target = {column.is_label, tensors.size(), column.spec.divide_by()};

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/input/memory_budget.h"
 
 namespace millrace::worker {
 
@@ -23,17 +24,19 @@ absl::Status RecordDataset::Read(absl::Span<const uint64_t> indices, Batch* batc
 
 RecordCollector::RecordCollector(const ExampleSpec& example,
                                  std::unique_ptr<const RecordDecoder> decoder,
-                                 const ExampleSelection& selection, uint32_t gap)
+                                 const ExampleSelection& selection, const RecordLayout& layout,
+                                 uint64_t most_kept)
     : selection_(std::make_unique<ExampleSelection>(selection)),
       summary_(example),
-      column_{RecordStore(gap), std::move(decoder)} {}
+      column_{RecordStore(layout), std::move(decoder)},
+      most_kept_(most_kept) {}
 
 absl::Status RecordCollector::BeginFile(const InputFile& file, bool in_place) {
   file_ = &file;
   in_place_ = in_place && !file.compressed();
   examples_of_file_ = 0;
   if (!in_place_) return absl::OkStatus();
-  MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(file.path(), file.field()));
+  MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(file));
   column_.records.BeginFile(std::move(opened));
   return absl::OkStatus();
 }
@@ -53,7 +56,7 @@ absl::Status RecordCollector::Add(absl::string_view record, uint64_t offset) {
   } else {
     column_.records.Add(record);
   }
-  return absl::OkStatus();
+  return CheckKept(column_.records.kept_bytes(), most_kept_, *file_);
 }
 
 absl::Status RecordCollector::EndFile() {
@@ -68,6 +71,24 @@ absl::StatusOr<std::unique_ptr<Dataset>> RecordCollector::Finish(const std::stri
   auto dataset = std::make_unique<RecordDataset>(std::move(columns), summary_.spec());
   dataset->Describe(summary_);
   return dataset;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> CollectRecords(const RecordFiles& files,
+                                                        const AddRecords& add,
+                                                        RecordCollector&& collector) {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<NamedFile> found,
+                            FindFiles(files.directory, files.names,
+                                      absl::StrCat(files.field, ".", files.format, ".files")));
+  const bool in_place = BytesOnDisk(files.directory, found) > files.data_memory;
+  for (NamedFile& name : found) {
+    MILLRACE_ASSIGN_OR_RETURN(InputFile file,
+                              InputFile::Open(files.directory, name.name, name.field));
+    name.name = file.name();
+    MILLRACE_RETURN_IF_ERROR(collector.BeginFile(file, in_place));
+    MILLRACE_RETURN_IF_ERROR(add(&file, &collector));
+    MILLRACE_RETURN_IF_ERROR(collector.EndFile());
+  }
+  return std::move(collector).Finish(NameAll(found), files.field);
 }
 
 uint64_t BytesOnDisk(const std::string& directory, const std::vector<NamedFile>& files) {

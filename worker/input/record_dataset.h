@@ -3,6 +3,7 @@
 #define MILLRACE_WORKER_INPUT_RECORD_DATASET_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,19 +63,20 @@ class RecordDataset final : public Dataset {
 // Makes a set of files whose records are read one after the other. Not thread-safe.
 class RecordCollector {
  public:
-  // `gap`: as RecordStore has it.
+  // At most `most_kept` bytes of records stay in memory.
   RecordCollector(const ExampleSpec& example, std::unique_ptr<const RecordDecoder> decoder,
-                  const ExampleSelection& selection, uint32_t gap);
+                  const ExampleSelection& selection, const RecordLayout& layout,
+                  uint64_t most_kept);
 
   // The records from here on are in `file`, which must outlive them. `in_place`: they stay there,
   // unless it is compressed.
   absl::Status BeginFile(const InputFile& file, bool in_place);
 
   // The next record, which the file has at `offset`. Keeps and summarises it where it is selected.
-  // INVALID_ARGUMENT: it cannot be decoded.
+  // INVALID_ARGUMENT: it cannot be decoded. RESOURCE_EXHAUSTED: it is one too many.
   absl::Status Add(absl::string_view record, uint64_t offset);
 
-  // INVALID_ARGUMENT: the file has changed since it was begun.
+  // INVALID_ARGUMENT: the file has changed since it was opened.
   absl::Status EndFile();
 
   // `files`: their name, for messages. INVALID_ARGUMENT: the selection does not fit them.
@@ -87,10 +89,27 @@ class RecordCollector {
   RecordColumn column_;
   const InputFile* file_ = nullptr;
   bool in_place_ = false;
+  const uint64_t most_kept_;
   uint64_t examples_ = 0;  // Of all files so far, and of this one.
   uint64_t examples_of_file_ = 0;
   Batch example_;
 };
+
+// Which files a set has.
+struct RecordFiles {
+  std::vector<std::string> names;  // As the job lists them.
+  std::string directory;
+  std::string field;         // "data.train"
+  std::string format;        // "cifar": the field of the set that has `files`.
+  uint64_t data_memory = 0;  // Files with more bytes stay where they are.
+};
+
+// Opens a set: `add` gives the collector all records of a file. INVALID_ARGUMENT: no such files, or
+// they do not fit the selection. Others: as `add` and RecordCollector have them.
+using AddRecords = std::function<absl::Status(InputFile* file, RecordCollector* collector)>;
+absl::StatusOr<std::unique_ptr<Dataset>> CollectRecords(const RecordFiles& files,
+                                                        const AddRecords& add,
+                                                        RecordCollector&& collector);
 
 // The bytes of `files`, as they are on the disk; 0 for one that is not there.
 uint64_t BytesOnDisk(const std::string& directory, const std::vector<NamedFile>& files);

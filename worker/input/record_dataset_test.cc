@@ -1,15 +1,19 @@
 #include "worker/input/record_dataset.h"
 
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/input/example_summary.h"
+#include "worker/input/in_place_file.h"
+#include "worker/input/input_file.h"
 #include "worker/input/input_test_util.h"
 #include "worker/input/record_store.h"
 
@@ -40,7 +44,7 @@ TEST(RecordStoreTest, RecordsOfFilesMayHaveGaps) {
   const std::string directory = millrace::testing::MakeTestDirectory();
   WriteTestFile(directory, "a", "..aa..bb..ccc..dd");
   WriteTestFile(directory, "b", "ee..ff");
-  RecordStore records(/*gap=*/2);
+  RecordStore records(RecordLayout{.gap = 2});
   records.BeginFile(InPlaceFile::Open(directory + "/a", "f").value());
   records.AddInPlace(2, 2);
   records.AddInPlace(6, 2);
@@ -52,6 +56,30 @@ TEST(RecordStoreTest, RecordsOfFilesMayHaveGaps) {
   const std::vector<std::string> expected = {"aa", "bb", "ccc", "memory", "dd", "ee", "ff"};
   ASSERT_EQ(records.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(Get(records, i), expected[i]);
+}
+
+// The header was read of one file and the rows of another.
+TEST(InPlaceFileTest, IsTheFileThatIsReadWhateverHasItsNameByNow) {
+  const std::string directory = millrace::testing::MakeTestDirectory();
+  WriteTestFile(directory, "a", "old");
+  const InputFile file = InputFile::Open(directory, "a", "f").value();
+  WriteTestFile(directory, "b", "new, and longer");
+  std::filesystem::rename(directory + "/b", directory + "/a");
+  const InPlaceFile in_place = InPlaceFile::Open(file).value();
+  std::string bytes(3, '\0');
+  EXPECT_EQ(in_place.ReadAt(0, absl::MakeSpan(bytes)), absl::OkStatus());
+  EXPECT_EQ(bytes, "old");
+}
+
+TEST(InPlaceFileTest, ChangesCountFromWhenTheFileWasFirstOpened) {
+  const std::string directory = millrace::testing::MakeTestDirectory();
+  WriteTestFile(directory, "a", "old");
+  const InputFile file = InputFile::Open(directory, "a", "f").value();
+  WriteTestFile(directory, "a", "longer");
+  const InPlaceFile in_place = InPlaceFile::Open(file).value();
+  std::string bytes(3, '\0');
+  EXPECT_THAT(std::string(in_place.ReadAt(0, absl::MakeSpan(bytes)).message()),
+              HasSubstr("a: has changed since it was opened (3 bytes then, 6 now)"));
 }
 
 ExampleSpec RaggedSpec() {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/input/crc32c.h"
 
 namespace millrace::worker {
 namespace {
@@ -20,6 +22,7 @@ void RecordStore::Add(absl::string_view record) {
   const uint32_t holder = static_cast<uint32_t>(chunks_.size() - 1);
   Append({size_, chunk.size(), static_cast<uint32_t>(record.size()), holder}, 1);
   chunk.append(record.data(), record.size());
+  kept_bytes_ += record.size();
 }
 
 void RecordStore::AddInPlace(uint64_t offset, uint32_t bytes, uint64_t count) {
@@ -36,7 +39,7 @@ void RecordStore::Append(const Run& run, uint64_t count) {
 }
 
 uint64_t RecordStore::OffsetIn(const Run& run, uint64_t index) const {
-  const uint64_t gap = (run.holder & kInFile) != 0 ? gap_ : 0;
+  const uint64_t gap = (run.holder & kInFile) != 0 ? layout_.gap : 0;
   return run.offset + (index - run.first) * (run.bytes + gap);
 }
 
@@ -48,9 +51,16 @@ absl::StatusOr<absl::string_view> RecordStore::Get(uint64_t index, std::string* 
   if ((run.holder & kInFile) == 0) {
     return absl::string_view(chunks_[run.holder]).substr(offset, run.bytes);
   }
-  scratch->resize(run.bytes);
-  MILLRACE_RETURN_IF_ERROR(files_[run.holder & ~kInFile].ReadAt(offset, absl::MakeSpan(*scratch)));
-  return absl::string_view(*scratch);
+  const InPlaceFile& file = files_[run.holder & ~kInFile];
+  scratch->resize(run.bytes + (layout_.checksum ? kCrcBytes : 0));
+  MILLRACE_RETURN_IF_ERROR(file.ReadAt(offset, absl::MakeSpan(*scratch)));
+  const absl::string_view record = absl::string_view(*scratch).substr(0, run.bytes);
+  if (layout_.checksum &&
+      !MatchesMaskedCrc32c(record, absl::string_view(*scratch).substr(run.bytes))) {
+    return file.Error(absl::StrCat("has changed: the checksum of the record whose bytes begin at ",
+                                   "offset ", offset, " is wrong now"));
+  }
+  return record;
 }
 
 }  // namespace millrace::worker

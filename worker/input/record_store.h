@@ -14,11 +14,16 @@
 
 namespace millrace::worker {
 
+// How records stand in their files.
+struct RecordLayout {
+  uint32_t gap = 0;       // Bytes between two records that follow each other.
+  bool checksum = false;  // The masked CRC-32C of each follows it, in four of these bytes.
+};
+
 // Records are numbered from 0 in the order in which they were added. Thread-safe once all are.
 class RecordStore {
  public:
-  // `gap`: bytes between two records that follow each other in a file.
-  explicit RecordStore(uint32_t gap = 0) : gap_(gap) {}
+  explicit RecordStore(const RecordLayout& layout = {}) : layout_(layout) {}
 
   RecordStore(RecordStore&&) = default;
 
@@ -37,9 +42,13 @@ class RecordStore {
 
   uint64_t size() const { return size_; }
 
+  // Of the records that are in memory.
+  uint64_t kept_bytes() const { return kept_bytes_; }
+
   // The bytes of a record: they are in memory, where this is no copy, or are read into `scratch`.
   // They are good until the store or `scratch` changes. Blocks while it reads. Errors as
-  // InPlaceFile::ReadAt. REQUIRES: index < size().
+  // InPlaceFile::ReadAt; INVALID_ARGUMENT: the record's checksum is wrong. REQUIRES: index <
+  // size().
   absl::StatusOr<absl::string_view> Get(uint64_t index, std::string* scratch) const;
 
  private:
@@ -57,8 +66,9 @@ class RecordStore {
   void Append(const Run& run, uint64_t count);
   uint64_t OffsetIn(const Run& run, uint64_t index) const;
 
-  uint32_t gap_;
+  RecordLayout layout_;
   uint64_t size_ = 0;
+  uint64_t kept_bytes_ = 0;
   std::vector<Run> runs_;
   std::vector<std::string> chunks_;
   std::vector<InPlaceFile> files_;

@@ -1,5 +1,6 @@
 #include "worker/input/tfrecord_dataset.h"
 
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
@@ -150,6 +151,24 @@ TEST_F(TfRecordDatasetTest, FileThatChangesLaterIsNoticed) {
   const absl::Status status = dataset->Read({4}, &batch);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("plain.tfrecord: has changed"));
+}
+
+// Size and time do not tell where somebody sets the time back, or writes twice within its tick.
+TEST_F(TfRecordDatasetTest, RecordThatIsAnotherAtTheSameTimeIsNoticed) {
+  const std::unique_ptr<Dataset> dataset = Open(/*memory=*/0).value();
+  const std::filesystem::path path = directory_ + "/plain.tfrecord";
+  const auto time = std::filesystem::last_write_time(path);
+  std::string content = ReferenceFile("plain.tfrecord");
+  content[20] = static_cast<char>(content[20] ^ 1);
+  WriteTestFile(directory_, "plain.tfrecord", content);
+  std::filesystem::last_write_time(path, time);
+  Batch batch;
+  const absl::Status status = dataset->Read({0}, &batch);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("plain.tfrecord: has changed: the checksum of the record whose bytes begin "
+                        "at offset 12 is wrong now"));
+  EXPECT_EQ(dataset->Read({4}, &batch), absl::OkStatus());
 }
 
 TEST_F(TfRecordDatasetTest, RangeSelectsExamples) {

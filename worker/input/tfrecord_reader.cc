@@ -9,16 +9,11 @@ namespace millrace::worker {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kCrcBytes = 4;
 
 uint64_t LittleEndian(absl::string_view bytes) {
   uint64_t value = 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<uint8_t>(bytes[i]);
   return value;
-}
-
-bool CrcMatches(absl::string_view bytes, absl::string_view crc) {
-  return MaskedCrc32c(bytes) == LittleEndian(crc);
 }
 
 }  // namespace
@@ -29,7 +24,7 @@ absl::StatusOr<bool> TfRecordReader::Next() {
   if (header_.empty()) return false;
   if (header_.size() < kLengthBytes + kCrcBytes) return Truncated();
   const absl::string_view length_bytes = absl::string_view(header_).substr(0, kLengthBytes);
-  if (!CrcMatches(length_bytes, absl::string_view(header_).substr(kLengthBytes))) {
+  if (!MatchesMaskedCrc32c(length_bytes, absl::string_view(header_).substr(kLengthBytes))) {
     return stream_.Error(absl::StrCat("damaged: the checksum of the length at offset ", begin_,
                                       " is wrong", begin_ == 0 ? "; is it a TFRecord file?" : ""));
   }
@@ -43,7 +38,7 @@ absl::StatusOr<bool> TfRecordReader::Next() {
   if (record_.size() < length) return Truncated();
   MILLRACE_RETURN_IF_ERROR(ReadUpTo(&stream_, kCrcBytes, &footer_));
   if (footer_.size() < kCrcBytes) return Truncated();
-  if (CrcMatches(record_, footer_)) return true;
+  if (MatchesMaskedCrc32c(record_, footer_)) return true;
   return stream_.Error(
       absl::StrCat("damaged: the checksum of the record at offset ", begin_, " is wrong"));
 }

@@ -173,8 +173,7 @@ absl::Status ZipStream::CheckEnd() {
   return crc_ == entry_.crc ? absl::OkStatus() : Error("damaged: its CRC-32 is another one");
 }
 
-absl::StatusOr<ZipFile> ZipFile::Open(const std::string& path, const std::string& field) {
-  MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(path, field));
+absl::StatusOr<ZipFile> ZipFile::Open(InPlaceFile opened) {
   ZipFile file(std::move(opened));
   MILLRACE_RETURN_IF_ERROR(file.ReadDirectory());
   return file;

@@ -63,7 +63,7 @@ class ZipStream final : public ByteStream {
 class ZipFile {
  public:
   // Reads the directory. INVALID_ARGUMENT: it is damaged. Others as InPlaceFile.
-  static absl::StatusOr<ZipFile> Open(const std::string& path, const std::string& field);
+  static absl::StatusOr<ZipFile> Open(InPlaceFile opened);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }
 

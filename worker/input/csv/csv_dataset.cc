@@ -86,10 +86,11 @@ TensorSpec DescribeLabel(const CsvLabel& label, const CsvTable& table,
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsvDataset(const CsvFiles& spec,
                                                         const ExampleSelection& selection,
                                                         const std::string& directory,
-                                                        const std::string& field) {
+                                                        const std::string& field,
+                                                        uint64_t most_kept) {
   const std::string path = absl::StrCat(field, ".csv");
   MILLRACE_RETURN_IF_ERROR(CheckCsvFiles(spec, path));
-  CsvTableReader reader(spec, selection, directory, path);
+  CsvTableReader reader(spec, selection, directory, path, most_kept);
   MILLRACE_RETURN_IF_ERROR(reader.Read());
   if (reader.examples() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, ".files: ", reader.files(),

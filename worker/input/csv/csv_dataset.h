@@ -9,16 +9,19 @@
 #include "protos/csv.pb.h"
 #include "worker/input/dataset.h"
 #include "worker/input/example_selection.h"
+#include "worker/input/memory_budget.h"
 
 namespace millrace::worker {
 
 // Opens the examples of a selection in CsvFiles. All files are read to their ends and checked; of
-// what is selected, four bytes are kept for each column and example. The label is called "label": a
-// class, or a float. Errors as OpenDataset, with FILE:LINE:COLUMN and the column's name.
+// what is selected, four bytes are kept for each column and example, at most `most_kept` in all.
+// The label is called "label": a class, or a float. Errors as OpenDataset, with FILE:LINE:COLUMN
+// and the column's name.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsvDataset(const CsvFiles& spec,
                                                         const ExampleSelection& selection,
                                                         const std::string& directory,
-                                                        const std::string& field);
+                                                        const std::string& field,
+                                                        uint64_t most_kept = MostKeptBytes());
 
 }  // namespace millrace::worker
 

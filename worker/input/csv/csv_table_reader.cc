@@ -8,6 +8,7 @@
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "worker/input/input_file.h"
+#include "worker/input/memory_budget.h"
 #include "worker/input/number_text.h"
 
 namespace millrace::worker {
@@ -37,11 +38,13 @@ std::string AtColumn(const std::string& name) {
 }  // namespace
 
 CsvTableReader::CsvTableReader(const CsvFiles& spec, const ExampleSelection& selection,
-                               const std::string& directory, const std::string& field)
+                               const std::string& directory, const std::string& field,
+                               uint64_t most_kept)
     : spec_(spec),
       selection_(selection),
       directory_(directory),
       field_(field),
+      most_kept_(most_kept),
       label_encoder_(spec.label()),
       missing_(spec.missing().begin(), spec.missing().end()) {
   if (missing_.empty()) missing_.insert("");
@@ -89,7 +92,9 @@ absl::Status CsvTableReader::ReadFile(NamedFile* named) {
     MILLRACE_ASSIGN_OR_RETURN(const bool more, reader.Next());
     if (!more) return absl::OkStatus();
     MILLRACE_RETURN_IF_ERROR(AddRow(reader, places));
-    if (selection_.Contains(examples_)) KeepRow(file.name(), reader.place(0).line);
+    if (selection_.Contains(examples_)) {
+      MILLRACE_RETURN_IF_ERROR(KeepRow(file, reader.place(0).line));
+    }
     ++examples_;
   }
 }
@@ -164,13 +169,17 @@ absl::Status CsvTableReader::EncodeLabel(const CsvReader& reader, const Places& 
                                      "; a weight must be a finite number that is at least 0"));
 }
 
-void CsvTableReader::KeepRow(const std::string& file, uint64_t line) {
+absl::Status CsvTableReader::KeepRow(const InputFile& file, uint64_t line) {
   for (size_t i = 0; i < cells_.size(); ++i) table_.columns[i].Add(cells_[i]);
   table_.labels.Add(label_);
   if (!spec_.weight().empty()) table_.weights.push_back(weight_);
-  if (label_encoder_.number() || label_.id <= largest_) return;
-  largest_ = label_.id;
-  largest_class_ = absl::StrCat(file, ": line ", line);
+  if (!label_encoder_.number() && label_.id > largest_) {
+    largest_ = label_.id;
+    largest_class_ = absl::StrCat(file.name(), ": line ", line);
+  }
+  // Columns, label and weight; and one that grows, of which there are two meanwhile.
+  const uint64_t columns = cells_.size() + 3;
+  return CheckKept(table_.labels.size() * columns * sizeof(float), most_kept_, file);
 }
 
 }  // namespace millrace::worker

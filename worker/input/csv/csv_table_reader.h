@@ -26,10 +26,10 @@ class CsvTableReader {
   // `field` is the files' in the job ("data.train.csv"). What is passed must outlive this object.
   // REQUIRES: CheckCsvFiles is content with `spec`.
   CsvTableReader(const CsvFiles& spec, const ExampleSelection& selection,
-                 const std::string& directory, const std::string& field);
+                 const std::string& directory, const std::string& field, uint64_t most_kept);
 
   // Reads all files. Blocks. INVALID_ARGUMENT: the file and the place of what is wrong.
-  // UNAVAILABLE: the system failed to read.
+  // UNAVAILABLE: the system failed to read. RESOURCE_EXHAUSTED: more than `most_kept` bytes.
   absl::Status Read();
 
   // In all files.
@@ -58,13 +58,14 @@ class CsvTableReader {
   absl::Status AddRow(const CsvReader& reader, const Places& places);
   absl::Status EncodeRow(const CsvReader& reader, const Places& places);
   absl::Status EncodeLabel(const CsvReader& reader, const Places& places);
-  void KeepRow(const std::string& file, uint64_t line);
+  absl::Status KeepRow(const InputFile& file, uint64_t line);
   CsvValue ValueAt(const CsvReader& reader, size_t field) const;
 
   const CsvFiles& spec_;
   const ExampleSelection& selection_;
   const std::string& directory_;
   const std::string& field_;
+  const uint64_t most_kept_;
   const CsvLabelEncoder label_encoder_;
   absl::flat_hash_set<std::string> missing_;
   std::vector<std::unique_ptr<CsvEncoder>> encoders_;
