@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/text_mutation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -136,18 +137,7 @@ TEST(JobSpecTest, SurvivesMutations) {
   for (int round = 0; round < 10'000; ++round) {
     std::string text = original;
     for (int change = 0; change <= round % 3; ++change) {
-      const size_t at = random() % text.size();
-      switch (random() % 3) {
-        case 0:
-          text[at] = alphabet[random() % alphabet.size()];
-          break;
-        case 1:
-          text.insert(at, 1, alphabet[random() % alphabet.size()]);
-          break;
-        case 2:
-          text.erase(at, 1 + random() % 4);
-          break;
-      }
+      millrace::testing::ChangeText(alphabet, /*most_erased=*/4, &random, &text);
     }
     const absl::StatusOr<JobSpec> spec = ParseJobSpec(text, "job");
     if (!spec.ok()) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/text_mutation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -157,18 +158,7 @@ TEST(TfConfigTest, SurvivesMutations) {
   for (int round = 0; round < 20'000; ++round) {
     std::string text = original;
     for (int change = 0; change <= round % 4; ++change) {
-      const size_t at = random() % text.size();
-      switch (random() % 3) {
-        case 0:
-          text[at] = alphabet[random() % alphabet.size()];
-          break;
-        case 1:
-          text.insert(at, 1, alphabet[random() % alphabet.size()]);
-          break;
-        case 2:
-          text.erase(at, 1 + random() % 8);
-          break;
-      }
+      millrace::testing::ChangeText(alphabet, /*most_erased=*/8, &random, &text);
     }
     const absl::StatusOr<TfConfig> config = ParseTfConfig(text);
     if (!config.ok()) continue;
