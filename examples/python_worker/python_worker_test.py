@@ -138,6 +138,23 @@ class PythonWorkerTest(unittest.TestCase):
             _, disturbed = self.train(cluster, "killed", at_middle=lambda cluster: cluster.pythons[0].kill())
         self.assert_close(disturbed, values)
 
+    def test_killed_beside_a_worker_of_the_other_make_it_leaves_its_steps_to_that_one(self):
+        _, values = self.by_cpp()
+
+        def start_cpp_and_kill_python(cluster):
+            cluster.workers.append(cluster.start_worker(0))
+            cluster.pythons[0].kill()
+
+        def start_python_and_kill_cpp(cluster):
+            cluster.pythons.append(cluster.start_python(0))
+            cluster.workers[0].kill()
+
+        for name, cpps, swap in (("killed_python", 0, start_cpp_and_kill_python),
+                                 ("killed_cpp", 1, start_python_and_kill_cpp)):
+            with self.subTest(name), self.cluster(workers=cpps, pythons=1 - cpps) as cluster:
+                _, disturbed = self.train(cluster, name, at_middle=swap)
+            self.assert_close(disturbed, values)
+
     def test_it_goes_on_when_a_ps_and_the_coordinator_come_back(self):
         def kill_both(cluster):
             cluster.ps[0].kill()
