@@ -1,0 +1,205 @@
+// Directories of checkpoints that hang, or that others have taken.
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "coordinator/checkpoint/checkpointer_fixture.h"
+#include "coordinator/testing/gate.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "rocksdb/file_system.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Calls something right before a manifest gets its name.
+class CommittingFileSystem final : public rocksdb::FileSystemWrapper {
+ public:
+  explicit CommittingFileSystem(std::function<void()> before)
+      : rocksdb::FileSystemWrapper(RealFileSystem()), before_(std::move(before)) {}
+  const char* Name() const override { return "CommittingFileSystem"; }
+  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override {
+    if (absl::EndsWith(to, "/manifest.json")) before_();
+    return FileSystemWrapper::RenameFile(from, to, options, debug);
+  }
+
+ private:
+  const std::function<void()> before_;
+};
+
+// Does not answer while its gate is shut.
+class HangingFileSystem final : public rocksdb::FileSystemWrapper {
+ public:
+  HangingFileSystem() : rocksdb::FileSystemWrapper(RealFileSystem()) {}
+  const char* Name() const override { return "HangingFileSystem"; }
+  rocksdb::IOStatus GetChildren(const std::string& path, const rocksdb::IOOptions& options,
+                                std::vector<std::string>* children,
+                                rocksdb::IODebugContext* debug) override {
+    gate.Pass();
+    return FileSystemWrapper::GetChildren(path, options, children, debug);
+  }
+  Gate gate;
+};
+
+TEST_F(CheckpointerTest, ADirectoryThatDoesNotAnswerHoldsUpNobody) {
+  const auto hanging = std::make_shared<HangingFileSystem>();
+  std::filesystem::create_directory(directory_);
+  Open(hanging);
+  At(10);
+  const auto asked = Request();
+  Advance();
+  hanging->gate.AwaitSomebody();
+  clock_.Advance(absl::Minutes(2));
+  Advance();
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr(directory_ + " does not answer"));
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  clock_.Advance(absl::Minutes(2));
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("does not answer"));
+  checkpointer_->Close(absl::UnavailableError("the job ends"));
+  checkpointer_->TellRequests();
+  EXPECT_FALSE((*asked)->ok());
+  checkpointer_.reset();
+  hanging->gate.Open();
+}
+
+TEST_F(CheckpointerTest, ShardsThatGoWhileTheFolderIsMadeEndIt) {
+  const auto hanging = std::make_shared<HangingFileSystem>();
+  Open(hanging);
+  hanging->gate.Open();
+  AwaitIdle();
+  At(10);
+  Request();
+  Advance();
+  checkpointer_->Detach("ps-1 went");
+  checkpointer_->TellRequests();
+  Attach(10);
+  AwaitIdle();
+  EXPECT_EQ(checkpointer_->TakeEnded().at(0).error(), "ps-1 went");
+  EXPECT_FALSE(shards_.request);
+}
+
+TEST_F(CheckpointerTest, WhatAnEarlierLifeOfTheCoordinatorLeftIsCollected) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  At(20);
+  Request();
+  AwaitWriting();
+  ASSERT_TRUE(WriteFakeShard(*shards_.request, SpecOf(0), shards_.states[0]).ok());
+  // Killed.
+  shards_.request.reset();
+  ASSERT_THAT(Folders(), ElementsAre("000001", "000002"));
+  OpenIdle();
+  EXPECT_THAT(FilesOf("000002"), ElementsAre("being-removed"));
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+  ASSERT_TRUE(checkpointer_->newest());
+  EXPECT_EQ(checkpointer_->newest()->step(), 10u);
+}
+
+TEST_F(CheckpointerTest, ADirectoryThatBecameAnotherRunsIsLeftAlone) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  owner_.job_id = "j-2";
+  OpenIdle();
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("has checkpoints of job 'j-1'"));
+  At(20);
+  const auto asked = Request();
+  AwaitIdle();
+  EXPECT_THAT(std::string((*asked)->status().message()), HasSubstr("two runs must not share one"));
+  EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("has checkpoints of job 'j-1'"));
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+
+  owner_.earlier_job_ids = {kSavedJob};
+  OpenIdle();
+  Request();
+  AwaitWriting();
+  EXPECT_EQ(shards_.request->checkpoint(), 2u);
+  EXPECT_EQ(shards_.request->base(), 0u);
+}
+
+// Of another cluster, say, which knows nothing of this job.
+TEST_F(CheckpointerTest, ADirectoryThatAnotherJobHasTakenIsLeftAlone) {
+  OpenIdle();
+  At(10);
+  const auto asked = Request();
+  AwaitWriting();
+  shards_.Write();
+  const CheckpointFiles other(RealFileSystem(), spec_.checkpoints(), {"j-2", {}});
+  const auto begun = other.Begin(1, 2, /*is_first=*/true, {});
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ(begun->number, 2u);
+  AwaitIdle();
+  EXPECT_THAT(std::string((*asked)->status().message()), HasSubstr("was taken by job 'j-2'"));
+  EXPECT_THAT(Numbers(), IsEmpty());
+  const auto again = Request();
+  AwaitIdle();
+  EXPECT_THAT(std::string((*again)->status().message()), HasSubstr("was taken by job 'j-2'"));
+  EXPECT_THAT(Folders(), ElementsAre("000002"));
+}
+
+// It was told as written, and the other one may have taken its files for garbage.
+TEST_F(CheckpointerTest, OneIsGivenUpWhenTheDirectoryIsTakenWhileItIsCommitted) {
+  Open(std::make_shared<CommittingFileSystem>([this] {
+    EXPECT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("j-2").ok());
+  }));
+  AwaitIdle();
+  At(10);
+  const auto asked = Request();
+  WriteOne();
+  ASSERT_TRUE(asked->has_value());
+  EXPECT_THAT(std::string((*asked)->status().message()), HasSubstr("was taken by job 'j-2'"));
+  EXPECT_THAT(Numbers(), IsEmpty());
+}
+
+TEST_F(CheckpointerTest, GivingOneUpTouchesNothingOfAnotherJob) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  const CheckpointFiles late(RealFileSystem(), spec_.checkpoints(), {"j-0", {}});
+  EXPECT_EQ(late.GiveUp(1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+  At(20);
+  Request();
+  AwaitWriting();
+  ASSERT_TRUE(WriteFakeShard(*shards_.request, SpecOf(0), shards_.states[0]).ok());
+  const std::vector<std::string> written = FilesOf("000002");
+  EXPECT_THAT(written, SizeIs(2));
+  EXPECT_TRUE(late.GiveUp(3).ok());
+  EXPECT_EQ(FilesOf("000002"), written);
+}
+
+TEST_F(CheckpointerTest, ANewJobIsRefusedADirectoryThatHasCheckpoints) {
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  const absl::Status refused = CheckNewOwner(RealFileSystem(), spec_);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("has checkpoints of job 'j-1'"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("restore.directory"));
+  spec_.mutable_restore()->set_directory(directory_);
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  spec_.mutable_restore()->set_directory(directory_ + "/");
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
