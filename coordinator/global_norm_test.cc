@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -156,8 +157,9 @@ TEST(GlobalNormTest, WorkerThatIsKilledWhileAVersionWaitsForItsNormChangesNothin
   const std::string job = cluster.Submit(ClippedJob(PlainJob(20), 2)).value();
   gate.AwaitSomebody();
   cluster.AddWorker();
-  first.Kill();
+  std::thread killer([&first] { first.Kill(); });  // It may stand before the next version.
   gate.Open();
+  killer.join();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   cluster.ExpectAllApplied(job, 20);
   ExpectMadeOnce(cluster, job, 10, kServers);

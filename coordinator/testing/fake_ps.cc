@@ -139,7 +139,7 @@ std::string FakePs::address() const {
 absl::Status FakePs::Push(const std::string& job_id, uint32_t shard, uint64_t generation,
                           uint64_t step) {
   MutexLock lock(&mutex_);
-  AwaitVersionOf({job_id, shard}, step);
+  AwaitVersionOf({job_id, shard}, generation, step);
   if (address_.empty()) return absl::UnavailableError(absl::StrCat(name_, " is down"));
   const auto found = shards_.find({job_id, shard});
   if (found == shards_.end()) return absl::NotFoundError(absl::StrCat("no shard ", shard));

@@ -179,9 +179,10 @@ class FakePs final : public ParameterServerAdmin::Service {
   // The same without asking for a norm. REQUIRES: it is a whole version.
   void Make(const Key& key, Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool HoldsVersion(const Shard& shard);
-  // As a worker does that pulls before it pushes: until the shard is not just before the version of
-  // `step`, while it waits for a norm.
-  void AwaitVersionOf(const Key& key, uint64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // As a worker does that pulls before it pushes: while the shard is at this generation, just
+  // before the version of `step`, and waits for a norm.
+  void AwaitVersionOf(const Key& key, uint64_t generation, uint64_t step)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What both calls check. FAILED_PRECONDITION.
   template <typename Request>
   grpc::Status FindVersion(const Request& request, Shard** found)

@@ -13,11 +13,12 @@ constexpr absl::Duration kVersionPatience = absl::Seconds(30);
 
 }  // namespace
 
-void FakePs::AwaitVersionOf(const Key& key, uint64_t step) {
+void FakePs::AwaitVersionOf(const Key& key, uint64_t generation, uint64_t step) {
   const absl::Time deadline = Clock::Real()->Now() + kVersionPatience;
   const auto comes_too_early = [&] {
     const auto found = shards_.find(key);
     if (found == shards_.end() || address_.empty()) return false;
+    if (found->second.generation != generation) return false;
     const ShardSpec& spec = found->second.spec;
     return spec.optimizer().has_global_clip_norm() && spec.replicas() > 0 &&
            step / spec.replicas() == found->second.version + 1 && HoldsVersion(found->second);
