@@ -230,10 +230,13 @@ uint64_t MemoryNeed(const ShardPlan& plan) {
   const uint64_t changing = StateBytes(plan) - frozen;
   const uint64_t receive = ReceiveBytes(plan);
   const uint64_t sum = plan.layout.pushed_elements() * sizeof(float);
+  // The sum of contributions serves as the gathered gradient, unless that is clipped first.
+  const bool gathers = plan.optimizer->passes() > 0 &&
+                       (plan.spec.replicas() == 0 || plan.spec.optimizer().has_global_clip_norm());
+  const uint64_t gathered = gathers ? sum : 0;
   // The current one, the one being computed, a cut's and a pinned one.
-  const uint64_t fixed = plan.spec.replicas() == 0
-                             ? frozen + 4 * changing + (plan.optimizer->passes() > 0 ? sum : 0)
-                             : 2 * frozen + 5 * changing + sum;
+  const uint64_t fixed = plan.spec.replicas() == 0 ? frozen + 4 * changing + gathered
+                                                   : 2 * frozen + 5 * changing + sum + gathered;
   return receive > kNoLimit - fixed ? kNoLimit : receive + fixed;
 }
 

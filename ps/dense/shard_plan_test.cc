@@ -82,6 +82,16 @@ TEST_F(ShardPlanTest, GradientThatIsGatheredCountsAsNeeded) {
   EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), before + 1000 * sizeof(float));
 }
 
+// Otherwise the sum of a version is what is gathered.
+TEST_F(ShardPlanTest, GradientThatIsClippedBeforeItIsGatheredCountsTwice) {
+  AddSlice(0, "a", 0, 1000);
+  spec_.set_replicas(2);
+  spec_.mutable_optimizer()->mutable_lamb();
+  const uint64_t before = MemoryNeed(*PlanShard(spec_));
+  spec_.mutable_optimizer()->set_global_clip_norm(1);
+  EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), before + 1000 * sizeof(float));
+}
+
 TEST_F(ShardPlanTest, SlicesThatOverlapAreRefused) {
   AddSlice(0, "a", 10, 5);
   AddSlice(0, "a", 0, 11);
