@@ -1,7 +1,6 @@
 // Losses, logits and gradients against Keras's (see testing/reference/layers.py).
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "worker/device/cpu/model_test_util.h"
+#include "worker/device/cpu/reference_cases.h"
 
 namespace millrace::worker {
 namespace {
@@ -26,46 +26,29 @@ struct Reference {
   std::vector<std::vector<double>> gradients;
 };
 
-template <typename T>
-std::vector<T> Numbers(std::istringstream* line) {
-  std::vector<T> numbers;
-  for (T number; *line >> number;) numbers.push_back(number);
-  return numbers;
-}
-
 void ReadLine(const std::string& key, std::istringstream* line, Reference* reference) {
   if (key == "model") std::getline(*line, reference->model);
-  if (key == "input") reference->input = Numbers<uint64_t>(line);
-  if (key == "labels") reference->batch.labels = {IdTensor(Numbers<int64_t>(line))};
+  if (key == "input") reference->input = RestOf<uint64_t>(line);
+  if (key == "labels") reference->batch.labels = {IdTensor(RestOf<int64_t>(line))};
   if (key == "ids") *line >> reference->ids;
   if (key == "features") {
-    reference->batch.features = {reference->ids > 0 ? IdTensor(Numbers<int64_t>(line))
-                                                    : FloatTensor(Numbers<float>(line))};
+    reference->batch.features = {reference->ids > 0 ? IdTensor(RestOf<int64_t>(line))
+                                                    : FloatTensor(RestOf<float>(line))};
   }
-  if (key == "logits") reference->logits = Numbers<double>(line);
+  if (key == "logits") reference->logits = RestOf<double>(line);
   if (key == "loss") {
     *line >> reference->loss;
     reference->training_loss = reference->loss;
   }
   if (key == "training_loss") *line >> reference->training_loss;
-  if (key == "values") reference->values.push_back(Numbers<double>(line));
-  if (key == "gradient") reference->gradients.push_back(Numbers<double>(line));
+  if (key == "values") reference->values.push_back(RestOf<double>(line));
+  if (key == "gradient") reference->gradients.push_back(RestOf<double>(line));
 }
 
 std::vector<Reference> ReadReferences() {
-  std::ifstream file("testing/reference/layers.txt");
-  std::vector<Reference> references;
-  for (std::string text; std::getline(file, text);) {
-    std::istringstream line(text);
-    std::string key;
-    line >> key;
-    if (key == "case") {
-      references.emplace_back();
-      line >> references.back().name;
-      continue;
-    }
-    ReadLine(key, &line, &references.back());
-    Batch& batch = references.back().batch;
+  auto references = ReadReferenceCases<Reference>("testing/reference/layers.txt", ReadLine);
+  for (Reference& reference : references) {
+    Batch& batch = reference.batch;
     if (!batch.labels.empty()) batch.size = batch.labels[0].ids.size();
   }
   return references;

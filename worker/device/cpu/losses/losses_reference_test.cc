@@ -1,7 +1,6 @@
 // Losses, their gradients and metrics against Keras's (see testing/reference/losses.py).
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -11,6 +10,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "worker/device/cpu/output_heads.h"
+#include "worker/device/cpu/reference_cases.h"
 #include "worker/model/batch_metrics.h"
 
 namespace millrace::worker {
@@ -32,44 +32,24 @@ struct LossReference {
 
 void PrintTo(const LossReference& reference, std::ostream* stream) { *stream << reference.name; }
 
-template <typename T>
-std::vector<T> Rest(std::istringstream* line) {
-  std::vector<T> numbers;
-  for (T number; *line >> number;) numbers.push_back(number);
-  return numbers;
-}
-
 void ReadLossLine(const std::string& key, std::istringstream* line, LossReference* reference) {
   if (key == "output") std::getline(*line, reference->output);
   if (key == "width") *line >> reference->width;
-  if (key == "classes") reference->label.ids = Rest<int64_t>(line);
-  if (key == "labels") reference->label.floats = Rest<float>(line);
-  if (key == "weights") reference->weights = Rest<float>(line);
-  if (key == "values") reference->values = Rest<float>(line);
+  if (key == "classes") reference->label.ids = RestOf<int64_t>(line);
+  if (key == "labels") reference->label.floats = RestOf<float>(line);
+  if (key == "weights") reference->weights = RestOf<float>(line);
+  if (key == "values") reference->values = RestOf<float>(line);
   if (key == "loss") *line >> reference->loss;
   if (key == "evaluation") *line >> reference->evaluation;
-  if (key == "gradient") reference->gradient = Rest<double>(line);
-  if (key == "matrix") reference->matrix = Rest<uint64_t>(line);
+  if (key == "gradient") reference->gradient = RestOf<double>(line);
+  if (key == "matrix") reference->matrix = RestOf<uint64_t>(line);
   if (key != "metric") return;
   std::string name;
   *line >> name >> reference->metrics[name];
 }
 
 std::vector<LossReference> ReadLossReferences() {
-  std::ifstream file("testing/reference/losses.txt");
-  std::vector<LossReference> references;
-  for (std::string text; std::getline(file, text);) {
-    std::istringstream line(text);
-    std::string key;
-    line >> key;
-    if (key == "case") {
-      references.emplace_back();
-      line >> references.back().name;
-      continue;
-    }
-    ReadLossLine(key, &line, &references.back());
-  }
-  return references;
+  return ReadReferenceCases<LossReference>("testing/reference/losses.txt", ReadLossLine);
 }
 
 // The plan of such an output of a model with one layer.
