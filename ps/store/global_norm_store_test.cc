@@ -133,7 +133,6 @@ TEST_F(GlobalNormStoreTest, VersionThatWaitedAtACleanStopIsMeasuredAgain) {
   ASSERT_TRUE(store_->Stop().ok());
   Open(/*arena=*/false);
   EXPECT_FALSE(Find()->Status().closed());
-  EXPECT_TRUE(Find()->Status().has_previous());
   EXPECT_EQ(Find()->Status().held().above_size() + Find()->Status().held().watermark(), 2u);
   EXPECT_EQ(Measure(0)->norm(), 5);
   EXPECT_EQ(Measure(1)->state(), MeasureVersionResponse::MEASURED);
