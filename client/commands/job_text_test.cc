@@ -70,7 +70,7 @@ TEST(JobTextTest, WhatEvaluationsHaveComeToIsTold) {
   EXPECT_EQ(json.count("stopped_early"), 0u);
   status.mutable_stopped_early()->set_step(1200);
   status.mutable_stopped_early()->set_reason("why");
-  EXPECT_THAT(JobText(status, absl::UTCTimeZone(), kNow), testing::Not(HasSubstr("stops  ")));
+  EXPECT_THAT(JobText(status, absl::UTCTimeZone(), kNow), ::testing::Not(HasSubstr("stops  ")));
   EXPECT_EQ(nlohmann::json::parse(JobJson(status))["stopped_early"]["reason"], "why");
 }
 
