@@ -9,11 +9,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/input/in_place_file.h"
 #include "worker/input/zip_file.h"
 
 namespace millrace::client {
 namespace {
 
+using ::millrace::worker::InPlaceFile;
 using ::millrace::worker::ZipEntry;
 using ::millrace::worker::ZipFile;
 using ::millrace::worker::ZipStream;
@@ -60,7 +62,8 @@ KerasFormat KerasFormatOf(const std::string& path) {
 }
 
 absl::StatusOr<KerasFile> ReadKerasArchive(const std::string& path, bool with_weights) {
-  MILLRACE_ASSIGN_OR_RETURN(const ZipFile archive, ZipFile::Open(path, "Keras model"));
+  MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(path, "Keras model"));
+  MILLRACE_ASSIGN_OR_RETURN(const ZipFile archive, ZipFile::Open(std::move(opened)));
   KerasFile file;
   MILLRACE_ASSIGN_OR_RETURN(file.json, ReadPart(archive, kConfig, kMaxConfigBytes));
   file.json_name = absl::StrCat(path, ": ", kConfig);
