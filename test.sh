@@ -7,8 +7,7 @@
 #   ./test.sh            all of it
 #   ./test.sh opt        without sanitizers, in less than half the time (also: asan, tsan)
 #
-# Tests on real data skip unless MILLRACE_TEST_DATA names a folder that holds mnist/ (the IDX files)
-# and a9a/ (a9a, a9a.t).
+# Tests on real data skip unless MILLRACE_TEST_DATA names a folder that holds it (CONTRIBUTING.md).
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -26,10 +27,16 @@ std::string Quoted(const std::string& text) {
 // Of a custom model: what its workers report is seen with the first evaluation.
 absl::Status CheckOwnMetric(const std::string& path, const std::string& metric) {
   constexpr size_t kMost = kMaxMetricNameBytes + 5;  // With "eval_".
-  if (absl::StartsWith(metric, "eval_") && metric.size() <= kMost) return absl::OkStatus();
+  constexpr size_t kLeast = 6;
+  const bool is_printable = std::all_of(metric.begin(), metric.end(),
+                                        [](char byte) { return absl::ascii_isprint(byte); });
+  if (absl::StartsWith(metric, "eval_") && metric.size() >= kLeast && metric.size() <= kMost &&
+      is_printable) {
+    return absl::OkStatus();
+  }
   return FieldError(path, Quoted(metric),
-                    absl::StrCat("'eval_' and the name of what workers report, of at most ",
-                                 kMaxMetricNameBytes, " bytes"));
+                    absl::StrCat("'eval_' and the name of what workers report, of 1 to ",
+                                 kMaxMetricNameBytes, " printable bytes"));
 }
 
 absl::Status CheckEvaluationMetric(const ModelSpec& model, const std::string& path,

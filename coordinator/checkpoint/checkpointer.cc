@@ -407,6 +407,8 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   std::set<uint64_t> kept = {manifest.best().checkpoint().number()};
   if (attempt_->is_best) {
     kept.insert(manifest.number());
+    // A later state stays until one is saved again (AfterCommitting).
+    if (newest_ && newest_->step() > manifest.step()) kept.insert(newest_->number());
     *manifest.mutable_best() = best_->evaluation;
     *manifest.mutable_best()->mutable_checkpoint() =
         InfoOf(options_.spec.checkpoints().directory(), manifest);

@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/evaluation_spec.h"
+#include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
 
@@ -32,15 +34,17 @@ bool IsBetter(double value, double than, bool larger, double delta) {
   return larger ? value > than + delta : value < than - delta;
 }
 
-// NaN: it has no such number.
+// NaN: it has no such number, as where a model has one that not all evaluations have.
 absl::StatusOr<double> ValueOf(const JobSpec& spec, const Evaluated& evaluated,
-                               const std::string& path, const std::string& metric) {
+                               const std::string& path, const std::string& metric,
+                               bool was_reported) {
   const auto found = evaluated.metrics().find(metric);
   if (found != evaluated.metrics().end()) return found->second;
-  if (!spec.model().has_custom()) return kNoNumber;
+  if (was_reported || !spec.model().has_custom()) return kNoNumber;
   std::vector<std::string> known;
   for (const auto& [name, value] : evaluated.metrics()) known.push_back(name);
-  return FieldError(absl::StrCat("evaluation.", path, ".metric"), absl::StrCat("'", metric, "'"),
+  return FieldError(absl::StrCat("evaluation.", path, ".metric"),
+                    absl::StrCat("'", PrintableName(metric), "'"),
                     absl::StrCat("one of ", absl::StrJoin(known, ", "),
                                  ", which the evaluation at "
                                  "step ",
@@ -85,9 +89,13 @@ MetricStanding Advance(const MetricStanding& before, const EarlyStopping& spec, 
 absl::Status JudgeStopping(const JobRecord& record, const Evaluated& evaluated,
                            EvaluationVerdict& verdict) {
   const EarlyStopping& spec = record.spec().evaluation().early_stopping();
-  MILLRACE_ASSIGN_OR_RETURN(const double value,
-                            ValueOf(record.spec(), evaluated, "early_stopping", MetricOf(spec)));
+  // The end, evaluated again: it has counted.
+  if (evaluated.step() <= record.evaluated()) return absl::OkStatus();
   if (record.has_stopped_early() || !Counts(record, evaluated.step())) return absl::OkStatus();
+  const std::string metric = MetricOf(spec);
+  MILLRACE_ASSIGN_OR_RETURN(const double value,
+                            ValueOf(record.spec(), evaluated, "early_stopping", metric,
+                                    record.stopping().metric() == metric));
   verdict.stopping = Advance(record.stopping(), spec, value, evaluated.step());
   const bool is_last = evaluated.step() >= record.total_steps();
   if (is_last || verdict.stopping->evaluations_since() < StoppingPatience(spec)) {
@@ -104,8 +112,8 @@ absl::Status JudgeBest(const JobRecord& record, const Evaluated& evaluated,
                        EvaluationVerdict& verdict) {
   const KeepBest& spec = record.spec().evaluation().keep_best();
   const std::string metric = MetricOf(spec);
-  MILLRACE_ASSIGN_OR_RETURN(const double value,
-                            ValueOf(record.spec(), evaluated, "keep_best", metric));
+  MILLRACE_ASSIGN_OR_RETURN(const double value, ValueOf(record.spec(), evaluated, "keep_best",
+                                                        metric, record.best().metric() == metric));
   const double best = record.has_best() ? record.best().value() : kNoNumber;
   if (!IsBetter(value, best, IsLarger(metric, spec.goal()), /*delta=*/0)) return absl::OkStatus();
   verdict.best.emplace();
@@ -129,11 +137,12 @@ bool IsWatched(const JobSpec& spec) {
   return spec.evaluation().has_early_stopping() || spec.evaluation().has_keep_best();
 }
 
-bool MayStopAt(const JobRecord& record, uint64_t step) {
+bool IsWaitedFor(const JobRecord& record, uint64_t step) {
   const EvaluationSpec& evaluation = record.spec().evaluation();
   if (!evaluation.has_early_stopping() || record.has_stopped_early()) return false;
   const EarlyStopping& spec = evaluation.early_stopping();
   if (!Counts(record, step) || step >= record.total_steps()) return false;
+  if (Replicas(record.spec()) > 0) return true;
   // The first one to count is the best.
   return record.has_stopping() &&
          record.stopping().evaluations_since() + 1 >= StoppingPatience(spec);

@@ -24,8 +24,10 @@ std::string WhyStoppedEarly(const JobRecord& record);
 // Whether something depends on what evaluations report.
 bool IsWatched(const JobSpec& spec);
 
-// Whether the next evaluation to count may end the job, if it is the one at `step`.
-bool MayStopAt(const JobRecord& record, uint64_t step);
+// Whether no step is handed out until the evaluation at `step` has ended, if it is the next one to
+// count: it may end the job; or the job is synchronous, and comes to the same end whatever is
+// killed. One that training goes on beside is lost with a server, since its state is gone then.
+bool IsWaitedFor(const JobRecord& record, uint64_t step);
 
 struct EvaluationVerdict {
   absl::optional<MetricStanding> stopping;  // As evaluations stand now.
@@ -33,7 +35,7 @@ struct EvaluationVerdict {
   absl::optional<BestEvaluation> best;      // It is the best, and its state is to be kept.
 };
 // Where the job has been stopped already, an evaluation changes no more than which is the best.
-// INVALID_ARGUMENT: it lacks the metric that decides, of a model that may never have it.
+// INVALID_ARGUMENT: it lacks the metric that decides, of a custom model that never reported it.
 absl::StatusOr<EvaluationVerdict> JudgeEvaluation(const JobRecord& record,
                                                   const Evaluated& evaluated);
 

@@ -33,7 +33,7 @@ class EvaluationVerdictTest : public testing::Test {
   }
 
   bool Judge(const Evaluated& evaluated) {
-    const bool may_stop = MayStopAt(record_, evaluated.step());
+    const bool is_waited_for = IsWaitedFor(record_, evaluated.step());
     const auto verdict = JudgeEvaluation(record_, evaluated);
     EXPECT_TRUE(verdict.ok()) << verdict.status();
     if (!verdict.ok()) return false;
@@ -41,7 +41,7 @@ class EvaluationVerdictTest : public testing::Test {
     if (verdict->best) *record_.mutable_best() = *verdict->best;
     if (verdict->stop) *record_.mutable_stopped_early() = *verdict->stop;
     // Training has waited for it.
-    EXPECT_TRUE(may_stop || !verdict->stop);
+    EXPECT_TRUE(is_waited_for || !verdict->stop);
     return verdict->stop.has_value();
   }
 
@@ -81,14 +81,24 @@ TEST_F(EvaluationVerdictTest, WithoutPatienceTheFirstThatIsNoBetterEndsTheJob) {
 
 TEST_F(EvaluationVerdictTest, OnlyAnEvaluationThatMayEndTheJobIsWaitedFor) {
   stopping().set_patience(2);
-  EXPECT_FALSE(MayStopAt(record_, 100));
+  EXPECT_FALSE(IsWaitedFor(record_, 100));
   Ends(0.5);
-  EXPECT_FALSE(MayStopAt(record_, 200));
+  EXPECT_FALSE(IsWaitedFor(record_, 200));
   Ends(0.6);
-  EXPECT_TRUE(MayStopAt(record_, 300));
-  EXPECT_FALSE(MayStopAt(record_, 1000));
+  EXPECT_TRUE(IsWaitedFor(record_, 300));
+  EXPECT_FALSE(IsWaitedFor(record_, 1000));
   Ends(0.4);
-  EXPECT_FALSE(MayStopAt(record_, 400));
+  EXPECT_FALSE(IsWaitedFor(record_, 400));
+}
+
+// A server that was killed beside an evaluation took it along, and the job ended later.
+TEST_F(EvaluationVerdictTest, SynchronousJobWaitsForEachEvaluationThatCounts) {
+  stopping().set_patience(5);
+  stopping().set_start_from_step(200);
+  record_.mutable_spec()->mutable_synchronous()->set_replicas(2);
+  EXPECT_FALSE(IsWaitedFor(record_, 100));
+  EXPECT_TRUE(IsWaitedFor(record_, 200));
+  EXPECT_FALSE(IsWaitedFor(record_, 1000));
 }
 
 TEST_F(EvaluationVerdictTest, BetterIsByMoreThanTheDelta) {

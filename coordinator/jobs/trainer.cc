@@ -260,13 +260,13 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
   if (at_the_end && !flushed_) return FlushTheEnd(shards);
   if (is_evaluated && evaluator.IsDueAt(barrier_)) {
     job_.Spend(TimeUse::kEvaluating);
-    const bool may_stop = MayStopAt(job_.record(), barrier_);
-    const auto pinned = evaluator.Begin(barrier_, generation_, may_stop);
+    const bool is_waited_for = IsWaitedFor(job_.record(), barrier_);
+    const auto pinned = evaluator.Begin(barrier_, generation_, is_waited_for);
     MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
     if (!pinned.ok()) return AfterError(pinned.status(), shards);
     if (pinned->state != BarrierState::kReached) return AfterCheck(*pinned, shards);
     // The next barrier is the end again, or may be: an evaluation under way is waited for.
-    if (at_the_end || may_stop) return Next::kAgain;
+    if (at_the_end || is_waited_for) return Next::kAgain;
   } else if (at_the_end) {
     return CheckpointTheEnd();
   }

@@ -71,6 +71,10 @@ absl::StatusOr<MeasureVersionResponse> Shard::MeasureVersion(const MeasureVersio
 }
 
 absl::StatusOr<ApplyVersionResponse> Shard::ApplyVersion(const ApplyVersionRequest& request) {
+  if (!(request.norm() >= 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("norm: ", request.norm(), "; must be a number of at least 0"));
+  }
   Effects effects;
   {
     MutexLock lock(&mutex_);
