@@ -97,9 +97,23 @@ class Interruption {
   Interrupt::Action action_;  // Last: it may call Act() from its constructor on.
 };
 
+// The best state of a job that has ended was chosen as that job was told.
+absl::Status CheckSameBest(const KeepBest& asked, const CheckpointManifest& manifest) {
+  const KeepBest& kept = manifest.spec().evaluation().keep_best();
+  const std::string metric = MetricOf(kept);
+  const bool larger = LargerIsBetter(metric, kept.goal()).value_or(false);
+  if (MetricOf(asked) == metric && LargerIsBetter(metric, asked.goal()).value_or(false) == larger) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "evaluation.keep_best: the job that has ended kept the state with the ",
+      larger ? "largest " : "smallest ", metric,
+      "; ask for the same, or train with more epochs or steps, from where the new rule holds"));
+}
+
 // Of a job that ended in an earlier run, with its last checkpoint in `directory`.
-absl::Status ExportEnded(const CommandContext& context, const std::string& directory,
-                         Checkpoint* checkpoint) {
+absl::Status ExportEnded(const CommandContext& context, const KeepBest& asked,
+                         const std::string& directory, Checkpoint* checkpoint) {
   const std::string& file = context.flags.export_file;
   if (!context.flags.best) {
     return ExportCheckpoint(checkpoint, /*slots=*/false, file, *context.interrupt);
@@ -109,12 +123,13 @@ absl::Status ExportEnded(const CommandContext& context, const std::string& direc
     return absl::FailedPreconditionError(
         absl::StrCat("the job that has ended in ", directory, " kept no best state"));
   }
+  MILLRACE_RETURN_IF_ERROR(CheckSameBest(asked, checkpoint->manifest()));
   best.mutable_checkpoint()->set_directory(directory);
   return ExportBest(best, file, *context.interrupt);
 }
 
-absl::StatusOr<ExitCode> FinishEnded(const CommandContext& context, const std::string& directory,
-                                     Checkpoint* checkpoint, ProgressView* view) {
+ExitCode FinishEnded(const CommandContext& context, const KeepBest& asked,
+                     const std::string& directory, Checkpoint* checkpoint, ProgressView* view) {
   const CheckpointManifest& manifest = checkpoint->manifest();
   JobOutcome outcome;
   outcome.job_id = manifest.job_id();
@@ -130,13 +145,14 @@ absl::StatusOr<ExitCode> FinishEnded(const CommandContext& context, const std::s
   const std::string& file = context.flags.export_file;
   absl::Status exported;
   if (!file.empty()) {
-    exported = ExportEnded(context, directory, checkpoint);
+    exported = ExportEnded(context, asked, directory, checkpoint);
     (exported.ok() ? outcome.export_file : outcome.export_error) =
         exported.ok() ? file : exported.ToString();
   }
   view->Finish(outcome);
-  MILLRACE_RETURN_IF_ERROR(exported);
-  return ExitCode::kSucceeded;
+  if (exported.ok()) return ExitCode::kSucceeded;
+  PrintError(context, exported);
+  return ExitCode::kFailed;
 }
 
 // Of a job for the cluster of this process.
@@ -279,7 +295,8 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
       MILLRACE_ASSIGN_OR_RETURN(Beginning beginning, FindBeginning(spec, reading));
       for (const std::string& note : beginning.notes) view->Note(note);
       if (beginning.ended != nullptr) {
-        return FinishEnded(context, checkpoints, beginning.ended.get(), view.get());
+        return FinishEnded(context, spec.evaluation().keep_best(), checkpoints,
+                           beginning.ended.get(), view.get());
       }
       spec = beginning.spec;
     }

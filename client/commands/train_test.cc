@@ -333,6 +333,27 @@ TEST_F(TrainTest, BestStateOfAJobThatKeepsNoneIsWrongUsage) {
   EXPECT_THAT(result.status().ToString(), HasSubstr("evaluation.keep_best"));
 }
 
+// It was taken for the job's, and programs saw an {"event": "error"} after the final state.
+TEST_F(TrainTest, BestStateOfAnEndedJobWithAnotherRuleIsRefusedAfterTheFinalState) {
+  const std::string checkpoints = NoDirectory("another_best");
+  CommandRun first;
+  SetSmallJob(&first);
+  first.flags().checkpoints = checkpoints;
+  first.flags().set = {"synchronous.replicas=1", "evaluation.keep_best={}"};
+  ASSERT_EQ(*first.Run(RunTrain), ExitCode::kSucceeded) << first.out() << first.err();
+  SetSmallJob(&run_);
+  run_.flags().checkpoints = checkpoints;
+  run_.flags().set = {"synchronous.replicas=1", "evaluation.keep_best={goal: LARGER_IS_BETTER}"};
+  run_.flags().best = true;
+  run_.flags().json = true;
+  run_.flags().export_file = TempDir() + "/another_best.safetensors";
+  EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kFailed);
+  const std::string out = run_.out();
+  const auto last = nlohmann::json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+  EXPECT_EQ(last["event"], "final");
+  EXPECT_THAT(run_.err(), HasSubstr("kept the state with the smallest eval_loss"));
+}
+
 TEST_F(TrainTest, AJobThatIsToKeepTheBestStateNeedsADirectoryThatStays) {
   run_.flags().set = {"evaluation.keep_best={}"};
   EXPECT_THAT(run_.Run(RunTrain).status().ToString(),
