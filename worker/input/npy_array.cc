@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "worker/input/in_place_file.h"
@@ -31,21 +32,35 @@ absl::Status CheckAtEnd(const NpyHeader& header, ByteStream* stream) {
                                     Describe(header), ", ", header.bytes(), " bytes"));
 }
 
-// Where, in Fortran's order, the elements of row 0 stand, in C's order of the row. Element e of row
-// i stands i elements further.
-std::vector<uint64_t> FortranOffsets(const NpyHeader& header) {
-  std::vector<uint64_t> offsets = {0};
+// Elements that are neighbours in this dimension of a row stand `stride` elements apart.
+struct FortranDimension {
+  uint64_t size;
+  uint64_t stride;
+};
+
+// Of each row, without those of one element.
+std::vector<FortranDimension> FortranDimensions(const NpyHeader& header) {
+  std::vector<FortranDimension> dimensions;
   uint64_t stride = header.rows;
-  for (const uint64_t dimension : header.row_shape) {
-    std::vector<uint64_t> wider;
-    wider.reserve(offsets.size() * dimension);
-    for (const uint64_t offset : offsets) {
-      for (uint64_t i = 0; i < dimension; ++i) wider.push_back(offset + i * stride);
-    }
-    offsets = std::move(wider);
-    stride *= dimension;
+  for (const uint64_t size : header.row_shape) {
+    if (size > 1) dimensions.push_back({size, stride});
+    stride *= size;
   }
-  return offsets;
+  return dimensions;
+}
+
+// Appends, in C's order, the part of a row that has these dimensions and begins at element `first`
+// of `elements`, each of `width` bytes.
+void AppendFortran(absl::Span<const FortranDimension> dimensions, absl::string_view elements,
+                   uint64_t first, uint32_t width, std::string* row) {
+  if (dimensions.empty()) {
+    row->append(elements.data() + first * width, width);
+    return;
+  }
+  const FortranDimension& dimension = dimensions.front();
+  for (uint64_t i = 0; i < dimension.size; ++i) {
+    AppendFortran(dimensions.subspan(1), elements, first + i * dimension.stride, width, row);
+  }
 }
 
 std::vector<std::string> ArrayNames(const ZipFile& archive) {
@@ -129,29 +144,31 @@ absl::Status NpyArray::AddRows(const NpyHeader& header, ByteStream* stream) {
     MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream, header.row_bytes(), &row));
     if (row.size() < header.row_bytes()) return Truncated(header, *stream);
     if (!selection_.Contains(rows_ + i)) continue;
-    MILLRACE_RETURN_IF_ERROR(CheckKept(kept_bytes() + row.size(), most_kept_, *stream));
+    MILLRACE_RETURN_IF_ERROR(CheckKept(records_.KeptWhileAdding(row.size()), most_kept_, *stream));
     records_.Add(row);
   }
   return CheckAtEnd(header, stream);
 }
 
 absl::Status NpyArray::AddFortranRows(const NpyHeader& header, ByteStream* stream) {
-  // All of it is read before a row is whole. Whether so much is there comes before whether it fits.
-  const uint64_t wanted = std::min(header.bytes(), most_kept_ - kept_bytes());
+  // All of it is read before a row is whole, into a buffer that is there twice while it grows.
+  // Whether so much is there comes before whether it fits.
+  const uint64_t wanted = std::min(header.bytes(), (most_kept_ - kept_bytes()) / 2);
   std::string elements;
   MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream, wanted, &elements));
   if (elements.size() < wanted) return Truncated(header, *stream);
-  MILLRACE_RETURN_IF_ERROR(CheckKept(kept_bytes() + header.bytes(), most_kept_, *stream));
+  MILLRACE_RETURN_IF_ERROR(CheckKept(kept_bytes() + 2 * header.bytes(), most_kept_, *stream));
   MILLRACE_RETURN_IF_ERROR(CheckAtEnd(header, stream));
-  const std::vector<uint64_t> offsets = FortranOffsets(header);
-  const uint32_t width = header.type.bytes;
+  const std::vector<FortranDimension> dimensions = FortranDimensions(header);
   std::string row;
   for (uint64_t i = 0; i < header.rows; ++i) {
     if (!selection_.Contains(rows_ + i)) continue;
-    row.clear();
-    for (const uint64_t offset : offsets) row.append(elements, (offset + i) * width, width);
+    const uint64_t kept = records_.KeptWhileAdding(header.row_bytes());
     MILLRACE_RETURN_IF_ERROR(
-        CheckKept(elements.size() + kept_bytes() + row.size(), most_kept_, *stream));
+        CheckKept(header.bytes() + header.row_bytes() + kept, most_kept_, *stream));
+    row.clear();
+    row.reserve(header.row_bytes());
+    AppendFortran(dimensions, elements, i, header.type.bytes, &row);
     records_.Add(row);
   }
   return absl::OkStatus();
@@ -168,6 +185,7 @@ absl::Status NpyArray::AddRowsInPlace(const NpyHeader& header, const InputFile& 
   records_.BeginFile(std::move(opened));
   for (uint64_t i = 0; i < header.rows; ++i) {
     if (!selection_.Contains(rows_ + i)) continue;
+    MILLRACE_RETURN_IF_ERROR(CheckKept(records_.KeptWhileAdding(0), most_kept_, file));
     records_.AddInPlace(begin + i * header.row_bytes(), static_cast<uint32_t>(header.row_bytes()));
   }
   return absl::OkStatus();

@@ -23,8 +23,9 @@ namespace millrace::worker {
 class NpyArray {
  public:
   // `name`: of the array in .npz files; empty: the only one. `in_place`: rows stay in their files,
-  // where these are .npy in C's order and not compressed. Otherwise at most `most_kept` bytes of
-  // them are kept. `selection` must outlive this object.
+  // where these are .npy in C's order and not compressed. At most `most_kept` bytes of memory are
+  // kept: of rows, of the index of all, and of an array in Fortran's order while its rows are made.
+  // `selection` must outlive this object.
   NpyArray(std::string name, const ExampleSelection& selection, bool in_place, uint64_t most_kept)
       : name_(std::move(name)), selection_(selection), in_place_(in_place), most_kept_(most_kept) {}
 
@@ -45,7 +46,7 @@ class NpyArray {
   // "FILE" and the row's number in it. REQUIRES: row < rows().
   std::pair<std::string, uint64_t> Find(uint64_t row) const;
 
-  // Of rows in memory.
+  // Of rows in memory, and of the index of all. At most `most_kept`.
   uint64_t kept_bytes() const { return records_.kept_bytes(); }
 
   RecordStore TakeRecords() { return std::move(records_); }

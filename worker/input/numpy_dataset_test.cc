@@ -103,6 +103,55 @@ TEST_F(NumpyDatasetTest, EveryWayToWriteTheSameFloatsIsTheSame) {
   EXPECT_EQ(halves.features[0].floats[23], 18.0f / 16);
 }
 
+// Element [a, b, 0, c, d] of shape [2, 3, 1, 2, 4] is number ((a * 3 + b) * 2 + c) * 4 + d in C's
+// order, and a + 2 * (b + 3 * (c + 2 * d)) in Fortran's.
+TEST_F(NumpyDatasetTest, FortransOrderIsOfAllDimensions) {
+  set_.mutable_numpy()->clear_label();
+  std::string elements(48, '\0');
+  for (int number = 0; number < 48; ++number) {
+    const int a = number / 24, b = number / 8 % 3, c = number / 4 % 2, d = number % 4;
+    elements[a + 2 * (b + 3 * (c + 2 * d))] = static_cast<char>(number);
+  }
+  const std::string dictionary =
+      "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3, 1, 2, 4), }";
+  const Batch batch = ReadAllExamples(*OpenX(Npy(dictionary, elements)));
+  ASSERT_EQ(batch.features[0].bytes.size(), 48u);
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(batch.features[0].bytes[i], i);
+}
+
+// The array, the row that is made of it and the row that is kept; nothing for each element.
+TEST_F(NumpyDatasetTest, RowInFortransOrderTakesThreeTimesItsBytes) {
+  set_.mutable_numpy()->clear_label();
+  WriteTestFile(directory_, "x.npy",
+                Gzip(Npy("{'descr': '|u1', 'fortran_order': True, 'shape': (1, 100, 1000), }",
+                         std::string(100'000, '\1'))));
+  const auto open = [&](uint64_t most) {
+    return OpenNumpyDataset(set_.numpy(), ExampleSelection(), directory_, "data.train",
+                            /*data_memory=*/0, most)
+        .status();
+  };
+  EXPECT_EQ(open(301'000), absl::OkStatus());
+  EXPECT_EQ(open(299'000).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(open(199'000).code(), absl::StatusCode::kResourceExhausted);
+}
+
+// Every second row or so is a stretch of its own.
+TEST_F(NumpyDatasetTest, IndexOfRowsInTheirFilesCountsAsMemory) {
+  set_.mutable_numpy()->clear_label();
+  set_.mutable_hold_out()->set_fraction(0.5);
+  set_.mutable_hold_out()->set_part(HoldOut::REST);
+  WriteTestFile(directory_, "x.npy",
+                Npy("{'descr': '|u1', 'fortran_order': False, 'shape': (10000,), }",
+                    std::string(10'000, '\1')));
+  const auto open = [&](uint64_t most) {
+    return OpenNumpyDataset(set_.numpy(), ExampleSelection(set_), directory_, "data.train",
+                            /*data_memory=*/0, most)
+        .status();
+  };
+  EXPECT_EQ(open(200'000), absl::OkStatus());
+  EXPECT_EQ(open(20'000).code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(NumpyDatasetTest, ArchivesAreRead) {
   const uint64_t fingerprint = Open().value()->fingerprint();
   for (const char* name : {"stored.npz", "deflated.npz"}) {

@@ -51,12 +51,14 @@ absl::Status RecordCollector::Add(absl::string_view record, uint64_t offset) {
     return file_->Error(
         absl::StrCat("example ", number, " at offset ", offset, ": ", status.message()));
   }
+  const uint64_t kept = column_.records.KeptWhileAdding(in_place_ ? 0 : record.size());
+  MILLRACE_RETURN_IF_ERROR(CheckKept(kept, most_kept_, *file_));
   if (in_place_) {
     column_.records.AddInPlace(offset, static_cast<uint32_t>(record.size()));
   } else {
     column_.records.Add(record);
   }
-  return CheckKept(column_.records.kept_bytes(), most_kept_, *file_);
+  return absl::OkStatus();
 }
 
 absl::Status RecordCollector::EndFile() {

@@ -63,7 +63,8 @@ class RecordDataset final : public Dataset {
 // Makes a set of files whose records are read one after the other. Not thread-safe.
 class RecordCollector {
  public:
-  // At most `most_kept` bytes of records stay in memory.
+  // At most `most_kept` bytes of memory are kept: of records, unless they stay in their files, and
+  // of the index of all.
   RecordCollector(const ExampleSpec& example, std::unique_ptr<const RecordDecoder> decoder,
                   const ExampleSelection& selection, const RecordLayout& layout,
                   uint64_t most_kept);

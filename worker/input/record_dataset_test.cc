@@ -58,6 +58,21 @@ TEST(RecordStoreTest, RecordsOfFilesMayHaveGaps) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(Get(records, i), expected[i]);
 }
 
+TEST(RecordStoreTest, IndexCountsAsKept) {
+  constexpr uint64_t kRunBytes = 24;
+  RecordStore alike;
+  for (int i = 0; i < 1000; ++i) alike.Add("ab");
+  EXPECT_EQ(alike.kept_bytes(), 2 * 1000 + kRunBytes);
+  RecordStore mixed;
+  for (int i = 0; i < 1024; ++i) {
+    const uint64_t most = mixed.KeptWhileAdding(i % 2);
+    mixed.Add(std::string(i % 2, 'a'));
+    ASSERT_LE(mixed.kept_bytes(), most);
+  }
+  EXPECT_EQ(mixed.kept_bytes(), 512 + 1024 * kRunBytes);
+  EXPECT_EQ(mixed.KeptWhileAdding(3), 512 + 3 + (2 * 1024 + 1) * kRunBytes);  // It doubles.
+}
+
 // The header was read of one file and the rows of another.
 TEST(InPlaceFileTest, IsTheFileThatIsReadWhateverHasItsNameByNow) {
   const std::string directory = millrace::testing::MakeTestDirectory();

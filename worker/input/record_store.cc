@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/input/crc32c.h"
+#include "worker/input/memory_budget.h"
 
 namespace millrace::worker {
 namespace {
@@ -22,12 +23,16 @@ void RecordStore::Add(absl::string_view record) {
   const uint32_t holder = static_cast<uint32_t>(chunks_.size() - 1);
   Append({size_, chunk.size(), static_cast<uint32_t>(record.size()), holder}, 1);
   chunk.append(record.data(), record.size());
-  kept_bytes_ += record.size();
+  record_bytes_ += record.size();
 }
 
 void RecordStore::AddInPlace(uint64_t offset, uint32_t bytes, uint64_t count) {
   const uint32_t holder = static_cast<uint32_t>(files_.size() - 1) | kInFile;
   Append({size_, offset, bytes, holder}, count);
+}
+
+uint64_t RecordStore::KeptWhileAdding(uint64_t bytes) const {
+  return record_bytes_ + bytes + BytesWhileAdding(runs_, 1);
 }
 
 void RecordStore::Append(const Run& run, uint64_t count) {

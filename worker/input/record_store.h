@@ -42,8 +42,12 @@ class RecordStore {
 
   uint64_t size() const { return size_; }
 
-  // Of the records that are in memory.
-  uint64_t kept_bytes() const { return kept_bytes_; }
+  // Of the records that are in memory, and of the index of all.
+  uint64_t kept_bytes() const { return record_bytes_ + runs_.size() * sizeof(Run); }
+
+  // The most that is kept while a record is added that takes `bytes` bytes of memory, 0 in place:
+  // an index that grows is there twice meanwhile. At least kept_bytes().
+  uint64_t KeptWhileAdding(uint64_t bytes) const;
 
   // The bytes of a record: they are in memory, where this is no copy, or are read into `scratch`.
   // They are good until the store or `scratch` changes. Blocks while it reads. Errors as
@@ -68,7 +72,7 @@ class RecordStore {
 
   RecordLayout layout_;
   uint64_t size_ = 0;
-  uint64_t kept_bytes_ = 0;
+  uint64_t record_bytes_ = 0;  // In chunks_.
   std::vector<Run> runs_;
   std::vector<std::string> chunks_;
   std::vector<InPlaceFile> files_;

@@ -225,6 +225,27 @@ TEST_F(TfRecordDatasetTest, ValuesThatCannotBeUsedAreReported) {
   EXPECT_THAT(error("1", "-7"), HasSubstr("example 0 at offset 12: y: -7; ids are"));
 }
 
+// Records of no bytes and of two in turn: next to nothing but the index, which is of all records,
+// wherever they are.
+TEST_F(TfRecordDatasetTest, IndexCountsAsMemory) {
+  TfRecordFiles spec;
+  spec.add_files("small.tfrecord");
+  spec.add_features()->set_key("x");
+  spec.mutable_features(0)->set_type(RecordFeature::FLOAT);
+  spec.mutable_features(0)->set_missing(0);
+  std::string records;
+  for (int i = 0; i < 2000; ++i) records += Record("") + Record(std::string("\x0a\0", 2));
+  for (const std::string& content : {records, Gzip(records)}) {
+    WriteTestFile(directory_, "small.tfrecord", content);
+    const auto open = [&](uint64_t most) {
+      return OpenTfRecordDataset(spec, ExampleSelection(), directory_, "data.train",
+                                 /*data_memory=*/0, most);
+    };
+    EXPECT_EQ(open(200'000).status(), absl::OkStatus());
+    EXPECT_EQ(open(50'000).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+}
+
 TEST_F(TfRecordDatasetTest, DamageIsReportedWithItsPlace) {
   const std::string record = ExampleRecord("");
   EXPECT_THAT(ErrorOf("no records at all, but text"),
