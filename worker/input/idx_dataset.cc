@@ -25,6 +25,7 @@ constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
 constexpr uint64_t kMaxPixels = uint64_t{1} << 24;  // Of one image.
 constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr uint64_t kLabelBytes = sizeof(uint8_t) + sizeof(int32_t);  // As read, and as kept.
 
 struct IdxHeader {
   uint64_t count = 0;
@@ -78,10 +79,16 @@ absl::StatusOr<IdxHeader> ReadLabelsHeader(InputFile* file) {
   return header;
 }
 
+// In bytes.
+struct Room {
+  uint64_t most;    // May be kept.
+  uint64_t others;  // Of labels where images are read, and the other way round.
+};
+
 // Reads all that follows the header, and appends to `kept` what belongs to items of `selection`, in
 // which the file's items are numbered from `first` on. `claim` is what the header says, in words.
 absl::Status ReadItems(const IdxHeader& header, const ExampleSelection& selection, uint64_t first,
-                       const std::string& claim, uint64_t most_kept, InputFile* file,
+                       const std::string& claim, const Room& room, InputFile* file,
                        std::vector<uint8_t>* kept) {
   const uint64_t header_bytes = file->offset();
   const uint64_t item_bytes = header.item_bytes();
@@ -101,7 +108,8 @@ absl::Status ReadItems(const IdxHeader& header, const ExampleSelection& selectio
       const uint64_t position = offset + at - header_bytes;
       const uint64_t rest = std::min(item_bytes - position % item_bytes, got - at);
       if (selection.Contains(first + position / item_bytes)) {
-        MILLRACE_RETURN_IF_ERROR(CheckKept(BytesWhileAdding(*kept, rest), most_kept, *file));
+        MILLRACE_RETURN_IF_ERROR(
+            CheckKept(room.others + BytesWhileAdding(*kept, rest), room.most, *file));
         kept->insert(kept->end(), chunk.begin() + at, chunk.begin() + at + rest);
       }
       at += rest;
@@ -136,8 +144,9 @@ class IdxCollector {
     MILLRACE_RETURN_IF_ERROR(AddLabels(labels, &labels_file));
     const std::string claim =
         absl::StrCat(images.count, " images of ", images.rows, "x", images.columns);
-    MILLRACE_RETURN_IF_ERROR(
-        ReadItems(images, selection_, header_.count, claim, most_kept_, &images_file, &pixels_));
+    MILLRACE_RETURN_IF_ERROR(ReadItems(images, selection_, header_.count, claim,
+                                       {most_kept_, labels_.size() * kLabelBytes}, &images_file,
+                                       &pixels_));
     const uint64_t count = header_.count + images.count;
     header_ = images;
     header_.count = count;
@@ -147,7 +156,6 @@ class IdxCollector {
   absl::StatusOr<std::unique_ptr<Dataset>> Finish(const std::string& field) && {
     MILLRACE_RETURN_IF_ERROR(
         selection_.CheckCount(header_.count, labels_.size(), NameAll(shown_names_), field));
-    pixels_.shrink_to_fit();
     const ExampleSpec example =
         FloatsAndClass({header_.rows, header_.columns, 1}, largest_ + 1, largest_label_);
     const uint64_t fingerprint =
@@ -168,8 +176,8 @@ class IdxCollector {
   absl::Status AddLabels(const IdxHeader& labels, InputFile* file) {
     const size_t before = labels_.size();
     MILLRACE_RETURN_IF_ERROR(ReadItems(labels, selection_, header_.count,
-                                       absl::StrCat(labels.count, " labels"), most_kept_, file,
-                                       &labels_));
+                                       absl::StrCat(labels.count, " labels"),
+                                       {most_kept_, pixels_.size()}, file, &labels_));
     size_t kept = before;
     for (uint64_t number = 0; kept < labels_.size(); ++number) {
       if (!selection_.Contains(header_.count + number)) continue;

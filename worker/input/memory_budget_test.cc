@@ -67,6 +67,22 @@ TEST_F(MemoryBudgetTest, HoldsForCompressedIdx) {
       [&](uint64_t most) { return OpenIdxDataset(files, all_, directory_, "data.train", most); });
 }
 
+// A label is five bytes until the set is whole.
+TEST_F(MemoryBudgetTest, LabelsOfIdxCountWithTheImages) {
+  constexpr uint32_t kCount = 20'000;
+  WriteTestFile(directory_, "images",
+                millrace::testing::IdxImages(1, 1, std::vector<uint8_t>(kCount)));
+  WriteTestFile(directory_, "labels", IdxLabels(std::vector<uint8_t>(kCount)));
+  IdxFiles files;
+  files.set_images("images");
+  files.set_labels("labels");
+  const auto open = [&](uint64_t most) {
+    return OpenIdxDataset(files, all_, directory_, "data.train", most).status();
+  };
+  EXPECT_EQ(open(140'000), absl::OkStatus());
+  EXPECT_EQ(open(110'000).code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(MemoryBudgetTest, HoldsForCompressedLibsvm) {
   WriteTestFile(directory_, "bomb", Gzip(Repeat("1 1:1 2:1 3:1\n", 14'000)));
   LibsvmFile spec;
