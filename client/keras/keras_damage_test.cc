@@ -86,6 +86,18 @@ TEST(KerasDamageTest, AnArchiveWithoutAPartNamesIt) {
               HasSubstr("no_weights.keras: model.weights.h5: not there"));
 }
 
+TEST(KerasDamageTest, WeightsThatMemoryHasNoRoomForAreRefused) {
+  EXPECT_GT(MostKerasWeightBytes(), 0u);
+  const std::string path = KerasSamplePath("trained.keras3.keras");
+  const auto read = [&](bool with_weights) {
+    return ReadKerasArchive(path, with_weights, /*most_weight_bytes=*/1000).status();
+  };
+  EXPECT_TRUE(read(/*with_weights=*/false).ok());
+  EXPECT_THAT(std::string(read(/*with_weights=*/true).message()),
+              HasSubstr("bytes; must be at most 1000, a quarter of the memory that this process "
+                        "may use"));
+}
+
 TEST(KerasDamageTest, EveryPrefixIsRefused) {
   for (const char* name : {"trained.keras3.keras", "trained.keras2.h5"}) {
     const std::string whole = ReadKerasSample(name);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "worker/input/in_place_file.h"
 #include "worker/input/zip_file.h"
@@ -23,13 +24,12 @@ using ::millrace::worker::ZipStream;
 constexpr char kConfig[] = "config.json";
 constexpr char kWeights[] = "model.weights.h5";
 constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
-constexpr uint64_t kMaxWeightBytes = uint64_t{16} << 30;
 constexpr absl::string_view kZipMagic("PK\3\4", 4);
 constexpr absl::string_view kHdf5Magic("\x89HDF\r\n\x1a\n", 8);
 
 // A file of the archive, whole.
 absl::StatusOr<std::string> ReadPart(const ZipFile& archive, const std::string& name,
-                                     uint64_t most_bytes) {
+                                     uint64_t most_bytes, absl::string_view why = "") {
   const auto& entries = archive.entries();
   const auto entry = std::find_if(entries.begin(), entries.end(),
                                   [&](const ZipEntry& one) { return one.name == name; });
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> ReadPart(const ZipFile& archive, const std::string& 
   }
   if (entry->bytes > most_bytes) {
     return archive.Error(
-        absl::StrCat(name, ": ", entry->bytes, " bytes; must be at most ", most_bytes));
+        absl::StrCat(name, ": ", entry->bytes, " bytes; must be at most ", most_bytes, why));
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream, archive.Read(*entry));
   std::string bytes;
@@ -61,7 +61,10 @@ KerasFormat KerasFormatOf(const std::string& path) {
   return is_hdf5 ? KerasFormat::kHdf5 : KerasFormat::kJson;
 }
 
-absl::StatusOr<KerasFile> ReadKerasArchive(const std::string& path, bool with_weights) {
+uint64_t MostKerasWeightBytes() { return MemoryLimit() / 4; }
+
+absl::StatusOr<KerasFile> ReadKerasArchive(const std::string& path, bool with_weights,
+                                           uint64_t most_weight_bytes) {
   MILLRACE_ASSIGN_OR_RETURN(InPlaceFile opened, InPlaceFile::Open(path, "Keras model"));
   MILLRACE_ASSIGN_OR_RETURN(const ZipFile archive, ZipFile::Open(std::move(opened)));
   KerasFile file;
@@ -69,7 +72,8 @@ absl::StatusOr<KerasFile> ReadKerasArchive(const std::string& path, bool with_we
   file.json_name = absl::StrCat(path, ": ", kConfig);
   if (!with_weights) return file;
   MILLRACE_ASSIGN_OR_RETURN(const std::string weights,
-                            ReadPart(archive, kWeights, kMaxWeightBytes));
+                            ReadPart(archive, kWeights, most_weight_bytes,
+                                     ", a quarter of the memory that this process may use"));
   MILLRACE_ASSIGN_OR_RETURN(file.weights,
                             Hdf5File::FromBytes(weights, absl::StrCat(path, ": ", kWeights)));
   return file;

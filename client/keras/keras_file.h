@@ -2,6 +2,7 @@
 #ifndef MILLRACE_CLIENT_KERAS_KERAS_FILE_H_
 #define MILLRACE_CLIENT_KERAS_KERAS_FILE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,10 +27,14 @@ struct KerasFile {
   absl::optional<Hdf5File> weights;
 };
 
+// How large an archive's weights may be: they are read, and copied twice when HDF5 opens them.
+uint64_t MostKerasWeightBytes();
+
 // A .keras file. With `with_weights` its weights too, which then are in memory.
-// INVALID_ARGUMENT: it is damaged, or lacks a part; the message names the file and the part.
-// UNAVAILABLE: it cannot be read.
-absl::StatusOr<KerasFile> ReadKerasArchive(const std::string& path, bool with_weights);
+// INVALID_ARGUMENT: it is damaged, or lacks a part, or its weights have more than
+// `most_weight_bytes`; the message names the file and the part. UNAVAILABLE: it cannot be read.
+absl::StatusOr<KerasFile> ReadKerasArchive(const std::string& path, bool with_weights,
+                                           uint64_t most_weight_bytes = MostKerasWeightBytes());
 
 // A whole model in HDF5 (Model.save("model.h5")). INVALID_ARGUMENT: it is no whole HDF5 file, or
 // has weights alone.
