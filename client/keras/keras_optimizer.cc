@@ -4,6 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "client/keras/keras_config.h"
 #include "client/keras/keras_training.h"
 #include "client/keras/keras_values.h"
@@ -198,8 +200,10 @@ absl::Status TakeClipping(KerasConfig* config, OptimizerSpec* spec) {
   return TakeTo(config, "global_clipnorm", [&](double norm) { spec->set_global_clip_norm(norm); });
 }
 
-// The member of OptimizerSpec.kind that is called as Keras's class. Null: none.
-google::protobuf::Message* KindOf(const std::string& class_name, OptimizerSpec* spec) {
+// The member of OptimizerSpec.kind that is called as Keras's class. Null: none. In .h5 files Keras
+// 2.11 and later put before their own classes what they put before a user's.
+google::protobuf::Message* KindOf(absl::string_view class_name, OptimizerSpec* spec) {
+  class_name = absl::StripPrefix(class_name, "Custom>");
   const auto* kinds = OptimizerSpec::descriptor()->FindOneofByName("kind");
   for (int i = 0; i < kinds->field_count(); ++i) {
     const auto* field = kinds->field(i);

@@ -69,6 +69,12 @@ class TrainingReader {
     absl::StatusOr<KerasOutput> converted = ConvertKerasLoss(loss);
     if (!converted.ok()) return LeaveOut(converted.status());
     *output = *std::move(converted);
+    const KerasJson* fields = FindObject(loss, "config");
+    if (output->spec.loss() == HUBER && fields != nullptr && !fields->contains("delta")) {
+      training_.notes.push_back(
+          "Keras does not write the delta of Huber into its file: where it is not 1, set "
+          "huber_delta in model.outputs.");
+    }
   }
 
   static void ReadWeight(const KerasJson& json, KerasOutput* output) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/keras/keras_file.h"
 #include "client/keras/keras_test_util.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -44,6 +45,20 @@ TEST(KerasTrainingTest, OptimizersKeepTheirNumbers) {
   ExpectOptimizer(R"({"class_name": "Ftrl", "config": {"l1_regularization_strength": 0.5,
                       "l2_shrinkage_regularization_strength": 0.25, "beta": 0.0}})",
                   "ftrl { l1: 0.5 l2_shrinkage: 0.25 }");
+}
+
+TEST(KerasTrainingTest, OptimizersOfWholeFilesAreKept) {
+  // Keras 2 calls it "Custom>Adam" there.
+  for (const char* name : {"trained.keras2.h5", "trained.keras3.h5"}) {
+    const auto file = ReadKerasHdf5(KerasSamplePath(name));
+    ASSERT_TRUE(file.ok()) << file.status();
+    KerasModelOptions options;
+    options.training = file->training;
+    const KerasModel converted = ConvertOrFail(file->json, options);
+    ASSERT_TRUE(converted.optimizer.has_value()) << name;
+    EXPECT_EQ(converted.optimizer->adam().learning_rate(), 0.002);
+  }
+  EXPECT_THAT(OptimizerError(R"("Mine>Adam")"), HasSubstr("optimizer: \"Mine>Adam\"; must be"));
 }
 
 TEST(KerasTrainingTest, SchedulesOfTheLearningRateAreKept) {
@@ -121,6 +136,18 @@ TEST(KerasTrainingTest, ALossOfProbabilitiesNeedsThem) {
   EXPECT_THAT(converted.notes,
               Contains("The loss of 'out' is left out: it takes probabilities, and SIGMOID is not "
                        "that layer's activation."));
+}
+
+TEST(KerasTrainingTest, WhatKerasDoesNotWriteOfHuberIsNamed) {
+  const auto notes = [](const std::string& fields) {
+    return ConvertOrFail(
+               Compiled("linear", absl::StrCat(R"("loss": {"class_name": "Huber", "config": {)",
+                                               fields, "}}")))
+        .notes;
+  };
+  EXPECT_THAT(notes(R"("name": "huber")"),
+              Contains(HasSubstr("does not write the delta of Huber into its file")));
+  EXPECT_THAT(notes(R"("delta": 0.5)"), IsEmpty());
 }
 
 TEST(KerasTrainingTest, WhatIsNotKnownIsLeftOutAndNamed) {
