@@ -57,7 +57,7 @@ absl::Status ConvertElu(KerasConfig* config, LayerSpecs* layers) {
 
 absl::Status ConvertSoftmax(KerasConfig* config, LayerSpecs* layers) {
   layers->emplace_back().mutable_activation()->set_function(SOFTMAX);
-  return config->ExpectLastAxis("axis", {-1, {-1}});
+  return config->ExpectLastAxis("axis");
 }
 
 absl::Status ConvertRescaling(KerasConfig* config, LayerSpecs* layers) {

@@ -96,9 +96,8 @@ absl::StatusOr<uint32_t> KerasConfig::TakeCountOfOne(const std::string& field) {
   return KerasFieldError(field, Take(field), "one whole number");
 }
 
-absl::Status KerasConfig::ExpectLastAxis(const std::string& field,
-                                         const std::vector<KerasJson>& same) {
-  if (around_.input_rank == 0) return Expect(field, same);
+absl::Status KerasConfig::ExpectLastAxis(const std::string& field) {
+  if (around_.input_rank == 0) return Expect(field, {-1, {-1}});
   const int64_t last = static_cast<int64_t>(around_.input_rank) - 1;
   return Expect(field, {-1, {-1}, last, {last}});
 }

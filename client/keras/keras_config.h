@@ -52,8 +52,8 @@ class KerasConfig {
   absl::Status Expect(const std::string& field, const std::vector<KerasJson>& same);
 
   // The field names the input's last dimension, from the front or as -1, alone or as a list of one.
-  // Absent or null: it does. Where the rank is not known, `same` says which do.
-  absl::Status ExpectLastAxis(const std::string& field, const std::vector<KerasJson>& same);
+  // Absent or null: it does. Where the rank is not known, only -1 does.
+  absl::Status ExpectLastAxis(const std::string& field);
 
   // Every field was taken, means nothing for what is computed, or is null, false or empty.
   absl::Status ExpectNothingElse() const;

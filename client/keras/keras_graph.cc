@@ -19,6 +19,7 @@
 #include "client/keras/keras_config.h"
 #include "client/keras/keras_layers.h"
 #include "client/keras/keras_prune.h"
+#include "client/keras/keras_ranks.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
@@ -26,12 +27,24 @@
 namespace millrace::client {
 namespace {
 
-constexpr char kOnlyFeature[] = "features";
-
 using References = std::vector<std::string>;
 
 absl::Status InvalidGraph(const std::string& message) {
   return absl::InvalidArgumentError(message);
+}
+
+// What the only input is called: as most formats of data call their only feature, if no layer is.
+std::string OnlyFeature(const KerasJson& layers) {
+  std::string input = "inputs";
+  bool is_taken = false;
+  for (const KerasJson& layer : layers) {
+    if (IsKerasInputLayer(layer)) {
+      input = KerasLayerName(layer);
+    } else if (KerasLayerName(layer) == kKerasOnlyFeature) {
+      is_taken = true;
+    }
+  }
+  return is_taken ? input : kKerasOnlyFeature;
 }
 
 // Where a layer of a model is read.
@@ -70,15 +83,6 @@ References GroupNames(const KerasJson& layers) {
   return names;
 }
 
-// How many dimensions the layer's input has, as it was built; 0: not known.
-size_t InputRank(const KerasJson& layer) {
-  const KerasJson& shape = ListAt(ValueAt(layer, "build_config"), "input_shape");
-  const bool is_shape = std::all_of(shape.begin(), shape.end(), [](const KerasJson& one) {
-    return one.is_null() || one.is_number_integer();
-  });
-  return is_shape ? shape.size() : 0;
-}
-
 // What a layer does that was called with training=...
 absl::Status ApplyTraining(absl::optional<bool> training, LayerSpec* layer) {
   if (!training.has_value() || !(layer->has_dropout() || layer->has_batch_normalization())) {
@@ -113,8 +117,10 @@ class GraphReader {
     Scope scope;
     scope.group = "layers/";
     References outputs;
-    if (kind != "Sequential") NameInputs(ListAt(json["config"], "layers"), scope);
-    const absl::Status status = ReadModel(json, scope, {kOnlyFeature}, &outputs);
+    const KerasJson& layers = ListAt(json["config"], "layers");
+    graph_.only_feature = OnlyFeature(layers);
+    if (kind != "Sequential") NameInputs(layers, scope);
+    const absl::Status status = ReadModel(json, scope, {graph_.only_feature}, &outputs);
     if (!status.ok()) return InvalidGraph(absl::StrCat(file_name_, ": ", status.message()));
     MILLRACE_RETURN_IF_ERROR(Finish(outputs));
     kind == "Sequential" ? LeaveOutInputsOfChain() : LeaveOutUnusedLayers(&graph_);
@@ -128,7 +134,11 @@ class GraphReader {
       if (IsKerasInputLayer(layer)) graph_.inputs.push_back(KerasLayerName(layer));
     }
     for (const std::string& name : graph_.inputs) {
-      tensors_[scope.Symbol({name})] = graph_.inputs.size() == 1 ? kOnlyFeature : name;
+      tensors_[scope.Symbol({name})] = graph_.inputs.size() == 1 ? graph_.only_feature : name;
+    }
+    for (const KerasJson& layer : layers) {
+      if (!IsKerasInputLayer(layer)) continue;
+      ranks_.Note(scope.Symbol({KerasLayerName(layer)}), KerasInputRank(layer));
     }
   }
 
@@ -149,6 +159,7 @@ class GraphReader {
                          References* outputs) {
     const References groups = GroupNames(layers);
     for (size_t i = 0; i < layers.size(); ++i) {
+      if (references.size() == 1) ranks_.Note(references[0], KerasInputRank(layers[i]));
       if (IsKerasInputLayer(layers[i])) continue;
       References given;
       const absl::Status status =
@@ -175,6 +186,8 @@ class GraphReader {
       const absl::Status status = ReadCalls(layers[i], groups[i], numbers, scope);
       if (!status.ok()) return At(layers[i], i, status);
     }
+    const KerasJson& listed = ValueAt(config, "output_layers");
+    if (listed.is_object()) return KerasFieldError("config.output_layers", listed, "a list");
     const auto tensors = ParseKerasTensors(ListAt(config, "output_layers"));
     if (!tensors.ok()) return Prefixed("config.output_layers: ", tensors.status());
     if (tensors->empty()) {
@@ -228,6 +241,8 @@ class GraphReader {
     size_t number = 0;
     References inputs;
     absl::optional<bool> training;
+
+    bool IsFirst(const Scope& scope) const { return scope.prefix == scope.owner && number == 0; }
   };
 
   absl::Status ReadLayer(const KerasJson& json, const std::string& group, const Scope& scope,
@@ -258,8 +273,8 @@ class GraphReader {
     MILLRACE_ASSIGN_OR_RETURN(
         std::vector<LayerSpec> layers,
         ConvertKerasLayer(TextAt(json, "class_name"), json["config"],
-                          {InputRank(json), values_given_ ? &left_out : nullptr}));
-    const bool first = scope.prefix == scope.owner && call.number == 0;
+                          {RankOfInput(json, scope, call), values_given_ ? &left_out : nullptr}));
+    const bool first = call.IsFirst(scope);
     References taken = call.inputs;
     for (LayerSpec& layer : layers) {
       MILLRACE_RETURN_IF_ERROR(ApplyTraining(call.training, &layer));
@@ -271,11 +286,20 @@ class GraphReader {
       }
       layer.mutable_inputs()->Assign(taken.begin(), taken.end());
       taken = {layer.name()};
+      ranks_.Add(layer);
     }
     outputs->push_back(layers.back().name());
     if (first) NoteVariables(group, scope, name, layers, left_out);
     for (LayerSpec& layer : layers) graph_.layers.push_back(std::move(layer));
     return absl::OkStatus();
+  }
+
+  size_t RankOfInput(const KerasJson& json, const Scope& scope, const Call& call) {
+    size_t rank = call.inputs.size() == 1 ? ranks_.Of(call.inputs[0]) : 0;
+    if (rank == 0) rank = KerasInputRank(json);
+    if (rank > 0 || call.IsFirst(scope)) return rank;
+    // Layers that ask give what they take; called again, they take as many dimensions as at first.
+    return ranks_.Of(absl::StrCat(scope.owner, KerasLayerName(json)));
   }
 
   void NoteVariables(const std::string& group, const Scope& scope, const std::string& name,
@@ -338,7 +362,7 @@ class GraphReader {
   }
 
   void LeaveOutInputsOfChain() {
-    std::string before = kOnlyFeature;
+    std::string before = graph_.only_feature;
     for (const LayerSpec& layer : graph_.layers) {
       if (layer.inputs_size() != 1 || layer.inputs(0) != before) return;
       before = layer.name();
@@ -361,6 +385,7 @@ class GraphReader {
   KerasGraph graph_;
   int calls_ = 0;
   std::map<std::string, std::string> tensors_;  // Symbols: what they stand for.
+  KerasRanks ranks_{[this](const std::string& reference) { return Resolve(reference); }};
 };
 
 }  // namespace

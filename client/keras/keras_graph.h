@@ -13,10 +13,14 @@
 
 namespace millrace::client {
 
+inline constexpr char kKerasOnlyFeature[] = "features";
+
 struct KerasGraph {
   // A layer of a model "backbone" within the model is called "backbone.conv"; the second call of
   // "conv" is "conv_call1", with its variables. Chains do not name their inputs.
   std::vector<LayerSpec> layers;
+  // What layers call the input of a model with one: kKerasOnlyFeature, if no layer is called that.
+  std::string only_feature;
   // Names of the InputLayers. Empty: a Sequential model.
   std::vector<std::string> inputs;
   // Names of layers; and what Keras calls these outputs. At least one.

@@ -133,6 +133,53 @@ TEST(KerasLayerFieldsTest, TheLastDimensionIsKnownFromHowALayerWasBuilt) {
   EXPECT_THAT(ConversionError(norm("[1]")), HasSubstr("axis: [1]; must be -1 or"));
 }
 
+// A normalization of AXIS, as Keras 2 writes it into an .h5 file: it tells the shape of the input.
+std::string Normalized(const std::string& shape, const std::string& before,
+                       const std::string& class_name, const std::string& axis) {
+  return SequentialJson(
+      absl::StrCat(R"({"class_name": "InputLayer", "config": {"name": "in", "batch_input_shape": )",
+                   shape, "}}, ", before, R"({"class_name": ")", class_name,
+                   R"(", "config": {"name": "norm", "axis": )", axis, "}}"));
+}
+
+TEST(KerasLayerFieldsTest, TheLastDimensionFollowsFromTheLayersBefore) {
+  const std::string conv =
+      R"({"class_name": "Conv2D", "config": {"name": "c", "filters": 2, "kernel_size": 3}}, )";
+  const std::string dense =
+      absl::StrCat(conv, R"({"class_name": "Flatten", "config": {"name": "f"}},
+                             {"class_name": "Dense", "config": {"name": "d", "units": 3}}, )");
+  const std::string words = R"({"class_name": "Embedding",
+      "config": {"name": "e", "input_dim": 9, "output_dim": 4}}, )";
+  const auto layers = [](const std::string& json) {
+    return ConvertOrFail(json).model.layers_size();
+  };
+  const std::string image = "[null, 8, 8, 1]";
+  EXPECT_EQ(layers(Normalized(image, "", "BatchNormalization", "[3]")), 1);
+  EXPECT_EQ(layers(Normalized(image, conv, "BatchNormalization", "[3]")), 2);
+  EXPECT_EQ(layers(Normalized(image, dense, "BatchNormalization", "[1]")), 4);
+  EXPECT_EQ(layers(Normalized("[null, 7]", words, "BatchNormalization", "[2]")), 2);
+  EXPECT_EQ(layers(Normalized("[null, 7]", words, "LayerNormalization", "[2]")), 2);
+  for (const std::string& before : {std::string(), conv}) {
+    EXPECT_THAT(ConversionError(Normalized(image, before, "BatchNormalization", "[1]")),
+                HasSubstr("axis: [1]; must be -1 or [-1] or 3 or [3]"));
+  }
+  EXPECT_THAT(ConversionError(Normalized(image, dense, "BatchNormalization", "[3]")),
+              HasSubstr("axis: [3]; must be -1 or [-1] or 1 or [1]"));
+  EXPECT_THAT(ConversionError(Normalized("[null, 7]", words, "LayerNormalization", "[1]")),
+              HasSubstr("axis: [1]; must be -1 or [-1] or 2 or [2]"));
+}
+
+TEST(KerasLayerFieldsTest, WhereTheRankIsNotKnownOnlyTheLastDimensionAsSuchIsTaken) {
+  const auto norm = [](const std::string& axis) {
+    return Layer("BatchNormalization", absl::StrCat(R"("axis": )", axis));
+  };
+  EXPECT_EQ(ConvertOrFail(norm("[-1]")).model.layers_size(), 1);
+  for (const char* axis : {"1", "3"}) {
+    EXPECT_THAT(ConversionError(norm(axis)),
+                HasSubstr(absl::StrCat("axis: ", axis, "; must be -1 or [-1] or left out")));
+  }
+}
+
 TEST(KerasLayerFieldsTest, InitializersWithOurParametersHaveOurNames) {
   const auto initializer = [](const std::string& value) {
     const KerasModel converted =

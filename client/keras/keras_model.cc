@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +47,7 @@ class Assembly {
 
   KerasModel Run() {
     NoteInputs();
+    NoteSharedAverages();
     MoveOutputToEnd();
     for (size_t i = 0; i < graph_.outputs.size(); ++i) SettleOutput(i);
     for (const LayerSpec& layer : graph_.layers) *result_.model.add_layers() = layer;
@@ -62,12 +64,35 @@ class Assembly {
  private:
   void NoteInputs() {
     if (graph_.inputs.empty()) return;
-    result_.notes.push_back(
-        graph_.inputs.size() == 1
-            ? "The model's input is the feature 'features', as most formats of data call their "
-              "only one."
-            : absl::StrCat("The data must have the features ", absl::StrJoin(graph_.inputs, ", "),
-                           "."));
+    if (graph_.inputs.size() > 1) {
+      result_.notes.push_back(absl::StrCat("The data must have the features ",
+                                           absl::StrJoin(graph_.inputs, ", "), "."));
+    } else if (graph_.only_feature == kKerasOnlyFeature) {
+      result_.notes.push_back(
+          "The model's input is the feature 'features', as most formats of data call their only "
+          "one.");
+    } else {
+      result_.notes.push_back(absl::StrCat("The model's input is the feature '",
+                                           PrintableName(graph_.only_feature),
+                                           "', which the data must have: a layer is called "
+                                           "'features'."));
+    }
+  }
+
+  // Once for each that is trained.
+  void NoteSharedAverages() {
+    std::set<std::string> shared;
+    for (const LayerSpec& layer : graph_.layers) {
+      if (layer.has_batch_normalization()) shared.insert(layer.variables_of());
+    }
+    for (const LayerSpec& layer : graph_.layers) {
+      const bool is_frozen = layer.has_trainable() && !layer.trainable();
+      if (is_frozen || shared.count(layer.name()) == 0) continue;
+      result_.notes.push_back(absl::StrCat(
+          "The layer '", PrintableName(layer.name()),
+          "' is called several times: in training Keras moves its averages by each call, one after "
+          "the other, and Millrace once, by the mean of the calls' statistics."));
+    }
   }
 
   // The last layer is compared with a label, in any case.
@@ -101,9 +126,30 @@ class Assembly {
                                            Activation_Name(wanted),
                                            " is not that layer's activation."));
       output.spec.clear_loss();
-    } else if (IsProbability(activation) && !IsTaken(layer.name())) {
+    } else if (IsProbability(activation)) {
       LeaveOutActivation(&layer);
+      const std::string name = layer.name();  // The layer itself may move.
+      if (IsTaken(name)) AddActivation(name, activation);
     }
+  }
+
+  // For the layers that take the output `name` and its activation, which is left out there.
+  void AddActivation(const std::string& name, Activation activation) {
+    LayerSpec after;
+    after.set_name(absl::StrCat(name, "_activation"));
+    while (FindLayer(after.name()) != graph_.layers.end()) after.mutable_name()->push_back('_');
+    after.add_inputs(name);
+    after.mutable_activation()->set_function(activation);
+    for (LayerSpec& layer : graph_.layers) {
+      for (std::string& input : *layer.mutable_inputs()) {
+        if (input == name) input = after.name();
+      }
+    }
+    result_.notes.push_back(absl::StrCat("What takes '", PrintableName(name), "' takes '",
+                                         PrintableName(after.name()),
+                                         "', which has its activation."));
+    // Before it, so that the last layer stays the last.
+    graph_.layers.insert(FindLayer(name), std::move(after));
   }
 
   void LeaveOutActivation(LayerSpec* layer) {

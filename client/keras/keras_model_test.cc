@@ -16,6 +16,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class KerasVersionTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -139,6 +140,41 @@ TEST(KerasModelTest, FieldsThatChangeWhatALayerComputesAreNotPassedOver) {
   EXPECT_EQ(ConvertOrFail(dense(R"("units": 4, "dtype": "float32", "bias_constraint": null)"))
                 .model.layers_size(),
             1);
+}
+
+// A Functional model whose layer `name` is called twice, with the input and with its own output.
+std::string CalledTwice(const std::string& name, const std::string& fields,
+                        const std::string& outputs) {
+  return absl::StrCat(R"({"class_name": "Functional", "config": {"layers": [
+      {"class_name": "InputLayer", "config": {"name": "in"}, "inbound_nodes": []},
+      {"class_name": "BatchNormalization", "config": {"name": ")",
+                      name, R"(")", fields, R"(}, "inbound_nodes": [[["in", 0, 0]], [[")", name,
+                      R"(", 0, 0]]]}], "output_layers": )", outputs, "}}");
+}
+
+TEST(KerasModelTest, AveragesOfSharedNormalizationsAreNoted) {
+  const std::string outputs = R"([["norm", 1, 0]])";
+  const auto is_noted =
+      Contains(HasSubstr("The layer 'norm' is called several times: in training "
+                         "Keras moves its averages by each call"));
+  EXPECT_THAT(ConvertOrFail(CalledTwice("norm", "", outputs)).notes, is_noted);
+  EXPECT_THAT(ConvertOrFail(CalledTwice("norm", R"(, "trainable": false)", outputs)).notes,
+              Not(is_noted));
+  EXPECT_THAT(ConvertOrFail(CalledTwice("norm", "", R"([["norm", 0, 0]])")).notes, Not(is_noted));
+}
+
+TEST(KerasModelTest, TheOnlyFeatureIsNotCalledAsALayer) {
+  const KerasModel converted =
+      ConvertOrFail(CalledTwice("features", "", R"([["features", 0, 0]])"));
+  ExpectModel(converted.model, R"(layers { name: "features" inputs: "in"
+      batch_normalization { momentum: 0.99 epsilon: 0.001 } })");
+  EXPECT_THAT(converted.notes, Contains("The model's input is the feature 'in', which the data "
+                                        "must have: a layer is called 'features'."));
+}
+
+TEST(KerasModelTest, ATableOfOutputsIsRefused) {
+  EXPECT_THAT(ConversionError(CalledTwice("norm", "", R"({"a": ["norm", 0, 0]})")),
+              HasSubstr("config.output_layers: {\"a\":[\"norm\",0,0]}; must be a list"));
 }
 
 TEST(KerasModelTest, DamagedFilesAreRefusedOrConverted) {

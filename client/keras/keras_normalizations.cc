@@ -39,14 +39,14 @@ absl::Status ConvertBatchNormalization(KerasConfig* config, LayerSpecs* layers) 
   MILLRACE_RETURN_IF_ERROR(config->Expect("renorm", {false}));
   config->Take("renorm_momentum");
   // Keras 2 writes the last dimension's number.
-  return config->ExpectLastAxis("axis", {-1, {-1}, {3}, {1}});
+  return config->ExpectLastAxis("axis");
 }
 
 absl::Status ConvertLayerNormalization(KerasConfig* config, LayerSpecs* layers) {
   LayerNormalization* norm = layers->emplace_back().mutable_layer_normalization();
   MILLRACE_RETURN_IF_ERROR(TakeNormalization(config, norm));
   MILLRACE_RETURN_IF_ERROR(config->Expect("rms_scaling", {false}));
-  return config->ExpectLastAxis("axis", {-1, {-1}});
+  return config->ExpectLastAxis("axis");
 }
 
 absl::Status ConvertEmbedding(KerasConfig* config, LayerSpecs* layers) {

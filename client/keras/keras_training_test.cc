@@ -150,6 +150,32 @@ TEST(KerasTrainingTest, WhatKerasDoesNotWriteOfHuberIsNamed) {
   EXPECT_THAT(notes(R"("delta": 0.5)"), IsEmpty());
 }
 
+// The first output is another's input too.
+std::string TakenOutput(const std::string& loss) {
+  return absl::StrCat(R"({"class_name": "Functional", "config": {"layers": [
+    {"class_name": "InputLayer", "config": {"name": "in"}, "inbound_nodes": []},
+    {"class_name": "Dense", "config": {"name": "a", "units": 3, "activation": "softmax"},
+     "inbound_nodes": [[["in", 0, 0, {}]]]},
+    {"class_name": "Dense", "config": {"name": "b", "units": 1},
+     "inbound_nodes": [[["a", 0, 0, {}]]]}],
+    "output_layers": [["a", 0, 0], ["b", 0, 0]]}, "compile_config": {"loss": [")",
+                      loss, R"(", "mse"]}})");
+}
+
+TEST(KerasTrainingTest, WhatTakesAnOutputOfProbabilitiesStillDoes) {
+  const KerasModel converted = ConvertOrFail(TakenOutput("sparse_categorical_crossentropy"));
+  ModelSpec layers;
+  *layers.mutable_layers() = converted.model.layers();
+  ExpectModel(layers, R"(
+    layers { name: "b" inputs: "a_activation" dense { units: 1 } }
+    layers { name: "a_activation" inputs: "a" activation { function: SOFTMAX } }
+    layers { name: "a" inputs: "features" dense { units: 3 } })");
+  EXPECT_THAT(converted.notes, Contains("What takes 'a' takes 'a_activation', which has its "
+                                        "activation."));
+  EXPECT_EQ(converted.model.outputs_size(), 2);
+  EXPECT_EQ(ConvertOrFail(TakenOutput("mse")).model.layers_size(), 2);
+}
+
 TEST(KerasTrainingTest, WhatIsNotKnownIsLeftOutAndNamed) {
   const KerasModel converted = ConvertOrFail(Compiled("softmax", R"(
     "loss": "sparse_categorical_crossentropy", "metrics": ["accuracy", "mine", "mae"],
