@@ -15,7 +15,7 @@ constexpr absl::Duration kVersionPatience = absl::Seconds(30);
 
 void FakePs::AwaitVersionOf(const Key& key, uint64_t generation, uint64_t step) {
   const absl::Time deadline = Clock::Real()->Now() + kVersionPatience;
-  const auto comes_too_early = [&] {
+  const auto comes_too_early = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found = shards_.find(key);
     if (found == shards_.end() || address_.empty()) return false;
     if (found->second.generation != generation) return false;
