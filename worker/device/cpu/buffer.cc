@@ -26,8 +26,10 @@ CpuBuffer::CpuBuffer(size_t size) : size_(size) {
   const size_t bytes = (size * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
   if (bytes == 0) return;
   const bool large = bytes >= kLeastBytesForLargePages;
-  data_.reset(static_cast<float*>(std::aligned_alloc(large ? kLargePage : kAlignment, bytes)));
-  if (data_ == nullptr) throw std::bad_alloc();
+  void* memory = nullptr;
+  // Unlike of aligned_alloc, nothing is asked of the size.
+  if (posix_memalign(&memory, large ? kLargePage : kAlignment, bytes) != 0) throw std::bad_alloc();
+  data_.reset(static_cast<float*>(memory));
   if (large) UseLargePages(data_.get(), bytes);
   std::memset(data_.get(), 0, bytes);
 }
