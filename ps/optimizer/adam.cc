@@ -8,23 +8,16 @@
 
 #include "ps/optimizer/kernel.h"
 #include "ps/optimizer/learning_rate.h"
+#include "ps/optimizer/moments.h"
 #include "ps/optimizer/portable_math.h"
 
 namespace millrace::ps {
 namespace {
 
-constexpr double kAdamLearningRate = 0.001;
-constexpr double kAdamBeta1 = 0.9;
-constexpr double kAdamBeta2 = 0.999;
-constexpr double kAdamEpsilon = 1e-7;
 constexpr double kAdamWeightDecay = 0.004;  // Of AdamW.
 
 struct AdamRates {
-  float beta_1;
-  float one_minus_beta_1;
-  float beta_2;
-  float one_minus_beta_2;
-  float epsilon;
+  MomentRates moments;
   float learning_rate;  // Of this version: with the correction of the means' bias towards 0.
   float decay;          // The part of a value that decays in this version.
 };
@@ -46,18 +39,18 @@ template <bool kDecay, bool kAmsgrad>
 #pragma GCC ivdep
   for (size_t i = 0; i < count; ++i) {
     const float g = LoadFloat(gradient, i);
-    const float mean = rates.beta_1 * mean_in[i] + rates.one_minus_beta_1 * g;
-    const float square = rates.beta_2 * square_in[i] + rates.one_minus_beta_2 * (g * g);
-    mean_out[i] = mean;
-    square_out[i] = square;
-    float scale = square;
+    const Moments moved = rates.moments.Move({mean_in[i], square_in[i]}, g);
+    mean_out[i] = moved.mean;
+    square_out[i] = moved.square;
+    float scale = moved.square;
     if constexpr (kAmsgrad) {
-      scale = square < largest_in[i] ? largest_in[i] : square;
+      scale = moved.square < largest_in[i] ? largest_in[i] : moved.square;
       largest_out[i] = scale;
     }
     float value = value_in[i];
     if constexpr (kDecay) value -= value * rates.decay;
-    value_out[i] = value - rates.learning_rate * mean / (std::sqrt(scale) + rates.epsilon);
+    value_out[i] =
+        value - rates.learning_rate * moved.mean / (std::sqrt(scale) + rates.moments.epsilon);
   }
 }
 
@@ -90,9 +83,7 @@ AdamKernel ChooseAdamKernel(bool decay, bool amsgrad) {
 }
 
 struct AdamParameters {
-  double beta_1;
-  double beta_2;
-  double epsilon;
+  MomentParameters moments;
   bool amsgrad;
   double weight_decay;
 };
@@ -116,14 +107,10 @@ class AdamOptimizer final : public Optimizer {
  private:
   AdamRates RatesOf(uint64_t version) const {
     const double learning_rate = learning_rate_.At(version);
-    const double correction = std::sqrt(1 - Power(parameters_.beta_2, version)) /
-                              (1 - Power(parameters_.beta_1, version));
+    const double correction = std::sqrt(1 - Power(parameters_.moments.beta_2, version)) /
+                              (1 - Power(parameters_.moments.beta_1, version));
     return {
-        .beta_1 = static_cast<float>(parameters_.beta_1),
-        .one_minus_beta_1 = static_cast<float>(1 - parameters_.beta_1),
-        .beta_2 = static_cast<float>(parameters_.beta_2),
-        .one_minus_beta_2 = static_cast<float>(1 - parameters_.beta_2),
-        .epsilon = static_cast<float>(parameters_.epsilon),
+        .moments = MomentRates(parameters_.moments),
         .learning_rate = static_cast<float>(learning_rate * correction),
         .decay = static_cast<float>(learning_rate * parameters_.weight_decay),
     };
@@ -137,15 +124,12 @@ class AdamOptimizer final : public Optimizer {
 template <typename Spec>
 std::unique_ptr<Optimizer> MakeFromSpec(const Spec& spec, double weight_decay,
                                         const LearningRateSchedule& schedule) {
-  return std::make_unique<AdamOptimizer>(
-      LearningRate(spec.has_learning_rate() ? spec.learning_rate() : kAdamLearningRate, schedule),
-      AdamParameters{
-          .beta_1 = spec.has_beta_1() ? spec.beta_1() : kAdamBeta1,
-          .beta_2 = spec.has_beta_2() ? spec.beta_2() : kAdamBeta2,
-          .epsilon = spec.has_epsilon() ? spec.epsilon() : kAdamEpsilon,
-          .amsgrad = spec.amsgrad(),
-          .weight_decay = weight_decay,
-      });
+  return std::make_unique<AdamOptimizer>(LearningRateOf(spec, schedule),
+                                         AdamParameters{
+                                             .moments = MomentParametersOf(spec),
+                                             .amsgrad = spec.amsgrad(),
+                                             .weight_decay = weight_decay,
+                                         });
 }
 
 }  // namespace

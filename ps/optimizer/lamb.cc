@@ -12,33 +12,26 @@
 
 #include "ps/optimizer/kernel.h"
 #include "ps/optimizer/learning_rate.h"
+#include "ps/optimizer/moments.h"
 #include "ps/optimizer/portable_math.h"
 
 namespace millrace::ps {
 namespace {
 
-constexpr double kLambLearningRate = 0.001;
-constexpr double kLambBeta1 = 0.9;
-constexpr double kLambBeta2 = 0.999;
-constexpr double kLambEpsilon = 1e-7;
 // Steps that are measured at a time: few enough to stay in the processor's first cache.
 constexpr size_t kMeasuredAtATime = 4096;
 static_assert(kMeasuredAtATime % SquareSum::kLanes == 0);
 
 struct LambRates {
-  float beta_1;
-  float one_minus_beta_1;
-  float beta_2;
-  float one_minus_beta_2;
-  float epsilon;
+  MomentRates moments;
   // Of this version: of the means' bias towards 0.
   float mean_correction;
   float square_correction;
 };
 
-[[gnu::always_inline]] inline float LambStep(const LambRates& rates, float mean, float square) {
-  return rates.mean_correction * mean /
-         (std::sqrt(rates.square_correction * square) + rates.epsilon);
+[[gnu::always_inline]] inline float LambStep(const LambRates& rates, const Moments& moments) {
+  return rates.mean_correction * moments.mean /
+         (std::sqrt(rates.square_correction * moments.square) + rates.moments.epsilon);
 }
 
 // Slots: the gradient's decaying mean, and its square's.
@@ -52,11 +45,10 @@ MILLRACE_KERNEL void MoveMeans(LambRates rates, ElementRun run, size_t begin, si
 #pragma GCC ivdep
   for (size_t i = 0; i < count; ++i) {
     const float g = LoadFloat(gradient, i);
-    const float mean = rates.beta_1 * mean_in[i] + rates.one_minus_beta_1 * g;
-    const float square = rates.beta_2 * square_in[i] + rates.one_minus_beta_2 * (g * g);
-    mean_out[i] = mean;
-    square_out[i] = square;
-    steps[i] = LambStep(rates, mean, square);
+    const Moments moved = rates.moments.Move({mean_in[i], square_in[i]}, g);
+    mean_out[i] = moved.mean;
+    square_out[i] = moved.square;
+    steps[i] = LambStep(rates, moved);
   }
 }
 
@@ -69,18 +61,15 @@ MILLRACE_KERNEL void TakeSteps(LambRates rates, double learning_rate, size_t cou
   const float* const square = out[2];
 #pragma GCC ivdep
   for (size_t i = 0; i < count; ++i) {
-    const double step = LambStep(rates, mean[i], square[i]);
+    const double step = LambStep(rates, {mean[i], square[i]});
     value_out[i] = value_in[i] - static_cast<float>(learning_rate * step);
   }
 }
 
 class LambOptimizer final : public Optimizer {
  public:
-  LambOptimizer(LearningRate learning_rate, double beta_1, double beta_2, double epsilon)
-      : learning_rate_(std::move(learning_rate)),
-        beta_1_(beta_1),
-        beta_2_(beta_2),
-        epsilon_(epsilon) {}
+  LambOptimizer(LearningRate learning_rate, const MomentParameters& parameters)
+      : learning_rate_(std::move(learning_rate)), parameters_(parameters) {}
 
   int slots() const override { return 2; }
   int passes() const override { return 1; }
@@ -116,30 +105,20 @@ class LambOptimizer final : public Optimizer {
  private:
   LambRates RatesOf(uint64_t version) const {
     return {
-        .beta_1 = static_cast<float>(beta_1_),
-        .one_minus_beta_1 = static_cast<float>(1 - beta_1_),
-        .beta_2 = static_cast<float>(beta_2_),
-        .one_minus_beta_2 = static_cast<float>(1 - beta_2_),
-        .epsilon = static_cast<float>(epsilon_),
-        .mean_correction = static_cast<float>(1 / (1 - Power(beta_1_, version))),
-        .square_correction = static_cast<float>(1 / (1 - Power(beta_2_, version))),
+        .moments = MomentRates(parameters_),
+        .mean_correction = static_cast<float>(1 / (1 - Power(parameters_.beta_1, version))),
+        .square_correction = static_cast<float>(1 / (1 - Power(parameters_.beta_2, version))),
     };
   }
 
   const LearningRate learning_rate_;
-  const double beta_1_;
-  const double beta_2_;
-  const double epsilon_;
+  const MomentParameters parameters_;
 };
 
 }  // namespace
 
 std::unique_ptr<Optimizer> MakeLamb(const Lamb& spec, const LearningRateSchedule& schedule) {
-  return std::make_unique<LambOptimizer>(
-      LearningRate(spec.has_learning_rate() ? spec.learning_rate() : kLambLearningRate, schedule),
-      spec.has_beta_1() ? spec.beta_1() : kLambBeta1,
-      spec.has_beta_2() ? spec.beta_2() : kLambBeta2,
-      spec.has_epsilon() ? spec.epsilon() : kLambEpsilon);
+  return std::make_unique<LambOptimizer>(LearningRateOf(spec, schedule), MomentParametersOf(spec));
 }
 
 }  // namespace millrace::ps

@@ -10,15 +10,11 @@
 
 #include "ps/optimizer/kernel.h"
 #include "ps/optimizer/learning_rate.h"
+#include "ps/optimizer/moments.h"
 #include "ps/optimizer/portable_math.h"
 
 namespace millrace::ps {
 namespace {
-
-constexpr double kNadamLearningRate = 0.001;
-constexpr double kNadamBeta1 = 0.9;
-constexpr double kNadamBeta2 = 0.999;
-constexpr double kNadamEpsilon = 1e-7;
 
 // Momentum grows: version t has beta_1 * factor[t], and product[t] is that of factor[1] to
 // factor[t]. After the last of them factors are 1 to the last bit, so their product stays: that of
@@ -54,11 +50,7 @@ double ProductOfMomenta(double beta_1, uint64_t version) {
 }
 
 struct NadamRates {
-  float beta_1;
-  float one_minus_beta_1;
-  float beta_2;
-  float one_minus_beta_2;
-  float epsilon;
+  MomentRates moments;
   // Of this version, with the correction of bias towards 0.
   float mean_rate;
   float gradient_rate;
@@ -77,23 +69,19 @@ MILLRACE_KERNEL void NadamStep(NadamRates rates, const char* gradient, size_t co
 #pragma GCC ivdep
   for (size_t i = 0; i < count; ++i) {
     const float g = LoadFloat(gradient, i);
-    const float mean = rates.beta_1 * mean_in[i] + rates.one_minus_beta_1 * g;
-    const float square = rates.beta_2 * square_in[i] + rates.one_minus_beta_2 * (g * g);
-    mean_out[i] = mean;
-    square_out[i] = square;
-    const float step = rates.mean_rate * mean + rates.gradient_rate * g;
-    value_out[i] =
-        value_in[i] - step / (std::sqrt(rates.square_correction * square) + rates.epsilon);
+    const Moments moved = rates.moments.Move({mean_in[i], square_in[i]}, g);
+    mean_out[i] = moved.mean;
+    square_out[i] = moved.square;
+    const float step = rates.mean_rate * moved.mean + rates.gradient_rate * g;
+    value_out[i] = value_in[i] - step / (std::sqrt(rates.square_correction * moved.square) +
+                                         rates.moments.epsilon);
   }
 }
 
 class NadamOptimizer final : public Optimizer {
  public:
-  NadamOptimizer(LearningRate learning_rate, double beta_1, double beta_2, double epsilon)
-      : learning_rate_(std::move(learning_rate)),
-        beta_1_(beta_1),
-        beta_2_(beta_2),
-        epsilon_(epsilon) {}
+  NadamOptimizer(LearningRate learning_rate, const MomentParameters& parameters)
+      : learning_rate_(std::move(learning_rate)), parameters_(parameters) {}
 
   int slots() const override { return 2; }
 
@@ -107,36 +95,26 @@ class NadamOptimizer final : public Optimizer {
  private:
   NadamRates RatesOf(uint64_t version) const {
     const double learning_rate = learning_rate_.At(version);
-    const double mean_part =
-        Momentum(beta_1_, version + 1) / (1 - ProductOfMomenta(beta_1_, version + 1));
-    const double gradient_part =
-        (1 - Momentum(beta_1_, version)) / (1 - ProductOfMomenta(beta_1_, version));
+    const double mean_part = Momentum(parameters_.beta_1, version + 1) /
+                             (1 - ProductOfMomenta(parameters_.beta_1, version + 1));
+    const double gradient_part = (1 - Momentum(parameters_.beta_1, version)) /
+                                 (1 - ProductOfMomenta(parameters_.beta_1, version));
     return {
-        .beta_1 = static_cast<float>(beta_1_),
-        .one_minus_beta_1 = static_cast<float>(1 - beta_1_),
-        .beta_2 = static_cast<float>(beta_2_),
-        .one_minus_beta_2 = static_cast<float>(1 - beta_2_),
-        .epsilon = static_cast<float>(epsilon_),
+        .moments = MomentRates(parameters_),
         .mean_rate = static_cast<float>(learning_rate * mean_part),
         .gradient_rate = static_cast<float>(learning_rate * gradient_part),
-        .square_correction = static_cast<float>(1 / (1 - Power(beta_2_, version))),
+        .square_correction = static_cast<float>(1 / (1 - Power(parameters_.beta_2, version))),
     };
   }
 
   const LearningRate learning_rate_;
-  const double beta_1_;
-  const double beta_2_;
-  const double epsilon_;
+  const MomentParameters parameters_;
 };
 
 }  // namespace
 
 std::unique_ptr<Optimizer> MakeNadam(const Nadam& spec, const LearningRateSchedule& schedule) {
-  return std::make_unique<NadamOptimizer>(
-      LearningRate(spec.has_learning_rate() ? spec.learning_rate() : kNadamLearningRate, schedule),
-      spec.has_beta_1() ? spec.beta_1() : kNadamBeta1,
-      spec.has_beta_2() ? spec.beta_2() : kNadamBeta2,
-      spec.has_epsilon() ? spec.epsilon() : kNadamEpsilon);
+  return std::make_unique<NadamOptimizer>(LearningRateOf(spec, schedule), MomentParametersOf(spec));
 }
 
 }  // namespace millrace::ps
