@@ -34,6 +34,11 @@ class GradientSink {
   // many floats as it has elements, uninitialised. Of a frozen variable: empty.
   virtual absl::Span<float> Buffer(size_t variable) = 0;
 
+  // The first `count` elements of Buffer(variable) are final: they may leave while the rest is
+  // computed, and must not be touched again. Where a gradient is long, called any number of times
+  // before Finished, with growing counts.
+  virtual void FinishedFirst(size_t /*variable*/, size_t /*count*/) {}
+
   // What is in Buffer(variable) is final: it may leave for the ps servers at once, and must not be
   // touched again. Called once for each variable that is not frozen; cheap, does not block.
   virtual void Finished(size_t variable) = 0;

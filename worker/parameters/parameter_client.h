@@ -78,16 +78,22 @@ class ParameterClient {
    public:
     virtual ~Push() = default;
 
-    // Sends the gradient of a variable, all but what is kept for Commit. `gradient` must stay in
-    // place and unchanged as long as `owner` is held: until the push is done and gRPC has no more
-    // use for it. Does not block.
-    // REQUIRES: once for each variable of the job that is not frozen; of that variable's size;
-    // before Commit.
-    virtual void Add(size_t variable, absl::Span<const float> gradient,
-                     std::shared_ptr<const void> owner) = 0;
+    // Sends the first `count` elements of the gradient of a variable, all but those that were sent
+    // before, that do not fill a block yet, and that are kept for Commit. `gradient` must stay in
+    // place, and what is sent of it unchanged, as long as `owner` is held: until the push is done
+    // and gRPC has no more use for it. Does not block.
+    // REQUIRES: of a variable that is not frozen; `gradient` is of that variable's size, and the
+    // same each time; `count` does not become less; before Commit.
+    virtual void AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+                          std::shared_ptr<const void> owner) = 0;
+
+    // All of it.
+    void Add(size_t variable, absl::Span<const float> gradient, std::shared_ptr<const void> owner) {
+      AddFirst(variable, gradient.size(), gradient, std::move(owner));
+    }
 
     // The gradient is as it should be: sends the rest of it. Does not block.
-    // REQUIRES: once; every variable was added that is not frozen.
+    // REQUIRES: once; all of every variable was added that is not frozen.
     virtual void Commit() = 0;
 
     // Blocks until every shard has applied or holds the step. Statuses as in the .proto;

@@ -159,6 +159,37 @@ TEST(ParameterClientPushTest, FirstVariablesLeaveBeforeTheLastAreThere) {
   EXPECT_EQ(push->Wait(Soon()), absl::OkStatus());
 }
 
+TEST(ParameterClientPushTest, BlocksOfAVariableLeaveBeforeItsRestIsThere) {
+  TestCluster cluster({4 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  const auto gradients = Gradients(cluster, 0);
+  const absl::Span<const float> gradient = (*gradients)[0];
+  const auto push = client->StartPush(0, 1);
+  push->AddFirst(0, kBlockElements + 1, gradient, gradients);
+  cluster.server(0).Await([](const Counters& counters) { return counters.push_messages == 1; });
+  push->AddFirst(0, 3 * kBlockElements, gradient, gradients);
+  cluster.server(0).Await([](const Counters& counters) { return counters.push_messages == 3; });
+  push->Add(0, gradient, gradients);
+  push->Commit();
+  ASSERT_EQ(push->Wait(Soon()), absl::OkStatus());
+  EXPECT_EQ(cluster.Stored(), Negative(cluster.MakeValues(0)));
+}
+
+// A shard's slice begins and ends where the parts do not.
+TEST(ParameterClientPushTest, PartsOfAVariableReachEachOfItsShards) {
+  TestCluster cluster({3 * kBlockElements + 5, 7}, /*shards=*/3, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  const auto gradients = Gradients(cluster, 0);
+  const auto push = client->StartPush(0, 1);
+  for (size_t count = 0; count < (*gradients)[0].size(); count += 100'001) {
+    push->AddFirst(0, count, (*gradients)[0], gradients);
+  }
+  for (size_t i = 0; i < 2; ++i) push->Add(i, (*gradients)[i], gradients);
+  push->Commit();
+  ASSERT_EQ(push->Wait(Soon()), absl::OkStatus());
+  EXPECT_EQ(cluster.Stored(), Negative(cluster.MakeValues(0)));
+}
+
 // A gradient whose last variable turned out to be infinite had reached the shards that hold none of
 // that variable, and was applied there.
 TEST(ParameterClientPushTest, NothingTakesEffectBeforeTheCommit) {

@@ -24,31 +24,42 @@ PushOperation::PushOperation(std::shared_ptr<ClientCore> core, uint64_t step, ui
       shares_(core_->layout().shards.size()) {
   for (size_t i = 0; i < shares_.size(); ++i) {
     shares_[i].unadded = layout_of(i).pushed;
+    shares_[i].added.resize(layout_of(i).slices.size());
     AddPart(i, layout_of(i).pushed * sizeof(float));
   }
 }
 
-void PushOperation::Add(size_t variable, absl::Span<const float> gradient,
-                        std::shared_ptr<const void> owner) {
+void PushOperation::AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+                             std::shared_ptr<const void> owner) {
   const Layout& layout = core_->layout();
   CHECK_LT(variable, layout.variables.size());
   for (const SliceLocation& location : layout.variables[variable]) {
-    const Slice& slice = layout.shards[location.shard].slices[location.slice];
-    CHECK_LE(slice.offset() + slice.length(), gradient.size()) << "of variable " << variable;
     {
       MutexLock lock(&core_->monitor()->mutex);
-      Share& share = shares_[location.shard];
-      CHECK_LE(slice.length(), share.unadded)
-          << "variable " << variable << " was added twice, or is frozen";
-      for (uint64_t offset = 0; offset < slice.length(); offset += kBlockElements) {
-        const size_t count = std::min<uint64_t>(kBlockElements, slice.length() - offset);
-        share.pieces.push_back({static_cast<uint32_t>(location.slice), offset,
-                                gradient.subspan(slice.offset() + offset, count), owner});
-      }
-      share.unadded -= slice.length();
-      share.unsent_elements += slice.length();
+      AddPieces(location, count, gradient, owner);
     }
     Send(location.shard);
+  }
+}
+
+void PushOperation::AddPieces(const SliceLocation& location, size_t count,
+                              absl::Span<const float> gradient,
+                              const std::shared_ptr<const void>& owner) {
+  const Slice& slice = layout_of(location.shard).slices[location.slice];
+  CHECK_LE(slice.offset() + slice.length(), gradient.size());
+  if (count <= slice.offset()) return;
+  const uint64_t there = std::min(count - slice.offset(), slice.length());
+  Share& share = shares_[location.shard];
+  uint64_t& added = share.added[location.slice];
+  while (added < there) {
+    const size_t block = std::min<uint64_t>(kBlockElements, slice.length() - added);
+    if (added + block > there) return;
+    CHECK_LE(block, share.unadded) << "a frozen variable was added";
+    share.pieces.push_back({static_cast<uint32_t>(location.slice), added,
+                            gradient.subspan(slice.offset() + added, block), owner});
+    added += block;
+    share.unadded -= block;
+    share.unsent_elements += block;
   }
 }
 

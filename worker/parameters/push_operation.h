@@ -25,8 +25,8 @@ class PushOperation final : public ParameterClient::Push, private RetriedCalls {
   PushOperation(std::shared_ptr<ClientCore> core, uint64_t step, uint32_t examples);
   ~PushOperation() override { CloseAll(); }
 
-  void Add(size_t variable, absl::Span<const float> gradient,
-           std::shared_ptr<const void> owner) override;
+  void AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+                std::shared_ptr<const void> owner) override;
   void Commit() override;
   absl::Status Wait(absl::Time deadline) override;
   absl::optional<uint32_t> FirstUnanswered() const override {
@@ -37,11 +37,18 @@ class PushOperation final : public ParameterClient::Push, private RetriedCalls {
   // What is there of a shard's share; a part of the call, too.
   struct Share {
     std::vector<OutgoingPiece> pieces;     // All that were added.
-    uint64_t unadded = 0;                  // Elements to come.
+    std::vector<uint64_t> added;           // Elements in them, by slice.
+    uint64_t unadded = 0;                  // Elements to come, of all slices.
     size_t sent = 0;                       // Of `pieces`, in the current attempt.
     size_t unsent_elements = 0;            // In the pieces from `sent` on.
     std::shared_ptr<PushAttempt> attempt;  // The part's.
   };
+
+  // Makes pieces, one for each block, of what is new of a slice and of its variable's first `count`
+  // elements, once they fill a block or are the slice's last. What was added twice does not count.
+  void AddPieces(const SliceLocation& location, size_t count, absl::Span<const float> gradient,
+                 const std::shared_ptr<const void>& owner)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
 
   // Sends what is due of a shard, with a new attempt if there is none.
   void Send(size_t shard) override;

@@ -104,9 +104,10 @@ class FakePush final : public ParameterClient::Push {
  public:
   FakePush(FakeWorld* world, uint64_t step) : world_(world), step_(step) {}
 
-  void Add(size_t variable, absl::Span<const float> gradient,
-           std::shared_ptr<const void> owner) override {
+  void AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+                std::shared_ptr<const void> owner) override {
     CHECK_EQ(gradient.size(), kSizes[variable]);
+    CHECK_EQ(count, gradient.size());
     for (const float x : gradient) CHECK_EQ(x, 1);
     CHECK(!committed_);
     owners_.push_back(std::move(owner));

@@ -18,19 +18,29 @@ PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSe
       clock_(clock),
       global_clip_norm_(global_clip_norm),
       begun_at_(clock->Now()),
-      finished_(variables.size()) {}
+      finished_(variables.size()),
+      taken_(variables.size()) {}
 
 absl::Span<float> PushingSink::Buffer(size_t variable) {
   if (!std::exchange(has_begun_, true)) begun_at_ = clock_->Now();
   return gradients_->variable(variable);
 }
 
+void PushingSink::FinishedFirst(size_t variable, size_t count) {
+  if (finished_[variable] == 0 && !IsFrozen(variable)) Take(variable, count);
+}
+
 void PushingSink::Finished(size_t variable) {
   if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // Check tells of it.
-  if (!not_finite_.ok()) return;                                // Nobody will want the rest.
+  Take(variable, gradients_->variable(variable).size());
+}
+
+void PushingSink::Take(size_t variable, size_t count) {
+  if (!not_finite_.ok()) return;  // Nobody will want the rest.
   const absl::Span<const float> gradient = gradients_->variable(variable);
-  const size_t bad = FirstNotFinite(gradient);
-  if (bad < gradient.size()) {
+  const size_t begin = std::exchange(taken_[variable], count);
+  const size_t bad = begin + FirstNotFinite(gradient.subspan(begin, count - begin));
+  if (bad < count) {
     not_finite_ = absl::OutOfRangeError(
         absl::StrCat("the loss is finite, but the ",
                      variables_[variable].update().has_moving_average() ? "statistic" : "gradient",
@@ -38,7 +48,7 @@ void PushingSink::Finished(size_t variable) {
                      " at element ", bad));
     return;
   }
-  if (!global_clip_norm_.has_value()) push_->Add(variable, gradient, gradients_);
+  if (!global_clip_norm_.has_value()) push_->AddFirst(variable, count, gradient, gradients_);
 }
 
 // The sum is exact, so that it does not matter in which order the variables come.

@@ -18,9 +18,9 @@
 
 namespace millrace::worker {
 
-// Adds each variable's gradient, or statistic, to a push as soon as the model has finished it,
-// unless it has values that are no numbers. Where gradients are to be clipped by the norm of all of
-// them, they are kept until the last one is there. Used by one thread.
+// Adds each variable's gradient, or statistic, to a push as soon as the model has finished it or
+// the beginning of it, unless it has values that are no numbers. Where gradients are to be clipped
+// by the norm of all of them, they are kept until the last one is there. Used by one thread.
 class PushingSink final : public GradientSink {
  public:
   // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
@@ -30,6 +30,7 @@ class PushingSink final : public GradientSink {
               absl::optional<double> global_clip_norm = absl::nullopt);
 
   absl::Span<float> Buffer(size_t variable) override;
+  void FinishedFirst(size_t variable, size_t count) override;
   void Finished(size_t variable) override;
 
   // Once the model is done: OK, PushKept and then the push may be committed. OUT_OF_RANGE: a
@@ -48,6 +49,9 @@ class PushingSink final : public GradientSink {
  private:
   bool IsFrozen(size_t variable) const { return variables_[variable].update().has_frozen(); }
 
+  // Looks through what was not looked at of the first `count` elements, and adds them to the push.
+  void Take(size_t variable, size_t count);
+
   float FactorOfKept() const;
 
   ParameterClient::Push* const push_;
@@ -58,6 +62,7 @@ class PushingSink final : public GradientSink {
   absl::Time begun_at_;
   bool has_begun_ = false;
   std::vector<int> finished_;  // How often, by variable.
+  std::vector<size_t> taken_;  // Elements from the first on, by variable.
   absl::Status not_finite_;    // Of the first variable that is not.
 };
 

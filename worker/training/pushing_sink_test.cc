@@ -15,15 +15,16 @@ namespace millrace::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // Notes what it is given.
 class FakePush final : public ParameterClient::Push {
  public:
-  void Add(size_t variable, absl::Span<const float> gradient,
-           std::shared_ptr<const void> /*owner*/) override {
-    added.emplace_back(variable, std::vector<float>(gradient.begin(), gradient.end()));
+  void AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+                std::shared_ptr<const void> /*owner*/) override {
+    added.emplace_back(variable, std::vector<float>(gradient.begin(), gradient.begin() + count));
   }
   void Commit() override {}
   absl::Status Wait(absl::Time /*deadline*/) override { return absl::OkStatus(); }
@@ -64,6 +65,46 @@ TEST_F(PushingSinkTest, GradientsLeaveAtOnceWhereNothingIsClipped) {
   EXPECT_THAT(push_.added, ElementsAre(std::make_pair(1, std::vector<float>{12}),
                                        std::make_pair(0, std::vector<float>{3, 4}),
                                        std::make_pair(2, std::vector<float>{100})));
+}
+
+TEST_F(PushingSinkTest, BeginningOfAGradientLeavesBeforeTheRest) {
+  PushingSink sink = Make(absl::nullopt);
+  sink.Buffer(0)[0] = 3;
+  sink.FinishedFirst(0, 1);
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{3})));
+  sink.Buffer(0)[1] = 4;
+  sink.Finished(0);
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{3}),
+                                       std::make_pair(0, std::vector<float>{3, 4})));
+}
+
+TEST_F(PushingSinkTest, NothingMoreLeavesWhereTheBeginningIsNoNumber) {
+  PushingSink sink = Make(absl::nullopt);
+  Finish(sink, 1, {12});
+  sink.Buffer(0)[0] = std::nanf("");
+  sink.FinishedFirst(0, 1);
+  sink.Buffer(0)[1] = 4;
+  sink.Finished(0);
+  Finish(sink, 2, {100});
+  EXPECT_EQ(sink.Check().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(sink.Check().message(), HasSubstr("is nan at element 0"));
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(1, std::vector<float>{12})));
+}
+
+TEST_F(PushingSinkTest, PlaceIsToldOfAValueThatIsNoNumberInTheRest) {
+  PushingSink sink = Make(absl::nullopt);
+  sink.Buffer(0)[0] = 3;
+  sink.FinishedFirst(0, 1);
+  sink.Buffer(0)[1] = std::nanf("");
+  sink.Finished(0);
+  EXPECT_THAT(sink.Check().message(), HasSubstr("is nan at element 1"));
+}
+
+TEST_F(PushingSinkTest, BeginningOfAGradientIsKeptWhereTheNormOfAllClips) {
+  PushingSink sink = Make(6.5);
+  sink.Buffer(0)[0] = 3;
+  sink.FinishedFirst(0, 1);
+  EXPECT_THAT(push_.added, IsEmpty());
 }
 
 TEST_F(PushingSinkTest, LongGradientIsClippedAsAWholeAndStatisticsAreNot) {

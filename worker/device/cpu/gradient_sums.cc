@@ -29,6 +29,10 @@ absl::Span<float> GradientSums::Buffer(size_t variable) {
   return absl::MakeSpan(parts_[variable].data(), parts_[variable].size());
 }
 
+void GradientSums::FinishedFirst(size_t variable, size_t count) {
+  if (uses_[variable] == 1 && !IsRegularized(variable)) sink_->FinishedFirst(variable, count);
+}
+
 void GradientSums::Finished(size_t variable) {
   if (finished_[variable] > 0) {
     const absl::Span<float> sum = sink_->Buffer(variable);
@@ -46,10 +50,14 @@ void GradientSums::Divide(size_t variable) {
   for (float& sum : sink_->Buffer(variable)) sum /= uses;
 }
 
+bool GradientSums::IsRegularized(size_t variable) const {
+  return regularizers_[variable].l1() != 0 || regularizers_[variable].l2() != 0;
+}
+
 void GradientSums::AddRegularizer(size_t variable) {
+  if (!IsRegularized(variable)) return;
   const float l1 = static_cast<float>(regularizers_[variable].l1());
   const float l2 = static_cast<float>(2 * regularizers_[variable].l2());
-  if (l1 == 0 && l2 == 0) return;
   const absl::Span<float> gradient = sink_->Buffer(variable);
   const float* const values = values_[variable].data();
   for (size_t i = 0; i < gradient.size(); ++i) {
@@ -62,9 +70,9 @@ void GradientSums::AddRegularizer(size_t variable) {
 double GradientSums::Penalty() const {
   double sum = 0;
   for (size_t i = 0; i < values_.size(); ++i) {
+    if (!IsRegularized(i)) continue;
     const double l1 = regularizers_[i].l1();
     const double l2 = regularizers_[i].l2();
-    if (l1 == 0 && l2 == 0) continue;
     for (size_t element = 0; element < values_[i].size(); ++element) {
       const double w = values_[i].data()[element];
       sum += l1 * std::abs(w) + l2 * w * w;

@@ -25,6 +25,7 @@ class GradientSums final : public GradientSink {
   void Begin(GradientSink* sink);
 
   absl::Span<float> Buffer(size_t variable) override;
+  void FinishedFirst(size_t variable, size_t count) override;
   void Finished(size_t variable) override;
 
   // What the regularizers add to the mean loss.
@@ -34,6 +35,7 @@ class GradientSums final : public GradientSink {
   size_t floats() const;
 
  private:
+  bool IsRegularized(size_t variable) const;
   void AddRegularizer(size_t variable);
   void Divide(size_t variable);
 

@@ -10,6 +10,10 @@ namespace {
 
 using dnnl::memory;
 
+// The kernel's gradient is computed in parts of about this many elements (512 KiB), which are
+// looked through and sent while they are in the processor's second cache.
+constexpr int64_t kPartElements = 1 << 17;
+
 // The transpose of a row-major matrix of columns x rows.
 memory::desc Transposed(int64_t rows, int64_t columns) {
   return memory::desc({rows, columns}, memory::data_type::f32, memory::format_tag::ba);
@@ -84,8 +88,14 @@ void DenseLayer::FinishGradients(const CpuPass& pass, const float* x, const floa
     SumColumns(dy, static_cast<int64_t>(pass.batch), units_, pass.gradients->Buffer(bias_).data());
     pass.gradients->Finished(bias_);
   }
-  Multiply('T', x, inputs_, dy, /*beta=*/0, pass.gradients->Buffer(kernel_).data(), inputs_,
-           static_cast<int64_t>(pass.batch), units_);
+  float* const gradient = pass.gradients->Buffer(kernel_).data();
+  const int64_t rows = std::max<int64_t>(1, kPartElements / units_);
+  for (int64_t begin = 0; begin < inputs_; begin += rows) {
+    const int64_t end = std::min(begin + rows, inputs_);
+    Multiply('T', x + begin, inputs_, dy, /*beta=*/0, gradient + begin * units_, end - begin,
+             static_cast<int64_t>(pass.batch), units_);
+    pass.gradients->FinishedFirst(kernel_, static_cast<size_t>(end * units_));
+  }
   pass.gradients->Finished(kernel_);
 }
 
