@@ -17,6 +17,7 @@ import tensorflow as tf
 
 keras = tf.keras
 PADDING = 4
+EXAMPLES = 10000  # Of data_batch_1.bin.
 
 
 def augmented(image, label):
@@ -61,6 +62,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--learning_rate", type=float, default=0.1)
+    parser.add_argument("--decay", action="store_true", help="from the learning rate to 0, by a cosine")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--plain", action="store_true", help="without augmentation")
@@ -71,8 +73,12 @@ def main():
     model = keras_resnet.network(options.depth)
     if options.initial:
         keras_resnet.write_safetensors(options.initial, {v.path: v.numpy() for v in model.weights})
+    learning_rate = options.learning_rate
+    if options.decay:
+        steps = EXAMPLES // options.batch * options.epochs
+        learning_rate = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
     model.compile(
-        keras.optimizers.SGD(options.learning_rate, momentum=0.9),
+        keras.optimizers.SGD(learning_rate, momentum=0.9),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     data = batches(options)
     if not options.epochs:

@@ -5,7 +5,9 @@ equal initial values.
 
 DIR holds data_batch_1.bin and test_batch.bin. For each seed, Keras makes the initial values and trains with Model.fit;
 then our embedded cluster of 2 ps servers and 2 workers does, synchronously and asynchronously, from these values. The
-orders of examples and their augmentation differ. Prints the accuracy on all of test_batch.bin, as mean and spread.
+orders of examples and their augmentation differ. The learning rate goes down to 0 by a cosine: with one that stays, what
+comes out depends on the last steps more than on anything else. Prints the accuracy on all of test_batch.bin, as mean
+and spread.
 """
 
 import argparse
@@ -24,7 +26,7 @@ def ours(mode, directory, initial, seed, options):
     steps = resnet_job.steps_of(mode, batches)
     more = f'evaluation {{ every_steps: {steps} }}\nwarm_start {{ path: "{initial}" }}'
     job = pathlib.Path(directory) / f"{mode}.textproto"
-    job.write_text(resnet_job.text(mode, batches, options.depth, options.learning_rate, seed, more=more))
+    job.write_text(resnet_job.text(mode, batches, options.depth, options.learning_rate, seed, decay=True, more=more))
     told = speed.events_of(speed.embedded(job, options.data))
     return told[-1]["metrics"]["eval_accuracy"]
 
@@ -33,7 +35,7 @@ def keras(initial, seed, options):
     return speed.python(
         options, "keras_resnet_fit.py", f"--train={options.data}/data_batch_1.bin",
         f"--evaluate={options.data}/test_batch.bin", f"--initial={initial}", f"--depth={options.depth}",
-        f"--epochs={options.epochs}", f"--learning_rate={options.learning_rate}", f"--seed={seed}")["accuracy"]
+        f"--epochs={options.epochs}", f"--learning_rate={options.learning_rate}", "--decay", f"--seed={seed}")["accuracy"]
 
 
 def show(name, values):

@@ -16,20 +16,23 @@ def steps_of(mode, batches):
     return batches * BATCH // MODES[mode][1]
 
 
-def text(mode, batches, depth=20, learning_rate=0.1, seed=1, augmented=True, more=""):
-    """Without evaluations, unless `more` brings one. `more` may refer to test_batch.bin."""
+def text(mode, batches, depth=20, learning_rate=0.1, seed=1, augmented=True, decay=False, more=""):
+    """Without evaluations, unless `more` brings one. `more` may refer to test_batch.bin. `decay`: see
+    resnet_accuracy.py."""
     written = subprocess.run(
         ["python3", "examples/resnet.py", f"--depth={depth}"], check=True, capture_output=True, text=True).stdout
     model = re.search(r"^model \{.*?^\}$", written, re.DOTALL | re.MULTILINE).group(0)
     augmentation = "augmentation { crop_padding: 4 horizontal_flip: true }" if augmented else ""
     how, batch_size = MODES[mode]
+    versions = batches  # Of either mode: one for 128 examples.
+    schedule = f"schedule {{ cosine_decay {{ decay_steps: {versions} }} }}" if decay else ""
     evaluate = 'evaluate { cifar { files: "test_batch.bin" } }' if "evaluation" in more else ""
     return f"""{model}
 data {{
   train {{ cifar {{ files: "data_batch_1.bin" }} {augmentation} }}
   {evaluate}
 }}
-optimizer {{ sgd {{ learning_rate: {learning_rate} momentum: 0.9 }} }}
+optimizer {{ sgd {{ learning_rate: {learning_rate} momentum: 0.9 }} {schedule} }}
 {how}
 batch_size: {batch_size}
 steps: {steps_of(mode, batches)}
