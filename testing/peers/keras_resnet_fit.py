@@ -62,6 +62,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--learning_rate", type=float, default=0.1)
+    parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--decay", action="store_true", help="from the learning rate to 0, by a cosine")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
@@ -78,7 +79,7 @@ def main():
         steps = EXAMPLES // options.batch * options.epochs
         learning_rate = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
     model.compile(
-        keras.optimizers.SGD(learning_rate, momentum=0.9),
+        keras.optimizers.SGD(learning_rate, momentum=options.momentum),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     data = batches(options)
     if not options.epochs:

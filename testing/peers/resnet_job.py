@@ -16,7 +16,7 @@ def steps_of(mode, batches):
     return batches * BATCH // MODES[mode][1]
 
 
-def text(mode, batches, depth=20, learning_rate=0.1, seed=1, augmented=True, decay=False, more=""):
+def text(mode, batches, depth=20, learning_rate=0.1, seed=1, augmented=True, momentum=0.9, decay=False, more=""):
     """Without evaluations, unless `more` brings one. `more` may refer to test_batch.bin. `decay`: see
     resnet_accuracy.py."""
     written = subprocess.run(
@@ -32,7 +32,7 @@ data {{
   train {{ cifar {{ files: "data_batch_1.bin" }} {augmentation} }}
   {evaluate}
 }}
-optimizer {{ sgd {{ learning_rate: {learning_rate} momentum: 0.9 }} {schedule} }}
+optimizer {{ sgd {{ learning_rate: {learning_rate} momentum: {momentum} }} {schedule} }}
 {how}
 batch_size: {batch_size}
 steps: {steps_of(mode, batches)}
