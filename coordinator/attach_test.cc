@@ -72,6 +72,85 @@ TEST(AttachTest, ServerThatLostStepsBeforeItsLastFlushGetsThemAgain) {
   EXPECT_THAT(recoveries[0].how(), HasSubstr("shard 1 from its initial values"));
 }
 
+// Everything was killed at once, and "no step was lost": what was lost was compared with the
+// journal's step, which is written now and then.
+TEST(AttachTest, WhatWasLostWithTheCoordinatorIsCountedFromWhatWasTold) {
+  Gate gate;
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  FakeWorkerScript script = WaitingAt(30, &gate);
+  const auto wait = script.on_step;
+  script.lease_slots = 1;
+  script.on_step = [&, wait](const std::string& job, uint64_t step) {
+    for (int i = 0; i < 2 && step == 6; ++i) cluster.ps(i).FlushAll();
+    return wait(job, step);
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(60)).value();
+  const auto before =
+      cluster.Watch(job, 0, [](const JobEvent& event) { return event.progress().step() > 10; });
+  ASSERT_TRUE(before.ok()) << before.status();
+  const uint64_t told = before->back().progress().step();
+  cluster.StopCoordinator();
+  for (int i = 0; i < 2; ++i) cluster.ps(i).Kill();
+  gate.Open();
+  cluster.worker(0).Kill();
+  cluster.StartCoordinator();
+  cluster.StartPs();
+  cluster.worker(0).Join(cluster.address());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto recoveries = RecoveriesOf(cluster, job);
+  ASSERT_THAT(recoveries, SizeIs(1));
+  EXPECT_EQ(recoveries[0].step(), 6u);
+  EXPECT_GE(recoveries[0].steps_lost(), told - 6);
+  EXPECT_LE(recoveries[0].steps_lost(), 30u - 6);
+  EXPECT_TRUE(recoveries[0].more_may_be_lost());
+  EXPECT_EQ(cluster.Get(job)->steps_run_again(), recoveries[0].steps_lost());
+  EXPECT_TRUE(cluster.Get(job)->more_may_have_run_again());
+}
+
+// A job that had told nothing of its progress yet.
+TEST(AttachTest, WhereNothingIsKnownOfWhatWasLostThatIsTold) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(0, &gate));
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  gate.AwaitSomebody();
+  cluster.StopCoordinator();
+  cluster.ps(0).Kill();
+  gate.Open();
+  cluster.worker(0).Kill();
+  cluster.StartCoordinator();
+  cluster.StartPs();
+  cluster.worker(0).Join(cluster.address());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto recoveries = RecoveriesOf(cluster, job);
+  ASSERT_THAT(recoveries, SizeIs(1));
+  EXPECT_EQ(recoveries[0].steps_lost(), 0u);
+  EXPECT_TRUE(recoveries[0].more_may_be_lost());
+}
+
+TEST(AttachTest, RestartedCoordinatorOfServersThatStayedKnowsThatNothingWasLost) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(10, &gate));
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  gate.AwaitSomebody();
+  cluster.StopCoordinator();
+  gate.Open();
+  cluster.worker(0).Kill();
+  cluster.StartCoordinator();
+  cluster.ps(0).Join(cluster.address());
+  cluster.worker(0).Join(cluster.address());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto recoveries = RecoveriesOf(cluster, job);
+  ASSERT_THAT(recoveries, SizeIs(1));
+  EXPECT_EQ(recoveries[0].steps_lost(), 0u);
+  EXPECT_FALSE(recoveries[0].more_may_be_lost());
+}
+
 // The metrics of a job were once those of a state that was lost after it was evaluated.
 TEST(AttachTest, LastEvaluationIsOfTheStateThatIsOnDisk) {
   FakeCluster cluster(2);

@@ -67,6 +67,15 @@ std::string TimeSpentTable(const TimeSpent& spent) {
   return absl::StrCat("\n", table.ToString());
 }
 
+// Empty: no step was.
+std::string RunAgain(const JobStatus& status) {
+  if (status.steps_run_again() == 0) {
+    return status.more_may_have_run_again() ? "nobody knows how many" : "";
+  }
+  return absl::StrCat(status.more_may_have_run_again() ? "at least " : "",
+                      FormatCount(status.steps_run_again()));
+}
+
 }  // namespace
 
 nlohmann::ordered_json CheckpointJson(const CheckpointInfo& checkpoint) {
@@ -93,6 +102,7 @@ std::string JobJson(const JobStatus& status) {
                                  {"step", status.step()},
                                  {"total_steps", status.total_steps()},
                                  {"steps_run_again", status.steps_run_again()},
+                                 {"more_may_have_run_again", status.more_may_have_run_again()},
                                  {"metrics", ToMetrics(status.metrics())},
                                  {"warnings", nlohmann::json::array()}};
   for (const std::string& warning : status.warnings()) json["warnings"].push_back(warning);
@@ -130,7 +140,7 @@ std::string JobText(const JobStatus& status, absl::TimeZone zone, absl::Time now
   add("message    ", status.message());
   for (const std::string& warning : status.warnings()) add("warning    ", warning);
   add("steps      ", Steps(status));
-  if (status.steps_run_again() > 0) add("run again  ", FormatCount(status.steps_run_again()));
+  add("run again  ", RunAgain(status));
   add("metrics    ", absl::StrJoin(FormatMetrics(ToMetrics(status.metrics())), "  "));
   add("stops      ", DescribeStopping(status));
   if (status.has_best()) {

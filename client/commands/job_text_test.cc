@@ -45,7 +45,7 @@ TEST(JobTextTest, JsonIsOneObjectOnALine) {
   EXPECT_EQ(nlohmann::json::parse(json), nlohmann::json::parse(R"({
       "job_id": "mnist-1", "name": "mnist", "state": "RUNNING",
       "message": "waits for ps-1 for 12 s", "step": 1200, "total_steps": 2740,
-      "steps_run_again": 0, "metrics": {"loss": 0.25, "eval_accuracy": 0.5}, "warnings": [],
+      "steps_run_again": 0, "more_may_have_run_again": false, "metrics": {"loss": 0.25, "eval_accuracy": 0.5}, "warnings": [],
       "submitted": "2020-09-13T12:26:40+00:00", "started": "2020-09-13T12:26:41+00:00"})"));
 }
 
@@ -84,6 +84,17 @@ TEST(JobTextTest, WhatDoesNotWorkAndWhatWasRunAgainAreTold) {
   const auto json = nlohmann::json::parse(JobJson(status));
   EXPECT_EQ(json["warnings"], nlohmann::json::parse(R"(["ps-1 cannot write cuts"])"));
   EXPECT_EQ(json["steps_run_again"], 1500);
+  EXPECT_EQ(json["more_may_have_run_again"], false);
+}
+
+TEST(JobTextTest, WhereNobodySawHowManyStepsWereLostThatIsTold) {
+  JobStatus status = Running();
+  status.set_more_may_have_run_again(true);
+  EXPECT_THAT(JobText(status, absl::UTCTimeZone(), kNow),
+              HasSubstr("run again  nobody knows how many\n"));
+  status.set_steps_run_again(1500);
+  EXPECT_THAT(JobText(status, absl::UTCTimeZone(), kNow), HasSubstr("run again  at least 1,500\n"));
+  EXPECT_EQ(nlohmann::json::parse(JobJson(status))["more_may_have_run_again"], true);
 }
 
 TEST(JobTextTest, TableMarksAJobOfWhichSomethingDoesNotWork) {

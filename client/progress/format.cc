@@ -32,19 +32,26 @@ std::string DescribeState(const StateChanged& change) {
   return line;
 }
 
+std::string DescribeLoss(const Recovered& recovered) {
+  const uint64_t lost = recovered.steps_lost();
+  if (lost == 0) {
+    return recovered.more_may_be_lost()
+               ? absl::StrCat("steps after the first ", FormatCount(recovered.step()),
+                              " may be run again, nobody knows how many")
+               : "no step was lost";
+  }
+  return absl::StrCat(recovered.more_may_be_lost() ? "at least " : "", FormatCount(lost),
+                      lost == 1 ? " step is" : " steps are", " to be run again");
+}
+
 std::string DescribeRecovery(const Recovered& recovered) {
-  const std::string lost =
-      recovered.steps_lost() == 0
-          ? "no step was lost"
-          : absl::StrCat(FormatCount(recovered.steps_lost()),
-                         recovered.steps_lost() == 1 ? " step is" : " steps are",
-                         " to be run again");
-  return absl::StrCat(
-      recovered.cause(), ": ", lost, "; goes on from step ", FormatCount(recovered.step()),
-      recovered.how().empty() ? "" : absl::StrCat(" (", recovered.how(), ")"),
-      recovered.has_load() ? absl::StrCat("; read from the checkpoint in ",
-                                          FormatShortTime(FromProto(recovered.load())))
-                           : "");
+  return absl::StrCat(recovered.cause(), ": ", DescribeLoss(recovered), "; goes on from step ",
+                      FormatCount(recovered.step()),
+                      recovered.how().empty() ? "" : absl::StrCat(" (", recovered.how(), ")"),
+                      recovered.has_load()
+                          ? absl::StrCat("; read from the checkpoint in ",
+                                         FormatShortTime(FromProto(recovered.load())))
+                          : "");
 }
 
 std::string DescribeCheckpoint(const CheckpointEnded& checkpoint) {

@@ -61,6 +61,25 @@ TEST(FormatTest, DescribesWhatIsWorthALine) {
   EXPECT_EQ(DescribeEvent(millrace::testing::ProgressEvent(7, 10, 1)), "");
 }
 
+TEST(FormatTest, LostStepsAreCountedOnlyWhereSomebodySawThem) {
+  JobEvent event;
+  Recovered& recovered = *event.mutable_recovered();
+  recovered.set_cause("ps-1 went");
+  recovered.set_step(1400);
+  EXPECT_EQ(DescribeEvent(event), "ps-1 went: no step was lost; goes on from step 1,400");
+  recovered.set_more_may_be_lost(true);
+  EXPECT_EQ(DescribeEvent(event),
+            "ps-1 went: steps after the first 1,400 may be run again, nobody knows how many; goes "
+            "on from step 1,400");
+  recovered.set_steps_lost(1);
+  EXPECT_EQ(DescribeEvent(event),
+            "ps-1 went: at least 1 step is to be run again; goes on from step 1,400");
+  recovered.set_more_may_be_lost(false);
+  recovered.set_steps_lost(12);
+  EXPECT_EQ(DescribeEvent(event),
+            "ps-1 went: 12 steps are to be run again; goes on from step 1,400");
+}
+
 CheckpointEnded Written() {
   CheckpointEnded checkpoint;
   checkpoint.set_number(17);

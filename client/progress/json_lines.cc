@@ -48,6 +48,7 @@ void AddRecovered(const Recovered& recovered, Json* json) {
   (*json)["how"] = recovered.how();
   (*json)["step"] = recovered.step();
   (*json)["steps_lost"] = recovered.steps_lost();
+  (*json)["more_may_be_lost"] = recovered.more_may_be_lost();
   (*json)["seconds"] = SecondsOf(recovered.took());
   if (recovered.has_load()) {
     (*json)["load_seconds"] = SecondsOf(recovered.load());

@@ -37,6 +37,7 @@ constexpr absl::Duration kMakesForLong = absl::Seconds(2);
 absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
   refused_ = 0;
   closed_.clear();
+  knows_closed_ = true;
   stuck_since_.reset();
   unmade_without_.reset();
   placed_again_ = false;
@@ -53,8 +54,9 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
     if (!reached) return absl::nullopt;
     Attached attached;
     attached.how = DescribeReturns(shards, *reached);
+    attached.may_lack_steps = !closed_.empty() || !knows_closed_ || job_->record().has_remake();
     MILLRACE_ASSIGN_OR_RETURN(auto together,
-                              StepBackIfApart(shards, *std::move(reached), attached.how));
+                              StepBackIfApart(shards, *std::move(reached), attached));
     if (placed_again_) return absl::nullopt;
     if (!together) continue;
     attached.generation = generation();
@@ -99,7 +101,10 @@ std::string Attacher::DescribeReturns(const ShardGroup& shards, const Statuses& 
 // Which shards are closed until they hear of the new generation. Only people are told.
 void Attacher::NoteClosed(ShardGroup& shards) {
   const auto statuses = shards.Get();
-  if (!statuses.ok()) return;
+  if (!statuses.ok()) {
+    knows_closed_ = false;
+    return;
+  }
   for (const ShardStatus& shard : *statuses) {
     if (shard.closed()) closed_.insert(shard.shard());
   }
@@ -382,7 +387,7 @@ absl::Status Attacher::Unmake(ShardGroup& shards) {
 // Nothing: look at all shards again.
 absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(ShardGroup& shards,
                                                                                Statuses statuses,
-                                                                               std::string& how) {
+                                                                               Attached& attached) {
   const uint32_t replicas = Replicas(job_->spec());
   const AttachDecision decision = DecideAttach(statuses, replicas);
   if (!decision.step_back) return statuses;
@@ -408,8 +413,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
     MILLRACE_RETURN_IF_ERROR(reporter_->Wait("the shards to step back together", backoff_.Next()));
     return absl::nullopt;
   }
-  absl::StrAppend(&how, "; all shards stepped back to version ", decision.cut.version(), " (",
-                  decision.why, ")");
+  attached.may_lack_steps = true;
+  absl::StrAppend(&attached.how, "; all shards stepped back to version ", decision.cut.version(),
+                  " (", decision.why, ")");
   return *std::move(stepped);
 }
 

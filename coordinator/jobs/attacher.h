@@ -29,6 +29,8 @@ struct Attached {
   std::vector<ShardStatus> shards;
   MergedProgress merged;
   std::string how;  // For people: how the shards came back.
+  // Shards came back, or went back, without what they may have acknowledged before.
+  bool may_lack_steps = false;
   // Shards were made again from a checkpoint: why, and how long reading it took. Otherwise empty.
   std::string remake_cause = {};
   absl::optional<absl::Duration> load = {};
@@ -64,7 +66,7 @@ class Attacher {
   absl::Status BeginGeneration(uint64_t generation);
   absl::StatusOr<absl::optional<Statuses>> Reach(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,
-                                                           std::string& how);
+                                                           Attached& attached);
   absl::Status AdoptGeneration(ShardGroup& shards, const absl::Status& refusal);
   absl::StatusOr<bool> DropFirst(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
@@ -93,6 +95,7 @@ class Attacher {
   int refused_ = 0;
   bool placed_again_ = false;
   std::set<uint32_t> closed_;  // Shards that were, before they heard of the generation.
+  bool knows_closed_ = true;   // All have said whether they were.
   // A new job waits for a server since then; nothing: it does not, or for memory.
   absl::optional<absl::Time> stuck_since_;
   // The servers that were missing when what it had made was dropped, and nothing was made since.

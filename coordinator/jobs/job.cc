@@ -56,7 +56,7 @@ Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
       events_(
           HasEnded(record.state()) && last_event > 0 ? last_event - 1 : last_event,
           [this](uint64_t sequence) {
-            const absl::Status status = journal_->WriteEvents(number_, sequence);
+            const absl::Status status = journal_->WriteEvents(number_, sequence, step_);
             LOG_IF(ERROR, !status.ok()) << id_ << ": " << status;
           },
           clock),
@@ -131,6 +131,7 @@ JobStatus Job::Status() const {
   if (record_.has_ended()) *status.mutable_ended() = record_.ended();
   status.set_generation(record_.generation());
   status.set_steps_run_again(record_.steps_run_again());
+  status.set_more_may_have_run_again(record_.more_may_have_run_again());
   if (record_.has_checkpoint()) *status.mutable_checkpoint() = record_.checkpoint();
   if (record_.has_stopping()) *status.mutable_stopping() = record_.stopping();
   if (record_.has_stopped_early()) *status.mutable_stopped_early() = record_.stopped_early();

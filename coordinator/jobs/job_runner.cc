@@ -336,6 +336,7 @@ absl::Status JobRunner::TrainToEnd() {
     before = {.cause = "the coordinator was started again",
               .since = clock_->Now(),
               .steps = record.step(),
+              .is_least = true,
               .version = record.step() / std::max<uint64_t>(Replicas(job_->spec()), 1)};
   }
   absl::optional<Trainer> trainer;

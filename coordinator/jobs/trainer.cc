@@ -107,6 +107,8 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   steps_seen_at_ = clock_->Now();
   steps_before_ = std::max(steps_before_, before.steps);
   job_.ClearRecovering();
+  // What is lost counts once: the journal has both.
+  job_.SetStep(merged.done.size());
   TellRecovery(before, attached);
   reporter_.Resumed(merged.done.size(), merged.done.watermark());
   SetRoute route;
@@ -132,14 +134,18 @@ void Trainer::TellRecovery(const Before& before, const Attached& attached) {
   const AppliedSet& done = attached.merged.done;
   uint64_t lost = CountLost(before.done, done);
   if (before.done.size() == 0 && before.steps > done.size()) lost = before.steps - done.size();
-  if (lost > 0) {
-    reporter_.JournalSoon(
-        [&](JobRecord& record) { record.set_steps_run_again(record.steps_run_again() + lost); });
+  const bool may_be_more = before.is_least && (lost > 0 || attached.may_lack_steps);
+  if (lost > 0 || may_be_more) {
+    reporter_.JournalSoon([&](JobRecord& record) {
+      record.set_steps_run_again(record.steps_run_again() + lost);
+      if (may_be_more) record.set_more_may_have_run_again(true);
+    });
   }
   Recovered recovered;
   recovered.set_cause(attached.remake_cause.empty() ? before.cause : attached.remake_cause);
   recovered.set_step(done.size());
   recovered.set_steps_lost(lost);
+  recovered.set_more_may_be_lost(may_be_more);
   *recovered.mutable_took() = ToProto(clock_->Now() - before.since);
   recovered.set_how(attached.how);
   if (attached.load) *recovered.mutable_load() = ToProto(*attached.load);

@@ -50,9 +50,10 @@ class Trainer {
   struct Before {
     std::string cause = {};
     absl::Time since = {};
-    AppliedSet done = {};  // Where it is known.
-    uint64_t steps = 0;    // How many.
-    uint64_t version = 0;  // The newest of any shard.
+    AppliedSet done = {};   // Where it is known.
+    uint64_t steps = 0;     // How many.
+    bool is_least = false;  // Of `steps`: more may have been done since they were told.
+    uint64_t version = 0;   // The newest of any shard.
   };
 
   // Hands out steps from what the shards have. Where something was before, tells what was lost.

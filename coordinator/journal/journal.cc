@@ -1,9 +1,11 @@
 // Keys: "format" says whose database it is; "tag" holds the journal's tag; "job/NUMBER" holds a
-// JobRecord and "events/NUMBER" a count, NUMBER in 20 digits so that keys sort as numbers do.
+// JobRecord, "events/NUMBER" a count and "step/NUMBER" another one, NUMBER in 20 digits so that
+// keys sort as numbers do.
 //
 // Sequence numbers of events must have no gaps and never be used twice, or a watcher that resumes
 // would miss some. Their count is written with each event, which is cheap because it is not synced:
-// the write is in the kernel's hands, and only a crash of the machine can lose it.
+// the write is in the kernel's hands, and only a crash of the machine can lose it. How many steps
+// were done then is written with it: what was told of progress is known in the next life.
 #include "coordinator/journal/journal.h"
 
 #include <filesystem>
@@ -26,6 +28,7 @@ constexpr char kJobPrefix[] = "job/";
 
 std::string JobKey(uint64_t number) { return absl::StrFormat("job/%020d", number); }
 std::string EventsKey(uint64_t number) { return absl::StrFormat("events/%020d", number); }
+std::string StepKey(uint64_t number) { return absl::StrFormat("step/%020d", number); }
 
 // Without letters and digits that look alike.
 std::string DrawTag() {
@@ -126,10 +129,8 @@ absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
       return absl::DataLossError(
           absl::StrCat("--data_dir ", directory_, ": the entry ", key, " cannot be read"));
     }
-    const auto events = database_->Get(EventsKey(entry.record.number()));
-    const bool counted =
-        events.ok() && events->has_value() && absl::SimpleAtoi(**events, &entry.events);
-    if (!counted) entry.events = 0;
+    entry.events = Count(EventsKey(entry.record.number()));
+    entry.step = Count(StepKey(entry.record.number()));
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -140,12 +141,25 @@ absl::Status Journal::Write(const JobRecord& record) {
 }
 
 absl::Status Journal::Forget(uint64_t job_number) {
-  return Named(directory_, database_->Write(
-                               {.put = {}, .remove = {JobKey(job_number), EventsKey(job_number)}}));
+  return Named(
+      directory_,
+      database_->Write(
+          {.put = {}, .remove = {JobKey(job_number), EventsKey(job_number), StepKey(job_number)}}));
 }
 
-absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events) {
-  return Put(EventsKey(job_number), absl::StrCat(events), /*sync=*/false);
+absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events, uint64_t step) {
+  return Named(directory_, database_->Write({.put = {{EventsKey(job_number), absl::StrCat(events)},
+                                                     {StepKey(job_number), absl::StrCat(step)}},
+                                             .remove = {}},
+                                            /*sync=*/false));
+}
+
+// 0 where there is none.
+uint64_t Journal::Count(const std::string& key) const {
+  const auto text = database_->Get(key);
+  uint64_t count = 0;
+  const bool counted = text.ok() && text->has_value() && absl::SimpleAtoi(**text, &count);
+  return counted ? count : 0;
 }
 
 absl::Status Journal::Put(const std::string& key, const std::string& value, bool sync) {

@@ -22,6 +22,7 @@ class Journal {
   struct Entry {
     JobRecord record;
     uint64_t events = 0;  // The number of the job's newest event.
+    uint64_t step = 0;    // How many steps were done when that was told.
   };
 
   // Makes the directory if it is not there. FAILED_PRECONDITION: it holds something else, or
@@ -41,8 +42,8 @@ class Journal {
   // Returns when the job is gone, with its count of events; no error when it is not there.
   absl::Status Forget(uint64_t job_number);
 
-  // Survives the end of this process, though not necessarily of the machine.
-  absl::Status WriteEvents(uint64_t job_number, uint64_t events);
+  // See Entry. Survives the end of this process, though not necessarily of the machine.
+  absl::Status WriteEvents(uint64_t job_number, uint64_t events, uint64_t step);
 
  private:
   Journal(std::string directory, std::unique_ptr<DirectoryLock> lock,
@@ -50,6 +51,7 @@ class Journal {
   absl::Status CheckFormat();
   absl::Status ReadOrDrawTag();
   absl::Status Put(const std::string& key, const std::string& value, bool sync);
+  uint64_t Count(const std::string& key) const;
 
   const std::string directory_;
   const std::unique_ptr<DirectoryLock> lock_;

@@ -54,7 +54,7 @@ TEST_F(JournalTest, JobsAreReadBackInTheOrderOfSubmission) {
     JobRecord changed = Record(9, "job-9");
     changed.set_state(SUCCEEDED);
     ASSERT_TRUE((*journal)->Write(changed).ok());
-    ASSERT_TRUE((*journal)->WriteEvents(9, 17).ok());
+    ASSERT_TRUE((*journal)->WriteEvents(9, 17, 400).ok());
   }
   auto journal = Journal::Open(directory_);
   ASSERT_TRUE(journal.ok()) << journal.status();
@@ -65,16 +65,17 @@ TEST_F(JournalTest, JobsAreReadBackInTheOrderOfSubmission) {
   EXPECT_EQ((*entries)[0].events, 0u);
   EXPECT_EQ((*entries)[1].record.state(), SUCCEEDED);
   EXPECT_EQ((*entries)[1].events, 17u);
+  EXPECT_EQ((*entries)[1].step, 400u);
   EXPECT_EQ((*entries)[2].record.job_id(), "job-10");
 }
 
-TEST_F(JournalTest, ForgottenJobIsGoneForGoodWithItsCount) {
+TEST_F(JournalTest, ForgottenJobIsGoneForGoodWithItsCounts) {
   {
     auto journal = Journal::Open(directory_);
     ASSERT_TRUE(journal.ok()) << journal.status();
     for (uint64_t number : {1, 2}) {
       ASSERT_TRUE((*journal)->Write(Record(number, "job")).ok());
-      ASSERT_TRUE((*journal)->WriteEvents(number, 17).ok());
+      ASSERT_TRUE((*journal)->WriteEvents(number, 17, 400).ok());
     }
     ASSERT_TRUE((*journal)->Forget(1).ok());
     EXPECT_TRUE((*journal)->Forget(1).ok()) << "what is not there is no error";
@@ -85,6 +86,7 @@ TEST_F(JournalTest, ForgottenJobIsGoneForGoodWithItsCount) {
   EXPECT_EQ((*journal)->ReadJobs()->front().record.number(), 2u);
   ASSERT_TRUE((*journal)->Write(Record(1, "another")).ok());
   EXPECT_EQ((*journal)->ReadJobs()->front().events, 0u);
+  EXPECT_EQ((*journal)->ReadJobs()->front().step, 0u);
 }
 
 TEST_F(JournalTest, OneProcessAtATimeMayOpenIt) {
