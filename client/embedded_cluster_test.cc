@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -90,6 +91,65 @@ TEST_F(EmbeddedClusterTest, TrainsAJobExportsItAndLeavesNothingBehind) {
     EXPECT_EQ(file->tensors[1].name, "logit/bias");
   }
   EXPECT_THAT(Left(), IsEmpty());
+}
+
+// Of points on a grid: whether their sum is above 0.3, and their difference.
+void WritePoints(const std::string& path) {
+  std::ofstream file(path);
+  file << "a,b,above,difference\n";
+  for (int i = 0; i < 64; ++i) {
+    const double a = (i % 8 - 3.5) / 4;
+    const double b = (i / 8 - 3.5) / 4;
+    file << a << "," << b << "," << (a + b > 0.3 ? 1 : 0) << "," << a - b << "\n";
+  }
+}
+
+constexpr char kTwoLabels[] = R"(
+  name: "two-labels"
+  model {
+    layers { name: "sign" inputs: "features" dense { units: 1 } }
+    layers { name: "number" inputs: "features" dense { units: 1 } }
+    outputs { layer: "sign" label: "above" loss: BINARY_CROSSENTROPY
+              metrics { metric: ACCURACY } }
+    outputs { layer: "number" label: "difference" loss: MEAN_SQUARED_ERROR
+              metrics { metric: MAE } }
+  }
+  data {
+    train {
+      csv {
+        files: "points.csv"
+        columns { name: "a" number {} }
+        columns { name: "b" number {} }
+        label { name: "difference" label: "difference" number: true }
+        label { name: "above" label: "above" }
+      }
+    }
+    evaluate { csv { files: "points.csv" } }
+  }
+  optimizer { adam { learning_rate: 0.1 } }
+  synchronous { replicas: 2 }
+  batch_size: 8
+  epochs: 30
+  seed: 1
+)";
+
+TEST_F(EmbeddedClusterTest, TwoOutputsLearnALabelEach) {
+  const std::string data = directory_ + "/data";
+  std::filesystem::create_directories(data);
+  WritePoints(data + "/points.csv");
+  JobSpec spec = *ParseJobSpec(kTwoLabels, "two_labels.textproto");
+  spec.mutable_data()->set_directory(data);
+  auto cluster = EmbeddedCluster::Start({.ps = 2, .workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto client = ClientOf(**cluster);
+  const auto job_id = client->Submit(spec);
+  ASSERT_TRUE(job_id.ok()) << job_id.status();
+  const JobStatus status = Finished(client.get(), *job_id);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  EXPECT_GT(status.metrics().at("eval_sign_accuracy"), 0.9);
+  EXPECT_LT(status.metrics().at("eval_number_mae"), 0.05);
+  EXPECT_DOUBLE_EQ(status.metrics().at("eval_loss"),
+                   status.metrics().at("eval_sign_loss") + status.metrics().at("eval_number_loss"));
 }
 
 TEST_F(EmbeddedClusterTest, RemembersItsJobsInAStateDirectory) {

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/data_labels.h"
 #include "common/field_checks.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
@@ -183,12 +184,27 @@ absl::Status CheckClasses(const CsvLabel& label, const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status CheckLabel(const CsvFiles& files, const std::string& path) {
-  MILLRACE_RETURN_IF_ERROR(
-      CheckColumnName(files.label().name(), absl::StrCat(path, ".name"), files));
-  MILLRACE_RETURN_IF_ERROR(CheckClasses(files.label(), absl::StrCat(path, ".classes")));
-  if (!files.label().number() || files.label().classes().empty()) return absl::OkStatus();
-  return FieldError(absl::StrCat(path, ".number"), "true", "false where there are classes");
+absl::Status CheckLabel(const CsvFiles& files, const CsvLabel& label, const std::string& path) {
+  MILLRACE_RETURN_IF_ERROR(CheckColumnName(label.name(), absl::StrCat(path, ".name"), files));
+  MILLRACE_RETURN_IF_ERROR(CheckClasses(label, absl::StrCat(path, ".classes")));
+  if (label.number() && !label.classes().empty()) {
+    return FieldError(absl::StrCat(path, ".number"), "true", "false where there are classes");
+  }
+  return CheckName(absl::StrCat(path, ".label"), label.label());
+}
+
+absl::Status CheckLabels(const CsvFiles& files, const std::string& path) {
+  if (files.label().empty()) return CheckLabel(files, CsvLabel(), absl::StrCat(path, ".label"));
+  absl::flat_hash_set<std::string> names;
+  for (int i = 0; i < files.label_size(); ++i) {
+    const std::string field = LabelPath(path, i, files.label_size());
+    MILLRACE_RETURN_IF_ERROR(CheckLabel(files, files.label(i), field));
+    const std::string name = LabelName(files.label(i));
+    if (names.insert(name).second) continue;
+    return FieldError(absl::StrCat(field, ".label"), QuotedName(name),
+                      "different from the names of the labels before it");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -197,7 +213,7 @@ absl::Status CheckCsvFiles(const CsvFiles& files, const std::string& path) {
   MILLRACE_RETURN_IF_ERROR(CheckNames(files, absl::StrCat(path, ".names")));
   MILLRACE_RETURN_IF_ERROR(CheckDelimiter(files.delimiter(), absl::StrCat(path, ".delimiter")));
   MILLRACE_RETURN_IF_ERROR(CheckColumns(files, absl::StrCat(path, ".columns")));
-  MILLRACE_RETURN_IF_ERROR(CheckLabel(files, absl::StrCat(path, ".label")));
+  MILLRACE_RETURN_IF_ERROR(CheckLabels(files, path));
   return files.weight().empty()
              ? absl::OkStatus()
              : CheckColumnName(files.weight(), absl::StrCat(path, ".weight"), files);

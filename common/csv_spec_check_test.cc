@@ -98,6 +98,17 @@ TEST(CsvSpecCheckTest, LabelsAreChecked) {
   EXPECT_EQ(
       CsvErrorOf(absl::StrCat(kColumn, "label { name: 'y' classes { values: 'n' } number: true }")),
       "csv.label.number: true; must be false where there are classes");
+  EXPECT_EQ(CsvErrorOf(absl::StrCat(kColumn, "label { name: 'y' label: 'a b' }")),
+            "csv.label.label: 'a b'; must be at most 100 letters, digits, '_', '-' and '.'");
+}
+
+TEST(CsvSpecCheckTest, SeveralLabelsHaveNamesThatDiffer) {
+  EXPECT_EQ(CsvErrorOf(absl::StrCat(kColumn, kLabel, "label { name: 'y' label: 'z' }")), "");
+  EXPECT_EQ(CsvErrorOf(absl::StrCat(kColumn, kLabel, "label { label: 'z' }")),
+            "csv.label[1].name: not set; must be the name of a column");
+  EXPECT_EQ(CsvErrorOf(absl::StrCat(kColumn, kLabel, "label { name: 'z' }")),
+            "csv.label[1].label: 'label'; must be different from the names of the labels before "
+            "it");
 }
 
 TEST(CsvSpecCheckTest, EvaluationTakesOverAllButTheFiles) {

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/data_labels.h"
 #include "common/field_checks.h"
 #include "common/proto_fields.h"
 #include "common/spec_checks.h"
@@ -20,14 +21,16 @@ constexpr double kMaxWhole = 0x1p53;  // All whole numbers up to it are doubles.
 using Names = absl::flat_hash_set<std::string>;
 
 // `name`: as given, or its default. `names`: those before, to which it is added.
-absl::Status CheckFeatureName(const std::string& path, const std::string& name, Names* names) {
+absl::Status CheckFeatureName(const std::string& path, const std::string& name, bool is_label,
+                              Names* names) {
   if (name.size() > kMaxFeatureNameBytes) {
     return FieldError(path, absl::StrCat(name.size(), " bytes"),
                       absl::StrCat("at most ", kMaxFeatureNameBytes, " bytes"));
   }
   if (names->insert(name).second) return absl::OkStatus();
   return FieldError(path, absl::StrCat("'", name, "'"),
-                    "different from the names of the features before it");
+                    absl::StrCat("different from the names of the ",
+                                 is_label ? "labels" : "features", " before it"));
 }
 
 absl::Status CheckDivisor(const std::string& path, double divide_by) {
@@ -78,7 +81,8 @@ absl::Status CheckRecordFeature(const std::string& path, const RecordFeature& fe
   MILLRACE_RETURN_IF_ERROR(CheckPathLength(absl::StrCat(path, ".key"), feature.key()));
   const bool named = !feature.name().empty();
   MILLRACE_RETURN_IF_ERROR(CheckFeatureName(absl::StrCat(path, named ? ".name" : ".key"),
-                                            named ? feature.name() : feature.key(), names));
+                                            named ? feature.name() : feature.key(), is_label,
+                                            names));
   if (feature.type() == RecordFeature::TYPE_UNSPECIFIED) {
     return NotSet(absl::StrCat(path, ".type"),
                   absl::StrCat("one of ", ValueNames(RecordFeature::Type_descriptor())));
@@ -96,20 +100,29 @@ absl::Status CheckRecordFeature(const std::string& path, const RecordFeature& fe
   return CheckMissing(absl::StrCat(path, ".missing"), feature);
 }
 
+absl::Status CheckNumpyArray(const std::string& path, const NumpyArray& array,
+                             const std::string& name, bool is_label, Names* names) {
+  MILLRACE_RETURN_IF_ERROR(CheckFeatureName(absl::StrCat(path, ".name"), name, is_label, names));
+  return CheckDivisor(absl::StrCat(path, ".divide_by"), array.divide_by());
+}
+
 }  // namespace
 
 absl::Status CheckNumpyArrays(const NumpyArrays& spec, const std::string& path) {
   if (spec.features().empty()) return NotSet(absl::StrCat(path, ".features"), "at least one");
   Names names;
   for (int i = 0; i < spec.features_size(); ++i) {
-    const NumpyArray& array = spec.features(i);
-    const std::string at = absl::StrCat(path, ".features[", i, "]");
-    MILLRACE_RETURN_IF_ERROR(
-        CheckFeatureName(absl::StrCat(at, ".name"),
-                         array.name().empty() ? std::string("features") : array.name(), &names));
-    MILLRACE_RETURN_IF_ERROR(CheckDivisor(absl::StrCat(at, ".divide_by"), array.divide_by()));
+    const std::string& name = spec.features(i).name();
+    MILLRACE_RETURN_IF_ERROR(CheckNumpyArray(absl::StrCat(path, ".features[", i, "]"),
+                                             spec.features(i), name.empty() ? "features" : name,
+                                             /*is_label=*/false, &names));
   }
-  return CheckDivisor(absl::StrCat(path, ".label.divide_by"), spec.label().divide_by());
+  Names labels;
+  for (int i = 0; i < spec.label_size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(CheckNumpyArray(LabelPath(path, i, spec.label_size()), spec.label(i),
+                                             LabelName(spec.label(i)), /*is_label=*/true, &labels));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRecordFeatures(const TfRecordFiles& spec, const std::string& path) {
@@ -119,9 +132,12 @@ absl::Status CheckRecordFeatures(const TfRecordFiles& spec, const std::string& p
     MILLRACE_RETURN_IF_ERROR(CheckRecordFeature(absl::StrCat(path, ".features[", i, "]"),
                                                 spec.features(i), /*is_label=*/false, &names));
   }
-  if (!spec.has_label()) return absl::OkStatus();
   Names labels;
-  return CheckRecordFeature(absl::StrCat(path, ".label"), spec.label(), /*is_label=*/true, &labels);
+  for (int i = 0; i < spec.label_size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(CheckRecordFeature(LabelPath(path, i, spec.label_size()),
+                                                spec.label(i), /*is_label=*/true, &labels));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace millrace

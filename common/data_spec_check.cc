@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/data_labels.h"
 #include "common/evaluation_set.h"
 #include "common/field_checks.h"
 #include "common/job_spec.h"
@@ -43,9 +44,10 @@ absl::Status CheckNumpy(const NumpyArrays& spec, const std::string& path, const 
     MILLRACE_RETURN_IF_ERROR(
         CheckFiles(absl::StrCat(path, ".features[", i, "].files"), spec.features(i).files(), data));
   }
-  if (spec.has_label()) {
+  for (int i = 0; i < spec.label_size(); ++i) {
+    const std::string label = LabelPath(path, i, spec.label_size());
     MILLRACE_RETURN_IF_ERROR(
-        CheckFiles(absl::StrCat(path, ".label.files"), spec.label().files(), data));
+        CheckFiles(absl::StrCat(label, ".files"), spec.label(i).files(), data));
   }
   return CheckNumpyArrays(spec, path);
 }

@@ -24,12 +24,13 @@ absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text, absl::string_view f
 
 // Applies "PATH=VALUE", such as "batch_size=64" or "model.layers[2].dense.units=64".
 // PATH goes through messages by field names; elements of lists, which must be there already, have
-// an index from 0. Messages on the way come into being, and a oneof's member takes the place of the
-// one that was set: "steps=100" clears `epochs`. VALUE is a number, "true" or "false", the name of
-// an enum value in either case, a duration such as "2s" or "500ms", or a string as it stands. A
-// whole list is set by its elements with commas between them; a whole message by text format in
-// braces: "optimizer.adam={beta_1: 0.95}". INVALID_ARGUMENT: a message with the path, the value and
-// what is allowed; `spec` is unchanged.
+// an index from 0, which a list of one message or none can do without. Messages on the way come
+// into being, and a oneof's member takes the place of the one that was set: "steps=100" clears
+// `epochs`. VALUE is a number, "true" or "false", the name of an enum value in either case, a
+// duration such as "2s" or "500ms", or a string as it stands. A whole list is set by its elements
+// with commas between them; a whole message by text format in braces:
+// "optimizer.adam={beta_1: 0.95}". INVALID_ARGUMENT: a message with the path, the value and what is
+// allowed; `spec` is unchanged.
 absl::Status SetField(absl::string_view assignment, JobSpec* spec);
 
 // Checks all that can be checked without a worker or data. A spec that passes means the same to

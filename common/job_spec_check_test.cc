@@ -300,6 +300,43 @@ TEST_F(CheckJobSpecTest, NumpyArrays) {
             "set");
 }
 
+TEST_F(CheckJobSpecTest, LabelsOfArrays) {
+  const auto labels = [](const std::string& text) {
+    return absl::StrCat("data.train.numpy={features {files: 'a'} ", text, "}");
+  };
+  ExpectGood({labels("label {files: 'a' name: 'features'}")});
+  EXPECT_EQ(ErrorOf(labels("label {}")),
+            "data.train.numpy.label.files: not set; must be the names of files");
+  EXPECT_EQ(ErrorOf(labels("label {files: 'a' divide_by: -1}")),
+            "data.train.numpy.label.divide_by: -1; must be a finite number above 0, or not set");
+  EXPECT_EQ(ErrorOf(labels("label {files: 'a'} label {name: 'b'}")),
+            "data.train.numpy.label[1].files: not set; must be the names of files");
+  EXPECT_EQ(ErrorOf(labels("label {files: 'a'} label {files: 'b'}")),
+            "data.train.numpy.label[1].name: 'label'; must be different from the names of the "
+            "labels before it");
+}
+
+TEST_F(CheckJobSpecTest, OutputsSayWhichOfSeveralLabels) {
+  const std::string data =
+      "data.train.numpy={features {files: 'a'} label {files: 'a'} label {files: 'b' name: 'size'}}";
+  EXPECT_EQ(ErrorOf(data),
+            "model.outputs: not set; must be at least one in place of model.loss, which has no "
+            "label: data.train has 2 labels");
+  spec_.mutable_model()->clear_loss();
+  spec_.mutable_model()->clear_metrics();
+  ExpectGood({data, "model.outputs={loss: HUBER label: 'size'}"});
+  EXPECT_EQ(ErrorOf(With({data, "model.outputs={loss: HUBER}"})),
+            "model.outputs[0].label: not set; must be one of 'label', 'size', the labels of "
+            "data.train");
+  EXPECT_EQ(ErrorOf(With({"data.train.cifar={files: 'a' label: CIFAR_100_BOTH}",
+                          "model.outputs={loss: HUBER label: 'label'}"})),
+            "model.outputs[0].label: 'label'; must be one of 'fine', 'coarse', the labels of "
+            "data.train");
+  EXPECT_EQ(ErrorOf("model.outputs={loss: HUBER label: 'size'}"),
+            "model.outputs[0].label: 'size'; must be 'label', the only label of data.train, or "
+            "left out");
+}
+
 TEST_F(CheckJobSpecTest, FeaturesOfRecords) {
   const auto error = [this](const std::string& features) {
     return ErrorOf(absl::StrCat("data.train.tfrecord={files: 'a' ", features, "}"));
@@ -327,6 +364,10 @@ TEST_F(CheckJobSpecTest, FeaturesOfRecords) {
               StartsWith("data.train.tfrecord.features[0].divide_by: 2; must be not set"));
   EXPECT_EQ(error("features {key: 'x' type: INT64} label {key: 'y' type: BYTES}"),
             "data.train.tfrecord.label.type: BYTES; must be FLOAT or INT64 of a label");
+  EXPECT_EQ(error("features {key: 'x' type: INT64} label {key: 'y' type: FLOAT} "
+                  "label {key: 'z' name: 'y' type: FLOAT}"),
+            "data.train.tfrecord.label[1].name: 'y'; must be different from the names of the "
+            "labels before it");
 }
 
 TEST_F(CheckJobSpecTest, HoldOut) {

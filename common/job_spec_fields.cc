@@ -73,11 +73,13 @@ absl::StatusOr<Message*> Enter(const FieldPlace& place, absl::string_view path) 
   }
   const Reflection* reflection = place.message->GetReflection();
   if (!place.field->is_repeated()) return reflection->MutableMessage(place.message, place.field);
-  if (place.index < 0) {
+  const int size = reflection->FieldSize(*place.message, place.field);
+  if (place.index < 0 && size == 0) return reflection->AddMessage(place.message, place.field);
+  if (place.index < 0 && size > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": a list; must have the index of an element, as in ", path, "[0]"));
   }
-  return reflection->MutableRepeatedMessage(place.message, place.field, place.index);
+  return reflection->MutableRepeatedMessage(place.message, place.field, std::max(place.index, 0));
 }
 
 // Follows `path` from `message`, making the messages on the way.

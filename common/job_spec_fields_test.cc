@@ -176,6 +176,19 @@ TEST_F(SetFieldTest, NamesTheValueAndWhatIsAllowed) {
   EXPECT_THAT(ErrorOf("model.metrics=ACCURACY,AUK"), HasSubstr("'AUK'; must be one of"));
 }
 
+// Fields that were single once are lists now, such as a data set's label.
+TEST_F(SetFieldTest, AListOfOneMessageOrNoneNeedsNoIndex) {
+  Set("data.train.csv.label.name=y");
+  Set("data.train.csv.label.number=true");
+  ASSERT_EQ(spec_.data().train().csv().label_size(), 1);
+  EXPECT_EQ(spec_.data().train().csv().label(0).name(), "y");
+  EXPECT_TRUE(spec_.data().train().csv().label(0).number());
+  Set("data.train.csv.label={name: 'z'}");
+  ASSERT_EQ(spec_.data().train().csv().label_size(), 1);
+  EXPECT_EQ(spec_.data().train().csv().label(0).name(), "z");
+  EXPECT_FALSE(spec_.data().train().csv().label(0).number());
+}
+
 TEST_F(SetFieldTest, PathsMustFitTheMessages) {
   EXPECT_EQ(ErrorOf("model.layers[2].dense.units=1"),
             "model.layers[2]: there is no such element; the list has 2, [0] to [1]");

@@ -5,8 +5,11 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/data_labels.h"
 #include "common/field_checks.h"
 #include "common/output_spec.h"
+#include "common/printable.h"
 #include "common/proto_fields.h"
 #include "common/spec_checks.h"
 #include "common/status_macros.h"
@@ -128,6 +131,25 @@ absl::Status CheckNoShortForm(const ModelSpec& model) {
                     "left out where model.outputs is set: each output has its own");
 }
 
+// `names`: of the labels that there are, at least one.
+absl::Status CheckOutputLabel(const std::string& label, const std::vector<std::string>& names,
+                              const std::string& path) {
+  if (label.empty() && names.size() == 1) return absl::OkStatus();
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) {
+    if (name == label) return absl::OkStatus();
+    quoted.push_back(absl::StrCat("'", PrintableName(name), "'"));
+  }
+  const std::string allowed = absl::StrJoin(quoted, ", ");
+  if (names.size() > 1) {
+    const std::string one_of = absl::StrCat("one of ", allowed, ", the labels of data.train");
+    if (label.empty()) return NotSet(path, one_of);
+    return FieldError(path, absl::StrCat("'", PrintableName(label), "'"), one_of);
+  }
+  return FieldError(path, absl::StrCat("'", PrintableName(label), "'"),
+                    absl::StrCat(allowed, ", the only label of data.train, or left out"));
+}
+
 }  // namespace
 
 absl::Status CheckOutputs(const ModelSpec& model) {
@@ -141,6 +163,21 @@ absl::Status CheckOutputs(const ModelSpec& model) {
       return FieldError(absl::StrCat(path, ".layer"), absl::StrCat("'", outputs[i].layer(), "'"),
                         "different from those of the outputs before it");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutputLabels(const ModelSpec& model, const Dataset& train) {
+  const std::vector<std::string> names = LabelNames(train);
+  if (names.empty() || model.has_custom()) return absl::OkStatus();
+  if (model.outputs().empty() && names.size() > 1) {
+    return NotSet("model.outputs", absl::StrCat("at least one in place of model.loss, which has no "
+                                                "label: data.train has ",
+                                                names.size(), " labels"));
+  }
+  for (int i = 0; i < model.outputs_size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(CheckOutputLabel(model.outputs(i).label(), names,
+                                              absl::StrCat("model.outputs[", i, "].label")));
   }
   return absl::OkStatus();
 }

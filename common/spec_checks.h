@@ -20,6 +20,11 @@ absl::Status CheckModelSpec(const ModelSpec& model);
 // "model.outputs[1].huber_delta: ...", or of the short form "model.loss: ...".
 absl::Status CheckOutputs(const ModelSpec& model);
 
+// Whether each output can find its label among those of data.train, by its name or as the only one.
+// INVALID_ARGUMENT: "model.outputs[1].label: not set; must be one of 'digit', 'size', ...".
+// REQUIRES: the model and the data were checked.
+absl::Status CheckOutputLabels(const ModelSpec& model, const Dataset& train);
+
 // Of job.evaluation, and of what its fields need of the others. INVALID_ARGUMENT:
 // "evaluation.early_stopping.metric: ...". REQUIRES: the model and the data were checked.
 absl::Status CheckEvaluationSpec(const JobSpec& job);

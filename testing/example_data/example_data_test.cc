@@ -66,8 +66,9 @@ TEST_F(ExampleDataTest, WorkerReadsTheArraysOfTwoInputs) {
     array.add_files("test.npz");
     array.set_array(name);
   }
-  spec.mutable_numpy()->mutable_label()->add_files("test.npz");
-  spec.mutable_numpy()->mutable_label()->set_array("digit");
+  NumpyArray& digit = *spec.mutable_numpy()->add_label();
+  digit.add_files("test.npz");
+  digit.set_array("digit");
   const auto set = Open(spec);
   EXPECT_EQ(set->size(), 600u);
   EXPECT_THAT(set->example().features[0].shape, ElementsAre(28, 28, 1));
@@ -97,14 +98,15 @@ TEST_F(ExampleDataTest, RatingsAreHalvesFromAHalfToFive) {
   user.set_name("userId");
   user.mutable_vocabulary()->set_file("users.txt");
   user.set_as_id(true);
-  csv.mutable_label()->set_name("rating");
-  csv.mutable_label()->set_number(true);
+  CsvLabel& rating = *csv.add_label();
+  rating.set_name("rating");
+  rating.set_number(true);
   const auto set = Open(spec);
   EXPECT_EQ(set->size(), 20000u);
   const worker::Batch all = ReadAllExamples(*set);
   EXPECT_THAT(all.labels[0].floats, Each(::testing::AllOf(::testing::Ge(0.5), ::testing::Le(5))));
-  for (const float rating : all.labels[0].floats) {
-    ASSERT_EQ(2 * rating, static_cast<int>(2 * rating));
+  for (const float stars : all.labels[0].floats) {
+    ASSERT_EQ(2 * stars, static_cast<int>(2 * stars));
   }
 }
 

@@ -99,6 +99,10 @@ TfRecordFiles RecordSpec() {
   spec.mutable_features(1)->add_shape(4);
   *spec.add_features() = Feature("words", RecordFeature::INT64);
   spec.mutable_features(2)->set_ragged(true);
+  *spec.add_label() = Feature("label", RecordFeature::INT64);
+  *spec.add_label() = Feature("sometimes", RecordFeature::FLOAT);
+  spec.mutable_label(0)->set_missing(0);
+  spec.mutable_label(1)->set_missing(0);
   return spec;
 }
 
@@ -122,7 +126,11 @@ CsvFiles CsvSpec(unsigned mode) {
   CsvVocabulary* words = add("d")->mutable_vocabulary();
   words->add_words("x");
   words->set_others(true);
-  spec.mutable_label()->set_name("y");
+  spec.add_label()->set_name("y");
+  CsvLabel* number = spec.add_label();
+  number->set_name("w");
+  number->set_label("number");
+  number->set_number(true);
   spec.set_weight("w");
   return spec;
 }
@@ -151,7 +159,7 @@ void FeedCifar(absl::string_view input) {
   for (const uint64_t memory : {kInPlace, kInMemory}) {
     ReadAllOf(OpenCifarDataset(spec, ExampleSelection(), Folder(), kField, memory));
   }
-  spec.set_label(CifarFiles::CIFAR_100_FINE);
+  spec.set_label(CifarFiles::CIFAR_100_BOTH);
   ReadAllOf(OpenCifarDataset(spec, ExampleSelection(), Folder(), kField, kInMemory));
 }
 
@@ -219,6 +227,7 @@ void FeedTfExample(absl::string_view input) {
   if (!status.ok()) return CheckInvalid(status);
   CHECK_EQ(batch.features[0].floats.size(), 3u);
   CHECK_EQ(batch.features[1].bytes.size(), 4u);
+  CHECK_EQ(batch.labels[1].floats.size(), 1u);
   batch.size = 1;
   status = worker::ExampleSummary(example).Add(batch, "file", 0);
   if (!status.ok()) CheckInvalid(status);

@@ -178,12 +178,14 @@ def libsvm_fingerprint(features, examples_):
     return xxh64(h, struct.pack(f"<{len(labels)}i", *labels))
 
 
-def csv_fingerprint(columns, labels, weights):
-    """`columns`: (ids, values); `ids` 0: float32, else ids of 32 bits."""
+def csv_fingerprint(columns, labels, weights, numbers=()):
+    """`columns`: (ids, values); `ids` 0: float32, else ids of 32 bits. `numbers`: of a second label."""
     h = xxh64(0, struct.pack(f"<{len(columns)}Q", *(ids for ids, _ in columns)))
     for ids, values in columns:
         h = xxh64(h, struct.pack(f"<{len(values)}{'i' if ids else 'f'}", *values))
     h = xxh64(h, struct.pack(f"<{len(labels)}i", *labels))
+    if numbers:
+        h = xxh64(h, struct.pack(f"<{len(numbers)}f", *numbers))
     return xxh64(h, struct.pack(f"<{len(weights)}f", *weights))
 
 
@@ -211,19 +213,23 @@ def fingerprint(features, labels, examples_):
 
 
 def cifar_fingerprint(examples_):
-    """`examples_`: (label, 3072 bytes, colour after colour)."""
+    """`examples_`: (labels, 3072 bytes, colour after colour)."""
     values = []
-    for label, planes in examples_:
+    for labels, planes in examples_:
         pixels = [planes[colour * 1024 + i] / 255 for i in range(1024) for colour in range(3)]
-        values.append([struct.pack("<3072f", *pixels), struct.pack("<q", label)])
-    return fingerprint([(0, [32, 32, 3])], [(1, [])], values)
+        values.append([struct.pack("<3072f", *pixels), *(struct.pack("<q", label) for label in labels)])
+    return fingerprint([(0, [32, 32, 3])], [(1, [])] * len(examples_[0][0]), values)
 
 
-def numpy_fingerprint(rows, labels):
-    """A feature of floats that are divided by 3, and a label of ids."""
+def numpy_fingerprint(rows, labels, rows_too=False):
+    """A feature of floats that are divided by 3, and a label of ids; `rows_too`: and one of the floats as they are."""
     values = [[struct.pack(f"<{len(row)}f", *(float32(float32(x) / 3) for x in row)), struct.pack("<q", label)]
               for row, label in zip(rows, labels)]
-    return fingerprint([(0, [len(rows[0])])], [(1, [])], values)
+    if not rows_too:
+        return fingerprint([(0, [len(rows[0])])], [(1, [])], values)
+    for value, row in zip(values, rows):
+        value.append(struct.pack(f"<{len(row)}f", *row))
+    return fingerprint([(0, [len(rows[0])])], [(1, []), (0, [len(rows[0])])], values)
 
 
 def resized(rows, height, width):
@@ -256,11 +262,12 @@ def plan_fingerprint(sets):
     return max(xxh64(0, struct.pack(f"<{len(sets)}Q", *sets)), 1)
 
 
-# The data that //testing/reference:protocol_values writes: 5 images of 3x2, a LIBSVM file, 2 images of CIFAR-10, and
-# 3 rows of 2 float64 with labels.
+# The data that //testing/reference:protocol_values writes: 5 images of 3x2, a LIBSVM file, 2 images of CIFAR-10, one of
+# CIFAR-100 (fine label, then coarse), and 3 rows of 2 float64 with labels.
 IMAGES = dict(rows=3, columns=2, labels=bytes([3, 1, 4, 1, 5]), pixels=bytes(i * 37 % 256 for i in range(30)))
 ROWS = [(-1, [(0, 0.5), (4, -2.25)]), (1, []), (1, [(1, 0.0), (2, 3.0)])]
-CIFAR = [(3, bytes(i * 37 % 256 for i in range(3072))), (9, bytes(i * 41 % 256 for i in range(3072)))]
+CIFAR = [([3], bytes(i * 37 % 256 for i in range(3072))), ([9], bytes(i * 41 % 256 for i in range(3072)))]
+CIFAR_100 = [([99, 19], bytes(i * 43 % 256 for i in range(3072)))]
 NUMPY = [[0.1, -2.5], [1e10, 0.0], [7.0, 1 / 3]], [2, 0, 5]
 
 TABLE = dict(
@@ -298,6 +305,8 @@ def expected(kind, arguments):
         return [libsvm_fingerprint(5, ROWS)]
     if kind == "csv":
         return [csv_fingerprint(**TABLE)]
+    if kind == "csv_labels":
+        return [csv_fingerprint(**TABLE, numbers=[2.0, -7.25, 3.0])]
     if kind == "held_out":
         fraction, seed, n = arguments
         return held_out(float(fraction), int(seed), int(n))
@@ -308,6 +317,10 @@ def expected(kind, arguments):
         return [cifar_fingerprint(CIFAR)]
     if kind == "numpy":
         return [numpy_fingerprint(*NUMPY)]
+    if kind == "cifar_labels":
+        return [cifar_fingerprint(CIFAR_100)]
+    if kind == "numpy_labels":
+        return [numpy_fingerprint(*NUMPY, rows_too=True)]
     if kind == "image_folder":
         pixels = resized([[0, 50, 255], [200, 7, 90]], 3, 2)
         return [image_folder_fingerprint((3, 2, 1), 2, [1], pixels)]
@@ -329,7 +342,7 @@ def main():
             print(f"{kind} {arguments}: C++ has {computed[:8]}, docs/protocol.md says {by_the_page[:8]}")
     kinds = {words[0] for words in lines}
     print(f"{len(lines)} values of {len(kinds)} kinds, {wrong} differ")
-    return 0 if wrong == 0 and len(kinds) == 15 else 1
+    return 0 if wrong == 0 and len(kinds) == 18 else 1
 
 
 if __name__ == "__main__":

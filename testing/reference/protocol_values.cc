@@ -162,9 +162,10 @@ void WriteData(const std::string& directory) {
   std::ofstream(directory + "/labels") << BigEndian({0x801, 5}) << "\3\1\4\1\5";
   std::ofstream(directory + "/table") << "x,word,y,w\n2,red,1,1\n-7.25,blue,0,0.5\n"
                                          "3,\"a, long \"\"word\"\" of more than 32 bytes\",4,2\n";
-  for (const auto& [name, label, factor] :
-       {std::make_tuple("cifar-1", 3, 37), {"cifar-2", 9, 41}}) {
-    std::string record(1, static_cast<char>(label));
+  for (const auto& [name, label, factor] : {std::make_tuple("cifar-1", "\3", 37),
+                                            {"cifar-2", "\x9", 41},
+                                            {"cifar-100", "\x13\x63", 43}}) {
+    std::string record = label;
     for (int i = 0; i < 3072; ++i) record.push_back(static_cast<char>(i * factor));
     std::ofstream(absl::StrCat(directory, "/", name)) << record;
   }
@@ -199,7 +200,7 @@ Dataset CsvSpec() {
   Dataset set;
   CsvFiles* csv = set.mutable_csv();
   csv->add_files("table");
-  csv->mutable_label()->set_name("y");
+  csv->add_label()->set_name("y");
   csv->set_weight("w");
   CsvColumn* column = csv->add_columns();
   column->set_name("x");
@@ -217,6 +218,23 @@ Dataset CsvSpec() {
   cross->add_parts()->set_name("word");
   cross->add_parts()->set_name("x");
   for (const double boundary : {0, 3}) cross->mutable_parts(1)->add_boundaries(boundary);
+  return set;
+}
+
+// The same with a label of numbers as well.
+Dataset TwoCsvLabels() {
+  Dataset set = CsvSpec();
+  CsvLabel* label = set.mutable_csv()->add_label();
+  label->set_name("x");
+  label->set_label("size");
+  label->set_number(true);
+  return set;
+}
+
+Dataset BothCifarLabels() {
+  Dataset set;
+  set.mutable_cifar()->add_files("cifar-100");
+  set.mutable_cifar()->set_label(CifarFiles::CIFAR_100_BOTH);
   return set;
 }
 
@@ -247,7 +265,11 @@ void PrintFingerprints(const std::string& directory) {
   Dataset numpy;
   numpy.mutable_numpy()->add_features()->add_files("x.npy");
   numpy.mutable_numpy()->mutable_features(0)->set_divide_by(3);
-  numpy.mutable_numpy()->mutable_label()->add_files("y.npy");
+  numpy.mutable_numpy()->add_label()->add_files("y.npy");
+  Dataset numpy_labels = numpy;
+  NumpyArray* label = numpy_labels.mutable_numpy()->add_label();
+  label->set_name("row");
+  label->add_files("x.npy");
   worker::PreparedJob job;
   job.train = Open(idx, directory);
   job.evaluate = Open(libsvm, directory);
@@ -255,9 +277,12 @@ void PrintFingerprints(const std::string& directory) {
   Print("idx_range", {Open(range, directory)->fingerprint()});
   Print("libsvm", {job.evaluate->fingerprint()});
   Print("csv", {Open(CsvSpec(), directory)->fingerprint()});
+  Print("csv_labels", {Open(TwoCsvLabels(), directory)->fingerprint()});
   Print("libsvm_part", {Open(part, directory)->fingerprint()});
   Print("cifar", {Open(cifar, directory)->fingerprint()});
   Print("numpy", {Open(numpy, directory)->fingerprint()});
+  Print("cifar_labels", {Open(BothCifarLabels(), directory)->fingerprint()});
+  Print("numpy_labels", {Open(numpy_labels, directory)->fingerprint()});
   WritePicture(directory);
   Print("image_folder", {Open(FolderSpec(), directory)->fingerprint()});
   Print("plan", {worker::DataFingerprint(job)});

@@ -93,6 +93,25 @@ TEST_F(CifarDatasetTest, Cifar100HasTwoLabels) {
   EXPECT_NE(Open().value()->fingerprint(), fingerprint);
 }
 
+TEST_F(CifarDatasetTest, Cifar100CanGiveBothOfItsLabels) {
+  WriteTestFile(directory_, "train.bin", CifarRecord("\x13\x63", 0) + CifarRecord("\2\x11", 1));
+  set_.mutable_cifar()->set_files(0, "train.bin");
+  set_.mutable_cifar()->set_label(CifarFiles::CIFAR_100_BOTH);
+  const std::unique_ptr<Dataset> dataset = Open().value();
+  ASSERT_EQ(dataset->example().labels.size(), 2u);
+  EXPECT_EQ(dataset->example().labels[0].name, "fine");
+  EXPECT_EQ(dataset->example().labels[0].limit, 100);
+  EXPECT_EQ(dataset->example().labels[1].name, "coarse");
+  EXPECT_EQ(dataset->example().labels[1].limit, 20);
+  const Batch batch = ReadExamples(*dataset, {1, 0});
+  EXPECT_THAT(batch.labels[0].ids, ElementsAre(17, 99));
+  EXPECT_THAT(batch.labels[1].ids, ElementsAre(2, 19));
+  EXPECT_EQ(batch.features[0].floats.size(), 2 * 3072u);
+  WriteTestFile(directory_, "train.bin", CifarRecord("\x14\x63", 0));
+  EXPECT_THAT(std::string(Open().status().message()),
+              HasSubstr("train.bin: example 0 at offset 0: label 'coarse' 20; must be below 20"));
+}
+
 TEST_F(CifarDatasetTest, FingerprintDoesNotDependOnTheCutIntoFiles) {
   const uint64_t fingerprint = Open().value()->fingerprint();
   WriteTestFile(directory_, "all.bin.gz",

@@ -98,7 +98,7 @@ TEST_F(MemoryBudgetTest, HoldsForCompressedCsv) {
   spec.add_files("bomb");
   spec.add_columns()->set_name("a");
   spec.mutable_columns(0)->mutable_number();
-  spec.mutable_label()->set_name("y");
+  spec.add_label()->set_name("y");
   ExpectLimit(
       [&](uint64_t most) { return OpenCsvDataset(spec, all_, directory_, "data.train", most); });
 }

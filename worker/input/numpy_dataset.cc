@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/data_labels.h"
 #include "common/status_macros.h"
 #include "worker/input/input_files.h"
 #include "worker/input/npy_array.h"
@@ -24,7 +25,7 @@ struct NumpyColumn {
 absl::StatusOr<NumpyColumn> FindColumn(const NumpyArray& spec, const std::string& field,
                                        bool is_label, const std::string& directory) {
   NumpyColumn column = {spec, field, is_label, {}};
-  if (spec.name().empty()) column.spec.set_name(is_label ? "label" : "features");
+  if (spec.name().empty()) column.spec.set_name(is_label ? LabelName(spec) : "features");
   const std::vector<std::string> listed(spec.files().begin(), spec.files().end());
   MILLRACE_ASSIGN_OR_RETURN(column.files,
                             FindFiles(directory, listed, absl::StrCat(field, ".files")));
@@ -46,10 +47,10 @@ absl::StatusOr<std::vector<NumpyColumn>> FindColumns(const NumpyArrays& spec,
     return absl::InvalidArgumentError(
         absl::StrCat(field, ".numpy.features: empty; must have at least one"));
   }
-  if (spec.has_label()) {
+  for (int i = 0; i < spec.label_size(); ++i) {
+    const std::string path = LabelPath(absl::StrCat(field, ".numpy"), i, spec.label_size());
     MILLRACE_ASSIGN_OR_RETURN(NumpyColumn column,
-                              FindColumn(spec.label(), absl::StrCat(field, ".numpy.label"),
-                                         /*is_label=*/true, directory));
+                              FindColumn(spec.label(i), path, /*is_label=*/true, directory));
     columns.push_back(std::move(column));
   }
   return columns;

@@ -40,13 +40,13 @@ class NumpyDatasetTest : public ::testing::Test {
   NumpyDatasetTest() {
     NumpyArrays& numpy = *set_.mutable_numpy();
     numpy.add_features()->add_files("x.npy");
-    numpy.mutable_label()->add_files("y.npy");
+    numpy.add_label()->add_files("y.npy");
     WriteTestFile(directory_, "x.npy", ReferenceFile("f4.npy"));
     WriteTestFile(directory_, "y.npy", ReferenceFile("i8.npy"));
   }
 
   NumpyArray& x() { return *set_.mutable_numpy()->mutable_features(0); }
-  NumpyArray& y() { return *set_.mutable_numpy()->mutable_label(); }
+  NumpyArray& y() { return *set_.mutable_numpy()->mutable_label(0); }
 
   DatasetOr Open(uint64_t memory = kPlenty) {
     return OpenNumpyDataset(set_.numpy(), ExampleSelection(set_), directory_, "data.train", memory);
@@ -225,6 +225,50 @@ TEST_F(NumpyDatasetTest, LabelsAreIdsOrFloatsOrMissing) {
   EXPECT_THAT(dataset->example().labels[0].shape, ElementsAre(3, 2));
   set_.mutable_numpy()->clear_label();
   EXPECT_TRUE(Open().value()->example().labels.empty());
+}
+
+// One is ids, one a vector of floats, one a float.
+TEST_F(NumpyDatasetTest, SeveralLabelsAreEachOfItsOwnKind) {
+  WriteTestFile(directory_, "z.npz", ReferenceFile("stored.npz"));
+  const auto add = [this](const char* name, const char* array, double divide_by) {
+    NumpyArray& label = *set_.mutable_numpy()->add_label();
+    label.set_name(name);
+    label.add_files("z.npz");
+    label.set_array(array);
+    label.set_divide_by(divide_by);
+  };
+  add("rows", "x", 0);
+  add("half", "y", 2);
+  for (const uint64_t memory : {uint64_t{0}, kPlenty}) {
+    const std::unique_ptr<Dataset> dataset = Open(memory).value();
+    const std::vector<TensorSpec>& labels = dataset->example().labels;
+    ASSERT_EQ(labels.size(), 3u);
+    EXPECT_EQ(labels[0].name, "label");
+    EXPECT_EQ(labels[0].limit, 8);
+    EXPECT_EQ(labels[1].name, "rows");
+    EXPECT_THAT(labels[1].shape, ElementsAre(3, 2));
+    EXPECT_EQ(labels[2].name, "half");
+    EXPECT_EQ(labels[2].type, ElementType::kFloat);
+    const Batch batch = ReadExamples(*dataset, {3, 1});
+    EXPECT_THAT(batch.labels[0].ids, ElementsAre(7, 0));
+    EXPECT_THAT(batch.labels[1].floats, ElementsAre(13, 14, 15, 16, 17, 18, 1, 2, 3, 4, 5, 6));
+    EXPECT_THAT(batch.labels[2].floats, ElementsAre(3.5f, 0));
+  }
+}
+
+TEST_F(NumpyDatasetTest, WhatIsWrongWithOneOfSeveralLabelsNamesIt) {
+  NumpyArray& z = *set_.mutable_numpy()->add_label();
+  z.set_name("z");
+  z.add_files("z.npy");
+  EXPECT_THAT(Error(), HasSubstr("data.train.numpy.label[1].files"));
+  WriteTestFile(directory_, "z.npy",
+                Npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", "ab"));
+  EXPECT_THAT(Error(),
+              HasSubstr("data.train.numpy.label[1].files: z.npy has 2 rows, but x.npy has 4"));
+  WriteTestFile(directory_, "z.npy",
+                Npy("{'descr': '|i1', 'fortran_order': False, 'shape': (4,), }",
+                    std::string("\1\1\xfd\1", 4)));
+  EXPECT_THAT(Error(), HasSubstr("x.npy: example 2: z: -3; ids are whole numbers from 0"));
 }
 
 TEST_F(NumpyDatasetTest, RowsOfSeveralFilesFollowEachOther) {

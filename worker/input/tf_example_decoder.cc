@@ -165,7 +165,9 @@ class TfExampleDecoder final : public RecordDecoder {
     for (int i = 0; i < spec.features_size(); ++i) {
       features_.emplace_back(spec.features(i), /*is_label=*/false, i);
     }
-    if (spec.has_label()) features_.emplace_back(spec.label(), /*is_label=*/true, 0);
+    for (int i = 0; i < spec.label_size(); ++i) {
+      features_.emplace_back(spec.label(i), /*is_label=*/true, i);
+    }
   }
 
   absl::Status Append(absl::string_view record, Batch* batch) const override {
@@ -198,7 +200,9 @@ ExampleSpec DescribeTfExamples(const TfRecordFiles& spec) {
   for (const RecordFeature& feature : spec.features()) {
     example.features.push_back(DescribeTfFeature(feature));
   }
-  if (spec.has_label()) example.labels.push_back(DescribeTfFeature(spec.label()));
+  for (const RecordFeature& label : spec.label()) {
+    example.labels.push_back(DescribeTfFeature(label));
+  }
   return example;
 }
 

@@ -10,7 +10,7 @@
 
 namespace millrace::worker {
 
-// What the features and the label of `spec` become; without limits of ids. REQUIRES, as below:
+// What the features and the labels of `spec` become; without limits of ids. REQUIRES, as below:
 // CheckDataSpec takes the spec.
 ExampleSpec DescribeTfExamples(const TfRecordFiles& spec);
 

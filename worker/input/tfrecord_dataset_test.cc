@@ -196,6 +196,32 @@ TEST_F(TfRecordDatasetTest, WholeNumbersCanBeFloatsAndLabelsCanBeMissing) {
   EXPECT_THAT(dataset->example().labels, IsEmpty());
 }
 
+TEST_F(TfRecordDatasetTest, SeveralLabelsAreEachOfItsOwnKind) {
+  RecordFeature& label = *set_.mutable_tfrecord()->add_label();
+  label.set_key("floats");
+  label.set_type(RecordFeature::FLOAT);
+  label.add_shape(3);
+  RecordFeature& other = *set_.mutable_tfrecord()->add_label();
+  other.set_key("sometimes");
+  other.set_name("seldom");
+  other.set_type(RecordFeature::INT64);
+  other.set_missing(1);
+  for (const uint64_t memory : {uint64_t{0}, kLarge}) {
+    const std::unique_ptr<Dataset> dataset = Open(memory).value();
+    ASSERT_EQ(dataset->example().labels.size(), 3u);
+    EXPECT_EQ(dataset->example().labels[1].name, "floats");
+    EXPECT_EQ(dataset->example().labels[2].name, "seldom");
+    EXPECT_EQ(dataset->example().labels[2].largest_id, "plain.tfrecord: example 4");
+    const Batch batch = ReadExamples(*dataset, {2, 4});
+    EXPECT_THAT(batch.labels[0].ids, ElementsAre(4, 2));
+    EXPECT_THAT(batch.labels[1].floats, ElementsAre(2.25f, -0.25f, 3, 4.25f, -0.5f, 3));
+    EXPECT_THAT(batch.labels[2].ids, ElementsAre(1, 14));
+  }
+  other.clear_missing();
+  EXPECT_THAT(ErrorOf(ReferenceFile("plain.tfrecord")),
+              HasSubstr("feature 'sometimes' is missing"));
+}
+
 TEST_F(TfRecordDatasetTest, FeaturesThatAreNotAsDeclaredAreReported) {
   const std::string good = ReferenceFile("plain.tfrecord");
   RecordFeature& feature = *set_.mutable_tfrecord()->mutable_features(3);

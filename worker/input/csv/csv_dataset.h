@@ -15,7 +15,7 @@ namespace millrace::worker {
 
 // Opens the examples of a selection in CsvFiles. All files are read to their ends and checked; of
 // what is selected, four bytes are kept for each column and example, at most `most_kept` in all.
-// The label is called "label": a class, or a float. Errors as OpenDataset, with FILE:LINE:COLUMN
+// Labels are classes, or floats. Errors as OpenDataset, with FILE:LINE:COLUMN
 // and the column's name.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsvDataset(const CsvFiles& spec,
                                                         const ExampleSelection& selection,

@@ -47,7 +47,7 @@ class CsvDatasetTest : public ::testing::Test {
     CsvFiles spec;
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
     if (spec.files().empty()) spec.add_files("people.csv");
-    if (spec.label().name().empty()) spec.mutable_label()->set_name("y");
+    if (spec.label().empty()) spec.add_label()->set_name("y");
     millrace::Dataset set;
     set.mutable_range()->set_begin(begin);
     set.mutable_range()->set_end(end);
@@ -172,6 +172,38 @@ TEST_F(CsvDatasetTest, LabelsCanBeNumbers) {
   const Batch batch = ReadAllExamples(*dataset);
   EXPECT_THAT(batch.labels[0].floats, ElementsAre(0.5f, -2, 10));
   EXPECT_TRUE(batch.labels[0].ids.empty());
+}
+
+TEST_F(CsvDatasetTest, SeveralLabelsAreEachOfItsOwnKind) {
+  const std::string labels =
+      "columns { name: 'y' number {} } label { name: 'y' } "
+      "label { name: 'score' label: 'size' number: true } "
+      "label { name: 'job' label: 'job' classes { values: 'cook' } classes { values: ['maths', "
+      "'spy, retired'] } } ";
+  const auto dataset = Open(labels + "weight: 'y'").value();
+  const ExampleSpec& example = dataset->example();
+  ASSERT_EQ(example.labels.size(), 3u);
+  EXPECT_EQ(example.labels[0].name, "label");
+  EXPECT_EQ(example.labels[0].limit, 3);
+  EXPECT_EQ(example.labels[0].largest_id, "people.csv: line 4");
+  EXPECT_EQ(example.labels[1].name, "size");
+  EXPECT_EQ(example.labels[1].type, ElementType::kFloat);
+  EXPECT_EQ(example.labels[2].name, "job");
+  EXPECT_EQ(example.labels[2].limit, 2);
+  const Batch batch = ReadExamples(*dataset, {2, 0});
+  EXPECT_THAT(batch.labels[0].ids, ElementsAre(2, 1));
+  EXPECT_THAT(batch.labels[1].floats, ElementsAre(10, 0.5f));
+  EXPECT_THAT(batch.labels[2].ids, ElementsAre(1, 1));
+  EXPECT_THAT(batch.weights, ElementsAre(2, 1));
+  EXPECT_NE(Open(labels).value()->fingerprint(), dataset->fingerprint());
+}
+
+TEST_F(CsvDatasetTest, WhatIsWrongWithOneOfSeveralLabelsNamesIt) {
+  const std::string labels = "columns { name: 'y' number {} } label { name: 'y' } ";
+  EXPECT_THAT(ErrorOf(labels + "label { name: 'Score' label: 'size' number: true }"),
+              HasSubstr("data.train.csv.label[1].name: 'Score'; must be a column's name"));
+  EXPECT_THAT(ErrorOf(labels + "label { name: 'age' label: 'age' }"),
+              HasSubstr("people.csv:3:5: column 'age': is missing; each example needs a label"));
 }
 
 TEST_F(CsvDatasetTest, WeightsComeFromAColumn) {

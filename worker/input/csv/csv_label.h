@@ -12,7 +12,7 @@
 
 namespace millrace::worker {
 
-// Immutable, thread-safe.
+// One CsvLabel. Immutable, thread-safe.
 class CsvLabelEncoder {
  public:
   // REQUIRES: CheckCsvFiles is content with the label.
@@ -30,8 +30,8 @@ class CsvLabelEncoder {
  private:
   absl::optional<std::string> EncodeClass(absl::string_view text, CsvCell* cell) const;
 
-  const bool number_;
-  const int64_t classes_;
+  bool number_;
+  int64_t classes_;
   absl::flat_hash_map<std::string, int32_t> values_;  // The class of each.
 };
 

@@ -60,7 +60,7 @@ void CsvCells::Add(const CsvCell& cell) {
 uint64_t FingerprintOfTable(const CsvTable& table) {
   uint64_t fingerprint = FingerprintOf(0, table.ids);
   for (const CsvCells& cells : table.columns) fingerprint = FingerprintOfCells(fingerprint, cells);
-  fingerprint = FingerprintOfCells(fingerprint, table.labels);
+  for (const CsvCells& cells : table.labels) fingerprint = FingerprintOfCells(fingerprint, cells);
   return FingerprintOf(fingerprint, table.weights);
 }
 

@@ -29,8 +29,10 @@ struct CsvCells {
 struct CsvTable {
   std::vector<int64_t> ids;  // Of each column, as CsvEncoder::ids.
   std::vector<CsvCells> columns;
-  CsvCells labels;
-  std::vector<float> weights;  // Empty: all examples count alike.
+  std::vector<CsvCells> labels;  // At least one.
+  std::vector<float> weights;    // Empty: all examples count alike.
+
+  uint64_t examples() const { return labels.front().size(); }
 };
 
 // As docs/protocol.md says.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/data_labels.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "worker/input/input_file.h"
@@ -45,7 +46,6 @@ CsvTableReader::CsvTableReader(const CsvFiles& spec, const ExampleSelection& sel
       directory_(directory),
       field_(field),
       most_kept_(most_kept),
-      label_encoder_(spec.label()),
       missing_(spec.missing().begin(), spec.missing().end()) {
   if (missing_.empty()) missing_.insert("");
 }
@@ -68,7 +68,11 @@ absl::Status CsvTableReader::MakeEncoders() {
     table_.columns.back().numbers_only = encoder->ids() == 0;
     encoders_.push_back(std::move(encoder));
   }
-  table_.labels.numbers_only = label_encoder_.number();
+  for (const CsvLabel& label : spec_.label()) {
+    labels_.push_back({&label, CsvLabelEncoder(label)});
+    table_.labels.emplace_back();
+    table_.labels.back().numbers_only = label.number();
+  }
   cells_.resize(encoders_.size());
   return absl::OkStatus();
 }
@@ -117,7 +121,11 @@ absl::Status CsvTableReader::FindPlaces(absl::Span<const std::string> names,
       places->columns.back().push_back(place);
     }
   }
-  MILLRACE_ASSIGN_OR_RETURN(places->label, find(spec_.label().name(), ".label.name"));
+  for (int i = 0; i < spec_.label_size(); ++i) {
+    const std::string field = absl::StrCat(LabelPath("", i, spec_.label_size()), ".name");
+    MILLRACE_ASSIGN_OR_RETURN(const size_t place, find(spec_.label(i).name(), field));
+    places->labels.push_back(place);
+  }
   if (!spec_.weight().empty()) {
     MILLRACE_ASSIGN_OR_RETURN(places->weight, find(spec_.weight(), ".weight"));
   }
@@ -137,7 +145,8 @@ absl::Status CsvTableReader::AddRow(const CsvReader& reader, const Places& place
                                        places.fields, ", as there are columns"));
   }
   MILLRACE_RETURN_IF_ERROR(EncodeRow(reader, places));
-  return EncodeLabel(reader, places);
+  MILLRACE_RETURN_IF_ERROR(EncodeLabels(reader, places));
+  return spec_.weight().empty() ? absl::OkStatus() : EncodeWeight(reader, places);
 }
 
 absl::Status CsvTableReader::EncodeRow(const CsvReader& reader, const Places& places) {
@@ -154,12 +163,18 @@ absl::Status CsvTableReader::EncodeRow(const CsvReader& reader, const Places& pl
   return absl::OkStatus();
 }
 
-absl::Status CsvTableReader::EncodeLabel(const CsvReader& reader, const Places& places) {
-  if (const auto error = label_encoder_.Encode(ValueAt(reader, places.label), &label_)) {
-    return reader.ErrorAt(reader.place(places.label),
-                          absl::StrCat(AtColumn(spec_.label().name()), *error));
+absl::Status CsvTableReader::EncodeLabels(const CsvReader& reader, const Places& places) {
+  for (size_t i = 0; i < labels_.size(); ++i) {
+    const size_t field = places.labels[i];
+    const auto error = labels_[i].encoder.Encode(ValueAt(reader, field), &labels_[i].cell);
+    if (!error.has_value()) continue;
+    return reader.ErrorAt(reader.place(field),
+                          absl::StrCat(AtColumn(labels_[i].spec->name()), *error));
   }
-  if (spec_.weight().empty()) return absl::OkStatus();
+  return absl::OkStatus();
+}
+
+absl::Status CsvTableReader::EncodeWeight(const CsvReader& reader, const Places& places) {
   const CsvValue value = ValueAt(reader, places.weight);
   const double weight = value.missing ? -1 : ParseFinite(value.text).value_or(-1);
   weight_ = static_cast<float>(weight);
@@ -171,15 +186,21 @@ absl::Status CsvTableReader::EncodeLabel(const CsvReader& reader, const Places& 
 
 absl::Status CsvTableReader::KeepRow(const InputFile& file, uint64_t line) {
   for (size_t i = 0; i < cells_.size(); ++i) table_.columns[i].Add(cells_[i]);
-  table_.labels.Add(label_);
+  KeepLabels(file, line);
   if (!spec_.weight().empty()) table_.weights.push_back(weight_);
-  if (!label_encoder_.number() && label_.id > largest_) {
-    largest_ = label_.id;
-    largest_class_ = absl::StrCat(file.name(), ": line ", line);
+  // Columns, labels and weight; and one that grows, of which there are two meanwhile.
+  const uint64_t columns = cells_.size() + labels_.size() + 2;
+  return CheckKept(table_.examples() * columns * sizeof(float), most_kept_, file);
+}
+
+void CsvTableReader::KeepLabels(const InputFile& file, uint64_t line) {
+  for (size_t i = 0; i < labels_.size(); ++i) {
+    Label& label = labels_[i];
+    table_.labels[i].Add(label.cell);
+    if (label.encoder.number() || label.cell.id <= label.largest) continue;
+    label.largest = label.cell.id;
+    label.largest_class = absl::StrCat(file.name(), ": line ", line);
   }
-  // Columns, label and weight; and one that grows, of which there are two meanwhile.
-  const uint64_t columns = cells_.size() + 3;
-  return CheckKept(table_.labels.size() * columns * sizeof(float), most_kept_, file);
 }
 
 }  // namespace millrace::worker

@@ -38,17 +38,26 @@ class CsvTableReader {
   // Their names, for messages about all of them.
   std::string files() const { return NameAll(files_); }
 
-  // What was kept, and where its largest class is: "adult.data: line 17".
+  // What was kept, and where the largest class of one of its labels is: "adult.data: line 17".
   CsvTable& table() { return table_; }
-  const std::string& largest_class() const { return largest_class_; }
+  const std::string& largest_class(size_t label) const { return labels_[label].largest_class; }
 
  private:
   // Where in a row what the job uses is.
   struct Places {
     std::vector<std::vector<size_t>> columns;  // Of each of the job's columns.
-    size_t label = 0;
+    std::vector<size_t> labels;                // Of each of the job's labels.
     size_t weight = 0;
     size_t fields = 0;  // Of the row.
+  };
+
+  // One of the job's labels.
+  struct Label {
+    const CsvLabel* spec;
+    CsvLabelEncoder encoder;
+    CsvCell cell = {};  // Of the row under way.
+    int32_t largest = -1;
+    std::string largest_class = {};
   };
 
   absl::Status MakeEncoders();
@@ -57,8 +66,10 @@ class CsvTableReader {
                           Places* places) const;
   absl::Status AddRow(const CsvReader& reader, const Places& places);
   absl::Status EncodeRow(const CsvReader& reader, const Places& places);
-  absl::Status EncodeLabel(const CsvReader& reader, const Places& places);
+  absl::Status EncodeLabels(const CsvReader& reader, const Places& places);
+  absl::Status EncodeWeight(const CsvReader& reader, const Places& places);
   absl::Status KeepRow(const InputFile& file, uint64_t line);
+  void KeepLabels(const InputFile& file, uint64_t line);
   CsvValue ValueAt(const CsvReader& reader, size_t field) const;
 
   const CsvFiles& spec_;
@@ -66,18 +77,15 @@ class CsvTableReader {
   const std::string& directory_;
   const std::string& field_;
   const uint64_t most_kept_;
-  const CsvLabelEncoder label_encoder_;
   absl::flat_hash_set<std::string> missing_;
   std::vector<std::unique_ptr<CsvEncoder>> encoders_;
+  std::vector<Label> labels_;
   std::vector<NamedFile> files_;
   uint64_t examples_ = 0;
   CsvTable table_;
-  int32_t largest_ = -1;
-  std::string largest_class_;
   // Of the row under way.
   std::vector<CsvValue> values_;
   std::vector<CsvCell> cells_;
-  CsvCell label_;
   float weight_ = 1;
 };
 
