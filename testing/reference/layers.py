@@ -382,6 +382,15 @@ CASES = [
       normalize(center=False, gamma_l1l2=(0, 0.3)), layer_normalize(scale=False, beta_l1l2=(0.2, 0)),
       dense(3)]),
     ("embedding", [4], 5, 3, Ids(7), [embedding(7, 3, l1l2=(0.02, 0.1)), flatten(), dense(3)]),
+    ("dense_on_sequences", [5, 4], 3, 3, 1,
+     [Node(dense(6, "tanh", kernel_l1l2=(0.01, 0.1), bias_l1l2=(0.02, 0.2)), "a"),
+      Node(dense(6, "softmax"), "b"), Node(dense(5, bias=False)), Node(flatten()),
+      Node(dense(3))]),
+    ("dense_on_images", [3, 4, 2], 4, 3, 1,
+     [conv(3, (2, 2)), dense(5, "relu"), dense(1), dense(4, "sigmoid"), global_average(), dense(3)]),
+    ("dense_on_embeddings", [4], 5, 3, Ids(7),
+     [embedding(7, 3), dense(4, "tanh"),
+      simple("global_average_pooling1d", keras.layers.GlobalAveragePooling1D()), dense(3)]),
 ]
 
 

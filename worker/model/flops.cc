@@ -18,7 +18,7 @@ double ConvolutionFlops(const ImageWindow& conv, double outputs) {
 double ForwardFlops(const LayerPlan& layer) {
   switch (layer.spec.kind_case()) {
     case LayerSpec::kDense:
-      return 2 * Elements(layer.input()) * Elements(layer.output);
+      return 2 * Elements(layer.input()) * static_cast<double>(layer.output.back());
     case LayerSpec::kConv2D:
     case LayerSpec::kDepthwiseConv2D:
     case LayerSpec::kConv1D:

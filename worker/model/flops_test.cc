@@ -31,6 +31,14 @@ TEST(FlopsTest, CountsMultiplicationsAndAdditions) {
   EXPECT_EQ(ForwardFlops(plan.layers[3]), 2.0 * 256 * 5);
 }
 
+TEST(FlopsTest, DenseTakesEachRowAlongTheLastDimension) {
+  const ModelPlan plan =
+      PlanFlops("layers { dense { units: 6 } } layers { flatten {} } layers { dense { units: 5 } }",
+                {7, 3, 4});
+  EXPECT_EQ(ForwardFlops(plan.layers[0]), 2.0 * 7 * 3 * 4 * 6);
+  EXPECT_EQ(ForwardFlops(plan.layers[2]), 2.0 * 126 * 5);
+}
+
 TEST(FlopsTest, FiltersSeeTheirGroupAlone) {
   const ModelPlan plan = PlanFlops(
       "layers { conv2d { filters: 6 kernel_size: 3 padding: SAME groups: 2 } } "

@@ -174,7 +174,7 @@ TEST(GraphTest, EmbeddingsTakeIds) {
   Embedding* embedding = spec.add_layers()->mutable_embedding();
   embedding->set_input_dim(5);
   embedding->set_output_dim(3);
-  spec.add_layers()->mutable_dense()->set_units(2);
+  spec.add_layers()->mutable_dense()->set_units(3);
   spec.set_loss(SPARSE_CATEGORICAL_CROSSENTROPY);
   EXPECT_EQ(PlanModel(spec, Examples({"x"})).status().message(),
             "model.layers[0] 'embedding_0': embedding takes a feature of ids, 'x' is of numbers");
@@ -186,8 +186,8 @@ TEST(GraphTest, EmbeddingsTakeIds) {
             "at least 6");
   ids.features[0].limit = 0;
   EXPECT_EQ(PlanModel(spec, ids).status().message(),
-            "model.layers[1] 'dense_1': dense takes one dimension, its input is [4, 3]; put a "
-            "flatten layer before it");
+            "model.layers[1] 'dense_1': SPARSE_CATEGORICAL_CROSSENTROPY takes [classes], the last "
+            "output is [4, 3]; end the model with a flatten layer and a dense layer");
   ids.features[0].shape = {};
   ids.features[0].ragged = true;
   EXPECT_EQ(

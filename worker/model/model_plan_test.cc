@@ -147,6 +147,19 @@ TEST(ModelPlanTest, LayersOfSequences) {
                   static_cast<float>(std::sqrt(6.0 / (3 * 2 + 3 * 6))));
 }
 
+TEST(ModelPlanTest, DenseIsAlongTheLastDimension) {
+  const ModelPlan plan = PlanOrDie(
+      "layers { dense { units: 6 } } layers { dense { units: 1 no_bias: true } } "
+      "layers { flatten {} } layers { dense { units: 2 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      {5, 3, 4}, 2);
+  EXPECT_THAT(plan.layers[0].output, ElementsAre(5, 3, 6));
+  EXPECT_THAT(plan.layers[1].output, ElementsAre(5, 3, 1));
+  EXPECT_THAT(plan.variables[0].shape(), ElementsAre(4, 6));
+  EXPECT_THAT(plan.variables[2].shape(), ElementsAre(6, 1));
+  EXPECT_FLOAT_EQ(plan.variables[0].initial_value().uniform().high(),
+                  static_cast<float>(std::sqrt(6.0 / (4 + 6))));
+}
+
 TEST(ModelPlanTest, MergesRepeatInputsAlongDimensionsOf1) {
   const ModelPlan plan = PlanOrDie(
       "layers { name: 'a' conv2d { filters: 2 kernel_size: [1, 5] } } "
@@ -233,8 +246,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "} " SPARSE,
                 {28, 28, 1},
                 5,
-                "model.layers[1] 'dense_1': dense takes one dimension, its input is [26, 26, 32]; "
-                "put a flatten layer before it"},
+                "model.layers[1] 'dense_1': SPARSE_CATEGORICAL_CROSSENTROPY takes [classes], the "
+                "last output is [26, 26, 5]; end the model with a flatten layer and a dense "
+                "layer"},
         Refusal{"layers { dense {} } " SPARSE,
                 {4},
                 2,

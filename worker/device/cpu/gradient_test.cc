@@ -180,10 +180,17 @@ constexpr char kRegularized[] =
     "layers { dense { units: 5 } } layers { batch_normalization { beta_regularizer { l2: 0.2 } "
     "gamma_regularizer { l1: 0.1 l2: 0.3 } } } layers { dense { units: 5 } } "
     "layers { layer_normalization { beta_regularizer { l2: 0.1 } gamma_regularizer { l2: 0.2 } } }";
+constexpr char kDenseOnSequences[] =
+    "layers { name: 'a' dense { units: 5 activation: TANH kernel_regularizer { l2: 0.1 } } } "
+    "layers { name: 'b' dense { units: 5 activation: SOFTMAX } variables_of: 'c' } "
+    "layers { name: 'c' dense { units: 5 activation: SIGMOID } } "
+    "layers { dense { units: 2 no_bias: true } } layers { flatten {} }";
 
 INSTANTIATE_TEST_SUITE_P(
     Sequences, GradientTest,
     ::testing::Values(Case{"conv1d", kConv1D, {7, 4}},
+                      Case{"dense_on_sequences", kDenseOnSequences, {4, 3}},
+                      Case{"dense_on_images", kDenseOnSequences, {3, 2, 4}},
                       Case{"pooled_sequences", kPooledSequences, {9, 3}, false, 0.15}),
     [](const auto& instance) { return instance.param.name; });
 

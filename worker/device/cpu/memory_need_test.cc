@@ -130,6 +130,7 @@ constexpr char kSequences[] = R"pb(
   }
   layers { depthwise_conv2d { kernel_size: 2 depth_multiplier: 3 } }
   layers { reshape { target_shape: [ -1, 3 ] } }
+  layers { dense { units: 4 activation: SOFTMAX } }
   layers { global_max_pooling1d {} }
   layers { dense { units: 10 } }
   loss: SPARSE_CATEGORICAL_CROSSENTROPY

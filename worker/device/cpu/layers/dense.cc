@@ -46,8 +46,9 @@ void Multiply(char transposed, const float* a, int64_t a_columns, const float* b
 
 DenseLayer::DenseLayer(CpuContext* context, const LayerPlan& plan, const CpuParameters& parameters)
     : context_(context),
-      inputs_(static_cast<int64_t>(plan.input()[0])),
-      units_(static_cast<int64_t>(plan.output[0])),
+      rows_(static_cast<int64_t>(ElementCount(plan.input()) / plan.input().back())),
+      inputs_(static_cast<int64_t>(plan.input().back())),
+      units_(static_cast<int64_t>(plan.output.back())),
       kernel_(plan.variable(kKernel)),
       bias_(plan.variable(kBias)),
       trained_(IsTrained(plan)),
@@ -64,7 +65,7 @@ CpuPrimitive DenseLayer::MakeProduct(const memory::desc& a, const memory::desc& 
 
 CpuPrimitive& DenseLayer::InputGradient(size_t batch) {
   return input_gradient_.Get(batch, [&] {
-    const int64_t rows = static_cast<int64_t>(batch);
+    const int64_t rows = RowsOf(batch);
     return std::make_unique<CpuPrimitive>(
         MakeProduct(Matrix(rows, units_), Transposed(units_, inputs_), Matrix(rows, inputs_)));
   });
@@ -76,7 +77,7 @@ void DenseLayer::Prepare(size_t batch) {
 }
 
 void DenseLayer::Forward(const CpuPass& pass, const float* x, float* y) {
-  const int64_t rows = static_cast<int64_t>(pass.batch);
+  const int64_t rows = RowsOf(pass.batch);
   if (bias_ >= 0) FillRows(parameters_[kBias], rows, units_, y);
   Multiply('N', x, inputs_, parameters_[kKernel], bias_ >= 0 ? 1.0f : 0.0f, y, rows, inputs_,
            units_);
@@ -84,16 +85,17 @@ void DenseLayer::Forward(const CpuPass& pass, const float* x, float* y) {
 }
 
 void DenseLayer::FinishGradients(const CpuPass& pass, const float* x, const float* dy) {
+  const int64_t rows = RowsOf(pass.batch);
   if (bias_ >= 0) {
-    SumColumns(dy, static_cast<int64_t>(pass.batch), units_, pass.gradients->Buffer(bias_).data());
+    SumColumns(dy, rows, units_, pass.gradients->Buffer(bias_).data());
     pass.gradients->Finished(bias_);
   }
   float* const gradient = pass.gradients->Buffer(kernel_).data();
-  const int64_t rows = std::max<int64_t>(1, kPartElements / units_);
-  for (int64_t begin = 0; begin < inputs_; begin += rows) {
-    const int64_t end = std::min(begin + rows, inputs_);
-    Multiply('T', x + begin, inputs_, dy, /*beta=*/0, gradient + begin * units_, end - begin,
-             static_cast<int64_t>(pass.batch), units_);
+  const int64_t part = std::max<int64_t>(1, kPartElements / units_);
+  for (int64_t begin = 0; begin < inputs_; begin += part) {
+    const int64_t end = std::min(begin + part, inputs_);
+    Multiply('T', x + begin, inputs_, dy, /*beta=*/0, gradient + begin * units_, end - begin, rows,
+             units_);
     pass.gradients->FinishedFirst(kernel_, static_cast<size_t>(end * units_));
   }
   pass.gradients->Finished(kernel_);

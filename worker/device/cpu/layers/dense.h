@@ -1,4 +1,4 @@
-// y = activation(x kernel + bias).
+// y = activation(x kernel + bias), of each row along the last dimension of x.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_DENSE_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LAYERS_DENSE_H_
 
@@ -22,13 +22,15 @@ class DenseLayer final : public CpuUnaryLayer {
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
 
  private:
+  int64_t RowsOf(size_t batch) const { return static_cast<int64_t>(batch) * rows_; }
   CpuPrimitive& InputGradient(size_t batch);  // dy kernel^T
   void FinishGradients(const CpuPass& pass, const float* x, const float* dy);
   CpuPrimitive MakeProduct(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                            const dnnl::memory::desc& product);
 
   CpuContext* const context_;
-  const int64_t inputs_;
+  const int64_t rows_;    // Of an example.
+  const int64_t inputs_;  // The last dimension of x.
   const int64_t units_;
   const int kernel_;  // As in LayerPlan.
   const int bias_;
