@@ -50,11 +50,23 @@ absl::Status CheckUnreadable(const ImageFolder& spec, const std::string& path,
   return absl::OkStatus();
 }
 
+// Before they are decoded: the files tell nothing of it.
+absl::Status CheckPictures(uint64_t files, const ImageSize& size, uint64_t most_kept,
+                           const std::string& path, const std::string& field) {
+  // A label, while their list grows another one, and what became of the file.
+  const uint64_t each = size.bytes() + 2 * sizeof(int32_t) + sizeof(absl::Status);
+  if (files * each <= most_kept) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      field, ": ", path, ": its ", files, " files take ", files * each,
+      " bytes of memory as pictures of ", size.height, " x ", size.width, "; must be at most ",
+      most_kept, " on this machine: make height and width smaller, or the folder"));
+}
+
 // Moves the examples of `selection`, of those that are pictures, to the front, and drops all
 // others.
 std::vector<int32_t> KeepSelected(const ExampleSelection& selection,
                                   const std::vector<ImageFile>& files, size_t image_bytes,
-                                  LoadedImages* loaded) {
+                                  uint64_t most_kept, LoadedImages* loaded) {
   std::vector<int32_t> labels;
   uint64_t example = 0;
   for (size_t i = 0; i < files.size(); ++i) {
@@ -66,7 +78,10 @@ std::vector<int32_t> KeepSelected(const ExampleSelection& selection,
     labels.push_back(files[i].label);
   }
   loaded->pixels.resize(labels.size() * image_bytes);
-  loaded->pixels.shrink_to_fit();
+  // For a moment there are two of what is kept.
+  if (loaded->pixels.capacity() + loaded->pixels.size() <= most_kept) {
+    loaded->pixels.shrink_to_fit();
+  }
   return labels;
 }
 
@@ -75,7 +90,8 @@ std::vector<int32_t> KeepSelected(const ExampleSelection& selection,
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec,
                                                          const ExampleSelection& selection,
                                                          const std::string& directory,
-                                                         const std::string& field) {
+                                                         const std::string& field,
+                                                         uint64_t most_kept) {
   const std::string set = absl::StrCat(field, ".image_folder");
   MILLRACE_RETURN_IF_ERROR(CheckImageFolder(spec, set));
   const std::string folder_field = absl::StrCat(set, ".folder");
@@ -88,6 +104,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec
   MILLRACE_ASSIGN_OR_RETURN(const ImageFiles images, ListImages(path, folder_field));
   ReportClasses(path, images);
   const ImageSize size = {spec.height(), spec.width(), spec.grey() ? size_t{1} : size_t{3}};
+  MILLRACE_RETURN_IF_ERROR(CheckPictures(images.files.size(), size, most_kept, path, folder_field));
   LoadedImages loaded = LoadImages(path, images.files, size, folder_field);
   MILLRACE_RETURN_IF_ERROR(CheckUnreadable(spec, path, loaded.statuses));
   const auto pictures = static_cast<uint64_t>(
@@ -95,7 +112,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec
   if (pictures == 0) {
     return absl::InvalidArgumentError(absl::StrCat(folder_field, ": ", path, ": no pictures"));
   }
-  std::vector<int32_t> labels = KeepSelected(selection, images.files, size.bytes(), &loaded);
+  std::vector<int32_t> labels =
+      KeepSelected(selection, images.files, size.bytes(), most_kept, &loaded);
   MILLRACE_RETURN_IF_ERROR(selection.CheckCount(pictures, labels.size(), path, field));
   const std::vector<uint64_t> shape = {size.height, size.width, size.channels,
                                        images.classes.size()};

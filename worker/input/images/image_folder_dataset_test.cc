@@ -46,7 +46,8 @@ class ImageFolderTest : public ::testing::Test {
     WriteTestFile(directory_, "set/Bee/1", Png(OneColour(255)));
   }
 
-  DatasetOr Open(uint32_t max_unreadable = 0, uint64_t begin = 0, uint64_t end = 0) {
+  DatasetOr Open(uint32_t max_unreadable = 0, uint64_t begin = 0, uint64_t end = 0,
+                 uint64_t most_kept = MostKeptBytes()) {
     ImageFolder spec;
     spec.set_folder("set");
     spec.set_height(1);
@@ -56,7 +57,7 @@ class ImageFolderTest : public ::testing::Test {
     millrace::Dataset set;
     set.mutable_range()->set_begin(begin);
     set.mutable_range()->set_end(end);
-    return OpenImageFolder(spec, ExampleSelection(set), directory_, "data.train");
+    return OpenImageFolder(spec, ExampleSelection(set), directory_, "data.train", most_kept);
   }
 
   std::string ErrorOf(uint32_t max_unreadable = 0) {
@@ -93,6 +94,26 @@ TEST_F(ImageFolderTest, RangeSelectsExamples) {
   EXPECT_THAT(batch.features[0].floats, ElementsAre(0.4f, 0.4f));
   EXPECT_THAT(std::string(Open(0, 0, 4).status().message()),
               HasSubstr("data.train.range.end: 4; " + directory_ + "/set has 3 examples"));
+}
+
+// Of three pictures of two bytes, each with a label and a status: before any file is decoded.
+TEST_F(ImageFolderTest, PicturesThatDoNotFitIntoMemoryAreRefused) {
+  EXPECT_EQ(ReadAllExamples(*Open(0, 0, 0, 54).value()).size, 3u);
+  WriteTestFile(directory_, "set/ant/1", "no picture");
+  const absl::Status status = Open(0, 0, 0, 54).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("data.train.image_folder.folder: " + directory_ +
+                        "/set: its 4 files take 72 bytes of memory as pictures of 1 x 2; must be "
+                        "at most 54 on this machine"));
+}
+
+// Where there is no room for a second copy, those that are not selected stay in memory.
+TEST_F(ImageFolderTest, RangeIsTheSameWithLittleMemory) {
+  for (const uint64_t most : {uint64_t{54}, MostKeptBytes()}) {
+    const Batch batch = ReadAllExamples(*Open(0, 1, 2, most).value());
+    EXPECT_THAT(batch.features[0].floats, ElementsAre(0.4f, 0.4f));
+  }
 }
 
 TEST_F(ImageFolderTest, UnreadableFilesAreErrorsUpToTheLimitSkipped) {
