@@ -34,9 +34,18 @@ constexpr std::pair<const char*, Metric> kMetricNames[] = {
     {"SPARSE_TOP_K_CATEGORICAL_ACCURACY", TOP_K_ACCURACY},
 };
 
+// What a metric is called; of one that only wraps a function, as Keras 2 writes those that were
+// asked for by name ("accuracy"), the function's name. That is a text, or stands in a "function".
+std::string KerasMetricName(const KerasJson& metric) {
+  const std::string name = KerasClassOf(metric);
+  if (name != "MeanMetricWrapper") return name;
+  const KerasJson& function = ValueAt(ValueAt(metric, "config"), "fn");
+  return function.is_object() ? TextAt(function, "config") : KerasClassOf(function);
+}
+
 // "SparseTopKCategoricalAccuracy" has words of one letter.
 std::string NameOfMetric(const KerasJson& metric) {
-  std::string name = KerasEnumName(KerasClassOf(metric));
+  std::string name = KerasEnumName(KerasMetricName(metric));
   const size_t at = name.find("TOP_KC");
   if (at != std::string::npos) name.insert(at + 5, "_");
   return name;

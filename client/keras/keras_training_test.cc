@@ -120,6 +120,32 @@ TEST(KerasTrainingTest, WhatHasParametersBecomesAnOutput) {
               metrics { metric: TOP_K_ACCURACY k: 2 } })");
 }
 
+// Keras 2 wrote what was asked for by name as a wrapper of a function.
+TEST(KerasTrainingTest, WrappedMetricsAreThoseOfTheirFunctions) {
+  const auto convert = [](const std::string& loss, const std::string& function) {
+    return ConvertOrFail(Compiled("linear", absl::StrCat(R"("loss": {"class_name": ")", loss,
+                                                         R"(", "config": {"from_logits": true}},
+                        "metrics": [[{"class_name": "MeanMetricWrapper", "config": {
+                            "name": "mine", "dtype": "float32", "fn": )",
+                                                         function, "}}]]")));
+  };
+  const auto metric_of = [&](const std::string& loss, const std::string& function) {
+    const KerasModel converted = convert(loss, function);
+    EXPECT_EQ(converted.model.metrics_size(), 1) << function;
+    return converted.model.metrics_size() == 1 ? converted.model.metrics(0) : METRIC_UNSPECIFIED;
+  };
+  const std::string sparse = "SparseCategoricalCrossentropy";
+  EXPECT_EQ(metric_of(sparse, R"("sparse_categorical_accuracy")"), ACCURACY);
+  EXPECT_EQ(metric_of(sparse, R"({"module": "builtins", "class_name": "function",
+                                  "config": "categorical_accuracy"})"),
+            ACCURACY);
+  EXPECT_EQ(metric_of("MeanSquaredError", R"("mean_absolute_error")"), MAE);
+  for (const char* unknown : {R"("mine")", "null", "[]", R"({"config": 1})"}) {
+    EXPECT_THAT(convert(sparse, unknown).notes,
+                Contains(HasSubstr("metrics: {\"class_name\":\"MeanMetricWrapper\"")));
+  }
+}
+
 TEST(KerasTrainingTest, LossesOfNumbersKeepTheLastActivation) {
   const KerasModel converted =
       ConvertOrFail(Compiled("sigmoid", R"("loss": "mse", "metrics": ["mae"])"));
