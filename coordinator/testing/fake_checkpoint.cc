@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/shard_writer.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
@@ -74,11 +75,23 @@ std::string NewCheckpointDirectory() {
 
 namespace {
 
-absl::StatusOr<uint64_t> TryToWrite(const std::string& directory,
-                                    const FakeCheckpoint& checkpoint) {
-  CheckpointDirectory checkpoints(RealFileSystem(), directory);
+// Above all that are there.
+uint64_t NextNumber(const std::string& directory) {
+  uint64_t next = 1;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const auto number = ParseCheckpointFolder(entry.path().filename().string());
+    next = std::max(next, number.value_or(0) + 1);
+  }
+  return next;
+}
+
+// Elsewhere, so that it comes whole: the directory's job collects what is not finished, at times of
+// its own, and the checkpoint had another number then than tests say.
+absl::StatusOr<uint64_t> WriteBeside(const std::string& directory, const std::string& beside,
+                                     const FakeCheckpoint& checkpoint) {
+  CheckpointDirectory checkpoints(RealFileSystem(), beside);
   CheckpointManifest manifest;
-  MILLRACE_ASSIGN_OR_RETURN(const uint64_t number, checkpoints.Begin());
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t number, checkpoints.Begin(NextNumber(directory)));
   manifest.set_number(number);
   manifest.set_job_id(checkpoint.job_id);
   *manifest.mutable_spec() = checkpoint.spec;
@@ -97,7 +110,7 @@ absl::StatusOr<uint64_t> TryToWrite(const std::string& directory,
     const ShardImage image = ImageOf(checkpoint, shard, shards[shard]);
     Zeros zeros(&image);
     ShardWriteOptions options;
-    options.directory = directory;
+    options.directory = beside;
     options.number = manifest.number();
     MILLRACE_ASSIGN_OR_RETURN(*manifest.add_shards(), WriteShard(options, image, &zeros));
   }
@@ -108,13 +121,14 @@ absl::StatusOr<uint64_t> TryToWrite(const std::string& directory,
 }  // namespace
 
 uint64_t WriteFakeCheckpoint(const std::string& directory, const FakeCheckpoint& checkpoint) {
-  absl::StatusOr<uint64_t> number;
-  // The directory's job collects what is not finished, at times of its own.
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    number = TryToWrite(directory, checkpoint);
-    if (number.ok()) break;
-  }
+  const std::string beside = directory + ".beside";
+  std::filesystem::create_directories(directory);
+  std::filesystem::remove_all(beside);
+  const absl::StatusOr<uint64_t> number = WriteBeside(directory, beside, checkpoint);
   CHECK(number.ok()) << number.status();
+  const std::string folder = CheckpointFolder(*number);
+  std::filesystem::rename(beside + "/" + folder, directory + "/" + folder);
+  std::filesystem::remove_all(beside);
   return *number;
 }
 
