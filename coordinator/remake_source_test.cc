@@ -102,7 +102,19 @@ TEST(RemakeTest, JobWithoutAUsableCheckpointWaitsAndSaysWhy) {
   gate.AwaitSomebody();
   GiveNewDisk(cluster, 0);
   gate.Open();
-  cluster.AwaitNotice(job, "its shards cannot be made again: there is no checkpoint of the job in");
+  cluster.AwaitNotice(job,
+                      "its shards cannot be made again: the job has written no checkpoint yet in");
+  EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
+}
+
+// The directory is made with the first checkpoint: "there is no directory" is not what is the case.
+TEST(RemakeTest, JobThatHasWrittenNoCheckpointSaysSoAndWhatToDo) {
+  StandingJob standing(1, 5);
+  auto& [gate, cluster, spec, job] = standing;
+  GiveNewDisk(cluster, 0);
+  gate.Open();
+  cluster.AwaitNotice(job, "the job has written no checkpoint yet in");
+  cluster.AwaitNotice(job, "start the ps server with that one, or cancel the job");
   EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
 }
 

@@ -216,8 +216,10 @@ absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
           directory, " has no checkpoints, although the job has written ",
           CheckpointFolder(written), " there: is it mounted where the coordinator runs?"));
     }
-    found.why_none = listed.ok() ? absl::StrCat("there is no checkpoint of the job in ", directory)
-                                 : std::string(listed.status().message());
+    found.why_none = absl::StrCat(
+        "the job has written no checkpoint yet in ", directory,
+        "; only the data directory that was there before has what is lost: start the ps server "
+        "with that one, or cancel the job");
     return found;
   }
   std::reverse(listed->begin(), listed->end());
