@@ -192,6 +192,25 @@ TEST(AttachTest, BrokenTransportIsTriedAgainWhateverGrpcCallsIt) {
   EXPECT_EQ(flushes, 3);
 }
 
+// The cause that people were told was "CANCELLED", or ended with it.
+TEST(AttachTest, CallThatWasGivenUpIsToldWithWhoAndWhat) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  std::atomic<int> flushes{0};
+  cluster.ps(0).set_on_flush([&] {
+    return flushes++ == 0 ? grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED")
+                          : grpc::Status::OK;
+  });
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto recoveries = RecoveriesOf(cluster, job);
+  ASSERT_THAT(recoveries, SizeIs(1));
+  EXPECT_THAT(recoveries[0].cause(),
+              AllOf(HasSubstr("ps-0 ("),
+                    HasSubstr("FlushCut of shard 0: the server has given up the call")));
+}
+
 // Both servers were killed and came back at different versions: pulls of the older one were refused
 // for ever, or the job failed.
 TEST(AttachTest, SynchronousShardsStepBackTogetherToTheNewestCommonCut) {

@@ -42,6 +42,8 @@ constexpr double kSlowestRead = 10 << 20;
 // Writes a shard of any size anywhere, at any bandwidth that it is limited to.
 constexpr absl::Duration kCheckpointCall = absl::Hours(240);
 
+constexpr char kBare[] = "CANCELLED";  // A message that says no more than the code.
+
 std::string Describe(const ShardPlacement& placement) {
   return absl::StrCat(placement.server(), " (", placement.address(), ")");
 }
@@ -253,9 +255,14 @@ std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
 absl::Status ShardGroup::ErrorOf(const char* what, uint32_t shard,
                                  const grpc::Status& status) const {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(CodeOf(status),
-                      absl::StrCat(Describe(placements_[shard]), ": ", what, " of shard ", shard,
-                                   ": ", Printable(status.error_message())));
+  std::string message = Printable(status.error_message());
+  // That is all that gRPC says of a call that CancelMoved or the server's end has cut short.
+  if (status.error_code() == grpc::StatusCode::CANCELLED && (message.empty() || message == kBare)) {
+    message = IsThere(shard) ? "the server has given up the call"
+                             : "the call was given up, since the server went, or was started again";
+  }
+  return absl::Status(CodeOf(status), absl::StrCat(Describe(placements_[shard]), ": ", what,
+                                                   " of shard ", shard, ": ", message));
 }
 
 // Nobody needs to wait for an error to pass where another one will not; and who waits for memory
