@@ -67,6 +67,7 @@ void Checkpointer::Attach(const Attached& attached) {
   attached_ = attached;
   looks_again_ |= attached.is_remade;
   if (newest_ && attached.damaged.contains(newest_->number())) newest_.reset();
+  best_not_before_ = absl::InfinitePast();  // There are other servers, perhaps.
   at_end_ = false;
   wanted_version_ = 0;
   if (attached.watermark < total_steps_) last_is_saved_ = false;
@@ -296,9 +297,15 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
   return true;
 }
 
-absl::Duration Checkpointer::WritePatience() const {
+absl::Duration Checkpointer::WritePatienceFrom(absl::Duration least) const {
   const absl::Duration slowest = absl::Seconds(static_cast<double>(options_.bytes) / kSlowestDisk);
-  return std::max({kWritePatience, kTimesAsLong * last_took_, slowest, 2 * in_vain_for_});
+  return std::max({least, kTimesAsLong * last_took_, slowest});
+}
+
+// Training waits for the best one.
+absl::Duration Checkpointer::WritePatience() const {
+  if (attempt_->is_best) return BestPatience();
+  return std::max(WritePatienceFrom(kWritePatience), 2 * in_vain_for_);
 }
 
 std::string Checkpointer::WhatIsWritten() const {
@@ -361,7 +368,7 @@ bool Checkpointer::TakeAnswers() {
   const auto answers = attached_.shards->TakeWritten();
   if (!answers) {
     if (WritingFor() <= WritePatience()) return false;
-    in_vain_for_ = WritingFor();
+    if (!attempt_->is_best) in_vain_for_ = WritingFor();
     const std::string what =
         absl::StrCat(WhatIsWritten(), "; the next one has ",
                      absl::FormatDuration(absl::Trunc(WritePatience(), absl::Seconds(1))));

@@ -141,7 +141,10 @@ class Checkpointer {
 
   // All shards have pinned exactly the steps before best.step() as `cut_id`, until TakeBest has the
   // answer: that state is saved, before any other one, as that of the best evaluation. What waits
-  // for a state gives way. Tried again for a minute where it fails. REQUIRES: none is being saved.
+  // for a state gives way. Tried again for a minute where it fails; shards that write have a minute
+  // too, or as much longer as others have. After one that could not be saved the next ones fail at
+  // once for a minute, and after each further one, which is tried once, for twice as long, up to a
+  // quarter of an hour. REQUIRES: none is being saved.
   void SaveBest(const BestEvaluation& best, const std::string& cut_id);
   // Nothing: it is under way, or there is none; Detach ends it. Otherwise the checkpoint, or why
   // there is none.
@@ -230,6 +233,8 @@ class Checkpointer {
   bool BeginBest();
   void BestHasFailed(const absl::Status& status);
   void EndBest(absl::StatusOr<CheckpointInfo> result);
+  absl::Status WhyNotBest() const;
+  absl::Duration BestPatience() const;
   bool BeginIfDue(const Situation& situation);
   const CheckpointInfo* NewestHere() const;
   bool HasState(const CheckpointInfo& checkpoint, const Situation& situation) const;
@@ -248,6 +253,7 @@ class Checkpointer {
   void AfterBeginning();
   bool TakeAnswers();
   absl::Duration WritingFor() const { return clock_->Now() - attempt_->writing_since; }
+  absl::Duration WritePatienceFrom(absl::Duration least) const;
   absl::Duration WritePatience() const;
   std::string WhatIsWritten() const;
   void Commit(const std::vector<WriteCheckpointResponse>& answers);
@@ -274,6 +280,10 @@ class Checkpointer {
   Phase phase_ = Phase::kUnknown;
   absl::optional<Attempt> attempt_;
   absl::optional<Best> best_;
+  // Why the last one could not be saved, and until when none is tried. OK: it was.
+  absl::Status best_failure_;
+  absl::Time best_not_before_;
+  Backoff best_pause_{absl::Minutes(1), absl::Minutes(15)};
   uint64_t wanted_version_ = 0;
   std::vector<CheckpointRequest> waiting_;  // For the next one.
   std::shared_ptr<FileResult> result_;      // Of call_.

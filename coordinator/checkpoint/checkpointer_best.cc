@@ -1,7 +1,9 @@
 // The checkpoint of the best evaluation: of the state that was evaluated, which all shards have
 // pinned under the evaluation's name. It is taken before the evaluation counts, so there is none
 // that counts as the best and is not kept; and it goes before other checkpoints, since training
-// waits for it at the next evaluation.
+// waits for it at the next evaluation. So a directory that is full or hangs must not cost each
+// evaluation that is better as long a wait: after one that could not be saved the next ones are not
+// even tried for a while, and then once.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,12 +17,17 @@ constexpr absl::Duration kBestPatience = absl::Minutes(1);
 
 }  // namespace
 
+// It has as long as that may take with all shards writing; a checkpoint of another state that is
+// under way before it has as long.
+absl::Duration Checkpointer::BestPatience() const { return WritePatienceFrom(kBestPatience); }
+
 void Checkpointer::SaveBest(const BestEvaluation& best, const std::string& cut_id) {
   const absl::Time now = clock_->Now();
   best_.emplace();
   best_->evaluation = best;
   best_->cut_id = cut_id;
   best_->since = best_->due = now;
+  if (!best_failure_.ok() && now < best_not_before_) best_->result = best_failure_;
 }
 
 // Of one that waits for the state that it is to save.
@@ -44,18 +51,35 @@ bool Checkpointer::BeginBest() {
 void Checkpointer::BestHasFailed(const absl::Status& status) {
   const absl::Time now = clock_->Now();
   best_->due = now + best_->backoff.Next();
-  if (best_->due - best_->since > kBestPatience) EndBest(status);
+  if (!best_failure_.ok() || best_->due - best_->since > kBestPatience) EndBest(status);
 }
 
 void Checkpointer::EndBest(absl::StatusOr<CheckpointInfo> result) {
+  best_failure_ = result.status();
+  if (result.ok()) {
+    best_pause_.Reset();
+  } else {
+    best_not_before_ = clock_->Now() + best_pause_.Next();
+  }
   best_->result = std::move(result);
+}
+
+// Whether it is to end without what it waits for.
+absl::Status Checkpointer::WhyNotBest() const {
+  const absl::Time now = clock_->Now();
+  if (call_ != nullptr && now - call_since_ > kBestPatience) {
+    return absl::UnavailableError(
+        absl::StrCat(options_.spec.checkpoints().directory(), " does not answer"));
+  }
+  const bool waits = phase_ == Phase::kWriting && !attempt_->is_best;
+  if (waits && now - best_->since > BestPatience()) return absl::UnavailableError(WhatIsWritten());
+  return absl::OkStatus();
 }
 
 absl::optional<absl::StatusOr<CheckpointInfo>> Checkpointer::TakeBest() {
   if (!best_) return absl::nullopt;
-  if (!best_->result && call_ != nullptr && clock_->Now() - call_since_ > kBestPatience) {
-    EndBest(absl::UnavailableError(
-        absl::StrCat(options_.spec.checkpoints().directory(), " does not answer")));
+  if (const absl::Status why = WhyNotBest(); !best_->result && !why.ok()) {
+    EndBest(why);
     if (attempt_ && attempt_->is_best) {
       attempt_->is_best = false;
       attempt_->given_up = best_->result->status();

@@ -131,6 +131,90 @@ TEST_F(CheckpointerBestTest, ThatItCannotBeSavedIsToldInTheEnd) {
   EXPECT_THAT(std::string(result->status().message()), HasSubstr("no space on the disk"));
 }
 
+// Each evaluation that was better waited for a minute.
+TEST_F(CheckpointerBestTest, AfterOneThatCannotBeSavedTheNextAreNotTriedForAWhile) {
+  OpenIdle();
+  At(40);
+  absl::optional<absl::StatusOr<CheckpointInfo>> result;
+  const auto refuse = [&] {
+    AwaitWriting();
+    shards_.End(absl::UnavailableError("no space on the disk"));
+    AwaitIdle();
+    result = checkpointer_->TakeBest();
+  };
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  for (int tries = 0; tries < 100 && !result; ++tries) {
+    clock_.Advance(absl::Seconds(20));
+    refuse();
+  }
+  ASSERT_TRUE(result);
+  const auto is_tried = [&](uint64_t step) {
+    checkpointer_->SaveBest(BestAt(step), "evaluation");
+    result = checkpointer_->TakeBest();
+    return !result;
+  };
+  EXPECT_FALSE(is_tried(31));
+  EXPECT_THAT(std::string(result->status().message()), HasSubstr("no space on the disk"));
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_TRUE(is_tried(32));
+  refuse();
+  EXPECT_TRUE(result) << "once";
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_FALSE(is_tried(33)) << "the pause is longer now";
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_TRUE(is_tried(34));
+  shards_.SetStates(34);
+  WriteBest();
+  EXPECT_EQ(checkpointer_->TakeBest()->value().step(), 34u);
+  EXPECT_TRUE(is_tried(35));
+}
+
+// It was ten minutes.
+TEST_F(CheckpointerBestTest, ShardsThatHangWhileTheyWriteItAreWaitedForAMinute) {
+  OpenIdle();
+  At(40);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  AwaitWriting();
+  clock_.Advance(absl::Seconds(59));
+  Advance();
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  clock_.Advance(absl::Seconds(2));
+  AwaitIdle();
+  const auto result = checkpointer_->TakeBest();
+  ASSERT_TRUE(result);
+  EXPECT_THAT(std::string(result->status().message()), HasSubstr("it waits for ps-1"));
+  EXPECT_EQ(shards_.cancelled, 1);
+}
+
+TEST_F(CheckpointerBestTest, AnotherOneThatHangsIsWaitedForAMinute) {
+  OpenIdle();
+  At(40);
+  Request();
+  AwaitWriting();
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  clock_.Advance(absl::Seconds(61));
+  Advance();
+  const auto result = checkpointer_->TakeBest();
+  ASSERT_TRUE(result);
+  EXPECT_THAT(std::string(result->status().message()), HasSubstr("it waits for ps-1"));
+  EXPECT_EQ(shards_.cancelled, 0);
+}
+
+// A large one takes longer.
+TEST_F(CheckpointerBestTest, ItHasAsLongAsItsBytesNeed) {
+  bytes_ = uint64_t{300} << 20;
+  OpenIdle();
+  At(40);
+  shards_.SetStates(30);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  AwaitWriting();
+  clock_.Advance(absl::Minutes(4));
+  Advance();
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  WriteBest();
+  EXPECT_EQ(checkpointer_->TakeBest()->value().step(), 30u);
+}
+
 TEST_F(CheckpointerBestTest, ItEndsWithTheGeneration) {
   OpenIdle();
   At(40);

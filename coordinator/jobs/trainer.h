@@ -136,6 +136,7 @@ class Trainer {
     EvaluationVerdict verdict;
   };
   absl::optional<Judged> judged_;
+  bool bests_are_kept_ = true;  // What is wrong with that is told once.
   absl::Time barrier_due_;
   Backoff barrier_backoff_{absl::Milliseconds(10), absl::Seconds(2)};
   absl::Time tick_due_;

@@ -32,12 +32,17 @@ absl::Status Trainer::ConcludeIfSaved(Evaluator& evaluator) {
   const auto saved = checkpointer_->TakeBest();
   if (!saved) return absl::OkStatus();
   auto& best = judged_->verdict.best;
+  const bool was_kept = std::exchange(bests_are_kept_, saved->ok());
   if (saved->ok()) {
     *best->mutable_checkpoint() = **saved;
   } else {
-    job_.AppendNotice(absl::StrCat(
-        "the best state so far, of step ", best->step(),
-        ", is not kept, and does not count as the best: ", std::string(saved->status().message())));
+    if (was_kept) {
+      job_.AppendNotice(
+          absl::StrCat("the best state so far, of step ", best->step(),
+                       ", is not kept, and does not count as the best, nor does any until one can "
+                       "be kept: ",
+                       std::string(saved->status().message())));
+    }
     best.reset();
   }
   return Conclude(evaluator);
