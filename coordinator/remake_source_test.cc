@@ -2,8 +2,10 @@
 // again from when their disks are gone.
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "coordinator/remake_fixture.h"
 #include "coordinator/testing/fake_checkpoint.h"
 #include "coordinator/testing/fake_cluster.h"
@@ -118,6 +120,22 @@ TEST(RemakeTest, JobThatHasWrittenNoCheckpointSaysSoAndWhatToDo) {
   EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
 }
 
+// The best one may be written after one of a later step.
+TEST(RemakeTest, FurthestCheckpointIsTakenThoughOneOfAnEarlierStepIsNewer) {
+  StandingJob standing(1, 30);
+  auto& [gate, cluster, spec, job] = standing;
+  std::vector<uint64_t> numbers;
+  for (const uint64_t steps : {10, 25, 20}) {
+    numbers.push_back(WriteCheckpointOf(job, spec, {StepsBefore(steps)}));
+  }
+  GiveNewDisk(cluster, 0);
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(
+      RemakesOf(cluster, job)[0].how(),
+      absl::StrCat("all shards from checkpoint ", CheckpointFolder(numbers[1]), " at step 25"));
+}
+
 // It was forgotten, and the damaged one was taken for the job's newest state.
 TEST(RemakeTest, RestartedCoordinatorKnowsWhatIsDamaged) {
   Gate gate;
@@ -130,10 +148,11 @@ TEST(RemakeTest, RestartedCoordinatorKnowsWhatIsDamaged) {
   spec.mutable_synchronous()->set_replicas(4);
   const std::string job = cluster.Submit(spec).value();
   gate.AwaitSomebody();
-  WriteCheckpointOf(job, spec, {StepsBefore(12)});
-  WriteCheckpointOf(job, spec, {StepsBefore(20)});
-  cluster.ps(0).set_on_restore([](const ShardSpec& asked) {
-    return asked.restore().checkpoint() == 2
+  // Their numbers are higher where the job has collected the first try of one.
+  const uint64_t whole = WriteCheckpointOf(job, spec, {StepsBefore(12)});
+  const uint64_t damaged = WriteCheckpointOf(job, spec, {StepsBefore(20)});
+  cluster.ps(0).set_on_restore([damaged](const ShardSpec& asked) {
+    return asked.restore().checkpoint() == damaged
                ? absl::DataLossError("000002/shard-00000.safetensors: byte 17 is damaged")
                : absl::OkStatus();
   });
@@ -141,14 +160,15 @@ TEST(RemakeTest, RestartedCoordinatorKnowsWhatIsDamaged) {
   const auto has_recovered = [](const JobEvent& event) { return event.has_recovered(); };
   const auto remade = cluster.Watch(job, 0, has_recovered);
   ASSERT_TRUE(remade.ok()) << remade.status();
-  EXPECT_EQ(remade->back().recovered().how(), "all shards from checkpoint 000001 at step 12");
+  EXPECT_EQ(remade->back().recovered().how(),
+            absl::StrCat("all shards from checkpoint ", CheckpointFolder(whole), " at step 12"));
   cluster.StopCoordinator();
   cluster.StartCoordinator();
   cluster.ps(0).Join(cluster.address());
   ASSERT_TRUE(cluster.Watch(job, remade->back().sequence(), has_recovered).ok());
   const auto saved = cluster.Checkpoint(job, /*wait=*/true);
   ASSERT_TRUE(saved.ok()) << saved.status();
-  EXPECT_EQ(saved->number(), 1u);
+  EXPECT_EQ(saved->number(), whole);
   gate.Open();
 }
 

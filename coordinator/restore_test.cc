@@ -70,6 +70,22 @@ TEST(RestoreTest, RestoredJobGoesOnAtItsStepOnAnotherNumberOfServers) {
       absl::StrCat("goes on at step 30 from checkpoint ", directory, "/000001 of job earlier-1")));
 }
 
+// The newest by number was taken, which was the best one, of an earlier step.
+TEST(RestoreTest, RestoredJobGoesOnFromTheFurthestStepOfTheDirectory) {
+  const std::string directory = NewCheckpointDirectory();
+  for (const uint64_t steps : {10, 30, 20}) {
+    WriteFakeCheckpoint(
+        directory, {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(steps)}});
+  }
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker();
+  const std::string job = cluster.Submit(RestoredJob(directory)).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_EQ(worker.Computed(job), StepsFrom(30, 50));
+  EXPECT_TRUE(HasNotice(cluster, job, "000002"));
+}
+
 TEST(RestoreTest, JobThatIsRestoredNeverTakesANewerOneThanWhenItWasSubmitted) {
   const std::string directory = NewCheckpointDirectory();
   WriteFakeCheckpoint(directory,

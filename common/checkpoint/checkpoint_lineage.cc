@@ -1,9 +1,11 @@
 #include "common/checkpoint/checkpoint_lineage.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "common/checkpoint/checkpoint_paths.h"
 
@@ -56,6 +58,23 @@ std::vector<CheckpointDirectory::Listed> LeadingUpTo(
     if (!one->manifest.ok() || lineage.Has(*one->manifest)) led.push_back(std::move(*one));
   }
   return led;
+}
+
+std::vector<CheckpointDirectory::Listed> FurthestFirst(
+    std::vector<CheckpointDirectory::Listed> listed) {
+  std::sort(listed.begin(), listed.end(),
+            [](const auto& a, const auto& b) { return a.number < b.number; });
+  uint64_t furthest = 0;
+  absl::flat_hash_map<uint64_t, uint64_t> steps;  // By number.
+  for (const CheckpointDirectory::Listed& one : listed) {
+    if (one.manifest.ok()) furthest = std::max(furthest, one.manifest->step());
+    steps[one.number] = one.manifest.ok() ? one.manifest->step() : furthest;
+  }
+  std::sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
+    return std::make_pair(steps.at(a.number), a.number) >
+           std::make_pair(steps.at(b.number), b.number);
+  });
+  return listed;
 }
 
 }  // namespace millrace

@@ -18,6 +18,12 @@ namespace millrace {
 std::vector<CheckpointDirectory::Listed> LeadingUpTo(
     uint64_t number, std::vector<CheckpointDirectory::Listed> listed);
 
+// The one with the most steps first, of several with as many the newest: the newest is not always
+// the furthest, since that of the best evaluation may be written after one of a later state. What
+// cannot be read stands before those with lower numbers that are as far as the furthest of these.
+std::vector<CheckpointDirectory::Listed> FurthestFirst(
+    std::vector<CheckpointDirectory::Listed> listed);
+
 }  // namespace millrace
 
 #endif  // MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_LINEAGE_H_

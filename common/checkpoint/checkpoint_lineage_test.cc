@@ -66,5 +66,30 @@ TEST(CheckpointLineageTest, AJobThatBeganElsewhereGoesOnFromNoneHere) {
   EXPECT_THAT(LineOf({newest, Saved(2, "a")}), ElementsAre(3));
 }
 
+CheckpointDirectory::Listed At(uint64_t number, uint64_t step) {
+  CheckpointManifest manifest = Saved(number, "a");
+  manifest.set_step(step);
+  return {number, manifest};
+}
+
+std::vector<uint64_t> NumbersOf(const std::vector<CheckpointDirectory::Listed>& listed) {
+  std::vector<uint64_t> numbers;
+  for (const CheckpointDirectory::Listed& one : listed) numbers.push_back(one.number);
+  return numbers;
+}
+
+TEST(CheckpointLineageTest, TheFurthestIsNotAlwaysTheNewest) {
+  EXPECT_THAT(NumbersOf(FurthestFirst({At(1, 10), At(2, 40), At(3, 30), At(4, 40), At(5, 20)})),
+              ElementsAre(4, 2, 3, 5, 1));
+  EXPECT_THAT(NumbersOf(FurthestFirst({At(2, 40), At(1, 10)})), ElementsAre(2, 1));
+}
+
+TEST(CheckpointLineageTest, WhatCannotBeReadIsPassedOverOnlyForOlderOnes) {
+  const CheckpointDirectory::Listed damaged{3, absl::DataLossError("damaged")};
+  EXPECT_THAT(NumbersOf(FurthestFirst({At(1, 10), At(2, 40), damaged, At(4, 30)})),
+              ElementsAre(3, 2, 4, 1));
+  EXPECT_THAT(NumbersOf(FurthestFirst({At(1, 10), damaged, At(4, 30)})), ElementsAre(4, 3, 1));
+}
+
 }  // namespace
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_lineage.h"
 #include "common/checkpoint/checkpoint_paths.h"
@@ -125,13 +126,14 @@ absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   Found found;
-  for (auto listed = listing.rbegin(); listed != listing.rend() && !found.newest; ++listed) {
+  for (auto listed = listing.rbegin(); listed != listing.rend(); ++listed) {
     if (!listed->manifest.ok()) {
-      found.trouble = std::string(listed->manifest.status().message());
-    } else if (listed->manifest->job_id() == owner_.job_id) {
-      if (!damaged.contains(listed->number)) found.newest = *listed->manifest;
-    } else {
+      if (!found.newest) found.trouble = std::string(listed->manifest.status().message());
+    } else if (listed->manifest->job_id() != owner_.job_id) {
       break;
+    } else if (!damaged.contains(listed->number) &&
+               (!found.newest || listed->manifest->step() > found.newest->step())) {
+      found.newest = *listed->manifest;
     }
   }
   const CheckpointManifest* newest = NewestReadable(listing);
@@ -209,17 +211,18 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
     LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
     return owns;
   }
-  const absl::Status removed = RemoveOld(damaged, kept);
-  if (removed.ok()) return "";
-  return absl::StrCat("old checkpoints cannot be removed: ", std::string(removed.message()));
+  const auto stays = RemoveOld(damaged, kept);
+  if (stays.ok()) return *stays;
+  return absl::StrCat("old checkpoints cannot be removed: ", std::string(stays.status().message()));
 }
 
-absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,
-                                        const std::set<uint64_t>& kept) const {
+absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,
+                                                       const std::set<uint64_t>& kept) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
   const std::set<uint64_t> led = LeadingUpToJob(listing, owner_.job_id);
   std::vector<WrittenCheckpoint> written;
+  std::vector<std::string> unreadable;
   absl::Status status;
   for (const CheckpointDirectory::Listed& listed : listing) {
     const bool is_own = listed.manifest.ok() && listed.manifest->job_id() == owner_.job_id;
@@ -230,7 +233,7 @@ absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,
       const bool counts = !absl::IsDataLoss(opened.status()) && led.contains(listed.number);
       written.push_back({listed.number, FromTimestamp(listed.manifest->written()), counts});
     } else {
-      status = listed.manifest.status();
+      unreadable.push_back(std::string(listed.manifest.status().message()));
     }
   }
   JobSpec spec;
@@ -241,7 +244,11 @@ absl::Status CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,
            written, CheckpointsToKeep(spec), keeps_for_ever ? period : absl::ZeroDuration())) {
     if (!kept.contains(number)) status.Update(directory.Remove(number));
   }
-  return status;
+  MILLRACE_RETURN_IF_ERROR(status);
+  if (unreadable.empty()) return "";
+  return absl::StrCat(
+      "what cannot be read stays, and so do the files of older checkpoints, which it may need: ",
+      absl::StrJoin(unreadable, "; "));
 }
 
 // Called when the job may have ended, and another one goes on in the directory.

@@ -41,8 +41,9 @@ class CheckpointFiles {
   CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec, CheckpointOwner owner);
 
   struct Found {
-    absl::optional<CheckpointManifest> newest;  // Of the job itself.
-    std::string trouble;                        // For people. Empty: none.
+    // Of the job itself the one with the most steps, of several the newest.
+    absl::optional<CheckpointManifest> newest;
+    std::string trouble;  // For people. Empty: none.
   };
   // What an earlier life of the coordinator has left; removes its garbage. FAILED_PRECONDITION: the
   // directory is another run's.
@@ -78,7 +79,9 @@ class CheckpointFiles {
   // What the next one may refer to; 0: nothing.
   uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
                     const std::set<uint64_t>& damaged) const;
-  absl::Status RemoveOld(const std::set<uint64_t>& damaged, const std::set<uint64_t>& kept) const;
+  // Returns what had to stay and why, for people.
+  absl::StatusOr<std::string> RemoveOld(const std::set<uint64_t>& damaged,
+                                        const std::set<uint64_t>& kept) const;
 
   const FileSystemPtr file_system_;
   const CheckpointSpec spec_;

@@ -184,7 +184,8 @@ absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const
   }
   auto listed = CheckpointDirectory(file_system, directory).List();
   if (!listed.ok()) return WithPath("restore", listed.status());
-  for (const CheckpointDirectory::Listed& one : LeadingUpTo(before, *std::move(listed))) {
+  for (const CheckpointDirectory::Listed& one :
+       FurthestFirst(LeadingUpTo(before, *std::move(listed)))) {
     if (one.number == before) continue;
     auto from = RestoreOf(file_system, spec, one.number);
     if (absl::IsDataLoss(from.status())) {
@@ -222,10 +223,11 @@ absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,
         "with that one, or cancel the job");
     return found;
   }
-  std::reverse(listed->begin(), listed->end());
-  for (const CheckpointDirectory::Listed& one : *listed) {
-    if (damaged.contains(one.number)) continue;
-    if (one.manifest.ok() && one.manifest->job_id() != job_id) continue;
+  const auto is_none = [&](const CheckpointDirectory::Listed& one) {
+    return damaged.contains(one.number) || (one.manifest.ok() && one.manifest->job_id() != job_id);
+  };
+  listed->erase(std::remove_if(listed->begin(), listed->end(), is_none), listed->end());
+  for (const CheckpointDirectory::Listed& one : FurthestFirst(*std::move(listed))) {
     const auto opened = one.manifest.ok() ? Checkpoint::Open(file_system, directory, one.number)
                                           : one.manifest.status();
     if (MayPass(opened.status())) return opened.status();

@@ -24,14 +24,14 @@ std::string NameOf(const ShardRestore& checkpoint);
 
 struct FoundRestore {
   RestoredFrom from;
-  // Newer ones that cannot be used, for people.
+  // Newer ones, or of later steps, that cannot be used, for people.
   std::vector<std::string> damaged;
 };
 // The checkpoint that spec.restore names, opened and compared with the spec (CheckRestoredSpec).
-// Where that is the newest: the newest one that is not damaged, as far as that is seen without
-// reading values, and, unless `before` is 0, has a lower number; instead of another one only what
-// led up to that. NOT_FOUND: there is none;
-// DATA_LOSS: it is damaged: which file and byte, and how to restore the one before; or all are;
+// Where it names none: of those that led up to the newest the one with the most steps, of several
+// the newest, that is not damaged, as far as that is seen without reading values. Unless `before`
+// is 0: of those that led up to that one, and without it. NOT_FOUND: there is none; DATA_LOSS: it
+// is damaged: which file and byte, and how to restore the one before; or all are;
 // FAILED_PRECONDITION: of a newer format; INVALID_ARGUMENT: another job than the spec's;
 // UNAVAILABLE. REQUIRES: spec.has_restore().
 absl::StatusOr<FoundRestore> FindRestore(const FileSystemPtr& file_system, const JobSpec& spec,
@@ -41,10 +41,11 @@ struct FoundCheckpoint {
   absl::optional<ShardRestore> checkpoint;  // Unset: there is none.
   uint64_t step = 0;
   std::string why_none;  // For people.
-  // Newer ones that cannot be used, by number, and why, for people.
+  // Newer ones, or of later steps, that cannot be used, by number, and why, for people.
   std::map<uint64_t, std::string> damaged;
 };
-// The newest whole checkpoint of a job in a directory, but for those with the numbers `damaged`.
+// The whole checkpoint of a job in a directory that has the most steps, of several the newest, but
+// for those with the numbers `damaged`.
 // `written`: one that the job has written there; 0: none. UNAVAILABLE: the directory cannot be
 // read; or it has no checkpoint at all, although one was written: perhaps it is not mounted.
 absl::StatusOr<FoundCheckpoint> FindCheckpoint(const FileSystemPtr& file_system,

@@ -8,7 +8,9 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // They were counted, and the last whole one went.
 TEST_F(CheckpointerTest, DamagedOnesDoNotCountAmongThoseThatAreKept) {
@@ -29,6 +31,22 @@ TEST_F(CheckpointerTest, DamagedOnesDoNotCountAmongThoseThatAreKept) {
   Request();
   WriteOne();
   EXPECT_THAT(Numbers(), ElementsAre(5, 6));
+}
+
+// People were told that old ones cannot be removed, while they were.
+TEST_F(CheckpointerTest, OneWhoseManifestIsDamagedStaysAndTheOthersGoAsBefore) {
+  spec_.mutable_checkpoints()->set_keep(2);
+  OpenIdle();
+  for (uint64_t step = 1; step <= 6; ++step) {
+    At(step);
+    Request();
+    WriteOne();
+    if (step == 2) std::filesystem::resize_file(directory_ + "/000002/manifest.json", 10);
+  }
+  EXPECT_THAT(Numbers(), ElementsAre(2, 5, 6));
+  EXPECT_THAT(Folders(), ElementsAre("000001", "000002", "000005", "000006"));
+  EXPECT_THAT(checkpointer_->trouble(),
+              AllOf(HasSubstr("what cannot be read stays"), HasSubstr("/000002/manifest.json")));
 }
 
 // It was referred to by the next one, which was as bad then, and counted among those that are kept.
