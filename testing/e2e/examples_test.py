@@ -64,8 +64,12 @@ class ExamplesTest(unittest.TestCase):
         self.assertGreater(metrics["eval_digit_accuracy"], 0.95)
         self.assertGreater(metrics["eval_by_picture_accuracy"], 0.85)
         self.assertLess(metrics["eval_digit_loss"], metrics["eval_by_picture_loss"])
+        # Of a pitch whose standard deviation is 1; no model can get below 1/3.
+        self.assertLess(metrics["eval_pitch_rmse"], 0.7)
+        self.assertGreater(metrics["eval_pitch_rmse"], 0.3)
         self.assertAlmostEqual(
-            metrics["eval_loss"], metrics["eval_digit_loss"] + 0.3 * metrics["eval_by_picture_loss"])
+            metrics["eval_loss"], metrics["eval_digit_loss"] + 0.5 * metrics["eval_pitch_loss"] +
+            0.3 * metrics["eval_by_picture_loss"])
 
     def test_census_as_it_is_published(self):
         # Keras, with the same model: 0.858 and 0.912.

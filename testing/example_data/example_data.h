@@ -31,8 +31,11 @@ absl::Status WriteRatings(const std::string& directory, uint64_t seed);
 absl::Status WriteShapes(const std::string& directory, uint64_t seed);
 
 // For two_inputs: train.npz (2,400 examples) and test.npz (600), with the arrays "picture", bytes
-// [n, 28, 28, 1], a drawn digit; "sound", float32 [n, 8], the digit's own eight numbers with errors
-// as large as these; and "digit", int64 [n]. Neither input alone says for sure which digit it is.
+// [n, 28, 28, 1], a drawn digit; "sound", float32 [n, 8], the digit's own eight numbers, all as
+// much higher as the pitch says, with errors as large as these; "digit", int64 [n]; and "pitch",
+// float32 [n], with standard deviation 1, as the errors. Neither input alone says for sure which
+// digit it is. Who knows the digit can tell the pitch with a standard error of 1/3, and no model
+// better.
 absl::Status WriteTwoInputs(const std::string& directory, uint64_t seed);
 
 // For census_csv and census_wide_deep: adult.data (4,000 rows) and adult.test (1,000 rows after a

@@ -66,9 +66,12 @@ TEST_F(ExampleDataTest, WorkerReadsTheArraysOfTwoInputs) {
     array.add_files("test.npz");
     array.set_array(name);
   }
-  NumpyArray& digit = *spec.mutable_numpy()->add_label();
-  digit.add_files("test.npz");
-  digit.set_array("digit");
+  for (const char* name : {"digit", "pitch"}) {
+    NumpyArray& array = *spec.mutable_numpy()->add_label();
+    array.set_name(name);
+    array.add_files("test.npz");
+    array.set_array(name);
+  }
   const auto set = Open(spec);
   EXPECT_EQ(set->size(), 600u);
   EXPECT_THAT(set->example().features[0].shape, ElementsAre(28, 28, 1));
@@ -76,6 +79,8 @@ TEST_F(ExampleDataTest, WorkerReadsTheArraysOfTwoInputs) {
   EXPECT_THAT(set->example().features[1].shape, ElementsAre(8));
   EXPECT_EQ(set->example().features[1].type, worker::ElementType::kFloat);
   EXPECT_EQ(set->example().labels[0].limit, 10);
+  EXPECT_EQ(set->example().labels[1].name, "pitch");
+  EXPECT_EQ(set->example().labels[1].type, worker::ElementType::kFloat);
 }
 
 TEST_F(ExampleDataTest, WorkerReadsThePicturesOfShapes) {

@@ -32,13 +32,19 @@ std::array<Sound, 10> MakeSounds(uint64_t seed) {
   return sounds;
 }
 
-// The sounds of all digits of a set, one after the other.
-std::vector<float> SoundsOf(const DigitSet& set, const std::array<Sound, 10>& sounds,
-                            Random* random) {
-  std::vector<float> heard;
+// What is heard of all digits of a set.
+struct Heard {
+  std::vector<float> sounds;  // One after the other.
+  std::vector<float> pitches;
+};
+
+Heard Hear(const DigitSet& set, const std::array<Sound, 10>& sounds, Random* random) {
+  Heard heard;
   for (const uint8_t digit : set.labels) {
+    const double pitch = random->Normal();
+    heard.pitches.push_back(static_cast<float>(pitch));
     for (const double number : sounds[digit]) {
-      heard.push_back(static_cast<float>(number + random->Normal()));
+      heard.sounds.push_back(static_cast<float>(number + pitch + random->Normal()));
     }
   }
   return heard;
@@ -48,15 +54,16 @@ std::vector<float> SoundsOf(const DigitSet& set, const std::array<Sound, 10>& so
 std::string MakeExamples(uint64_t count, uint64_t seed, uint64_t stream) {
   const DigitSet set = MakeDigitSet(count, seed, stream);
   Random random(Random(seed).Next() + stream);
-  const std::vector<float> sounds = SoundsOf(set, MakeSounds(seed), &random);
+  const Heard heard = Hear(set, MakeSounds(seed), &random);
   const std::vector<int64_t> digits(set.labels.begin(), set.labels.end());
   return NpzFile({
       {"picture",
        "|u1",
        {count, kDigitSide, kDigitSide, 1},
        BytesOf(absl::MakeConstSpan(set.pixels))},
-      {"sound", "<f4", {count, kSoundNumbers}, BytesOf(absl::MakeConstSpan(sounds))},
+      {"sound", "<f4", {count, kSoundNumbers}, BytesOf(absl::MakeConstSpan(heard.sounds))},
       {"digit", "<i8", {count}, BytesOf(absl::MakeConstSpan(digits))},
+      {"pitch", "<f4", {count}, BytesOf(absl::MakeConstSpan(heard.pitches))},
   });
 }
 
