@@ -1,16 +1,11 @@
 // Versions that wait for a norm, and norms of versions that were made, through what outlives a
 // process: the arena, cuts, a clean stop.
-#include <filesystem>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
-#include "ps/store/shard_store.h"
+#include "ps/store/reopened_store_fixture.h"
 
 namespace millrace::ps {
 namespace {
@@ -21,32 +16,14 @@ using ::millrace::testing::PushWhole;
 using ::millrace::testing::Values;
 using ::testing::ElementsAre;
 
-class GlobalNormStoreTest : public ::testing::Test {
+class GlobalNormStoreTest : public ReopenedStoreTest {
  protected:
-  GlobalNormStoreTest()
-      : root_(absl::StrCat(::testing::TempDir(), "/global_norm_store_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_ + "/shm");
-    Open(/*arena=*/true);
+  GlobalNormStoreTest() {
     ShardSpec spec = MakeSpec({2}, /*replicas=*/2);  // SGD with learning rate 1.
     spec.mutable_optimizer()->set_global_clip_norm(5);
     spec.mutable_cut_period()->set_seconds(100'000);  // No cut but those that are asked for.
     EXPECT_TRUE(store_->Create(spec, generation_).ok());
   }
-
-  // As a server that is started; the one before was killed, unless it was stopped.
-  void Open(bool arena) {
-    store_.reset();
-    ShardStoreOptions options;
-    options.arena = arena ? root_ + "/shm" : "";
-    options.clock = &clock_;
-    auto store = ShardStore::Open(root_ + "/data", options);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-
-  std::shared_ptr<Shard> Find() { return *store_->shards().Find("job", 0); }
 
   // Both contributions to a version, whose mean is {3, 4} times `factor`.
   void PushVersion(uint64_t version, float factor) {
@@ -81,12 +58,8 @@ class GlobalNormStoreTest : public ::testing::Test {
 
   void NextGeneration() { EXPECT_TRUE(store_->SetGeneration("job", 0, ++generation_).ok()); }
 
-  const std::string root_;
-  SimulatedClock clock_;
   uint64_t generation_ = 1;
-  uint64_t push_id_ = 0;
   uint64_t part_ = 0;
-  std::unique_ptr<ShardStore> store_;
 };
 
 TEST_F(GlobalNormStoreTest, KilledServerKnowsTheNormOfItsVersion) {

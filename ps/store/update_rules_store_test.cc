@@ -1,17 +1,13 @@
 // Frozen slices and moving averages through what outlives a process: the arena, cuts, checkpoints.
-#include <filesystem>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
 #include "ps/store/checkpoint_test_util.h"
+#include "ps/store/reopened_store_fixture.h"
 #include "ps/store/shard_checkpoint_fixture.h"
-#include "ps/store/shard_store.h"
 
 namespace millrace::ps {
 namespace {
@@ -25,27 +21,8 @@ using ::millrace::testing::WriteWholeCheckpoint;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-class UpdateRulesStoreTest : public ::testing::Test {
+class UpdateRulesStoreTest : public ReopenedStoreTest {
  protected:
-  UpdateRulesStoreTest()
-      : root_(absl::StrCat(::testing::TempDir(), "/update_rules_store_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_ + "/shm");
-    Open(/*arena=*/true);
-  }
-
-  // As a server that is started; the one before was killed, unless it was stopped.
-  void Open(bool arena) {
-    store_.reset();
-    ShardStoreOptions options;
-    options.arena = arena ? root_ + "/shm" : "";
-    options.clock = &clock_;
-    auto store = ShardStore::Open(root_ + "/data", options);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-
   // A trained slice of 1 element, a frozen one of 2 that are 5, a moving average of 1; and a shard
   // that is frozen altogether.
   void Create(uint32_t replicas) {
@@ -64,8 +41,6 @@ class UpdateRulesStoreTest : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<Shard> Find(uint32_t shard) { return *store_->shards().Find("job", shard); }
-
   void Push(uint64_t step) {
     ASSERT_EQ(PushWhole(Find(0).get(), step, ++push_id_, {1, 4}).code(), 0);
     ASSERT_EQ(PushWhole(Find(1).get(), step, ++push_id_, {}).code(), 0);
@@ -80,11 +55,6 @@ class UpdateRulesStoreTest : public ::testing::Test {
     EXPECT_THAT(Values(*Newest(Find(0).get())), ElementsAre(trained, 5, 5, average));
     EXPECT_THAT(Values(*Newest(Find(1).get())), Each(5));
   }
-
-  const std::string root_;
-  SimulatedClock clock_;
-  uint64_t push_id_ = 0;
-  std::unique_ptr<ShardStore> store_;
 };
 
 TEST_F(UpdateRulesStoreTest, KilledServerComesBackFromTheArenaAgainAndAgain) {
