@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
@@ -24,6 +25,16 @@ std::string ReadKerasSample(const std::string& name) {
   text << file.rdbuf();
   EXPECT_FALSE(text.str().empty()) << name;
   return text.str();
+}
+
+absl::StatusOr<KerasFile> ReadTrainedFile(const std::string& end) {
+  const std::string path = KerasSamplePath(absl::StrCat("trained.", end));
+  if (KerasFormatOf(path) == KerasFormat::kHdf5) return ReadKerasHdf5(path);
+  return ReadKerasArchive(path, /*with_weights=*/true);
+}
+
+std::string TrainedFileName(const ::testing::TestParamInfo<const char*>& file) {
+  return absl::StrReplaceAll(file.param, {{".", "_"}});
 }
 
 std::string WriteKerasTestFile(const std::string& name, absl::string_view content) {

@@ -4,8 +4,11 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/keras/keras_file.h"
 #include "client/keras/keras_model.h"
+#include "gtest/gtest.h"
 #include "protos/model.pb.h"
 
 namespace millrace::client {
@@ -13,6 +16,13 @@ namespace millrace::client {
 // The path of a file that Keras wrote: "trained.keras3.h5".
 std::string KerasSamplePath(const std::string& name);
 std::string ReadKerasSample(const std::string& name);
+
+// The whole files of one model: "trained." and one of these.
+inline constexpr const char* kTrainedFiles[] = {"keras2.keras", "keras2.h5", "keras3.keras",
+                                                "keras3.h5"};
+absl::StatusOr<KerasFile> ReadTrainedFile(const std::string& end);
+// Of a test of such a file: "keras2_h5".
+std::string TrainedFileName(const ::testing::TestParamInfo<const char*>& file);
 
 // A file of a temporary directory; returns its path.
 std::string WriteKerasTestFile(const std::string& name, absl::string_view content);

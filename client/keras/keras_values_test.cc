@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/keras/keras_file.h"
 #include "client/keras/keras_model.h"
@@ -100,9 +99,7 @@ class KerasValuesTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(KerasValuesTest, AConvertedModelComputesWhatKerasDoes) {
   const std::string name = GetParam();
-  const std::string path = KerasSamplePath(absl::StrCat("trained.", name));
-  const auto file = absl::EndsWith(name, ".keras") ? ReadKerasArchive(path, /*with_weights=*/true)
-                                                   : ReadKerasHdf5(path);
+  const auto file = ReadTrainedFile(name);
   ASSERT_TRUE(file.ok()) << file.status();
   const KerasModel converted = ConvertOrFail(file->json);
   const auto weights = FindKerasWeights(*file->weights, converted.variables);
@@ -122,14 +119,8 @@ TEST_P(KerasValuesTest, AConvertedModelComputesWhatKerasDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, KerasValuesTest,
-                         ::testing::Values("keras2.keras", "keras2.h5", "keras3.keras",
-                                           "keras3.h5"),
-                         [](const auto& instance) {
-                           std::string name = instance.param;
-                           name[6] = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Files, KerasValuesTest, ::testing::ValuesIn(kTrainedFiles),
+                         TrainedFileName);
 
 }  // namespace
 }  // namespace millrace::client

@@ -52,10 +52,7 @@ class WholeFileTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(WholeFileTest, LayersOfModelsWithinTheModelAreFound) {
   const KerasModel model =
       ConvertOrFail(ReadKerasSample(absl::StrCat("trained.", std::string(GetParam(), 6), ".json")));
-  const std::string path = KerasSamplePath(absl::StrCat("trained.", GetParam()));
-  auto file = KerasFormatOf(path) == KerasFormat::kArchive
-                  ? ReadKerasArchive(path, /*with_weights=*/true)
-                  : ReadKerasHdf5(path);
+  const auto file = ReadTrainedFile(GetParam());
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_THAT(
       Shown(FindKerasWeights(*file->weights, model.variables)),
@@ -68,14 +65,7 @@ TEST_P(WholeFileTest, LayersOfModelsWithinTheModelAreFound) {
           "out/kernel 10,3", "out/bias 3"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, WholeFileTest,
-                         ::testing::Values("keras2.keras", "keras2.h5", "keras3.keras",
-                                           "keras3.h5"),
-                         [](const auto& instance) {
-                           std::string name = instance.param;
-                           name[6] = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Files, WholeFileTest, ::testing::ValuesIn(kTrainedFiles), TrainedFileName);
 
 TEST(KerasWeightsTest, WeightsOfAnotherModelAreRefused) {
   const std::string sequences = ReadKerasSample("sequences.keras3.json");
