@@ -83,6 +83,15 @@ TEST_F(ClusterCommandsTest, SubmitChecksTheJobBeforeItIsSent) {
   EXPECT_THAT(jobs_.submissions(), SizeIs(0));
 }
 
+TEST_F(ClusterCommandsTest, SubmitChecksShapesThatItKnows) {
+  SetSmallJob();
+  run_.flags().set = {"data.train={image_folder { folder: 'pictures' height: 2 width: 2 }}",
+                      "model.layers[0]={conv2d { filters: 1 kernel_size: 3 }}"};
+  EXPECT_THAT(run_.Run(RunSubmit).status().ToString(),
+              HasSubstr("model.layers[0] 'conv2d_0': kernel_size is [3, 3]"));
+  EXPECT_THAT(jobs_.submissions(), SizeIs(0));
+}
+
 TEST_F(ClusterCommandsTest, ListAndStatusTellAboutJobs) {
   AddRunningJob("a-1");
   run_.flags().job_id = "a-1";

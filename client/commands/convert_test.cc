@@ -67,6 +67,7 @@ TEST_F(ConvertTest, WithoutWeightsOnlyTheModelIsPrinted) {
   run_.flags().path = KerasFileNamed("trained.keras2.h5");
   EXPECT_EQ(*run_.Run(RunConvert), ExitCode::kSucceeded);
   EXPECT_THAT(run_.out(), HasSubstr("loss: SPARSE_CATEGORICAL_CROSSENTROPY"));
+  EXPECT_THAT(run_.out(), HasSubstr("metrics: [ACCURACY]"));
   EXPECT_THAT(run_.err(), HasSubstr("millrace train JOB.textproto --data=DIR\n"));
 }
 

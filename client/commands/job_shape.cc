@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "client/progress/format.h"
 #include "common/evaluation_set.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
+#include "coordinator/placement/placement.h"
 #include "worker/device/cpu/memory_need.h"
 #include "worker/input/dataset.h"
+#include "worker/input/example_spec.h"
 #include "worker/model/flops.h"
 #include "worker/model/layered_model.h"
 #include "worker/model/shape.h"
@@ -20,7 +23,34 @@ uint64_t ElementsOf(const VariableSpec& variable) {
   return worker::ElementCount({variable.shape().begin(), variable.shape().end()});
 }
 
+// None: only the files tell. Which classes there are they tell anyway.
+absl::optional<worker::ExampleSpec> KnownExample(const Dataset& set) {
+  constexpr int64_t kNotKnown = 0;
+  if (set.has_cifar()) return worker::FloatsAndClass({32, 32, 3}, kNotKnown);
+  if (!set.has_image_folder()) return absl::nullopt;
+  const ImageFolder& folder = set.image_folder();
+  return worker::FloatsAndClass({folder.height(), folder.width(), folder.grey() ? 1u : 3u},
+                                kNotKnown);
+}
+
+// As the coordinator does when it has a plan of a job.
+absl::Status CheckShards(const JobSpec& spec, const worker::ModelPlan& model) {
+  const uint32_t shards = spec.placement().shards();
+  const coordinator::Variables variables(model.variables.begin(), model.variables.end());
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, coordinator::CountElements(variables));
+  if (!NeedsWholeVariables(spec.optimizer())) return coordinator::CheckShardCount(shards, elements);
+  return coordinator::CheckWholeShardCount(shards, variables);
+}
+
 }  // namespace
+
+absl::Status CheckKnownShapes(const JobSpec& spec) {
+  const absl::optional<worker::ExampleSpec> example = KnownExample(spec.data().train());
+  if (spec.model().has_custom() || !example.has_value()) return absl::OkStatus();
+  MILLRACE_ASSIGN_OR_RETURN(const worker::ModelPlan model,
+                            worker::PlanModel(spec.model(), *example));
+  return CheckShards(spec, model);
+}
 
 absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
   const DataSpec& data = spec.data();
@@ -31,6 +61,7 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
   shape.custom = spec.model().custom().name();
   if (shape.custom.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(shape.model, worker::PlanModel(spec.model(), train->example()));
+    MILLRACE_RETURN_IF_ERROR(CheckShards(spec, shape.model));
   }
   if (data.has_evaluate()) {
     MILLRACE_ASSIGN_OR_RETURN(

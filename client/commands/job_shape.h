@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protos/job.pb.h"
 #include "worker/model/layer_plan.h"
@@ -21,6 +22,11 @@ struct JobShape {
   uint64_t steps = 0;
   double worker_bytes = 0;  // Memory that a worker needs beside its data, without a `custom`.
 };
+
+// Plans the job's model without its data, where their format alone says what an example is (CIFAR,
+// image folders). INVALID_ARGUMENT names what workers and the coordinator would refuse. REQUIRES:
+// as ShapeOf.
+absl::Status CheckKnownShapes(const JobSpec& spec);
 
 // Opens the job's data and plans its model on them. Blocks while it reads. INVALID_ARGUMENT names
 // what does not fit; else errors of worker::OpenDataset. REQUIRES: the spec has passed

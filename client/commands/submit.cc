@@ -3,6 +3,7 @@
 #include <string>
 
 #include "client/commands/follow.h"
+#include "client/commands/job_shape.h"
 #include "client/commands/load_job.h"
 #include "client/progress/json_lines.h"
 #include "common/job_spec.h"
@@ -14,6 +15,7 @@ namespace millrace::client {
 absl::StatusOr<ExitCode> RunSubmit(const CommandContext& context) {
   MILLRACE_ASSIGN_OR_RETURN(const JobSpec spec, LoadJob(context.flags, ReadingFor(context)));
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
+  MILLRACE_RETURN_IF_ERROR(CheckKnownShapes(spec));
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
   const absl::StatusOr<std::string> submitted = client->Submit(spec);

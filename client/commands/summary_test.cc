@@ -2,8 +2,7 @@
 
 #include <string>
 
-#include "client/testing/run_command.h"
-#include "client/testing/small_job.h"
+#include "client/testing/small_job_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -11,10 +10,6 @@
 namespace millrace::client {
 namespace {
 
-using ::millrace::testing::CommandRun;
-using ::millrace::testing::SmallData;
-using ::millrace::testing::SmallJob;
-using ::millrace::testing::WriteFile;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -28,15 +23,9 @@ constexpr char kModel[] = R"(model={
     loss: BINARY_CROSSENTROPY
   })";
 
-class SummaryTest : public ::testing::Test {
+class SummaryTest : public millrace::testing::SmallJobTest {
  protected:
-  SummaryTest() {
-    run_.flags().job_file = WriteFile("job.textproto", SmallJob());
-    run_.flags().data = SmallData();
-    run_.flags().set = {kModel};
-  }
-
-  CommandRun run_;
+  SummaryTest() { run_.flags().set = {kModel}; }
 };
 
 TEST_F(SummaryTest, TellsLayersAndWhatBecomesOfTheirParameters) {
@@ -100,6 +89,13 @@ TEST_F(SummaryTest, ModelThatOnlyWorkersKnowIsNamed) {
 TEST_F(SummaryTest, ModelThatDoesNotFitItsDataIsNamedByLayer) {
   run_.flags().set = {"model.layers[0].dense.units=3"};
   EXPECT_THAT(run_.Run(RunSummary).status().ToString(), HasSubstr("model.layers[0] 'logit'"));
+}
+
+TEST_F(SummaryTest, MoreShardsThanElementsAreRefused) {
+  run_.flags().set = {kModel, "placement.shards=18"};
+  EXPECT_THAT(run_.Run(RunSummary).status().ToString(),
+              HasSubstr("placement.shards: 18; must be at most the number of elements of all "
+                        "variables, 17"));
 }
 
 }  // namespace

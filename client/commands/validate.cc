@@ -92,6 +92,7 @@ absl::StatusOr<ExitCode> RunValidate(const CommandContext& context) {
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
   std::ostream& out = *context.console.out;
   if (!with_data) {
+    MILLRACE_RETURN_IF_ERROR(CheckKnownShapes(spec));
     if (context.flags.json) {
       out << JsonLine({{"valid", true}}) << std::flush;
     } else {
