@@ -460,6 +460,23 @@ TEST(HostileFilesTest, ANewerFormatIsRefusedAndSaidToBe) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("format_version 2"));
 }
 
+// The labels of data were one message once, and are a list.
+TEST_F(AgreementTest, ALabelThatIsNoListIsOneOfOne) {
+  CheckpointManifest manifest = manifest_;
+  manifest.mutable_spec()->mutable_data()->mutable_train()->mutable_numpy()->add_label()->set_name(
+      "digit");
+  std::string json;
+  ASSERT_TRUE(google::protobuf::util::MessageToJsonString(manifest, &json).ok());
+  const std::string older =
+      absl::StrReplaceAll(json, {{R"([{"name":"digit"}])", R"({"name":"digit"})"}});
+  ASSERT_LT(older.size(), json.size());
+  const auto parsed = ParseManifest("manifest", Sealed(older));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const auto& arrays = parsed->spec().data().train().numpy();
+  ASSERT_EQ(arrays.label_size(), 1);
+  EXPECT_EQ(arrays.label(0).name(), "digit");
+}
+
 TEST(HostileFilesTest, WhatNewerProgramsAddIsLeftOut) {
   const std::string directory = EmptyDirectory("added");
   const TestJob job = WriteTwo(directory);
