@@ -1,5 +1,5 @@
-// What `millrace convert` prints trains: the job of a Keras model with what conversion changes most,
-// on an embedded cluster.
+// What `millrace convert` prints trains: the job of a Keras model with what conversion changes
+// most, on an embedded cluster.
 #include <string>
 
 #include "absl/strings/str_cat.h"

@@ -121,6 +121,19 @@ TEST_F(ValidateTest, WindowsOfPicturesAreCheckedWithoutTheData) {
                                    "of all variables, 3075"));
 }
 
+TEST_F(ValidateTest, BothLabelsOfCifar100AreKnownWithoutTheData) {
+  run_.flags().data.clear();
+  run_.flags().set = {"data={train { cifar { files: 'batch' label: CIFAR_100_BOTH } }}", R"(model={
+      layers { flatten {} } layers { name: "kind" dense { units: 20 } }
+      layers { name: "thing" dense { units: 100 } }
+      outputs { layer: "kind" label: "coarse" loss: SPARSE_CATEGORICAL_CROSSENTROPY }
+      outputs { layer: "thing" label: "fine" loss: SPARSE_CATEGORICAL_CROSSENTROPY }
+    })"};
+  const auto code = run_.Run(RunValidate);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, ExitCode::kSucceeded);
+}
+
 TEST_F(ValidateTest, SequencesAsAnOutputOfClassesAreRefused) {
   run_.flags().set = {R"(model={
       layers { reshape { target_shape: [2, 1] } } layers { dense { units: 1 } }

@@ -81,9 +81,7 @@ absl::Status JobTable::Load() {
   MILLRACE_ASSIGN_OR_RETURN(std::vector<Journal::Entry> entries, journal_->ReadJobs());
   for (Journal::Entry& entry : entries) {
     // What was told last, where the record is older.
-    if (entry.record.state() == RUNNING) {
-      entry.record.set_step(std::max(entry.record.step(), entry.step));
-    }
+    if (entry.record.state() == RUNNING && entry.step > 0) entry.record.set_step(entry.step);
     auto job =
         std::make_shared<Job>(std::move(entry.record), entry.events, journal_, environment_.clock);
     MILLRACE_RETURN_IF_ERROR(Add(std::move(job), /*run=*/false));

@@ -107,7 +107,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   steps_seen_at_ = clock_->Now();
   steps_before_ = std::max(steps_before_, before.steps);
   job_.ClearRecovering();
-  // What is lost counts once: the journal has both.
+  // Before the event, which journals it: after another start the same loss must not count again.
   job_.SetStep(merged.done.size());
   TellRecovery(before, attached);
   reporter_.Resumed(merged.done.size(), merged.done.watermark());

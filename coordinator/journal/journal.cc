@@ -137,7 +137,12 @@ absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
 }
 
 absl::Status Journal::Write(const JobRecord& record) {
-  return Put(JobKey(record.number()), record.SerializeAsString(), /*sync=*/true);
+  // With the step: of what was told before, a later step may have been taken back.
+  return Named(directory_,
+               database_->Write({.put = {{JobKey(record.number()), record.SerializeAsString()},
+                                         {StepKey(record.number()), absl::StrCat(record.step())}},
+                                 .remove = {}},
+                                /*sync=*/true));
 }
 
 absl::Status Journal::Forget(uint64_t job_number) {

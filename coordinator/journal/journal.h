@@ -22,7 +22,8 @@ class Journal {
   struct Entry {
     JobRecord record;
     uint64_t events = 0;  // The number of the job's newest event.
-    uint64_t step = 0;    // How many steps were done when that was told.
+    // How many steps were done when that was told or, where that was later, the record was written.
+    uint64_t step = 0;
   };
 
   // Makes the directory if it is not there. FAILED_PRECONDITION: it holds something else, or

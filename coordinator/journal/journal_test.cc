@@ -69,6 +69,23 @@ TEST_F(JournalTest, JobsAreReadBackInTheOrderOfSubmission) {
   EXPECT_EQ((*entries)[2].record.job_id(), "job-10");
 }
 
+// Steps that a recovery had counted as lost were counted again after the next start.
+TEST_F(JournalTest, RecordThatTakesStepsBackCountsMoreThanWhatWasToldBefore) {
+  {
+    auto journal = Journal::Open(directory_);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    ASSERT_TRUE((*journal)->WriteEvents(1, 17, 1870).ok());
+    JobRecord record = Record(1, "job");
+    record.set_step(1440);
+    ASSERT_TRUE((*journal)->Write(record).ok());
+  }
+  auto journal = Journal::Open(directory_);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  EXPECT_EQ((*journal)->ReadJobs()->front().step, 1440u);
+  ASSERT_TRUE((*journal)->WriteEvents(1, 18, 1500).ok());
+  EXPECT_EQ((*journal)->ReadJobs()->front().step, 1500u);
+}
+
 TEST_F(JournalTest, ForgottenJobIsGoneForGoodWithItsCounts) {
   {
     auto journal = Journal::Open(directory_);

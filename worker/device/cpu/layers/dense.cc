@@ -13,6 +13,8 @@ using dnnl::memory;
 // The kernel's gradient is computed in parts of about this many elements (512 KiB), which are
 // looked through and sent while they are in the processor's second cache.
 constexpr int64_t kPartElements = 1 << 17;
+// But of no fewer rows: each part reads the whole gradient of the output again.
+constexpr int64_t kPartRows = 128;
 
 // The transpose of a row-major matrix of columns x rows.
 memory::desc Transposed(int64_t rows, int64_t columns) {
@@ -91,7 +93,7 @@ void DenseLayer::FinishGradients(const CpuPass& pass, const float* x, const floa
     pass.gradients->Finished(bias_);
   }
   float* const gradient = pass.gradients->Buffer(kernel_).data();
-  const int64_t part = std::max<int64_t>(1, kPartElements / units_);
+  const int64_t part = std::max(kPartRows, kPartElements / units_);
   for (int64_t begin = 0; begin < inputs_; begin += part) {
     const int64_t end = std::min(begin + part, inputs_);
     Multiply('T', x + begin, inputs_, dy, /*beta=*/0, gradient + begin * units_, end - begin, rows,
