@@ -98,7 +98,8 @@ std::string Attacher::DescribeReturns(const ShardGroup& shards, const Statuses& 
   return returns.empty() ? kAsTheyWere : absl::StrJoin(returns, ", ");
 }
 
-// Which shards are closed until they hear of the new generation. Only people are told.
+// Which shards are closed until they hear of the new generation: what people are told of losses
+// depends on it, nothing else.
 void Attacher::NoteClosed(ShardGroup& shards) {
   const auto statuses = shards.Get();
   if (!statuses.ok()) {

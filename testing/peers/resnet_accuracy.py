@@ -54,7 +54,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--learning_rate", type=float, default=0.1)
     parser.add_argument(
-        "--momentum", type=float, default=0.9, help="take less asynchronously: stale gradients add some")
+        "--momentum", type=float, default=0.9, help="of all three; stale gradients add some to the asynchronous one's")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     accuracies = {"Keras": [], **{mode: [] for mode in resnet_job.MODES}}
