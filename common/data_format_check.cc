@@ -79,10 +79,8 @@ absl::Status CheckRecordFeature(const std::string& path, const RecordFeature& fe
                                 bool is_label, Names* names) {
   if (feature.key().empty()) return NotSet(absl::StrCat(path, ".key"), "a feature of the examples");
   MILLRACE_RETURN_IF_ERROR(CheckPathLength(absl::StrCat(path, ".key"), feature.key()));
-  const bool named = !feature.name().empty();
-  MILLRACE_RETURN_IF_ERROR(CheckFeatureName(absl::StrCat(path, named ? ".name" : ".key"),
-                                            named ? feature.name() : feature.key(), is_label,
-                                            names));
+  MILLRACE_RETURN_IF_ERROR(
+      CheckFeatureName(TensorNamePath(feature, path), TensorName(feature), is_label, names));
   if (feature.type() == RecordFeature::TYPE_UNSPECIFIED) {
     return NotSet(absl::StrCat(path, ".type"),
                   absl::StrCat("one of ", ValueNames(RecordFeature::Type_descriptor())));
@@ -112,9 +110,8 @@ absl::Status CheckNumpyArrays(const NumpyArrays& spec, const std::string& path) 
   if (spec.features().empty()) return NotSet(absl::StrCat(path, ".features"), "at least one");
   Names names;
   for (int i = 0; i < spec.features_size(); ++i) {
-    const std::string& name = spec.features(i).name();
     MILLRACE_RETURN_IF_ERROR(CheckNumpyArray(absl::StrCat(path, ".features[", i, "]"),
-                                             spec.features(i), name.empty() ? "features" : name,
+                                             spec.features(i), FeatureName(spec.features(i)),
                                              /*is_label=*/false, &names));
   }
   Names labels;

@@ -1,16 +1,18 @@
 #include "common/data_labels.h"
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/repeated_field.h"
 
 namespace millrace {
 namespace {
 
 constexpr char kOnlyLabel[] = "label";
 
-template <typename Labels>
-std::vector<std::string> NamesOfLabels(const Labels& labels) {
+template <typename Label>
+std::vector<std::string> NamesOf(const google::protobuf::RepeatedPtrField<Label>& labels,
+                                 std::string (*name_of)(const Label&)) {
   std::vector<std::string> names;
-  for (const auto& label : labels) names.push_back(LabelName(label));
+  for (const Label& label : labels) names.push_back(name_of(label));
   return names;
 }
 
@@ -20,12 +22,20 @@ std::string LabelName(const NumpyArray& label) {
   return label.name().empty() ? kOnlyLabel : label.name();
 }
 
-std::string LabelName(const RecordFeature& label) {
-  return label.name().empty() ? label.key() : label.name();
-}
-
 std::string LabelName(const CsvLabel& label) {
   return label.label().empty() ? kOnlyLabel : label.label();
+}
+
+std::string FeatureName(const NumpyArray& feature) {
+  return feature.name().empty() ? "features" : feature.name();
+}
+
+std::string TensorName(const RecordFeature& tensor) {
+  return tensor.name().empty() ? tensor.key() : tensor.name();
+}
+
+std::string TensorNamePath(const RecordFeature& tensor, const std::string& path) {
+  return absl::StrCat(path, tensor.name().empty() ? ".key" : ".name");
 }
 
 std::vector<std::string> LabelNames(const CifarFiles& files) {
@@ -36,16 +46,20 @@ std::vector<std::string> LabelNames(const CifarFiles& files) {
 std::vector<std::string> LabelNames(const Dataset& set) {
   switch (set.format_case()) {
     case Dataset::kNumpy:
-      return NamesOfLabels(set.numpy().label());
+      return NamesOf(set.numpy().label(), LabelName);
     case Dataset::kTfrecord:
-      return NamesOfLabels(set.tfrecord().label());
+      return NamesOf(set.tfrecord().label(), TensorName);
     case Dataset::kCsv:
-      return NamesOfLabels(set.csv().label());
+      return NamesOf(set.csv().label(), LabelName);
     case Dataset::kCifar:
       return LabelNames(set.cifar());
-    default:
-      return {kOnlyLabel};
+    case Dataset::kIdx:
+    case Dataset::kLibsvm:
+    case Dataset::kImageFolder:
+    case Dataset::FORMAT_NOT_SET:
+      break;
   }
+  return {kOnlyLabel};
 }
 
 std::string LabelPath(const std::string& path, int index, int count) {

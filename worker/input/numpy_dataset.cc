@@ -25,7 +25,7 @@ struct NumpyColumn {
 absl::StatusOr<NumpyColumn> FindColumn(const NumpyArray& spec, const std::string& field,
                                        bool is_label, const std::string& directory) {
   NumpyColumn column = {spec, field, is_label, {}};
-  if (spec.name().empty()) column.spec.set_name(is_label ? LabelName(spec) : "features");
+  column.spec.set_name(is_label ? LabelName(spec) : FeatureName(spec));
   const std::vector<std::string> listed(spec.files().begin(), spec.files().end());
   MILLRACE_ASSIGN_OR_RETURN(column.files,
                             FindFiles(directory, listed, absl::StrCat(field, ".files")));

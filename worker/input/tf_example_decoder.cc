@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/data_labels.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "google/protobuf/arena.h"
@@ -18,7 +19,7 @@ using ::google::protobuf::Arena;
 
 TensorSpec DescribeTfFeature(const RecordFeature& feature) {
   TensorSpec tensor;
-  tensor.name = feature.name().empty() ? feature.key() : feature.name();
+  tensor.name = TensorName(feature);
   tensor.shape.assign(feature.shape().begin(), feature.shape().end());
   tensor.ragged = feature.ragged();
   if (feature.type() == RecordFeature::INT64) tensor.type = ElementType::kId;
