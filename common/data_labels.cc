@@ -1,6 +1,7 @@
 #include "common/data_labels.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/repeated_field.h"
 
 namespace millrace {
@@ -60,6 +61,20 @@ std::vector<std::string> LabelNames(const Dataset& set) {
       break;
   }
   return {kOnlyLabel};
+}
+
+absl::optional<std::string> LabelNamePath(const Dataset& set, const std::string& path,
+                                          size_t index) {
+  const size_t count = LabelNames(set).size();
+  if (index >= count) return absl::nullopt;
+  const int i = static_cast<int>(index);
+  const auto label = [&](absl::string_view format) {
+    return LabelPath(absl::StrCat(path, format), i, static_cast<int>(count));
+  };
+  if (set.has_numpy()) return absl::StrCat(label(".numpy"), ".name");
+  if (set.has_tfrecord()) return TensorNamePath(set.tfrecord().label(i), label(".tfrecord"));
+  if (set.has_csv()) return absl::StrCat(label(".csv"), ".label");
+  return absl::nullopt;
 }
 
 std::string LabelPath(const std::string& path, int index, int count) {

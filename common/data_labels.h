@@ -2,9 +2,11 @@
 #ifndef MILLRACE_COMMON_DATA_LABELS_H_
 #define MILLRACE_COMMON_DATA_LABELS_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "protos/csv.pb.h"
 #include "protos/data.pb.h"
 
@@ -25,6 +27,11 @@ std::string FeatureName(const NumpyArray& feature);
 std::string TensorName(const RecordFeature& tensor);
 // Where that stands: "PATH.name" or "PATH.key". `path`: "data.train.tfrecord.features[0]".
 std::string TensorNamePath(const RecordFeature& tensor, const std::string& path);
+
+// Where the name of label `index` stands: "data.evaluate.numpy.label[1].name". Nothing: in this
+// format the names are fixed, or there is no such label. `path`: "data.evaluate".
+absl::optional<std::string> LabelNamePath(const Dataset& set, const std::string& path,
+                                          size_t index);
 
 // Where label `index` of `count` stands: "data.train.csv.label[1]", the only one in
 // "data.train.csv.label". `path`: "data.train.csv".

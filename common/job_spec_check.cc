@@ -130,6 +130,7 @@ absl::Status CheckJobSpec(const JobSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckModelSpec(spec.model()));
   MILLRACE_RETURN_IF_ERROR(CheckDataSpec(spec.data()));
   MILLRACE_RETURN_IF_ERROR(CheckOutputLabels(spec.model(), spec.data().train()));
+  MILLRACE_RETURN_IF_ERROR(CheckEvaluationLabels(spec.model(), spec.data()));
   MILLRACE_RETURN_IF_ERROR(CheckOptimizerSpec(spec.optimizer(), "optimizer"));
   MILLRACE_RETURN_IF_ERROR(CheckMode(spec));
   MILLRACE_RETURN_IF_ERROR(CheckAtLeastOne("batch_size", spec.batch_size(), kMaxBatchSize));

@@ -304,6 +304,7 @@ TEST_F(CheckJobSpecTest, LabelsOfArrays) {
   const auto labels = [](const std::string& text) {
     return absl::StrCat("data.train.numpy={features {files: 'a'} ", text, "}");
   };
+  spec_.mutable_data()->clear_evaluate();  // Its label has another name.
   ExpectGood({labels("label {files: 'a' name: 'features'}")});
   EXPECT_EQ(ErrorOf(labels("label {}")),
             "data.train.numpy.label.files: not set; must be the names of files");
@@ -316,31 +317,11 @@ TEST_F(CheckJobSpecTest, LabelsOfArrays) {
             "labels before it");
 }
 
-TEST_F(CheckJobSpecTest, OutputsSayWhichOfSeveralLabels) {
-  const std::string data =
-      "data.train.numpy={features {files: 'a'} label {files: 'a'} label {files: 'b' name: 'size'}}";
-  EXPECT_EQ(ErrorOf(data),
-            "model.outputs: not set; must be at least one in place of model.loss, which has no "
-            "label: data.train has 2 labels");
-  spec_.mutable_model()->clear_loss();
-  spec_.mutable_model()->clear_metrics();
-  ExpectGood({data, "model.outputs={loss: HUBER label: 'size'}"});
-  EXPECT_EQ(ErrorOf(With({data, "model.outputs={loss: HUBER}"})),
-            "model.outputs[0].label: not set; must be one of 'label', 'size', the labels of "
-            "data.train");
-  EXPECT_EQ(ErrorOf(With({"data.train.cifar={files: 'a' label: CIFAR_100_BOTH}",
-                          "model.outputs={loss: HUBER label: 'label'}"})),
-            "model.outputs[0].label: 'label'; must be one of 'fine', 'coarse', the labels of "
-            "data.train");
-  EXPECT_EQ(ErrorOf("model.outputs={loss: HUBER label: 'size'}"),
-            "model.outputs[0].label: 'size'; must be 'label', the only label of data.train, or "
-            "left out");
-}
-
 TEST_F(CheckJobSpecTest, FeaturesOfRecords) {
   const auto error = [this](const std::string& features) {
     return ErrorOf(absl::StrCat("data.train.tfrecord={files: 'a' ", features, "}"));
   };
+  spec_.mutable_data()->clear_evaluate();  // Its label has another name.
   ExpectGood(
       {"data.train.tfrecord={files: 'a' features {key: 'x/y' type: FLOAT shape: [2, 3] "
        "missing: -1} features {key: 'x/y' name: 'z' type: INT64 ragged: true} "
@@ -529,6 +510,16 @@ TEST_F(CheckJobSpecTest, EnumValuesOfNewerClientsAreRefused) {
             absl::StrCat("model.metrics[2]: -3; must be one of ",
                          "ACCURACY, AUC, TOP_K_ACCURACY, PRECISION, RECALL, MAE, MSE, "
                          "RMSE, CONFUSION_MATRIX"));
+}
+
+TEST_F(CheckJobSpecTest, LabelsOfOutputsAndOfTheEvaluation) {
+  const std::string train = "data.train.numpy={features {files: 'a'} label {files: 'a' name: 'y'}}";
+  EXPECT_EQ(ErrorOf(train), "data.evaluate: labels 'label'; must be labels 'y', as in data.train");
+  spec_.mutable_model()->clear_loss();
+  spec_.mutable_model()->clear_metrics();
+  EXPECT_EQ(ErrorOf("model.outputs={loss: HUBER label: 'size'}"),
+            "model.outputs[0].label: 'size'; must be 'label', the only label of data.train, or "
+            "left out");
 }
 
 TEST_F(CheckJobSpecTest, FieldsOfNewerClientsAreRefused) {

@@ -1,4 +1,5 @@
 // CheckOutputs, field by field in the order of protos/output.proto.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/data_labels.h"
+#include "common/evaluation_set.h"
 #include "common/field_checks.h"
 #include "common/output_spec.h"
 #include "common/printable.h"
@@ -131,23 +133,40 @@ absl::Status CheckNoShortForm(const ModelSpec& model) {
                     "left out where model.outputs is set: each output has its own");
 }
 
+std::string Quoted(const std::string& name) { return absl::StrCat("'", PrintableName(name), "'"); }
+
+// "'digit', 'size'".
+std::string Quoted(const std::vector<std::string>& names) {
+  return absl::StrJoin(names, ", ", [](std::string* out, const std::string& name) {
+    absl::StrAppend(out, Quoted(name));
+  });
+}
+
 // `names`: of the labels that there are, at least one.
 absl::Status CheckOutputLabel(const std::string& label, const std::vector<std::string>& names,
                               const std::string& path) {
   if (label.empty() && names.size() == 1) return absl::OkStatus();
-  std::vector<std::string> quoted;
-  for (const std::string& name : names) {
-    if (name == label) return absl::OkStatus();
-    quoted.push_back(absl::StrCat("'", PrintableName(name), "'"));
-  }
-  const std::string allowed = absl::StrJoin(quoted, ", ");
+  if (std::find(names.begin(), names.end(), label) != names.end()) return absl::OkStatus();
   if (names.size() > 1) {
-    const std::string one_of = absl::StrCat("one of ", allowed, ", the labels of data.train");
-    if (label.empty()) return NotSet(path, one_of);
-    return FieldError(path, absl::StrCat("'", PrintableName(label), "'"), one_of);
+    const std::string one_of = absl::StrCat("one of ", Quoted(names), ", the labels of data.train");
+    return label.empty() ? NotSet(path, one_of) : FieldError(path, Quoted(label), one_of);
   }
-  return FieldError(path, absl::StrCat("'", PrintableName(label), "'"),
-                    absl::StrCat(allowed, ", the only label of data.train, or left out"));
+  return FieldError(path, Quoted(label),
+                    absl::StrCat(Quoted(names), ", the only label of data.train, or left out"));
+}
+
+// Whether label `index` of data.evaluate is the one of data.train, whose labels are `wanted`.
+absl::Status CheckEvaluationLabel(const Dataset& evaluate, const std::vector<std::string>& wanted,
+                                  size_t index) {
+  constexpr char kPath[] = "data.evaluate";
+  constexpr char kAsInTrain[] = ", as in data.train";
+  const std::vector<std::string> names = LabelNames(evaluate);
+  if (index < names.size() && names[index] == wanted[index]) return absl::OkStatus();
+  if (const auto path = LabelNamePath(evaluate, kPath, index)) {
+    return FieldError(*path, Quoted(names[index]), absl::StrCat(Quoted(wanted[index]), kAsInTrain));
+  }
+  return FieldError(kPath, names.empty() ? "no label" : absl::StrCat("labels ", Quoted(names)),
+                    absl::StrCat("labels ", Quoted(wanted), kAsInTrain));
 }
 
 }  // namespace
@@ -173,11 +192,25 @@ absl::Status CheckOutputLabels(const ModelSpec& model, const Dataset& train) {
   if (model.outputs().empty() && names.size() > 1) {
     return NotSet("model.outputs", absl::StrCat("at least one in place of model.loss, which has no "
                                                 "label: data.train has ",
-                                                names.size(), " labels"));
+                                                Quoted(names)));
   }
   for (int i = 0; i < model.outputs_size(); ++i) {
     MILLRACE_RETURN_IF_ERROR(CheckOutputLabel(model.outputs(i).label(), names,
                                               absl::StrCat("model.outputs[", i, "].label")));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEvaluationLabels(const ModelSpec& model, const DataSpec& data) {
+  const std::vector<std::string> names = LabelNames(data.train());
+  if (names.empty() || model.has_custom() || !data.has_evaluate()) return absl::OkStatus();
+  const Dataset evaluate = EvaluationSet(data);
+  for (const OutputSpec& output : ModelOutputs(model)) {
+    const size_t index =
+        output.label().empty()
+            ? 0
+            : std::find(names.begin(), names.end(), output.label()) - names.begin();
+    MILLRACE_RETURN_IF_ERROR(CheckEvaluationLabel(evaluate, names, index));
   }
   return absl::OkStatus();
 }

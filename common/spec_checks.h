@@ -25,6 +25,12 @@ absl::Status CheckOutputs(const ModelSpec& model);
 // REQUIRES: the model and the data were checked.
 absl::Status CheckOutputLabels(const ModelSpec& model, const Dataset& train);
 
+// Whether the labels that the outputs learn are those of data.evaluate too, at the same places.
+// INVALID_ARGUMENT: "data.evaluate.numpy.label[1].name: 'z'; must be 'y', as in data.train".
+// "data.evaluate: labels 'label'; must be labels 'fine', 'coarse', as in data.train". REQUIRES: the
+// model and the data were checked, and CheckOutputLabels.
+absl::Status CheckEvaluationLabels(const ModelSpec& model, const DataSpec& data);
+
 // Of job.evaluation, and of what its fields need of the others. INVALID_ARGUMENT:
 // "evaluation.early_stopping.metric: ...". REQUIRES: the model and the data were checked.
 absl::Status CheckEvaluationSpec(const JobSpec& job);
