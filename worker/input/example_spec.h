@@ -49,17 +49,21 @@ inline ExampleSpec FloatsAndClass(std::vector<uint64_t> shape, int64_t classes,
   return spec;
 }
 
-// Of an example's features in memory; of ragged ones nothing.
+// Of one of its tensors in an example; of a ragged one nothing.
+inline uint64_t TensorBytes(const TensorSpec& tensor) {
+  if (tensor.ragged) return 0;
+  uint64_t bytes = tensor.type == ElementType::kFloat ? sizeof(float)
+                   : tensor.type == ElementType::kId  ? sizeof(int64_t)
+                                                      : 1;
+  for (const uint64_t dimension : tensor.shape) bytes *= dimension;
+  return bytes;
+}
+
+// Of an example in memory: all features and labels, but ragged ones.
 inline uint64_t ExampleBytes(const ExampleSpec& spec) {
   uint64_t sum = 0;
-  for (const TensorSpec& feature : spec.features) {
-    if (feature.ragged) continue;
-    uint64_t bytes = feature.type == ElementType::kFloat ? sizeof(float)
-                     : feature.type == ElementType::kId  ? sizeof(int64_t)
-                                                         : 1;
-    for (const uint64_t dimension : feature.shape) bytes *= dimension;
-    sum += bytes;
-  }
+  for (const TensorSpec& feature : spec.features) sum += TensorBytes(feature);
+  for (const TensorSpec& label : spec.labels) sum += TensorBytes(label);
   return sum;
 }
 

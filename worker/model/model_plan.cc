@@ -205,6 +205,7 @@ absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const ExampleSpec& ex
   MILLRACE_RETURN_IF_ERROR(CheckFeatures(examples));
   ModelPlan plan;
   plan.features = examples.features;
+  plan.labels = examples.labels;
   MILLRACE_RETURN_IF_ERROR(PlanLayers(spec, &plan));
   MILLRACE_ASSIGN_OR_RETURN(plan.outputs, PlanOutputs(spec, plan.layers, examples));
   return plan;

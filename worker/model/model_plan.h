@@ -24,6 +24,7 @@ struct ModelPlan {
   std::vector<size_t> order;         // In which they run: each after those whose output it takes.
   std::vector<OutputPlan> outputs;   // At least one.
   std::vector<TensorSpec> features;  // What an example of a batch has.
+  std::vector<TensorSpec> labels;    // The same; also those that no output learns.
   // In the order in which layers run, those of one layer as LayerPlan::variables.
   std::vector<VariableSpec> variables;
   std::vector<Regularizer> regularizers;  // Of each of them.

@@ -43,26 +43,14 @@ double PushedElements(const ModelPlan& plan) {
   return VariableElements(pushed);
 }
 
-// Of an example. Classes are few.
-double LabelBytes(const ModelPlan& plan) {
-  double bytes = 0;
-  for (const OutputPlan& output : plan.outputs) {
-    if (!output.label_is_id) bytes += sizeof(float) * static_cast<double>(output.width);
-  }
-  return bytes;
-}
-
 double BatchBytes(const ModelPlan& plan, const BatchSizes& batches) {
-  ExampleSpec examples;
-  examples.features = plan.features;
-  const double example = static_cast<double>(ExampleBytes(examples));
+  const double example = static_cast<double>(ExampleBytes({plan.features, plan.labels}));
   const double train = example * static_cast<double>(batches.train);
   const double largest = example * static_cast<double>(batches.largest());
   // A whole number of bytes where it decides: below the limit of PrefetchedBatches.
   const uint64_t bytes = static_cast<uint64_t>(std::min(train, 0x1p62));
-  const double with_labels = example == 0 ? 1 : 1 + LabelBytes(plan) / example;
-  return with_labels * (train * static_cast<double>(PrefetchedBatches(bytes)) +
-                        largest * static_cast<double>(kBatchesInUse));
+  return train * static_cast<double>(PrefetchedBatches(bytes)) +
+         largest * static_cast<double>(kBatchesInUse);
 }
 
 }  // namespace

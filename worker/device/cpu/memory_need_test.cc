@@ -17,26 +17,38 @@ using ::testing::Not;
 constexpr char kDense[] =
     "layers { dense { units: 10 no_bias: true } } loss: SPARSE_CATEGORICAL_CROSSENTROPY";
 
+constexpr double kClassInFloats = 2;
+
 // Values and three sets of gradients; an output of each example and the gradient by it; and of six
-// batches the features.
+// batches the examples.
 TEST(MemoryNeedTest, CountsVariablesGradientsActivationsAndBatches) {
   const ModelPlan plan = PlanOrDie(kDense, {100}, 10);
   const double variables = 4 * 1000;
-  EXPECT_EQ(MemoryNeed(plan, {8, 0}), 4 * (variables + 8 * (10 + 10 + 6 * 100)));
+  EXPECT_EQ(MemoryNeed(plan, {8, 0}), 4 * (variables + 8 * (10 + 10 + 6 * (100 + kClassInFloats))));
 }
 
 TEST(MemoryNeedTest, LargeBatchesAreNotMadeReadyFarAhead) {
   const ModelPlan plan = PlanOrDie(kDense, {1 << 20}, 10);
   const double variables = 4 * 10.0 * (1 << 20);
   // 128 examples of 4 MiB: one batch ahead, and two in use.
-  EXPECT_EQ(MemoryNeed(plan, {128, 0}), 4 * (variables + 128.0 * (10 + 10 + 3.0 * (1 << 20))));
+  EXPECT_EQ(MemoryNeed(plan, {128, 0}),
+            4 * (variables + 128 * (10 + 10 + 3 * ((1 << 20) + kClassInFloats))));
+}
+
+// Those that no output learns are read and kept like the others, and were not counted.
+TEST(MemoryNeedTest, CountsAllLabelsOfABatch) {
+  ModelPlan plan = PlanOrDie(kDense, {100}, 10);
+  const double without = MemoryNeed(plan, {8, 16});
+  plan.labels.emplace_back().shape = {50, 3};
+  EXPECT_EQ(MemoryNeed(plan, {8, 16}) - without, 4 * (4 * 8 + 2 * 16) * 150);
 }
 
 TEST(MemoryNeedTest, EvaluationNeedsNoGradients) {
   const ModelPlan plan = PlanOrDie(kDense, {100}, 10);
   // 32 outputs take less room than 32 gradients and 32 outputs would.
   EXPECT_EQ(MemoryNeed(plan, {32, 32}), MemoryNeed(plan, {32, 0}));
-  EXPECT_EQ(MemoryNeed(plan, {8, 32}) - MemoryNeed(plan, {8, 0}), 4 * (16.0 * 10 + 24.0 * 2 * 100));
+  EXPECT_EQ(MemoryNeed(plan, {8, 32}) - MemoryNeed(plan, {8, 0}),
+            4 * (16.0 * 10 + 24.0 * 2 * (100 + kClassInFloats)));
 }
 
 TEST(MemoryNeedTest, OutputsInsideKeepTheirGradients) {
@@ -55,7 +67,7 @@ TEST(MemoryNeedTest, PoolingKeepsWhereItsValuesCameFrom) {
   const double variables = 4.0 * 48 * 10;
   // What is pooled, and where it came from: nothing under it is trained, so that the layer after it
   // may take the place of that.
-  EXPECT_EQ(MemoryNeed(plan, {1, 0}), 4 * (variables + 48 + 48 + 6 * 192));
+  EXPECT_EQ(MemoryNeed(plan, {1, 0}), 4 * (variables + 48 + 48 + 6 * (192 + kClassInFloats)));
 }
 
 // A residual block twice, with all that models can do.
