@@ -67,17 +67,25 @@ ExampleSummary::ExampleSummary(const ExampleSpec& spec)
     : spec_(spec), fingerprint_(FingerprintOfSpec(spec)) {}
 
 absl::Status ExampleSummary::Add(const Batch& example, absl::string_view file, uint64_t number) {
-  for (size_t i = 0; i < spec_.features.size(); ++i) {
-    MILLRACE_RETURN_IF_ERROR(AddTensor(example.features[i], file, number, &spec_.features[i]));
+  const size_t tensors = spec_.features.size() + spec_.labels.size();
+  for (size_t i = 0; i < tensors; ++i) {
+    MILLRACE_RETURN_IF_ERROR(AddTensor(example, i, file, number));
   }
-  for (size_t i = 0; i < spec_.labels.size(); ++i) {
-    MILLRACE_RETURN_IF_ERROR(AddTensor(example.labels[i], file, number, &spec_.labels[i]));
-  }
-  ++examples_;
+  EndExample();
   return absl::OkStatus();
 }
 
-absl::Status ExampleSummary::AddTensor(const Tensor& tensor, absl::string_view file,
+absl::Status ExampleSummary::AddTensor(const Batch& example, size_t tensor, absl::string_view file,
+                                       uint64_t number) {
+  const size_t features = spec_.features.size();
+  if (tensor < features) {
+    return AddValues(example.features[tensor], file, number, &spec_.features[tensor]);
+  }
+  const size_t label = tensor - features;
+  return AddValues(example.labels[label], file, number, &spec_.labels[label]);
+}
+
+absl::Status ExampleSummary::AddValues(const Tensor& tensor, absl::string_view file,
                                        uint64_t number, TensorSpec* spec) {
   switch (spec->type) {
     case ElementType::kFloat:

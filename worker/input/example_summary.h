@@ -2,6 +2,7 @@
 #ifndef MILLRACE_WORKER_INPUT_EXAMPLE_SUMMARY_H_
 #define MILLRACE_WORKER_INPUT_EXAMPLE_SUMMARY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,6 +28,12 @@ class ExampleSummary {
   // number, an id that is negative.
   absl::Status Add(const Batch& example, absl::string_view file, uint64_t number);
 
+  // The same one tensor after the other, where each is from a file of its own: `tensor` counts
+  // features, then labels. REQUIRES: they come in this order, and then EndExample.
+  absl::Status AddTensor(const Batch& example, size_t tensor, absl::string_view file,
+                         uint64_t number);
+  void EndExample() { ++examples_; }
+
   uint64_t examples() const { return examples_; }
   uint64_t fingerprint() const { return fingerprint_; }
 
@@ -34,7 +41,7 @@ class ExampleSummary {
   const ExampleSpec& spec() const { return spec_; }
 
  private:
-  absl::Status AddTensor(const Tensor& tensor, absl::string_view file, uint64_t number,
+  absl::Status AddValues(const Tensor& tensor, absl::string_view file, uint64_t number,
                          TensorSpec* spec);
 
   ExampleSpec spec_;

@@ -191,7 +191,7 @@ absl::Status NpyArray::AddRowsInPlace(const NpyHeader& header, const InputFile& 
   return absl::OkStatus();
 }
 
-std::pair<std::string, uint64_t> NpyArray::Find(uint64_t row) const {
+std::pair<absl::string_view, uint64_t> NpyArray::Find(uint64_t row) const {
   const size_t file = std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin();
   return {files_[file].name, row - (file == 0 ? 0 : ends_[file - 1])};
 }

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "protos/job.pb.h"
 #include "worker/input/byte_stream.h"
@@ -43,8 +45,8 @@ class NpyArray {
   // Names as they are shown, with .gz where that was added, and the number of each one's rows.
   const std::vector<NamedFile>& files() const { return files_; }
 
-  // "FILE" and the row's number in it. REQUIRES: row < rows().
-  std::pair<std::string, uint64_t> Find(uint64_t row) const;
+  // "FILE", as files() has it, and the row's number in it. REQUIRES: row < rows().
+  std::pair<absl::string_view, uint64_t> Find(uint64_t row) const;
 
   // Of rows in memory, and of the index of all. At most `most_kept`.
   uint64_t kept_bytes() const { return records_.kept_bytes(); }

@@ -1,11 +1,13 @@
 #include "worker/input/numpy_dataset.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/data_labels.h"
 #include "common/status_macros.h"
+#include "worker/input/example_summary.h"
 #include "worker/input/input_files.h"
 #include "worker/input/npy_array.h"
 #include "worker/input/npy_decoder.h"
@@ -66,24 +68,40 @@ TensorSpec DescribeColumn(const NumpyColumn& column, const NpyArray& array) {
   return tensor;
 }
 
-// Decodes every example once, for what follows from all of them. `rows` finds them in the files of
-// the first array.
-absl::Status Summarise(const ExampleSelection& selection, const NpyArray& rows,
-                       const std::string& field, RecordDataset* dataset) {
-  ExampleSummary summary(dataset->example());
-  Batch example;
-  for (uint64_t row = 0; row < rows.rows(); ++row) {
-    if (!selection.Contains(row)) continue;
-    const auto [file, number] = rows.Find(row);
-    absl::Status status = dataset->Read({summary.examples()}, &example);
-    if (status.ok()) status = summary.Add(example, file, number);
+// All arrays of a set, and the selected rows of each.
+struct NumpyParts {
+  std::vector<NpyArray> arrays;  // Features, then labels.
+  std::vector<RecordColumn> columns;
+};
+
+// Decodes the next example, which has row `row` of each array, and adds it to the summary.
+// INVALID_ARGUMENT names the file of the array that is at fault.
+absl::Status SummariseRow(const NumpyParts& parts, uint64_t row, const std::string& field,
+                          Batch* example, ExampleSummary* summary) {
+  std::string scratch;
+  ClearBatch(summary->spec(), example);
+  for (size_t i = 0; i < parts.columns.size(); ++i) {
+    const auto [file, number] = parts.arrays[i].Find(row);
+    absl::Status status = parts.columns[i].Append(summary->examples(), &scratch, example);
+    if (status.ok()) status = summary->AddTensor(*example, i, file, number);
     if (absl::IsInvalidArgument(status)) {
       return absl::InvalidArgumentError(
           absl::StrCat(field, ".numpy: ", file, ": example ", number, ": ", status.message()));
     }
     MILLRACE_RETURN_IF_ERROR(status);
   }
-  dataset->Describe(summary);
+  summary->EndExample();
+  return absl::OkStatus();
+}
+
+// Decodes every example once, for what follows from all of them.
+absl::Status Summarise(const ExampleSelection& selection, const NumpyParts& parts,
+                       const std::string& field, ExampleSummary* summary) {
+  Batch example;
+  for (uint64_t row = 0; row < parts.arrays.front().rows(); ++row) {
+    if (!selection.Contains(row)) continue;
+    MILLRACE_RETURN_IF_ERROR(SummariseRow(parts, row, field, &example, summary));
+  }
   return absl::OkStatus();
 }
 
@@ -103,10 +121,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(
                             FindColumns(spec, directory, field));
   uint64_t bytes = 0;
   for (const NumpyColumn& column : columns) bytes += BytesOnDisk(directory, column.files);
-  std::vector<NpyArray> arrays;
+  NumpyParts parts;
+  std::vector<NpyArray>& arrays = parts.arrays;
   arrays.reserve(columns.size());
   uint64_t kept = 0;
-  std::vector<RecordColumn> record_columns;
   ExampleSpec example;
   for (const NumpyColumn& column : columns) {
     arrays.emplace_back(column.spec.array(), selection, /*in_place=*/bytes > data_memory,
@@ -120,13 +138,15 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(
     std::vector<TensorSpec>& tensors = column.is_label ? example.labels : example.features;
     const NpyTarget target = {column.is_label, tensors.size(), column.spec.divide_by()};
     tensors.push_back(DescribeColumn(column, array));
-    record_columns.push_back({array.TakeRecords(), MakeNpyDecoder(array.type(), target)});
+    parts.columns.push_back({array.TakeRecords(), MakeNpyDecoder(array.type(), target)});
   }
   MILLRACE_RETURN_IF_ERROR(selection.CheckCount(arrays.front().rows(),
-                                                record_columns.front().records.size(),
+                                                parts.columns.front().records.size(),
                                                 NameAll(arrays.front().files()), field));
-  auto dataset = std::make_unique<RecordDataset>(std::move(record_columns), example);
-  MILLRACE_RETURN_IF_ERROR(Summarise(selection, arrays.front(), field, dataset.get()));
+  ExampleSummary summary(example);
+  MILLRACE_RETURN_IF_ERROR(Summarise(selection, parts, field, &summary));
+  auto dataset = std::make_unique<RecordDataset>(std::move(parts.columns), example);
+  dataset->Describe(summary);
   return dataset;
 }
 

@@ -80,7 +80,7 @@ TEST_F(NumpyDatasetTest, RowsAreExamples) {
   EXPECT_THAT(dataset->example().features[0].shape, ElementsAre(3, 2));
   EXPECT_THAT(dataset->example().labels[0].shape, ElementsAre());
   EXPECT_EQ(dataset->example().labels[0].limit, 8);
-  EXPECT_EQ(dataset->example().labels[0].largest_id, "x.npy: example 3");
+  EXPECT_EQ(dataset->example().labels[0].largest_id, "y.npy: example 3");
   const Batch batch = ReadExamples(*dataset, {3, 0});
   EXPECT_EQ(batch.size, 2u);
   EXPECT_THAT(batch.features[0].floats, ElementsAre(13, 14, 15, 16, 17, 18, -5, -4, -3, -2, -1, 0));
@@ -268,7 +268,7 @@ TEST_F(NumpyDatasetTest, WhatIsWrongWithOneOfSeveralLabelsNamesIt) {
   WriteTestFile(directory_, "z.npy",
                 Npy("{'descr': '|i1', 'fortran_order': False, 'shape': (4,), }",
                     std::string("\1\1\xfd\1", 4)));
-  EXPECT_THAT(Error(), HasSubstr("x.npy: example 2: z: -3; ids are whole numbers from 0"));
+  EXPECT_THAT(Error(), HasSubstr("z.npy: example 2: z: -3; ids are whole numbers from 0"));
 }
 
 TEST_F(NumpyDatasetTest, RowsOfSeveralFilesFollowEachOther) {
@@ -280,7 +280,13 @@ TEST_F(NumpyDatasetTest, RowsOfSeveralFilesFollowEachOther) {
   x().set_files(0, "x-?.npy");
   EXPECT_EQ(Open().value()->fingerprint(), fingerprint);
   EXPECT_EQ(Open(/*memory=*/0).value()->fingerprint(), fingerprint);
-  EXPECT_EQ(Open().value()->example().labels[0].largest_id, "x-1.npy: example 2");
+  const std::string i8 = ReferenceFile("i8.npy").substr(128);
+  const std::string label = "{'descr': '<i8', 'fortran_order': False, 'shape': (";
+  WriteTestFile(directory_, "y-0.npy", Npy(label + "2,), }", i8.substr(0, 16)));
+  WriteTestFile(directory_, "y-1.npy", Npy(label + "2,), }", i8.substr(16)));
+  y().set_files(0, "y-?.npy");
+  EXPECT_EQ(Open().value()->fingerprint(), fingerprint);
+  EXPECT_EQ(Open().value()->example().labels[0].largest_id, "y-1.npy: example 1");
   WriteTestFile(directory_, "x-2.npy", ReferenceFile("f8.npy"));
   EXPECT_THAT(Error(), HasSubstr("x-2.npy: float64 [4, 3, 2], but x-0.npy has float32 [1, 3, 2]"));
 }
@@ -354,13 +360,14 @@ TEST_F(NumpyDatasetTest, HeaderThatClaimsMuchCostsNothing) {
   }
 }
 
+// Messages named the file of the first array, whichever was at fault.
 TEST_F(NumpyDatasetTest, IdsMustNotBeNegative) {
   const std::string y = "{'descr': '|i1', 'fortran_order': False, 'shape': (4,), }";
   WriteTestFile(directory_, "y.npy", Npy(y, "\1\2\xff\3"));
-  EXPECT_THAT(Error(), HasSubstr("x.npy: example 2: label: -1; ids are whole numbers from 0"));
+  EXPECT_THAT(Error(), HasSubstr("y.npy: example 2: label: -1; ids are whole numbers from 0"));
   const std::string wide = "{'descr': '<u8', 'fortran_order': False, 'shape': (4,), }";
   WriteTestFile(directory_, "y.npy", Npy(wide, std::string(32, '\xff')));
-  EXPECT_THAT(Error(), HasSubstr("x.npy: example 0: 18446744073709551615; ids are"));
+  EXPECT_THAT(Error(), HasSubstr("y.npy: example 0: 18446744073709551615; ids are"));
 }
 
 TEST_F(NumpyDatasetTest, DamagedArchivesAreReported) {

@@ -8,14 +8,17 @@
 
 namespace millrace::worker {
 
+absl::Status RecordColumn::Append(uint64_t index, std::string* scratch, Batch* batch) const {
+  MILLRACE_ASSIGN_OR_RETURN(const absl::string_view record, records.Get(index, scratch));
+  return decoder->Append(record, batch);
+}
+
 absl::Status RecordDataset::Read(absl::Span<const uint64_t> indices, Batch* batch) const {
   ClearBatch(example_, batch);
   std::string scratch;
   for (const RecordColumn& column : columns_) {
     for (const uint64_t index : indices) {
-      MILLRACE_ASSIGN_OR_RETURN(const absl::string_view record,
-                                column.records.Get(index, &scratch));
-      MILLRACE_RETURN_IF_ERROR(column.decoder->Append(record, batch));
+      MILLRACE_RETURN_IF_ERROR(column.Append(index, &scratch, batch));
     }
   }
   batch->size = indices.size();

@@ -34,6 +34,10 @@ class RecordDecoder {
 struct RecordColumn {
   RecordStore records;
   std::unique_ptr<const RecordDecoder> decoder;
+
+  // Appends record `index` to the tensors of `batch`; `scratch` is memory to use again. As
+  // RecordStore::Get and RecordDecoder::Append.
+  absl::Status Append(uint64_t index, std::string* scratch, Batch* batch) const;
 };
 
 class RecordDataset final : public Dataset {
