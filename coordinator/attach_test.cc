@@ -51,6 +51,25 @@ FakeWorkerScript OnceAt(uint64_t step, std::function<void()> at) {
   return script;
 }
 
+enum class PsServers { kDie, kStay };
+
+// The coordinator and the worker, which stands at the gate, are killed and begin another life; so
+// do ps servers that die.
+void KillAndStartAgain(FakeCluster& cluster, PsServers servers, Gate& gate) {
+  cluster.StopCoordinator();
+  for (FakePs* ps : cluster.servers()) {
+    if (servers == PsServers::kDie) ps->Kill();
+  }
+  gate.Open();
+  cluster.worker(0).Kill();
+  cluster.StartCoordinator();
+  for (FakePs* ps : cluster.servers()) {
+    if (servers == PsServers::kDie) ps->Serve();
+    ps->Join(cluster.address());
+  }
+  cluster.worker(0).Join(cluster.address());
+}
+
 // A ps server was killed and started again on its port between the last report and its flush: it
 // answered from an old cut, and the job succeeded without the steps.
 TEST(AttachTest, ServerThatLostStepsBeforeItsLastFlushGetsThemAgain) {
@@ -91,13 +110,7 @@ TEST(AttachTest, WhatWasLostWithTheCoordinatorIsCountedFromWhatWasTold) {
       cluster.Watch(job, 0, [](const JobEvent& event) { return event.progress().step() > 10; });
   ASSERT_TRUE(before.ok()) << before.status();
   const uint64_t told = before->back().progress().step();
-  cluster.StopCoordinator();
-  for (int i = 0; i < 2; ++i) cluster.ps(i).Kill();
-  gate.Open();
-  cluster.worker(0).Kill();
-  cluster.StartCoordinator();
-  cluster.StartPs();
-  cluster.worker(0).Join(cluster.address());
+  KillAndStartAgain(cluster, PsServers::kDie, gate);
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   const auto recoveries = RecoveriesOf(cluster, job);
   ASSERT_THAT(recoveries, SizeIs(1));
@@ -117,13 +130,7 @@ TEST(AttachTest, WhereNothingIsKnownOfWhatWasLostThatIsTold) {
   cluster.AddWorker(WaitingAt(0, &gate));
   const std::string job = cluster.Submit(PlainJob(20)).value();
   gate.AwaitSomebody();
-  cluster.StopCoordinator();
-  cluster.ps(0).Kill();
-  gate.Open();
-  cluster.worker(0).Kill();
-  cluster.StartCoordinator();
-  cluster.StartPs();
-  cluster.worker(0).Join(cluster.address());
+  KillAndStartAgain(cluster, PsServers::kDie, gate);
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   const auto recoveries = RecoveriesOf(cluster, job);
   ASSERT_THAT(recoveries, SizeIs(1));
@@ -138,15 +145,59 @@ TEST(AttachTest, RestartedCoordinatorOfServersThatStayedKnowsThatNothingWasLost)
   cluster.AddWorker(WaitingAt(10, &gate));
   const std::string job = cluster.Submit(PlainJob(20)).value();
   gate.AwaitSomebody();
-  cluster.StopCoordinator();
-  gate.Open();
-  cluster.worker(0).Kill();
-  cluster.StartCoordinator();
-  cluster.ps(0).Join(cluster.address());
-  cluster.worker(0).Join(cluster.address());
+  KillAndStartAgain(cluster, PsServers::kStay, gate);
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   const auto recoveries = RecoveriesOf(cluster, job);
   ASSERT_THAT(recoveries, SizeIs(1));
+  EXPECT_EQ(recoveries[0].steps_lost(), 0u);
+  EXPECT_FALSE(recoveries[0].more_may_be_lost());
+}
+
+// It had opened the shards of a server that was killed, and told nothing yet. Its next life found
+// them open, and "no step was lost".
+TEST(AttachTest, CoordinatorThatDiesBeforeItTellsOfALossKnowsThatThereMayBeOne) {
+  Gate gate;
+  Gate opening;
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(0, &gate));
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  gate.AwaitSomebody();
+  cluster.ps(1).set_on_generation([&] {
+    opening.Pass();
+    return grpc::Status::OK;
+  });
+  cluster.ps(0).Kill();
+  cluster.ps(0).Start(cluster.address());
+  opening.AwaitSomebody();
+  while (cluster.ps(0).Shards(job)[0].closed()) std::this_thread::yield();
+  cluster.StopCoordinator();
+  opening.Open();
+  KillAndStartAgain(cluster, PsServers::kStay, gate);
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto recoveries = RecoveriesOf(cluster, job);
+  ASSERT_THAT(recoveries, SizeIs(1));
+  EXPECT_EQ(recoveries[0].steps_lost(), 0u);
+  EXPECT_TRUE(recoveries[0].more_may_be_lost());
+}
+
+TEST(AttachTest, LossThatWasToldIsNotToldAgain) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(10, &gate));
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  gate.AwaitSomebody();
+  cluster.ps(0).Kill();
+  cluster.ps(0).Start(cluster.address());
+  const auto told =
+      cluster.Watch(job, 0, [](const JobEvent& event) { return event.has_recovered(); });
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_THAT(told->back().recovered().how(), HasSubstr("shard 0 from its initial values"));
+  KillAndStartAgain(cluster, PsServers::kStay, gate);
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto recoveries = RecoveriesOf(cluster, job);
+  ASSERT_THAT(recoveries, SizeIs(1)) << "of this life";
   EXPECT_EQ(recoveries[0].steps_lost(), 0u);
   EXPECT_FALSE(recoveries[0].more_may_be_lost());
 }

@@ -54,7 +54,6 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
     if (!reached) return absl::nullopt;
     Attached attached;
     attached.how = DescribeReturns(shards, *reached);
-    attached.may_lack_steps = !closed_.empty() || !knows_closed_ || job_->record().has_remake();
     MILLRACE_ASSIGN_OR_RETURN(auto together,
                               StepBackIfApart(shards, *std::move(reached), attached));
     if (placed_again_) return absl::nullopt;
@@ -67,8 +66,10 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
     const auto& placements = shards.placements();
     MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
       record.mutable_shards()->Assign(placements.begin(), placements.end());
+      if (record.has_remake()) record.set_may_lack_steps(true);
       record.clear_remake();
     }));
+    attached.may_lack_steps = job_->record().may_lack_steps();
     return attached;
   }
 }
@@ -111,6 +112,13 @@ void Attacher::NoteClosed(ShardGroup& shards) {
   }
 }
 
+// Before they are opened, or step back: who dies then would not see in its next life that anything
+// was wrong.
+absl::Status Attacher::NoteMayLackSteps() {
+  if (job_->record().may_lack_steps()) return absl::OkStatus();
+  return reporter_->Journal([](JobRecord& record) { record.set_may_lack_steps(true); });
+}
+
 absl::Status Attacher::BeginGeneration(uint64_t generation) {
   if (generation >= kGenerationLimit) {
     return absl::FailedPreconditionError("the job has used up all generations");
@@ -148,6 +156,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
       MILLRACE_ASSIGN_OR_RETURN(const bool dropped, DropFirst(shards));
       if (!dropped) continue;
     }
+    if (!closed_.empty() || !knows_closed_) MILLRACE_RETURN_IF_ERROR(NoteMayLackSteps());
     bool remade = false;
     MILLRACE_ASSIGN_OR_RETURN(auto statuses, BringAll(shards, is_new, &remade));
     if (remade) return absl::nullopt;
@@ -394,6 +403,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
   if (!decision.step_back) return statuses;
   LOG(INFO) << job_->id() << ": " << decision.why << "; all shards step back to version "
             << decision.cut.version() << " of epoch " << decision.cut.epoch();
+  MILLRACE_RETURN_IF_ERROR(NoteMayLackSteps());
   auto stepped = shards.StepBack(generation(), decision.cut, decision.epoch);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (!stepped.ok()) {
@@ -414,7 +424,6 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
     MILLRACE_RETURN_IF_ERROR(reporter_->Wait("the shards to step back together", backoff_.Next()));
     return absl::nullopt;
   }
-  attached.may_lack_steps = true;
   absl::StrAppend(&attached.how, "; all shards stepped back to version ", decision.cut.version(),
                   " (", decision.why, ")");
   return *std::move(stepped);

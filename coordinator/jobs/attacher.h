@@ -29,7 +29,8 @@ struct Attached {
   std::vector<ShardStatus> shards;
   MergedProgress merged;
   std::string how;  // For people: how the shards came back.
-  // Shards came back, or went back, without what they may have acknowledged before.
+  // Shards came back, or went back, without what they may have acknowledged before. The record has
+  // this too, until people were told: JobRecord.may_lack_steps.
   bool may_lack_steps = false;
   // Shards were made again from a checkpoint: why, and how long reading it took. Otherwise empty.
   std::string remake_cause = {};
@@ -63,6 +64,7 @@ class Attacher {
   void DescribeRemake(const ShardGroup& shards, Attached& attached) const;
   std::string DescribeReturns(const ShardGroup& shards, const Statuses& statuses) const;
   void NoteClosed(ShardGroup& shards);
+  absl::Status NoteMayLackSteps();
   absl::Status BeginGeneration(uint64_t generation);
   absl::StatusOr<absl::optional<Statuses>> Reach(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,

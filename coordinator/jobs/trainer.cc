@@ -107,10 +107,9 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   steps_seen_at_ = clock_->Now();
   steps_before_ = std::max(steps_before_, before.steps);
   job_.ClearRecovering();
-  // Before the event, which journals it: after another start the same loss must not count again.
-  job_.SetStep(merged.done.size());
-  TellRecovery(before, attached);
+  // Its step is journaled with the event: after another start the same loss must not count again.
   reporter_.Resumed(merged.done.size(), merged.done.watermark());
+  TellRecovery(before, attached);
   SetRoute route;
   route.set_job_id(job_.id());
   *route.mutable_spec() = job_.spec();
@@ -150,6 +149,9 @@ void Trainer::TellRecovery(const Before& before, const Attached& attached) {
   recovered.set_how(attached.how);
   if (attached.load) *recovered.mutable_load() = ToProto(*attached.load);
   reporter_.TellRecovered(recovered);
+  if (attached.may_lack_steps) {
+    reporter_.JournalSoon([](JobRecord& record) { record.clear_may_lack_steps(); });
+  }
 }
 
 absl::StatusOr<Trainer::End> Trainer::Train(ShardGroup& shards, Evaluator& evaluator) {

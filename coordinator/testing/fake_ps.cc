@@ -433,12 +433,12 @@ grpc::Status FakePs::GetShard(grpc::ServerContext*, const GetShardRequest* reque
 
 grpc::Status FakePs::SetGeneration(grpc::ServerContext*, const SetGenerationRequest* request,
                                    ShardStatus* response) {
-  if (const grpc::Status status = CheckGeneration(request->generation()); !status.ok()) {
-    return status;
-  }
+  grpc::Status status = CheckGeneration(request->generation());
+  if (status.ok() && on_generation_) status = on_generation_();
+  if (!status.ok()) return status;
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
-  grpc::Status status = Find(*request, &shard);
+  status = Find(*request, &shard);
   if (!status.ok()) return status;
   const Key key(request->job_id(), request->shard());
   status = Advance(key, request->generation(), *shard);

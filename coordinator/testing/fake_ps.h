@@ -101,6 +101,10 @@ class FakePs final : public ParameterServerAdmin::Service {
   void set_on_drop(std::function<grpc::Status()> on_drop) { on_drop_ = std::move(on_drop); }
   void set_on_pin(std::function<grpc::Status()> on_pin) { on_pin_ = std::move(on_pin); }
   void set_on_get(std::function<grpc::Status()> on_get) { on_get_ = std::move(on_get); }
+  // Of SetGeneration.
+  void set_on_generation(std::function<grpc::Status()> on_generation) {
+    on_generation_ = std::move(on_generation);
+  }
   void set_on_step_back(std::function<grpc::Status()> on_step_back) {
     on_step_back_ = std::move(on_step_back);
   }
@@ -219,6 +223,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::function<grpc::Status()> on_drop_;
   std::function<grpc::Status()> on_pin_;
   std::function<grpc::Status()> on_get_;
+  std::function<grpc::Status()> on_generation_;
   std::function<grpc::Status()> on_step_back_;
   std::function<grpc::Status()> on_flush_;
   std::function<grpc::Status(grpc::ServerContext* context)> on_write_;
