@@ -108,7 +108,7 @@ absl::Status Journal::CheckFormat() {
   if (format->has_value() && **format == kFormat) return absl::OkStatus();
   const auto keys = database_->List("");
   MILLRACE_RETURN_IF_ERROR(Named(directory_, keys.status()));
-  if (keys->empty()) return Put(kFormatKey, kFormat, /*sync=*/true);
+  if (keys->empty()) return Put({{kFormatKey, kFormat}}, /*sync=*/true);
   return SomethingElse(directory_);
 }
 
@@ -116,7 +116,7 @@ absl::Status Journal::ReadOrDrawTag() {
   const auto tag = database_->Get(kTagKey);
   MILLRACE_RETURN_IF_ERROR(Named(directory_, tag.status()));
   tag_ = tag->has_value() ? **tag : DrawTag();
-  return tag->has_value() ? absl::OkStatus() : Put(kTagKey, tag_, /*sync=*/true);
+  return tag->has_value() ? absl::OkStatus() : Put({{kTagKey, tag_}}, /*sync=*/true);
 }
 
 absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
@@ -138,11 +138,9 @@ absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
 
 absl::Status Journal::Write(const JobRecord& record) {
   // With the step: of what was told before, a later step may have been taken back.
-  return Named(directory_,
-               database_->Write({.put = {{JobKey(record.number()), record.SerializeAsString()},
-                                         {StepKey(record.number()), absl::StrCat(record.step())}},
-                                 .remove = {}},
-                                /*sync=*/true));
+  return Put({{JobKey(record.number()), record.SerializeAsString()},
+              {StepKey(record.number()), absl::StrCat(record.step())}},
+             /*sync=*/true);
 }
 
 absl::Status Journal::Forget(uint64_t job_number) {
@@ -153,10 +151,9 @@ absl::Status Journal::Forget(uint64_t job_number) {
 }
 
 absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events, uint64_t step) {
-  return Named(directory_, database_->Write({.put = {{EventsKey(job_number), absl::StrCat(events)},
-                                                     {StepKey(job_number), absl::StrCat(step)}},
-                                             .remove = {}},
-                                            /*sync=*/false));
+  return Put(
+      {{EventsKey(job_number), absl::StrCat(events)}, {StepKey(job_number), absl::StrCat(step)}},
+      /*sync=*/false);
 }
 
 // 0 where there is none.
@@ -167,8 +164,8 @@ uint64_t Journal::Count(const std::string& key) const {
   return counted ? count : 0;
 }
 
-absl::Status Journal::Put(const std::string& key, const std::string& value, bool sync) {
-  return Named(directory_, database_->Write({.put = {{key, value}}, .remove = {}}, sync));
+absl::Status Journal::Put(Values values, bool sync) {
+  return Named(directory_, database_->Write({.put = std::move(values), .remove = {}}, sync));
 }
 
 }  // namespace millrace::coordinator

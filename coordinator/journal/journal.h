@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,7 +52,9 @@ class Journal {
           std::unique_ptr<RocksDatabase> database);
   absl::Status CheckFormat();
   absl::Status ReadOrDrawTag();
-  absl::Status Put(const std::string& key, const std::string& value, bool sync);
+  // Puts all of them, by key, or none.
+  using Values = std::vector<std::pair<std::string, std::string>>;
+  absl::Status Put(Values values, bool sync);
   uint64_t Count(const std::string& key) const;
 
   const std::string directory_;
