@@ -168,6 +168,11 @@ class AttacherTest : public testing::Test {
     }
   }
 
+  // Waits as for a journal that gives this error.
+  void WaitForJournal(const std::string& error) {
+    EXPECT_EQ(reporter_->WaitForJournal(absl::UnavailableError(error)), absl::OkStatus());
+  }
+
   PassingClock clock_;
   MemberRegistry registry_{absl::Hours(1), &clock_};
   RunnerEnvironment environment_;
@@ -192,6 +197,19 @@ class AttacherTest : public testing::Test {
   JobSpec spec_;
   std::unique_ptr<Reporter> reporter_;
 };
+
+// RocksDB names a file, and each try begins another one: there was a notice a second.
+TEST_F(AttacherTest, JobThatWaitsForTheJournalSaysSoAgainOnlyWhereTheReasonIsAnother) {
+  WaitForJournal("cannot write the database: No space left: /d/000012.log");
+  WaitForJournal("cannot write the database: No space left: /d/000013.log");
+  EXPECT_THAT(job_->Status().message(), HasSubstr("/d/000013.log), for "));
+  WaitForJournal("cannot write the database: Input/output error: /d/000014.log");
+  EXPECT_EQ(Notices(), (std::vector<std::string>{
+                           "waits for the coordinator's journal (it cannot be written: cannot "
+                           "write the database: No space left: /d/000012.log)",
+                           "waits for the coordinator's journal (it cannot be written: cannot "
+                           "write the database: Input/output error: /d/000014.log)"}));
+}
 
 // It had a part of the servers' memory, and the turn to wait for more, for as long as a server
 // stayed away: jobs that could have run waited with it.

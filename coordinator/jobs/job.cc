@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/job_state.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
@@ -244,7 +245,7 @@ void Job::SetWaiting(const std::string& whom, absl::optional<absl::Time> since,
     waits_for_in_words_ = in_words;
     stalled_ = false;
   }
-  if (changed) AppendNotice(absl::StrCat("waits for ", text));
+  if (changed) AppendNotice(absl::StrCat("waits for ", absl::StripSuffix(text, ",")));
 }
 
 void Job::SetStalled(const std::string& whom, absl::Time since, bool is_sure) {

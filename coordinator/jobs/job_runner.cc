@@ -285,8 +285,7 @@ bool JobRunner::WriteAtTheEnd(const std::function<absl::Status()>& write) {
   for (;;) {
     const absl::Status status = write();
     if (status.ok()) return true;
-    job_->SetWaiting(absl::StrCat(
-        "the coordinator's journal (it cannot be written: ", std::string(status.message()), ")"));
+    job_->SetWaiting(kTheJournal, absl::nullopt, WhyNotJournaled(status));
     const absl::Time again = clock_->Now() + kJournalRetryPause;
     MutexLock lock(&shards_mutex_);
     while (!stopping_ && !clock_->WaitUntil(&stopped_, &shards_mutex_, again)) {

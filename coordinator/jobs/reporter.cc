@@ -16,17 +16,21 @@ constexpr absl::Duration kJournalRetryPause = absl::Seconds(1);
 // A job that does not get on for this long says for whom it waits, and says so again this often.
 constexpr absl::Duration kStallAfter = absl::Seconds(10);
 constexpr absl::Duration kStallNoticePeriod = absl::Minutes(1);
-// The journal knows a running job's time and steps up to this long ago.
+// The journal has a running job's record, and with it the time it has spent, as of this long ago at
+// most. How many steps were told it has beside that.
 constexpr absl::Duration kSavePeriod = absl::Seconds(15);
 
 constexpr char kWorker[] = "a worker";  // Who is missing where there is none.
 
 std::string JournalTrouble(const absl::Status& status) {
-  return absl::StrCat("the coordinator's journal cannot be written: ",
-                      std::string(status.message()));
+  return absl::StrCat(kTheJournal, " cannot be written: ", std::string(status.message()));
 }
 
 }  // namespace
+
+std::string WhyNotJournaled(const absl::Status& error) {
+  return absl::StrCat("it cannot be written: ", std::string(error.message()));
+}
 
 Reporter::Reporter(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox)
     : job_(job),
@@ -103,9 +107,7 @@ absl::Status Reporter::Journal(const std::function<void(JobRecord&)>& change) {
 }
 
 absl::Status Reporter::WaitForJournal(const absl::Status& error) {
-  return Wait(absl::StrCat("the coordinator's journal (it cannot be written: ",
-                           std::string(error.message()), ")"),
-              kJournalRetryPause);
+  return Wait(kTheJournal, kJournalRetryPause, WhyNotJournaled(error));
 }
 
 void Reporter::JournalSoon(const std::function<void(JobRecord&)>& change) {

@@ -23,6 +23,10 @@
 
 namespace millrace::coordinator {
 
+// For whom a job waits whose record could not be written, and why: see Job::SetWaiting.
+inline constexpr char kTheJournal[] = "the coordinator's journal";
+std::string WhyNotJournaled(const absl::Status& error);
+
 // Used by the runner's thread, but for Count.
 class Reporter {
  public:
