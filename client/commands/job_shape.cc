@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "client/progress/format.h"
-#include "common/data_labels.h"
 #include "common/evaluation_set.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "coordinator/placement/placement.h"
 #include "worker/device/cpu/memory_need.h"
+#include "worker/input/cifar_dataset.h"
 #include "worker/input/dataset.h"
 #include "worker/input/example_spec.h"
 #include "worker/model/flops.h"
@@ -29,13 +29,7 @@ uint64_t ElementsOf(const VariableSpec& variable) {
 // None: only the files tell. Which classes there are they tell anyway.
 absl::optional<worker::ExampleSpec> KnownExample(const Dataset& set) {
   constexpr int64_t kNotKnown = 0;
-  if (set.has_cifar()) {
-    worker::ExampleSpec example = worker::FloatsAndClass({32, 32, 3}, kNotKnown);
-    const std::vector<std::string> names = LabelNames(set.cifar());
-    example.labels.resize(names.size(), example.labels[0]);
-    for (size_t i = 0; i < names.size(); ++i) example.labels[i].name = names[i];
-    return example;
-  }
+  if (set.has_cifar()) return worker::CifarExample(set.cifar());
   if (!set.has_image_folder()) return absl::nullopt;
   const ImageFolder& folder = set.image_folder();
   return worker::FloatsAndClass({folder.height(), folder.width(), folder.grey() ? 1u : 3u},

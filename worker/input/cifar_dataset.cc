@@ -53,13 +53,6 @@ size_t RecordBytes(const CifarLabels& labels) {
   return labels.bytes + kCifarColours * kCifarPixels;
 }
 
-ExampleSpec DescribeCifar(const CifarLabels& labels) {
-  ExampleSpec example = FloatsAndClass({kCifarSide, kCifarSide, kCifarColours}, 0);
-  example.labels.resize(labels.names.size(), example.labels[0]);
-  for (size_t i = 0; i < labels.names.size(); ++i) example.labels[i].name = labels.names[i];
-  return example;
-}
-
 class CifarDecoder final : public RecordDecoder {
  public:
   explicit CifarDecoder(const CifarLabels& labels)
@@ -116,6 +109,14 @@ absl::Status AddCifarFile(const CifarLabels& labels, InputFile* file, RecordColl
 
 }  // namespace
 
+ExampleSpec CifarExample(const CifarFiles& spec) {
+  const std::vector<std::string> names = LabelNames(spec);
+  ExampleSpec example = FloatsAndClass({kCifarSide, kCifarSide, kCifarColours}, 0);
+  example.labels.resize(names.size(), example.labels[0]);
+  for (size_t i = 0; i < names.size(); ++i) example.labels[i].name = names[i];
+  return example;
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(
     const CifarFiles& spec, const ExampleSelection& selection, const std::string& directory,
     const std::string& field, uint64_t data_memory, uint64_t most_kept) {
@@ -125,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(
       [&labels](InputFile* file, RecordCollector* collector) {
         return AddCifarFile(labels, file, collector);
       },
-      RecordCollector(DescribeCifar(labels), std::make_unique<CifarDecoder>(labels), selection,
+      RecordCollector(CifarExample(spec), std::make_unique<CifarDecoder>(labels), selection,
                       RecordLayout(), most_kept));
 }
 

@@ -10,6 +10,7 @@
 #include "protos/job.pb.h"
 #include "worker/input/dataset.h"
 #include "worker/input/example_selection.h"
+#include "worker/input/example_spec.h"
 #include "worker/input/memory_budget.h"
 
 namespace millrace::worker {
@@ -22,6 +23,9 @@ namespace millrace::worker {
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(
     const CifarFiles& spec, const ExampleSelection& selection, const std::string& directory,
     const std::string& field, uint64_t data_memory, uint64_t most_kept = MostKeptBytes());
+
+// What an example of such files is, but for how many classes there are: that only the files tell.
+ExampleSpec CifarExample(const CifarFiles& spec);
 
 }  // namespace millrace::worker
 
