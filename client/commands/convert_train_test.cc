@@ -1,6 +1,8 @@
 // What `millrace convert` prints trains: the job of a Keras model with what conversion changes
 // most, on an embedded cluster.
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/convert.h"
@@ -10,11 +12,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "testing/example_data/npz.h"
 
 namespace millrace::client {
 namespace {
 
+using ::millrace::testing::BytesOf;
 using ::millrace::testing::CommandRun;
+using ::millrace::testing::NpyFile;
 using ::millrace::testing::WriteFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -50,29 +55,19 @@ batch_size: 8
 epochs: 2
 )";
 
-// A file as numpy.save writes it. `type` and `shape` as Python shows them: "<f4", "40, 4, 2".
-std::string NpyFile(const std::string& type, const std::string& shape, const std::string& values) {
-  std::string header =
-      absl::StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': (", shape, "), }");
-  header.append((64 - (11 + header.size()) % 64) % 64, ' ');
-  header += '\n';
-  return absl::StrCat(std::string("\x93NUMPY\x01\x00", 8),
-                      std::string(1, static_cast<char>(header.size())), std::string(1, '\0'),
-                      header, values);
-}
-
 // 40 examples, whose class is whether their first number is above 0.
 void WriteData() {
-  std::string numbers, labels;
+  std::vector<float> numbers;
+  std::vector<uint8_t> labels;
   for (int i = 0; i < 40; ++i) {
     for (int j = 0; j < 8; ++j) {
       const float number = static_cast<float>((i * 5 + j * 3) % 11 - 5) / 5;
-      numbers.append(reinterpret_cast<const char*>(&number), sizeof(number));
-      if (j == 0) labels += number > 0 ? '\1' : '\0';
+      numbers.push_back(number);
+      if (j == 0) labels.push_back(number > 0 ? 1 : 0);
     }
   }
-  WriteFile("numbers.npy", NpyFile("<f4", "40, 4, 2", numbers));
-  WriteFile("label.npy", NpyFile("|u1", "40,", labels));
+  WriteFile("numbers.npy", NpyFile({"numbers", "<f4", {40, 4, 2}, BytesOf<float>(numbers)}));
+  WriteFile("label.npy", NpyFile({"label", "|u1", {40}, BytesOf<uint8_t>(labels)}));
 }
 
 TEST(ConvertTrainTest, ConvertedModelOfSeveralOutputsTrainsAndEvaluates) {

@@ -13,19 +13,6 @@ void AppendNumber(uint64_t number, int bytes, std::string* out) {
   for (int i = 0; i < bytes; ++i) out->push_back(static_cast<char>(number >> (8 * i)));
 }
 
-std::string NpyFile(const NpzArray& array) {
-  std::string header =
-      absl::StrCat("{'descr': '", array.type, "', 'fortran_order': False, 'shape': (",
-                   absl::StrJoin(array.shape, ", "), array.shape.size() == 1 ? ",), }" : "), }");
-  // The values begin at a multiple of 64.
-  constexpr size_t kPreamble = 10;
-  header.append(63 - (kPreamble + header.size()) % 64, ' ');
-  header.push_back('\n');
-  std::string file("\x93NUMPY\x01\x00", 8);
-  AppendNumber(header.size(), 2, &file);
-  return absl::StrCat(file, header, array.bytes);
-}
-
 // What a local header and an entry of the directory have in common: no compression, no time.
 std::string ZipFields(const std::string& name, const std::string& file) {
   const auto* bytes = reinterpret_cast<const Bytef*>(file.data());
@@ -52,6 +39,19 @@ std::string DirectoryEntry(const std::string& name, const std::string& fields, s
 }
 
 }  // namespace
+
+std::string NpyFile(const NpzArray& array) {
+  std::string header =
+      absl::StrCat("{'descr': '", array.type, "', 'fortran_order': False, 'shape': (",
+                   absl::StrJoin(array.shape, ", "), array.shape.size() == 1 ? ",), }" : "), }");
+  // The values begin at a multiple of 64.
+  constexpr size_t kPreamble = 10;
+  header.append(63 - (kPreamble + header.size()) % 64, ' ');
+  header.push_back('\n');
+  std::string file("\x93NUMPY\x01\x00", 8);
+  AppendNumber(header.size(), 2, &file);
+  return absl::StrCat(file, header, array.bytes);
+}
 
 std::string NpzFile(const std::vector<NpzArray>& arrays) {
   std::string archive;

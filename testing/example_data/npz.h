@@ -1,4 +1,4 @@
-// Arrays of NumPy's in one file.
+// Files of NumPy's arrays.
 #ifndef MILLRACE_TESTING_EXAMPLE_DATA_NPZ_H_
 #define MILLRACE_TESTING_EXAMPLE_DATA_NPZ_H_
 
@@ -23,6 +23,9 @@ template <typename T>
 std::string BytesOf(absl::Span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
+
+// What numpy.save writes of an array, whose name is not in it.
+std::string NpyFile(const NpzArray& array);
 
 // What numpy.savez writes, of less than 4 GiB in all.
 std::string NpzFile(const std::vector<NpzArray>& arrays);
