@@ -58,8 +58,9 @@ absl::Status CheckPictures(uint64_t files, const ImageSize& size, uint64_t most_
   if (files * each <= most_kept) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       field, ": ", path, ": its ", files, " files take ", files * each,
-      " bytes of memory as pictures of ", size.height, " x ", size.width, "; must be at most ",
-      most_kept, " on this machine: make height and width smaller, or the folder"));
+      " bytes of memory as pictures of ", size.height, " x ", size.width, " x ", size.channels,
+      "; must be at most ", most_kept, " on this machine: make height or width smaller",
+      size.channels > 1 ? ", set grey" : "", ", or leave files out of the folder"));
 }
 
 // Moves the examples of `selection`, of those that are pictures, to the front, and drops all

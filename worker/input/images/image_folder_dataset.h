@@ -17,8 +17,9 @@ namespace millrace::worker {
 // Opens the examples of a selection in an ImageFolder. All files are decoded and resized, on
 // several threads; of what is selected, height * width * channels bytes are kept for each. The log
 // says which classes there are, and as a warning how many files were skipped. All files' pictures
-// are in memory until the selected ones are known: no more than `most_kept` bytes. Errors as
-// OpenDataset, with the file's path.
+// are in memory until the selected ones are known: no more than `most_kept` bytes. Where that has
+// no room for a second copy of these, the memory of all stays taken. Errors as OpenDataset, with
+// the file's path.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec,
                                                          const ExampleSelection& selection,
                                                          const std::string& directory,

@@ -50,8 +50,8 @@ class ImageFolderTest : public ::testing::Test {
                  uint64_t most_kept = MostKeptBytes()) {
     ImageFolder spec;
     spec.set_folder("set");
-    spec.set_height(1);
-    spec.set_width(2);
+    spec.set_height(height_);
+    spec.set_width(width_);
     spec.set_grey(grey_);
     spec.set_max_unreadable(max_unreadable);
     millrace::Dataset set;
@@ -67,6 +67,8 @@ class ImageFolderTest : public ::testing::Test {
   }
 
   const std::string directory_ = millrace::testing::MakeTestDirectory();
+  uint32_t height_ = 1;
+  uint32_t width_ = 2;
   bool grey_ = true;
 };
 
@@ -104,15 +106,21 @@ TEST_F(ImageFolderTest, PicturesThatDoNotFitIntoMemoryAreRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("data.train.image_folder.folder: " + directory_ +
-                        "/set: its 4 files take 72 bytes of memory as pictures of 1 x 2; must be "
-                        "at most 54 on this machine"));
+                        "/set: its 4 files take 72 bytes of memory as pictures of 1 x 2 x 1; must "
+                        "be at most 54 on this machine: make height or width smaller, or leave "
+                        "files out of the folder"));
+  grey_ = false;
+  EXPECT_THAT(std::string(Open(0, 0, 0, 54).status().message()),
+              HasSubstr("smaller, set grey, or"));
 }
 
-// Where there is no room for a second copy, those that are not selected stay in memory.
+// Of three pictures of 64 bytes one is selected: where there is no room for a second copy of it,
+// the others stay in memory.
 TEST_F(ImageFolderTest, RangeIsTheSameWithLittleMemory) {
-  for (const uint64_t most : {uint64_t{54}, MostKeptBytes()}) {
+  height_ = width_ = 8;
+  for (const uint64_t most : {uint64_t{3 * (64 + 16)}, MostKeptBytes()}) {
     const Batch batch = ReadAllExamples(*Open(0, 1, 2, most).value());
-    EXPECT_THAT(batch.features[0].floats, ElementsAre(0.4f, 0.4f));
+    EXPECT_EQ(batch.features[0].floats, std::vector<float>(64, 0.4f));
   }
 }
 
