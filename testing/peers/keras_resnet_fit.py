@@ -17,7 +17,6 @@ import tensorflow as tf
 
 keras = tf.keras
 PADDING = 4
-EXAMPLES = 10000  # Of data_batch_1.bin.
 
 
 def augmented(image, label):
@@ -74,14 +73,14 @@ def main():
     model = keras_resnet.network(options.depth)
     if options.initial:
         keras_resnet.write_safetensors(options.initial, {v.path: v.numpy() for v in model.weights})
+    data = batches(options)
     learning_rate = options.learning_rate
     if options.decay:
-        steps = EXAMPLES // options.batch * options.epochs
+        steps = int(data.cardinality()) * options.epochs
         learning_rate = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
     model.compile(
         keras.optimizers.SGD(learning_rate, momentum=options.momentum),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-    data = batches(options)
     if not options.epochs:
         watch = Watch(options.steps)
         model.fit(data, steps_per_epoch=options.steps, epochs=1, verbose=0, callbacks=[watch])

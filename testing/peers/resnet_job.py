@@ -24,8 +24,8 @@ def text(mode, batches, depth=20, learning_rate=0.1, seed=1, augmented=True, mom
     model = re.search(r"^model \{.*?^\}$", written, re.DOTALL | re.MULTILINE).group(0)
     augmentation = "augmentation { crop_padding: 4 horizontal_flip: true }" if augmented else ""
     how, batch_size = MODES[mode]
-    versions = batches  # Of either mode: one for 128 examples.
-    schedule = f"schedule {{ cosine_decay {{ decay_steps: {versions} }} }}" if decay else ""
+    # In either mode a version is of 128 examples.
+    schedule = f"schedule {{ cosine_decay {{ decay_steps: {batches} }} }}" if decay else ""
     evaluate = 'evaluate { cifar { files: "test_batch.bin" } }' if "evaluation" in more else ""
     return f"""{model}
 data {{

@@ -231,6 +231,24 @@ Dataset TwoCsvLabels() {
   return set;
 }
 
+Dataset NumpySpec() {
+  Dataset set;
+  NumpyArray* features = set.mutable_numpy()->add_features();
+  features->add_files("x.npy");
+  features->set_divide_by(3);
+  set.mutable_numpy()->add_label()->add_files("y.npy");
+  return set;
+}
+
+// The same with a label of floats as well.
+Dataset TwoNumpyLabels() {
+  Dataset set = NumpySpec();
+  NumpyArray* label = set.mutable_numpy()->add_label();
+  label->set_name("row");
+  label->add_files("x.npy");
+  return set;
+}
+
 Dataset BothCifarLabels() {
   Dataset set;
   set.mutable_cifar()->add_files("cifar-100");
@@ -262,14 +280,6 @@ void PrintFingerprints(const std::string& directory) {
   part.mutable_hold_out()->set_part(HoldOut::REST);
   Dataset cifar;
   cifar.mutable_cifar()->add_files("cifar-?");
-  Dataset numpy;
-  numpy.mutable_numpy()->add_features()->add_files("x.npy");
-  numpy.mutable_numpy()->mutable_features(0)->set_divide_by(3);
-  numpy.mutable_numpy()->add_label()->add_files("y.npy");
-  Dataset numpy_labels = numpy;
-  NumpyArray* label = numpy_labels.mutable_numpy()->add_label();
-  label->set_name("row");
-  label->add_files("x.npy");
   worker::PreparedJob job;
   job.train = Open(idx, directory);
   job.evaluate = Open(libsvm, directory);
@@ -280,9 +290,9 @@ void PrintFingerprints(const std::string& directory) {
   Print("csv_labels", {Open(TwoCsvLabels(), directory)->fingerprint()});
   Print("libsvm_part", {Open(part, directory)->fingerprint()});
   Print("cifar", {Open(cifar, directory)->fingerprint()});
-  Print("numpy", {Open(numpy, directory)->fingerprint()});
+  Print("numpy", {Open(NumpySpec(), directory)->fingerprint()});
   Print("cifar_labels", {Open(BothCifarLabels(), directory)->fingerprint()});
-  Print("numpy_labels", {Open(numpy_labels, directory)->fingerprint()});
+  Print("numpy_labels", {Open(TwoNumpyLabels(), directory)->fingerprint()});
   WritePicture(directory);
   Print("image_folder", {Open(FolderSpec(), directory)->fingerprint()});
   Print("plan", {worker::DataFingerprint(job)});
