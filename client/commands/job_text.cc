@@ -67,7 +67,7 @@ std::string TimeSpentTable(const TimeSpent& spent) {
   return absl::StrCat("\n", table.ToString());
 }
 
-// Empty: no step was.
+// How many steps were run again. Empty: none was.
 std::string RunAgain(const JobStatus& status) {
   if (status.steps_run_again() == 0) {
     return status.more_may_have_run_again() ? "nobody knows how many" : "";

@@ -37,7 +37,7 @@ std::string DescribeLoss(const Recovered& recovered) {
   if (lost == 0) {
     return recovered.more_may_be_lost()
                ? absl::StrCat("steps after the first ", FormatCount(recovered.step()),
-                              " may be run again, nobody knows how many")
+                              " may have been done and lost, nobody knows how many")
                : "no step was lost";
   }
   return absl::StrCat(recovered.more_may_be_lost() ? "at least " : "", FormatCount(lost),

@@ -69,8 +69,8 @@ TEST(FormatTest, LostStepsAreCountedOnlyWhereSomebodySawThem) {
   EXPECT_EQ(DescribeEvent(event), "ps-1 went: no step was lost; goes on from step 1,400");
   recovered.set_more_may_be_lost(true);
   EXPECT_EQ(DescribeEvent(event),
-            "ps-1 went: steps after the first 1,400 may be run again, nobody knows how many; goes "
-            "on from step 1,400");
+            "ps-1 went: steps after the first 1,400 may have been done and lost, nobody knows how "
+            "many; goes on from step 1,400");
   recovered.set_steps_lost(1);
   EXPECT_EQ(DescribeEvent(event),
             "ps-1 went: at least 1 step is to be run again; goes on from step 1,400");

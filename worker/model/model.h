@@ -35,8 +35,8 @@ class GradientSink {
   virtual absl::Span<float> Buffer(size_t variable) = 0;
 
   // The first `count` elements of Buffer(variable) are final: they may leave while the rest is
-  // computed, and must not be touched again. Where a gradient is long, called any number of times
-  // before Finished, with growing counts.
+  // computed, and must not be touched again. May be called, any number of times, before Finished,
+  // with counts that do not become less; the last may be all.
   virtual void FinishedFirst(size_t /*variable*/, size_t /*count*/) {}
 
   // What is in Buffer(variable) is final: it may leave for the ps servers at once, and must not be
