@@ -356,6 +356,17 @@ TEST_F(AttacherTest, JobWhoseShardNoServerMakesInTimeEndsAfterAWhileAndNamesOne)
   EXPECT_EQ(CountOf("no other ps server could make it", Notices()), 1);
 }
 
+// The record's remake goes when the shards are made, before people are told.
+TEST_F(AttacherTest, ThatShardsWereMadeAgainIsKnownUntilItIsTold) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  LoseAllShards();
+  EXPECT_FALSE(job_->record().may_lack_steps());
+  const absl::Status end = AttachSomewhere(nullptr);
+  EXPECT_TRUE(end.ok()) << end;
+  EXPECT_FALSE(job_->record().has_remake());
+  EXPECT_TRUE(job_->record().may_lack_steps());
+}
+
 TEST_F(AttacherTest, WholeCheckpointThatComesMeanwhileIsTaken) {
   for (int i = 0; i < kServers; ++i) Join(i);
   LoseAllShards();

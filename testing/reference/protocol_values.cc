@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "glog/logging.h"
 #include "ps/dense/initial_value.h"
+#include "testing/example_data/npz.h"
 #include "worker/device/cpu/layers/dropout.h"
 #include "worker/input/augmenter.h"
 #include "worker/input/dataset.h"
@@ -144,17 +145,6 @@ std::string BigEndian(std::vector<uint32_t> words) {
   return bytes;
 }
 
-template <typename Number>
-void WriteNpy(const std::string& path, const std::string& type, const std::string& shape,
-              const std::vector<Number>& elements) {
-  const std::string header =
-      absl::StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': ", shape, ", }\n");
-  std::ofstream file(path);
-  file << "\x93NUMPY\x01" << '\0' << static_cast<char>(header.size()) << '\0' << header;
-  file.write(reinterpret_cast<const char*>(elements.data()),
-             static_cast<std::streamsize>(elements.size() * sizeof(Number)));
-}
-
 void WriteData(const std::string& directory) {
   std::string pixels;
   for (int i = 0; i < 30; ++i) pixels.push_back(static_cast<char>(i * 37));
@@ -169,9 +159,9 @@ void WriteData(const std::string& directory) {
     for (int i = 0; i < 3072; ++i) record.push_back(static_cast<char>(i * factor));
     std::ofstream(absl::StrCat(directory, "/", name)) << record;
   }
-  WriteNpy(directory + "/x.npy", "<f8", "(3, 2)",
-           std::vector<double>{0.1, -2.5, 1e10, 0.0, 7.0, 1.0 / 3});
-  WriteNpy(directory + "/y.npy", "<i4", "(3,)", std::vector<int32_t>{2, 0, 5});
+  std::ofstream(directory + "/x.npy")
+      << NpyFile({"x", "<f8", {3, 2}, BytesOf<double>({0.1, -2.5, 1e10, 0.0, 7.0, 1.0 / 3})});
+  std::ofstream(directory + "/y.npy") << NpyFile({"y", "<i4", {3}, BytesOf<int32_t>({2, 0, 5})});
   std::ofstream(directory + "/rows") << "-1 1:0.5 5:-2.25\n\n+1\n+1 2:0 3:3\n";
 }
 
