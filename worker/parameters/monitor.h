@@ -19,9 +19,8 @@ struct Monitor {
   bool cancelled ABSL_GUARDED_BY(mutex) = false;
   // Streams that gRPC may still call back.
   int live_streams ABSL_GUARDED_BY(mutex) = 0;
-  // Streams that gRPC is done with, for the client's own threads to destroy. Had one of gRPC's
-  // threads to do it, that might drop the last channel of the process, and gRPC would then have the
-  // thread wait for its own end, go on without waiting, and crash.
+  // Streams that are over, for the client's own threads to destroy: with one may go the last
+  // reference to a channel, which is not for a thread that other streams wait for.
   std::vector<std::shared_ptr<void>> ended_streams ABSL_GUARDED_BY(mutex);
 };
 

@@ -1,0 +1,47 @@
+// gRPC's completion queues, with one thread each.
+//
+// gRPC's callback interface serves all streams of a process by a few threads that wait for each
+// other: a small message costs several turns of the processors. A thread that has a queue to itself
+// finds what the network brings for it by itself (docs/performance.md, "The wire").
+#ifndef MILLRACE_COMMON_NET_COMPLETION_THREADS_H_
+#define MILLRACE_COMMON_NET_COMPLETION_THREADS_H_
+
+#include "grpcpp/completion_queue.h"
+
+namespace millrace {
+
+// What hears of an operation's completion. May be used for one operation after the other.
+class Completion {
+ public:
+  // What the operation is started with.
+  void* tag() { return this; }
+
+  // Called on the queue's thread, which serves nobody else meanwhile: must not block.
+  virtual void Complete(bool ok) = 0;
+
+ protected:
+  ~Completion() = default;
+};
+
+// Calls a method of its owner's.
+template <typename Owner>
+class MemberCompletion final : public Completion {
+ public:
+  MemberCompletion(Owner* owner, void (Owner::*method)(bool ok)) : owner_(owner), method_(method) {}
+  MemberCompletion(const MemberCompletion&) = delete;
+  MemberCompletion& operator=(const MemberCompletion&) = delete;
+
+  void Complete(bool ok) override { (owner_->*method_)(ok); }
+
+ private:
+  Owner* const owner_;
+  void (Owner::*const method_)(bool ok);
+};
+
+// For calls to servers: one of the process's queues, in turn; its thread serves it until the
+// process ends. All tags must be those of completions. Thread-safe.
+grpc::CompletionQueue* NextClientQueue();
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_NET_COMPLETION_THREADS_H_
