@@ -17,7 +17,7 @@ constexpr unsigned kMaxQueues = 8;
 void Serve(grpc::CompletionQueue* queue) {
   void* tag;
   bool ok;
-  while (queue->Next(&tag, &ok)) static_cast<Completion*>(tag)->Complete(ok);
+  while (queue->Next(&tag, &ok)) static_cast<Completion*>(tag)->Run(ok);
 }
 
 std::vector<grpc::CompletionQueue*>* StartClientQueues() {

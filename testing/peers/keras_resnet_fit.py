@@ -60,6 +60,7 @@ def main():
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
     parser.add_argument("--learning_rate", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--decay", action="store_true", help="from the learning rate to 0, by a cosine")
@@ -78,9 +79,12 @@ def main():
     if options.decay:
         steps = int(data.cardinality()) * options.epochs
         learning_rate = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
+    if options.optimizer == "adam":
+        optimizer = keras.optimizers.Adam(learning_rate)
+    else:
+        optimizer = keras.optimizers.SGD(learning_rate, momentum=options.momentum)
     model.compile(
-        keras.optimizers.SGD(learning_rate, momentum=options.momentum),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+        optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     if not options.epochs:
         watch = Watch(options.steps)
         model.fit(data, steps_per_epoch=options.steps, epochs=1, verbose=0, callbacks=[watch])

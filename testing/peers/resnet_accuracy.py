@@ -27,7 +27,8 @@ def ours(mode, directory, initial, seed, options):
     more = f'evaluation {{ every_steps: {steps} }}\nwarm_start {{ path: "{initial}" }}'
     job = pathlib.Path(directory) / f"{mode}.textproto"
     job.write_text(resnet_job.text(
-        mode, batches, options.depth, options.learning_rate, seed, momentum=options.momentum, decay=True, more=more))
+        mode, batches, options.depth, options.optimizer, options.learning_rate, seed, momentum=options.momentum,
+        decay=True, more=more))
     told = speed.events_of(speed.embedded(job, options.data))
     return told[-1]["metrics"]["eval_accuracy"]
 
@@ -36,8 +37,8 @@ def keras(initial, seed, options):
     return speed.python(
         options, "keras_resnet_fit.py", f"--train={options.data}/data_batch_1.bin",
         f"--evaluate={options.data}/test_batch.bin", f"--initial={initial}", f"--depth={options.depth}",
-        f"--epochs={options.epochs}", f"--learning_rate={options.learning_rate}", f"--momentum={options.momentum}",
-        "--decay", f"--seed={seed}")["accuracy"]
+        f"--epochs={options.epochs}", f"--optimizer={options.optimizer}", f"--learning_rate={options.learning_rate}",
+        f"--momentum={options.momentum}", "--decay", f"--seed={seed}")["accuracy"]
 
 
 def show(name, values):
@@ -52,9 +53,10 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--depth", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
     parser.add_argument("--learning_rate", type=float, default=0.1)
     parser.add_argument(
-        "--momentum", type=float, default=0.9, help="of all three; stale gradients add some to the asynchronous one's")
+        "--momentum", type=float, default=0.9, help="of sgd; stale gradients add some to the asynchronous one's")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     accuracies = {"Keras": [], **{mode: [] for mode in resnet_job.MODES}}

@@ -16,9 +16,15 @@ def steps_of(mode, batches):
     return batches * BATCH // MODES[mode][1]
 
 
-def text(mode, batches, depth=20, learning_rate=0.1, seed=1, augmented=True, momentum=0.9, decay=False, more=""):
-    """Without evaluations, unless `more` brings one. `more` may refer to test_batch.bin. `decay`: see
-    resnet_accuracy.py."""
+def optimizer_text(name, learning_rate, momentum):
+    own = f"momentum: {momentum}" if name == "sgd" else ""
+    return f"{name} {{ learning_rate: {learning_rate} {own} }}"
+
+
+def text(mode, batches, depth=20, optimizer="sgd", learning_rate=0.1, seed=1, augmented=True, momentum=0.9, decay=False,
+         more=""):
+    """Without evaluations, unless `more` brings one. `more` may refer to test_batch.bin. `momentum` is of sgd alone.
+    `decay`: see resnet_accuracy.py."""
     written = subprocess.run(
         ["python3", "examples/resnet.py", f"--depth={depth}"], check=True, capture_output=True, text=True).stdout
     model = re.search(r"^model \{.*?^\}$", written, re.DOTALL | re.MULTILINE).group(0)
@@ -32,7 +38,7 @@ data {{
   train {{ cifar {{ files: "data_batch_1.bin" }} {augmentation} }}
   {evaluate}
 }}
-optimizer {{ sgd {{ learning_rate: {learning_rate} momentum: {momentum} }} {schedule} }}
+optimizer {{ {optimizer_text(optimizer, learning_rate, momentum)} {schedule} }}
 {how}
 batch_size: {batch_size}
 steps: {steps_of(mode, batches)}
