@@ -1,11 +1,13 @@
 #include "client/commands/convert.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/commands/read_text_file.h"
 #include "client/keras/keras_file.h"
 #include "client/keras/keras_model.h"
@@ -81,6 +83,21 @@ absl::Status CheckWeightsFlag(const Flags& flags) {
   return CheckTensorPath(flags.weights);
 }
 
+bool HasLosses(const ModelSpec& model) {
+  if (model.outputs().empty()) return model.loss() != LOSS_UNSPECIFIED;
+  return std::all_of(model.outputs().begin(), model.outputs().end(),
+                     [](const OutputSpec& output) { return output.loss() != LOSS_UNSPECIFIED; });
+}
+
+// What the job file lacks, for people: "data, batch_size and epochs".
+std::string Missing(const KerasModel& converted) {
+  std::vector<std::string> fields;
+  if (!HasLosses(converted.model)) fields.push_back("loss");
+  if (!converted.optimizer.has_value()) fields.push_back("optimizer");
+  fields.insert(fields.end(), {"data", "batch_size"});
+  return absl::StrCat(absl::StrJoin(fields, ", "), " and epochs");
+}
+
 }  // namespace
 
 absl::StatusOr<ExitCode> RunConvert(const CommandContext& context) {
@@ -105,7 +122,7 @@ absl::StatusOr<ExitCode> RunConvert(const CommandContext& context) {
   }
   *context.console.out << text;
   for (const std::string& note : converted.notes) *context.console.err << note << "\n";
-  *context.console.err << "Next, with data, batch_size and epochs in the job file: " << next
+  *context.console.err << "Next, with " << Missing(converted) << " in the job file: " << next
                        << "\n";
   return ExitCode::kSucceeded;
 }

@@ -68,7 +68,14 @@ TEST_F(ConvertTest, WithoutWeightsOnlyTheModelIsPrinted) {
   EXPECT_EQ(*run_.Run(RunConvert), ExitCode::kSucceeded);
   EXPECT_THAT(run_.out(), HasSubstr("loss: SPARSE_CATEGORICAL_CROSSENTROPY"));
   EXPECT_THAT(run_.out(), HasSubstr("metrics: [ACCURACY]"));
-  EXPECT_THAT(run_.err(), HasSubstr("millrace train JOB.textproto --data=DIR\n"));
+  EXPECT_THAT(run_.err(), HasSubstr("Next, with data, batch_size and epochs in the job file: "
+                                    "millrace train JOB.textproto --data=DIR\n"));
+}
+
+TEST_F(ConvertTest, WhatAJobLacksIsNamed) {
+  run_.flags().path = KerasFileNamed("sequences.keras3.json");
+  EXPECT_EQ(*run_.Run(RunConvert), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.err(), HasSubstr("Next, with loss, optimizer, data, batch_size and epochs in "));
 }
 
 TEST_F(ConvertTest, WhatIsMissingIsNamed) {

@@ -175,6 +175,7 @@ absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const S
   const auto standing = job->second.standings.find(worker);
   if (done.first && standing != job->second.standings.end()) {
     standing->second.faults = 0;
+    standing->second.returns = 0;
     standing->second.not_before = absl::InfinitePast();
     CountStep(job->second, standing->second);
   }
@@ -184,24 +185,36 @@ absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const S
   return done;
 }
 
-int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned, bool fault) {
+int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(returned.job_id());
   if (job == jobs_.end()) return 0;
   StepTracker& tracker = job->second.tracker;
   if (tracker.ClaimOf(worker, returned.lease_id()) != StepTracker::Claim::kOwn) return 0;
-  // Too late is not wrong: a shard may have left the version behind.
-  if (tracker.IsDoneByOthers(returned.lease_id())) fault = false;
-  tracker.GiveBack(returned.lease_id());
-  const auto standing = job->second.standings.find(worker);
+  const auto found = job->second.standings.find(worker);
   int faults = 0;
-  if (fault && standing != job->second.standings.end()) {
-    faults = ++standing->second.faults;
-    standing->second.last_fault = Printable(returned.message(), kMaxFaultBytes);
-    standing->second.not_before = options_.clock->Now() + PauseAfter(faults);
+  if (found != job->second.standings.end()) {
+    Standing& standing = found->second;
+    if (returned.code() == 0) ++standing.returns;
+    if (IsFault(tracker, worker, returned, standing.returns)) {
+      faults = ++standing.faults;
+      standing.last_fault = Printable(returned.message(), kMaxFaultBytes);
+      standing.not_before = options_.clock->Now() + PauseAfter(faults);
+    }
   }
+  tracker.GiveBack(returned.lease_id());
   HandOut();
   return faults;
+}
+
+bool Dispatcher::IsFault(const StepTracker& tracker, uint64_t worker, const LeaseReturned& returned,
+                         int returns) const {
+  // Too late is not wrong: a shard may have left the version behind.
+  if (tracker.IsDoneByOthers(returned.lease_id())) return false;
+  if (returned.code() != 0) return true;
+  const auto state = workers_.find(worker);
+  const bool stays = state != workers_.end() && !state->second.draining;
+  return stays && returns > kFreeReturns;
 }
 
 Dispatcher::TickResult Dispatcher::Tick(const std::string& job_id) {

@@ -40,6 +40,10 @@ struct WorkerCapacity {
 // block. Thread-safe.
 class Dispatcher {
  public:
+  // Those are given back with OK that wait while the worker evaluates or has another job's long
+  // step.
+  static constexpr int kFreeReturns = 16;
+
   struct Options {
     // Of a job of which no step was seen yet; then leases follow the pace of the steps, up and
     // down.
@@ -111,11 +115,11 @@ class Dispatcher {
   absl::optional<DoneResult> Done(uint64_t worker, const StepResult& result)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A worker gives a lease back; ignored where it has not got it. After a `fault` others come
-  // first; after more it gets nothing of the job for a moment, longer each time until it has done a
-  // step. Returns its faults in a row.
-  int GiveBack(uint64_t worker, const LeaseReturned& returned, bool fault)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // A worker gives a lease back; ignored where it has not got it. That is a fault unless it says
+  // OK; of one that stays, OK is a fault as well when it has done no step for kFreeReturns of them.
+  // After a fault others come first; after more it gets nothing of the job for a moment, longer
+  // each time until it has done a step. Returns its faults in a row.
+  int GiveBack(uint64_t worker, const LeaseReturned& returned) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct TickResult {
     absl::Time next;      // Call it again then, at the latest.
@@ -165,6 +169,7 @@ class Dispatcher {
     bool ready = false;
     std::string refusal;  // Why it cannot run the job. Empty: it can, or has not said.
     int faults = 0;       // In a row, without a step done.
+    int returns = 0;      // The same, of leases that it gave back with OK.
     absl::Time not_before = absl::InfinitePast();
     absl::Time last_done = absl::InfinitePast();  // When it last reported a step of this job.
     StepPace pace;
@@ -194,6 +199,8 @@ class Dispatcher {
   using Jobs = std::map<std::string, JobDispatch>;
   using SlotsByWorker = std::map<uint64_t, uint32_t>;
 
+  bool IsFault(const StepTracker& tracker, uint64_t worker, const LeaseReturned& returned,
+               int returns) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsReady(const JobDispatch& job, uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsEvaluating(uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool SomeoneElseTrains(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

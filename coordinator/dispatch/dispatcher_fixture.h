@@ -96,12 +96,14 @@ class DispatcherTest : public testing::Test {
     return dispatcher_.Done(outbox_.workers[n], result);
   }
 
-  int GiveBack(size_t n, bool fault) {
+  // The worker of the nth lease that was sent gives it back. Returns its faults in a row.
+  int GiveBack(size_t n, absl::StatusCode code = absl::StatusCode::kUnavailable) {
     LeaseReturned returned;
     returned.set_job_id(outbox_.leases[n].job_id());
     returned.set_lease_id(outbox_.leases[n].lease_id());
     returned.set_step(outbox_.leases[n].begin());
-    return dispatcher_.GiveBack(outbox_.workers[n], returned, fault);
+    returned.set_code(static_cast<int>(code));
+    return dispatcher_.GiveBack(outbox_.workers[n], returned);
   }
 
   std::vector<WorkerCapacity> workers_;

@@ -106,11 +106,11 @@ TEST_F(DispatcherTest, FaultsInARowPauseTheWorkerForLongerAndLonger) {
   SetWorkers({{1, 1}});
   Start("a", 1, 0);
   outbox_.Take();
-  EXPECT_EQ(GiveBack(0, /*fault=*/true), 1);
+  EXPECT_EQ(GiveBack(0), 1);
   EXPECT_THAT(outbox_.Take(), ElementsAre("1: lease a@1 [0,1)")) << "the first is free";
   absl::Duration longest;
   for (int faults = 2; faults <= 12; ++faults) {
-    EXPECT_EQ(GiveBack(outbox_.leases.size() - 1, /*fault=*/true), faults);
+    EXPECT_EQ(GiveBack(outbox_.leases.size() - 1), faults);
     EXPECT_THAT(outbox_.Take(), IsEmpty());
     const absl::Duration pause = dispatcher_.Tick("a").next - clock_.Now();
     EXPECT_GT(pause, absl::ZeroDuration());
@@ -122,16 +122,31 @@ TEST_F(DispatcherTest, FaultsInARowPauseTheWorkerForLongerAndLonger) {
     EXPECT_THAT(outbox_.Take(), ElementsAre("1: lease a@1 [0,1)"));
   }
   Done(outbox_.leases.size() - 1, 0);
-  EXPECT_EQ(GiveBack(outbox_.leases.size() - 1, /*fault=*/true), 1) << "progress forgives";
+  EXPECT_EQ(GiveBack(outbox_.leases.size() - 1), 1) << "progress forgives";
 }
 
-TEST_F(DispatcherTest, LeaseThatIsReturnedWithoutFaultGoesOutAgain) {
-  SetWorkers({{1, 1}});
+TEST_F(DispatcherTest, WorkerThatLeavesGivesItsLeaseToAnotherOne) {
+  SetWorkers({{1, 1}, {2, 1}});
   Start("a", 1, 0);
   outbox_.Take();
-  EXPECT_EQ(GiveBack(0, /*fault=*/false), 0);
-  EXPECT_THAT(outbox_.Take(), ElementsAre("1: lease a@1 [0,1)"));
-  EXPECT_EQ(GiveBack(0, /*fault=*/true), 0) << "it has ended before";
+  dispatcher_.SetDraining(1);
+  EXPECT_EQ(GiveBack(0, absl::StatusCode::kOk), 0);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@1 [0,1)"));
+  EXPECT_EQ(GiveBack(0), 0) << "it has ended before";
+}
+
+// Such a worker once got the step again at once, ten thousand times a second, while another one was
+// idle.
+TEST_F(DispatcherTest, WorkerThatGivesAllItGetsBackAsIfNothingWereWrongComesAfterOthers) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 0);
+  for (int returns = 1; returns <= Dispatcher::kFreeReturns; ++returns) {
+    outbox_.Take();
+    EXPECT_EQ(GiveBack(outbox_.leases.size() - 1, absl::StatusCode::kOk), 0);
+    EXPECT_THAT(outbox_.Take(), ElementsAre("1: lease a@1 [0,1)"));
+  }
+  EXPECT_EQ(GiveBack(outbox_.leases.size() - 1, absl::StatusCode::kOk), 1);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@1 [0,1)"));
 }
 
 // Any worker could once give back the steps that another one computed, by a lease id that is easy
@@ -146,7 +161,7 @@ TEST_F(DispatcherTest, LeaseOfAnotherWorkerIsNeitherGivenBackNorDone) {
   EXPECT_FALSE(dispatcher_.HasLease(1, "b", lease_id));
   outbox_.Take();
   outbox_.workers[0] = 2;
-  EXPECT_EQ(GiveBack(0, /*fault=*/true), 0);
+  EXPECT_EQ(GiveBack(0), 0);
   EXPECT_FALSE(Done(0, 0)->first);
   EXPECT_THAT(outbox_.Take(), IsEmpty());
   outbox_.workers[0] = 1;
@@ -287,7 +302,7 @@ TEST_F(DispatcherTest, StepOfAWorkerThatFailsGoesToAnotherOne) {
   SetWorkers({{1, 4}, {2, 1}});
   Start("a", 1, 0);
   EXPECT_THAT(outbox_.workers, ElementsAre(1));
-  EXPECT_EQ(GiveBack(0, /*fault=*/true), 1);
+  EXPECT_EQ(GiveBack(0), 1);
   EXPECT_THAT(outbox_.workers, ElementsAre(1, 2)) << "though the first has more free slots";
   Done(1, 0);
   EXPECT_THAT(outbox_.workers, ElementsAre(1, 2, 2)) << "a fault counts until a step is done";
@@ -296,8 +311,8 @@ TEST_F(DispatcherTest, StepOfAWorkerThatFailsGoesToAnotherOne) {
 TEST_F(DispatcherTest, PauseOfOneWorkerHoldsUpNoOther) {
   SetWorkers({{1, 1}});
   Start("a", 1, 1);
-  GiveBack(0, /*fault=*/true);
-  GiveBack(1, /*fault=*/true);
+  GiveBack(0);
+  GiveBack(1);
   outbox_.Take();
   SetWorkers({{1, 1}, {2, 2}});
   EXPECT_THAT(outbox_.workers, ElementsAre(1, 1, 2, 2));
@@ -436,7 +451,7 @@ TEST_F(DispatcherTest, LeasesAreSmallWhereJobsWaitForTheirTurns) {
   clock_.Advance(absl::Milliseconds(100));
   Done(0, 31);
   ASSERT_EQ(outbox_.leases[1].job_id(), "b");
-  GiveBack(1, /*fault=*/false);
+  GiveBack(1);
   ASSERT_EQ(outbox_.leases[2].job_id(), "a");
   EXPECT_EQ(outbox_.leases[2].end() - outbox_.leases[2].begin(), 5u) << "half a second";
 }

@@ -97,7 +97,7 @@ TEST_F(StragglerTest, GivingBackAStepThatAnotherHasDoneIsNoFault) {
   SetWorkers({{1, 1}, {2, 1}});
   StartSynchronous(1, /*backup=*/1);
   EXPECT_TRUE(Done(1, 0)->first);
-  EXPECT_EQ(GiveBack(0, /*fault=*/true), 0);
+  EXPECT_EQ(GiveBack(0), 0);
 }
 
 TEST_F(StragglerTest, LastStepsOfAVersionGoToFasterWorkers) {

@@ -120,13 +120,13 @@ void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned&
   if (IsExcluded(worker)) return;
   if (!environment_.dispatcher->HasLease(worker.id, job_->id(), returned.lease_id())) return;
   const auto code = static_cast<absl::StatusCode>(returned.code());
-  const std::string message =
-      absl::StrCat(Printable(returned.message()), " (on ", worker.registration.name(), ")");
+  const std::string message = absl::StrCat(
+      returned.message().empty() ? "it does not say why" : Printable(returned.message()), " (on ",
+      worker.registration.name(), ")");
   // What a ps server has lost may be made again, or ends the job, when the coordinator finds it so.
   const bool is_final = Classify(code) == Failure::kFinal && code != absl::StatusCode::kDataLoss;
   if (is_final) return inbox_.Interrupt(absl::Status(code, message));
-  const int faults =
-      environment_.dispatcher->GiveBack(worker.id, returned, code != absl::StatusCode::kOk);
+  const int faults = environment_.dispatcher->GiveBack(worker.id, returned);
   if (faults > 0 && faults % kQuietFaults == 0) {
     inbox_.AddNotice(absl::StrCat(worker.registration.name(), " gives steps back undone, ", faults,
                                   " in a row; ", message));
