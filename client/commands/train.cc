@@ -163,6 +163,16 @@ absl::Status CheckModelIsKnown(const JobSpec& spec) {
                     "names a cluster whose workers know others");
 }
 
+// Puts into `spec` where it begins, and tells it. Returns the checkpoint of its end where nothing
+// is left to do; nullptr: it is to be submitted.
+absl::StatusOr<std::unique_ptr<Checkpoint>> Begin(const CommandContext& context, JobSpec& spec,
+                                                  ProgressView* view) {
+  MILLRACE_ASSIGN_OR_RETURN(Beginning beginning, FindBeginning(spec, ReadingFor(context, view)));
+  for (const std::string& note : beginning.notes) view->Note(note);
+  spec = std::move(beginning.spec);
+  return std::move(beginning.ended);
+}
+
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flags) {
   EmbeddedClusterOptions options;
   options.ps = flags.ps;
@@ -171,23 +181,30 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flag
   return EmbeddedCluster::Start(options);
 }
 
-// The id of the job to follow: one that an earlier run left in --state_dir, or a new one.
-absl::StatusOr<std::string> SubmitOrResume(const CommandContext& context, const JobSpec& spec,
-                                           JobsClient* client, ProgressView* view) {
+// The job to follow, or the checkpoint of its end where it has ended in an earlier run.
+struct StartedJob {
+  std::string id;
+  std::unique_ptr<Checkpoint> ended;
+};
+
+// A new one, or one that an earlier run left in --state_dir.
+absl::StatusOr<StartedJob> SubmitOrResume(const CommandContext& context, JobSpec spec,
+                                          JobsClient* client, ProgressView* view) {
   const Flags& flags = context.flags;
+  StartedJob job;
   if (!flags.state_dir.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> unfinished,
                               FindUnfinishedJob(client, spec, flags.state_dir));
     if (unfinished) {
       view->Note(absl::StrCat("Resuming job ", *unfinished, " of ", flags.state_dir, "."));
-      return *unfinished;
+      job.id = *unfinished;
+      return job;
     }
-    MILLRACE_ASSIGN_OR_RETURN(const Beginning beginning,
-                              FindBeginning(spec, ReadingFor(context, view)));
-    for (const std::string& note : beginning.notes) view->Note(note);
-    return client->Submit(beginning.spec);
+    MILLRACE_ASSIGN_OR_RETURN(job.ended, Begin(context, spec, view));
+    if (job.ended != nullptr) return job;
   }
-  return client->Submit(spec);
+  MILLRACE_ASSIGN_OR_RETURN(job.id, client->Submit(spec));
+  return job;
 }
 
 // A job that is to be trained; `checkpoints`: where its checkpoints stay; empty: nowhere.
@@ -196,26 +213,32 @@ struct Training {
   std::string checkpoints;
 };
 
-// Nothing: the user has stopped before the job's end, and was told what becomes of it.
-absl::StatusOr<absl::optional<JobOutcome>> RunToItsEnd(const CommandContext& context,
-                                                       const Training& training, JobsClient* client,
-                                                       ProgressView* view) {
+// Its outcome, or the checkpoint of its end where it has ended in an earlier run. Neither: the user
+// has stopped before the job's end, and was told what becomes of it.
+struct FollowedJob {
+  absl::optional<JobOutcome> outcome;
+  std::unique_ptr<Checkpoint> ended;
+};
+
+absl::StatusOr<FollowedJob> RunToItsEnd(const CommandContext& context, const Training& training,
+                                        JobsClient* client, ProgressView* view) {
   const Flags& flags = context.flags;
   const auto stopped = [&](const std::string& note) {
     if (!flags.cluster.empty()) view->Note(note);
-    return absl::optional<JobOutcome>();
+    return FollowedJob();
   };
   Interruption interruption(context, training.checkpoints, client, view);
-  const auto job_id = SubmitOrResume(context, training.spec, client, view);
-  if (!job_id.ok() && context.interrupt->triggered()) return stopped(MaybeTakenNote(flags.cluster));
-  MILLRACE_RETURN_IF_ERROR(job_id.status());
-  interruption.SetJob(*job_id);
-  const auto outcome = FollowJob(client, *job_id, view);
+  absl::StatusOr<StartedJob> job = SubmitOrResume(context, training.spec, client, view);
+  if (!job.ok() && context.interrupt->triggered()) return stopped(MaybeTakenNote(flags.cluster));
+  MILLRACE_RETURN_IF_ERROR(job.status());
+  if (job->ended != nullptr) return FollowedJob{absl::nullopt, std::move(job->ended)};
+  interruption.SetJob(job->id);
+  const auto outcome = FollowJob(client, job->id, view);
   if (!outcome.ok() && context.interrupt->triggered()) {
-    return stopped(DetachedNote(*job_id, flags.cluster));
+    return stopped(DetachedNote(job->id, flags.cluster));
   }
   MILLRACE_RETURN_IF_ERROR(outcome.status());
-  return absl::make_optional(*outcome);
+  return FollowedJob{*outcome, nullptr};
 }
 
 absl::Status ExportBestOf(JobsClient* client, const std::string& job_id, const std::string& file,
@@ -245,8 +268,12 @@ absl::Status Export(const CommandContext& context, JobsClient* client, ProgressV
 
 absl::StatusOr<ExitCode> TrainOn(const CommandContext& context, const Training& training,
                                  JobsClient* client, ProgressView* view) {
-  MILLRACE_ASSIGN_OR_RETURN(absl::optional<JobOutcome> outcome,
-                            RunToItsEnd(context, training, client, view));
+  MILLRACE_ASSIGN_OR_RETURN(FollowedJob job, RunToItsEnd(context, training, client, view));
+  if (job.ended != nullptr) {
+    return FinishEnded(context, training.spec.evaluation().keep_best(), training.checkpoints,
+                       job.ended.get(), view);
+  }
+  absl::optional<JobOutcome>& outcome = job.outcome;
   if (!outcome) return ExitCode::kInterrupted;
   const absl::Status exported = Export(context, client, view, &*outcome);
   // Whatever becomes of the export, the job's final state is the last that programs are told.
@@ -279,8 +306,7 @@ absl::StatusOr<std::unique_ptr<TemporaryDirectory>> PlaceBest(const Flags& flags
 absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
   const Flags& flags = context.flags;
   const auto view = MakeProgressView(context.console, flags.json);
-  const Reading reading = ReadingFor(context, view.get());
-  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(flags, reading));
+  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, LoadJob(flags, ReadingFor(context, view.get())));
   const std::string checkpoints = spec.checkpoints().directory();
   // Outlives the cluster.
   MILLRACE_ASSIGN_OR_RETURN(const auto temporary, PlaceBest(flags, spec));
@@ -292,13 +318,11 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
     MILLRACE_RETURN_IF_ERROR(CheckModelIsKnown(spec));
     // With a state directory the cluster knows of jobs that have not ended: SubmitOrResume.
     if (flags.state_dir.empty()) {
-      MILLRACE_ASSIGN_OR_RETURN(Beginning beginning, FindBeginning(spec, reading));
-      for (const std::string& note : beginning.notes) view->Note(note);
-      if (beginning.ended != nullptr) {
-        return FinishEnded(context, spec.evaluation().keep_best(), checkpoints,
-                           beginning.ended.get(), view.get());
+      MILLRACE_ASSIGN_OR_RETURN(const auto ended, Begin(context, spec, view.get()));
+      if (ended != nullptr) {
+        return FinishEnded(context, spec.evaluation().keep_best(), checkpoints, ended.get(),
+                           view.get());
       }
-      spec = beginning.spec;
     }
     MILLRACE_ASSIGN_OR_RETURN(embedded, StartEmbedded(flags));
     connection.flags.cluster = embedded->address();

@@ -148,6 +148,29 @@ TEST_F(TrainTest, AJobWithCheckpointsGoesOnWhereItWas) {
   EXPECT_THAT(status.ToString(), HasSubstr("batch_size: 4; must be 8"));
 }
 
+// With a state directory it was once trained on, by its whole patience each time.
+TEST_F(TrainTest, AJobThatWasStoppedEarlyHasEndedForWhoAsksForItAgain) {
+  for (const bool with_state : {false, true}) {
+    CommandRun first;
+    SetSmallJob(&first);
+    first.flags().checkpoints = NoDirectory(absl::StrCat("stopped_early_", with_state));
+    if (with_state) first.flags().state_dir = NoDirectory("stopped_early_state");
+    first.flags().set = {"epochs=1000", "evaluation.every_steps=5",
+                         "evaluation.early_stopping.patience=1",
+                         "evaluation.early_stopping.min_delta=1000"};
+    first.flags().export_file = TempDir() + "/stopped_early.safetensors";
+    ASSERT_EQ(*first.Run(RunTrain), ExitCode::kSucceeded) << first.out();
+    EXPECT_THAT(first.out(), HasSubstr("stopped early at step 10"));
+    const std::string bytes = FileBytes(first.flags().export_file);
+    CommandRun again;
+    again.flags() = first.flags();
+    EXPECT_EQ(*again.Run(RunTrain), ExitCode::kSucceeded) << again.out();
+    EXPECT_THAT(again.out(), HasSubstr("The job has ended before"));
+    EXPECT_THAT(again.out(), HasSubstr("stopped early at step 10"));
+    EXPECT_EQ(FileBytes(first.flags().export_file), bytes);
+  }
+}
+
 TEST_F(TrainTest, ACheckpointWithDamagedValuesIsPassedOverUnlessItIsNamed) {
   const std::string checkpoints = NoDirectory("damaged_values");
   for (const std::string epochs : {"epochs=2", "epochs=3"}) {
