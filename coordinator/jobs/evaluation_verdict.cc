@@ -7,6 +7,7 @@
 // nothing.
 #include "coordinator/jobs/evaluation_verdict.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -157,6 +158,40 @@ absl::StatusOr<EvaluationVerdict> JudgeEvaluation(const JobRecord& record,
   }
   if (spec.has_keep_best()) MILLRACE_RETURN_IF_ERROR(JudgeBest(record, evaluated, verdict));
   return verdict;
+}
+
+namespace {
+
+EvaluationStanding LastStanding(const JobRecord& record) {
+  EvaluationStanding standing;
+  *standing.mutable_stopping() = record.stopping();
+  standing.set_evaluated(record.evaluated());
+  return standing;
+}
+
+}  // namespace
+
+void Record(const EvaluationVerdict& verdict, uint64_t step, JobRecord& record) {
+  if (verdict.stopping) {
+    auto& earlier = *record.mutable_earlier_standings();
+    if (record.has_stopping()) *earlier.Add() = LastStanding(record);
+    if (earlier.size() > kStandingsKept) earlier.erase(earlier.begin());
+    *record.mutable_stopping() = *verdict.stopping;
+  }
+  record.set_evaluated(step);
+  if (verdict.stop) *record.mutable_stopped_early() = *verdict.stop;
+  if (verdict.best) *record.mutable_best() = *verdict.best;
+}
+
+absl::optional<EvaluationStanding> StandingAt(const JobRecord& record, uint64_t step) {
+  if (!record.has_stopping()) return absl::nullopt;
+  if (record.evaluated() <= step) return LastStanding(record);
+  const auto& earlier = record.earlier_standings();
+  const auto found = std::find_if(
+      earlier.rbegin(), earlier.rend(),
+      [step](const EvaluationStanding& standing) { return standing.evaluated() <= step; });
+  if (found == earlier.rend()) return absl::nullopt;
+  return *found;
 }
 
 }  // namespace millrace::coordinator

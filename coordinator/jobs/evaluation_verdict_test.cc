@@ -37,9 +37,7 @@ class EvaluationVerdictTest : public testing::Test {
     const auto verdict = JudgeEvaluation(record_, evaluated);
     EXPECT_TRUE(verdict.ok()) << verdict.status();
     if (!verdict.ok()) return false;
-    if (verdict->stopping) *record_.mutable_stopping() = *verdict->stopping;
-    if (verdict->best) *record_.mutable_best() = *verdict->best;
-    if (verdict->stop) *record_.mutable_stopped_early() = *verdict->stop;
+    Record(*verdict, evaluated.step(), record_);
     // Training has waited for it.
     EXPECT_TRUE(is_waited_for || !verdict->stop);
     return verdict->stop.has_value();
@@ -176,6 +174,22 @@ TEST_F(EvaluationVerdictTest, AnEvaluationThatTheRestoredJobHadDoesNotCountAgain
   EXPECT_FALSE(Ends(0.6));
   EXPECT_EQ(record_.stopping().evaluations_since(), 0u);
   EXPECT_TRUE(Ends(0.6));
+}
+
+// Where a checkpoint took longer to write than it was to the next evaluation, it had no count.
+TEST_F(EvaluationVerdictTest, StandingOfAnOlderStateIsThatOfTheEvaluationsBeforeIt) {
+  stopping().set_patience(1000);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Ends(1));  // At steps 100, 200 and 300.
+  EXPECT_FALSE(StandingAt(record_, 99).has_value());
+  EXPECT_EQ(StandingAt(record_, 100)->stopping().evaluations_since(), 0u);
+  EXPECT_EQ(StandingAt(record_, 100)->evaluated(), 100u);
+  EXPECT_EQ(StandingAt(record_, 299)->stopping().evaluations_since(), 1u);
+  EXPECT_EQ(StandingAt(record_, 299)->evaluated(), 200u);
+  EXPECT_EQ(StandingAt(record_, 300)->stopping().evaluations_since(), 2u);
+  EXPECT_EQ(StandingAt(record_, 999)->evaluated(), 300u);
+  for (int i = 0; i < kStandingsKept; ++i) EXPECT_FALSE(Ends(1));
+  EXPECT_FALSE(StandingAt(record_, 200).has_value());
+  EXPECT_EQ(StandingAt(record_, 300)->evaluated(), 300u);
 }
 
 TEST_F(EvaluationVerdictTest, TheBestIsTheFirstOfEqualOnesWhateverStoppingCounts) {

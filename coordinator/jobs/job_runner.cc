@@ -45,12 +45,12 @@ uint64_t BytesOf(const JobSpec& spec, const JobPlan& plan) {
   return CountElements(plan.variables()).value_or(0) * arrays * sizeof(float);
 }
 
-// Of a state that is older than the last evaluation it is not said how evaluations stood: a job
-// that goes on from it comes to that one again.
+// As they stood in the state that was written: a job that goes on from it comes to the evaluations
+// after it again.
 void DescribeEvaluations(const JobRecord& record, CheckpointManifest& manifest) {
-  if (record.has_stopping() && record.evaluated() <= manifest.step()) {
-    *manifest.mutable_stopping() = record.stopping();
-    manifest.set_evaluated(record.evaluated());
+  if (const auto standing = StandingAt(record, manifest.step())) {
+    *manifest.mutable_stopping() = standing->stopping();
+    manifest.set_evaluated(standing->evaluated());
   }
   if (record.has_stopped_early()) *manifest.mutable_stopped_early() = record.stopped_early();
   if (record.has_best()) *manifest.mutable_best() = record.best();

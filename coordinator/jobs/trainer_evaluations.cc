@@ -54,12 +54,7 @@ absl::Status Trainer::Conclude(Evaluator& evaluator) {
   Judged judged = *std::exchange(judged_, absl::nullopt);
   Evaluated& evaluated = judged.evaluated;
   const EvaluationVerdict& verdict = judged.verdict;
-  const auto change = [&](JobRecord& record) {
-    record.set_evaluated(evaluated.step());
-    if (verdict.stopping) *record.mutable_stopping() = *verdict.stopping;
-    if (verdict.stop) *record.mutable_stopped_early() = *verdict.stop;
-    if (verdict.best) *record.mutable_best() = *verdict.best;
-  };
+  const auto change = [&](JobRecord& record) { Record(verdict, evaluated.step(), record); };
   if (IsWatched(job_.spec())) {
     MILLRACE_RETURN_IF_ERROR(reporter_.Journal(change));
   } else {
