@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/kernel_clones.h"
+
 namespace millrace {
 namespace {
 
@@ -19,7 +21,7 @@ uint32_t NotFinite(float value) {
   return (bits & kExponent) == kExponent;
 }
 
-bool ChunkIsFinite(const float* values) {
+MILLRACE_KERNEL bool ChunkIsFinite(const float* values) {
   uint32_t found = 0;
   for (size_t i = 0; i < kChunk; ++i) found |= NotFinite(values[i]);
   return found == 0;

@@ -1,27 +1,20 @@
 // What the optimizers' inner loops share.
 //
-// A kernel is a plain loop over floats that the compiler vectorises. It is compiled once for each
-// of a few instruction sets, and the loader picks the widest that the processor has. Every clone
-// gives the same bits: addition, multiplication, division and square root are correctly rounded in
-// each of them, and -ffp-contract=off keeps the compiler from fusing any two. A kernel's loop
-// carries "#pragma GCC ivdep": arrays are the same or apart (see Optimizer::Apply), so no iteration
-// reads what another one writes.
+// A kernel is a plain loop over floats that the compiler vectorises, for each of a few instruction
+// sets (common/kernel_clones.h). Every clone gives the same bits: addition, multiplication,
+// division and square root are correctly rounded in each of them, and -ffp-contract=off keeps the
+// compiler from fusing any two. A kernel's loop carries "#pragma GCC ivdep": arrays are the same or
+// apart (see Optimizer::Apply), so no iteration reads what another one writes.
 #ifndef MILLRACE_PS_OPTIMIZER_KERNEL_H_
 #define MILLRACE_PS_OPTIMIZER_KERNEL_H_
 
 #include <cstddef>
 #include <cstring>
 
+#include "common/kernel_clones.h"
+
 #if defined(__SSE2__)
 #include <xmmintrin.h>
-#endif
-
-// The clones are chosen while the program is loaded, before a sanitizer's runtime is ready.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(MILLRACE_SANITIZER)
-#define MILLRACE_KERNEL_CLONES
-#define MILLRACE_KERNEL __attribute__((noinline, target_clones("avx512f", "avx2", "default")))
-#else
-#define MILLRACE_KERNEL __attribute__((noinline))
 #endif
 
 namespace millrace::ps {
