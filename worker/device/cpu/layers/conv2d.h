@@ -43,15 +43,22 @@ class Conv2DLayer final : public CpuUnaryLayer {
   struct Primitives {
     WithKernel forward;
     WithKernel kernel_gradient;
+    bool sums_bias = false;                      // The bias's gradient is not among its results.
     std::unique_ptr<WithKernel> input_gradient;  // Null where none is needed.
   };
   Primitives& ForBatch(size_t batch);
-  void FinishGradients(const CpuPass& pass, WithKernel* gradient, const float* x, const float* dy);
+  void FinishGradients(const CpuPass& pass, Primitives* primitives, const float* x,
+                       const float* dy);
   std::unique_ptr<Primitives> MakePrimitives(int64_t batch);
   dnnl::convolution_forward::primitive_desc ForwardDescription(int64_t batch) const;
+  dnnl::convolution_forward::primitive_desc ForwardDescription(
+      int64_t batch, const dnnl::memory::desc& kernel) const;
+  dnnl::convolution_backward_weights::primitive_desc KernelGradientDescription(
+      int64_t batch, const dnnl::convolution_forward::primitive_desc& forward, bool bias) const;
   WithKernel MakeForward(const dnnl::convolution_forward::primitive_desc& description);
   WithKernel MakeKernelGradient(int64_t batch,
-                                const dnnl::convolution_forward::primitive_desc& forward);
+                                const dnnl::convolution_forward::primitive_desc& forward,
+                                bool bias);
   WithKernel MakeInputGradient(int64_t batch,
                                const dnnl::convolution_forward::primitive_desc& forward);
   CpuPrimitive MakeReorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to);

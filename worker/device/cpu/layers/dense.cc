@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "worker/device/cpu/layers/column_sums.h"
 #include "worker/device/cpu/layers/matrix_layout.h"
 #include "worker/model/walk.h"
 
@@ -16,18 +17,14 @@ constexpr int64_t kPartElements = 1 << 17;
 // But of no fewer rows: each part reads the whole gradient of the output again.
 constexpr int64_t kPartRows = 128;
 
+int64_t PartRows(int64_t units) {
+  constexpr int64_t kMultiple = LongProducts::kInputsAtOnce;
+  return std::max(kPartRows, kPartElements / units) / kMultiple * kMultiple;
+}
+
 // The transpose of a row-major matrix of columns x rows.
 memory::desc Transposed(int64_t rows, int64_t columns) {
   return memory::desc({rows, columns}, memory::data_type::f32, memory::format_tag::ba);
-}
-
-// sums[j] = the sum of column j.
-void SumColumns(const float* matrix, int64_t rows, int64_t columns, float* sums) {
-  std::fill(sums, sums + columns, 0.0f);
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* values = matrix + row * columns;
-    for (int64_t column = 0; column < columns; ++column) sums[column] += values[column];
-  }
 }
 
 void FillRows(const float* values, int64_t rows, int64_t columns, float* matrix) {
@@ -65,16 +62,24 @@ CpuPrimitive DenseLayer::MakeProduct(const memory::desc& a, const memory::desc& 
       context_, description, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, product}});
 }
 
-CpuPrimitive& DenseLayer::InputGradient(size_t batch) {
-  return input_gradient_.Get(batch, [&] {
+DenseLayer::Products& DenseLayer::ForBatch(size_t batch) {
+  return products_.Get(batch, [&] {
     const int64_t rows = RowsOf(batch);
-    return std::make_unique<CpuPrimitive>(
-        MakeProduct(Matrix(rows, units_), Transposed(units_, inputs_), Matrix(rows, inputs_)));
+    const size_t sizes[] = {static_cast<size_t>(rows), static_cast<size_t>(inputs_),
+                            static_cast<size_t>(units_)};
+    auto products = std::make_unique<Products>();
+    if (LongProducts::IsFor(sizes[0], sizes[1], sizes[2])) {
+      products->own.emplace(sizes[0], sizes[1], sizes[2]);
+    } else {
+      products->input_gradient.emplace(
+          MakeProduct(Matrix(rows, units_), Transposed(units_, inputs_), Matrix(rows, inputs_)));
+    }
+    return products;
   });
 }
 
 void DenseLayer::Prepare(size_t batch) {
-  InputGradient(batch);
+  ForBatch(batch);
   activation_.Prepare(batch);
 }
 
@@ -86,18 +91,29 @@ void DenseLayer::Forward(const CpuPass& pass, const float* x, float* y) {
   activation_.Forward(pass.batch, y, y);
 }
 
-void DenseLayer::FinishGradients(const CpuPass& pass, const float* x, const float* dy) {
+void DenseLayer::KernelGradient(const Products& products, int64_t rows, const float* x,
+                                const float* dy, int64_t begin, int64_t end,
+                                float* gradient) const {
+  if (products.own.has_value()) {
+    products.own->KernelGradient(x, static_cast<size_t>(begin), static_cast<size_t>(end), gradient);
+  } else {
+    Multiply('T', x + begin, inputs_, dy, /*beta=*/0, gradient, end - begin, rows, units_);
+  }
+}
+
+void DenseLayer::FinishGradients(const CpuPass& pass, const Products& products, const float* x,
+                                 const float* dy) {
   const int64_t rows = RowsOf(pass.batch);
   if (bias_ >= 0) {
-    SumColumns(dy, rows, units_, pass.gradients->Buffer(bias_).data());
+    SumColumns(dy, static_cast<size_t>(rows), static_cast<size_t>(units_),
+               pass.gradients->Buffer(bias_).data());
     pass.gradients->Finished(bias_);
   }
   float* const gradient = pass.gradients->Buffer(kernel_).data();
-  const int64_t part = std::max(kPartRows, kPartElements / units_);
+  const int64_t part = PartRows(units_);
   for (int64_t begin = 0; begin < inputs_; begin += part) {
     const int64_t end = std::min(begin + part, inputs_);
-    Multiply('T', x + begin, inputs_, dy, /*beta=*/0, gradient + begin * units_, end - begin, rows,
-             units_);
+    KernelGradient(products, rows, x, dy, begin, end, gradient + begin * units_);
     pass.gradients->FinishedFirst(kernel_, static_cast<size_t>(end * units_));
   }
   pass.gradients->Finished(kernel_);
@@ -106,10 +122,13 @@ void DenseLayer::FinishGradients(const CpuPass& pass, const float* x, const floa
 void DenseLayer::Backward(const CpuPass& pass, const float* x, const float* y, float* dy,
                           float* dx) {
   activation_.Backward(pass.batch, y, dy, dy);
-  if (trained_) FinishGradients(pass, x, dy);
+  Products& products = ForBatch(pass.batch);
+  if (products.own.has_value()) products.own->SetOutputGradient(dy);
+  if (trained_) FinishGradients(pass, products, x, dy);
   if (dx == nullptr) return;
-  InputGradient(pass.batch)
-      .Run({{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, parameters_[kKernel]}, {DNNL_ARG_DST, dx}});
+  if (products.own.has_value()) return products.own->InputGradient(parameters_[kKernel], dx);
+  products.input_gradient->Run(
+      {{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, parameters_[kKernel]}, {DNNL_ARG_DST, dx}});
 }
 
 }  // namespace millrace::worker

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/types/optional.h"
 #include "worker/device/cpu/context.h"
 #include "worker/device/cpu/layer.h"
 #include "worker/device/cpu/layers/activation.h"
+#include "worker/device/cpu/layers/long_products.h"
 #include "worker/model/layer_plan.h"
 
 namespace millrace::worker {
@@ -23,8 +25,18 @@ class DenseLayer final : public CpuUnaryLayer {
 
  private:
   int64_t RowsOf(size_t batch) const { return static_cast<int64_t>(batch) * rows_; }
-  CpuPrimitive& InputGradient(size_t batch);  // dy kernel^T
-  void FinishGradients(const CpuPass& pass, const float* x, const float* dy);
+  // Of the backward pass.
+  struct Products {
+    absl::optional<LongProducts> own;
+    // Without these, dy kernel^T.
+    absl::optional<CpuPrimitive> input_gradient;
+  };
+  Products& ForBatch(size_t batch);
+  // x^T dy, of which `gradient` is the part of the inputs from `begin` to `end`.
+  void KernelGradient(const Products& products, int64_t rows, const float* x, const float* dy,
+                      int64_t begin, int64_t end, float* gradient) const;
+  void FinishGradients(const CpuPass& pass, const Products& products, const float* x,
+                       const float* dy);
   CpuPrimitive MakeProduct(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                            const dnnl::memory::desc& product);
 
@@ -37,7 +49,7 @@ class DenseLayer final : public CpuUnaryLayer {
   const bool trained_;
   const CpuParameters parameters_;
   CpuActivation activation_;
-  PerBatch<CpuPrimitive> input_gradient_;
+  PerBatch<Products> products_;
 };
 
 }  // namespace millrace::worker
