@@ -1,6 +1,6 @@
 // The two products of the backward pass of a dense layer with many inputs. oneDNN's copy the
-// layer's kernel or its input, in another order, before they multiply; these copy the gradient of
-// the output, which is small, and take a sixth to a quarter less time. Each element is summed up as
+// layer's kernel, or its input, in another order before they multiply; these copy the gradient of
+// the output, which is small, and take a tenth to a quarter less time. Each element is summed up as
 // oneDNN does it, in order and with fused operations, so that the bits are the same.
 #ifndef MILLRACE_WORKER_DEVICE_CPU_LAYERS_LONG_PRODUCTS_H_
 #define MILLRACE_WORKER_DEVICE_CPU_LAYERS_LONG_PRODUCTS_H_
