@@ -139,7 +139,7 @@ absl::StatusOr<Beginning> FindOwnBeginning(const JobSpec& spec, const Reading& r
   const auto newest = NewestManifest(spec.checkpoints().directory());
   if (!newest) return beginning;
   if (HasGoneOn(restore, *newest)) {
-    MILLRACE_ASSIGN_OR_RETURN(auto whole, OpenNewestWhole(spec.checkpoints().directory(), reading));
+    MILLRACE_ASSIGN_OR_RETURN(auto whole, OpenFurthestWhole(spec.checkpoints().directory(), reading));
     if (whole != nullptr && HasGoneOn(restore, whole->manifest())) {
       MILLRACE_RETURN_IF_ERROR(GoOnFrom(std::move(whole), beginning));
     }
@@ -159,7 +159,7 @@ absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec, const Reading& read
   const bool is_own = spec.has_restore() &&
                       NormalDirectory(spec.restore().directory()) == NormalDirectory(directory);
   if (is_own) return FindOwnBeginning(spec, reading);
-  MILLRACE_ASSIGN_OR_RETURN(auto newest, OpenNewestWhole(directory, reading));
+  MILLRACE_ASSIGN_OR_RETURN(auto newest, OpenFurthestWhole(directory, reading));
   if (newest == nullptr) return beginning;
   // The coordinator refuses it, as it should.
   if (spec.has_restore() && !IsBehind(spec.restore(), newest->manifest())) return beginning;

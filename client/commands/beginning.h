@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/commands/newest_whole.h"
+#include "client/commands/furthest_whole.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "protos/job.pb.h"
 
@@ -20,10 +20,10 @@ struct Beginning {
   std::unique_ptr<Checkpoint> ended;
 };
 
-// A job goes on from the newest whole checkpoint in its own directory of checkpoints, if there is
+// A job goes on from the furthest whole checkpoint in its own directory of checkpoints, if there is
 // one; so does a job that restores a checkpoint of another directory and has gone on from there
 // before. One that restores a checkpoint of its own directory begins there, and goes on from the
-// newest when it has done so before; one without checkpoints begins as it says. INVALID_ARGUMENT:
+// furthest when it has done so before; one without checkpoints begins as it says. INVALID_ARGUMENT:
 // the checkpoints are of another job: names what differs and what to do. DATA_LOSS: none of the
 // checkpoints is whole; CANCELLED: interrupted. REQUIRES: the spec has passed CheckJobSpec.
 absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec, const Reading& reading);

@@ -57,6 +57,16 @@ TEST_F(BeginningTest, WithoutCheckpointsAJobBeginsAsItSays) {
   EXPECT_THAT(beginning->notes, IsEmpty());
 }
 
+// That of the best evaluation may be written after one of a later state.
+TEST_F(BeginningTest, AJobGoesOnFromItsFurthestCheckpointWhereTheNewestIsOfAnEarlierStep) {
+  WriteAtStep(9);
+  WriteAtStep(7);
+  const auto beginning = Find();
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
+  EXPECT_THAT(beginning->notes, ElementsAre(HasSubstr("Goes on at step 9")));
+}
+
 TEST_F(BeginningTest, AJobGoesOnFromItsNewestCheckpoint) {
   WriteAtStep(5);
   WriteAtStep(7);

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "client/commands/exit_code.h"
 #include "client/commands/flags.h"
-#include "client/commands/newest_whole.h"
+#include "client/commands/furthest_whole.h"
 #include "client/console.h"
 #include "client/interrupt.h"
 #include "client/jobs_client.h"

@@ -18,13 +18,13 @@ namespace {
 // A cluster takes no larger jobs.
 constexpr size_t kMaxJobFileBytes = 2 << 20;
 
-// The job of a checkpoint, which goes on in its directory. Where the name means the newest one it
-// gets the number of the newest whole one: the job and what it goes on from must be of one
+// The job of a checkpoint, which goes on in its directory. Where the name is a directory's it
+// gets the number of the furthest whole one: the job and what it goes on from must be of one
 // checkpoint, and another one may be written meanwhile.
 absl::StatusOr<JobSpec> JobOfCheckpoint(const Reading& reading, CheckpointName* name) {
   std::unique_ptr<Checkpoint> checkpoint;
   if (name->number == 0) {
-    MILLRACE_ASSIGN_OR_RETURN(checkpoint, OpenNewestWhole(name->directory, reading));
+    MILLRACE_ASSIGN_OR_RETURN(checkpoint, OpenFurthestWhole(name->directory, reading));
   }
   // Also where there is none: this says so.
   if (checkpoint == nullptr) {

@@ -1,6 +1,6 @@
 // A job that goes on from a checkpoint with damaged values fails only when its ps servers have read
 // it, and the same command would fail so each time. So the values are read before.
-#include "client/commands/newest_whole.h"
+#include "client/commands/furthest_whole.h"
 
 #include <utility>
 
@@ -31,13 +31,14 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenWhole(const CheckpointName& name
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Checkpoint>> OpenNewestWhole(const std::string& directory,
-                                                            const Reading& reading) {
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFurthestWhole(const std::string& directory,
+                                                              const Reading& reading) {
   auto listed = CheckpointDirectory(RealFileSystem(), directory).List();
   if (absl::IsNotFound(listed.status())) return nullptr;
   MILLRACE_RETURN_IF_ERROR(listed.status());
   std::string damage;
-  for (const CheckpointDirectory::Listed& each : LeadingUpTo(0, *std::move(listed))) {
+  for (const CheckpointDirectory::Listed& each :
+       FurthestFirst(LeadingUpTo(0, *std::move(listed)))) {
     if (!damage.empty()) reading.tell(absl::StrCat(damage, ". The one before is taken."));
     auto opened = OpenWhole({directory, each.number}, reading);
     if (!absl::IsDataLoss(opened.status())) return opened;
