@@ -106,6 +106,7 @@ absl::StatusOr<ExitCode> RunConvert(const CommandContext& context) {
   MILLRACE_ASSIGN_OR_RETURN(const KerasFile file, ReadFiles(flags));
   KerasModelOptions options;
   options.training = file.training;
+  options.in_keras2_hdf5 = file.in_keras2_hdf5;
   options.values_given = !flags.weights.empty();
   MILLRACE_ASSIGN_OR_RETURN(KerasModel converted,
                             ConvertKerasModel(file.json, file.json_name, options));

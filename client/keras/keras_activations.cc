@@ -1,4 +1,3 @@
-#include <cmath>
 #include <string>
 
 #include "client/keras/keras_kinds.h"
@@ -70,7 +69,7 @@ absl::Status ConvertRescaling(KerasConfig* config, LayerSpecs* layers) {
 }
 
 absl::Status ConvertDropout(KerasConfig* config, LayerSpecs* layers) {
-  MILLRACE_ASSIGN_OR_RETURN(const double rate, config->TakeNumber("rate", NAN));
+  MILLRACE_ASSIGN_OR_RETURN(const double rate, config->TakeNumber("rate"));
   layers->emplace_back().mutable_dropout()->set_rate(rate);
   return absl::OkStatus();
 }

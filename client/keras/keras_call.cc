@@ -83,7 +83,7 @@ KerasCallNumbers::KerasCallNumbers(const KerasJson& layers) {
     return !calls.empty() && calls[0].is_object();
   });
   for (const KerasJson& layer : layers) {
-    const std::string class_name = TextAt(layer, "class_name");
+    const std::string class_name = KerasClassName(layer);
     if (!IsKerasModelClass(class_name)) continue;
     const KerasJson& inner = ListAt(ValueAt(layer, "config"), "layers");
     const bool has_input = !inner.empty() && IsKerasInputLayer(inner[0]);
@@ -102,9 +102,7 @@ bool IsKerasModelClass(const std::string& class_name) {
   return class_name == "Sequential" || class_name == "Functional" || class_name == "Model";
 }
 
-bool IsKerasInputLayer(const KerasJson& layer) {
-  return TextAt(layer, "class_name") == "InputLayer";
-}
+bool IsKerasInputLayer(const KerasJson& layer) { return KerasClassName(layer) == "InputLayer"; }
 
 std::string KerasLayerName(const KerasJson& layer) {
   return TextAt(ValueAt(layer, "config"), "name");

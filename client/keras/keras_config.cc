@@ -42,6 +42,11 @@ bool IsCount(const KerasJson& value) {
 
 absl::Status KerasFieldError(absl::string_view field, const KerasJson& value,
                              absl::string_view allowed) {
+  if (const std::string own = OwnKerasClass(value); !own.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": its class is ", PrintableName(own),
+                                                   ", which cannot be converted; must be ", allowed,
+                                                   ". ", kOwnCodeNeedsAWorker));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(field, ": ", ShowJson(value), "; must be ", allowed));
 }
@@ -61,6 +66,12 @@ absl::StatusOr<bool> KerasConfig::TakeBool(const std::string& field, bool fallba
 absl::StatusOr<double> KerasConfig::TakeNumber(const std::string& field, double fallback) {
   const KerasJson& value = Take(field);
   if (value.is_null()) return fallback;
+  if (value.is_number()) return value.get<double>();
+  return KerasFieldError(field, value, "a number");
+}
+
+absl::StatusOr<double> KerasConfig::TakeNumber(const std::string& field) {
+  const KerasJson& value = Take(field);
   if (value.is_number()) return value.get<double>();
   return KerasFieldError(field, value, "a number");
 }

@@ -40,6 +40,8 @@ class KerasConfig {
   // Absent or null: `fallback`.
   absl::StatusOr<bool> TakeBool(const std::string& field, bool fallback);
   absl::StatusOr<double> TakeNumber(const std::string& field, double fallback);
+  // Absent or null: an error.
+  absl::StatusOr<double> TakeNumber(const std::string& field);
   absl::StatusOr<std::string> TakeString(const std::string& field, const std::string& fallback);
   absl::StatusOr<uint32_t> TakeCount(const std::string& field);
   // One number or a list of them. Absent or null: none.
@@ -64,6 +66,11 @@ class KerasConfig {
   std::set<std::string> taken_;
 };
 
+// What whoever wrote a class may do.
+inline constexpr char kOwnCodeNeedsAWorker[] =
+    "Code of your own (a Lambda, a custom class) needs a worker of your own";
+
+// Of an object whose class is not Keras's own the value is that class.
 absl::Status KerasFieldError(absl::string_view field, const KerasJson& value,
                              absl::string_view allowed);
 

@@ -37,6 +37,7 @@ absl::Status ConvertWhole(const std::string& path) {
   if (!file.ok()) return file.status();
   KerasModelOptions options;
   options.training = file->training;
+  options.in_keras2_hdf5 = file->in_keras2_hdf5;
   const auto model = ConvertKerasModel(file->json, file->json_name, options);
   if (!model.ok()) return model.status();
   const auto weights = FindKerasWeights(*file->weights, model->variables);

@@ -93,6 +93,8 @@ absl::StatusOr<KerasFile> ReadKerasHdf5(const std::string& path) {
   file.json = config.front();
   file.json_name = absl::StrCat(path, ": model_config");
   if (training.size() == 1) file.training = training.front();
+  MILLRACE_ASSIGN_OR_RETURN(const auto version, file.weights->Texts("", "keras_version"));
+  file.in_keras2_hdf5 = version.size() == 1 && absl::StartsWith(version.front(), "2.");
   return file;
 }
 

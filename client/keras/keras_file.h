@@ -24,6 +24,7 @@ struct KerasFile {
   std::string json;       // The model.
   std::string json_name;  // For messages.
   std::string training;   // See KerasModelOptions.
+  bool in_keras2_hdf5 = false;
   absl::optional<Hdf5File> weights;
 };
 

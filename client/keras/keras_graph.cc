@@ -108,7 +108,7 @@ class GraphReader {
       : file_name_(file_name), values_given_(values_given) {}
 
   absl::StatusOr<KerasGraph> Run(const KerasJson& json) {
-    const std::string kind = TextAt(json, "class_name");
+    const std::string kind = KerasClassName(json);
     if (FindObject(json, "config") == nullptr || !IsKerasModelClass(kind)) {
       return InvalidGraph(absl::StrCat(file_name_, ": class_name: '", PrintableName(kind),
                                        "'; must be Sequential or Functional, with a config, as "
@@ -151,8 +151,8 @@ class GraphReader {
       return InvalidGraph(
           absl::StrCat("config.layers: ", layers.size(), " layers; must be at most ", kMaxLayers));
     }
-    return TextAt(json, "class_name") == "Sequential" ? ReadChain(layers, scope, inputs, outputs)
-                                                      : ReadGraph(config, scope, inputs, outputs);
+    return KerasClassName(json) == "Sequential" ? ReadChain(layers, scope, inputs, outputs)
+                                                : ReadGraph(config, scope, inputs, outputs);
   }
 
   absl::Status ReadChain(const KerasJson& layers, const Scope& scope, References references,
@@ -254,7 +254,7 @@ class GraphReader {
                                        " calls of layers; must be at most that"));
     }
     const std::string name = KerasLayerName(json);
-    if (!IsKerasModelClass(TextAt(json, "class_name"))) {
+    if (!IsKerasModelClass(KerasClassName(json))) {
       return AddLayer(json, absl::StrCat(scope.group, group), scope, call, outputs);
     }
     Scope inner;
@@ -272,7 +272,7 @@ class GraphReader {
     std::vector<std::string> left_out;
     MILLRACE_ASSIGN_OR_RETURN(
         std::vector<LayerSpec> layers,
-        ConvertKerasLayer(TextAt(json, "class_name"), json["config"],
+        ConvertKerasLayer(KerasClassName(json), json["config"],
                           {RankOfInput(json, scope, call), values_given_ ? &left_out : nullptr}));
     const bool first = call.IsFirst(scope);
     References taken = call.inputs;

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/printable.h"
 
@@ -20,6 +21,22 @@ std::string PlaceOf(absl::string_view text, size_t byte, const std::string& file
   const size_t line_begin =
       before.rfind('\n') == absl::string_view::npos ? 0 : before.rfind('\n') + 1;
   return absl::StrCat(file_name, ":", line, ":", before.size() - line_begin + 1);
+}
+
+// What Keras says of classes (and functions) of its own. Those of programs that import it have
+// modules of their own, or null where they are registered or of the main program.
+bool IsModuleOfKeras(const KerasJson& module, const std::string& class_name) {
+  if (!module.is_string()) return false;
+  const std::string name = module.get<std::string>();
+  const std::string package = name.substr(0, name.find('.'));
+  return package == "keras" || package == "tf_keras" || package == "keras_core" ||
+         (name == "builtins" && class_name == "function");
+}
+
+// Users' classes are registered with a package; "Custom" is the one by default, which some of
+// Keras 2's own optimizers have too.
+bool IsOfPackage(const std::string& registered_name) {
+  return registered_name.find('>') != std::string::npos;
 }
 
 }  // namespace
@@ -65,6 +82,23 @@ const KerasJson& ListAt(const KerasJson& json, const char* field) {
   static const KerasJson empty = KerasJson::array();
   const KerasJson& value = ValueAt(json, field);
   return value.is_array() ? value : empty;
+}
+
+std::string OwnKerasClass(const KerasJson& object) {
+  const std::string name = TextAt(object, "class_name");
+  if (name.empty()) return "";
+  const std::string registered = TextAt(object, "registered_name");
+  const bool own_module = object.contains("module") && !IsModuleOfKeras(object["module"], name);
+  if (!own_module && (!IsOfPackage(registered) || absl::StartsWith(registered, "Custom>"))) {
+    return "";
+  }
+  if (IsOfPackage(registered)) return registered;
+  return absl::StrCat(name, " (module ", ShowJson(object["module"]), ")");
+}
+
+std::string KerasClassName(const KerasJson& object) {
+  const std::string own = OwnKerasClass(object);
+  return own.empty() ? TextAt(object, "class_name") : own;
 }
 
 std::string ShowJson(const KerasJson& value) {

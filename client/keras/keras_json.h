@@ -25,6 +25,12 @@ const KerasJson& ListAt(const KerasJson& json, const char* field);
 // Null: it is not there.
 const KerasJson& ValueAt(const KerasJson& json, const char* field);
 
+// Of an object whose class is not Keras's own: its name with its package or its module, as no class
+// of Keras's is called: "my>Dense", "Dropout (module null)". Empty: it is Keras's, or has no class.
+std::string OwnKerasClass(const KerasJson& object);
+// The class of any object: "Dense", or one of the above. Empty: it has none.
+std::string KerasClassName(const KerasJson& object);
+
 // "as it is in the file", shortened.
 std::string ShowJson(const KerasJson& value);
 

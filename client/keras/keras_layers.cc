@@ -56,9 +56,7 @@ absl::Status UnknownClass(const std::string& class_name) {
   const auto name = [](std::string* out, const Conversion& one) { out->append(one.class_name); };
   return absl::InvalidArgumentError(absl::StrCat(
       "its class is ", PrintableName(class_name), ", which cannot be converted; must be one of ",
-      absl::StrJoin(kConversions, ", ", name),
-      ". Code of your own (a Lambda, a custom class) needs a "
-      "worker of your own"));
+      absl::StrJoin(kConversions, ", ", name), ". ", kOwnCodeNeedsAWorker));
 }
 
 // Its activation, which becomes LINEAR, where that is one of layers of their own only; LINEAR: it

@@ -124,6 +124,11 @@ TEST(KerasLayerFieldsTest, ValuesThatWeLackAreNamed) {
   EXPECT_THAT(error("LayerNormalization", R"("axis": [1])"), HasSubstr("axis: [1]; must be -1"));
 }
 
+TEST(KerasLayerFieldsTest, ADropoutHasARate) {
+  EXPECT_THAT(ConversionError(Layer("Dropout", R"("seed": 1)")),
+              HasSubstr("config.layers[0] 'x': rate: null; must be a number"));
+}
+
 TEST(KerasLayerFieldsTest, TheLastDimensionIsKnownFromHowALayerWasBuilt) {
   const std::string built = R"(, "build_config": {"input_shape": [null, 4, 4, 2]})";
   const auto norm = [&](const std::string& axis) {

@@ -40,7 +40,8 @@ std::string KerasMetricName(const KerasJson& metric) {
   const std::string name = KerasClassOf(metric);
   if (name != "MeanMetricWrapper") return name;
   const KerasJson& function = ValueAt(ValueAt(metric, "config"), "fn");
-  return function.is_object() ? TextAt(function, "config") : KerasClassOf(function);
+  if (!function.is_object()) return KerasClassOf(function);
+  return OwnKerasClass(function).empty() ? TextAt(function, "config") : "";
 }
 
 // "SparseTopKCategoricalAccuracy" has words of one letter.

@@ -226,7 +226,7 @@ absl::StatusOr<KerasModel> ConvertKerasModel(absl::string_view json, const std::
     MILLRACE_ASSIGN_OR_RETURN(
         compile, ParseKerasJson(options.training, absl::StrCat(file_name, ": training_config")));
   }
-  KerasTraining training = ReadKerasTraining(compile, graph.output_names);
+  KerasTraining training = ReadKerasTraining(compile, graph.output_names, options.in_keras2_hdf5);
   return Assembly(std::move(graph), std::move(training)).Run();
 }
 

@@ -27,6 +27,7 @@ struct KerasModel {
 struct KerasModelOptions {
   // JSON that tells how the model was compiled, where it does not itself. Empty: none.
   std::string training;
+  bool in_keras2_hdf5 = false;  // That JSON is of an .h5 file that Keras 2 wrote.
   // The values of its variables are converted too: initializers that cannot be are left out.
   bool values_given = false;
 };

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "client/keras/keras_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,10 +14,15 @@
 namespace millrace::client {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+constexpr char kOwnCode[] =
+    "Code of your own (a Lambda, a custom class) needs a worker of your own";
 
 class KerasVersionTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -99,6 +105,20 @@ TEST_P(KerasVersionTest, ModelsWithinTheModelBecomeTheirLayers) {
   )");
 }
 
+// Once these were taken for Keras's Dense, and its Dropout with a rate that is no number.
+TEST_P(KerasVersionTest, AUsersClassIsNotKerassOfTheSameName) {
+  const std::string json = ReadKerasSample(absl::StrCat("own.", GetParam(), ".json"));
+  EXPECT_THAT(ConversionError(json), AllOf(HasSubstr("'dense': its class is my>Dense, which cannot "
+                                                     "be converted; must be one of Activation, "),
+                                           EndsWith(kOwnCode)));
+  const std::string keras_dense = absl::StrReplaceAll(
+      json,
+      {{"null,\n    \"class_name\": \"Dense\"", "\"keras.layers\", \"class_name\": \"Dense\""},
+       {"\"my>Dense\"", "null"}});
+  EXPECT_THAT(ConversionError(keras_dense), HasSubstr("'dropout': its class is Dropout (module "
+                                                      "null), which cannot be converted"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Versions, KerasVersionTest, ::testing::Values("keras2", "keras3"),
                          [](const auto& instance) { return instance.param; });
 
@@ -140,6 +160,62 @@ TEST(KerasModelTest, FieldsThatChangeWhatALayerComputesAreNotPassedOver) {
   EXPECT_EQ(ConvertOrFail(dense(R"("units": 4, "dtype": "float32", "bias_constraint": null)"))
                 .model.layers_size(),
             1);
+}
+
+// A Dense layer with something beside its class, and its regularizer with something beside that.
+std::string DenseOf(const std::string& origin, const std::string& regularizer_origin) {
+  return SequentialJson(absl::StrCat(R"({"class_name": "Dense", )", origin,
+                                     R"("config": {"name": "d", "units": 3,
+          "kernel_regularizer": {"class_name": "L2", )",
+                                     regularizer_origin, R"("config": {"l2": 0.5}}}})"));
+}
+
+TEST(KerasModelTest, WhatKerasWritesOfItsOwnClassesIsTaken) {
+  for (const char* origin :
+       {"", R"("module": "keras.layers", "registered_name": null, )",
+        R"("module": "keras.src.layers.core.dense", "registered_name": "Dense", )",
+        R"("module": "keras", )", R"("module": "tf_keras.src.engine.functional", )",
+        R"("module": "keras.optimizers.adam", "registered_name": "Custom>Adam", )"}) {
+    EXPECT_EQ(ConvertOrFail(DenseOf(origin, origin)).model.layers_size(), 1) << origin;
+  }
+}
+
+TEST(KerasModelTest, ClassesThatAreNotKerassAreNamedAndRefused) {
+  const auto layer = [](const std::string& origin) { return ConversionError(DenseOf(origin, "")); };
+  EXPECT_THAT(layer(R"("module": "mylib.layers", "registered_name": "Dense", )"),
+              HasSubstr("'d': its class is Dense (module \"mylib.layers\"), which cannot"));
+  EXPECT_THAT(layer(R"("module": "keras_cv.layers", )"), HasSubstr("(module \"keras_cv.layers\")"));
+  EXPECT_THAT(layer(R"("module": "builtins", )"), HasSubstr("Dense (module \"builtins\")"));
+  EXPECT_THAT(layer(R"("module": 7, )"), HasSubstr("Dense (module 7)"));
+  EXPECT_THAT(layer(R"("registered_name": "my>Dense", )"), HasSubstr("its class is my>Dense"));
+  EXPECT_THAT(
+      ConversionError(DenseOf("", R"("module": null, "registered_name": "my>L2", )")),
+      AllOf(HasSubstr("'d': kernel_regularizer: its class is my>L2, which cannot be converted; "
+                      "must be L1, L2, L1L2 or left out"),
+            EndsWith(kOwnCode)));
+}
+
+TEST(KerasModelTest, AUsersModelIsNotKerass) {
+  const std::string own = R"("module": null, "registered_name": "my>Sequential", )";
+  const std::string model = absl::StrCat(R"({"class_name": "Sequential", )", own,
+                                         R"("config": {"name": "m", "layers": []}})");
+  EXPECT_THAT(ConversionError(model), HasSubstr("class_name: 'my>Sequential'; must be Sequential"));
+  EXPECT_THAT(ConversionError(SequentialJson(model)),
+              HasSubstr("config.layers[0] 'm': its class is my>Sequential, which cannot"));
+  EXPECT_THAT(ConversionError(SequentialJson(
+                  R"({"class_name": "InputLayer", "module": null, "config": {"name": "in"}})")),
+              HasSubstr("config.layers[0] 'in': its class is InputLayer (module null)"));
+}
+
+TEST(KerasModelTest, AUsersInitializerIsNotKerass) {
+  const std::string json = SequentialJson(
+      R"({"class_name": "Dense", "config": {"name": "d", "units": 3, "kernel_initializer":
+          {"module": null, "class_name": "Zeros", "registered_name": "my>Zeros"}}})");
+  EXPECT_THAT(ConversionError(json), HasSubstr("kernel_initializer: its class is my>Zeros, which "
+                                               "cannot be converted; must be one of ZEROS"));
+  KerasModelOptions options;
+  options.values_given = true;
+  EXPECT_THAT(ConvertOrFail(json, options).notes, Contains(HasSubstr("my>Zeros")));
 }
 
 // A Functional model whose layer `name` is called twice, with the input and with its own output.

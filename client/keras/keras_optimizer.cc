@@ -47,7 +47,9 @@ absl::Status TakeExponential(KerasConfig* config, Schedule* schedule) {
   decay->set_decay_steps(steps);
   MILLRACE_ASSIGN_OR_RETURN(const bool staircase, TakeFlag(config, "staircase"));
   decay->set_staircase(staircase);
-  return TakeTo(config, "decay_rate", [&](double rate) { decay->set_decay_rate(rate); });
+  MILLRACE_ASSIGN_OR_RETURN(const double rate, config->TakeNumber("decay_rate"));
+  decay->set_decay_rate(ShortNumber(rate));
+  return absl::OkStatus();
 }
 
 absl::Status TakeInverseTime(KerasConfig* config, Schedule* schedule) {
@@ -56,7 +58,9 @@ absl::Status TakeInverseTime(KerasConfig* config, Schedule* schedule) {
   decay->set_decay_steps(steps);
   MILLRACE_ASSIGN_OR_RETURN(const bool staircase, TakeFlag(config, "staircase"));
   decay->set_staircase(staircase);
-  return TakeTo(config, "decay_rate", [&](double rate) { decay->set_decay_rate(rate); });
+  MILLRACE_ASSIGN_OR_RETURN(const double rate, config->TakeNumber("decay_rate"));
+  decay->set_decay_rate(ShortNumber(rate));
+  return absl::OkStatus();
 }
 
 absl::Status TakePolynomial(KerasConfig* config, Schedule* schedule) {
@@ -125,7 +129,7 @@ absl::Status TakeWarmup(KerasConfig* config, Schedule* schedule, double* rate) {
 }
 
 absl::Status TakeKind(const KerasJson& json, KerasConfig* config, Schedule* schedule) {
-  const std::string name = TextAt(json, "class_name");
+  const std::string name = KerasClassName(json);
   if (name == "ExponentialDecay") return TakeExponential(config, schedule);
   if (name == "InverseTimeDecay") return TakeInverseTime(config, schedule);
   if (name == "PolynomialDecay") return TakePolynomial(config, schedule);
@@ -137,16 +141,16 @@ absl::Status TakeKind(const KerasJson& json, KerasConfig* config, Schedule* sche
 // Returns the rate that the schedule begins with.
 absl::StatusOr<double> TakeSchedule(const KerasJson& json, Schedule* schedule) {
   const KerasJson* fields = FindObject(json, "config");
-  const std::string name = TextAt(json, "class_name");
+  const std::string name = KerasClassName(json);
   if (fields == nullptr) return KerasFieldError("learning_rate", json, "a number or a schedule");
   KerasConfig config(*fields);
   double rate = NAN;
   if (name == "PiecewiseConstantDecay") {
     MILLRACE_ASSIGN_OR_RETURN(rate, TakePiecewise(&config, schedule));
   } else {
-    MILLRACE_RETURN_IF_ERROR(
-        TakeTo(&config, "initial_learning_rate", [&](double given) { rate = given; }));
     MILLRACE_RETURN_IF_ERROR(TakeKind(json, &config, schedule));
+    MILLRACE_ASSIGN_OR_RETURN(rate, config.TakeNumber("initial_learning_rate"));
+    rate = ShortNumber(rate);
     if (name == "CosineDecay") MILLRACE_RETURN_IF_ERROR(TakeWarmup(&config, schedule, &rate));
   }
   MILLRACE_RETURN_IF_ERROR(config.ExpectNothingElse());
@@ -200,10 +204,8 @@ absl::Status TakeClipping(KerasConfig* config, OptimizerSpec* spec) {
   return TakeTo(config, "global_clipnorm", [&](double norm) { spec->set_global_clip_norm(norm); });
 }
 
-// The member of OptimizerSpec.kind that is called as Keras's class. Null: none. In .h5 files Keras
-// 2.11 and later put before their own classes what they put before a user's.
+// The member of OptimizerSpec.kind that is called as Keras's class. Null: none.
 google::protobuf::Message* KindOf(absl::string_view class_name, OptimizerSpec* spec) {
-  class_name = absl::StripPrefix(class_name, "Custom>");
   const auto* kinds = OptimizerSpec::descriptor()->FindOneofByName("kind");
   for (int i = 0; i < kinds->field_count(); ++i) {
     const auto* field = kinds->field(i);
@@ -215,9 +217,12 @@ google::protobuf::Message* KindOf(absl::string_view class_name, OptimizerSpec* s
 
 }  // namespace
 
-absl::StatusOr<OptimizerSpec> ConvertKerasOptimizer(const KerasJson& optimizer) {
+absl::StatusOr<OptimizerSpec> ConvertKerasOptimizer(const KerasJson& optimizer,
+                                                    bool in_keras2_hdf5) {
   OptimizerSpec spec;
-  google::protobuf::Message* kind = KindOf(KerasClassOf(optimizer), &spec);
+  const std::string name = KerasClassOf(optimizer);
+  google::protobuf::Message* kind =
+      KindOf(in_keras2_hdf5 ? absl::StripPrefix(name, "Custom>") : name, &spec);
   if (kind == nullptr) {
     return KerasFieldError("optimizer", optimizer,
                            Choice(OptimizerSpec::descriptor()->FindOneofByName("kind")));

@@ -28,7 +28,8 @@ const KerasJson& OfOutput(const KerasJson& json, size_t index, const std::string
 
 class TrainingReader {
  public:
-  explicit TrainingReader(const KerasJson& compile) : compile_(compile) {}
+  TrainingReader(const KerasJson& compile, bool in_keras2_hdf5)
+      : compile_(compile), in_keras2_hdf5_(in_keras2_hdf5) {}
 
   KerasTraining Run(const std::vector<std::string>& output_names) {
     ReadOptimizer();
@@ -57,7 +58,7 @@ class TrainingReader {
                                 ? ValueAt(compile_, "optimizer")
                                 : ValueAt(compile_, "optimizer_config");
     if (json.is_null()) return;
-    absl::StatusOr<OptimizerSpec> spec = ConvertKerasOptimizer(json);
+    absl::StatusOr<OptimizerSpec> spec = ConvertKerasOptimizer(json, in_keras2_hdf5_);
     if (!spec.ok()) return LeaveOut(spec.status());
     training_.optimizer = *std::move(spec);
   }
@@ -102,14 +103,15 @@ class TrainingReader {
   }
 
   const KerasJson& compile_;
+  const bool in_keras2_hdf5_;
   KerasTraining training_;
 };
 
 }  // namespace
 
 KerasTraining ReadKerasTraining(const KerasJson& compile,
-                                const std::vector<std::string>& output_names) {
-  return TrainingReader(compile).Run(output_names);
+                                const std::vector<std::string>& output_names, bool in_keras2_hdf5) {
+  return TrainingReader(compile, in_keras2_hdf5).Run(output_names);
 }
 
 }  // namespace millrace::client

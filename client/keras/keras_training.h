@@ -27,12 +27,16 @@ struct KerasTraining {
 };
 
 // `compile`: a compile_config of Keras 3, or a training_config of an .h5 file. Empty or null: it
-// was not compiled. `output_names`: Keras's.
+// was not compiled. `output_names`: Keras's. `in_keras2_hdf5`: it is of an .h5 file of Keras 2's.
 KerasTraining ReadKerasTraining(const KerasJson& compile,
-                                const std::vector<std::string>& output_names);
+                                const std::vector<std::string>& output_names,
+                                bool in_keras2_hdf5 = false);
 
+// `in_keras2_hdf5`: "Custom>" before the class means nothing. There Keras 2.11 and later put it
+// before their own optimizers; elsewhere it is before a user's.
 // INVALID_ARGUMENT: "FIELD: VALUE; must be ALLOWED".
-absl::StatusOr<OptimizerSpec> ConvertKerasOptimizer(const KerasJson& optimizer);
+absl::StatusOr<OptimizerSpec> ConvertKerasOptimizer(const KerasJson& optimizer,
+                                                    bool in_keras2_hdf5 = false);
 absl::StatusOr<KerasOutput> ConvertKerasLoss(const KerasJson& loss);
 absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric);
 

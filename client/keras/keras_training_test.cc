@@ -54,11 +54,13 @@ TEST(KerasTrainingTest, OptimizersOfWholeFilesAreKept) {
     ASSERT_TRUE(file.ok()) << file.status();
     KerasModelOptions options;
     options.training = file->training;
+    options.in_keras2_hdf5 = file->in_keras2_hdf5;
     const KerasModel converted = ConvertOrFail(file->json, options);
     ASSERT_TRUE(converted.optimizer.has_value()) << name;
     EXPECT_EQ(converted.optimizer->adam().learning_rate(), 0.002);
   }
   EXPECT_THAT(OptimizerError(R"("Mine>Adam")"), HasSubstr("optimizer: \"Mine>Adam\"; must be"));
+  EXPECT_THAT(OptimizerError(R"("Custom>Adam")"), HasSubstr("\"Custom>Adam\"; must be"));
 }
 
 TEST(KerasTrainingTest, SchedulesOfTheLearningRateAreKept) {
@@ -83,6 +85,10 @@ TEST(KerasTrainingTest, SchedulesOfTheLearningRateAreKept) {
                                 cosine_decay { decay_steps: 100 alpha: 0.25 } })");
   EXPECT_THAT(OptimizerError(sgd("Mine", R"("initial_learning_rate": 0.1)")),
               HasSubstr("learning_rate: {\"class_name\":\"Mine\""));
+  EXPECT_THAT(OptimizerError(sgd("ExponentialDecay", R"("decay_steps": 5)")),
+              HasSubstr("decay_rate: null; must be a number"));
+  EXPECT_THAT(OptimizerError(sgd("CosineDecay", R"("decay_steps": 5)")),
+              HasSubstr("initial_learning_rate: null; must be a number"));
   EXPECT_THAT(OptimizerError(sgd("ExponentialDecay", R"("decay_steps": 0.5)")),
               HasSubstr("decay_steps: 0.5; must be a whole number, at least 1"));
 }
@@ -227,6 +233,28 @@ TEST(KerasTrainingTest, SeveralOutputsHaveTheirOwn) {
   EXPECT_THAT(converted.notes, Contains("The data must have the labels one, other."));
   EXPECT_EQ(converted.optimizer->clip_norm(), 1);
   EXPECT_EQ(converted.optimizer->schedule().cosine_decay().decay_steps(), 1000u);
+}
+
+TEST(KerasTrainingTest, AUsersClassesAreLeftOut) {
+  const std::string own = R"("module": null, "registered_name": "my>)";
+  EXPECT_THAT(OptimizerError(absl::StrCat(R"({"class_name": "Adam", )", own, R"(Adam"})")),
+              HasSubstr("optimizer: its class is my>Adam, which cannot be converted; must be sgd"));
+  EXPECT_THAT(OptimizerError(absl::StrCat(R"({"class_name": "SGD", "config": {"learning_rate":
+                  {"class_name": "CosineDecay", "config": {}, )",
+                                          own, R"(CosineDecay"}}})")),
+              HasSubstr("learning_rate: its class is my>CosineDecay, which cannot"));
+  EXPECT_THAT(OptimizerError(R"({"class_name": "Adam", "module": null,
+                                 "registered_name": "Custom>Adam"})"),
+              HasSubstr("its class is Custom>Adam, which cannot"));
+  const KerasModel converted = ConvertOrFail(Compiled(
+      "linear", absl::StrCat(R"("loss": {"class_name": "MeanSquaredError", )", own,
+                             R"(MeanSquaredError"}, "metrics": [{"class_name": "AUC", )", own,
+                             R"(AUC"}, {"class_name": "MeanMetricWrapper", "config": {"fn":
+                                 {"class_name": "function", "config": "mse", "module": "mylib"}}}])")));
+  ExpectModel(converted.model, R"(layers { name: "out" dense { units: 3 } })");
+  EXPECT_THAT(converted.notes, Contains(HasSubstr("loss: its class is my>MeanSquaredError")));
+  EXPECT_THAT(converted.notes, Contains(HasSubstr("metrics: its class is my>AUC")));
+  EXPECT_THAT(converted.notes, Contains(HasSubstr("metrics: {\"class_name\":\"MeanMetricWr")));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ std::string KerasEnumName(absl::string_view name) {
 }
 
 std::string KerasClassOf(const KerasJson& value) {
-  return value.is_string() ? value.get<std::string>() : TextAt(value, "class_name");
+  return value.is_string() ? value.get<std::string>() : KerasClassName(value);
 }
 
 double ShortNumber(double value) {

@@ -145,6 +145,28 @@ def trained(keras):
     return model
 
 
+def own(keras):
+    """Code of a user's own, under names that Keras has too."""
+    register = keras.saving.register_keras_serializable
+
+    @register(package="my")
+    class Dense(keras.layers.Dense):
+        def call(self, inputs):
+            return super().call(inputs) ** 3
+
+    class Dropout(keras.layers.Layer):
+        def call(self, inputs):
+            return inputs * 7
+
+    @register()
+    class Adam(keras.optimizers.Adam):
+        pass
+
+    model = keras.Sequential([keras.Input((5,)), Dense(3, name="dense"), Dropout(name="dropout")])
+    model.compile(Adam(0.1), "mse")
+    return model
+
+
 def set_values(model, random):
     """Values as after some training; variances are above 0."""
     values = [random.normal(0, 0.5, array.shape) for array in model.get_weights()]
@@ -175,7 +197,7 @@ def main():
     folder = pathlib.Path(sys.argv[2])
     version = f"keras{keras.__version__[0]}"
     random = numpy.random.default_rng(20261123)
-    for make in (convolutional, two_inputs, images, sequences, nested, trained):
+    for make in (convolutional, two_inputs, images, sequences, nested, trained, own):
         model = make(keras)
         text = json.dumps(json.loads(model.to_json()), indent=1)
         (folder / f"{make.__name__}.{version}.json").write_text(text + "\n")
