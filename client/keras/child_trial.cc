@@ -1,6 +1,7 @@
 #include "client/keras/child_trial.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,8 +15,10 @@
 namespace millrace::client {
 namespace {
 
-// Says nothing, leaves no core file, and ends by itself.
-[[noreturn]] void RunAsChild(const std::function<void()>& work, unsigned minutes) {
+// Says nothing, leaves no core file, and ends by itself, or with the process that waits for it.
+[[noreturn]] void RunAsChild(const std::function<void()>& work, unsigned minutes, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);  // It ended before that.
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -32,11 +35,12 @@ namespace {
 }  // namespace
 
 absl::Status TryInChild(const std::function<void()>& work, unsigned minutes) {
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) {
     return absl::UnavailableError(absl::StrCat("cannot fork: ", std::strerror(errno)));
   }
-  if (child == 0) RunAsChild(work, minutes);
+  if (child == 0) RunAsChild(work, minutes, parent);
   int state = 0;
   while (waitpid(child, &state, 0) < 0) {
     if (errno == EINTR) continue;

@@ -9,8 +9,9 @@
 namespace millrace::client {
 
 // Runs `work` in a child process, of which nothing comes back, and waits for it: a minute at most,
-// or as many as `minutes`. INVALID_ARGUMENT: it crashed, or took longer; UNAVAILABLE: there is no
-// child. `work` may use what no other thread of this process uses.
+// or as many as `minutes`. The child ends with the calling thread. INVALID_ARGUMENT: it crashed, or
+// took longer; UNAVAILABLE: there is no child. `work` may use what no other thread of this process
+// uses.
 absl::Status TryInChild(const std::function<void()>& work, unsigned minutes = 1);
 
 }  // namespace millrace::client
