@@ -7,6 +7,10 @@ namespace millrace::worker {
 
 absl::StatusOr<ResolvedRange> ResolveRange(const ExampleRange& range, uint64_t examples,
                                            const std::string& file, const std::string& field) {
+  if (examples == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": ", file, ": holds no examples; must hold at least one"));
+  }
   const std::string has = absl::StrCat(file, " has ", examples, " examples");
   if (range.end() > examples) {
     return absl::InvalidArgumentError(absl::StrCat(field, ".range.end: ", range.end(), "; ", has));

@@ -19,8 +19,8 @@ struct ResolvedRange {
 };
 
 // Fits `range` to the `examples` that are in `file` (its name, for messages). `field` is the path
-// of the set in the job ("data.train"). INVALID_ARGUMENT: it goes beyond the file's examples or is
-// empty.
+// of the set in the job ("data.train"). INVALID_ARGUMENT: there are no examples, or it goes beyond
+// them or is empty.
 absl::StatusOr<ResolvedRange> ResolveRange(const ExampleRange& range, uint64_t examples,
                                            const std::string& file, const std::string& field);
 

@@ -24,7 +24,7 @@ class ExampleSelection {
 
   // Fits the range to the `examples` that are in `files` (their name, for messages), of which
   // `selected` belong to the set. `field` is the path of the set in the job ("data.train").
-  // INVALID_ARGUMENT: the range goes beyond the examples, or nothing is selected.
+  // INVALID_ARGUMENT: there are no examples, the range goes beyond them, or nothing is selected.
   absl::Status CheckCount(uint64_t examples, uint64_t selected, const std::string& files,
                           const std::string& field) const;
 

@@ -67,6 +67,15 @@ TEST(ExampleSelectionTest, LargerFractionHoldsOutMoreOfTheSame) {
   EXPECT_THAT(many, ::testing::IsSupersetOf(few));
 }
 
+TEST(ExampleSelectionTest, FilesWithoutExamplesAreNamedWhateverTheRange) {
+  millrace::Dataset set;
+  for (const uint64_t end : {0, 5}) {
+    set.mutable_range()->set_end(end);
+    EXPECT_EQ(std::string(ExampleSelection(set).CheckCount(0, 0, "a.bin", "data.train").message()),
+              "data.train: a.bin: holds no examples; must hold at least one");
+  }
+}
+
 TEST(ExampleSelectionTest, EmptyPartIsRefused) {
   const absl::Status status =
       Part(0.1, 7, HoldOut::HELD_OUT).CheckCount(4, 0, "a.bin", "data.evaluate");
