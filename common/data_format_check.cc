@@ -36,7 +36,10 @@ absl::Status CheckFeatureName(const std::string& path, const std::string& name, 
 absl::Status CheckDivisor(const std::string& path, double divide_by) {
   const float used = static_cast<float>(divide_by);
   if (divide_by == 0 || (std::isnormal(used) && used > 0)) return absl::OkStatus();
-  return FieldError(path, absl::StrCat(divide_by), "a finite number above 0, or not set");
+  const bool in_double = divide_by > 0 && std::isfinite(divide_by);
+  return FieldError(
+      path, absl::StrCat(divide_by),
+      absl::StrCat("a finite number above 0", in_double ? " as a float32" : "", ", or not set"));
 }
 
 absl::Status CheckShape(const std::string& path, const RecordFeature& feature) {

@@ -298,6 +298,9 @@ TEST_F(CheckJobSpecTest, NumpyArrays) {
   EXPECT_EQ(ErrorOf("data.train.numpy={features {files: 'a' divide_by: -1}}"),
             "data.train.numpy.features[0].divide_by: -1; must be a finite number above 0, or not "
             "set");
+  EXPECT_EQ(ErrorOf("data.train.numpy={features {files: 'a' divide_by: 1e-300}}"),
+            "data.train.numpy.features[0].divide_by: 1e-300; must be a finite number above 0 as a "
+            "float32, or not set");
 }
 
 TEST_F(CheckJobSpecTest, LabelsOfArrays) {
@@ -490,6 +493,10 @@ TEST_F(CheckJobSpecTest, LayersOfGraphsAreChecked) {
   layer->mutable_dense()->mutable_kernel_regularizer()->set_l2(-1);
   EXPECT_EQ(ErrorOf(spec),
             "model.layers[4].dense.kernel_regularizer.l2: -1; must be a finite number, at least 0");
+  layer->mutable_dense()->mutable_kernel_regularizer()->set_l2(1e300);
+  EXPECT_EQ(ErrorOf(spec),
+            "model.layers[4].dense.kernel_regularizer.l2: 1e+300; must be a finite number, at "
+            "least 0, as a float32");
   layer->mutable_batch_normalization()->set_momentum(1);
   EXPECT_THAT(ErrorOf(spec),
               ::testing::StartsWith("model.layers[4].batch_normalization.momentum: 1; must be"));

@@ -25,7 +25,9 @@ constexpr uint32_t kMostThresholds = 100'000;
 absl::Status CheckWeight(const std::string& path, double weight) {
   const float used = static_cast<float>(weight);
   if (used >= 0 && std::isfinite(used)) return absl::OkStatus();
-  return FieldError(path, absl::StrCat(weight), "a finite number, at least 0");
+  const bool in_double = weight >= 0 && std::isfinite(weight);
+  return FieldError(path, absl::StrCat(weight),
+                    absl::StrCat("a finite number, at least 0", in_double ? ", as a float32" : ""));
 }
 
 absl::Status CheckLossFields(const OutputSpec& output, const std::string& path) {

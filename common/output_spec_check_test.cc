@@ -88,6 +88,8 @@ TEST(CheckOutputsTest, NumbersOutOfRange) {
             "model.outputs[0].class_weights[1]: -1; must be a finite number, at least 0");
   EXPECT_EQ(OutputError("outputs { loss: HUBER weight: nan }"),
             "model.outputs[0].weight: nan; must be a finite number, at least 0");
+  EXPECT_EQ(OutputError("outputs { loss: HUBER weight: 1e300 }"),
+            "model.outputs[0].weight: 1e+300; must be a finite number, at least 0, as a float32");
 }
 
 TEST(CheckOutputsTest, MetricsThatDoNotFit) {

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 
 namespace millrace::worker {
@@ -31,6 +33,12 @@ std::string WhyNotRegular(const std::string& path) {
   if (S_ISDIR(info.st_mode)) return "is a folder; name a file in it";
   if (!S_ISREG(info.st_mode)) return "is not a regular file";
   return "";
+}
+
+// zlib puts "<fd:7>: ", as it calls a file, before what it says.
+absl::string_view WithoutDescriptor(absl::string_view message) {
+  const size_t end = absl::StartsWith(message, "<fd:") ? message.find(">: ") : message.npos;
+  return end == message.npos ? message : message.substr(end + 3);
 }
 
 }  // namespace
@@ -147,7 +155,8 @@ absl::Status InputFile::ReadError() const {
           absl::StrCat(field_, ": ", path_, ": cannot read at offset ", offset_, ": ", message));
     default:
       return Error(
-          absl::StrCat("corrupt after offset ", offset_, " of the uncompressed data: ", message));
+          absl::StrCat("corrupt after offset ", offset_,
+                       " of the uncompressed data: damaged gzip: ", WithoutDescriptor(message)));
   }
 }
 

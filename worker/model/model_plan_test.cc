@@ -202,6 +202,10 @@ TEST(ModelPlanTest, CheckLabelsTellsWhereTheLargestIs) {
   EXPECT_EQ(CheckLabels(plan, FloatsAndClass({28, 28, 1}, 12, "t10k-labels: example 17")).message(),
             "model.layers[5] 'dense_5': the last layer has 10 units, the labels go up to 11 "
             "(t10k-labels: example 17); give it at least 12 units");
+  EXPECT_EQ(CheckLabels(plan, FloatsAndClass({28, 28, 1}, int64_t{1} << 62)).message(),
+            "model.layers[5] 'dense_5': the last layer has 10 units, the labels go up to "
+            "4611686018427387903; they must be below 16777216, the most units that a layer may "
+            "have");
 }
 
 // A spec of 16 MiB has room for millions of layers of a few bytes, which took 1.4 GiB to plan.

@@ -142,7 +142,11 @@ absl::Status CheckIdLabel(const OutputPlan& output, Layers layers, const TensorS
   return Invalid(LayerPathOf(output, layers), ": the ",
                  output.layer + 1 == layers.size() ? "last " : "", "layer has ", output.width,
                  output.width == 1 ? " unit" : " units", ", the labels go up to ", label_count - 1,
-                 where, "; give it at least ", label_count, " units");
+                 where,
+                 static_cast<uint64_t>(label_count) <= kMaxUnits
+                     ? absl::StrCat("; give it at least ", label_count, " units")
+                     : absl::StrCat("; they must be below ", kMaxUnits,
+                                    ", the most units that a layer may have"));
 }
 
 absl::Status CheckFloatLabel(const OutputPlan& output, Layers layers, const TensorSpec& label) {
