@@ -43,8 +43,10 @@ absl::Status CheckWindow(absl::string_view path, const RepeatedField<uint32_t>& 
 absl::Status CheckRegularizer(const Regularizer& regularizer, absl::string_view path) {
   for (const auto& [name, value] : {std::pair("l1", regularizer.l1()), {"l2", regularizer.l2()}}) {
     if (value >= 0 && std::isfinite(static_cast<float>(value))) continue;
-    return FieldError(absl::StrCat(path, ".", name), absl::StrCat(value),
-                      "a finite number, at least 0");
+    const bool in_double = value >= 0 && std::isfinite(value);
+    return FieldError(
+        absl::StrCat(path, ".", name), absl::StrCat(value),
+        absl::StrCat("a finite number, at least 0", in_double ? ", as a float32" : ""));
   }
   return absl::OkStatus();
 }
@@ -268,21 +270,6 @@ absl::Status CheckKind(const LayerSpec& layer, absl::string_view path) {
   return NotSet(path, absl::StrCat("one of ", LayerKinds()));
 }
 
-absl::Status CheckLayer(const LayerSpec& layer, absl::string_view path) {
-  MILLRACE_RETURN_IF_ERROR(CheckName(absl::StrCat(path, ".name"), layer.name()));
-  if (layer.inputs_size() > kMaxInputs) {
-    return FieldError(absl::StrCat(path, ".inputs"), absl::StrCat(layer.inputs_size(), " names"),
-                      absl::StrCat("at most ", kMaxInputs));
-  }
-  for (int i = 0; i < layer.inputs_size(); ++i) {
-    if (!layer.inputs(i).empty()) continue;
-    return NotSet(absl::StrCat(path, ".inputs[", i, "]"),
-                  "the name of a layer or of a feature of the data");
-  }
-  MILLRACE_RETURN_IF_ERROR(CheckName(absl::StrCat(path, ".variables_of"), layer.variables_of()));
-  return CheckKind(layer, path);
-}
-
 absl::Status CheckLayers(const ModelSpec& model) {
   if (model.layers().empty()) {
     if (model.has_custom()) return absl::OkStatus();
@@ -295,7 +282,7 @@ absl::Status CheckLayers(const ModelSpec& model) {
   absl::flat_hash_set<std::string> names;
   for (int i = 0; i < model.layers_size(); ++i) {
     const std::string path = absl::StrCat("model.layers[", i, "]");
-    MILLRACE_RETURN_IF_ERROR(CheckLayer(model.layers(i), path));
+    MILLRACE_RETURN_IF_ERROR(CheckLayerSpec(model.layers(i), path));
     const std::string name = LayerName(model, i);
     if (!names.insert(name).second) {
       return FieldError(absl::StrCat(path, ".name"), absl::StrCat("'", name, "'"),
@@ -333,6 +320,21 @@ absl::Status CheckCustom(const CustomModel& custom) {
 }
 
 }  // namespace
+
+absl::Status CheckLayerSpec(const LayerSpec& layer, absl::string_view path) {
+  MILLRACE_RETURN_IF_ERROR(CheckName(absl::StrCat(path, ".name"), layer.name()));
+  if (layer.inputs_size() > kMaxInputs) {
+    return FieldError(absl::StrCat(path, ".inputs"), absl::StrCat(layer.inputs_size(), " names"),
+                      absl::StrCat("at most ", kMaxInputs));
+  }
+  for (int i = 0; i < layer.inputs_size(); ++i) {
+    if (!layer.inputs(i).empty()) continue;
+    return NotSet(absl::StrCat(path, ".inputs[", i, "]"),
+                  "the name of a layer or of a feature of the data");
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckName(absl::StrCat(path, ".variables_of"), layer.variables_of()));
+  return CheckKind(layer, path);
+}
 
 absl::Status CheckModelSpec(const ModelSpec& model) {
   if (model.has_custom()) MILLRACE_RETURN_IF_ERROR(CheckCustom(model.custom()));

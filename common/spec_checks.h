@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "protos/csv.pb.h"
 #include "protos/data.pb.h"
 #include "protos/images.pb.h"
@@ -15,6 +16,9 @@ namespace millrace {
 
 // INVALID_ARGUMENT: "model.layers[2].dense.units: 0; must be at least 1".
 absl::Status CheckModelSpec(const ModelSpec& model);
+
+// The part of CheckModelSpec for a layer by itself. `path`: "model.layers[2]".
+absl::Status CheckLayerSpec(const LayerSpec& layer, absl::string_view path);
 
 // The part of CheckModelSpec for losses and metrics. INVALID_ARGUMENT:
 // "model.outputs[1].huber_delta: ...", or of the short form "model.loss: ...".

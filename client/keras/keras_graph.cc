@@ -22,6 +22,7 @@
 #include "client/keras/keras_ranks.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
+#include "common/spec_checks.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
@@ -124,6 +125,8 @@ class GraphReader {
     if (!status.ok()) return InvalidGraph(absl::StrCat(file_name_, ": ", status.message()));
     MILLRACE_RETURN_IF_ERROR(Finish(outputs));
     kind == "Sequential" ? LeaveOutInputsOfChain() : LeaveOutUnusedLayers(&graph_);
+    const absl::Status circle = CheckNoCircle(graph_);
+    if (!circle.ok()) return Prefixed(absl::StrCat(file_name_, ": "), circle);
     return std::move(graph_);
   }
 
@@ -284,6 +287,7 @@ class GraphReader {
         layer.set_variables_of(absl::StrCat(scope.owner, whole_name));
         layer.clear_trainable();
       }
+      MILLRACE_RETURN_IF_ERROR(CheckLayerSpec(layer, "converted"));
       layer.mutable_inputs()->Assign(taken.begin(), taken.end());
       taken = {layer.name()};
       ranks_.Add(layer);

@@ -5,12 +5,14 @@
 #include <set>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/keras/keras_graph.h"
 #include "client/keras/keras_json.h"
 #include "client/keras/keras_training.h"
 #include "common/printable.h"
+#include "common/spec_checks.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
@@ -194,6 +196,17 @@ class Assembly {
     } else {
       SetOutputs();
     }
+    if (all_known) LeaveOutWrongLosses();
+  }
+
+  void LeaveOutWrongLosses() {
+    const absl::Status status = CheckOutputs(result_.model);
+    if (status.ok()) return;
+    result_.model.clear_loss();
+    result_.model.clear_metrics();
+    result_.model.clear_outputs();
+    result_.notes.push_back(absl::StrCat("Left out of how the model was compiled: ",
+                                         status.message(), ". Set model.loss (or model.outputs)."));
   }
 
   void SetOutputs() {

@@ -39,7 +39,7 @@ struct KerasModelOptions {
 // only feature. A last softmax or sigmoid is left out where the loss takes logits, or is not known.
 // INVALID_ARGUMENT: "FILE:LINE:COLUMN: ..." where the text is no JSON; otherwise "FILE:
 // config.layers[3] 'lambda': ..." with what cannot be converted: a class of layers that we have not
-// got, a field or a value that changes what a layer computes.
+// got, a field or a value that changes what a layer computes, or that no job may have.
 absl::StatusOr<KerasModel> ConvertKerasModel(absl::string_view json, const std::string& file_name,
                                              const KerasModelOptions& options = {});
 

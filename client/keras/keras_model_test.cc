@@ -253,6 +253,37 @@ TEST(KerasModelTest, ATableOfOutputsIsRefused) {
               HasSubstr("config.output_layers: {\"a\":[\"norm\",0,0]}; must be a list"));
 }
 
+// What no job may have was converted once, and found by validate.
+TEST(KerasModelTest, LayersThatNoJobMayHaveAreRefused) {
+  EXPECT_THAT(ConversionError(SequentialJson(
+                  R"({"class_name": "Dropout", "config": {"name": "x", "rate": 2}})")),
+              HasSubstr("config.layers[0] 'x': converted.dropout.rate: 2; must be at least 0 and "
+                        "below 1"));
+  const auto named = [](const std::string& name) {
+    return ConversionError(SequentialJson(
+        absl::StrCat(R"({"class_name": "Flatten", "config": {"name": ")", name, R"("}})")));
+  };
+  const std::string allowed = "must be at most 100 letters, digits, '_', '-' and '.'";
+  EXPECT_THAT(named("a/b"), HasSubstr(absl::StrCat("'a/b': converted.name: 'a/b'; ", allowed)));
+  EXPECT_THAT(named(R"(a\n)"), HasSubstr(allowed));
+  EXPECT_THAT(named(std::string(1000, 'a')), HasSubstr(allowed));
+}
+
+TEST(KerasModelTest, LayersThatTakeTheirOwnOutputAreRefused) {
+  const auto graph = [](const std::string& of_a, const std::string& of_b) {
+    return absl::StrCat(R"({"class_name": "Functional", "config": {"layers": [
+        {"class_name": "InputLayer", "config": {"name": "in"}, "inbound_nodes": []},
+        {"class_name": "Add", "config": {"name": "a"}, "inbound_nodes": [[["in", 0, 0], [")",
+                        of_a, R"(", 0, 0]]]},
+        {"class_name": "Flatten", "config": {"name": "b"}, "inbound_nodes": [[[")",
+                        of_b, R"(", 0, 0]]]}], "output_layers": [["b", 0, 0]]}})");
+  };
+  EXPECT_EQ(ConvertOrFail(graph("in", "a")).model.layers_size(), 2);
+  const std::string circle = "model.json: 'a' takes its own output in the end; must take what";
+  EXPECT_THAT(ConversionError(graph("a", "a")), HasSubstr(circle));
+  EXPECT_THAT(ConversionError(graph("b", "a")), HasSubstr("takes its own output in the end"));
+}
+
 TEST(KerasModelTest, DamagedFilesAreRefusedOrConverted) {
   const std::string whole = ReadKerasSample("two_inputs.keras3.json");
   for (size_t at = 0; at < whole.size(); at += 29) {

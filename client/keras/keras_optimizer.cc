@@ -9,6 +9,7 @@
 #include "client/keras/keras_config.h"
 #include "client/keras/keras_training.h"
 #include "client/keras/keras_values.h"
+#include "common/job_spec.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
 #include "google/protobuf/descriptor.h"
@@ -239,6 +240,7 @@ absl::StatusOr<OptimizerSpec> ConvertKerasOptimizer(const KerasJson& optimizer,
     config.Take(field);
   }
   MILLRACE_RETURN_IF_ERROR(config.ExpectNothingElse());
+  MILLRACE_RETURN_IF_ERROR(CheckOptimizerSpec(spec, "optimizer"));
   return spec;
 }
 

@@ -1,11 +1,15 @@
 #include "client/keras/keras_prune.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/printable.h"
 
 namespace millrace::client {
 namespace {
@@ -45,12 +49,57 @@ std::map<std::string, std::string> Successors(const KerasGraph& graph,
   return names;
 }
 
+// Names of the layers that can be computed, each after those that it takes.
+std::set<std::string> ComputableLayers(const LayersByName& layers) {
+  std::map<std::string, size_t> missing;
+  std::map<std::string, std::vector<std::string>> readers;
+  std::vector<std::string> open;
+  for (const auto& [name, layer] : layers) {
+    for (const std::string& input : layer->inputs()) {
+      if (layers.count(input) == 0) continue;
+      ++missing[name];
+      readers[input].push_back(name);
+    }
+    if (missing.count(name) == 0) open.push_back(name);
+  }
+  std::set<std::string> computable;
+  while (!open.empty()) {
+    const std::string name = std::move(open.back());
+    open.pop_back();
+    computable.insert(name);
+    for (const std::string& reader : readers[name]) {
+      if (--missing[reader] == 0) open.push_back(reader);
+    }
+  }
+  return computable;
+}
+
 void Rename(const std::map<std::string, std::string>& names, std::string* name) {
   const auto found = names.find(*name);
   if (found != names.end()) *name = found->second;
 }
 
 }  // namespace
+
+absl::Status CheckNoCircle(const KerasGraph& graph) {
+  const LayersByName layers = ByName(graph);
+  const std::set<std::string> computable = ComputableLayers(layers);
+  const auto is_not = [&](const auto& one) { return computable.count(one.first) == 0; };
+  const auto first = std::find_if(layers.begin(), layers.end(), is_not);
+  if (first == layers.end()) return absl::OkStatus();
+  // Each of them takes another such one: backwards a layer comes again.
+  std::set<std::string> seen;
+  std::string name = first->first;
+  while (seen.insert(name).second) {
+    const auto& inputs = layers.at(name)->inputs();
+    name = *std::find_if(inputs.begin(), inputs.end(), [&](const std::string& input) {
+      return layers.count(input) > 0 && computable.count(input) == 0;
+    });
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", PrintableName(name),
+                   "' takes its own output in the end; must take what does not follow from it"));
+}
 
 void LeaveOutUnusedLayers(KerasGraph* graph) {
   const LayersByName layers = ByName(*graph);

@@ -257,5 +257,16 @@ TEST(KerasTrainingTest, AUsersClassesAreLeftOut) {
   EXPECT_THAT(converted.notes, Contains(HasSubstr("metrics: {\"class_name\":\"MeanMetricWr")));
 }
 
+TEST(KerasTrainingTest, WhatNoJobMayHaveIsLeftOut) {
+  const KerasModel converted = ConvertOrFail(Compiled("linear", R"(
+      "loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": true,
+               "label_smoothing": 2.0}},
+      "optimizer": {"class_name": "SGD", "config": {"learning_rate": -0.5}})"));
+  ExpectModel(converted.model, R"(layers { name: "out" dense { units: 3 } })");
+  EXPECT_FALSE(converted.optimizer.has_value());
+  EXPECT_THAT(converted.notes, Contains(HasSubstr("model.outputs[0].label_smoothing: 2; must be")));
+  EXPECT_THAT(converted.notes, Contains(HasSubstr("optimizer.sgd.learning_rate: -0.5; must be")));
+}
+
 }  // namespace
 }  // namespace millrace::client
