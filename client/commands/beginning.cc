@@ -139,7 +139,8 @@ absl::StatusOr<Beginning> FindOwnBeginning(const JobSpec& spec, const Reading& r
   const auto newest = NewestManifest(spec.checkpoints().directory());
   if (!newest) return beginning;
   if (HasGoneOn(restore, *newest)) {
-    MILLRACE_ASSIGN_OR_RETURN(auto whole, OpenFurthestWhole(spec.checkpoints().directory(), reading));
+    MILLRACE_ASSIGN_OR_RETURN(auto whole,
+                              OpenFurthestWhole(spec.checkpoints().directory(), reading));
     if (whole != nullptr && HasGoneOn(restore, whole->manifest())) {
       MILLRACE_RETURN_IF_ERROR(GoOnFrom(std::move(whole), beginning));
     }
