@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "worker/device/cpu/layers/column_sums.h"
 #include "worker/device/cpu/openmp.h"
 #include "worker/model/walk.h"
@@ -17,6 +18,8 @@ using Tag = memory::format_tag;
 CpuBuffer BufferFor(const memory::desc& layout) {
   return CpuBuffer((layout.get_size() + sizeof(float) - 1) / sizeof(float));
 }
+
+constexpr int64_t kSmallWindow = 9;
 
 // Whether this implementation adds the bias's gradient up pixel by pixel, as SumColumns does and in
 // twice the time or more: oneDNN's for AVX-512 do, in one thread.
@@ -85,13 +88,20 @@ dnnl::convolution_forward::primitive_desc Conv2DLayer::ForwardDescription(
       CpuContext::Attributes(), context_->engine());
 }
 
+// With one channel and a small window there is little to compute for each value of the output.
+bool Conv2DLayer::IsMostlyWriting() const {
+  const bool is_dense = windows_.dilation[0] == 0 && windows_.dilation[1] == 0;
+  return input_[2] == 1 && is_dense && windows_.size[0] * windows_.size[1] <= kSmallWindow;
+}
+
 dnnl::convolution_forward::primitive_desc Conv2DLayer::ForwardDescription(int64_t batch) const {
   const dnnl::convolution_forward::primitive_desc best = ForwardDescription(batch, AnyKernel());
-  if (input_[2] > 1 || !absl::StartsWith(best.impl_info_str(), "brgconv:avx512")) return best;
-  // With one channel, and so with little to compute for each value of the output, this layout's
-  // implementation takes half of the time where the output is not in the cache.
-  return ForwardDescription(batch,
-                            memory::desc(KernelSizes(), memory::data_type::f32, Tag::Ohwi16o));
+  if (!IsMostlyWriting() || !absl::StartsWith(best.impl_info_str(), "brgconv:avx512")) return best;
+  // Then another implementation, with the same bits, takes half of the time where the output is not
+  // in the cache. Not all shapes have it: others get oneDNN's reference code for this layout.
+  const dnnl::convolution_forward::primitive_desc other =
+      ForwardDescription(batch, memory::desc(KernelSizes(), memory::data_type::f32, Tag::Ohwi16o));
+  return absl::StartsWith(other.impl_info_str(), "jit:avx512") ? other : best;
 }
 
 Conv2DLayer::WithKernel Conv2DLayer::MakeForward(

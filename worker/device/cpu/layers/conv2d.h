@@ -50,6 +50,7 @@ class Conv2DLayer final : public CpuUnaryLayer {
   void FinishGradients(const CpuPass& pass, Primitives* primitives, const float* x,
                        const float* dy);
   std::unique_ptr<Primitives> MakePrimitives(int64_t batch);
+  bool IsMostlyWriting() const;
   dnnl::convolution_forward::primitive_desc ForwardDescription(int64_t batch) const;
   dnnl::convolution_forward::primitive_desc ForwardDescription(
       int64_t batch, const dnnl::memory::desc& kernel) const;

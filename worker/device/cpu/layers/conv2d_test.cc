@@ -115,8 +115,12 @@ void ExpectFormula(const Convolution& convolution, Choices* choose) {
   const std::vector<float> kernel = choose->Numbers(gradients.Buffer(0).size());
   const std::vector<float> bias = choose->Numbers(gradients.Buffer(1).size());
   const std::vector<float> dy = choose->Numbers(kImages * ElementCount(conv.output));
-  std::vector<float> expected_y(dy.size()), expected_dx(x.size()), expected_dk(kernel.size());
-  for (size_t i = 0; i < dy.size(); ++i) expected_y[i] = bias[i % bias.size()];
+  std::vector<float> expected_y(dy.size()), expected_dx(x.size()), expected_dk(kernel.size()),
+      expected_db(bias.size());
+  for (size_t i = 0; i < dy.size(); ++i) {
+    expected_y[i] = bias[i % bias.size()];
+    expected_db[i % bias.size()] += dy[i];
+  }
   ForEachProduct(conv, [&](size_t from, size_t factor, size_t to) {
     expected_y[to] += x[from] * kernel[factor];
     expected_dx[from] += dy[to] * kernel[factor];
@@ -136,6 +140,7 @@ void ExpectFormula(const Convolution& convolution, Choices* choose) {
   EXPECT_EQ(y, expected_y);
   EXPECT_EQ(dx, expected_dx);
   EXPECT_EQ(gradients.gradient(0), expected_dk);
+  EXPECT_EQ(gradients.gradient(1), expected_db);
 }
 
 TEST(Conv2DTest, GroupsDilationAndStridesOfManyShapes) {
@@ -151,6 +156,17 @@ TEST(Conv2DTest, DepthwiseConvolutionsOfManyShapes) {
 TEST(Conv2DTest, ConvolutionsOfSequencesOfManyShapes) {
   Choices choose(/*seed=*/13);
   for (int i = 0; i < 40; ++i) ExpectFormula(RandomConv1D(&choose), &choose);
+}
+
+// oneDNN is asked for another implementation where that pays and is there: for the first of these.
+TEST(Conv2DTest, OneChannelAndManyFilters) {
+  Choices choose(/*seed=*/14);
+  for (const char* layer : {"conv2d { filters: 32 kernel_size: 3 }",
+                            "conv2d { filters: 32 kernel_size: 3 padding: SAME }",
+                            "conv2d { filters: 20 kernel_size: 2 dilation_rate: 2 }",
+                            "conv2d { filters: 32 kernel_size: 7 padding: SAME }"}) {
+    ExpectFormula({layer, {12, 10, 1}}, &choose);
+  }
 }
 
 }  // namespace
