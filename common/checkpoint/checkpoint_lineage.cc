@@ -27,24 +27,39 @@ class Lineage {
  public:
   // Whether this one led up to the first. The first one did.
   bool Has(const CheckpointManifest& manifest) {
-    const std::string& job_id = manifest.job_id();
-    if (has_begun_ && job_id == job_id_) return true;
-    if (has_begun_ && (manifest.number() > restored_ || !earlier_job_ids_.contains(job_id))) {
-      return false;
+    if (has_begun_ && manifest.job_id() != job_id_ && !BeginEarlierJob(manifest)) return false;
+    if (manifest.step() > limit_) return false;
+    if (!has_begun_ || manifest.job_id() != job_id_) {
+      has_begun_ = true;
+      job_id_ = manifest.job_id();
+      earlier_job_ids_ = {manifest.earlier_job_ids().begin(), manifest.earlier_job_ids().end()};
+      restored_ = RestoredHere(manifest.spec());
     }
-    has_begun_ = true;
-    job_id_ = job_id;
-    earlier_job_ids_ = {manifest.earlier_job_ids().begin(), manifest.earlier_job_ids().end()};
-    restored_ = RestoredHere(manifest.spec());
+    lowest_ = std::min(lowest_, manifest.step());
     return true;
   }
 
  private:
+  // Whether it is of a job that the newest one that was met goes on from. Then none counts that has
+  // more steps than that one began with: its number may be low all the same, where the job went
+  // back to the state of a best evaluation.
+  bool BeginEarlierJob(const CheckpointManifest& manifest) {
+    if (manifest.number() > restored_ || !earlier_job_ids_.contains(manifest.job_id())) {
+      return false;
+    }
+    limit_ = std::min(limit_, manifest.number() == restored_ ? manifest.step() : lowest_);
+    return true;
+  }
+
   bool has_begun_ = false;
   // Of the newest job that was met.
   std::string job_id_;
   absl::flat_hash_set<std::string> earlier_job_ids_;
   uint64_t restored_ = 0;  // The checkpoint that it goes on from; 0: of another directory, or none.
+  // Of the steps of those that were met.
+  uint64_t lowest_ = std::numeric_limits<uint64_t>::max();
+  // The most steps that one may have.
+  uint64_t limit_ = std::numeric_limits<uint64_t>::max();
 };
 
 }  // namespace

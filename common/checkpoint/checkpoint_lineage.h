@@ -11,10 +11,11 @@ namespace millrace {
 
 // Of checkpoints in the order of their numbers, as CheckpointDirectory::List returns them, those
 // that led up to `number` (0: to the newest), itself among them, the newest first: they are of the
-// same job, or of one that it was restored from and not newer than what was restored. A job that
-// goes back to an older checkpoint leaves newer ones behind in its directory, of a run that has
-// become another one since: whoever takes an older one instead of the job's newest must not take
-// those. Between them are those of which nobody knows, since their manifests cannot be read.
+// same job, or of one that it was restored from and neither newer nor further than what was
+// restored. A job that goes back to an older checkpoint leaves newer ones behind in its directory,
+// of a run that has become another one since: whoever takes an older one instead of the job's
+// newest must not take those. Between them are those of which nobody knows, since their manifests
+// cannot be read.
 std::vector<CheckpointDirectory::Listed> LeadingUpTo(
     uint64_t number, std::vector<CheckpointDirectory::Listed> listed);
 

@@ -50,6 +50,23 @@ TEST(CheckpointLineageTest, WhatAJobWentBackBehindDidNotLeadToIt) {
       ElementsAre(11, 10, 6));
 }
 
+// Of the job that went back the best state was written after a further one.
+TEST(CheckpointLineageTest, WhatIsFurtherThanWhereAJobWentBackToDidNotLeadToIt) {
+  CheckpointManifest going_on = Saved(6, "b", {"a"}, 5);
+  going_on.set_step(110);
+  CheckpointManifest best = Saved(5, "a");
+  best.set_step(100);
+  CheckpointManifest further = Saved(4, "a");
+  further.set_step(120);
+  CheckpointManifest before = Saved(3, "a");
+  before.set_step(60);
+  EXPECT_THAT(LineOf({going_on, best, further, before}), ElementsAre(6, 5, 3));
+  EXPECT_THAT(LineOf({going_on, further, before}), ElementsAre(6, 3)) << "the best was removed";
+  further.set_step(105);
+  EXPECT_THAT(LineOf({going_on, best, further, before}), ElementsAre(6, 5, 3));
+  EXPECT_THAT(LineOf({best, further, before}), ElementsAre(5, 4, 3)) << "before it went back";
+}
+
 TEST(CheckpointLineageTest, JobsBeforeMayHaveGoneBackAsWell) {
   EXPECT_THAT(LineOf({Saved(10, "c", {"a", "b"}, 8), Saved(9, "b", {"a"}, 5),
                       Saved(8, "b", {"a"}, 5), Saved(7, "a"), Saved(6, "a"), Saved(5, "a")}),

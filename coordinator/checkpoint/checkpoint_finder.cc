@@ -80,20 +80,34 @@ void CarryStopping(const JobSpec& spec, const CheckpointManifest& manifest, Rest
   if (manifest.has_stopped_early()) from.mutable_stopping()->set_evaluations_since(0);
 }
 
+// The best evaluation up to the manifest's state, as its job has told last: a checkpoint of an
+// earlier state may have been written after it, since that was the best.
+BestEvaluation BestUpTo(const FileSystemPtr& file_system, const std::string& directory,
+                        const CheckpointManifest& manifest) {
+  BestEvaluation best = manifest.best();
+  const auto listed = CheckpointDirectory(file_system, directory).List();
+  if (!listed.ok()) return best;
+  for (const CheckpointDirectory::Listed& one : *listed) {
+    if (one.number <= manifest.number() || !one.manifest.ok()) continue;
+    const bool is_of_it =
+        one.manifest->job_id() == manifest.job_id() && one.manifest->step() <= manifest.step();
+    if (is_of_it && one.manifest->has_best()) best = one.manifest->best();
+  }
+  return best;
+}
+
 // REQUIRES: the job's own checkpoints are in the same directory.
 void CarryBest(const FileSystemPtr& file_system, const JobSpec& spec,
                const CheckpointManifest& manifest, RestoredFrom& from) {
   const EvaluationSpec& ours = spec.evaluation();
   const EvaluationSpec& theirs = manifest.spec().evaluation();
-  if (!manifest.has_best() || !ours.has_keep_best() ||
-      !AskTheSame(ours.keep_best(), theirs.keep_best())) {
-    return;
-  }
+  if (!ours.has_keep_best() || !AskTheSame(ours.keep_best(), theirs.keep_best())) return;
   const std::string& directory = spec.restore().directory();
-  const CheckpointInfo& best = manifest.best().checkpoint();
-  const auto there = ReadManifest(file_system, directory, best.number());
-  if (!there.ok() || there->step() != manifest.best().step()) return;
-  *from.mutable_best() = manifest.best();
+  const BestEvaluation best = BestUpTo(file_system, directory, manifest);
+  if (best.metric().empty()) return;
+  const auto there = ReadManifest(file_system, directory, best.checkpoint().number());
+  if (!there.ok() || there->step() != best.step()) return;
+  *from.mutable_best() = best;
   from.mutable_best()->mutable_checkpoint()->set_directory(spec.checkpoints().directory());
 }
 

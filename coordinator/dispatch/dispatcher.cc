@@ -195,7 +195,7 @@ int Dispatcher::GiveBack(uint64_t worker, const LeaseReturned& returned) {
   int faults = 0;
   if (found != job->second.standings.end()) {
     Standing& standing = found->second;
-    if (returned.code() == 0) ++standing.returns;
+    if (returned.code() == 0 && !job->second.evaluating.contains(worker)) ++standing.returns;
     if (IsFault(tracker, worker, returned, standing.returns)) {
       faults = ++standing.faults;
       standing.last_fault = Printable(returned.message(), kMaxFaultBytes);
