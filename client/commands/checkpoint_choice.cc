@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/exit_code.h"
+#include "common/checkpoint/checkpoint_lineage.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/status_macros.h"
 #include "common/storage/durable_file.h"
@@ -90,6 +94,20 @@ absl::Status OfferOneBefore(const CheckpointName& name, const absl::Status& stat
 absl::Status CheckOpens(const std::string& directory, const CheckpointDirectory::Listed& listed) {
   MILLRACE_RETURN_IF_ERROR(listed.manifest.status());
   return OpenCheckpoint({directory, listed.number}).status();
+}
+
+std::vector<CheckpointDirectory::Listed> InOrderOfUse(
+    const std::vector<CheckpointDirectory::Listed>& listed) {
+  std::vector<CheckpointDirectory::Listed> order = FurthestFirst(LeadingUpTo(0, listed));
+  std::set<uint64_t> led;
+  for (const CheckpointDirectory::Listed& each : order) led.insert(each.number);
+  std::vector<CheckpointDirectory::Listed> left_behind;
+  std::copy_if(listed.begin(), listed.end(), std::back_inserter(left_behind),
+               [&led](const auto& each) { return !led.contains(each.number); });
+  for (CheckpointDirectory::Listed& each : FurthestFirst(std::move(left_behind))) {
+    order.push_back(std::move(each));
+  }
+  return order;
 }
 
 std::string ArrayName(const Checkpoint& checkpoint, size_t variable, int array) {

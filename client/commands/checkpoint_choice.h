@@ -47,6 +47,12 @@ absl::Status OfferOneBefore(const CheckpointName& name, const absl::Status& stat
 // files are there. Looks at no value.
 absl::Status CheckOpens(const std::string& directory, const CheckpointDirectory::Listed& listed);
 
+// In which order they are taken for what a job goes on from: the furthest first of those that led
+// up to the newest (checkpoint_lineage.h); then of those that earlier runs have left behind, which
+// only a job takes that names them. `listed`: as CheckpointDirectory::List returns them.
+std::vector<CheckpointDirectory::Listed> InOrderOfUse(
+    const std::vector<CheckpointDirectory::Listed>& listed);
+
 // "dense/kernel"; of a slot "dense/kernel@momentum". Variable and array as in Checkpoint.
 std::string ArrayName(const Checkpoint& checkpoint, size_t variable, int array);
 

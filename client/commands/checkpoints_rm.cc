@@ -1,6 +1,7 @@
 #include "client/commands/checkpoints_rm.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,12 @@ absl::Status CheckFolderMayGo(const Flags& flags, const CheckpointName& name,
       absl::StrCat(path, " is no checkpoint yet: a job may be writing it; --force removes it"));
 }
 
-// Reads the values of newer ones, until one is whole.
-absl::Status CheckNotNewestWhole(const CommandContext& context, const CheckpointName& name,
-                                 const ListedCheckpoints& listed) {
-  for (auto each = listed.rbegin(); each != listed.rend() && each->number > name.number; ++each) {
-    const absl::Status whole = CheckWhole(*context.interrupt, name.directory, each->number);
+// Reads the values of further ones, until one is whole.
+absl::Status CheckNotFurthestWhole(const CommandContext& context, const CheckpointName& name,
+                                   const ListedCheckpoints& listed) {
+  for (const CheckpointDirectory::Listed& each : InOrderOfUse(listed)) {
+    if (each.number == name.number) break;
+    const absl::Status whole = CheckWhole(*context.interrupt, name.directory, each.number);
     if (whole.ok() || absl::IsCancelled(whole)) return whole;
   }
   const absl::Status itself = CheckWhole(*context.interrupt, name.directory, name.number);
@@ -55,10 +57,10 @@ absl::Status CheckNotNewestWhole(const CommandContext& context, const Checkpoint
   const std::string path = CheckpointPath(name.directory, name.number);
   if (itself.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " is the newest whole checkpoint: what it has would be lost; --force removes it"));
+        path, " is the furthest whole checkpoint: a job goes on from it; --force removes it"));
   }
   return absl::Status(itself.code(),
-                      absl::StrCat("there is no newer whole checkpoint than ", path,
+                      absl::StrCat("there is no further whole checkpoint than ", path,
                                    ", which may be whole: ", std::string(itself.message()),
                                    "; --force removes it"));
 }
@@ -96,7 +98,8 @@ class Remover {
     }
     numbers_ = {name_.number};
     if (!context_.flags.force) MILLRACE_RETURN_IF_ERROR(CheckNotBest());
-    return context_.flags.force ? absl::OkStatus() : CheckNotNewestWhole(context_, name_, listed_);
+    return context_.flags.force ? absl::OkStatus()
+                                : CheckNotFurthestWhole(context_, name_, listed_);
   }
 
   absl::Status CheckNotBest() const {
@@ -107,18 +110,39 @@ class Remover {
                                                       DescribeBest(*best), "; --force removes it"));
   }
 
+  // Whether every byte of it is as written. Reads each once.
+  absl::Status CheckWholeOnce(uint64_t number) {
+    const auto known = read_.find(number);
+    if (known != read_.end()) return known->second;
+    return read_[number] = CheckWhole(*context_.interrupt, name_.directory, number);
+  }
+
+  // 0: there is none. CANCELLED: interrupted.
+  absl::StatusOr<uint64_t> FindFurthestWhole() {
+    for (const CheckpointDirectory::Listed& each : InOrderOfUse(listed_)) {
+      const absl::Status whole = CheckWholeOnce(each.number);
+      if (absl::IsCancelled(whole)) return whole;
+      if (whole.ok()) return each.number;
+    }
+    return uint64_t{0};
+  }
+
   // Reads the values of those that stay. Damaged ones go only by their names.
   absl::Status ChooseAllButTheNewest() {
     int kept = 0;
     const auto best = BestIn(listed_);
+    MILLRACE_ASSIGN_OR_RETURN(const uint64_t furthest, FindFurthestWhole());
     for (auto each = listed_.rbegin(); each != listed_.rend(); ++each) {
       const bool has_enough = kept == context_.flags.keep;
-      const absl::Status status =
-          has_enough ? CheckOpens(name_.directory, *each)
-                     : CheckWhole(*context_.interrupt, name_.directory, each->number);
+      const bool is_read = read_.count(each->number) > 0;
+      const absl::Status status = has_enough && !is_read ? CheckOpens(name_.directory, *each)
+                                                         : CheckWholeOnce(each->number);
       if (absl::IsCancelled(status)) return status;
       if (!status.ok()) {
         TellOfDamaged(each->number, status);
+      } else if (has_enough && each->number == furthest) {
+        Print(absl::StrCat(CheckpointPath(name_.directory, furthest),
+                           " stays: it is the furthest whole one: a job goes on from it"));
       } else if (has_enough && best && best->checkpoint().number() == each->number) {
         Print(absl::StrCat(CheckpointPath(name_.directory, each->number),
                            " stays: it has the state of the best ", DescribeBest(*best)));
@@ -197,7 +221,8 @@ class Remover {
   const CommandContext& context_;
   const CheckpointName& name_;
   CheckpointDirectory directory_;
-  ListedCheckpoints listed_;  // When the command began.
+  ListedCheckpoints listed_;               // When the command began.
+  std::map<uint64_t, absl::Status> read_;  // By number: whether it is whole.
   std::vector<uint64_t> numbers_;
   uint64_t folder_ = 0;  // That is no checkpoint; 0: none.
   std::vector<uint64_t> removed_;

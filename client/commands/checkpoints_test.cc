@@ -179,7 +179,7 @@ TEST_F(CheckpointsTest, PathThatIsNotUtf8IsToldInJson) {
   }
 }
 
-TEST_F(CheckpointsTest, VerifyNamesFileAndByteAndOffersTheNewestWholeOne) {
+TEST_F(CheckpointsTest, VerifyNamesFileAndByteAndOffersAWholeOne) {
   Write(3);
   FlipByte(ValuesOf(2), LastByteOf(ValuesOf(2)));
   FlipByte(ValuesOf(3), LastByteOf(ValuesOf(3)));
@@ -193,7 +193,7 @@ TEST_F(CheckpointsTest, VerifyNamesFileAndByteAndOffersTheNewestWholeOne) {
   EXPECT_LE(uint64_t{lines[0]["begin"]}, LastByteOf(ValuesOf(3)));
   EXPECT_GT(uint64_t{lines[0]["end"]}, LastByteOf(ValuesOf(3)));
   EXPECT_EQ(lines.back()["whole"], false);
-  EXPECT_EQ(lines.back()["newest_whole"], 1);
+  EXPECT_EQ(lines.back()["furthest_whole"], 1);
 }
 
 TEST_F(CheckpointsTest, VerifySeesWhatIsWrongWithAManifest) {
@@ -305,7 +305,7 @@ TEST_F(CheckpointsTest, RmLeavesTheBestOneUnlessForced) {
   EXPECT_EQ(*Run(RunCheckpointsRm, "/000002"), ExitCode::kSucceeded);
 }
 
-TEST_F(CheckpointsTest, RmRemovesOneButNotTheNewestWholeOne) {
+TEST_F(CheckpointsTest, RmRemovesOneButNotTheLastWholeOne) {
   Write(3);
   EXPECT_EQ(*Run(RunCheckpointsRm, "/000001"), ExitCode::kSucceeded);
   EXPECT_EQ(run_->out(), "removed " + directory_ + "/000001\n");
@@ -337,7 +337,7 @@ TEST_F(CheckpointsTest, RmCountsOnlyThoseWhoseValuesAreWhole) {
   FlipByte(ValuesOf(4), LastByteOf(ValuesOf(4)));
   const auto refused = Run(RunCheckpointsRm, "/000003");
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.status().ToString(), HasSubstr("000003 is the newest whole checkpoint"));
+  EXPECT_THAT(refused.status().ToString(), HasSubstr("000003 is the furthest whole checkpoint"));
   flags_.keep = 1;
   EXPECT_EQ(*Run(RunCheckpointsRm, "", /*json=*/true), ExitCode::kSucceeded);
   const Json removed = Lines().back();

@@ -1,6 +1,5 @@
 #include "client/commands/checkpoints_verify.h"
 
-#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -27,13 +26,13 @@ absl::StatusOr<VerifyResult> Verify(
   return result;
 }
 
-// The newest one but `damaged` that has no problem. Reads it, and those after it.
-absl::StatusOr<absl::optional<uint64_t>> NewestWhole(const CommandContext& context,
-                                                     const std::string& directory,
-                                                     uint64_t damaged) {
-  MILLRACE_ASSIGN_OR_RETURN(auto listed, CheckpointDirectory(RealFileSystem(), directory).List());
-  std::reverse(listed.begin(), listed.end());
-  for (const CheckpointDirectory::Listed& each : listed) {
+// The furthest one but `damaged` that has no problem. Reads it, and further ones.
+absl::StatusOr<absl::optional<uint64_t>> FurthestWhole(const CommandContext& context,
+                                                       const std::string& directory,
+                                                       uint64_t damaged) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto listed,
+                            CheckpointDirectory(RealFileSystem(), directory).List());
+  for (const CheckpointDirectory::Listed& each : InOrderOfUse(listed)) {
     if (each.number == damaged || !each.manifest.ok()) continue;
     const absl::Status whole = CheckWhole(*context.interrupt, directory, each.number);
     if (absl::IsCancelled(whole)) return whole;
@@ -64,7 +63,7 @@ std::string VerdictText(const std::string& directory, uint64_t number, const Ver
   return absl::StrCat(
       path, " is damaged in ", FormatCount(result.problems),
       result.problems == 1 ? " place" : " places", " and will not be loaded. ",
-      whole ? absl::StrCat("The newest whole one is ", CheckpointFolder(*whole),
+      whole ? absl::StrCat("The furthest whole one is ", CheckpointFolder(*whole),
                            "; go on from it with --restore=", CheckpointPath(directory, *whole))
             : "No other one there is whole");
 }
@@ -83,7 +82,7 @@ absl::StatusOr<ExitCode> RunCheckpointsVerify(const CommandContext& context) {
              [&context](const CheckpointProblem& problem) { PrintProblem(context, problem); }));
   absl::optional<uint64_t> whole;
   if (result.problems > 0) {
-    MILLRACE_ASSIGN_OR_RETURN(whole, NewestWhole(context, name.directory, name.number));
+    MILLRACE_ASSIGN_OR_RETURN(whole, FurthestWhole(context, name.directory, name.number));
   }
   if (context.flags.json) {
     nlohmann::ordered_json json = {{"number", name.number},
@@ -91,7 +90,7 @@ absl::StatusOr<ExitCode> RunCheckpointsVerify(const CommandContext& context) {
                                    {"whole", result.problems == 0},
                                    {"bytes", result.bytes},
                                    {"problems", result.problems}};
-    if (whole) json["newest_whole"] = *whole;
+    if (whole) json["furthest_whole"] = *whole;
     *context.console.out << JsonLine(json) << std::flush;
   } else {
     *context.console.out << VerdictText(name.directory, name.number, result, whole) << std::endl;

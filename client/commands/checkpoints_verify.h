@@ -8,8 +8,8 @@
 
 namespace millrace::client {
 
-// Reads every byte of a checkpoint and names each damaged place, and then the newest whole one.
-// kFailed: it is damaged.
+// Reads every byte of a checkpoint and names each damaged place, and then the furthest whole
+// one. kFailed: it is damaged.
 absl::StatusOr<ExitCode> RunCheckpointsVerify(const CommandContext& context);
 
 }  // namespace millrace::client

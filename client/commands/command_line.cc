@@ -204,8 +204,8 @@ class Declaration {
     AddPath(show);
     AddSlots(show);
     AddPath(Add("verify",
-                "Read every byte of a checkpoint. Names what is damaged, and the newest whole one "
-                "then; exits with 1.",
+                "Read every byte of a checkpoint. Names what is damaged, and the whole one then "
+                "that a job goes on from; exits with 1.",
                 group));
     AddCheckpointsExport(group);
     AddCheckpointsRm(group);
@@ -224,20 +224,20 @@ class Declaration {
   void AddCheckpointsRm(CLI::App* group) {
     CLI::App* command = Add("rm",
                             "Remove a checkpoint, and files that none needs. What others refer to "
-                            "stays. The newest whole one goes only with --force: to know which it "
-                            "is, the values of those that stay are read, as verify does, until "
-                            "enough are whole.",
+                            "stays. The furthest whole one, which a job goes on from, goes only "
+                            "with --force: to know which it is, the values of those that stay are "
+                            "read, as verify does, until enough are whole.",
                             group);
     AddPath(command);
     command
         ->add_option("--keep", Of(command)->keep,
-                     "Remove all of the directory but so many of the newest whole ones. Damaged "
-                     "ones are named, and go only by their own paths")
+                     "Remove all of the directory but so many of the newest whole ones, and the "
+                     "furthest. Damaged ones are named, and go only by their own paths")
         ->check(CLI::Range(1, 1'000'000))
         ->type_name("N");
     command->add_flag(
         "--force", Of(command)->force,
-        "Remove it even if it is the newest whole one, or unfinished; reads no values");
+        "Remove it even if it is the furthest whole one, or unfinished; reads no values");
   }
 
   void AddPath(CLI::App* command) {
