@@ -28,7 +28,7 @@ void AddDurations(CLI::App& app, CoordinatorOptions* options) {
                   "A running job fails when it has waited this long for a ps server or a worker");
   AddDurationFlag(app, "--restore_grace", &options->restore_grace, {absl::Milliseconds(50)},
                   "A ps server that is gone for this long is given up: its shards are made again "
-                  "from the job's newest checkpoint, if it has one, on other servers");
+                  "from the job's furthest checkpoint, if it has one, on other servers");
   AddDurationFlag(
       app, "--stop_timeout", &options->stop_timeout, {absl::ZeroDuration(), absl::Hours(24)},
       "How long jobs may write their checkpoints before the coordinator stops; a second "

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-TEST(RemakeTest, DamagedNewestCheckpointIsPassedOver) {
+TEST(RemakeTest, DamagedFurthestCheckpointIsPassedOver) {
   StandingJob standing(1, 30);
   auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});

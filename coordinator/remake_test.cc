@@ -1,5 +1,5 @@
 // A real coordinator on loopback with fake ps servers and workers: jobs whose servers' disks are
-// gone, and that go on from their newest checkpoint.
+// gone, and that go on from their furthest checkpoint.
 #include <array>
 #include <atomic>
 

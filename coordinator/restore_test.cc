@@ -321,7 +321,7 @@ TEST(RestoreTest, NamedCheckpointThatAServerFindsDamagedFailsTheJobAndTheOneBefo
   EXPECT_EQ(cluster.AwaitEnd(cluster.Submit(RestoredJob(directory, 1)).value()).state(), SUCCEEDED);
 }
 
-TEST(RestoreTest, NewestCheckpointThatIsSeenToBeDamagedIsPassedOverAndTold) {
+TEST(RestoreTest, FurthestCheckpointThatIsSeenToBeDamagedIsPassedOverAndTold) {
   const std::string directory = CheckpointsAt({10, 20});
   Damage(directory + "/000002/shard-00000.json");
   FakeCluster cluster(1);
@@ -337,7 +337,7 @@ TEST(RestoreTest, NewestCheckpointThatIsSeenToBeDamagedIsPassedOverAndTold) {
 }
 
 // Such a job failed, and so did each one that was submitted after it.
-TEST(RestoreTest, NewestCheckpointThatAServerFindsDamagedIsPassedOverAndTold) {
+TEST(RestoreTest, FurthestCheckpointThatAServerFindsDamagedIsPassedOverAndTold) {
   const std::string directory = CheckpointsAt({10, 20, 30});
   FakeCluster cluster(2);
   FindDamaged({2, 3}, cluster.ps(0));
@@ -378,7 +378,7 @@ TEST(RestoreTest, JobFailsWhenServersFindEveryCheckpointDamaged) {
 }
 
 // Such a job failed: those that came later were not looked at.
-TEST(RestoreTest, NewestThatItsRunRemovesBeforeTheJobBeginsIsReplacedByTheNewest) {
+TEST(RestoreTest, FurthestThatItsRunRemovesBeforeTheJobBeginsIsReplacedByTheFurthest) {
   for (const bool while_it_is_read : {false, true}) {
     const std::string directory = CheckpointsAt({10});
     FakeCluster cluster(1);
@@ -398,7 +398,7 @@ TEST(RestoreTest, NewestThatItsRunRemovesBeforeTheJobBeginsIsReplacedByTheNewest
     EXPECT_EQ(worker.Computed(job), StepsFrom(20, 50));
     EXPECT_TRUE(HasNotice(cluster, job,
                           absl::StrCat("checkpoint ", directory, "/000001, with which the job was ",
-                                       "to begin, was removed, and the newest, ", directory,
+                                       "to begin, was removed, and the furthest, ", directory,
                                        "/000002 at step 20, is taken")));
     EXPECT_FALSE(HasNotice(cluster, job, "cannot be used"));
   }

@@ -39,11 +39,11 @@ bool IsGone(const RestoreSpec& restore) {
       ReadManifest(RealFileSystem(), restore.directory(), restore.checkpoint()).status());
 }
 
-// The same for a checkpoint of the job's own directory: the newest one, or one that it goes on
-// from, restored what the job asks for. Those between may have been removed by now.
-bool HasGoneOn(const RestoreSpec& restore, const CheckpointManifest& newest) {
+// The same for a checkpoint of the job's own directory: `own`, or one that it goes on from,
+// restored what the job asks for. Those between may have been removed by now.
+bool HasGoneOn(const RestoreSpec& restore, const CheckpointManifest& own) {
   if (restore.checkpoint() == 0) return false;
-  CheckpointManifest manifest = newest;
+  CheckpointManifest manifest = own;
   while (manifest.spec().has_restore()) {
     const RestoreSpec before = manifest.spec().restore();
     if (IsSame(before, restore)) return true;
@@ -51,7 +51,7 @@ bool HasGoneOn(const RestoreSpec& restore, const CheckpointManifest& newest) {
         NormalDirectory(before.directory()) == NormalDirectory(restore.directory());
     if (!is_here || before.checkpoint() == 0 || before.checkpoint() >= manifest.number()) break;
     auto next = ReadManifest(RealFileSystem(), restore.directory(), before.checkpoint());
-    if (!next.ok()) return IsGone(restore) || IsBehind(restore, newest);
+    if (!next.ok()) return IsGone(restore) || IsBehind(restore, own);
     manifest = *std::move(next);
   }
   return false;
@@ -139,10 +139,10 @@ absl::StatusOr<Beginning> FindOwnBeginning(const JobSpec& spec, const Reading& r
   const auto newest = NewestManifest(spec.checkpoints().directory());
   if (!newest) return beginning;
   if (HasGoneOn(restore, *newest)) {
-    MILLRACE_ASSIGN_OR_RETURN(auto whole,
+    MILLRACE_ASSIGN_OR_RETURN(auto furthest,
                               OpenFurthestWhole(spec.checkpoints().directory(), reading));
-    if (whole != nullptr && HasGoneOn(restore, whole->manifest())) {
-      MILLRACE_RETURN_IF_ERROR(GoOnFrom(std::move(whole), beginning));
+    if (furthest != nullptr && HasGoneOn(restore, furthest->manifest())) {
+      MILLRACE_RETURN_IF_ERROR(GoOnFrom(std::move(furthest), beginning));
     }
   } else if (restore.checkpoint() < newest->number()) {
     beginning.notes.push_back(LeftBehindNote(restore, *newest));
@@ -160,11 +160,11 @@ absl::StatusOr<Beginning> FindBeginning(const JobSpec& spec, const Reading& read
   const bool is_own = spec.has_restore() &&
                       NormalDirectory(spec.restore().directory()) == NormalDirectory(directory);
   if (is_own) return FindOwnBeginning(spec, reading);
-  MILLRACE_ASSIGN_OR_RETURN(auto newest, OpenFurthestWhole(directory, reading));
-  if (newest == nullptr) return beginning;
+  MILLRACE_ASSIGN_OR_RETURN(auto furthest, OpenFurthestWhole(directory, reading));
+  if (furthest == nullptr) return beginning;
   // The coordinator refuses it, as it should.
-  if (spec.has_restore() && !IsBehind(spec.restore(), newest->manifest())) return beginning;
-  MILLRACE_RETURN_IF_ERROR(GoOnFrom(std::move(newest), beginning));
+  if (spec.has_restore() && !IsBehind(spec.restore(), furthest->manifest())) return beginning;
+  MILLRACE_RETURN_IF_ERROR(GoOnFrom(std::move(furthest), beginning));
   return beginning;
 }
 

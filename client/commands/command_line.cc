@@ -157,7 +157,7 @@ class Declaration {
     CLI::Option* restore = command
                                ->add_option("--restore", Of(command)->restore,
                                             "Go on from a checkpoint: DIR or DIR/latest for the "
-                                            "newest whole one, or DIR/000017. Without "
+                                            "whole one with the most steps, or DIR/000017. Without "
                                             "JOB.textproto the job is the checkpoint's")
                                ->type_name("PATH");
     CLI::Option* init_from =

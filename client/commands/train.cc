@@ -82,8 +82,8 @@ class Interruption {
     } else {
       view_->Note(
           absl::StrCat("Cannot write a checkpoint: ", std::string(written.status().message()),
-                       ". The same command goes on from the newest one in ", checkpoints_,
-                       ", if there is one."));
+                       ". The same command goes on from the one with the most steps in ",
+                       checkpoints_, ", if there is one."));
     }
   }
 

@@ -10,7 +10,7 @@ namespace millrace::client {
 
 // Trains a job to its end, on a cluster inside this process unless --cluster names one, and exports
 // the variables where --export is given. A job of the embedded cluster that has checkpoints goes on
-// from the newest one. An interrupt leaves a job of another cluster alone; it ends one of the
+// from the furthest one. An interrupt leaves a job of another cluster alone; it ends one of the
 // embedded cluster: at a checkpoint, if it has a directory for them, and otherwise by cancelling
 // it.
 absl::StatusOr<ExitCode> RunTrain(const CommandContext& context);

@@ -19,7 +19,7 @@ uint64_t RestoredHere(const JobSpec& spec) {
     return 0;
   }
   const uint64_t number = spec.restore().checkpoint();
-  return number > 0 ? number : std::numeric_limits<uint64_t>::max();  // The newest at that time.
+  return number > 0 ? number : std::numeric_limits<uint64_t>::max();  // The furthest at that time.
 }
 
 // To be asked about one checkpoint after the other, the highest number first.

@@ -128,18 +128,18 @@ absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
   Found found;
   for (auto listed = listing.rbegin(); listed != listing.rend(); ++listed) {
     if (!listed->manifest.ok()) {
-      if (!found.newest) found.trouble = std::string(listed->manifest.status().message());
+      if (!found.furthest) found.trouble = std::string(listed->manifest.status().message());
     } else if (listed->manifest->job_id() != owner_.job_id) {
       break;
     } else if (!damaged.contains(listed->number) &&
-               (!found.newest || listed->manifest->step() > found.newest->step())) {
-      found.newest = *listed->manifest;
+               (!found.furthest || listed->manifest->step() > found.furthest->step())) {
+      found.furthest = *listed->manifest;
     }
   }
   const CheckpointManifest* newest = NewestReadable(listing);
   if (newest != nullptr) MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
   if (const absl::Status owns = CheckOwner(); !owns.ok()) {
-    if (!absl::IsFailedPrecondition(owns) || found.newest) return owns;
+    if (!absl::IsFailedPrecondition(owns) || found.furthest) return owns;
     return found;  // It becomes the job's with its first checkpoint.
   }
   const auto garbage = directory.CollectGarbage(/*in_progress=*/0);

@@ -42,7 +42,7 @@ class CheckpointFiles {
 
   struct Found {
     // Of the job itself the one with the most steps, of several the newest.
-    absl::optional<CheckpointManifest> newest;
+    absl::optional<CheckpointManifest> furthest;
     std::string trouble;  // For people. Empty: none.
   };
   // What an earlier life of the coordinator has left; removes its garbage. FAILED_PRECONDITION: the

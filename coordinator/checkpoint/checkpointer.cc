@@ -179,13 +179,13 @@ void Checkpointer::AfterLooking() {
   const absl::Time now = clock_->Now();
   trouble_ = result_->status.ok() ? result_->found.trouble : std::string(result_->status.message());
   if (result_->status.ok()) newest_.reset();  // Somebody may have removed it.
-  if (const auto& newest = result_->found.newest) {
-    newest_ = InfoOf(options_.spec.checkpoints().directory(), *newest);
-    newest_is_exact_ = newest->exact();
-    last_number_ = std::max(last_number_, newest->number());
+  if (const auto& furthest = result_->found.furthest) {
+    newest_ = InfoOf(options_.spec.checkpoints().directory(), *furthest);
+    newest_is_exact_ = furthest->exact();
+    last_number_ = std::max(last_number_, furthest->number());
     has_begun_ = true;
-    last_took_ = FromProto(newest->took());
-    last_is_saved_ = newest->ended() && attached_.watermark == total_steps_;
+    last_took_ = FromProto(furthest->took());
+    last_is_saved_ = furthest->ended() && attached_.watermark == total_steps_;
   }
   if (newest_) {
     policy_.Start(newest_->step(), FromTimestamp(newest_->written()), now);
@@ -432,7 +432,7 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
 void Checkpointer::AfterCommitting() {
   if (!result_->status.ok()) return Fail(result_->status);
   // Where a later state than that of the evaluation was saved already, one is saved again at once:
-  // the newest checkpoint is what a lost server is made again from.
+  // its checkpoint, what a lost server is made again from, is only sure to stay until the next.
   const bool is_behind = newest_ && newest_->step() > result_->manifest.step();
   if (attempt_->is_best && is_behind) policy_.SetDue(clock_->Now());
   newest_ = InfoOf(options_.spec.checkpoints().directory(), result_->manifest);

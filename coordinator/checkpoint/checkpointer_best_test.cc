@@ -230,7 +230,7 @@ TEST_F(CheckpointerBestTest, ItEndsWithTheGeneration) {
   EXPECT_THAT(Numbers(), IsEmpty());
 }
 
-// What a lost server is made again from is the newest one.
+// What a lost server is made again from must not go for a newer one of an earlier step.
 TEST_F(CheckpointerBestTest, ALaterStateThatWasSavedBeforeItIsSavedAgain) {
   OpenIdle();
   At(40);

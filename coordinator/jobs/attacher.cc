@@ -213,8 +213,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
     MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
     return absl::nullopt;
   }
-  const bool means_newest = job_->spec().has_restore() && job_->spec().restore().checkpoint() == 0;
-  if (is_new && means_newest && (absl::IsDataLoss(status) || absl::IsNotFound(status))) {
+  const bool means_furthest =
+      job_->spec().has_restore() && job_->spec().restore().checkpoint() == 0;
+  if (is_new && means_furthest && (absl::IsDataLoss(status) || absl::IsNotFound(status))) {
     MILLRACE_ASSIGN_OR_RETURN(const auto begins, BeginWithAnother(shards, status));
     *remade = begins.value_or(false);
     if (begins) return absl::nullopt;
@@ -281,7 +282,7 @@ absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& r
   return BeginGeneration(next);
 }
 
-// A server does not find the newest checkpoint, with which a new job was to begin, or found it
+// A server does not find the furthest checkpoint, with which a new job was to begin, or found it
 // damaged when it read the values. One that its run has removed since it was chosen has newer ones
 // after it; otherwise a newer one is never taken, and an older one only for damage. False: nothing
 // can be done now. Nothing: there is no other one that it should begin with.
@@ -327,7 +328,7 @@ void Attacher::TellOther(const std::string& chosen, bool is_removed, const Resto
   job_->AppendNotice(
       is_removed
           ? absl::StrCat("checkpoint ", chosen, ", with which the job was to begin, was removed, ",
-                         "and the newest, ", other, ", is taken")
+                         "and the furthest, ", other, ", is taken")
           : absl::StrCat("checkpoint ", chosen, " cannot be used, and the one before, ", other,
                          ", is taken: ", std::string(status.message())));
 }

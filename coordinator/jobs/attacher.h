@@ -50,7 +50,7 @@ class Attacher {
 
   // Blocks until all shards have answered, however often servers come and go meanwhile; returns
   // what the run must end with. Nothing: a server lost its directory before there was anything in
-  // it, or the newest checkpoint, with which the job was to begin, is damaged or was removed and
+  // it, or the furthest checkpoint, with which the job was to begin, is damaged or was removed and
   // the record has another one, and the job is to be placed again; or shards are to be made again,
   // and the record says where. Either way the group is of no more use.
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);

@@ -20,8 +20,8 @@ void SetRestoredFrom(const RestoredFrom& from, JobRecord& record);
 // Both of these block for a bounded time, or until `cancelled` returns true: CANCELLED.
 // UNAVAILABLE: the disk does not answer. Others as FindRestore and FindWarmStart return.
 
-// Fixes which checkpoint the job goes on from; where the record has one already, as the newest, it
-// is now one before that. Returns what people should know: which newer ones cannot be used. Does
+// Fixes which checkpoint the job goes on from; where the record has one already, as the furthest,
+// it is now one before that. Returns what people should know: which newer ones cannot be used. Does
 // nothing for a job without a RestoreSpec.
 absl::StatusOr<std::vector<std::string>> ResolveRestore(const RunnerEnvironment& environment,
                                                         const std::function<bool()>& cancelled,

@@ -219,7 +219,7 @@ absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
   return true;
 }
 
-// The job's own newest one; or else the one that it was restored from. NOT_FOUND: there is none.
+// The job's own furthest one; or else the one that it was restored from. NOT_FOUND: there is none.
 absl::StatusOr<FoundCheckpoint> Remaker::FindUsable() {
   const JobRecord record = job_->record();
   const std::string& directory = job_->spec().checkpoints().directory();
