@@ -124,6 +124,13 @@ absl::Status JudgeBest(const JobRecord& record, const Evaluated& evaluated,
   return absl::OkStatus();
 }
 
+EvaluationStanding LastStanding(const JobRecord& record) {
+  EvaluationStanding standing;
+  *standing.mutable_stopping() = record.stopping();
+  standing.set_evaluated(record.evaluated());
+  return standing;
+}
+
 }  // namespace
 
 uint64_t EndStep(const JobRecord& record) {
@@ -160,18 +167,7 @@ absl::StatusOr<EvaluationVerdict> JudgeEvaluation(const JobRecord& record,
   return verdict;
 }
 
-namespace {
-
-EvaluationStanding LastStanding(const JobRecord& record) {
-  EvaluationStanding standing;
-  *standing.mutable_stopping() = record.stopping();
-  standing.set_evaluated(record.evaluated());
-  return standing;
-}
-
-}  // namespace
-
-void Record(const EvaluationVerdict& verdict, uint64_t step, JobRecord& record) {
+void RecordVerdict(const EvaluationVerdict& verdict, uint64_t step, JobRecord& record) {
   if (verdict.stopping) {
     auto& earlier = *record.mutable_earlier_standings();
     if (record.has_stopping()) *earlier.Add() = LastStanding(record);

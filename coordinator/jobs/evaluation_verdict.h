@@ -13,7 +13,7 @@
 
 namespace millrace::coordinator {
 
-// All of these are pure functions of the job's record, but for Record.
+// Pure functions, but for RecordVerdict.
 
 // Where the job ends: its last step, unless it was stopped early.
 uint64_t EndStep(const JobRecord& record);
@@ -40,11 +40,13 @@ absl::StatusOr<EvaluationVerdict> JudgeEvaluation(const JobRecord& record,
                                                   const Evaluated& evaluated);
 
 // Puts into the record what the evaluation at `step` came to.
-void Record(const EvaluationVerdict& verdict, uint64_t step, JobRecord& record);
+void RecordVerdict(const EvaluationVerdict& verdict, uint64_t step, JobRecord& record);
+
+// So many standings before the last one are kept in the record.
+inline constexpr int kStandingsKept = 64;
 
 // How evaluations stood in the state of this step; nothing where none had counted by then, or it is
-// forgotten: kStandingsKept of them have counted since.
-inline constexpr int kStandingsKept = 64;
+// forgotten: more than kStandingsKept of them have counted since.
 absl::optional<EvaluationStanding> StandingAt(const JobRecord& record, uint64_t step);
 
 }  // namespace millrace::coordinator

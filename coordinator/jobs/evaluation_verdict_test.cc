@@ -37,7 +37,7 @@ class EvaluationVerdictTest : public testing::Test {
     const auto verdict = JudgeEvaluation(record_, evaluated);
     EXPECT_TRUE(verdict.ok()) << verdict.status();
     if (!verdict.ok()) return false;
-    Record(*verdict, evaluated.step(), record_);
+    RecordVerdict(*verdict, evaluated.step(), record_);
     // Training has waited for it.
     EXPECT_TRUE(is_waited_for || !verdict->stop);
     return verdict->stop.has_value();

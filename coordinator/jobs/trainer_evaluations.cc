@@ -54,7 +54,7 @@ absl::Status Trainer::Conclude(Evaluator& evaluator) {
   Judged judged = *std::exchange(judged_, absl::nullopt);
   Evaluated& evaluated = judged.evaluated;
   const EvaluationVerdict& verdict = judged.verdict;
-  const auto change = [&](JobRecord& record) { Record(verdict, evaluated.step(), record); };
+  const auto change = [&](JobRecord& record) { RecordVerdict(verdict, evaluated.step(), record); };
   if (IsWatched(job_.spec())) {
     MILLRACE_RETURN_IF_ERROR(reporter_.Journal(change));
   } else {
