@@ -14,6 +14,9 @@
 #include "absl/status/statusor.h"
 #include "common/grpc_status.h"
 #include "common/wire/tensor_codec.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/completion_queue.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "worker/parameters/stream.h"
 
 namespace millrace::worker {

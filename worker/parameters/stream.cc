@@ -106,7 +106,7 @@ void Stream::EndWhereOver() {
   if (!finished_) return;
   {
     MutexLock lock(&mutex_);
-    if (busy_) return;  // Who is in charge starts one more write, which fails.
+    if (busy_) return;  // Its write will fail, and OnStartedOrWritten comes here again.
   }
   OnBroken(status_);
   const std::shared_ptr<Monitor> monitor = monitor_;  // This object may be gone before the unlock.

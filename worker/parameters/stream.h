@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <string>
 
 #include "common/mutex.h"
 #include "common/net/completion_threads.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/status.h"
@@ -70,10 +70,10 @@ class Stream {
   mutable Mutex mutex_;
 
  private:
-  // On the queue's thread, as all that follow but Close.
+  // On the queue's thread, as all that follow but NextLocked and Close.
   void OnRead(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnStartedOrWritten(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnFinished(bool ok);
+  void OnFinished(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Moves the next message to `writing_`. Returns false when there is none.
   bool NextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
