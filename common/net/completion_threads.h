@@ -3,6 +3,8 @@
 // gRPC's callback interface serves all streams of a process by a few threads that wait for each
 // other: a small message costs several turns of the processors. A thread that has a queue to itself
 // finds what the network brings for it by itself (docs/performance.md, "The wire").
+//
+// One set for the process: gRPC's channels are the process's too, and its threads never end.
 #ifndef MILLRACE_COMMON_NET_COMPLETION_THREADS_H_
 #define MILLRACE_COMMON_NET_COMPLETION_THREADS_H_
 
@@ -56,7 +58,8 @@ class MemberCompletion final : public Completion {
 };
 
 // For calls to servers: one of the process's queues, in turn; its thread serves it until the
-// process ends. All tags must be those of completions. Thread-safe.
+// process ends. One for each two processors, 8 at most. Not owned. All tags must be those of
+// completions. Does not block. Thread-safe.
 grpc::CompletionQueue* NextClientQueue();
 
 }  // namespace millrace
