@@ -40,8 +40,8 @@ struct WorkerCapacity {
 // block. Thread-safe.
 class Dispatcher {
  public:
-  // Those are given back with OK that wait while the worker evaluates or has another job's long
-  // step.
+  // So many leases may come back with OK, without a step done between, before the next is a fault:
+  // a worker that evaluates, or has another job's long step, gives back those that wait.
   static constexpr int kFreeReturns = 16;
 
   struct Options {
@@ -115,10 +115,10 @@ class Dispatcher {
   absl::optional<DoneResult> Done(uint64_t worker, const StepResult& result)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A worker gives a lease back; ignored where it has not got it. That is a fault unless it says
-  // OK; of one that stays, OK is a fault as well when it has done no step for kFreeReturns of them.
-  // After a fault others come first; after more it gets nothing of the job for a moment, longer
-  // each time until it has done a step. Returns its faults in a row.
+  // A worker gives a lease back; ignored where it has not got it. A fault: any code but OK; and OK
+  // from a worker that is not draining, once it has given back more than kFreeReturns leases with
+  // OK without a step done. After a fault others come first; after more it gets nothing of the job
+  // for a moment, longer each time until it has done a step. Returns its faults in a row.
   int GiveBack(uint64_t worker, const LeaseReturned& returned) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct TickResult {

@@ -451,7 +451,7 @@ TEST_F(DispatcherTest, LeasesAreSmallWhereJobsWaitForTheirTurns) {
   clock_.Advance(absl::Milliseconds(100));
   Done(0, 31);
   ASSERT_EQ(outbox_.leases[1].job_id(), "b");
-  GiveBack(1);
+  GiveBack(1, absl::StatusCode::kOk);
   ASSERT_EQ(outbox_.leases[2].job_id(), "a");
   EXPECT_EQ(outbox_.leases[2].end() - outbox_.leases[2].begin(), 5u) << "half a second";
 }
