@@ -170,7 +170,7 @@ TEST(AttachTest, CoordinatorThatDiesBeforeItTellsOfALossKnowsThatThereMayBeOne) 
   cluster.ps(0).Kill();
   cluster.ps(0).Start(cluster.address());
   opening.AwaitSomebody();
-  while (cluster.ps(0).Shards(job)[0].closed()) std::this_thread::yield();
+  cluster.ps(0).AwaitOpen(job, 0);
   cluster.StopCoordinator();
   opening.Open();
   KillAndStartAgain(cluster, PsServers::kStay, gate);

@@ -278,6 +278,18 @@ void FakePs::AwaitAskedForCut(const std::string& job_id, uint64_t version) {
   }
 }
 
+void FakePs::AwaitOpen(const std::string& job_id, uint32_t shard) {
+  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
+  MutexLock lock(&mutex_);
+  const auto is_open = [&](const auto& entry) {
+    return entry.first == Key(job_id, shard) && !entry.second.closed;
+  };
+  while (std::none_of(shards_.begin(), shards_.end(), is_open)) {
+    CHECK(!Clock::Real()->WaitUntil(&dropped_, &mutex_, deadline))
+        << name_ << " does not open shard " << shard << " of " << job_id;
+  }
+}
+
 void FakePs::AwaitRetired(const std::string& job_id) {
   const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
   MutexLock lock(&mutex_);

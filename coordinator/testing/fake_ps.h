@@ -84,6 +84,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   void AwaitAskedForCut(const std::string& job_id, uint64_t version);
   // Waits until no shard of the job is there.
   void AwaitDropped(const std::string& job_id);
+  // Waits until this shard of the job is there and open.
+  void AwaitOpen(const std::string& job_id, uint32_t shard);
   // Waits until a shard of the job is retired.
   void AwaitRetired(const std::string& job_id);
   // Calls of DropShard, in all lives.
@@ -233,7 +235,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::unique_ptr<MemberConnection> connection_;
 
   mutable Mutex mutex_;
-  CondVar dropped_;  // Or retired, asked for a cut, allowed to leave, or at another version.
+  // Or open, retired, asked for a cut, allowed to leave, or at another version.
+  CondVar dropped_;
   std::map<Key, std::vector<std::pair<uint64_t, double>>> norms_ ABSL_GUARDED_BY(mutex_);
   bool may_leave_ ABSL_GUARDED_BY(mutex_) = false;
   std::string address_ ABSL_GUARDED_BY(mutex_);

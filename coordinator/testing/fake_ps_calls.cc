@@ -1,6 +1,9 @@
 // What the coordinator asks of a ps server.
 #include <algorithm>
+#include <cstdint>
+#include <string>
 
+#include "absl/status/status.h"
 #include "common/checkpoint/checkpoint_records.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
@@ -72,6 +75,7 @@ grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest*
       }
     }
     Flush(key, shard);
+    dropped_.SignalAll();
   } else if (shard.spec.SerializeAsString() != request->spec().SerializeAsString()) {
     return {grpc::StatusCode::ALREADY_EXISTS, "with another spec"};
   }
