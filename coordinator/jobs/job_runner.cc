@@ -56,6 +56,30 @@ void DescribeEvaluations(const JobRecord& record, CheckpointManifest& manifest) 
   if (record.has_best()) *manifest.mutable_best() = record.best();
 }
 
+// The jobs that led up to this one's first state, in their order.
+std::vector<std::string> EarlierJobs(const JobRecord& record) {
+  const RestoredFrom& from = record.restored_from();
+  std::vector<std::string> earlier(from.earlier_job_ids().begin(), from.earlier_job_ids().end());
+  if (record.has_restored_from()) earlier.push_back(from.job_id());
+  return earlier;
+}
+
+// Whether the job goes on from a checkpoint in the directory of its own ones.
+bool IsRestoredHere(const JobRecord& record) {
+  return record.has_restored_from() &&
+         NormalDirectory(record.restored_from().checkpoint().directory()) ==
+             NormalDirectory(record.spec().checkpoints().directory());
+}
+
+CheckpointOwner OwnerOf(const JobRecord& record) {
+  CheckpointOwner owner{.job_id = record.job_id(), .earlier_job_ids = {}};
+  if (!IsRestoredHere(record)) return owner;
+  owner.earlier_job_ids = EarlierJobs(record);
+  const auto& left_behind = record.restored_from().left_behind_job_ids();
+  owner.earlier_job_ids.insert(owner.earlier_job_ids.end(), left_behind.begin(), left_behind.end());
+  return owner;
+}
+
 // Marks the end of a thread whose job goes on later.
 absl::Status Stopped() { return absl::UnavailableError("the coordinator stops"); }
 
@@ -215,16 +239,6 @@ void JobRunner::OpenCheckpoints() {
   if (job_->spec().checkpoints().directory().empty()) return;
   const JobRecord record = job_->record();
   const RestoredFrom& from = record.restored_from();
-  std::vector<std::string> earlier(from.earlier_job_ids().begin(), from.earlier_job_ids().end());
-  if (record.has_restored_from()) earlier.push_back(from.job_id());
-  CheckpointOwner owner{.job_id = job_->id(), .earlier_job_ids = {}};
-  const bool same_directory = NormalDirectory(from.checkpoint().directory()) ==
-                              NormalDirectory(job_->spec().checkpoints().directory());
-  if (same_directory) {
-    owner.earlier_job_ids = earlier;
-    owner.earlier_job_ids.insert(owner.earlier_job_ids.end(), from.left_behind_job_ids().begin(),
-                                 from.left_behind_job_ids().end());
-  }
   CheckpointInfo restored;
   if (record.has_restored_from()) {
     restored.set_directory(job_->spec().checkpoints().directory());
@@ -235,25 +249,25 @@ void JobRunner::OpenCheckpoints() {
   JobSpec spec = job_->spec();
   if (spec.has_restore()) spec.mutable_restore()->set_checkpoint(restored.number());
   checkpointer_ = std::make_unique<Checkpointer>(
-      Checkpointer::Options{.spec = std::move(spec),
-                            .owner = std::move(owner),
-                            .total_steps = EndStep(record),
-                            .newest = record.checkpoint(),
-                            .restored = restored,
-                            .restored_is_here = record.has_restored_from() && same_directory,
-                            .bytes = BytesOf(job_->spec(), record.plan()),
-                            .describe_job =
-                                [job = job_, earlier](CheckpointManifest* manifest) {
-                                  const JobRecord now = job->record();
-                                  manifest->mutable_earlier_job_ids()->Assign(earlier.begin(),
-                                                                              earlier.end());
-                                  *manifest->mutable_plan() = now.plan();
-                                  *manifest->mutable_metrics() = now.metrics();
-                                  DescribeEvaluations(now, *manifest);
-                                },
-                            .wake = [this] { inbox_.Wake(); },
-                            .file_system = environment_.file_system,
-                            .clock = clock_},
+      Checkpointer::Options{
+          .spec = std::move(spec),
+          .owner = OwnerOf(record),
+          .total_steps = EndStep(record),
+          .newest = record.checkpoint(),
+          .restored = restored,
+          .restored_is_here = IsRestoredHere(record),
+          .bytes = BytesOf(job_->spec(), record.plan()),
+          .describe_job =
+              [job = job_, earlier = EarlierJobs(record)](CheckpointManifest* manifest) {
+                const JobRecord now = job->record();
+                manifest->mutable_earlier_job_ids()->Assign(earlier.begin(), earlier.end());
+                *manifest->mutable_plan() = now.plan();
+                *manifest->mutable_metrics() = now.metrics();
+                DescribeEvaluations(now, *manifest);
+              },
+          .wake = [this] { inbox_.Wake(); },
+          .file_system = environment_.file_system,
+          .clock = clock_},
       &checkpoint_requests_);
 }
 

@@ -44,6 +44,15 @@ StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
           .backup = spec.synchronous().backup()};
 }
 
+SetRoute RouteOf(const Job& job, const ShardGroup& shards, uint64_t generation) {
+  SetRoute route;
+  route.set_job_id(job.id());
+  *route.mutable_spec() = job.spec();
+  *route.mutable_routing() = shards.RoutingAt(generation);
+  *route.mutable_plan() = job.record().plan();
+  return route;
+}
+
 uint64_t NewestVersion(const std::vector<ShardStatus>& shards) {
   uint64_t newest = 0;
   for (const ShardStatus& shard : shards) newest = std::max(newest, shard.version());
@@ -87,18 +96,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   newest_version_ = NewestVersion(attached.shards);
   cuts_.Start(attached.shards, before.version, clock_->Now());
   norms_.Start(attached.shards);
-  if (checkpointer_ != nullptr) {
-    const auto numbers = job_.record().damaged_checkpoints();
-    const std::set<uint64_t> damaged(numbers.begin(), numbers.end());
-    ForgetDamagedBest(damaged);
-    checkpointer_->Attach({.shards = &shards,
-                           .count = static_cast<int>(shards.placements().size()),
-                           .generation = generation_,
-                           .epoch = epoch_,
-                           .watermark = merged.done.watermark(),
-                           .is_remade = attached.load.has_value(),
-                           .damaged = damaged});
-  }
+  AttachCheckpointer(attached, shards);
   poll_due_ = clock_->Now();
   news_.assign(attached.shards.size(), ShardNews());
   for (const ShardStatus& shard : attached.shards) news_.at(shard.shard()).status = shard;
@@ -110,16 +108,23 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   // Its step is journaled with the event: after another start the same loss must not count again.
   reporter_.Resumed(merged.done.size(), merged.done.watermark());
   TellRecovery(before, attached);
-  SetRoute route;
-  route.set_job_id(job_.id());
-  *route.mutable_spec() = job_.spec();
-  *route.mutable_routing() = shards.RoutingAt(generation_);
-  *route.mutable_plan() = job_.record().plan();
-  environment_.dispatcher->Start(RulesOf(job_.spec(), total_steps_), route, merged.done, barrier_);
-  if (checkpointer_ != nullptr) {
-    const AppliedSet& done = merged.done;
-    AdvanceCheckpoints({.applied = done.size(), .watermark = done.watermark()});
-  }
+  environment_.dispatcher->Start(RulesOf(job_.spec(), total_steps_),
+                                 RouteOf(job_, shards, generation_), merged.done, barrier_);
+  AdvanceCheckpoints({.applied = merged.done.size(), .watermark = merged.done.watermark()});
+}
+
+void Trainer::AttachCheckpointer(const Attached& attached, ShardGroup& shards) {
+  if (checkpointer_ == nullptr) return;
+  const auto numbers = job_.record().damaged_checkpoints();
+  const std::set<uint64_t> damaged(numbers.begin(), numbers.end());
+  ForgetDamagedBest(damaged);
+  checkpointer_->Attach({.shards = &shards,
+                         .count = static_cast<int>(shards.placements().size()),
+                         .generation = generation_,
+                         .epoch = epoch_,
+                         .watermark = attached.merged.done.watermark(),
+                         .is_remade = attached.load.has_value(),
+                         .damaged = damaged});
 }
 
 uint64_t Trainer::BarrierFrom(uint64_t step, const Evaluator& evaluator) const {

@@ -73,6 +73,7 @@ class Trainer {
  private:
   enum class Next { kWait, kAgain, kDetach, kEnd };
 
+  void AttachCheckpointer(const Attached& attached, ShardGroup& shards);
   void TellRecovery(const Before& before, const Attached& attached);
   Before WhatThereIs() const;
   absl::StatusOr<Next> LookAround(ShardGroup& shards, Evaluator& evaluator);
