@@ -1,6 +1,5 @@
 #include "common/finite.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -12,27 +11,30 @@ namespace {
 // All bits of the exponent: set in infinities and NaNs, and in nothing else.
 constexpr uint32_t kExponent = 0x7f800000;
 
-// A number of iterations that the compiler knows is what it needs to vectorise a loop here.
+// So many values are looked at before it is asked whether one was found.
 constexpr size_t kChunk = 1024;
 
-uint32_t NotFinite(float value) {
+uint32_t NotFinite(const void* value) {
   uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
+  std::memcpy(&bits, value, sizeof(bits));
   return (bits & kExponent) == kExponent;
-}
-
-MILLRACE_KERNEL bool ChunkIsFinite(const float* values) {
-  uint32_t found = 0;
-  for (size_t i = 0; i < kChunk; ++i) found |= NotFinite(values[i]);
-  return found == 0;
 }
 
 }  // namespace
 
+// Without a branch, so that it is vectorised.
+MILLRACE_KERNEL bool AllFinite(const char* bytes, size_t count) {
+  uint32_t found = 0;
+  for (size_t i = 0; i < count; ++i) found |= NotFinite(bytes + i * sizeof(float));
+  return found == 0;
+}
+
 size_t FirstNotFinite(absl::Span<const float> values) {
-  size_t begin = 0;
-  while (values.size() - begin >= kChunk && ChunkIsFinite(values.data() + begin)) begin += kChunk;
-  return std::find_if(values.begin() + begin, values.end(), NotFinite) - values.begin();
+  const char* const bytes = reinterpret_cast<const char*>(values.data());
+  size_t i = 0;
+  while (values.size() - i >= kChunk && AllFinite(bytes + i * sizeof(float), kChunk)) i += kChunk;
+  while (i < values.size() && NotFinite(bytes + i * sizeof(float)) == 0) ++i;
+  return i;
 }
 
 }  // namespace millrace
