@@ -14,15 +14,11 @@
 #include "absl/status/statusor.h"
 #include "common/grpc_status.h"
 #include "common/wire/tensor_codec.h"
-#include "grpcpp/channel.h"
-#include "grpcpp/completion_queue.h"
-#include "grpcpp/support/byte_buffer.h"
 #include "worker/parameters/stream.h"
 
 namespace millrace::worker {
 
-// A request that awaits answers on one or more streams. Called on completion threads, without
-// locks.
+// A request that awaits answers on one or more streams. Called on gRPC's threads, without locks.
 template <typename Answer>
 class PendingCall {
  public:
@@ -61,9 +57,8 @@ class CallStream final : public Stream {
  public:
   using Call = PendingCall<Answer>;
 
-  CallStream(std::shared_ptr<grpc::Channel> channel, grpc::CompletionQueue* queue,
-             std::shared_ptr<Monitor> monitor)
-      : Stream(std::move(channel), queue, Answer::kMethod, std::move(monitor)) {}
+  CallStream(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Monitor> monitor)
+      : Stream(std::move(channel), Answer::kMethod, std::move(monitor)) {}
 
   // Queues a message of request `id` (it is swapped away); `call` will hear of the answers and of
   // the stream's end until Forget. Returns false, with nothing changed, when the stream is broken.

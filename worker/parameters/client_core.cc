@@ -12,7 +12,7 @@
 namespace millrace::worker {
 namespace {
 
-// gRPC ends cancelled streams at once, unless completion threads are kept from running.
+// gRPC ends cancelled streams at once, unless its threads are kept from running.
 constexpr absl::Duration kShutdownPatience = absl::Seconds(30);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the threads of one ParameterClient and of its completion queues meet at.
+// What the threads of one ParameterClient and gRPC's callbacks meet at.
 #ifndef MILLRACE_WORKER_PARAMETERS_MONITOR_H_
 #define MILLRACE_WORKER_PARAMETERS_MONITOR_H_
 
@@ -17,10 +17,11 @@ struct Monitor {
   // Signalled to all whenever a waiting push or pull may have something to do.
   CondVar changed;
   bool cancelled ABSL_GUARDED_BY(mutex) = false;
-  // Streams that are not over.
+  // Streams that gRPC may still call back.
   int live_streams ABSL_GUARDED_BY(mutex) = 0;
-  // Streams that are over, for the client's own threads to destroy: with one may go the last
-  // reference to a channel, which is not for a thread that other streams wait for.
+  // Streams that gRPC is done with, for the client's own threads to destroy. Had one of gRPC's
+  // threads to do it, that might drop the last channel of the process, and gRPC would then have the
+  // thread wait for its own end, go on without waiting, and crash.
   std::vector<std::shared_ptr<void>> ended_streams ABSL_GUARDED_BY(mutex);
 };
 

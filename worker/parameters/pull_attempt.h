@@ -20,8 +20,8 @@ namespace millrace::worker {
 // How long copying took, of all attempts of a pull.
 using CopyNanoseconds = std::atomic<int64_t>;
 
-// Copies the values from the received slices to where they belong, on completion threads. Once it
-// is closed nothing is written to the destinations any more.
+// Copies the values from the received slices to where they belong, on gRPC's threads. Once it is
+// closed nothing is written to the destinations any more.
 class PullAttempt final : public StreamAttempt<PullAnswer> {
  public:
   // `destinations`: one span for each slice of the shard; it and they must outlive Close.
@@ -48,7 +48,7 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
   const std::vector<absl::Span<float>>* const destinations_;
   const uint64_t elements_;
   const std::shared_ptr<CopyNanoseconds> copied_;
-  // A stream's answers come one at a time: these two need no lock.
+  // gRPC calls back with one answer of a stream at a time: these two need no lock.
   uint64_t received_ = 0;
   absl::flat_hash_set<std::pair<uint32_t, uint64_t>> taken_;  // Pieces, by slice and offset.
 };

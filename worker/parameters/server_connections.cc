@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/net/channel.h"
-#include "common/net/completion_threads.h"
 
 namespace millrace::worker {
 
@@ -34,13 +33,10 @@ std::shared_ptr<CallStream<Answer>> ServerConnections::LeastLoaded() {
     if (best_slot->channel == nullptr) {
       best_slot->channel = connect_ != nullptr ? connect_(address_)
                                                : CreateChannel(address_, /*own_connection=*/true);
-      best_slot->queue = NextClientQueue();
     }
     auto& stream = best_slot->stream<Answer>();
     opened = stream == nullptr || !stream->open();
-    if (opened) {
-      stream = std::make_shared<CallStream<Answer>>(best_slot->channel, best_slot->queue, monitor_);
-    }
+    if (opened) stream = std::make_shared<CallStream<Answer>>(best_slot->channel, monitor_);
     best = stream;
   }
   if (opened) {

@@ -9,7 +9,6 @@
 
 #include "common/mutex.h"
 #include "grpcpp/channel.h"
-#include "grpcpp/completion_queue.h"
 #include "worker/parameters/call_stream.h"
 #include "worker/parameters/monitor.h"
 #include "worker/parameters/parameter_client.h"
@@ -48,7 +47,6 @@ class ServerConnections {
     }
 
     std::shared_ptr<grpc::Channel> channel;
-    grpc::CompletionQueue* queue = nullptr;  // Of its streams, once there is a channel.
     std::shared_ptr<PushStream> push;
     std::shared_ptr<PullStream> pull;
   };

@@ -7,26 +7,23 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <string>
 
 #include "common/mutex.h"
-#include "common/net/completion_threads.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
-#include "grpcpp/completion_queue.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "grpcpp/support/status.h"
+#include "grpcpp/support/client_callback.h"
 #include "worker/parameters/monitor.h"
 
 namespace millrace::worker {
 
 // Messages are queued without a limit and written one after the other; they refer to their values,
-// so the queue is small. Lives, once started, until gRPC has completed its last operation, whoever
-// else holds it, and then until somebody clears Monitor::ended_streams. Thread-safe.
-class Stream {
+// so the queue is small. Lives, once started, until gRPC has called OnDone, whoever else holds it,
+// and then until somebody clears Monitor::ended_streams. Thread-safe.
+class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // `queue`: tells of its operations, on one thread (common/net/completion_threads.h).
-  Stream(std::shared_ptr<grpc::Channel> channel, grpc::CompletionQueue* queue, const char* method,
+  Stream(std::shared_ptr<grpc::Channel> channel, const char* method,
          std::shared_ptr<Monitor> monitor);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -44,7 +41,7 @@ class Stream {
   size_t queued_bytes() const { return queued_bytes_.load(std::memory_order_relaxed); }
 
  protected:
-  virtual ~Stream() = default;
+  ~Stream() override = default;
 
   struct Queued {
     uint64_t request;
@@ -55,13 +52,12 @@ class Stream {
   // it has let go of the lock. REQUIRES: the stream is open.
   bool EnqueueLocked(uint64_t request, grpc::ByteBuffer* message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StartWriting() ABSL_LOCKS_EXCLUDED(mutex_) { call_->Write(writing_, on_written_.tag()); }
+  void StartWriting() ABSL_LOCKS_EXCLUDED(mutex_) { StartWrite(&writing_); }
   // Takes out the queued messages of a request. Their destruction may run code of their owners: it
   // is left to the caller, who does it without the lock.
   std::list<Queued> DropLocked(uint64_t request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // A message has come. One call at a time, on its queue's thread. Returns false to break the
-  // stream.
+  // A message has come. One call at a time, on gRPC's threads. Returns false to break the stream.
   virtual bool OnMessage(const grpc::ByteBuffer& message) = 0;
   // The last call: the stream is broken.
   virtual void OnBroken(const grpc::Status& status) = 0;
@@ -70,41 +66,32 @@ class Stream {
   mutable Mutex mutex_;
 
  private:
-  // On the queue's thread, as all that follow but NextLocked and Close.
-  void OnRead(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnStartedOrWritten(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnFinished(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Moves the next message to `writing_`. Returns false when there is none.
   bool NextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes what is next, if anything. REQUIRES: this thread is in charge of writing.
-  void WriteNext() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns true, once, when nobody outside gRPC's callbacks will start an operation any more.
+  bool TakeHoldLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Where the end is complete and nobody will write any more, the stream is over, and may be gone.
-  void EndWhereOver() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::shared_ptr<grpc::Channel> channel_;
-  grpc::CompletionQueue* const queue_;
   const char* const method_;
   const std::shared_ptr<Monitor> monitor_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
   grpc::ByteBuffer incoming_;     // Belongs to the read under way.
   grpc::ByteBuffer writing_;      // Belongs to the write under way.
-  grpc::Status status_;           // Belongs to the end, once that is asked for.
-  bool finished_ = false;         // The end is complete. Only the queue's thread uses it.
-  std::shared_ptr<Stream> self_;  // From Start to the end.
-  MemberCompletion<Stream> on_read_{this, &Stream::OnRead};
-  MemberCompletion<Stream> on_written_{this, &Stream::OnStartedOrWritten};
-  MemberCompletion<Stream> on_finished_{this, &Stream::OnFinished};
+  std::shared_ptr<Stream> self_;  // From Start to OnDone.
 
-  std::list<Queued> messages_ ABSL_GUARDED_BY(mutex_);
+  std::list<Queued> queue_ ABSL_GUARDED_BY(mutex_);
   // These two change under the lock, and are looked at without it to choose a stream.
   std::atomic<size_t> queued_bytes_{0};  // With those of `writing_`.
   std::atomic<bool> open_{true};
-  // A thread is in charge of writing: of `writing_` and of the calls to Write. Until the call is
-  // started, it is the one that will hear of that.
+  // A thread is in charge of writing: of `writing_` and of the calls to StartWrite.
   bool busy_ ABSL_GUARDED_BY(mutex_) = true;
+  // gRPC waits for our RemoveHold before OnDone.
+  bool held_ ABSL_GUARDED_BY(mutex_) = true;
 };
 
 }  // namespace millrace::worker
