@@ -8,6 +8,8 @@
 #include "client/testing/small_checkpoint.h"
 #include "client/testing/small_job.h"
 #include "common/job_spec.h"
+#include "common/storage/durable_file.h"
+#include "coordinator/checkpoint/checkpoint_finder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -65,6 +67,23 @@ TEST_F(BeginningTest, AJobGoesOnFromItsFurthestCheckpointWhereTheNewestIsOfAnEar
   ASSERT_TRUE(beginning.ok()) << beginning.status();
   EXPECT_EQ(beginning->spec.restore().checkpoint(), 1u);
   EXPECT_THAT(beginning->notes, ElementsAre(HasSubstr("Goes on at step 9")));
+}
+
+// A job that was killed before its next checkpoint had no best state any more.
+TEST_F(BeginningTest, ABestStateThatWasWrittenAfterAFurtherOneIsStillTheBest) {
+  spec_.mutable_evaluation()->mutable_keep_best();
+  checkpoint_.spec = spec_;
+  WriteAtStep(9);
+  checkpoint_.best = 2;
+  WriteAtStep(3);
+  const auto beginning = Find();
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  ASSERT_EQ(beginning->spec.restore().checkpoint(), 1u);
+  const auto found = coordinator::FindRestore(RealFileSystem(), beginning->spec);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->from.step(), 9u);
+  EXPECT_EQ(found->from.best().step(), 3u);
+  EXPECT_EQ(found->from.best().checkpoint().number(), 2u);
 }
 
 TEST_F(BeginningTest, AJobGoesOnFromItsNewestCheckpoint) {
