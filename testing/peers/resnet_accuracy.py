@@ -28,7 +28,7 @@ def ours(mode, directory, initial, seed, options):
     job = pathlib.Path(directory) / f"{mode}.textproto"
     job.write_text(resnet_job.text(
         mode, batches, options.depth, options.optimizer, options.learning_rate, seed, momentum=options.momentum,
-        decay=True, more=more))
+        decay=True, staleness_bound=options.staleness_bound, more=more))
     told = speed.events_of(speed.embedded(job, options.data))
     return told[-1]["metrics"]["eval_accuracy"]
 
@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--learning_rate", type=float, default=0.1)
     parser.add_argument(
         "--momentum", type=float, default=0.9, help="of sgd; stale gradients add some to the asynchronous one's")
+    parser.add_argument("--staleness_bound", type=int, help="of the asynchronous job; by default the job's own default")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     accuracies = {"Keras": [], **{mode: [] for mode in resnet_job.MODES}}

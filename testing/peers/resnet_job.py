@@ -22,7 +22,7 @@ def optimizer_text(name, learning_rate, momentum):
 
 
 def text(mode, batches, depth=20, optimizer="sgd", learning_rate=0.1, seed=1, augmented=True, momentum=0.9, decay=False,
-         more=""):
+         staleness_bound=None, more=""):
     """Without evaluations, unless `more` brings one. `more` may refer to test_batch.bin. `momentum` is of sgd alone.
     `decay`: see resnet_accuracy.py."""
     written = subprocess.run(
@@ -30,6 +30,8 @@ def text(mode, batches, depth=20, optimizer="sgd", learning_rate=0.1, seed=1, au
     model = re.search(r"^model \{.*?^\}$", written, re.DOTALL | re.MULTILINE).group(0)
     augmentation = "augmentation { crop_padding: 4 horizontal_flip: true }" if augmented else ""
     how, batch_size = MODES[mode]
+    if mode == "asynchronous" and staleness_bound is not None:
+        how = f"asynchronous {{ staleness_bound: {staleness_bound} }}"
     # In either mode a version is of 128 examples.
     schedule = f"schedule {{ cosine_decay {{ decay_steps: {batches} }} }}" if decay else ""
     evaluate = 'evaluate { cifar { files: "test_batch.bin" } }' if "evaluation" in more else ""

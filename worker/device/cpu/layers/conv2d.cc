@@ -19,6 +19,8 @@ CpuBuffer BufferFor(const memory::desc& layout) {
   return CpuBuffer((layout.get_size() + sizeof(float) - 1) / sizeof(float));
 }
 
+// Elements of a window, up to which, without dilation, the implementations that ForwardDescription
+// chooses from have the same bits.
 constexpr int64_t kSmallWindow = 9;
 
 // Whether this implementation adds the bias's gradient up pixel by pixel, as SumColumns does and in
