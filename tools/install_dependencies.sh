@@ -8,7 +8,7 @@ packages=(
   bazel-bootstrap bazel-rules-proto bazel-rules-java bazel-skylib bazel-platforms
   g++-12 mold pkg-config protobuf-compiler protobuf-compiler-grpc
   # Libraries.
-  libabsl-dev libcli11-dev libdnnl-dev libgoogle-glog-dev libgrpc++-dev libgrpc-dev libhdf5-dev
+  libabsl-dev libboost-context-dev libcli11-dev libdnnl-dev libgoogle-glog-dev libgrpc++-dev libgrpc-dev libhdf5-dev
   libjpeg-dev libpng-dev libprotobuf-dev libre2-dev librocksdb-dev libxxhash-dev
   nlohmann-json3-dev zlib1g-dev
   # Tests, sanitizers and the checks of format and locks.

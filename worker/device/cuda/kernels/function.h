@@ -1,0 +1,23 @@
+// Activations whose gradients follow from their outputs, as steps within or after another layer.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_FUNCTION_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_FUNCTION_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "worker/device/cuda/descriptions.h"
+
+namespace millrace::cuda {
+
+// y = function(y), of `rows` rows of `columns` values; softmax is over each row. Enqueued.
+// REQUIRES: a function up to kElu.
+void ApplyFunction(cudaStream_t stream, Function function, int64_t rows, int64_t columns, float* y);
+
+// dx = dy * function'(x), from y = function(x); dx may be dy. Likewise.
+void ApplyGradient(cudaStream_t stream, Function function, int64_t rows, int64_t columns,
+                   const float* y, const float* dy, float* dx);
+
+}  // namespace millrace::cuda
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_KERNELS_FUNCTION_H_

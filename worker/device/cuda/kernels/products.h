@@ -1,0 +1,46 @@
+// Matrix products, by cuBLASLt.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_PRODUCTS_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_PRODUCTS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace millrace::cuda {
+
+// c = a b, row-major: a is [rows, inner], b [inner, columns].
+struct ProductShape {
+  int64_t rows = 0;
+  int64_t inner = 0;
+  int64_t columns = 0;
+  bool transpose_a = false;  // What stands at `a` is [inner, rows].
+  bool transpose_b = false;  // What stands at `b` is [columns, inner].
+  bool bias = false;         // A vector [columns] is added to each row of c,
+  bool relu = false;         // and of that what is below 0 becomes 0.
+
+  bool operator<(const ProductShape& other) const;
+};
+
+// Chooses one algorithm for each shape, when it is first seen, by the shape alone, so that runs
+// repeat; it uses no atomics. Enqueues on the stream that it was made for; may be captured. Throws
+// Error. Used by one thread at a time.
+class Products {
+ public:
+  static std::unique_ptr<Products> Make(cudaStream_t stream);
+  virtual ~Products() = default;
+
+  // What Multiply needs at `workspace`, at most.
+  virtual size_t WorkspaceBytes() const = 0;
+
+  // Chooses the algorithm, so that errors come before the first step.
+  virtual void Prepare(const ProductShape& shape) = 0;
+
+  virtual void Multiply(const ProductShape& shape, const float* a, const float* b,
+                        const float* bias, float* c, void* workspace) = 0;
+};
+
+}  // namespace millrace::cuda
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_KERNELS_PRODUCTS_H_

@@ -1,0 +1,214 @@
+// The seam between the worker and libmillrace_cuda.so, which holds all that CUDA compiles: kernels,
+// and what drives them. The worker loads it when it is asked for a GPU (library_loader.h), so that
+// one binary runs on machines with and without CUDA.
+//
+// The two share this header and descriptions.h alone: standard types, no protos, no Abseil. Both are
+// built by one compiler from one source tree; kLibraryVersion says whether they were.
+//
+// The library knows layers, not models. The worker walks through the graph, plans memory and
+// decides what is captured; see cuda_model.h.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_LIBRARY_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_LIBRARY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "worker/device/cuda/descriptions.h"
+
+namespace millrace::cuda {
+
+// Changes with this header and with descriptions.h.
+inline constexpr int kLibraryVersion = 1;
+
+// What all methods here throw when CUDA reports an error; what() names the call and CUDA's words.
+// After kLost the device is of no use to this process any more.
+class Error : public std::runtime_error {
+ public:
+  enum Kind {
+    kMemory,  // Too little of it on the device, or of pinned memory.
+    kLost,    // A kernel failed, or the device is gone.
+    kOther,
+  };
+  Error(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+// Where a layer's gradients go. Called while work is enqueued, not while it runs.
+class Gradients {
+ public:
+  virtual ~Gradients() = default;
+  // Device memory for the gradient of a variable, or for a statistic's value; uninitialised.
+  virtual float* Buffer(int variable) = 0;
+  // All that writes to Buffer(variable) is enqueued.
+  virtual void Finished(int variable) = 0;
+};
+
+// A feature of ids. Row i has ids[ends[i - 1]] to ids[ends[i] - 1], the first one from 0, if ragged.
+// Device memory.
+struct Ids {
+  const int64_t* ids = nullptr;
+  const uint64_t* ends = nullptr;  // Null: not ragged.
+  // The rows and ids again, in the order of the ids, equal ones by where they stand, so that sums
+  // have one order: position k is of table row `sorted_ids[k]` and output row `sorted_rows[k]`.
+  const int64_t* sorted_ids = nullptr;
+  const int64_t* sorted_rows = nullptr;
+  const uint64_t* count = nullptr;  // One number: how many ids.
+  uint64_t most = 0;                // What that is at most.
+};
+
+// One run through a layer. Pointers are to device memory, but for the arrays of them.
+struct Pass {
+  size_t batch = 0;  // Examples.
+  bool training = false;
+  const uint64_t* seed = nullptr;  // Of the dropout.
+  const Ids* ids = nullptr;        // Of each feature; empty ones where it is none of ids.
+  const float* const* parameters = nullptr;  // By role; null where the layer has none.
+  float* kept = nullptr;                     // LayerTraits::kept (worker/model/layer_traits.h).
+  void* workspace = nullptr;                 // Layer::WorkspaceBytes; of this layer until its return.
+  Gradients* gradients = nullptr;
+};
+
+// As CpuLayer (worker/device/cpu/layer.h), whose contracts and LayerTraits hold here too. Methods
+// enqueue work on the compute stream of the GPU that made it and return; they may be captured into
+// a graph, so they neither wait nor allocate. Results depend on values alone: no atomics, one order
+// of every sum. Used by one thread at a time.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  // Temporary memory that Forward or Backward need for so many examples.
+  virtual size_t WorkspaceBytes(size_t /*batch*/) const { return 0; }
+
+  virtual void Forward(const Pass& pass, const float* const* x, float* y) = 0;
+
+  // `dy` may be overwritten. Finishes the gradients of the layer's variables, if it is trained, then
+  // writes the gradient by each input to dx, but where that is null.
+  virtual void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
+                        float* const* dx) = 0;
+};
+
+// A batch as a loss takes it. Device memory.
+struct LossPass {
+  size_t batch = 0;
+  const float* output = nullptr;  // [batch, width]
+  // The labels: of sparse_categorical_crossentropy ids [batch], otherwise either [batch, width].
+  const int64_t* ids = nullptr;
+  const float* floats = nullptr;
+  const double* weights = nullptr;  // [batch]: how much each example counts.
+  float* gradient = nullptr;        // [batch, width], of the mean loss, times scale; null: none.
+  double* losses = nullptr;         // [batch]: each example's, times its weight; not times scale.
+};
+
+// Methods as Layer's.
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  virtual void Compute(const LossPass& pass) = 0;
+};
+
+enum class Stream {
+  kCompute,  // Layers, losses, and what they take.
+  kCopyOut,  // Gradients that leave.
+};
+
+// A place in a stream's order of work.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
+// Work that was captured, to run again and again.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
+struct GpuProperties {
+  std::string name;      // "NVIDIA H200".
+  int major = 0;         // Compute capability.
+  int minor = 0;
+  uint64_t memory = 0;   // Bytes.
+  uint64_t free = 0;
+};
+
+// One GPU, with its streams. Used by one thread at a time.
+class Gpu {
+ public:
+  virtual ~Gpu() = default;  // Waits for its work.
+
+  virtual GpuProperties Properties() = 0;
+
+  // Device and pinned host memory, aligned to 256 bytes, not initialised. Blocks.
+  virtual void* Allocate(size_t bytes) = 0;
+  virtual void Free(void* memory) = 0;
+  virtual void* AllocatePinned(size_t bytes) = 0;
+  virtual void FreePinned(void* memory) = 0;
+
+  // All of these enqueue. Host memory is pinned, and stays as it is until the copy is done.
+  virtual void CopyIn(Stream stream, void* device, const void* host, size_t bytes) = 0;
+  virtual void CopyOut(Stream stream, void* host, const void* device, size_t bytes) = 0;
+  virtual void Zero(Stream stream, void* device, size_t bytes) = 0;
+
+  virtual std::unique_ptr<Event> MakeEvent() = 0;
+  virtual void Record(Stream stream, Event* event) = 0;
+  // What is enqueued from now on waits for the event.
+  virtual void WaitFor(Stream stream, const Event& event) = 0;
+  // Blocks until all that came before the event's last Record is done. False: `seconds` have passed
+  // before that. Recorded while a graph is captured: each launch of the graph records it again.
+  virtual bool HostWaitFor(const Event& event, double seconds) = 0;
+
+  // What is enqueued between the two, on both streams, is not run but captured. The copying stream
+  // takes part from its first WaitFor, and must be waited for by the compute stream before the end.
+  virtual void BeginCapture() = 0;
+  virtual std::unique_ptr<Graph> EndCapture() = 0;
+  virtual void Launch(const Graph& graph) = 0;  // On the compute stream.
+
+  // On the compute stream.
+  virtual void Add(const float* part, size_t count, float* sum) = 0;      // sum += part
+  virtual void Divide(float by, size_t count, float* values) = 0;         // values /= by
+  virtual void ToFloats(const uint8_t* bytes, size_t count, float* floats) = 0;
+  // gradient += l1 * sign(value) + 2 * l2 * value. `twice_l2` is 2 * l2.
+  virtual void AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
+                              float* gradient) = 0;
+
+  virtual std::unique_ptr<Layer> Make(const DenseDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const ConvolutionDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const MaxPoolingDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const AveragePoolingDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const GlobalPoolingDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const ActivationDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const DropoutDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const MergeDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const ConcatenateDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const PermuteDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const ZeroPaddingDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const UpSamplingDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const RescalingDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const BatchNormalizationDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const LayerNormalizationDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const EmbeddingDescription& description) = 0;
+  virtual std::unique_ptr<Loss> Make(const LossDescription& description) = 0;
+};
+
+// Thread-safe. Lives as long as the process.
+class Library {
+ public:
+  virtual ~Library() = default;
+
+  // GPUs that CUDA_VISIBLE_DEVICES leaves. Throws Error where there is no driver; says so.
+  virtual int GpuCount() = 0;
+  virtual std::unique_ptr<Gpu> Open(int index) = 0;
+};
+
+}  // namespace millrace::cuda
+
+// The library's only symbol. Null: it is of another version than `version`.
+extern "C" millrace::cuda::Library* MillraceCudaLibrary(int version);
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_LIBRARY_H_
