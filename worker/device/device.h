@@ -3,24 +3,15 @@
 #ifndef MILLRACE_WORKER_DEVICE_DEVICE_H_
 #define MILLRACE_WORKER_DEVICE_DEVICE_H_
 
-#include <algorithm>
-#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "worker/model/batch_sizes.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"
 
 namespace millrace::worker {
-
-// The most examples of a batch.
-struct BatchSizes {
-  size_t train = 0;
-  size_t evaluation = 0;  // 0: the model is not evaluated.
-
-  size_t largest() const { return std::max(train, evaluation); }
-};
 
 // Thread-safe.
 class Device {
