@@ -31,7 +31,8 @@ absl::Span<float> GradientSums::Buffer(size_t variable) {
 }
 
 void GradientSums::FinishedFirst(size_t variable, size_t count) {
-  if (uses_[variable] == 1 && !IsRegularized(regularizers_[variable])) sink_->FinishedFirst(variable, count);
+  if (uses_[variable] == 1 && !IsRegularized(regularizers_[variable]))
+    sink_->FinishedFirst(variable, count);
 }
 
 void GradientSums::Finished(size_t variable) {
