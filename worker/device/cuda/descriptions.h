@@ -151,7 +151,7 @@ struct LayerNormalizationDescription {
 
 // Rows of a table. Each of the output is one row of it, or the sum or mean of several.
 struct EmbeddingDescription {
-  int feature = 0;      // Of the batch.
+  int feature = 0;      // Which of Pass::ids.
   int64_t rows = 0;     // Of the output.
   int64_t ids = 1;      // For each row, if not ragged.
   bool ragged = false;  // The feature says how many.

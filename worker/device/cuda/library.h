@@ -67,7 +67,7 @@ struct Pass {
   size_t batch = 0;  // Examples.
   bool training = false;
   const uint64_t* seed = nullptr;            // Of the dropout.
-  const Ids* ids = nullptr;                  // Of each feature; empty ones where it is none of ids.
+  const Ids* ids = nullptr;                  // By EmbeddingDescription::feature.
   const float* const* parameters = nullptr;  // By role; null where the layer has none.
   float* kept = nullptr;                     // LayerTraits::kept (worker/model/layer_traits.h).
   void* workspace = nullptr;  // Layer::WorkspaceBytes; of this layer until its return.

@@ -1,0 +1,36 @@
+// Models on a GPU.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/device/cuda/library.h"
+#include "worker/device/device.h"
+
+namespace millrace::worker {
+
+// Each of its models has streams and memory of its own on the GPU, and may be used by any one
+// thread at a time. Equal values and batches give equal bits on GPUs of one kind.
+class CudaDevice final : public Device {
+ public:
+  // `library` must outlive it. UNAVAILABLE: there is no GPU of this index; says how many there are.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(cuda::Library* library, int index);
+
+  // "cuda:0".
+  const std::string& name() const override { return name_; }
+  absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
+                                                 const BatchSizes& batches) override;
+
+ private:
+  CudaDevice(cuda::Library* library, int index);
+
+  cuda::Library* const library_;
+  const int index_;
+  const std::string name_;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
