@@ -20,6 +20,7 @@ struct EmbeddedClusterOptions {
   // made if it is not there. Empty: a temporary directory, removed at the end.
   std::string state_dir = {};
   // As in WorkerOptions.
+  std::string device = "auto";
   worker::ModelFactory model_factory = nullptr;
   std::vector<worker::OwnModel> own_models = {};
 };
