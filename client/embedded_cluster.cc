@@ -101,6 +101,7 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
                                                routing, client_options);
       };
   options.own_models = options_.own_models;
+  options.load_cuda = options_.load_cuda;
   MILLRACE_ASSIGN_OR_RETURN(auto worker, worker::Worker::Start(options));
   workers_.push_back(std::move(worker));
   return absl::OkStatus();

@@ -23,6 +23,7 @@ struct EmbeddedClusterOptions {
   std::string device = "auto";
   worker::ModelFactory model_factory = nullptr;
   std::vector<worker::OwnModel> own_models = {};
+  worker::CudaLoader load_cuda = nullptr;
 };
 
 // Thread-safe.
