@@ -47,8 +47,10 @@ void LaunchFor(cudaStream_t stream, size_t count, void (*kernel)(Parameters...),
 
 #ifdef __CUDACC__
 #define MILLRACE_DEVICE __device__ __forceinline__
+#define MILLRACE_HOST_DEVICE __host__ __device__ __forceinline__
 #else
 #define MILLRACE_DEVICE inline
+#define MILLRACE_HOST_DEVICE inline
 #endif
 
 // The first element of this thread, and how far it is to its next.
