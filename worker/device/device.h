@@ -18,8 +18,11 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // "cpu".
+  // "cpu", "cuda:0".
   virtual const std::string& name() const = 0;
+
+  // The same for people, with what there is to say: "cpu/2", "cuda:0 (NVIDIA H200)".
+  virtual std::string description() const = 0;
 
   // Compiles a plan, whose shapes are all checked, for batches of up to these sizes.
   // INVALID_ARGUMENT: no batches to train on. RESOURCE_EXHAUSTED: too little memory for them.

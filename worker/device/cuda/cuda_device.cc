@@ -8,20 +8,26 @@
 
 namespace millrace::worker {
 
-CudaDevice::CudaDevice(cuda::Library* library, int index)
-    : library_(library), index_(index), name_(absl::StrCat("cuda:", index)) {}
+CudaDevice::CudaDevice(cuda::Library* library, int index, const std::string& gpu, DeviceLost lost)
+    : library_(library),
+      index_(index),
+      name_(absl::StrCat("cuda:", index)),
+      description_(absl::StrCat(name_, " (", gpu, ")")),
+      lost_(std::move(lost)) {}
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library, int index) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library, int index,
+                                                             DeviceLost lost) {
   try {
     const int count = library->GpuCount();
     if (index < 0 || index >= count) {
       return absl::UnavailableError(
-          absl::StrCat("cuda:", index, ": this machine has ", count, " GPUs that it may use"));
+          absl::StrCat("cuda:", index, ": the GPUs that this process may use are ", count));
     }
+    const std::string gpu = library->Open(index)->Properties().name;
+    return std::unique_ptr<CudaDevice>(new CudaDevice(library, index, gpu, std::move(lost)));
   } catch (const cuda::Error& error) {
     return absl::UnavailableError(absl::StrCat("cuda:", index, ": ", error.what()));
   }
-  return std::unique_ptr<CudaDevice>(new CudaDevice(library, index));
 }
 
 absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan,
@@ -32,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan
   } catch (const cuda::Error& error) {
     return absl::UnavailableError(absl::StrCat(name_, ": ", error.what()));
   }
-  return CudaModel::Compile(plan, batches, std::move(gpu), name_);
+  return CudaModel::Compile(plan, batches, std::move(gpu), name_, lost_);
 }
 
 }  // namespace millrace::worker

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "worker/device/cuda/device_lost.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/device.h"
 
@@ -15,20 +16,25 @@ namespace millrace::worker {
 // thread at a time. Equal values and batches give equal bits on GPUs of one kind.
 class CudaDevice final : public Device {
  public:
-  // `library` must outlive it. UNAVAILABLE: there is no GPU of this index; says how many there are.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(cuda::Library* library, int index);
+  // `library` must outlive it. UNAVAILABLE: there is no GPU of this index, and how many there are,
+  // or it cannot be used.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(cuda::Library* library, int index,
+                                                          DeviceLost lost);
 
   // "cuda:0".
   const std::string& name() const override { return name_; }
+  std::string description() const override { return description_; }
   absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
                                                  const BatchSizes& batches) override;
 
  private:
-  CudaDevice(cuda::Library* library, int index);
+  CudaDevice(cuda::Library* library, int index, const std::string& gpu, DeviceLost lost);
 
   cuda::Library* const library_;
   const int index_;
   const std::string name_;
+  const std::string description_;
+  const DeviceLost lost_;
 };
 
 }  // namespace millrace::worker

@@ -31,19 +31,6 @@ absl::Status StatusOf(const cuda::Error& error, const std::string& device_name) 
   return absl::InternalError(message);
 }
 
-// Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
-template <typename Work>
-auto CatchCudaErrors(const std::string& device_name, const Work& work) -> decltype(work()) {
-  try {
-    return work();
-  } catch (const cuda::Error& error) {
-    return StatusOf(error, device_name);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        "no memory is left for the model; use smaller layers or a smaller batch_size");
-  }
-}
-
 // What the bits of results depend on.
 std::string CudaNumerics(const cuda::GpuProperties& gpu) {
   return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32");
@@ -51,12 +38,27 @@ std::string CudaNumerics(const cuda::GpuProperties& gpu) {
 
 }  // namespace
 
+template <typename Work>
+auto CudaModel::Catch(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const cuda::Error& error) {
+    const absl::Status status = StatusOf(error, device_name_);
+    if (error.kind() == cuda::Error::kLost) lost_(status);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "no memory is left for the model; use smaller layers or a smaller batch_size");
+  }
+}
+
 CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
-                     std::unique_ptr<cuda::Gpu> gpu, std::string device_name)
+                     std::unique_ptr<cuda::Gpu> gpu, std::string device_name, DeviceLost lost)
     : plan_(plan),
       walk_(PlanWalk(plan_)),
       batches_(batches),
       device_name_(std::move(device_name)),
+      lost_(std::move(lost)),
       gpu_(std::move(gpu)),
       numerics_(CudaNumerics(gpu_->Properties())),
       layers_(plan_, walk_, gpu_.get()),
@@ -73,13 +75,17 @@ CudaModel::~CudaModel() {
 absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
                                                           const BatchSizes& batches,
                                                           std::unique_ptr<cuda::Gpu> gpu,
-                                                          const std::string& device_name) {
+                                                          const std::string& device_name,
+                                                          DeviceLost lost) {
   if (batches.train == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
-  return CatchCudaErrors(device_name, [&]() -> absl::StatusOr<std::unique_ptr<Model>> {
-    std::unique_ptr<CudaModel> model(new CudaModel(plan, batches, std::move(gpu), device_name));
-    MILLRACE_RETURN_IF_ERROR(model->TakeMemory());
+  try {
+    std::unique_ptr<CudaModel> model(
+        new CudaModel(plan, batches, std::move(gpu), device_name, std::move(lost)));
+    MILLRACE_RETURN_IF_ERROR(model->Catch([&] { return model->TakeMemory(); }));
     return std::unique_ptr<Model>(std::move(model));
-  });
+  } catch (const cuda::Error& error) {
+    return StatusOf(error, device_name);
+  }
 }
 
 absl::Status CudaModel::TakeMemory() {
@@ -129,8 +135,10 @@ void CudaModel::EnqueueInputs(const Batch& batch, uint64_t seed, bool training) 
 
 absl::Status CudaModel::TooLate() {
   too_late_ = true;
-  return absl::UnavailableError(
+  const absl::Status status = absl::UnavailableError(
       absl::StrCat(device_name_, ": has not finished a step within ", kDeadlineSeconds, " s"));
+  lost_(status);
+  return status;
 }
 
 OutputBatch CudaModel::OutputAt(size_t output, const Batch& batch) const {
@@ -155,7 +163,7 @@ double CudaModel::MeanPenalty() {
 absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
                                              GradientSink* gradients) {
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
-  return CatchCudaErrors(device_name_, [&]() -> absl::StatusOr<BatchResult> {
+  return Catch([&]() -> absl::StatusOr<BatchResult> {
     EnqueueInputs(batch, seed, /*training=*/true);
     const Graphs& graphs = GraphsOf(batch.size, /*training=*/true);
     gpu_->Launch(*graphs.forward);
@@ -178,7 +186,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
 
 absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.largest()));
-  return CatchCudaErrors(device_name_, [&]() -> absl::Status {
+  return Catch([&]() -> absl::Status {
     EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
     gpu_->Launch(*GraphsOf(batch.size, /*training=*/false).forward);
     if (!gpu_->HostWaitFor(*forward_done_, kDeadlineSeconds)) return TooLate();

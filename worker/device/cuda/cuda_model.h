@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/cuda/cuda_passes.h"
+#include "worker/device/cuda/device_lost.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/device/per_batch.h"
@@ -36,7 +37,8 @@ class CudaModel final : public Model {
   static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
                                                         const BatchSizes& batches,
                                                         std::unique_ptr<cuda::Gpu> gpu,
-                                                        const std::string& device_name);
+                                                        const std::string& device_name,
+                                                        DeviceLost lost);
   ~CudaModel() override;
 
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
@@ -52,7 +54,7 @@ class CudaModel final : public Model {
 
  private:
   CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
-            std::string device_name);
+            std::string device_name, DeviceLost lost);
 
   struct Graphs {
     std::unique_ptr<cuda::Graph> forward;
@@ -65,6 +67,9 @@ class CudaModel final : public Model {
   absl::Status TakeMemory();
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
+  // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
+  template <typename Work>
+  auto Catch(const Work& work) -> decltype(work());
   OutputBatch OutputAt(size_t output, const Batch& batch) const;
   // The sum of the examples' losses.
   double LossAt(size_t output, const Batch& batch) const;
@@ -74,6 +79,7 @@ class CudaModel final : public Model {
   const Walk walk_;
   const BatchSizes batches_;
   const std::string device_name_;
+  const DeviceLost lost_;
   std::unique_ptr<cuda::Gpu> gpu_;
   const std::string numerics_;
   const CudaLayers layers_;

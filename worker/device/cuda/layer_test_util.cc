@@ -146,7 +146,7 @@ LayerResult RunOnCpu(const LayerCase& c) {
   pass.kept = kept.data();
   std::vector<const float*> x;
   std::vector<float*> dx;
-  for (const auto& values : c.x) x.push_back(values.data());
+  for (const auto& values : c.x) x.push_back(c.one_value ? c.x[0].data() : values.data());
   x.resize(c.plan.inputs.size(), nullptr);
   for (size_t k = 0; k < x.size(); ++k) {
     result.dx.emplace_back(c.asked[k] ? c.x[k].size() : 0);
@@ -176,7 +176,9 @@ class GpuRun final : public cuda::Gradients {
         kept_(gpu_.get(), (traits_.kept_by_example * c.batch + traits_.kept) * sizeof(float)),
         seed_(OnDevice(gpu_.get(), std::vector<uint64_t>{c.seed})),
         gradients_(c.parameters.size()) {
-    for (const auto& values : c.x) x_.push_back(OnDevice(gpu_.get(), values));
+    for (const auto& values : c.x) {
+      x_.push_back(c.one_value && !x_.empty() ? x_.front() : OnDevice(gpu_.get(), values));
+    }
     for (const auto& values : c.parameters) parameters_.push_back(OnDevice(gpu_.get(), values));
     if (c.plan.takes_ids) PlaceIds();
     pass_.batch = c.batch;
@@ -251,7 +253,8 @@ class GpuRun final : public cuda::Gradients {
   // Where the gradient by an input goes.
   std::shared_ptr<DeviceMemory> GradientPlace(size_t input, bool* taken) {
     if (!case_.asked[input]) return nullptr;
-    if (in_place_ && traits_.gradient_in_place && !*taken &&
+    const bool free = !*taken || traits_.passes_gradient_on;
+    if (in_place_ && traits_.gradient_in_place && free &&
         case_.x[input].size() == case_.dy.size()) {
       *taken = true;
       return dy_;

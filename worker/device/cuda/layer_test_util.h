@@ -24,6 +24,7 @@ struct LayerCase {
   Tensor ids;                                  // Of a layer that takes ids.
   std::vector<float> dy;
   std::vector<bool> asked;  // Whether dx is, by input.
+  bool one_value = false;   // All inputs stand where the first does.
 };
 
 // `spec` is a LayerSpec in text format. Values are uniform in [-1, 1], moving variances above 0;
