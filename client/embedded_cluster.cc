@@ -91,6 +91,7 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
   worker::WorkerOptions options;
   options.name = absl::StrCat("worker-", index);
   options.coordinator_address = coordinator_->address();
+  options.device = options_.device;
   options.model_factory = options_.model_factory;
   options.parameter_client_factory =
       [this](std::string job_id, std::vector<uint64_t> variable_sizes, const Routing& routing,
@@ -100,6 +101,7 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
                                                routing, client_options);
       };
   options.own_models = options_.own_models;
+  options.load_cuda = options_.load_cuda;
   MILLRACE_ASSIGN_OR_RETURN(auto worker, worker::Worker::Start(options));
   workers_.push_back(std::move(worker));
   return absl::OkStatus();

@@ -20,8 +20,10 @@ struct EmbeddedClusterOptions {
   // made if it is not there. Empty: a temporary directory, removed at the end.
   std::string state_dir = {};
   // As in WorkerOptions.
+  std::string device = "auto";
   worker::ModelFactory model_factory = nullptr;
   std::vector<worker::OwnModel> own_models = {};
+  worker::CudaLoader load_cuda = nullptr;
 };
 
 // Thread-safe.

@@ -1,6 +1,8 @@
 #include "worker/worker.h"
 
+#include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "absl/random/random.h"
@@ -9,7 +11,8 @@
 #include "common/memory_limit.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
-#include "worker/device/cpu/cpu_device.h"
+#include "worker/device/cuda/library_loader.h"
+#include "worker/device_loss.h"
 #include "worker/input/dataset.h"
 #include "worker/model/layered_model.h"
 #include "worker/training/trainer.h"
@@ -29,10 +32,7 @@ absl::Status Check(const WorkerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("lease_slots: ", options.lease_slots, "; must be from 1 to ", kMaxLeaseSlots));
   }
-  if (options.device != "cpu") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device: '", options.device, "'; this binary has 'cpu'"));
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckDeviceName(options.device));
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads: ", options.threads, "; must be from 1 to ", kMaxThreads));
@@ -58,7 +58,7 @@ absl::Status Check(const WorkerOptions& options) {
   return absl::OkStatus();
 }
 
-TrainerOptions ForTrainer(const WorkerOptions& options) {
+TrainerOptions ForTrainer(const WorkerOptions& options, std::shared_ptr<Device> device) {
   TrainerOptions trainer;
   trainer.worker_name = options.name;
   trainer.clock = options.clock;
@@ -66,8 +66,7 @@ TrainerOptions ForTrainer(const WorkerOptions& options) {
   trainer.call_timeout = options.call_timeout;
   trainer.make_model = options.model_factory;
   if (!trainer.make_model) {
-    trainer.make_model = ModelsByName(
-        options.own_models, LayeredModelFactory(std::make_shared<CpuDevice>(options.threads)));
+    trainer.make_model = ModelsByName(options.own_models, LayeredModelFactory(std::move(device)));
   }
   trainer.open_dataset = options.open_dataset;
   if (!trainer.open_dataset) {
@@ -82,14 +81,14 @@ TrainerOptions ForTrainer(const WorkerOptions& options) {
   return trainer;
 }
 
-MemberSessionOptions ForSession(const WorkerOptions& options) {
+MemberSessionOptions ForSession(const WorkerOptions& options, const Device& device) {
   absl::BitGen random;
   MemberMessage message;
   RegisterWorker& registration = *message.mutable_register_worker();
   registration.set_name(options.name);
   registration.set_incarnation(absl::Uniform<uint64_t>(random));
   registration.set_lease_slots(static_cast<uint32_t>(options.lease_slots));
-  registration.set_device(absl::StrCat(options.device, "/", options.threads));
+  registration.set_device(device.description());
   MemberSessionOptions session;
   session.coordinator_address = options.coordinator_address;
   session.name = options.name;
@@ -100,13 +99,24 @@ MemberSessionOptions ForSession(const WorkerOptions& options) {
 
 class WorkerImpl final : public Worker, private MemberListener {
  public:
-  explicit WorkerImpl(const WorkerOptions& options)
-      : session_(ForSession(options), this),
-        trainer_(ForTrainer(options), [this](MemberMessage m) { session_.Send(std::move(m)); }) {
+  // `loss` is told of the device's.
+  WorkerImpl(const WorkerOptions& options, std::shared_ptr<Device> device,
+             std::shared_ptr<DeviceLoss> loss)
+      : loss_(std::move(loss)),
+        session_(ForSession(options, *device), this),
+        trainer_(ForTrainer(options, std::move(device)),
+                 [this](MemberMessage m) { session_.Send(std::move(m)); }),
+        leaves_without_device_([this] {
+          if (loss_->Wait()) Stop();
+        }) {
     session_.Start();
   }
 
-  ~WorkerImpl() override { Stop(); }
+  ~WorkerImpl() override {
+    Stop();
+    loss_->Close();
+    leaves_without_device_.join();
+  }
 
   void Stop() override {
     std::call_once(stop_, [this] {
@@ -118,7 +128,11 @@ class WorkerImpl final : public Worker, private MemberListener {
     });
   }
 
-  absl::Status Wait() override { return session_.Wait(); }
+  absl::Status Wait() override {
+    absl::Status end = session_.Wait();
+    end.Update(loss_->why());
+    return end;
+  }
 
  private:
   void Welcomed() override { trainer_.DropWork(); }
@@ -135,16 +149,26 @@ class WorkerImpl final : public Worker, private MemberListener {
 
   // In this order: the trainer's threads send until they have ended, and once the session has ended
   // (Stop sees to it) it does not call any more.
+  const std::shared_ptr<DeviceLoss> loss_;
   MemberSession session_;
   Trainer trainer_;
   std::once_flag stop_;
+  std::thread leaves_without_device_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
   MILLRACE_RETURN_IF_ERROR(Check(options));
-  return std::make_unique<WorkerImpl>(options);
+  // A factory of the user's own has no use for a GPU of ours.
+  const std::string device_name = options.model_factory ? "cpu" : options.device;
+  const auto loss = std::make_shared<DeviceLoss>();
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::shared_ptr<Device> device,
+      OpenDevice(
+          device_name, options.threads, [loss](const absl::Status& why) { loss->Tell(why); },
+          options.load_cuda ? options.load_cuda : LoadCudaLibrary));
+  return std::make_unique<WorkerImpl>(options, std::move(device), loss);
 }
 
 }  // namespace millrace::worker

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "worker/devices.h"
 #include "worker/input/dataset.h"
 #include "worker/model/model.h"
 #include "worker/model/own_models.h"
@@ -35,8 +36,8 @@ struct WorkerOptions {
   // Leases taken at a time: one that is computed, and more to prefetch for. 1 to
   // kMaxLeaseSlots.
   int lease_slots = 2;
-  // What models are compiled for: "cpu".
-  std::string device = "cpu";
+  // What models are compiled for: see OpenDevice (devices.h).
+  std::string device = "auto";
   // Threads that a model computes with. 1 to kMaxThreads. Workers with other numbers of threads
   // may round otherwise.
   int threads = 1;
@@ -58,6 +59,8 @@ struct WorkerOptions {
   // Opens data sets and connections to ps servers. Empty: the real ones.
   DatasetOpener open_dataset;
   ParameterClientFactory parameter_client_factory;
+  // Finds the CUDA library. Empty: the one of this installation.
+  CudaLoader load_cuda;
 };
 
 // Thread-safe.
@@ -65,6 +68,7 @@ class Worker {
  public:
   // Starts a worker in threads of its own; returns without waiting for the coordinator, which is
   // dialled for as long as it takes. INVALID_ARGUMENT: an option is wrong; the message names it.
+  // UNAVAILABLE: the device that `device` names cannot be used, and why.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
 
   // Stops if that was not done.
@@ -77,7 +81,7 @@ class Worker {
   virtual void Stop() = 0;
 
   // Blocks until the worker has ended: OK after Stop; INVALID_ARGUMENT when the coordinator refused
-  // its registration, with the reason.
+  // its registration, with the reason; UNAVAILABLE when its device was lost, with what it said.
   virtual absl::Status Wait() = 0;
 };
 

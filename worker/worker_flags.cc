@@ -66,7 +66,10 @@ void AddFlags(CLI::App& app, WorkerOptions* options) {
   app.add_option("--name", options->name,
                  "Unique among the cluster's workers. Default: worker-HOSTNAME-PID, or the task of "
                  "TF_CONFIG");
-  app.add_option("--device", options->device, "What models run on: cpu")->capture_default_str();
+  app.add_option(
+         "--device", options->device,
+         "What models run on: cpu, cuda (the first GPU), cuda:N, or auto: a GPU where there is one")
+      ->capture_default_str();
   app.add_option("--threads", options->threads, "Threads that a model computes with")
       ->check(CLI::Range(1, kMaxThreads))
       ->capture_default_str();

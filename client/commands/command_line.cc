@@ -91,6 +91,12 @@ class Declaration {
         ->capture_default_str()
         ->excludes(cluster);
     train
+        ->add_option("--device", Of(train)->device,
+                     "What the embedded workers' models run on: cpu, cuda (the first GPU), cuda:N, "
+                     "or auto: a GPU where there is one")
+        ->capture_default_str()
+        ->excludes(cluster);
+    train
         ->add_option(
             "--state_dir", Of(train)->state_dir,
             "Keep the embedded cluster's state in DIR: a run that was killed goes on where "

@@ -19,8 +19,9 @@ struct Flags {
   std::string cluster;           // The coordinator's HOST:PORT; empty: an embedded cluster.
   int ps = 1;                    // Of an embedded cluster.
   int workers = 2;
-  std::string state_dir;    // Of an embedded cluster; empty: a temporary one.
-  std::string export_file;  // Empty: none.
+  std::string device = "auto";  // Of its workers.
+  std::string state_dir;        // Of an embedded cluster; empty: a temporary one.
+  std::string export_file;      // Empty: none.
   // How long to wait for a cancellation or a checkpoint.
   absl::Duration timeout = absl::Minutes(1);
   std::string path;          // Of checkpoints: DIR, DIR/latest or DIR/000017. Of convert: a file.

@@ -177,6 +177,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flag
   EmbeddedClusterOptions options;
   options.ps = flags.ps;
   options.workers = flags.workers;
+  options.device = flags.device;
   options.state_dir = flags.state_dir;
   return EmbeddedCluster::Start(options);
 }

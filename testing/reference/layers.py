@@ -1,4 +1,4 @@
-"""Losses and gradients of Keras models, which //worker/device/cpu:reference_test compares ours with.
+"""Losses and gradients of Keras models, which reference_test of //worker/device/model_tests compares ours with.
 
 To make layers.txt again:
 

@@ -3,32 +3,26 @@
 #ifndef MILLRACE_WORKER_DEVICE_DEVICE_H_
 #define MILLRACE_WORKER_DEVICE_DEVICE_H_
 
-#include <algorithm>
-#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "worker/model/batch_sizes.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"
 
 namespace millrace::worker {
-
-// The most examples of a batch.
-struct BatchSizes {
-  size_t train = 0;
-  size_t evaluation = 0;  // 0: the model is not evaluated.
-
-  size_t largest() const { return std::max(train, evaluation); }
-};
 
 // Thread-safe.
 class Device {
  public:
   virtual ~Device() = default;
 
-  // "cpu".
+  // "cpu", "cuda:0".
   virtual const std::string& name() const = 0;
+
+  // The same for people, with what there is to say: "cpu/2", "cuda:0 (NVIDIA H200)".
+  virtual std::string description() const = 0;
 
   // Compiles a plan, whose shapes are all checked, for batches of up to these sizes.
   // INVALID_ARGUMENT: no batches to train on. RESOURCE_EXHAUSTED: too little memory for them.

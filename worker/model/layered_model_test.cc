@@ -29,6 +29,7 @@ class FakeDataset final : public millrace::worker::Dataset {
 class FakeDevice final : public Device {
  public:
   const std::string& name() const override { return name_; }
+  std::string description() const override { return name_; }
   absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
                                                  const BatchSizes& batches) override {
     layers = plan.layers.size();

@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "worker/model/batch_sizes.h"
+#include "worker/model/model_plan.h"
+
 namespace millrace::worker {
 
 // Sets of gradients, each as large as the variables: the one that is filled, and those of pushes on
@@ -25,6 +28,14 @@ inline size_t PrefetchedBatches(uint64_t batch_bytes) {
 
 // Batches in memory beside those: of the step under way, and of an evaluation.
 inline constexpr size_t kBatchesInUse = 2;
+
+// Elements of one variable, and of all of a plan. Doubles, since they may be more than any machine
+// has.
+double VariableElements(const VariableSpec& variable);
+double VariableElements(const ModelPlan& plan);
+
+// Bytes for the gradients on their way to the ps servers, and for the batches.
+double TrainingBytes(const ModelPlan& plan, const BatchSizes& batches);
 
 }  // namespace millrace::worker
 

@@ -13,13 +13,13 @@
 
 #include <cstddef>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "oneapi/dnnl/dnnl.hpp"
 #include "worker/device/cpu/buffer.h"
+#include "worker/device/per_batch.h"
 
 namespace millrace::worker {
 
@@ -74,27 +74,6 @@ class CpuPrimitive {
   dnnl::primitive primitive_;
   std::vector<dnnl::memory> memories_;      // The scratchpad is the last.
   std::vector<dnnl_exec_arg_t> arguments_;  // The same, as oneDNN takes them.
-};
-
-// What a layer needs for each number of examples that it meets. A job has at most four: full and
-// short batches, in training and in evaluation; more than a few make room for each other.
-template <typename T>
-class PerBatch {
- public:
-  // `make()` returns a std::unique_ptr<T>.
-  template <typename Make>
-  T& Get(size_t batch, Make make) {
-    auto found = entries_.find(batch);
-    if (found == entries_.end()) {
-      if (entries_.size() >= kMaxEntries) entries_.clear();
-      found = entries_.emplace(batch, make()).first;
-    }
-    return *found->second;
-  }
-
- private:
-  static constexpr size_t kMaxEntries = 8;
-  std::map<size_t, std::unique_ptr<T>> entries_;
 };
 
 }  // namespace millrace::worker

@@ -17,6 +17,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(int threads = 1);
 
   const std::string& name() const override { return name_; }
+  std::string description() const override;
   absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
                                                  const BatchSizes& batches) override;
 

@@ -1,7 +1,8 @@
 #include "worker/device/cpu/gradient_sums.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "worker/model/penalty.h"
 
 namespace millrace::worker {
 
@@ -30,7 +31,8 @@ absl::Span<float> GradientSums::Buffer(size_t variable) {
 }
 
 void GradientSums::FinishedFirst(size_t variable, size_t count) {
-  if (uses_[variable] == 1 && !IsRegularized(variable)) sink_->FinishedFirst(variable, count);
+  if (uses_[variable] == 1 && !IsRegularized(regularizers_[variable]))
+    sink_->FinishedFirst(variable, count);
 }
 
 void GradientSums::Finished(size_t variable) {
@@ -50,12 +52,8 @@ void GradientSums::Divide(size_t variable) {
   for (float& sum : sink_->Buffer(variable)) sum /= uses;
 }
 
-bool GradientSums::IsRegularized(size_t variable) const {
-  return regularizers_[variable].l1() != 0 || regularizers_[variable].l2() != 0;
-}
-
 void GradientSums::AddRegularizer(size_t variable) {
-  if (!IsRegularized(variable)) return;
+  if (!IsRegularized(regularizers_[variable])) return;
   const float l1 = static_cast<float>(regularizers_[variable].l1());
   const float l2 = static_cast<float>(2 * regularizers_[variable].l2());
   const absl::Span<float> gradient = sink_->Buffer(variable);
@@ -70,13 +68,7 @@ void GradientSums::AddRegularizer(size_t variable) {
 double GradientSums::Penalty() const {
   double sum = 0;
   for (size_t i = 0; i < values_.size(); ++i) {
-    if (!IsRegularized(i)) continue;
-    const double l1 = regularizers_[i].l1();
-    const double l2 = regularizers_[i].l2();
-    for (size_t element = 0; element < values_[i].size(); ++element) {
-      const double w = values_[i].data()[element];
-      sum += l1 * std::abs(w) + l2 * w * w;
-    }
+    sum += worker::Penalty(regularizers_[i], {values_[i].data(), values_[i].size()});
   }
   return sum;
 }

@@ -35,7 +35,6 @@ class GradientSums final : public GradientSink {
   size_t floats() const;
 
  private:
-  bool IsRegularized(size_t variable) const;
   void AddRegularizer(size_t variable);
   void Divide(size_t variable);
 

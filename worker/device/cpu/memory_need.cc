@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "worker/input/example_spec.h"
 #include "worker/model/memory_budget.h"
 #include "worker/model/memory_plan.h"
 #include "worker/model/walk.h"
@@ -13,44 +12,13 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
-double Elements(const VariableSpec& variable) {
-  double elements = 1;
-  for (const uint64_t size : variable.shape()) elements *= static_cast<double>(size);
-  return elements;
-}
-
-double VariableElements(const ModelPlan& plan) {
-  double sum = 0;
-  for (const VariableSpec& variable : plan.variables) sum += Elements(variable);
-  return sum;
-}
-
 // Where the gradients of layers that share a variable are added up.
 double SharedElements(const ModelPlan& plan, const Walk& walk) {
   double sum = 0;
   for (size_t i = 0; i < plan.variables.size(); ++i) {
-    if (walk.variable_uses[i] > 1) sum += Elements(plan.variables[i]);
+    if (walk.variable_uses[i] > 1) sum += VariableElements(plan.variables[i]);
   }
   return sum;
-}
-
-// Those of frozen variables have no gradients.
-double PushedElements(const ModelPlan& plan) {
-  ModelPlan pushed;
-  for (const VariableSpec& variable : plan.variables) {
-    if (!variable.update().has_frozen()) pushed.variables.push_back(variable);
-  }
-  return VariableElements(pushed);
-}
-
-double BatchBytes(const ModelPlan& plan, const BatchSizes& batches) {
-  const double example = static_cast<double>(ExampleBytes({plan.features, plan.labels}));
-  const double train = example * static_cast<double>(batches.train);
-  const double largest = example * static_cast<double>(batches.largest());
-  // A whole number of bytes where it decides: below the limit of PrefetchedBatches.
-  const uint64_t bytes = static_cast<uint64_t>(std::min(train, 0x1p62));
-  return train * static_cast<double>(PrefetchedBatches(bytes)) +
-         largest * static_cast<double>(kBatchesInUse);
 }
 
 }  // namespace
@@ -65,8 +33,7 @@ double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
 }
 
 double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches) {
-  return ModelBytes(plan, batches) + sizeof(float) * kGradientSets * PushedElements(plan) +
-         BatchBytes(plan, batches);
+  return ModelBytes(plan, batches) + TrainingBytes(plan, batches);
 }
 
 absl::Status CheckMemory(const ModelPlan& plan, const BatchSizes& batches, uint64_t limit) {

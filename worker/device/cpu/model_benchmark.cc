@@ -3,7 +3,7 @@
 
 #include "benchmark/benchmark.h"
 #include "glog/logging.h"
-#include "worker/device/cpu/model_test_util.h"
+#include "worker/device/model_tests/model_test_util.h"
 #include "worker/input/batch.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "oneapi/dnnl/dnnl.hpp"
 #include "worker/device/cpu/cpu_device.h"
-#include "worker/device/cpu/model_test_util.h"
+#include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
 namespace {

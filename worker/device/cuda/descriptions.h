@@ -1,9 +1,11 @@
 // Layers and losses as the CUDA library takes them: sizes and numbers alone, since the library
-// shares no code with the worker (see library.h). worker/device/cuda/describe.h makes them of plans.
+// shares no code with the worker (see library.h). worker/device/cuda/describe.h makes them of
+// plans.
 //
-// Values are dense and row-major, the batch first and channels last, as on the CPU; sizes are of one
-// example. `variables` are indices into ModelPlan::variables by role (worker/model/layer_plan.h), -1
-// where the layer has none, and name the gradients that it finishes.
+// Values are dense and row-major, the batch first and channels last, as on the CPU; sizes are of
+// one example. `variables` are indices into ModelPlan::variables by role
+// (worker/model/layer_plan.h), -1 where the layer has none, and name the gradients that it
+// finishes.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_DESCRIPTIONS_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_DESCRIPTIONS_H_
 
@@ -149,11 +151,11 @@ struct LayerNormalizationDescription {
 
 // Rows of a table. Each of the output is one row of it, or the sum or mean of several.
 struct EmbeddingDescription {
-  int feature = 0;       // Of the batch.
-  int64_t rows = 0;      // Of the output.
-  int64_t ids = 1;       // For each row, if not ragged.
-  bool ragged = false;   // The feature says how many.
-  bool mean = false;     // Otherwise the sum; of no ids 0.
+  int feature = 0;      // Which of Pass::ids.
+  int64_t rows = 0;     // Of the output.
+  int64_t ids = 1;      // For each row, if not ragged.
+  bool ragged = false;  // The feature says how many.
+  bool mean = false;    // Otherwise the sum; of no ids 0.
   int64_t dimension = 0;
   int64_t table_rows = 0;
   int variable = -1;

@@ -2,8 +2,8 @@
 // and what drives them. The worker loads it when it is asked for a GPU (library_loader.h), so that
 // one binary runs on machines with and without CUDA.
 //
-// The two share this header and descriptions.h alone: standard types, no protos, no Abseil. Both are
-// built by one compiler from one source tree; kLibraryVersion says whether they were.
+// The two share this header and descriptions.h alone: standard types, no protos, no Abseil. Both
+// are built by one compiler from one source tree; kLibraryVersion says whether they were.
 //
 // The library knows layers, not models. The worker walks through the graph, plans memory and
 // decides what is captured; see cuda_model.h.
@@ -49,8 +49,8 @@ class Gradients {
   virtual void Finished(int variable) = 0;
 };
 
-// A feature of ids. Row i has ids[ends[i - 1]] to ids[ends[i] - 1], the first one from 0, if ragged.
-// Device memory.
+// A feature of ids. Row i has ids[ends[i - 1]] to ids[ends[i] - 1], the first one from 0, if
+// ragged. Device memory.
 struct Ids {
   const int64_t* ids = nullptr;
   const uint64_t* ends = nullptr;  // Null: not ragged.
@@ -66,11 +66,11 @@ struct Ids {
 struct Pass {
   size_t batch = 0;  // Examples.
   bool training = false;
-  const uint64_t* seed = nullptr;  // Of the dropout.
-  const Ids* ids = nullptr;        // Of each feature; empty ones where it is none of ids.
+  const uint64_t* seed = nullptr;            // Of the dropout.
+  const Ids* ids = nullptr;                  // By EmbeddingDescription::feature.
   const float* const* parameters = nullptr;  // By role; null where the layer has none.
   float* kept = nullptr;                     // LayerTraits::kept (worker/model/layer_traits.h).
-  void* workspace = nullptr;                 // Layer::WorkspaceBytes; of this layer until its return.
+  void* workspace = nullptr;  // Layer::WorkspaceBytes; of this layer until its return.
   Gradients* gradients = nullptr;
 };
 
@@ -87,8 +87,8 @@ class Layer {
 
   virtual void Forward(const Pass& pass, const float* const* x, float* y) = 0;
 
-  // `dy` may be overwritten. Finishes the gradients of the layer's variables, if it is trained, then
-  // writes the gradient by each input to dx, but where that is null.
+  // `dy` may be overwritten. Finishes the gradients of the layer's variables, if it is trained,
+  // then writes the gradient by each input to dx, but where that is null.
   virtual void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
                         float* const* dx) = 0;
 };
@@ -130,10 +130,10 @@ class Graph {
 };
 
 struct GpuProperties {
-  std::string name;      // "NVIDIA H200".
-  int major = 0;         // Compute capability.
+  std::string name;  // "NVIDIA H200".
+  int major = 0;     // Compute capability.
   int minor = 0;
-  uint64_t memory = 0;   // Bytes.
+  uint64_t memory = 0;  // Bytes.
   uint64_t free = 0;
 };
 
@@ -170,8 +170,8 @@ class Gpu {
   virtual void Launch(const Graph& graph) = 0;  // On the compute stream.
 
   // On the compute stream.
-  virtual void Add(const float* part, size_t count, float* sum) = 0;      // sum += part
-  virtual void Divide(float by, size_t count, float* values) = 0;         // values /= by
+  virtual void Add(const float* part, size_t count, float* sum) = 0;  // sum += part
+  virtual void Divide(float by, size_t count, float* values) = 0;     // values /= by
   virtual void ToFloats(const uint8_t* bytes, size_t count, float* floats) = 0;
   // gradient += l1 * sign(value) + 2 * l2 * value. `twice_l2` is 2 * l2.
   virtual void AddRegularizer(const float* values, float l1, float twice_l2, size_t count,

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "worker/device/cpu/model_test_util.h"
 #include "worker/device/cpu/thread_settings.h"
+#include "worker/device/model_tests/model_test_util.h"
 #include "worker/model/image_window.h"
 
 namespace millrace::worker {

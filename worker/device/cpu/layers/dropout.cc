@@ -1,8 +1,8 @@
 #include "worker/device/cpu/layers/dropout.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "worker/device/dropout_mask.h"
 #include "worker/split_mix.h"
 
 // Several compilations of a function, of which the processor's best is taken at run time. All of
@@ -24,10 +24,6 @@ inline uint32_t Mix32(uint32_t x) {
   return x ^ (x >> 16);
 }
 
-uint32_t Threshold(double rate) {
-  return static_cast<uint32_t>(std::min(std::round(std::ldexp(rate, 32)), 4294967295.0));
-}
-
 // A plain loop over 32-bit numbers, which the compiler vectorises. Two rounds with a key each: one
 // round would give keys that differ by d masks that are shifted by d.
 MILLRACE_FOR_EACH_PROCESSOR
@@ -47,8 +43,8 @@ void MaskRow(uint64_t key, uint32_t threshold, float scale, uint32_t count, cons
 DropoutLayer::DropoutLayer(const LayerPlan& plan, size_t layer_index)
     : layer_index_(layer_index),
       elements_(ElementCount(plan.input())),
-      threshold_(Threshold(plan.spec.dropout().rate())),
-      scale_(static_cast<float>(1 / (1 - plan.spec.dropout().rate()))) {}
+      threshold_(DropoutThreshold(plan.spec.dropout().rate())),
+      scale_(DropoutScale(plan.spec.dropout().rate())) {}
 
 void DropoutLayer::Mask(const CpuPass& pass, const float* from, float* to) const {
   const uint64_t layer_key = SplitMix64(SplitMix64(pass.seed) + layer_index_);

@@ -10,7 +10,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "worker/device/cpu/output_heads.h"
-#include "worker/device/cpu/reference_cases.h"
+#include "worker/device/model_tests/reference_cases.h"
 #include "worker/model/batch_metrics.h"
 
 namespace millrace::worker {

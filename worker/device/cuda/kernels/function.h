@@ -10,9 +10,16 @@
 
 namespace millrace::cuda {
 
-// y = function(y), of `rows` rows of `columns` values; softmax is over each row. Enqueued.
-// REQUIRES: a function up to kElu.
-void ApplyFunction(cudaStream_t stream, Function function, int64_t rows, int64_t columns, float* y);
+// y = function(x), of `rows` rows of `columns` values; softmax is over each row. y may be x.
+// Enqueued. REQUIRES: a function up to kElu.
+void ApplyFunction(cudaStream_t stream, Function function, int64_t rows, int64_t columns,
+                   const float* x, float* y);
+
+// In place.
+inline void ApplyFunction(cudaStream_t stream, Function function, int64_t rows, int64_t columns,
+                          float* y) {
+  ApplyFunction(stream, function, rows, columns, y, y);
+}
 
 // dx = dy * function'(x), from y = function(x); dx may be dy. Likewise.
 void ApplyGradient(cudaStream_t stream, Function function, int64_t rows, int64_t columns,

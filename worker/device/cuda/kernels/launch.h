@@ -1,7 +1,7 @@
 // How all kernels are launched and errors told. Files of this folder are compiled by nvcc for the
 // CUDA library, and by the host's compiler for tests; both see CUDA's own names and nothing else.
-// What they may use of CUDA is what testing/cuda_emulation has: shared memory is static, launches go
-// through Launch, and there are no atomics.
+// What they may use of CUDA is what testing/cuda_emulation has: shared memory is static, launches
+// go through Launch, and there are no atomics.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_LAUNCH_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_LAUNCH_H_
 
@@ -47,8 +47,10 @@ void LaunchFor(cudaStream_t stream, size_t count, void (*kernel)(Parameters...),
 
 #ifdef __CUDACC__
 #define MILLRACE_DEVICE __device__ __forceinline__
+#define MILLRACE_HOST_DEVICE __host__ __device__ __forceinline__
 #else
 #define MILLRACE_DEVICE inline
+#define MILLRACE_HOST_DEVICE inline
 #endif
 
 // The first element of this thread, and how far it is to its next.

@@ -7,8 +7,8 @@
 
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "worker/device/cpu/model_test_util.h"
-#include "worker/device/cpu/reference_cases.h"
+#include "worker/device/model_tests/model_test_util.h"
+#include "worker/device/model_tests/reference_cases.h"
 
 namespace millrace::worker {
 namespace {

@@ -1,6 +1,6 @@
-// What the tests and benchmarks of this folder share.
-#ifndef MILLRACE_WORKER_DEVICE_CPU_MODEL_TEST_UTIL_H_
-#define MILLRACE_WORKER_DEVICE_CPU_MODEL_TEST_UTIL_H_
+// What tests and benchmarks of models share, whatever device they are of (test_device.h).
+#ifndef MILLRACE_WORKER_DEVICE_MODEL_TESTS_MODEL_TEST_UTIL_H_
+#define MILLRACE_WORKER_DEVICE_MODEL_TESTS_MODEL_TEST_UTIL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +38,8 @@ ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_c
 // For batches of up to `max_batch` examples, in training and in evaluation.
 std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads = 1);
 
+BatchResult TrainOrDie(const Batch& batch, uint64_t seed, Model* model, KeptGradients* gradients);
+
 // Uniform in [-scale, scale], variances in [0.5, 0.5 + scale]; the same for the same seed.
 void FillValues(uint64_t seed, float scale, Model* model);
 
@@ -52,4 +54,4 @@ void ApplySgd(float learning_rate, const KeptGradients& gradients, Model* model)
 
 }  // namespace millrace::worker
 
-#endif  // MILLRACE_WORKER_DEVICE_CPU_MODEL_TEST_UTIL_H_
+#endif  // MILLRACE_WORKER_DEVICE_MODEL_TESTS_MODEL_TEST_UTIL_H_

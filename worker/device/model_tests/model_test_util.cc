@@ -1,4 +1,4 @@
-#include "worker/device/cpu/model_test_util.h"
+#include "worker/device/model_tests/model_test_util.h"
 
 #include <cmath>
 #include <random>
@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
-#include "worker/device/cpu/cpu_device.h"
+#include "worker/device/model_tests/test_device.h"
 
 namespace millrace::worker {
 namespace {
@@ -38,9 +38,15 @@ ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_c
 
 std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads) {
   absl::StatusOr<std::unique_ptr<Model>> model =
-      CpuDevice(threads).Compile(plan, {max_batch, max_batch});
+      MakeTestDevice(threads)->Compile(plan, {max_batch, max_batch});
   CHECK(model.ok()) << model.status();
   return *std::move(model);
+}
+
+BatchResult TrainOrDie(const Batch& batch, uint64_t seed, Model* model, KeptGradients* gradients) {
+  const absl::StatusOr<BatchResult> result = model->Train(batch, seed, gradients);
+  CHECK(result.ok()) << result.status();
+  return *result;
 }
 
 void FillValues(uint64_t seed, float scale, Model* model) {

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "worker/device/cpu/model_test_util.h"
+#include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
 namespace {

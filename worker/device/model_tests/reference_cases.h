@@ -1,6 +1,6 @@
 // Tables of testing/reference, for tests.
-#ifndef MILLRACE_WORKER_DEVICE_CPU_REFERENCE_CASES_H_
-#define MILLRACE_WORKER_DEVICE_CPU_REFERENCE_CASES_H_
+#ifndef MILLRACE_WORKER_DEVICE_MODEL_TESTS_REFERENCE_CASES_H_
+#define MILLRACE_WORKER_DEVICE_MODEL_TESTS_REFERENCE_CASES_H_
 
 #include <fstream>
 #include <functional>
@@ -43,4 +43,4 @@ std::vector<Case> ReadReferenceCases(
 
 }  // namespace millrace::worker
 
-#endif  // MILLRACE_WORKER_DEVICE_CPU_REFERENCE_CASES_H_
+#endif  // MILLRACE_WORKER_DEVICE_MODEL_TESTS_REFERENCE_CASES_H_

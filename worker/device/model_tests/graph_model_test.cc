@@ -1,4 +1,4 @@
-// What graphs, frozen layers and BatchNormalization add to models on the CPU.
+// What graphs, frozen layers and BatchNormalization add to models.
 #include <limits>
 #include <memory>
 #include <string>
@@ -7,8 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/device/cpu/cpu_device.h"
-#include "worker/device/cpu/model_test_util.h"
+#include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
 namespace {

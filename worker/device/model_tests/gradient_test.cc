@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "worker/device/cpu/model_test_util.h"
+#include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
 namespace {

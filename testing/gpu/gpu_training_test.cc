@@ -1,0 +1,151 @@
+// Jobs whose workers compute on GPUs, from the submission to the end, without a GPU: the whole CUDA
+// device runs on the emulation.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/embedded_cluster.h"
+#include "client/exporter.h"
+#include "client/jobs_client.h"
+#include "client/safetensors.h"
+#include "client/testing/small_job.h"
+#include "common/job_spec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/library.h"
+#include "worker/worker.h"
+
+namespace millrace {
+namespace {
+
+using ::millrace::testing::SmallData;
+using ::millrace::testing::SmallJob;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+absl::StatusOr<cuda::Library*> EmulatedLibrary() {
+  return MillraceCudaLibrary(cuda::kLibraryVersion);
+}
+
+// 15 steps.
+JobSpec SmallSpec() {
+  JobSpec spec = *ParseJobSpec(SmallJob(), "small.textproto");
+  spec.mutable_data()->set_directory(SmallData());
+  return spec;
+}
+
+JobSpec SynchronousSpec() {
+  JobSpec spec = SmallSpec();
+  spec.mutable_synchronous()->set_replicas(2);
+  return spec;
+}
+
+// So many that every worker of the cluster computes some.
+constexpr uint64_t kManySteps = 5000;
+
+class GpuTrainingTest : public ::testing::Test {
+ protected:
+  void SetUp() override { cuda_emulation::Reset(); }
+  void TearDown() override { cuda_emulation::Reset(); }
+
+  void StartCluster(int workers, const std::string& device) {
+    client::EmbeddedClusterOptions options;
+    options.ps = 2;
+    options.workers = workers;
+    options.device = device;
+    options.load_cuda = EmulatedLibrary;
+    auto cluster = client::EmbeddedCluster::Start(options);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    cluster_ = *std::move(cluster);
+    client_ = *client::JobsClient::Create({.address = cluster_->address()});
+  }
+
+  JobStatus Finish(const std::string& job_id) {
+    EXPECT_TRUE(client_->Watch(job_id, 0, [](const JobEvent&) {}).ok());
+    const auto status = client_->Get(job_id);
+    EXPECT_TRUE(status.ok()) << status.status();
+    return *status;
+  }
+
+  // The values that a job ended with.
+  std::vector<std::vector<float>> Train(const JobSpec& spec) {
+    const auto job_id = client_->Submit(spec);
+    EXPECT_TRUE(job_id.ok()) << job_id.status();
+    const JobStatus status = Finish(*job_id);
+    EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+    const std::string path = ::testing::TempDir() + "/" + *job_id + ".safetensors";
+    EXPECT_TRUE(client::ExportVariables(client_.get(), *job_id, path).ok());
+    std::vector<std::vector<float>> values;
+    for (const auto& tensor : client::ReadSafetensors(path)->tensors) {
+      values.emplace_back(tensor.values.begin(), tensor.values.end());
+    }
+    return values;
+  }
+
+  std::unique_ptr<client::EmbeddedCluster> cluster_;
+  std::unique_ptr<client::JobsClient> client_;
+};
+
+TEST_F(GpuTrainingTest, AJobTrainsOnGpusAsOnCpus) {
+  StartCluster(/*workers=*/2, "cuda");
+  const uint64_t before = cuda_emulation::Counted().kernels;
+  const std::vector<std::vector<float>> on_gpus = Train(SynchronousSpec());
+  EXPECT_GT(cuda_emulation::Counted().kernels, before);
+  StartCluster(/*workers=*/2, "cpu");
+  const std::vector<std::vector<float>> on_cpus = Train(SynchronousSpec());
+  ASSERT_EQ(on_gpus.size(), on_cpus.size());
+  for (size_t i = 0; i < on_gpus.size(); ++i) {
+    EXPECT_THAT(on_gpus[i], ::testing::Pointwise(::testing::FloatNear(1e-4f), on_cpus[i]));
+  }
+}
+
+TEST_F(GpuTrainingTest, RepeatedSynchronousRunsHaveEqualBits) {
+  std::vector<std::vector<float>> first;
+  for (const uint64_t order : {0, 1, 2}) {
+    cuda_emulation::SetOrder(order);
+    StartCluster(/*workers=*/2, "cuda");
+    const std::vector<std::vector<float>> values = Train(SynchronousSpec());
+    if (order == 0) first = values;
+    EXPECT_EQ(values, first);
+  }
+}
+
+TEST_F(GpuTrainingTest, TheWorkerOfALostGpuLeavesAndTheJobGoesOn) {
+  StartCluster(/*workers=*/1, "cpu");
+  worker::WorkerOptions options;
+  options.name = "gpu-worker";
+  options.coordinator_address = cluster_->address();
+  options.device = "cuda:0";
+  options.load_cuda = EmulatedLibrary;
+  auto worker = worker::Worker::Start(options);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  cuda_emulation::FailKernel(5);
+  JobSpec spec = SmallSpec();
+  spec.clear_epochs();
+  spec.set_steps(kManySteps);
+  const auto job_id = client_->Submit(spec);
+  ASSERT_TRUE(job_id.ok()) << job_id.status();
+  const absl::Status end = (*worker)->Wait();
+  EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(end.message()), StartsWith("cuda:0"));
+  const JobStatus status = Finish(*job_id);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  EXPECT_EQ(status.step(), kManySteps);
+}
+
+TEST_F(GpuTrainingTest, WithoutAGpuAWorkerSaysSoOrTakesTheCpu) {
+  cuda_emulation::SetDriverMissing();
+  worker::WorkerOptions options;
+  options.coordinator_address = "127.0.0.1:1";
+  options.load_cuda = EmulatedLibrary;
+  options.device = "cuda";
+  EXPECT_THAT(std::string(worker::Worker::Start(options).status().message()),
+              AllOf(StartsWith("device: cuda:0: "), HasSubstr("driver")));
+  options.device = "auto";
+  EXPECT_TRUE(worker::Worker::Start(options).ok());
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,44 @@
+#include "worker/device/cuda/cuda_device.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/device/cuda/cuda_model.h"
+
+namespace millrace::worker {
+
+CudaDevice::CudaDevice(cuda::Library* library, int index, const std::string& gpu, DeviceLost lost)
+    : library_(library),
+      index_(index),
+      name_(absl::StrCat("cuda:", index)),
+      description_(absl::StrCat(name_, " (", gpu, ")")),
+      lost_(std::move(lost)) {}
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library, int index,
+                                                             DeviceLost lost) {
+  try {
+    const int count = library->GpuCount();
+    if (index < 0 || index >= count) {
+      return absl::UnavailableError(
+          absl::StrCat("cuda:", index, ": the GPUs that this process may use are ", count));
+    }
+    const std::string gpu = library->Open(index)->Properties().name;
+    return std::unique_ptr<CudaDevice>(new CudaDevice(library, index, gpu, std::move(lost)));
+  } catch (const cuda::Error& error) {
+    return absl::UnavailableError(absl::StrCat("cuda:", index, ": ", error.what()));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan,
+                                                           const BatchSizes& batches) {
+  std::unique_ptr<cuda::Gpu> gpu;
+  try {
+    gpu = library_->Open(index_);
+  } catch (const cuda::Error& error) {
+    return absl::UnavailableError(absl::StrCat(name_, ": ", error.what()));
+  }
+  return CudaModel::Compile(plan, batches, std::move(gpu), name_, lost_);
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,42 @@
+// Models on a GPU.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/device/cuda/device_lost.h"
+#include "worker/device/cuda/library.h"
+#include "worker/device/device.h"
+
+namespace millrace::worker {
+
+// Each of its models has streams and memory of its own on the GPU, and may be used by any one
+// thread at a time. Equal values and batches give equal bits on GPUs of one kind.
+class CudaDevice final : public Device {
+ public:
+  // `library` must outlive it. UNAVAILABLE: there is no GPU of this index, and how many there are,
+  // or it cannot be used.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(cuda::Library* library, int index,
+                                                          DeviceLost lost);
+
+  // "cuda:0".
+  const std::string& name() const override { return name_; }
+  std::string description() const override { return description_; }
+  absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
+                                                 const BatchSizes& batches) override;
+
+ private:
+  CudaDevice(cuda::Library* library, int index, const std::string& gpu, DeviceLost lost);
+
+  cuda::Library* const library_;
+  const int index_;
+  const std::string name_;
+  const std::string description_;
+  const DeviceLost lost_;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_

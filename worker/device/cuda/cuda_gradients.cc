@@ -1,0 +1,100 @@
+#include "worker/device/cuda/cuda_gradients.h"
+
+#include <algorithm>
+
+#include "worker/model/penalty.h"
+
+namespace millrace::worker {
+
+using cuda::Stream;
+
+CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, MemoryLayout* layout)
+    : variables_(plan.variables.size()) {
+  for (size_t i = 0; i < variables_.size(); ++i) {
+    const auto& shape = plan.variables[i].shape();
+    Variable& variable = variables_[i];
+    variable.elements = ElementCount({shape.begin(), shape.end()});
+    variable.uses = walk.variable_uses[i];
+    variable.is_statistic = plan.variables[i].update().has_moving_average();
+    variable.regularizer = plan.regularizers[i];
+    if (variable.uses > 0) variable.gradient = layout->Add(variable.bytes());
+  }
+}
+
+void CudaGradients::AddParts(MemoryLayout* layout) {
+  for (Variable& variable : variables_) {
+    if (variable.uses > 1) variable.part = layout->Add(variable.bytes());
+  }
+}
+
+void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory,
+                         const std::vector<size_t>* values) {
+  gpu_ = gpu;
+  memory_ = memory;
+  values_ = values;
+  all_copied_ = gpu->MakeEvent();
+  for (Variable& variable : variables_) {
+    if (variable.uses == 0) continue;
+    variable.final_on_device = gpu->MakeEvent();
+    variable.copied = gpu->MakeEvent();
+  }
+}
+
+void CudaGradients::Begin() {
+  order_.clear();
+  for (Variable& variable : variables_) variable.finished = 0;
+}
+
+void CudaGradients::End() {
+  if (order_.empty()) return;
+  gpu_->Record(Stream::kCopyOut, all_copied_.get());
+  gpu_->WaitFor(Stream::kCompute, *all_copied_);
+}
+
+float* CudaGradients::Buffer(int variable) {
+  const Variable& of = variables_[static_cast<size_t>(variable)];
+  return memory_->Device<float>(of.finished == 0 ? of.gradient : of.part);
+}
+
+void CudaGradients::Finished(int variable) {
+  Variable& of = variables_[static_cast<size_t>(variable)];
+  if (of.finished > 0) {
+    gpu_->Add(memory_->Device<float>(of.part), of.elements, memory_->Device<float>(of.gradient));
+  }
+  if (++of.finished == of.uses) Complete(static_cast<size_t>(variable));
+}
+
+void CudaGradients::Complete(size_t index) {
+  const Variable& of = variables_[index];
+  float* const gradient = memory_->Device<float>(of.gradient);
+  if (of.is_statistic && of.uses > 1) {
+    gpu_->Divide(static_cast<float>(of.uses), of.elements, gradient);
+  }
+  if (IsRegularized(of.regularizer)) {
+    gpu_->AddRegularizer(memory_->Device<float>((*values_)[index]),
+                         static_cast<float>(of.regularizer.l1()),
+                         static_cast<float>(2 * of.regularizer.l2()), of.elements, gradient);
+  }
+  gpu_->Record(Stream::kCompute, of.final_on_device.get());
+  gpu_->WaitFor(Stream::kCopyOut, *of.final_on_device);
+  memory_->CopyOut(Stream::kCopyOut, gradient, of.gradient, of.bytes());
+  gpu_->Record(Stream::kCopyOut, of.copied.get());
+  order_.push_back(index);
+}
+
+bool CudaGradients::Wait(double seconds) const {
+  return order_.empty() || gpu_->HostWaitFor(*variables_[order_.back()].copied, seconds);
+}
+
+bool CudaGradients::HandOver(double seconds, GradientSink* sink) const {
+  for (const size_t index : order_) {
+    const Variable& of = variables_[index];
+    if (!gpu_->HostWaitFor(*of.copied, seconds)) return false;
+    const float* const from = memory_->Host<float>(of.gradient);
+    std::copy(from, from + of.elements, sink->Buffer(index).begin());
+    sink->Finished(index);
+  }
+  return true;
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,72 @@
+// Gradients on the device, and their way out.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_GRADIENTS_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_CUDA_GRADIENTS_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/device/cuda/library.h"
+#include "worker/device/cuda/mirrored_memory.h"
+#include "worker/model/model.h"
+#include "worker/model/model_plan.h"
+#include "worker/model/walk.h"
+
+namespace millrace::worker {
+
+// Takes the layers' gradients while a backward pass is enqueued: those of a variable that several
+// layers share are added up in the order of the pass, the regularizer's is added at the end, and of
+// statistics it is the mean (as GradientSums, worker/device/cpu). Each is copied to host memory, on
+// a stream of its own, when it is final. Used by one thread at a time; throws cuda::Error.
+class CudaGradients final : public cuda::Gradients {
+ public:
+  // Adds pieces to `layout`'s mirrored part.
+  CudaGradients(const ModelPlan& plan, const Walk& walk, MemoryLayout* layout);
+  // And to the rest, once the mirrored part is whole.
+  void AddParts(MemoryLayout* layout);
+
+  // The GPU, the memory that was laid out, and where the variables' values begin in it; all must
+  // outlive it.
+  void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const std::vector<size_t>* values);
+
+  // A backward pass is going to be enqueued.
+  void Begin();
+  // The pass is enqueued: the compute stream waits for the copies.
+  void End();
+
+  float* Buffer(int variable) override;
+  void Finished(int variable) override;
+
+  // Waits for each gradient of the pass that was enqueued last, or launched again, and hands it
+  // over. False: one took more than `seconds`.
+  bool HandOver(double seconds, GradientSink* sink) const;
+  // Waits for them alone.
+  bool Wait(double seconds) const;
+
+ private:
+  struct Variable {
+    size_t elements = 0;
+    size_t bytes() const { return elements * sizeof(float); }
+    size_t uses = 0;  // In a pass.
+    bool is_statistic = false;
+    Regularizer regularizer;
+    size_t gradient = 0;  // Where it is, mirrored.
+    size_t part = 0;      // Of several: that of one of them.
+    size_t finished = 0;  // Uses in this pass.
+    std::unique_ptr<cuda::Event> final_on_device;
+    std::unique_ptr<cuda::Event> copied;
+  };
+  void Complete(size_t index);
+
+  std::vector<Variable> variables_;
+  std::vector<size_t> order_;  // In which they were final.
+  std::unique_ptr<cuda::Event> all_copied_;
+  cuda::Gpu* gpu_ = nullptr;
+  const MirroredMemory* memory_ = nullptr;
+  const std::vector<size_t>* values_ = nullptr;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_CUDA_GRADIENTS_H_

@@ -1,0 +1,137 @@
+#include "worker/device/cuda/cuda_ids.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "worker/model/walk.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr size_t kRaggedIds = 16;  // Of an example, for which there is room at first.
+
+// Pieces of one feature's memory.
+struct Places {
+  Places(size_t batch, size_t room)
+      : count(layout.Add(sizeof(uint64_t))),
+        ends(layout.Add(batch * sizeof(uint64_t))),
+        ids(layout.Add(room * sizeof(int64_t))),
+        sorted_ids(layout.Add(room * sizeof(int64_t))),
+        sorted_rows(layout.Add(room * sizeof(int64_t))) {}
+
+  MemoryLayout layout;
+  size_t count;
+  size_t ends;
+  size_t ids;
+  size_t sorted_ids;
+  size_t sorted_rows;
+};
+
+// The row of the output for which each id counts.
+std::vector<int64_t> RowsOfIds(const Tensor& tensor, bool ragged, size_t ids_of_row) {
+  std::vector<int64_t> rows(tensor.ids.size());
+  size_t row = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    while (ragged && i >= tensor.ends[row]) ++row;
+    rows[i] = static_cast<int64_t>(ragged ? row : i / ids_of_row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<CudaIds::Feature> CudaIds::FeaturesOf(const ModelPlan& plan, size_t batch) {
+  std::vector<Feature> features;
+  for (const LayerPlan& layer : plan.layers) {
+    if (!layer.spec.has_embedding()) continue;
+    const bool pooled = layer.spec.embedding().pooling() != Embedding::NONE;
+    Feature feature;
+    feature.feature = layer.sources.front().index;
+    feature.slot = IdSlot(feature.feature, pooled);
+    feature.ragged = layer.ragged;
+    feature.sorted = IsTrained(layer);
+    const size_t ids = layer.ragged ? kRaggedIds : ElementCount(layer.input());
+    feature.ids_of_row = pooled ? ids : 1;
+    feature.room = batch * ids;
+    const auto known = std::find_if(features.begin(), features.end(), [&](const Feature& other) {
+      return other.slot == feature.slot;
+    });
+    if (known == features.end()) {
+      features.push_back(std::move(feature));
+    } else {
+      known->sorted |= feature.sorted;
+    }
+  }
+  return features;
+}
+
+size_t CudaIds::Bytes(const ModelPlan& plan, size_t batch) {
+  size_t bytes = 0;
+  for (const Feature& feature : FeaturesOf(plan, batch)) {
+    bytes += Places(batch, feature.room).layout.bytes();
+  }
+  return bytes;
+}
+
+CudaIds::CudaIds(const ModelPlan& plan, size_t batch, cuda::Gpu* gpu)
+    : gpu_(gpu),
+      batch_(batch),
+      features_(FeaturesOf(plan, batch)),
+      slots_(IdSlot(plan.features.size(), /*pooled=*/false)) {
+  for (Feature& feature : features_) MakeRoom(&feature, feature.room);
+}
+
+void CudaIds::MakeRoom(Feature* feature, size_t ids) {
+  const Places places(batch_, ids);
+  feature->memory.reset();
+  feature->memory =
+      std::make_unique<MirroredMemory>(gpu_, places.layout.bytes(), places.layout.bytes());
+  feature->room = ids;
+  const MirroredMemory& memory = *feature->memory;
+  cuda::Ids& slot = slots_[feature->slot];
+  slot.ids = memory.Device<int64_t>(places.ids);
+  slot.ends = feature->ragged ? memory.Device<uint64_t>(places.ends) : nullptr;
+  slot.sorted_ids = memory.Device<int64_t>(places.sorted_ids);
+  slot.sorted_rows = memory.Device<int64_t>(places.sorted_rows);
+  slot.count = memory.Device<uint64_t>(places.count);
+  slot.most = ids;
+}
+
+void CudaIds::Copy(const Feature& feature, const Tensor& tensor) {
+  const Places places(batch_, feature.room);
+  const MirroredMemory& memory = *feature.memory;
+  const size_t bytes = tensor.ids.size() * sizeof(int64_t);
+  *memory.Host<uint64_t>(places.count) = tensor.ids.size();
+  std::copy(tensor.ids.begin(), tensor.ids.end(), memory.Host<int64_t>(places.ids));
+  std::copy(tensor.ends.begin(), tensor.ends.end(), memory.Host<uint64_t>(places.ends));
+  memory.CopyIn(places.count, sizeof(uint64_t));
+  memory.CopyIn(places.ids, bytes);
+  memory.CopyIn(places.ends, tensor.ends.size() * sizeof(uint64_t));
+  if (!feature.sorted) return;
+  const std::vector<int64_t> rows = RowsOfIds(tensor, feature.ragged, feature.ids_of_row);
+  order_.resize(tensor.ids.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](uint64_t a, uint64_t b) { return tensor.ids[a] < tensor.ids[b]; });
+  for (size_t i = 0; i < order_.size(); ++i) {
+    memory.Host<int64_t>(places.sorted_ids)[i] = tensor.ids[order_[i]];
+    memory.Host<int64_t>(places.sorted_rows)[i] = rows[order_[i]];
+  }
+  memory.CopyIn(places.sorted_ids, bytes);
+  memory.CopyIn(places.sorted_rows, bytes);
+}
+
+bool CudaIds::Take(const Batch& batch) {
+  bool moved = false;
+  for (Feature& feature : features_) {
+    const Tensor& tensor = batch.features[feature.feature];
+    if (tensor.ids.size() > feature.room) {
+      MakeRoom(&feature, std::max(tensor.ids.size(), 2 * feature.room));
+      moved = true;
+    }
+    Copy(feature, tensor);
+  }
+  return moved;
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,61 @@
+// Features of ids on their way to the device.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_IDS_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_CUDA_IDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "worker/device/cuda/library.h"
+#include "worker/device/cuda/mirrored_memory.h"
+#include "worker/input/batch.h"
+#include "worker/model/model_plan.h"
+
+namespace millrace::worker {
+
+// Embeddings take ids by slots: a feature has one for those that pool its ids and one for those
+// that do not, since the rows of their outputs differ.
+inline size_t IdSlot(size_t feature, bool pooled) { return 2 * feature + (pooled ? 1 : 0); }
+
+// The ids of a batch for all embeddings of a model, with their order for the gradient's sums. Room
+// for ragged ones grows with the batches. Used by one thread at a time.
+class CudaIds {
+ public:
+  // `plan` and `gpu` must outlive it. For batches of up to `batch` examples. Throws cuda::Error.
+  CudaIds(const ModelPlan& plan, size_t batch, cuda::Gpu* gpu);
+
+  // What it takes of the device when it is made.
+  static size_t Bytes(const ModelPlan& plan, size_t batch);
+
+  // Enqueues the copy of a batch's ids, whose twins in host memory stay as they are until it is
+  // done. True: some have moved, and work that was captured with slots() is void.
+  bool Take(const Batch& batch);
+
+  // By IdSlot; empty where nobody asks for one.
+  const cuda::Ids* slots() const { return slots_.data(); }
+
+ private:
+  struct Feature {
+    size_t slot = 0;
+    size_t feature = 0;
+    size_t ids_of_row = 1;  // If not ragged.
+    bool ragged = false;
+    bool sorted = false;  // Its table is trained.
+    size_t room = 0;      // Ids.
+    std::unique_ptr<MirroredMemory> memory;
+  };
+  static std::vector<Feature> FeaturesOf(const ModelPlan& plan, size_t batch);
+  void MakeRoom(Feature* feature, size_t ids);
+  void Copy(const Feature& feature, const Tensor& tensor);
+
+  cuda::Gpu* const gpu_;
+  const size_t batch_;
+  std::vector<Feature> features_;
+  std::vector<cuda::Ids> slots_;
+  std::vector<uint64_t> order_;  // Kept between batches.
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_CUDA_IDS_H_

@@ -1,0 +1,60 @@
+#include "worker/device/cuda/cuda_inputs.h"
+
+#include <algorithm>
+
+#include "worker/model/output_results.h"
+
+namespace millrace::worker {
+namespace {
+
+template <typename T>
+void CopyAndEnqueue(const std::vector<T>& values, size_t place, const MirroredMemory& memory) {
+  std::copy(values.begin(), values.end(), memory.Host<T>(place));
+  memory.CopyIn(place, values.size() * sizeof(T));
+}
+
+}  // namespace
+
+CudaInputs::CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout) : plan_(plan) {
+  for (const TensorSpec& feature : plan.features) {
+    const bool is_id = feature.type == ElementType::kId;
+    features_.push_back(layout->Add(is_id ? 0 : batch * TensorBytes(feature)));
+  }
+  for (const TensorSpec& label : plan.labels) {
+    labels_.push_back(layout->Add(batch * TensorBytes(label)));
+  }
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    weights_.push_back(layout->Add(batch * sizeof(double)));
+  }
+  seed_ = layout->Add(sizeof(uint64_t));
+}
+
+void CudaInputs::Enqueue(const Batch& batch, uint64_t seed, bool classes,
+                         const MirroredMemory& memory) const {
+  for (size_t i = 0; i < features_.size(); ++i) {
+    CopyAndEnqueue(batch.features[i].floats, features_[i], memory);
+    CopyAndEnqueue(batch.features[i].bytes, features_[i], memory);
+  }
+  for (const OutputPlan& output : plan_.outputs) {
+    CopyAndEnqueue(batch.labels[output.label].floats, labels_[output.label], memory);
+    CopyAndEnqueue(batch.labels[output.label].ids, labels_[output.label], memory);
+  }
+  for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+    const OutputBatch values = OutputOf(plan_.outputs[i], {}, batch);
+    std::vector<double> weights = ExampleWeights(plan_.outputs[i], values, batch, classes);
+    weights.resize(batch.size, 1);  // Where there are none.
+    CopyAndEnqueue(weights, weights_[i], memory);
+  }
+  CopyAndEnqueue(std::vector<uint64_t>{seed}, seed_, memory);
+}
+
+void CudaInputs::SetLabels(size_t output, const MirroredMemory& memory,
+                           cuda::LossPass* pass) const {
+  const size_t label = plan_.outputs[output].label;
+  const bool is_id = plan_.labels[label].type == ElementType::kId;
+  pass->ids = is_id ? memory.Device<int64_t>(labels_[label]) : nullptr;
+  pass->floats = is_id ? nullptr : memory.Device<float>(labels_[label]);
+  pass->weights = memory.Device<double>(weights_[output]);
+}
+
+}  // namespace millrace::worker

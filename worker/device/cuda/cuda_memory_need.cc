@@ -1,0 +1,64 @@
+#include "worker/device/cuda/cuda_memory_need.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "worker/model/memory_budget.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+// The largest size below `size` that fits; 0: none. `fits` holds for all below one that it holds
+// for.
+template <typename Fits>
+size_t LargestThatFits(size_t size, const Fits& fits) {
+  size_t low = 0;
+  while (low + 1 < size) {
+    const size_t middle = low + (size - low) / 2;
+    (fits(middle) ? low : size) = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+uint64_t CudaNeed::DeviceBytes(const BatchSizes& batches) const {
+  return CudaLayout(plan_, walk_, layers_, batches).memory.bytes() +
+         CudaIds::Bytes(plan_, batches.largest());
+}
+
+absl::Status CudaNeed::CheckDevice(const BatchSizes& batches, uint64_t free,
+                                   const std::string& device_name) const {
+  const uint64_t need = DeviceBytes(batches);
+  if (need <= free) return absl::OkStatus();
+  const bool train_alone = DeviceBytes({batches.train, 0}) > free;
+  const size_t size = train_alone ? batches.train : batches.evaluation;
+  const size_t fitting = LargestThatFits(size, [&](size_t smaller) {
+    return DeviceBytes(train_alone ? BatchSizes{smaller, 0} : BatchSizes{batches.train, smaller}) <=
+           free;
+  });
+  const std::string advice =
+      fitting == 0 ? "use smaller layers"
+                   : absl::StrFormat("batches of up to %d examples would fit", fitting);
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "the model, with batches of %d examples (%s), needs %.3g GiB of the memory of %s, of which "
+      "%.3g GiB are free; %s",
+      size, train_alone ? "batch_size" : "evaluation.batch_size", need / kGiB, device_name,
+      free / kGiB, advice));
+}
+
+absl::Status CudaNeed::CheckHost(const BatchSizes& batches, uint64_t limit) const {
+  const double need =
+      static_cast<double>(CudaLayout(plan_, walk_, layers_, batches).mirrored_bytes) +
+      TrainingBytes(plan_, batches);
+  if (need <= static_cast<double>(limit)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "the model, with batches of %d examples (batch_size), needs %.3g GiB of this machine's "
+      "memory "
+      "beside the GPU's, this worker may use %.3g GiB; use smaller layers or a smaller batch_size",
+      batches.train, need / kGiB, static_cast<double>(limit) / kGiB));
+}
+
+}  // namespace millrace::worker

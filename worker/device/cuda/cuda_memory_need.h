@@ -1,0 +1,42 @@
+// Whether a job fits into a GPU's memory, and what of it into the host's.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_MEMORY_NEED_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_CUDA_MEMORY_NEED_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/device/cuda/cuda_passes.h"
+#include "worker/model/batch_sizes.h"
+#include "worker/model/model_plan.h"
+#include "worker/model/walk.h"
+
+namespace millrace::worker {
+
+// Of one model, for batches of any size. What it is made of must outlive it.
+class CudaNeed {
+ public:
+  CudaNeed(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers)
+      : plan_(plan), walk_(walk), layers_(layers) {}
+
+  // Bytes of device memory that a compiled model takes, but for ids beyond those of its first
+  // batches and what CUDA itself takes.
+  uint64_t DeviceBytes(const BatchSizes& batches) const;
+
+  // RESOURCE_EXHAUSTED: more than `free` bytes of the device; says how much both are, and with
+  // which batch size it would fit.
+  absl::Status CheckDevice(const BatchSizes& batches, uint64_t free,
+                           const std::string& device_name) const;
+
+  // RESOURCE_EXHAUSTED: pinned memory, gradients and batches need more than `limit` bytes.
+  absl::Status CheckHost(const BatchSizes& batches, uint64_t limit) const;
+
+ private:
+  const ModelPlan& plan_;
+  const Walk& walk_;
+  const CudaLayers& layers_;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_CUDA_MEMORY_NEED_H_

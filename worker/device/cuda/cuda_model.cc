@@ -1,0 +1,203 @@
+#include "worker/device/cuda/cuda_model.h"
+
+#include <cmath>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/memory_limit.h"
+#include "common/status_macros.h"
+#include "worker/device/cuda/cuda_memory_need.h"
+#include "worker/model/batch_check.h"
+#include "worker/model/output_results.h"
+#include "worker/model/penalty.h"
+
+namespace millrace::worker {
+namespace {
+
+using cuda::Stream;
+
+absl::Status StatusOf(const cuda::Error& error, const std::string& device_name) {
+  const std::string message = absl::StrCat(device_name, ": ", error.what());
+  switch (error.kind()) {
+    case cuda::Error::kMemory:
+      return absl::ResourceExhaustedError(message);
+    case cuda::Error::kLost:
+      return absl::UnavailableError(message);
+    case cuda::Error::kOther:
+      break;
+  }
+  return absl::InternalError(message);
+}
+
+// What the bits of results depend on.
+std::string CudaNumerics(const cuda::GpuProperties& gpu) {
+  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32");
+}
+
+}  // namespace
+
+template <typename Work>
+auto CudaModel::Catch(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const cuda::Error& error) {
+    const absl::Status status = StatusOf(error, device_name_);
+    if (error.kind() == cuda::Error::kLost) lost_(status);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "no memory is left for the model; use smaller layers or a smaller batch_size");
+  }
+}
+
+CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
+                     std::unique_ptr<cuda::Gpu> gpu, std::string device_name, DeviceLost lost)
+    : plan_(plan),
+      walk_(PlanWalk(plan_)),
+      batches_(batches),
+      device_name_(std::move(device_name)),
+      lost_(std::move(lost)),
+      gpu_(std::move(gpu)),
+      numerics_(CudaNumerics(gpu_->Properties())),
+      layers_(plan_, walk_, gpu_.get()),
+      layout_(plan_, walk_, layers_, batches) {}
+
+CudaModel::~CudaModel() {
+  if (!too_late_) return;
+  // Giving memory back would wait for what does not end.
+  static_cast<void>(ids_.release());
+  static_cast<void>(memory_.release());
+  static_cast<void>(gpu_.release());
+}
+
+absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
+                                                          const BatchSizes& batches,
+                                                          std::unique_ptr<cuda::Gpu> gpu,
+                                                          const std::string& device_name,
+                                                          DeviceLost lost) {
+  if (batches.train == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
+  try {
+    std::unique_ptr<CudaModel> model(
+        new CudaModel(plan, batches, std::move(gpu), device_name, std::move(lost)));
+    MILLRACE_RETURN_IF_ERROR(model->Catch([&] { return model->TakeMemory(); }));
+    return std::unique_ptr<Model>(std::move(model));
+  } catch (const cuda::Error& error) {
+    return StatusOf(error, device_name);
+  }
+}
+
+absl::Status CudaModel::TakeMemory() {
+  const CudaNeed need(plan_, walk_, layers_);
+  MILLRACE_RETURN_IF_ERROR(need.CheckHost(batches_, MemoryLimit()));
+  MILLRACE_RETURN_IF_ERROR(need.CheckDevice(batches_, gpu_->Properties().free, device_name_));
+  memory_ =
+      std::make_unique<MirroredMemory>(gpu_.get(), layout_.mirrored_bytes, layout_.memory.bytes());
+  ids_ = std::make_unique<CudaIds>(plan_, batches_.largest(), gpu_.get());
+  passes_ =
+      std::make_unique<CudaPasses>(plan_, walk_, layers_, &layout_, *memory_, *ids_, gpu_.get());
+  forward_done_ = gpu_->MakeEvent();
+  return absl::OkStatus();
+}
+
+absl::Span<float> CudaModel::values(size_t variable) {
+  const auto& shape = plan_.variables[variable].shape();
+  return absl::MakeSpan(memory_->Host<float>(layout_.values[variable]),
+                        ElementCount({shape.begin(), shape.end()}));
+}
+
+std::unique_ptr<CudaModel::Graphs> CudaModel::Capture(size_t batch, bool training) {
+  auto graphs = std::make_unique<Graphs>();
+  gpu_->BeginCapture();
+  passes_->EnqueueForward(batch, training);
+  gpu_->Record(Stream::kCompute, forward_done_.get());
+  graphs->forward = gpu_->EndCapture();
+  if (!training) return graphs;
+  gpu_->BeginCapture();
+  passes_->EnqueueBackward(batch);
+  graphs->backward = gpu_->EndCapture();
+  return graphs;
+}
+
+CudaModel::Graphs& CudaModel::GraphsOf(size_t batch, bool training) {
+  PerBatch<Graphs>& graphs = training ? training_graphs_ : evaluation_graphs_;
+  return graphs.Get(batch, [&] { return Capture(batch, training); });
+}
+
+void CudaModel::EnqueueInputs(const Batch& batch, uint64_t seed, bool training) {
+  memory_->CopyIn(layout_.values.empty() ? 0 : layout_.values.front(), layout_.values_bytes);
+  layout_.inputs.Enqueue(batch, seed, /*classes=*/training, *memory_);
+  if (!ids_->Take(batch)) return;
+  training_graphs_.Clear();
+  evaluation_graphs_.Clear();
+}
+
+absl::Status CudaModel::TooLate() {
+  too_late_ = true;
+  const absl::Status status = absl::UnavailableError(
+      absl::StrCat(device_name_, ": has not finished a step within ", kDeadlineSeconds, " s"));
+  lost_(status);
+  return status;
+}
+
+OutputBatch CudaModel::OutputAt(size_t output, const Batch& batch) const {
+  const OutputPlan& plan = plan_.outputs[output];
+  const float* const values = memory_->Host<float>(layout_.outputs[output]);
+  return OutputOf(plan, absl::MakeConstSpan(values, batch.size * plan.width), batch);
+}
+
+double CudaModel::LossAt(size_t output, const Batch& batch) const {
+  const double* const losses = memory_->Host<double>(layout_.losses[output]);
+  return std::accumulate(losses, losses + batch.size, 0.0);
+}
+
+double CudaModel::MeanPenalty() {
+  double sum = 0;
+  for (size_t i = 0; i < plan_.variables.size(); ++i) {
+    sum += Penalty(plan_.regularizers[i], values(i));
+  }
+  return sum;
+}
+
+absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
+                                             GradientSink* gradients) {
+  MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
+  return Catch([&]() -> absl::StatusOr<BatchResult> {
+    EnqueueInputs(batch, seed, /*training=*/true);
+    const Graphs& graphs = GraphsOf(batch.size, /*training=*/true);
+    gpu_->Launch(*graphs.forward);
+    gpu_->Launch(*graphs.backward);  // Its gradients stay here until the loss is known.
+    if (!gpu_->HostWaitFor(*forward_done_, kDeadlineSeconds)) return TooLate();
+    BatchResult result;
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+      AddOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, batch), LossAt(i, batch), &result);
+    }
+    result.loss_sum += MeanPenalty() * static_cast<double>(batch.size);
+    if (!std::isfinite(result.loss_sum)) {
+      if (!layout_.gradients.Wait(kDeadlineSeconds)) return TooLate();
+      return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
+                                                               : "the loss is infinite");
+    }
+    if (!layout_.gradients.HandOver(kDeadlineSeconds, gradients)) return TooLate();
+    return result;
+  });
+}
+
+absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
+  MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.largest()));
+  return Catch([&]() -> absl::Status {
+    EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
+    gpu_->Launch(*GraphsOf(batch.size, /*training=*/false).forward);
+    if (!gpu_->HostWaitFor(*forward_done_, kDeadlineSeconds)) return TooLate();
+    sums->examples += batch.size;
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+      AddEvaluatedOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, batch), LossAt(i, batch),
+                         sums);
+    }
+    sums->loss_sum += MeanPenalty() * static_cast<double>(batch.size);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace millrace::worker

@@ -1,0 +1,99 @@
+// A compiled model on a GPU.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_MODEL_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_CUDA_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/device/cuda/cuda_ids.h"
+#include "worker/device/cuda/cuda_passes.h"
+#include "worker/device/cuda/device_lost.h"
+#include "worker/device/cuda/library.h"
+#include "worker/device/cuda/mirrored_memory.h"
+#include "worker/device/per_batch.h"
+#include "worker/model/batch_metrics.h"
+#include "worker/model/batch_sizes.h"
+#include "worker/model/model.h"
+#include "worker/model/model_plan.h"
+#include "worker/model/walk.h"
+
+namespace millrace::worker {
+
+// A step copies the variables and the batch to the device, launches two graphs, which were captured
+// when the first batch of that size came, and hands over each gradient when its copy is done. All
+// device memory is taken when the model is made, but for ragged ids.
+//
+// After an error of the device (UNAVAILABLE) the model is of no use any more.
+class CudaModel final : public Model {
+ public:
+  // `gpu` is this model's alone. RESOURCE_EXHAUSTED: too little memory on the device or the host;
+  // says how much is needed and what would fit. UNAVAILABLE: the device failed.
+  static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
+                                                        const BatchSizes& batches,
+                                                        std::unique_ptr<cuda::Gpu> gpu,
+                                                        const std::string& device_name,
+                                                        DeviceLost lost);
+  ~CudaModel() override;
+
+  const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
+  std::string numerics() const override { return numerics_; }
+  absl::Span<float> values(size_t variable) override;
+
+  // As CpuModel's. UNAVAILABLE: the device failed, or has not finished within kDeadlineSeconds.
+  absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
+                                    GradientSink* gradients) override;
+  absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override;
+
+  static constexpr double kDeadlineSeconds = 120;
+
+ private:
+  CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
+            std::string device_name, DeviceLost lost);
+
+  struct Graphs {
+    std::unique_ptr<cuda::Graph> forward;
+    std::unique_ptr<cuda::Graph> backward;  // Null: of an evaluation.
+  };
+  Graphs& GraphsOf(size_t batch, bool training);
+  std::unique_ptr<Graphs> Capture(size_t batch, bool training);
+  // Copies all that a pass takes.
+  void EnqueueInputs(const Batch& batch, uint64_t seed, bool training);
+  absl::Status TakeMemory();
+  // The device is of no use any more: nothing of it is waited for, or given back.
+  absl::Status TooLate();
+  // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
+  template <typename Work>
+  auto Catch(const Work& work) -> decltype(work());
+  OutputBatch OutputAt(size_t output, const Batch& batch) const;
+  // The sum of the examples' losses.
+  double LossAt(size_t output, const Batch& batch) const;
+  double MeanPenalty();
+
+  const ModelPlan plan_;
+  const Walk walk_;
+  const BatchSizes batches_;
+  const std::string device_name_;
+  const DeviceLost lost_;
+  std::unique_ptr<cuda::Gpu> gpu_;
+  const std::string numerics_;
+  const CudaLayers layers_;
+  CudaLayout layout_;
+  // Made once the memory is known to be there.
+  std::unique_ptr<MirroredMemory> memory_;
+  std::unique_ptr<CudaIds> ids_;
+  std::unique_ptr<CudaPasses> passes_;
+  std::unique_ptr<cuda::Event> forward_done_;
+  PerBatch<Graphs> training_graphs_;
+  PerBatch<Graphs> evaluation_graphs_;
+  bool too_late_ = false;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_CUDA_MODEL_H_

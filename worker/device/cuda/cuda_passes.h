@@ -1,0 +1,87 @@
+// Enqueues the layers of a model on a GPU, as its walk and its memory plan say.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_PASSES_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_CUDA_PASSES_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "worker/device/cuda/cuda_gradients.h"
+#include "worker/device/cuda/cuda_ids.h"
+#include "worker/device/cuda/cuda_inputs.h"
+#include "worker/device/cuda/library.h"
+#include "worker/device/cuda/mirrored_memory.h"
+#include "worker/model/batch_sizes.h"
+#include "worker/model/memory_plan.h"
+#include "worker/model/model_plan.h"
+#include "worker/model/walk.h"
+
+namespace millrace::worker {
+
+// The layers and losses of a model, without memory.
+struct CudaLayers {
+  // Throws cuda::Error.
+  CudaLayers(const ModelPlan& plan, const Walk& walk, cuda::Gpu* gpu);
+
+  // What they need at most for batches of these sizes.
+  size_t WorkspaceBytes(const BatchSizes& batches) const;
+
+  std::vector<std::unique_ptr<cuda::Layer>> layers;  // Null: a view.
+  std::vector<std::unique_ptr<cuda::Loss>> losses;   // Of each output.
+};
+
+// Where all that a compiled model has on the device is. The mirrored part comes first.
+struct CudaLayout {
+  CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
+             const BatchSizes& batches);
+
+  MemoryLayout memory;  // Before the others, which add to it.
+  MemoryPlan training;
+  MemoryPlan evaluation;
+  std::vector<size_t> values;  // Of each variable; they stand one after the other.
+  size_t values_bytes = 0;     // From the first to the end of the last.
+  CudaGradients gradients;
+  CudaInputs inputs;
+  std::vector<size_t> outputs;  // Of each: its values,
+  std::vector<size_t> losses;   // and its examples' losses.
+  size_t mirrored_bytes = 0;
+  size_t passes = 0;
+  size_t workspace = 0;
+};
+
+// Used by one thread at a time; throws cuda::Error. All it is made of must outlive it.
+class CudaPasses {
+ public:
+  CudaPasses(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers, CudaLayout* layout,
+             const MirroredMemory& memory, const CudaIds& ids, cuda::Gpu* gpu);
+
+  // The layers, then the losses, then the copies of the outputs and of the losses to their twins.
+  void EnqueueForward(size_t batch, bool training);
+  // After that of a training pass: finishes all gradients.
+  void EnqueueBackward(size_t batch);
+
+ private:
+  const MemoryPlan& PlacesOf(bool training) const {
+    return training ? layout_->training : layout_->evaluation;
+  }
+  // Null: nowhere.
+  float* At(size_t place) const;
+  const float* Value(const MemoryPlan& places, size_t value) const;
+  cuda::Pass PassOf(const MemoryPlan& places, size_t layer, size_t batch, bool training) const;
+  void ConvertBytes(const MemoryPlan& places, size_t batch) const;
+  void EnqueueLosses(const MemoryPlan& places, size_t batch, bool training) const;
+  void AddUp(const GradientPlace& gradient, size_t count) const;
+
+  const ModelPlan& plan_;
+  const Walk& walk_;
+  const CudaLayers& layers_;
+  CudaLayout* const layout_;
+  const MirroredMemory& memory_;
+  const CudaIds& ids_;
+  cuda::Gpu* const gpu_;
+  std::vector<std::vector<const float*>> parameters_;  // Of each layer, by role.
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_CUDA_PASSES_H_

@@ -1,0 +1,62 @@
+// An emulated GPU and its memory, for tests.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_GPU_TEST_UTIL_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_GPU_TEST_UTIL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "worker/device/cuda/library.h"
+
+namespace millrace::worker {
+
+std::unique_ptr<cuda::Gpu> OpenEmulatedGpu();
+
+// Device memory with a fence on either side; it starts as NaN.
+class DeviceMemory {
+ public:
+  DeviceMemory(cuda::Gpu* gpu, size_t bytes);
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  // Fails the test where something has written outside.
+  ~DeviceMemory();
+
+  template <typename T = float>
+  T* As() const {
+    return reinterpret_cast<T*>(memory_ + kFence);
+  }
+  size_t bytes() const { return bytes_; }
+
+  void Set(const void* values);
+  void Spoil();            // As at first.
+  void Get(void* values);  // Waits for all that is enqueued.
+
+  template <typename T = float>
+  std::vector<T> Values() {
+    std::vector<T> values(bytes_ / sizeof(T));
+    Get(values.data());
+    return values;
+  }
+
+ private:
+  static constexpr size_t kFence = 256;
+
+  void CopyIn(size_t offset, const void* values, size_t bytes);
+  void CopyOut(size_t offset, void* values, size_t bytes);
+
+  cuda::Gpu* const gpu_;
+  const size_t bytes_;
+  uint8_t* const memory_;
+};
+
+template <typename T>
+std::unique_ptr<DeviceMemory> OnDevice(cuda::Gpu* gpu, const std::vector<T>& values) {
+  auto memory = std::make_unique<DeviceMemory>(gpu, values.size() * sizeof(T));
+  memory->Set(values.data());
+  return memory;
+}
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_GPU_TEST_UTIL_H_

@@ -1,0 +1,20 @@
+// What Gpu does with arrays, element by element. Enqueued; see Gpu (library.h) for the formulas.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_ARRAYS_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_ARRAYS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millrace::cuda {
+
+void Add(cudaStream_t stream, const float* part, size_t count, float* sum);
+void Divide(cudaStream_t stream, float by, size_t count, float* values);
+void ToFloats(cudaStream_t stream, const uint8_t* bytes, size_t count, float* floats);
+void AddRegularizer(cudaStream_t stream, const float* values, float l1, float twice_l2,
+                    size_t count, float* gradient);
+
+}  // namespace millrace::cuda
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_KERNELS_ARRAYS_H_

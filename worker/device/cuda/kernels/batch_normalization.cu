@@ -1,0 +1,282 @@
+// Statistics are those of parts of the rows, merged: of eight rows in registers the mean and then
+// the squares of what is left, which is as exact as two passes over all rows; merging keeps that.
+#include <memory>
+
+#include "worker/device/cuda/kernels/column_pairs.h"
+#include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/members.h"
+
+namespace millrace::cuda {
+namespace {
+
+constexpr size_t kBatchGamma = 0;  // As in LayerPlan (worker/model/layer_plan.h).
+constexpr size_t kBatchBeta = 1;
+constexpr size_t kBatchMovingMean = 2;
+constexpr size_t kBatchMovingVariance = 3;
+
+// Of some values of a channel: how many, their mean, and the sum of the squared differences to it.
+struct Moments {
+  float count;
+  float mean;
+  float squares;
+};
+
+MILLRACE_DEVICE Moments Merged(const Moments& a, const Moments& b) {
+  if (b.count == 0) return a;
+  if (a.count == 0) return b;
+  const float count = a.count + b.count;
+  const float difference = b.mean - a.mean;
+  const float share = b.count / count;
+  return {count, a.mean + difference * share,
+          a.squares + b.squares + difference * difference * a.count * share};
+}
+
+// Rows that one thread has in registers at once.
+constexpr int kRowsAtOnce = 8;
+
+// Of kRowsAtOnce values.
+MILLRACE_DEVICE Moments MomentsOf(const float* values) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kRowsAtOnce; ++i) sum += values[i];
+  Moments moments = {kRowsAtOnce, sum / kRowsAtOnce, 0};
+#pragma unroll
+  for (int i = 0; i < kRowsAtOnce; ++i) {
+    const float difference = values[i] - moments.mean;
+    moments.squares += difference * difference;
+  }
+  return moments;
+}
+
+// Of the rows of this thread.
+MILLRACE_DEVICE Moments MomentsOfShare(const ColumnParts& parts, const ColumnShare& share,
+                                       const float* x) {
+  Moments moments = {};
+  int64_t row = share.begin + share.lane;
+  for (; row + (kRowsAtOnce - 1) * share.lanes < share.end; row += kRowsAtOnce * share.lanes) {
+    float values[kRowsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kRowsAtOnce; ++i) {
+      values[i] = x[(row + i * share.lanes) * parts.columns + share.column];
+    }
+    moments = Merged(moments, MomentsOf(values));
+  }
+  for (; row < share.end; row += share.lanes) {
+    moments = Merged(moments, {1, x[row * parts.columns + share.column], 0});
+  }
+  return moments;
+}
+
+// Those of all lanes, for lane 0. All threads of the block take part.
+MILLRACE_DEVICE Moments MergeLanes(const Moments& moments, const ColumnShare& share, int width) {
+  __shared__ Moments lanes[kThreads];
+  lanes[threadIdx.x] = moments;
+  for (int half = share.lanes / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (share.lane < half) {
+      lanes[threadIdx.x] = Merged(lanes[threadIdx.x], lanes[threadIdx.x + half * width]);
+    }
+  }
+  return lanes[threadIdx.x];
+}
+
+__global__ void __launch_bounds__(kThreads)
+    MomentsOfParts(ColumnParts parts, const float* x, Moments* moments) {
+  const ColumnShare share = ShareOfColumns(parts);
+  Moments mine = {};
+  if (share.column < parts.columns) mine = MomentsOfShare(parts, share, x);
+  mine = MergeLanes(mine, share, parts.width);
+  if (share.lane == 0 && share.column < parts.columns) {
+    moments[blockIdx.y * parts.columns + share.column] = mine;
+  }
+}
+
+// Writes the means of all channels, then the variances.
+__global__ void __launch_bounds__(kThreads)
+    MergeMoments(ColumnParts parts, const Moments* moments, float* statistics) {
+  const ColumnShare share = ShareOfColumns(parts);
+  Moments mine = {};
+  if (share.column < parts.columns) {
+    for (int64_t part = share.lane; part < parts.parts; part += share.lanes) {
+      mine = Merged(mine, moments[part * parts.columns + share.column]);
+    }
+  }
+  mine = MergeLanes(mine, share, parts.width);
+  if (share.lane != 0 || share.column >= parts.columns) return;
+  statistics[share.column] = mine.mean;
+  statistics[parts.columns + share.column] = mine.squares / mine.count;
+}
+
+// A value for each channel; null: all have `otherwise`.
+MILLRACE_DEVICE float OfChannel(const float* values, int64_t channel, float otherwise) {
+  return values == nullptr ? otherwise : values[channel];
+}
+
+struct ChannelValues {
+  const float* gamma;
+  const float* beta;
+  const float* mean;
+  const float* variance;
+  float epsilon;
+};
+
+MILLRACE_DEVICE float Deviation(const ChannelValues& of, int64_t channel) {
+  return sqrtf(of.variance[channel] + of.epsilon);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    NormalizeColumns(ColumnParts parts, ChannelValues of, const float* __restrict__ x,
+                     float* __restrict__ y) {
+  const ColumnShare share = ShareOfColumns(parts);
+  if (share.column >= parts.columns) return;
+  const float scale = OfChannel(of.gamma, share.column, 1) / Deviation(of, share.column);
+  const float mean = of.mean[share.column];
+  const float beta = OfChannel(of.beta, share.column, 0);
+#pragma unroll 4
+  for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
+    const int64_t i = row * parts.columns + share.column;
+    y[i] = (x[i] - mean) * scale + beta;
+  }
+}
+
+// Without statistics of the batch each value goes its own way. dx may be dy.
+__global__ void __launch_bounds__(kThreads)
+    ScaleColumns(ColumnParts parts, ChannelValues of, const float* dy, float* dx) {
+  const ColumnShare share = ShareOfColumns(parts);
+  if (share.column >= parts.columns) return;
+  const float factor = OfChannel(of.gamma, share.column, 1) / Deviation(of, share.column);
+  for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
+    const int64_t i = row * parts.columns + share.column;
+    dx[i] = dy[i] * factor;
+  }
+}
+
+// For the gradients of beta and gamma.
+struct BatchTerm {
+  const float* x;
+  const float* dy;
+  ChannelValues of;
+  int64_t columns;
+
+  MILLRACE_DEVICE ColumnPair operator()(int64_t row, int64_t column) const {
+    const int64_t i = row * columns + column;
+    const float scale = 1 / Deviation(of, column);
+    return {dy[i], dy[i] * (x[i] - of.mean[column]) * scale};
+  }
+};
+
+// With z the normalised value: dx = (dy - mean(dy) - z * mean(dy * z)) * gamma / deviation. dx may
+// be dy.
+__global__ void __launch_bounds__(kThreads)
+    GradientOfColumns(ColumnParts parts, ChannelValues of, const ColumnPair* sums, const float* x,
+                      const float* dy, float* dx) {
+  const ColumnShare share = ShareOfColumns(parts);
+  if (share.column >= parts.columns) return;
+  const float deviation = Deviation(of, share.column);
+  const float factor = OfChannel(of.gamma, share.column, 1) / deviation;
+  const float mean = of.mean[share.column];
+  const auto rows = static_cast<float>(parts.rows);
+  const float mean_gradient = sums[share.column].first / rows;
+  const float mean_product = sums[share.column].second / rows / deviation;
+#pragma unroll 4
+  for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
+    const int64_t i = row * parts.columns + share.column;
+    dx[i] = (dy[i] - mean_gradient - (x[i] - mean) * mean_product) * factor;
+  }
+}
+
+class BatchNormalizationLayer final : public Layer {
+ public:
+  BatchNormalizationLayer(const Context& context, const BatchNormalizationDescription& description)
+      : stream_(context.stream), description_(description) {}
+
+  size_t WorkspaceBytes(size_t batch) const override {
+    if (!description_.trained) return 0;
+    const ColumnParts parts = PartsOf(batch);
+    const auto channels = static_cast<size_t>(description_.channels);
+    return std::max(static_cast<size_t>(parts.parts) * channels * sizeof(Moments),
+                    channels * sizeof(ColumnPair) + SumPairsBytes(parts));
+  }
+
+  void Forward(const Pass& pass, const float* const* x, float* y) override {
+    if (pass.batch == 0) return;
+    const ColumnParts parts = PartsOf(pass.batch);
+    const bool of_batch = pass.training && description_.trained;
+    if (of_batch) TakeStatistics(pass, parts, x[0]);
+    Launch(stream_, parts.blocks(), kThreads, NormalizeColumns, parts, ValuesOf(pass, of_batch),
+           x[0], y);
+  }
+
+  void Backward(const Pass& pass, const float* const* x, const float* /*y*/, float* dy,
+                float* const* dx) override {
+    const ColumnParts parts = PartsOf(pass.batch);
+    const ChannelValues of = ValuesOf(pass, description_.trained);
+    if (!description_.trained) {
+      if (dx[0] == nullptr) return;
+      return Launch(stream_, parts.blocks(), kThreads, ScaleColumns, parts, of, dy, dx[0]);
+    }
+    FinishStatistics(pass);
+    const ColumnPair* const sums = FinishGradients(pass, parts, {x[0], dy, of, parts.columns});
+    if (dx[0] == nullptr) return;
+    Launch(stream_, parts.blocks(), kThreads, GradientOfColumns, parts, of, sums, x[0], dy, dx[0]);
+  }
+
+ private:
+  ColumnParts PartsOf(size_t batch) const {
+    return DivideColumns(static_cast<int64_t>(batch) * description_.rows, description_.channels);
+  }
+
+  ChannelValues ValuesOf(const Pass& pass, bool of_batch) const {
+    return {pass.parameters[kBatchGamma], pass.parameters[kBatchBeta],
+            of_batch ? pass.kept : pass.parameters[kBatchMovingMean],
+            of_batch ? pass.kept + description_.channels : pass.parameters[kBatchMovingVariance],
+            description_.epsilon};
+  }
+
+  void TakeStatistics(const Pass& pass, const ColumnParts& parts, const float* x) const {
+    Moments* const moments = static_cast<Moments*>(pass.workspace);
+    Launch(stream_, parts.blocks(), kThreads, MomentsOfParts, parts, x, moments);
+    Launch(stream_, parts.bands_alone(), kThreads, MergeMoments, parts, moments, pass.kept);
+  }
+
+  void FinishStatistics(const Pass& pass) const {
+    const size_t bytes = static_cast<size_t>(description_.channels) * sizeof(float);
+    const float* statistic = pass.kept;
+    for (const size_t which : {kBatchMovingMean, kBatchMovingVariance}) {
+      const int variable = description_.variables[which];
+      Check(cudaMemcpyAsync(pass.gradients->Buffer(variable), statistic, bytes,
+                            cudaMemcpyDeviceToDevice, stream_),
+            "cudaMemcpyAsync");
+      pass.gradients->Finished(variable);
+      statistic += description_.channels;
+    }
+  }
+
+  // The sums of all channels, again: the gradients are not the layer's any more.
+  const ColumnPair* FinishGradients(const Pass& pass, const ColumnParts& parts,
+                                    const BatchTerm& term) const {
+    PairTargets targets;
+    const int beta = description_.variables[kBatchBeta];
+    const int gamma = description_.variables[kBatchGamma];
+    if (beta >= 0) targets.first = pass.gradients->Buffer(beta);
+    if (gamma >= 0) targets.second = pass.gradients->Buffer(gamma);
+    targets.both = static_cast<ColumnPair*>(pass.workspace);
+    SumPairs(stream_, parts, term, targets.both + parts.columns, targets);
+    for (const int variable : {beta, gamma}) {
+      if (variable >= 0) pass.gradients->Finished(variable);
+    }
+    return targets.both;
+  }
+
+  const cudaStream_t stream_;
+  const BatchNormalizationDescription description_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeBatchNormalization(const Context& context,
+                                              const BatchNormalizationDescription& description) {
+  return std::make_unique<BatchNormalizationLayer>(context, description);
+}
+
+}  // namespace millrace::cuda

@@ -1,0 +1,31 @@
+#include "worker/device/cuda/kernels/column_pairs.h"
+
+namespace millrace::cuda {
+namespace {
+
+__global__ void __launch_bounds__(kThreads)
+    AddPairsKernel(ColumnParts parts, const ColumnPair* sums, PairTargets targets) {
+  const ColumnShare share = ShareOfColumns(parts);
+  ColumnPair sum = {};
+  if (share.column < parts.columns) {
+    for (int64_t part = share.lane; part < parts.parts; part += share.lanes) {
+      const ColumnPair pair = sums[part * parts.columns + share.column];
+      sum.first += pair.first;
+      sum.second += pair.second;
+    }
+  }
+  sum = SumPairLanes(sum, share, parts.width);
+  if (share.lane != 0 || share.column >= parts.columns) return;
+  if (targets.first != nullptr) targets.first[share.column] = sum.first;
+  if (targets.second != nullptr) targets.second[share.column] = sum.second;
+  if (targets.both != nullptr) targets.both[share.column] = sum;
+}
+
+}  // namespace
+
+void AddPairsOfParts(cudaStream_t stream, const ColumnParts& parts, const ColumnPair* sums,
+                     const PairTargets& targets) {
+  Launch(stream, parts.bands_alone(), kThreads, AddPairsKernel, parts, sums, targets);
+}
+
+}  // namespace millrace::cuda

@@ -1,0 +1,117 @@
+// Forwards y = function(x kernel + bias); backwards, with dz the gradient by what the function
+// takes: bias: the sums of dz's columns; kernel: x^T dz; x: dz kernel^T.
+#include <algorithm>
+
+#include "worker/device/cuda/kernels/column_sums.h"
+#include "worker/device/cuda/kernels/function.h"
+#include "worker/device/cuda/kernels/members.h"
+#include "worker/device/cuda/kernels/products.h"
+
+namespace millrace::cuda {
+namespace {
+
+class DenseLayer final : public Layer {
+ public:
+  DenseLayer(const Context& context, const DenseDescription& description)
+      : context_(context), description_(description) {}
+
+  // Chooses how to multiply, too, so that errors come before the first step.
+  size_t WorkspaceBytes(size_t batch) const override;
+  void Forward(const Pass& pass, const float* const* x, float* y) override;
+  void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
+                float* const* dx) override;
+
+ private:
+  // Roles, as in worker/model/layer_plan.h.
+  enum { kDenseKernel, kDenseBias };
+
+  int64_t RowsOf(size_t batch) const { return static_cast<int64_t>(batch) * description_.rows; }
+  bool has_bias() const { return description_.variables[kDenseBias] >= 0; }
+  ProductShape Output(int64_t rows) const;
+  ProductShape KernelGradient(int64_t rows) const;
+  ProductShape InputGradient(int64_t rows) const;
+  void FinishGradients(const Pass& pass, const float* x, const float* dz);
+
+  const Context context_;
+  const DenseDescription description_;
+};
+
+ProductShape DenseLayer::Output(int64_t rows) const {
+  ProductShape shape;
+  shape.rows = rows;
+  shape.inner = description_.inputs;
+  shape.columns = description_.units;
+  shape.bias = has_bias();
+  shape.relu = description_.function == Function::kRelu;
+  return shape;
+}
+
+ProductShape DenseLayer::KernelGradient(int64_t rows) const {
+  ProductShape shape;
+  shape.rows = description_.inputs;
+  shape.inner = rows;
+  shape.columns = description_.units;
+  shape.transpose_a = true;
+  return shape;
+}
+
+ProductShape DenseLayer::InputGradient(int64_t rows) const {
+  ProductShape shape;
+  shape.rows = rows;
+  shape.inner = description_.units;
+  shape.columns = description_.inputs;
+  shape.transpose_b = true;
+  return shape;
+}
+
+size_t DenseLayer::WorkspaceBytes(size_t batch) const {
+  const int64_t rows = RowsOf(batch);
+  context_.products->Prepare(Output(rows));
+  if (description_.trained) context_.products->Prepare(KernelGradient(rows));
+  context_.products->Prepare(InputGradient(rows));
+  return std::max(context_.products->WorkspaceBytes(),
+                  SumColumnsWorkspaceBytes(rows, description_.units));
+}
+
+void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {
+  const int64_t rows = RowsOf(pass.batch);
+  const ProductShape shape = Output(rows);
+  context_.products->Multiply(shape, x[0], pass.parameters[kDenseKernel],
+                              pass.parameters[kDenseBias], y, pass.workspace);
+  if (shape.relu || description_.function == Function::kLinear) return;
+  ApplyFunction(context_.stream, description_.function, rows, description_.units, y);
+}
+
+void DenseLayer::FinishGradients(const Pass& pass, const float* x, const float* dz) {
+  const int64_t rows = RowsOf(pass.batch);
+  if (has_bias()) {
+    const int bias = description_.variables[kDenseBias];
+    SumColumns(context_.stream, rows, description_.units, dz, pass.workspace,
+               pass.gradients->Buffer(bias));
+    pass.gradients->Finished(bias);
+  }
+  const int kernel = description_.variables[kDenseKernel];
+  context_.products->Multiply(KernelGradient(rows), x, dz, /*bias=*/nullptr,
+                              pass.gradients->Buffer(kernel), pass.workspace);
+  pass.gradients->Finished(kernel);
+}
+
+void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
+                          float* const* dx) {
+  const int64_t rows = RowsOf(pass.batch);
+  if (description_.function != Function::kLinear) {
+    ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
+  }
+  if (description_.trained) FinishGradients(pass, x[0], dy);
+  if (dx[0] == nullptr) return;
+  context_.products->Multiply(InputGradient(rows), dy, pass.parameters[kDenseKernel],
+                              /*bias=*/nullptr, dx[0], pass.workspace);
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeDense(const Context& context, const DenseDescription& description) {
+  return std::make_unique<DenseLayer>(context, description);
+}
+
+}  // namespace millrace::cuda

@@ -1,0 +1,246 @@
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "worker/device/cuda/kernels/arrays.h"
+#include "worker/device/cuda/kernels/gpu.h"
+#include "worker/device/cuda/kernels/launch.h"
+
+namespace millrace::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What the kernels are compiled for at least (third_party/cuda/cuda.bzl).
+constexpr int kLeastMajor = 8;
+// For so long the host looks again at once, since most waits are short; then it sleeps in between.
+constexpr std::chrono::microseconds kEager(200);
+constexpr std::chrono::microseconds kSleep(20);
+
+using EventOwner = HandleOwner<cudaEvent_t, cudaEventDestroy>;
+using GraphOwner = HandleOwner<cudaGraph_t, cudaGraphDestroy>;
+using RunnableOwner = HandleOwner<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+EventOwner MakeCudaEvent() {
+  cudaEvent_t event = nullptr;
+  Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return EventOwner(event);
+}
+
+struct CudaEvent final : Event {
+  EventOwner seen = MakeCudaEvent();   // By the host, by streams, and by other graphs.
+  EventOwner order = MakeCudaEvent();  // Of work within one capture.
+  uint64_t capture = 0;                // That it was last recorded in; 0: in none.
+};
+
+struct CudaGraph final : Graph {
+  RunnableOwner runnable;
+};
+
+const CudaEvent& Cast(const Event& event) { return static_cast<const CudaEvent&>(event); }
+
+StreamOwner MakeStream(int priority) {
+  cudaStream_t stream = nullptr;
+  Check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
+        "cudaStreamCreateWithPriority");
+  return StreamOwner(stream);
+}
+
+cudaDeviceProp PropertiesOf(int index) {
+  cudaDeviceProp properties = {};
+  Check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return properties;
+}
+
+void CheckCapability(int index) {
+  const cudaDeviceProp properties = PropertiesOf(index);
+  if (properties.major >= kLeastMajor) return;
+  throw Error(Error::kOther, "GPU " + std::to_string(index) + " (" + properties.name +
+                                 ") has compute capability " + std::to_string(properties.major) +
+                                 "." + std::to_string(properties.minor) + "; must be at least " +
+                                 std::to_string(kLeastMajor) + ".0");
+}
+
+std::string WithBytes(const char* call, size_t bytes) {
+  return std::string(call) + " of " + std::to_string(bytes) + " bytes";
+}
+
+}  // namespace
+
+CudaGpu::CudaGpu(int index) : index_(index) {
+  CheckCapability(index);
+  Use();
+  int least = 0;
+  int greatest = 0;
+  Check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  compute_ = MakeStream(least);
+  // What leaves is waited for elsewhere.
+  copy_out_ = MakeStream(greatest);
+  products_ = Products::Make(compute_.get());
+}
+
+CudaGpu::~CudaGpu() {
+  cudaSetDevice(index_);
+  cudaGraph_t graph = nullptr;
+  if (capturing_ && cudaStreamEndCapture(compute_.get(), &graph) == cudaSuccess) {
+    cudaGraphDestroy(graph);
+  }
+  cudaStreamSynchronize(compute_.get());
+  cudaStreamSynchronize(copy_out_.get());
+  cudaGetLastError();  // Whoever waited for that work was told.
+}
+
+void CudaGpu::Use() const { Check(cudaSetDevice(index_), "cudaSetDevice"); }
+
+cudaStream_t CudaGpu::Of(Stream stream) const {
+  return stream == Stream::kCompute ? compute_.get() : copy_out_.get();
+}
+
+GpuProperties CudaGpu::Properties() {
+  Use();
+  const cudaDeviceProp properties = PropertiesOf(index_);
+  size_t free = 0;
+  size_t total = 0;
+  Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {properties.name, properties.major, properties.minor, total, free};
+}
+
+void* CudaGpu::Allocate(size_t bytes) {
+  Use();
+  void* memory = nullptr;
+  Check(cudaMalloc(&memory, bytes), WithBytes("cudaMalloc", bytes).c_str());
+  return memory;
+}
+
+void CudaGpu::Free(void* memory) {
+  Use();
+  Check(cudaFree(memory), "cudaFree");
+}
+
+void* CudaGpu::AllocatePinned(size_t bytes) {
+  Use();
+  void* memory = nullptr;
+  Check(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
+        WithBytes("cudaHostAlloc", bytes).c_str());
+  return memory;
+}
+
+void CudaGpu::FreePinned(void* memory) {
+  Use();
+  Check(cudaFreeHost(memory), "cudaFreeHost");
+}
+
+void CudaGpu::CopyIn(Stream stream, void* device, const void* host, size_t bytes) {
+  if (bytes == 0) return;
+  Use();
+  Check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, Of(stream)),
+        "cudaMemcpyAsync to the device");
+}
+
+void CudaGpu::CopyOut(Stream stream, void* host, const void* device, size_t bytes) {
+  if (bytes == 0) return;
+  Use();
+  Check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, Of(stream)),
+        "cudaMemcpyAsync from the device");
+}
+
+void CudaGpu::Zero(Stream stream, void* device, size_t bytes) {
+  if (bytes == 0) return;
+  Use();
+  Check(cudaMemsetAsync(device, 0, bytes, Of(stream)), "cudaMemsetAsync");
+}
+
+std::unique_ptr<Event> CudaGpu::MakeEvent() {
+  Use();
+  return std::make_unique<CudaEvent>();
+}
+
+void CudaGpu::Record(Stream stream, Event* event) {
+  Use();
+  CudaEvent& recorded = *static_cast<CudaEvent*>(event);
+  recorded.capture = capturing_ ? captures_ : 0;
+  if (!capturing_)
+    return Check(cudaEventRecord(recorded.seen.get(), Of(stream)), "cudaEventRecord");
+  Check(cudaEventRecord(recorded.order.get(), Of(stream)), "cudaEventRecord");
+  Check(cudaEventRecordWithFlags(recorded.seen.get(), Of(stream), cudaEventRecordExternal),
+        "cudaEventRecordWithFlags");
+}
+
+void CudaGpu::WaitFor(Stream stream, const Event& event) {
+  Use();
+  const CudaEvent& awaited = Cast(event);
+  const bool same_capture = capturing_ && awaited.capture == captures_;
+  Check(cudaStreamWaitEvent(Of(stream), same_capture ? awaited.order.get() : awaited.seen.get(),
+                            capturing_ && !same_capture ? cudaEventWaitExternal : 0),
+        "cudaStreamWaitEvent");
+}
+
+bool CudaGpu::HostWaitFor(const Event& event, double seconds) {
+  Use();
+  const Clock::time_point begin = Clock::now();
+  while (true) {
+    const cudaError_t state = cudaEventQuery(Cast(event).seen.get());
+    if (state != cudaErrorNotReady) {
+      Check(state, "cudaEventQuery");
+      return true;
+    }
+    const Clock::duration waited = Clock::now() - begin;
+    if (waited >= std::chrono::duration<double>(seconds)) return false;
+    if (waited < kEager) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kSleep);
+    }
+  }
+}
+
+// Relaxed: what is first used while work is captured may be loaded.
+void CudaGpu::BeginCapture() {
+  Use();
+  Check(cudaStreamBeginCapture(compute_.get(), cudaStreamCaptureModeRelaxed),
+        "cudaStreamBeginCapture");
+  capturing_ = true;
+  ++captures_;
+}
+
+std::unique_ptr<Graph> CudaGpu::EndCapture() {
+  Use();
+  capturing_ = false;
+  cudaGraph_t captured = nullptr;
+  Check(cudaStreamEndCapture(compute_.get(), &captured), "cudaStreamEndCapture");
+  const GraphOwner owner(captured);
+  cudaGraphExec_t runnable = nullptr;
+  Check(cudaGraphInstantiate(&runnable, captured, /*flags=*/0), "cudaGraphInstantiate");
+  auto graph = std::make_unique<CudaGraph>();
+  graph->runnable.reset(runnable);
+  return graph;
+}
+
+void CudaGpu::Launch(const Graph& graph) {
+  Use();
+  Check(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).runnable.get(), compute_.get()),
+        "cudaGraphLaunch");
+}
+
+void CudaGpu::Add(const float* part, size_t count, float* sum) {
+  Use();
+  cuda::Add(compute_.get(), part, count, sum);
+}
+
+void CudaGpu::Divide(float by, size_t count, float* values) {
+  Use();
+  cuda::Divide(compute_.get(), by, count, values);
+}
+
+void CudaGpu::ToFloats(const uint8_t* bytes, size_t count, float* floats) {
+  Use();
+  cuda::ToFloats(compute_.get(), bytes, count, floats);
+}
+
+void CudaGpu::AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
+                             float* gradient) {
+  Use();
+  cuda::AddRegularizer(compute_.get(), values, l1, twice_l2, count, gradient);
+}
+
+}  // namespace millrace::cuda

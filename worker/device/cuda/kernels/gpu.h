@@ -1,0 +1,98 @@
+// One GPU by CUDA's runtime: its streams, events, graphs and memory. What it does with layers is in
+// gpu_members.cu.
+//
+// Events. CUDA has two kinds of recording while work is captured: one orders the captured work, the
+// other becomes a part of the graph, and is seen from outside whenever the graph runs. An event
+// here stands for both, so it has two of CUDA's.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_GPU_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_GPU_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "worker/device/cuda/kernels/members.h"
+#include "worker/device/cuda/kernels/products.h"
+#include "worker/device/cuda/library.h"
+
+namespace millrace::cuda {
+
+// Owns what CUDA makes.
+template <typename Handle, cudaError_t (*kDestroy)(Handle)>
+struct DestroyHandle {
+  void operator()(std::remove_pointer_t<Handle>* handle) const { kDestroy(handle); }
+};
+template <typename Handle, cudaError_t (*kDestroy)(Handle)>
+using HandleOwner = std::unique_ptr<std::remove_pointer_t<Handle>, DestroyHandle<Handle, kDestroy>>;
+using StreamOwner = HandleOwner<cudaStream_t, cudaStreamDestroy>;
+
+class CudaGpu final : public Gpu {
+ public:
+  // REQUIRES: there is a GPU `index`. Throws Error where it is too old for these kernels.
+  explicit CudaGpu(int index);
+  ~CudaGpu() override;
+
+  GpuProperties Properties() override;
+
+  void* Allocate(size_t bytes) override;
+  void Free(void* memory) override;
+  void* AllocatePinned(size_t bytes) override;
+  void FreePinned(void* memory) override;
+
+  void CopyIn(Stream stream, void* device, const void* host, size_t bytes) override;
+  void CopyOut(Stream stream, void* host, const void* device, size_t bytes) override;
+  void Zero(Stream stream, void* device, size_t bytes) override;
+
+  std::unique_ptr<Event> MakeEvent() override;
+  void Record(Stream stream, Event* event) override;
+  void WaitFor(Stream stream, const Event& event) override;
+  bool HostWaitFor(const Event& event, double seconds) override;
+
+  void BeginCapture() override;
+  std::unique_ptr<Graph> EndCapture() override;
+  void Launch(const Graph& graph) override;
+
+  void Add(const float* part, size_t count, float* sum) override;
+  void Divide(float by, size_t count, float* values) override;
+  void ToFloats(const uint8_t* bytes, size_t count, float* floats) override;
+  void AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
+                      float* gradient) override;
+
+  std::unique_ptr<Layer> Make(const DenseDescription& description) override;
+  std::unique_ptr<Layer> Make(const ConvolutionDescription& description) override;
+  std::unique_ptr<Layer> Make(const MaxPoolingDescription& description) override;
+  std::unique_ptr<Layer> Make(const AveragePoolingDescription& description) override;
+  std::unique_ptr<Layer> Make(const GlobalPoolingDescription& description) override;
+  std::unique_ptr<Layer> Make(const ActivationDescription& description) override;
+  std::unique_ptr<Layer> Make(const DropoutDescription& description) override;
+  std::unique_ptr<Layer> Make(const MergeDescription& description) override;
+  std::unique_ptr<Layer> Make(const ConcatenateDescription& description) override;
+  std::unique_ptr<Layer> Make(const PermuteDescription& description) override;
+  std::unique_ptr<Layer> Make(const ZeroPaddingDescription& description) override;
+  std::unique_ptr<Layer> Make(const UpSamplingDescription& description) override;
+  std::unique_ptr<Layer> Make(const RescalingDescription& description) override;
+  std::unique_ptr<Layer> Make(const BatchNormalizationDescription& description) override;
+  std::unique_ptr<Layer> Make(const LayerNormalizationDescription& description) override;
+  std::unique_ptr<Layer> Make(const EmbeddingDescription& description) override;
+  std::unique_ptr<Loss> Make(const LossDescription& description) override;
+
+ private:
+  // Makes the device the thread's own, which calls of CUDA go to.
+  void Use() const;
+  cudaStream_t Of(Stream stream) const;
+  Context context() const { return {compute_.get(), products_.get()}; }
+
+  const int index_;
+  StreamOwner compute_;
+  StreamOwner copy_out_;
+  std::unique_ptr<Products> products_;
+  bool capturing_ = false;
+  uint64_t captures_ = 0;  // Begun so far.
+};
+
+}  // namespace millrace::cuda
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_KERNELS_GPU_H_

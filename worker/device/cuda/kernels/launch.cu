@@ -1,0 +1,48 @@
+#include <string>
+
+#include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/library.h"
+
+namespace millrace::cuda {
+namespace {
+
+// After these every call of the process fails, until it ends. An unknown error is what a device
+// that has fallen off its bus gives.
+bool DeviceIsLost(cudaError_t error) {
+  switch (error) {
+    case cudaErrorAssert:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorExternalDevice:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Error::Kind KindOf(cudaError_t error) {
+  if (error == cudaErrorMemoryAllocation) return Error::kMemory;
+  return DeviceIsLost(error) ? Error::kLost : Error::kOther;
+}
+
+}  // namespace
+
+void Check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // Otherwise the runtime tells of it again.
+  throw Error(KindOf(error), std::string(call) + ": " + cudaGetErrorName(error) + ": " +
+                                 cudaGetErrorString(error));
+}
+
+}  // namespace millrace::cuda

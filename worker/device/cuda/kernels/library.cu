@@ -1,0 +1,55 @@
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "worker/device/cuda/kernels/gpu.h"
+#include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/library.h"
+
+namespace millrace::cuda {
+namespace {
+
+// CUDA's 13000 is 13.0.
+std::string CudaVersion(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// CUDA says of both that the driver is insufficient.
+[[noreturn]] void ThrowNoDriver() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    throw Error(Error::kOther, "there is no NVIDIA driver: libcuda.so.1 could not be loaded");
+  }
+  throw Error(Error::kOther, "the NVIDIA driver knows CUDA " + CudaVersion(driver) +
+                                 "; must be at least " + CudaVersion(CUDART_VERSION));
+}
+
+class CudaLibrary final : public Library {
+ public:
+  int GpuCount() override {
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver) ThrowNoDriver();
+    if (error == cudaErrorNoDevice) return 0;
+    Check(error, "cudaGetDeviceCount");
+    return count;
+  }
+
+  std::unique_ptr<Gpu> Open(int index) override {
+    const int count = GpuCount();
+    if (index < 0 || index >= count) {
+      throw Error(Error::kOther, "GPU " + std::to_string(index) + ": must be below " +
+                                     std::to_string(count) + ", which is how many there are");
+    }
+    return std::make_unique<CudaGpu>(index);
+  }
+};
+
+}  // namespace
+}  // namespace millrace::cuda
+
+extern "C" [[gnu::visibility("default")]] millrace::cuda::Library* MillraceCudaLibrary(
+    int version) {
+  static millrace::cuda::CudaLibrary library;
+  return version == millrace::cuda::kLibraryVersion ? &library : nullptr;
+}

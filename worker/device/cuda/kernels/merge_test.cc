@@ -1,0 +1,133 @@
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "worker/device/cuda/layer_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr double kTolerance = 1e-6;
+
+class MergeKernelTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  static bool TakesTwo() { return std::string(GetParam()) == "subtract"; }
+
+  static LayerCase CaseOf(const std::vector<Shape>& inputs, size_t batch) {
+    return MakeLayerCase(absl::StrCat(GetParam(), " {}"), inputs, batch);
+  }
+
+  static void ExpectMergesLikeCpu(const std::vector<Shape>& inputs, double tolerance = kTolerance) {
+    if (TakesTwo() && inputs.size() != 2) return;
+    for (const size_t batch : {1, 3}) ExpectLikeCpu(CaseOf(inputs, batch), tolerance);
+  }
+};
+
+TEST_P(MergeKernelTest, InputsOfOneShape) {
+  ExpectMergesLikeCpu({{1}, {1}});
+  ExpectMergesLikeCpu({{7}, {7}});
+  ExpectMergesLikeCpu({{3, 5, 2}, {3, 5, 2}, {3, 5, 2}});
+  ExpectMergesLikeCpu({{1, 5}, {5}});
+}
+
+TEST_P(MergeKernelTest, MoreInputsThanALaunchTakes) {
+  for (const size_t inputs : {8, 9, 10, 17, 35}) {
+    ExpectMergesLikeCpu(std::vector<Shape>(inputs, {2, 3}));
+  }
+}
+
+TEST_P(MergeKernelTest, RepeatedAlongAnyDimension) {
+  ExpectMergesLikeCpu({{4, 3, 2}, {1, 1, 2}});
+  ExpectMergesLikeCpu({{4, 3, 2}, {4, 3, 1}});
+  ExpectMergesLikeCpu({{4, 1, 2}, {4, 3, 1}});
+  ExpectMergesLikeCpu({{3, 1}, {2, 1, 5}});
+  ExpectMergesLikeCpu({{1, 3, 1, 5}, {2, 1, 4, 1}});
+  ExpectMergesLikeCpu({{1}, {2, 3}});
+  ExpectMergesLikeCpu({{5, 1, 1}, {5}});
+  ExpectMergesLikeCpu({{2}, {3, 1}, {4, 1, 1}, {1}});
+}
+
+TEST_P(MergeKernelTest, ManyInputsOfManyShapes) {
+  ExpectMergesLikeCpu({{2, 3, 4},
+                       {3, 1},
+                       {4},
+                       {2, 1, 4},
+                       {1},
+                       {2, 3, 4},
+                       {2, 1, 1},
+                       {1, 3, 4},
+                       {4},
+                       {3, 4},
+                       {2, 3, 1},
+                       {1, 1}});
+}
+
+TEST_P(MergeKernelTest, ManyDimensions) {
+  Shape even(13, 1), odd(13, 1);
+  for (size_t i = 0; i < even.size(); ++i) (i % 2 == 0 ? even : odd)[i] = 2;
+  ExpectMergesLikeCpu({even, odd});
+}
+
+// Where it is all of a long row, several threads share each of its sums; so they do where it is the
+// last dimension, and others are added up.
+TEST_P(MergeKernelTest, LongSums) {
+  ExpectMergesLikeCpu({{3, 5000}, {3, 1}}, 1e-5);
+  ExpectMergesLikeCpu({{1}, {2, 1024}}, 1e-5);
+  ExpectMergesLikeCpu({{2, 2049}, {2049}});
+  ExpectMergesLikeCpu({{13, 11, 9}, {9}}, 1e-5);
+  ExpectMergesLikeCpu({{13, 11, 300}, {300}}, 1e-5);
+  ExpectMergesLikeCpu({{3, 8, 2}, {3, 1, 2}});
+}
+
+TEST_P(MergeKernelTest, MoreElementsThanAGridHasThreads) {
+  ExpectLikeCpu(CaseOf({{110, 1001}, {1001}}, 10), 1e-5);
+}
+
+TEST_P(MergeKernelTest, OneValueSeveralTimes) {
+  const size_t most = TakesTwo() ? 2 : 10;
+  for (size_t inputs = 2; inputs <= most; ++inputs) {
+    LayerCase c = CaseOf(std::vector<Shape>(inputs, {3, 5}), 2);
+    c.one_value = true;
+    ExpectLikeCpu(c, kTolerance);
+  }
+}
+
+TEST_P(MergeKernelTest, GradientsThatNobodyAsksForAreLeftOut) {
+  for (const Shape& second : std::vector<Shape>{{4, 3}, {3}, {1}}) {
+    for (const bool first_asked : {false, true}) {
+      LayerCase c = CaseOf({{4, 3}, second}, 2);
+      c.asked = {first_asked, !first_asked};
+      ExpectLikeCpu(c, kTolerance);
+    }
+  }
+}
+
+TEST_P(MergeKernelTest, WhatIsNotFiniteIsLikeTheCpus) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  LayerCase c = CaseOf({{8}, {8}}, 1);
+  c.x[0] = {kNan, 1, kNan, kInfinity, -kInfinity, kInfinity, 0, 1};
+  c.x[1] = {1, kNan, kNan, 1, 1, -kInfinity, -0.0f, 1};
+  c.dy = {1, 2, 3, 4, 5, 6, 7, kNan};
+  ExpectLikeCpu(c, kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, MergeKernelTest,
+                         ::testing::Values("add", "subtract", "multiply", "average", "maximum"),
+                         [](const auto& instance) { return instance.param; });
+
+TEST(MaximumKernelTest, TheFirstOfEqualsHasTheGradient) {
+  for (const size_t inputs : {2, 3, 20}) {
+    LayerCase c = MakeLayerCase("maximum {}", std::vector<Shape>(inputs, {40}), 2);
+    for (auto& x : c.x) {
+      for (float& value : x) value = value < -0.3f ? -1 : value < 0.3f ? 0 : 1;
+    }
+    c.x[1][7] = c.x[inputs - 1][7] = std::numeric_limits<float>::quiet_NaN();
+    ExpectLikeCpu(c, 0);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::worker

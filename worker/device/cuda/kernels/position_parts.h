@@ -1,0 +1,55 @@
+// Kernel gradients as sums over all positions of a batch, which are cut into parts.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_POSITION_PARTS_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_POSITION_PARTS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "worker/device/cuda/kernels/column_sums.h"
+#include "worker/device/cuda/kernels/convolution.h"
+
+namespace millrace::cuda {
+
+struct PositionParts {
+  int64_t count = 1;
+  int64_t length = 1;  // Positions of each but the last one, which may have fewer.
+};
+
+// As many parts as fill a GPU where each takes so many blocks, with at least `least` positions in
+// each. None has more than 2^29. REQUIRES: least <= 2^29
+inline PositionParts CutPositions(int64_t positions, int64_t blocks, int64_t least) {
+  constexpr int64_t kEnoughBlocks = 1024;
+  constexpr int64_t kMostPositions = int64_t{1} << 29;
+  const int64_t most = std::max<int64_t>(kEnoughBlocks / blocks, 1);
+  if (positions == 0) return {};
+  const int64_t wanted = std::max(std::clamp<int64_t>(positions / least, 1, most),
+                                  (positions + kMostPositions - 1) / kMostPositions);
+  PositionParts parts;
+  parts.length = (positions + wanted - 1) / wanted;
+  parts.count = (positions + parts.length - 1) / parts.length;
+  return parts;
+}
+
+// The parts' sums stand one after the other in the workspace, and behind them what adding them up
+// takes; one alone is the gradient.
+inline size_t PartialSumsBytes(const PositionParts& parts, int64_t elements) {
+  if (parts.count == 1) return 0;
+  return static_cast<size_t>(parts.count * elements) * sizeof(float) +
+         SumColumnsWorkspaceBytes(parts.count, elements);
+}
+
+inline float* PartialSums(const PositionParts& parts, const KernelGradient& gradient) {
+  return parts.count == 1 ? gradient.kernel : static_cast<float*>(gradient.workspace);
+}
+
+inline void AddPartialSums(cudaStream_t stream, const PositionParts& parts, int64_t elements,
+                           const KernelGradient& gradient) {
+  if (parts.count == 1) return;
+  float* const sums = static_cast<float*>(gradient.workspace);
+  SumColumns(stream, parts.count, elements, sums, sums + parts.count * elements, gradient.kernel);
+}
+
+}  // namespace millrace::cuda
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_KERNELS_POSITION_PARTS_H_

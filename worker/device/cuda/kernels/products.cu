@@ -1,0 +1,227 @@
+// cuBLASLt takes matrices column-major, and a row-major matrix is the transpose of the column-major
+// one at the same place. So c = a b is asked for as c^T = b^T a^T: `b` comes first, and what is a
+// row here is a column there.
+#include <cublasLt.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "worker/device/cuda/kernels/function.h"
+#include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/products.h"
+#include "worker/device/cuda/library.h"
+
+namespace millrace::cuda {
+namespace {
+
+constexpr size_t kProductWorkspace = size_t{32} << 20;
+// What matrices are aligned to, so that an algorithm can be chosen before it is known where they
+// are.
+constexpr uint32_t kProductAlignment = 16;
+constexpr uint32_t kWorkspaceAlignment = 256;  // cuBLASLt's own demand.
+constexpr int kMostHeuristics = 16;
+
+void CheckBlas(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const Error::Kind kind = status == CUBLAS_STATUS_ALLOC_FAILED       ? Error::kMemory
+                           : status == CUBLAS_STATUS_EXECUTION_FAILED ? Error::kLost
+                                                                      : Error::kOther;
+  throw Error(kind, std::string(call) + ": " + cublasLtGetStatusName(status) + ": " +
+                        cublasLtGetStatusString(status));
+}
+
+// Owns what cuBLASLt makes.
+template <typename Handle, cublasStatus_t (*kDestroy)(Handle)>
+struct DestroyBlas {
+  void operator()(std::remove_pointer_t<Handle>* handle) const { kDestroy(handle); }
+};
+template <typename Handle, cublasStatus_t (*kDestroy)(Handle)>
+using BlasOwner = std::unique_ptr<std::remove_pointer_t<Handle>, DestroyBlas<Handle, kDestroy>>;
+
+using LtOwner = BlasOwner<cublasLtHandle_t, cublasLtDestroy>;
+using LayoutOwner = BlasOwner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using ProductOwner = BlasOwner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using PreferenceOwner = BlasOwner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+// Of a row-major matrix.
+LayoutOwner MakeLayout(int64_t rows, int64_t columns) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  CheckBlas(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, static_cast<uint64_t>(columns),
+                                       static_cast<uint64_t>(rows), columns),
+            "cublasLtMatrixLayoutCreate");
+  return LayoutOwner(layout);
+}
+
+template <typename Value>
+void SetProduct(const ProductOwner& product, cublasLtMatmulDescAttributes_t attribute,
+                Value value) {
+  CheckBlas(cublasLtMatmulDescSetAttribute(product.get(), attribute, &value, sizeof(value)),
+            "cublasLtMatmulDescSetAttribute");
+}
+
+template <typename Value>
+void SetPreference(const PreferenceOwner& preference,
+                   cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
+  CheckBlas(
+      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+      "cublasLtMatmulPreferenceSetAttribute");
+}
+
+// CUBLAS_COMPUTE_32F: no input is rounded to TF32.
+ProductOwner MakeProduct(const ProductShape& shape) {
+  cublasLtMatmulDesc_t created = nullptr;
+  CheckBlas(cublasLtMatmulDescCreate(&created, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+            "cublasLtMatmulDescCreate");
+  ProductOwner product(created);
+  const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  SetProduct(product, CUBLASLT_MATMUL_DESC_TRANSA, operation(shape.transpose_b));
+  SetProduct(product, CUBLASLT_MATMUL_DESC_TRANSB, operation(shape.transpose_a));
+  if (!shape.bias) return product;
+  SetProduct(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  // Where it is, is said later; that there is one, and that it is aligned, must be known before.
+  SetProduct(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{kWorkspaceAlignment});
+  return product;
+}
+
+// A sum may be divided, if its parts are added up in one order afterwards.
+PreferenceOwner MakePreference() {
+  cublasLtMatmulPreference_t created = nullptr;
+  CheckBlas(cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate");
+  PreferenceOwner preference(created);
+  SetPreference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kProductWorkspace});
+  SetPreference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    SetPreference(preference, attribute, kProductAlignment);
+  }
+  return preference;
+}
+
+bool IsReproducible(const cublasLtMatmulAlgo_t& algorithm) {
+  uint32_t reduction = 0;
+  size_t written = 0;
+  CheckBlas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                 &reduction, sizeof(reduction), &written),
+            "cublasLtMatmulAlgoConfigGetAttribute");
+  return reduction == CUBLASLT_REDUCTION_SCHEME_NONE ||
+         reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+}
+
+std::string Describe(const ProductShape& shape) {
+  return std::to_string(shape.rows) + " x " + std::to_string(shape.inner) + " by " +
+         std::to_string(shape.inner) + " x " + std::to_string(shape.columns);
+}
+
+// How one shape is multiplied. Names are the row-major ones.
+struct ProductPlan {
+  ProductOwner product;
+  LayoutOwner a;
+  LayoutOwner b;
+  LayoutOwner c;
+  cublasLtMatmulAlgo_t algorithm = {};
+};
+
+ProductPlan MakePlan(const ProductShape& shape) {
+  ProductPlan plan;
+  plan.product = MakeProduct(shape);
+  plan.a =
+      shape.transpose_a ? MakeLayout(shape.inner, shape.rows) : MakeLayout(shape.rows, shape.inner);
+  plan.b = shape.transpose_b ? MakeLayout(shape.columns, shape.inner)
+                             : MakeLayout(shape.inner, shape.columns);
+  plan.c = MakeLayout(shape.rows, shape.columns);
+  return plan;
+}
+
+void ChooseAlgorithm(cublasLtHandle_t lt, const PreferenceOwner& preference,
+                     const ProductShape& shape, ProductPlan& plan) {
+  cublasLtMatmulHeuristicResult_t results[kMostHeuristics] = {};
+  int count = 0;
+  CheckBlas(cublasLtMatmulAlgoGetHeuristic(lt, plan.product.get(), plan.b.get(), plan.a.get(),
+                                           plan.c.get(), plan.c.get(), preference.get(),
+                                           kMostHeuristics, results, &count),
+            ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
+  for (int i = 0; i < count; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS || !IsReproducible(results[i].algo)) continue;
+    plan.algorithm = results[i].algo;
+    return;
+  }
+  throw Error(Error::kOther, "cublasLtMatmulAlgoGetHeuristic of " + Describe(shape) +
+                                 ": it has no algorithm whose sums have one order");
+}
+
+void CheckAligned(const ProductShape& shape, const void* pointer, uint32_t alignment,
+                  const char* name) {
+  if (reinterpret_cast<uintptr_t>(pointer) % alignment == 0) return;
+  throw Error(Error::kOther, "the product of " + Describe(shape) + ": `" + name +
+                                 "` is not aligned to " + std::to_string(alignment) + " bytes");
+}
+
+class LtProducts final : public Products {
+ public:
+  explicit LtProducts(cudaStream_t stream) : stream_(stream) {
+    cublasLtHandle_t created = nullptr;
+    CheckBlas(cublasLtCreate(&created), "cublasLtCreate");
+    lt_.reset(created);
+    preference_ = MakePreference();
+  }
+
+  size_t WorkspaceBytes() const override { return kProductWorkspace; }
+  void Prepare(const ProductShape& shape) override { PlanOf(shape); }
+  void Multiply(const ProductShape& shape, const float* a, const float* b, const float* bias,
+                float* c, void* workspace) override;
+
+ private:
+  const ProductPlan& PlanOf(const ProductShape& shape);
+
+  const cudaStream_t stream_;
+  LtOwner lt_;
+  PreferenceOwner preference_;
+  std::map<ProductShape, ProductPlan> plans_;
+};
+
+const ProductPlan& LtProducts::PlanOf(const ProductShape& shape) {
+  const auto known = plans_.find(shape);
+  if (known != plans_.end()) return known->second;
+  ProductPlan plan = MakePlan(shape);
+  ChooseAlgorithm(lt_.get(), preference_, shape, plan);
+  return plans_.emplace(shape, std::move(plan)).first->second;
+}
+
+void LtProducts::Multiply(const ProductShape& shape, const float* a, const float* b,
+                          const float* bias, float* c, void* workspace) {
+  CheckAligned(shape, a, kProductAlignment, "a");
+  CheckAligned(shape, b, kProductAlignment, "b");
+  CheckAligned(shape, c, kProductAlignment, "c");
+  CheckAligned(shape, workspace, kWorkspaceAlignment, "workspace");
+  const ProductPlan& plan = PlanOf(shape);
+  if (shape.bias) {
+    CheckAligned(shape, bias, kProductAlignment, "bias");
+    SetProduct(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
+  const float one = 1;
+  const float zero = 0;
+  CheckBlas(cublasLtMatmul(lt_.get(), plan.product.get(), &one, b, plan.b.get(), a, plan.a.get(),
+                           &zero, c, plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace,
+                           kProductWorkspace, stream_),
+            "cublasLtMatmul");
+  // cuBLASLt has this too, but does not say what it makes of NaN, which must stay NaN.
+  if (shape.relu) ApplyFunction(stream_, Function::kRelu, shape.rows, shape.columns, c);
+}
+
+}  // namespace
+
+bool ProductShape::operator<(const ProductShape& other) const {
+  return std::tie(rows, inner, columns, transpose_a, transpose_b, bias, relu) <
+         std::tie(other.rows, other.inner, other.columns, other.transpose_a, other.transpose_b,
+                  other.bias, other.relu);
+}
+
+std::unique_ptr<Products> Products::Make(cudaStream_t stream) {
+  return std::make_unique<LtProducts>(stream);
+}
+
+}  // namespace millrace::cuda

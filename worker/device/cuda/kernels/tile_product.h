@@ -1,0 +1,207 @@
+// The inner part of products whose factors are gathered from elsewhere: a block of threads computes
+// a tile of the result, [kRows, kColumns], as a sum over a depth, of which kDepth at a time stand
+// in shared memory. While one piece is multiplied, the next one is on its way to registers.
+//
+// Each element of the result is added up in the order of the depth, whatever the tile, so tiles may
+// be chosen by speed alone.
+//
+// Where the factors come from is a loader's business, and how tiles are multiplied a product's: one
+// that uses tensor cores takes the same tiles.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_TILE_PRODUCT_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_TILE_PRODUCT_H_
+
+#include <cstdint>
+
+#include "worker/device/cuda/kernels/launch.h"
+
+#ifdef __CUDACC__
+#define MILLRACE_UNROLL _Pragma("unroll")
+#else
+#define MILLRACE_UNROLL
+#endif
+
+namespace millrace::cuda {
+
+// What one instruction loads or stores.
+struct alignas(16) FourFloats {
+  float values[4];
+};
+
+// `from` is read if `inside`; otherwise zeros.
+template <int kWidth>
+MILLRACE_DEVICE void LoadOrZero(bool inside, const float* from, float* to) {
+  static_assert(kWidth == 1 || kWidth == 4);
+  if constexpr (kWidth == 4) {
+    const FourFloats four = inside ? *reinterpret_cast<const FourFloats*>(from) : FourFloats{};
+    MILLRACE_UNROLL
+    for (int i = 0; i < 4; ++i) to[i] = four.values[i];
+  } else {
+    *to = inside ? *from : 0.0f;
+  }
+}
+
+// kThreads threads, each of which has kThreadRows x kThreadColumns elements of the result.
+template <int kRows_, int kColumns_, int kThreadRows_, int kThreadColumns_>
+struct ProductTile {
+  static constexpr int kRows = kRows_;
+  static constexpr int kColumns = kColumns_;
+  static constexpr int kThreadRows = kThreadRows_;
+  static constexpr int kThreadColumns = kThreadColumns_;
+  static constexpr int kDepth = 16;
+  static constexpr int kThreads = kRows / kThreadRows * (kColumns / kThreadColumns);
+};
+
+using LargeTile = ProductTile<128, 64, 8, 8>;
+using SmallTile = ProductTile<64, 32, 4, 4>;
+
+// Whether the larger tiles have enough threads to do, by the shape of so many products.
+inline bool LargeTilesPay(int64_t rows, int64_t columns, int64_t products) {
+  constexpr int64_t kFewTiles = 128;  // About as many as a GPU has multiprocessors.
+  const int64_t tiles = (rows + LargeTile::kRows - 1) / LargeTile::kRows *
+                        ((columns + LargeTile::kColumns - 1) / LargeTile::kColumns) * products;
+  return rows > SmallTile::kRows && columns > SmallTile::kColumns && tiles >= kFewTiles;
+}
+
+// Whether all of these stand where a FourFloats may.
+template <typename... Pointers>
+bool AlignedForFours(const Pointers*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % sizeof(FourFloats) == 0) && ...);
+}
+
+// What of kExtent rows or columns of a factor, kDepth deep, one thread brings. A loader has
+//   kWidth: how many floats it loads at once, one after the other in memory,
+//   kAlongDepth: whether these follow along the depth; otherwise along the extent,
+//   Load(across, values): those at the place that the loader was made for along one direction, and
+//     at `across` in the other; zeros outside of the factor,
+//   Next(): moves on by kDepth.
+template <typename Tile, typename Loader, int kExtent>
+class LoadShare {
+ public:
+  // In shared memory. Rows are a little longer than they need be, so that stores of different rows
+  // meet in fewer banks.
+  using Buffer = float[Tile::kDepth][kExtent + 4];
+
+  // The place that this thread's loader is for.
+  static MILLRACE_DEVICE int Along() {
+    return static_cast<int>(threadIdx.x) % kLine * Loader::kWidth;
+  }
+
+  MILLRACE_DEVICE void Fetch(Loader* loader) {
+    MILLRACE_UNROLL
+    for (int i = 0; i < kCount; ++i) loader->Load(Across(i), values_[i]);
+    loader->Next();
+  }
+
+  MILLRACE_DEVICE void Store(Buffer& buffer) const {
+    MILLRACE_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      MILLRACE_UNROLL
+      for (int k = 0; k < Loader::kWidth; ++k) {
+        if constexpr (Loader::kAlongDepth) {
+          buffer[Along() + k][Across(i)] = values_[i][k];
+        } else {
+          buffer[Across(i)][Along() + k] = values_[i][k];
+        }
+      }
+    }
+  }
+
+ private:
+  // Threads side by side, and lines of them.
+  static constexpr int kLine = (Loader::kAlongDepth ? Tile::kDepth : kExtent) / Loader::kWidth;
+  static constexpr int kLines = Tile::kThreads / kLine;
+  static constexpr int kCount = (Loader::kAlongDepth ? kExtent : Tile::kDepth) / kLines;
+  static_assert(kLine * kLines == Tile::kThreads &&
+                kCount * Tile::kThreads * Loader::kWidth == Tile::kDepth * kExtent);
+
+  static MILLRACE_DEVICE int Across(int i) {
+    return static_cast<int>(threadIdx.x) / kLine + i * kLines;
+  }
+
+  float values_[kCount][Loader::kWidth];
+};
+
+// Sums of products in float32. A thread's rows and columns come in groups of four, so that a warp
+// reads and writes memory without gaps.
+template <typename Tile>
+class FloatProduct {
+ public:
+  template <typename A, typename B>
+  MILLRACE_DEVICE void Add(const A& a, const B& b) {
+    MILLRACE_UNROLL
+    for (int depth = 0; depth < Tile::kDepth; ++depth) {
+      float rows[Tile::kThreadRows];
+      float columns[Tile::kThreadColumns];
+      MILLRACE_UNROLL
+      for (int i = 0; i < Tile::kThreadRows; i += 4) {
+        LoadOrZero<4>(/*inside=*/true, &a[depth][Row(i)], rows + i);
+      }
+      MILLRACE_UNROLL
+      for (int j = 0; j < Tile::kThreadColumns; j += 4) {
+        LoadOrZero<4>(/*inside=*/true, &b[depth][Column(j)], columns + j);
+      }
+      MILLRACE_UNROLL
+      for (int i = 0; i < Tile::kThreadRows; ++i) {
+        MILLRACE_UNROLL
+        for (int j = 0; j < Tile::kThreadColumns; ++j) sums_[i][j] += rows[i] * columns[j];
+      }
+    }
+  }
+
+  // Calls target->Columns(column), then target->Put(row, values) for this thread's rows, for each
+  // four columns that it has.
+  template <typename Target>
+  MILLRACE_DEVICE void Store(Target* target) const {
+    MILLRACE_UNROLL
+    for (int j = 0; j < Tile::kThreadColumns; j += 4) {
+      target->Columns(Column(j));
+      MILLRACE_UNROLL
+      for (int i = 0; i < Tile::kThreadRows; ++i) target->Put(Row(i), sums_[i] + j);
+    }
+  }
+
+ private:
+  static constexpr int kLine = Tile::kColumns / Tile::kThreadColumns;  // Threads side by side.
+
+  static MILLRACE_DEVICE int Row(int i) {
+    return i / 4 * (Tile::kRows / (Tile::kThreadRows / 4)) +
+           static_cast<int>(threadIdx.x) / kLine * 4 + i % 4;
+  }
+  static MILLRACE_DEVICE int Column(int j) {
+    return j / 4 * (Tile::kColumns / (Tile::kThreadColumns / 4)) +
+           static_cast<int>(threadIdx.x) % kLine * 4 + j % 4;
+  }
+
+  float sums_[Tile::kThreadRows][Tile::kThreadColumns] = {};
+};
+
+// Adds a * b to the product, of as many pieces of kDepth as are said. Called by all threads of a
+// block, of Tile::kThreads; shared memory that they wrote before is seen by the loaders.
+template <typename Tile, typename A, typename B, typename Product>
+MILLRACE_DEVICE void MultiplyTiles(int64_t pieces, A* a, B* b, Product* product) {
+  using ShareOfA = LoadShare<Tile, A, Tile::kRows>;
+  using ShareOfB = LoadShare<Tile, B, Tile::kColumns>;
+  alignas(16) __shared__ typename ShareOfA::Buffer a_pieces[2];
+  alignas(16) __shared__ typename ShareOfB::Buffer b_pieces[2];
+  ShareOfA share_of_a;
+  ShareOfB share_of_b;
+  __syncthreads();
+  for (int64_t piece = -1; piece < pieces; ++piece) {
+    const int ready = static_cast<int>(piece & 1);
+    const bool more = piece + 1 < pieces;
+    if (more) {
+      share_of_a.Fetch(a);
+      share_of_b.Fetch(b);
+    }
+    if (piece >= 0) product->Add(a_pieces[ready], b_pieces[ready]);
+    if (more) {
+      share_of_a.Store(a_pieces[1 - ready]);
+      share_of_b.Store(b_pieces[1 - ready]);
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace millrace::cuda
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_KERNELS_TILE_PRODUCT_H_

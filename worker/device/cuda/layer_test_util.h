@@ -1,0 +1,64 @@
+// One layer on an emulated GPU and its twin on the CPU.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_LAYER_TEST_UTIL_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_LAYER_TEST_UTIL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/input/batch.h"
+#include "worker/model/layer_plan.h"
+
+namespace millrace::worker {
+
+// What a layer is given. Cases below start with random values; tests may replace them.
+struct LayerCase {
+  LayerPlan plan;
+  size_t index = 3;  // In the model.
+  size_t batch = 1;
+  bool training = true;
+  uint64_t seed = 42;
+  std::vector<std::vector<float>> x;           // By input; none of ids.
+  std::vector<std::vector<float>> parameters;  // By role; empty where the layer has none.
+  Tensor ids;                                  // Of a layer that takes ids.
+  std::vector<float> dy;
+  std::vector<bool> asked;  // Whether dx is, by input.
+  bool one_value = false;   // All inputs stand where the first does.
+};
+
+// `spec` is a LayerSpec in text format. Values are uniform in [-1, 1], moving variances above 0;
+// the same for the same arguments.
+LayerCase MakeLayerCase(const std::string& spec, const std::vector<Shape>& inputs, size_t batch,
+                        bool trainable = true);
+
+// The same of an embedding. `lengths`: ragged, ids of each example; empty: ids of `input` each.
+LayerCase MakeEmbeddingCase(const std::string& spec, const Shape& input, size_t batch,
+                            const std::vector<size_t>& lengths = {}, bool trainable = true);
+
+struct LayerResult {
+  std::vector<float> y;
+  std::vector<std::vector<float>> dx;         // By input; empty where it is not asked for.
+  std::vector<std::vector<float>> gradients;  // By role; empty where it was not finished.
+};
+
+LayerResult RunOnCpu(const LayerCase& c);
+
+// `in_place`: output and gradients stand where LayerTraits allow it. What the backward pass may not
+// take is spoiled before it.
+LayerResult RunOnGpu(const LayerCase& c, bool in_place = false);
+
+// Of numbers up to 1 the difference is at most `tolerance`, of larger ones that share of them.
+// Those that are not finite are equal.
+void ExpectClose(const LayerResult& actual, const LayerResult& expected, double tolerance);
+
+// Bit by bit.
+void ExpectSame(const LayerResult& actual, const LayerResult& expected);
+
+// That the GPU's results are close to the CPU's, and the same bits in place, and whatever the order
+// of the GPU's threads.
+void ExpectLikeCpu(const LayerCase& c, double tolerance);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_LAYER_TEST_UTIL_H_

@@ -1,0 +1,11 @@
+"""The tests that every device's models must pass: sources and data of a cc_test of that device."""
+
+MODEL_TESTS = ["//worker/device/model_tests:" + name for name in [
+    "gradient_test.cc",
+    "graph_model_test.cc",
+    "model_test.cc",
+    "outputs_test.cc",
+    "reference_test.cc",
+]]
+
+MODEL_TESTS_DATA = ["//testing/reference:layers.txt"]

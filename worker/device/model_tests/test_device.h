@@ -1,0 +1,16 @@
+// The device that the tests of this folder are for: linked in with them.
+#ifndef MILLRACE_WORKER_DEVICE_MODEL_TESTS_TEST_DEVICE_H_
+#define MILLRACE_WORKER_DEVICE_MODEL_TESTS_TEST_DEVICE_H_
+
+#include <memory>
+
+#include "worker/device/device.h"
+
+namespace millrace::worker {
+
+// `threads`: of the processor, for devices that compute with them.
+std::unique_ptr<Device> MakeTestDevice(int threads);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_MODEL_TESTS_TEST_DEVICE_H_

@@ -1,0 +1,31 @@
+// The device that a worker's models run on, as its user names it.
+#ifndef MILLRACE_WORKER_DEVICES_H_
+#define MILLRACE_WORKER_DEVICES_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/device/cuda/device_lost.h"
+#include "worker/device/cuda/library.h"
+#include "worker/device/device.h"
+
+namespace millrace::worker {
+
+// INVALID_ARGUMENT: `name` is none of "auto", "cpu", "cuda" and "cuda:N"; lists them.
+absl::Status CheckDeviceName(const std::string& name);
+
+// How the CUDA library is found: LoadCudaLibrary.
+using CudaLoader = std::function<absl::StatusOr<cuda::Library*>()>;
+
+// "cpu": with that many threads. "cuda:N": that GPU, of those that CUDA_VISIBLE_DEVICES leaves;
+// "cuda": the first. "auto": the first GPU, or the CPU where there is none, which is logged with
+// the reason. INVALID_ARGUMENT: see above. UNAVAILABLE: no such GPU can be used, and why.
+absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const std::string& name, int threads,
+                                                   DeviceLost lost, const CudaLoader& load_cuda);
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICES_H_
