@@ -1,0 +1,65 @@
+// What tests say to the emulated device, besides CUDA's own functions. Thread-safe.
+#ifndef MILLRACE_TESTING_CUDA_EMULATION_CONTROL_H_
+#define MILLRACE_TESTING_CUDA_EMULATION_CONTROL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "testing/cuda_emulation/runtime_types.h"
+
+namespace cuda_emulation {
+
+// Undoes all that is set below, and a loss of the device. What is allocated stays; work that is
+// still queued is dropped.
+void Reset();
+
+// In which order threads of a block, blocks of a kernel, and work of several streams run, where
+// CUDA leaves it open; follows from the seed alone. 0: forwards, as enqueued. Others: for each
+// kernel and each wait forwards, backwards or shuffled. A wait then runs all that may run, or only
+// what it waits for.
+void SetOrder(uint64_t seed);
+
+// 1 by default. 0: cudaErrorNoDevice. All share one memory.
+void SetDeviceCount(int count);
+// As where the driver is too old, or there is none: cudaErrorInsufficientDriver.
+void SetDriverMissing();
+// Of the device, in bytes; 1 GiB by default.
+void SetMemory(size_t bytes);
+
+// Faults. `n` counts from this call, from 1.
+// The nth launch of a kernel returns `error`, and does nothing.
+void FailLaunch(int n, cudaError_t error = cudaErrorLaunchOutOfResources);
+// The nth kernel that runs fails: from then on all calls return `error`, as with a lost device.
+void FailKernel(int n, cudaError_t error = cudaErrorIllegalAddress);
+// The nth kernel that runs never ends. Who asks hears that it is not ready; who waits for it
+// without a limit stops the process with a message.
+void HangKernel(int n);
+// The nth cudaMalloc, or cudaHostAlloc, returns cudaErrorMemoryAllocation.
+void FailAllocation(int n);
+void FailPinnedAllocation(int n);
+// From now on all calls return `error`.
+void LoseDevice(cudaError_t error = cudaErrorECCUncorrectable);
+
+// What was made and not yet destroyed.
+struct Usage {
+  size_t allocations = 0;
+  size_t bytes = 0;
+  size_t pinned_allocations = 0;
+  size_t streams = 0;
+  size_t events = 0;
+  size_t graphs = 0;  // Both kinds.
+};
+Usage InUse();
+
+// Since the process began.
+struct Counts {
+  uint64_t kernels = 0;   // That ran, in graphs or not.
+  uint64_t launches = 0;  // Of kernels, by the host; those that are captured count.
+  uint64_t graph_launches = 0;
+  uint64_t copies = 0;  // And fills, that ran.
+};
+Counts Counted();
+
+}  // namespace cuda_emulation
+
+#endif  // MILLRACE_TESTING_CUDA_EMULATION_CONTROL_H_

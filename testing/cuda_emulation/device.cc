@@ -1,0 +1,189 @@
+#include "testing/cuda_emulation/device.h"
+
+#include <string>
+
+#include "testing/cuda_emulation/fail.h"
+#include "testing/cuda_emulation/runtime_api.h"
+#include "testing/cuda_emulation/stream.h"
+
+namespace cuda_emulation {
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t Locked(bool unsafe, const std::function<cudaError_t(Device*)>& body) {
+  Device& device = TheDevice();
+  const std::lock_guard<std::mutex> lock(device.mutex);
+  if (!device.driver) return Remember(cudaErrorInsufficientDriver);
+  if (device.count == 0) return Remember(cudaErrorNoDevice);
+  if (device.lost != cudaSuccess) return Remember(device.lost);
+  bool forbidden = false;
+  for (Capture* capture : device.captures) {
+    const bool here = capture->thread == std::this_thread::get_id();
+    if (!unsafe || capture->mode == cudaStreamCaptureModeRelaxed) continue;
+    if (capture->mode == cudaStreamCaptureModeThreadLocal && !here) continue;
+    capture->invalid = forbidden = true;
+  }
+  return Remember(forbidden ? cudaErrorStreamCaptureUnsupported : body(&device));
+}
+
+bool Run(Device* device, const TaskPointer& target) {
+  device->memory.Open();
+  const bool done = device->work.RunUntil(target, &device->order,
+                                          [device] { return device->lost != cudaSuccess; });
+  device->memory.Close();
+  return done;
+}
+
+}  // namespace
+
+Device& TheDevice() {
+  static auto* device = new Device;
+  return *device;
+}
+
+cudaError_t Call(const std::function<cudaError_t(Device*)>& body) { return Locked(false, body); }
+
+cudaError_t CallUnsafe(const std::function<cudaError_t(Device*)>& body) {
+  return Locked(true, body);
+}
+
+cudaError_t Remember(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+cudaError_t Wait(Device* device, const TaskPointer& target, const char* call) {
+  const bool done = Run(device, target);
+  if (device->lost != cudaSuccess) return device->lost;
+  if (!done) Fail(std::string(call) + " would wait for ever: HangKernel");
+  return cudaSuccess;
+}
+
+cudaError_t Query(Device* device, const TaskPointer& target, int* polls) {
+  if (target == nullptr || target->done) return cudaSuccess;
+  if (++*polls % 2 == 1) return cudaErrorNotReady;
+  const bool done = Run(device, target);
+  if (device->lost != cudaSuccess) return device->lost;
+  return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+bool Execute(Device* device, const std::function<void()>& kernel) {
+  if (device->hang.Happens()) return false;
+  if (device->kernel.Happens()) {
+    device->lost = device->kernel.error;
+    return true;
+  }
+  ++device->counts.kernels;
+  kernel();
+  return true;
+}
+
+void Reset() {
+  Device& device = TheDevice();
+  const std::lock_guard<std::mutex> lock(device.mutex);
+  device.order = Order(0);
+  device.work.Drop();
+  device.memory.set_limit(Memory().limit());
+  device.count = 1;
+  device.lost = cudaSuccess;
+  device.driver = true;
+  device.launch = device.kernel = device.hang = {};
+  device.allocation = device.pinned_allocation = {};
+  last_error = cudaSuccess;
+}
+
+namespace {
+
+void Set(const std::function<void(Device*)>& change) {
+  const std::lock_guard<std::mutex> lock(TheDevice().mutex);
+  change(&TheDevice());
+}
+
+}  // namespace
+
+void SetOrder(uint64_t seed) {
+  Set([&](Device* device) { device->order = Order(seed); });
+}
+void SetDeviceCount(int count) {
+  Set([&](Device* device) { device->count = count; });
+}
+void SetDriverMissing() {
+  Set([&](Device* device) { device->driver = false; });
+}
+void SetMemory(size_t bytes) {
+  Set([&](Device* device) { device->memory.set_limit(bytes); });
+}
+void FailLaunch(int n, cudaError_t error) {
+  Set([&](Device* device) { device->launch = {n, error}; });
+}
+void FailKernel(int n, cudaError_t error) {
+  Set([&](Device* device) { device->kernel = {n, error}; });
+}
+void HangKernel(int n) {
+  Set([&](Device* device) { device->hang = {n, cudaSuccess}; });
+}
+void FailAllocation(int n) {
+  Set([&](Device* device) { device->allocation = {n, cudaErrorMemoryAllocation}; });
+}
+void FailPinnedAllocation(int n) {
+  Set([&](Device* device) { device->pinned_allocation = {n, cudaErrorMemoryAllocation}; });
+}
+void LoseDevice(cudaError_t error) {
+  Set([&](Device* device) { device->lost = error; });
+}
+
+Usage InUse() {
+  Usage usage;
+  Set([&](Device* device) {
+    usage.allocations = device->memory.allocations();
+    usage.bytes = device->memory.used();
+    usage.pinned_allocations = device->memory.pinned_allocations();
+    usage.streams = device->streams.size();
+    usage.events = device->events.size();
+    usage.graphs = device->graphs.size() + device->executables.size();
+  });
+  return usage;
+}
+
+Counts Counted() {
+  Counts counts;
+  Set([&](Device* device) { counts = device->counts; });
+  return counts;
+}
+
+}  // namespace cuda_emulation
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = cudaPeekAtLastError();
+  cuda_emulation::last_error = cudaSuccess;
+  return error;
+}
+
+// A lost device stays so.
+cudaError_t cudaPeekAtLastError() {
+  const cudaError_t lost = cuda_emulation::TheDevice().lost;
+  return lost != cudaSuccess ? lost : cuda_emulation::last_error;
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+#define CUDA_EMULATION_NAME(name, value, text) \
+  case name:                                   \
+    return #name;
+    CUDA_EMULATION_ERRORS(CUDA_EMULATION_NAME)
+#undef CUDA_EMULATION_NAME
+  }
+  return "unrecognized error code";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+#define CUDA_EMULATION_TEXT(name, value, text) \
+  case name:                                   \
+    return text;
+    CUDA_EMULATION_ERRORS(CUDA_EMULATION_TEXT)
+#undef CUDA_EMULATION_TEXT
+  }
+  return "unrecognized error code";
+}

@@ -1,0 +1,82 @@
+// The one emulated device: what all functions of the runtime share.
+#ifndef MILLRACE_TESTING_CUDA_EMULATION_DEVICE_H_
+#define MILLRACE_TESTING_CUDA_EMULATION_DEVICE_H_
+
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "testing/cuda_emulation/control.h"
+#include "testing/cuda_emulation/memory.h"
+#include "testing/cuda_emulation/order.h"
+#include "testing/cuda_emulation/runtime_types.h"
+#include "testing/cuda_emulation/work.h"
+
+struct CUgraph_st;
+struct CUgraphExec_st;
+
+namespace cuda_emulation {
+
+// Happens when it has been counted down to 0; below that: never.
+struct Fault {
+  int countdown = -1;
+  cudaError_t error = cudaSuccess;
+
+  // Counts; true: it happens now.
+  bool Happens() {
+    if (countdown <= 0) return false;
+    return --countdown == 0;
+  }
+};
+
+struct Capture;
+
+// Guarded by `mutex`, which is held while work runs, too.
+struct Device {
+  std::mutex mutex;
+  Order order{0};
+  Work work;
+  Memory memory;
+  Counts counts;
+  int count = 1;
+  cudaError_t lost = cudaSuccess;  // Not success: what all calls return.
+  bool driver = true;
+  Fault launch, kernel, hang, allocation, pinned_allocation;
+
+  CUstream_st* legacy = nullptr;  // The stream that is called null; made at the first use.
+  std::set<CUstream_st*> streams;
+  std::set<CUevent_st*> events;
+  std::set<CUgraph_st*> graphs;
+  std::set<CUgraphExec_st*> executables;
+  std::set<Capture*> captures;  // That have not ended.
+};
+
+Device& TheDevice();
+
+// What a function of the runtime does: `body` under the lock. Remembers its error for
+// cudaGetLastError.
+cudaError_t Call(const std::function<cudaError_t(Device*)>& body);
+
+// The same for what is not allowed while streams are captured, unless relaxed: the captures become
+// invalid.
+cudaError_t CallUnsafe(const std::function<cudaError_t(Device*)>& body);
+
+// Of functions that work without a device.
+cudaError_t Remember(cudaError_t error);
+
+// Waits for a task, or for all (null). Stops the process where that would be for ever.
+// REQUIRES: the lock.
+cudaError_t Wait(Device* device, const TaskPointer& target, const char* call);
+
+// Asks whether a task is done: no, but if asked again, it is, unless it never ends.
+cudaError_t Query(Device* device, const TaskPointer& target, int* polls);
+
+// Runs a kernel now; false: it never ends. REQUIRES: the lock.
+bool Execute(Device* device, const std::function<void()>& kernel);
+
+}  // namespace cuda_emulation
+
+#endif  // MILLRACE_TESTING_CUDA_EMULATION_DEVICE_H_

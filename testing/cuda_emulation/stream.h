@@ -1,0 +1,75 @@
+// Streams, events and graphs.
+#ifndef MILLRACE_TESTING_CUDA_EMULATION_STREAM_H_
+#define MILLRACE_TESTING_CUDA_EMULATION_STREAM_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "testing/cuda_emulation/device.h"
+#include "testing/cuda_emulation/runtime_types.h"
+#include "testing/cuda_emulation/work.h"
+
+// One piece of work of a graph.
+struct GraphNode {
+  std::function<bool()> run;     // As Task's.
+  std::vector<size_t> after;     // Nodes before it.
+  cudaEvent_t record = nullptr;  // Each launch records it when this node is reached.
+  cudaEvent_t wait = nullptr;    // Each launch waits for what it was recorded for by then.
+};
+
+struct CUgraph_st {
+  std::vector<GraphNode> nodes;
+};
+
+struct CUgraphExec_st {
+  std::vector<GraphNode> nodes;
+  cuda_emulation::TaskPointer last;  // The end of its latest launch.
+};
+
+namespace cuda_emulation {
+
+struct Capture {
+  cudaStream_t origin;
+  cudaStreamCaptureMode mode;
+  std::thread::id thread;
+  bool invalid = false;
+  bool ended = false;
+  std::vector<GraphNode> nodes;
+  std::set<cudaStream_t> streams;
+};
+
+}  // namespace cuda_emulation
+
+struct CUstream_st {
+  bool blocking = true;  // Takes turns with the legacy stream.
+  int polls = 0;
+  cuda_emulation::TaskPointer last;  // The latest that was enqueued.
+  std::shared_ptr<cuda_emulation::Capture> capture;
+  std::vector<size_t> nodes;  // What comes next is after these, in the capture.
+};
+
+struct CUevent_st {
+  cuda_emulation::TaskPointer task;  // Null: not recorded, or there was no work before it.
+  int polls = 0;
+  std::shared_ptr<cuda_emulation::Capture> capture;  // Where it was recorded; null: in none.
+  std::vector<size_t> nodes;
+};
+
+namespace cuda_emulation {
+
+// Null is the legacy stream. Null is returned for what is no stream.
+CUstream_st* FindStream(Device* device, cudaStream_t stream);
+
+// Enqueues, or captures. REQUIRES: the lock.
+cudaError_t Enqueue(Device* device, cudaStream_t stream, std::function<bool()> run);
+
+// Whether the stream is captured; then its capture becomes invalid.
+bool InvalidateCapture(CUstream_st* stream);
+
+}  // namespace cuda_emulation
+
+#endif  // MILLRACE_TESTING_CUDA_EMULATION_STREAM_H_
