@@ -37,7 +37,7 @@ void ApplyGradient(cudaStream_t stream, F gradient, size_t count, const float* v
 }
 
 // Identity where `to` is another place.
-inline void Copy(cudaStream_t stream, size_t count, const float* from, float* to) {
+inline void CopyFloats(cudaStream_t stream, size_t count, const float* from, float* to) {
   if (from == to || count == 0) return;
   Check(cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, stream),
         "cudaMemcpyAsync");

@@ -108,7 +108,7 @@ void ApplyFunction(cudaStream_t stream, Function function, int64_t rows, int64_t
     case Function::kElu:
       return Apply(stream, Elu(), count, x, y);
     default:
-      return Copy(stream, count, x, y);
+      return CopyFloats(stream, count, x, y);
   }
 }
 
@@ -132,7 +132,7 @@ void ApplyGradient(cudaStream_t stream, Function function, int64_t rows, int64_t
     case Function::kElu:
       return ApplyGradient(stream, EluGradient(), count, y, dy, dx);
     default:
-      return Copy(stream, count, dy, dx);
+      return CopyFloats(stream, count, dy, dx);
   }
 }
 

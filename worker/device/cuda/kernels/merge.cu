@@ -36,7 +36,7 @@ struct MaximumNext {
 };
 
 template <unsigned kInputs>
-struct Merged {
+struct MergedInputs {
   unsigned inputs = 0;
   const float* x[kInputs] = {};
   const float* before = nullptr;  // Of the inputs before; null: there are none.
@@ -47,7 +47,7 @@ struct Merged {
 };
 
 template <unsigned kInputs, typename Next>
-__global__ void MergeKernel(Merged<kInputs> merged, Next next) {
+__global__ void MergeKernel(MergedInputs<kInputs> merged, Next next) {
   for (size_t i = FirstElement(); i < merged.count; i += ElementStride()) {
     Offsets<kInputs> offsets = {};
     AddOffsets(merged.strides, i, &offsets);
@@ -214,7 +214,7 @@ class MergeLayer final : public Layer {
   void Merge(const Pass& pass, const float* const* x, float* y) {
     float* const workspace = static_cast<float*>(pass.workspace);
     for (size_t begin = 0; begin < inputs(); begin += kInputs) {
-      Merged<kInputs> merged;
+      MergedInputs<kInputs> merged;
       const bool last = begin + kInputs >= inputs();
       merged.inputs = static_cast<unsigned>(std::min<size_t>(kInputs, inputs() - begin));
       std::copy(x + begin, x + begin + merged.inputs, merged.x);
@@ -233,7 +233,7 @@ class MergeLayer final : public Layer {
   }
 
   template <unsigned kInputs>
-  void LaunchMerge(const Merged<kInputs>& merged) {
+  void LaunchMerge(const MergedInputs<kInputs>& merged) {
     switch (kind_) {
       case MergeKind::kAdd:
       case MergeKind::kAverage:
