@@ -1,5 +1,7 @@
 #include "coordinator/membership/member_registry.h"
 
+#include <limits>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
