@@ -161,9 +161,10 @@ void CudaGpu::Record(Stream stream, Event* event) {
   recorded.capture = capturing_ ? captures_ : 0;
   if (!capturing_)
     return Check(cudaEventRecord(recorded.seen.get(), Of(stream)), "cudaEventRecord");
-  Check(cudaEventRecord(recorded.order.get(), Of(stream)), "cudaEventRecord");
   Check(cudaEventRecordWithFlags(recorded.seen.get(), Of(stream), cudaEventRecordExternal),
         "cudaEventRecordWithFlags");
+  // The last one: who waits for the event has then waited for all of the stream's work.
+  Check(cudaEventRecord(recorded.order.get(), Of(stream)), "cudaEventRecord");
 }
 
 void CudaGpu::WaitFor(Stream stream, const Event& event) {
