@@ -112,9 +112,10 @@ void* CudaGpu::Allocate(size_t bytes) {
   return memory;
 }
 
-void CudaGpu::Free(void* memory) {
-  Use();
-  Check(cudaFree(memory), "cudaFree");
+// Of an error who waited for the work was told.
+void CudaGpu::Free(void* memory) noexcept {
+  cudaSetDevice(index_);
+  cudaFree(memory);
 }
 
 void* CudaGpu::AllocatePinned(size_t bytes) {
@@ -125,9 +126,9 @@ void* CudaGpu::AllocatePinned(size_t bytes) {
   return memory;
 }
 
-void CudaGpu::FreePinned(void* memory) {
-  Use();
-  Check(cudaFreeHost(memory), "cudaFreeHost");
+void CudaGpu::FreePinned(void* memory) noexcept {
+  cudaSetDevice(index_);
+  cudaFreeHost(memory);
 }
 
 void CudaGpu::CopyIn(Stream stream, void* device, const void* host, size_t bytes) {
