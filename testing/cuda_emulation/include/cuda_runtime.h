@@ -38,7 +38,7 @@
 // - There are no child graphs, attributes of launches, cooperative launches, clusters, textures,
 // peers,
 //   managed memory, atomics and timings of events.
-// - All functions are thread-safe, and run one at a time.
+// - All functions are thread-safe, and run one at a time. The sanitizers know the fibers.
 #ifndef MILLRACE_TESTING_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H_
 #define MILLRACE_TESTING_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H_
 
