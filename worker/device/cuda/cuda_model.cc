@@ -33,7 +33,8 @@ absl::Status StatusOf(const cuda::Error& error, const std::string& device_name) 
 
 // What the bits of results depend on.
 std::string CudaNumerics(const cuda::GpuProperties& gpu) {
-  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32");
+  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32, ",
+                      gpu.products);
 }
 
 }  // namespace
