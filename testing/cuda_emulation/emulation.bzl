@@ -28,6 +28,8 @@ def emulated_cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
         testonly = True,
         srcs = sources,
         hdrs = hdrs,
+        # nvcc's own.
+        copts = ["-Wno-unknown-pragmas"],
         deps = deps + ["//testing/cuda_emulation"],
         **kwargs
     )

@@ -28,17 +28,24 @@
   X(cudaErrorNoKernelImageForDevice, 209,                                                         \
     "no kernel image is available for execution on the device")                                   \
   X(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")                        \
+  X(cudaErrorNvlinkUncorrectable, 220, "uncorrectable NVLink error")                              \
   X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                               \
   X(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state")         \
   X(cudaErrorNotReady, 600, "device not ready")                                                   \
   X(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                     \
   X(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")                \
   X(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")                       \
+  X(cudaErrorContextIsDestroyed, 709, "context is destroyed")                                     \
   X(cudaErrorAssert, 710, "device-side assert triggered")                                         \
+  X(cudaErrorHardwareStackError, 714, "hardware stack error")                                     \
+  X(cudaErrorIllegalInstruction, 715, "an illegal instruction was encountered")                   \
   X(cudaErrorMisalignedAddress, 716, "misaligned address")                                        \
+  X(cudaErrorInvalidAddressSpace, 717, "operation not supported on this address space")           \
+  X(cudaErrorInvalidPc, 718, "invalid program counter")                                           \
   X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                    \
   X(cudaErrorNotPermitted, 800, "operation not permitted")                                        \
   X(cudaErrorNotSupported, 801, "operation not supported")                                        \
+  X(cudaErrorMpsClientTerminated, 810, "the MPS client has been terminated")                      \
   X(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing")   \
   X(cudaErrorStreamCaptureInvalidated, 901,                                                       \
     "operation failed due to a previous error during capture")                                    \
@@ -54,6 +61,7 @@
     "operation not permitted on an event last recorded in a capturing stream")                    \
   X(cudaErrorStreamCaptureWrongThread, 908,                                                       \
     "attempt to terminate a thread-local capture sequence from another thread")                   \
+  X(cudaErrorExternalDevice, 911, "an error has occurred in an external entity")                  \
   X(cudaErrorUnknown, 999, "unknown error")
 
 enum cudaError {

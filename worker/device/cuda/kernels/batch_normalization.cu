@@ -16,9 +16,9 @@ constexpr size_t kBatchMovingVariance = 3;
 
 // Of some values of a channel: how many, their mean, and the sum of the squared differences to it.
 struct Moments {
-  float count = 0;
-  float mean = 0;
-  float squares = 0;
+  float count;
+  float mean;
+  float squares;
 };
 
 MILLRACE_DEVICE Moments Merged(const Moments& a, const Moments& b) {
@@ -39,9 +39,7 @@ MILLRACE_DEVICE Moments MomentsOf(const float* values) {
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kRowsAtOnce; ++i) sum += values[i];
-  Moments moments;
-  moments.count = kRowsAtOnce;
-  moments.mean = sum / kRowsAtOnce;
+  Moments moments = {kRowsAtOnce, sum / kRowsAtOnce, 0};
 #pragma unroll
   for (int i = 0; i < kRowsAtOnce; ++i) {
     const float difference = values[i] - moments.mean;
@@ -53,7 +51,7 @@ MILLRACE_DEVICE Moments MomentsOf(const float* values) {
 // Of the rows of this thread.
 MILLRACE_DEVICE Moments MomentsOfShare(const ColumnParts& parts, const ColumnShare& share,
                                        const float* x) {
-  Moments moments;
+  Moments moments = {};
   int64_t row = share.begin + share.lane;
   for (; row + (kRowsAtOnce - 1) * share.lanes < share.end; row += kRowsAtOnce * share.lanes) {
     float values[kRowsAtOnce];
@@ -85,7 +83,7 @@ MILLRACE_DEVICE Moments MergeLanes(const Moments& moments, const ColumnShare& sh
 __global__ void __launch_bounds__(kThreads)
     MomentsOfParts(ColumnParts parts, const float* x, Moments* moments) {
   const ColumnShare share = ShareOfColumns(parts);
-  Moments mine;
+  Moments mine = {};
   if (share.column < parts.columns) mine = MomentsOfShare(parts, share, x);
   mine = MergeLanes(mine, share, parts.width);
   if (share.lane == 0 && share.column < parts.columns) {
@@ -97,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     MergeMoments(ColumnParts parts, const Moments* moments, float* statistics) {
   const ColumnShare share = ShareOfColumns(parts);
-  Moments mine;
+  Moments mine = {};
   if (share.column < parts.columns) {
     for (int64_t part = share.lane; part < parts.parts; part += share.lanes) {
       mine = Merged(mine, moments[part * parts.columns + share.column]);

@@ -6,7 +6,7 @@ namespace {
 __global__ void __launch_bounds__(kThreads)
     AddPairsKernel(ColumnParts parts, const ColumnPair* sums, PairTargets targets) {
   const ColumnShare share = ShareOfColumns(parts);
-  ColumnPair sum;
+  ColumnPair sum = {};
   if (share.column < parts.columns) {
     for (int64_t part = share.lane; part < parts.parts; part += share.lanes) {
       const ColumnPair pair = sums[part * parts.columns + share.column];

@@ -68,8 +68,8 @@ MILLRACE_DEVICE ColumnShare ShareOfColumns(const ColumnParts& parts) {
 }
 
 struct ColumnPair {
-  float first = 0;
-  float second = 0;
+  float first;
+  float second;
 };
 
 // The sum over the lanes, for lane 0. All threads of the block take part.
@@ -91,7 +91,7 @@ template <typename Term>
 __global__ void __launch_bounds__(kThreads)
     SumPairsOfParts(ColumnParts parts, Term term, ColumnPair* sums) {
   const ColumnShare share = ShareOfColumns(parts);
-  ColumnPair sum;
+  ColumnPair sum = {};
   if (share.column < parts.columns) {
     for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
       const ColumnPair pair = term(row, share.column);

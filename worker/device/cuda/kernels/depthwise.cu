@@ -126,7 +126,7 @@ dim3 BlocksForImages(int64_t batch, uint32_t elements) {
 // Threads of a block for the kernel's gradient: filters, and lanes of positions.
 constexpr int kLaneFilters = 32;
 constexpr int kPositionLanes = 8;
-constexpr int64_t kPositionsOfPart = 256;
+constexpr int64_t kPositionsOfDepthwisePart = 256;
 
 struct DepthwiseWeightsWork {
   Windows windows;
@@ -203,7 +203,7 @@ int64_t FilterRuns(const Windows& windows) {
 
 PositionParts DepthwisePartsOf(const Windows& windows, int64_t batch) {
   return CutPositions(batch * windows.output_positions(), FilterRuns(windows) * windows.taps(),
-                      kPositionsOfPart);
+                      kPositionsOfDepthwisePart);
 }
 
 }  // namespace
