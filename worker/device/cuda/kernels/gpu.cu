@@ -161,9 +161,10 @@ void CudaGpu::Record(Stream stream, Event* event) {
   recorded.capture = capturing_ ? captures_ : 0;
   if (!capturing_)
     return Check(cudaEventRecord(recorded.seen.get(), Of(stream)), "cudaEventRecord");
-  Check(cudaEventRecord(recorded.order.get(), Of(stream)), "cudaEventRecord");
+  // The graph's part first: who waits for the other joins it.
   Check(cudaEventRecordWithFlags(recorded.seen.get(), Of(stream), cudaEventRecordExternal),
         "cudaEventRecordWithFlags");
+  Check(cudaEventRecord(recorded.order.get(), Of(stream)), "cudaEventRecord");
 }
 
 void CudaGpu::WaitFor(Stream stream, const Event& event) {
