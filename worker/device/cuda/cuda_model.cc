@@ -46,7 +46,8 @@ class BusyTime {
 
 // What the bits of results depend on.
 std::string CudaNumerics(const cuda::GpuProperties& gpu) {
-  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32");
+  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32, ",
+                      gpu.products);
 }
 
 }  // namespace
