@@ -24,7 +24,7 @@ constexpr char kExamples[] = "examples";
 constexpr const char* kNames[] = {"a9a_logistic",   "census_csv",     "census_wide_deep",
                                   "cifar10_resnet", "digits",         "image_folder",
                                   "mnist_cnn",      "mnist_cnn_sync", "movielens_mf",
-                                  "regression_csv", "two_inputs"};
+                                  "regression_csv", "two_inputs",     "wide_mlp"};
 
 std::string TextOf(const std::string& path) {
   std::ifstream file(path);

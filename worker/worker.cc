@@ -1,5 +1,6 @@
 #include "worker/worker.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -103,6 +104,8 @@ class WorkerImpl final : public Worker, private MemberListener {
   WorkerImpl(const WorkerOptions& options, std::shared_ptr<Device> device,
              std::shared_ptr<DeviceLoss> loss)
       : loss_(std::move(loss)),
+        device_(device),
+        clock_(options.clock),
         session_(ForSession(options, *device), this),
         trainer_(ForTrainer(options, std::move(device)),
                  [this](MemberMessage m) { session_.Send(std::move(m)); }),
@@ -141,6 +144,19 @@ class WorkerImpl final : public Worker, private MemberListener {
     for (Activity& activity : trainer_.Activities()) {
       *heartbeat.add_activities() = std::move(activity);
     }
+    FillDeviceUse(heartbeat);
+  }
+  void FillDeviceUse(Heartbeat& heartbeat) {
+    const DeviceMeter* const meter = device_->meter();
+    if (meter == nullptr || meter->memory() == 0) return;
+    const absl::Time now = clock_->Now();
+    const absl::Duration busy = meter->busy();
+    DeviceUse& use = *heartbeat.mutable_device_use();
+    use.set_memory(meter->memory());
+    use.set_memory_used(meter->memory_used());
+    const double share = absl::FDivDuration(busy - std::exchange(busy_then_, busy),
+                                            now - std::exchange(metered_at_, now));
+    use.set_busy(std::clamp(share, 0.0, 1.0));
   }
   // A step that is done stays done, and a worker that is to stop still is.
   bool OutlivesItsStream(const MemberMessage& message) override {
@@ -150,6 +166,11 @@ class WorkerImpl final : public Worker, private MemberListener {
   // In this order: the trainer's threads send until they have ended, and once the session has ended
   // (Stop sees to it) it does not call any more.
   const std::shared_ptr<DeviceLoss> loss_;
+  const std::shared_ptr<Device> device_;
+  Clock* const clock_;
+  // At the last heartbeat; the session's thread alone uses them.
+  absl::Time metered_at_ = absl::InfinitePast();
+  absl::Duration busy_then_;
   MemberSession session_;
   Trainer trainer_;
   std::once_flag stop_;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/best.h"
+#include "client/commands/devices_text.h"
 #include "client/commands/table.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
@@ -94,7 +95,7 @@ std::string DescribeCheckpoint(const CheckpointInfo& checkpoint, absl::Time now)
                       FormatAge(now - FromTimestamp(checkpoint.written())), " ago");
 }
 
-std::string JobJson(const JobStatus& status) {
+std::string JobJson(const JobStatus& status, const JobExplanation* explanation) {
   nlohmann::ordered_json json = {{"job_id", status.job_id()},
                                  {"name", status.spec().name()},
                                  {"state", JobState_Name(status.state())},
@@ -122,6 +123,7 @@ std::string JobJson(const JobStatus& status) {
   if (status.has_best()) json["best"] = BestJson(status.best());
   if (status.has_time_spent()) json["time_spent"] = TimeSpentJson(status.time_spent());
   if (status.has_step_times()) json["step_times"] = StepTimesJson(status.step_times());
+  if (explanation != nullptr) json["workers"] = DevicesJson(*explanation);
   return JsonLine(json);
 }
 

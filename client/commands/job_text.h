@@ -14,8 +14,9 @@ namespace millrace::client {
 // One JSON object on a line: "job_id", "name", "state", "message", "step", "total_steps",
 // "steps_run_again" and "more_may_have_run_again" (both as in JobStatus), "metrics", "warnings",
 // and "submitted", "started" and "ended" (RFC 3339), "checkpoint" (CheckpointJson) and "time_spent"
-// (TimeSpentJson) as far as these have happened.
-std::string JobJson(const JobStatus& status);
+// (TimeSpentJson) as far as these have happened. With an explanation of the job "workers"
+// (DevicesJson).
+std::string JobJson(const JobStatus& status, const JobExplanation* explanation = nullptr);
 
 // "directory", "path", "number", "step", "bytes" and "written" (RFC 3339).
 nlohmann::ordered_json CheckpointJson(const CheckpointInfo& checkpoint);

@@ -37,9 +37,10 @@ std::string WaitsText(const JobExplanation& explanation) {
 }
 
 std::string WorkersText(const JobExplanation& explanation) {
-  Table table({"WORKER", "STEPS", "SHARE", "STEP TIME", "SLOWNESS", "DOES", "TROUBLE"});
+  Table table({"WORKER", "ON", "STEPS", "SHARE", "STEP TIME", "SLOWNESS", "DOES", "TROUBLE"});
   for (const WorkerReport& worker : explanation.workers()) {
-    table.AddRow({PrintableName(worker.name()), FormatCount(worker.steps_done()),
+    table.AddRow({PrintableName(worker.name()), Printable(worker.device()),
+                  FormatCount(worker.steps_done()),
                   worker.steps_done() > 0 ? absl::StrFormat("%.0f%%", 100 * worker.share()) : "",
                   ShortTimeText(worker.step_time()),
                   worker.slowness() > 0 ? absl::StrFormat("%.1f", worker.slowness()) : "",
@@ -117,6 +118,7 @@ std::string WhyJson(const JobExplanation& explanation) {
   }
   for (const WorkerReport& worker : explanation.workers()) {
     json["workers"].push_back({{"name", worker.name()},
+                               {"device", worker.device()},
                                {"trouble", worker.trouble()},
                                {"activity", worker.activity()},
                                {"steps_done", worker.steps_done()},

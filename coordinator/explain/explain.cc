@@ -372,7 +372,7 @@ class Explainer {
     WorkerReport report;
     report.set_name(worker.name);
     report.set_trouble(TroubleOf(worker));
-    report.set_activity(DescribeActivities(Member(worker.worker)));
+    SetMember(Member(worker.worker), report);
     report.set_steps_done(worker.steps_done);
     report.set_share(worker.share);
     if (worker.step_time > absl::ZeroDuration()) {
@@ -382,11 +382,14 @@ class Explainer {
     return report;
   }
 
-  std::string DescribeActivities(const MemberFacts* member) const {
-    if (member == nullptr) return "";
-    std::vector<std::string> all;
-    for (const Activity& activity : member->activities) all.push_back(Describe(activity));
-    return absl::StrJoin(all, ", ");
+  // What is known of a worker beside its steps. Null: it is gone.
+  void SetMember(const MemberFacts* member, WorkerReport& report) const {
+    if (member == nullptr) return;
+    std::vector<std::string> activities;
+    for (const Activity& activity : member->activities) activities.push_back(Describe(activity));
+    report.set_activity(absl::StrJoin(activities, ", "));
+    report.set_device(member->device);
+    if (member->device_use.has_value()) *report.mutable_device_use() = *member->device_use;
   }
 
   // Workers of a job that hands out no steps, and those that are gone.
@@ -395,7 +398,7 @@ class Explainer {
       if (!member.is_worker || facts_.dispatch.started) continue;
       WorkerReport& report = *told.add_workers();
       report.set_name(member.name);
-      report.set_activity(DescribeActivities(&member));
+      SetMember(&member, report);
     }
     for (const DepartureFacts& departure : facts_.departures) {
       if (!departure.is_worker || departure.in_good_order) continue;

@@ -32,6 +32,8 @@ struct MemberFacts {
   // Nothing was heard of it for this long; 0: no longer than usual.
   absl::Duration silent;
   std::vector<Activity> activities;  // In this job; `since` is up to now.
+  std::string device;                // Of a worker, as it registered.
+  absl::optional<DeviceUse> device_use;
 };
 
 // One that is not there any more.

@@ -26,6 +26,8 @@ MemberFacts FactsOf(const MemberNews& member, const std::string& job_id, absl::T
   MemberFacts facts;
   facts.name = member.name;
   facts.is_worker = member.is_worker;
+  facts.device = member.device;
+  facts.device_use = member.device_use;
   const absl::Duration silent = now - member.heard;
   if (silent > kSilentPeriods * heartbeat_period) facts.silent = silent;
   for (const Activity& told : member.activities) {

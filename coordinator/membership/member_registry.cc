@@ -69,6 +69,14 @@ std::vector<Activity> ActivitiesOf(const Heartbeat& heartbeat) {
   return {heartbeat.activities().begin(), heartbeat.activities().begin() + count};
 }
 
+// Nothing, where it cannot be true.
+absl::optional<DeviceUse> DeviceUseOf(const Heartbeat& heartbeat) {
+  const DeviceUse& use = heartbeat.device_use();
+  const bool is_share = use.busy() >= 0 && use.busy() <= 1;
+  if (!is_share || use.memory() == 0 || use.memory_used() > use.memory()) return absl::nullopt;
+  return use;
+}
+
 std::string CopiesOfOneDirectory(const RegisterPs& ps, const RegisterPs& holder) {
   return absl::StrCat(
       "'", ps.name(), "' at ", ps.address(), " and '", holder.name(), "' at ", holder.address(),
@@ -215,6 +223,7 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
     member->second.spoke = true;
     if (message.kind_case() == MemberMessage::kHeartbeat) {
       member->second.activities = ActivitiesOf(message.heartbeat());
+      member->second.device_use = DeviceUseOf(message.heartbeat());
       member->second.told = member->second.heard;
       return absl::OkStatus();
     }
@@ -287,7 +296,9 @@ std::vector<MemberNews> MemberRegistry::News() const {
                     .is_worker = member.is_worker,
                     .heard = member.heard,
                     .activities = member.activities,
-                    .told = member.told});
+                    .told = member.told,
+                    .device = member.worker.device(),
+                    .device_use = member.device_use});
   }
   return news;
 }

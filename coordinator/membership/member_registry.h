@@ -48,7 +48,9 @@ struct MemberNews {
   bool is_worker = false;
   absl::Time heard;
   std::vector<Activity> activities;
-  absl::Time told;  // When it told them.
+  absl::Time told;                       // When it told them.
+  std::string device;                    // Of a worker, as it registered.
+  absl::optional<DeviceUse> device_use;  // As it told last.
 };
 
 // A member that is not there any more.
@@ -142,6 +144,7 @@ class MemberRegistry final : public Outbox {
     bool forgiven = false;  // Its silence, since it was heard.
     bool spoke = false;     // Since it registered.
     std::vector<Activity> activities;
+    absl::optional<DeviceUse> device_use;
     absl::Time told = absl::InfinitePast();
 
     const std::string& name() const { return is_worker ? worker.name() : ps.name(); }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "worker/device/device_meter.h"
 #include "worker/model/batch_sizes.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"
@@ -23,6 +24,9 @@ class Device {
 
   // The same for people, with what there is to say: "cpu/2", "cuda:0 (NVIDIA H200)".
   virtual std::string description() const = 0;
+
+  // Null: nothing is measured.
+  virtual const DeviceMeter* meter() const { return nullptr; }
 
   // Compiles a plan, whose shapes are all checked, for batches of up to these sizes.
   // INVALID_ARGUMENT: no batches to train on. RESOURCE_EXHAUSTED: too little memory for them.

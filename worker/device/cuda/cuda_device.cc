@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan
   } catch (const cuda::Error& error) {
     return absl::UnavailableError(absl::StrCat(name_, ": ", error.what()));
   }
-  return CudaModel::Compile(plan, batches, std::move(gpu), name_, lost_);
+  return CudaModel::Compile(plan, batches, std::move(gpu), name_, lost_, meter_);
 }
 
 }  // namespace millrace::worker

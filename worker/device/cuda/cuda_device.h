@@ -24,6 +24,7 @@ class CudaDevice final : public Device {
   // "cuda:0".
   const std::string& name() const override { return name_; }
   std::string description() const override { return description_; }
+  const DeviceMeter* meter() const override { return meter_.get(); }
   absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
                                                  const BatchSizes& batches) override;
 
@@ -35,6 +36,7 @@ class CudaDevice final : public Device {
   const std::string name_;
   const std::string description_;
   const DeviceLost lost_;
+  const std::shared_ptr<DeviceMeter> meter_ = std::make_shared<DeviceMeter>();
 };
 
 }  // namespace millrace::worker

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "worker/device/cuda/cuda_memory_need.h"
@@ -31,9 +32,21 @@ absl::Status StatusOf(const cuda::Error& error, const std::string& device_name) 
   return absl::InternalError(message);
 }
 
+// Counts the time from here to the end of the block.
+class BusyTime {
+ public:
+  explicit BusyTime(DeviceMeter* meter) : meter_(meter), begin_(absl::Now()) {}
+  ~BusyTime() { meter_->AddBusy(absl::Now() - begin_); }
+
+ private:
+  DeviceMeter* const meter_;
+  const absl::Time begin_;
+};
+
 // What the bits of results depend on.
 std::string CudaNumerics(const cuda::GpuProperties& gpu) {
-  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32");
+  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32, ",
+                      gpu.products);
 }
 
 }  // namespace
@@ -53,12 +66,14 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
 }
 
 CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
-                     std::unique_ptr<cuda::Gpu> gpu, std::string device_name, DeviceLost lost)
+                     std::unique_ptr<cuda::Gpu> gpu, std::string device_name, DeviceLost lost,
+                     std::shared_ptr<DeviceMeter> meter)
     : plan_(plan),
       walk_(PlanWalk(plan_)),
       batches_(batches),
       device_name_(std::move(device_name)),
       lost_(std::move(lost)),
+      meter_(std::move(meter)),
       gpu_(std::move(gpu)),
       numerics_(CudaNumerics(gpu_->Properties())),
       layers_(plan_, walk_, gpu_.get()),
@@ -72,15 +87,13 @@ CudaModel::~CudaModel() {
   static_cast<void>(gpu_.release());
 }
 
-absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
-                                                          const BatchSizes& batches,
-                                                          std::unique_ptr<cuda::Gpu> gpu,
-                                                          const std::string& device_name,
-                                                          DeviceLost lost) {
+absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(
+    const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
+    const std::string& device_name, DeviceLost lost, std::shared_ptr<DeviceMeter> meter) {
   if (batches.train == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
   try {
-    std::unique_ptr<CudaModel> model(
-        new CudaModel(plan, batches, std::move(gpu), device_name, std::move(lost)));
+    std::unique_ptr<CudaModel> model(new CudaModel(plan, batches, std::move(gpu), device_name,
+                                                   std::move(lost), std::move(meter)));
     MILLRACE_RETURN_IF_ERROR(model->Catch([&] { return model->TakeMemory(); }));
     return std::unique_ptr<Model>(std::move(model));
   } catch (const cuda::Error& error) {
@@ -98,6 +111,8 @@ absl::Status CudaModel::TakeMemory() {
   passes_ =
       std::make_unique<CudaPasses>(plan_, walk_, layers_, &layout_, *memory_, *ids_, gpu_.get());
   forward_done_ = gpu_->MakeEvent();
+  const cuda::GpuProperties properties = gpu_->Properties();
+  meter_->SetMemory(properties.memory, properties.memory - properties.free);
   return absl::OkStatus();
 }
 
@@ -164,6 +179,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
                                              GradientSink* gradients) {
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
   return Catch([&]() -> absl::StatusOr<BatchResult> {
+    const BusyTime busy(meter_.get());
     EnqueueInputs(batch, seed, /*training=*/true);
     const Graphs& graphs = GraphsOf(batch.size, /*training=*/true);
     gpu_->Launch(*graphs.forward);
@@ -187,6 +203,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
 absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.largest()));
   return Catch([&]() -> absl::Status {
+    const BusyTime busy(meter_.get());
     EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
     gpu_->Launch(*GraphsOf(batch.size, /*training=*/false).forward);
     if (!gpu_->HostWaitFor(*forward_done_, kDeadlineSeconds)) return TooLate();

@@ -16,6 +16,7 @@
 #include "worker/device/cuda/device_lost.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
+#include "worker/device/device_meter.h"
 #include "worker/device/per_batch.h"
 #include "worker/model/batch_metrics.h"
 #include "worker/model/batch_sizes.h"
@@ -34,11 +35,9 @@ class CudaModel final : public Model {
  public:
   // `gpu` is this model's alone. RESOURCE_EXHAUSTED: too little memory on the device or the host;
   // says how much is needed and what would fit. UNAVAILABLE: the device failed.
-  static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
-                                                        const BatchSizes& batches,
-                                                        std::unique_ptr<cuda::Gpu> gpu,
-                                                        const std::string& device_name,
-                                                        DeviceLost lost);
+  static absl::StatusOr<std::unique_ptr<Model>> Compile(
+      const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
+      const std::string& device_name, DeviceLost lost, std::shared_ptr<DeviceMeter> meter);
   ~CudaModel() override;
 
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
@@ -54,7 +53,7 @@ class CudaModel final : public Model {
 
  private:
   CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
-            std::string device_name, DeviceLost lost);
+            std::string device_name, DeviceLost lost, std::shared_ptr<DeviceMeter> meter);
 
   struct Graphs {
     std::unique_ptr<cuda::Graph> forward;
@@ -80,6 +79,7 @@ class CudaModel final : public Model {
   const BatchSizes batches_;
   const std::string device_name_;
   const DeviceLost lost_;
+  const std::shared_ptr<DeviceMeter> meter_;
   std::unique_ptr<cuda::Gpu> gpu_;
   const std::string numerics_;
   const CudaLayers layers_;

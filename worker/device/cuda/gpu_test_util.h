@@ -4,12 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "worker/device/cuda/library.h"
 
 namespace millrace::worker {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::unique_ptr<cuda::Gpu> OpenEmulatedGpu();
 

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,7 @@ TEST_F(GpuTest, SaysWhatItIs) {
   EXPECT_EQ(properties.name, "Emulated GPU");
   EXPECT_EQ(properties.major, 9);
   EXPECT_EQ(properties.minor, 0);
+  EXPECT_EQ(properties.products, "cuBLASLt 13.1.0");
   EXPECT_EQ(properties.memory, size_t{1} << 24);
   EXPECT_LE(properties.free, properties.memory - (size_t{1} << 20));
   EXPECT_GT(properties.free, size_t{1} << 22);
@@ -62,6 +64,19 @@ TEST_F(GpuTest, ArraysAreChangedElementByElement) {
   const auto bytes = OnDevice<uint8_t>(gpu_.get(), {0, 1, 127, 255});
   gpu_->ToFloats(bytes->As<uint8_t>(), 4, values->As());
   EXPECT_THAT(values->Values(), ElementsAre(0, 1, 127, 255));
+}
+
+TEST_F(GpuTest, ArraysOfAnySizeAtAnyPlaceAreAdded) {
+  for (const size_t count : {1, 2, 3, 4, 5, 7, 1023, 1028}) {
+    for (const size_t offset : {0, 1, 3, 4}) {
+      const auto part = OnDevice(gpu_.get(), std::vector<float>(count + offset, 2));
+      const auto sum = OnDevice(gpu_.get(), std::vector<float>(count + offset, 1));
+      gpu_->Add(part->As() + offset, count, sum->As() + offset);
+      std::vector<float> expected(count + offset, 3);
+      std::fill_n(expected.begin(), offset, 1.0f);
+      EXPECT_EQ(sum->Values(), expected) << count << " from " << offset;
+    }
+  }
 }
 
 TEST_F(GpuTest, MoreElementsThanThreadsAreAllChanged) {

@@ -1,0 +1,45 @@
+#include "worker/devices.h"
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace millrace::worker {
+namespace {
+
+absl::StatusOr<cuda::Library*> NoLibrary() {
+  return absl::UnavailableError("the CUDA library cannot be loaded: no such file");
+}
+
+absl::StatusOr<std::shared_ptr<Device>> OpenWithoutCuda(const std::string& name) {
+  return OpenDevice(
+      name, /*threads=*/2, [](const absl::Status&) {}, NoLibrary);
+}
+
+TEST(DevicesTest, AutoIsTheProcessorWhereThereIsNoCuda) {
+  for (const std::string name : {"auto", "cpu"}) {
+    const auto device = OpenWithoutCuda(name);
+    ASSERT_TRUE(device.ok()) << device.status();
+    EXPECT_EQ((*device)->name(), "cpu");
+    EXPECT_EQ((*device)->description(), "cpu/2");
+  }
+}
+
+TEST(DevicesTest, AGpuThatIsNamedMustBeThere) {
+  for (const std::string name : {"cuda", "cuda:1"}) {
+    EXPECT_EQ(OpenWithoutCuda(name).status(),
+              absl::UnavailableError("device: the CUDA library cannot be loaded: no such file"));
+  }
+}
+
+TEST(DevicesTest, OtherNamesAreRefused) {
+  for (const std::string name :
+       {"", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:a", "cuda:0,1", "cuda0"}) {
+    const absl::Status expected = absl::InvalidArgumentError(
+        absl::StrCat("device: '", name, "'; must be auto, cpu, cuda, or cuda:N, such as cuda:0"));
+    EXPECT_EQ(CheckDeviceName(name), expected);
+    EXPECT_EQ(OpenWithoutCuda(name).status(), expected);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::worker
