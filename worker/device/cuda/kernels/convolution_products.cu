@@ -243,7 +243,11 @@ void LaunchTiles(cudaStream_t stream, GatherWork work, int64_t rows, int64_t col
 template <bool kBack>
 void LaunchGather(cudaStream_t stream, const GatherWork& work, int64_t rows, int64_t columns,
                   int64_t products) {
-  if (LargeTilesPay(rows, columns, products)) {
+  if (columns <= NarrowTile::kColumns && TilesFill<NarrowTile>(rows, columns, products)) {
+    LaunchTiles<NarrowTile, kBack>(stream, work, rows, columns);
+  } else if (columns <= MediumTile::kColumns && TilesFill<MediumTile>(rows, columns, products)) {
+    LaunchTiles<MediumTile, kBack>(stream, work, rows, columns);
+  } else if (columns > MediumTile::kColumns && TilesFill<LargeTile>(rows, columns, products)) {
     LaunchTiles<LargeTile, kBack>(stream, work, rows, columns);
   } else {
     LaunchTiles<SmallTile, kBack>(stream, work, rows, columns);
