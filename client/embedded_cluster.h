@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/devices.h"
 #include "worker/model/model.h"
 #include "worker/model/own_models.h"
 

@@ -1,5 +1,7 @@
 #include "coordinator/membership/member_registry.h"
 
+#include <limits>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -222,6 +224,27 @@ TEST_F(MemberRegistryTest, ServerThatIsStartedAgainAndAgainHasItsOldPlaceAtOnce)
   EXPECT_FALSE(registry_.AddPs(Ps("p", "d", kLives - 1), link_).ok());
   EXPECT_FALSE(registry_.AddPs(Ps("p", "d", kLives - 8), link_).ok());
   EXPECT_TRUE(registry_.AddPs(Ps("p", "d", kLives - 9), link_).ok()) << "it is forgotten";
+}
+
+TEST_F(MemberRegistryTest, TellsWhatWorkersComputeOn) {
+  RegisterWorker worker = Worker("worker-0");
+  worker.set_device("cuda:0 (NVIDIA H200)");
+  const auto id = registry_.AddWorker(worker, link_);
+  ASSERT_TRUE(id.ok()) << id.status();
+  MemberMessage heartbeat;
+  DeviceUse& use = *heartbeat.mutable_heartbeat()->mutable_device_use();
+  use.set_memory(100);
+  use.set_memory_used(30);
+  use.set_busy(0.5);
+  ASSERT_TRUE(registry_.Receive(*id, heartbeat).ok());
+  const MemberNews news = registry_.News()[0];
+  EXPECT_EQ(news.device, "cuda:0 (NVIDIA H200)");
+  ASSERT_TRUE(news.device_use.has_value());
+  EXPECT_EQ(news.device_use->busy(), 0.5);
+
+  use.set_busy(std::numeric_limits<double>::quiet_NaN());
+  ASSERT_TRUE(registry_.Receive(*id, heartbeat).ok());
+  EXPECT_FALSE(registry_.News()[0].device_use.has_value()) << "what cannot be true is not told";
 }
 
 TEST_F(MemberRegistryTest, SilentMembersExpireAfterThreePeriods) {

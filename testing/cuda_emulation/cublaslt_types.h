@@ -19,16 +19,16 @@
   X(CUBLAS_STATUS_NOT_SUPPORTED, 15)    \
   X(CUBLAS_STATUS_LICENSE_ERROR, 16)
 
-enum cublasStatus_t {
+enum cublasStatus_t : int {
 #define CUDA_EMULATION_STATUS(name, value) name = value,
   CUDA_EMULATION_STATUSES(CUDA_EMULATION_STATUS)
 #undef CUDA_EMULATION_STATUS
 };
 
-enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
+enum cudaDataType_t : int { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 using cudaDataType = cudaDataType_t;
 
-enum cublasComputeType_t {
+enum cublasComputeType_t : int {
   CUBLAS_COMPUTE_16F = 64,
   CUBLAS_COMPUTE_32F = 68,
   CUBLAS_COMPUTE_32F_PEDANTIC = 69,
@@ -38,20 +38,23 @@ enum cublasComputeType_t {
   CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
 };
 
-enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 };
+enum cublasOperation_t : int { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 };
 
-enum cublasLtPointerMode_t { CUBLASLT_POINTER_MODE_HOST = 0, CUBLASLT_POINTER_MODE_DEVICE = 1 };
+enum cublasLtPointerMode_t : int {
+  CUBLASLT_POINTER_MODE_HOST = 0,
+  CUBLASLT_POINTER_MODE_DEVICE = 1
+};
 
-enum cublasLtOrder_t { CUBLASLT_ORDER_COL = 0, CUBLASLT_ORDER_ROW = 1 };
+enum cublasLtOrder_t : int { CUBLASLT_ORDER_COL = 0, CUBLASLT_ORDER_ROW = 1 };
 
-enum cublasLtEpilogue_t {
+enum cublasLtEpilogue_t : int {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
   CUBLASLT_EPILOGUE_RELU = 2,
   CUBLASLT_EPILOGUE_BIAS = 4,
   CUBLASLT_EPILOGUE_RELU_BIAS = 6,
 };
 
-enum cublasLtReductionScheme_t {
+enum cublasLtReductionScheme_t : int {
   CUBLASLT_REDUCTION_SCHEME_NONE = 0,
   CUBLASLT_REDUCTION_SCHEME_INPLACE = 1,
   CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
@@ -59,7 +62,7 @@ enum cublasLtReductionScheme_t {
   CUBLASLT_REDUCTION_SCHEME_MASK = 7,
 };
 
-enum cublasLtMatrixLayoutAttribute_t {
+enum cublasLtMatrixLayoutAttribute_t : int {
   CUBLASLT_MATRIX_LAYOUT_TYPE = 0,
   CUBLASLT_MATRIX_LAYOUT_ORDER = 1,
   CUBLASLT_MATRIX_LAYOUT_ROWS = 2,
@@ -69,7 +72,7 @@ enum cublasLtMatrixLayoutAttribute_t {
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
 };
 
-enum cublasLtMatmulDescAttributes_t {
+enum cublasLtMatmulDescAttributes_t : int {
   CUBLASLT_MATMUL_DESC_COMPUTE_TYPE = 0,
   CUBLASLT_MATMUL_DESC_SCALE_TYPE = 1,
   CUBLASLT_MATMUL_DESC_POINTER_MODE = 2,
@@ -79,7 +82,7 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
 };
 
-enum cublasLtMatmulPreferenceAttributes_t {
+enum cublasLtMatmulPreferenceAttributes_t : int {
   CUBLASLT_MATMUL_PREF_SEARCH_MODE = 0,
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
   CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
@@ -90,7 +93,7 @@ enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_IMPL_MASK = 12,
 };
 
-enum cublasLtMatmulAlgoConfigAttributes_t {
+enum cublasLtMatmulAlgoConfigAttributes_t : int {
   CUBLASLT_ALGO_CONFIG_ID = 0,
   CUBLASLT_ALGO_CONFIG_TILE_ID = 1,
   CUBLASLT_ALGO_CONFIG_SPLITK_NUM = 2,

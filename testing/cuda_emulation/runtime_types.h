@@ -64,7 +64,7 @@
   X(cudaErrorExternalDevice, 911, "an error has occurred in an external entity")                  \
   X(cudaErrorUnknown, 999, "unknown error")
 
-enum cudaError {
+enum cudaError : int {
 #define CUDA_EMULATION_VALUE(name, value, text) name = value,
   CUDA_EMULATION_ERRORS(CUDA_EMULATION_VALUE)
 #undef CUDA_EMULATION_VALUE
@@ -76,7 +76,7 @@ using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
 
-enum cudaMemcpyKind {
+enum cudaMemcpyKind : int {
   cudaMemcpyHostToHost = 0,
   cudaMemcpyHostToDevice = 1,
   cudaMemcpyDeviceToHost = 2,
@@ -98,19 +98,19 @@ inline constexpr unsigned cudaEventRecordExternal = 1;
 inline constexpr unsigned cudaEventWaitDefault = 0;
 inline constexpr unsigned cudaEventWaitExternal = 1;
 
-enum cudaStreamCaptureMode {
+enum cudaStreamCaptureMode : int {
   cudaStreamCaptureModeGlobal = 0,
   cudaStreamCaptureModeThreadLocal = 1,
   cudaStreamCaptureModeRelaxed = 2,
 };
 
-enum cudaStreamCaptureStatus {
+enum cudaStreamCaptureStatus : int {
   cudaStreamCaptureStatusNone = 0,
   cudaStreamCaptureStatusActive = 1,
   cudaStreamCaptureStatusInvalidated = 2,
 };
 
-enum cudaDeviceAttr {
+enum cudaDeviceAttr : int {
   cudaDevAttrMaxThreadsPerBlock = 1,
   cudaDevAttrMaxBlockDimX = 2,
   cudaDevAttrMaxBlockDimY = 3,

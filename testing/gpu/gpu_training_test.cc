@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "client/embedded_cluster.h"
 #include "client/exporter.h"
 #include "client/jobs_client.h"
@@ -99,6 +100,29 @@ TEST_F(GpuTrainingTest, AJobTrainsOnGpusAsOnCpus) {
   for (size_t i = 0; i < on_gpus.size(); ++i) {
     EXPECT_THAT(on_gpus[i], ::testing::Pointwise(::testing::FloatNear(1e-4f), on_cpus[i]));
   }
+}
+
+TEST_F(GpuTrainingTest, WhatAGpuIsUsedForIsTold) {
+  StartCluster(/*workers=*/1, "cuda");
+  JobSpec spec = SmallSpec();
+  spec.clear_epochs();
+  spec.set_steps(1u << 30);
+  const auto job_id = client_->Submit(spec);
+  ASSERT_TRUE(job_id.ok()) << job_id.status();
+  // With the first heartbeat after the first step.
+  const absl::Time deadline = absl::Now() + absl::Minutes(2);
+  JobExplanation explanation;
+  do {
+    ASSERT_LT(absl::Now(), deadline) << "nobody tells: " << explanation.ShortDebugString();
+    const auto told = client_->Explain(*job_id);
+    ASSERT_TRUE(told.ok()) << told.status();
+    explanation = *told;
+  } while (explanation.workers().empty() || !explanation.workers(0).has_device_use());
+  const WorkerReport& worker = explanation.workers(0);
+  EXPECT_THAT(worker.device(), StartsWith("cuda:0 ("));
+  EXPECT_GT(worker.device_use().memory_used(), 0u);
+  EXPECT_LE(worker.device_use().memory_used(), worker.device_use().memory());
+  EXPECT_TRUE(client_->Cancel(*job_id).ok());
 }
 
 TEST_F(GpuTrainingTest, RepeatedSynchronousRunsHaveEqualBits) {

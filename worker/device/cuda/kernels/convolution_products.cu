@@ -156,14 +156,14 @@ struct GatherTarget {
   MILLRACE_DEVICE void Columns(int first) {
     column = first;
     if (bias == nullptr) return;
-    MILLRACE_UNROLL
+#pragma unroll
     for (int j = 0; j < 4; ++j) added[j] = column + j < columns ? bias[column + j] : 0.0f;
   }
 
   MILLRACE_DEVICE void Put(int row, const float* sums) const {
     if (places[row].target < 0) return;
     FourFloats four;
-    MILLRACE_UNROLL
+#pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float sum = bias == nullptr ? sums[j] : sums[j] + added[j];
       four.values[j] = relu && sum < 0 ? 0.0f : sum;
@@ -172,7 +172,7 @@ struct GatherTarget {
     if constexpr (kWidth == 4) {
       if (column < columns) *reinterpret_cast<FourFloats*>(to) = four;
     } else {
-      MILLRACE_UNROLL
+#pragma unroll
       for (int j = 0; j < 4; ++j) {
         if (column + j < columns) to[j] = four.values[j];
       }

@@ -65,11 +65,11 @@ struct WeightsTarget {
     if constexpr (kWidth == 4) {
       if (column >= columns) return;
       FourFloats four;
-      MILLRACE_UNROLL
+#pragma unroll
       for (int j = 0; j < 4; ++j) four.values[j] = sums[j];
       *reinterpret_cast<FourFloats*>(to) = four;
     } else {
-      MILLRACE_UNROLL
+#pragma unroll
       for (int j = 0; j < 4; ++j) {
         if (column + j < columns) to[j] = sums[j];
       }

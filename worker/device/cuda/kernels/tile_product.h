@@ -14,12 +14,6 @@
 
 #include "worker/device/cuda/kernels/launch.h"
 
-#ifdef __CUDACC__
-#define MILLRACE_UNROLL _Pragma("unroll")
-#else
-#define MILLRACE_UNROLL
-#endif
-
 namespace millrace::cuda {
 
 // What one instruction loads or stores.
@@ -33,7 +27,7 @@ MILLRACE_DEVICE void LoadOrZero(bool inside, const float* from, float* to) {
   static_assert(kWidth == 1 || kWidth == 4);
   if constexpr (kWidth == 4) {
     const FourFloats four = inside ? *reinterpret_cast<const FourFloats*>(from) : FourFloats{};
-    MILLRACE_UNROLL
+#pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = four.values[i];
   } else {
     *to = inside ? *from : 0.0f;
@@ -87,15 +81,15 @@ class LoadShare {
   }
 
   MILLRACE_DEVICE void Fetch(Loader* loader) {
-    MILLRACE_UNROLL
+#pragma unroll
     for (int i = 0; i < kCount; ++i) loader->Load(Across(i), values_[i]);
     loader->Next();
   }
 
   MILLRACE_DEVICE void Store(Buffer& buffer) const {
-    MILLRACE_UNROLL
+#pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      MILLRACE_UNROLL
+#pragma unroll
       for (int k = 0; k < Loader::kWidth; ++k) {
         if constexpr (Loader::kAlongDepth) {
           buffer[Along() + k][Across(i)] = values_[i][k];
@@ -128,21 +122,21 @@ class FloatProduct {
  public:
   template <typename A, typename B>
   MILLRACE_DEVICE void Add(const A& a, const B& b) {
-    MILLRACE_UNROLL
+#pragma unroll
     for (int depth = 0; depth < Tile::kDepth; ++depth) {
       float rows[Tile::kThreadRows];
       float columns[Tile::kThreadColumns];
-      MILLRACE_UNROLL
+#pragma unroll
       for (int i = 0; i < Tile::kThreadRows; i += 4) {
         LoadOrZero<4>(/*inside=*/true, &a[depth][Row(i)], rows + i);
       }
-      MILLRACE_UNROLL
+#pragma unroll
       for (int j = 0; j < Tile::kThreadColumns; j += 4) {
         LoadOrZero<4>(/*inside=*/true, &b[depth][Column(j)], columns + j);
       }
-      MILLRACE_UNROLL
+#pragma unroll
       for (int i = 0; i < Tile::kThreadRows; ++i) {
-        MILLRACE_UNROLL
+#pragma unroll
         for (int j = 0; j < Tile::kThreadColumns; ++j) sums_[i][j] += rows[i] * columns[j];
       }
     }
@@ -152,10 +146,10 @@ class FloatProduct {
   // four columns that it has.
   template <typename Target>
   MILLRACE_DEVICE void Store(Target* target) const {
-    MILLRACE_UNROLL
+#pragma unroll
     for (int j = 0; j < Tile::kThreadColumns; j += 4) {
       target->Columns(Column(j));
-      MILLRACE_UNROLL
+#pragma unroll
       for (int i = 0; i < Tile::kThreadRows; ++i) target->Put(Row(i), sums_[i] + j);
     }
   }

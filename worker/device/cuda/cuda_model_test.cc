@@ -1,0 +1,220 @@
+// What only models on a GPU do; what all models do is tested in worker/device/model_tests.
+#include "worker/device/cuda/cuda_model.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cpu/cpu_device.h"
+#include "worker/device/cuda/cuda_device.h"
+#include "worker/device/model_tests/model_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+constexpr char kBlock[] = R"pb(
+  layers { conv2d { filters: 8 kernel_size: 3 padding: SAME no_bias: true } }
+  layers { batch_normalization {} }
+  layers {
+    name: "stem"
+    activation { function: RELU }
+  }
+  layers { conv2d { filters: 8 kernel_size: 3 padding: SAME } }
+  layers {
+    add {}
+    inputs: [ "conv2d_3", "stem" ]
+  }
+  layers { max_pool2d {} }
+  layers { dropout { rate: 0.2 } }
+  layers { flatten {} }
+  layers {
+    dense {
+      units: 12
+      activation: TANH
+      kernel_regularizer { l2: 0.01 }
+    }
+  }
+  layers { dense { units: 4 } }
+  loss: SPARSE_CATEGORICAL_CROSSENTROPY
+  metrics: ACCURACY
+)pb";
+const Shape kPicture = {7, 6, 3};
+constexpr size_t kExamplesOfABatch = 6;
+
+class CudaModelTest : public ::testing::Test {
+ protected:
+  CudaModelTest() { cuda_emulation::Reset(); }
+  ~CudaModelTest() override { cuda_emulation::Reset(); }
+
+  absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan, const BatchSizes& batches) {
+    auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), 0,
+                                   [this](const absl::Status& why) { lost_.push_back(why); });
+    if (!device.ok()) return device.status();
+    return (*device)->Compile(plan, batches);
+  }
+
+  std::unique_ptr<Model> CompileBlock(size_t batch = kExamplesOfABatch) {
+    auto model = Compile(plan_, {batch, batch});
+    EXPECT_TRUE(model.ok()) << model.status();
+    FillValues(/*seed=*/1, 0.3f, model->get());
+    return *std::move(model);
+  }
+
+  Batch BlockBatch(uint64_t seed, size_t size = kExamplesOfABatch) const {
+    return RandomBatch(seed, size, kPicture, 4);
+  }
+
+  const ModelPlan plan_ = PlanOrDie(kBlock, kPicture, 4);
+  std::vector<absl::Status> lost_;
+};
+
+TEST_F(CudaModelTest, ComputesWhatTheProcessorDoes) {
+  const std::unique_ptr<Model> gpu = CompileBlock();
+  const std::unique_ptr<Model> cpu = *CpuDevice(1).Compile(plan_, {6, 6});
+  FillValues(/*seed=*/1, 0.3f, cpu.get());
+  KeptGradients on_gpu(plan_);
+  KeptGradients on_cpu(plan_);
+  for (const size_t size : {6, 1, 5}) {
+    const Batch batch = BlockBatch(size, size);
+    const BatchResult expected = TrainOrDie(batch, /*seed=*/9, cpu.get(), &on_cpu);
+    const BatchResult actual = TrainOrDie(batch, /*seed=*/9, gpu.get(), &on_gpu);
+    EXPECT_NEAR(actual.loss_sum, expected.loss_sum, 1e-4 * expected.loss_sum);
+    EXPECT_EQ(actual.accuracy_sum, expected.accuracy_sum);
+    for (size_t v = 0; v < plan_.variables.size(); ++v) {
+      EXPECT_THAT(on_gpu.gradient(v),
+                  ::testing::Pointwise(::testing::FloatNear(2e-4f), on_cpu.gradient(v)))
+          << plan_.variables[v].name();
+    }
+  }
+}
+
+TEST_F(CudaModelTest, BitsDoNotDependOnTheOrderOfThreadsAndStreams) {
+  KeptGradients gradients(plan_);
+  std::vector<std::vector<float>> first;
+  for (const uint64_t order : {0, 1, 2, 3}) {
+    cuda_emulation::SetOrder(order);
+    const std::unique_ptr<Model> model = CompileBlock();
+    for (const uint64_t step : {0, 1}) {
+      TrainOrDie(BlockBatch(step), step, model.get(), &gradients);
+      ApplySgd(0.1f, gradients, model.get());
+    }
+    if (order == 0) first = gradients.gradients();
+    EXPECT_EQ(gradients.gradients(), first) << order;
+  }
+}
+
+TEST_F(CudaModelTest, StepsAllocateNothingAndLaunchWhatWasCaptured) {
+  const std::unique_ptr<Model> model = CompileBlock();
+  KeptGradients gradients(plan_);
+  TrainOrDie(BlockBatch(0), 0, model.get(), &gradients);
+  const cuda_emulation::Usage in_use = cuda_emulation::InUse();
+  const cuda_emulation::Counts before = cuda_emulation::Counted();
+  TrainOrDie(BlockBatch(1), 1, model.get(), &gradients);
+  const cuda_emulation::Counts after = cuda_emulation::Counted();
+  EXPECT_EQ(cuda_emulation::InUse().allocations, in_use.allocations);
+  EXPECT_EQ(cuda_emulation::InUse().pinned_allocations, in_use.pinned_allocations);
+  EXPECT_EQ(cuda_emulation::InUse().graphs, in_use.graphs);
+  EXPECT_EQ(after.launches, before.launches);
+  EXPECT_EQ(after.graph_launches, before.graph_launches + 2);
+  EXPECT_GT(after.kernels, before.kernels);
+}
+
+TEST_F(CudaModelTest, GivesAllBack) {
+  const cuda_emulation::Usage before = cuda_emulation::InUse();
+  {
+    const std::unique_ptr<Model> model = CompileBlock();
+    KeptGradients gradients(plan_);
+    TrainOrDie(BlockBatch(0), 0, model.get(), &gradients);
+  }
+  const cuda_emulation::Usage after = cuda_emulation::InUse();
+  EXPECT_EQ(after.bytes, before.bytes);
+  EXPECT_EQ(after.pinned_allocations, before.pinned_allocations);
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+  EXPECT_EQ(after.graphs, before.graphs);
+}
+
+TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
+  cuda_emulation::SetMemory(64 << 20);
+  const absl::Status status = Compile(plan_, {1 << 16, 0}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("batches of 65536 examples (batch_size)"), HasSubstr("cuda:0"),
+                    HasSubstr("examples would fit")));
+  const std::string message(status.message());
+  const size_t begin = message.find("up to ") + 6;
+  const size_t fitting = std::stoul(message.substr(begin));
+  EXPECT_TRUE(Compile(plan_, {fitting, 0}).ok());
+  EXPECT_FALSE(Compile(plan_, {fitting + 1, 0}).ok());
+}
+
+TEST_F(CudaModelTest, MemoryThatIsGoneAfterAllIsAnErrorThatSaysSo) {
+  cuda_emulation::FailAllocation(1);
+  EXPECT_EQ(Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
+  cuda_emulation::FailPinnedAllocation(1);
+  EXPECT_EQ(Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(lost_, IsEmpty());
+  EXPECT_TRUE(Compile(plan_, {6, 6}).ok());
+}
+
+TEST_F(CudaModelTest, AKernelThatFailsLosesTheDevice) {
+  const std::unique_ptr<Model> model = CompileBlock();
+  KeptGradients gradients(plan_);
+  cuda_emulation::FailKernel(7);
+  const absl::Status status = model->Train(BlockBatch(0), 0, &gradients).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), StartsWith("cuda:0: "));
+  ASSERT_THAT(lost_, SizeIs(1));
+  EXPECT_EQ(lost_[0], status);
+}
+
+// In turns: embeddings of one feature that are pooled and not, and more ids than there was room
+// for.
+TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
+  ExampleSpec examples = FloatsAndClass({}, 3);
+  examples.features[0].type = ElementType::kId;
+  examples.features[0].limit = 9;
+  examples.features[0].ragged = true;
+  ModelSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
+      "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      &spec));
+  const ModelPlan plan = *PlanModel(spec, examples);
+  const std::unique_ptr<Model> gpu = *Compile(plan, {3, 3});
+  const std::unique_ptr<Model> cpu = *CpuDevice(1).Compile(plan, {3, 3});
+  FillValues(/*seed=*/1, 0.3f, gpu.get());
+  FillValues(/*seed=*/1, 0.3f, cpu.get());
+  KeptGradients on_gpu(plan);
+  KeptGradients on_cpu(plan);
+  for (const size_t ids : {4, 300, 0, 7}) {
+    Batch batch;
+    batch.size = 3;
+    batch.labels = {IdTensor({0, 2, 1})};
+    batch.features.resize(1);
+    for (size_t i = 0; i < ids; ++i) {
+      batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
+    }
+    batch.features[0].ends = {ids / 2, ids / 2, ids};
+    TrainOrDie(batch, 0, gpu.get(), &on_gpu);
+    TrainOrDie(batch, 0, cpu.get(), &on_cpu);
+    for (size_t v = 0; v < plan.variables.size(); ++v) {
+      EXPECT_THAT(on_gpu.gradient(v),
+                  ::testing::Pointwise(::testing::FloatNear(1e-5f), on_cpu.gradient(v)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::worker

@@ -1,0 +1,292 @@
+// Convolutions on an emulated GPU. Values are small whole numbers, so that sums are exact in any
+// order and equal the CPU's, which conv2d_test compares with the formula.
+#include "worker/device/cuda/kernels/convolution.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/divisor.h"
+#include "worker/device/cuda/layer_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+class ConvolutionChoices {
+ public:
+  explicit ConvolutionChoices(unsigned seed) : random_(seed) {}
+
+  uint64_t Between(uint64_t low, uint64_t high) {
+    return std::uniform_int_distribution<uint64_t>(low, high)(random_);
+  }
+  bool Coin() { return Between(0, 1) == 1; }
+  std::string Padding() { return Coin() ? "SAME" : "VALID"; }
+
+  void WholeNumbers(std::vector<float>* numbers) {
+    for (float& number : *numbers) number = static_cast<float>(Between(0, 4)) - 2;
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+struct ConvolutionShape {
+  std::string layer;
+  Shape input;
+};
+
+LayerCase WholeNumberCase(const ConvolutionShape& shape, size_t batch, bool trainable = true) {
+  LayerCase c = MakeLayerCase(shape.layer, {shape.input}, batch, trainable);
+  ConvolutionChoices choose(/*seed=*/3);
+  for (std::vector<float>& values : c.x) choose.WholeNumbers(&values);
+  for (std::vector<float>& values : c.parameters) choose.WholeNumbers(&values);
+  choose.WholeNumbers(&c.dy);
+  return c;
+}
+
+void ExpectExact(const ConvolutionShape& shape, size_t batch) {
+  SCOPED_TRACE(absl::StrCat(shape.layer, " of ", ShapeString(shape.input), ", batch ", batch));
+  ExpectLikeCpu(WholeNumberCase(shape, batch), /*tolerance=*/0);
+}
+
+// Channels of a group: now and then as many as are loaded at once, and around the sizes of tiles.
+uint64_t SomeChannels(ConvolutionChoices* choose) {
+  switch (choose->Between(0, 3)) {
+    case 0:
+      return choose->Between(1, 9);
+    case 1:
+      return 4 * choose->Between(1, 10);
+    case 2:
+      return choose->Between(30, 36);
+    default:
+      return choose->Between(62, 66);
+  }
+}
+
+ConvolutionShape SomeConvolution(ConvolutionChoices* choose) {
+  const uint64_t groups = choose->Coin() ? 1 : choose->Between(2, 3);
+  const bool strided = choose->Coin();
+  const auto factor = [&](bool wanted) { return wanted ? choose->Between(1, 4) : 1; };
+  return {absl::StrCat("conv2d { filters: ", groups * SomeChannels(choose), " groups: ", groups,
+                       " kernel_size: [", choose->Between(1, 4), ", ", choose->Between(1, 4),
+                       "] strides: [", factor(strided), ", ", factor(strided), "] dilation_rate: [",
+                       factor(!strided), ", ", factor(!strided), "] padding: ", choose->Padding(),
+                       " no_bias: ", choose->Coin() ? "true" : "false", " }"),
+          {choose->Between(13, 16), choose->Between(13, 16), groups * SomeChannels(choose)}};
+}
+
+ConvolutionShape SomeDepthwise(ConvolutionChoices* choose) {
+  const bool strided = choose->Coin();
+  return {absl::StrCat("depthwise_conv2d { depth_multiplier: ", choose->Between(1, 3),
+                       " kernel_size: [", choose->Between(1, 4), ", ", choose->Between(1, 4),
+                       "] strides: ", strided ? choose->Between(1, 4) : 1, " dilation_rate: ",
+                       strided ? 1 : choose->Between(1, 3), " padding: ", choose->Padding(), " }"),
+          {choose->Between(10, 14), choose->Between(10, 14), choose->Between(1, 70)}};
+}
+
+ConvolutionShape SomeConv1D(ConvolutionChoices* choose) {
+  const uint64_t groups = choose->Between(1, 3);
+  const bool strided = choose->Coin();
+  const char* const paddings[] = {"VALID", "SAME", "CAUSAL"};
+  return {absl::StrCat("conv1d { filters: ", groups * SomeChannels(choose), " groups: ", groups,
+                       " kernel_size: ", choose->Between(1, 5),
+                       " strides: ", strided ? choose->Between(1, 5) : 1,
+                       " dilation_rate: ", strided ? 1 : choose->Between(1, 5),
+                       " padding: ", paddings[choose->Between(0, 2)], " }"),
+          {choose->Between(21, 60), groups * SomeChannels(choose)}};
+}
+
+TEST(ConvolutionKernelTest, GroupsDilationAndStridesOfManyShapes) {
+  ConvolutionChoices choose(/*seed=*/21);
+  for (int i = 0; i < 30; ++i) ExpectExact(SomeConvolution(&choose), choose.Between(1, 3));
+}
+
+TEST(ConvolutionKernelTest, DepthwiseConvolutionsOfManyShapes) {
+  ConvolutionChoices choose(/*seed=*/22);
+  for (int i = 0; i < 25; ++i) ExpectExact(SomeDepthwise(&choose), choose.Between(1, 3));
+}
+
+TEST(ConvolutionKernelTest, ConvolutionsOfSequencesOfManyShapes) {
+  ConvolutionChoices choose(/*seed=*/23);
+  for (int i = 0; i < 25; ++i) ExpectExact(SomeConv1D(&choose), choose.Between(1, 3));
+}
+
+TEST(ConvolutionKernelTest, OnePixelOneChannelAndOneFilter) {
+  ExpectExact({"conv2d { filters: 1 kernel_size: 1 }", {1, 1, 1}}, 1);
+  ExpectExact({"conv2d { filters: 1 kernel_size: 3 padding: SAME }", {2, 2, 1}}, 1);
+  ExpectExact({"conv2d { filters: 1 kernel_size: 3 padding: SAME }", {5, 4, 1}}, 2);
+  ExpectExact({"depthwise_conv2d { kernel_size: 1 }", {1, 1, 5}}, 1);
+  ExpectExact({"conv1d { filters: 1 kernel_size: 2 padding: CAUSAL }", {2, 1}}, 1);
+}
+
+// Most positions of the input are seen by no window.
+TEST(ConvolutionKernelTest, StridesBeyondTheKernelAndTheImage) {
+  ExpectExact({"conv2d { filters: 5 kernel_size: 1 strides: 2 }", {7, 6, 3}}, 2);
+  ExpectExact({"conv2d { filters: 8 kernel_size: 2 strides: 5 padding: SAME }", {11, 12, 4}}, 2);
+  ExpectExact({"conv2d { filters: 3 kernel_size: 2 strides: 50 }", {7, 6, 2}}, 2);
+  ExpectExact({"depthwise_conv2d { kernel_size: 2 strides: 5 }", {11, 12, 4}}, 2);
+}
+
+// Taps at the kernel's border see one position each, of those at the image's.
+TEST(ConvolutionKernelTest, DilationAsFarAsTheImage) {
+  ExpectExact({"conv2d { filters: 4 kernel_size: 3 dilation_rate: 4 padding: SAME }", {5, 5, 4}},
+              2);
+  ExpectExact({"depthwise_conv2d { kernel_size: 3 dilation_rate: 4 padding: SAME }", {5, 5, 4}}, 2);
+  ExpectExact({"conv1d { filters: 4 kernel_size: 3 dilation_rate: 4 padding: CAUSAL }", {9, 4}}, 2);
+}
+
+// Enough positions for the large tiles and for sums in parts, with channels by fours and without.
+TEST(ConvolutionKernelTest, MoreThanATileAndMoreThanAPart) {
+  ExpectExact({"conv2d { filters: 36 kernel_size: 3 padding: SAME }", {65, 63, 4}}, 5);
+  ExpectExact({"conv2d { filters: 35 kernel_size: 3 }", {67, 65, 3}}, 5);
+  ExpectExact({"conv2d { filters: 68 kernel_size: 2 strides: 2 }", {64, 64, 36}}, 9);
+  ExpectExact({"conv2d { filters: 37 kernel_size: 3 strides: 2 padding: SAME }", {64, 63, 35}}, 9);
+}
+
+TEST(ConvolutionKernelTest, DepthwiseSumsInParts) {
+  ExpectExact({"depthwise_conv2d { kernel_size: 3 padding: SAME }", {40, 41, 33}}, 3);
+}
+
+TEST(ConvolutionKernelTest, FunctionsWithinConvolutions) {
+  for (const char* function : {"RELU", "SIGMOID", "SOFTMAX", "TANH", "RELU6", "ELU"}) {
+    for (const Shape& input : {Shape{6, 5, 4}, Shape{6, 5, 3}}) {
+      ExpectLikeCpu(
+          MakeLayerCase(
+              absl::StrCat("conv2d { filters: 4 kernel_size: 3 activation: ", function, " }"),
+              {input}, 2),
+          1e-5);
+      ExpectLikeCpu(MakeLayerCase(absl::StrCat("depthwise_conv2d { kernel_size: 3 activation: ",
+                                               function, " no_bias: true }"),
+                                  {input}, 2),
+                    1e-5);
+    }
+  }
+}
+
+TEST(ConvolutionKernelTest, NanPassesThroughRelu) {
+  for (const char* kind : {"conv2d { filters: 3 kernel_size: 2 activation: RELU }",
+                           "depthwise_conv2d { kernel_size: 2 activation: RELU }"}) {
+    LayerCase c = MakeLayerCase(kind, {{4, 4, 3}}, 1);
+    c.training = false;
+    c.x[0][7] = std::numeric_limits<float>::quiet_NaN();
+    ExpectLikeCpu(c, 1e-5);
+  }
+}
+
+TEST(ConvolutionKernelTest, FrozenKernelsHaveNoGradients) {
+  for (const char* kind :
+       {"conv2d { filters: 5 kernel_size: 3 activation: TANH }",
+        "conv2d { filters: 5 kernel_size: 1 }", "depthwise_conv2d { kernel_size: 3 }"}) {
+    ExpectLikeCpu(MakeLayerCase(kind, {{6, 5, 4}}, 2, /*trainable=*/false), 1e-5);
+  }
+}
+
+TEST(ConvolutionKernelTest, NobodyAsksForTheGradientByTheFirstInput) {
+  for (const char* kind :
+       {"conv2d { filters: 5 kernel_size: 3 }", "depthwise_conv2d { kernel_size: 3 }"}) {
+    LayerCase c = MakeLayerCase(kind, {{6, 5, 4}}, 2);
+    c.asked = {false};
+    ExpectLikeCpu(c, 1e-5);
+  }
+}
+
+// What an image gives does not depend on those beside it, nor on the tiles that are chosen for them
+// all.
+TEST(ConvolutionKernelTest, AnImageHasTheSameBitsInEveryBatch) {
+  for (const char* kind : {"conv2d { filters: 36 kernel_size: [1, 2] padding: SAME }",
+                           "conv2d { filters: 36 kernel_size: 2 strides: 2 }",
+                           "depthwise_conv2d { kernel_size: 3 }"}) {
+    const LayerCase many = MakeLayerCase(kind, {{65, 63, 36}}, 5);
+    LayerCase one = MakeLayerCase(kind, {{65, 63, 36}}, 1);
+    one.x[0].assign(many.x[0].begin(), many.x[0].begin() + one.x[0].size());
+    one.parameters = many.parameters;
+    one.dy.assign(many.dy.begin(), many.dy.begin() + one.dy.size());
+    const LayerResult of_many = RunOnGpu(many);
+    const LayerResult of_one = RunOnGpu(one);
+    EXPECT_TRUE(std::equal(of_one.y.begin(), of_one.y.end(), of_many.y.begin())) << kind;
+    EXPECT_TRUE(std::equal(of_one.dx[0].begin(), of_one.dx[0].end(), of_many.dx[0].begin()))
+        << kind;
+  }
+}
+
+// Convolves forwards, back and for the kernel, with everything `offset` floats behind where it is
+// aligned.
+std::vector<float> ConvolveAt(size_t offset) {
+  constexpr size_t kImages = 2;
+  cuda::Windows windows;
+  windows.rows = {/*input=*/13,    /*output=*/7, /*size=*/3, /*stride=*/2, /*dilation=*/1,
+                  /*pad_before=*/1};
+  windows.columns = windows.rows;
+  windows.channels = 8;
+  windows.filters = 12;
+  const size_t x_size = kImages * windows.input_elements();
+  const size_t y_size = kImages * windows.output_positions() * windows.filters;
+  const size_t kernel_size = windows.taps() * windows.channels * windows.filters;
+  std::mt19937 random(5);
+  const auto numbers = [&](size_t count) {
+    std::vector<float> values(offset + count);
+    for (size_t i = offset; i < values.size(); ++i) values[i] = random() % 1000 / 1000.0f;
+    return values;
+  };
+  const std::unique_ptr<cuda::Gpu> gpu = OpenEmulatedGpu();
+  const auto x = OnDevice(gpu.get(), numbers(x_size));
+  const auto kernel = OnDevice(gpu.get(), numbers(kernel_size));
+  const auto dy = OnDevice(gpu.get(), numbers(y_size));
+  const auto results = OnDevice(gpu.get(), numbers(y_size + x_size + kernel_size));
+  DeviceMemory workspace(gpu.get(), cuda::KernelGradientBytes(windows, kImages));
+  float* const y = results->As() + offset;
+  cuda::Convolve(nullptr, windows,
+                 {kImages, x->As() + offset, kernel->As() + offset, nullptr, false, y});
+  cuda::ConvolveBack(nullptr, windows,
+                     {kImages, dy->As() + offset, kernel->As() + offset, y + y_size});
+  cuda::SumKernelGradient(
+      nullptr, windows,
+      {kImages, x->As() + offset, dy->As() + offset, y + y_size + x_size, workspace.As<void>()});
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const std::vector<float> values = results->Values();
+  return {values.begin() + offset, values.end()};
+}
+
+TEST(ConvolutionKernelTest, BitsDoNotDependOnHowMemoryIsAligned) {
+  EXPECT_EQ(ConvolveAt(0), ConvolveAt(1));
+}
+
+TEST(DivisorTest, QuotientsAreExact) {
+  const std::vector<uint32_t> divisors = {1,
+                                          2,
+                                          3,
+                                          5,
+                                          7,
+                                          9,
+                                          10,
+                                          100,
+                                          641,
+                                          65535,
+                                          65536,
+                                          65537,
+                                          99991,
+                                          1u << 30,
+                                          (1u << 30) + 1,
+                                          (1u << 31) - 1};
+  for (const uint32_t number : divisors) {
+    const cuda::Divisor divisor(number);
+    for (const uint32_t other : divisors) {
+      for (uint64_t n : {uint64_t{other} - 1, uint64_t{other}, uint64_t{other} * number - 1,
+                         uint64_t{other} * number, (uint64_t{1} << 31) - other}) {
+        n %= uint64_t{1} << 31;
+        EXPECT_EQ(divisor.Quotient(static_cast<uint32_t>(n)), n / number) << n << " / " << number;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::worker

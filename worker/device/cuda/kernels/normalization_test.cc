@@ -1,0 +1,187 @@
+// Normalizations on an emulated GPU, against the CPU, and against the formula in float64.
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "worker/device/cuda/layer_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+const std::vector<std::vector<Shape>>& NormalizedShapes() {
+  static const auto* const shapes = new std::vector<std::vector<Shape>>{
+      {{1}}, {{3}}, {{70}}, {{5, 1}}, {{7, 33}}, {{4, 5, 3}}, {{9, 8, 32}}, {{3, 2, 300}}};
+  return *shapes;
+}
+
+TEST(BatchNormalizationKernelTest, ManyShapes) {
+  for (const std::vector<Shape>& input : NormalizedShapes()) {
+    for (const size_t batch : {2, 17}) {
+      ExpectLikeCpu(MakeLayerCase("batch_normalization {}", input, batch), 5e-5);
+    }
+  }
+}
+
+// Parts of rows, and lanes that have eight rows at once and some over.
+TEST(BatchNormalizationKernelTest, ManyRows) {
+  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{61, 60, 3}}, 3), 5e-5);
+  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{31, 30, 33}}, 3), 5e-5);
+  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{1}}, 5000), 5e-5);
+}
+
+TEST(BatchNormalizationKernelTest, OneRow) {
+  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{5}}, 1), 5e-5);
+}
+
+TEST(BatchNormalizationKernelTest, WithoutScaleOrCenter) {
+  for (const char* fields :
+       {"no_scale: true", "no_center: true", "no_scale: true no_center: true"}) {
+    const std::string spec = absl::StrCat("batch_normalization { ", fields, " }");
+    ExpectLikeCpu(MakeLayerCase(spec, {{4, 5, 6}}, 3), 5e-5);
+    ExpectLikeCpu(MakeLayerCase(spec, {{4, 5, 6}}, 3, /*trainable=*/false), 5e-5);
+  }
+}
+
+TEST(BatchNormalizationKernelTest, MovingStatisticsWhereItIsNotTrained) {
+  for (const size_t batch : {1, 5}) {
+    LayerCase c = MakeLayerCase("batch_normalization {}", {{4, 5, 6}}, batch);
+    c.training = false;
+    ExpectLikeCpu(c, 1e-5);
+    ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{4, 5, 6}}, batch, /*trainable=*/false),
+                  1e-5);
+  }
+}
+
+TEST(BatchNormalizationKernelTest, NobodyAsksForTheGradientByTheInput) {
+  for (const bool trainable : {true, false}) {
+    LayerCase c = MakeLayerCase("batch_normalization {}", {{4, 5, 6}}, 3, trainable);
+    c.asked = {false};
+    ExpectLikeCpu(c, 5e-5);
+  }
+}
+
+// The mean is thousands of times the deviation, where the mean of squares less the square of the
+// mean would be noise.
+TEST(BatchNormalizationKernelTest, LargeMeansLeaveTheVarianceExact) {
+  constexpr size_t kRows = 3000;
+  LayerCase c = MakeLayerCase("batch_normalization { epsilon: 1e-9 }", {{2}}, kRows);
+  for (float& value : c.x[0]) value = 4096 + value;
+  const LayerResult result = RunOnGpu(c);
+  for (size_t channel = 0; channel < 2; ++channel) {
+    double mean = 0, squares = 0;
+    for (size_t row = 0; row < kRows; ++row) mean += c.x[0][2 * row + channel] / kRows;
+    for (size_t row = 0; row < kRows; ++row) {
+      squares += std::pow(c.x[0][2 * row + channel] - mean, 2) / kRows;
+    }
+    EXPECT_NEAR(result.gradients[kMovingMean][channel], mean, 1e-3);
+    EXPECT_NEAR(result.gradients[kMovingVariance][channel] / squares, 1, 1e-5);
+  }
+}
+
+TEST(BatchNormalizationKernelTest, EqualValuesHaveNoVariance) {
+  LayerCase c = MakeLayerCase("batch_normalization {}", {{3}}, 100);
+  c.x[0].assign(c.x[0].size(), 1.1f);
+  const LayerResult result = RunOnGpu(c);
+  for (const float variance : result.gradients[kMovingVariance]) EXPECT_LT(variance, 1e-12f);
+}
+
+TEST(LayerNormalizationKernelTest, ManyShapes) {
+  for (const std::vector<Shape>& input : NormalizedShapes()) {
+    for (const size_t batch : {1, 17}) {
+      ExpectLikeCpu(MakeLayerCase("layer_normalization {}", input, batch), 2e-5);
+    }
+  }
+}
+
+TEST(LayerNormalizationKernelTest, LongRowsAndManyRows) {
+  ExpectLikeCpu(MakeLayerCase("layer_normalization {}", {{2, 5000}}, 2), 1e-4);
+  ExpectLikeCpu(MakeLayerCase("layer_normalization {}", {{300, 5}}, 9), 1e-4);
+}
+
+TEST(LayerNormalizationKernelTest, WithoutScaleOrCenterAndFrozen) {
+  for (const char* fields :
+       {"", "no_scale: true", "no_center: true", "no_scale: true no_center: true"}) {
+    for (const bool trainable : {true, false}) {
+      for (const bool asked : {true, false}) {
+        LayerCase c = MakeLayerCase(absl::StrCat("layer_normalization { ", fields, " }"), {{4, 6}},
+                                    3, trainable);
+        c.asked = {asked};
+        ExpectLikeCpu(c, 2e-5);
+      }
+    }
+  }
+}
+
+// Values [rows, columns] of which each column, or each row, is brought to mean 0 and variance 1.
+struct Normalized {
+  size_t rows;
+  size_t columns;
+  bool by_column;
+  double epsilon;
+};
+
+// The sum of y * dy, in float64.
+double Objective(const Normalized& of, const std::vector<double>& x,
+                 const std::vector<double>& gamma, const std::vector<double>& beta,
+                 const std::vector<float>& dy) {
+  const size_t groups = of.by_column ? of.columns : of.rows;
+  const size_t members = x.size() / groups;
+  const auto place = [&](size_t group, size_t i) {
+    return of.by_column ? i * of.columns + group : group * of.columns + i;
+  };
+  double sum = 0;
+  for (size_t group = 0; group < groups; ++group) {
+    double mean = 0, variance = 0;
+    for (size_t i = 0; i < members; ++i) mean += x[place(group, i)] / members;
+    for (size_t i = 0; i < members; ++i) {
+      variance += std::pow(x[place(group, i)] - mean, 2) / members;
+    }
+    for (size_t i = 0; i < members; ++i) {
+      const size_t at = place(group, i);
+      const double z = (x[at] - mean) / std::sqrt(variance + of.epsilon);
+      sum += dy[at] * (z * gamma[at % of.columns] + beta[at % of.columns]);
+    }
+  }
+  return sum;
+}
+
+// The central differences of `objective` by each of `values`, which it reads.
+void ExpectDifferenceQuotients(const std::vector<float>& gradient, std::vector<double>* values,
+                               const std::function<double()>& objective) {
+  constexpr double kStep = 1e-4;
+  ASSERT_EQ(gradient.size(), values->size());
+  for (size_t i = 0; i < values->size(); ++i) {
+    const double value = (*values)[i];
+    (*values)[i] = value + kStep;
+    const double above = objective();
+    (*values)[i] = value - kStep;
+    const double below = objective();
+    (*values)[i] = value;
+    EXPECT_NEAR(gradient[i], (above - below) / (2 * kStep), 2e-5) << i;
+  }
+}
+
+void ExpectGradients(const LayerCase& c, const Normalized& of) {
+  SCOPED_TRACE(c.plan.spec.ShortDebugString());
+  std::vector<double> x(c.x[0].begin(), c.x[0].end());
+  std::vector<double> gamma(c.parameters[kGamma].begin(), c.parameters[kGamma].end());
+  std::vector<double> beta(c.parameters[kBeta].begin(), c.parameters[kBeta].end());
+  const auto objective = [&] { return Objective(of, x, gamma, beta, c.dy); };
+  const LayerResult result = RunOnGpu(c);
+  ExpectDifferenceQuotients(result.dx[0], &x, objective);
+  ExpectDifferenceQuotients(result.gradients[kGamma], &gamma, objective);
+  ExpectDifferenceQuotients(result.gradients[kBeta], &beta, objective);
+}
+
+TEST(NormalizationKernelTest, GradientsEqualTheDifferenceQuotients) {
+  ExpectGradients(MakeLayerCase("batch_normalization { epsilon: 0.01 }", {{3, 5}}, 6),
+                  {18, 5, /*by_column=*/true, 0.01});
+  ExpectGradients(MakeLayerCase("layer_normalization { epsilon: 0.01 }", {{3, 7}}, 4),
+                  {12, 7, /*by_column=*/false, 0.01});
+}
+
+}  // namespace
+}  // namespace millrace::worker

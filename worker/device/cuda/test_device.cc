@@ -1,0 +1,15 @@
+#include "worker/device/model_tests/test_device.h"
+
+#include "glog/logging.h"
+#include "worker/device/cuda/cuda_device.h"
+
+namespace millrace::worker {
+
+std::unique_ptr<Device> MakeTestDevice(int /*threads*/) {
+  auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), /*index=*/0,
+                                 [](const absl::Status&) {});
+  CHECK(device.ok()) << device.status();
+  return *std::move(device);
+}
+
+}  // namespace millrace::worker
