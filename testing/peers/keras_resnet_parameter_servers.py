@@ -1,0 +1,92 @@
+"""Trains the network of examples/resnet.py with Keras asynchronously: TensorFlow's ParameterServerStrategy with two
+parameter servers and two workers, each a process, and the coordinator (this one), which hands steps to workers as they
+become free. For the rest as keras_resnet_fit.py.
+
+    PYTHON keras_resnet_parameter_servers.py --train=data_batch_1.bin --evaluate=test_batch.bin --epochs=5 --seed=1
+
+A step is one worker's batch, as one of Model.fit's, and there are as many of them as in the epochs. Each worker has an
+order and an augmentation of its own, which no seed decides.
+
+Keras 3 reads the optimizer's iterations and assigns one more, so that of two workers' steps at the same time one does
+not count. Here the parameter server adds, so that every step counts in the schedule; --keras_count leaves it to Keras.
+
+Prints a JSON line: accuracy and loss of all held-out images after the steps, with the moving averages that Keras's
+BatchNormalization left, of which some are lost in the same way; `averaged_again`, with averages of the training images
+through the trained network; and `iterations`, how many steps counted.
+"""
+
+import json
+
+import keras_resnet
+import keras_resnet_fit
+import tensorflow_cluster
+import tensorflow as tf
+
+keras = tf.keras
+
+
+def step_of(model, optimizer, strategy):
+    entropy = keras_resnet_fit.entropy()
+
+    def train(x, y):
+        with tf.GradientTape() as tape:
+            loss = entropy(y, model(x, training=True)) + tf.add_n(model.losses)
+        variables = model.trainable_variables
+        optimizer.apply(tape.gradient(loss, [v.value for v in variables]), variables)
+
+    @tf.function
+    def step(batches):
+        strategy.run(train, next(batches))
+
+    return step
+
+
+def count_every_step(optimizer):
+    optimizer.iterations.assign_add = optimizer.iterations.value.assign_add
+
+
+def train(coordinator, options):
+    """The values of the network after the steps, and the optimizer's iterations."""
+    count = len(keras_resnet.images(options.train)[1]) // options.batch * options.epochs
+    with coordinator.strategy.scope():
+        model = keras_resnet_fit.network(options)
+        optimizer = keras_resnet_fit.optimizer(options, count)
+        optimizer.build(model.trainable_variables)
+    if not options.keras_count:
+        count_every_step(optimizer)
+    tf.random.set_seed(None)  # Else both workers would have the same order.
+    data = iter(coordinator.create_per_worker_dataset(
+        lambda: keras_resnet_fit.batches(options, repeated=True, seed=None)))
+    step = step_of(model, optimizer, coordinator.strategy)
+    for _ in range(count):
+        coordinator.schedule(step, args=(data,))
+    coordinator.join()
+    return model.get_weights(), int(optimizer.iterations.numpy())
+
+
+def average_again(model, options):
+    """Lets every BatchNormalization average one epoch of the training images, each batch alike."""
+    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    for index, (x, _) in enumerate(keras_resnet_fit.batches(options, repeated=False, seed=options.seed)):
+        for norm in norms:
+            norm.momentum = index / (index + 1)
+        model(x, training=True)
+
+
+def main():
+    parser = keras_resnet_fit.options_parser()
+    parser.add_argument("--keras_count", action="store_true", help="some steps do not count in the schedule")
+    options = parser.parse_args()
+    with tensorflow_cluster.coordinator() as coordinator:
+        weights, iterations = train(coordinator, options)
+    model = keras_resnet.network(options.depth)
+    model.set_weights(weights)
+    model.compile(loss=keras_resnet_fit.entropy(), metrics=["accuracy"])
+    told = keras_resnet_fit.evaluated(model, options)
+    average_again(model, options)
+    told["averaged_again"] = keras_resnet_fit.evaluated(model, options)
+    print(json.dumps({**told, "iterations": iterations}))
+
+
+if __name__ == "__main__":
+    main()
