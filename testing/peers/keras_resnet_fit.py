@@ -52,7 +52,7 @@ class Watch(keras.callbacks.Callback):
         return (self.steps - self.steps // 5) / (self.end - self.begin)
 
 
-def options_parser():
+def parsed_options():
     parser = argparse.ArgumentParser()
     parser.add_argument("--train", required=True)
     parser.add_argument("--evaluate")
@@ -68,7 +68,7 @@ def options_parser():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--plain", action="store_true", help="without augmentation")
-    return parser
+    return parser.parse_args()
 
 
 def network(options):
@@ -101,7 +101,7 @@ def evaluated(model, options):
 
 
 def main():
-    options = options_parser().parse_args()
+    options = parsed_options()
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(options.threads)
     model = network(options)

@@ -8,7 +8,7 @@ A step is one worker's batch, as one of Model.fit's, and there are as many of th
 order and an augmentation of its own, which no seed decides.
 
 Keras 3 reads the optimizer's iterations and assigns one more, so that of two workers' steps at the same time one does
-not count. Here the parameter server adds, so that every step counts in the schedule; --keras_count leaves it to Keras.
+not count. Here the parameter server adds, so that every step counts in the schedule.
 
 Prints a JSON line: accuracy and loss of all held-out images after the steps, with the moving averages that Keras's
 BatchNormalization left, of which some are lost in the same way; `averaged_again`, with averages of the training images
@@ -52,8 +52,7 @@ def train(coordinator, options):
         model = keras_resnet_fit.network(options)
         optimizer = keras_resnet_fit.optimizer(options, count)
         optimizer.build(model.trainable_variables)
-    if not options.keras_count:
-        count_every_step(optimizer)
+    count_every_step(optimizer)
     tf.random.set_seed(None)  # Else both workers would have the same order.
     data = iter(coordinator.create_per_worker_dataset(
         lambda: keras_resnet_fit.batches(options, repeated=True, seed=None)))
@@ -74,9 +73,7 @@ def average_again(model, options):
 
 
 def main():
-    parser = keras_resnet_fit.options_parser()
-    parser.add_argument("--keras_count", action="store_true", help="some steps do not count in the schedule")
-    options = parser.parse_args()
+    options = keras_resnet_fit.parsed_options()
     with tensorflow_cluster.coordinator() as coordinator:
         weights, iterations = train(coordinator, options)
     model = keras_resnet.network(options.depth)
