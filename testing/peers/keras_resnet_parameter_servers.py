@@ -10,9 +10,8 @@ order and an augmentation of its own, which no seed decides.
 Keras 3 reads the optimizer's iterations and assigns one more, so that of two workers' steps at the same time one does
 not count. Here the parameter server adds, so that every step counts in the schedule.
 
-Prints a JSON line: accuracy and loss of all held-out images after the steps, with the moving averages that Keras's
-BatchNormalization left, of which some are lost in the same way; `averaged_again`, with averages of the training images
-through the trained network; and `iterations`, how many steps counted.
+Prints a JSON line: what keras_resnet_fit.py prints after epochs, and `iterations`, how many steps counted. Of the moving
+averages that Keras's BatchNormalization leaves, some are lost as steps would be; none of those averaged again.
 """
 
 import json
@@ -21,8 +20,6 @@ import keras_resnet
 import keras_resnet_fit
 import tensorflow_cluster
 import tensorflow as tf
-
-keras = tf.keras
 
 
 def step_of(model, optimizer, strategy):
@@ -63,15 +60,6 @@ def train(coordinator, options):
     return model.get_weights(), int(optimizer.iterations.numpy())
 
 
-def average_again(model, options):
-    """Lets every BatchNormalization average one epoch of the training images, each batch alike."""
-    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
-    for index, (x, _) in enumerate(keras_resnet_fit.batches(options, repeated=False, seed=options.seed)):
-        for norm in norms:
-            norm.momentum = index / (index + 1)
-        model(x, training=True)
-
-
 def main():
     options = keras_resnet_fit.parsed_options()
     with tensorflow_cluster.coordinator() as coordinator:
@@ -79,10 +67,7 @@ def main():
     model = keras_resnet.network(options.depth)
     model.set_weights(weights)
     model.compile(loss=keras_resnet_fit.entropy(), metrics=["accuracy"])
-    told = keras_resnet_fit.evaluated(model, options)
-    average_again(model, options)
-    told["averaged_again"] = keras_resnet_fit.evaluated(model, options)
-    print(json.dumps({**told, "iterations": iterations}))
+    print(json.dumps({**keras_resnet_fit.evaluated_twice(model, options), "iterations": iterations}))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ DIR holds data_batch_1.bin and test_batch.bin. For each seed, Keras makes the in
 - Keras, asynchronously: TensorFlow's ParameterServerStrategy with 2 parameter servers and 2 workers.
 --runs=Keras,asynchronous leaves out the others. The orders of examples and their augmentation differ. The learning rate
 goes down to 0 by a cosine: with one that stays, what comes out depends on the last steps more than on anything else.
-Prints the accuracy on all of test_batch.bin, as mean and spread; of ParameterServerStrategy a second one too, with
-moving averages of which none is lost (see keras_resnet_parameter_servers.py).
+Prints the accuracy on all of test_batch.bin, as mean and spread; of Keras's also "averaged again", with statistics of
+the training images through the trained network in place of BatchNormalization's moving averages.
 """
 
 import argparse
@@ -22,6 +22,10 @@ import resnet_job
 import speed
 
 EXAMPLES = 10000
+KERAS = {  # The name to show and the program.
+    "Keras": ("Keras", "keras_resnet_fit.py"),
+    "parameter_servers": ("ParameterServerStrategy", "keras_resnet_parameter_servers.py"),
+}
 RUNS = ["Keras", *resnet_job.MODES, "parameter_servers"]
 
 
@@ -46,13 +50,10 @@ def keras(program, initial, seed, options, *more):
 
 def accuracies(run, directory, initial, seed, options):
     """By the name to show each with."""
-    epochs = f"--epochs={options.epochs}"
-    if run == "Keras":
-        return {run: keras("keras_resnet_fit.py", initial, seed, options, epochs)["accuracy"]}
-    if run == "parameter_servers":
-        told = keras("keras_resnet_parameter_servers.py", initial, seed, options, epochs)
-        return {"ParameterServerStrategy": told["accuracy"],
-                "ParameterServerStrategy, averaged again": told["averaged_again"]["accuracy"]}
+    if run in KERAS:
+        name, program = KERAS[run]
+        told = keras(program, initial, seed, options, f"--epochs={options.epochs}")
+        return {name: told["accuracy"], f"{name}, averaged again": told["averaged_again"]["accuracy"]}
     return {run: ours(run, directory, initial, seed, options)}
 
 
