@@ -82,7 +82,7 @@ class Layer {
  public:
   virtual ~Layer() = default;
 
-  // Temporary memory that Forward or Backward need for so many examples.
+  // Temporary memory that Forward or Backward need for so many examples or fewer.
   virtual size_t WorkspaceBytes(size_t /*batch*/) const { return 0; }
 
   virtual void Forward(const Pass& pass, const float* const* x, float* y) = 0;

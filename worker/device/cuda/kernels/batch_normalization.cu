@@ -194,7 +194,7 @@ class BatchNormalizationLayer final : public Layer {
     if (!description_.trained) return 0;
     const ColumnParts parts = PartsOf(batch);
     const auto channels = static_cast<size_t>(description_.channels);
-    return std::max(static_cast<size_t>(parts.parts) * channels * sizeof(Moments),
+    return std::max(static_cast<size_t>(parts.most_parts) * channels * sizeof(Moments),
                     channels * sizeof(ColumnPair) + SumPairsBytes(parts));
   }
 

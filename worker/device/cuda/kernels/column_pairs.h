@@ -23,6 +23,7 @@ struct ColumnParts {
   int width = 1;  // Of a band; a power of two, at most 32.
   int64_t parts = 1;
   int64_t rows_of_part = 1;
+  int64_t most_parts = 1;  // Of so many rows or fewer, of which fewer may have more parts.
 
   int64_t bands() const { return (columns + width - 1) / width; }
   dim3 blocks() const { return dim3(static_cast<unsigned>(bands()), static_cast<unsigned>(parts)); }
@@ -42,6 +43,7 @@ inline ColumnParts DivideColumns(int64_t rows, int64_t columns) {
   const int64_t least_rows = kRowsOfLane * kThreads / parts.width;
   const int64_t wanted = std::clamp<int64_t>(rows / least_rows, 1, most);
   parts.rows_of_part = std::max<int64_t>((rows + wanted - 1) / wanted, 1);
+  parts.most_parts = wanted;
   parts.parts = std::max<int64_t>((rows + parts.rows_of_part - 1) / parts.rows_of_part, 1);
   return parts;
 }
@@ -116,8 +118,9 @@ struct PairTargets {
 void AddPairsOfParts(cudaStream_t stream, const ColumnParts& parts, const ColumnPair* sums,
                      const PairTargets& targets);
 
+// Enough for fewer rows, too.
 inline size_t SumPairsBytes(const ColumnParts& parts) {
-  return static_cast<size_t>(parts.parts * parts.columns) * sizeof(ColumnPair);
+  return static_cast<size_t>(parts.most_parts * parts.columns) * sizeof(ColumnPair);
 }
 
 // Sums term(row, column) over all rows. Enqueued; `workspace` has SumPairsBytes.

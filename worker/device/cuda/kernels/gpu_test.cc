@@ -156,5 +156,30 @@ TEST_F(GpuTest, WorkGoesToTheGpuThatIsAskedForIt) {
   EXPECT_EQ(device, 0);
 }
 
+// The parts that sums are cut into do not become more with each example.
+TEST_F(GpuTest, WorkspaceIsEnoughForSmallerBatches) {
+  BatchNormalizationDescription batch_normalization;
+  batch_normalization.rows = 14 * 14;
+  batch_normalization.channels = 32;
+  batch_normalization.trained = true;
+  LayerNormalizationDescription layer_normalization;
+  layer_normalization.rows = 14 * 14;
+  layer_normalization.columns = 32;
+  layer_normalization.trained = true;
+  ConvolutionDescription convolution;
+  convolution.window = {{28, 28, 1}, {28, 28, 16}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  convolution.variables = {0, -1};
+  convolution.trained = true;
+  std::vector<std::unique_ptr<Layer>> layers;
+  layers.push_back(gpu_->Make(batch_normalization));
+  layers.push_back(gpu_->Make(layer_normalization));
+  layers.push_back(gpu_->Make(convolution));
+  for (const auto& layer : layers) {
+    for (size_t batch = 1; batch < 1000; ++batch) {
+      ASSERT_LE(layer->WorkspaceBytes(batch), layer->WorkspaceBytes(batch + 1)) << batch;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace::cuda

@@ -14,6 +14,7 @@ namespace millrace::cuda {
 struct PositionParts {
   int64_t count = 1;
   int64_t length = 1;  // Positions of each but the last one, which may have fewer.
+  int64_t most = 1;    // Parts of so many positions or fewer, of which fewer may have more parts.
 };
 
 // As many parts as fill a GPU where each takes so many blocks, with at least `least` positions in
@@ -28,15 +29,16 @@ inline PositionParts CutPositions(int64_t positions, int64_t blocks, int64_t lea
   PositionParts parts;
   parts.length = (positions + wanted - 1) / wanted;
   parts.count = (positions + parts.length - 1) / parts.length;
+  parts.most = wanted;
   return parts;
 }
 
 // The parts' sums stand one after the other in the workspace, and behind them what adding them up
-// takes; one alone is the gradient.
+// takes; one alone is the gradient. Enough for fewer positions, too.
 inline size_t PartialSumsBytes(const PositionParts& parts, int64_t elements) {
-  if (parts.count == 1) return 0;
-  return static_cast<size_t>(parts.count * elements) * sizeof(float) +
-         SumColumnsWorkspaceBytes(parts.count, elements);
+  if (parts.most == 1) return 0;
+  return static_cast<size_t>(parts.most * elements) * sizeof(float) +
+         SumColumnsWorkspaceBytes(parts.most, elements);
 }
 
 inline float* PartialSums(const PositionParts& parts, const KernelGradient& gradient) {
