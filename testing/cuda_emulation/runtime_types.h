@@ -29,6 +29,7 @@
     "no kernel image is available for execution on the device")                                   \
   X(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")                        \
   X(cudaErrorNvlinkUncorrectable, 220, "uncorrectable NVLink error")                              \
+  X(cudaErrorContained, 226, "an exception on the device was contained")                          \
   X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                               \
   X(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state")         \
   X(cudaErrorNotReady, 600, "device not ready")                                                   \
@@ -43,6 +44,7 @@
   X(cudaErrorInvalidAddressSpace, 717, "operation not supported on this address space")           \
   X(cudaErrorInvalidPc, 718, "invalid program counter")                                           \
   X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                    \
+  X(cudaErrorTensorMemoryLeak, 721, "tensor memory was not released")                             \
   X(cudaErrorNotPermitted, 800, "operation not permitted")                                        \
   X(cudaErrorNotSupported, 801, "operation not supported")                                        \
   X(cudaErrorMpsClientTerminated, 810, "the MPS client has been terminated")                      \

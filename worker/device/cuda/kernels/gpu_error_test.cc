@@ -47,7 +47,7 @@ TEST_F(GpuTest, KernelThatFailsLosesTheDevice) {
 
 TEST_F(GpuTest, EveryErrorThatLastsLosesTheDevice) {
   for (const cudaError_t error :
-       {cudaErrorAssert, cudaErrorECCUncorrectable, cudaErrorHardwareStackError,
+       {cudaErrorAssert, cudaErrorContained, cudaErrorECCUncorrectable, cudaErrorHardwareStackError,
         cudaErrorIllegalInstruction, cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,
         cudaErrorLaunchFailure, cudaErrorLaunchTimeout, cudaErrorMisalignedAddress,
         cudaErrorNvlinkUncorrectable, cudaErrorUnknown}) {

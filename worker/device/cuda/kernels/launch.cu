@@ -11,6 +11,10 @@ namespace {
 bool DeviceIsLost(cudaError_t error) {
   switch (error) {
     case cudaErrorAssert:
+#if CUDART_VERSION >= 13000
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+#endif
     case cudaErrorContextIsDestroyed:
     case cudaErrorECCUncorrectable:
     case cudaErrorExternalDevice:
