@@ -13,7 +13,7 @@ CudaDevice::CudaDevice(cuda::Library* library, int index, const std::string& gpu
       index_(index),
       name_(absl::StrCat("cuda:", index)),
       description_(absl::StrCat(name_, " (", gpu, ")")),
-      lost_(std::move(lost)) {}
+      state_(std::make_shared<DeviceState>(std::move(lost))) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library, int index,
                                                              DeviceLost lost) {
@@ -32,13 +32,16 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
 
 absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan,
                                                            const BatchSizes& batches) {
+  if (state_->hangs()) return absl::UnavailableError(absl::StrCat(name_, ": does not answer"));
   std::unique_ptr<cuda::Gpu> gpu;
   try {
     gpu = library_->Open(index_);
   } catch (const cuda::Error& error) {
-    return absl::UnavailableError(absl::StrCat(name_, ": ", error.what()));
+    const absl::Status status = absl::UnavailableError(absl::StrCat(name_, ": ", error.what()));
+    if (error.kind() == cuda::Error::kLost) state_->Lose(status);
+    return status;
   }
-  return CudaModel::Compile(plan, batches, std::move(gpu), name_, lost_, meter_);
+  return CudaModel::Compile(plan, batches, std::move(gpu), name_, state_, meter_);
 }
 
 }  // namespace millrace::worker

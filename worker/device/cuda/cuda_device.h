@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/device/cuda/device_lost.h"
+#include "worker/device/cuda/device_state.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/device.h"
 
@@ -35,7 +36,7 @@ class CudaDevice final : public Device {
   const int index_;
   const std::string name_;
   const std::string description_;
-  const DeviceLost lost_;
+  const std::shared_ptr<DeviceState> state_;
   const std::shared_ptr<DeviceMeter> meter_ = std::make_shared<DeviceMeter>();
 };
 

@@ -41,14 +41,16 @@ void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory,
 }
 
 void CudaGradients::Begin() {
-  order_.clear();
+  enqueued_.clear();
   for (Variable& variable : variables_) variable.finished = 0;
 }
 
 void CudaGradients::End() {
-  if (order_.empty()) return;
-  gpu_->Record(Stream::kCopyOut, all_copied_.get());
-  gpu_->WaitFor(Stream::kCompute, *all_copied_);
+  if (!enqueued_.empty()) {
+    gpu_->Record(Stream::kCopyOut, all_copied_.get());
+    gpu_->WaitFor(Stream::kCompute, *all_copied_);
+  }
+  order_ = enqueued_;
 }
 
 float* CudaGradients::Buffer(int variable) {
@@ -79,7 +81,7 @@ void CudaGradients::Complete(size_t index) {
   gpu_->WaitFor(Stream::kCopyOut, *of.final_on_device);
   memory_->CopyOut(Stream::kCopyOut, gradient, of.gradient, of.bytes());
   gpu_->Record(Stream::kCopyOut, of.copied.get());
-  order_.push_back(index);
+  enqueued_.push_back(index);
 }
 
 bool CudaGradients::Wait(double seconds) const {

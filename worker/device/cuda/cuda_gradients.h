@@ -60,7 +60,9 @@ class CudaGradients final : public cuda::Gradients {
   void Complete(size_t index);
 
   std::vector<Variable> variables_;
-  std::vector<size_t> order_;  // In which they were final.
+  // In which order they are final: of the pass that is being enqueued, and of whole ones.
+  std::vector<size_t> enqueued_;
+  std::vector<size_t> order_;
   std::unique_ptr<cuda::Event> all_copied_;
   cuda::Gpu* gpu_ = nullptr;
   const MirroredMemory* memory_ = nullptr;

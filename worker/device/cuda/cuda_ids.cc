@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "worker/model/walk.h"
 
@@ -79,10 +80,12 @@ CudaIds::CudaIds(const ModelPlan& plan, size_t batch, cuda::Gpu* gpu)
       features_(FeaturesOf(plan, batch)),
       slots_(IdSlot(plan.features.size(), /*pooled=*/false)) {
   for (Feature& feature : features_) MakeRoom(&feature, feature.room);
+  moved_ = false;
 }
 
 void CudaIds::MakeRoom(Feature* feature, size_t ids) {
   const Places places(batch_, ids);
+  moved_ = true;
   feature->memory.reset();
   feature->memory =
       std::make_unique<MirroredMemory>(gpu_, places.layout.bytes(), places.layout.bytes());
@@ -122,16 +125,17 @@ void CudaIds::Copy(const Feature& feature, const Tensor& tensor) {
 }
 
 bool CudaIds::Take(const Batch& batch) {
-  bool moved = false;
   for (Feature& feature : features_) {
     const Tensor& tensor = batch.features[feature.feature];
+    // Memory that was not to be had for an earlier batch is asked for again.
     if (tensor.ids.size() > feature.room) {
       MakeRoom(&feature, std::max(tensor.ids.size(), 2 * feature.room));
-      moved = true;
+    } else if (feature.memory == nullptr) {
+      MakeRoom(&feature, feature.room);
     }
     Copy(feature, tensor);
   }
-  return moved;
+  return std::exchange(moved_, false);
 }
 
 }  // namespace millrace::worker

@@ -29,7 +29,8 @@ class CudaIds {
   static size_t Bytes(const ModelPlan& plan, size_t batch);
 
   // Enqueues the copy of a batch's ids, whose twins in host memory stay as they are until it is
-  // done. True: some have moved, and work that was captured with slots() is void.
+  // done. True: some have moved since it last returned, and work that was captured with slots() is
+  // void. After an exception it may be called again.
   bool Take(const Batch& batch);
 
   // By IdSlot; empty where nobody asks for one.
@@ -53,6 +54,7 @@ class CudaIds {
   const size_t batch_;
   std::vector<Feature> features_;
   std::vector<cuda::Ids> slots_;
+  bool moved_ = false;           // Since Take last returned.
   std::vector<uint64_t> order_;  // Kept between batches.
 };
 

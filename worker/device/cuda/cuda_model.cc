@@ -44,6 +44,22 @@ class BusyTime {
   const absl::Time begin_;
 };
 
+// Whatever happens, what is enqueued afterwards runs again.
+template <typename Work>
+std::unique_ptr<cuda::Graph> Captured(cuda::Gpu* gpu, const Work& work) {
+  gpu->BeginCapture();
+  try {
+    work();
+  } catch (...) {
+    try {
+      gpu->EndCapture();
+    } catch (const cuda::Error&) {  // The first one is told.
+    }
+    throw;
+  }
+  return gpu->EndCapture();
+}
+
 // What the bits of results depend on.
 std::string CudaNumerics(const cuda::GpuProperties& gpu) {
   return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32, ",
@@ -58,7 +74,7 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
     return work();
   } catch (const cuda::Error& error) {
     const absl::Status status = StatusOf(error, device_name_);
-    if (error.kind() == cuda::Error::kLost) lost_(status);
+    if (error.kind() == cuda::Error::kLost) state_->Lose(status);
     return status;
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
@@ -67,13 +83,13 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
 }
 
 CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
-                     std::unique_ptr<cuda::Gpu> gpu, std::string device_name, DeviceLost lost,
-                     std::shared_ptr<DeviceMeter> meter)
+                     std::unique_ptr<cuda::Gpu> gpu, std::string device_name,
+                     std::shared_ptr<DeviceState> state, std::shared_ptr<DeviceMeter> meter)
     : plan_(plan),
       walk_(PlanWalk(plan_)),
       batches_(batches),
       device_name_(std::move(device_name)),
-      lost_(std::move(lost)),
+      state_(std::move(state)),
       meter_(std::move(meter)),
       gpu_(std::move(gpu)),
       numerics_(CudaNumerics(gpu_->Properties())),
@@ -81,24 +97,29 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
       layout_(plan_, walk_, layers_, batches) {}
 
 CudaModel::~CudaModel() {
-  if (!too_late_) return;
+  if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.
   static_cast<void>(ids_.release());
   static_cast<void>(memory_.release());
   static_cast<void>(gpu_.release());
 }
 
-absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(
-    const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
-    const std::string& device_name, DeviceLost lost, std::shared_ptr<DeviceMeter> meter) {
+absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
+                                                          const BatchSizes& batches,
+                                                          std::unique_ptr<cuda::Gpu> gpu,
+                                                          const std::string& device_name,
+                                                          std::shared_ptr<DeviceState> state,
+                                                          std::shared_ptr<DeviceMeter> meter) {
   if (batches.train == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
   try {
-    std::unique_ptr<CudaModel> model(new CudaModel(plan, batches, std::move(gpu), device_name,
-                                                   std::move(lost), std::move(meter)));
+    std::unique_ptr<CudaModel> model(
+        new CudaModel(plan, batches, std::move(gpu), device_name, state, std::move(meter)));
     MILLRACE_RETURN_IF_ERROR(model->Catch([&] { return model->TakeMemory(); }));
     return std::unique_ptr<Model>(std::move(model));
   } catch (const cuda::Error& error) {
-    return StatusOf(error, device_name);
+    const absl::Status status = StatusOf(error, device_name);
+    if (error.kind() == cuda::Error::kLost) state->Lose(status);
+    return status;
   }
 }
 
@@ -126,14 +147,13 @@ absl::Span<float> CudaModel::values(size_t variable) {
 
 std::unique_ptr<CudaModel::Graphs> CudaModel::Capture(size_t batch, bool training) {
   auto graphs = std::make_unique<Graphs>();
-  gpu_->BeginCapture();
-  passes_->EnqueueForward(batch, training);
-  gpu_->Record(Stream::kCompute, forward_done_.get());
-  graphs->forward = gpu_->EndCapture();
-  if (!training) return graphs;
-  gpu_->BeginCapture();
-  passes_->EnqueueBackward(batch);
-  graphs->backward = gpu_->EndCapture();
+  graphs->forward = Captured(gpu_.get(), [&] {
+    passes_->EnqueueForward(batch, training);
+    gpu_->Record(Stream::kCompute, forward_done_.get());
+  });
+  if (training) {
+    graphs->backward = Captured(gpu_.get(), [&] { passes_->EnqueueBackward(batch); });
+  }
   return graphs;
 }
 
@@ -151,10 +171,9 @@ void CudaModel::EnqueueInputs(const Batch& batch, uint64_t seed, bool training) 
 }
 
 absl::Status CudaModel::TooLate() {
-  too_late_ = true;
   const absl::Status status = absl::UnavailableError(
       absl::StrCat(device_name_, ": has not finished a step within ", kDeadlineSeconds, " s"));
-  lost_(status);
+  state_->Hang(status);
   return status;
 }
 
@@ -179,6 +198,7 @@ double CudaModel::MeanPenalty() {
 
 absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
                                              GradientSink* gradients) {
+  if (state_->hangs()) return TooLate();
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
@@ -203,6 +223,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
 }
 
 absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
+  if (state_->hangs()) return TooLate();
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.largest()));
   return Catch([&]() -> absl::Status {
     const BusyTime busy(meter_.get());

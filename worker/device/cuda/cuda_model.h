@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/cuda/cuda_passes.h"
-#include "worker/device/cuda/device_lost.h"
+#include "worker/device/cuda/device_state.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/device/device_meter.h"
@@ -35,9 +35,12 @@ class CudaModel final : public Model {
  public:
   // `gpu` is this model's alone. RESOURCE_EXHAUSTED: too little memory on the device or the host;
   // says how much is needed and what would fit. UNAVAILABLE: the device failed.
-  static absl::StatusOr<std::unique_ptr<Model>> Compile(
-      const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
-      const std::string& device_name, DeviceLost lost, std::shared_ptr<DeviceMeter> meter);
+  static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
+                                                        const BatchSizes& batches,
+                                                        std::unique_ptr<cuda::Gpu> gpu,
+                                                        const std::string& device_name,
+                                                        std::shared_ptr<DeviceState> state,
+                                                        std::shared_ptr<DeviceMeter> meter);
   ~CudaModel() override;
 
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
@@ -53,7 +56,8 @@ class CudaModel final : public Model {
 
  private:
   CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
-            std::string device_name, DeviceLost lost, std::shared_ptr<DeviceMeter> meter);
+            std::string device_name, std::shared_ptr<DeviceState> state,
+            std::shared_ptr<DeviceMeter> meter);
 
   struct Graphs {
     std::unique_ptr<cuda::Graph> forward;
@@ -78,7 +82,7 @@ class CudaModel final : public Model {
   const Walk walk_;
   const BatchSizes batches_;
   const std::string device_name_;
-  const DeviceLost lost_;
+  const std::shared_ptr<DeviceState> state_;
   const std::shared_ptr<DeviceMeter> meter_;
   std::unique_ptr<cuda::Gpu> gpu_;
   const std::string numerics_;
@@ -91,7 +95,6 @@ class CudaModel final : public Model {
   std::unique_ptr<cuda::Event> forward_done_;
   PerBatch<Graphs> training_graphs_;
   PerBatch<Graphs> evaluation_graphs_;
-  bool too_late_ = false;
 };
 
 }  // namespace millrace::worker

@@ -179,8 +179,41 @@ TEST_F(CudaModelTest, AKernelThatFailsLosesTheDevice) {
   EXPECT_EQ(lost_[0], status);
 }
 
+// Where a step fails while its graphs are captured, be it at the first of its size or another.
+TEST_F(CudaModelTest, AStepThatFailsLeavesTheModelAsItWas) {
+  KeptGradients expected(plan_);
+  const std::unique_ptr<Model> other = CompileBlock();
+  TrainOrDie(BlockBatch(1), 1, other.get(), &expected);
+  const auto of_six = expected.gradients();
+  TrainOrDie(BlockBatch(2, 5), 2, other.get(), &expected);
+  const auto of_five = expected.gradients();
+  int failures = 0;
+  for (int launch = 1;; launch += 3) {
+    const std::unique_ptr<Model> model = CompileBlock();
+    KeptGradients gradients(plan_);
+    TrainOrDie(BlockBatch(0), 0, model.get(), &gradients);
+    cuda_emulation::FailLaunch(launch);
+    if (model->Train(BlockBatch(2, 5), 2, &gradients).ok()) break;
+    ++failures;
+    KeptGradients again(plan_);
+    TrainOrDie(BlockBatch(1), 1, model.get(), &again);
+    EXPECT_EQ(again.gradients(), of_six) << launch;
+    TrainOrDie(BlockBatch(2, 5), 2, model.get(), &again);
+    EXPECT_EQ(again.gradients(), of_five) << launch;
+  }
+  EXPECT_GT(failures, 5);
+}
+
+TEST_F(CudaModelTest, ALossOfTheDeviceIsToldWhereverItIsFound) {
+  auto device = *CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), 0,
+                                  [this](const absl::Status& why) { lost_.push_back(why); });
+  cuda_emulation::LoseDevice();
+  EXPECT_EQ(device->Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(lost_, SizeIs(1));
+}
+
 // In turns: embeddings of one feature that are pooled and not, and more ids than there was room
-// for.
+// for, which is not to be had at first.
 TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
   ExampleSpec examples = FloatsAndClass({}, 3);
   examples.features[0].type = ElementType::kId;
@@ -198,6 +231,7 @@ TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
   FillValues(/*seed=*/1, 0.3f, cpu.get());
   KeptGradients on_gpu(plan);
   KeptGradients on_cpu(plan);
+  Batch few;
   for (const size_t ids : {4, 300, 0, 7}) {
     Batch batch;
     batch.size = 3;
@@ -207,6 +241,13 @@ TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
       batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
     }
     batch.features[0].ends = {ids / 2, ids / 2, ids};
+    if (ids == 300) {
+      cuda_emulation::FailAllocation(1);
+      EXPECT_EQ(gpu->Train(batch, 0, &on_gpu).status().code(),
+                absl::StatusCode::kResourceExhausted);
+      TrainOrDie(few, 0, gpu.get(), &on_gpu);
+    }
+    few = batch;
     TrainOrDie(batch, 0, gpu.get(), &on_gpu);
     TrainOrDie(batch, 0, cpu.get(), &on_cpu);
     for (size_t v = 0; v < plan.variables.size(); ++v) {
