@@ -27,13 +27,23 @@ EventOwner MakeCudaEvent() {
   return EventOwner(event);
 }
 
+// What is destroyed by a thread that has no device of its own would use the first one, and take
+// memory of it.
 struct CudaEvent final : Event {
+  explicit CudaEvent(int gpu) : index(gpu) {}
+  ~CudaEvent() override { cudaSetDevice(index); }
+
+  const int index;                     // Of the GPU.
   EventOwner seen = MakeCudaEvent();   // By the host, by streams, and by other graphs.
   EventOwner order = MakeCudaEvent();  // Of work within one capture.
   uint64_t capture = 0;                // That it was last recorded in; 0: in none.
 };
 
 struct CudaGraph final : Graph {
+  explicit CudaGraph(int gpu) : index(gpu) {}
+  ~CudaGraph() override { cudaSetDevice(index); }
+
+  const int index;  // Likewise.
   RunnableOwner runnable;
 };
 
@@ -154,7 +164,7 @@ void CudaGpu::Zero(Stream stream, void* device, size_t bytes) {
 
 std::unique_ptr<Event> CudaGpu::MakeEvent() {
   Use();
-  return std::make_unique<CudaEvent>();
+  return std::make_unique<CudaEvent>(index_);
 }
 
 void CudaGpu::Record(Stream stream, Event* event) {
@@ -214,7 +224,7 @@ std::unique_ptr<Graph> CudaGpu::EndCapture() {
   const GraphOwner owner(captured);
   cudaGraphExec_t runnable = nullptr;
   Check(cudaGraphInstantiate(&runnable, captured, /*flags=*/0), "cudaGraphInstantiate");
-  auto graph = std::make_unique<CudaGraph>();
+  auto graph = std::make_unique<CudaGraph>(index_);
   graph->runnable.reset(runnable);
   return graph;
 }

@@ -149,6 +149,11 @@ TEST_F(GpuTest, WorkGoesToTheGpuThatIsAskedForIt) {
   other->MakeEvent();
   cudaGetDevice(&device);
   EXPECT_EQ(device, 1);
+  std::unique_ptr<Event> event = gpu_->MakeEvent();
+  other->MakeEvent();
+  event.reset();
+  cudaGetDevice(&device);
+  EXPECT_EQ(device, 0);
   const std::unique_ptr<Layer> layer = gpu_->Make(RescalingDescription());
   other->MakeEvent();
   layer->WorkspaceBytes(1);
