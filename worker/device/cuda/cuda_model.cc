@@ -73,7 +73,9 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
   try {
     return work();
   } catch (const cuda::Error& error) {
-    const absl::Status status = StatusOf(error, device_name_);
+    absl::Status status = StatusOf(error, device_name_);
+    // The trouble of one worker ends no job.
+    if (absl::IsInternal(status)) status = absl::UnavailableError(status.message());
     if (error.kind() == cuda::Error::kLost) state_->Lose(status);
     return status;
   } catch (const std::bad_alloc&) {

@@ -193,7 +193,9 @@ TEST_F(CudaModelTest, AStepThatFailsLeavesTheModelAsItWas) {
     KeptGradients gradients(plan_);
     TrainOrDie(BlockBatch(0), 0, model.get(), &gradients);
     cuda_emulation::FailLaunch(launch);
-    if (model->Train(BlockBatch(2, 5), 2, &gradients).ok()) break;
+    const absl::Status status = model->Train(BlockBatch(2, 5), 2, &gradients).status();
+    if (status.ok()) break;
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     ++failures;
     KeptGradients again(plan_);
     TrainOrDie(BlockBatch(1), 1, model.get(), &again);
