@@ -3,7 +3,8 @@
 // one binary runs on machines with and without CUDA.
 //
 // The two share this header and descriptions.h alone: standard types, no protos, no Abseil. Both
-// are built by one compiler from one source tree; kLibraryVersion says whether they were.
+// are built by one compiler from one source tree; kLibraryVersion tells those apart whose headers
+// differ.
 //
 // The library knows layers, not models. The worker walks through the graph, plans memory and
 // decides what is captured; see cuda_model.h.
