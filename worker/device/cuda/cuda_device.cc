@@ -21,7 +21,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
     const int count = library->GpuCount();
     if (index < 0 || index >= count) {
       return absl::UnavailableError(
-          absl::StrCat("cuda:", index, ": the GPUs that this process may use are ", count));
+          absl::StrCat("cuda:", index, ": no such GPU: this process may use ", count,
+                       " (nvidia-smi lists a machine's GPUs, CUDA_VISIBLE_DEVICES may hide some)"));
     }
     const std::string gpu = library->Open(index)->Properties().name;
     return std::unique_ptr<CudaDevice>(new CudaDevice(library, index, gpu, std::move(lost)));

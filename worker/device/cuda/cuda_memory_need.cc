@@ -24,13 +24,13 @@ size_t LargestThatFits(size_t size, const Fits& fits) {
 
 }  // namespace
 
-uint64_t CudaNeed::DeviceBytes(const BatchSizes& batches) const {
+uint64_t CudaMemoryNeed::DeviceBytes(const BatchSizes& batches) const {
   return CudaLayout(plan_, walk_, layers_, batches).memory.bytes() +
          CudaIds::Bytes(plan_, batches.largest());
 }
 
-absl::Status CudaNeed::CheckDevice(const BatchSizes& batches, uint64_t free,
-                                   const std::string& device_name) const {
+absl::Status CudaMemoryNeed::CheckDevice(const BatchSizes& batches, uint64_t free,
+                                         const std::string& device_name) const {
   const uint64_t need = DeviceBytes(batches);
   if (need <= free) return absl::OkStatus();
   const bool train_alone = DeviceBytes({batches.train, 0}) > free;
@@ -49,15 +49,15 @@ absl::Status CudaNeed::CheckDevice(const BatchSizes& batches, uint64_t free,
       free / kGiB, advice));
 }
 
-absl::Status CudaNeed::CheckHost(const BatchSizes& batches, uint64_t limit) const {
+absl::Status CudaMemoryNeed::CheckHost(const BatchSizes& batches, uint64_t limit) const {
   const double need =
       static_cast<double>(CudaLayout(plan_, walk_, layers_, batches).mirrored_bytes) +
       TrainingBytes(plan_, batches);
   if (need <= static_cast<double>(limit)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
       "the model, with batches of %d examples (batch_size), needs %.3g GiB of this machine's "
-      "memory "
-      "beside the GPU's, this worker may use %.3g GiB; use smaller layers or a smaller batch_size",
+      "memory beside the GPU's, this worker may use %.3g GiB; use smaller layers or a smaller "
+      "batch_size",
       batches.train, need / kGiB, static_cast<double>(limit) / kGiB));
 }
 

@@ -14,9 +14,9 @@
 namespace millrace::worker {
 
 // Of one model, for batches of any size. What it is made of must outlive it.
-class CudaNeed {
+class CudaMemoryNeed {
  public:
-  CudaNeed(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers)
+  CudaMemoryNeed(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers)
       : plan_(plan), walk_(walk), layers_(layers) {}
 
   // Bytes of device memory that a compiled model takes, but for ids beyond those of its first

@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
 }
 
 absl::Status CudaModel::TakeMemory() {
-  const CudaNeed need(plan_, walk_, layers_);
+  const CudaMemoryNeed need(plan_, walk_, layers_);
   MILLRACE_RETURN_IF_ERROR(need.CheckHost(batches_, MemoryLimit()));
   MILLRACE_RETURN_IF_ERROR(need.CheckDevice(batches_, gpu_->Properties().free, device_name_));
   memory_ =
