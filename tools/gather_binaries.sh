@@ -30,13 +30,13 @@ for binary in "$@"; do
   fi
   name=$(basename "$binary")
   while read -r library; do
-    [[ $(basename "$library") =~ $left_out ]] || cp --update --dereference "$library" "$out/lib/"
+    [[ $(basename "$library") =~ $left_out ]] || cp --force --update --dereference "$library" "$out/lib/"
   done < <(libraries_of "$binary")
   if [[ $name == *.so ]]; then
-    cp --dereference "$binary" "$out/lib/$name"
+    cp --force --dereference "$binary" "$out/lib/$name"
     continue
   fi
-  cp --dereference "$binary" "$out/binaries/$name"
+  cp --force --dereference "$binary" "$out/binaries/$name"
   cat >"$out/$name" <<'RUN'
 #!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
