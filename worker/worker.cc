@@ -12,6 +12,7 @@
 #include "common/memory_limit.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "worker/device/cuda/library_loader.h"
 #include "worker/device_loss.h"
 #include "worker/input/dataset.h"
@@ -110,7 +111,9 @@ class WorkerImpl final : public Worker, private MemberListener {
         trainer_(ForTrainer(options, std::move(device)),
                  [this](MemberMessage m) { session_.Send(std::move(m)); }),
         leaves_without_device_([this] {
-          if (loss_->Wait()) Stop();
+          if (!loss_->Wait()) return;
+          LOG(ERROR) << "a worker leaves, since its device is lost: " << loss_->why().message();
+          Stop();
         }) {
     session_.Start();
   }

@@ -1,6 +1,9 @@
 #include "worker/device/cuda/cuda_gradients.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "worker/model/penalty.h"
 
@@ -17,8 +20,11 @@ CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, MemoryLayo
     variable.uses = walk.variable_uses[i];
     variable.is_statistic = plan.variables[i].update().has_moving_average();
     variable.regularizer = plan.regularizers[i];
-    if (variable.uses > 0) variable.gradient = layout->Add(variable.bytes());
+    if (variable.uses == 0) continue;
+    variable.gradient = layout->Add(variable.bytes());
+    variable.step = layout->Add(sizeof(uint64_t));
   }
+  step_place_ = layout->Add(sizeof(uint64_t));
 }
 
 void CudaGradients::AddParts(MemoryLayout* layout) {
@@ -38,6 +44,11 @@ void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory,
     variable.final_on_device = gpu->MakeEvent();
     variable.copied = gpu->MakeEvent();
   }
+}
+
+void CudaGradients::BeginStep() {
+  *memory_->Host<uint64_t>(step_place_) = ++step_;
+  memory_->CopyIn(step_place_, sizeof(uint64_t));
 }
 
 void CudaGradients::Begin() {
@@ -80,18 +91,32 @@ void CudaGradients::Complete(size_t index) {
   gpu_->Record(Stream::kCompute, of.final_on_device.get());
   gpu_->WaitFor(Stream::kCopyOut, *of.final_on_device);
   memory_->CopyOut(Stream::kCopyOut, gradient, of.gradient, of.bytes());
+  memory_->CopyOut(Stream::kCopyOut, memory_->Device<uint64_t>(step_place_), of.step,
+                   sizeof(uint64_t));
   gpu_->Record(Stream::kCopyOut, of.copied.get());
   enqueued_.push_back(index);
 }
 
+bool CudaGradients::Await(const Variable& variable, double seconds) const {
+  if (!gpu_->HostWaitFor(*variable.copied, seconds)) return false;
+  const volatile uint64_t* const step = memory_->Host<uint64_t>(variable.step);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (*step != step_) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::yield();
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return true;
+}
+
 bool CudaGradients::Wait(double seconds) const {
-  return order_.empty() || gpu_->HostWaitFor(*variables_[order_.back()].copied, seconds);
+  return order_.empty() || Await(variables_[order_.back()], seconds);
 }
 
 bool CudaGradients::HandOver(double seconds, GradientSink* sink) const {
   for (const size_t index : order_) {
     const Variable& of = variables_[index];
-    if (!gpu_->HostWaitFor(*of.copied, seconds)) return false;
+    if (!Await(of, seconds)) return false;
     const float* const from = memory_->Host<float>(of.gradient);
     std::copy(from, from + of.elements, sink->Buffer(index).begin());
     sink->Finished(index);

@@ -3,6 +3,7 @@
 #define MILLRACE_WORKER_DEVICE_CUDA_CUDA_GRADIENTS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -30,6 +31,10 @@ class CudaGradients final : public cuda::Gradients {
   // outlive it.
   void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const std::vector<size_t>* values);
 
+  // Enqueues the number of the step whose pass is launched next. Each gradient brings it along, so
+  // that one of the step before is never taken for it, whatever an event says.
+  void BeginStep();
+
   // A backward pass is going to be enqueued.
   void Begin();
   // The pass is enqueued: the compute stream waits for the copies.
@@ -56,14 +61,19 @@ class CudaGradients final : public cuda::Gradients {
     size_t finished = 0;  // Uses in this pass.
     std::unique_ptr<cuda::Event> final_on_device;
     std::unique_ptr<cuda::Event> copied;
+    size_t step = 0;  // Where the number of the step is that was copied last, mirrored.
   };
   void Complete(size_t index);
+  // False: it took more than `seconds`.
+  bool Await(const Variable& variable, double seconds) const;
 
   std::vector<Variable> variables_;
   // In which order they are final: of the pass that is being enqueued, and of whole ones.
   std::vector<size_t> enqueued_;
   std::vector<size_t> order_;
   std::unique_ptr<cuda::Event> all_copied_;
+  size_t step_place_ = 0;  // Of the number of the step under way, mirrored.
+  uint64_t step_ = 0;
   cuda::Gpu* gpu_ = nullptr;
   const MirroredMemory* memory_ = nullptr;
   const std::vector<size_t>* values_ = nullptr;

@@ -149,10 +149,7 @@ absl::Span<float> CudaModel::values(size_t variable) {
 
 std::unique_ptr<CudaModel::Graphs> CudaModel::Capture(size_t batch, bool training) {
   auto graphs = std::make_unique<Graphs>();
-  graphs->forward = Captured(gpu_.get(), [&] {
-    passes_->EnqueueForward(batch, training);
-    gpu_->Record(Stream::kCompute, forward_done_.get());
-  });
+  graphs->forward = Captured(gpu_.get(), [&] { passes_->EnqueueForward(batch, training); });
   if (training) {
     graphs->backward = Captured(gpu_.get(), [&] { passes_->EnqueueBackward(batch); });
   }
@@ -206,7 +203,9 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
     const BusyTime busy(meter_.get());
     EnqueueInputs(batch, seed, /*training=*/true);
     const Graphs& graphs = GraphsOf(batch.size, /*training=*/true);
+    layout_.gradients.BeginStep();
     gpu_->Launch(*graphs.forward);
+    gpu_->Record(Stream::kCompute, forward_done_.get());
     gpu_->Launch(*graphs.backward);  // Its gradients stay here until the loss is known.
     if (!gpu_->HostWaitFor(*forward_done_, kDeadlineSeconds)) return TooLate();
     BatchResult result;
@@ -231,6 +230,7 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
     const BusyTime busy(meter_.get());
     EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
     gpu_->Launch(*GraphsOf(batch.size, /*training=*/false).forward);
+    gpu_->Record(Stream::kCompute, forward_done_.get());
     if (!gpu_->HostWaitFor(*forward_done_, kDeadlineSeconds)) return TooLate();
     sums->examples += batch.size;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
