@@ -23,6 +23,9 @@ enum class Operation {
   kShuffleUp,
   kShuffleDown,
   kShuffleXor,
+  kLoadMatrix,  // And others of tensor_cores.h.
+  kStoreMatrix,
+  kMultiplyMatrices,
 };
 
 // Where in the source a thread waits.
