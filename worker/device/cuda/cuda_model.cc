@@ -43,9 +43,20 @@ class BusyTime {
   const absl::Time begin_;
 };
 
+const char* NameOf(PrecisionSpec::Compute precision) {
+  switch (precision) {
+    case PrecisionSpec::TF32:
+      return "tf32";
+    case PrecisionSpec::BFLOAT16:
+      return "bfloat16";
+    default:
+      return "float32";
+  }
+}
+
 // What the bits of results depend on.
-std::string CudaNumerics(const cuda::GpuProperties& gpu) {
-  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32");
+std::string CudaNumerics(const cuda::GpuProperties& gpu, PrecisionSpec::Compute precision) {
+  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), ", NameOf(precision));
 }
 
 }  // namespace
@@ -74,7 +85,7 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
       lost_(std::move(lost)),
       meter_(std::move(meter)),
       gpu_(std::move(gpu)),
-      numerics_(CudaNumerics(gpu_->Properties())),
+      numerics_(CudaNumerics(gpu_->Properties(), plan_.precision)),
       layers_(plan_, walk_, gpu_.get()),
       layout_(plan_, walk_, layers_, batches) {}
 

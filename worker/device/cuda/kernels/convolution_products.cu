@@ -10,6 +10,7 @@
 #include "worker/device/cuda/kernels/convolution_loaders.h"
 #include "worker/device/cuda/kernels/divisor.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/tensor_product.h"
 #include "worker/device/cuda/kernels/tile_product.h"
 
 namespace millrace::cuda {
@@ -180,8 +181,10 @@ struct GatherTarget {
   }
 };
 
-template <typename Tile, int kWidth, bool kBack>
-__global__ void __launch_bounds__(Tile::kThreads) GatherProducts(GatherWork work) {
+template <typename Product, int kWidth, bool kBack>
+__global__ void __launch_bounds__(Product::Tile::kThreads, Product::kBlocks)
+    GatherProducts(GatherWork work) {
+  using Tile = typename Product::Tile;
   __shared__ GatherPlace places[Tile::kRows];
   const GatherTile tile = TileOf<Tile, kBack>(work);
   const Windows& windows = work.windows;
@@ -198,20 +201,20 @@ __global__ void __launch_bounds__(Tile::kThreads) GatherProducts(GatherWork work
   const int64_t depth = int64_t{tile.rows.taps} * tile.columns.taps * source_channels;
   const int64_t pieces = (depth + Tile::kDepth - 1) / Tile::kDepth;
   const int columns = target_channels - tile.first_column;
-  FloatProduct<Tile> product;
+  Product product;
   if constexpr (kBack) {
     using Columns = KernelColumns<kWidth>;
     Columns kernel(
         work.kernel + int64_t{tile.group} * filters + int64_t{tile.first_column} * windows.filters,
         windows, tile.rows, tile.columns, columns,
         LoadShare<Tile, Columns, Tile::kColumns>::Along());
-    MultiplyTiles<Tile>(pieces, &rows, &kernel, &product);
+    MultiplyTiles(pieces, &rows, &kernel, &product);
   } else {
     using Columns = MatrixRows<kWidth>;
     const int along = LoadShare<Tile, Columns, Tile::kColumns>::Along();
     Columns kernel(work.kernel + int64_t{tile.group} * filters + tile.first_column + along, depth,
                    windows.filters, along < columns);
-    MultiplyTiles<Tile>(pieces, &rows, &kernel, &product);
+    MultiplyTiles(pieces, &rows, &kernel, &product);
   }
   const int64_t first = int64_t{tile.group} * target_channels + tile.first_column;
   GatherTarget<kWidth> target = {places, columns,
@@ -220,8 +223,9 @@ __global__ void __launch_bounds__(Tile::kThreads) GatherProducts(GatherWork work
   product.Store(&target);
 }
 
-template <typename Tile, bool kBack>
+template <typename Product, bool kBack>
 void LaunchTiles(cudaStream_t stream, GatherWork work, int64_t rows, int64_t columns) {
+  using Tile = typename Product::Tile;
   work.row_tiles = (rows + Tile::kRows - 1) / Tile::kRows;
   work.column_tiles = (columns + Tile::kColumns - 1) / Tile::kColumns;
   const int64_t residues = int64_t{work.row_residues.residues} * work.column_residues.residues;
@@ -230,19 +234,18 @@ void LaunchTiles(cudaStream_t stream, GatherWork work, int64_t rows, int64_t col
   const bool by_fours = work.windows.channels / work.windows.groups % 4 == 0 &&
                         work.windows.filters / work.windows.groups % 4 == 0 &&
                         AlignedForFours(work.source, work.kernel, work.target);
-  const auto kernel = by_fours ? GatherProducts<Tile, 4, kBack> : GatherProducts<Tile, 1, kBack>;
+  const auto kernel =
+      by_fours ? GatherProducts<Product, 4, kBack> : GatherProducts<Product, 1, kBack>;
   Launch(stream, blocks, dim3(Tile::kThreads), kernel, work);
 }
 
 // Rows and columns of each product, of which there are so many.
 template <bool kBack>
-void LaunchGather(cudaStream_t stream, const GatherWork& work, int64_t rows, int64_t columns,
-                  int64_t products) {
-  if (LargeTilesPay(rows, columns, products)) {
-    LaunchTiles<LargeTile, kBack>(stream, work, rows, columns);
-  } else {
-    LaunchTiles<SmallTile, kBack>(stream, work, rows, columns);
-  }
+void LaunchGather(cudaStream_t stream, Precision precision, const GatherWork& work, int64_t rows,
+                  int64_t columns, int64_t products) {
+  WithProduct(precision, LargeTilesPay(rows, columns, products), [&](auto chosen) {
+    LaunchTiles<typename decltype(chosen)::Type, kBack>(stream, work, rows, columns);
+  });
 }
 
 }  // namespace
@@ -260,7 +263,7 @@ void Convolve(cudaStream_t stream, const Windows& windows, const ConvolutionForw
   work.bias = forward.bias;
   work.relu = forward.relu;
   work.target = forward.y;
-  LaunchGather</*kBack=*/false>(stream, work, forward.batch * area,
+  LaunchGather</*kBack=*/false>(stream, forward.precision, work, forward.batch * area,
                                 windows.filters / windows.groups, windows.groups);
 }
 
@@ -279,7 +282,7 @@ void ConvolveBack(cudaStream_t stream, const Windows& windows, const InputGradie
   work.kernel = gradient.kernel;
   work.target = gradient.dx;
   const int64_t residues = int64_t{work.row_residues.residues} * work.column_residues.residues;
-  LaunchGather</*kBack=*/true>(stream, work, gradient.batch * area,
+  LaunchGather</*kBack=*/true>(stream, gradient.precision, work, gradient.batch * area,
                                windows.channels / windows.groups, residues * windows.groups);
 }
 
