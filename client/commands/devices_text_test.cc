@@ -38,9 +38,9 @@ TEST(DevicesTextTest, WithoutDevicesThereIsNothingToSay) {
 
 TEST(DevicesTextTest, ProgramsGetNumbers) {
   const std::string expected =
-      R"([{"name":"worker-0","device":"cuda:0 (NVIDIA H200)","steps_done":1200,)"
-      R"("device_memory":151397597184,"device_memory_used":3221225472,"device_busy":0.755},)"
-      R"({"name":"worker-1","device":"cpu/2","steps_done":40}])";
+      R"j([{"name":"worker-0","device":"cuda:0 (NVIDIA H200)","steps_done":1200,)j"
+      R"j("device_memory":151397597184,"device_memory_used":3221225472,"device_busy":0.755},)j"
+      R"j({"name":"worker-1","device":"cpu/2","steps_done":40}])j";
   EXPECT_EQ(DevicesJson(TwoWorkers()).dump(), expected);
 }
 

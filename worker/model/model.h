@@ -85,7 +85,7 @@ class Model {
   // job. Empty: unknown, and not compared.
   virtual std::string numerics() const { return ""; }
 
-  // Where the values of a variable stand: write them here before a step, row-major.
+  // Where the values of a variable stand, 0 at first: write them here before a step, row-major.
   virtual absl::Span<float> values(size_t variable) = 0;
 
   // Loss and gradient of the batch's mean loss, and the batch's statistics for moving averages.

@@ -1,6 +1,7 @@
 #include "worker/device/cuda/cuda_model.h"
 
 #include <cmath>
+#include <cstring>
 #include <new>
 #include <numeric>
 #include <utility>
@@ -117,6 +118,7 @@ absl::Status CudaModel::TakeMemory() {
   MILLRACE_RETURN_IF_ERROR(need.CheckDevice(batches_, gpu_->Properties().free, device_name_));
   memory_ =
       std::make_unique<MirroredMemory>(gpu_.get(), layout_.mirrored_bytes, layout_.memory.bytes());
+  std::memset(memory_->Host<char>(0), 0, layout_.mirrored_bytes);
   ids_ = std::make_unique<CudaIds>(plan_, batches_.largest(), gpu_.get());
   passes_ =
       std::make_unique<CudaPasses>(plan_, walk_, layers_, &layout_, *memory_, *ids_, gpu_.get());

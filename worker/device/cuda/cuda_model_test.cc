@@ -33,7 +33,7 @@ constexpr char kBlock[] = R"pb(
   layers { conv2d { filters: 8 kernel_size: 3 padding: SAME } }
   layers {
     add {}
-    inputs: [ "conv2d_1", "stem" ]
+    inputs: [ "conv2d_3", "stem" ]
   }
   layers { max_pool2d {} }
   layers { dropout { rate: 0.2 } }

@@ -144,11 +144,12 @@ class Gpu {
 
   virtual GpuProperties Properties() = 0;
 
-  // Device and pinned host memory, aligned to 256 bytes, not initialised. Blocks.
+  // Device and pinned host memory, aligned to 256 bytes, not initialised. Both block until work that
+  // is under way is done; giving memory back throws nothing, also when the device is lost.
   virtual void* Allocate(size_t bytes) = 0;
-  virtual void Free(void* memory) = 0;
+  virtual void Free(void* memory) noexcept = 0;
   virtual void* AllocatePinned(size_t bytes) = 0;
-  virtual void FreePinned(void* memory) = 0;
+  virtual void FreePinned(void* memory) noexcept = 0;
 
   // All of these enqueue. Host memory is pinned, and stays as it is until the copy is done.
   virtual void CopyIn(Stream stream, void* device, const void* host, size_t bytes) = 0;

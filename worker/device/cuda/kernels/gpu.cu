@@ -112,9 +112,10 @@ void* CudaGpu::Allocate(size_t bytes) {
   return memory;
 }
 
-void CudaGpu::Free(void* memory) {
-  Use();
-  Check(cudaFree(memory), "cudaFree");
+// Of an error who waited for the work was told.
+void CudaGpu::Free(void* memory) noexcept {
+  cudaSetDevice(index_);
+  cudaFree(memory);
 }
 
 void* CudaGpu::AllocatePinned(size_t bytes) {
@@ -125,9 +126,9 @@ void* CudaGpu::AllocatePinned(size_t bytes) {
   return memory;
 }
 
-void CudaGpu::FreePinned(void* memory) {
-  Use();
-  Check(cudaFreeHost(memory), "cudaFreeHost");
+void CudaGpu::FreePinned(void* memory) noexcept {
+  cudaSetDevice(index_);
+  cudaFreeHost(memory);
 }
 
 void CudaGpu::CopyIn(Stream stream, void* device, const void* host, size_t bytes) {
@@ -161,9 +162,10 @@ void CudaGpu::Record(Stream stream, Event* event) {
   recorded.capture = capturing_ ? captures_ : 0;
   if (!capturing_)
     return Check(cudaEventRecord(recorded.seen.get(), Of(stream)), "cudaEventRecord");
-  Check(cudaEventRecord(recorded.order.get(), Of(stream)), "cudaEventRecord");
   Check(cudaEventRecordWithFlags(recorded.seen.get(), Of(stream), cudaEventRecordExternal),
         "cudaEventRecordWithFlags");
+  // The last one: who waits for the event has then waited for all of the stream's work.
+  Check(cudaEventRecord(recorded.order.get(), Of(stream)), "cudaEventRecord");
 }
 
 void CudaGpu::WaitFor(Stream stream, const Event& event) {

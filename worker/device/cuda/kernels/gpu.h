@@ -38,9 +38,9 @@ class CudaGpu final : public Gpu {
   GpuProperties Properties() override;
 
   void* Allocate(size_t bytes) override;
-  void Free(void* memory) override;
+  void Free(void* memory) noexcept override;
   void* AllocatePinned(size_t bytes) override;
-  void FreePinned(void* memory) override;
+  void FreePinned(void* memory) noexcept override;
 
   void CopyIn(Stream stream, void* device, const void* host, size_t bytes) override;
   void CopyOut(Stream stream, void* host, const void* device, size_t bytes) override;
