@@ -27,8 +27,9 @@ struct ModelPlan {
   std::vector<TensorSpec> labels;    // The same; also those that no output learns.
   // In the order in which layers run, those of one layer as LayerPlan::variables.
   std::vector<VariableSpec> variables;
-  std::vector<Regularizer> regularizers;                      // Of each of them.
-  PrecisionSpec::Compute precision = PrecisionSpec::FLOAT32;  // At least; of the job, not the spec.
+  std::vector<Regularizer> regularizers;  // Of each of them.
+  // JobSpec.precision: PlanModel does not know it.
+  PrecisionSpec::Compute precision = PrecisionSpec::FLOAT32;
 };
 
 // Checks `spec` against the examples that it is to learn from and infers every shape.

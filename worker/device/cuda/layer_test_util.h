@@ -24,9 +24,10 @@ struct LayerCase {
   std::vector<std::vector<float>> parameters;  // By role; empty where the layer has none.
   Tensor ids;                                  // Of a layer that takes ids.
   std::vector<float> dy;
-  std::vector<bool> asked;                                // Whether dx is, by input.
-  bool one_value = false;                                 // All inputs stand where the first does.
-  cuda::Precision precision = cuda::Precision::kFloat32;  // On the GPU.
+  std::vector<bool> asked;  // Whether dx is, by input.
+  bool one_value = false;   // All inputs stand where the first does.
+  // On the GPU.
+  cuda::Precision precision = cuda::Precision::kFloat32;
 };
 
 // `spec` is a LayerSpec in text format. Values are uniform in [-1, 1], moving variances above 0;

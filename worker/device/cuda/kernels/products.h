@@ -17,11 +17,12 @@ struct ProductShape {
   int64_t rows = 0;
   int64_t inner = 0;
   int64_t columns = 0;
-  bool transpose_a = false;                   // What stands at `a` is [inner, rows].
-  bool transpose_b = false;                   // What stands at `b` is [columns, inner].
-  bool bias = false;                          // A vector [columns] is added to each row of c,
-  bool relu = false;                          // and of that what is below 0 becomes 0; NaN stays.
-  Precision precision = Precision::kFloat32;  // Of a and b at least.
+  bool transpose_a = false;  // What stands at `a` is [inner, rows].
+  bool transpose_b = false;  // What stands at `b` is [columns, inner].
+  bool bias = false;         // A vector [columns] is added to each row of c,
+  bool relu = false;         // and of that what is below 0 becomes 0; NaN stays.
+  // What elements of a and b are rounded to, or something more precise.
+  Precision precision = Precision::kFloat32;
 
   bool operator<(const ProductShape& other) const;
 };
