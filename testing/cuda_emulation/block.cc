@@ -1,14 +1,12 @@
 #include "testing/cuda_emulation/block.h"
 
-#include <cstring>
-#include <deque>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "testing/cuda_emulation/cooperation.h"
 #include "testing/cuda_emulation/fail.h"
 #include "testing/cuda_emulation/fiber.h"
+#include "testing/cuda_emulation/ready_queue.h"
 #include "testing/cuda_emulation/shared_memory.h"
 #include "testing/cuda_emulation/warp.h"
 
@@ -42,6 +40,13 @@ struct Thread {
   uint64_t result = 0;
 };
 
+// Lanes of a warp that wait for each other.
+struct Meeting {
+  uint32_t mask;
+  uint32_t arrived;
+  size_t first;  // The thread that came first.
+};
+
 // The kernel that runs.
 class Runner {
  public:
@@ -59,7 +64,9 @@ class Runner {
   void ArriveAtBarrier();
   void FinishBarrier();
   void ArriveAtWarp();
-  void FinishWarp(size_t first);
+  void CheckNotAwaited() const;
+  void CheckLanes(uint32_t mask) const;
+  void FinishWarp(uint32_t mask);
   void MakeReady(std::vector<size_t> threads);
   [[noreturn]] void FailAt(size_t thread, const std::string& message) const;
   std::string Describe(size_t thread) const;
@@ -67,8 +74,9 @@ class Runner {
   const KernelLaunch* launch_ = nullptr;
   Order* order_ = nullptr;
   OrderKind kind_ = OrderKind::kForwards;
-  std::vector<Thread> threads_;  // Of the block.
-  std::deque<size_t> ready_;     // Run in this order.
+  std::vector<Thread> threads_;                 // Of the block.
+  std::vector<std::vector<Meeting>> meetings_;  // Of each warp.
+  ReadyQueue ready_;
   size_t current_ = 0;
   size_t at_barrier_ = 0;
   size_t ended_ = 0;
@@ -97,6 +105,7 @@ void Runner::Run(const KernelLaunch& launch, Order* order) {
 void Runner::RunBlock(uint64_t block) {
   blockIdx = IndexIn(gridDim, block);
   threads_.assign(size_t{blockDim.x} * blockDim.y * blockDim.z, Thread());
+  meetings_.assign((threads_.size() + kLanes - 1) / kLanes, {});
   at_barrier_ = 0;
   ended_ = 0;
   std::vector<size_t> all(threads_.size());
@@ -107,7 +116,7 @@ void Runner::RunBlock(uint64_t block) {
     fiber_ = next.fiber == nullptr ? IdleFiber() : next.fiber;
     if (next.fiber != nullptr) {
       MakeCurrent(ready_.front());
-      ready_.pop_front();
+      ready_.PopFront();
     }
     fiber_->Resume();
   }
@@ -127,11 +136,12 @@ Fiber* Runner::IdleFiber() {
 void Runner::RunThreads() {
   while (!ready_.empty() && threads_[ready_.front()].fiber == nullptr) {
     MakeCurrent(ready_.front());
-    ready_.pop_front();
+    ready_.PopFront();
     threads_[current_].fiber = fiber_;
     launch_->body();
     threads_[current_].ended = true;
     ++ended_;
+    CheckNotAwaited();
     if (at_barrier_ > 0) ArriveAtBarrier();
   }
   idle_.push_back(fiber_);
@@ -147,7 +157,11 @@ void Runner::MakeReady(std::vector<size_t> threads) {
   order_->Arrange(kind_, &threads);
   // What becomes ready may also overtake all others.
   const bool first = kind_ == OrderKind::kShuffled && order_->Below(2) == 0;
-  ready_.insert(first ? ready_.begin() : ready_.end(), threads.begin(), threads.end());
+  if (first) {
+    ready_.PushFront(threads);
+  } else {
+    ready_.PushBack(threads);
+  }
 }
 
 uint64_t Runner::Cooperate(const Request& request) {
@@ -157,6 +171,7 @@ uint64_t Runner::Cooperate(const Request& request) {
   thread.waits = true;
   if (IsBarrier(request.operation)) {
     ++at_barrier_;
+    CheckNotAwaited();
     ArriveAtBarrier();
   } else {
     ArriveAtWarp();
@@ -200,30 +215,52 @@ void Runner::FinishBarrier() {
 
 // A thread has come to an operation of its warp.
 void Runner::ArriveAtWarp() {
-  const size_t first = current_ / kLanes * kLanes;
-  const Request& request = threads_[current_].request;
-  if (((request.mask >> (current_ - first)) & 1) == 0) {
-    FailAt(current_, "and is not in its mask");
+  const size_t lane = current_ % kLanes;
+  std::vector<Meeting>& meetings = meetings_[current_ / kLanes];
+  const uint32_t mask = threads_[current_].request.mask;
+  if (((mask >> lane) & 1) == 0) FailAt(current_, "and is not in its mask");
+  size_t at = 0;
+  while (at < meetings.size() && meetings[at].mask != mask) ++at;
+  if (at == meetings.size()) {
+    CheckNotAwaited();
+    CheckLanes(mask);
+    meetings.push_back({mask, 0, current_});
+  } else if (!SameCall(threads_[meetings[at].first].request, threads_[current_].request)) {
+    FailAt(current_, "while " + Describe(meetings[at].first) + ", which is in its mask");
   }
-  bool complete = true;
+  meetings[at].arrived |= 1u << lane;
+  if (meetings[at].arrived != mask) return;
+  meetings.erase(meetings.begin() + static_cast<ptrdiff_t>(at));
+  FinishWarp(mask);
+}
+
+// Others that wait for lanes of its warp do not wait for the current thread, which does something
+// else.
+void Runner::CheckNotAwaited() const {
+  const size_t lane = current_ % kLanes;
+  for (const Meeting& meeting : meetings_[current_ / kLanes]) {
+    if (((meeting.mask >> lane) & 1) == 0) continue;
+    FailAt(meeting.first, "while " + Describe(current_) + ", which is in its mask");
+  }
+}
+
+// The lanes of a mask are threads, and none has ended or waits for others.
+void Runner::CheckLanes(uint32_t mask) const {
+  const size_t first = current_ / kLanes * kLanes;
   for (size_t lane = 0; lane < kLanes; ++lane) {
-    if (((request.mask >> lane) & 1) == 0) continue;
     const size_t other = first + lane;
+    if (((mask >> lane) & 1) == 0 || other == current_) continue;
     if (other >= threads_.size()) {
       FailAt(current_, "with lane " + std::to_string(lane) + " in its mask, which is no thread");
     }
-    const Thread& thread = threads_[other];
-    if (thread.ended || (thread.waits && (!SameCall(thread.request, request) ||
-                                          thread.request.mask != request.mask))) {
+    if (threads_[other].ended || threads_[other].waits) {
       FailAt(current_, "while " + Describe(other) + ", which is in its mask");
     }
-    complete = complete && thread.waits;
   }
-  if (complete) FinishWarp(first);
 }
 
-void Runner::FinishWarp(size_t first) {
-  const uint32_t mask = threads_[current_].request.mask;
+void Runner::FinishWarp(uint32_t mask) {
+  const size_t first = current_ / kLanes * kLanes;
   WarpRequests requests = {};
   std::vector<size_t> lanes;
   for (size_t lane = 0; lane < kLanes; ++lane) {

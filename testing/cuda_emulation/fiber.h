@@ -1,4 +1,5 @@
-// Stacks that take turns on one thread of the system, by Boost.Context; AddressSanitizer is told.
+// Stacks that take turns on one thread of the system, by Boost.Context; AddressSanitizer and
+// ThreadSanitizer are told.
 #ifndef MILLRACE_TESTING_CUDA_EMULATION_FIBER_H_
 #define MILLRACE_TESTING_CUDA_EMULATION_FIBER_H_
 
@@ -32,6 +33,9 @@ class Fiber {
   void* caller_frames_ = nullptr;
   const void* caller_stack_ = nullptr;
   size_t caller_bytes_ = 0;
+  // What they are to ThreadSanitizer.
+  void* thread_;
+  void* caller_thread_ = nullptr;
 };
 
 }  // namespace cuda_emulation

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kAlignment = 256;
+constexpr size_t kFilledBytes = 4 << 20;
 
 size_t RoundedUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -33,6 +35,14 @@ auto Containing(Allocations& allocations, const void* memory) {
 }
 
 }  // namespace
+
+// The middle of large memory is left to the system, which has 0 there and no pages until it is
+// used: changing the protection of pages takes time.
+void Memory::FillEnds(const Allocation& allocation) const {
+  const size_t first = std::min(allocation.page_bytes, kFilledBytes);
+  FillWithGarbage(allocation.pages, first);
+  FillWithGarbage(allocation.pages + allocation.page_bytes - kPageBytes, kPageBytes);
+}
 
 // Stands as far back in its pages as its alignment lets it.
 void* Memory::Allocate(size_t bytes) {
@@ -46,7 +56,7 @@ void* Memory::Allocate(size_t bytes) {
   allocation.pages = static_cast<char*>(mapped) + kPageBytes;
   char* begin = allocation.pages + allocation.page_bytes - RoundedUp(bytes, kAlignment);
   Protect(allocation, PROT_READ | PROT_WRITE);
-  FillWithGarbage(allocation.pages, allocation.page_bytes);
+  FillEnds(allocation);
   ASAN_POISON_MEMORY_REGION(allocation.pages, allocation.page_bytes);
   ASAN_UNPOISON_MEMORY_REGION(begin, bytes);
   if (!open_) Protect(allocation, PROT_NONE);

@@ -41,6 +41,7 @@ class Memory {
     size_t page_bytes;
     size_t bytes;
   };
+  void FillEnds(const Allocation& allocation) const;
   void Protect(const Allocation& allocation, int protection) const;
   void CheckEdges(char* begin, const Allocation& allocation) const;
 

@@ -44,10 +44,11 @@ const std::vector<SharedPlace>& SharedPlaces() {
 }
 
 bool IsGarbage(const char* memory, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) {
-    if (memory[i] != reinterpret_cast<const char*>(&kGarbage)[i % sizeof(kGarbage)]) return false;
+  size_t done = 0;
+  for (; done + sizeof(kGarbage) <= bytes; done += sizeof(kGarbage)) {
+    if (std::memcmp(memory + done, &kGarbage, sizeof(kGarbage)) != 0) return false;
   }
-  return true;
+  return std::memcmp(memory + done, &kGarbage, bytes - done) == 0;
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ std::string ResultOfLane(const WarpRequests& requests, size_t lane, uint64_t* re
 
 bool SameCall(const Request& a, const Request& b) {
   return a.operation == b.operation && a.place.line == b.place.line &&
-         std::strcmp(a.place.file, b.place.file) == 0;
+         (a.place.file == b.place.file || std::strcmp(a.place.file, b.place.file) == 0);
 }
 
 std::string TextOf(const Request& request) {

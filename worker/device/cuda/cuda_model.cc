@@ -57,7 +57,8 @@ const char* NameOf(PrecisionSpec::Compute precision) {
 
 // What the bits of results depend on.
 std::string CudaNumerics(const cuda::GpuProperties& gpu, PrecisionSpec::Compute precision) {
-  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), ", NameOf(precision));
+  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), ", NameOf(precision),
+                      ", ", gpu.products);
 }
 
 }  // namespace

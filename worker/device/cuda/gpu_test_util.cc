@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "glog/logging.h"
-#include "gtest/gtest.h"
 
 namespace millrace::worker {
 
@@ -15,8 +14,7 @@ std::unique_ptr<cuda::Gpu> OpenEmulatedGpu() {
 
 namespace {
 
-constexpr uint8_t kNoValue = 0xff;  // Floats and doubles of such bytes are NaN.
-constexpr double kPatience = 60;    // Seconds for what never waits.
+constexpr double kPatience = 60;  // Seconds for what never waits.
 
 void Wait(cuda::Gpu* gpu) {
   const std::unique_ptr<cuda::Event> event = gpu->MakeEvent();
@@ -26,43 +24,25 @@ void Wait(cuda::Gpu* gpu) {
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(cuda::Gpu* gpu, size_t bytes)
-    : gpu_(gpu), bytes_(bytes), memory_(static_cast<uint8_t*>(gpu->Allocate(bytes + 2 * kFence))) {
-  const std::vector<uint8_t> all(bytes + 2 * kFence, kNoValue);
-  CopyIn(0, all.data(), all.size());
-}
-
-DeviceMemory::~DeviceMemory() {
-  const std::vector<uint8_t> fence(kFence, kNoValue);
-  for (const size_t offset : {size_t{0}, kFence + bytes_}) {
-    std::vector<uint8_t> there(kFence);
-    CopyOut(offset, there.data(), kFence);
-    EXPECT_EQ(there, fence) << "written " << (offset == 0 ? "before" : "behind") << " the memory";
-  }
-  gpu_->Free(memory_);
-}
-
-void DeviceMemory::Set(const void* values) { CopyIn(kFence, values, bytes_); }
-
-void DeviceMemory::Spoil() { Set(std::vector<uint8_t>(bytes_, kNoValue).data()); }
-
-void DeviceMemory::Get(void* values) { CopyOut(kFence, values, bytes_); }
-
-void DeviceMemory::CopyIn(size_t offset, const void* values, size_t bytes) {
-  if (bytes == 0) return;
-  void* const pinned = gpu_->AllocatePinned(bytes);
-  std::memcpy(pinned, values, bytes);
-  gpu_->CopyIn(cuda::Stream::kCompute, memory_ + offset, pinned, bytes);
+void DeviceMemory::Set(const void* values) {
+  if (bytes_ == 0) return;
+  void* const pinned = gpu_->AllocatePinned(bytes_);
+  std::memcpy(pinned, values, bytes_);
+  gpu_->CopyIn(cuda::Stream::kCompute, memory_, pinned, bytes_);
   Wait(gpu_);
   gpu_->FreePinned(pinned);
 }
 
-void DeviceMemory::CopyOut(size_t offset, void* values, size_t bytes) {
-  if (bytes == 0) return;
-  void* const pinned = gpu_->AllocatePinned(bytes);
-  gpu_->CopyOut(cuda::Stream::kCompute, pinned, memory_ + offset, bytes);
+void DeviceMemory::Spoil() {
+  Set(std::vector<uint8_t>(bytes_, 0xff).data());  // Of floats and doubles NaN.
+}
+
+void DeviceMemory::Get(void* values) {
+  if (bytes_ == 0) return;
+  void* const pinned = gpu_->AllocatePinned(bytes_);
+  gpu_->CopyOut(cuda::Stream::kCompute, pinned, memory_, bytes_);
   Wait(gpu_);
-  std::memcpy(values, pinned, bytes);
+  std::memcpy(values, pinned, bytes_);
   gpu_->FreePinned(pinned);
 }
 

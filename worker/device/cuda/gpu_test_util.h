@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -11,20 +12,24 @@
 
 namespace millrace::worker {
 
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
 std::unique_ptr<cuda::Gpu> OpenEmulatedGpu();
 
-// Device memory with a fence on either side; it starts as NaN.
+// Device memory. It starts as garbage, of floats NaN, and what is written outside of it stops the
+// process (testing/cuda_emulation/memory.h).
 class DeviceMemory {
  public:
-  DeviceMemory(cuda::Gpu* gpu, size_t bytes);
+  DeviceMemory(cuda::Gpu* gpu, size_t bytes)
+      : gpu_(gpu), bytes_(bytes), memory_(gpu->Allocate(bytes)) {}
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
-  // Fails the test where something has written outside.
-  ~DeviceMemory();
+  ~DeviceMemory() { gpu_->Free(memory_); }
 
   template <typename T = float>
   T* As() const {
-    return reinterpret_cast<T*>(memory_ + kFence);
+    return static_cast<T*>(memory_);
   }
   size_t bytes() const { return bytes_; }
 
@@ -40,14 +45,9 @@ class DeviceMemory {
   }
 
  private:
-  static constexpr size_t kFence = 256;
-
-  void CopyIn(size_t offset, const void* values, size_t bytes);
-  void CopyOut(size_t offset, void* values, size_t bytes);
-
   cuda::Gpu* const gpu_;
   const size_t bytes_;
-  uint8_t* const memory_;
+  void* const memory_;
 };
 
 template <typename T>

@@ -10,6 +10,7 @@
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
 #include "worker/device/cpu/members.h"
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/cuda/describe.h"
@@ -90,6 +91,15 @@ LayerCase MakeEmbeddingCase(const std::string& spec, const Shape& input, size_t 
   return c;
 }
 
+void UseWholeNumbers(LayerCase* c) {
+  const auto round = [](std::vector<float>* values) {
+    for (float& value : *values) value = std::round(4 * value);
+  };
+  for (auto& values : c->x) round(&values);
+  for (auto& values : c->parameters) round(&values);
+  round(&c->dy);
+}
+
 namespace {
 
 class CpuGradients final : public GradientSink {
@@ -155,7 +165,7 @@ LayerResult RunOnCpu(const LayerCase& c) {
   result.y.resize(c.dy.size());
   layer->Prepare(c.batch);
   layer->Forward(pass, x, result.y.data());
-  if (!c.training) return result;
+  if (!c.training) return {result.y, {}, {}};
   std::vector<float> dy = c.dy;
   layer->Backward(pass, x, result.y.data(), dy.data(), absl::MakeConstSpan(dx));
   return result;
@@ -376,7 +386,12 @@ void ExpectLikeCpu(const LayerCase& c, double tolerance) {
   SCOPED_TRACE(c.plan.spec.ShortDebugString());
   const LayerResult result = RunOnGpu(c);
   ExpectClose(result, RunOnCpu(c), tolerance);
-  ExpectSame(RunOnGpu(c, /*in_place=*/true), result);
+  for (const uint64_t seed : {1, 2}) {
+    SCOPED_TRACE(seed);
+    cuda_emulation::SetOrder(seed);
+    ExpectSame(RunOnGpu(c, /*in_place=*/seed == 1), result);
+  }
+  cuda_emulation::SetOrder(0);
 }
 
 }  // namespace millrace::worker

@@ -39,6 +39,9 @@ LayerCase MakeLayerCase(const std::string& spec, const std::vector<Shape>& input
 LayerCase MakeEmbeddingCase(const std::string& spec, const Shape& input, size_t batch,
                             const std::vector<size_t>& lengths = {}, bool trainable = true);
 
+// Rounds all values to small whole numbers, so that their sums are exact in any order.
+void UseWholeNumbers(LayerCase* c);
+
 struct LayerResult {
   std::vector<float> y;
   std::vector<std::vector<float>> dx;         // By input; empty where it is not asked for.

@@ -135,6 +135,7 @@ struct GpuProperties {
   int minor = 0;
   uint64_t memory = 0;  // Bytes.
   uint64_t free = 0;
+  std::string products;  // What multiplies matrices: "cuBLASLt 13.1.0". Bits depend on it.
 };
 
 // One GPU, with its streams. Used by one thread at a time.

@@ -1,11 +1,19 @@
 // Convolutions on an emulated GPU. Values are small whole numbers, so that sums are exact in any
 // order and equal the CPU's, which conv2d_test compares with the formula.
+#include "worker/device/cuda/kernels/convolution.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/divisor.h"
 #include "worker/device/cuda/layer_test_util.h"
 
@@ -207,6 +215,48 @@ TEST(ConvolutionKernelTest, AnImageHasTheSameBitsInEveryBatch) {
     EXPECT_TRUE(std::equal(of_one.dx[0].begin(), of_one.dx[0].end(), of_many.dx[0].begin()))
         << kind;
   }
+}
+
+// Convolves forwards, back and for the kernel, with everything `offset` floats behind where it is
+// aligned.
+std::vector<float> ConvolveAt(size_t offset) {
+  constexpr size_t kImages = 2;
+  cuda::Windows windows;
+  windows.rows = {/*input=*/13,    /*output=*/7, /*size=*/3, /*stride=*/2, /*dilation=*/1,
+                  /*pad_before=*/1};
+  windows.columns = windows.rows;
+  windows.channels = 8;
+  windows.filters = 12;
+  const size_t x_size = kImages * windows.input_elements();
+  const size_t y_size = kImages * windows.output_positions() * windows.filters;
+  const size_t kernel_size = windows.taps() * windows.channels * windows.filters;
+  std::mt19937 random(5);
+  const auto numbers = [&](size_t count) {
+    std::vector<float> values(offset + count);
+    for (size_t i = offset; i < values.size(); ++i) values[i] = random() % 1000 / 1000.0f;
+    return values;
+  };
+  const std::unique_ptr<cuda::Gpu> gpu = OpenEmulatedGpu();
+  const auto x = OnDevice(gpu.get(), numbers(x_size));
+  const auto kernel = OnDevice(gpu.get(), numbers(kernel_size));
+  const auto dy = OnDevice(gpu.get(), numbers(y_size));
+  const auto results = OnDevice(gpu.get(), numbers(y_size + x_size + kernel_size));
+  DeviceMemory workspace(gpu.get(), cuda::KernelGradientBytes(windows, kImages));
+  float* const y = results->As() + offset;
+  cuda::Convolve(nullptr, windows,
+                 {kImages, x->As() + offset, kernel->As() + offset, nullptr, false, y});
+  cuda::ConvolveBack(nullptr, windows,
+                     {kImages, dy->As() + offset, kernel->As() + offset, y + y_size});
+  cuda::SumKernelGradient(
+      nullptr, windows,
+      {kImages, x->As() + offset, dy->As() + offset, y + y_size + x_size, workspace.As<void>()});
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const std::vector<float> values = results->Values();
+  return {values.begin() + offset, values.end()};
+}
+
+TEST(ConvolutionKernelTest, BitsDoNotDependOnHowMemoryIsAligned) {
+  EXPECT_EQ(ConvolveAt(0), ConvolveAt(1));
 }
 
 TEST(DivisorTest, QuotientsAreExact) {

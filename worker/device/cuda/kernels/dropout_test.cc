@@ -1,9 +1,9 @@
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/layer_test_util.h"
 
 namespace millrace::worker {
@@ -46,7 +46,7 @@ TEST(DropoutKernelTest, EvaluationIsTheIdentity) {
 
 TEST(DropoutKernelTest, WhatIsDroppedIsZeroWhateverItWas) {
   LayerCase c = CaseOfRate(0.5, {100}, 1);
-  c.x[0].assign(100, std::numeric_limits<float>::quiet_NaN());
+  c.x[0].assign(100, kNan);
   ExpectLikeCpu(c, 0);
 }
 

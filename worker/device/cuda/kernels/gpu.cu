@@ -102,7 +102,8 @@ GpuProperties CudaGpu::Properties() {
   size_t free = 0;
   size_t total = 0;
   Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return {properties.name, properties.major, properties.minor, total, free};
+  return {properties.name,        properties.major, properties.minor, total, free,
+          Products::LibraryName()};
 }
 
 void* CudaGpu::Allocate(size_t bytes) {

@@ -38,8 +38,8 @@ class CudaLibrary final : public Library {
   std::unique_ptr<Gpu> Open(int index) override {
     const int count = GpuCount();
     if (index < 0 || index >= count) {
-      throw Error(Error::kOther, "GPU " + std::to_string(index) + ": must be below " +
-                                     std::to_string(count) + ", which is how many there are");
+      throw Error(Error::kOther, "GPU " + std::to_string(index) + ": this machine has " +
+                                     std::to_string(count) + " GPUs that it may use");
     }
     return std::make_unique<CudaGpu>(index);
   }

@@ -1,7 +1,6 @@
 // Each loss against its twin on the CPU, which worker/device/cpu/losses compares with Keras's.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 #include <vector>
 
@@ -12,9 +11,6 @@
 
 namespace millrace::worker {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct LossCase {
   OutputPlan output;
@@ -156,7 +152,7 @@ TEST_P(LossKernelTest, IsLikeTheCpuOnAnyShape) {
 }
 
 TEST_P(LossKernelTest, TakesMoreExamplesThanAGridHasBlocks) {
-  ExpectLossLikeCpu(MakeLossCase(GetParam(), 3, 17000));
+  ExpectLossLikeCpu(MakeLossCase(GetParam(), 3, 4200));
 }
 
 TEST_P(LossKernelTest, OptionsAreTheCpus) {

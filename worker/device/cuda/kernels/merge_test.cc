@@ -1,15 +1,15 @@
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/layer_test_util.h"
 
 namespace millrace::worker {
 namespace {
 
-constexpr double kTolerance = 1e-6;
+constexpr double kMergeTolerance = 1e-6;
 
 class MergeKernelTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -19,9 +19,16 @@ class MergeKernelTest : public ::testing::TestWithParam<const char*> {
     return MakeLayerCase(absl::StrCat(GetParam(), " {}"), inputs, batch);
   }
 
-  static void ExpectMergesLikeCpu(const std::vector<Shape>& inputs, double tolerance = kTolerance) {
+  static void ExpectMergesLikeCpu(const std::vector<Shape>& inputs) {
     if (TakesTwo() && inputs.size() != 2) return;
-    for (const size_t batch : {1, 3}) ExpectLikeCpu(CaseOf(inputs, batch), tolerance);
+    for (const size_t batch : {1, 3}) ExpectLikeCpu(CaseOf(inputs, batch), kMergeTolerance);
+  }
+
+  // Of two inputs.
+  static void ExpectExactSums(const Shape& a, const Shape& b, size_t batch = 3) {
+    LayerCase c = CaseOf({a, b}, batch);
+    UseWholeNumbers(&c);
+    ExpectLikeCpu(c, 0);
   }
 };
 
@@ -67,22 +74,22 @@ TEST_P(MergeKernelTest, ManyInputsOfManyShapes) {
 TEST_P(MergeKernelTest, ManyDimensions) {
   Shape even(13, 1), odd(13, 1);
   for (size_t i = 0; i < even.size(); ++i) (i % 2 == 0 ? even : odd)[i] = 2;
-  ExpectMergesLikeCpu({even, odd});
+  ExpectExactSums(even, odd);
 }
 
 // Where it is all of a long row, several threads share each of its sums; so they do where it is the
 // last dimension, and others are added up.
 TEST_P(MergeKernelTest, LongSums) {
-  ExpectMergesLikeCpu({{3, 5000}, {3, 1}}, 1e-5);
-  ExpectMergesLikeCpu({{1}, {2, 1024}}, 1e-5);
-  ExpectMergesLikeCpu({{2, 2049}, {2049}});
-  ExpectMergesLikeCpu({{13, 11, 9}, {9}}, 1e-5);
-  ExpectMergesLikeCpu({{13, 11, 300}, {300}}, 1e-5);
-  ExpectMergesLikeCpu({{3, 8, 2}, {3, 1, 2}});
+  ExpectExactSums({3, 5000}, {3, 1});
+  ExpectExactSums({1}, {2, 1024});
+  ExpectExactSums({2, 2049}, {2049});
+  ExpectExactSums({13, 11, 9}, {9});
+  ExpectExactSums({13, 11, 300}, {300});
+  ExpectExactSums({3, 8, 2}, {3, 1, 2});
 }
 
 TEST_P(MergeKernelTest, MoreElementsThanAGridHasThreads) {
-  ExpectLikeCpu(CaseOf({{110, 1001}, {1001}}, 10), 1e-5);
+  ExpectExactSums({110, 1001}, {1001}, 10);
 }
 
 TEST_P(MergeKernelTest, OneValueSeveralTimes) {
@@ -90,7 +97,7 @@ TEST_P(MergeKernelTest, OneValueSeveralTimes) {
   for (size_t inputs = 2; inputs <= most; ++inputs) {
     LayerCase c = CaseOf(std::vector<Shape>(inputs, {3, 5}), 2);
     c.one_value = true;
-    ExpectLikeCpu(c, kTolerance);
+    ExpectLikeCpu(c, kMergeTolerance);
   }
 }
 
@@ -99,19 +106,17 @@ TEST_P(MergeKernelTest, GradientsThatNobodyAsksForAreLeftOut) {
     for (const bool first_asked : {false, true}) {
       LayerCase c = CaseOf({{4, 3}, second}, 2);
       c.asked = {first_asked, !first_asked};
-      ExpectLikeCpu(c, kTolerance);
+      ExpectLikeCpu(c, kMergeTolerance);
     }
   }
 }
 
 TEST_P(MergeKernelTest, WhatIsNotFiniteIsLikeTheCpus) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   LayerCase c = CaseOf({{8}, {8}}, 1);
   c.x[0] = {kNan, 1, kNan, kInfinity, -kInfinity, kInfinity, 0, 1};
   c.x[1] = {1, kNan, kNan, 1, 1, -kInfinity, -0.0f, 1};
   c.dy = {1, 2, 3, 4, 5, 6, 7, kNan};
-  ExpectLikeCpu(c, kTolerance);
+  ExpectLikeCpu(c, kMergeTolerance);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, MergeKernelTest,
@@ -124,7 +129,7 @@ TEST(MaximumKernelTest, TheFirstOfEqualsHasTheGradient) {
     for (auto& x : c.x) {
       for (float& value : x) value = value < -0.3f ? -1 : value < 0.3f ? 0 : 1;
     }
-    c.x[1][7] = c.x[inputs - 1][7] = std::numeric_limits<float>::quiet_NaN();
+    c.x[1][7] = c.x[inputs - 1][7] = kNan;
     ExpectLikeCpu(c, 0);
   }
 }

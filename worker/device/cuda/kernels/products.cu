@@ -231,6 +231,12 @@ bool ProductShape::operator<(const ProductShape& other) const {
                   other.bias, other.relu, other.precision);
 }
 
+std::string Products::LibraryName() {
+  const size_t version = cublasLtGetVersion();
+  return "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
+         "." + std::to_string(version % 100);
+}
+
 std::unique_ptr<Products> Products::Make(cudaStream_t stream) {
   return std::make_unique<LtProducts>(stream);
 }

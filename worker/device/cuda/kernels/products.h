@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "worker/device/cuda/descriptions.h"
 
@@ -33,6 +34,7 @@ struct ProductShape {
 class Products {
  public:
   static std::unique_ptr<Products> Make(cudaStream_t stream);
+  static std::string LibraryName();  // "cuBLASLt 13.1.0".
   virtual ~Products() = default;
 
   // What Multiply needs at `workspace`, at most. It is aligned to 256 bytes, all else to 16.

@@ -23,10 +23,10 @@ TEST(ConcatenateKernelTest, InputsStandSideBySideAlongAnyAxis) {
 }
 
 TEST(ConcatenateKernelTest, MoreInputsThanALaunchTakes) {
-  for (const size_t count : {31, 32, 33, 70}) {
+  for (const size_t count : {32, 33, 65}) {
     std::vector<Shape> inputs;
     for (size_t i = 0; i < count; ++i) inputs.push_back({3, 1 + i % 4});
-    ExpectMovesLikeCpu("concatenate {}", inputs);
+    ExpectLikeCpu(MakeLayerCase("concatenate {}", inputs, 2), 0);
   }
 }
 

@@ -1,0 +1,99 @@
+#include "worker/device/cuda/kernels/column_sums.h"
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+
+namespace millrace::cuda {
+namespace {
+
+using worker::DeviceMemory;
+using worker::OnDevice;
+
+struct MatrixSize {
+  int64_t rows;
+  int64_t columns;
+};
+
+class ColumnSumsTest : public GpuTest {
+ protected:
+  static std::vector<float> RandomMatrix(MatrixSize size) {
+    std::mt19937 random(7);
+    std::uniform_real_distribution<float> distribution(-1, 2);
+    std::vector<float> matrix(static_cast<size_t>(size.rows * size.columns));
+    for (float& value : matrix) value = distribution(random);
+    return matrix;
+  }
+
+  // The workspace is as small as it may be.
+  std::vector<float> Sums(MatrixSize size, const std::vector<float>& matrix) {
+    const auto on_device = OnDevice(gpu_.get(), matrix);
+    DeviceMemory workspace(gpu_.get(), SumColumnsWorkspaceBytes(size.rows, size.columns));
+    DeviceMemory sums(gpu_.get(), static_cast<size_t>(size.columns) * sizeof(float));
+    SumColumns(/*stream=*/nullptr, size.rows, size.columns, on_device->As(), workspace.As(),
+               sums.As());
+    cudaDeviceSynchronize();
+    return sums.Values();
+  }
+};
+
+constexpr MatrixSize kMatrices[] = {{1, 1},     {1, 300},   {7, 3},     {33, 33},    {64, 10},
+                                    {1000, 32}, {129, 513}, {5000, 1},  {4097, 2},   {3000, 100},
+                                    {2, 70000}, {9000, 31}, {40000, 5}, {1 << 18, 1}};
+
+TEST_F(ColumnSumsTest, AreSumsOfColumns) {
+  for (const MatrixSize size : kMatrices) {
+    const std::vector<float> matrix = RandomMatrix(size);
+    const std::vector<float> sums = Sums(size, matrix);
+    for (int64_t column = 0; column < size.columns; ++column) {
+      double sum = 0;
+      for (int64_t row = 0; row < size.rows; ++row) sum += matrix[row * size.columns + column];
+      ASSERT_NEAR(sums[column], sum, 1e-6 * (1 + std::abs(sum)))
+          << size.rows << " x " << size.columns << ": " << column;
+    }
+  }
+}
+
+TEST_F(ColumnSumsTest, HaveTheSameBitsInEveryOrderOfThreads) {
+  for (const MatrixSize size : kMatrices) {
+    const std::vector<float> matrix = RandomMatrix(size);
+    cuda_emulation::SetOrder(0);
+    const std::vector<float> sums = Sums(size, matrix);
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      cuda_emulation::SetOrder(seed);
+      ASSERT_EQ(Sums(size, matrix), sums) << size.rows << " x " << size.columns;
+    }
+  }
+}
+
+TEST_F(ColumnSumsTest, NeedWorkspaceOnlyWhereThereAreManyRows) {
+  EXPECT_EQ(SumColumnsWorkspaceBytes(128, 512), 0);
+  EXPECT_EQ(SumColumnsWorkspaceBytes(32, 10), 0);
+  EXPECT_GT(SumColumnsWorkspaceBytes(100000, 64), 0);
+  // However many rows there are, there are no more parts of them than are added up quickly.
+  EXPECT_EQ(SumColumnsWorkspaceBytes(int64_t{1} << 31, 64),
+            SumColumnsWorkspaceBytes(int64_t{1} << 32, 64));
+}
+
+TEST_F(ColumnSumsTest, OfNoRowsAreZero) {
+  EXPECT_EQ(Sums({0, 40}, {}), std::vector<float>(40, 0.0f));
+}
+
+TEST_F(ColumnSumsTest, OneNanIsInOneSum) {
+  std::vector<float> matrix = RandomMatrix({9000, 31});
+  matrix[8000 * 31 + 5] = NAN;
+  const std::vector<float> sums = Sums({9000, 31}, matrix);
+  for (size_t column = 0; column < sums.size(); ++column) {
+    EXPECT_EQ(std::isnan(sums[column]), column == 5) << column;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::cuda

@@ -1,0 +1,284 @@
+// Dense layers against plain loops in double precision.
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+#include "worker/device/cuda/library.h"
+
+namespace millrace::cuda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using worker::DeviceMemory;
+using worker::OnDevice;
+
+constexpr int kKernel = 3;  // Variables of the model.
+constexpr int kBias = 8;
+constexpr double kTolerance = 5e-7;
+
+// Row-major.
+struct Matrix {
+  Matrix(size_t row_count, size_t column_count)
+      : rows(row_count), columns(column_count), values(rows * columns) {}
+
+  double& operator()(size_t row, size_t column) { return values[row * columns + column]; }
+  double operator()(size_t row, size_t column) const { return values[row * columns + column]; }
+  std::vector<float> Floats() const { return {values.begin(), values.end()}; }
+
+  size_t rows;
+  size_t columns;
+  std::vector<double> values;
+};
+
+Matrix RandomMatrix(size_t rows, size_t columns, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  Matrix matrix(rows, columns);
+  for (double& value : matrix.values) value = distribution(random);
+  return matrix;
+}
+
+Matrix Transpose(const Matrix& matrix) {
+  Matrix transposed(matrix.columns, matrix.rows);
+  for (size_t i = 0; i < matrix.rows; ++i) {
+    for (size_t j = 0; j < matrix.columns; ++j) transposed(j, i) = matrix(i, j);
+  }
+  return transposed;
+}
+
+Matrix Product(const Matrix& a, const Matrix& b) {
+  Matrix c(a.rows, b.columns);
+  for (size_t i = 0; i < a.rows; ++i) {
+    for (size_t k = 0; k < a.columns; ++k) {
+      for (size_t j = 0; j < b.columns; ++j) c(i, j) += a(i, k) * b(k, j);
+    }
+  }
+  return c;
+}
+
+double Apply(Function function, double z) {
+  switch (function) {
+    case Function::kRelu:
+      return z < 0 ? 0 : z;
+    case Function::kTanh:
+      return std::tanh(z);
+    case Function::kSigmoid:
+      return 1 / (1 + std::exp(-z));
+    default:
+      return z;
+  }
+}
+
+// By z, from y.
+double Slope(Function function, double y) {
+  switch (function) {
+    case Function::kRelu:
+      return y > 0;
+    case Function::kTanh:
+      return 1 - y * y;
+    case Function::kSigmoid:
+      return y * (1 - y);
+    default:
+      return 1;
+  }
+}
+
+// What a layer says of its gradients.
+class GradientMemory final : public Gradients {
+ public:
+  explicit GradientMemory(Gpu* gpu) : gpu_(gpu) {}
+
+  void Add(int variable, size_t count) {
+    memory_[variable] = std::make_unique<DeviceMemory>(gpu_, count * sizeof(float));
+  }
+  float* Buffer(int variable) override { return memory_.at(variable)->As(); }
+  void Finished(int variable) override { finished_.push_back(variable); }
+
+  std::vector<float> Values(int variable) { return memory_.at(variable)->Values(); }
+  const std::vector<int>& finished() const { return finished_; }
+
+ private:
+  Gpu* const gpu_;
+  std::map<int, std::unique_ptr<DeviceMemory>> memory_;
+  std::vector<int> finished_;
+};
+
+struct DenseCase {
+  DenseDescription description;
+  size_t batch = 0;
+  bool input_gradient = true;
+
+  bool has_bias() const { return description.variables[1] >= 0; }
+  size_t rows() const { return batch * static_cast<size_t>(description.rows); }
+};
+
+DenseCase MakeCase(size_t batch, int64_t rows, int64_t inputs, int64_t units, Function function) {
+  DenseCase of;
+  of.batch = batch;
+  of.description.rows = rows;
+  of.description.inputs = inputs;
+  of.description.units = units;
+  of.description.function = function;
+  of.description.variables = {kKernel, kBias};
+  of.description.trained = true;
+  return of;
+}
+
+class DenseTest : public GpuTest {
+ protected:
+  // Values for the case.
+  void Set(const DenseCase& of) {
+    case_ = of;
+    const size_t inputs = of.description.inputs;
+    const size_t units = of.description.units;
+    x_ = RandomMatrix(of.rows(), inputs, 1);
+    kernel_ = RandomMatrix(inputs, units, 2);
+    bias_ = RandomMatrix(1, units, 3);
+    dy_ = RandomMatrix(of.rows(), units, 4);
+  }
+
+  Matrix ExpectedOutput() const {
+    Matrix y = Product(x_, kernel_);
+    for (size_t i = 0; i < y.rows; ++i) {
+      for (size_t j = 0; j < y.columns; ++j) {
+        if (case_.has_bias()) y(i, j) += bias_(0, j);
+        y(i, j) = Apply(case_.description.function, y(i, j));
+      }
+    }
+    return y;
+  }
+
+  Matrix ExpectedInnerGradient(const Matrix& y) const {
+    Matrix dz = dy_;
+    for (size_t i = 0; i < dz.values.size(); ++i) {
+      dz.values[i] *= Slope(case_.description.function, y.values[i]);
+    }
+    return dz;
+  }
+
+  // Each of the expected values is a sum of so many terms.
+  static void ExpectNear(const std::vector<float>& values, const Matrix& expected, size_t terms,
+                         const std::string& name) {
+    ASSERT_EQ(values.size(), expected.values.size()) << name;
+    const double tolerance = kTolerance * std::sqrt(static_cast<double>(terms));
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(values[i], expected.values[i], tolerance) << name << " " << i;
+    }
+  }
+
+  void Run() {
+    layer_ = gpu_->Make(case_.description);
+    const auto x = OnDevice(gpu_.get(), x_.Floats());
+    const auto kernel = OnDevice(gpu_.get(), kernel_.Floats());
+    const auto bias = OnDevice(gpu_.get(), bias_.Floats());
+    const auto dy = OnDevice(gpu_.get(), dy_.Floats());
+    DeviceMemory y(gpu_.get(), dy->bytes()), dx(gpu_.get(), x->bytes());
+    DeviceMemory workspace(gpu_.get(), layer_->WorkspaceBytes(case_.batch));
+    gradients_ = std::make_unique<GradientMemory>(gpu_.get());
+    gradients_->Add(kKernel, kernel_.values.size());
+    gradients_->Add(kBias, bias_.values.size());
+    const float* const parameters[] = {kernel->As(), case_.has_bias() ? bias->As() : nullptr};
+    const float* const inputs[] = {x->As()};
+    float* const input_gradients[] = {case_.input_gradient ? dx.As() : nullptr};
+    Pass pass;
+    pass.batch = case_.batch;
+    pass.training = true;
+    pass.parameters = parameters;
+    pass.workspace = workspace.As<void>();
+    pass.gradients = gradients_.get();
+    layer_->Forward(pass, inputs, y.As());
+    output_ = y.Values();
+    if (!case_.description.trained) x->Spoil();  // LayerTraits::keeps_inputs
+    layer_->Backward(pass, inputs, y.As(), dy->As(), input_gradients);
+    input_gradient_ = dx.Values();
+  }
+
+  void ExpectRuns(const DenseCase& of) {
+    Set(of);
+    Run();
+    const Matrix y = ExpectedOutput();
+    const Matrix dz = ExpectedInnerGradient(y);
+    ExpectNear(output_, y, kernel_.rows, "y");
+    if (of.input_gradient)
+      ExpectNear(input_gradient_, Product(dz, Transpose(kernel_)), dz.columns, "dx");
+    if (!of.description.trained) return;
+    ExpectNear(gradients_->Values(kKernel), Product(Transpose(x_), dz), dz.rows, "kernel");
+    if (!of.has_bias()) return;
+    Matrix ones(1, dz.rows);
+    for (double& one : ones.values) one = 1;
+    ExpectNear(gradients_->Values(kBias), Product(ones, dz), dz.rows, "bias");
+  }
+
+  DenseCase case_;
+  Matrix x_{0, 0}, kernel_{0, 0}, bias_{0, 0}, dy_{0, 0};
+  std::unique_ptr<Layer> layer_;
+  std::unique_ptr<GradientMemory> gradients_;
+  std::vector<float> output_, input_gradient_;
+};
+
+TEST_F(DenseTest, AppliesItsFunction) {
+  for (const Function function :
+       {Function::kLinear, Function::kRelu, Function::kTanh, Function::kSigmoid}) {
+    ExpectRuns(MakeCase(5, 1, 7, 3, function));
+  }
+}
+
+TEST_F(DenseTest, TakesAnySizes) {
+  ExpectRuns(MakeCase(1, 1, 1, 1, Function::kLinear));
+  ExpectRuns(MakeCase(3, 4, 17, 33, Function::kRelu));
+  ExpectRuns(MakeCase(64, 1, 100, 10, Function::kRelu));
+}
+
+TEST_F(DenseTest, ManyRowsAreSummed) { ExpectRuns(MakeCase(3000, 2, 5, 3, Function::kTanh)); }
+
+TEST_F(DenseTest, WithoutBias) {
+  DenseCase of = MakeCase(6, 2, 5, 9, Function::kRelu);
+  of.description.variables[1] = -1;
+  ExpectRuns(of);
+  EXPECT_THAT(gradients_->finished(), ElementsAre(kKernel));
+}
+
+TEST_F(DenseTest, FinishesBothGradients) {
+  ExpectRuns(MakeCase(6, 2, 5, 9, Function::kLinear));
+  EXPECT_THAT(gradients_->finished(), ElementsAre(kBias, kKernel));
+}
+
+TEST_F(DenseTest, FrozenLayerGivesTheGradientByItsInputAlone) {
+  DenseCase of = MakeCase(6, 2, 5, 9, Function::kTanh);
+  of.description.trained = false;
+  ExpectRuns(of);
+  EXPECT_THAT(gradients_->finished(), IsEmpty());
+}
+
+TEST_F(DenseTest, FirstLayerGivesNoGradientByItsInput) {
+  DenseCase of = MakeCase(6, 2, 5, 9, Function::kRelu);
+  of.input_gradient = false;
+  ExpectRuns(of);
+  for (const float value : input_gradient_) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_F(DenseTest, GradientsHaveTheSameBitsInEveryOrderOfThreads) {
+  Set(MakeCase(500, 4, 20, 40, Function::kSoftmax));
+  Run();
+  const std::vector<float> kernel = gradients_->Values(kKernel);
+  const std::vector<float> bias = gradients_->Values(kBias);
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    cuda_emulation::SetOrder(seed);
+    Run();
+    EXPECT_EQ(gradients_->Values(kKernel), kernel);
+    EXPECT_EQ(gradients_->Values(kBias), bias);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::cuda

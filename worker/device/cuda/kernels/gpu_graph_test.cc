@@ -1,0 +1,127 @@
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+#include "worker/device/cuda/library.h"
+
+namespace millrace::cuda {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using worker::DeviceMemory;
+
+// A step of a model: what was computed leaves on the other stream.
+class GraphTest : public GpuTest {
+ protected:
+  void Enqueue() {
+    gpu_->Add(part_.As(), kCount, sum_.As());
+    gpu_->Record(Stream::kCompute, added_.get());
+    gpu_->WaitFor(Stream::kCopyOut, *added_);
+    gpu_->CopyOut(Stream::kCopyOut, out_.data(), sum_.As(), out_.bytes());
+    gpu_->Record(Stream::kCopyOut, copied_.get());
+    gpu_->Zero(Stream::kCompute, part_.As(), in_.bytes());
+    gpu_->WaitFor(Stream::kCompute, *copied_);
+  }
+
+  std::unique_ptr<Graph> Capture() {
+    gpu_->BeginCapture();
+    Enqueue();
+    return gpu_->EndCapture();
+  }
+
+  // As outside of captures, with another number to add for each launch.
+  void ExpectLaunchesAdd(const Graph& graph) {
+    gpu_->Zero(Stream::kCompute, sum_.As(), in_.bytes());
+    float expected = 0;
+    for (int launch = 1; launch <= 4; ++launch) {
+      in_.Fill(static_cast<float>(launch));
+      gpu_->CopyIn(Stream::kCompute, part_.As(), in_.data(), in_.bytes());
+      gpu_->Launch(graph);
+      ASSERT_TRUE(gpu_->HostWaitFor(*copied_, kPatience));
+      expected += static_cast<float>(launch);
+      EXPECT_THAT(out_.Values(), Each(expected)) << launch;
+    }
+  }
+
+  PinnedFloats in_{gpu_.get(), kCount, 1};
+  PinnedFloats out_{gpu_.get(), kCount, 0};
+  DeviceMemory part_{gpu_.get(), in_.bytes()};
+  DeviceMemory sum_{gpu_.get(), in_.bytes()};
+  std::unique_ptr<Event> added_ = gpu_->MakeEvent();
+  std::unique_ptr<Event> copied_ = gpu_->MakeEvent();
+};
+
+TEST_F(GraphTest, CapturedWorkDoesNotRunBeforeItIsLaunched) {
+  const uint64_t before = cuda_emulation::Counted().kernels;
+  const auto graph = Capture();
+  WaitFor(Stream::kCompute);
+  WaitFor(Stream::kCopyOut);
+  EXPECT_EQ(cuda_emulation::Counted().kernels, before);
+  EXPECT_THAT(out_.Values(), Each(0));
+  ExpectLaunchesAdd(*graph);
+}
+
+TEST_F(GraphTest, EachLaunchRecordsItsEventsAgainInEveryOrderOfStreams) {
+  const auto graph = Capture();
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    cuda_emulation::SetOrder(seed);
+    ExpectLaunchesAdd(*graph);
+  }
+}
+
+TEST_F(GraphTest, EventsServeSeveralGraphsAndWorkOutsideOfThem) {
+  const auto first = Capture();
+  ExpectLaunchesAdd(*first);
+  Enqueue();
+  EXPECT_TRUE(gpu_->HostWaitFor(*copied_, kPatience));
+  const auto second = Capture();
+  ExpectLaunchesAdd(*second);
+  ExpectLaunchesAdd(*first);
+}
+
+TEST_F(GraphTest, GraphWaitsForAnEventFromOutsideAsItIsWhenLaunched) {
+  const auto summed = gpu_->MakeEvent();
+  gpu_->BeginCapture();
+  gpu_->WaitFor(Stream::kCompute, *copied_);
+  gpu_->Add(part_.As(), kCount, sum_.As());
+  gpu_->Record(Stream::kCompute, summed.get());
+  const auto graph = gpu_->EndCapture();
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    cuda_emulation::SetOrder(seed);
+    gpu_->Zero(Stream::kCompute, sum_.As(), in_.bytes());
+    in_.Fill(static_cast<float>(seed));
+    WaitFor(Stream::kCompute);
+    gpu_->CopyIn(Stream::kCopyOut, part_.As(), in_.data(), in_.bytes());
+    gpu_->Record(Stream::kCopyOut, copied_.get());
+    gpu_->Launch(*graph);
+    gpu_->WaitFor(Stream::kCopyOut, *summed);
+    gpu_->CopyOut(Stream::kCopyOut, out_.data(), sum_.As(), out_.bytes());
+    WaitFor(Stream::kCopyOut);
+    EXPECT_THAT(out_.Values(), Each(static_cast<float>(seed))) << seed;
+  }
+}
+
+TEST_F(GraphTest, StreamThatIsNotWaitedForIsAnErrorOfTheCapture) {
+  gpu_->BeginCapture();
+  gpu_->Record(Stream::kCompute, added_.get());
+  gpu_->WaitFor(Stream::kCopyOut, *added_);
+  gpu_->CopyOut(Stream::kCopyOut, out_.data(), sum_.As(), out_.bytes());
+  const Error error = ErrorOf([&] { gpu_->EndCapture(); });
+  EXPECT_EQ(error.kind(), Error::kOther);
+  EXPECT_THAT(error.what(), HasSubstr("cudaStreamEndCapture: cudaErrorStreamCaptureUnjoined: "));
+  ExpectLaunchesAdd(*Capture());
+}
+
+TEST_F(GraphTest, GpuMayEndWhileItCaptures) {
+  auto other = worker::OpenEmulatedGpu();
+  other->BeginCapture();
+  other.reset();
+  ExpectLaunchesAdd(*Capture());
+}
+
+}  // namespace
+}  // namespace millrace::cuda

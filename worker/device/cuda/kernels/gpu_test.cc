@@ -1,0 +1,160 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+#include "worker/device/cuda/library.h"
+
+namespace millrace::cuda {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using worker::DeviceMemory;
+using worker::OnDevice;
+
+TEST_F(GpuTest, SaysWhatItIs) {
+  cuda_emulation::SetMemory(size_t{1} << 24);
+  void* const memory = gpu_->Allocate(size_t{1} << 20);
+  const GpuProperties properties = gpu_->Properties();
+  gpu_->Free(memory);
+  EXPECT_EQ(properties.name, "Emulated GPU");
+  EXPECT_EQ(properties.major, 9);
+  EXPECT_EQ(properties.minor, 0);
+  EXPECT_EQ(properties.products, "cuBLASLt 13.1.0");
+  EXPECT_EQ(properties.memory, size_t{1} << 24);
+  EXPECT_LE(properties.free, properties.memory - (size_t{1} << 20));
+  EXPECT_GT(properties.free, size_t{1} << 22);
+}
+
+TEST_F(GpuTest, CopiesWhatIsComputedInBetween) {
+  PinnedFloats in(gpu_.get(), kCount, 3), out(gpu_.get(), kCount, 0);
+  DeviceMemory part(gpu_.get(), in.bytes()), sum(gpu_.get(), in.bytes());
+  gpu_->CopyIn(Stream::kCompute, part.As(), in.data(), in.bytes());
+  gpu_->Zero(Stream::kCompute, sum.As(), in.bytes());
+  for (int i = 0; i < 3; ++i) gpu_->Add(part.As(), kCount, sum.As());
+  gpu_->CopyOut(Stream::kCompute, out.data(), sum.As(), in.bytes());
+  WaitFor(Stream::kCompute);
+  EXPECT_THAT(out.Values(), Each(9));
+}
+
+TEST_F(GpuTest, NothingIsCopiedOrComputedOfNothing) {
+  const uint64_t before = cuda_emulation::Counted().copies + cuda_emulation::Counted().kernels;
+  gpu_->CopyIn(Stream::kCompute, nullptr, nullptr, 0);
+  gpu_->CopyOut(Stream::kCopyOut, nullptr, nullptr, 0);
+  gpu_->Zero(Stream::kCompute, nullptr, 0);
+  gpu_->Add(nullptr, 0, nullptr);
+  WaitFor(Stream::kCompute);
+  EXPECT_EQ(cuda_emulation::Counted().copies + cuda_emulation::Counted().kernels, before);
+}
+
+TEST_F(GpuTest, ArraysAreChangedElementByElement) {
+  const auto values = OnDevice<float>(gpu_.get(), {1, -2, 0, 4});
+  const auto gradient = OnDevice<float>(gpu_.get(), {10, 20, 30, 40});
+  gpu_->AddRegularizer(values->As(), /*l1=*/0.5f, /*twice_l2=*/2, 4, gradient->As());
+  EXPECT_THAT(gradient->Values(), ElementsAre(12.5f, 15.5f, 30, 48.5f));
+  gpu_->Divide(8, 4, values->As());
+  EXPECT_THAT(values->Values(), ElementsAre(0.125f, -0.25f, 0, 0.5f));
+  const auto bytes = OnDevice<uint8_t>(gpu_.get(), {0, 1, 127, 255});
+  gpu_->ToFloats(bytes->As<uint8_t>(), 4, values->As());
+  EXPECT_THAT(values->Values(), ElementsAre(0, 1, 127, 255));
+}
+
+TEST_F(GpuTest, ArraysOfAnySizeAtAnyPlaceAreAdded) {
+  for (const size_t count : {1, 2, 3, 4, 5, 7, 1023, 1028}) {
+    for (const size_t offset : {0, 1, 3, 4}) {
+      const auto part = OnDevice(gpu_.get(), std::vector<float>(count + offset, 2));
+      const auto sum = OnDevice(gpu_.get(), std::vector<float>(count + offset, 1));
+      gpu_->Add(part->As() + offset, count, sum->As() + offset);
+      std::vector<float> expected(count + offset, 3);
+      std::fill_n(expected.begin(), offset, 1.0f);
+      EXPECT_EQ(sum->Values(), expected) << count << " from " << offset;
+    }
+  }
+}
+
+TEST_F(GpuTest, MoreElementsThanThreadsAreAllChanged) {
+  constexpr size_t kMany = 4096 * 256 + 1000;
+  const auto bytes = OnDevice(gpu_.get(), std::vector<uint8_t>(kMany, 7));
+  DeviceMemory floats(gpu_.get(), kMany * sizeof(float));
+  gpu_->ToFloats(bytes->As<uint8_t>(), kMany, floats.As());
+  EXPECT_THAT(floats.Values(), Each(7));
+}
+
+TEST_F(GpuTest, CopyingStreamWaitsForAnEvent) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    PinnedFloats out(gpu_.get(), kCount, 0);
+    const auto part = OnDevice(gpu_.get(), std::vector<float>(kCount, 1));
+    const auto sum = OnDevice(gpu_.get(), std::vector<float>(kCount, 1));
+    cuda_emulation::SetOrder(seed);
+    const auto added = gpu_->MakeEvent();
+    gpu_->Add(part->As(), kCount, sum->As());
+    gpu_->Record(Stream::kCompute, added.get());
+    gpu_->WaitFor(Stream::kCopyOut, *added);
+    gpu_->CopyOut(Stream::kCopyOut, out.data(), sum->As(), out.bytes());
+    WaitFor(Stream::kCopyOut);
+    EXPECT_THAT(out.Values(), Each(2)) << seed;
+  }
+}
+
+TEST_F(GpuTest, HostDoesNotWaitForAnEventThatWasNeverRecorded) {
+  EXPECT_TRUE(gpu_->HostWaitFor(*gpu_->MakeEvent(), /*seconds=*/0));
+}
+
+TEST_F(GpuTest, HostWaitsNoLongerThanItsDeadline) {
+  const auto sum = OnDevice<float>(gpu_.get(), {1});
+  const auto added = gpu_->MakeEvent();
+  cuda_emulation::HangKernel(1);
+  gpu_->Add(sum->As(), 1, sum->As());
+  gpu_->Record(Stream::kCompute, added.get());
+  EXPECT_FALSE(gpu_->HostWaitFor(*added, /*seconds=*/0));
+  EXPECT_FALSE(gpu_->HostWaitFor(*added, /*seconds=*/0.002));
+  cuda_emulation::Reset();
+}
+
+TEST_F(GpuTest, LeavesNothingBehind) {
+  gpu_.reset();
+  const auto before = cuda_emulation::InUse();
+  {
+    const auto gpu = worker::OpenEmulatedGpu();
+    const auto event = gpu->MakeEvent();
+    gpu->BeginCapture();
+    gpu->Record(Stream::kCompute, event.get());
+    const auto graph = gpu->EndCapture();
+    gpu->Launch(*graph);
+    EXPECT_TRUE(gpu->HostWaitFor(*event, kPatience));
+    EXPECT_EQ(cuda_emulation::InUse().streams, before.streams + 2);
+  }
+  const auto after = cuda_emulation::InUse();
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+  EXPECT_EQ(after.graphs, before.graphs);
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.pinned_allocations, before.pinned_allocations);
+}
+
+TEST_F(GpuTest, WorkGoesToTheGpuThatIsAskedForIt) {
+  cuda_emulation::SetDeviceCount(2);
+  const auto other = MillraceCudaLibrary(kLibraryVersion)->Open(1);
+  int device = -1;
+  gpu_->MakeEvent();
+  cudaGetDevice(&device);
+  EXPECT_EQ(device, 0);
+  other->MakeEvent();
+  cudaGetDevice(&device);
+  EXPECT_EQ(device, 1);
+  const std::unique_ptr<Layer> layer = gpu_->Make(RescalingDescription());
+  other->MakeEvent();
+  layer->WorkspaceBytes(1);
+  cudaGetDevice(&device);
+  EXPECT_EQ(device, 0);
+}
+
+}  // namespace
+}  // namespace millrace::cuda

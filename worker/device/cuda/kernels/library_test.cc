@@ -1,0 +1,49 @@
+#include "worker/device/cuda/library.h"
+
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+
+namespace millrace::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CudaLibraryTest : public GpuTest {
+ protected:
+  Library* const library_ = MillraceCudaLibrary(kLibraryVersion);
+};
+
+TEST_F(CudaLibraryTest, IsNotThereForAnotherVersion) {
+  EXPECT_EQ(MillraceCudaLibrary(kLibraryVersion + 1), nullptr);
+}
+
+TEST_F(CudaLibraryTest, CountsGpus) {
+  EXPECT_EQ(library_->GpuCount(), 1);
+  cuda_emulation::SetDeviceCount(3);
+  EXPECT_EQ(library_->GpuCount(), 3);
+  cuda_emulation::SetDeviceCount(0);
+  EXPECT_EQ(library_->GpuCount(), 0);
+}
+
+TEST_F(CudaLibraryTest, SaysThatThereIsNoDriver) {
+  cuda_emulation::SetDriverMissing();
+  const Error error = ErrorOf([&] { library_->GpuCount(); });
+  EXPECT_EQ(error.kind(), Error::kOther);
+  EXPECT_THAT(error.what(), HasSubstr("there is no NVIDIA driver"));
+}
+
+TEST_F(CudaLibraryTest, SaysHowManyGpusThereAre) {
+  cuda_emulation::SetDeviceCount(2);
+  for (const int index : {-1, 2}) {
+    const Error error = ErrorOf([&] { library_->Open(index); });
+    EXPECT_EQ(error.kind(), Error::kOther);
+    EXPECT_THAT(error.what(), HasSubstr("GPU " + std::to_string(index) + ": this machine has 2"));
+  }
+}
+
+}  // namespace
+}  // namespace millrace::cuda

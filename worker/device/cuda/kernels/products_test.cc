@@ -1,0 +1,183 @@
+#include "worker/device/cuda/kernels/products.h"
+
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+
+namespace millrace::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+using worker::DeviceMemory;
+using worker::OnDevice;
+
+class ProductsTest : public GpuTest {
+ protected:
+  struct Operands {
+    std::vector<float> a;
+    std::vector<float> b;
+    std::vector<float> bias;
+  };
+
+  static std::vector<float> RandomFloats(int64_t count, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<float> distribution(-1, 1);
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& value : values) value = distribution(random);
+    return values;
+  }
+
+  static Operands RandomOperands(const ProductShape& shape) {
+    return {RandomFloats(shape.rows * shape.inner, 1), RandomFloats(shape.inner * shape.columns, 2),
+            RandomFloats(shape.columns, 3)};
+  }
+
+  static double Expected(const ProductShape& shape, const Operands& of, int64_t row,
+                         int64_t column) {
+    double sum = shape.bias ? of.bias[column] : 0;
+    for (int64_t k = 0; k < shape.inner; ++k) {
+      const double a = of.a[shape.transpose_a ? k * shape.rows + row : row * shape.inner + k];
+      const double b =
+          of.b[shape.transpose_b ? column * shape.inner + k : k * shape.columns + column];
+      sum += a * b;
+    }
+    return shape.relu && sum < 0 ? 0 : sum;
+  }
+
+  std::vector<float> Multiply(const ProductShape& shape, const Operands& of) {
+    const auto a = OnDevice(gpu_.get(), of.a);
+    const auto b = OnDevice(gpu_.get(), of.b);
+    const auto bias = OnDevice(gpu_.get(), of.bias);
+    DeviceMemory c(gpu_.get(), static_cast<size_t>(shape.rows * shape.columns) * sizeof(float));
+    products_->Prepare(shape);
+    products_->Multiply(shape, a->As(), b->As(), shape.bias ? bias->As() : nullptr, c.As(),
+                        workspace_.As());
+    cudaDeviceSynchronize();
+    return c.Values();
+  }
+
+  void ExpectMultiplies(const ProductShape& shape) {
+    const Operands operands = RandomOperands(shape);
+    const std::vector<float> c = Multiply(shape, operands);
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      for (int64_t column = 0; column < shape.columns; ++column) {
+        ASSERT_NEAR(c[row * shape.columns + column], Expected(shape, operands, row, column), 1e-5)
+            << shape.rows << " x " << shape.inner << " x " << shape.columns << ": " << row << ", "
+            << column;
+      }
+    }
+  }
+
+  const std::unique_ptr<Products> products_ = Products::Make(/*stream=*/nullptr);
+  DeviceMemory workspace_{gpu_.get(), products_->WorkspaceBytes()};
+};
+
+TEST_F(ProductsTest, AreProductsOfAnySizes) {
+  ExpectMultiplies({1, 1, 1});
+  ExpectMultiplies({1, 7, 5});
+  ExpectMultiplies({5, 1, 3});
+  ExpectMultiplies({7, 3, 1});
+  ExpectMultiplies({32, 784, 10});
+  ExpectMultiplies({64, 64, 64});
+}
+
+TEST_F(ProductsTest, AreProductsWhicheverIsTransposed) {
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      ExpectMultiplies({13, 17, 19, transpose_a, transpose_b});
+      ExpectMultiplies({3, 1000, 2, transpose_a, transpose_b});
+    }
+  }
+}
+
+TEST_F(ProductsTest, BiasIsAddedToEachRowBeforeRelu) {
+  for (const bool bias : {false, true}) {
+    for (const bool relu : {false, true}) {
+      ExpectMultiplies({9, 5, 7, /*transpose_a=*/false, /*transpose_b=*/false, bias, relu});
+      ExpectMultiplies({4, 5, 1, /*transpose_a=*/true, /*transpose_b=*/true, bias, relu});
+    }
+  }
+}
+
+TEST_F(ProductsTest, NanStaysNanThroughRelu) {
+  const ProductShape shape = {2, 2, 2, false, false, /*bias=*/true, /*relu=*/true};
+  const std::vector<float> c = Multiply(shape, {{1, 2, NAN, 4}, {1, -1, 1, -1}, {0, 0}});
+  EXPECT_EQ(c[0], 3);
+  EXPECT_EQ(c[1], 0);
+  EXPECT_TRUE(std::isnan(c[2]));
+  EXPECT_TRUE(std::isnan(c[3]));
+}
+
+TEST_F(ProductsTest, AreCapturedIntoGraphs) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  auto products = Products::Make(stream);
+  const auto a = OnDevice<float>(gpu_.get(), {1, 2});
+  const auto b = OnDevice<float>(gpu_.get(), {3, 4});
+  DeviceMemory c(gpu_.get(), sizeof(float));
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t runnable = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  products->Multiply({1, 2, 1}, a->As(), b->As(), nullptr, c.As(), workspace_.As());
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&runnable, graph), cudaSuccess);
+  for (const float factor : {1.0f, 10.0f}) {
+    const std::vector<float> values = {factor, 2 * factor};
+    a->Set(values.data());
+    ASSERT_EQ(cudaGraphLaunch(runnable, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(c.Values().front(), 11 * factor);
+  }
+  cudaGraphExecDestroy(runnable);
+  cudaGraphDestroy(graph);
+  products.reset();
+  cudaStreamDestroy(stream);
+}
+
+TEST_F(ProductsTest, WhatIsNotAlignedIsAnErrorOnEveryGpu) {
+  const auto values = OnDevice(gpu_.get(), std::vector<float>(64, 1.0f));
+  float* const at = values->As();
+  const ProductShape shape = {2, 2, 2, false, false, /*bias=*/true};
+  const auto error = [&](float* a, float* b, float* bias, float* c, void* workspace) {
+    return std::string(
+        ErrorOf([&] { products_->Multiply(shape, a, b, bias, c, workspace); }).what());
+  };
+  EXPECT_THAT(error(at + 1, at, at, at, workspace_.As()),
+              HasSubstr("the product of 2 x 2 by 2 x 2: `a` is not aligned to 16 bytes"));
+  EXPECT_THAT(error(at, at + 1, at, at, workspace_.As()), HasSubstr("`b` is not aligned"));
+  EXPECT_THAT(error(at, at, at + 1, at, workspace_.As()), HasSubstr("`bias` is not aligned"));
+  EXPECT_THAT(error(at, at, at, at + 2, workspace_.As()), HasSubstr("`c` is not aligned"));
+  EXPECT_THAT(error(at, at, at, at, workspace_.As() + 4),
+              HasSubstr("`workspace` is not aligned to 256 bytes"));
+}
+
+TEST_F(ProductsTest, WhatCannotBeMultipliedIsAnErrorWhenItIsPrepared) {
+  const Error error = ErrorOf([&] { products_->Prepare({0, 3, 5}); });
+  EXPECT_EQ(error.kind(), Error::kOther);
+  EXPECT_THAT(error.what(), HasSubstr("cublasLtMatmulAlgoGetHeuristic of 0 x 3 by 3 x 5: CUBLAS_"));
+}
+
+TEST_F(ProductsTest, LostDeviceIsLost) {
+  const auto values = OnDevice(gpu_.get(), std::vector<float>(16, 1.0f));
+  float* const at = values->As();
+  products_->Prepare({2, 2, 2});
+  cuda_emulation::LoseDevice();
+  EXPECT_EQ(ErrorOf([&] {
+              products_->Multiply({2, 2, 2}, at, at, nullptr, at + 8, workspace_.As());
+            }).kind(),
+            Error::kLost);
+  cuda_emulation::Reset();
+}
+
+}  // namespace
+}  // namespace millrace::cuda
