@@ -145,8 +145,8 @@ class Gpu {
 
   virtual GpuProperties Properties() = 0;
 
-  // Device and pinned host memory, aligned to 256 bytes, not initialised. Both block until work that
-  // is under way is done; giving memory back throws nothing, also when the device is lost.
+  // Device and pinned host memory, aligned to 256 bytes, not initialised. Both block until work
+  // that is under way is done; giving memory back throws nothing, also when the device is lost.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) noexcept = 0;
   virtual void* AllocatePinned(size_t bytes) = 0;
