@@ -1,8 +1,9 @@
 // Products of matrices and convolutions in each precision, on an emulated GPU, against the formula:
 // sums in double precision of products of rounded factors.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <random>
 #include <string>
@@ -26,11 +27,11 @@ double RoundTo(int bits, double value) {
   return std::ldexp(std::round(std::ldexp(fraction, bits)), exponent - bits);
 }
 
-double RoundTo(Precision precision, double value) {
-  return RoundTo(precision == Precision::kTf32       ? 11
-                 : precision == Precision::kBfloat16 ? 8
-                                                     : 24,
-                 value);
+std::vector<double> Rounded(Precision precision, const std::vector<float>& values) {
+  const int bits = precision == Precision::kTf32 ? 11 : precision == Precision::kBfloat16 ? 8 : 24;
+  std::vector<double> rounded;
+  for (const float value : values) rounded.push_back(RoundTo(bits, value));
+  return rounded;
 }
 
 // In [0.5, 1) or (-1, -0.5], with all 24 bits of a float32 in use, so that none is halfway between
@@ -55,9 +56,9 @@ LayerCase LongFractions(const std::string& layer, const Shape& input, size_t bat
   return c;
 }
 
-// Where a product's factors are, in the input and the kernel, and its sum in the output.
-using Term = std::function<void(size_t x, size_t kernel, size_t y)>;
-
+// Calls term(x, kernel, y) for each product: where its factors are in the input and the kernel, and
+// its sum in the output.
+template <typename Term>
 void ForEachTermOfDense(const LayerCase& c, const Term& term) {
   const size_t inputs = c.plan.input().back(), units = c.plan.output.back();
   for (size_t row = 0; row < c.dy.size() / units; ++row) {
@@ -67,50 +68,45 @@ void ForEachTermOfDense(const LayerCase& c, const Term& term) {
   }
 }
 
-// A tap of one window: what the group's channels and filters have there.
-struct Tap {
-  size_t input;  // The pixel,
-  size_t kernel;
-  size_t output;
+// Of a window's tap: which pixel of the input it sees, if any, in that of the output.
+struct SeenPixel {
+  bool inside;
+  size_t input;
 };
 
-void ForEachTap(const ImageWindow& w, size_t batch, const std::function<void(const Tap&)>& call) {
-  const auto pad = [&](size_t axis) {
-    return static_cast<int64_t>(PlaceWindows(w, axis).pad_before);
-  };
-  const auto inside = [&](size_t axis, uint64_t at, uint64_t tap, size_t* position) {
-    const int64_t there =
-        static_cast<int64_t>(at * w.strides[axis] + tap * w.dilation[axis]) - pad(axis);
-    *position = static_cast<size_t>(there);
-    return there >= 0 && there < static_cast<int64_t>(w.input[axis]);
-  };
-  for (size_t output = 0; output < batch * w.output[0] * w.output[1]; ++output) {
-    const size_t image = output / (w.output[0] * w.output[1]);
-    const size_t row = output / w.output[1] % w.output[0], column = output % w.output[1];
-    for (size_t kernel = 0; kernel < w.size[0] * w.size[1]; ++kernel) {
-      size_t y = 0, x = 0;
-      if (!inside(0, row, kernel / w.size[1], &y) || !inside(1, column, kernel % w.size[1], &x)) {
-        continue;
+SeenPixel PixelSeen(const ImageWindow& w, size_t output, size_t tap) {
+  const std::array<size_t, 2> at = {output / w.output[1] % w.output[0], output % w.output[1]};
+  const std::array<size_t, 2> taps = {tap / w.size[1], tap % w.size[1]};
+  SeenPixel seen = {true, output / (w.output[0] * w.output[1])};
+  for (size_t axis = 0; axis < 2; ++axis) {
+    const int64_t position =
+        static_cast<int64_t>(at[axis] * w.strides[axis] + taps[axis] * w.dilation[axis]) -
+        static_cast<int64_t>(PlaceWindows(w, axis).pad_before);
+    seen.inside = seen.inside && position >= 0 && position < static_cast<int64_t>(w.input[axis]);
+    seen.input = seen.input * w.input[axis] + static_cast<size_t>(position);
+  }
+  return seen;
+}
+
+template <typename Term>
+void ForEachTermOfConvolution(const LayerCase& c, const Term& term) {
+  const ImageWindow w = ImageWindowOf(c.plan);
+  const size_t channels = w.input[2] / w.groups, filters = w.output[2] / w.groups;
+  for (size_t output = 0; output < c.dy.size() / w.output[2]; ++output) {
+    for (size_t tap = 0; tap < w.size[0] * w.size[1]; ++tap) {
+      const SeenPixel seen = PixelSeen(w, output, tap);
+      if (!seen.inside) continue;
+      for (size_t channel = 0; channel < channels; ++channel) {
+        for (size_t filter = 0; filter < w.output[2]; ++filter) {
+          term(seen.input * w.input[2] + filter / filters * channels + channel,
+               (tap * channels + channel) * w.output[2] + filter, output * w.output[2] + filter);
+        }
       }
-      call({(image * w.input[0] + y) * w.input[1] + x, kernel, output});
     }
   }
 }
 
-void ForEachTermOfConvolution(const LayerCase& c, const Term& term) {
-  const ImageWindow w = ImageWindowOf(c.plan);
-  const size_t channels = w.input[2] / w.groups, filters = w.output[2] / w.groups;
-  ForEachTap(w, c.batch, [&](const Tap& tap) {
-    for (size_t filter = 0; filter < w.output[2]; ++filter) {
-      for (size_t channel = 0; channel < channels; ++channel) {
-        term(tap.input * w.input[2] + filter / filters * channels + channel,
-             (tap.kernel * channels + channel) * w.output[2] + filter,
-             tap.output * w.output[2] + filter);
-      }
-    }
-  });
-}
-
+template <typename Term>
 void ForEachTerm(const LayerCase& c, const Term& term) {
   c.plan.spec.has_dense() ? ForEachTermOfDense(c, term) : ForEachTermOfConvolution(c, term);
 }
@@ -119,18 +115,18 @@ std::vector<float> Floats(const std::vector<double>& values) {
   return {values.begin(), values.end()};
 }
 
-// Of a layer with a bias and no activation; that of factors rounded to `precision`.
+// Of a layer with a bias and no activation, whose products' factors are rounded to `precision`.
 LayerResult ByTheFormula(const LayerCase& c, Precision precision) {
-  const std::vector<float>&kernel = c.parameters[0], &bias = c.parameters[1];
-  std::vector<double> y(c.dy.size()), dx(c.x[0].size()), of_kernel(kernel.size()),
+  const std::vector<double> rounded_x = Rounded(precision, c.x[0]);
+  const std::vector<double> rounded_kernel = Rounded(precision, c.parameters[0]);
+  const std::vector<double> rounded_dy = Rounded(precision, c.dy);
+  const std::vector<float>& bias = c.parameters[1];
+  std::vector<double> y(c.dy.size()), dx(c.x[0].size()), of_kernel(rounded_kernel.size()),
       of_bias(bias.size());
   ForEachTerm(c, [&](size_t i, size_t k, size_t j) {
-    const double factor_x = RoundTo(precision, c.x[0][i]);
-    const double factor_kernel = RoundTo(precision, kernel[k]);
-    const double factor_dy = RoundTo(precision, c.dy[j]);
-    y[j] += factor_x * factor_kernel;
-    dx[i] += factor_dy * factor_kernel;
-    of_kernel[k] += factor_x * factor_dy;
+    y[j] += rounded_x[i] * rounded_kernel[k];
+    dx[i] += rounded_dy[j] * rounded_kernel[k];
+    of_kernel[k] += rounded_x[i] * rounded_dy[j];
   });
   for (size_t j = 0; j < y.size(); ++j) {
     y[j] += bias[j % bias.size()];
@@ -155,13 +151,12 @@ double LeastDifference(Precision precision) {
 
 constexpr double kSumTolerance = 2e-5;
 
-void ExpectPrecision(const std::string& layer, const Shape& input, size_t batch,
-                     double tolerance = kSumTolerance) {
+void ExpectPrecision(const std::string& layer, const Shape& input, size_t batch) {
   for (const Precision precision : {Precision::kFloat32, Precision::kTf32, Precision::kBfloat16}) {
     SCOPED_TRACE(layer + ", precision " + std::to_string(static_cast<int>(precision)));
     const LayerCase c = LongFractions(layer, input, batch, precision);
     const LayerResult result = RunOnGpu(c);
-    ExpectClose(result, ByTheFormula(c, precision), tolerance);
+    ExpectClose(result, ByTheFormula(c, precision), kSumTolerance);
     if (precision == Precision::kFloat32) continue;
     const LayerResult exact = ByTheFormula(c, Precision::kFloat32);
     const double least = LeastDifference(precision);
@@ -191,12 +186,15 @@ TEST_F(PrecisionTest, ConvolutionsRoundTheFactorsOfTheirProducts) {
   ExpectPrecision("conv1d { filters: 6 kernel_size: 3 padding: CAUSAL }", {17, 5}, 2);
 }
 
-// Large tiles, with channels by fours and without; sums of many positions, in parts.
+// Large tiles forwards, back, and of the kernel's gradient, with channels by fours and without, and
+// sums of many positions in parts.
 TEST_F(PrecisionTest, ConvolutionsOfManyTilesRoundTheFactorsOfTheirProducts) {
-  ExpectPrecision("conv2d { filters: 36 kernel_size: 2 }", {33, 34, 36}, 8, /*tolerance=*/1e-4);
-  ExpectPrecision("conv2d { filters: 35 kernel_size: 2 strides: 2 padding: SAME }", {47, 45, 35},
-                  16,
-                  /*tolerance=*/1e-4);
+  ExpectPrecision("conv2d { filters: 36 kernel_size: [1, 2] }", {33, 34, 4}, 16);
+  ExpectPrecision("conv2d { filters: 35 kernel_size: [1, 2] }", {33, 34, 3}, 16);
+  ExpectPrecision("conv2d { filters: 4 kernel_size: [2, 1] }", {33, 34, 36}, 16);
+  ExpectPrecision("conv2d { filters: 3 kernel_size: [2, 1] }", {33, 34, 35}, 16);
+  ExpectPrecision("conv2d { filters: 36 kernel_size: 3 strides: 2 }", {35, 33, 8}, 5);
+  ExpectPrecision("conv2d { filters: 35 kernel_size: 3 strides: 2 }", {35, 33, 9}, 5);
 }
 
 TEST_F(PrecisionTest, DepthwiseConvolutionsComputeInFloat32) {
@@ -222,19 +220,25 @@ TEST_F(PrecisionTest, BitsDoNotDependOnTheOrderOfThreads) {
   }
 }
 
-// Neither on those beside it, nor on the tiles that are chosen for them all.
+// Whatever tiles are chosen for it and those beside it.
 TEST_F(PrecisionTest, AnImageHasTheSameBitsInEveryBatch) {
-  const std::string layer = "conv2d { filters: 36 kernel_size: [1, 2] padding: SAME }";
-  for (const Precision precision : {Precision::kTf32, Precision::kBfloat16}) {
-    const LayerCase many = LongFractions(layer, {65, 63, 36}, 5, precision);
-    LayerCase one = LongFractions(layer, {65, 63, 36}, 1, precision);
-    one.x[0].assign(many.x[0].begin(), many.x[0].begin() + one.x[0].size());
-    one.dy.assign(many.dy.begin(), many.dy.begin() + one.dy.size());
-    one.parameters = many.parameters;
-    const LayerResult of_many = RunOnGpu(many);
-    const LayerResult of_one = RunOnGpu(one);
-    EXPECT_TRUE(std::equal(of_one.y.begin(), of_one.y.end(), of_many.y.begin()));
-    EXPECT_TRUE(std::equal(of_one.dx[0].begin(), of_one.dx[0].end(), of_many.dx[0].begin()));
+  struct Case {
+    std::string layer;
+    Shape input;
+  };
+  for (const auto& [layer, input] : {Case{"conv2d { filters: 36 kernel_size: 3 }", {65, 63, 4}},
+                                     Case{"conv2d { filters: 4 kernel_size: 3 }", {65, 63, 36}}}) {
+    for (const Precision precision : {Precision::kTf32, Precision::kBfloat16}) {
+      const LayerCase many = LongFractions(layer, input, 5, precision);
+      LayerCase one = LongFractions(layer, input, 1, precision);
+      one.x[0].assign(many.x[0].begin(), many.x[0].begin() + one.x[0].size());
+      one.dy.assign(many.dy.begin(), many.dy.begin() + one.dy.size());
+      one.parameters = many.parameters;
+      const LayerResult of_many = RunOnGpu(many);
+      const LayerResult of_one = RunOnGpu(one);
+      EXPECT_TRUE(std::equal(of_one.y.begin(), of_one.y.end(), of_many.y.begin()));
+      EXPECT_TRUE(std::equal(of_one.dx[0].begin(), of_one.dx[0].end(), of_many.dx[0].begin()));
+    }
   }
 }
 
