@@ -64,9 +64,10 @@ bool AlignedForFours(const Pointers*... pointers) {
 
 // In shared memory: kExtent rows or columns of a factor, kDepth deep. A product has
 //   Tile: which it computes,
-//   kBlocks: that a multiprocessor is to have room for, as __launch_bounds__ has it; 0: nvcc
-//   chooses, Element, Round(float): what it takes factors as, kGap: by how much lines of them are
-//   longer than they need be, so that fewer banks are hit twice, Add(a, b): adds pieces' product,
+//   kBlocks: so many a multiprocessor is to have room for (__launch_bounds__); 0: nvcc chooses,
+//   Element, Round(float): what it takes factors as,
+//   kGap: so much longer lines are than they need be: stores of several then meet in fewer banks,
+//   Add(a, b): adds the product of two pieces,
 //   Store(target): calls target->Columns(column), then target->Put(row, values) for this thread's
 //     rows, for each four columns that it has.
 template <typename Product, int kExtent>
