@@ -8,32 +8,32 @@ are local to a file. `--config=each_file` compiles every file on its own.
 # That are compiled as one.
 _MOST_FILES = 16
 
-def _together(name, srcs, testonly):
+def together(name, srcs, testonly, extension = ".cc"):
     """`srcs`, with generated files that hold several .cc files each in place of these."""
-    sources = [src for src in srcs if src.endswith(".cc")]
+    sources = [src for src in srcs if src.endswith(extension)]
     if len(sources) < 2:
         return srcs
-    together = [src for src in srcs if not src.endswith(".cc")]
+    files = [src for src in srcs if not src.endswith(extension)]
     groups = (len(sources) + _MOST_FILES - 1) // _MOST_FILES
     for i in range(groups):
         group = "%s_%d" % (name, i)
         native.genrule(
             name = group,
             srcs = sources[len(sources) * i // groups:len(sources) * (i + 1) // groups],
-            outs = [group + ".together.cc"],
+            outs = [group + ".together" + extension],
             # Messages and debuggers name the files themselves.
             cmd = "for file in $(SRCS); do echo '#line 1 \"'$$file'\"' && cat $$file; done >$@",
             testonly = testonly,
             visibility = ["//visibility:private"],
         )
-        together.append(group + ".together.cc")
+        files.append(group + ".together" + extension)
     return select({
         "//tools:each_file": srcs,
-        "//conditions:default": together,
+        "//conditions:default": files,
     })
 
 def cc_library(name, srcs = [], testonly = False, **kwargs):
-    native.cc_library(name = name, srcs = _together(name, srcs, testonly), testonly = testonly, **kwargs)
+    native.cc_library(name = name, srcs = together(name, srcs, testonly), testonly = testonly, **kwargs)
 
 def cc_test(name, srcs, **kwargs):
-    native.cc_test(name = name, srcs = _together(name, srcs, True), **kwargs)
+    native.cc_test(name = name, srcs = together(name, srcs, True), **kwargs)

@@ -44,7 +44,12 @@ ExplainFacts WellFacts() {
     worker.step_time = absl::Milliseconds(100);
     worker.slowness = 1;
     facts.dispatch.workers.push_back(worker);
-    facts.members[i + 1] = {.name = worker.name, .is_worker = true, .silent = {}, .activities = {}};
+    facts.members[i + 1] = {.name = worker.name,
+                            .is_worker = true,
+                            .silent = {},
+                            .activities = {},
+                            .device = "cpu/2",
+                            .device_use = {}};
     ShardFacts shard;
     shard.shard = static_cast<uint32_t>(i);
     shard.server = absl::StrCat("ps-", i);
@@ -52,8 +57,12 @@ ExplainFacts WellFacts() {
     shard.version = 4;
     shard.steps = 16;
     facts.shards.push_back(shard);
-    facts.members[i + 3] = {
-        .name = shard.server, .is_worker = false, .silent = {}, .activities = {}};
+    facts.members[i + 3] = {.name = shard.server,
+                            .is_worker = false,
+                            .silent = {},
+                            .activities = {},
+                            .device = "",
+                            .device_use = {}};
   }
   return facts;
 }
@@ -391,6 +400,18 @@ TEST(ExplainTest, DurationsAreShort) {
   EXPECT_EQ(DescribeDuration(absl::Seconds(34.7)), "34 s");
   EXPECT_EQ(DescribeDuration(absl::Minutes(12.5)), "12 min");
   EXPECT_EQ(DescribeDuration(absl::Hours(3.5)), "3 h");
+}
+
+TEST(ExplainTest, WorkersAreToldWithTheirDevices) {
+  ExplainFacts facts = WellFacts();
+  facts.members[1].device = "cuda:0 (NVIDIA H200)";
+  facts.members[1].device_use.emplace().set_busy(0.5);
+  const JobExplanation told = Explain(facts);
+  ASSERT_GE(told.workers_size(), 2);
+  EXPECT_EQ(told.workers(0).device(), "cuda:0 (NVIDIA H200)");
+  EXPECT_EQ(told.workers(0).device_use().busy(), 0.5);
+  EXPECT_EQ(told.workers(1).device(), "cpu/2");
+  EXPECT_FALSE(told.workers(1).has_device_use());
 }
 
 }  // namespace

@@ -162,7 +162,8 @@ cudaError_t cudaGetLastError() {
 
 // A lost device stays so.
 cudaError_t cudaPeekAtLastError() {
-  const cudaError_t lost = cuda_emulation::TheDevice().lost;
+  cudaError_t lost = cudaSuccess;
+  cuda_emulation::Set([&](cuda_emulation::Device* device) { lost = device->lost; });
   return lost != cudaSuccess ? lost : cuda_emulation::last_error;
 }
 

@@ -1,5 +1,6 @@
 // Functions that say what there is.
 #include <cstdio>
+#include <mutex>
 
 #include "testing/cuda_emulation/device.h"
 #include "testing/cuda_emulation/runtime_api.h"
@@ -66,7 +67,9 @@ using cuda_emulation::Remember;
 
 cudaError_t cudaDriverGetVersion(int* version) {
   if (version == nullptr) return Remember(cudaErrorInvalidValue);
-  *version = cuda_emulation::TheDevice().driver ? CUDART_VERSION : 0;
+  Device& device = cuda_emulation::TheDevice();
+  const std::lock_guard<std::mutex> lock(device.mutex);
+  *version = device.driver ? CUDART_VERSION : 0;
   return cudaSuccess;
 }
 

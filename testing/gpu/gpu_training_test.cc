@@ -78,8 +78,10 @@ class GpuTrainingTest : public ::testing::Test {
     EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
     const std::string path = ::testing::TempDir() + "/" + *job_id + ".safetensors";
     EXPECT_TRUE(client::ExportVariables(client_.get(), *job_id, path).ok());
+    const auto file = client::ReadSafetensors(path);
+    EXPECT_TRUE(file.ok()) << file.status();
     std::vector<std::vector<float>> values;
-    for (const auto& tensor : client::ReadSafetensors(path)->tensors) {
+    for (const auto& tensor : file->tensors) {
       values.emplace_back(tensor.values.begin(), tensor.values.end());
     }
     return values;

@@ -10,20 +10,15 @@ ParameterServerStrategy with two parameter servers and two workers, each a proce
 
 import json
 import os
-import socket
-import subprocess
 import sys
 import time
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
+import tensorflow_cluster  # First: it quietens TensorFlow.
 import numpy as np
 import tensorflow as tf
 
 BATCH = 64
 EXAMPLES = 8000
-SERVERS = 2
-WORKERS = 2
 
 
 def data():
@@ -61,30 +56,6 @@ def fit(steps):
     return (steps - steps // 5) / (watch.end - watch.begin)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def serve():
-    """A task of the cluster that TF_CONFIG describes, until it is killed."""
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    server = tf.distribute.Server(
-        resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc", start=True)
-    server.join()
-
-
-def start_tasks(cluster):
-    tasks = []
-    for kind in ("ps", "worker"):
-        for index in range(len(cluster[kind])):
-            config = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
-            tasks.append(subprocess.Popen(
-                [sys.executable, __file__, "serve"], env={**os.environ, "TF_CONFIG": config}, stderr=subprocess.DEVNULL))
-    return tasks
-
-
 def variables():
     """Glorot's initial values, RMSprop's slots beside them."""
     shapes = [(3, 3, 1, 32), (32,), (21632, 128), (128,), (128, 10), (10,)]
@@ -112,19 +83,8 @@ def apply(values, slots, grads):
 
 
 def parameter_servers(steps):
-    cluster = {
-        "chief": [f"127.0.0.1:{free_port()}"],
-        "ps": [f"127.0.0.1:{free_port()}" for _ in range(SERVERS)],
-        "worker": [f"127.0.0.1:{free_port()}" for _ in range(WORKERS)],
-    }
-    tasks = start_tasks(cluster)
-    try:
-        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}})
-        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-        strategy = tf.distribute.ParameterServerStrategy(
-            resolver, variable_partitioner=tf.distribute.experimental.partitioners.FixedShardsPartitioner(1))
-        coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-        with strategy.scope():
+    with tensorflow_cluster.coordinator() as coordinator:
+        with coordinator.strategy.scope():
             values, slots = variables()
         per_worker = coordinator.create_per_worker_dataset(
             lambda: tf.data.Dataset.from_tensor_slices(data()).shuffle(EXAMPLES).repeat().batch(BATCH).prefetch(2))
@@ -145,15 +105,10 @@ def parameter_servers(steps):
             coordinator.schedule(step, args=(iterator,))
         coordinator.join()
         return (steps - steps // 5) / (time.monotonic() - begin)
-    finally:
-        for task in tasks:
-            task.kill()
 
 
 def main():
     how = sys.argv[1]
-    if how == "serve":
-        serve()
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 300
     print(json.dumps({"steps_per_second": {"fit": fit, "parameter_servers": parameter_servers}[how](steps)}))
 

@@ -3,6 +3,7 @@
 HAVE_CUDA says whether there is, WHY_NO_CUDA why not.
 """
 
+load("//tools:cc.bzl", "together")
 load("@cuda//:cuda.bzl", "CUDA_HOME", "CUDA_RELEASE", _HAVE_CUDA = "HAVE_CUDA", _WHY_NO_CUDA = "WHY_NO_CUDA")
 
 HAVE_CUDA = _HAVE_CUDA
@@ -78,10 +79,13 @@ _cuda_objects = rule(
 )
 
 def cuda_library(name, srcs, hdrs = [], deps = [], testonly = False, visibility = None):
-    """A library of the functions of `srcs`. NAME_ptxas are the reports of ptxas of each file."""
+    """A library of the functions of `srcs`, compiled together as //tools:cc.bzl does.
+
+    NAME_ptxas are the reports of ptxas of each compilation.
+    """
     _cuda_objects(
         name = name + "_objects",
-        srcs = srcs,
+        srcs = together(name + "_cuda", srcs, testonly, extension = ".cu"),
         hdrs = hdrs,
         deps = deps,
         testonly = testonly,

@@ -30,6 +30,8 @@ def _find(rctx):
 
 def _system_cuda_impl(rctx):
     home, libraries, release, missing = _find(rctx)
+    if missing:
+        print("The CUDA code is left out: " + missing)  # buildifier: disable=print
     rctx.file("WORKSPACE", "workspace(name = \"%s\")\n" % rctx.name)
     rctx.template(
         "BUILD.bazel",

@@ -181,6 +181,28 @@ struct GatherTarget {
   }
 };
 
+// The tile's rows times the kernel's columns from `tile` on, of which there are so many.
+template <int kWidth, bool kBack, typename Rows, typename Product>
+MILLRACE_DEVICE void MultiplyByKernel(const GatherWork& work, const GatherTile& tile, int columns,
+                                      int64_t depth, Rows* rows, Product* product) {
+  using Tile = typename Product::Tile;
+  const int64_t pieces = (depth + Tile::kDepth - 1) / Tile::kDepth;
+  const int64_t pitch = work.windows.filters;
+  const int filters = work.windows.filters / work.windows.groups;
+  const float* const group = work.kernel + int64_t{tile.group} * filters;
+  if constexpr (kBack) {
+    using Columns = KernelColumns<kWidth>;
+    Columns kernel(group + tile.first_column * pitch, work.windows, tile.rows, tile.columns,
+                   columns, LoadShare<Tile, Columns, Tile::kColumns>::Along());
+    MultiplyTiles(pieces, rows, &kernel, product);
+  } else {
+    using Columns = MatrixRows<kWidth>;
+    const int along = LoadShare<Tile, Columns, Tile::kColumns>::Along();
+    Columns kernel(group + tile.first_column + along, depth, work.windows.filters, along < columns);
+    MultiplyTiles(pieces, rows, &kernel, product);
+  }
+}
+
 template <typename Product, int kWidth, bool kBack>
 __global__ void __launch_bounds__(Product::Tile::kThreads, Product::kBlocks)
     GatherProducts(GatherWork work) {
@@ -188,34 +210,18 @@ __global__ void __launch_bounds__(Product::Tile::kThreads, Product::kBlocks)
   __shared__ GatherPlace places[Tile::kRows];
   const GatherTile tile = TileOf<Tile, kBack>(work);
   const Windows& windows = work.windows;
-  const int channels = windows.channels / windows.groups;
-  const int filters = windows.filters / windows.groups;
-  const int source_channels = kBack ? filters : channels;
-  const int target_channels = kBack ? channels : filters;
-  FindPlaces<Tile>(work, tile, kBack ? windows.filters : windows.channels,
-                   kBack ? windows.channels : windows.filters, places);
+  const int source_pixel = kBack ? windows.filters : windows.channels;
+  const int target_pixel = kBack ? windows.channels : windows.filters;
+  const int source_channels = source_pixel / windows.groups;
+  const int target_channels = target_pixel / windows.groups;
+  FindPlaces<Tile>(work, tile, source_pixel, target_pixel, places);
   using Rows = GatheredRows<kWidth>;
   Rows rows(work.source + int64_t{tile.group} * source_channels, places, tile.rows, tile.columns,
-            source_channels, kBack ? windows.filters : windows.channels,
-            LoadShare<Tile, Rows, Tile::kRows>::Along());
+            source_channels, source_pixel, LoadShare<Tile, Rows, Tile::kRows>::Along());
   const int64_t depth = int64_t{tile.rows.taps} * tile.columns.taps * source_channels;
-  const int64_t pieces = (depth + Tile::kDepth - 1) / Tile::kDepth;
   const int columns = target_channels - tile.first_column;
   Product product;
-  if constexpr (kBack) {
-    using Columns = KernelColumns<kWidth>;
-    Columns kernel(
-        work.kernel + int64_t{tile.group} * filters + int64_t{tile.first_column} * windows.filters,
-        windows, tile.rows, tile.columns, columns,
-        LoadShare<Tile, Columns, Tile::kColumns>::Along());
-    MultiplyTiles(pieces, &rows, &kernel, &product);
-  } else {
-    using Columns = MatrixRows<kWidth>;
-    const int along = LoadShare<Tile, Columns, Tile::kColumns>::Along();
-    Columns kernel(work.kernel + int64_t{tile.group} * filters + tile.first_column + along, depth,
-                   windows.filters, along < columns);
-    MultiplyTiles(pieces, &rows, &kernel, &product);
-  }
+  MultiplyByKernel<kWidth, kBack>(work, tile, columns, depth, &rows, &product);
   const int64_t first = int64_t{tile.group} * target_channels + tile.first_column;
   GatherTarget<kWidth> target = {places, columns,
                                  work.bias == nullptr ? nullptr : work.bias + first, work.relu,
@@ -243,9 +249,20 @@ void LaunchTiles(cudaStream_t stream, GatherWork work, int64_t rows, int64_t col
 template <bool kBack>
 void LaunchGather(cudaStream_t stream, Precision precision, const GatherWork& work, int64_t rows,
                   int64_t columns, int64_t products) {
-  WithProduct(precision, LargeTilesPay(rows, columns, products), [&](auto chosen) {
-    LaunchTiles<typename decltype(chosen)::Type, kBack>(stream, work, rows, columns);
-  });
+  const auto launch = [&](auto tile) {
+    WithProduct<decltype(tile)>(precision, [&](auto product) {
+      LaunchTiles<typename decltype(product)::Type, kBack>(stream, work, rows, columns);
+    });
+  };
+  if (columns <= NarrowTile::kColumns && TilesFill<NarrowTile>(rows, columns, products)) {
+    launch(NarrowTile());
+  } else if (columns <= MediumTile::kColumns && TilesFill<MediumTile>(rows, columns, products)) {
+    launch(MediumTile());
+  } else if (columns > MediumTile::kColumns && TilesFill<LargeTile>(rows, columns, products)) {
+    launch(LargeTile());
+  } else {
+    launch(SmallTile());
+  }
 }
 
 }  // namespace

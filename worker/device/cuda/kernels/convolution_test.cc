@@ -143,12 +143,17 @@ TEST(ConvolutionKernelTest, DilationAsFarAsTheImage) {
   ExpectExact({"conv1d { filters: 4 kernel_size: 3 dilation_rate: 4 padding: CAUSAL }", {9, 4}}, 2);
 }
 
-// Enough positions for the large tiles and for sums in parts, with channels by fours and without.
+// Enough positions for each kind of tile, with channels by fours and without.
 TEST(ConvolutionKernelTest, MoreThanATileAndMoreThanAPart) {
-  ExpectExact({"conv2d { filters: 36 kernel_size: 3 padding: SAME }", {65, 63, 4}}, 5);
-  ExpectExact({"conv2d { filters: 35 kernel_size: 3 }", {67, 65, 3}}, 5);
-  ExpectExact({"conv2d { filters: 68 kernel_size: 2 strides: 2 }", {64, 64, 36}}, 9);
-  ExpectExact({"conv2d { filters: 37 kernel_size: 3 strides: 2 padding: SAME }", {64, 63, 35}}, 9);
+  for (const uint64_t odd : {0, 1}) {
+    const auto layer = [&](int filters, const char* fields) {
+      return absl::StrCat("conv2d { filters: ", filters - odd, " ", fields, " }");
+    };
+    ExpectExact({layer(36, "kernel_size: 3 padding: SAME"), {65, 63, 4 - odd}}, 5);
+    ExpectExact({layer(12, "kernel_size: 2"), {65, 63, 20 - odd}}, 5);
+    ExpectExact({layer(20, "kernel_size: 2"), {65, 63, 16 + odd}}, 5);
+    ExpectExact({layer(36, "kernel_size: 3 strides: 2 padding: SAME"), {64, 63, 36 - odd}}, 9);
+  }
 }
 
 TEST(ConvolutionKernelTest, DepthwiseSumsInParts) {

@@ -138,19 +138,19 @@ void LaunchWeights(cudaStream_t stream, WeightsWork work) {
   Launch(stream, blocks, dim3(Tile::kThreads), kernel, work);
 }
 
-bool LargeTilesFit(const Windows& windows) {
-  return RowsOf(windows) > SmallTile::kRows &&
-         windows.filters / windows.groups > SmallTile::kColumns;
+// Calls use(tile) with a tile of the kind that suits the shape. Parts make up for few tiles.
+template <typename Use>
+auto WithWeightsTile(const Windows& windows, const Use& use) {
+  if (RowsOf(windows) <= SmallTile::kRows) return use(SmallTile());
+  return windows.filters / windows.groups <= MediumTile::kColumns ? use(MediumTile())
+                                                                  : use(LargeTile());
 }
 
 PositionParts PartsOf(const Windows& windows, int64_t batch) {
-  const bool large = LargeTilesFit(windows);
-  const int64_t rows = large ? LargeTile::kRows : SmallTile::kRows;
-  const int64_t columns = large ? LargeTile::kColumns : SmallTile::kColumns;
-  const int64_t blocks = (RowsOf(windows) + rows - 1) / rows *
-                         ((windows.filters / windows.groups + columns - 1) / columns) *
-                         windows.groups;
-  return CutPositions(batch * windows.output_positions(), blocks, kPositionsOfPart);
+  const int64_t tiles = WithWeightsTile(windows, [&](auto tile) {
+    return TilesOf<decltype(tile)>(RowsOf(windows), windows.filters / windows.groups);
+  });
+  return CutPositions(batch * windows.output_positions(), tiles * windows.groups, kPositionsOfPart);
 }
 
 }  // namespace
@@ -170,8 +170,11 @@ void SumKernelGradient(cudaStream_t stream, const Windows& windows,
   work.x = gradient.x;
   work.dy = gradient.dy;
   work.sums = PartialSums(work.parts, gradient);
-  WithProduct(gradient.precision, LargeTilesFit(windows),
-              [&](auto chosen) { LaunchWeights<typename decltype(chosen)::Type>(stream, work); });
+  WithWeightsTile(windows, [&](auto tile) {
+    WithProduct<decltype(tile)>(gradient.precision, [&](auto product) {
+      LaunchWeights<typename decltype(product)::Type>(stream, work);
+    });
+  });
   AddPartialSums(stream, work.parts, RowsOf(windows) * windows.filters, gradient);
 }
 

@@ -72,8 +72,11 @@ TEST(EmbeddingKernelTest, LongAndShortRunsSideBySide) {
   ExpectExactSums(c);
 }
 
+// The last ids are in runs that begin where blocks look at their second positions.
 TEST(EmbeddingKernelTest, MoreIdsThanAGridHasWarps) {
-  ExpectLikeCpu(MakeEmbeddingCase(SpecOf(20000, 2, "SUM"), {10}, 3500), kEmbeddingTolerance);
+  LayerCase c = MakeEmbeddingCase(SpecOf(20000, 2, "SUM"), {10}, 3500);
+  for (size_t i = 0; i < c.ids.ids.size(); i += 10) c.ids.ids[i] = 19990 + i / 10 % 10;
+  ExpectExactSums(c);
 }
 
 TEST(EmbeddingKernelTest, RowsFarDownATable) {

@@ -114,14 +114,13 @@ MILLRACE_DEVICE float GradientAt(const MergeGradient<kOthers>& merge, const Step
 // Adds up what the adders of a sum have, to the first of them. `next`: how far apart they are.
 MILLRACE_DEVICE float SumOfAdders(float part, unsigned adder, unsigned adders, unsigned next) {
   __shared__ float parts[kThreads];
-  __syncthreads();  // What stood there is read.
   parts[threadIdx.x] = part;
   __syncthreads();
   for (unsigned half = adders / 2; half > 0; half /= 2) {
     if (adder < half) parts[threadIdx.x] += parts[threadIdx.x + half * next];
     __syncthreads();
   }
-  return parts[threadIdx.x];
+  return parts[threadIdx.x];  // Which nobody else reads any more.
 }
 
 // Each adder takes every adders-th use of its element, in the order of the output.

@@ -186,13 +186,15 @@ TEST_F(PrecisionTest, ConvolutionsRoundTheFactorsOfTheirProducts) {
   ExpectPrecision("conv1d { filters: 6 kernel_size: 3 padding: CAUSAL }", {17, 5}, 2);
 }
 
-// Large tiles forwards, back, and of the kernel's gradient, with channels by fours and without, and
-// sums of many positions in parts.
+// Tiles of every size forwards, back, and of the kernel's gradient, with channels by fours and
+// without, and sums of many positions in parts.
 TEST_F(PrecisionTest, ConvolutionsOfManyTilesRoundTheFactorsOfTheirProducts) {
   ExpectPrecision("conv2d { filters: 36 kernel_size: [1, 2] }", {33, 34, 4}, 16);
   ExpectPrecision("conv2d { filters: 35 kernel_size: [1, 2] }", {33, 34, 3}, 16);
   ExpectPrecision("conv2d { filters: 4 kernel_size: [2, 1] }", {33, 34, 36}, 16);
   ExpectPrecision("conv2d { filters: 3 kernel_size: [2, 1] }", {33, 34, 35}, 16);
+  ExpectPrecision("conv2d { filters: 20 kernel_size: [1, 2] }", {33, 34, 24}, 16);
+  ExpectPrecision("conv2d { filters: 20 kernel_size: 3 }", {17, 18, 9}, 5);
   ExpectPrecision("conv2d { filters: 36 kernel_size: 3 strides: 2 }", {35, 33, 8}, 5);
   ExpectPrecision("conv2d { filters: 35 kernel_size: 3 strides: 2 }", {35, 33, 9}, 5);
 }

@@ -28,14 +28,29 @@ struct Bfloat16Factors {
   static MILLRACE_DEVICE __nv_bfloat16 Round(float value) { return __float2bfloat16_rn(value); }
 };
 
-// The block's four warps have a quarter of the tile each, in fragments of kSide x kSide.
+// Warps have equal parts of the tile, in fragments of kSide x kSide.
+template <typename Tile>
+struct WarpPart {
+  static constexpr int kSide = 16;
+  static constexpr int kWarps = Tile::kThreads / 32;
+  static constexpr int kWarpsAlong = Tile::kColumns > kSide ? 2 : 1;  // Side by side.
+  static constexpr int kRows = Tile::kRows * kWarpsAlong / kWarps;
+  static constexpr int kColumns = Tile::kColumns / kWarpsAlong;
+  static constexpr int kAcross = kRows / kSide;
+  static constexpr int kAlong = kColumns / kSide;
+  static constexpr int kFragments = kAcross * kAlong;
+  // For these, and what else a thread has, a multiprocessor's registers suffice.
+  static constexpr int kBlocks = (kFragments > 4 ? 8 : kFragments > 2 ? 12 : 16) / kWarps;
+  static_assert(kFragments * kWarps * kSide * kSide == Tile::kRows * Tile::kColumns);
+};
+
 template <typename Tile_, typename Factors>
 class TensorProduct {
  public:
   using Tile = Tile_;
   using Element = typename Factors::Element;
   // By itself nvcc wants more blocks than registers suffice for.
-  static constexpr int kBlocks = Tile::kRows == LargeTile::kRows ? 2 : 4;
+  static constexpr int kBlocks = WarpPart<Tile>::kBlocks;
   static constexpr int kGap = 8;  // Lines begin where fragments may, at 32 bytes.
   static MILLRACE_DEVICE Element Round(float value) { return Factors::Round(value); }
 
@@ -72,7 +87,7 @@ class TensorProduct {
   template <typename Target>
   MILLRACE_DEVICE void Store(Target* target) const {
     constexpr int kPitch = kSide + 4;
-    alignas(32) __shared__ float patches[kWarps][kSide][kPitch];
+    alignas(32) __shared__ float patches[Part::kWarps][kSide][kPitch];
     float(&patch)[kSide][kPitch] = patches[threadIdx.x / 32];
     const int row = static_cast<int>(threadIdx.x) % 32 / 4;
     const int column = static_cast<int>(threadIdx.x) % 4 * 4;
@@ -96,12 +111,11 @@ class TensorProduct {
   }
 
  private:
-  static constexpr int kSide = 16;
-  static constexpr int kWarps = 4;
-  static constexpr int kAcross = Tile::kRows / 2 / kSide;  // Fragments of a warp.
-  static constexpr int kAlong = Tile::kColumns / 2 / kSide;
-  static_assert(Tile::kThreads == kWarps * 32 && Tile::kDepth % Factors::kDepth == 0 &&
-                kAcross * kSide * 2 == Tile::kRows && kAlong * kSide * 2 == Tile::kColumns);
+  using Part = WarpPart<Tile>;
+  static constexpr int kSide = Part::kSide;
+  static constexpr int kAcross = Part::kAcross;
+  static constexpr int kAlong = Part::kAlong;
+  static_assert(Tile::kDepth % Factors::kDepth == 0);
 
   template <typename Use, typename Layout>
   using Factor = nvcuda::wmma::fragment<Use, kSide, kSide, Factors::kDepth,
@@ -113,10 +127,10 @@ class TensorProduct {
       nvcuda::wmma::fragment<nvcuda::wmma::accumulator, kSide, kSide, Factors::kDepth, float>;
 
   static MILLRACE_DEVICE int Row(int i) {
-    return static_cast<int>(threadIdx.x) / 64 * (Tile::kRows / 2) + i * kSide;
+    return static_cast<int>(threadIdx.x) / 32 / Part::kWarpsAlong * Part::kRows + i * kSide;
   }
   static MILLRACE_DEVICE int Column(int j) {
-    return static_cast<int>(threadIdx.x) / 32 % 2 * (Tile::kColumns / 2) + j * kSide;
+    return static_cast<int>(threadIdx.x) / 32 % Part::kWarpsAlong * Part::kColumns + j * kSide;
   }
 
   Sums sums_[kAcross][kAlong];
@@ -127,8 +141,9 @@ struct TypeOf {
   using Type = T;
 };
 
+// Calls call(TypeOf<P>()) for the product P of such factors.
 template <typename Tile, typename Call>
-void WithProductOf(Precision precision, const Call& call) {
+void WithProduct(Precision precision, const Call& call) {
   switch (precision) {
     case Precision::kFloat32:
       return call(TypeOf<FloatProduct<Tile>>());
@@ -137,12 +152,6 @@ void WithProductOf(Precision precision, const Call& call) {
     case Precision::kBfloat16:
       return call(TypeOf<TensorProduct<Tile, Bfloat16Factors>>());
   }
-}
-
-// Calls call(TypeOf<P>()) for the product P of such factors, by large tiles or small ones.
-template <typename Call>
-void WithProduct(Precision precision, bool large, const Call& call) {
-  large ? WithProductOf<LargeTile>(precision, call) : WithProductOf<SmallTile>(precision, call);
 }
 
 }  // namespace millrace::cuda

@@ -45,15 +45,23 @@ struct ProductTile {
   static constexpr int kThreads = kRows / kThreadRows * (kColumns / kThreadColumns);
 };
 
+// For many columns, and for few.
 using LargeTile = ProductTile<128, 64, 8, 8>;
+using MediumTile = ProductTile<128, 32, 8, 4>;
+using NarrowTile = ProductTile<128, 16, 8, 4>;
+// Where there are few rows: more blocks, and more threads for what there is to do.
 using SmallTile = ProductTile<64, 32, 4, 4>;
 
-// Whether the larger tiles have enough threads to do, by the shape of so many products.
-inline bool LargeTilesPay(int64_t rows, int64_t columns, int64_t products) {
-  constexpr int64_t kFewTiles = 128;  // About as many as a GPU has multiprocessors.
-  const int64_t tiles = (rows + LargeTile::kRows - 1) / LargeTile::kRows *
-                        ((columns + LargeTile::kColumns - 1) / LargeTile::kColumns) * products;
-  return rows > SmallTile::kRows && columns > SmallTile::kColumns && tiles >= kFewTiles;
+template <typename Tile>
+int64_t TilesOf(int64_t rows, int64_t columns) {
+  return (rows + Tile::kRows - 1) / Tile::kRows * ((columns + Tile::kColumns - 1) / Tile::kColumns);
+}
+
+// Whether so many products of this shape have a tile for each multiprocessor of a GPU, roughly.
+template <typename Tile>
+bool TilesFill(int64_t rows, int64_t columns, int64_t products) {
+  constexpr int64_t kEnoughTiles = 128;
+  return TilesOf<Tile>(rows, columns) * products >= kEnoughTiles;
 }
 
 // Whether all of these stand where a FourFloats may.
