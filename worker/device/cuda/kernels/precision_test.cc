@@ -145,19 +145,19 @@ double LargestDifference(const std::vector<float>& a, const std::vector<float>& 
 
 // How far results are at least from those of factors that are not rounded: a few of the errors of
 // single products.
-double LeastDifference(Precision precision) {
-  return precision == Precision::kTf32 ? 1e-4 : precision == Precision::kBfloat16 ? 1e-3 : 0;
-}
+double LeastDifference(Precision precision) { return precision == Precision::kTf32 ? 3e-4 : 3e-3; }
 
+// Of sums in float32 of products up to 1: of a few hundred, and of some ten thousand.
 constexpr double kSumTolerance = 2e-5;
+constexpr double kLongSumTolerance = 2e-4;
 
-void ExpectPrecision(const std::string& layer, const Shape& input, size_t batch) {
-  for (const Precision precision : {Precision::kFloat32, Precision::kTf32, Precision::kBfloat16}) {
+void ExpectPrecision(const std::string& layer, const Shape& input, size_t batch,
+                     double tolerance = kSumTolerance) {
+  for (const Precision precision : {Precision::kTf32, Precision::kBfloat16}) {
     SCOPED_TRACE(layer + ", precision " + std::to_string(static_cast<int>(precision)));
     const LayerCase c = LongFractions(layer, input, batch, precision);
     const LayerResult result = RunOnGpu(c);
-    ExpectClose(result, ByTheFormula(c, precision), kSumTolerance);
-    if (precision == Precision::kFloat32) continue;
+    ExpectClose(result, ByTheFormula(c, precision), tolerance);
     const LayerResult exact = ByTheFormula(c, Precision::kFloat32);
     const double least = LeastDifference(precision);
     EXPECT_GT(LargestDifference(result.y, exact.y), least);
@@ -189,14 +189,17 @@ TEST_F(PrecisionTest, ConvolutionsRoundTheFactorsOfTheirProducts) {
 // Tiles of every size forwards, back, and of the kernel's gradient, with channels by fours and
 // without, and sums of many positions in parts.
 TEST_F(PrecisionTest, ConvolutionsOfManyTilesRoundTheFactorsOfTheirProducts) {
-  ExpectPrecision("conv2d { filters: 36 kernel_size: [1, 2] }", {33, 34, 4}, 16);
-  ExpectPrecision("conv2d { filters: 35 kernel_size: [1, 2] }", {33, 34, 3}, 16);
-  ExpectPrecision("conv2d { filters: 4 kernel_size: [2, 1] }", {33, 34, 36}, 16);
-  ExpectPrecision("conv2d { filters: 3 kernel_size: [2, 1] }", {33, 34, 35}, 16);
-  ExpectPrecision("conv2d { filters: 20 kernel_size: [1, 2] }", {33, 34, 24}, 16);
-  ExpectPrecision("conv2d { filters: 20 kernel_size: 3 }", {17, 18, 9}, 5);
-  ExpectPrecision("conv2d { filters: 36 kernel_size: 3 strides: 2 }", {35, 33, 8}, 5);
-  ExpectPrecision("conv2d { filters: 35 kernel_size: 3 strides: 2 }", {35, 33, 9}, 5);
+  const auto expect = [](const std::string& filters, const Shape& input, size_t batch) {
+    ExpectPrecision("conv2d { filters: " + filters + " }", input, batch, kLongSumTolerance);
+  };
+  expect("36 kernel_size: [1, 2]", {33, 34, 4}, 16);
+  expect("35 kernel_size: [1, 2]", {33, 34, 3}, 16);
+  expect("4 kernel_size: [2, 1]", {33, 34, 36}, 16);
+  expect("3 kernel_size: [2, 1]", {33, 34, 35}, 16);
+  expect("20 kernel_size: [1, 2]", {33, 34, 24}, 16);
+  expect("20 kernel_size: 3", {17, 18, 9}, 5);
+  expect("36 kernel_size: 3 strides: 2", {35, 33, 8}, 5);
+  expect("35 kernel_size: 3 strides: 2", {35, 33, 9}, 5);
 }
 
 TEST_F(PrecisionTest, DepthwiseConvolutionsComputeInFloat32) {
@@ -228,8 +231,9 @@ TEST_F(PrecisionTest, AnImageHasTheSameBitsInEveryBatch) {
     std::string layer;
     Shape input;
   };
-  for (const auto& [layer, input] : {Case{"conv2d { filters: 36 kernel_size: 3 }", {65, 63, 4}},
-                                     Case{"conv2d { filters: 4 kernel_size: 3 }", {65, 63, 36}}}) {
+  for (const auto& [layer, input] :
+       {Case{"conv2d { filters: 36 kernel_size: [1, 2] }", {65, 53, 4}},
+        Case{"conv2d { filters: 4 kernel_size: [1, 2] }", {65, 53, 36}}}) {
     for (const Precision precision : {Precision::kTf32, Precision::kBfloat16}) {
       const LayerCase many = LongFractions(layer, input, 5, precision);
       LayerCase one = LongFractions(layer, input, 1, precision);
