@@ -23,8 +23,7 @@ enum class Operation {
   kShuffleUp,
   kShuffleDown,
   kShuffleXor,
-  kLoadMatrix,  // And others of tensor_cores.h.
-  kStoreMatrix,
+  kStoreMatrix,  // And others of tensor_cores.h.
   kMultiplyMatrices,
 };
 

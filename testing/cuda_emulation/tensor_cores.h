@@ -68,7 +68,6 @@ void LoadMatrix(const T* from, unsigned leading, bool row_major, Place place,
   for (int i = 0; i < to->num_elements; ++i) {
     to->x[i] = from[OffsetOf<columns>(ElementAt(LaneOfThread(), i), leading, row_major)];
   }
-  Cooperate({Operation::kLoadMatrix, place});
 }
 
 template <int rows, int columns>
@@ -83,33 +82,42 @@ void StoreMatrix(const Fragment<float, rows, columns>& from, unsigned leading, b
   for (int i = 0; i < from.num_elements; ++i) at(i) = from.x[i];
 }
 
-// What a lane brings to a product of matrices. `compute` writes to the lane's own part of d, given
-// those of all lanes.
+// What a lane brings to a product of matrices. `compute` writes all lanes' parts of d.
 struct MatrixProduct {
-  void (*compute)(const MatrixProduct* const lanes[kWarpLanes], int lane);
+  void (*compute)(const MatrixProduct* const lanes[kWarpLanes]);
   const void* a;
   const void* b;
   const void* c;
   void* d;
 };
 
+template <typename Part, int elements, typename PartOf>
+void GatherFactors(const PartOf& part_of, double* factors) {
+  for (int element = 0; element < elements; ++element) {
+    const auto* const part = static_cast<const Part*>(part_of(LaneOf(element)));
+    factors[element] = double{FactorOf(part->x[IndexOf(element)])};
+  }
+}
+
 template <typename A, typename B, int depth>
-void ComputeMatrixProduct(const MatrixProduct* const lanes[kWarpLanes], int lane) {
+void ComputeMatrixProduct(const MatrixProduct* const lanes[kWarpLanes]) {
   using Sums = Fragment<float, 16, 16>;
-  const auto factor = [](const auto* part, int element) {
-    return double{FactorOf(part->x[IndexOf(element)])};
-  };
-  const Sums& c = *static_cast<const Sums*>(lanes[lane]->c);
-  Sums& d = *static_cast<Sums*>(lanes[lane]->d);
-  for (int i = 0; i < Sums::num_elements; ++i) {
-    const int row = ElementAt(lane, i) / 16, column = ElementAt(lane, i) % 16;
-    double sum = c.x[i];
+  double a[16 * depth], b[depth * 16];
+  GatherFactors<A, 16 * depth>([&](int lane) { return lanes[lane]->a; }, a);
+  GatherFactors<B, depth * 16>([&](int lane) { return lanes[lane]->b; }, b);
+  for (int row = 0; row < 16; ++row) {
+    double sums[16] = {};
     for (int k = 0; k < depth; ++k) {
-      const int of_a = row * depth + k, of_b = k * 16 + column;
-      sum += factor(static_cast<const A*>(lanes[LaneOf(of_a)]->a), of_a) *
-             factor(static_cast<const B*>(lanes[LaneOf(of_b)]->b), of_b);
+      for (int column = 0; column < 16; ++column) {
+        sums[column] += a[row * depth + k] * b[k * 16 + column];
+      }
     }
-    d.x[i] = static_cast<float>(sum);
+    for (int column = 0; column < 16; ++column) {
+      const int element = row * 16 + column, i = IndexOf(element);
+      const MatrixProduct& lane = *lanes[LaneOf(element)];
+      static_cast<Sums*>(lane.d)->x[i] =
+          static_cast<float>(static_cast<const Sums*>(lane.c)->x[i] + sums[column]);
+    }
   }
 }
 

@@ -29,8 +29,6 @@ const char* NameOfOperation(Operation operation) {
       return "__shfl_down_sync";
     case Operation::kShuffleXor:
       return "__shfl_xor_sync";
-    case Operation::kLoadMatrix:
-      return "load_matrix_sync";
     case Operation::kStoreMatrix:
       return "store_matrix_sync";
     case Operation::kMultiplyMatrices:
@@ -48,12 +46,12 @@ uint64_t Ballot(const WarpRequests& requests) {
 }
 
 // REQUIRES: all lanes take part.
-void MultiplyMatrices(const WarpRequests& requests, size_t lane) {
+void MultiplyMatrices(const WarpRequests& requests) {
   const MatrixProduct* parts[kLanes];
   for (size_t i = 0; i < kLanes; ++i) {
     parts[i] = reinterpret_cast<const MatrixProduct*>(requests[i]->value);
   }
-  parts[lane]->compute(parts, static_cast<int>(lane));
+  parts[0]->compute(parts);
 }
 
 // The lane that a shuffle takes its value from: its own, where that is beyond the lanes of `width`.
@@ -83,14 +81,13 @@ std::string ResultOfLane(const WarpRequests& requests, size_t lane, uint64_t* re
   *result = 0;
   switch (request.operation) {
     case Operation::kSyncWarp:
-    case Operation::kLoadMatrix:
     case Operation::kStoreMatrix:
       return "";
     case Operation::kBallot:
       *result = Ballot(requests);
       return "";
     case Operation::kMultiplyMatrices:
-      MultiplyMatrices(requests, lane);
+      if (lane == 0) MultiplyMatrices(requests);  // For all of them.
       return "";
     default:
       break;

@@ -1,9 +1,9 @@
 // Tensor cores: matrices that a warp multiplies together, as far as kernels here use them: factors
 // of TF32 and bfloat16, sums of float32. Which element of a fragment which thread has follows no
 // order that is of use, as on a GPU. Of a TF32 factor only what it has bits for is seen: one that
-// was not rounded is cut off. Elements are read before all threads of a warp have come, and what is
-// written holds garbage until then, so that a missing __syncwarp shows. A sum over a fragment's
-// depth is in double precision and rounded once: a GPU's may differ in the last bits.
+// was not rounded is cut off. Loading waits for nobody, and what is written holds garbage until all
+// threads of a warp have come, so that a missing __syncwarp shows. A sum over a fragment's depth is
+// in double precision and rounded once: a GPU's may differ in the last bits.
 #ifndef MILLRACE_TESTING_CUDA_EMULATION_INCLUDE_MMA_H_
 #define MILLRACE_TESTING_CUDA_EMULATION_INCLUDE_MMA_H_
 
