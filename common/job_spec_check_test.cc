@@ -517,6 +517,15 @@ TEST_F(CheckJobSpecTest, EnumValuesOfNewerClientsAreRefused) {
             absl::StrCat("model.metrics[2]: -3; must be one of ",
                          "ACCURACY, AUC, TOP_K_ACCURACY, PRECISION, RECALL, MAE, MSE, "
                          "RMSE, CONFUSION_MATRIX"));
+  spec = spec_;
+  spec.mutable_precision()->set_compute(static_cast<PrecisionSpec::Compute>(3));
+  EXPECT_EQ(ErrorOf(spec), "precision.compute: 3; must be one of FLOAT32, TF32, BFLOAT16");
+}
+
+TEST_F(CheckJobSpecTest, EveryPrecisionIsGood) {
+  for (const char* compute : {"FLOAT32", "TF32", "BFLOAT16"}) {
+    ExpectGood({absl::StrCat("precision.compute=", compute)});
+  }
 }
 
 TEST_F(CheckJobSpecTest, LabelsOfOutputsAndOfTheEvaluation) {

@@ -71,6 +71,8 @@ TEST_F(SetFieldTest, SetsValuesOfEveryType) {
   EXPECT_EQ(spec_.model().loss(), BINARY_CROSSENTROPY);
   Set("model.layers[0].dense.activation=relu");
   EXPECT_EQ(spec_.model().layers(0).dense().activation(), RELU);
+  Set("precision.compute=TF32");
+  EXPECT_EQ(spec_.precision().compute(), PrecisionSpec::TF32);
 }
 
 TEST_F(SetFieldTest, SetsOptionalFieldsEvenToTheirZero) {
@@ -173,6 +175,8 @@ TEST_F(SetFieldTest, NamesTheValueAndWhatIsAllowed) {
   EXPECT_EQ(ErrorOf("cuts.period=10"),
             "cuts.period: '10'; must be a duration with its unit, such as 10s, 500ms or 1h30m");
   EXPECT_THAT(ErrorOf("cuts.period=inf"), HasSubstr("must be a duration"));
+  EXPECT_EQ(ErrorOf("precision.compute=FLOAT16"),
+            "precision.compute: 'FLOAT16'; must be one of FLOAT32, TF32, BFLOAT16");
   EXPECT_THAT(ErrorOf("model.metrics=ACCURACY,AUK"), HasSubstr("'AUK'; must be one of"));
 }
 
@@ -246,7 +250,7 @@ TEST_F(SetFieldTest, EveryFieldCanBeSet) {
     bool done = false;
     for (const char* value :
          {"1", "true", "1s", "RELU", "SAME", "ZEROS", "SUM", "ACCURACY", "BINARY_CROSSENTROPY",
-          "CIFAR_10", "REST", "FLOAT", "LARGER_IS_BETTER"}) {
+          "CIFAR_10", "REST", "FLOAT", "LARGER_IS_BETTER", "TF32"}) {
       JobSpec spec = spec_;
       if (path.find("[0]") != std::string::npos) AddElements(path, &spec);
       done = done || SetField(absl::StrCat(path, "=", value), &spec).ok();

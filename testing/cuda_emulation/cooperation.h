@@ -23,6 +23,8 @@ enum class Operation {
   kShuffleUp,
   kShuffleDown,
   kShuffleXor,
+  kStoreMatrix,  // And others of tensor_cores.h.
+  kMultiplyMatrices,
 };
 
 // Where in the source a thread waits.

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "testing/cuda_emulation/tensor_cores.h"
+
 namespace cuda_emulation {
 namespace {
 
@@ -27,6 +29,10 @@ const char* NameOfOperation(Operation operation) {
       return "__shfl_down_sync";
     case Operation::kShuffleXor:
       return "__shfl_xor_sync";
+    case Operation::kStoreMatrix:
+      return "store_matrix_sync";
+    case Operation::kMultiplyMatrices:
+      return "mma_sync";
   }
   return "?";
 }
@@ -37,6 +43,15 @@ uint64_t Ballot(const WarpRequests& requests) {
     if (requests[lane] != nullptr && requests[lane]->value != 0) ballot |= uint64_t{1} << lane;
   }
   return ballot;
+}
+
+// REQUIRES: all lanes take part.
+void MultiplyMatrices(const WarpRequests& requests) {
+  const MatrixProduct* parts[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) {
+    parts[i] = reinterpret_cast<const MatrixProduct*>(requests[i]->value);
+  }
+  parts[0]->compute(parts);
 }
 
 // The lane that a shuffle takes its value from: its own, where that is beyond the lanes of `width`.
@@ -64,10 +79,18 @@ int SourceOf(const Request& request, int lane) {
 std::string ResultOfLane(const WarpRequests& requests, size_t lane, uint64_t* result) {
   const Request& request = *requests[lane];
   *result = 0;
-  if (request.operation == Operation::kSyncWarp) return "";
-  if (request.operation == Operation::kBallot) {
-    *result = Ballot(requests);
-    return "";
+  switch (request.operation) {
+    case Operation::kSyncWarp:
+    case Operation::kStoreMatrix:
+      return "";
+    case Operation::kBallot:
+      *result = Ballot(requests);
+      return "";
+    case Operation::kMultiplyMatrices:
+      if (lane == 0) MultiplyMatrices(requests);  // For all of them.
+      return "";
+    default:
+      break;
   }
   const int width = request.width;
   if (width < 1 || width > static_cast<int>(kLanes) || (width & (width - 1)) != 0) {

@@ -138,6 +138,19 @@ TEST_F(GpuTrainingTest, RepeatedSynchronousRunsHaveEqualBits) {
   }
 }
 
+TEST_F(GpuTrainingTest, AJobIsComputedInItsPrecision) {
+  StartCluster(/*workers=*/2, "cuda");
+  const std::vector<std::vector<float>> in_float32 = Train(SynchronousSpec());
+  JobSpec spec = SynchronousSpec();
+  spec.mutable_precision()->set_compute(PrecisionSpec::BFLOAT16);
+  const std::vector<std::vector<float>> in_bfloat16 = Train(spec);
+  EXPECT_NE(in_bfloat16, in_float32);
+  ASSERT_EQ(in_bfloat16.size(), in_float32.size());
+  for (size_t i = 0; i < in_float32.size(); ++i) {
+    EXPECT_THAT(in_bfloat16[i], ::testing::Pointwise(::testing::FloatNear(2e-2f), in_float32[i]));
+  }
+}
+
 TEST_F(GpuTrainingTest, TheWorkerOfALostGpuLeavesAndTheJobGoesOn) {
   StartCluster(/*workers=*/1, "cpu");
   worker::WorkerOptions options;

@@ -34,11 +34,13 @@ class FakeDevice final : public Device {
                                                  const BatchSizes& batches) override {
     layers = plan.layers.size();
     this->batches = batches;
+    precision = plan.precision;
     return std::unique_ptr<Model>();
   }
 
   size_t layers = 0;
   BatchSizes batches;
+  PrecisionSpec::Compute precision = PrecisionSpec::FLOAT32;
 
  private:
   const std::string name_ = "fake";
@@ -66,6 +68,14 @@ TEST_F(LayeredModelTest, CompilesThePlanForTheBatchOfTheJob) {
   EXPECT_EQ(device_->layers, 1u);
   EXPECT_EQ(device_->batches.train, 64u);
   EXPECT_EQ(device_->batches.evaluation, 0u);
+}
+
+TEST_F(LayeredModelTest, CompilesForThePrecisionOfTheJob) {
+  EXPECT_TRUE(Make(nullptr).ok());
+  EXPECT_EQ(device_->precision, PrecisionSpec::FLOAT32);
+  spec_.mutable_precision()->set_compute(PrecisionSpec::TF32);
+  EXPECT_TRUE(Make(nullptr).ok());
+  EXPECT_EQ(device_->precision, PrecisionSpec::TF32);
 }
 
 TEST_F(LayeredModelTest, MakesRoomForEvaluationBatches) {

@@ -28,6 +28,8 @@ struct ModelPlan {
   // In the order in which layers run, those of one layer as LayerPlan::variables.
   std::vector<VariableSpec> variables;
   std::vector<Regularizer> regularizers;  // Of each of them.
+  // JobSpec.precision: PlanModel does not know it.
+  PrecisionSpec::Compute precision = PrecisionSpec::FLOAT32;
 };
 
 // Checks `spec` against the examples that it is to learn from and infers every shape.

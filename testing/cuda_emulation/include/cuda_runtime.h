@@ -3,7 +3,7 @@
 // headers, of CUDA's own names, and run in tests without a GPU. The emulation is stricter than a
 // GPU where this finds errors, and knows nothing of speed. Tests speak to it through control.h.
 //
-// Kernels (language.h, cooperation.h, device_math.h)
+// Kernels (language.h, cooperation.h, device_math.h; tensor cores: mma.h)
 // - Blocks run one after the other, the threads of a block as fibers on one thread of the system
 //   (block.h); a thread runs alone until it waits for others. In which order threads and blocks
 //   run follows from a seed (SetOrder), so that a missing barrier gives another result for some

@@ -60,10 +60,21 @@ std::unique_ptr<cuda::Graph> Captured(cuda::Gpu* gpu, const Work& work) {
   return gpu->EndCapture();
 }
 
+const char* NameOf(PrecisionSpec::Compute precision) {
+  switch (precision) {
+    case PrecisionSpec::TF32:
+      return "tf32";
+    case PrecisionSpec::BFLOAT16:
+      return "bfloat16";
+    default:
+      return "float32";
+  }
+}
+
 // What the bits of results depend on.
-std::string CudaNumerics(const cuda::GpuProperties& gpu) {
-  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), float32, ",
-                      gpu.products);
+std::string CudaNumerics(const cuda::GpuProperties& gpu, PrecisionSpec::Compute precision) {
+  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), ", NameOf(precision),
+                      ", ", gpu.products);
 }
 
 }  // namespace
@@ -94,7 +105,7 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
       state_(std::move(state)),
       meter_(std::move(meter)),
       gpu_(std::move(gpu)),
-      numerics_(CudaNumerics(gpu_->Properties())),
+      numerics_(CudaNumerics(gpu_->Properties(), plan_.precision)),
       layers_(plan_, walk_, gpu_.get()),
       layout_(plan_, walk_, layers_, batches) {}
 

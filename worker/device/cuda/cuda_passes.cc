@@ -45,8 +45,9 @@ std::vector<size_t> AddLosses(const ModelPlan& plan, size_t batch, MemoryLayout*
 
 CudaLayers::CudaLayers(const ModelPlan& plan, const Walk& walk, cuda::Gpu* gpu)
     : layers(plan.layers.size()) {
+  const cuda::Precision precision = PrecisionOf(plan.precision);
   for (const ForwardStep& step : walk.forward) {
-    layers[step.layer] = MakeCudaLayer(gpu, plan.layers[step.layer], step.layer);
+    layers[step.layer] = MakeCudaLayer(gpu, plan.layers[step.layer], step.layer, precision);
   }
   for (const OutputPlan& output : plan.outputs) losses.push_back(MakeCudaLoss(gpu, output));
 }

@@ -82,7 +82,7 @@ cuda::WindowDescription DescribeWindow(const LayerPlan& plan) {
   return description;
 }
 
-cuda::DenseDescription DescribeDense(const LayerPlan& plan) {
+cuda::DenseDescription DescribeDense(const LayerPlan& plan, cuda::Precision precision) {
   cuda::DenseDescription description;
   description.rows = Rows(plan.input());
   description.inputs = static_cast<int64_t>(plan.input().back());
@@ -90,15 +90,17 @@ cuda::DenseDescription DescribeDense(const LayerPlan& plan) {
   description.function = FunctionOf(LastActivation(plan.spec));
   description.variables = Variables<2>(plan);
   description.trained = IsTrained(plan);
+  description.precision = precision;
   return description;
 }
 
-cuda::ConvolutionDescription DescribeConvolution(const LayerPlan& plan) {
+cuda::ConvolutionDescription DescribeConvolution(const LayerPlan& plan, cuda::Precision precision) {
   cuda::ConvolutionDescription description;
   description.window = DescribeWindow(plan);
   description.function = FunctionOf(LastActivation(plan.spec));
   description.variables = Variables<2>(plan);
   description.trained = IsTrained(plan);
+  description.precision = precision;
   return description;
 }
 
@@ -245,14 +247,26 @@ cuda::LossKind LossKindOf(Loss loss) {
 
 }  // namespace
 
-std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan, size_t index) {
+cuda::Precision PrecisionOf(PrecisionSpec::Compute compute) {
+  switch (compute) {
+    case PrecisionSpec::TF32:
+      return cuda::Precision::kTf32;
+    case PrecisionSpec::BFLOAT16:
+      return cuda::Precision::kBfloat16;
+    default:
+      return cuda::Precision::kFloat32;
+  }
+}
+
+std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan, size_t index,
+                                           cuda::Precision precision) {
   switch (plan.spec.kind_case()) {
     case LayerSpec::kDense:
-      return gpu->Make(DescribeDense(plan));
+      return gpu->Make(DescribeDense(plan, precision));
     case LayerSpec::kConv2D:
     case LayerSpec::kDepthwiseConv2D:
     case LayerSpec::kConv1D:
-      return gpu->Make(DescribeConvolution(plan));
+      return gpu->Make(DescribeConvolution(plan, precision));
     case LayerSpec::kMaxPool2D:
     case LayerSpec::kMaxPool1D:
       return gpu->Make(cuda::MaxPoolingDescription{DescribeWindow(plan)});

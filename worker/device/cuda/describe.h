@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "protos/job.pb.h"
 #include "worker/device/cuda/library.h"
 #include "worker/model/layer_plan.h"
 #include "worker/model/output_plan.h"
@@ -13,9 +14,12 @@ namespace millrace::worker {
 
 // The layer at `index` of a model. `gpu` must outlive it. Throws cuda::Error.
 // REQUIRES: the plan is checked, and the layer is no view.
-std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan, size_t index);
+std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan, size_t index,
+                                           cuda::Precision precision);
 
-// Likewise.
+cuda::Precision PrecisionOf(PrecisionSpec::Compute compute);
+
+// As MakeCudaLayer.
 std::unique_ptr<cuda::Loss> MakeCudaLoss(cuda::Gpu* gpu, const OutputPlan& output);
 
 }  // namespace millrace::worker

@@ -15,6 +15,9 @@
 
 namespace millrace::cuda {
 
+// What factors of products are rounded to; as PrecisionSpec in protos/job.proto.
+enum class Precision { kFloat32, kTf32, kBfloat16 };
+
 // As Activation in protos/model.proto.
 enum class Function {
   kLinear,
@@ -38,6 +41,7 @@ struct DenseDescription {
   Function function = Function::kLinear;  // One whose gradient follows from y.
   std::array<int, 2> variables = {-1, -1};
   bool trained = false;
+  Precision precision = Precision::kFloat32;
 };
 
 // What slides over images in a convolution or a pooling. Pairs are height and width.
@@ -53,12 +57,13 @@ struct WindowDescription {
 
 // Kernel [height, width, input channels / groups, output channels]. A depthwise convolution has as
 // many groups as channels; its kernel [height, width, channels, multiplier] stands in memory as
-// [height, width, 1, channels * multiplier].
+// [height, width, 1, channels * multiplier], and its factors are not rounded.
 struct ConvolutionDescription {
   WindowDescription window;
   Function function = Function::kLinear;  // One whose gradient follows from y.
   std::array<int, 2> variables = {-1, -1};
   bool trained = false;
+  Precision precision = Precision::kFloat32;
 };
 
 struct MaxPoolingDescription {

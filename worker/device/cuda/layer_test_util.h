@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/device/cuda/descriptions.h"
 #include "worker/input/batch.h"
 #include "worker/model/layer_plan.h"
 
@@ -25,6 +26,8 @@ struct LayerCase {
   std::vector<float> dy;
   std::vector<bool> asked;  // Whether dx is, by input.
   bool one_value = false;   // All inputs stand where the first does.
+  // On the GPU.
+  cuda::Precision precision = cuda::Precision::kFloat32;
 };
 
 // `spec` is a LayerSpec in text format. Values are uniform in [-1, 1], moving variances above 0;

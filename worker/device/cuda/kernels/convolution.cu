@@ -26,7 +26,8 @@ class ConvolutionLayer final : public Layer {
         function_(description.function),
         kernel_(description.variables[kConvolutionKernel]),
         bias_(description.variables[kConvolutionBias]),
-        trained_(description.trained) {}
+        trained_(description.trained),
+        precision_(description.precision) {}
 
   size_t WorkspaceBytes(size_t batch) const override {
     if (!trained_) return 0;
@@ -43,6 +44,7 @@ class ConvolutionLayer final : public Layer {
     forward.kernel = pass.parameters[kConvolutionKernel];
     forward.bias = pass.parameters[kConvolutionBias];
     forward.relu = function_ == Function::kRelu;
+    forward.precision = precision_;
     forward.y = y;
     is_depthwise() ? ConvolveDepthwise(stream_, windows_, forward)
                    : Convolve(stream_, windows_, forward);
@@ -58,7 +60,7 @@ class ConvolutionLayer final : public Layer {
     if (trained_) FinishGradients(pass, x[0], dy);
     if (dx[0] == nullptr) return;
     const InputGradient gradient = {static_cast<int64_t>(pass.batch), dy,
-                                    pass.parameters[kConvolutionKernel], dx[0]};
+                                    pass.parameters[kConvolutionKernel], dx[0], precision_};
     is_depthwise() ? ConvolveDepthwiseBack(stream_, windows_, gradient)
                    : ConvolveBack(stream_, windows_, gradient);
   }
@@ -76,8 +78,12 @@ class ConvolutionLayer final : public Layer {
                  pass.gradients->Buffer(bias_));
       pass.gradients->Finished(bias_);
     }
-    const KernelGradient gradient = {static_cast<int64_t>(pass.batch), x, dy,
-                                     pass.gradients->Buffer(kernel_), pass.workspace};
+    const KernelGradient gradient = {static_cast<int64_t>(pass.batch),
+                                     x,
+                                     dy,
+                                     pass.gradients->Buffer(kernel_),
+                                     pass.workspace,
+                                     precision_};
     is_depthwise() ? SumDepthwiseKernelGradient(stream_, windows_, gradient)
                    : SumKernelGradient(stream_, windows_, gradient);
     pass.gradients->Finished(kernel_);
@@ -89,6 +95,7 @@ class ConvolutionLayer final : public Layer {
   const int kernel_;  // As in ConvolutionDescription::variables.
   const int bias_;
   const bool trained_;
+  const Precision precision_;
 };
 
 }  // namespace
@@ -104,6 +111,7 @@ std::unique_ptr<Layer> MakeConvolution(const Context& context,
   dense.function = description.function;
   dense.variables = description.variables;
   dense.trained = description.trained;
+  dense.precision = description.precision;
   return MakeDense(context, dense);
 }
 

@@ -3,7 +3,7 @@
 // batch of so many images.
 //
 // Convolutions in which each channel is a group go through kernels of their own: a tile of a
-// product would have one channel's filters alone.
+// product would have one channel's filters alone. These compute in float32, whatever the precision.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_CONVOLUTION_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_CONVOLUTION_H_
 
@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "worker/device/cuda/descriptions.h"
 #include "worker/device/cuda/kernels/windows.h"
 
 namespace millrace::cuda {
@@ -25,6 +26,7 @@ struct ConvolutionForward {
   const float* bias = nullptr;
   bool relu = false;
   float* y = nullptr;
+  Precision precision = Precision::kFloat32;
 };
 void Convolve(cudaStream_t stream, const Windows& windows, const ConvolutionForward& forward);
 void ConvolveDepthwise(cudaStream_t stream, const Windows& windows,
@@ -36,6 +38,7 @@ struct InputGradient {
   const float* dy = nullptr;
   const float* kernel = nullptr;
   float* dx = nullptr;
+  Precision precision = Precision::kFloat32;
 };
 void ConvolveBack(cudaStream_t stream, const Windows& windows, const InputGradient& gradient);
 void ConvolveDepthwiseBack(cudaStream_t stream, const Windows& windows,
@@ -50,6 +53,7 @@ struct KernelGradient {
   const float* dy = nullptr;
   float* kernel = nullptr;
   void* workspace = nullptr;
+  Precision precision = Precision::kFloat32;
 };
 size_t KernelGradientBytes(const Windows& windows, int64_t batch);
 void SumKernelGradient(cudaStream_t stream, const Windows& windows, const KernelGradient& gradient);

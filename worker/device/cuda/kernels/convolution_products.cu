@@ -10,6 +10,7 @@
 #include "worker/device/cuda/kernels/convolution_loaders.h"
 #include "worker/device/cuda/kernels/divisor.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/tensor_product.h"
 #include "worker/device/cuda/kernels/tile_product.h"
 
 namespace millrace::cuda {
@@ -181,9 +182,10 @@ struct GatherTarget {
 };
 
 // The tile's rows times the kernel's columns from `tile` on, of which there are so many.
-template <typename Tile, int kWidth, bool kBack, typename Rows>
+template <int kWidth, bool kBack, typename Rows, typename Product>
 MILLRACE_DEVICE void MultiplyByKernel(const GatherWork& work, const GatherTile& tile, int columns,
-                                      int64_t depth, Rows* rows, FloatProduct<Tile>* product) {
+                                      int64_t depth, Rows* rows, Product* product) {
+  using Tile = typename Product::Tile;
   const int64_t pieces = (depth + Tile::kDepth - 1) / Tile::kDepth;
   const int64_t pitch = work.windows.filters;
   const int filters = work.windows.filters / work.windows.groups;
@@ -192,17 +194,19 @@ MILLRACE_DEVICE void MultiplyByKernel(const GatherWork& work, const GatherTile& 
     using Columns = KernelColumns<kWidth>;
     Columns kernel(group + tile.first_column * pitch, work.windows, tile.rows, tile.columns,
                    columns, LoadShare<Tile, Columns, Tile::kColumns>::Along());
-    MultiplyTiles<Tile>(pieces, rows, &kernel, product);
+    MultiplyTiles(pieces, rows, &kernel, product);
   } else {
     using Columns = MatrixRows<kWidth>;
     const int along = LoadShare<Tile, Columns, Tile::kColumns>::Along();
     Columns kernel(group + tile.first_column + along, depth, work.windows.filters, along < columns);
-    MultiplyTiles<Tile>(pieces, rows, &kernel, product);
+    MultiplyTiles(pieces, rows, &kernel, product);
   }
 }
 
-template <typename Tile, int kWidth, bool kBack>
-__global__ void __launch_bounds__(Tile::kThreads) GatherProducts(GatherWork work) {
+template <typename Product, int kWidth, bool kBack>
+__global__ void __launch_bounds__(Product::Tile::kThreads, Product::kBlocks)
+    GatherProducts(GatherWork work) {
+  using Tile = typename Product::Tile;
   __shared__ GatherPlace places[Tile::kRows];
   const GatherTile tile = TileOf<Tile, kBack>(work);
   const Windows& windows = work.windows;
@@ -216,8 +220,8 @@ __global__ void __launch_bounds__(Tile::kThreads) GatherProducts(GatherWork work
             source_channels, source_pixel, LoadShare<Tile, Rows, Tile::kRows>::Along());
   const int64_t depth = int64_t{tile.rows.taps} * tile.columns.taps * source_channels;
   const int columns = target_channels - tile.first_column;
-  FloatProduct<Tile> product;
-  MultiplyByKernel<Tile, kWidth, kBack>(work, tile, columns, depth, &rows, &product);
+  Product product;
+  MultiplyByKernel<kWidth, kBack>(work, tile, columns, depth, &rows, &product);
   const int64_t first = int64_t{tile.group} * target_channels + tile.first_column;
   GatherTarget<kWidth> target = {places, columns,
                                  work.bias == nullptr ? nullptr : work.bias + first, work.relu,
@@ -225,8 +229,9 @@ __global__ void __launch_bounds__(Tile::kThreads) GatherProducts(GatherWork work
   product.Store(&target);
 }
 
-template <typename Tile, bool kBack>
+template <typename Product, bool kBack>
 void LaunchTiles(cudaStream_t stream, GatherWork work, int64_t rows, int64_t columns) {
+  using Tile = typename Product::Tile;
   work.row_tiles = (rows + Tile::kRows - 1) / Tile::kRows;
   work.column_tiles = (columns + Tile::kColumns - 1) / Tile::kColumns;
   const int64_t residues = int64_t{work.row_residues.residues} * work.column_residues.residues;
@@ -235,22 +240,28 @@ void LaunchTiles(cudaStream_t stream, GatherWork work, int64_t rows, int64_t col
   const bool by_fours = work.windows.channels / work.windows.groups % 4 == 0 &&
                         work.windows.filters / work.windows.groups % 4 == 0 &&
                         AlignedForFours(work.source, work.kernel, work.target);
-  const auto kernel = by_fours ? GatherProducts<Tile, 4, kBack> : GatherProducts<Tile, 1, kBack>;
+  const auto kernel =
+      by_fours ? GatherProducts<Product, 4, kBack> : GatherProducts<Product, 1, kBack>;
   Launch(stream, blocks, dim3(Tile::kThreads), kernel, work);
 }
 
 // Rows and columns of each product, of which there are so many.
 template <bool kBack>
-void LaunchGather(cudaStream_t stream, const GatherWork& work, int64_t rows, int64_t columns,
-                  int64_t products) {
+void LaunchGather(cudaStream_t stream, Precision precision, const GatherWork& work, int64_t rows,
+                  int64_t columns, int64_t products) {
+  const auto launch = [&](auto tile) {
+    WithProduct<decltype(tile)>(precision, [&](auto product) {
+      LaunchTiles<typename decltype(product)::Type, kBack>(stream, work, rows, columns);
+    });
+  };
   if (columns <= NarrowTile::kColumns && TilesFill<NarrowTile>(rows, columns, products)) {
-    LaunchTiles<NarrowTile, kBack>(stream, work, rows, columns);
+    launch(NarrowTile());
   } else if (columns <= MediumTile::kColumns && TilesFill<MediumTile>(rows, columns, products)) {
-    LaunchTiles<MediumTile, kBack>(stream, work, rows, columns);
+    launch(MediumTile());
   } else if (columns > MediumTile::kColumns && TilesFill<LargeTile>(rows, columns, products)) {
-    LaunchTiles<LargeTile, kBack>(stream, work, rows, columns);
+    launch(LargeTile());
   } else {
-    LaunchTiles<SmallTile, kBack>(stream, work, rows, columns);
+    launch(SmallTile());
   }
 }
 
@@ -269,7 +280,7 @@ void Convolve(cudaStream_t stream, const Windows& windows, const ConvolutionForw
   work.bias = forward.bias;
   work.relu = forward.relu;
   work.target = forward.y;
-  LaunchGather</*kBack=*/false>(stream, work, forward.batch * area,
+  LaunchGather</*kBack=*/false>(stream, forward.precision, work, forward.batch * area,
                                 windows.filters / windows.groups, windows.groups);
 }
 
@@ -288,7 +299,7 @@ void ConvolveBack(cudaStream_t stream, const Windows& windows, const InputGradie
   work.kernel = gradient.kernel;
   work.target = gradient.dx;
   const int64_t residues = int64_t{work.row_residues.residues} * work.column_residues.residues;
-  LaunchGather</*kBack=*/true>(stream, work, gradient.batch * area,
+  LaunchGather</*kBack=*/true>(stream, gradient.precision, work, gradient.batch * area,
                                windows.channels / windows.groups, residues * windows.groups);
 }
 

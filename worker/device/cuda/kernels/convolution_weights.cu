@@ -5,6 +5,7 @@
 #include "worker/device/cuda/kernels/divisor.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/position_parts.h"
+#include "worker/device/cuda/kernels/tensor_product.h"
 #include "worker/device/cuda/kernels/tile_product.h"
 
 namespace millrace::cuda {
@@ -85,8 +86,10 @@ MILLRACE_DEVICE DepthPlace PlaceOf(int64_t row, int channels, int columns) {
   return place;
 }
 
-template <typename Tile, int kWidth>
-__global__ void __launch_bounds__(Tile::kThreads) WeightsProducts(WeightsWork work) {
+template <typename Product, int kWidth>
+__global__ void __launch_bounds__(Product::Tile::kThreads, Product::kBlocks)
+    WeightsProducts(WeightsWork work) {
+  using Tile = typename Product::Tile;
   const Windows& windows = work.windows;
   const WeightsTile tile = WeightsTileOf<Tile>(work);
   const int channels = windows.channels / windows.groups;
@@ -107,8 +110,8 @@ __global__ void __launch_bounds__(Tile::kThreads) WeightsProducts(WeightsWork wo
   const int64_t first_filter = int64_t{tile.group} * filters + tile.first_column;
   Matrix matrix(work.dy + begin * windows.filters + first_filter + along, count, windows.filters,
                 along < columns);
-  FloatProduct<Tile> product;
-  MultiplyTiles<Tile>((count + Tile::kDepth - 1) / Tile::kDepth, &taps, &matrix, &product);
+  Product product;
+  MultiplyTiles((count + Tile::kDepth - 1) / Tile::kDepth, &taps, &matrix, &product);
   const int64_t rows = windows.taps() * channels;
   WeightsTarget<kWidth> target = {
       work.sums + (tile.part * rows + tile.first_row) * windows.filters + first_filter,
@@ -120,8 +123,9 @@ int64_t RowsOf(const Windows& windows) {
   return windows.taps() * (windows.channels / windows.groups);
 }
 
-template <typename Tile>
+template <typename Product>
 void LaunchWeights(cudaStream_t stream, WeightsWork work) {
+  using Tile = typename Product::Tile;
   const Windows& windows = work.windows;
   work.row_tiles = (RowsOf(windows) + Tile::kRows - 1) / Tile::kRows;
   work.column_tiles = (windows.filters / windows.groups + Tile::kColumns - 1) / Tile::kColumns;
@@ -130,7 +134,7 @@ void LaunchWeights(cudaStream_t stream, WeightsWork work) {
   const bool by_fours = windows.channels / windows.groups % 4 == 0 &&
                         windows.filters / windows.groups % 4 == 0 &&
                         AlignedForFours(work.x, work.dy, work.sums);
-  const auto kernel = by_fours ? WeightsProducts<Tile, 4> : WeightsProducts<Tile, 1>;
+  const auto kernel = by_fours ? WeightsProducts<Product, 4> : WeightsProducts<Product, 1>;
   Launch(stream, blocks, dim3(Tile::kThreads), kernel, work);
 }
 
@@ -166,7 +170,11 @@ void SumKernelGradient(cudaStream_t stream, const Windows& windows,
   work.x = gradient.x;
   work.dy = gradient.dy;
   work.sums = PartialSums(work.parts, gradient);
-  WithWeightsTile(windows, [&](auto tile) { LaunchWeights<decltype(tile)>(stream, work); });
+  WithWeightsTile(windows, [&](auto tile) {
+    WithProduct<decltype(tile)>(gradient.precision, [&](auto product) {
+      LaunchWeights<typename decltype(product)::Type>(stream, work);
+    });
+  });
   AddPartialSums(stream, work.parts, RowsOf(windows) * windows.filters, gradient);
 }
 

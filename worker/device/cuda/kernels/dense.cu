@@ -42,6 +42,7 @@ ProductShape DenseLayer::Output(int64_t rows) const {
   shape.inner = description_.inputs;
   shape.columns = description_.units;
   shape.bias = has_bias();
+  shape.precision = description_.precision;
   shape.relu = description_.function == Function::kRelu;
   return shape;
 }
@@ -52,6 +53,7 @@ ProductShape DenseLayer::KernelGradient(int64_t rows) const {
   shape.inner = rows;
   shape.columns = description_.units;
   shape.transpose_a = true;
+  shape.precision = description_.precision;
   return shape;
 }
 
@@ -61,6 +63,7 @@ ProductShape DenseLayer::InputGradient(int64_t rows) const {
   shape.inner = description_.units;
   shape.columns = description_.inputs;
   shape.transpose_b = true;
+  shape.precision = description_.precision;
   return shape;
 }
 

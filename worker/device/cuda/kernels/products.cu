@@ -69,10 +69,21 @@ void SetPreference(const PreferenceOwner& preference,
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// CUBLAS_COMPUTE_32F: no input is rounded to TF32.
+// All take and give float32, and add up in it; the FAST ones may round what they take.
+cublasComputeType_t ComputeTypeOf(Precision precision) {
+  switch (precision) {
+    case Precision::kTf32:
+      return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case Precision::kBfloat16:
+      return CUBLAS_COMPUTE_32F_FAST_16BF;
+    default:
+      return CUBLAS_COMPUTE_32F;
+  }
+}
+
 ProductOwner MakeProduct(const ProductShape& shape) {
   cublasLtMatmulDesc_t created = nullptr;
-  CheckBlas(cublasLtMatmulDescCreate(&created, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+  CheckBlas(cublasLtMatmulDescCreate(&created, ComputeTypeOf(shape.precision), CUDA_R_32F),
             "cublasLtMatmulDescCreate");
   ProductOwner product(created);
   const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
@@ -215,9 +226,9 @@ void LtProducts::Multiply(const ProductShape& shape, const float* a, const float
 }  // namespace
 
 bool ProductShape::operator<(const ProductShape& other) const {
-  return std::tie(rows, inner, columns, transpose_a, transpose_b, bias, relu) <
+  return std::tie(rows, inner, columns, transpose_a, transpose_b, bias, relu, precision) <
          std::tie(other.rows, other.inner, other.columns, other.transpose_a, other.transpose_b,
-                  other.bias, other.relu);
+                  other.bias, other.relu, other.precision);
 }
 
 std::string Products::LibraryName() {

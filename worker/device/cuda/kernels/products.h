@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "worker/device/cuda/descriptions.h"
+
 namespace millrace::cuda {
 
 // c = a b, row-major: a is [rows, inner], b [inner, columns].
@@ -20,6 +22,8 @@ struct ProductShape {
   bool transpose_b = false;  // What stands at `b` is [columns, inner].
   bool bias = false;         // A vector [columns] is added to each row of c,
   bool relu = false;         // and of that what is below 0 becomes 0; NaN stays.
+  // What elements of a and b are rounded to, or something more precise.
+  Precision precision = Precision::kFloat32;
 
   bool operator<(const ProductShape& other) const;
 };

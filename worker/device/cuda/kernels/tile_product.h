@@ -5,8 +5,8 @@
 // Each element of the result is added up in the order of the depth, whatever the tile, so tiles may
 // be chosen by speed alone.
 //
-// Where the factors come from is a loader's business, and how tiles are multiplied a product's: one
-// that uses tensor cores takes the same tiles.
+// Where the factors come from is a loader's business, and how tiles are multiplied a product's:
+// FloatProduct here, or one that uses tensor cores (tensor_product.h).
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_TILE_PRODUCT_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_TILE_PRODUCT_H_
 
@@ -70,6 +70,17 @@ bool AlignedForFours(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % sizeof(FourFloats) == 0) && ...);
 }
 
+// In shared memory: kExtent rows or columns of a factor, kDepth deep. A product has
+//   Tile: which it computes,
+//   kBlocks: so many a multiprocessor is to have room for (__launch_bounds__); 0: nvcc chooses,
+//   Element, Round(float): what it takes factors as,
+//   kGap: so much longer lines are than they need be: stores of several then meet in fewer banks,
+//   Add(a, b): adds the product of two pieces,
+//   Store(target): calls target->Columns(column), then target->Put(row, values) for this thread's
+//     rows, for each four columns that it has.
+template <typename Product, int kExtent>
+using FactorPiece = typename Product::Element[Product::Tile::kDepth][kExtent + Product::kGap];
+
 // What of kExtent rows or columns of a factor, kDepth deep, one thread brings. A loader has
 //   kWidth: how many floats it loads at once, one after the other in memory,
 //   kAlongDepth: whether these follow along the depth; otherwise along the extent,
@@ -79,10 +90,6 @@ bool AlignedForFours(const Pointers*... pointers) {
 template <typename Tile, typename Loader, int kExtent>
 class LoadShare {
  public:
-  // In shared memory. Rows are a little longer than they need be, so that stores of different rows
-  // meet in fewer banks.
-  using Buffer = float[Tile::kDepth][kExtent + 4];
-
   // The place that this thread's loader is for.
   static MILLRACE_DEVICE int Along() {
     return static_cast<int>(threadIdx.x) % kLine * Loader::kWidth;
@@ -94,15 +101,17 @@ class LoadShare {
     loader->Next();
   }
 
-  MILLRACE_DEVICE void Store(Buffer& buffer) const {
+  // As the product takes them.
+  template <typename Product>
+  MILLRACE_DEVICE void Store(FactorPiece<Product, kExtent>& piece) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
 #pragma unroll
       for (int k = 0; k < Loader::kWidth; ++k) {
         if constexpr (Loader::kAlongDepth) {
-          buffer[Along() + k][Across(i)] = values_[i][k];
+          piece[Along() + k][Across(i)] = Product::Round(values_[i][k]);
         } else {
-          buffer[Across(i)][Along() + k] = values_[i][k];
+          piece[Across(i)][Along() + k] = Product::Round(values_[i][k]);
         }
       }
     }
@@ -125,9 +134,15 @@ class LoadShare {
 
 // Sums of products in float32. A thread's rows and columns come in groups of four, so that a warp
 // reads and writes memory without gaps.
-template <typename Tile>
+template <typename Tile_>
 class FloatProduct {
  public:
+  using Tile = Tile_;
+  using Element = float;
+  static constexpr int kBlocks = 0;
+  static constexpr int kGap = 4;
+  static MILLRACE_DEVICE float Round(float value) { return value; }
+
   template <typename A, typename B>
   MILLRACE_DEVICE void Add(const A& a, const B& b) {
 #pragma unroll
@@ -150,8 +165,6 @@ class FloatProduct {
     }
   }
 
-  // Calls target->Columns(column), then target->Put(row, values) for this thread's rows, for each
-  // four columns that it has.
   template <typename Target>
   MILLRACE_DEVICE void Store(Target* target) const {
 #pragma unroll
@@ -179,14 +192,13 @@ class FloatProduct {
 
 // Adds a * b to the product, of as many pieces of kDepth as are said. Called by all threads of a
 // block, of Tile::kThreads; shared memory that they wrote before is seen by the loaders.
-template <typename Tile, typename A, typename B, typename Product>
+template <typename A, typename B, typename Product>
 MILLRACE_DEVICE void MultiplyTiles(int64_t pieces, A* a, B* b, Product* product) {
-  using ShareOfA = LoadShare<Tile, A, Tile::kRows>;
-  using ShareOfB = LoadShare<Tile, B, Tile::kColumns>;
-  alignas(16) __shared__ typename ShareOfA::Buffer a_pieces[2];
-  alignas(16) __shared__ typename ShareOfB::Buffer b_pieces[2];
-  ShareOfA share_of_a;
-  ShareOfB share_of_b;
+  using Tile = typename Product::Tile;
+  alignas(32) __shared__ FactorPiece<Product, Tile::kRows> a_pieces[2];
+  alignas(32) __shared__ FactorPiece<Product, Tile::kColumns> b_pieces[2];
+  LoadShare<Tile, A, Tile::kRows> share_of_a;
+  LoadShare<Tile, B, Tile::kColumns> share_of_b;
   __syncthreads();
   for (int64_t piece = -1; piece < pieces; ++piece) {
     const int ready = static_cast<int>(piece & 1);
@@ -197,8 +209,8 @@ MILLRACE_DEVICE void MultiplyTiles(int64_t pieces, A* a, B* b, Product* product)
     }
     if (piece >= 0) product->Add(a_pieces[ready], b_pieces[ready]);
     if (more) {
-      share_of_a.Store(a_pieces[1 - ready]);
-      share_of_b.Store(b_pieces[1 - ready]);
+      share_of_a.template Store<Product>(a_pieces[1 - ready]);
+      share_of_b.template Store<Product>(b_pieces[1 - ready]);
     }
     __syncthreads();
   }

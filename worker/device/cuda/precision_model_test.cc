@@ -1,0 +1,115 @@
+// Models that a GPU computes in less than float32.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/model_tests/model_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+constexpr char kDenseOfTwo[] =
+    "layers { dense { units: 8 activation: RELU } } layers { dense { units: 2 } } "
+    "loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY";
+constexpr char kConvolutionOfThree[] =
+    "layers { conv2d { filters: 4 kernel_size: 2 activation: RELU } } layers { max_pool2d {} } "
+    "layers { flatten {} } layers { dense { units: 3 } } "
+    "loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY";
+
+struct LessPrecision {
+  PrecisionSpec::Compute compute;
+  std::string name;
+};
+
+class PrecisionModelTest : public ::testing::TestWithParam<LessPrecision> {
+ protected:
+  PrecisionModelTest() { cuda_emulation::Reset(); }
+  ~PrecisionModelTest() override { cuda_emulation::Reset(); }
+
+  static ModelPlan PlanOf(const std::string& text, const Shape& input, int32_t labels,
+                          PrecisionSpec::Compute precision = GetParam().compute) {
+    ModelPlan plan = PlanOrDie(text, input, labels);
+    plan.precision = precision;
+    return plan;
+  }
+
+  // Gradients of the last of some steps.
+  static std::vector<std::vector<float>> Train(const ModelPlan& plan) {
+    const std::unique_ptr<Model> model = CompileOrDie(plan, 6);
+    FillValues(/*seed=*/1, 0.3f, model.get());
+    KeptGradients gradients(plan);
+    for (const uint64_t step : {0, 1, 2}) {
+      TrainOrDie(RandomBatch(step, 6, {6, 6, 1}, 3), step, model.get(), &gradients);
+      ApplySgd(0.1f, gradients, model.get());
+    }
+    return gradients.gradients();
+  }
+};
+
+TEST_P(PrecisionModelTest, NumericsSayIt) {
+  const auto numerics = [](PrecisionSpec::Compute precision) {
+    return CompileOrDie(PlanOf(kDenseOfTwo, {2}, 2, precision), 4)->numerics();
+  };
+  const std::string of_float32 = numerics(PrecisionSpec::FLOAT32);
+  EXPECT_THAT(of_float32, ::testing::HasSubstr("), float32, "));
+  EXPECT_EQ(numerics(GetParam().compute),
+            absl::StrReplaceAll(of_float32, {{"float32", GetParam().name}}));
+}
+
+TEST_P(PrecisionModelTest, LearnsExclusiveOr) {
+  const ModelPlan plan = PlanOf(kDenseOfTwo, {2}, 2);
+  const std::unique_ptr<Model> model = CompileOrDie(plan, 4);
+  FillValues(/*seed=*/5, 1, model.get());
+  const Batch batch = FloatsAndClasses({0, 0, 0, 1, 1, 0, 1, 1}, {0, 1, 1, 0});
+  KeptGradients gradients(plan);
+  for (int step = 0; step < 500; ++step) {
+    TrainOrDie(batch, 0, model.get(), &gradients);
+    ApplySgd(0.3f, gradients, model.get());
+  }
+  const BatchResult result = TrainOrDie(batch, 0, model.get(), &gradients);
+  EXPECT_LT(result.loss_sum, 0.2);
+  EXPECT_EQ(result.accuracy_sum, 4);
+}
+
+TEST_P(PrecisionModelTest, ConvolutionsLearnWhereAPatternIs) {
+  const ModelPlan plan = PlanOf(kConvolutionOfThree, {6, 6, 1}, 3);
+  // The label is the third of the image, from the left, whose pixels are brighter.
+  Batch batch = RandomBatch(/*seed=*/2, 48, {6, 6, 1}, 3);
+  for (size_t i = 0; i < batch.features[0].floats.size(); ++i) {
+    const size_t third = i % 6 / 2;
+    if (third == static_cast<size_t>(batch.labels[0].ids[i / 36])) batch.features[0].floats[i] += 1;
+  }
+  const std::unique_ptr<Model> model = CompileOrDie(plan, 48);
+  FillValues(/*seed=*/5, 0.5f, model.get());
+  KeptGradients gradients(plan);
+  for (uint64_t step = 0; step < 100; ++step) {
+    TrainOrDie(batch, step, model.get(), &gradients);
+    ApplySgd(0.2f, gradients, model.get());
+  }
+  EvaluationSums sums;
+  ASSERT_TRUE(model->Evaluate(batch, &sums).ok());
+  EXPECT_GT(EvaluationMetrics(sums)["accuracy"], 0.95);
+}
+
+TEST_P(PrecisionModelTest, BitsAreItsOwnAndDoNotDependOnTheOrderOfThreadsAndStreams) {
+  const std::vector<std::vector<float>> first = Train(PlanOf(kConvolutionOfThree, {6, 6, 1}, 3));
+  for (const uint64_t order : {1, 2, 3}) {
+    cuda_emulation::SetOrder(order);
+    EXPECT_EQ(Train(PlanOf(kConvolutionOfThree, {6, 6, 1}, 3)), first) << order;
+  }
+  EXPECT_NE(Train(PlanOf(kConvolutionOfThree, {6, 6, 1}, 3, PrecisionSpec::FLOAT32)), first);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, PrecisionModelTest,
+                         ::testing::Values(LessPrecision{PrecisionSpec::TF32, "tf32"},
+                                           LessPrecision{PrecisionSpec::BFLOAT16, "bfloat16"}),
+                         [](const auto& instance) { return instance.param.name; });
+
+}  // namespace
+}  // namespace millrace::worker
