@@ -99,13 +99,12 @@ void CudaGradients::Complete(size_t index) {
 
 bool CudaGradients::Await(const Variable& variable, double seconds) const {
   if (!gpu_->HostWaitFor(*variable.copied, seconds)) return false;
-  const volatile uint64_t* const step = memory_->Host<uint64_t>(variable.step);
+  const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(variable.step));
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (*step != step_) {
+  while (step.load(std::memory_order_acquire) != step_) {
     if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::yield();
   }
-  std::atomic_thread_fence(std::memory_order_acquire);
   return true;
 }
 
