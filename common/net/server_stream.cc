@@ -157,6 +157,11 @@ void ServerStream::OnWriteDone(bool ok) {
 void ServerStream::OnCancel() { End(ClientIsGone()); }
 
 void ServerStream::OnDone() {
+  {
+    // What others did under the lock comes before the end of the stream. gRPC has seen to that, but
+    // ThreadSanitizer does not know.
+    MutexLock lock(&mutex_);
+  }
   registry_->Remove(this);
   OnEnded();
   // Whoever else holds the stream finds it finished.

@@ -108,7 +108,7 @@ class ServerStream : private grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   void OnReadDone(bool ok) final;
   void OnWriteDone(bool ok) final ABSL_LOCKS_EXCLUDED(mutex_);
   void OnCancel() final;
-  void OnDone() final;
+  void OnDone() final ABSL_LOCKS_EXCLUDED(mutex_);
 
   // What the thread in charge is to start; none: nobody is in charge any more.
   Operation NextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
