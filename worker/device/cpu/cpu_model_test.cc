@@ -15,19 +15,6 @@ using ::testing::HasSubstr;
 const Shape kSmallImage = {9, 8, 2};
 constexpr size_t kFewExamples = 12;
 
-constexpr char kTwoConvolutions[] = R"pb(
-  layers { conv2d { filters: 8 kernel_size: 3 activation: RELU } }
-  layers { max_pool2d { padding: SAME } }
-  layers { conv2d { filters: 16 kernel_size: 2 activation: SIGMOID padding: SAME } }
-  layers { dropout { rate: 0.3 } }
-  layers { flatten {} }
-  layers { dense { units: 20 activation: RELU } }
-  layers { activation { function: SOFTMAX } }
-  layers { dense { units: 4 } }
-  loss: SPARSE_CATEGORICAL_CROSSENTROPY
-  metrics: ACCURACY
-)pb";
-
 constexpr char kOneUnit[] =
     "layers { dense { units: 1 } } loss: BINARY_CROSSENTROPY metrics: [ACCURACY, AUC]";
 
@@ -93,7 +80,7 @@ TEST(CpuModelTest, NothingOfASharedOrRegularizedKernelIsToldEarly) {
 }
 
 TEST(CpuModelTest, SeveralThreadsComputeTheSame) {
-  const ModelPlan plan = PlanOrDie(kTwoConvolutions, kSmallImage, 4);
+  const ModelPlan plan = PlanOrDie(kPictureNetwork, kSmallImage, 4);
   const Batch batch = RandomBatch(/*seed=*/3, kFewExamples, kSmallImage, 4);
   std::vector<double> losses;
   for (const int threads : {1, 2, 2}) {

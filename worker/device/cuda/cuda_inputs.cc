@@ -23,8 +23,11 @@ CudaInputs::CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout
   for (const TensorSpec& label : plan.labels) {
     labels_.push_back(layout->Add(batch * TensorBytes(label)));
   }
-  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+  for (const OutputPlan& output : plan.outputs) {
     weights_.push_back(layout->Add(batch * sizeof(double)));
+    if (std::find(learned_.begin(), learned_.end(), output.label) == learned_.end()) {
+      learned_.push_back(output.label);
+    }
   }
   seed_ = layout->Add(sizeof(uint64_t));
 }
@@ -35,9 +38,9 @@ void CudaInputs::Enqueue(const Batch& batch, uint64_t seed, bool classes,
     CopyAndEnqueue(batch.features[i].floats, features_[i], memory);
     CopyAndEnqueue(batch.features[i].bytes, features_[i], memory);
   }
-  for (const OutputPlan& output : plan_.outputs) {
-    CopyAndEnqueue(batch.labels[output.label].floats, labels_[output.label], memory);
-    CopyAndEnqueue(batch.labels[output.label].ids, labels_[output.label], memory);
+  for (const size_t label : learned_) {
+    CopyAndEnqueue(batch.labels[label].floats, labels_[label], memory);
+    CopyAndEnqueue(batch.labels[label].ids, labels_[label], memory);
   }
   for (size_t i = 0; i < plan_.outputs.size(); ++i) {
     const OutputBatch values = OutputOf(plan_.outputs[i], {}, batch);

@@ -43,6 +43,7 @@ class CudaInputs {
   const ModelPlan& plan_;
   std::vector<size_t> features_;
   std::vector<size_t> labels_;
+  std::vector<size_t> learned_;  // The labels that outputs learn, each once.
   std::vector<size_t> weights_;  // Of each output.
   size_t seed_;
 };

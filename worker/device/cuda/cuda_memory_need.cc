@@ -24,20 +24,22 @@ size_t LargestThatFits(size_t size, const Fits& fits) {
 
 }  // namespace
 
-uint64_t CudaMemoryNeed::DeviceBytes(const BatchSizes& batches) const {
-  return CudaLayout(plan_, walk_, layers_, batches).memory.bytes() +
-         CudaIds::Bytes(plan_, batches.largest());
+uint64_t CudaMemoryNeed::DeviceBytes(const CudaLayout& layout, const BatchSizes& batches) const {
+  return layout.memory.bytes() + CudaIds::Bytes(plan_, batches.largest());
 }
 
-absl::Status CudaMemoryNeed::CheckDevice(const BatchSizes& batches, uint64_t free,
-                                         const std::string& device_name) const {
-  const uint64_t need = DeviceBytes(batches);
+uint64_t CudaMemoryNeed::DeviceBytes(const BatchSizes& batches) const {
+  return DeviceBytes(CudaLayout(plan_, walk_, layers_, batches), batches);
+}
+
+absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& device_name) const {
+  const uint64_t need = DeviceBytes(layout_, batches_);
   if (need <= free) return absl::OkStatus();
-  const bool train_alone = DeviceBytes({batches.train, 0}) > free;
-  const size_t size = train_alone ? batches.train : batches.evaluation;
+  const bool train_alone = DeviceBytes({batches_.train, 0}) > free;
+  const size_t size = train_alone ? batches_.train : batches_.evaluation;
   const size_t fitting = LargestThatFits(size, [&](size_t smaller) {
-    return DeviceBytes(train_alone ? BatchSizes{smaller, 0} : BatchSizes{batches.train, smaller}) <=
-           free;
+    return DeviceBytes(train_alone ? BatchSizes{smaller, 0}
+                                   : BatchSizes{batches_.train, smaller}) <= free;
   });
   const std::string advice =
       fitting == 0 ? "use smaller layers"
@@ -49,16 +51,14 @@ absl::Status CudaMemoryNeed::CheckDevice(const BatchSizes& batches, uint64_t fre
       free / kGiB, advice));
 }
 
-absl::Status CudaMemoryNeed::CheckHost(const BatchSizes& batches, uint64_t limit) const {
-  const double need =
-      static_cast<double>(CudaLayout(plan_, walk_, layers_, batches).mirrored_bytes) +
-      TrainingBytes(plan_, batches);
+absl::Status CudaMemoryNeed::CheckHost(uint64_t limit) const {
+  const double need = static_cast<double>(layout_.mirrored_bytes) + TrainingBytes(plan_, batches_);
   if (need <= static_cast<double>(limit)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
       "the model, with batches of %d examples (batch_size), needs %.3g GiB of this machine's "
       "memory beside the GPU's, this worker may use %.3g GiB; use smaller layers or a smaller "
       "batch_size",
-      batches.train, need / kGiB, static_cast<double>(limit) / kGiB));
+      batches_.train, need / kGiB, static_cast<double>(limit) / kGiB));
 }
 
 }  // namespace millrace::worker

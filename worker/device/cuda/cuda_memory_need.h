@@ -13,28 +13,33 @@
 
 namespace millrace::worker {
 
-// Of one model, for batches of any size. What it is made of must outlive it.
+// Of one model. What it is made of must outlive it.
 class CudaMemoryNeed {
  public:
-  CudaMemoryNeed(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers)
-      : plan_(plan), walk_(walk), layers_(layers) {}
-
-  // Bytes of device memory that a compiled model takes, but for ids beyond those of its first
-  // batches and what CUDA itself takes.
-  uint64_t DeviceBytes(const BatchSizes& batches) const;
+  // `layout` is for `batches`.
+  CudaMemoryNeed(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
+                 const BatchSizes& batches, const CudaLayout& layout)
+      : plan_(plan), walk_(walk), layers_(layers), batches_(batches), layout_(layout) {}
 
   // RESOURCE_EXHAUSTED: more than `free` bytes of the device; says how much both are, and with
   // which batch size it would fit.
-  absl::Status CheckDevice(const BatchSizes& batches, uint64_t free,
-                           const std::string& device_name) const;
+  absl::Status CheckDevice(uint64_t free, const std::string& device_name) const;
 
   // RESOURCE_EXHAUSTED: pinned memory, gradients and batches need more than `limit` bytes.
-  absl::Status CheckHost(const BatchSizes& batches, uint64_t limit) const;
+  absl::Status CheckHost(uint64_t limit) const;
 
  private:
+  // Of device memory that a compiled model takes, but for ids beyond those of its first batches and
+  // what CUDA itself takes.
+  uint64_t DeviceBytes(const CudaLayout& layout, const BatchSizes& batches) const;
+  // The same for batches of other sizes.
+  uint64_t DeviceBytes(const BatchSizes& batches) const;
+
   const ModelPlan& plan_;
   const Walk& walk_;
   const CudaLayers& layers_;
+  const BatchSizes batches_;
+  const CudaLayout& layout_;
 };
 
 }  // namespace millrace::worker

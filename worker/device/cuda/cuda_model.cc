@@ -137,9 +137,9 @@ absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
 }
 
 absl::Status CudaModel::TakeMemory() {
-  const CudaMemoryNeed need(plan_, walk_, layers_);
-  MILLRACE_RETURN_IF_ERROR(need.CheckHost(batches_, MemoryLimit()));
-  MILLRACE_RETURN_IF_ERROR(need.CheckDevice(batches_, gpu_->Properties().free, device_name_));
+  const CudaMemoryNeed need(plan_, walk_, layers_, batches_, layout_);
+  MILLRACE_RETURN_IF_ERROR(need.CheckHost(MemoryLimit()));
+  MILLRACE_RETURN_IF_ERROR(need.CheckDevice(gpu_->Properties().free, device_name_));
   memory_ =
       std::make_unique<MirroredMemory>(gpu_.get(), layout_.mirrored_bytes, layout_.memory.bytes());
   std::memset(memory_->Host<char>(0), 0, layout_.mirrored_bytes);

@@ -63,38 +63,13 @@ TEST_P(PrecisionModelTest, NumericsSayIt) {
 }
 
 TEST_P(PrecisionModelTest, LearnsExclusiveOr) {
-  const ModelPlan plan = PlanOf(kDenseOfTwo, {2}, 2);
-  const std::unique_ptr<Model> model = CompileOrDie(plan, 4);
-  FillValues(/*seed=*/5, 1, model.get());
-  const Batch batch = FloatsAndClasses({0, 0, 0, 1, 1, 0, 1, 1}, {0, 1, 1, 0});
-  KeptGradients gradients(plan);
-  for (int step = 0; step < 500; ++step) {
-    TrainOrDie(batch, 0, model.get(), &gradients);
-    ApplySgd(0.3f, gradients, model.get());
-  }
-  const BatchResult result = TrainOrDie(batch, 0, model.get(), &gradients);
+  const BatchResult result = LearnExclusiveOr(PlanOf(kDenseOfTwo, {2}, 2));
   EXPECT_LT(result.loss_sum, 0.2);
   EXPECT_EQ(result.accuracy_sum, 4);
 }
 
 TEST_P(PrecisionModelTest, ConvolutionsLearnWhereAPatternIs) {
-  const ModelPlan plan = PlanOf(kConvolutionOfThree, {6, 6, 1}, 3);
-  // The label is the third of the image, from the left, whose pixels are brighter.
-  Batch batch = RandomBatch(/*seed=*/2, 48, {6, 6, 1}, 3);
-  for (size_t i = 0; i < batch.features[0].floats.size(); ++i) {
-    const size_t third = i % 6 / 2;
-    if (third == static_cast<size_t>(batch.labels[0].ids[i / 36])) batch.features[0].floats[i] += 1;
-  }
-  const std::unique_ptr<Model> model = CompileOrDie(plan, 48);
-  FillValues(/*seed=*/5, 0.5f, model.get());
-  KeptGradients gradients(plan);
-  for (uint64_t step = 0; step < 100; ++step) {
-    TrainOrDie(batch, step, model.get(), &gradients);
-    ApplySgd(0.2f, gradients, model.get());
-  }
-  EvaluationSums sums;
-  ASSERT_TRUE(model->Evaluate(batch, &sums).ok());
-  EXPECT_GT(EvaluationMetrics(sums)["accuracy"], 0.95);
+  EXPECT_GT(LearnBrighterThird(PlanOf(kConvolutionOfThree, {6, 6, 1}, 3), 100), 0.95);
 }
 
 TEST_P(PrecisionModelTest, BitsAreItsOwnAndDoNotDependOnTheOrderOfThreadsAndStreams) {

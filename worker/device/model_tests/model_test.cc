@@ -19,19 +19,6 @@ using ::testing::IsEmpty;
 const Shape kImage = {9, 8, 2};
 constexpr size_t kBatch = 12;
 
-constexpr char kAllLayers[] = R"pb(
-  layers { conv2d { filters: 8 kernel_size: 3 activation: RELU } }
-  layers { max_pool2d { padding: SAME } }
-  layers { conv2d { filters: 16 kernel_size: 2 activation: SIGMOID padding: SAME } }
-  layers { dropout { rate: 0.3 } }
-  layers { flatten {} }
-  layers { dense { units: 20 activation: RELU } }
-  layers { activation { function: SOFTMAX } }
-  layers { dense { units: 4 } }
-  loss: SPARSE_CATEGORICAL_CROSSENTROPY
-  metrics: ACCURACY
-)pb";
-
 constexpr char kLogistic[] =
     "layers { dense { units: 1 } } loss: BINARY_CROSSENTROPY metrics: [ACCURACY, AUC]";
 
@@ -62,7 +49,7 @@ std::vector<float> ValuesAfterSomeSteps(const ModelPlan& plan) {
 }
 
 TEST(DeviceModelTest, EqualBitsInEveryThread) {
-  const ModelPlan plan = PlanOrDie(kAllLayers, kImage, 4);
+  const ModelPlan plan = PlanOrDie(kPictureNetwork, kImage, 4);
   const std::vector<float> expected = ValuesAfterSomeSteps(plan);
   std::vector<std::vector<float>> found(4);
   std::vector<std::thread> threads;
@@ -74,7 +61,7 @@ TEST(DeviceModelTest, EqualBitsInEveryThread) {
 }
 
 TEST(DeviceModelTest, ModelsMoveBetweenThreads) {
-  const ModelPlan plan = PlanOrDie(kAllLayers, kImage, 4);
+  const ModelPlan plan = PlanOrDie(kPictureNetwork, kImage, 4);
   const std::vector<float> expected = ValuesAfterSomeSteps(plan);
   // All are made in this thread and run at the same time in others: no memory may be shared.
   std::vector<std::unique_ptr<Model>> models;
@@ -91,7 +78,7 @@ TEST(DeviceModelTest, ModelsMoveBetweenThreads) {
 }
 
 TEST(DeviceModelTest, ShortBatchEqualsTheSameExamplesAlone) {
-  const ModelPlan plan = PlanOrDie(kAllLayers, kImage, 4);
+  const ModelPlan plan = PlanOrDie(kPictureNetwork, kImage, 4);
   const Batch batch = RandomBatch(/*seed=*/3, kBatch, kImage, 4);
   const Batch part = Part(batch, 0, 5);
   const std::unique_ptr<Model> large = CompileOrDie(plan, kBatch);
@@ -109,7 +96,7 @@ TEST(DeviceModelTest, ShortBatchEqualsTheSameExamplesAlone) {
 }
 
 TEST(DeviceModelTest, LossSumsAddUpOverTheBatches) {
-  const ModelPlan plan = PlanOrDie(kAllLayers, kImage, 4);
+  const ModelPlan plan = PlanOrDie(kPictureNetwork, kImage, 4);
   const Batch batch = RandomBatch(/*seed=*/3, kBatch, kImage, 4);
   const std::unique_ptr<Model> model = CompileOrDie(plan, kBatch);
   FillValues(/*seed=*/1, 0.3f, model.get());
@@ -127,7 +114,7 @@ TEST(DeviceModelTest, LossSumsAddUpOverTheBatches) {
 }
 
 TEST(DeviceModelTest, ManyBatchSizesTakeTurns) {
-  const ModelPlan plan = PlanOrDie(kAllLayers, kImage, 4);
+  const ModelPlan plan = PlanOrDie(kPictureNetwork, kImage, 4);
   const Batch batch = RandomBatch(/*seed=*/3, kBatch, kImage, 4);
   const std::unique_ptr<Model> model = CompileOrDie(plan, kBatch);
   FillValues(/*seed=*/1, 0.3f, model.get());
@@ -143,7 +130,7 @@ TEST(DeviceModelTest, ManyBatchSizesTakeTurns) {
 }
 
 TEST(DeviceModelTest, LastLayersGradientsAreFinishedFirst) {
-  const ModelPlan plan = PlanOrDie(kAllLayers, kImage, 4);
+  const ModelPlan plan = PlanOrDie(kPictureNetwork, kImage, 4);
   const std::unique_ptr<Model> model = CompileOrDie(plan, kBatch);
   KeptGradients gradients(plan);
   TrainOrDie(RandomBatch(/*seed=*/3, kBatch, kImage, 4), 0, model.get(), &gradients);
@@ -151,7 +138,7 @@ TEST(DeviceModelTest, LastLayersGradientsAreFinishedFirst) {
 }
 
 TEST(DeviceModelTest, DropoutFollowsTheSeedInTrainingOnly) {
-  const ModelPlan plan = PlanOrDie(kAllLayers, kImage, 4);
+  const ModelPlan plan = PlanOrDie(kPictureNetwork, kImage, 4);
   const Batch batch = RandomBatch(/*seed=*/3, kBatch, kImage, 4);
   const std::unique_ptr<Model> model = CompileOrDie(plan, kBatch);
   FillValues(/*seed=*/1, 0.3f, model.get());
@@ -260,15 +247,7 @@ TEST(DeviceModelTest, LearnsExclusiveOr) {
       "layers { dense { units: 8 activation: RELU } } layers { dense { units: 2 } } "
       "loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY",
       {2}, 2);
-  const std::unique_ptr<Model> model = CompileOrDie(plan, 4);
-  FillValues(/*seed=*/5, 1, model.get());
-  const Batch batch = FloatsAndClasses({0, 0, 0, 1, 1, 0, 1, 1}, {0, 1, 1, 0});
-  KeptGradients gradients(plan);
-  for (int step = 0; step < 500; ++step) {
-    TrainOrDie(batch, 0, model.get(), &gradients);
-    ApplySgd(0.3f, gradients, model.get());
-  }
-  const BatchResult result = TrainOrDie(batch, 0, model.get(), &gradients);
+  const BatchResult result = LearnExclusiveOr(plan);
   EXPECT_LT(result.loss_sum, 0.2);
   EXPECT_EQ(result.accuracy_sum, 4);
 }
@@ -279,22 +258,7 @@ TEST(DeviceModelTest, ConvolutionsLearnWhereAPatternIs) {
       "layers { flatten {} } layers { dropout { rate: 0.1 } } layers { dense { units: 3 } } "
       "loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY",
       {6, 6, 1}, 3);
-  // The label is the third of the image, from the left, whose pixels are brighter.
-  Batch batch = RandomBatch(/*seed=*/2, 48, {6, 6, 1}, 3);
-  for (size_t i = 0; i < batch.features[0].floats.size(); ++i) {
-    const size_t third = i % 6 / 2;
-    if (third == static_cast<size_t>(batch.labels[0].ids[i / 36])) batch.features[0].floats[i] += 1;
-  }
-  const std::unique_ptr<Model> model = CompileOrDie(plan, 48);
-  FillValues(/*seed=*/5, 0.5f, model.get());
-  KeptGradients gradients(plan);
-  for (uint64_t step = 0; step < 200; ++step) {
-    TrainOrDie(batch, step, model.get(), &gradients);
-    ApplySgd(0.2f, gradients, model.get());
-  }
-  EvaluationSums sums;
-  ASSERT_TRUE(model->Evaluate(batch, &sums).ok());
-  EXPECT_GT(EvaluationMetrics(sums)["accuracy"], 0.95);
+  EXPECT_GT(LearnBrighterThird(plan, 200), 0.95);
 }
 
 }  // namespace

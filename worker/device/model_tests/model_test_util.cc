@@ -18,6 +18,19 @@ float Uniform(std::mt19937* random) {
 
 }  // namespace
 
+const char kPictureNetwork[] = R"pb(
+  layers { conv2d { filters: 8 kernel_size: 3 activation: RELU } }
+  layers { max_pool2d { padding: SAME } }
+  layers { conv2d { filters: 16 kernel_size: 2 activation: SIGMOID padding: SAME } }
+  layers { dropout { rate: 0.3 } }
+  layers { flatten {} }
+  layers { dense { units: 20 activation: RELU } }
+  layers { activation { function: SOFTMAX } }
+  layers { dense { units: 4 } }
+  loss: SPARSE_CATEGORICAL_CROSSENTROPY
+  metrics: ACCURACY
+)pb";
+
 KeptGradients::KeptGradients(const ModelPlan& plan) {
   for (const VariableSpec& variable : plan.variables) {
     gradients_.emplace_back(ElementCount(Shape(variable.shape().begin(), variable.shape().end())));
@@ -84,6 +97,37 @@ void ApplySgd(float learning_rate, const KeptGradients& gradients, Model* model)
     const std::vector<float>& gradient = gradients.gradient(variable);
     for (size_t i = 0; i < values.size(); ++i) values[i] -= learning_rate * gradient[i];
   }
+}
+
+BatchResult LearnExclusiveOr(const ModelPlan& plan) {
+  const std::unique_ptr<Model> model = CompileOrDie(plan, 4);
+  FillValues(/*seed=*/5, 1, model.get());
+  const Batch batch = FloatsAndClasses({0, 0, 0, 1, 1, 0, 1, 1}, {0, 1, 1, 0});
+  KeptGradients gradients(plan);
+  for (int step = 0; step < 500; ++step) {
+    TrainOrDie(batch, 0, model.get(), &gradients);
+    ApplySgd(0.3f, gradients, model.get());
+  }
+  return TrainOrDie(batch, 0, model.get(), &gradients);
+}
+
+double LearnBrighterThird(const ModelPlan& plan, uint64_t steps) {
+  Batch batch = RandomBatch(/*seed=*/2, 48, {6, 6, 1}, 3);
+  for (size_t i = 0; i < batch.features[0].floats.size(); ++i) {
+    const size_t third = i % 6 / 2;
+    if (third == static_cast<size_t>(batch.labels[0].ids[i / 36])) batch.features[0].floats[i] += 1;
+  }
+  const std::unique_ptr<Model> model = CompileOrDie(plan, 48);
+  FillValues(/*seed=*/5, 0.5f, model.get());
+  KeptGradients gradients(plan);
+  for (uint64_t step = 0; step < steps; ++step) {
+    TrainOrDie(batch, step, model.get(), &gradients);
+    ApplySgd(0.2f, gradients, model.get());
+  }
+  EvaluationSums sums;
+  const absl::Status evaluated = model->Evaluate(batch, &sums);
+  CHECK(evaluated.ok()) << evaluated;
+  return EvaluationMetrics(sums).at("accuracy");
 }
 
 }  // namespace millrace::worker

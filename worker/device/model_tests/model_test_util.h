@@ -52,6 +52,17 @@ Batch Part(const Batch& batch, size_t begin, size_t end);
 // Value -= learning_rate * gradient, for all.
 void ApplySgd(float learning_rate, const KeptGradients& gradients, Model* model);
 
+// A ModelSpec with the layers of a small network of pictures, for four classes.
+extern const char kPictureNetwork[];
+
+// Trains a model of two numbers and two classes on all four cases, and returns what a step after
+// that says of them.
+BatchResult LearnExclusiveOr(const ModelPlan& plan);
+
+// Trains a model of pictures [6, 6, 1] to tell which third of them, from the left, is brighter, for
+// so many steps. Returns the share of them that it tells then.
+double LearnBrighterThird(const ModelPlan& plan, uint64_t steps);
+
 }  // namespace millrace::worker
 
 #endif  // MILLRACE_WORKER_DEVICE_MODEL_TESTS_MODEL_TEST_UTIL_H_
