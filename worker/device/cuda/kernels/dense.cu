@@ -69,11 +69,15 @@ ProductShape DenseLayer::InputGradient(int64_t rows) const {
 
 size_t DenseLayer::WorkspaceBytes(size_t batch) const {
   const int64_t rows = RowsOf(batch);
-  context_.products->Prepare(Output(rows));
-  if (description_.trained) context_.products->Prepare(KernelGradient(rows));
-  context_.products->Prepare(InputGradient(rows));
-  return std::max(context_.products->WorkspaceBytes(),
-                  SumColumnsWorkspaceBytes(rows, description_.units));
+  size_t bytes = SumColumnsWorkspaceBytes(rows, description_.units);
+  const auto prepare = [&](const ProductShape& shape) {
+    context_.products->Prepare(shape);
+    bytes = std::max(bytes, context_.products->WorkspaceBytes(shape));
+  };
+  prepare(Output(rows));
+  if (description_.trained) prepare(KernelGradient(rows));
+  prepare(InputGradient(rows));
+  return bytes;
 }
 
 void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {

@@ -1,7 +1,12 @@
 // cuBLASLt takes matrices column-major, and a row-major matrix is the transpose of the column-major
 // one at the same place. So c = a b is asked for as c^T = b^T a^T: `b` comes first, and what is a
 // row here is a column there.
+//
+// For bfloat16 both factors are rounded by a kernel of ours, once for each product, into the
+// workspace. cuBLASLt can do that by itself while it multiplies (CUBLAS_COMPUTE_32F_FAST_16BF), but
+// then it reads twice as many bytes, and it may choose something more precise instead.
 #include <cublasLt.h>
+#include <cuda_bf16.h>
 
 #include <map>
 #include <string>
@@ -46,9 +51,9 @@ using ProductOwner = BlasOwner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using PreferenceOwner = BlasOwner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
 // Of a row-major matrix.
-LayoutOwner MakeLayout(int64_t rows, int64_t columns) {
+LayoutOwner MakeLayout(cudaDataType type, int64_t rows, int64_t columns) {
   cublasLtMatrixLayout_t layout = nullptr;
-  CheckBlas(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, static_cast<uint64_t>(columns),
+  CheckBlas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(columns),
                                        static_cast<uint64_t>(rows), columns),
             "cublasLtMatrixLayoutCreate");
   return LayoutOwner(layout);
@@ -69,21 +74,39 @@ void SetPreference(const PreferenceOwner& preference,
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// All take and give float32, and add up in it; the FAST ones may round what they take.
-cublasComputeType_t ComputeTypeOf(Precision precision) {
-  switch (precision) {
-    case Precision::kTf32:
-      return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case Precision::kBfloat16:
-      return CUBLAS_COMPUTE_32F_FAST_16BF;
-    default:
-      return CUBLAS_COMPUTE_32F;
+bool IsNarrow(const ProductShape& shape) { return shape.precision == Precision::kBfloat16; }
+
+cudaDataType FactorTypeOf(const ProductShape& shape) {
+  return IsNarrow(shape) ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+// All add up in float32; the FAST one may round the factors.
+cublasComputeType_t ComputeTypeOf(const ProductShape& shape) {
+  return shape.precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+// In elements.
+size_t SizeOfA(const ProductShape& shape) { return static_cast<size_t>(shape.rows * shape.inner); }
+size_t SizeOfB(const ProductShape& shape) {
+  return static_cast<size_t>(shape.inner * shape.columns);
+}
+
+// Of a factor in bfloat16, so that what follows it in the workspace is aligned as it begins.
+size_t NarrowBytes(size_t elements) {
+  return (elements * sizeof(__nv_bfloat16) + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
+         kWorkspaceAlignment;
+}
+
+__global__ void NarrowKernel(const float* __restrict__ from, size_t count,
+                             __nv_bfloat16* __restrict__ to) {
+  for (size_t i = FirstElement(); i < count; i += ElementStride()) {
+    to[i] = __float2bfloat16_rn(from[i]);
   }
 }
 
 ProductOwner MakeProduct(const ProductShape& shape) {
   cublasLtMatmulDesc_t created = nullptr;
-  CheckBlas(cublasLtMatmulDescCreate(&created, ComputeTypeOf(shape.precision), CUDA_R_32F),
+  CheckBlas(cublasLtMatmulDescCreate(&created, ComputeTypeOf(shape), CUDA_R_32F),
             "cublasLtMatmulDescCreate");
   ProductOwner product(created);
   const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
@@ -139,11 +162,12 @@ struct ProductPlan {
 ProductPlan MakePlan(const ProductShape& shape) {
   ProductPlan plan;
   plan.product = MakeProduct(shape);
-  plan.a =
-      shape.transpose_a ? MakeLayout(shape.inner, shape.rows) : MakeLayout(shape.rows, shape.inner);
-  plan.b = shape.transpose_b ? MakeLayout(shape.columns, shape.inner)
-                             : MakeLayout(shape.inner, shape.columns);
-  plan.c = MakeLayout(shape.rows, shape.columns);
+  const cudaDataType type = FactorTypeOf(shape);
+  plan.a = shape.transpose_a ? MakeLayout(type, shape.inner, shape.rows)
+                             : MakeLayout(type, shape.rows, shape.inner);
+  plan.b = shape.transpose_b ? MakeLayout(type, shape.columns, shape.inner)
+                             : MakeLayout(type, shape.inner, shape.columns);
+  plan.c = MakeLayout(CUDA_R_32F, shape.rows, shape.columns);
   return plan;
 }
 
@@ -180,13 +204,18 @@ class LtProducts final : public Products {
     preference_ = MakePreference();
   }
 
-  size_t WorkspaceBytes() const override { return kProductWorkspace; }
+  size_t WorkspaceBytes(const ProductShape& shape) const override {
+    if (!IsNarrow(shape)) return kProductWorkspace;
+    return kProductWorkspace + NarrowBytes(SizeOfA(shape)) + NarrowBytes(SizeOfB(shape));
+  }
   void Prepare(const ProductShape& shape) override { PlanOf(shape); }
   void Multiply(const ProductShape& shape, const float* a, const float* b, const float* bias,
                 float* c, void* workspace) override;
 
  private:
   const ProductPlan& PlanOf(const ProductShape& shape);
+  // Enqueues the rounding of a factor to `place`, and returns that.
+  const void* Narrow(const float* factor, size_t elements, void* place) const;
 
   const cudaStream_t stream_;
   LtOwner lt_;
@@ -202,6 +231,11 @@ const ProductPlan& LtProducts::PlanOf(const ProductShape& shape) {
   return plans_.emplace(shape, std::move(plan)).first->second;
 }
 
+const void* LtProducts::Narrow(const float* factor, size_t elements, void* place) const {
+  LaunchFor(stream_, elements, NarrowKernel, factor, elements, static_cast<__nv_bfloat16*>(place));
+  return place;
+}
+
 void LtProducts::Multiply(const ProductShape& shape, const float* a, const float* b,
                           const float* bias, float* c, void* workspace) {
   CheckAligned(shape, a, kProductAlignment, "a");
@@ -213,11 +247,17 @@ void LtProducts::Multiply(const ProductShape& shape, const float* a, const float
     CheckAligned(shape, bias, kProductAlignment, "bias");
     SetProduct(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
+  const void* factors[] = {a, b};
+  if (IsNarrow(shape)) {
+    char* const narrow = static_cast<char*>(workspace) + kProductWorkspace;
+    factors[0] = Narrow(a, SizeOfA(shape), narrow);
+    factors[1] = Narrow(b, SizeOfB(shape), narrow + NarrowBytes(SizeOfA(shape)));
+  }
   const float one = 1;
   const float zero = 0;
-  CheckBlas(cublasLtMatmul(lt_.get(), plan.product.get(), &one, b, plan.b.get(), a, plan.a.get(),
-                           &zero, c, plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace,
-                           kProductWorkspace, stream_),
+  CheckBlas(cublasLtMatmul(lt_.get(), plan.product.get(), &one, factors[1], plan.b.get(),
+                           factors[0], plan.a.get(), &zero, c, plan.c.get(), c, plan.c.get(),
+                           &plan.algorithm, workspace, kProductWorkspace, stream_),
             "cublasLtMatmul");
   // cuBLASLt has this too, but does not say what it makes of NaN, which must stay NaN.
   if (shape.relu) ApplyFunction(stream_, Function::kRelu, shape.rows, shape.columns, c);

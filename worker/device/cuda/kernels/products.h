@@ -22,7 +22,7 @@ struct ProductShape {
   bool transpose_b = false;  // What stands at `b` is [columns, inner].
   bool bias = false;         // A vector [columns] is added to each row of c,
   bool relu = false;         // and of that what is below 0 becomes 0; NaN stays.
-  // What elements of a and b are rounded to, or something more precise.
+  // What elements of a and b are rounded to; of TF32, or something more precise.
   Precision precision = Precision::kFloat32;
 
   bool operator<(const ProductShape& other) const;
@@ -37,8 +37,8 @@ class Products {
   static std::string LibraryName();  // "cuBLASLt 13.1.0".
   virtual ~Products() = default;
 
-  // What Multiply needs at `workspace`, at most. It is aligned to 256 bytes, all else to 16.
-  virtual size_t WorkspaceBytes() const = 0;
+  // What Multiply needs at `workspace`. It is aligned to 256 bytes, all else to 16.
+  virtual size_t WorkspaceBytes(const ProductShape& shape) const = 0;
 
   // Chooses the algorithm, so that errors come before the first step.
   virtual void Prepare(const ProductShape& shape) = 0;

@@ -42,14 +42,22 @@ class ProductsTest : public GpuTest {
             RandomFloats(shape.columns, 3)};
   }
 
+  // What a product of this precision takes of a factor.
+  static double Factor(const ProductShape& shape, float value) {
+    if (shape.precision != Precision::kBfloat16) return value;
+    int exponent = 0;  // Of 8 bits: std::nearbyint rounds to the nearest, of two to the even one.
+    const double fraction = std::frexp(double{value}, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
+  }
+
   static double Expected(const ProductShape& shape, const Operands& of, int64_t row,
                          int64_t column) {
     double sum = shape.bias ? of.bias[column] : 0;
     for (int64_t k = 0; k < shape.inner; ++k) {
-      const double a = of.a[shape.transpose_a ? k * shape.rows + row : row * shape.inner + k];
-      const double b =
+      const float a = of.a[shape.transpose_a ? k * shape.rows + row : row * shape.inner + k];
+      const float b =
           of.b[shape.transpose_b ? column * shape.inner + k : k * shape.columns + column];
-      sum += a * b;
+      sum += Factor(shape, a) * Factor(shape, b);
     }
     return shape.relu && sum < 0 ? 0 : sum;
   }
@@ -60,8 +68,9 @@ class ProductsTest : public GpuTest {
     const auto bias = OnDevice(gpu_.get(), of.bias);
     DeviceMemory c(gpu_.get(), static_cast<size_t>(shape.rows * shape.columns) * sizeof(float));
     products_->Prepare(shape);
+    DeviceMemory workspace(gpu_.get(), products_->WorkspaceBytes(shape));
     products_->Multiply(shape, a->As(), b->As(), shape.bias ? bias->As() : nullptr, c.As(),
-                        workspace_.As());
+                        workspace.As());
     cudaDeviceSynchronize();
     return c.Values();
   }
@@ -79,7 +88,7 @@ class ProductsTest : public GpuTest {
   }
 
   const std::unique_ptr<Products> products_ = Products::Make(/*stream=*/nullptr);
-  DeviceMemory workspace_{gpu_.get(), products_->WorkspaceBytes()};
+  DeviceMemory workspace_{gpu_.get(), products_->WorkspaceBytes({1, 1, 1})};
 };
 
 TEST_F(ProductsTest, AreProductsOfAnySizes) {
@@ -98,6 +107,20 @@ TEST_F(ProductsTest, AreProductsWhicheverIsTransposed) {
       ExpectMultiplies({3, 1000, 2, transpose_a, transpose_b});
     }
   }
+}
+
+TEST_F(ProductsTest, FactorsOfBfloat16AreRoundedToTheNearest) {
+  for (ProductShape shape : {ProductShape{1, 1, 1}, ProductShape{5, 3, 7, true, false},
+                             ProductShape{3, 1000, 2, false, true, /*bias=*/true},
+                             ProductShape{33, 300, 65, true, true, /*bias=*/true, /*relu=*/true}}) {
+    shape.precision = Precision::kBfloat16;
+    ExpectMultiplies(shape);
+  }
+  ProductShape shape = {3, 1, 1};
+  shape.precision = Precision::kBfloat16;
+  // Halfway to the next number upwards, twice, and beyond all but infinity.
+  EXPECT_EQ(Multiply(shape, {{1.00390625f, 1.01171875f, 3.4e38f}, {1}, {}}),
+            (std::vector<float>{1.0f, 1.015625f, INFINITY}));
 }
 
 TEST_F(ProductsTest, BiasIsAddedToEachRowBeforeRelu) {
