@@ -92,6 +92,7 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
   options.name = absl::StrCat("worker-", index);
   options.coordinator_address = coordinator_->address();
   options.device = options_.device;
+  options.deterministic = options_.deterministic;
   options.model_factory = options_.model_factory;
   options.parameter_client_factory =
       [this](std::string job_id, std::vector<uint64_t> variable_sizes, const Routing& routing,

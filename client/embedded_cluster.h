@@ -22,6 +22,7 @@ struct EmbeddedClusterOptions {
   std::string state_dir = {};
   // As in WorkerOptions.
   std::string device = "auto";
+  bool deterministic = true;
   worker::ModelFactory model_factory = nullptr;
   std::vector<worker::OwnModel> own_models = {};
   worker::CudaLoader load_cuda = nullptr;

@@ -25,11 +25,14 @@ absl::StatusOr<int> GpuIndex(const std::string& name) {
       absl::StrCat("device: '", name, "'; must be auto, cpu, cuda, or cuda:N, such as cuda:0"));
 }
 
-absl::StatusOr<std::shared_ptr<Device>> OpenGpu(int index, DeviceLost lost,
-                                                const CudaLoader& load_cuda) {
+absl::StatusOr<std::shared_ptr<Device>> OpenGpu(int index, const DeviceOptions& options,
+                                                DeviceLost lost, const CudaLoader& load_cuda) {
+  CudaDeviceOptions gpu;
+  gpu.index = index;
+  gpu.deterministic = options.deterministic;
   MILLRACE_ASSIGN_OR_RETURN(cuda::Library* const library, load_cuda());
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
-                            CudaDevice::Open(library, index, std::move(lost)));
+                            CudaDevice::Open(library, gpu, std::move(lost)));
   return device;
 }
 
@@ -40,20 +43,20 @@ absl::Status CheckDeviceName(const std::string& name) {
   return GpuIndex(name).status();
 }
 
-absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const std::string& name, int threads,
-                                                   DeviceLost lost, const CudaLoader& load_cuda) {
-  MILLRACE_RETURN_IF_ERROR(CheckDeviceName(name));
-  if (name == "cpu") return std::make_shared<CpuDevice>(threads);
-  if (name != "auto") {
-    MILLRACE_ASSIGN_OR_RETURN(const int index, GpuIndex(name));
-    absl::StatusOr<std::shared_ptr<Device>> gpu = OpenGpu(index, std::move(lost), load_cuda);
+absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const DeviceOptions& options, DeviceLost lost,
+                                                   const CudaLoader& load_cuda) {
+  MILLRACE_RETURN_IF_ERROR(CheckDeviceName(options.name));
+  if (options.name == "cpu") return std::make_shared<CpuDevice>(options.threads);
+  if (options.name != "auto") {
+    MILLRACE_ASSIGN_OR_RETURN(const int index, GpuIndex(options.name));
+    auto gpu = OpenGpu(index, options, std::move(lost), load_cuda);
     if (gpu.ok()) return gpu;
     return absl::UnavailableError(absl::StrCat("device: ", gpu.status().message()));
   }
-  absl::StatusOr<std::shared_ptr<Device>> gpu = OpenGpu(0, std::move(lost), load_cuda);
+  auto gpu = OpenGpu(0, options, std::move(lost), load_cuda);
   if (gpu.ok()) return gpu;
   LOG(INFO) << "Models run on the CPU: " << gpu.status().message();
-  return std::make_shared<CpuDevice>(threads);
+  return std::make_shared<CpuDevice>(options.threads);
 }
 
 }  // namespace millrace::worker

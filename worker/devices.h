@@ -20,11 +20,18 @@ absl::Status CheckDeviceName(const std::string& name);
 // How the CUDA library is found: LoadCudaLibrary.
 using CudaLoader = std::function<absl::StatusOr<cuda::Library*>()>;
 
-// "cpu": with that many threads. "cuda:N": that GPU, of those that CUDA_VISIBLE_DEVICES leaves;
+struct DeviceOptions {
+  std::string name = "auto";
+  int threads = 1;  // Of "cpu".
+  // Of GPUs: equal values give equal bits. False: sums in any order, where that is faster.
+  bool deterministic = true;
+};
+
+// "cpu": with so many threads. "cuda:N": that GPU, of those that CUDA_VISIBLE_DEVICES leaves;
 // "cuda": the first. "auto": the first GPU, or the CPU where there is none, which is logged with
 // the reason. INVALID_ARGUMENT: see above. UNAVAILABLE: no such GPU can be used, and why.
-absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const std::string& name, int threads,
-                                                   DeviceLost lost, const CudaLoader& load_cuda);
+absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const DeviceOptions& options, DeviceLost lost,
+                                                   const CudaLoader& load_cuda);
 
 }  // namespace millrace::worker
 

@@ -12,7 +12,7 @@ absl::StatusOr<cuda::Library*> NoLibrary() {
 
 absl::StatusOr<std::shared_ptr<Device>> OpenWithoutCuda(const std::string& name) {
   return OpenDevice(
-      name, /*threads=*/2, [](const absl::Status&) {}, NoLibrary);
+      {.name = name, .threads = 2}, [](const absl::Status&) {}, NoLibrary);
 }
 
 TEST(DevicesTest, AutoIsTheProcessorWhereThereIsNoCuda) {

@@ -185,13 +185,15 @@ class WorkerImpl final : public Worker, private MemberListener {
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
   MILLRACE_RETURN_IF_ERROR(Check(options));
   // A factory of the user's own has no use for a GPU of ours.
-  const std::string device_name = options.model_factory ? "cpu" : options.device;
+  DeviceOptions on;
+  on.name = options.model_factory ? "cpu" : options.device;
+  on.threads = options.threads;
+  on.deterministic = options.deterministic;
   const auto loss = std::make_shared<DeviceLoss>();
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::shared_ptr<Device> device,
-      OpenDevice(
-          device_name, options.threads, [loss](const absl::Status& why) { loss->Tell(why); },
-          options.load_cuda ? options.load_cuda : LoadCudaLibrary));
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
+                            OpenDevice(
+                                on, [loss](const absl::Status& why) { loss->Tell(why); },
+                                options.load_cuda ? options.load_cuda : LoadCudaLibrary));
   return std::make_unique<WorkerImpl>(options, std::move(device), loss);
 }
 

@@ -41,6 +41,9 @@ struct WorkerOptions {
   // Threads that a model computes with. 1 to kMaxThreads. Workers with other numbers of threads
   // may round otherwise.
   int threads = 1;
+  // On a GPU equal values give equal bits. False: its sums are made in any order where that is
+  // faster. On the CPU they have one order in any case.
+  bool deterministic = true;
   // Makes the model of every job, whatever its ModelSpec says. Empty: the one of `own_models` that
   // its `custom` names, or its layers, on `device`.
   ModelFactory model_factory;

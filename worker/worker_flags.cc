@@ -70,6 +70,10 @@ void AddFlags(CLI::App& app, WorkerOptions* options) {
          "--device", options->device,
          "What models run on: cpu, cuda (the first GPU), cuda:N, or auto: a GPU where there is one")
       ->capture_default_str();
+  app.add_option("--deterministic", options->deterministic,
+                 "On a GPU equal values give equal bits; false: its sums are made in any order "
+                 "where that is faster. Default: true")
+      ->type_name("BOOL");
   app.add_option("--threads", options->threads, "Threads that a model computes with")
       ->check(CLI::Range(1, kMaxThreads))
       ->capture_default_str();

@@ -97,6 +97,12 @@ class Declaration {
         ->capture_default_str()
         ->excludes(cluster);
     train
+        ->add_option("--deterministic", Of(train)->deterministic,
+                     "On a GPU equal values give equal bits; false: the embedded workers' sums are "
+                     "made in any order where that is faster. Default: true")
+        ->type_name("BOOL")
+        ->excludes(cluster);
+    train
         ->add_option(
             "--state_dir", Of(train)->state_dir,
             "Keep the embedded cluster's state in DIR: a run that was killed goes on where "

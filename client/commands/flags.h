@@ -20,6 +20,7 @@ struct Flags {
   int ps = 1;                    // Of an embedded cluster.
   int workers = 2;
   std::string device = "auto";  // Of its workers.
+  bool deterministic = true;    // Likewise.
   std::string state_dir;        // Of an embedded cluster; empty: a temporary one.
   std::string export_file;      // Empty: none.
   // How long to wait for a cancellation or a checkpoint.

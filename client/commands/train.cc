@@ -178,6 +178,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flag
   options.ps = flags.ps;
   options.workers = flags.workers;
   options.device = flags.device;
+  options.deterministic = flags.deterministic;
   options.state_dir = flags.state_dir;
   return EmbeddedCluster::Start(options);
 }

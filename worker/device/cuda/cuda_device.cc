@@ -7,16 +7,26 @@
 #include "worker/device/cuda/cuda_model.h"
 
 namespace millrace::worker {
+namespace {
 
-CudaDevice::CudaDevice(cuda::Library* library, int index, const std::string& gpu, DeviceLost lost)
+cuda::GpuOptions ForGpu(const CudaDeviceOptions& options) {
+  return {.deterministic = options.deterministic};
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
+                       const std::string& gpu, DeviceLost lost)
     : library_(library),
-      index_(index),
-      name_(absl::StrCat("cuda:", index)),
+      options_(options),
+      name_(absl::StrCat("cuda:", options.index)),
       description_(absl::StrCat(name_, " (", gpu, ")")),
       state_(std::make_shared<DeviceState>(std::move(lost))) {}
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library, int index,
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library,
+                                                             const CudaDeviceOptions& options,
                                                              DeviceLost lost) {
+  const int index = options.index;
   try {
     const int count = library->GpuCount();
     if (index < 0 || index >= count) {
@@ -24,8 +34,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
           absl::StrCat("cuda:", index, ": no such GPU: this process may use ", count,
                        " (nvidia-smi lists a machine's GPUs, CUDA_VISIBLE_DEVICES may hide some)"));
     }
-    const std::string gpu = library->Open(index)->Properties().name;
-    return std::unique_ptr<CudaDevice>(new CudaDevice(library, index, gpu, std::move(lost)));
+    const std::string gpu = library->Open(index, ForGpu(options))->Properties().name;
+    return std::unique_ptr<CudaDevice>(new CudaDevice(library, options, gpu, std::move(lost)));
   } catch (const cuda::Error& error) {
     return absl::UnavailableError(absl::StrCat("cuda:", index, ": ", error.what()));
   }
@@ -36,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan
   if (state_->hangs()) return absl::UnavailableError(absl::StrCat(name_, ": does not answer"));
   std::unique_ptr<cuda::Gpu> gpu;
   try {
-    gpu = library_->Open(index_);
+    gpu = library_->Open(options_.index, ForGpu(options_));
   } catch (const cuda::Error& error) {
     const absl::Status status = absl::UnavailableError(absl::StrCat(name_, ": ", error.what()));
     if (error.kind() == cuda::Error::kLost) state_->Lose(status);

@@ -13,13 +13,19 @@
 
 namespace millrace::worker {
 
+struct CudaDeviceOptions {
+  int index = 0;              // Of the GPU, as CUDA_VISIBLE_DEVICES leaves them.
+  bool deterministic = true;  // As cuda::GpuOptions.
+};
+
 // Each of its models has streams and memory of its own on the GPU, and may be used by any one
-// thread at a time. Equal values and batches give equal bits on GPUs of one kind.
+// thread at a time. Deterministic: equal values and batches give equal bits on GPUs of one kind.
 class CudaDevice final : public Device {
  public:
   // `library` must outlive it. UNAVAILABLE: there is no GPU of this index, and how many there are,
   // or it cannot be used.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(cuda::Library* library, int index,
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(cuda::Library* library,
+                                                          const CudaDeviceOptions& options,
                                                           DeviceLost lost);
 
   // "cuda:0".
@@ -30,10 +36,11 @@ class CudaDevice final : public Device {
                                                  const BatchSizes& batches) override;
 
  private:
-  CudaDevice(cuda::Library* library, int index, const std::string& gpu, DeviceLost lost);
+  CudaDevice(cuda::Library* library, const CudaDeviceOptions& options, const std::string& gpu,
+             DeviceLost lost);
 
   cuda::Library* const library_;
-  const int index_;
+  const CudaDeviceOptions options_;
   const std::string name_;
   const std::string description_;
   const std::shared_ptr<DeviceState> state_;

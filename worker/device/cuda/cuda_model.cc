@@ -73,8 +73,9 @@ const char* NameOf(PrecisionSpec::Compute precision) {
 
 // What the bits of results depend on.
 std::string CudaNumerics(const cuda::GpuProperties& gpu, PrecisionSpec::Compute precision) {
+  const char* const order = gpu.deterministic ? "" : ", any order";
   return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), ", NameOf(precision),
-                      ", ", gpu.products);
+                      ", ", gpu.products, order);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ class CudaModelTest : public ::testing::Test {
   ~CudaModelTest() override { cuda_emulation::Reset(); }
 
   absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan, const BatchSizes& batches) {
-    auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), 0,
+    auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), options_,
                                    [this](const absl::Status& why) { lost_.push_back(why); });
     if (!device.ok()) return device.status();
     return (*device)->Compile(plan, batches);
@@ -76,6 +76,7 @@ class CudaModelTest : public ::testing::Test {
   }
 
   const ModelPlan plan_ = PlanOrDie(kBlock, kPicture, 4);
+  CudaDeviceOptions options_;
   std::vector<absl::Status> lost_;
 };
 
@@ -112,6 +113,12 @@ TEST_F(CudaModelTest, BitsDoNotDependOnTheOrderOfThreadsAndStreams) {
     if (order == 0) first = gradients.gradients();
     EXPECT_EQ(gradients.gradients(), first) << order;
   }
+}
+
+TEST_F(CudaModelTest, AModelWhoseSumsHaveAnyOrderSaysSo) {
+  const std::string deterministic = CompileBlock()->numerics();
+  options_.deterministic = false;
+  EXPECT_EQ(CompileBlock()->numerics(), deterministic + ", any order");
 }
 
 TEST_F(CudaModelTest, StepsAllocateNothingAndLaunchWhatWasCaptured) {
@@ -207,7 +214,7 @@ TEST_F(CudaModelTest, AStepThatFailsLeavesTheModelAsItWas) {
 }
 
 TEST_F(CudaModelTest, ALossOfTheDeviceIsToldWhereverItIsFound) {
-  auto device = *CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), 0,
+  auto device = *CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), options_,
                                   [this](const absl::Status& why) { lost_.push_back(why); });
   cuda_emulation::LoseDevice();
   EXPECT_EQ(device->Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kUnavailable);

@@ -6,10 +6,10 @@
 
 namespace millrace::worker {
 
-std::unique_ptr<cuda::Gpu> OpenEmulatedGpu() {
+std::unique_ptr<cuda::Gpu> OpenEmulatedGpu(const cuda::GpuOptions& options) {
   cuda::Library* const library = MillraceCudaLibrary(cuda::kLibraryVersion);
   CHECK(library != nullptr);
-  return library->Open(0);
+  return library->Open(0, options);
 }
 
 namespace {

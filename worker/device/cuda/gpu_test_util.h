@@ -15,7 +15,7 @@ namespace millrace::worker {
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::unique_ptr<cuda::Gpu> OpenEmulatedGpu();
+std::unique_ptr<cuda::Gpu> OpenEmulatedGpu(const cuda::GpuOptions& options = {});
 
 // Device memory. It starts as garbage, of floats NaN, and what is written outside of it stops the
 // process (testing/cuda_emulation/memory.h).

@@ -22,7 +22,7 @@
 namespace millrace::cuda {
 
 // Changes with this header and with descriptions.h.
-inline constexpr int kLibraryVersion = 2;
+inline constexpr int kLibraryVersion = 3;
 
 // What all methods here throw when CUDA reports an error; what() names the call and CUDA's words.
 // After kLost the device is of no use to this process any more.
@@ -78,7 +78,7 @@ struct Pass {
 // As CpuLayer (worker/device/cpu/layer.h), whose contracts and LayerTraits hold here too. Methods
 // enqueue work on the compute stream of the GPU that made it and return; they may be captured into
 // a graph, so they neither wait nor allocate. Results depend on values alone: no atomics, one order
-// of every sum. Used by one thread at a time.
+// of every sum (but see GpuOptions). Used by one thread at a time.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -136,7 +136,14 @@ struct GpuProperties {
   int minor = 0;
   uint64_t memory = 0;  // Bytes.
   uint64_t free = 0;
-  std::string products;  // What multiplies matrices: "cuBLASLt 13.1.0". Bits depend on it.
+  std::string products;       // What multiplies matrices: "cuBLASLt 13.1.0". Bits depend on it.
+  bool deterministic = true;  // As it was opened.
+};
+
+struct GpuOptions {
+  // Equal values give equal bits: every sum has one order. False: where another way is faster, its
+  // sums are made in any order, and repeated runs differ in their last bits.
+  bool deterministic = true;
 };
 
 // One GPU, with its streams. Used by one thread at a time.
@@ -206,7 +213,7 @@ class Library {
 
   // GPUs that CUDA_VISIBLE_DEVICES leaves. Throws Error where there is no driver; says so.
   virtual int GpuCount() = 0;
-  virtual std::unique_ptr<Gpu> Open(int index) = 0;
+  virtual std::unique_ptr<Gpu> Open(int index, const GpuOptions& options) = 0;
 };
 
 }  // namespace millrace::cuda

@@ -49,8 +49,8 @@ TEST_F(SharedLibraryTest, SaysWhyThereAreNoGpus) {
 
 TEST_F(SharedLibraryTest, GpusThatAreNotThereAreNotOpened) {
   Library* const library = open_(kLibraryVersion);
-  EXPECT_THROW(library->Open(-1), Error);
-  EXPECT_THROW(library->Open(1000), Error);
+  EXPECT_THROW(library->Open(-1, {}), Error);
+  EXPECT_THROW(library->Open(1000, {}), Error);
 }
 
 }  // namespace

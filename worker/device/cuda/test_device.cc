@@ -6,7 +6,7 @@
 namespace millrace::worker {
 
 std::unique_ptr<Device> MakeTestDevice(int /*threads*/) {
-  auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), /*index=*/0,
+  auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), CudaDeviceOptions(),
                                  [](const absl::Status&) {});
   CHECK(device.ok()) << device.status();
   return *std::move(device);

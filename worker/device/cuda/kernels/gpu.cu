@@ -77,7 +77,7 @@ std::string WithBytes(const char* call, size_t bytes) {
 
 }  // namespace
 
-CudaGpu::CudaGpu(int index) : index_(index) {
+CudaGpu::CudaGpu(int index, const GpuOptions& options) : index_(index), options_(options) {
   CheckCapability(index);
   Use();
   int least = 0;
@@ -86,7 +86,7 @@ CudaGpu::CudaGpu(int index) : index_(index) {
   compute_ = MakeStream(least);
   // What leaves is waited for elsewhere.
   copy_out_ = MakeStream(greatest);
-  products_ = Products::Make(compute_.get());
+  products_ = Products::Make(compute_.get(), options_.deterministic);
 }
 
 CudaGpu::~CudaGpu() {
@@ -112,8 +112,8 @@ GpuProperties CudaGpu::Properties() {
   size_t free = 0;
   size_t total = 0;
   Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return {properties.name,        properties.major, properties.minor, total, free,
-          Products::LibraryName()};
+  return {properties.name,         properties.major,      properties.minor, total, free,
+          Products::LibraryName(), options_.deterministic};
 }
 
 void* CudaGpu::Allocate(size_t bytes) {

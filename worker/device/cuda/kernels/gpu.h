@@ -32,7 +32,7 @@ using StreamOwner = HandleOwner<cudaStream_t, cudaStreamDestroy>;
 class CudaGpu final : public Gpu {
  public:
   // REQUIRES: there is a GPU `index`. Throws Error where it is too old for these kernels.
-  explicit CudaGpu(int index);
+  CudaGpu(int index, const GpuOptions& options);
   ~CudaGpu() override;
 
   GpuProperties Properties() override;
@@ -83,9 +83,10 @@ class CudaGpu final : public Gpu {
   // Makes the device the thread's own, which calls of CUDA go to.
   void Use() const;
   cudaStream_t Of(Stream stream) const;
-  Context context() const { return {compute_.get(), products_.get()}; }
+  Context context() const { return {compute_.get(), products_.get(), options_.deterministic}; }
 
   const int index_;
+  const GpuOptions options_;
   StreamOwner compute_;
   StreamOwner copy_out_;
   std::unique_ptr<Products> products_;

@@ -141,7 +141,7 @@ TEST_F(GpuTest, LeavesNothingBehind) {
 
 TEST_F(GpuTest, WorkGoesToTheGpuThatIsAskedForIt) {
   cuda_emulation::SetDeviceCount(2);
-  const auto other = MillraceCudaLibrary(kLibraryVersion)->Open(1);
+  const auto other = MillraceCudaLibrary(kLibraryVersion)->Open(1, {});
   int device = -1;
   gpu_->MakeEvent();
   cudaGetDevice(&device);

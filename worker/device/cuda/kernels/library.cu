@@ -35,13 +35,13 @@ class CudaLibrary final : public Library {
     return count;
   }
 
-  std::unique_ptr<Gpu> Open(int index) override {
+  std::unique_ptr<Gpu> Open(int index, const GpuOptions& options) override {
     const int count = GpuCount();
     if (index < 0 || index >= count) {
       throw Error(Error::kOther, "GPU " + std::to_string(index) + ": this machine has " +
                                      std::to_string(count) + " GPUs that it may use");
     }
-    return std::make_unique<CudaGpu>(index);
+    return std::make_unique<CudaGpu>(index, options);
   }
 };
 

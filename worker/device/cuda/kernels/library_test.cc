@@ -39,7 +39,7 @@ TEST_F(CudaLibraryTest, SaysThatThereIsNoDriver) {
 TEST_F(CudaLibraryTest, SaysHowManyGpusThereAre) {
   cuda_emulation::SetDeviceCount(2);
   for (const int index : {-1, 2}) {
-    const Error error = ErrorOf([&] { library_->Open(index); });
+    const Error error = ErrorOf([&] { library_->Open(index, {}); });
     EXPECT_EQ(error.kind(), Error::kOther);
     EXPECT_THAT(error.what(), HasSubstr("GPU " + std::to_string(index) + ": this machine has 2"));
   }

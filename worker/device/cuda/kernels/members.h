@@ -17,6 +17,7 @@ class Products;
 struct Context {
   cudaStream_t stream = nullptr;  // The compute stream.
   Products* products = nullptr;   // Matrix products.
+  bool deterministic = true;      // As GpuOptions.
 };
 
 std::unique_ptr<Layer> MakeDense(const Context& context, const DenseDescription& description);

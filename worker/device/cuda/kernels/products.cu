@@ -119,14 +119,18 @@ ProductOwner MakeProduct(const ProductShape& shape) {
   return product;
 }
 
-// A sum may be divided, if its parts are added up in one order afterwards.
-PreferenceOwner MakePreference() {
+// Ways to divide a sum. Deterministic: its parts are added up in one order afterwards.
+uint32_t ReductionMask(bool deterministic) {
+  return deterministic ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
+}
+
+PreferenceOwner MakePreference(bool deterministic) {
   cublasLtMatmulPreference_t created = nullptr;
   CheckBlas(cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate");
   PreferenceOwner preference(created);
   SetPreference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kProductWorkspace});
   SetPreference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+                ReductionMask(deterministic));
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
@@ -171,7 +175,7 @@ ProductPlan MakePlan(const ProductShape& shape) {
   return plan;
 }
 
-void ChooseAlgorithm(cublasLtHandle_t lt, const PreferenceOwner& preference,
+void ChooseAlgorithm(cublasLtHandle_t lt, const PreferenceOwner& preference, bool deterministic,
                      const ProductShape& shape, ProductPlan& plan) {
   cublasLtMatmulHeuristicResult_t results[kMostHeuristics] = {};
   int count = 0;
@@ -180,7 +184,8 @@ void ChooseAlgorithm(cublasLtHandle_t lt, const PreferenceOwner& preference,
                                            kMostHeuristics, results, &count),
             ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
   for (int i = 0; i < count; ++i) {
-    if (results[i].state != CUBLAS_STATUS_SUCCESS || !IsReproducible(results[i].algo)) continue;
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    if (deterministic && !IsReproducible(results[i].algo)) continue;
     plan.algorithm = results[i].algo;
     return;
   }
@@ -197,11 +202,12 @@ void CheckAligned(const ProductShape& shape, const void* pointer, uint32_t align
 
 class LtProducts final : public Products {
  public:
-  explicit LtProducts(cudaStream_t stream) : stream_(stream) {
+  LtProducts(cudaStream_t stream, bool deterministic)
+      : stream_(stream), deterministic_(deterministic) {
     cublasLtHandle_t created = nullptr;
     CheckBlas(cublasLtCreate(&created), "cublasLtCreate");
     lt_.reset(created);
-    preference_ = MakePreference();
+    preference_ = MakePreference(deterministic);
   }
 
   size_t WorkspaceBytes(const ProductShape& shape) const override {
@@ -218,6 +224,7 @@ class LtProducts final : public Products {
   const void* Narrow(const float* factor, size_t elements, void* place) const;
 
   const cudaStream_t stream_;
+  const bool deterministic_;
   LtOwner lt_;
   PreferenceOwner preference_;
   std::map<ProductShape, ProductPlan> plans_;
@@ -227,7 +234,7 @@ const ProductPlan& LtProducts::PlanOf(const ProductShape& shape) {
   const auto known = plans_.find(shape);
   if (known != plans_.end()) return known->second;
   ProductPlan plan = MakePlan(shape);
-  ChooseAlgorithm(lt_.get(), preference_, shape, plan);
+  ChooseAlgorithm(lt_.get(), preference_, deterministic_, shape, plan);
   return plans_.emplace(shape, std::move(plan)).first->second;
 }
 
@@ -277,8 +284,8 @@ std::string Products::LibraryName() {
          "." + std::to_string(version % 100);
 }
 
-std::unique_ptr<Products> Products::Make(cudaStream_t stream) {
-  return std::make_unique<LtProducts>(stream);
+std::unique_ptr<Products> Products::Make(cudaStream_t stream, bool deterministic) {
+  return std::make_unique<LtProducts>(stream, deterministic);
 }
 
 }  // namespace millrace::cuda

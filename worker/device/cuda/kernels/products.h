@@ -28,12 +28,12 @@ struct ProductShape {
   bool operator<(const ProductShape& other) const;
 };
 
-// Chooses one algorithm for each shape, when it is first seen, by the shape alone, so that runs
-// repeat; it uses no atomics. Enqueues on the stream that it was made for; may be captured. Throws
-// Error. Used by one thread at a time.
+// Chooses one algorithm for each shape, when it is first seen, by the shape alone. Enqueues on the
+// stream that it was made for; may be captured. Throws Error. Used by one thread at a time.
 class Products {
  public:
-  static std::unique_ptr<Products> Make(cudaStream_t stream);
+  // `deterministic`: algorithms use no atomics, so that runs repeat.
+  static std::unique_ptr<Products> Make(cudaStream_t stream, bool deterministic = true);
   static std::string LibraryName();  // "cuBLASLt 13.1.0".
   virtual ~Products() = default;
 
