@@ -86,6 +86,7 @@ CudaGpu::CudaGpu(int index, const GpuOptions& options) : index_(index), options_
   compute_ = MakeStream(least);
   // What leaves is waited for elsewhere.
   copy_out_ = MakeStream(greatest);
+  exchange_ = MakeStream(greatest);
   products_ = Products::Make(compute_.get(), options_.deterministic);
 }
 
@@ -97,12 +98,14 @@ CudaGpu::~CudaGpu() {
   }
   cudaStreamSynchronize(compute_.get());
   cudaStreamSynchronize(copy_out_.get());
+  cudaStreamSynchronize(exchange_.get());
   cudaGetLastError();  // Whoever waited for that work was told.
 }
 
 void CudaGpu::Use() const { Check(cudaSetDevice(index_), "cudaSetDevice"); }
 
 cudaStream_t CudaGpu::Of(Stream stream) const {
+  if (stream == Stream::kExchange) return exchange_.get();
   return stream == Stream::kCompute ? compute_.get() : copy_out_.get();
 }
 
@@ -160,6 +163,31 @@ void CudaGpu::Zero(Stream stream, void* device, size_t bytes) {
   if (bytes == 0) return;
   Use();
   Check(cudaMemsetAsync(device, 0, bytes, Of(stream)), "cudaMemsetAsync");
+}
+
+// What is refused is no error: the copies are slower.
+void CudaGpu::Reach(const Gpu& peer) {
+  Use();
+  const int index = static_cast<const CudaGpu&>(peer).index_;
+  int can = 0;
+  Check(cudaDeviceCanAccessPeer(&can, index_, index), "cudaDeviceCanAccessPeer");
+  if (can != 0 && cudaDeviceEnablePeerAccess(index, /*flags=*/0) != cudaSuccess) {
+    cudaGetLastError();
+  }
+}
+
+void CudaGpu::CopyFrom(Stream stream, void* device, const Gpu& peer, const void* from,
+                       size_t bytes) {
+  if (bytes == 0) return;
+  Use();
+  Check(cudaMemcpyPeerAsync(device, index_, from, static_cast<const CudaGpu&>(peer).index_, bytes,
+                            Of(stream)),
+        "cudaMemcpyPeerAsync");
+}
+
+void CudaGpu::Sum(Stream stream, const std::vector<const float*>& parts, size_t count, float* sum) {
+  Use();
+  cuda::Sum(Of(stream), parts, count, sum);
 }
 
 std::unique_ptr<Event> CudaGpu::MakeEvent() {
