@@ -73,7 +73,7 @@ void Add(cudaStream_t stream, const float* part, size_t count, float* sum) {
   if (count > 0) Launch(stream, BlocksFor(count / 4), kThreads, AddFoursKernel, part, count, sum);
 }
 
-void Sum(cudaStream_t stream, const std::vector<const float*>& parts, size_t count, float* sum) {
+void AddUp(cudaStream_t stream, const std::vector<const float*>& parts, size_t count, float* sum) {
   SumParts all;
   all.count = parts.size();
   for (size_t i = 0; i < parts.size(); ++i) all.part[i] = parts[i];

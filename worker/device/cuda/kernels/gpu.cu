@@ -187,7 +187,7 @@ void CudaGpu::CopyFrom(Stream stream, void* device, const Gpu& peer, const void*
 
 void CudaGpu::Sum(Stream stream, const std::vector<const float*>& parts, size_t count, float* sum) {
   Use();
-  cuda::Sum(Of(stream), parts, count, sum);
+  cuda::AddUp(Of(stream), parts, count, sum);
 }
 
 std::unique_ptr<Event> CudaGpu::MakeEvent() {
