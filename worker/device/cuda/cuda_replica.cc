@@ -27,60 +27,75 @@ std::unique_ptr<cuda::Graph> CaptureOf(cuda::Gpu* gpu, const Work& work) {
 }  // namespace
 
 CudaReplica::CudaReplica(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
-                         const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
-                         std::string name)
+                         const std::vector<GradientBucket>& buckets, size_t replicas,
+                         const BatchSizes& sizes, std::unique_ptr<cuda::Gpu> gpu, std::string name)
     : plan_(plan),
       walk_(walk),
       places_(places),
-      batches_(batches),
+      buckets_(buckets),
+      replicas_(replicas),
+      sizes_(sizes),
       name_(std::move(name)),
       gpu_(std::move(gpu)),
       layers_(plan_, walk_, gpu_.get()),
-      layout_(plan_, walk_, layers_, places_, batches) {}
+      layout_(plan_, walk_, layers_, places_, sizes_, buckets_, replicas_) {}
+
+GradientExchange::Member CudaReplica::member() const {
+  return {gpu_.get(), layout_.gradients.on_device(), memory_->Device<char>(layout_.received)};
+}
 
 void CudaReplica::TakeMemory(const HostVariables* host) {
   host_ = host;
   memory_ =
       std::make_unique<MirroredMemory>(gpu_.get(), layout_.mirrored_bytes, layout_.memory.bytes());
   std::memset(memory_->Host<char>(0), 0, layout_.mirrored_bytes);
-  ids_ = std::make_unique<CudaIds>(plan_, batches_.largest(), gpu_.get());
+  ids_ = std::make_unique<CudaIds>(plan_, sizes_.largest(), gpu_.get());
   passes_ = std::make_unique<CudaPasses>(plan_, walk_, places_, layers_, &layout_, *memory_, *ids_,
                                          *host, gpu_.get());
   forward_done_ = gpu_->MakeEvent();
 }
 
-void CudaReplica::EnqueueInputs(const Batch& batch, uint64_t seed, bool training) {
+void CudaReplica::EnqueueInputs(const BatchPart& part, uint64_t seed, bool training) {
   gpu_->CopyIn(Stream::kCompute, memory_->Device<char>(layout_.values), host_->values(),
                places_.values_bytes);
-  layout_.inputs.Enqueue(batch, seed, /*classes=*/training, *memory_);
-  if (!ids_->Take(batch)) return;
+  layout_.inputs.Enqueue(part, seed, /*classes=*/training, *memory_);
+  if (!ids_->Take(part)) return;
   training_graphs_.Clear();
   evaluation_graphs_.Clear();
 }
 
-std::unique_ptr<CudaReplica::Graphs> CudaReplica::Capture(size_t batch, bool training) {
+std::unique_ptr<CudaReplica::Graphs> CudaReplica::Capture(const BatchPart& part, bool training) {
   auto graphs = std::make_unique<Graphs>();
-  graphs->forward = CaptureOf(gpu_.get(), [&] { passes_->EnqueueForward(batch, training); });
-  if (training) {
-    graphs->backward = CaptureOf(gpu_.get(), [&] { passes_->EnqueueBackward(batch); });
-  }
+  graphs->forward = CaptureOf(gpu_.get(), [&] { passes_->EnqueueForward(part, training); });
+  if (training) CaptureBackward(part, graphs.get());
   return graphs;
 }
 
-CudaReplica::Graphs& CudaReplica::Captured(size_t batch, bool training) {
-  return GraphsOf(training).Get(batch, [&] { return Capture(batch, training); });
+void CudaReplica::CaptureBackward(const BatchPart& part, Graphs* graphs) {
+  size_t begin = 0;
+  const auto capture_to = [&](size_t end) {
+    graphs->backward.push_back(
+        CaptureOf(gpu_.get(), [&] { passes_->EnqueueBackward(part, begin, end); }));
+    begin = end;
+  };
+  if (replicas_ == 1) return capture_to(walk_.backward.size());
+  for (const GradientBucket& bucket : buckets_) capture_to(bucket.steps);
 }
 
-void CudaReplica::Prepare(size_t batch, bool training) { Captured(batch, training); }
+CudaReplica::Graphs& CudaReplica::Captured(const BatchPart& part, bool training) {
+  return GraphsOf(training).Get(part.whole(), [&] { return Capture(part, training); });
+}
 
-void CudaReplica::LaunchForward(size_t batch, bool training) {
-  if (training) layout_.gradients.BeginStep();
-  gpu_->Launch(*Captured(batch, training).forward);
+void CudaReplica::Prepare(const BatchPart& part, bool training) { Captured(part, training); }
+
+void CudaReplica::LaunchForward(const BatchPart& part, bool training) {
+  if (training && replicas_ == 1) layout_.gradients.BeginStep();
+  gpu_->Launch(*Captured(part, training).forward);
   gpu_->Record(Stream::kCompute, forward_done_.get());
 }
 
-void CudaReplica::LaunchBackward(size_t batch) {
-  gpu_->Launch(*Captured(batch, /*training=*/true).backward);
+void CudaReplica::LaunchBackward(const BatchPart& part, size_t bucket) {
+  gpu_->Launch(*Captured(part, /*training=*/true).backward[bucket]);
 }
 
 bool CudaReplica::AwaitForward(double seconds) const {
