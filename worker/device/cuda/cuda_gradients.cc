@@ -11,33 +11,35 @@ namespace millrace::worker {
 
 using cuda::Stream;
 
-CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, MemoryLayout* layout)
-    : variables_(plan.variables.size()) {
+CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
+                             MemoryLayout* layout)
+    : variables_(plan.variables.size()), bytes_(places.gradients_bytes) {
   for (size_t i = 0; i < variables_.size(); ++i) {
-    const auto& shape = plan.variables[i].shape();
     Variable& variable = variables_[i];
-    variable.elements = ElementCount({shape.begin(), shape.end()});
+    variable.elements = places.elements[i];
+    variable.value = places.values[i];
+    variable.gradient = places.gradients[i];
     variable.uses = walk.variable_uses[i];
     variable.is_statistic = plan.variables[i].update().has_moving_average();
     variable.regularizer = plan.regularizers[i];
-    if (variable.uses == 0) continue;
-    variable.gradient = layout->Add(variable.bytes());
-    variable.step = layout->Add(sizeof(uint64_t));
+    if (variable.uses > 0) variable.step = layout->Add(sizeof(uint64_t));
   }
   step_place_ = layout->Add(sizeof(uint64_t));
 }
 
-void CudaGradients::AddParts(MemoryLayout* layout) {
+void CudaGradients::AddRest(MemoryLayout* layout) {
+  all_ = layout->Add(bytes_);
   for (Variable& variable : variables_) {
     if (variable.uses > 1) variable.part = layout->Add(variable.bytes());
   }
 }
 
-void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory,
-                         const std::vector<size_t>* values) {
+void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values,
+                         const HostVariables* host) {
   gpu_ = gpu;
   memory_ = memory;
   values_ = values;
+  host_ = host;
   all_copied_ = gpu->MakeEvent();
   for (Variable& variable : variables_) {
     if (variable.uses == 0) continue;
@@ -66,31 +68,31 @@ void CudaGradients::End() {
 
 float* CudaGradients::Buffer(int variable) {
   const Variable& of = variables_[static_cast<size_t>(variable)];
-  return memory_->Device<float>(of.finished == 0 ? of.gradient : of.part);
+  return of.finished == 0 ? OnDevice(of) : memory_->Device<float>(of.part);
 }
 
 void CudaGradients::Finished(int variable) {
   Variable& of = variables_[static_cast<size_t>(variable)];
   if (of.finished > 0) {
-    gpu_->Add(memory_->Device<float>(of.part), of.elements, memory_->Device<float>(of.gradient));
+    gpu_->Add(memory_->Device<float>(of.part), of.elements, OnDevice(of));
   }
   if (++of.finished == of.uses) Complete(static_cast<size_t>(variable));
 }
 
 void CudaGradients::Complete(size_t index) {
   const Variable& of = variables_[index];
-  float* const gradient = memory_->Device<float>(of.gradient);
+  float* const gradient = OnDevice(of);
   if (of.is_statistic && of.uses > 1) {
     gpu_->Divide(static_cast<float>(of.uses), of.elements, gradient);
   }
   if (IsRegularized(of.regularizer)) {
-    gpu_->AddRegularizer(memory_->Device<float>((*values_)[index]),
+    gpu_->AddRegularizer(values_ + of.value / sizeof(float),
                          static_cast<float>(of.regularizer.l1()),
                          static_cast<float>(2 * of.regularizer.l2()), of.elements, gradient);
   }
   gpu_->Record(Stream::kCompute, of.final_on_device.get());
   gpu_->WaitFor(Stream::kCopyOut, *of.final_on_device);
-  memory_->CopyOut(Stream::kCopyOut, gradient, of.gradient, of.bytes());
+  gpu_->CopyOut(Stream::kCopyOut, host_->gradient(index).data(), gradient, of.bytes());
   memory_->CopyOut(Stream::kCopyOut, memory_->Device<uint64_t>(step_place_), of.step,
                    sizeof(uint64_t));
   gpu_->Record(Stream::kCopyOut, of.copied.get());
@@ -116,8 +118,8 @@ bool CudaGradients::HandOver(double seconds, GradientSink* sink) const {
   for (const size_t index : order_) {
     const Variable& of = variables_[index];
     if (!Await(of, seconds)) return false;
-    const float* const from = memory_->Host<float>(of.gradient);
-    std::copy(from, from + of.elements, sink->Buffer(index).begin());
+    const absl::Span<const float> gradient = host_->gradient(index);
+    std::copy(gradient.begin(), gradient.end(), sink->Buffer(index).begin());
     sink->Finished(index);
   }
   return true;

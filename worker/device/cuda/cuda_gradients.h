@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/model/model.h"
@@ -22,14 +23,16 @@ namespace millrace::worker {
 // a stream of its own, when it is final. Used by one thread at a time; throws cuda::Error.
 class CudaGradients final : public cuda::Gradients {
  public:
-  // Adds pieces to `layout`'s mirrored part.
-  CudaGradients(const ModelPlan& plan, const Walk& walk, MemoryLayout* layout);
+  // Adds pieces to `layout`'s mirrored part. `places` must outlive it.
+  CudaGradients(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
+                MemoryLayout* layout);
   // And to the rest, once the mirrored part is whole.
-  void AddParts(MemoryLayout* layout);
+  void AddRest(MemoryLayout* layout);
 
-  // The GPU, the memory that was laid out, and where the variables' values begin in it; all must
-  // outlive it.
-  void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const std::vector<size_t>* values);
+  // The GPU, the memory that was laid out, where the variables' values begin in it, and where
+  // gradients go on the host; all must outlive it.
+  void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values,
+            const HostVariables* host);
 
   // Enqueues the number of the step whose pass is launched next. Each gradient brings it along, so
   // that one of the step before is never taken for it, whatever an event says.
@@ -53,21 +56,27 @@ class CudaGradients final : public cuda::Gradients {
   struct Variable {
     size_t elements = 0;
     size_t bytes() const { return elements * sizeof(float); }
+    size_t value = 0;  // Where it is among all, in bytes; likewise its gradient.
+    size_t gradient = 0;
     size_t uses = 0;  // In a pass.
     bool is_statistic = false;
     Regularizer regularizer;
-    size_t gradient = 0;  // Where it is, mirrored.
-    size_t part = 0;      // Of several: that of one of them.
+    size_t part = 0;      // Of several: where that of one of them is.
     size_t finished = 0;  // Uses in this pass.
     std::unique_ptr<cuda::Event> final_on_device;
     std::unique_ptr<cuda::Event> copied;
     size_t step = 0;  // Where the number of the step is that was copied last, mirrored.
   };
   void Complete(size_t index);
+  float* OnDevice(const Variable& variable) const {
+    return memory_->Device<float>(all_ + variable.gradient);
+  }
   // False: it took more than `seconds`.
   bool Await(const Variable& variable, double seconds) const;
 
   std::vector<Variable> variables_;
+  const size_t bytes_;  // Of all gradients,
+  size_t all_ = 0;      // which begin here.
   // In which order they are final: of the pass that is being enqueued, and of whole ones.
   std::vector<size_t> enqueued_;
   std::vector<size_t> order_;
@@ -76,7 +85,8 @@ class CudaGradients final : public cuda::Gradients {
   uint64_t step_ = 0;
   cuda::Gpu* gpu_ = nullptr;
   const MirroredMemory* memory_ = nullptr;
-  const std::vector<size_t>* values_ = nullptr;
+  const float* values_ = nullptr;
+  const HostVariables* host_ = nullptr;
 };
 
 }  // namespace millrace::worker

@@ -29,7 +29,7 @@ uint64_t CudaMemoryNeed::DeviceBytes(const CudaLayout& layout, const BatchSizes&
 }
 
 uint64_t CudaMemoryNeed::DeviceBytes(const BatchSizes& batches) const {
-  return DeviceBytes(CudaLayout(plan_, walk_, layers_, batches), batches);
+  return DeviceBytes(CudaLayout(plan_, walk_, layers_, places_, batches), batches);
 }
 
 absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& device_name) const {
@@ -52,7 +52,9 @@ absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& devic
 }
 
 absl::Status CudaMemoryNeed::CheckHost(uint64_t limit) const {
-  const double need = static_cast<double>(layout_.mirrored_bytes) + TrainingBytes(plan_, batches_);
+  const auto pinned =
+      static_cast<double>(layout_.mirrored_bytes + places_.values_bytes + places_.gradients_bytes);
+  const double need = pinned + TrainingBytes(plan_, batches_);
   if (need <= static_cast<double>(limit)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
       "the model, with batches of %d examples (batch_size), needs %.3g GiB of this machine's "

@@ -18,8 +18,13 @@ class CudaMemoryNeed {
  public:
   // `layout` is for `batches`.
   CudaMemoryNeed(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
-                 const BatchSizes& batches, const CudaLayout& layout)
-      : plan_(plan), walk_(walk), layers_(layers), batches_(batches), layout_(layout) {}
+                 const VariablePlaces& places, const BatchSizes& batches, const CudaLayout& layout)
+      : plan_(plan),
+        walk_(walk),
+        layers_(layers),
+        places_(places),
+        batches_(batches),
+        layout_(layout) {}
 
   // RESOURCE_EXHAUSTED: more than `free` bytes of the device; says how much both are, and with
   // which batch size it would fit.
@@ -38,6 +43,7 @@ class CudaMemoryNeed {
   const ModelPlan& plan_;
   const Walk& walk_;
   const CudaLayers& layers_;
+  const VariablePlaces& places_;
   const BatchSizes batches_;
   const CudaLayout& layout_;
 };

@@ -1,7 +1,6 @@
 #include "worker/device/cuda/cuda_model.h"
 
 #include <cmath>
-#include <cstring>
 #include <new>
 #include <numeric>
 #include <utility>
@@ -17,8 +16,6 @@
 
 namespace millrace::worker {
 namespace {
-
-using cuda::Stream;
 
 absl::Status StatusOf(const cuda::Error& error, const std::string& device_name) {
   const std::string message = absl::StrCat(device_name, ": ", error.what());
@@ -44,22 +41,6 @@ class BusyTime {
   const absl::Time begin_;
 };
 
-// Whatever happens, what is enqueued afterwards runs again.
-template <typename Work>
-std::unique_ptr<cuda::Graph> Captured(cuda::Gpu* gpu, const Work& work) {
-  gpu->BeginCapture();
-  try {
-    work();
-  } catch (...) {
-    try {
-      gpu->EndCapture();
-    } catch (const cuda::Error&) {  // The first one is told.
-    }
-    throw;
-  }
-  return gpu->EndCapture();
-}
-
 const char* NameOf(PrecisionSpec::Compute precision) {
   switch (precision) {
     case PrecisionSpec::TF32:
@@ -69,6 +50,17 @@ const char* NameOf(PrecisionSpec::Compute precision) {
     default:
       return "float32";
   }
+}
+
+std::vector<std::unique_ptr<CudaReplica>> MakeReplicas(const ModelPlan& plan, const Walk& walk,
+                                                       const VariablePlaces& places,
+                                                       const BatchSizes& batches,
+                                                       std::unique_ptr<cuda::Gpu> gpu,
+                                                       const std::string& device_name) {
+  std::vector<std::unique_ptr<CudaReplica>> replicas;
+  replicas.push_back(
+      std::make_unique<CudaReplica>(plan, walk, places, batches, std::move(gpu), device_name));
+  return replicas;
 }
 
 // What the bits of results depend on.
@@ -105,17 +97,15 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
       device_name_(std::move(device_name)),
       state_(std::move(state)),
       meter_(std::move(meter)),
-      gpu_(std::move(gpu)),
-      numerics_(CudaNumerics(gpu_->Properties(), plan_.precision)),
-      layers_(plan_, walk_, gpu_.get()),
-      layout_(plan_, walk_, layers_, batches) {}
+      places_(plan_, walk_),
+      replicas_(MakeReplicas(plan_, walk_, places_, batches_, std::move(gpu), device_name_)),
+      numerics_(CudaNumerics(replicas_[0]->gpu()->Properties(), plan_.precision)) {}
 
 CudaModel::~CudaModel() {
   if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.
-  static_cast<void>(ids_.release());
-  static_cast<void>(memory_.release());
-  static_cast<void>(gpu_.release());
+  static_cast<void>(host_.release());
+  for (const auto& replica : replicas_) replica->Abandon();
 }
 
 absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
@@ -138,48 +128,18 @@ absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
 }
 
 absl::Status CudaModel::TakeMemory() {
-  const CudaMemoryNeed need(plan_, walk_, layers_, batches_, layout_);
+  CudaReplica& replica = *replicas_[0];
+  const CudaMemoryNeed need(plan_, walk_, replica.layers(), places_, batches_, replica.layout());
   MILLRACE_RETURN_IF_ERROR(need.CheckHost(MemoryLimit()));
-  MILLRACE_RETURN_IF_ERROR(need.CheckDevice(gpu_->Properties().free, device_name_));
-  memory_ =
-      std::make_unique<MirroredMemory>(gpu_.get(), layout_.mirrored_bytes, layout_.memory.bytes());
-  std::memset(memory_->Host<char>(0), 0, layout_.mirrored_bytes);
-  ids_ = std::make_unique<CudaIds>(plan_, batches_.largest(), gpu_.get());
-  passes_ =
-      std::make_unique<CudaPasses>(plan_, walk_, layers_, &layout_, *memory_, *ids_, gpu_.get());
-  forward_done_ = gpu_->MakeEvent();
-  const cuda::GpuProperties properties = gpu_->Properties();
+  MILLRACE_RETURN_IF_ERROR(need.CheckDevice(replica.gpu()->Properties().free, device_name_));
+  host_ = std::make_unique<HostVariables>(places_, replica.gpu());
+  replica.TakeMemory(host_.get());
+  const cuda::GpuProperties properties = replica.gpu()->Properties();
   meter_->SetMemory(properties.memory, properties.memory - properties.free);
   return absl::OkStatus();
 }
 
-absl::Span<float> CudaModel::values(size_t variable) {
-  const auto& shape = plan_.variables[variable].shape();
-  return absl::MakeSpan(memory_->Host<float>(layout_.values[variable]),
-                        ElementCount({shape.begin(), shape.end()}));
-}
-
-std::unique_ptr<CudaModel::Graphs> CudaModel::Capture(size_t batch, bool training) {
-  auto graphs = std::make_unique<Graphs>();
-  graphs->forward = Captured(gpu_.get(), [&] { passes_->EnqueueForward(batch, training); });
-  if (training) {
-    graphs->backward = Captured(gpu_.get(), [&] { passes_->EnqueueBackward(batch); });
-  }
-  return graphs;
-}
-
-CudaModel::Graphs& CudaModel::GraphsOf(size_t batch, bool training) {
-  PerBatch<Graphs>& graphs = training ? training_graphs_ : evaluation_graphs_;
-  return graphs.Get(batch, [&] { return Capture(batch, training); });
-}
-
-void CudaModel::EnqueueInputs(const Batch& batch, uint64_t seed, bool training) {
-  memory_->CopyIn(layout_.values.empty() ? 0 : layout_.values.front(), layout_.values_bytes);
-  layout_.inputs.Enqueue(batch, seed, /*classes=*/training, *memory_);
-  if (!ids_->Take(batch)) return;
-  training_graphs_.Clear();
-  evaluation_graphs_.Clear();
-}
+absl::Span<float> CudaModel::values(size_t variable) { return host_->value(variable); }
 
 absl::Status CudaModel::TooLate() {
   const absl::Status status = absl::UnavailableError(
@@ -190,12 +150,12 @@ absl::Status CudaModel::TooLate() {
 
 OutputBatch CudaModel::OutputAt(size_t output, const Batch& batch) const {
   const OutputPlan& plan = plan_.outputs[output];
-  const float* const values = memory_->Host<float>(layout_.outputs[output]);
+  const float* const values = replicas_[0]->Output(output);
   return OutputOf(plan, absl::MakeConstSpan(values, batch.size * plan.width), batch);
 }
 
 double CudaModel::LossAt(size_t output, const Batch& batch) const {
-  const double* const losses = memory_->Host<double>(layout_.losses[output]);
+  const double* const losses = replicas_[0]->Losses(output);
   return std::accumulate(losses, losses + batch.size, 0.0);
 }
 
@@ -213,24 +173,23 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
-    EnqueueInputs(batch, seed, /*training=*/true);
-    const Graphs& graphs = GraphsOf(batch.size, /*training=*/true);
-    layout_.gradients.BeginStep();
-    gpu_->Launch(*graphs.forward);
-    gpu_->Record(Stream::kCompute, forward_done_.get());
-    gpu_->Launch(*graphs.backward);  // Its gradients stay here until the loss is known.
-    if (!gpu_->HostWaitFor(*forward_done_, kDeadlineSeconds)) return TooLate();
+    CudaReplica& replica = *replicas_[0];
+    replica.EnqueueInputs(batch, seed, /*training=*/true);
+    replica.Prepare(batch.size, /*training=*/true);
+    replica.LaunchForward(batch.size, /*training=*/true);
+    replica.LaunchBackward(batch.size);  // Its gradients stay here until the loss is known.
+    if (!replica.AwaitForward(kDeadlineSeconds)) return TooLate();
     BatchResult result;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       AddOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, batch), LossAt(i, batch), &result);
     }
     result.loss_sum += MeanPenalty() * static_cast<double>(batch.size);
     if (!std::isfinite(result.loss_sum)) {
-      if (!layout_.gradients.Wait(kDeadlineSeconds)) return TooLate();
+      if (!replica.gradients().Wait(kDeadlineSeconds)) return TooLate();
       return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
                                                                : "the loss is infinite");
     }
-    if (!layout_.gradients.HandOver(kDeadlineSeconds, gradients)) return TooLate();
+    if (!replica.gradients().HandOver(kDeadlineSeconds, gradients)) return TooLate();
     return result;
   });
 }
@@ -240,10 +199,11 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.largest()));
   return Catch([&]() -> absl::Status {
     const BusyTime busy(meter_.get());
-    EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
-    gpu_->Launch(*GraphsOf(batch.size, /*training=*/false).forward);
-    gpu_->Record(Stream::kCompute, forward_done_.get());
-    if (!gpu_->HostWaitFor(*forward_done_, kDeadlineSeconds)) return TooLate();
+    CudaReplica& replica = *replicas_[0];
+    replica.EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
+    replica.Prepare(batch.size, /*training=*/false);
+    replica.LaunchForward(batch.size, /*training=*/false);
+    if (!replica.AwaitForward(kDeadlineSeconds)) return TooLate();
     sums->examples += batch.size;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       AddEvaluatedOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, batch), LossAt(i, batch),

@@ -11,13 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "worker/device/cuda/cuda_ids.h"
-#include "worker/device/cuda/cuda_passes.h"
+#include "worker/device/cuda/cuda_replica.h"
 #include "worker/device/cuda/device_state.h"
+#include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
-#include "worker/device/cuda/mirrored_memory.h"
 #include "worker/device/device_meter.h"
-#include "worker/device/per_batch.h"
 #include "worker/model/batch_metrics.h"
 #include "worker/model/batch_sizes.h"
 #include "worker/model/model.h"
@@ -59,14 +57,6 @@ class CudaModel final : public Model {
             std::string device_name, std::shared_ptr<DeviceState> state,
             std::shared_ptr<DeviceMeter> meter);
 
-  struct Graphs {
-    std::unique_ptr<cuda::Graph> forward;
-    std::unique_ptr<cuda::Graph> backward;  // Null: of an evaluation.
-  };
-  Graphs& GraphsOf(size_t batch, bool training);
-  std::unique_ptr<Graphs> Capture(size_t batch, bool training);
-  // Copies all that a pass takes.
-  void EnqueueInputs(const Batch& batch, uint64_t seed, bool training);
   absl::Status TakeMemory();
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
@@ -84,17 +74,11 @@ class CudaModel final : public Model {
   const std::string device_name_;
   const std::shared_ptr<DeviceState> state_;
   const std::shared_ptr<DeviceMeter> meter_;
-  std::unique_ptr<cuda::Gpu> gpu_;
+  const VariablePlaces places_;
+  // One for each GPU.
+  std::vector<std::unique_ptr<CudaReplica>> replicas_;
   const std::string numerics_;
-  const CudaLayers layers_;
-  CudaLayout layout_;
-  // Made once the memory is known to be there.
-  std::unique_ptr<MirroredMemory> memory_;
-  std::unique_ptr<CudaIds> ids_;
-  std::unique_ptr<CudaPasses> passes_;
-  std::unique_ptr<cuda::Event> forward_done_;
-  PerBatch<Graphs> training_graphs_;
-  PerBatch<Graphs> evaluation_graphs_;
+  std::unique_ptr<HostVariables> host_;  // Made once the memory is known to be there.
 };
 
 }  // namespace millrace::worker

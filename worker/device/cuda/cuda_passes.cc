@@ -16,15 +16,6 @@ constexpr size_t kRoles = 4;  // A layer has no more kinds of variables.
 template <typename Pointer>
 using Pointers = absl::InlinedVector<Pointer, 8>;
 
-std::vector<size_t> AddValues(const ModelPlan& plan, MemoryLayout* layout) {
-  std::vector<size_t> places;
-  for (const VariableSpec& variable : plan.variables) {
-    const size_t elements = ElementCount({variable.shape().begin(), variable.shape().end()});
-    places.push_back(layout->Add(elements * sizeof(float)));
-  }
-  return places;
-}
-
 std::vector<size_t> AddOutputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout) {
   std::vector<size_t> places;
   for (const OutputPlan& output : plan.outputs) {
@@ -63,24 +54,23 @@ size_t CudaLayers::WorkspaceBytes(const BatchSizes& batches) const {
 }
 
 CudaLayout::CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
-                       const BatchSizes& batches)
+                       const VariablePlaces& places, const BatchSizes& batches)
     : training(PlanMemory(plan, walk, batches.train, /*training=*/true)),
       evaluation(PlanMemory(plan, walk, batches.largest(), /*training=*/false)),
-      values(AddValues(plan, &memory)),
-      values_bytes(memory.bytes()),
-      gradients(plan, walk, &memory),
+      gradients(plan, walk, places, &memory),
       inputs(plan, batches.largest(), &memory),
       outputs(AddOutputs(plan, batches.largest(), &memory)),
       losses(AddLosses(plan, batches.largest(), &memory)),
       mirrored_bytes(memory.bytes()) {
-  gradients.AddParts(&memory);
+  values = memory.Add(places.values_bytes);
+  gradients.AddRest(&memory);
   passes = memory.Add(std::max(training.size, evaluation.size) * sizeof(float));
   workspace = memory.Add(layers.WorkspaceBytes(batches));
 }
 
-CudaPasses::CudaPasses(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
-                       CudaLayout* layout, const MirroredMemory& memory, const CudaIds& ids,
-                       cuda::Gpu* gpu)
+CudaPasses::CudaPasses(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
+                       const CudaLayers& layers, CudaLayout* layout, const MirroredMemory& memory,
+                       const CudaIds& ids, const HostVariables& host, cuda::Gpu* gpu)
     : plan_(plan),
       walk_(walk),
       layers_(layers),
@@ -88,13 +78,14 @@ CudaPasses::CudaPasses(const ModelPlan& plan, const Walk& walk, const CudaLayers
       memory_(memory),
       ids_(ids),
       gpu_(gpu) {
-  layout_->gradients.Bind(gpu, &memory_, &layout_->values);
+  const float* const values = memory.Device<float>(layout->values);
+  layout_->gradients.Bind(gpu, &memory_, values, &host);
   for (const LayerPlan& layer : plan.layers) {
     std::vector<const float*> parameters(kRoles);
     for (size_t role = 0; role < layer.variables.size(); ++role) {
       const int variable = layer.variables[role];
       if (variable < 0) continue;
-      parameters[role] = memory.Device<float>(layout->values[static_cast<size_t>(variable)]);
+      parameters[role] = values + places.values[static_cast<size_t>(variable)] / sizeof(float);
     }
     parameters_.push_back(std::move(parameters));
   }

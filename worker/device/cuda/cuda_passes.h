@@ -9,6 +9,7 @@
 #include "worker/device/cuda/cuda_gradients.h"
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/cuda/cuda_inputs.h"
+#include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/model/batch_sizes.h"
@@ -33,18 +34,17 @@ struct CudaLayers {
 // Where all that a compiled model has on the device is. The mirrored part comes first.
 struct CudaLayout {
   CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
-             const BatchSizes& batches);
+             const VariablePlaces& places, const BatchSizes& batches);
 
   MemoryLayout memory;  // Before the others, which add to it.
   MemoryPlan training;
   MemoryPlan evaluation;
-  std::vector<size_t> values;  // Of each variable; they stand one after the other.
-  size_t values_bytes = 0;     // From the first to the end of the last.
   CudaGradients gradients;
   CudaInputs inputs;
   std::vector<size_t> outputs;  // Of each: its values,
   std::vector<size_t> losses;   // and its examples' losses.
   size_t mirrored_bytes = 0;
+  size_t values = 0;  // Of all variables.
   size_t passes = 0;
   size_t workspace = 0;
 };
@@ -52,8 +52,9 @@ struct CudaLayout {
 // Used by one thread at a time; throws cuda::Error. All it is made of must outlive it.
 class CudaPasses {
  public:
-  CudaPasses(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers, CudaLayout* layout,
-             const MirroredMemory& memory, const CudaIds& ids, cuda::Gpu* gpu);
+  CudaPasses(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
+             const CudaLayers& layers, CudaLayout* layout, const MirroredMemory& memory,
+             const CudaIds& ids, const HostVariables& host, cuda::Gpu* gpu);
 
   // The layers, then the losses, then the copies of the outputs and of the losses to their twins.
   void EnqueueForward(size_t batch, bool training);

@@ -25,6 +25,23 @@ class MemoryLayout {
   size_t bytes_ = 0;
 };
 
+// Pinned memory of the host. Used by one thread at a time.
+class PinnedMemory {
+ public:
+  // `gpu` must outlive it. Blocks. Throws cuda::Error.
+  PinnedMemory(cuda::Gpu* gpu, size_t bytes)
+      : gpu_(gpu), data_(static_cast<char*>(gpu->AllocatePinned(bytes > 0 ? bytes : 1))) {}
+  ~PinnedMemory() { gpu_->FreePinned(data_); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  char* data() const { return data_; }
+
+ private:
+  cuda::Gpu* const gpu_;
+  char* const data_;
+};
+
 // Two allocations: `device_bytes` on a GPU, and the twin of the first `mirrored_bytes` of them. An
 // offset names a place in both. Used by one thread at a time.
 class MirroredMemory {

@@ -1,0 +1,50 @@
+// The variables of a model on the host, which all its replicas share.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_HOST_VARIABLES_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_HOST_VARIABLES_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "worker/device/cuda/library.h"
+#include "worker/device/cuda/mirrored_memory.h"
+#include "worker/model/model_plan.h"
+#include "worker/model/walk.h"
+
+namespace millrace::worker {
+
+// Where values and gradients stand, each kind one after the other from 0: the same on the host and
+// on every GPU.
+struct VariablePlaces {
+  VariablePlaces(const ModelPlan& plan, const Walk& walk);
+
+  std::vector<size_t> elements;
+  std::vector<size_t> values;     // In bytes, as all of these.
+  size_t values_bytes = 0;        // Of all of them.
+  std::vector<size_t> gradients;  // 0 where there is none.
+  size_t gradients_bytes = 0;
+};
+
+// Pinned memory for them. Used by one thread at a time.
+class HostVariables {
+ public:
+  // Values are 0 at first. `places` and `gpu`, one of those that copy from here and to here, must
+  // outlive it. Blocks. Throws cuda::Error.
+  HostVariables(const VariablePlaces& places, cuda::Gpu* gpu);
+
+  absl::Span<float> value(size_t variable) const;
+  absl::Span<float> gradient(size_t variable) const;
+
+  // Of all: from the beginning of the first to the end of the last.
+  const void* values() const { return values_.data(); }
+  char* gradients() const { return gradients_.data(); }
+
+ private:
+  const VariablePlaces& places_;
+  const PinnedMemory values_;
+  const PinnedMemory gradients_;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_HOST_VARIABLES_H_
