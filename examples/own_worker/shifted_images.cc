@@ -29,6 +29,12 @@ class ShiftedModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return layers_->variables(); }
   std::string numerics() const override { return layers_->numerics(); }
   absl::Span<float> values(size_t variable) override { return layers_->values(variable); }
+  void Arrived(size_t variable, size_t first, size_t count) override {
+    layers_->Arrived(variable, first, count);
+  }
+  std::shared_ptr<worker::HostMemory> host_memory() const override {
+    return layers_->host_memory();
+  }
 
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override {

@@ -21,6 +21,7 @@
 #include "protos/output.pb.h"
 #include "worker/input/batch.h"
 #include "worker/input/dataset.h"
+#include "worker/model/host_memory.h"
 #include "worker/model/roc_sums.h"
 
 namespace millrace::worker {
@@ -33,6 +34,11 @@ class GradientSink {
   // Where to write the gradient of a variable, or the statistic of one that is a moving average: as
   // many floats as it has elements, uninitialised. Of a frozen variable: empty.
   virtual absl::Span<float> Buffer(size_t variable) = 0;
+
+  // Where that is memory of Model::host_memory(), the same: a device may write there by itself
+  // until Train returns. Says nothing of when the gradients begin, as Buffer does: may be called
+  // before. Empty: it is other memory.
+  virtual absl::Span<float> DeviceBuffer(size_t /*variable*/) { return {}; }
 
   // The first `count` elements of Buffer(variable) are final: they may leave while the rest is
   // computed, and must not be touched again. May be called, any number of times, before Finished,
@@ -86,7 +92,20 @@ class Model {
   virtual std::string numerics() const { return ""; }
 
   // Where the values of a variable stand, 0 at first: write them here before a step, row-major.
+  // From this call on each step takes all of them anew, unless the model is told that they arrive.
   virtual absl::Span<float> values(size_t variable) = 0;
+
+  // `count` elements of a variable, from `first` on, stand in its values: they may go to a device
+  // while others are under way. Who tells of some elements of a variable tells of all of them,
+  // after values(variable); what is not told of then is not taken. An element may be written and
+  // told of again, once the call that told of it before has returned: what was told last counts.
+  // Thread-safe with itself alone, and cheap; does not block. An error is one of the next Train or
+  // Evaluate.
+  virtual void Arrived(size_t /*variable*/, size_t /*first*/, size_t /*count*/) {}
+
+  // Memory that gradients leave the device for at once, for GradientSink::DeviceBuffer; it may
+  // outlive the model. Null: there is none.
+  virtual std::shared_ptr<HostMemory> host_memory() const { return nullptr; }
 
   // Loss and gradient of the batch's mean loss, and the batch's statistics for moving averages.
   // `seed` decides the dropout. The order in which gradients are finished is the model's, in

@@ -46,6 +46,12 @@ class ParameterClient {
     absl::optional<uint64_t> version;              // Synchronous: exactly this one.
     std::string cut_id;                            // A pinned cut; empty: the newest state.
     absl::Time deadline = absl::InfiniteFuture();  // Of Pull; a StartedPull is given one by Wait.
+
+    // Null, or called without a lock when `count` elements of a variable, from `first` on, have
+    // been written to the values: by gRPC's threads, several at once. An element that is pulled
+    // again is written once the call that told of it before has returned, and told of again: so
+    // the last call for it is the one that counts. No call comes once the pull is destroyed.
+    std::function<void(size_t variable, size_t first, size_t count)> arrived = nullptr;
   };
 
   // Values on their way from every shard. Destroying it abandons what has not arrived: nothing is

@@ -1,9 +1,11 @@
 // Pulls against fake servers, on loopback.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <thread>
 #include <vector>
@@ -385,6 +387,87 @@ TEST(ParameterClientPullTest, CancelledPullEndsAlone) {
   canceller.join();
   Values others = cluster.Zeros();
   EXPECT_EQ(PullInto(client.get(), UntilSoon(), &others), absl::OkStatus());
+}
+
+// Has what it was told of, as a device would.
+class Listener {
+ public:
+  Listener(const Values* values, const Values& zeros) : values_(*values), told_(zeros) {}
+
+  PullOptions Options() {
+    PullOptions options = UntilSoon();
+    options.arrived = [this](size_t variable, size_t first, size_t count) {
+      EXPECT_TRUE(listens);
+      EXPECT_LE(first + count, told_[variable].size());
+      elements += count;
+      std::copy_n(values_[variable].begin() + static_cast<ptrdiff_t>(first), count,
+                  told_[variable].begin() + static_cast<ptrdiff_t>(first));
+    };
+    return options;
+  }
+
+  const Values& told() const { return told_; }
+
+  std::atomic<bool> listens{true};
+  std::atomic<uint64_t> elements{0};
+
+ private:
+  const Values& values_;
+  Values told_;
+};
+
+TEST(ParameterClientPullTest, EachElementIsToldOfOnceItStandsThere) {
+  for (const auto& sizes : {kSmall, kLarge}) {
+    TestCluster cluster(sizes, /*shards=*/3, /*servers=*/2);
+    cluster.Store(cluster.MakeValues(1));
+    const auto client = cluster.NewClient();
+    Values values = cluster.Zeros();
+    Listener listener(&values, cluster.Zeros());
+    ASSERT_EQ(PullInto(client.get(), listener.Options(), &values), absl::OkStatus());
+    EXPECT_EQ(listener.told(), cluster.MakeValues(1));
+    EXPECT_EQ(listener.elements, std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}));
+  }
+}
+
+// The second attempt meets a newer state.
+TEST(ParameterClientPullTest, WhatIsPulledAgainIsToldOfAgainAndTheLastCounts) {
+  for (const Verdict::Kind kind : {Verdict::kServeHalf, Verdict::kLoseAnswer, Verdict::kRepeat}) {
+    TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+    cluster.Store(cluster.MakeValues(1));
+    std::atomic<int> requests = 0;
+    cluster.server(0).SetPullRule([&](const PullRequest&) {
+      const int request = requests++;
+      if (request == 2) cluster.Store(cluster.MakeValues(2));
+      return request < 2 ? Verdict{kind, static_cast<int>(absl::StatusCode::kUnavailable), "test"}
+                         : Verdict();
+    });
+    const auto client = cluster.NewClient(/*connections_per_server=*/2);
+    Values values = cluster.Zeros();
+    Listener listener(&values, cluster.Zeros());
+    ASSERT_EQ(PullInto(client.get(), listener.Options(), &values), absl::OkStatus());
+    EXPECT_EQ(listener.told(), values);
+    if (kind == Verdict::kRepeat) {
+      EXPECT_EQ(listener.elements, 8 * kBlockElements);
+    } else {
+      EXPECT_GT(listener.elements, 8 * kBlockElements);
+    }
+  }
+}
+
+TEST(ParameterClientPullTest, NobodyIsToldOnceThePullIsGone) {
+  TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  for (int i = 0; i < 20; ++i) {
+    Values values = cluster.Zeros();
+    Listener listener(&values, cluster.Zeros());
+    auto pull = client->StartPull(listener.Options(), TestCluster::Spans(&values));
+    while (i % 2 == 1 && listener.elements == 0) {
+      EXPECT_FALSE(absl::IsInternal(pull->Wait(Clock::Real()->Now())));
+    }
+    pull.reset();
+    listener.listens = false;
+    EXPECT_THAT(listener.told(), values);
+  }
 }
 
 // A shard on the server that is smaller or larger than the routing says.

@@ -5,13 +5,14 @@
 
 namespace millrace::worker {
 
-PullAttempt::PullAttempt(PullRequest request, const std::vector<absl::Span<float>>* destinations,
-                         uint64_t elements, std::shared_ptr<CopyNanoseconds> copied,
-                         ServerConnections* connections, std::shared_ptr<Monitor> monitor,
-                         Clock* clock)
+PullAttempt::PullAttempt(PullRequest request, const std::vector<PulledSlice>* destinations,
+                         const ArrivedFunction* arrived, uint64_t elements,
+                         std::shared_ptr<CopyNanoseconds> copied, ServerConnections* connections,
+                         std::shared_ptr<Monitor> monitor, Clock* clock)
     : StreamAttempt(request.pull_id(), connections, std::move(monitor), clock),
       request_(std::move(request)),
       destinations_(destinations),
+      arrived_(arrived),
       elements_(elements),
       copied_(std::move(copied)) {}
 
@@ -58,7 +59,7 @@ void PullAttempt::RefuseLocked(const PullResponse& header) {
 absl::Status PullAttempt::Take(const std::vector<WirePiece>& pieces) {
   for (const WirePiece& piece : pieces) {
     const size_t size =
-        piece.slice < destinations_->size() ? (*destinations_)[piece.slice].size() : 0;
+        piece.slice < destinations_->size() ? (*destinations_)[piece.slice].values.size() : 0;
     if (piece.offset > size || piece.data.size() > size - piece.offset) {
       return absl::InternalError(absl::StrCat("the server has sent elements [", piece.offset, ", ",
                                               piece.offset, " + ", piece.data.size(), ") of slice ",
@@ -66,7 +67,9 @@ absl::Status PullAttempt::Take(const std::vector<WirePiece>& pieces) {
     }
     // A network that repeats messages must not make up for one that is missing.
     if (!taken_.emplace(piece.slice, piece.offset).second) continue;
-    piece.data.CopyTo((*destinations_)[piece.slice].subspan(piece.offset, piece.data.size()));
+    const PulledSlice& slice = (*destinations_)[piece.slice];
+    piece.data.CopyTo(slice.values.subspan(piece.offset, piece.data.size()));
+    if (*arrived_) (*arrived_)(slice.variable, slice.first + piece.offset, piece.data.size());
     received_ += piece.data.size();
   }
   if (received_ <= elements_) return absl::OkStatus();

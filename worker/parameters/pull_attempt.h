@@ -3,7 +3,9 @@
 #define MILLRACE_WORKER_PARAMETERS_PULL_ATTEMPT_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,15 +22,32 @@ namespace millrace::worker {
 // How long copying took, of all attempts of a pull.
 using CopyNanoseconds = std::atomic<int64_t>;
 
-// Copies the values from the received slices to where they belong, on gRPC's threads. Once it is
-// closed nothing is written to the destinations any more.
+// Where the elements of a slice belong.
+struct PulledSlice {
+  absl::Span<float> values;
+  size_t variable = 0;
+  size_t first = 0;  // Element of the variable.
+};
+
+// PullOptions::arrived.
+using ArrivedFunction = std::function<void(size_t variable, size_t first, size_t count)>;
+
+// Copies the values from the received slices to where they belong, on gRPC's threads, and tells of
+// each piece then. Once it is closed nothing is written to the destinations any more, and nothing
+// told.
+//
+// Why what was told of an element last is what was written last: an attempt has one stream, whose
+// answers come one after the other, and takes each piece once. Another attempt at the same part is
+// sent when this one is closed (RetriedCalls::Wait), and Close waits for an answer that is being
+// taken, the calls to `arrived` included. So for each element writes and calls come in turns.
 class PullAttempt final : public StreamAttempt<PullAnswer> {
  public:
-  // `destinations`: one span for each slice of the shard; it and they must outlive Close.
-  // `elements`: how many the part has.
-  PullAttempt(PullRequest request, const std::vector<absl::Span<float>>* destinations,
-              uint64_t elements, std::shared_ptr<CopyNanoseconds> copied,
-              ServerConnections* connections, std::shared_ptr<Monitor> monitor, Clock* clock);
+  // `destinations`: of each slice of the shard; it, they and `arrived` (which may be empty) must
+  // outlive Close. `elements`: how many the part has.
+  PullAttempt(PullRequest request, const std::vector<PulledSlice>* destinations,
+              const ArrivedFunction* arrived, uint64_t elements,
+              std::shared_ptr<CopyNanoseconds> copied, ServerConnections* connections,
+              std::shared_ptr<Monitor> monitor, Clock* clock);
 
   void Send() ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
@@ -45,7 +64,8 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
   absl::Status Incomplete() const;
 
   const PullRequest request_;
-  const std::vector<absl::Span<float>>* const destinations_;
+  const std::vector<PulledSlice>* const destinations_;
+  const ArrivedFunction* const arrived_;
   const uint64_t elements_;
   const std::shared_ptr<CopyNanoseconds> copied_;
   // gRPC calls back with one answer of a stream at a time: these two need no lock.

@@ -45,12 +45,13 @@ PullOperation::PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::
   const Layout& layout = core_->layout();
   CHECK_EQ(values.size(), layout.variables.size());
   for (const ShardLayout& shard : layout.shards) {
-    std::vector<absl::Span<float>> destinations;
+    std::vector<PulledSlice> destinations;
     for (const Slice& slice : shard.slices) {
       const absl::Span<float> variable = values[slice.variable()];
       CHECK_LE(slice.offset() + slice.length(), variable.size())
           << "of variable " << slice.variable();
-      destinations.push_back(variable.subspan(slice.offset(), slice.length()));
+      destinations.push_back(
+          {variable.subspan(slice.offset(), slice.length()), slice.variable(), slice.offset()});
     }
     destinations_.push_back(std::move(destinations));
   }
@@ -83,8 +84,9 @@ void PullOperation::Send(size_t index) {
     uint64_t& group = groups_[request.shard];
     while (changes && request.parts > 1 && group == 0) group = core_->NextId();
     attempt = std::make_shared<PullAttempt>(
-        MakeRequest(request, group), &destinations_[request.shard], request.elements, copied_,
-        core_->connections(request.shard), core_->monitor(), core_->clock());
+        MakeRequest(request, group), &destinations_[request.shard], &options_.arrived,
+        request.elements, copied_, core_->connections(request.shard), core_->monitor(),
+        core_->clock());
     parts()[index].attempt = attempt;
   }
   attempt->Send();

@@ -49,8 +49,8 @@ class PullOperation final : public ParameterClient::StartedPull, private Retried
   PullRequest MakeRequest(const Request& request, uint64_t group);
 
   const ParameterClient::PullOptions options_;
-  std::vector<std::vector<absl::Span<float>>> destinations_;  // For each shard and slice.
-  std::vector<Request> requests_;                             // One for each part.
+  std::vector<std::vector<PulledSlice>> destinations_;  // For each shard and slice.
+  std::vector<Request> requests_;                       // One for each part.
   const std::shared_ptr<CopyNanoseconds> copied_ = std::make_shared<CopyNanoseconds>(0);
   // For each shard the number that makes its parts one state; 0: they need none, or another is due.
   std::vector<uint64_t> groups_ ABSL_GUARDED_BY(core_->monitor()->mutex);

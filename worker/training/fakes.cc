@@ -53,6 +53,7 @@ class FakeModel final : public Model {
       variable.add_shape(kSizes[v]);
       variables_.push_back(variable);
       values_.emplace_back(kSizes[v]);
+      taken_.emplace_back(kSizes[v]);
     }
     if (world->second_is_frozen) variables_[1].mutable_update()->mutable_frozen();
     world_->log.Add("make model");
@@ -61,6 +62,14 @@ class FakeModel final : public Model {
 
   const std::vector<VariableSpec>& variables() const override { return variables_; }
   absl::Span<float> values(size_t variable) override { return absl::MakeSpan(values_[variable]); }
+
+  // As a model on a device has them: it sees no value that it was not told of.
+  void Arrived(size_t variable, size_t first, size_t count) override {
+    world_->log.Add(absl::StrCat("arrived ", variable, " from ", first, ": ", count));
+    CHECK_LE(first + count, kSizes[variable]);
+    const auto begin = values_[variable].begin() + static_cast<ptrdiff_t>(first);
+    std::copy_n(begin, count, taken_[variable].begin() + static_cast<ptrdiff_t>(first));
+  }
 
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override {
@@ -73,7 +82,8 @@ class FakeModel final : public Model {
     if (world_->between_gradients) world_->between_gradients();
     if (world_->finishes_all_gradients) Finish(0, gradients);
     BatchResult result;
-    result.loss_sum = world_->loss_sum.value_or(values_[0][0] * static_cast<double>(batch.size));
+    CHECK(taken_ == values_) << "the model was not told of all values";
+    result.loss_sum = world_->loss_sum.value_or(taken_[0][0] * static_cast<double>(batch.size));
     result.accuracy_sum = static_cast<double>(batch.size);
     AddTo("recall", 1, 2, /*root=*/false, &result.metric_sums);
     return result;
@@ -82,7 +92,8 @@ class FakeModel final : public Model {
   absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override {
     world_->log.Add(absl::StrCat("evaluate ", batch.size));
     sums->examples += batch.size;
-    sums->loss_sum += values_[0][0] * static_cast<double>(batch.size);
+    CHECK(taken_ == values_) << "the model was not told of all values";
+    sums->loss_sum += taken_[0][0] * static_cast<double>(batch.size);
     AddTo("recall", 1, 4, /*root=*/false, &sums->metric_sums);
     sums->confusion_matrices[""].set_classes(2);
     return absl::OkStatus();
@@ -98,6 +109,7 @@ class FakeModel final : public Model {
   FakeWorld* const world_;
   std::vector<VariableSpec> variables_;
   std::vector<std::vector<float>> values_;
+  std::vector<std::vector<float>> taken_;
 };
 
 class FakePush final : public ParameterClient::Push {
@@ -133,6 +145,16 @@ class FakePush final : public ParameterClient::Push {
   std::vector<std::shared_ptr<const void>> owners_;
   bool committed_ = false;
 };
+
+// In two pieces, the last one first.
+void Fill(size_t variable, float value, absl::Span<float> values,
+          const std::function<void(size_t, size_t, size_t)>& arrived) {
+  const absl::Span<float> rest = values.subspan(1);
+  std::fill(rest.begin(), rest.end(), value);
+  arrived(variable, 1, rest.size());
+  values[0] = value;
+  arrived(variable, 0, 1);
+}
 
 // Runs what it is told to.
 class FakeStartedPull final : public ParameterClient::StartedPull {
@@ -172,7 +194,8 @@ class FakeClient final : public ParameterClient {
     FakePull pull = {generation_, options.version, options.cut_id, absl::InfiniteFuture(),
                      [this, id] { WaitForCancel(id); }};
     return std::make_unique<FakeStartedPull>(
-        [this, id, pull, value, spans, event, logged = false](absl::Time deadline) mutable {
+        [this, id, pull, value, spans, event, arrived = options.arrived,
+         logged = false](absl::Time deadline) mutable {
           if (!std::exchange(logged, true)) world_->log.Add(event);
           FakePull waited = pull;
           waited.deadline = deadline;
@@ -180,7 +203,7 @@ class FakeClient final : public ParameterClient {
             if (absl::Status status = world_->on_pull(waited); !status.ok()) return status;
           }
           if (cancelled(id)) return absl::CancelledError("cancelled");
-          for (const absl::Span<float> span : spans) std::fill(span.begin(), span.end(), value);
+          for (size_t v = 0; v < spans.size(); ++v) Fill(v, value, spans[v], arrived);
           return absl::OkStatus();
         },
         [this, id] { CancelPull(id); });

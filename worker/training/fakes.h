@@ -99,8 +99,8 @@ struct FakeWorld {
 
   // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "frozen VARIABLE"
   // (which a client is told of), "cancel GENERATION", "pull newest", "pull VERSION", "pull cut ID";
-  // "train FIRST_EXAMPLE", "seed SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is
-  // called); "evaluate SIZE".
+  // "arrived VARIABLE from ELEMENT: COUNT" (which the model is told); "train FIRST_EXAMPLE", "seed
+  // SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate SIZE".
   DatasetOpener open_dataset();
   ModelFactory make_model();
   ParameterClientFactory make_client();

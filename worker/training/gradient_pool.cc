@@ -1,15 +1,46 @@
 #include "worker/training/gradient_pool.h"
 
+#include <new>
 #include <utility>
 
 #include "common/mutex.h"
 
 namespace millrace::worker {
 
-GradientSet::GradientSet(const std::vector<uint64_t>& variable_sizes) : sizes_(variable_sizes) {
-  buffers_.reserve(sizes_.size());
-  for (const uint64_t size : sizes_)
-    buffers_.emplace_back(static_cast<float*>(::operator new(size * sizeof(float), kAlignment)));
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+constexpr size_t kAlignmentFloats = static_cast<size_t>(kAlignment) / sizeof(float);
+
+void* AllocateOrThrow(HostMemory* from, size_t bytes) {
+  if (from == nullptr) return ::operator new(bytes, kAlignment);
+  void* const memory = from->Allocate(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// One piece of memory: that of a device takes long to be made, whatever its size.
+GradientSet::GradientSet(const std::vector<uint64_t>& variable_sizes,
+                         std::shared_ptr<HostMemory> memory)
+    : sizes_(variable_sizes), memory_(std::move(memory)) {
+  size_t end = 0;
+  for (const uint64_t size : sizes_) {
+    begins_.push_back(end);
+    end += (size + kAlignmentFloats - 1) / kAlignmentFloats * kAlignmentFloats;
+  }
+  if (end == 0) return;
+  floats_ = static_cast<float*>(AllocateOrThrow(memory_.get(), end * sizeof(float)));
+}
+
+GradientSet::~GradientSet() {
+  if (floats_ == nullptr) return;
+  if (memory_ == nullptr) {
+    ::operator delete(floats_, kAlignment);
+  } else {
+    memory_->Free(floats_);
+  }
 }
 
 struct GradientPool::Shelf {
@@ -25,8 +56,11 @@ struct GradientPool::Shelf {
   std::vector<std::unique_ptr<GradientSet>> sets ABSL_GUARDED_BY(mutex);
 };
 
-GradientPool::GradientPool(std::vector<uint64_t> variable_sizes, size_t capacity)
-    : variable_sizes_(std::move(variable_sizes)), shelf_(std::make_shared<Shelf>(capacity)) {}
+GradientPool::GradientPool(std::vector<uint64_t> variable_sizes, size_t capacity,
+                           std::shared_ptr<HostMemory> memory)
+    : variable_sizes_(std::move(variable_sizes)),
+      memory_(std::move(memory)),
+      shelf_(std::make_shared<Shelf>(capacity)) {}
 
 std::shared_ptr<GradientSet> GradientPool::Take() {
   std::unique_ptr<GradientSet> set;
@@ -37,7 +71,7 @@ std::shared_ptr<GradientSet> GradientPool::Take() {
       shelf_->sets.pop_back();
     }
   }
-  if (set == nullptr) set = std::make_unique<GradientSet>(variable_sizes_);
+  if (set == nullptr) set = std::make_unique<GradientSet>(variable_sizes_, memory_);
   return std::shared_ptr<GradientSet>(set.release(), [shelf = shelf_](GradientSet* used) {
     shelf->Put(std::unique_ptr<GradientSet>(used));
   });

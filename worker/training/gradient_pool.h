@@ -5,47 +5,55 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "worker/model/host_memory.h"
 
 namespace millrace::worker {
 
 // What a step pushes: uninitialised floats for each variable, aligned to cache lines.
 class GradientSet {
  public:
-  // Of a variable that is not pushed, 0.
-  explicit GradientSet(const std::vector<uint64_t>& variable_sizes);
+  // Of a variable that is not pushed, 0. `memory`: where from; null: ordinary memory. Throws
+  // std::bad_alloc.
+  explicit GradientSet(const std::vector<uint64_t>& variable_sizes,
+                       std::shared_ptr<HostMemory> memory = nullptr);
+  ~GradientSet();
+  GradientSet(const GradientSet&) = delete;
+  GradientSet& operator=(const GradientSet&) = delete;
 
   absl::Span<float> variable(size_t index) {
-    return absl::MakeSpan(buffers_[index].get(), sizes_[index]);
+    return absl::MakeSpan(floats_ + begins_[index], sizes_[index]);
   }
 
- private:
-  static constexpr std::align_val_t kAlignment{64};
-  struct Free {
-    void operator()(float* buffer) const { ::operator delete(buffer, kAlignment); }
-  };
+  // Whether a device may write there.
+  bool is_host_memory() const { return memory_ != nullptr; }
 
-  std::vector<uint64_t> sizes_;
-  std::vector<std::unique_ptr<float, Free>> buffers_;
+ private:
+  const std::vector<uint64_t> sizes_;
+  const std::shared_ptr<HostMemory> memory_;
+  std::vector<size_t> begins_;  // Of each variable.
+  float* floats_ = nullptr;
 };
 
 // Thread-safe. May be destroyed before the sets that it gave out.
 class GradientPool {
  public:
-  // Keeps up to `capacity` sets that are not in use.
-  GradientPool(std::vector<uint64_t> variable_sizes, size_t capacity);
+  // Keeps up to `capacity` sets that are not in use. `memory`: GradientSet's.
+  GradientPool(std::vector<uint64_t> variable_sizes, size_t capacity,
+               std::shared_ptr<HostMemory> memory = nullptr);
 
   // A set that nobody else holds: a used one if there is one, else a new one. It goes back when the
   // last reference does: whoever sends a gradient holds the set until the network is done with it.
+  // Throws std::bad_alloc.
   std::shared_ptr<GradientSet> Take();
 
  private:
   struct Shelf;
 
   const std::vector<uint64_t> variable_sizes_;
+  const std::shared_ptr<HostMemory> memory_;
   const std::shared_ptr<Shelf> shelf_;
 };
 

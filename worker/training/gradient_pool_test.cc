@@ -1,7 +1,9 @@
 #include "worker/training/gradient_pool.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -52,6 +54,63 @@ TEST(GradientPoolTest, SetOutlivesThePool) {
   pool.reset();
   set->variable(0)[3] = 1;
   set.reset();
+}
+
+// Counts what it has given.
+class CountedMemory final : public HostMemory {
+ public:
+  void* Allocate(size_t bytes) override {
+    if (empty) return nullptr;
+    ++allocated;
+    return ::operator new (bytes, std::align_val_t{64});
+  }
+  void Free(void* memory) noexcept override {
+    ++freed;
+    ::operator delete (memory, std::align_val_t{64});
+  }
+
+  std::atomic<bool> empty{false};
+  std::atomic<int> allocated{0};
+  std::atomic<int> freed{0};
+};
+
+TEST(GradientPoolTest, SetsAreOfTheDevicesMemory) {
+  const auto memory = std::make_shared<CountedMemory>();
+  {
+    GradientPool pool({3, 0, 40}, /*capacity=*/1, memory);
+    std::shared_ptr<GradientSet> first = pool.Take();
+    const std::shared_ptr<GradientSet> second = pool.Take();
+    EXPECT_TRUE(first->is_host_memory());
+    EXPECT_EQ(memory->allocated, 2);
+    first.reset();
+    pool.Take();
+    EXPECT_EQ(memory->allocated, 2);
+    EXPECT_EQ(memory->freed, 0);
+  }
+  EXPECT_EQ(memory->freed, 2);
+  EXPECT_FALSE(GradientPool({3}, /*capacity=*/1).Take()->is_host_memory());
+}
+
+TEST(GradientPoolTest, SetOfTheDevicesMemoryOutlivesPoolAndModel) {
+  auto memory = std::make_shared<CountedMemory>();
+  const std::weak_ptr<CountedMemory> watched = memory;
+  auto pool = std::make_unique<GradientPool>(std::vector<uint64_t>{4}, /*capacity=*/1, memory);
+  memory.reset();
+  std::shared_ptr<GradientSet> set = pool->Take();
+  pool.reset();
+  set->variable(0)[3] = 1;
+  EXPECT_EQ(watched.lock()->freed, 0);
+  set.reset();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(GradientPoolTest, MemoryThatIsNotToBeHadIsThrown) {
+  const auto memory = std::make_shared<CountedMemory>();
+  memory->empty = true;
+  GradientPool pool({4}, /*capacity=*/1, memory);
+  EXPECT_THROW(pool.Take(), std::bad_alloc);
+  memory->empty = false;
+  EXPECT_NE(pool.Take(), nullptr);
 }
 
 TEST(GradientPoolTest, SetsComeBackFromOtherThreads) {

@@ -78,7 +78,7 @@ JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob>
       look_ahead_(LookAhead(spec, *job_->train)),
       prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_,
                   ChangeOf(spec, *job_->train)),
-      gradients_(GradientSizes(*job_->model), kGradientSets) {}
+      gradients_(GradientSizes(*job_->model), kGradientSets, job_->model->host_memory()) {}
 
 absl::Status JobComputation::FromData(const absl::Status& status) {
   if (!absl::IsInvalidArgument(status)) return status;
@@ -114,19 +114,22 @@ std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(uint64_t
     if (held_ == wanted) return nullptr;
     options.version = wanted.version;
   }
-  return StartPull(options, servers);
+  return StartPull(std::move(options), servers);
 }
 
 std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(const std::string& cut_id,
                                                                         const Servers& servers) {
   ParameterClient::PullOptions options;
   options.cut_id = cut_id;
-  return StartPull(options, servers);
+  return StartPull(std::move(options), servers);
 }
 
 std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(
-    const ParameterClient::PullOptions& options, const Servers& servers) {
+    ParameterClient::PullOptions options, const Servers& servers) {
   held_.reset();  // From here on the values may be of several states.
+  options.arrived = [model = job_->model.get()](size_t variable, size_t first, size_t count) {
+    model->Arrived(variable, first, count);
+  };
   std::vector<absl::Span<float>> values;
   for (size_t v = 0; v < job_->model->variables().size(); ++v)
     values.push_back(job_->model->values(v));

@@ -63,7 +63,8 @@ class JobComputation {
   void Expect(const std::vector<uint64_t>& steps);
 
   // Starts to bring the values that a step needs into the model; null: they are there already (a
-  // synchronous version). From then on until FinishPull is OK, the model has no valid values.
+  // synchronous version). From then on until FinishPull is OK, the model has no valid values. It is
+  // told of values as they arrive. REQUIRES: the pull before is destroyed.
   std::unique_ptr<ParameterClient::StartedPull> StartPull(uint64_t step, const Servers& servers);
   // The same for an evaluation, from a pinned cut.
   std::unique_ptr<ParameterClient::StartedPull> StartPull(const std::string& cut_id,
@@ -104,8 +105,8 @@ class JobComputation {
   };
 
   Held WantedBy(uint64_t step, const Servers& servers) const;
-  std::unique_ptr<ParameterClient::StartedPull> StartPull(
-      const ParameterClient::PullOptions& options, const Servers& servers);
+  std::unique_ptr<ParameterClient::StartedPull> StartPull(ParameterClient::PullOptions options,
+                                                          const Servers& servers);
   absl::StatusOr<ComputedStep> TrainOn(const Batch& batch, uint64_t step, const Servers& servers);
 
   // What the coordinator is to hear of data that cannot be read.

@@ -26,6 +26,11 @@ absl::Span<float> PushingSink::Buffer(size_t variable) {
   return gradients_->variable(variable);
 }
 
+absl::Span<float> PushingSink::DeviceBuffer(size_t variable) {
+  if (!gradients_->is_host_memory()) return {};
+  return gradients_->variable(variable);
+}
+
 void PushingSink::FinishedFirst(size_t variable, size_t count) {
   if (finished_[variable] == 0 && !IsFrozen(variable)) Take(variable, count);
 }

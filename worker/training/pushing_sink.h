@@ -30,6 +30,7 @@ class PushingSink final : public GradientSink {
               absl::optional<double> global_clip_norm = absl::nullopt);
 
   absl::Span<float> Buffer(size_t variable) override;
+  absl::Span<float> DeviceBuffer(size_t variable) override;
   void FinishedFirst(size_t variable, size_t count) override;
   void Finished(size_t variable) override;
 

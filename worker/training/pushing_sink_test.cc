@@ -67,6 +67,29 @@ TEST_F(PushingSinkTest, GradientsLeaveAtOnceWhereNothingIsClipped) {
                                        std::make_pair(2, std::vector<float>{100})));
 }
 
+TEST_F(PushingSinkTest, DeviceIsShownMemoryOfItsOwnAlone) {
+  class Memory final : public HostMemory {
+   public:
+    void* Allocate(size_t) override { return floats_; }
+    void Free(void*) noexcept override {}
+
+   private:
+    alignas(64) float floats_[64];
+  };
+  const std::vector<uint64_t> sizes = {2, 1, 1, 0};
+  SimulatedClock clock;
+  const absl::Time made_at = clock.Now();
+  const auto set = std::make_shared<GradientSet>(sizes, std::make_shared<Memory>());
+  PushingSink sink(&push_, set, variables_, &clock);
+  clock.Advance(absl::Seconds(1));
+  EXPECT_EQ(sink.DeviceBuffer(0).data(), set->variable(0).data());
+  EXPECT_EQ(sink.DeviceBuffer(0).size(), 2);
+  EXPECT_EQ(sink.begun_at(), made_at);
+  EXPECT_EQ(sink.Buffer(0).data(), sink.DeviceBuffer(0).data());
+  EXPECT_EQ(sink.begun_at(), clock.Now());
+  EXPECT_TRUE(Make(absl::nullopt).DeviceBuffer(0).empty());
+}
+
 TEST_F(PushingSinkTest, BeginningOfAGradientLeavesBeforeTheRest) {
   PushingSink sink = Make(absl::nullopt);
   sink.Buffer(0)[0] = 3;

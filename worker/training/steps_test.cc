@@ -1,4 +1,5 @@
 // How a trainer computes steps and evaluations.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <string>
@@ -45,6 +46,27 @@ TEST_F(StepsTest, LeaseIsComputedInOrderAndEachStepReported) {
   EXPECT_THAT(world_.log.EventsWith("push "), ElementsAre("push 3", "push 4", "push 5"));
   EXPECT_THAT(world_.log.EventsWith("pull "),
               ElementsAre("pull newest", "pull newest", "pull newest"));
+}
+
+// The world's model sees no value that it was not told of.
+TEST_F(StepsTest, ModelIsToldOfValuesAsTheyArrive) {
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 3, 4));
+  EXPECT_EQ(NextStep().loss_sum(), 100);
+  const std::vector<std::string> arrived = {"arrived 0 from 1: 1", "arrived 0 from 0: 1",
+                                            "arrived 1 from 1: 2", "arrived 1 from 0: 1"};
+  EXPECT_EQ(world_.log.EventsWith("arrived "), arrived);
+  const std::vector<std::string> events = world_.log.events();
+  EXPECT_LT(std::find(events.begin(), events.end(), arrived.back()),
+            std::find(events.begin(), events.end(), "train 3"));
+}
+
+TEST_F(StepsTest, ModelIsToldNothingOfValuesThatItHas) {
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 4, 6));
+  EXPECT_EQ(NextStep().loss_sum(), 2);
+  EXPECT_EQ(NextStep().loss_sum(), 2);
+  EXPECT_THAT(world_.log.EventsWith("arrived "), SizeIs(4));
 }
 
 TEST_F(StepsTest, ActivitiesTellWhatIsDoneForAStep) {
