@@ -104,15 +104,15 @@ TEST_F(SeveralDevicesTest, PeerAccessIsEnabledOnce) {
 
 TEST_F(SeveralDevicesTest, ALostDeviceIsLostAlone) {
   const DeviceVector<float> on_first(std::vector<float>{1});
-  {
-    const Use second(1);
-    const DeviceVector<float> memory(3);
-    FailKernelOf(1, 1);
-    ASSERT_EQ(LaunchNumber(nullptr, 3, 0, memory.data()), cudaSuccess);
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
-  }
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  const DeviceVector<float> on_second(3);
+  FailKernelOf(1, 1);
+  ASSERT_EQ(LaunchNumber(nullptr, 3, 0, on_second.data()), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
   EXPECT_EQ(cudaSetDevice(1), cudaErrorIllegalAddress);
   EXPECT_THAT(on_first.Values(), ElementsAre(1));
+  Reset();  // Only now can memory be given back.
 }
 
 }  // namespace
