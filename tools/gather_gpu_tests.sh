@@ -55,7 +55,7 @@ root=$out/root
 mkdir -p "$root/examples" "$root/testing/reference" "$root/data"
 cp --force examples/*.textproto "$root/examples/"
 cp --force testing/reference/layers.txt "$root/testing/reference/"
-python3 examples/resnet.py --depth=56 >"$root/examples/cifar10_resnet56.textproto"
+python3 examples/resnet.py --depth=56 >"$root/resnet56.textproto"
 cp --force testing/gpu/*.py testing/gpu/run_on_gpu.sh testing/peers/torch_speed.py "$out/"
 if [[ -n ${MILLRACE_TEST_DATA:-} ]]; then
   for folder in mnist a9a census; do

@@ -140,13 +140,13 @@ run_tests() {
 run_benchmarks() {
   local job precision size small=()
   [[ -z $emulated ]] || small=(--steps=1 --rounds=1 --warmup=0 --peak_size=64)
-  for job in cifar10_resnet:128 cifar10_resnet56:128 wide_mlp:4096; do
+  for job in examples/cifar10_resnet:128 resnet56:128 examples/wide_mlp:4096; do
     size=${job#*:}
     [[ -z $emulated ]] || size=2
     job=${job%:*}
     for precision in FLOAT32 TF32 BFLOAT16; do
-      part "speed_${job}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" \
-        --job="examples/$job.textproto" --precision=$precision --batch="$size" "${small[@]}"
+      part "speed_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" \
+        --job="$job.textproto" --precision=$precision --batch="$size" "${small[@]}"
       [[ -z $emulated ]] || break
     done
   done
