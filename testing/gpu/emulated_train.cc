@@ -1,5 +1,5 @@
-// Trains a job with one worker on the emulated GPU, slowly: what a precision does to accuracy can be
-// seen without a GPU.
+// Trains a job with one worker on the emulated GPU, slowly: what a precision does to accuracy can
+// be seen without a GPU.
 //
 //   emulated_train JOB_FILE DATA_DIR [FIELD=VALUE ...]
 //

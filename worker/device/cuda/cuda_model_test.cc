@@ -12,6 +12,7 @@
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/test_library.h"
 #include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
@@ -58,7 +59,7 @@ class CudaModelTest : public ::testing::Test {
   ~CudaModelTest() override { cuda_emulation::Reset(); }
 
   absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan, const BatchSizes& batches) {
-    auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), options_,
+    auto device = CudaDevice::Open(TestLibrary(), options_,
                                    [this](const absl::Status& why) { lost_.push_back(why); });
     if (!device.ok()) return device.status();
     return (*device)->Compile(plan, batches);
@@ -122,6 +123,7 @@ TEST_F(CudaModelTest, AModelWhoseSumsHaveAnyOrderSaysSo) {
 }
 
 TEST_F(CudaModelTest, StepsAllocateNothingAndLaunchWhatWasCaptured) {
+  MILLRACE_NEEDS_EMULATION();
   const std::unique_ptr<Model> model = CompileBlock();
   KeptGradients gradients(plan_);
   TrainOrDie(BlockBatch(0), 0, model.get(), &gradients);
@@ -138,6 +140,7 @@ TEST_F(CudaModelTest, StepsAllocateNothingAndLaunchWhatWasCaptured) {
 }
 
 TEST_F(CudaModelTest, GivesAllBack) {
+  MILLRACE_NEEDS_EMULATION();
   const cuda_emulation::Usage before = cuda_emulation::InUse();
   {
     const std::unique_ptr<Model> model = CompileBlock();
@@ -153,6 +156,7 @@ TEST_F(CudaModelTest, GivesAllBack) {
 }
 
 TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
+  MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetMemory(64 << 20);
   const absl::Status status = Compile(plan_, {1 << 16, 0}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -167,6 +171,7 @@ TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
 }
 
 TEST_F(CudaModelTest, MemoryThatIsGoneAfterAllIsAnErrorThatSaysSo) {
+  MILLRACE_NEEDS_EMULATION();
   cuda_emulation::FailAllocation(1);
   EXPECT_EQ(Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
   cuda_emulation::FailPinnedAllocation(1);
@@ -176,6 +181,7 @@ TEST_F(CudaModelTest, MemoryThatIsGoneAfterAllIsAnErrorThatSaysSo) {
 }
 
 TEST_F(CudaModelTest, AKernelThatFailsLosesTheDevice) {
+  MILLRACE_NEEDS_EMULATION();
   const std::unique_ptr<Model> model = CompileBlock();
   KeptGradients gradients(plan_);
   cuda_emulation::FailKernel(7);
@@ -188,6 +194,7 @@ TEST_F(CudaModelTest, AKernelThatFailsLosesTheDevice) {
 
 // Where a step fails while its graphs are captured, be it at the first of its size or another.
 TEST_F(CudaModelTest, AStepThatFailsLeavesTheModelAsItWas) {
+  MILLRACE_NEEDS_EMULATION();
   KeptGradients expected(plan_);
   const std::unique_ptr<Model> other = CompileBlock();
   TrainOrDie(BlockBatch(1), 1, other.get(), &expected);
@@ -214,7 +221,8 @@ TEST_F(CudaModelTest, AStepThatFailsLeavesTheModelAsItWas) {
 }
 
 TEST_F(CudaModelTest, ALossOfTheDeviceIsToldWhereverItIsFound) {
-  auto device = *CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), options_,
+  MILLRACE_NEEDS_EMULATION();
+  auto device = *CudaDevice::Open(TestLibrary(), options_,
                                   [this](const absl::Status& why) { lost_.push_back(why); });
   cuda_emulation::LoseDevice();
   EXPECT_EQ(device->Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kUnavailable);
@@ -250,7 +258,7 @@ TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
       batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
     }
     batch.features[0].ends = {ids / 2, ids / 2, ids};
-    if (ids == 300) {
+    if (ids == 300 && !OnRealGpu()) {
       cuda_emulation::FailAllocation(1);
       EXPECT_EQ(gpu->Train(batch, 0, &on_gpu).status().code(),
                 absl::StatusCode::kResourceExhausted);

@@ -3,13 +3,12 @@
 #include <cstring>
 
 #include "glog/logging.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::worker {
 
-std::unique_ptr<cuda::Gpu> OpenEmulatedGpu(const cuda::GpuOptions& options) {
-  cuda::Library* const library = MillraceCudaLibrary(cuda::kLibraryVersion);
-  CHECK(library != nullptr);
-  return library->Open(0, options);
+std::unique_ptr<cuda::Gpu> OpenTestGpu(const cuda::GpuOptions& options) {
+  return TestLibrary()->Open(0, options);
 }
 
 namespace {
@@ -23,6 +22,11 @@ void Wait(cuda::Gpu* gpu) {
 }
 
 }  // namespace
+
+DeviceMemory::DeviceMemory(cuda::Gpu* gpu, size_t bytes)
+    : gpu_(gpu), bytes_(bytes), memory_(gpu->Allocate(bytes)) {
+  if (OnRealGpu()) Spoil();  // The emulation does so by itself.
+}
 
 void DeviceMemory::Set(const void* values) {
   if (bytes_ == 0) return;

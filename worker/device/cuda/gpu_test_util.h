@@ -1,4 +1,4 @@
-// An emulated GPU and its memory, for tests.
+// A GPU and its memory, for tests.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_GPU_TEST_UTIL_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_GPU_TEST_UTIL_H_
 
@@ -15,14 +15,14 @@ namespace millrace::worker {
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::unique_ptr<cuda::Gpu> OpenEmulatedGpu(const cuda::GpuOptions& options = {});
+// The first one of TestLibrary (test_library.h).
+std::unique_ptr<cuda::Gpu> OpenTestGpu(const cuda::GpuOptions& options = {});
 
-// Device memory. It starts as garbage, of floats NaN, and what is written outside of it stops the
-// process (testing/cuda_emulation/memory.h).
+// Device memory. It starts as garbage, of floats NaN. On the emulated GPU what is written outside
+// of it stops the process (testing/cuda_emulation/memory.h).
 class DeviceMemory {
  public:
-  DeviceMemory(cuda::Gpu* gpu, size_t bytes)
-      : gpu_(gpu), bytes_(bytes), memory_(gpu->Allocate(bytes)) {}
+  DeviceMemory(cuda::Gpu* gpu, size_t bytes);
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   ~DeviceMemory() { gpu_->Free(memory_); }

@@ -180,7 +180,7 @@ class GpuRun final : public cuda::Gradients {
       : case_(c),
         traits_(TraitsOf(c.plan)),
         in_place_(in_place),
-        gpu_(OpenEmulatedGpu()),
+        gpu_(OpenTestGpu()),
         layer_(MakeCudaLayer(gpu_.get(), c.plan, c.index, c.precision)),
         workspace_(gpu_.get(), layer_->WorkspaceBytes(c.batch)),
         kept_(gpu_.get(), (traits_.kept_by_example * c.batch + traits_.kept) * sizeof(float)),

@@ -1,4 +1,4 @@
-// One layer on an emulated GPU and its twin on the CPU.
+// One layer on a GPU and its twin on the CPU.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_LAYER_TEST_UTIL_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_LAYER_TEST_UTIL_H_
 

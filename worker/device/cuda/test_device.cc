@@ -2,12 +2,12 @@
 
 #include "glog/logging.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::worker {
 
 std::unique_ptr<Device> MakeTestDevice(int /*threads*/) {
-  auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), CudaDeviceOptions(),
-                                 [](const absl::Status&) {});
+  auto device = CudaDevice::Open(TestLibrary(), CudaDeviceOptions(), [](const absl::Status&) {});
   CHECK(device.ok()) << device.status();
   return *std::move(device);
 }

@@ -10,6 +10,7 @@
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
 namespace {
@@ -24,6 +25,8 @@ struct MatrixSize {
 
 class ColumnSumsTest : public GpuTest {
  protected:
+  void SetUp() override { MILLRACE_NEEDS_EMULATION(); }
+
   static std::vector<float> RandomMatrix(MatrixSize size) {
     std::mt19937 random(7);
     std::uniform_real_distribution<float> distribution(-1, 2);

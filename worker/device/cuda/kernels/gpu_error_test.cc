@@ -8,6 +8,7 @@
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
 namespace {
@@ -17,6 +18,7 @@ using ::testing::HasSubstr;
 using worker::OnDevice;
 
 TEST_F(GpuTest, TooLittleMemoryIsAnErrorThatSaysHowMuchWasAskedFor) {
+  MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetMemory(1 << 20);
   const Error device = ErrorOf([&] { gpu_->Allocate(4 << 20); });
   EXPECT_EQ(device.kind(), Error::kMemory);
@@ -29,6 +31,7 @@ TEST_F(GpuTest, TooLittleMemoryIsAnErrorThatSaysHowMuchWasAskedFor) {
 }
 
 TEST_F(GpuTest, KernelThatFailsLosesTheDevice) {
+  MILLRACE_NEEDS_EMULATION();
   const auto event = gpu_->MakeEvent();
   {
     const auto sum = OnDevice<float>(gpu_.get(), {1});
@@ -40,12 +43,13 @@ TEST_F(GpuTest, KernelThatFailsLosesTheDevice) {
     EXPECT_THAT(waited.what(), HasSubstr("cudaErrorIllegalAddress: an illegal memory access"));
     EXPECT_EQ(ErrorOf([&] { gpu_->Allocate(1); }).kind(), Error::kLost);
     EXPECT_EQ(ErrorOf([&] { gpu_->BeginCapture(); }).kind(), Error::kLost);
-    EXPECT_EQ(ErrorOf([&] { worker::OpenEmulatedGpu(); }).kind(), Error::kLost);
+    EXPECT_EQ(ErrorOf([&] { worker::OpenTestGpu(); }).kind(), Error::kLost);
     cuda_emulation::Reset();
   }
 }
 
 TEST_F(GpuTest, EveryErrorThatLastsLosesTheDevice) {
+  MILLRACE_NEEDS_EMULATION();
   for (const cudaError_t error :
        {cudaErrorAssert, cudaErrorContained, cudaErrorECCUncorrectable, cudaErrorHardwareStackError,
         cudaErrorIllegalInstruction, cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,
@@ -60,7 +64,8 @@ TEST_F(GpuTest, EveryErrorThatLastsLosesTheDevice) {
 }
 
 TEST_F(GpuTest, GpuThatIsLostEndsWithoutAnError) {
-  auto other = worker::OpenEmulatedGpu();
+  MILLRACE_NEEDS_EMULATION();
+  auto other = worker::OpenTestGpu();
   auto event = other->MakeEvent();
   cuda_emulation::LoseDevice();
   event.reset();
@@ -68,6 +73,7 @@ TEST_F(GpuTest, GpuThatIsLostEndsWithoutAnError) {
 }
 
 TEST_F(GpuTest, LaunchThatFailsIsAnErrorAndTheGpuGoesOn) {
+  MILLRACE_NEEDS_EMULATION();
   const auto sum = OnDevice<float>(gpu_.get(), {1});
   cuda_emulation::FailLaunch(1);
   const Error error = ErrorOf([&] { gpu_->Add(sum->As(), 1, sum->As()); });

@@ -117,7 +117,7 @@ TEST_F(GraphTest, StreamThatIsNotWaitedForIsAnErrorOfTheCapture) {
 }
 
 TEST_F(GraphTest, GpuMayEndWhileItCaptures) {
-  auto other = worker::OpenEmulatedGpu();
+  auto other = worker::OpenTestGpu();
   other->BeginCapture();
   other.reset();
   ExpectLaunchesAdd(*Capture());

@@ -10,6 +10,7 @@
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
 namespace {
@@ -20,6 +21,7 @@ using worker::DeviceMemory;
 using worker::OnDevice;
 
 TEST_F(GpuTest, SaysWhatItIs) {
+  MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetMemory(size_t{1} << 24);
   void* const memory = gpu_->Allocate(size_t{1} << 20);
   const GpuProperties properties = gpu_->Properties();
@@ -45,6 +47,7 @@ TEST_F(GpuTest, CopiesWhatIsComputedInBetween) {
 }
 
 TEST_F(GpuTest, NothingIsCopiedOrComputedOfNothing) {
+  MILLRACE_NEEDS_EMULATION();
   const uint64_t before = cuda_emulation::Counted().copies + cuda_emulation::Counted().kernels;
   gpu_->CopyIn(Stream::kCompute, nullptr, nullptr, 0);
   gpu_->CopyOut(Stream::kCopyOut, nullptr, nullptr, 0);
@@ -108,6 +111,7 @@ TEST_F(GpuTest, HostDoesNotWaitForAnEventThatWasNeverRecorded) {
 }
 
 TEST_F(GpuTest, HostWaitsNoLongerThanItsDeadline) {
+  MILLRACE_NEEDS_EMULATION();
   const auto sum = OnDevice<float>(gpu_.get(), {1});
   const auto added = gpu_->MakeEvent();
   cuda_emulation::HangKernel(1);
@@ -119,10 +123,11 @@ TEST_F(GpuTest, HostWaitsNoLongerThanItsDeadline) {
 }
 
 TEST_F(GpuTest, LeavesNothingBehind) {
+  MILLRACE_NEEDS_EMULATION();
   gpu_.reset();
   const auto before = cuda_emulation::InUse();
   {
-    const auto gpu = worker::OpenEmulatedGpu();
+    const auto gpu = worker::OpenTestGpu();
     const auto event = gpu->MakeEvent();
     gpu->BeginCapture();
     gpu->Record(Stream::kCompute, event.get());
@@ -140,6 +145,7 @@ TEST_F(GpuTest, LeavesNothingBehind) {
 }
 
 TEST_F(GpuTest, WorkGoesToTheGpuThatIsAskedForIt) {
+  MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetDeviceCount(2);
   const auto other = MillraceCudaLibrary(kLibraryVersion)->Open(1, {});
   int device = -1;

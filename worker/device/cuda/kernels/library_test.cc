@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
 namespace {
@@ -22,6 +23,7 @@ TEST_F(CudaLibraryTest, IsNotThereForAnotherVersion) {
 }
 
 TEST_F(CudaLibraryTest, CountsGpus) {
+  MILLRACE_NEEDS_EMULATION();
   EXPECT_EQ(library_->GpuCount(), 1);
   cuda_emulation::SetDeviceCount(3);
   EXPECT_EQ(library_->GpuCount(), 3);
@@ -30,6 +32,7 @@ TEST_F(CudaLibraryTest, CountsGpus) {
 }
 
 TEST_F(CudaLibraryTest, SaysThatThereIsNoDriver) {
+  MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetDriverMissing();
   const Error error = ErrorOf([&] { library_->GpuCount(); });
   EXPECT_EQ(error.kind(), Error::kOther);
@@ -37,6 +40,7 @@ TEST_F(CudaLibraryTest, SaysThatThereIsNoDriver) {
 }
 
 TEST_F(CudaLibraryTest, SaysHowManyGpusThereAre) {
+  MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetDeviceCount(2);
   for (const int index : {-1, 2}) {
     const Error error = ErrorOf([&] { library_->Open(index, {}); });

@@ -96,7 +96,7 @@ LossResult LossOnCpu(const LossCase& c) {
 }
 
 LossResult LossOnGpu(const LossCase& c, bool with_gradient = true) {
-  const auto gpu = OpenEmulatedGpu();
+  const auto gpu = OpenTestGpu();
   const auto loss = MakeCudaLoss(gpu.get(), c.output);
   const auto values = OnDevice(gpu.get(), c.values), floats = OnDevice(gpu.get(), c.label.floats);
   const auto ids = OnDevice(gpu.get(), c.label.ids);

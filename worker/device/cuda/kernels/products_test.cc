@@ -13,6 +13,7 @@
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
 namespace {
@@ -23,6 +24,8 @@ using worker::OnDevice;
 
 class ProductsTest : public GpuTest {
  protected:
+  void SetUp() override { MILLRACE_NEEDS_EMULATION(); }
+
   struct Operands {
     std::vector<float> a;
     std::vector<float> b;

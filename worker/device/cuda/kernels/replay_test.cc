@@ -12,7 +12,7 @@ namespace millrace::worker {
 namespace {
 
 TEST(ReplayTest, DropoutTakesTheNewSeed) {
-  const auto gpu = OpenEmulatedGpu();
+  const auto gpu = OpenTestGpu();
   cuda::DropoutDescription description;
   description.threshold = uint32_t{1} << 31;
   description.elements = 100;
@@ -53,7 +53,7 @@ class TableGradient final : public cuda::Gradients {
 };
 
 TEST(ReplayTest, EmbeddingsTakeTheNewIds) {
-  const auto gpu = OpenEmulatedGpu();
+  const auto gpu = OpenTestGpu();
   cuda::EmbeddingDescription description;
   description.rows = 1;
   description.ragged = true;

@@ -63,7 +63,7 @@ class GpuTest : public ::testing::Test {
     EXPECT_TRUE(gpu_->HostWaitFor(*event, kPatience));
   }
 
-  std::unique_ptr<Gpu> gpu_ = worker::OpenEmulatedGpu();
+  std::unique_ptr<Gpu> gpu_ = worker::OpenTestGpu();
 };
 
 }  // namespace millrace::cuda

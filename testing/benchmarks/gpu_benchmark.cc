@@ -1,0 +1,197 @@
+// Steps a second of a job's model on a device, through the worker's own Device and Model: from the
+// copy of values and batch to the last gradient in the host's memory. Examples are random ones in
+// memory; there are no servers and no optimizer.
+//
+//   MILLRACE_TEST_GPU=/path/libmillrace_cuda.so gpu_benchmark --job=examples/wide_mlp.textproto
+//
+// Prints one line of JSON. Without MILLRACE_TEST_GPU --device=cuda is the emulated GPU, whose times
+// say nothing. The peak that a share is given of is that of one large product of matrices through
+// the same library, in the same precision.
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/job_spec.h"
+#include "common/process.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "ps/dense/initial_value.h"
+#include "testing/benchmarks/gpu_timing.h"
+#include "worker/device/cuda/test_library.h"
+#include "worker/devices.h"
+#include "worker/input/example_spec.h"
+#include "worker/model/flops.h"
+#include "worker/model/model_plan.h"
+
+namespace millrace::testing {
+namespace {
+
+struct Options {
+  std::string job;
+  std::string device = "cuda";
+  std::string precision = "FLOAT32";
+  size_t batch = 0;
+  int steps = 20;
+  int rounds = 15;
+  int warmup = 10;
+  int64_t peak_size = 8192;
+  int threads = 1;
+  bool deterministic = true;
+};
+
+class HostGradients final : public worker::GradientSink {
+ public:
+  explicit HostGradients(const std::vector<VariableSpec>& variables) {
+    for (const VariableSpec& variable : variables) {
+      size_t size = variable.update().has_frozen() ? 0 : 1;
+      for (const uint64_t dimension : variable.shape()) size *= dimension;
+      gradients_.emplace_back(size);
+    }
+  }
+  absl::Span<float> Buffer(size_t variable) override {
+    return absl::MakeSpan(gradients_[variable]);
+  }
+  void Finished(size_t /*variable*/) override {}
+
+ private:
+  std::vector<std::vector<float>> gradients_;
+};
+
+absl::StatusOr<JobSpec> ReadJob(const Options& options) {
+  std::ifstream file(options.job);
+  if (!file.good()) return absl::NotFoundError(absl::StrCat("--job: ", options.job));
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  MILLRACE_ASSIGN_OR_RETURN(JobSpec spec, ParseJobSpec(text, options.job));
+  MILLRACE_RETURN_IF_ERROR(SetField(absl::StrCat("precision.compute=", options.precision), &spec));
+  return spec;
+}
+
+// As those files' readers have them: pictures of floats in ten classes.
+absl::StatusOr<worker::ExampleSpec> ExamplesOf(const JobSpec& spec) {
+  if (spec.data().train().has_cifar()) return worker::FloatsAndClass({32, 32, 3}, 10);
+  if (spec.data().train().has_idx()) return worker::FloatsAndClass({28, 28, 1}, 10);
+  return absl::InvalidArgumentError("--job: must train on cifar or idx files");
+}
+
+worker::Batch RandomBatch(const worker::ExampleSpec& examples, size_t size) {
+  std::mt19937 random(1);
+  std::vector<float> pixels(size * worker::TensorBytes(examples.features[0]) / sizeof(float));
+  for (float& pixel : pixels) pixel = static_cast<float>(random() % 256) / 255.0f;
+  std::vector<int64_t> classes(size);
+  for (int64_t& label : classes) label = random() % 10;
+  return worker::FloatsAndClasses(std::move(pixels), std::move(classes));
+}
+
+double StepFlops(const worker::ModelPlan& plan, size_t batch) {
+  double forward = 0;
+  for (const worker::LayerPlan& layer : plan.layers) forward += worker::ForwardFlops(layer);
+  return 3 * forward * static_cast<double>(batch);
+}
+
+absl::StatusOr<Spread> StepRates(worker::Model* model, const worker::Batch& batch,
+                                 const Options& options) {
+  HostGradients gradients(model->variables());
+  uint64_t step = 0;
+  const auto run = [&](int steps) -> absl::Status {
+    for (int i = 0; i < steps; ++i) {
+      MILLRACE_RETURN_IF_ERROR(model->Train(batch, step++, &gradients).status());
+    }
+    return absl::OkStatus();
+  };
+  MILLRACE_RETURN_IF_ERROR(run(options.warmup));
+  std::vector<double> rates;
+  for (int round = 0; round < options.rounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    MILLRACE_RETURN_IF_ERROR(run(options.steps));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    rates.push_back(options.steps / took.count());
+  }
+  return SpreadOf(std::move(rates));
+}
+
+// 0: not of a GPU, or not asked for.
+double PeakOf(const Options& options, const JobSpec& spec) {
+  if (options.device == "cpu" || options.peak_size == 0) return 0;
+  cuda::Precision precision = cuda::Precision::kFloat32;
+  if (spec.precision().compute() == PrecisionSpec::TF32) precision = cuda::Precision::kTf32;
+  if (spec.precision().compute() == PrecisionSpec::BFLOAT16) precision = cuda::Precision::kBfloat16;
+  const auto gpu = worker::TestLibrary()->Open(0, {.deterministic = options.deterministic});
+  return ProductRate(gpu.get(), precision, options.peak_size, /*rounds=*/9);
+}
+
+absl::Status Run(const Options& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const JobSpec spec, ReadJob(options));
+  MILLRACE_ASSIGN_OR_RETURN(const worker::ExampleSpec examples, ExamplesOf(spec));
+  MILLRACE_ASSIGN_OR_RETURN(worker::ModelPlan plan, worker::PlanModel(spec.model(), examples));
+  plan.precision = spec.precision().compute();
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<worker::Device> device,
+                            worker::OpenDevice(
+                                {.name = options.device,
+                                 .threads = options.threads,
+                                 .deterministic = options.deterministic},
+                                [](const absl::Status&) {}, [] { return worker::TestLibrary(); }));
+  const size_t size = options.batch > 0 ? options.batch : spec.batch_size();
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Model> model,
+                            device->Compile(plan, {size, /*evaluation=*/0}));
+  for (size_t v = 0; v < plan.variables.size(); ++v) {
+    const VariableSpec& variable = plan.variables[v];
+    ps::FillInitialValues(variable.initial_value(), spec.seed(), variable.name(), 0,
+                          model->values(v));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const Spread rate,
+                            StepRates(model.get(), RandomBatch(examples, size), options));
+  const double flops = StepFlops(plan, size) * rate.median;
+  nlohmann::ordered_json line = {{"what", "millrace"},
+                                 {"job", spec.name()},
+                                 {"device", device->description()},
+                                 {"precision", absl::AsciiStrToLower(options.precision)},
+                                 {"deterministic", options.deterministic},
+                                 {"batch", size},
+                                 {"steps_per_second", rate.median},
+                                 {"least", rate.least},
+                                 {"most", rate.most},
+                                 {"flops_per_second", flops}};
+  const double peak = PeakOf(options, spec);
+  if (peak > 0) {
+    line["peak_flops_per_second"] = peak;
+    line["share_of_peak"] = flops / peak;
+  }
+  std::cout << line << std::endl;
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  InitProcess(argv[0]);
+  Options options;
+  CLI::App app("How many steps of a job's model a device does in a second.");
+  app.add_option("--job", options.job, "its file")->required();
+  app.add_option("--device", options.device, "cuda, cuda:N or cpu");
+  app.add_option("--precision", options.precision, "FLOAT32, TF32 or BFLOAT16");
+  app.add_option("--batch", options.batch, "examples; 0: the job's batch_size");
+  app.add_option("--steps", options.steps, "of a round")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", options.rounds, "whose median counts")->check(CLI::PositiveNumber);
+  app.add_option("--warmup", options.warmup, "steps that do not count");
+  app.add_option("--peak_size", options.peak_size, "of the product; 0: without");
+  app.add_option("--threads", options.threads, "of --device=cpu")->check(CLI::PositiveNumber);
+  app.add_option("--deterministic", options.deterministic, "false: sums in any order");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = Run(options);
+  if (status.ok()) return 0;
+  std::cerr << "gpu_benchmark: " << status.message() << std::endl;
+  return 1;
+}
+
+}  // namespace
+}  // namespace millrace::testing
+
+int main(int argc, char** argv) { return millrace::testing::Main(argc, argv); }

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The benchmarks of GPUs work, on the emulated one; their times say nothing here.
+set -euo pipefail
+gpu_benchmark=$1
+convolution_benchmark=$2
+
+expect() { # A line of JSON on standard input that has a number above 0 at each path of $@.
+  python3 -c '
+import json, sys
+line = json.loads(sys.stdin.readline())
+for path in sys.argv[1:]:
+    value = line
+    for name in path.split("."):
+        value = value[name]
+    assert value > 0, (path, line)
+print(line)' "$@"
+}
+
+small=(--batch=2 --steps=1 --rounds=1 --warmup=1)
+"$gpu_benchmark" --job=examples/mnist_cnn.textproto "${small[@]}" --precision=BFLOAT16 --peak_size=64 |
+  expect steps_per_second flops_per_second peak_flops_per_second share_of_peak
+"$gpu_benchmark" --job=examples/mnist_cnn.textproto "${small[@]}" --device=cpu | expect steps_per_second
+"$convolution_benchmark" --images=1 --rounds=1 --times=1 --first_alone | head -1 |
+  expect forward_us data_us weights_us
+if "$gpu_benchmark" --job=examples/census_csv.textproto 2>"$TEST_TMPDIR/error"; then
+  echo "FAILED: a job without pictures was measured"
+  exit 1
+fi
+grep --quiet "must train on cifar or idx files" "$TEST_TMPDIR/error"

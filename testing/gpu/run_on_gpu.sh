@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# Tests and measures the CUDA device on a machine with a GPU and CUDA's toolkit, from a folder that
+# tools/gather_gpu_tests.sh made:
+#
+#   OUT/run_on_gpu.sh [--results=DIR] [--seconds=N] [--emulated] [GROUP...]
+#
+# The groups, in this order if none is named:
+#   tests        all tests of the device on the GPU, and 100 repeats of some steps
+#   benchmarks   steps a second, convolutions beside cuDNN, how much of pushes and pulls is hidden
+#   peers        the same models in PyTorch
+#   sanitizers   compute-sanitizer's memcheck, racecheck and synccheck over the kernels' tests, and
+#                initcheck over a few steps of a model
+#   profile      what ncu says of each kernel of a step
+#
+# Each part has a limit of time and a log DIR/PART.log (results/ beside this script, if not named).
+# DIR/summary.txt has a line for each, PASS, FAIL, TIMEOUT or SKIP, as soon as it is known, and
+# DIR/figures.jsonl what was measured. --seconds: no part begins later than that.
+# --emulated tries this script itself without a GPU: tests and benchmarks of small sizes on the
+# emulated one.
+#
+# Exit code: 0, all that ran passed; 1, something failed; 2, wrong arguments; 3, there is no GPU.
+set -uo pipefail
+here=$(dirname "$(readlink -f "$0")")
+
+results=$here/results
+seconds=1000000
+emulated=
+groups=()
+for argument in "$@"; do
+  case $argument in
+    --results=*) results=${argument#*=} ;;
+    --seconds=*) seconds=${argument#*=} ;;
+    --emulated) emulated=1 ;;
+    tests | benchmarks | peers | sanitizers | profile) groups+=("$argument") ;;
+    *)
+      echo "run_on_gpu.sh: unknown argument '$argument'" >&2
+      exit 2
+      ;;
+  esac
+done
+[[ ${#groups[@]} -gt 0 ]] || groups=(tests benchmarks peers sanitizers profile)
+
+mkdir -p "$results"
+results=$(readlink -f "$results")
+summary=$results/summary.txt
+figures=$results/figures.jsonl
+: >"$summary"
+: >"$figures"
+failed=0
+
+say() { echo "$*" | tee -a "$summary"; }
+
+# The folder of a library of CUDA's: the toolkit's, or one of Python's packages.
+folder_of() {
+  local path
+  for path in "${CUDA_HOME:-/usr/local/cuda}/lib64/$1" "${CUDA_HOME:-/usr/local/cuda}/lib/$1" \
+    $(python3 -c 'import site; print(*site.getsitepackages())' 2>/dev/null | tr ' ' '\n' |
+      while read -r packages; do find "$packages" -path "*nvidia*/$1" 2>/dev/null; done); do
+    [[ ! -e $path ]] || { dirname "$path"; return; }
+  done
+}
+for library in libcublasLt.so.13 libcudnn.so.9; do
+  folder=$(folder_of "$library")
+  [[ -z $folder ]] || cuda_path=${cuda_path:+$cuda_path:}$folder
+done
+# Only for our binaries: Python has its own.
+ours=(env "LD_LIBRARY_PATH=${cuda_path:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+
+# part NAME LIMIT COMMAND...: runs it in root/ for so many seconds at most.
+part() {
+  local name=$1 limit=$2 begin=$SECONDS code
+  shift 2
+  if ((SECONDS > seconds)); then
+    say "SKIP $name: no time left"
+    return
+  fi
+  (cd "$here/root" && timeout --kill-after=10 "$limit" "$@") >"$results/$name.log" 2>&1
+  code=$?
+  case $code in
+    0) say "PASS $name, $((SECONDS - begin)) s" ;;
+    124 | 137) say "TIMEOUT $name, after $limit s"; failed=1 ;;
+    *) say "FAIL $name, exit code $code, $((SECONDS - begin)) s: $(failure "$results/$name.log")"; failed=1 ;;
+  esac
+  grep '^{"what"' "$results/$name.log" >>"$figures" || true
+}
+
+# What a log says of a failure, in one line.
+failure() {
+  grep -m 1 -aE '^\[  FAILED  \]|Check failed|[Ee]rror|ERROR SUMMARY|F[0-9]{8}' "$1" || tail -n 1 "$1"
+}
+
+# parts NAME LIMIT SHARDS COMMAND...: a test in so many shards at once, each a part.
+parts() {
+  local name=$1 limit=$2 shards=$3 i
+  shift 3
+  local pids=()
+  for ((i = 0; i < shards; ++i)); do
+    (
+      failed=0
+      export GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i
+      part "$name.$i" "$limit" "$@"
+      exit $failed
+    ) &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+}
+
+if [[ -n $emulated ]]; then
+  unset MILLRACE_TEST_GPU
+  say "on the emulated GPU: times say nothing"
+else
+  export MILLRACE_TEST_GPU=$here/lib/libmillrace_cuda.so
+  if ! gpu=$("${ours[@]}" "$here/gpu_benchmark" --job="$here/root/examples/mnist_cnn.textproto" \
+    --batch=2 --steps=1 --rounds=1 --warmup=0 --peak_size=256 2>&1); then
+    say "no GPU: $(tail -n 1 <<<"$gpu")"
+    exit 3
+  fi
+  say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || true)"
+fi
+export TEST_TMPDIR=$results/tmp
+mkdir -p "$TEST_TMPDIR"
+if [[ -d $here/root/data/mnist ]]; then export MILLRACE_TEST_DATA=$here/root/data; fi
+
+run_tests() {
+  local cores shards
+  cores=$(nproc)
+  shards=$((cores > 8 ? 8 : cores))
+  part shared_library_test 60 "${ours[@]}" env "MILLRACE_CUDA_LIBRARY=$here/lib/libmillrace_cuda.so" "$here/shared_library_test"
+  part gpu_test 120 "${ours[@]}" "$here/gpu_test"
+  parts kernels_test 240 $((shards / 2 + 1)) "${ours[@]}" "$here/kernels_test"
+  parts image_kernels_test 400 "$shards" "${ours[@]}" "$here/image_kernels_test"
+  parts cuda_model_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/cuda_model_test"
+  parts example_losses_test 400 "$shards" "${ours[@]}" "$here/example_losses_test"
+  part gpu_training_test 200 "${ours[@]}" "$here/gpu_training_test"
+  grep -ahE 'differ by at most|end with the same bits' "$results"/example_losses_test.*.log | sort | tee -a "$summary"
+  say "tests that need the emulation and were skipped: $(cat "$results"/*_test*.log | grep -ac '^\[  SKIPPED \] .*ms)$')"
+}
+
+run_benchmarks() {
+  local job precision size small=()
+  [[ -z $emulated ]] || small=(--steps=1 --rounds=1 --warmup=0 --peak_size=64)
+  for job in examples/cifar10_resnet:128 resnet56:128 examples/wide_mlp:4096; do
+    size=${job#*:}
+    [[ -z $emulated ]] || size=2
+    job=${job%:*}
+    for precision in FLOAT32 TF32 BFLOAT16; do
+      part "speed_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" \
+        --job="$job.textproto" --precision=$precision --batch="$size" "${small[@]}"
+      [[ -z $emulated ]] || break
+    done
+  done
+  small=()
+  [[ -z $emulated ]] || small=(--images=1 --rounds=1 --times=1 --first_alone)
+  part convolutions 240 "${ours[@]}" "$here/convolution_benchmark" "${small[@]}"
+  [[ -n $emulated ]] || part cudnn_convolutions 240 "${ours[@]}" "$here/cudnn_benchmark"
+  [[ -n $emulated ]] || part hidden 240 "${ours[@]}" python3 "$here/gpu_overlap.py" "--millrace=$here/millrace" \
+    "--make_digits=$here/make_digits" --device=cuda
+}
+
+run_peers() {
+  local mode
+  for mode in eager graph compile; do
+    part "torch_$mode" 300 python3 "$here/torch_speed.py" --device=cuda "--mode=$mode"
+  done
+}
+
+run_sanitizers() {
+  local tool tests shards
+  shards=$(($(nproc) > 16 ? 16 : $(nproc)))
+  for tool in memcheck racecheck synccheck; do
+    for tests in gpu_test kernels_test image_kernels_test; do
+      parts "${tool}_$tests" 200 "$shards" "${ours[@]}" compute-sanitizer "--tool=$tool" --target-processes=all \
+        --error-exitcode=9 "$here/$tests"
+    done
+  done
+  part initcheck_steps 300 "${ours[@]}" compute-sanitizer --tool=initcheck --target-processes=all --error-exitcode=9 \
+    "$here/gpu_benchmark" --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0
+}
+
+run_profile() {
+  local job
+  for job in cifar10_resnet:128 wide_mlp:4096; do
+    part "ncu_${job%:*}" 400 "${ours[@]}" ncu --target-processes=all --section=SpeedOfLight --clock-control=none --csv \
+      --launch-count=400 "$here/gpu_benchmark" --job="examples/${job%:*}.textproto" --batch="${job#*:}" \
+      --steps=1 --rounds=1 --warmup=1 --peak_size=0
+    python3 "$here/ncu_table.py" "$results/ncu_${job%:*}.log" >"$results/ncu_${job%:*}.txt" 2>&1 || true
+    head -n 30 "$results/ncu_${job%:*}.txt" | tee -a "$summary"
+  done
+}
+
+for group in "${groups[@]}"; do
+  if [[ -n $emulated && $group != tests && $group != benchmarks ]]; then
+    say "SKIP $group: needs a GPU"
+    continue
+  fi
+  "run_$group"
+done
+say "$(grep -c ^PASS "$summary") parts passed, $(grep -cE '^(FAIL|TIMEOUT)' "$summary") did not, $SECONDS s"
+exit $failed

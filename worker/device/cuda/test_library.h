@@ -1,0 +1,26 @@
+// The CUDA library that tests are of: the one that is linked in, on the emulated GPU, or a real
+// one.
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_TEST_LIBRARY_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_TEST_LIBRARY_H_
+
+#include "worker/device/cuda/library.h"
+
+namespace millrace::worker {
+
+// The libmillrace_cuda.so whose path the environment variable MILLRACE_TEST_GPU has: tests are of
+// this machine's first GPU then. Where that is not set: the library that is linked in. Stops the
+// process, with the reason, where there is none.
+cuda::Library* TestLibrary();
+
+// Whether MILLRACE_TEST_GPU is set.
+bool OnRealGpu();
+
+}  // namespace millrace::worker
+
+// At the beginning of a test that orders the emulation about, looks into it, or calls what a real
+// library hides.
+#define MILLRACE_NEEDS_EMULATION()     \
+  if (::millrace::worker::OnRealGpu()) \
+  GTEST_SKIP() << "needs the emulated GPU, and MILLRACE_TEST_GPU is set"
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_TEST_LIBRARY_H_
