@@ -99,7 +99,10 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
       meter_(std::move(meter)),
       places_(plan_, walk_),
       replicas_(MakeReplicas(plan_, walk_, places_, batches_, std::move(gpu), device_name_)),
-      numerics_(CudaNumerics(replicas_[0]->gpu()->Properties(), plan_.precision)) {}
+      numerics_(CudaNumerics(replicas_[0]->gpu()->Properties(), plan_.precision)),
+      arriving_(places_, [this](size_t begin, size_t bytes) {
+        for (const auto& replica : replicas_) replica->CopyInValues(begin, bytes);
+      }) {}
 
 CudaModel::~CudaModel() {
   if (!state_->hangs()) return;
@@ -139,7 +142,18 @@ absl::Status CudaModel::TakeMemory() {
   return absl::OkStatus();
 }
 
-absl::Span<float> CudaModel::values(size_t variable) { return host_->value(variable); }
+absl::Span<float> CudaModel::values(size_t variable) {
+  arriving_.Forget(variable);
+  return host_->value(variable);
+}
+
+void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
+  if (state_->hangs()) return;
+  const absl::optional<cuda::Error> error = arriving_.Arrived(variable, first, count);
+  if (error.has_value() && error->kind() == cuda::Error::kLost) {
+    state_->Lose(StatusOf(*error, device_name_));
+  }
+}
 
 absl::Status CudaModel::TooLate() {
   const absl::Status status = absl::UnavailableError(
@@ -162,7 +176,7 @@ double CudaModel::LossAt(size_t output, const Batch& batch) const {
 double CudaModel::MeanPenalty() {
   double sum = 0;
   for (size_t i = 0; i < plan_.variables.size(); ++i) {
-    sum += Penalty(plan_.regularizers[i], values(i));
+    sum += Penalty(plan_.regularizers[i], host_->value(i));
   }
   return sum;
 }
@@ -174,6 +188,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
     CudaReplica& replica = *replicas_[0];
+    arriving_.CopyRest();
     replica.EnqueueInputs(batch, seed, /*training=*/true);
     replica.Prepare(batch.size, /*training=*/true);
     replica.LaunchForward(batch.size, /*training=*/true);
@@ -200,6 +215,7 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   return Catch([&]() -> absl::Status {
     const BusyTime busy(meter_.get());
     CudaReplica& replica = *replicas_[0];
+    arriving_.CopyRest();
     replica.EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
     replica.Prepare(batch.size, /*training=*/false);
     replica.LaunchForward(batch.size, /*training=*/false);

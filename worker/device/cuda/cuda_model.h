@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/device/cuda/arriving_values.h"
 #include "worker/device/cuda/cuda_replica.h"
 #include "worker/device/cuda/device_state.h"
 #include "worker/device/cuda/host_variables.h"
@@ -24,7 +25,8 @@
 
 namespace millrace::worker {
 
-// A step copies the variables and the batch to the device, launches two graphs, which were captured
+// Variables go to the device as they arrive, those that nobody tells of at the beginning of each
+// step. A step copies the batch there, launches two graphs, which were captured
 // when the first batch of that size came, and hands over each gradient when its copy is done. All
 // device memory is taken when the model is made, but for ragged ids.
 //
@@ -44,6 +46,8 @@ class CudaModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   std::string numerics() const override { return numerics_; }
   absl::Span<float> values(size_t variable) override;
+  // A lost device is told of at once.
+  void Arrived(size_t variable, size_t first, size_t count) override;
 
   // As CpuModel's. UNAVAILABLE: the device failed, or has not finished within kDeadlineSeconds.
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
@@ -79,6 +83,7 @@ class CudaModel final : public Model {
   std::vector<std::unique_ptr<CudaReplica>> replicas_;
   const std::string numerics_;
   std::unique_ptr<HostVariables> host_;  // Made once the memory is known to be there.
+  ArrivingValues arriving_;
 };
 
 }  // namespace millrace::worker

@@ -46,12 +46,19 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
   ids_ = std::make_unique<CudaIds>(plan_, batches_.largest(), gpu_.get());
   passes_ = std::make_unique<CudaPasses>(plan_, walk_, places_, layers_, &layout_, *memory_, *ids_,
                                          *host, gpu_.get());
+  values_there_ = gpu_->MakeEvent();
   forward_done_ = gpu_->MakeEvent();
+  backward_done_ = gpu_->MakeEvent();
+}
+
+void CudaReplica::CopyInValues(size_t begin, size_t bytes) {
+  gpu_->CopyIn(Stream::kCopyIn, memory_->Device<char>(layout_.values + begin),
+               static_cast<const char*>(host_->values()) + begin, bytes);
 }
 
 void CudaReplica::EnqueueInputs(const Batch& batch, uint64_t seed, bool training) {
-  gpu_->CopyIn(Stream::kCompute, memory_->Device<char>(layout_.values), host_->values(),
-               places_.values_bytes);
+  gpu_->Record(Stream::kCopyIn, values_there_.get());
+  gpu_->WaitFor(Stream::kCompute, *values_there_);
   layout_.inputs.Enqueue(batch, seed, /*classes=*/training, *memory_);
   if (!ids_->Take(batch)) return;
   training_graphs_.Clear();
@@ -77,10 +84,13 @@ void CudaReplica::LaunchForward(size_t batch, bool training) {
   if (training) layout_.gradients.BeginStep();
   gpu_->Launch(*Captured(batch, training).forward);
   gpu_->Record(Stream::kCompute, forward_done_.get());
+  gpu_->WaitFor(Stream::kCopyIn, *forward_done_);
 }
 
 void CudaReplica::LaunchBackward(size_t batch) {
   gpu_->Launch(*Captured(batch, /*training=*/true).backward);
+  gpu_->Record(Stream::kCompute, backward_done_.get());
+  gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
 }
 
 bool CudaReplica::AwaitForward(double seconds) const {

@@ -38,7 +38,12 @@ class CudaReplica {
   // Before all that follows. Values come from `host`, and gradients go there; it must outlive this.
   void TakeMemory(const HostVariables* host);
 
-  // Copies all that a pass takes.
+  // Enqueues a copy of `bytes` of the host's values, from `begin` on: after all copies of values
+  // that were enqueued before, and after all passes that were launched before. May be called by
+  // another thread than the other methods, but not between EnqueueInputs and LaunchForward.
+  void CopyInValues(size_t begin, size_t bytes);
+
+  // Copies what a pass takes beside the values, and has it wait for these.
   void EnqueueInputs(const Batch& batch, uint64_t seed, bool training);
   // Captures the passes for batches of this size, but for those that are captured already.
   void Prepare(size_t batch, bool training);
@@ -80,7 +85,9 @@ class CudaReplica {
   std::unique_ptr<MirroredMemory> memory_;
   std::unique_ptr<CudaIds> ids_;
   std::unique_ptr<CudaPasses> passes_;
+  std::unique_ptr<cuda::Event> values_there_;
   std::unique_ptr<cuda::Event> forward_done_;
+  std::unique_ptr<cuda::Event> backward_done_;
   PerBatch<Graphs> training_graphs_;
   PerBatch<Graphs> evaluation_graphs_;
 };

@@ -22,7 +22,7 @@
 namespace millrace::cuda {
 
 // Changes with this header and with descriptions.h.
-inline constexpr int kLibraryVersion = 3;
+inline constexpr int kLibraryVersion = 4;
 
 // What all methods here throw when CUDA reports an error; what() names the call and CUDA's words.
 // After kLost the device is of no use to this process any more.
@@ -115,6 +115,7 @@ class Loss {
 
 enum class Stream {
   kCompute,  // Layers, losses, and what they take.
+  kCopyIn,   // Values that arrive.
   kCopyOut,  // Gradients that leave.
 };
 
@@ -146,7 +147,8 @@ struct GpuOptions {
   bool deterministic = true;
 };
 
-// One GPU, with its streams. Used by one thread at a time.
+// One GPU, with its streams. Used by one thread at a time, but for CopyIn on Stream::kCopyIn, which
+// another thread may call meanwhile, again one at a time; what is captured then is not disturbed.
 class Gpu {
  public:
   virtual ~Gpu() = default;  // Waits for its work.
@@ -173,8 +175,9 @@ class Gpu {
   // before that. Recorded while a graph is captured: each launch of the graph records it again.
   virtual bool HostWaitFor(const Event& event, double seconds) = 0;
 
-  // What is enqueued between the two, on both streams, is not run but captured. The copying stream
+  // What is enqueued between the two, on kCompute and kCopyOut, is not run but captured. kCopyOut
   // takes part from its first WaitFor, and must be waited for by the compute stream before the end.
+  // kCopyIn does not: nothing is recorded on it and nothing waits on it between the two.
   virtual void BeginCapture() = 0;
   virtual std::unique_ptr<Graph> EndCapture() = 0;
   virtual void Launch(const Graph& graph) = 0;  // On the compute stream.
@@ -214,6 +217,11 @@ class Library {
   // GPUs that CUDA_VISIBLE_DEVICES leaves. Throws Error where there is no driver; says so.
   virtual int GpuCount() = 0;
   virtual std::unique_ptr<Gpu> Open(int index, const GpuOptions& options) = 0;
+
+  // Pinned host memory as Gpu's, but for all GPUs, and for longer than any Gpu lives. `index`: of
+  // one that this process uses. Giving it back may block until work that is under way is done.
+  virtual void* AllocatePinned(int index, size_t bytes) = 0;
+  virtual void FreePinned(int index, void* memory) noexcept = 0;
 };
 
 }  // namespace millrace::cuda

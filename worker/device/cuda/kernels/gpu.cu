@@ -86,6 +86,8 @@ CudaGpu::CudaGpu(int index, const GpuOptions& options) : index_(index), options_
   compute_ = MakeStream(least);
   // What leaves is waited for elsewhere.
   copy_out_ = MakeStream(greatest);
+  // Nothing begins before what arrives is there.
+  copy_in_ = MakeStream(greatest);
   products_ = Products::Make(compute_.get(), options_.deterministic);
 }
 
@@ -96,6 +98,7 @@ CudaGpu::~CudaGpu() {
     cudaGraphDestroy(graph);
   }
   cudaStreamSynchronize(compute_.get());
+  cudaStreamSynchronize(copy_in_.get());
   cudaStreamSynchronize(copy_out_.get());
   cudaGetLastError();  // Whoever waited for that work was told.
 }
@@ -103,7 +106,15 @@ CudaGpu::~CudaGpu() {
 void CudaGpu::Use() const { Check(cudaSetDevice(index_), "cudaSetDevice"); }
 
 cudaStream_t CudaGpu::Of(Stream stream) const {
-  return stream == Stream::kCompute ? compute_.get() : copy_out_.get();
+  switch (stream) {
+    case Stream::kCompute:
+      return compute_.get();
+    case Stream::kCopyIn:
+      return copy_in_.get();
+    case Stream::kCopyOut:
+      break;
+  }
+  return copy_out_.get();
 }
 
 GpuProperties CudaGpu::Properties() {
@@ -142,6 +153,7 @@ void CudaGpu::FreePinned(void* memory) noexcept {
   cudaFreeHost(memory);
 }
 
+// Uses nothing that changes once the GPU is made.
 void CudaGpu::CopyIn(Stream stream, void* device, const void* host, size_t bytes) {
   if (bytes == 0) return;
   Use();
