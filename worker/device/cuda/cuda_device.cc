@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/device/cuda/cuda_host_memory.h"
 #include "worker/device/cuda/cuda_model.h"
 
 namespace millrace::worker {
@@ -21,7 +22,8 @@ CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
       options_(options),
       name_(absl::StrCat("cuda:", options.index)),
       description_(absl::StrCat(name_, " (", gpu, ")")),
-      state_(std::make_shared<DeviceState>(std::move(lost))) {}
+      state_(std::make_shared<DeviceState>(std::move(lost))),
+      host_memory_(std::make_shared<CudaHostMemory>(library, options.index, state_)) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library,
                                                              const CudaDeviceOptions& options,
@@ -52,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan
     if (error.kind() == cuda::Error::kLost) state_->Lose(status);
     return status;
   }
-  return CudaModel::Compile(plan, batches, std::move(gpu), name_, state_, meter_);
+  return CudaModel::Compile(plan, batches, std::move(gpu), name_, state_, meter_, host_memory_);
 }
 
 }  // namespace millrace::worker

@@ -90,13 +90,15 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
 
 CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
                      std::unique_ptr<cuda::Gpu> gpu, std::string device_name,
-                     std::shared_ptr<DeviceState> state, std::shared_ptr<DeviceMeter> meter)
+                     std::shared_ptr<DeviceState> state, std::shared_ptr<DeviceMeter> meter,
+                     std::shared_ptr<HostMemory> host_memory)
     : plan_(plan),
       walk_(PlanWalk(plan_)),
       batches_(batches),
       device_name_(std::move(device_name)),
       state_(std::move(state)),
       meter_(std::move(meter)),
+      host_memory_(std::move(host_memory)),
       places_(plan_, walk_),
       replicas_(MakeReplicas(plan_, walk_, places_, batches_, std::move(gpu), device_name_)),
       numerics_(CudaNumerics(replicas_[0]->gpu()->Properties(), plan_.precision)),
@@ -111,16 +113,15 @@ CudaModel::~CudaModel() {
   for (const auto& replica : replicas_) replica->Abandon();
 }
 
-absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
-                                                          const BatchSizes& batches,
-                                                          std::unique_ptr<cuda::Gpu> gpu,
-                                                          const std::string& device_name,
-                                                          std::shared_ptr<DeviceState> state,
-                                                          std::shared_ptr<DeviceMeter> meter) {
+absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(
+    const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
+    const std::string& device_name, std::shared_ptr<DeviceState> state,
+    std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory) {
   if (batches.train == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
   try {
-    std::unique_ptr<CudaModel> model(
-        new CudaModel(plan, batches, std::move(gpu), device_name, state, std::move(meter)));
+    std::unique_ptr<CudaModel> model(new CudaModel(plan, batches, std::move(gpu), device_name,
+                                                   state, std::move(meter),
+                                                   std::move(host_memory)));
     MILLRACE_RETURN_IF_ERROR(model->Catch([&] { return model->TakeMemory(); }));
     return std::unique_ptr<Model>(std::move(model));
   } catch (const cuda::Error& error) {
@@ -153,6 +154,16 @@ void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
   if (error.has_value() && error->kind() == cuda::Error::kLost) {
     state_->Lose(StatusOf(*error, device_name_));
   }
+}
+
+GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
+  GradientPlaces places(plan_.variables.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (walk_.variable_uses[i] == 0) continue;
+    const absl::Span<float> direct = sink->DeviceBuffer(i);
+    places[i] = direct.empty() ? host_->gradient(i).data() : direct.data();
+  }
+  return places;
 }
 
 absl::Status CudaModel::TooLate() {
@@ -190,9 +201,10 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
     CudaReplica& replica = *replicas_[0];
     arriving_.CopyRest();
     replica.EnqueueInputs(batch, seed, /*training=*/true);
-    replica.Prepare(batch.size, /*training=*/true);
+    const GradientPlaces to = PlacesFor(gradients);
+    replica.Prepare(batch.size, /*training=*/true, to);
     replica.LaunchForward(batch.size, /*training=*/true);
-    replica.LaunchBackward(batch.size);  // Its gradients stay here until the loss is known.
+    replica.LaunchBackward(batch.size, to);  // Its gradients stay here until the loss is known.
     if (!replica.AwaitForward(kDeadlineSeconds)) return TooLate();
     BatchResult result;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
@@ -204,7 +216,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
       return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
                                                                : "the loss is infinite");
     }
-    if (!replica.gradients().HandOver(kDeadlineSeconds, gradients)) return TooLate();
+    if (!replica.gradients().HandOver(kDeadlineSeconds, to, gradients)) return TooLate();
     return result;
   });
 }
@@ -217,7 +229,7 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
     CudaReplica& replica = *replicas_[0];
     arriving_.CopyRest();
     replica.EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
-    replica.Prepare(batch.size, /*training=*/false);
+    replica.Prepare(batch.size, /*training=*/false, {});
     replica.LaunchForward(batch.size, /*training=*/false);
     if (!replica.AwaitForward(kDeadlineSeconds)) return TooLate();
     sums->examples += batch.size;

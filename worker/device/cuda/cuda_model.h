@@ -27,20 +27,19 @@ namespace millrace::worker {
 
 // Variables go to the device as they arrive, those that nobody tells of at the beginning of each
 // step. A step copies the batch there, launches two graphs, which were captured
-// when the first batch of that size came, and hands over each gradient when its copy is done. All
-// device memory is taken when the model is made, but for ragged ids.
+// when the first batch of that size came, and hands over each gradient when its copy is done: to
+// the sink's buffer, if that is of host_memory(). All device memory is taken when the model is
+// made, but for ragged ids.
 //
 // After an error of the device (UNAVAILABLE) the model is of no use any more.
 class CudaModel final : public Model {
  public:
   // `gpu` is this model's alone. RESOURCE_EXHAUSTED: too little memory on the device or the host;
   // says how much is needed and what would fit. UNAVAILABLE: the device failed.
-  static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
-                                                        const BatchSizes& batches,
-                                                        std::unique_ptr<cuda::Gpu> gpu,
-                                                        const std::string& device_name,
-                                                        std::shared_ptr<DeviceState> state,
-                                                        std::shared_ptr<DeviceMeter> meter);
+  static absl::StatusOr<std::unique_ptr<Model>> Compile(
+      const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
+      const std::string& device_name, std::shared_ptr<DeviceState> state,
+      std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory);
   ~CudaModel() override;
 
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
@@ -48,6 +47,8 @@ class CudaModel final : public Model {
   absl::Span<float> values(size_t variable) override;
   // A lost device is told of at once.
   void Arrived(size_t variable, size_t first, size_t count) override;
+
+  std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
 
   // As CpuModel's. UNAVAILABLE: the device failed, or has not finished within kDeadlineSeconds.
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
@@ -59,9 +60,11 @@ class CudaModel final : public Model {
  private:
   CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
             std::string device_name, std::shared_ptr<DeviceState> state,
-            std::shared_ptr<DeviceMeter> meter);
+            std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory);
 
   absl::Status TakeMemory();
+  // The sink's places, or our own where it has none for a device.
+  GradientPlaces PlacesFor(GradientSink* sink) const;
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
   // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
@@ -78,6 +81,7 @@ class CudaModel final : public Model {
   const std::string device_name_;
   const std::shared_ptr<DeviceState> state_;
   const std::shared_ptr<DeviceMeter> meter_;
+  const std::shared_ptr<HostMemory> host_memory_;
   const VariablePlaces places_;
   // One for each GPU.
   std::vector<std::unique_ptr<CudaReplica>> replicas_;

@@ -70,7 +70,7 @@ CudaLayout::CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers
 
 CudaPasses::CudaPasses(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
                        const CudaLayers& layers, CudaLayout* layout, const MirroredMemory& memory,
-                       const CudaIds& ids, const HostVariables& host, cuda::Gpu* gpu)
+                       const CudaIds& ids, cuda::Gpu* gpu)
     : plan_(plan),
       walk_(walk),
       layers_(layers),
@@ -79,7 +79,7 @@ CudaPasses::CudaPasses(const ModelPlan& plan, const Walk& walk, const VariablePl
       ids_(ids),
       gpu_(gpu) {
   const float* const values = memory.Device<float>(layout->values);
-  layout_->gradients.Bind(gpu, &memory_, values, &host);
+  layout_->gradients.Bind(gpu, &memory_, values);
   for (const LayerPlan& layer : plan.layers) {
     std::vector<const float*> parameters(kRoles);
     for (size_t role = 0; role < layer.variables.size(); ++role) {
@@ -156,9 +156,9 @@ void CudaPasses::AddUp(const GradientPlace& gradient, size_t count) const {
   if (gradient.sum != kNoPlace) gpu_->Add(At(gradient.place), count, At(gradient.sum));
 }
 
-void CudaPasses::EnqueueBackward(size_t batch) {
+void CudaPasses::EnqueueBackward(size_t batch, const GradientPlaces& to) {
   const MemoryPlan& places = layout_->training;
-  layout_->gradients.Begin();
+  layout_->gradients.Begin(to);
   for (size_t i = 0; i < walk_.backward.size(); ++i) {
     const BackwardStep& step = walk_.backward[i];
     const BackwardPlaces& of_step = places.backward[i];

@@ -54,12 +54,12 @@ class CudaPasses {
  public:
   CudaPasses(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
              const CudaLayers& layers, CudaLayout* layout, const MirroredMemory& memory,
-             const CudaIds& ids, const HostVariables& host, cuda::Gpu* gpu);
+             const CudaIds& ids, cuda::Gpu* gpu);
 
   // The layers, then the losses, then the copies of the outputs and of the losses to their twins.
   void EnqueueForward(size_t batch, bool training);
-  // After that of a training pass: finishes all gradients.
-  void EnqueueBackward(size_t batch);
+  // After that of a training pass: finishes all gradients, which go to `to`.
+  void EnqueueBackward(size_t batch, const GradientPlaces& to);
 
  private:
   const MemoryPlan& PlacesOf(bool training) const {

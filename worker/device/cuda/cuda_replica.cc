@@ -1,5 +1,6 @@
 #include "worker/device/cuda/cuda_replica.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -45,7 +46,7 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
   std::memset(memory_->Host<char>(0), 0, layout_.mirrored_bytes);
   ids_ = std::make_unique<CudaIds>(plan_, batches_.largest(), gpu_.get());
   passes_ = std::make_unique<CudaPasses>(plan_, walk_, places_, layers_, &layout_, *memory_, *ids_,
-                                         *host, gpu_.get());
+                                         gpu_.get());
   values_there_ = gpu_->MakeEvent();
   forward_done_ = gpu_->MakeEvent();
   backward_done_ = gpu_->MakeEvent();
@@ -65,20 +66,33 @@ void CudaReplica::EnqueueInputs(const Batch& batch, uint64_t seed, bool training
   evaluation_graphs_.Clear();
 }
 
-std::unique_ptr<CudaReplica::Graphs> CudaReplica::Capture(size_t batch, bool training) {
+std::unique_ptr<CudaReplica::Graphs> CudaReplica::CaptureForward(size_t batch, bool training) {
   auto graphs = std::make_unique<Graphs>();
   graphs->forward = CaptureOf(gpu_.get(), [&] { passes_->EnqueueForward(batch, training); });
-  if (training) {
-    graphs->backward = CaptureOf(gpu_.get(), [&] { passes_->EnqueueBackward(batch); });
-  }
   return graphs;
 }
 
 CudaReplica::Graphs& CudaReplica::Captured(size_t batch, bool training) {
-  return GraphsOf(training).Get(batch, [&] { return Capture(batch, training); });
+  return GraphsOf(training).Get(batch, [&] { return CaptureForward(batch, training); });
 }
 
-void CudaReplica::Prepare(size_t batch, bool training) { Captured(batch, training); }
+const cuda::Graph& CudaReplica::CapturedBackward(size_t batch, const GradientPlaces& to) {
+  std::vector<BackwardGraph>& graphs = Captured(batch, /*training=*/true).backward;
+  const auto found = std::find_if(graphs.begin(), graphs.end(),
+                                  [&](const BackwardGraph& each) { return each.to == to; });
+  if (found != graphs.end()) {
+    std::rotate(found, found + 1, graphs.end());
+  } else {
+    if (graphs.size() == kMostBackwardGraphs) graphs.erase(graphs.begin());
+    graphs.push_back({to, CaptureOf(gpu_.get(), [&] { passes_->EnqueueBackward(batch, to); })});
+  }
+  return *graphs.back().graph;
+}
+
+void CudaReplica::Prepare(size_t batch, bool training, const GradientPlaces& to) {
+  Captured(batch, training);
+  if (training) CapturedBackward(batch, to);
+}
 
 void CudaReplica::LaunchForward(size_t batch, bool training) {
   if (training) layout_.gradients.BeginStep();
@@ -87,8 +101,8 @@ void CudaReplica::LaunchForward(size_t batch, bool training) {
   gpu_->WaitFor(Stream::kCopyIn, *forward_done_);
 }
 
-void CudaReplica::LaunchBackward(size_t batch) {
-  gpu_->Launch(*Captured(batch, /*training=*/true).backward);
+void CudaReplica::LaunchBackward(size_t batch, const GradientPlaces& to) {
+  gpu_->Launch(CapturedBackward(batch, to));
   gpu_->Record(Stream::kCompute, backward_done_.get());
   gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/cuda/cuda_passes.h"
@@ -15,6 +16,7 @@
 #include "worker/device/per_batch.h"
 #include "worker/input/batch.h"
 #include "worker/model/batch_sizes.h"
+#include "worker/model/memory_budget.h"
 #include "worker/model/model_plan.h"
 #include "worker/model/walk.h"
 
@@ -35,7 +37,7 @@ class CudaReplica {
   const CudaLayout& layout() const { return layout_; }
   const CudaGradients& gradients() const { return layout_.gradients; }
 
-  // Before all that follows. Values come from `host`, and gradients go there; it must outlive this.
+  // Before all that follows. Values come from `host`, which must outlive this.
   void TakeMemory(const HostVariables* host);
 
   // Enqueues a copy of `bytes` of the host's values, from `begin` on: after all copies of values
@@ -45,11 +47,12 @@ class CudaReplica {
 
   // Copies what a pass takes beside the values, and has it wait for these.
   void EnqueueInputs(const Batch& batch, uint64_t seed, bool training);
-  // Captures the passes for batches of this size, but for those that are captured already.
-  void Prepare(size_t batch, bool training);
+  // Captures the passes for batches of this size, in training with gradients that go to `to`, but
+  // for those that are captured already.
+  void Prepare(size_t batch, bool training, const GradientPlaces& to);
   // REQUIRES: the inputs are enqueued, and the passes prepared since.
   void LaunchForward(size_t batch, bool training);
-  void LaunchBackward(size_t batch);
+  void LaunchBackward(size_t batch, const GradientPlaces& to);
 
   // Waits for the outputs and losses. False: they took more than `seconds`.
   bool AwaitForward(double seconds) const;
@@ -62,15 +65,23 @@ class CudaReplica {
   void Abandon();
 
  private:
+  // Copies go where they went when they were captured, so each gradient set has a graph.
+  struct BackwardGraph {
+    GradientPlaces to;
+    std::unique_ptr<cuda::Graph> graph;
+  };
+  // Of the sets that the training loop keeps, and of one more.
+  static constexpr size_t kMostBackwardGraphs = kGradientSets + 1;
   struct Graphs {
     std::unique_ptr<cuda::Graph> forward;
-    std::unique_ptr<cuda::Graph> backward;  // Null: of an evaluation.
+    std::vector<BackwardGraph> backward;  // That used last is the last. Of an evaluation: none.
   };
   PerBatch<Graphs>& GraphsOf(bool training) {
     return training ? training_graphs_ : evaluation_graphs_;
   }
   Graphs& Captured(size_t batch, bool training);
-  std::unique_ptr<Graphs> Capture(size_t batch, bool training);
+  std::unique_ptr<Graphs> CaptureForward(size_t batch, bool training);
+  const cuda::Graph& CapturedBackward(size_t batch, const GradientPlaces& to);
 
   const ModelPlan& plan_;
   const Walk& walk_;
