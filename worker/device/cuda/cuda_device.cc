@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "worker/device/cuda/cuda_host_memory.h"
 #include "worker/device/cuda/cuda_model.h"
 #include "worker/device/cuda/gpu_names.h"
 
@@ -45,7 +46,8 @@ CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
       options_(options),
       name_(absl::StrCat("cuda:", absl::StrJoin(options.gpus, ","))),
       description_(absl::StrCat(name_, " (", gpus, ")")),
-      state_(std::make_shared<DeviceState>(std::move(lost))) {}
+      state_(std::make_shared<DeviceState>(std::move(lost))),
+      host_memory_(std::make_shared<CudaHostMemory>(library, options.gpus.front(), state_)) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library,
                                                              const CudaDeviceOptions& options,
@@ -72,7 +74,7 @@ absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan
       return status;
     }
   }
-  return CudaModel::Compile(plan, batches, std::move(gpus), name_, state_, meter_);
+  return CudaModel::Compile(plan, batches, std::move(gpus), name_, state_, meter_, host_memory_);
 }
 
 }  // namespace millrace::worker

@@ -11,6 +11,7 @@
 #include "worker/device/cuda/device_state.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/device.h"
+#include "worker/model/host_memory.h"
 
 namespace millrace::worker {
 
@@ -48,6 +49,7 @@ class CudaDevice final : public Device {
   const std::string name_;
   const std::string description_;
   const std::shared_ptr<DeviceState> state_;
+  const std::shared_ptr<HostMemory> host_memory_;
   const std::shared_ptr<DeviceMeter> meter_ = std::make_shared<DeviceMeter>();
 };
 

@@ -34,12 +34,10 @@ void CudaGradients::AddRest(MemoryLayout* layout) {
   }
 }
 
-void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values,
-                         const HostVariables* host) {
+void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values) {
   gpu_ = gpu;
   memory_ = memory;
   values_ = values;
-  host_ = host;
   all_copied_ = gpu->MakeEvent();
   for (Variable& variable : variables_) {
     if (variable.uses == 0) continue;
@@ -53,9 +51,10 @@ void CudaGradients::BeginStep() {
   memory_->CopyIn(step_place_, sizeof(uint64_t));
 }
 
-void CudaGradients::Begin(const BatchPart& part) {
+void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {
   first_ = part.first == 0;
   share_ = static_cast<double>(part.size) / static_cast<double>(part.whole());
+  to_ = to;
   enqueued_.clear();
   for (Variable& variable : variables_) variable.finished = 0;
 }
@@ -94,7 +93,7 @@ void CudaGradients::Complete(size_t index) {
   if (!alone_) return;
   gpu_->Record(Stream::kCompute, of.final_on_device.get());
   gpu_->WaitFor(Stream::kCopyOut, *of.final_on_device);
-  gpu_->CopyOut(Stream::kCopyOut, host_->gradient(index).data(), gradient, of.bytes());
+  gpu_->CopyOut(Stream::kCopyOut, to_[index], gradient, of.bytes());
   memory_->CopyOut(Stream::kCopyOut, memory_->Device<uint64_t>(step_place_), of.step,
                    sizeof(uint64_t));
   gpu_->Record(Stream::kCopyOut, of.copied.get());
@@ -116,12 +115,12 @@ bool CudaGradients::Wait(double seconds) const {
   return order_.empty() || Await(variables_[order_.back()], seconds);
 }
 
-bool CudaGradients::HandOver(double seconds, GradientSink* sink) const {
+bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const {
   for (const size_t index : order_) {
     const Variable& of = variables_[index];
     if (!Await(of, seconds)) return false;
-    const absl::Span<const float> gradient = host_->gradient(index);
-    std::copy(gradient.begin(), gradient.end(), sink->Buffer(index).begin());
+    float* const buffer = sink->Buffer(index).data();
+    if (buffer != to[index]) std::copy_n(to[index], of.elements, buffer);
     sink->Finished(index);
   }
   return true;

@@ -18,6 +18,10 @@
 
 namespace millrace::worker {
 
+// Where the gradient of each variable goes on the host: pinned memory. Of a variable without one,
+// null.
+using GradientPlaces = std::vector<float*>;
+
 // Takes the layers' gradients while a backward pass is enqueued: those of a variable that several
 // layers share are added up in the order of the pass, the regularizer's is added at the end, and of
 // statistics it is the mean (as GradientSums, worker/device/cpu). Each is copied to host memory, on
@@ -33,17 +37,17 @@ class CudaGradients final : public cuda::Gradients {
   // And to the rest, once the mirrored part is whole.
   void AddRest(MemoryLayout* layout);
 
-  // The GPU, the memory that was laid out, where the variables' values begin in it, and where
-  // gradients go on the host; all must outlive it.
-  void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values,
-            const HostVariables* host);
+  // The GPU, the memory that was laid out, and where the variables' values begin in it; all must
+  // outlive it.
+  void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values);
 
   // Enqueues the number of the step whose pass is launched next. Each gradient brings it along, so
   // that one of the step before is never taken for it, whatever an event says.
   void BeginStep();
 
-  // A backward pass of this part is going to be enqueued.
-  void Begin(const BatchPart& part);
+  // A backward pass of this part is going to be enqueued, whose gradients go to `to`; where several
+  // replicas share the batch, that is not looked at.
+  void Begin(const BatchPart& part, const GradientPlaces& to);
   // The pass is enqueued: the compute stream waits for the copies.
   void End();
 
@@ -51,8 +55,9 @@ class CudaGradients final : public cuda::Gradients {
   void Finished(int variable) override;
 
   // Waits for each gradient of the pass that was enqueued last, or launched again, and hands it
-  // over. False: one took more than `seconds`.
-  bool HandOver(double seconds, GradientSink* sink) const;
+  // over; `to` is where they go, from where they are copied unless it is the sink's place. False:
+  // one took more than `seconds`.
+  bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const;
   // Waits for them alone.
   bool Wait(double seconds) const;
 
@@ -96,7 +101,7 @@ class CudaGradients final : public cuda::Gradients {
   cuda::Gpu* gpu_ = nullptr;
   const MirroredMemory* memory_ = nullptr;
   const float* values_ = nullptr;
-  const HostVariables* host_ = nullptr;
+  GradientPlaces to_;  // Of the pass that is being enqueued.
 };
 
 }  // namespace millrace::worker

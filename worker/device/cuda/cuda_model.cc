@@ -87,17 +87,21 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
 
 CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
                      std::string device_name, std::shared_ptr<DeviceState> state,
-                     std::shared_ptr<DeviceMeter> meter)
+                     std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory)
     : plan_(plan),
       walk_(PlanWalk(plan_)),
       batches_(batches),
       device_name_(std::move(device_name)),
       state_(std::move(state)),
       meter_(std::move(meter)),
+      host_memory_(std::move(host_memory)),
       places_(plan_, walk_),
       buckets_(PlanBuckets(walk_, places_)),
       replicas_(MakeReplicas(std::move(gpus))),
-      numerics_(CudaNumerics(replicas_, plan_.precision)) {}
+      numerics_(CudaNumerics(replicas_, plan_.precision)),
+      arriving_(places_, [this](size_t begin, size_t bytes) {
+        for (const auto& replica : replicas_) replica->CopyInValues(begin, bytes);
+      }) {}
 
 std::vector<std::unique_ptr<CudaReplica>> CudaModel::MakeReplicas(
     std::vector<NamedGpu> gpus) const {
@@ -118,16 +122,15 @@ CudaModel::~CudaModel() {
   for (const auto& replica : replicas_) replica->Abandon();
 }
 
-absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(const ModelPlan& plan,
-                                                          const BatchSizes& batches,
-                                                          std::vector<NamedGpu> gpus,
-                                                          const std::string& device_name,
-                                                          std::shared_ptr<DeviceState> state,
-                                                          std::shared_ptr<DeviceMeter> meter) {
+absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(
+    const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
+    const std::string& device_name, std::shared_ptr<DeviceState> state,
+    std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory) {
   if (batches.train == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
   try {
-    std::unique_ptr<CudaModel> model(
-        new CudaModel(plan, batches, std::move(gpus), device_name, state, std::move(meter)));
+    std::unique_ptr<CudaModel> model(new CudaModel(plan, batches, std::move(gpus), device_name,
+                                                   state, std::move(meter),
+                                                   std::move(host_memory)));
     MILLRACE_RETURN_IF_ERROR(model->Catch([&] { return model->TakeMemory(); }));
     return std::unique_ptr<Model>(std::move(model));
   } catch (const cuda::Error& error) {
@@ -168,7 +171,29 @@ CudaReplica& CudaModel::At(size_t replica) {
   return *replicas_[replica];
 }
 
-absl::Span<float> CudaModel::values(size_t variable) { return host_->value(variable); }
+absl::Span<float> CudaModel::values(size_t variable) {
+  arriving_.Forget(variable);
+  return host_->value(variable);
+}
+
+void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
+  if (state_->hangs()) return;
+  const absl::optional<cuda::Error> error = arriving_.Arrived(variable, first, count);
+  if (error.has_value() && error->kind() == cuda::Error::kLost) {
+    state_->Lose(StatusOf(*error, device_name_));
+  }
+}
+
+GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
+  if (exchange_ != nullptr) return {};
+  GradientPlaces places(plan_.variables.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (walk_.variable_uses[i] == 0) continue;
+    const absl::Span<float> direct = sink->DeviceBuffer(i);
+    places[i] = direct.empty() ? host_->gradient(i).data() : direct.data();
+  }
+  return places;
+}
 
 absl::Status CudaModel::TooLate() {
   const absl::Status status = absl::UnavailableError(
@@ -177,17 +202,19 @@ absl::Status CudaModel::TooLate() {
   return status;
 }
 
-void CudaModel::LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training) {
+void CudaModel::LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
+                              const GradientPlaces& to) {
+  arriving_.CopyRest();
   for (size_t i = 0; i < parts.size(); ++i) At(i).EnqueueInputs(parts[i], seed, training);
-  for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training);
+  for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, to);
   for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchForward(parts[i], training);
 }
 
-void CudaModel::LaunchBackward(const std::vector<BatchPart>& parts) {
-  if (exchange_ == nullptr) return At(0).LaunchBackward(parts[0], /*bucket=*/0);
+void CudaModel::LaunchBackward(const std::vector<BatchPart>& parts, const GradientPlaces& to) {
+  if (exchange_ == nullptr) return At(0).LaunchBackward(parts[0], to, /*bucket=*/0);
   exchange_->Begin(parts.size());
   for (size_t b = 0; b < buckets_.size(); ++b) {
-    for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchBackward(parts[i], b);
+    for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchBackward(parts[i], to, b);
     exchange_->Enqueue(b);
   }
 }
@@ -204,9 +231,9 @@ bool CudaModel::AwaitGradients() {
   return At(0).gradients().Wait(kDeadlineSeconds);
 }
 
-bool CudaModel::HandOver(GradientSink* gradients) {
+bool CudaModel::HandOver(const GradientPlaces& to, GradientSink* gradients) {
   if (exchange_ != nullptr) return exchange_->HandOver(kDeadlineSeconds, gradients);
-  return At(0).gradients().HandOver(kDeadlineSeconds, gradients);
+  return At(0).gradients().HandOver(kDeadlineSeconds, to, gradients);
 }
 
 OutputBatch CudaModel::OutputAt(size_t output, const std::vector<BatchPart>& parts) {
@@ -236,7 +263,7 @@ double CudaModel::LossAt(size_t output, const std::vector<BatchPart>& parts) con
 double CudaModel::MeanPenalty() {
   double sum = 0;
   for (size_t i = 0; i < plan_.variables.size(); ++i) {
-    sum += Penalty(plan_.regularizers[i], values(i));
+    sum += Penalty(plan_.regularizers[i], host_->value(i));
   }
   return sum;
 }
@@ -248,8 +275,9 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
-    LaunchForward(parts, seed, /*training=*/true);
-    LaunchBackward(parts);  // Its gradients stay here until the loss is known.
+    const GradientPlaces to = PlacesFor(gradients);
+    LaunchForward(parts, seed, /*training=*/true, to);
+    LaunchBackward(parts, to);  // Its gradients stay here until the loss is known.
     if (!AwaitForward(parts)) return TooLate();
     BatchResult result;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
@@ -261,7 +289,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
       return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
                                                                : "the loss is infinite");
     }
-    if (!HandOver(gradients)) return TooLate();
+    if (!HandOver(to, gradients)) return TooLate();
     return result;
   });
 }
@@ -272,7 +300,7 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   return Catch([&]() -> absl::Status {
     const BusyTime busy(meter_.get());
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
-    LaunchForward(parts, /*seed=*/0, /*training=*/false);
+    LaunchForward(parts, /*seed=*/0, /*training=*/false, /*to=*/{});
     if (!AwaitForward(parts)) return TooLate();
     sums->examples += batch.size;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/device/cuda/arriving_values.h"
 #include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/cuda_replica.h"
 #include "worker/device/cuda/device_state.h"
@@ -33,9 +34,11 @@ struct NamedGpu {
   std::string name;
 };
 
-// A step copies the variables and the batch to the device, launches two graphs, which were captured
-// when the first batch of that size came, and hands over each gradient when its copy is done. All
-// device memory is taken when the model is made, but for ragged ids.
+// Variables go to the device as they arrive, those that nobody tells of at the beginning of each
+// step. A step copies the batch there, launches two graphs, which were captured when the first
+// batch of that size came, and hands over each gradient when its copy is done: to the sink's
+// buffer, if that is of host_memory(). All device memory is taken when the model is made, but for
+// ragged ids.
 //
 // Of several GPUs each has all variables, and consecutive examples of the batch, as many as the
 // others or one less; none where there are fewer examples than GPUs. Losses and gradients are those
@@ -48,17 +51,19 @@ class CudaModel final : public Model {
   // `gpus`, at least one, are this model's alone, and together called `device_name`.
   // RESOURCE_EXHAUSTED: too little memory on a GPU or the host; says how much is needed and what
   // would fit. UNAVAILABLE: the device failed.
-  static absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
-                                                        const BatchSizes& batches,
-                                                        std::vector<NamedGpu> gpus,
-                                                        const std::string& device_name,
-                                                        std::shared_ptr<DeviceState> state,
-                                                        std::shared_ptr<DeviceMeter> meter);
+  static absl::StatusOr<std::unique_ptr<Model>> Compile(
+      const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
+      const std::string& device_name, std::shared_ptr<DeviceState> state,
+      std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory);
   ~CudaModel() override;
 
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   std::string numerics() const override { return numerics_; }
   absl::Span<float> values(size_t variable) override;
+  // A lost device is told of at once.
+  void Arrived(size_t variable, size_t first, size_t count) override;
+
+  std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
 
   // As CpuModel's. UNAVAILABLE: the device failed, or has not finished within kDeadlineSeconds.
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
@@ -70,19 +75,23 @@ class CudaModel final : public Model {
  private:
   CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
             std::string device_name, std::shared_ptr<DeviceState> state,
-            std::shared_ptr<DeviceMeter> meter);
+            std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory);
 
   std::vector<std::unique_ptr<CudaReplica>> MakeReplicas(std::vector<NamedGpu> gpus) const;
   // What is called next is this one's GPU.
   CudaReplica& At(size_t replica);
   // The batch to the replicas, and forwards.
-  void LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training);
-  void LaunchBackward(const std::vector<BatchPart>& parts);
+  void LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
+                     const GradientPlaces& to);
+  void LaunchBackward(const std::vector<BatchPart>& parts, const GradientPlaces& to);
   // False: the deadline has passed. Likewise below.
   bool AwaitForward(const std::vector<BatchPart>& parts);
   bool AwaitGradients();
-  bool HandOver(GradientSink* gradients);
+  bool HandOver(const GradientPlaces& to, GradientSink* gradients);
   absl::Status TakeMemory();
+  // The sink's places, or our own where it has none for a device. Of several replicas, which
+  // exchange gradients first, none.
+  GradientPlaces PlacesFor(GradientSink* sink) const;
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
   // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
@@ -100,6 +109,7 @@ class CudaModel final : public Model {
   const std::string device_name_;
   const std::shared_ptr<DeviceState> state_;
   const std::shared_ptr<DeviceMeter> meter_;
+  const std::shared_ptr<HostMemory> host_memory_;
   const VariablePlaces places_;
   const std::vector<GradientBucket> buckets_;
   // One for each GPU.
@@ -110,6 +120,7 @@ class CudaModel final : public Model {
   std::unique_ptr<HostVariables> host_;
   std::unique_ptr<GradientExchange> exchange_;  // Null: of one replica.
   std::vector<float> values_of_output_;         // Of several replicas; kept between batches.
+  ArrivingValues arriving_;
 };
 
 }  // namespace millrace::worker

@@ -73,7 +73,7 @@ CudaLayout::CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers
 
 CudaPasses::CudaPasses(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
                        const CudaLayers& layers, CudaLayout* layout, const MirroredMemory& memory,
-                       const CudaIds& ids, const HostVariables& host, cuda::Gpu* gpu)
+                       const CudaIds& ids, cuda::Gpu* gpu)
     : plan_(plan),
       walk_(walk),
       layers_(layers),
@@ -82,7 +82,7 @@ CudaPasses::CudaPasses(const ModelPlan& plan, const Walk& walk, const VariablePl
       ids_(ids),
       gpu_(gpu) {
   const float* const values = memory.Device<float>(layout->values);
-  layout_->gradients.Bind(gpu, &memory_, values, &host);
+  layout_->gradients.Bind(gpu, &memory_, values);
   for (const LayerPlan& layer : plan.layers) {
     std::vector<const float*> parameters(kRoles);
     for (size_t role = 0; role < layer.variables.size(); ++role) {
@@ -179,8 +179,9 @@ void CudaPasses::EnqueueStep(const BatchPart& part, size_t index) {
   }
 }
 
-void CudaPasses::EnqueueBackward(const BatchPart& part, size_t begin, size_t end) {
-  if (begin == 0) layout_->gradients.Begin(part);
+void CudaPasses::EnqueueBackward(const BatchPart& part, const GradientPlaces& to, size_t begin,
+                                 size_t end) {
+  if (begin == 0) layout_->gradients.Begin(part, to);
   for (size_t i = begin; i < end; ++i) EnqueueStep(part, i);
   if (end == walk_.backward.size()) layout_->gradients.End();
 }

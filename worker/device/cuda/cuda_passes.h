@@ -58,13 +58,13 @@ class CudaPasses {
  public:
   CudaPasses(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
              const CudaLayers& layers, CudaLayout* layout, const MirroredMemory& memory,
-             const CudaIds& ids, const HostVariables& host, cuda::Gpu* gpu);
+             const CudaIds& ids, cuda::Gpu* gpu);
 
   // The layers, then the losses, then the copies of the outputs and of the losses to their twins.
   void EnqueueForward(const BatchPart& part, bool training);
   // After that of a training pass: the backward steps from `begin` to before `end`. All of them, in
-  // order, finish all gradients.
-  void EnqueueBackward(const BatchPart& part, size_t begin, size_t end);
+  // order, finish all gradients, which go to `to` (CudaGradients::Begin).
+  void EnqueueBackward(const BatchPart& part, const GradientPlaces& to, size_t begin, size_t end);
 
  private:
   const MemoryPlan& PlacesOf(bool training) const {

@@ -1,5 +1,6 @@
 #include "worker/device/cuda/cuda_replica.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -51,51 +52,85 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
   std::memset(memory_->Host<char>(0), 0, layout_.mirrored_bytes);
   ids_ = std::make_unique<CudaIds>(plan_, sizes_.largest(), gpu_.get());
   passes_ = std::make_unique<CudaPasses>(plan_, walk_, places_, layers_, &layout_, *memory_, *ids_,
-                                         *host, gpu_.get());
+                                         gpu_.get());
+  values_there_ = gpu_->MakeEvent();
   forward_done_ = gpu_->MakeEvent();
+  backward_done_ = gpu_->MakeEvent();
+}
+
+void CudaReplica::CopyInValues(size_t begin, size_t bytes) {
+  gpu_->CopyIn(Stream::kCopyIn, memory_->Device<char>(layout_.values + begin),
+               static_cast<const char*>(host_->values()) + begin, bytes);
 }
 
 void CudaReplica::EnqueueInputs(const BatchPart& part, uint64_t seed, bool training) {
-  gpu_->CopyIn(Stream::kCompute, memory_->Device<char>(layout_.values), host_->values(),
-               places_.values_bytes);
+  gpu_->Record(Stream::kCopyIn, values_there_.get());
+  gpu_->WaitFor(Stream::kCompute, *values_there_);
   layout_.inputs.Enqueue(part, seed, /*classes=*/training, *memory_);
   if (!ids_->Take(part)) return;
   training_graphs_.Clear();
   evaluation_graphs_.Clear();
 }
 
-std::unique_ptr<CudaReplica::Graphs> CudaReplica::Capture(const BatchPart& part, bool training) {
+std::unique_ptr<CudaReplica::Graphs> CudaReplica::CaptureForward(const BatchPart& part,
+                                                                 bool training) {
   auto graphs = std::make_unique<Graphs>();
   graphs->forward = CaptureOf(gpu_.get(), [&] { passes_->EnqueueForward(part, training); });
-  if (training) CaptureBackward(part, graphs.get());
   return graphs;
 }
 
-void CudaReplica::CaptureBackward(const BatchPart& part, Graphs* graphs) {
+CudaReplica::BackwardGraphs CudaReplica::CaptureBackward(const BatchPart& part,
+                                                         const GradientPlaces& to) {
+  BackwardGraphs graphs;
+  graphs.to = to;
   size_t begin = 0;
   const auto capture_to = [&](size_t end) {
-    graphs->backward.push_back(
-        CaptureOf(gpu_.get(), [&] { passes_->EnqueueBackward(part, begin, end); }));
+    graphs.by_bucket.push_back(
+        CaptureOf(gpu_.get(), [&] { passes_->EnqueueBackward(part, to, begin, end); }));
     begin = end;
   };
-  if (replicas_ == 1) return capture_to(walk_.backward.size());
-  for (const GradientBucket& bucket : buckets_) capture_to(bucket.steps);
+  if (replicas_ == 1) {
+    capture_to(walk_.backward.size());
+  } else {
+    for (const GradientBucket& bucket : buckets_) capture_to(bucket.steps);
+  }
+  return graphs;
 }
 
 CudaReplica::Graphs& CudaReplica::Captured(const BatchPart& part, bool training) {
-  return GraphsOf(training).Get(part.whole(), [&] { return Capture(part, training); });
+  return GraphsOf(training).Get(part.whole(), [&] { return CaptureForward(part, training); });
 }
 
-void CudaReplica::Prepare(const BatchPart& part, bool training) { Captured(part, training); }
+const CudaReplica::BackwardGraphs& CudaReplica::CapturedBackward(const BatchPart& part,
+                                                                 const GradientPlaces& to) {
+  std::vector<BackwardGraphs>& graphs = Captured(part, /*training=*/true).backward;
+  const auto found = std::find_if(graphs.begin(), graphs.end(),
+                                  [&](const BackwardGraphs& each) { return each.to == to; });
+  if (found != graphs.end()) {
+    std::rotate(found, found + 1, graphs.end());
+  } else {
+    if (graphs.size() == kMostBackwardGraphs) graphs.erase(graphs.begin());
+    graphs.push_back(CaptureBackward(part, to));
+  }
+  return graphs.back();
+}
+
+void CudaReplica::Prepare(const BatchPart& part, bool training, const GradientPlaces& to) {
+  Captured(part, training);
+  if (training) CapturedBackward(part, to);
+}
 
 void CudaReplica::LaunchForward(const BatchPart& part, bool training) {
   if (training && replicas_ == 1) layout_.gradients.BeginStep();
   gpu_->Launch(*Captured(part, training).forward);
   gpu_->Record(Stream::kCompute, forward_done_.get());
+  gpu_->WaitFor(Stream::kCopyIn, *forward_done_);
 }
 
-void CudaReplica::LaunchBackward(const BatchPart& part, size_t bucket) {
-  gpu_->Launch(*Captured(part, /*training=*/true).backward[bucket]);
+void CudaReplica::LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket) {
+  gpu_->Launch(*CapturedBackward(part, to).by_bucket[bucket]);
+  gpu_->Record(Stream::kCompute, backward_done_.get());
+  gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
 }
 
 bool CudaReplica::AwaitForward(double seconds) const {

@@ -18,6 +18,7 @@
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/device/per_batch.h"
 #include "worker/model/batch_sizes.h"
+#include "worker/model/memory_budget.h"
 #include "worker/model/model_plan.h"
 #include "worker/model/walk.h"
 
@@ -42,19 +43,24 @@ class CudaReplica {
   // What it brings to the exchange of gradients. After TakeMemory.
   GradientExchange::Member member() const;
 
-  // Before all that follows. Values come from `host`, and gradients go there; it must outlive this.
+  // Before all that follows. Values come from `host`, which must outlive this.
   void TakeMemory(const HostVariables* host);
 
-  // Copies all that a pass takes.
+  // Enqueues a copy of `bytes` of the host's values, from `begin` on: after all copies of values
+  // that were enqueued before, and after all passes that were launched before. May be called by
+  // another thread than the other methods, but not between EnqueueInputs and LaunchForward.
+  void CopyInValues(size_t begin, size_t bytes);
+
+  // Copies what a pass takes beside the values, and has it wait for these.
   void EnqueueInputs(const BatchPart& part, uint64_t seed, bool training);
   // Captures the passes for this part of batches of its batch's size, but for those that are
-  // captured already.
-  void Prepare(const BatchPart& part, bool training);
+  // captured already. In training, gradients go to `to` where this is the only replica.
+  void Prepare(const BatchPart& part, bool training, const GradientPlaces& to);
   // REQUIRES: the inputs are enqueued, and the passes prepared since.
   void LaunchForward(const BatchPart& part, bool training);
   // Of several replicas: up to where the gradients of a bucket are final, one after the other.
   // Alone: all, as bucket 0.
-  void LaunchBackward(const BatchPart& part, size_t bucket);
+  void LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket);
 
   // Waits for the outputs and losses. False: they took more than `seconds`.
   bool AwaitForward(double seconds) const;
@@ -67,16 +73,24 @@ class CudaReplica {
   void Abandon();
 
  private:
+  // Copies go where they went when they were captured, so each gradient set has a graph.
+  struct BackwardGraphs {
+    GradientPlaces to;
+    std::vector<std::unique_ptr<cuda::Graph>> by_bucket;
+  };
+  // Of the sets that the training loop keeps, and of one more.
+  static constexpr size_t kMostBackwardGraphs = kGradientSets + 1;
   struct Graphs {
     std::unique_ptr<cuda::Graph> forward;
-    std::vector<std::unique_ptr<cuda::Graph>> backward;  // By bucket; none: of an evaluation.
+    std::vector<BackwardGraphs> backward;  // That used last is the last. Of an evaluation: none.
   };
   PerBatch<Graphs>& GraphsOf(bool training) {
     return training ? training_graphs_ : evaluation_graphs_;
   }
   Graphs& Captured(const BatchPart& part, bool training);
-  std::unique_ptr<Graphs> Capture(const BatchPart& part, bool training);
-  void CaptureBackward(const BatchPart& part, Graphs* graphs);
+  std::unique_ptr<Graphs> CaptureForward(const BatchPart& part, bool training);
+  BackwardGraphs CaptureBackward(const BatchPart& part, const GradientPlaces& to);
+  const BackwardGraphs& CapturedBackward(const BatchPart& part, const GradientPlaces& to);
 
   const ModelPlan& plan_;
   const Walk& walk_;
@@ -93,7 +107,9 @@ class CudaReplica {
   std::unique_ptr<MirroredMemory> memory_;
   std::unique_ptr<CudaIds> ids_;
   std::unique_ptr<CudaPasses> passes_;
+  std::unique_ptr<cuda::Event> values_there_;
   std::unique_ptr<cuda::Event> forward_done_;
+  std::unique_ptr<cuda::Event> backward_done_;
   // By the size of the whole batch.
   PerBatch<Graphs> training_graphs_;
   PerBatch<Graphs> evaluation_graphs_;

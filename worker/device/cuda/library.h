@@ -118,6 +118,7 @@ class Loss {
 
 enum class Stream {
   kCompute,   // Layers, losses, and what they take.
+  kCopyIn,    // Values that arrive.
   kCopyOut,   // Gradients that leave.
   kExchange,  // Gradients on their way from GPU to GPU.
 };
@@ -153,7 +154,8 @@ struct GpuOptions {
   bool deterministic = true;
 };
 
-// One GPU, with its streams. Used by one thread at a time.
+// One GPU, with its streams. Used by one thread at a time, but for CopyIn on Stream::kCopyIn, which
+// another thread may call meanwhile, again one at a time; what is captured then is not disturbed.
 class Gpu {
  public:
   virtual ~Gpu() = default;  // Waits for its work.
@@ -191,9 +193,10 @@ class Gpu {
   // before that. Recorded while a graph is captured: each launch of the graph records it again.
   virtual bool HostWaitFor(const Event& event, double seconds) = 0;
 
-  // What is enqueued between the two, on any stream, is not run but captured. Another
+  // What is enqueued between the two, on any stream but kCopyIn, is not run but captured. Another
   // stream than the compute stream takes part from its first WaitFor, and must be waited for by the
-  // compute stream before the end.
+  // compute stream before the end. Nothing is recorded on kCopyIn and nothing waits on it between
+  // the two.
   virtual void BeginCapture() = 0;
   virtual std::unique_ptr<Graph> EndCapture() = 0;
   virtual void Launch(const Graph& graph) = 0;  // On the compute stream.
@@ -233,6 +236,11 @@ class Library {
   // GPUs that CUDA_VISIBLE_DEVICES leaves. Throws Error where there is no driver; says so.
   virtual int GpuCount() = 0;
   virtual std::unique_ptr<Gpu> Open(int index, const GpuOptions& options) = 0;
+
+  // Pinned host memory as Gpu's, but for all GPUs, and for longer than any Gpu lives. `index`: of
+  // one that this process uses. Giving it back may block until work that is under way is done.
+  virtual void* AllocatePinned(int index, size_t bytes) = 0;
+  virtual void FreePinned(int index, void* memory) noexcept = 0;
 };
 
 }  // namespace millrace::cuda

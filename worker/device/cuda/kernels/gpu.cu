@@ -87,6 +87,8 @@ CudaGpu::CudaGpu(int index, const GpuOptions& options) : index_(index), options_
   // What leaves is waited for elsewhere.
   copy_out_ = MakeStream(greatest);
   exchange_ = MakeStream(greatest);
+  // Nothing begins before what arrives is there.
+  copy_in_ = MakeStream(greatest);
   products_ = Products::Make(compute_.get(), options_.deterministic);
 }
 
@@ -97,6 +99,7 @@ CudaGpu::~CudaGpu() {
     cudaGraphDestroy(graph);
   }
   cudaStreamSynchronize(compute_.get());
+  cudaStreamSynchronize(copy_in_.get());
   cudaStreamSynchronize(copy_out_.get());
   cudaStreamSynchronize(exchange_.get());
   cudaGetLastError();  // Whoever waited for that work was told.
@@ -105,8 +108,17 @@ CudaGpu::~CudaGpu() {
 void CudaGpu::Use() const { Check(cudaSetDevice(index_), "cudaSetDevice"); }
 
 cudaStream_t CudaGpu::Of(Stream stream) const {
-  if (stream == Stream::kExchange) return exchange_.get();
-  return stream == Stream::kCompute ? compute_.get() : copy_out_.get();
+  switch (stream) {
+    case Stream::kCompute:
+      return compute_.get();
+    case Stream::kCopyIn:
+      return copy_in_.get();
+    case Stream::kExchange:
+      return exchange_.get();
+    case Stream::kCopyOut:
+      break;
+  }
+  return copy_out_.get();
 }
 
 GpuProperties CudaGpu::Properties() {
@@ -145,6 +157,7 @@ void CudaGpu::FreePinned(void* memory) noexcept {
   cudaFreeHost(memory);
 }
 
+// Uses nothing that changes once the GPU is made.
 void CudaGpu::CopyIn(Stream stream, void* device, const void* host, size_t bytes) {
   if (bytes == 0) return;
   Use();

@@ -95,6 +95,7 @@ class CudaGpu final : public Gpu {
   const int index_;
   const GpuOptions options_;
   StreamOwner compute_;
+  StreamOwner copy_in_;
   StreamOwner copy_out_;
   StreamOwner exchange_;
   std::unique_ptr<Products> products_;

@@ -43,6 +43,20 @@ class CudaLibrary final : public Library {
     }
     return std::make_unique<CudaGpu>(index, options);
   }
+
+  void* AllocatePinned(int index, size_t bytes) override {
+    Check(cudaSetDevice(index), "cudaSetDevice");
+    void* memory = nullptr;
+    Check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable),
+          ("cudaHostAlloc of " + std::to_string(bytes) + " bytes").c_str());
+    return memory;
+  }
+
+  void FreePinned(int index, void* memory) noexcept override {
+    cudaSetDevice(index);
+    cudaFreeHost(memory);
+    cudaGetLastError();  // Of an error of the device who waited for it was told.
+  }
 };
 
 }  // namespace

@@ -1,0 +1,22 @@
+#include "worker/device/cuda/cuda_host_memory.h"
+
+#include "glog/logging.h"
+
+namespace millrace::worker {
+
+// Whether a device is lost is told by the next step, which needs more of it.
+void* CudaHostMemory::Allocate(size_t bytes) {
+  if (state_->hangs()) return nullptr;
+  try {
+    return library_->AllocatePinned(index_, bytes);
+  } catch (const cuda::Error& error) {
+    LOG(WARNING) << "no pinned memory for gradients: " << error.what();
+    return nullptr;
+  }
+}
+
+void CudaHostMemory::Free(void* memory) noexcept {
+  if (!state_->hangs()) library_->FreePinned(index_, memory);
+}
+
+}  // namespace millrace::worker

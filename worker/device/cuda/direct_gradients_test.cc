@@ -1,0 +1,176 @@
+// Gradients that a GPU copies to where they leave from.
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/cuda_host_memory.h"
+#include "worker/device/model_tests/model_test_util.h"
+#include "worker/model/memory_budget.h"
+
+namespace millrace::worker {
+namespace {
+
+// A set of gradients in a model's host memory.
+class DirectGradients final : public GradientSink {
+ public:
+  DirectGradients(const ModelPlan& plan, std::shared_ptr<HostMemory> memory)
+      : memory_(std::move(memory)) {
+    size_t elements = 0;
+    for (const VariableSpec& variable : plan.variables) {
+      begins_.push_back(elements);
+      const auto& shape = variable.shape();
+      sizes_.push_back(ElementCount({shape.begin(), shape.end()}));
+      elements += sizes_.back();
+    }
+    floats_ = static_cast<float*>(memory_->Allocate(elements * sizeof(float)));
+    std::memset(floats_, 0, elements * sizeof(float));
+  }
+  ~DirectGradients() override { memory_->Free(floats_); }
+
+  absl::Span<float> Buffer(size_t variable) override {
+    return absl::MakeSpan(floats_ + begins_[variable], sizes_[variable]);
+  }
+  absl::Span<float> DeviceBuffer(size_t variable) override { return Buffer(variable); }
+  void Finished(size_t variable) override {
+    const absl::Span<float> gradient = Buffer(variable);
+    finished_.resize(sizes_.size());
+    finished_[variable].assign(gradient.begin(), gradient.end());
+  }
+
+  // As each was when it was finished.
+  const std::vector<std::vector<float>>& gradients() const { return finished_; }
+
+ private:
+  const std::shared_ptr<HostMemory> memory_;
+  std::vector<size_t> begins_;
+  std::vector<size_t> sizes_;
+  float* floats_ = nullptr;
+  std::vector<std::vector<float>> finished_;
+};
+
+class DirectGradientsTest : public ::testing::Test {
+ protected:
+  DirectGradientsTest() { cuda_emulation::Reset(); }
+  ~DirectGradientsTest() override { cuda_emulation::Reset(); }
+
+  std::unique_ptr<Model> Compile() const {
+    auto device = *CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), {},
+                                    [](const absl::Status&) {});
+    auto model = *device->Compile(plan_, {4, 4});
+    FillValues(/*seed=*/1, 0.3f, model.get());
+    return model;
+  }
+
+  std::vector<std::unique_ptr<DirectGradients>> Sets(size_t count, const Model& model) const {
+    std::vector<std::unique_ptr<DirectGradients>> sets;
+    for (size_t i = 0; i < count; ++i) {
+      sets.push_back(std::make_unique<DirectGradients>(plan_, model.host_memory()));
+    }
+    return sets;
+  }
+
+  Batch BatchOf(uint64_t step, size_t size = 4) const { return RandomBatch(step, size, {7}, 4); }
+
+  std::vector<std::vector<float>> Expected(uint64_t step, size_t size = 4) const {
+    KeptGradients gradients(plan_);
+    TrainOrDie(BatchOf(step, size), step, Compile().get(), &gradients);
+    return gradients.gradients();
+  }
+
+  const ModelPlan plan_ = PlanOrDie(R"pb(
+                                      layers { dense { units: 12 activation: TANH } }
+                                      layers { batch_normalization {} }
+                                      layers { dense { units: 4 } }
+                                      loss: SPARSE_CATEGORICAL_CROSSENTROPY
+                                    )pb",
+                                    {7}, 4);
+};
+
+TEST_F(DirectGradientsTest, HaveTheBitsOfThoseThatAreCopied) {
+  for (const uint64_t order : {0, 1, 2, 3}) {
+    cuda_emulation::SetOrder(order);
+    const std::unique_ptr<Model> model = Compile();
+    const auto sets = Sets(3, *model);
+    KeptGradients kept(plan_);
+    for (uint64_t step = 0; step < 8; ++step) {
+      const size_t size = step % 4 == 3 ? 2 : 4;
+      GradientSink* const sink =
+          step % 4 == 2 ? static_cast<GradientSink*>(&kept) : sets[step % sets.size()].get();
+      ASSERT_TRUE(model->Train(BatchOf(step, size), step, sink).ok());
+      const auto& actual = sink == &kept ? kept.gradients() : sets[step % sets.size()]->gradients();
+      std::vector<std::vector<float>> expected = Expected(step, size);
+      for (size_t v = 0; v < expected.size(); ++v) {
+        EXPECT_EQ(actual[v], expected[v]) << order << " " << step << " " << v;
+      }
+    }
+  }
+}
+
+TEST_F(DirectGradientsTest, EachSetIsCapturedOnceAndMoreThanAFewMakeRoomForEachOther) {
+  const std::unique_ptr<Model> model = Compile();
+  const auto sets = Sets(10, *model);
+  const auto train = [&](size_t set) {
+    ASSERT_TRUE(model->Train(BatchOf(set), set, sets[set].get()).ok());
+    EXPECT_EQ(sets[set]->gradients(), Expected(set));
+  };
+  for (size_t set = 0; set < kGradientSets; ++set) train(set);
+  const cuda_emulation::Usage in_use = cuda_emulation::InUse();
+  const cuda_emulation::Counts before = cuda_emulation::Counted();
+  for (size_t set = 0; set < kGradientSets; ++set) {
+    ASSERT_TRUE(model->Train(BatchOf(9), 9, sets[set].get()).ok());
+    EXPECT_EQ(sets[set]->gradients(), sets[0]->gradients());
+  }
+  EXPECT_EQ(cuda_emulation::Counted().launches, before.launches);
+  EXPECT_EQ(cuda_emulation::InUse().graphs, in_use.graphs);
+  EXPECT_EQ(cuda_emulation::InUse().allocations, in_use.allocations);
+  EXPECT_EQ(cuda_emulation::InUse().pinned_allocations, in_use.pinned_allocations);
+  for (size_t set = 0; set < sets.size(); ++set) train(set);
+  EXPECT_EQ(cuda_emulation::InUse().graphs, in_use.graphs + 1);
+}
+
+TEST_F(DirectGradientsTest, SetOutlivesModelAndDevice) {
+  const size_t before = cuda_emulation::InUse().pinned_allocations;
+  {
+    std::unique_ptr<Model> model = Compile();
+    const auto sets = Sets(1, *model);
+    ASSERT_TRUE(model->Train(BatchOf(5), 5, sets[0].get()).ok());
+    model.reset();
+    EXPECT_EQ(cuda_emulation::InUse().pinned_allocations, before + 1);
+    for (size_t v = 0; v < plan_.variables.size(); ++v) {
+      const absl::Span<float> gradient = sets[0]->Buffer(v);
+      EXPECT_EQ(std::vector<float>(gradient.begin(), gradient.end()), sets[0]->gradients()[v]);
+    }
+  }
+  EXPECT_EQ(cuda_emulation::InUse().pinned_allocations, before);
+}
+
+TEST_F(DirectGradientsTest, MemoryOfADeviceThatDoesNotAnswerIsKept) {
+  const auto state = std::make_shared<DeviceState>([](const absl::Status&) {});
+  CudaHostMemory memory(MillraceCudaLibrary(cuda::kLibraryVersion), 0, state);
+  void* const first = memory.Allocate(16);
+  void* const second = memory.Allocate(16);
+  const size_t both = cuda_emulation::InUse().pinned_allocations;
+  memory.Free(first);
+  state->Hang(absl::UnavailableError("hangs"));
+  memory.Free(second);
+  EXPECT_EQ(cuda_emulation::InUse().pinned_allocations, both - 1);
+  EXPECT_EQ(memory.Allocate(16), nullptr);
+  MillraceCudaLibrary(cuda::kLibraryVersion)->FreePinned(0, second);
+}
+
+TEST_F(DirectGradientsTest, MemoryThatIsNotToBeHadIsNull) {
+  const std::unique_ptr<Model> model = Compile();
+  cuda_emulation::FailPinnedAllocation(1);
+  EXPECT_EQ(model->host_memory()->Allocate(16), nullptr);
+  void* const memory = model->host_memory()->Allocate(16);
+  EXPECT_NE(memory, nullptr);
+  model->host_memory()->Free(memory);
+}
+
+}  // namespace
+}  // namespace millrace::worker
