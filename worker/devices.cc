@@ -30,6 +30,8 @@ absl::StatusOr<std::shared_ptr<Device>> OpenGpu(int index, const DeviceOptions& 
   CudaDeviceOptions gpu;
   gpu.index = index;
   gpu.deterministic = options.deterministic;
+  gpu.timeout = options.timeout;
+  gpu.gpus = options.gpus;
   MILLRACE_ASSIGN_OR_RETURN(cuda::Library* const library, load_cuda());
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
                             CudaDevice::Open(library, gpu, std::move(lost)));

@@ -187,6 +187,9 @@ TEST_F(WorkerTest, WrongOptionsAreNamed) {
   EXPECT_THAT(StartError(options),
               StartsWith("data_memory: 18446744073709551615; must be at most"));
   options = Options();
+  options.device_timeout = absl::ZeroDuration();
+  EXPECT_EQ(StartError(options), "device_timeout: 0; must be from 1ms to 24h");
+  options = Options();
   options.step_timeout = absl::ZeroDuration();
   EXPECT_THAT(StartError(options), StartsWith("step_timeout: 0"));
   options.step_timeout = absl::Seconds(1);

@@ -1,5 +1,7 @@
 // Functions of the runtime that allocate, copy and fill.
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "testing/cuda_emulation/fail.h"
 #include "testing/cuda_emulation/runtime_api.h"
@@ -78,14 +80,18 @@ using cuda_emulation::CallUnsafe;
 using cuda_emulation::Device;
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  return CallUnsafe([&](Device* device) {
+  bool hangs = false;
+  const cudaError_t error = CallUnsafe([&](Device* device) {
     if (memory == nullptr) return cudaErrorInvalidValue;
     *memory = nullptr;
     if (bytes == 0) return cudaSuccess;
+    hangs = device->hanging_allocation.Happens();
     if (device->allocation.Happens()) return cudaErrorMemoryAllocation;
     *memory = device->memory.Allocate(bytes);
     return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
+  while (hangs) std::this_thread::sleep_for(std::chrono::hours(1));
+  return error;
 }
 
 // Waits for the device first.

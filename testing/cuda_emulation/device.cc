@@ -89,7 +89,7 @@ void Reset() {
   device.lost = cudaSuccess;
   device.driver = true;
   device.launch = device.kernel = device.hang = {};
-  device.allocation = device.pinned_allocation = {};
+  device.allocation = device.pinned_allocation = device.hanging_allocation = {};
   last_error = cudaSuccess;
 }
 
@@ -122,6 +122,9 @@ void FailKernel(int n, cudaError_t error) {
 }
 void HangKernel(int n) {
   Set([&](Device* device) { device->hang = {n, cudaSuccess}; });
+}
+void HangAllocation(int n) {
+  Set([&](Device* device) { device->hanging_allocation = {n, cudaSuccess}; });
 }
 void FailAllocation(int n) {
   Set([&](Device* device) { device->allocation = {n, cudaErrorMemoryAllocation}; });

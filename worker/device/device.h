@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/device/device_meter.h"
 #include "worker/model/batch_sizes.h"
 #include "worker/model/model.h"
@@ -27,6 +28,9 @@ class Device {
 
   // Null: nothing is measured.
   virtual const DeviceMeter* meter() const { return nullptr; }
+
+  // Waits for `patience` at most until no thread is in a call of it. False: one still is.
+  virtual bool AwaitCalls(absl::Duration /*patience*/) { return true; }
 
   // Compiles a plan, whose shapes are all checked, for batches of up to these sizes.
   // INVALID_ARGUMENT: no batches to train on. RESOURCE_EXHAUSTED: too little memory for them.

@@ -16,12 +16,12 @@ cuda::GpuOptions ForGpu(const CudaDeviceOptions& options) {
 }  // namespace
 
 CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
-                       const std::string& gpu, DeviceLost lost)
+                       const std::string& gpu, std::shared_ptr<DeviceState> state)
     : library_(library),
       options_(options),
       name_(absl::StrCat("cuda:", options.index)),
       description_(absl::StrCat(name_, " (", gpu, ")")),
-      state_(std::make_shared<DeviceState>(std::move(lost))) {}
+      state_(std::move(state)) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library,
                                                              const CudaDeviceOptions& options,
@@ -35,7 +35,10 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
                        " (nvidia-smi lists a machine's GPUs, CUDA_VISIBLE_DEVICES may hide some)"));
     }
     const std::string gpu = library->Open(index, ForGpu(options))->Properties().name;
-    return std::unique_ptr<CudaDevice>(new CudaDevice(library, options, gpu, std::move(lost)));
+    const auto gpus = options.gpus != nullptr ? options.gpus : std::make_shared<SharedGpus>();
+    const std::shared_ptr<DeviceState> state = gpus->Of(index, options.timeout);
+    state->AddListener(std::move(lost));
+    return std::unique_ptr<CudaDevice>(new CudaDevice(library, options, gpu, state));
   } catch (const cuda::Error& error) {
     return absl::UnavailableError(absl::StrCat("cuda:", index, ": ", error.what()));
   }
@@ -44,6 +47,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
 absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan,
                                                            const BatchSizes& batches) {
   if (state_->hangs()) return absl::UnavailableError(absl::StrCat(name_, ": does not answer"));
+  const DeviceState::Call call(state_.get(), "makes a model");
   std::unique_ptr<cuda::Gpu> gpu;
   try {
     gpu = library_->Open(options_.index, ForGpu(options_));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/device/cuda/device_lost.h"
 #include "worker/device/cuda/device_state.h"
 #include "worker/device/cuda/library.h"
@@ -16,6 +17,10 @@ namespace millrace::worker {
 struct CudaDeviceOptions {
   int index = 0;              // Of the GPU, as CUDA_VISIBLE_DEVICES leaves them.
   bool deterministic = true;  // As cuda::GpuOptions.
+  // How long the GPU may take for a step; after that it is lost.
+  absl::Duration timeout = absl::Seconds(120);
+  // That other devices of the process know of, too. Null: only this one does.
+  std::shared_ptr<SharedGpus> gpus = nullptr;
 };
 
 // Each of its models has streams and memory of its own on the GPU, and may be used by any one
@@ -32,12 +37,13 @@ class CudaDevice final : public Device {
   const std::string& name() const override { return name_; }
   std::string description() const override { return description_; }
   const DeviceMeter* meter() const override { return meter_.get(); }
+  bool AwaitCalls(absl::Duration patience) override { return state_->AwaitCalls(patience); }
   absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
                                                  const BatchSizes& batches) override;
 
  private:
   CudaDevice(cuda::Library* library, const CudaDeviceOptions& options, const std::string& gpu,
-             DeviceLost lost);
+             std::shared_ptr<DeviceState> state);
 
   cuda::Library* const library_;
   const CudaDeviceOptions options_;

@@ -102,9 +102,10 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
       numerics_(CudaNumerics(replicas_[0]->gpu()->Properties(), plan_.precision)) {}
 
 CudaModel::~CudaModel() {
+  gives_back_.emplace(state_.get(), "gives memory back");
   if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.
-  static_cast<void>(host_.release());
+  KeepForEver(std::move(host_));
   for (const auto& replica : replicas_) replica->Abandon();
 }
 
@@ -141,9 +142,18 @@ absl::Status CudaModel::TakeMemory() {
 
 absl::Span<float> CudaModel::values(size_t variable) { return host_->value(variable); }
 
+void CudaModel::Launch(const Batch& batch, uint64_t seed, bool training) {
+  const DeviceState::Call call(state_.get(), "launches a step");
+  CudaReplica& replica = *replicas_[0];
+  replica.EnqueueInputs(batch, seed, training);
+  replica.Prepare(batch.size, training);
+  replica.LaunchForward(batch.size, training);
+  if (training) replica.LaunchBackward(batch.size);
+}
+
 absl::Status CudaModel::TooLate() {
   const absl::Status status = absl::UnavailableError(
-      absl::StrCat(device_name_, ": has not finished a step within ", kDeadlineSeconds, " s"));
+      absl::StrCat(device_name_, ": has not finished a step within ", timeout_seconds(), " s"));
   state_->Hang(status);
   return status;
 }
@@ -173,23 +183,20 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
-    CudaReplica& replica = *replicas_[0];
-    replica.EnqueueInputs(batch, seed, /*training=*/true);
-    replica.Prepare(batch.size, /*training=*/true);
-    replica.LaunchForward(batch.size, /*training=*/true);
-    replica.LaunchBackward(batch.size);  // Its gradients stay here until the loss is known.
-    if (!replica.AwaitForward(kDeadlineSeconds)) return TooLate();
+    const CudaReplica& replica = *replicas_[0];
+    Launch(batch, seed, /*training=*/true);  // Gradients stay here until the loss is known.
+    if (!replica.AwaitForward(timeout_seconds())) return TooLate();
     BatchResult result;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       AddOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, batch), LossAt(i, batch), &result);
     }
     result.loss_sum += MeanPenalty() * static_cast<double>(batch.size);
     if (!std::isfinite(result.loss_sum)) {
-      if (!replica.gradients().Wait(kDeadlineSeconds)) return TooLate();
+      if (!replica.gradients().Wait(timeout_seconds())) return TooLate();
       return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
                                                                : "the loss is infinite");
     }
-    if (!replica.gradients().HandOver(kDeadlineSeconds, gradients)) return TooLate();
+    if (!replica.gradients().HandOver(timeout_seconds(), gradients)) return TooLate();
     return result;
   });
 }
@@ -199,11 +206,9 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.largest()));
   return Catch([&]() -> absl::Status {
     const BusyTime busy(meter_.get());
-    CudaReplica& replica = *replicas_[0];
-    replica.EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
-    replica.Prepare(batch.size, /*training=*/false);
-    replica.LaunchForward(batch.size, /*training=*/false);
-    if (!replica.AwaitForward(kDeadlineSeconds)) return TooLate();
+    const CudaReplica& replica = *replicas_[0];
+    Launch(batch, /*seed=*/0, /*training=*/false);
+    if (!replica.AwaitForward(timeout_seconds())) return TooLate();
     sums->examples += batch.size;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       AddEvaluatedOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, batch), LossAt(i, batch),

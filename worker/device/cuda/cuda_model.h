@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "worker/device/cuda/cuda_replica.h"
 #include "worker/device/cuda/device_state.h"
@@ -45,12 +46,10 @@ class CudaModel final : public Model {
   std::string numerics() const override { return numerics_; }
   absl::Span<float> values(size_t variable) override;
 
-  // As CpuModel's. UNAVAILABLE: the device failed, or has not finished within kDeadlineSeconds.
+  // As CpuModel's. UNAVAILABLE: the device failed, or has not finished in time (DeviceState).
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override;
   absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override;
-
-  static constexpr double kDeadlineSeconds = 120;
 
  private:
   CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
@@ -58,6 +57,9 @@ class CudaModel final : public Model {
             std::shared_ptr<DeviceMeter> meter);
 
   absl::Status TakeMemory();
+  double timeout_seconds() const { return absl::ToDoubleSeconds(state_->timeout()); }
+  // Enqueues a whole step.
+  void Launch(const Batch& batch, uint64_t seed, bool training);
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
   // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
@@ -75,6 +77,7 @@ class CudaModel final : public Model {
   const std::shared_ptr<DeviceState> state_;
   const std::shared_ptr<DeviceMeter> meter_;
   const VariablePlaces places_;
+  absl::optional<DeviceState::Call> gives_back_;  // While all that follows is destroyed.
   // One for each GPU.
   std::vector<std::unique_ptr<CudaReplica>> replicas_;
   const std::string numerics_;

@@ -186,6 +186,25 @@ TEST_F(CudaModelTest, AKernelThatFailsLosesTheDevice) {
   EXPECT_EQ(lost_[0], status);
 }
 
+// Were anything waited for, or given back, the emulation would stop the process.
+TEST_F(CudaModelTest, AStepThatDoesNotEndLosesTheDevice) {
+  options_.timeout = absl::Seconds(1);
+  options_.gpus = std::make_shared<SharedGpus>();
+  std::unique_ptr<Model> model = CompileBlock();
+  const std::unique_ptr<Model> other = CompileBlock();
+  KeptGradients gradients(plan_);
+  TrainOrDie(BlockBatch(0), 0, model.get(), &gradients);
+  cuda_emulation::HangKernel(7);
+  const absl::Status status = model->Train(BlockBatch(0), 0, &gradients).status();
+  EXPECT_EQ(status, absl::UnavailableError("cuda:0: has not finished a step within 1 s"));
+  ASSERT_THAT(lost_, SizeIs(2)) << "each device's listener is told";
+  EXPECT_EQ(lost_[0], status);
+  model.reset();
+  EXPECT_EQ(other->Train(BlockBatch(0), 0, &gradients).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Compile(plan_, {6, 6}).status(), absl::UnavailableError("cuda:0: does not answer"));
+}
+
 // Where a step fails while its graphs are captured, be it at the first of its size or another.
 TEST_F(CudaModelTest, AStepThatFailsLeavesTheModelAsItWas) {
   KeptGradients expected(plan_);
