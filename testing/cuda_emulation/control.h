@@ -42,6 +42,10 @@ void FailPinnedAllocation(int n);
 // From now on all calls return `error`.
 void LoseDevice(cudaError_t error = cudaErrorECCUncorrectable);
 
+// Which products cuBLASLt's heuristics know an algorithm for.
+enum class KnownProducts { kAll, kWithoutBias, kNone };
+void SetKnownProducts(KnownProducts known);
+
 // What was made and not yet destroyed.
 struct Usage {
   size_t allocations = 0;

@@ -88,6 +88,7 @@ void Reset() {
   device.count = 1;
   device.lost = cudaSuccess;
   device.driver = true;
+  device.products = KnownProducts::kAll;
   device.launch = device.kernel = device.hang = {};
   device.allocation = device.pinned_allocation = device.hanging_allocation = {};
   last_error = cudaSuccess;
@@ -110,6 +111,9 @@ void SetDeviceCount(int count) {
 }
 void SetDriverMissing() {
   Set([&](Device* device) { device->driver = false; });
+}
+void SetKnownProducts(KnownProducts known) {
+  Set([&](Device* device) { device->products = known; });
 }
 void SetMemory(size_t bytes) {
   Set([&](Device* device) { device->memory.set_limit(bytes); });

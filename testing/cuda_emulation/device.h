@@ -44,6 +44,7 @@ struct Device {
   int count = 1;
   cudaError_t lost = cudaSuccess;  // Not success: what all calls return.
   bool driver = true;
+  KnownProducts products = KnownProducts::kAll;
   Fault launch, kernel, hang, allocation, pinned_allocation, hanging_allocation;
 
   CUstream_st* legacy = nullptr;  // The stream that is called null; made at the first use.
