@@ -22,6 +22,13 @@ inline void __stcs(T* place, T value) {
   *place = value;
 }
 
+// Threads run one at a time.
+inline float atomicAdd(float* place, float value) {
+  const float before = *place;
+  *place = before + value;
+  return before;
+}
+
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }

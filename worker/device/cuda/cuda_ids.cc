@@ -76,6 +76,7 @@ size_t CudaIds::Bytes(const ModelPlan& plan, size_t batch) {
 
 CudaIds::CudaIds(const ModelPlan& plan, size_t batch, cuda::Gpu* gpu)
     : gpu_(gpu),
+      sorts_(gpu->Properties().deterministic),
       batch_(batch),
       features_(FeaturesOf(plan, batch)),
       slots_(IdSlot(plan.features.size(), /*pooled=*/false)) {
@@ -94,8 +95,10 @@ void CudaIds::MakeRoom(Feature* feature, size_t ids) {
   cuda::Ids& slot = slots_[feature->slot];
   slot.ids = memory.Device<int64_t>(places.ids);
   slot.ends = feature->ragged ? memory.Device<uint64_t>(places.ends) : nullptr;
-  slot.sorted_ids = memory.Device<int64_t>(places.sorted_ids);
-  slot.sorted_rows = memory.Device<int64_t>(places.sorted_rows);
+  if (sorts_) {
+    slot.sorted_ids = memory.Device<int64_t>(places.sorted_ids);
+    slot.sorted_rows = memory.Device<int64_t>(places.sorted_rows);
+  }
   slot.count = memory.Device<uint64_t>(places.count);
   slot.most = ids;
 }
@@ -110,7 +113,7 @@ void CudaIds::Copy(const Feature& feature, const Tensor& tensor) {
   memory.CopyIn(places.count, sizeof(uint64_t));
   memory.CopyIn(places.ids, bytes);
   memory.CopyIn(places.ends, tensor.ends.size() * sizeof(uint64_t));
-  if (!feature.sorted) return;
+  if (!feature.sorted || !sorts_) return;
   const std::vector<int64_t> rows = RowsOfIds(tensor, feature.ragged, feature.ids_of_row);
   order_.resize(tensor.ids.size());
   std::iota(order_.begin(), order_.end(), 0);

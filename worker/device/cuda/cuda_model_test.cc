@@ -253,34 +253,38 @@ TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
       "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
       &spec));
   const ModelPlan plan = *PlanModel(spec, examples);
-  const std::unique_ptr<Model> gpu = *Compile(plan, {3, 3});
-  const std::unique_ptr<Model> cpu = *CpuDevice(1).Compile(plan, {3, 3});
-  FillValues(/*seed=*/1, 0.3f, gpu.get());
-  FillValues(/*seed=*/1, 0.3f, cpu.get());
-  KeptGradients on_gpu(plan);
-  KeptGradients on_cpu(plan);
-  Batch few;
-  for (const size_t ids : {4, 300, 0, 7}) {
-    Batch batch;
-    batch.size = 3;
-    batch.labels = {IdTensor({0, 2, 1})};
-    batch.features.resize(1);
-    for (size_t i = 0; i < ids; ++i) {
-      batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
-    }
-    batch.features[0].ends = {ids / 2, ids / 2, ids};
-    if (ids == 300) {
-      cuda_emulation::FailAllocation(1);
-      EXPECT_EQ(gpu->Train(batch, 0, &on_gpu).status().code(),
-                absl::StatusCode::kResourceExhausted);
-      TrainOrDie(few, 0, gpu.get(), &on_gpu);
-    }
-    few = batch;
-    TrainOrDie(batch, 0, gpu.get(), &on_gpu);
-    TrainOrDie(batch, 0, cpu.get(), &on_cpu);
-    for (size_t v = 0; v < plan.variables.size(); ++v) {
-      EXPECT_THAT(on_gpu.gradient(v),
-                  ::testing::Pointwise(::testing::FloatNear(1e-5f), on_cpu.gradient(v)));
+  for (const bool deterministic : {true, false}) {
+    SCOPED_TRACE(deterministic);
+    options_.deterministic = deterministic;
+    const std::unique_ptr<Model> gpu = *Compile(plan, {3, 3});
+    const std::unique_ptr<Model> cpu = *CpuDevice(1).Compile(plan, {3, 3});
+    FillValues(/*seed=*/1, 0.3f, gpu.get());
+    FillValues(/*seed=*/1, 0.3f, cpu.get());
+    KeptGradients on_gpu(plan);
+    KeptGradients on_cpu(plan);
+    Batch few;
+    for (const size_t ids : {4, 300, 0, 7}) {
+      Batch batch;
+      batch.size = 3;
+      batch.labels = {IdTensor({0, 2, 1})};
+      batch.features.resize(1);
+      for (size_t i = 0; i < ids; ++i) {
+        batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
+      }
+      batch.features[0].ends = {ids / 2, ids / 2, ids};
+      if (ids == 300) {
+        cuda_emulation::FailAllocation(1);
+        EXPECT_EQ(gpu->Train(batch, 0, &on_gpu).status().code(),
+                  absl::StatusCode::kResourceExhausted);
+        TrainOrDie(few, 0, gpu.get(), &on_gpu);
+      }
+      few = batch;
+      TrainOrDie(batch, 0, gpu.get(), &on_gpu);
+      TrainOrDie(batch, 0, cpu.get(), &on_cpu);
+      for (size_t v = 0; v < plan.variables.size(); ++v) {
+        EXPECT_THAT(on_gpu.gradient(v),
+                    ::testing::Pointwise(::testing::FloatNear(1e-5f), on_cpu.gradient(v)));
+      }
     }
   }
 }

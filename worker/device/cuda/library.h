@@ -55,8 +55,9 @@ class Gradients {
 struct Ids {
   const int64_t* ids = nullptr;
   const uint64_t* ends = nullptr;  // Null: not ragged.
-  // The rows and ids again, in the order of the ids, equal ones by where they stand, so that sums
-  // have one order: position k is of table row `sorted_ids[k]` and output row `sorted_rows[k]`.
+  // Not set where any order will do (GpuOptions): the rows and ids again, in the order of the ids,
+  // equal ones by where they stand, so that sums have one order: position k is of table row
+  // `sorted_ids[k]` and output row `sorted_rows[k]`.
   const int64_t* sorted_ids = nullptr;
   const int64_t* sorted_rows = nullptr;
   const uint64_t* count = nullptr;  // One number: how many ids.

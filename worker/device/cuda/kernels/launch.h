@@ -1,7 +1,8 @@
 // How all kernels are launched and errors told. Files of this folder are compiled by nvcc for the
 // CUDA library, and by the host's compiler for tests; both see CUDA's own names and nothing else.
 // What they may use of CUDA is what testing/cuda_emulation has: shared memory is static, launches
-// go through Launch, and there are no atomics.
+// go through Launch, and of atomics there is atomicAdd of floats, for sums in any order
+// (GpuOptions).
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_LAUNCH_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_LAUNCH_H_
 
