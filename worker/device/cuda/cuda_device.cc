@@ -13,6 +13,10 @@ cuda::GpuOptions ForGpu(const CudaDeviceOptions& options) {
   return {.deterministic = options.deterministic};
 }
 
+std::string Describe(const cuda::GpuProperties& gpu) {
+  return absl::StrCat(gpu.name, ", sm_", gpu.major, gpu.minor, ", ", gpu.release);
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
@@ -28,13 +32,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
                                                              DeviceLost lost) {
   const int index = options.index;
   try {
-    const int count = library->GpuCount();
-    if (index < 0 || index >= count) {
-      return absl::UnavailableError(
-          absl::StrCat("cuda:", index, ": no such GPU: this process may use ", count,
-                       " (nvidia-smi lists a machine's GPUs, CUDA_VISIBLE_DEVICES may hide some)"));
-    }
-    const std::string gpu = library->Open(index, ForGpu(options))->Properties().name;
+    const std::string gpu = Describe(library->Open(index, ForGpu(options))->Properties());
     const auto gpus = options.gpus != nullptr ? options.gpus : std::make_shared<SharedGpus>();
     const std::shared_ptr<DeviceState> state = gpus->Of(index, options.timeout);
     state->AddListener(std::move(lost));

@@ -137,7 +137,10 @@ struct GpuProperties {
   int minor = 0;
   uint64_t memory = 0;  // Bytes.
   uint64_t free = 0;
-  std::string products;       // What multiplies matrices: "cuBLASLt 13.1.0". Bits depend on it.
+  // What the kernels were compiled by, and what multiplies matrices: "CUDA 13.1",
+  // "cuBLASLt 13.1.0". Bits depend on both.
+  std::string release;
+  std::string products;
   bool deterministic = true;  // As it was opened.
 };
 
@@ -188,22 +191,7 @@ class Gpu {
   virtual void AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
                               float* gradient) = 0;
 
-  virtual std::unique_ptr<Layer> Make(const DenseDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const ConvolutionDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const MaxPoolingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const AveragePoolingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const GlobalPoolingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const ActivationDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const DropoutDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const MergeDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const ConcatenateDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const PermuteDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const ZeroPaddingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const UpSamplingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const RescalingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const BatchNormalizationDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const LayerNormalizationDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const EmbeddingDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const LayerDescription& description) = 0;
   virtual std::unique_ptr<Loss> Make(const LossDescription& description) = 0;
 };
 
@@ -214,6 +202,7 @@ class Library {
 
   // GPUs that CUDA_VISIBLE_DEVICES leaves. Throws Error where there is no driver; says so.
   virtual int GpuCount() = 0;
+  // Throws Error where there is no GPU of this index; says how many there are.
   virtual std::unique_ptr<Gpu> Open(int index, const GpuOptions& options) = 0;
 };
 

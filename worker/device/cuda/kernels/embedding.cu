@@ -203,8 +203,7 @@ class EmbeddingLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeEmbedding(const Context& context,
-                                     const EmbeddingDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const EmbeddingDescription& description) {
   return std::make_unique<EmbeddingLayer>(context, description);
 }
 
