@@ -26,8 +26,8 @@
 namespace millrace::worker {
 
 // A step copies the variables and the batch to the device, launches two graphs, which were captured
-// when the first batch of that size came, and hands over each gradient when its copy is done. All
-// device memory is taken when the model is made, but for ragged ids.
+// when the model was made, or the first batch of another size came, and hands over each gradient
+// when its copy is done. All device memory is taken when the model is made, but for ragged ids.
 //
 // After an error of the device (UNAVAILABLE) the model is of no use any more.
 class CudaModel final : public Model {

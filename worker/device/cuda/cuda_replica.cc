@@ -49,6 +49,10 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
   passes_ = std::make_unique<CudaPasses>(plan_, walk_, places_, layers_, &layout_, *memory_, *ids_,
                                          *host, gpu_.get());
   forward_done_ = gpu_->MakeEvent();
+  // What is wrong with the passes, and the memory of the code that they run, comes before the first
+  // step.
+  Prepare(batches_.train, /*training=*/true);
+  if (batches_.evaluation > 0) Prepare(batches_.evaluation, /*training=*/false);
 }
 
 void CudaReplica::EnqueueInputs(const Batch& batch, uint64_t seed, bool training) {

@@ -35,7 +35,8 @@ class CudaReplica {
   const CudaLayout& layout() const { return layout_; }
   const CudaGradients& gradients() const { return layout_.gradients; }
 
-  // Before all that follows. Values come from `host`, and gradients go there; it must outlive this.
+  // Before all that follows; prepares the passes for the largest batches. Values come from `host`,
+  // and gradients go there; it must outlive this.
   void TakeMemory(const HostVariables* host);
 
   // Copies all that a pass takes.
