@@ -23,7 +23,8 @@ class Device {
   // "cpu", "cuda:0".
   virtual const std::string& name() const = 0;
 
-  // The same for people, with what there is to say: "cpu/2", "cuda:0 (NVIDIA H200)".
+  // The same for people, with what there is to say: "cpu/2 (avx2)", "cuda:0 (NVIDIA H200,
+  // sm_90, CUDA 13.1)". At most 100 characters.
   virtual std::string description() const = 0;
 
   // Null: nothing is measured.

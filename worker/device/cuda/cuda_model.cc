@@ -67,7 +67,7 @@ std::vector<std::unique_ptr<CudaReplica>> MakeReplicas(const ModelPlan& plan, co
 std::string CudaNumerics(const cuda::GpuProperties& gpu, PrecisionSpec::Compute precision) {
   const char* const order = gpu.deterministic ? "" : ", any order";
   return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), ", NameOf(precision),
-                      ", ", gpu.products, order);
+                      ", ", gpu.release, ", ", gpu.products, order);
 }
 
 }  // namespace
