@@ -104,8 +104,6 @@ cudaError_t cudaFree(void* memory) {
   });
 }
 
-cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, 0); }
-
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
   return CallUnsafe([&](Device* device) {
     if (memory == nullptr || flags > 7) return cudaErrorInvalidValue;
