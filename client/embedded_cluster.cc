@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/temporary_directory.h"
+#include "common/mutex.h"
 #include "common/net/channel.h"
+#include "common/process.h"
 #include "common/status_macros.h"
 #include "coordinator/coordinator.h"
 #include "glog/logging.h"
@@ -37,14 +39,22 @@ class EmbeddedClusterImpl final : public EmbeddedCluster {
   absl::Status StartWorker(int index);
   // To the ps server at `address`. From any thread, while there are workers.
   std::shared_ptr<grpc::Channel> Connect(const std::string& address) const;
-  void StopWorkers();
+  // Until the worker has ended.
+  void Watch(worker::Worker* worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: one hangs, and is left as it is.
+  bool StopWorkers();
 
   const EmbeddedClusterOptions options_;
   std::unique_ptr<TemporaryDirectory> temporary_;  // Without a state_dir.
   std::string directory_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
   std::vector<std::unique_ptr<ps::PsServer>> ps_;  // As they are while there are workers.
+  const std::shared_ptr<worker::SharedGpus> gpus_ = std::make_shared<worker::SharedGpus>();
   std::vector<std::unique_ptr<worker::Worker>> workers_;
+  std::vector<std::thread> watches_;  // Of each worker.
+
+  Mutex mutex_;
+  int without_device_ ABSL_GUARDED_BY(mutex_) = 0;  // Workers.
 };
 
 absl::Status EmbeddedClusterImpl::MakeDirectory() {
@@ -93,6 +103,8 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
   options.coordinator_address = coordinator_->address();
   options.device = options_.device;
   options.deterministic = options_.deterministic;
+  options.device_timeout = options_.device_timeout;
+  options.shared_gpus = gpus_;
   options.model_factory = options_.model_factory;
   options.parameter_client_factory =
       [this](std::string job_id, std::vector<uint64_t> variable_sizes, const Routing& routing,
@@ -105,6 +117,7 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
   options.load_cuda = options_.load_cuda;
   MILLRACE_ASSIGN_OR_RETURN(auto worker, worker::Worker::Start(options));
   workers_.push_back(std::move(worker));
+  watches_.emplace_back([this, worker = workers_.back().get()] { Watch(worker); });
   return absl::OkStatus();
 }
 
@@ -116,12 +129,30 @@ absl::Status EmbeddedClusterImpl::Start() {
   return absl::OkStatus();
 }
 
+void EmbeddedClusterImpl::Watch(worker::Worker* worker) {
+  const absl::Status end = worker->Wait();
+  if (!absl::IsUnavailable(end)) return;
+  {
+    MutexLock lock(&mutex_);
+    if (++without_device_ < options_.workers) return;
+  }
+  if (options_.on_no_worker) options_.on_no_worker(end);
+}
+
 // At the same time: each finishes the step that it is at.
-void EmbeddedClusterImpl::StopWorkers() {
+bool EmbeddedClusterImpl::StopWorkers() {
   std::vector<std::thread> stops;
   for (const auto& worker : workers_) stops.emplace_back([&worker] { worker->Stop(); });
   for (std::thread& stop : stops) stop.join();
+  for (std::thread& watch : watches_) watch.join();
+  bool all_ended = true;
+  for (auto& worker : workers_) {
+    if (!worker->hangs()) continue;
+    static_cast<void>(worker.release());
+    all_ended = false;
+  }
   workers_.clear();
+  return all_ended;
 }
 
 // The coordinator first: it has jobs write checkpoints, for which some need their workers. Members
@@ -129,12 +160,15 @@ void EmbeddedClusterImpl::StopWorkers() {
 // see PsServer::Stop.
 EmbeddedClusterImpl::~EmbeddedClusterImpl() {
   if (coordinator_ != nullptr) coordinator_->StopInOrder();
-  StopWorkers();
+  const bool all_ended = StopWorkers();
   for (const auto& server : ps_) {
     if (const absl::Status status = server->Stop(); !status.ok()) {
       LOG(ERROR) << "stopping a ps server of the embedded cluster: " << status;
     }
   }
+  if (all_ended) return;
+  temporary_.reset();
+  EndProcess(1);
 }
 
 }  // namespace

@@ -3,11 +3,14 @@
 #ifndef MILLRACE_CLIENT_EMBEDDED_CLUSTER_H_
 #define MILLRACE_CLIENT_EMBEDDED_CLUSTER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/devices.h"
 #include "worker/model/model.h"
 #include "worker/model/own_models.h"
@@ -23,9 +26,13 @@ struct EmbeddedClusterOptions {
   // As in WorkerOptions.
   std::string device = "auto";
   bool deterministic = true;
+  absl::Duration device_timeout = worker::kDefaultDeviceTimeout;
   worker::ModelFactory model_factory = nullptr;
   std::vector<worker::OwnModel> own_models = {};
   worker::CudaLoader load_cuda = nullptr;
+  // Told once, with the reason, when the last worker has lost its device: nobody computes any more.
+  // Called by a thread of the cluster, which waits for it at its end. May be empty.
+  std::function<void(const absl::Status& why)> on_no_worker = nullptr;
 };
 
 // Thread-safe.
@@ -38,7 +45,8 @@ class EmbeddedCluster {
 
   // Has jobs that train write their checkpoints, stops the coordinator, the workers, and the ps
   // servers (whose shards are flushed), and removes the temporary directory. Blocks until that is
-  // done: seconds.
+  // done: seconds. Where a worker hangs in its device (Worker::hangs) it then ends the process,
+  // with exit code 1.
   virtual ~EmbeddedCluster() = default;
 
   // The coordinator's HOST:PORT.

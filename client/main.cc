@@ -69,5 +69,8 @@ int main(int argc, char** argv) {
     interrupt.Trigger();
   }
   command.join();
-  return static_cast<int>(OutputIsWritten() ? exit_code : ExitCode::kFailed);
+  if (!OutputIsWritten()) exit_code = ExitCode::kFailed;
+  // What runs at an exit might wait for a GPU that was lost.
+  if (context.flags.command == "train" && exit_code == ExitCode::kFailed) millrace::EndProcess(1);
+  return static_cast<int>(exit_code);
 }

@@ -66,18 +66,19 @@ absl::Status CheckNoEmptyFlag(int argc, const char* const* argv) {
   return absl::OkStatus();
 }
 
-void AddDurationFlag(CLI::App& app, const std::string& name, absl::Duration* value,
-                     const DurationRange& range, const std::string& description) {
-  app.add_option_function<std::string>(
-         name,
-         [=](const std::string& text) {
-           absl::Duration given;
-           if (!absl::ParseDuration(text, &given) || given < range.least || given > range.most) {
-             throw CLI::ValidationError(name, absl::StrCat(text, "; must be ", Text(range)));
-           }
-           *value = given;
-         },
-         description)
+CLI::Option* AddDurationFlag(CLI::App& app, const std::string& name, absl::Duration* value,
+                             const DurationRange& range, const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=](const std::string& text) {
+            absl::Duration given;
+            if (!absl::ParseDuration(text, &given) || given < range.least || given > range.most) {
+              throw CLI::ValidationError(name, absl::StrCat(text, "; must be ", Text(range)));
+            }
+            *value = given;
+          },
+          description)
       ->type_name("DURATION")
       ->default_str(absl::FormatDuration(*value));
 }

@@ -38,8 +38,8 @@ struct DurationRange {
 
 // A flag that takes a duration, such as "90s" or "10m"; unset, `value` stays as it is. What is no
 // duration in that range is refused: "--NAME: 1ms; must be a duration from 50ms to 1h".
-void AddDurationFlag(CLI::App& app, const std::string& name, absl::Duration* value,
-                     const DurationRange& range, const std::string& description);
+CLI::Option* AddDurationFlag(CLI::App& app, const std::string& name, absl::Duration* value,
+                             const DurationRange& range, const std::string& description);
 
 // A flag that takes a number of bytes: "1000000", "512KiB", "1.5GiB" (B, KiB, MiB, GiB, TiB);
 // unset, `value` stays as it is. What is none, or above `most`, is refused: "--NAME: 9TiB; must be

@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
 
 #include "glog/logging.h"
 
@@ -53,6 +56,14 @@ void InitProcess(const char* name) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
   RaiseLimitOfOpenFiles();
+}
+
+void EndProcess(int exit_status) {
+  google::FlushLogFiles(google::GLOG_INFO);
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  std::_Exit(exit_status);
 }
 
 StopSignal::StopSignal() {

@@ -20,6 +20,10 @@ void OpenStandardStreams();
 // few. Call once, at the beginning of main(). `name` must stay in place: argv[0] does.
 void InitProcess(const char* name);
 
+// Ends the process at once: writes what is printed and logged, but runs nothing of what is to run
+// at an exit, which might wait for threads or devices that do not answer.
+[[noreturn]] void EndProcess(int exit_status);
+
 // Takes over SIGTERM and SIGINT while it lives. Make it in main() before any other thread is
 // started, so that every thread leaves these signals alone; then no code ever runs in a signal
 // handler.

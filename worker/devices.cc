@@ -43,6 +43,8 @@ absl::StatusOr<std::shared_ptr<Device>> OpenGpus(std::vector<int> gpus,
   CudaDeviceOptions gpu;
   gpu.gpus = std::move(gpus);
   gpu.deterministic = options.deterministic;
+  gpu.timeout = options.timeout;
+  gpu.shared = options.shared_gpus;
   MILLRACE_ASSIGN_OR_RETURN(cuda::Library* const library, load_cuda());
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
                             CudaDevice::Open(library, gpu, std::move(lost)));

@@ -8,7 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/device/cuda/device_lost.h"
+#include "worker/device/cuda/device_state.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/device.h"
 
@@ -21,11 +23,19 @@ absl::Status CheckDeviceName(const std::string& name);
 // How the CUDA library is found: LoadCudaLibrary.
 using CudaLoader = std::function<absl::StatusOr<cuda::Library*>()>;
 
+// Of a GPU: how long it may take for a step, or a call of CUDA to return, before it is lost.
+inline constexpr absl::Duration kDefaultDeviceTimeout = absl::Seconds(120);
+inline constexpr absl::Duration kLeastDeviceTimeout = absl::Milliseconds(1);
+inline constexpr absl::Duration kMostDeviceTimeout = absl::Hours(24);
+
 struct DeviceOptions {
   std::string name = "auto";
   int threads = 1;  // Of "cpu".
   // Of GPUs: equal values give equal bits. False: sums in any order, where that is faster.
   bool deterministic = true;
+  // Of GPUs: see CudaDeviceOptions.
+  absl::Duration timeout = kDefaultDeviceTimeout;
+  std::shared_ptr<SharedGpus> shared_gpus = nullptr;
 };
 
 // "cpu": with so many threads. "cuda:N": that GPU, of those that CUDA_VISIBLE_DEVICES leaves;

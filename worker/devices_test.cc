@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "worker/device/cpu/numerics.h"
 
 namespace millrace::worker {
 namespace {
@@ -20,7 +21,7 @@ TEST(DevicesTest, AutoIsTheProcessorWhereThereIsNoCuda) {
     const auto device = OpenWithoutCuda(name);
     ASSERT_TRUE(device.ok()) << device.status();
     EXPECT_EQ((*device)->name(), "cpu");
-    EXPECT_EQ((*device)->description(), "cpu/2");
+    EXPECT_EQ((*device)->description(), absl::StrCat("cpu/2 (", CpuInstructionSet(), ")"));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "worker/worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/membership/member_session.h"
 #include "common/memory_limit.h"
+#include "common/mutex.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -49,6 +51,12 @@ absl::Status Check(const WorkerOptions& options) {
         "own_models: set, and so is model_factory, which makes the models of all jobs");
   }
   MILLRACE_RETURN_IF_ERROR(CheckOwnModels(options.own_models));
+  if (options.device_timeout < kLeastDeviceTimeout || options.device_timeout > kMostDeviceTimeout) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device_timeout: ", absl::FormatDuration(options.device_timeout),
+                     "; must be from ", absl::FormatDuration(kLeastDeviceTimeout), " to ",
+                     absl::FormatDuration(kMostDeviceTimeout)));
+  }
   if (options.step_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step_timeout: ", absl::FormatDuration(options.step_timeout), "; must be above 0"));
@@ -99,6 +107,34 @@ MemberSessionOptions ForSession(const WorkerOptions& options, const Device& devi
   return session;
 }
 
+// Something that is over once. Thread-safe.
+class Ending {
+ public:
+  void Tell() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    told_ = true;
+    told_cond_.SignalAll();
+  }
+
+  void Wait() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    while (!told_) told_cond_.Wait(&mutex_);
+  }
+
+  // False: it is not within `patience`.
+  bool WaitFor(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    while (!told_ && !told_cond_.WaitWithTimeout(&mutex_, patience)) {
+    }
+    return told_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar told_cond_;
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
 class WorkerImpl final : public Worker, private MemberListener {
  public:
   // `loss` is told of the device's.
@@ -106,14 +142,13 @@ class WorkerImpl final : public Worker, private MemberListener {
              std::shared_ptr<DeviceLoss> loss)
       : loss_(std::move(loss)),
         device_(device),
+        last_calls_(options.last_calls),
         clock_(options.clock),
         session_(ForSession(options, *device), this),
         trainer_(ForTrainer(options, std::move(device)),
                  [this](MemberMessage m) { session_.Send(std::move(m)); }),
         leaves_without_device_([this] {
-          if (!loss_->Wait()) return;
-          LOG(ERROR) << "a worker leaves, since its device is lost: " << loss_->why().message();
-          Stop();
+          if (loss_->Wait()) LeaveWithoutDevice();
         }) {
     session_.Start();
   }
@@ -122,17 +157,15 @@ class WorkerImpl final : public Worker, private MemberListener {
     Stop();
     loss_->Close();
     leaves_without_device_.join();
+    stops_.join();
   }
 
   void Stop() override {
-    std::call_once(stop_, [this] {
-      MemberMessage draining;
-      draining.mutable_draining();
-      session_.Send(std::move(draining));
-      trainer_.Stop();
-      session_.Leave(kGoodbye);
-    });
+    BeginStop();
+    stopped_.Wait();
   }
+
+  bool hangs() const override { return hangs_; }
 
   absl::Status Wait() override {
     absl::Status end = session_.Wait();
@@ -141,6 +174,31 @@ class WorkerImpl final : public Worker, private MemberListener {
   }
 
  private:
+  void BeginStop() {
+    std::call_once(stop_, [this] {
+      stops_ = std::thread([this] {
+        MemberMessage draining;
+        draining.mutable_draining();
+        session_.Send(std::move(draining));
+        trainer_.Stop();
+        session_.Leave(kGoodbye);
+        if (!loss_->why().ok() && !device_->AwaitCalls(last_calls_)) hangs_ = true;
+        stopped_.Tell();
+      });
+    });
+  }
+
+  // Steps that wait for the device end by themselves, but calls of it may never return.
+  void LeaveWithoutDevice() {
+    LOG(ERROR) << "a worker leaves, since its device is lost: " << loss_->why().message();
+    BeginStop();
+    if (stopped_.WaitFor(last_calls_)) return;
+    LOG(ERROR) << "a worker leaves without its threads, since calls of its device do not return";
+    hangs_ = true;
+    session_.Leave(kGoodbye);
+    stopped_.Tell();
+  }
+
   void Welcomed() override { trainer_.DropWork(); }
   void Received(CoordinatorMessage message) override { trainer_.Handle(message); }
   void FillHeartbeat(Heartbeat& heartbeat) override {
@@ -170,6 +228,7 @@ class WorkerImpl final : public Worker, private MemberListener {
   // (Stop sees to it) it does not call any more.
   const std::shared_ptr<DeviceLoss> loss_;
   const std::shared_ptr<Device> device_;
+  const absl::Duration last_calls_;
   Clock* const clock_;
   // At the last heartbeat; the session's thread alone uses them.
   absl::Time metered_at_ = absl::InfinitePast();
@@ -177,6 +236,9 @@ class WorkerImpl final : public Worker, private MemberListener {
   MemberSession session_;
   Trainer trainer_;
   std::once_flag stop_;
+  std::thread stops_;
+  Ending stopped_;
+  std::atomic<bool> hangs_{false};
   std::thread leaves_without_device_;
 };
 
@@ -189,6 +251,8 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
   on.name = options.model_factory ? "cpu" : options.device;
   on.threads = options.threads;
   on.deterministic = options.deterministic;
+  on.timeout = options.device_timeout;
+  on.shared_gpus = options.shared_gpus;
   const auto loss = std::make_shared<DeviceLoss>();
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
                             OpenDevice(

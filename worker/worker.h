@@ -44,6 +44,13 @@ struct WorkerOptions {
   // On a GPU equal values give equal bits. False: its sums are made in any order where that is
   // faster. On the CPU they have one order in any case.
   bool deterministic = true;
+  // How long a GPU may take for a step, or a call of CUDA to return; after that it is lost.
+  // kLeastDeviceTimeout to kMostDeviceTimeout.
+  absl::Duration device_timeout = kDefaultDeviceTimeout;
+  // How long its calls may take to return once it is lost; the worker leaves without those threads.
+  absl::Duration last_calls = absl::Seconds(10);
+  // Workers of one process share it, so that all know of a GPU's loss. Null: this one has its own.
+  std::shared_ptr<SharedGpus> shared_gpus = nullptr;
   // Makes the model of every job, whatever its ModelSpec says. Empty: the one of `own_models` that
   // its `custom` names, or its layers, on `device`.
   ModelFactory model_factory;
@@ -80,12 +87,18 @@ class Worker {
   // Tells the coordinator, finishes the step under way, gives the leases back (those that are not
   // begun at once) and leaves the cluster. Blocks until that is done: as long as a batch takes (or
   // data that is being opened); a pull is called off at once, a push whose ps servers do not answer
-  // after 5 s. A coordinator that does not answer is given 1 s. Idempotent.
+  // after 5 s. A coordinator that does not answer is given 1 s. One whose device is lost takes
+  // `last_calls` at most. Idempotent.
   virtual void Stop() = 0;
 
   // Blocks until the worker has ended: OK after Stop; INVALID_ARGUMENT when the coordinator refused
   // its registration, with the reason; UNAVAILABLE when its device was lost, with what it said.
   virtual absl::Status Wait() = 0;
+
+  // Threads of it are in calls of a lost device that have not returned within `last_calls`, and the
+  // worker has left without them. Its destructor does not return: a process with such a worker is
+  // ended by EndProcess (common/process.h).
+  virtual bool hangs() const = 0;
 };
 
 }  // namespace millrace::worker

@@ -75,6 +75,9 @@ void AddFlags(CLI::App& app, WorkerOptions* options) {
                  "On a GPU equal values give equal bits; false: its sums are made in any order "
                  "where that is faster. Default: true")
       ->type_name("BOOL");
+  AddDurationFlag(app, "--device_timeout", &options->device_timeout,
+                  {kLeastDeviceTimeout, kMostDeviceTimeout},
+                  "How long a GPU may take for a step. After that it is lost, and the worker ends");
   app.add_option("--threads", options->threads, "Threads that a model computes with")
       ->check(CLI::Range(1, kMaxThreads))
       ->capture_default_str();

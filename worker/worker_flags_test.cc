@@ -42,8 +42,8 @@ class WorkerFlagsTest : public ::testing::Test {
 
 TEST_F(WorkerFlagsTest, FlagsSetTheOptions) {
   EXPECT_EQ(Parse({"--coordinator=localhost:7000", "--name=w", "--threads", "3", "--lease_slots=4",
-                   "--device=cpu", "--deterministic=false", "--data_memory=1MiB",
-                   "--step_timeout=90s", "--call_timeout=250ms"}),
+                   "--device=cpu", "--deterministic=false", "--device_timeout=30s",
+                   "--data_memory=1MiB", "--step_timeout=90s", "--call_timeout=250ms"}),
             absl::nullopt);
   EXPECT_EQ(options_.coordinator_address, "localhost:7000");
   EXPECT_EQ(options_.name, "w");
@@ -51,6 +51,7 @@ TEST_F(WorkerFlagsTest, FlagsSetTheOptions) {
   EXPECT_EQ(options_.lease_slots, 4);
   EXPECT_EQ(options_.device, "cpu");
   EXPECT_FALSE(options_.deterministic);
+  EXPECT_EQ(options_.device_timeout, absl::Seconds(30));
   EXPECT_EQ(options_.data_memory, uint64_t{1} << 20);
   EXPECT_EQ(options_.step_timeout, absl::Seconds(90));
   EXPECT_EQ(options_.call_timeout, absl::Milliseconds(250));

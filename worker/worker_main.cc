@@ -16,6 +16,13 @@
 namespace millrace::worker {
 namespace {
 
+// The leases are given back, and the worker has left. What is still to be done is of the process,
+// whose threads and exit handlers may wait for the device for ever.
+[[noreturn]] void EndWithoutDevice(const absl::Status& why) {
+  LOG(ERROR) << Printable(why.message());
+  EndProcess(1);
+}
+
 // `options`: its models are set.
 int Main(int argc, char** argv, WorkerOptions options) {
   OpenStandardStreams();
@@ -25,14 +32,21 @@ int Main(int argc, char** argv, WorkerOptions options) {
       ParseWorkerFlags(argc, argv, std::getenv("TF_CONFIG"), &options);
   if (exit_status.has_value()) return *exit_status;
 
-  StopSignal stop;  // Before there are threads.
+  return RunWorker(options);
+}
+
+}  // namespace
+
+int RunWorker(const WorkerOptions& options) {
+  StopSignal stop;  // Before there are threads of it.
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
   if (!worker.ok()) {
     std::cerr << "worker: " << Printable(worker.status().message()) << std::endl;
     return 2;
   }
   std::thread watch([&worker, &stop] {
-    (*worker)->Wait().IgnoreError();
+    const absl::Status end = (*worker)->Wait();
+    if (absl::IsUnavailable(end)) EndWithoutDevice(end);
     stop.RequestStop();
   });
   stop.Wait();
@@ -44,8 +58,6 @@ int Main(int argc, char** argv, WorkerOptions options) {
   LOG(ERROR) << Printable(end.message());
   return 1;
 }
-
-}  // namespace
 
 int WorkerMain(int argc, char** argv, ModelFactory factory) {
   WorkerOptions options;

@@ -6,6 +6,7 @@
 
 #include "worker/model/model.h"
 #include "worker/model/own_models.h"
+#include "worker/worker.h"
 
 namespace millrace::worker {
 
@@ -17,6 +18,10 @@ int WorkerMain(int argc, char** argv, ModelFactory factory = {});
 
 // The same with models of the binary's own, which jobs ask for by name, beside those of layers.
 int WorkerMain(int argc, char** argv, std::vector<OwnModel> own_models);
+
+// What WorkerMain does once the flags are read. A worker whose device is lost ends the process: see
+// EndProcess (common/process.h).
+int RunWorker(const WorkerOptions& options);
 
 }  // namespace millrace::worker
 

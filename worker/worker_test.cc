@@ -64,7 +64,7 @@ TEST_F(WorkerTest, RegistersWithWhatItIs) {
   const RegisterWorker registration = coordinator_.AwaitRegistration();
   EXPECT_EQ(registration.name(), "worker-5");
   EXPECT_EQ(registration.lease_slots(), 3);
-  EXPECT_EQ(registration.device(), "cpu/2");
+  EXPECT_THAT(registration.device(), StartsWith("cpu/2 ("));
 }
 
 TEST_F(WorkerTest, EachLifeHasAnIncarnationOfItsOwn) {
@@ -186,6 +186,9 @@ TEST_F(WorkerTest, WrongOptionsAreNamed) {
   options.data_memory = ~uint64_t{0};
   EXPECT_THAT(StartError(options),
               StartsWith("data_memory: 18446744073709551615; must be at most"));
+  options = Options();
+  options.device_timeout = absl::ZeroDuration();
+  EXPECT_EQ(StartError(options), "device_timeout: 0; must be from 1ms to 24h");
   options = Options();
   options.step_timeout = absl::ZeroDuration();
   EXPECT_THAT(StartError(options), StartsWith("step_timeout: 0"));

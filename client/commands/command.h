@@ -12,6 +12,7 @@
 #include "client/interrupt.h"
 #include "client/jobs_client.h"
 #include "client/progress/progress_view.h"
+#include "worker/devices.h"
 
 namespace millrace::client {
 
@@ -20,6 +21,8 @@ struct CommandContext {
   Console console;
   // Triggered when the user wants to stop. Not owned.
   Interrupt* interrupt = nullptr;
+  // As in EmbeddedClusterOptions.
+  worker::CudaLoader load_cuda = nullptr;
 };
 
 // Runs to its end. An error that is returned was not reported yet.

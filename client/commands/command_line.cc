@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "common/flags.h"
 #include "common/printable.h"
+#include "worker/devices.h"
 
 namespace millrace::client {
 namespace {
@@ -97,6 +98,11 @@ class Declaration {
             "cuda:N,M,... (several, which share each batch), or auto: a GPU where there is "
             "one")
         ->capture_default_str()
+        ->excludes(cluster);
+    AddDurationFlag(*train, "--device_timeout", &Of(train)->device_timeout,
+                    {worker::kLeastDeviceTimeout, worker::kMostDeviceTimeout},
+                    "How long a GPU may take for a step of the embedded workers. After that it is "
+                    "lost to this process")
         ->excludes(cluster);
     train
         ->add_option("--deterministic", Of(train)->deterministic,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "worker/devices.h"
 
 namespace millrace::client {
 
@@ -21,8 +22,9 @@ struct Flags {
   int workers = 2;
   std::string device = "auto";  // Of its workers.
   bool deterministic = true;    // Likewise.
-  std::string state_dir;        // Of an embedded cluster; empty: a temporary one.
-  std::string export_file;      // Empty: none.
+  absl::Duration device_timeout = worker::kDefaultDeviceTimeout;
+  std::string state_dir;    // Of an embedded cluster; empty: a temporary one.
+  std::string export_file;  // Empty: none.
   // How long to wait for a cancellation or a checkpoint.
   absl::Duration timeout = absl::Minutes(1);
   std::string path;          // Of checkpoints: DIR, DIR/latest or DIR/000017. Of convert: a file.

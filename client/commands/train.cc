@@ -30,6 +30,36 @@ namespace {
 // How long an interrupted job may take for its last checkpoint.
 constexpr absl::Duration kLastCheckpointTimeout = absl::Seconds(30);
 
+// Whether a cluster of this process has lost its last worker. Thread-safe.
+class NoWorker {
+ public:
+  void Tell(const absl::Status& why) {
+    {
+      MutexLock lock(&mutex_);
+      why_ = why;
+    }
+    event_.Trigger();
+  }
+
+  Interrupt* event() { return &event_; }
+
+  // REQUIRES: it is told.
+  absl::Status Error(const CommandContext& context, const std::string& checkpoints) const {
+    MutexLock lock(&mutex_);
+    const bool goes_on = !checkpoints.empty() || !context.flags.state_dir.empty();
+    return absl::UnavailableError(absl::StrCat(
+        "no worker is left to compute: ", std::string(why_.message()), ". ",
+        goes_on ? "The same command goes on with the job"
+                : "Nothing of the job is kept, as it has neither --checkpoints nor --state_dir",
+        "; --device=cpu computes without a GPU."));
+  }
+
+ private:
+  mutable Mutex mutex_;
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);
+  Interrupt event_;
+};
+
 // What an interrupt does depends on how far the command is.
 class Interruption {
  public:
@@ -47,6 +77,13 @@ class Interruption {
   void SetJob(const std::string& job_id) {
     MutexLock lock(&mutex_);
     job_id_ = job_id;
+  }
+
+  // No worker is left.
+  void Abandon() {
+    const std::string job_id = Job();
+    if (!job_id.empty() && !checkpoints_.empty()) WriteCheckpoint(job_id);
+    client_->Interrupt();
   }
 
  private:
@@ -173,12 +210,17 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Begin(const CommandContext& context,
   return std::move(beginning.ended);
 }
 
-absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const Flags& flags) {
+absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartEmbedded(const CommandContext& context,
+                                                               NoWorker* no_worker) {
+  const Flags& flags = context.flags;
   EmbeddedClusterOptions options;
   options.ps = flags.ps;
   options.workers = flags.workers;
   options.device = flags.device;
   options.deterministic = flags.deterministic;
+  options.device_timeout = flags.device_timeout;
+  options.load_cuda = context.load_cuda;
+  options.on_no_worker = [no_worker](const absl::Status& why) { no_worker->Tell(why); };
   options.state_dir = flags.state_dir;
   return EmbeddedCluster::Start(options);
 }
@@ -213,6 +255,7 @@ absl::StatusOr<StartedJob> SubmitOrResume(const CommandContext& context, JobSpec
 struct Training {
   JobSpec spec;
   std::string checkpoints;
+  NoWorker* no_worker = nullptr;
 };
 
 // Its outcome, or the checkpoint of its end where it has ended in an earlier run. Neither: the user
@@ -230,14 +273,22 @@ absl::StatusOr<FollowedJob> RunToItsEnd(const CommandContext& context, const Tra
     return FollowedJob();
   };
   Interruption interruption(context, training.checkpoints, client, view);
+  const Interrupt& no_worker = *training.no_worker->event();
+  const Interrupt::Action abandon(training.no_worker->event(), [&] { interruption.Abandon(); });
   absl::StatusOr<StartedJob> job = SubmitOrResume(context, training.spec, client, view);
   if (!job.ok() && context.interrupt->triggered()) return stopped(MaybeTakenNote(flags.cluster));
+  if (!job.ok() && no_worker.triggered()) {
+    return training.no_worker->Error(context, training.checkpoints);
+  }
   MILLRACE_RETURN_IF_ERROR(job.status());
   if (job->ended != nullptr) return FollowedJob{absl::nullopt, std::move(job->ended)};
   interruption.SetJob(job->id);
   const auto outcome = FollowJob(client, job->id, view);
   if (!outcome.ok() && context.interrupt->triggered()) {
     return stopped(DetachedNote(job->id, flags.cluster));
+  }
+  if (!outcome.ok() && no_worker.triggered()) {
+    return training.no_worker->Error(context, training.checkpoints);
   }
   MILLRACE_RETURN_IF_ERROR(outcome.status());
   return FollowedJob{*outcome, nullptr};
@@ -314,6 +365,7 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
   MILLRACE_ASSIGN_OR_RETURN(const auto temporary, PlaceBest(flags, spec));
   MILLRACE_RETURN_IF_ERROR(CheckJobSpec(spec));
   if (!flags.export_file.empty()) MILLRACE_RETURN_IF_ERROR(CheckExportFile(flags.export_file));
+  NoWorker no_worker;
   std::unique_ptr<EmbeddedCluster> embedded;
   CommandContext connection = context;
   if (flags.cluster.empty()) {
@@ -326,11 +378,15 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
                            view.get());
       }
     }
-    MILLRACE_ASSIGN_OR_RETURN(embedded, StartEmbedded(flags));
+    MILLRACE_ASSIGN_OR_RETURN(embedded, StartEmbedded(context, &no_worker));
     connection.flags.cluster = embedded->address();
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(connection, view.get()));
-  return TrainOn(context, {spec, checkpoints}, client.get(), view.get());
+  auto exit_code = TrainOn(context, {spec, checkpoints, &no_worker}, client.get(), view.get());
+  if (exit_code.ok() || !no_worker.event()->triggered()) return exit_code;
+  // Before the end of the cluster, which may end the process.
+  ReportError(context, exit_code.status());
+  return ExitCode::kFailed;
 }
 
 }  // namespace millrace::client

@@ -8,6 +8,7 @@
 #include "client/commands/command.h"
 #include "client/commands/exit_code.h"
 #include "client/interrupt.h"
+#include "worker/devices.h"
 
 namespace millrace::testing {
 
@@ -21,6 +22,7 @@ class CommandRun {
 
   client::Flags& flags() { return context_.flags; }
   client::Interrupt& interrupt() { return interrupt_; }
+  worker::CudaLoader& load_cuda() { return context_.load_cuda; }
   const client::CommandContext& context() const { return context_; }
 
   // The command's own result; errors are not reported.

@@ -96,7 +96,11 @@ bool Dispatcher::SetPrepared(uint64_t worker, const JobPrepared& prepared) {
   standing.ready = prepared.code() == 0;
   std::string refusal = standing.ready ? "" : prepared.message();
   if (!standing.ready && refusal.empty()) refusal = absl::StrCat("code ", prepared.code());
-  const bool news = !standing.ready && standing.refusal != refusal;
+  bool news = !standing.ready && standing.refusal != refusal;
+  if (standing.ready && standing.remark != prepared.message()) {
+    standing.remark = prepared.message();
+    news = !standing.remark.empty();
+  }
   standing.refusal = std::move(refusal);
   if (!standing.ready) job->second.tracker.GiveBackAll(worker);
   HandOut();

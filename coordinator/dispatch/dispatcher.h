@@ -85,7 +85,7 @@ class Dispatcher {
   void Remove(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A worker can run a job from now on, or cannot: then it gets nothing of it, and its leases of it
-  // are free. Returns whether it refuses for a reason that it had not given.
+  // are free. Returns whether it says why, or remarks something, that it had not said.
   bool SetPrepared(uint64_t worker, const JobPrepared& prepared) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Where every worker has refused the job: why, as "worker-0: data.train: no such file";
@@ -168,6 +168,7 @@ class Dispatcher {
   struct Standing {
     bool ready = false;
     std::string refusal;  // Why it cannot run the job. Empty: it can, or has not said.
+    std::string remark;   // That it made when it could.
     int faults = 0;       // In a row, without a step done.
     int returns = 0;      // The same, of leases that it gave back with OK.
     absl::Time not_before = absl::InfinitePast();

@@ -280,6 +280,15 @@ TEST_F(DispatcherTest, WorkerGetsNothingOfAJobBeforeItIsReady) {
   EXPECT_EQ(outbox_.leases[0].end(), 25u) << "slots of others do not make leases smaller";
 }
 
+TEST_F(DispatcherTest, ARemarkOfAWorkerThatIsReadyIsNewsOnce) {
+  SetWorkers({{1, 1, "worker-1"}});
+  Start("a", 1, 0);
+  EXPECT_TRUE(Prepare(1, "a", 0, "computes otherwise"));
+  EXPECT_FALSE(Prepare(1, "a", 0, "computes otherwise")) << "that is known";
+  EXPECT_FALSE(Prepare(1, "a"));
+  EXPECT_EQ(dispatcher_.WhyNobodyCan("a"), "");
+}
+
 TEST_F(DispatcherTest, WorkerStaysReadyInTheNextGenerationAndUntilItRefuses) {
   SetWorkers({{1, 1, "worker-1"}});
   Start("a", 1, 0);

@@ -163,7 +163,8 @@ void JobRunner::OnJobPrepared(const WorkerMember& worker, const JobPrepared& ans
   prepared.set_message(Printable(prepared.message()));
   if (environment_.dispatcher->SetPrepared(worker.id, prepared)) {
     inbox_.AddNotice(
-        absl::StrCat(worker.registration.name(), " cannot run the job: ", prepared.message()));
+        absl::StrCat(worker.registration.name(),
+                     prepared.code() == 0 ? " " : " cannot run the job: ", prepared.message()));
   }
   inbox_.Wake();  // An evaluation may wait for it.
 }

@@ -52,8 +52,6 @@ class Runner {
  public:
   void Run(const KernelLaunch& launch, Order* order);
   uint64_t Cooperate(const Request& request);
-  unsigned ActiveLanes() const;
-  bool running() const { return launch_ != nullptr; }
 
  private:
   void RunBlock(uint64_t block);
@@ -275,15 +273,6 @@ void Runner::FinishWarp(uint32_t mask) {
   MakeReady(lanes);
 }
 
-unsigned Runner::ActiveLanes() const {
-  const size_t first = current_ / kLanes * kLanes;
-  unsigned lanes = 0;
-  for (size_t lane = 0; lane < kLanes && first + lane < threads_.size(); ++lane) {
-    if (!threads_[first + lane].ended) lanes |= 1u << lane;
-  }
-  return lanes;
-}
-
 std::string Runner::Describe(size_t thread) const {
   const Thread& it = threads_[thread];
   const std::string name = "thread " + Text(IndexIn(blockDim, thread));
@@ -306,10 +295,6 @@ Runner& TheRunner() {
 
 void RunKernel(const KernelLaunch& launch, Order* order) { TheRunner().Run(launch, order); }
 
-bool InKernel() { return TheRunner().running(); }
-
 uint64_t Cooperate(const Request& request) { return TheRunner().Cooperate(request); }
 
 }  // namespace cuda_emulation
-
-unsigned __activemask() { return cuda_emulation::TheRunner().ActiveLanes(); }

@@ -25,9 +25,6 @@ struct KernelLaunch {
 // One at a time. Returns when all threads have ended.
 void RunKernel(const KernelLaunch& launch, Order* order);
 
-// True within a kernel.
-bool InKernel();
-
 }  // namespace cuda_emulation
 
 #endif  // MILLRACE_TESTING_CUDA_EMULATION_BLOCK_H_

@@ -43,11 +43,17 @@ void FailKernelOf(int index, int n, cudaError_t error = cudaErrorIllegalAddress)
 // The nth kernel that runs never ends. Who asks hears that it is not ready; who waits for it
 // without a limit stops the process with a message.
 void HangKernel(int n);
+// The nth cudaMalloc never returns, as where the device hangs; Reset does not end it.
+void HangAllocation(int n);
 // The nth cudaMalloc, or cudaHostAlloc, returns cudaErrorMemoryAllocation.
 void FailAllocation(int n);
 void FailPinnedAllocation(int n);
 // From now on all calls, for all devices, return `error`.
 void LoseDevice(cudaError_t error = cudaErrorECCUncorrectable);
+
+// Which products cuBLASLt's heuristics know an algorithm for.
+enum class KnownProducts { kAll, kWithoutBias, kNone };
+void SetKnownProducts(KnownProducts known);
 
 // What was made and not yet destroyed.
 struct Usage {

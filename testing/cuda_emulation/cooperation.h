@@ -113,13 +113,6 @@ T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, CUDA_EMULATI
                                  {file, line});
 }
 
-// The lanes of the caller's warp that have not ended. On a GPU it may be any that run together.
-unsigned __activemask();
-
-// Threads of a block run on one thread of the system: what one wrote the next sees.
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-
 #undef CUDA_EMULATION_PLACE
 
 #endif  // MILLRACE_TESTING_CUDA_EMULATION_COOPERATION_H_

@@ -1,5 +1,7 @@
 // Functions of the runtime that allocate, copy and fill.
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "testing/cuda_emulation/fail.h"
 #include "testing/cuda_emulation/runtime_api.h"
@@ -106,14 +108,18 @@ using cuda_emulation::CallUnsafe;
 using cuda_emulation::Device;
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  return CallUnsafe([&](Device* device) {
+  bool hangs = false;
+  const cudaError_t error = CallUnsafe([&](Device* device) {
     if (memory == nullptr) return cudaErrorInvalidValue;
     *memory = nullptr;
     if (bytes == 0) return cudaSuccess;
+    hangs = device->hanging_allocation.Happens();
     if (device->allocation.Happens()) return cudaErrorMemoryAllocation;
     *memory = device->memory.Allocate(cuda_emulation::CurrentDevice(), bytes);
     return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
+  while (hangs) std::this_thread::sleep_for(std::chrono::hours(1));
+  return error;
 }
 
 // Waits for the device first.
@@ -125,8 +131,6 @@ cudaError_t cudaFree(void* memory) {
     return device->memory.Free(memory) ? cudaSuccess : cudaErrorInvalidValue;
   });
 }
-
-cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, 0); }
 
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
   return CallUnsafe([&](Device* device) {

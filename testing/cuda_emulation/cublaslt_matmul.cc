@@ -260,6 +260,12 @@ cublasStatus_t EnqueueProduct(const Multiplication& call, cudaStream_t stream) {
                                                       : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
+KnownProducts Known() {
+  Device& device = TheDevice();
+  const std::lock_guard<std::mutex> lock(device.mutex);
+  return device.products;
+}
+
 template <typename T>
 cublasStatus_t GetValue(T field, void* value, size_t bytes, size_t* written) {
   if (written != nullptr) *written = sizeof(T);
@@ -286,6 +292,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   const cublasStatus_t status = cuda_emulation::CheckProblem(description, layouts);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (preference->search_mode != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const cuda_emulation::KnownProducts known = cuda_emulation::Known();
+  if (known == cuda_emulation::KnownProducts::kNone) return CUBLAS_STATUS_SUCCESS;
+  const bool biased = (description->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+  if (known == cuda_emulation::KnownProducts::kWithoutBias && biased) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   *count = cuda_emulation::Choose(*preference, cuda_emulation::ProblemOf(*description, layouts), *d,
                                   wanted, results);
   return CUBLAS_STATUS_SUCCESS;

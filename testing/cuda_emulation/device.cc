@@ -103,8 +103,9 @@ void Reset() {
   device.driver = true;
   device.peer_access = true;
   device.kernel_of = {};
+  device.products = KnownProducts::kAll;
   device.launch = device.kernel = device.hang = {};
-  device.allocation = device.pinned_allocation = {};
+  device.allocation = device.pinned_allocation = device.hanging_allocation = {};
   last_error = cudaSuccess;
   SetCurrentDevice(0);
 }
@@ -131,6 +132,9 @@ void SetPeerAccess(bool peer_access) {
 void SetDriverMissing() {
   Set([&](Device* device) { device->driver = false; });
 }
+void SetKnownProducts(KnownProducts known) {
+  Set([&](Device* device) { device->products = known; });
+}
 void SetMemory(size_t bytes) {
   Set([&](Device* device) { device->memory.set_limit(bytes); });
 }
@@ -148,6 +152,9 @@ void FailKernelOf(int index, int n, cudaError_t error) {
 }
 void HangKernel(int n) {
   Set([&](Device* device) { device->hang = {n, cudaSuccess}; });
+}
+void HangAllocation(int n) {
+  Set([&](Device* device) { device->hanging_allocation = {n, cudaSuccess}; });
 }
 void FailAllocation(int n) {
   Set([&](Device* device) { device->allocation = {n, cudaErrorMemoryAllocation}; });

@@ -48,7 +48,8 @@ struct Device {
   bool peer_access = true;
   std::set<std::pair<int, int>> peers;  // For which it was enabled.
   bool driver = true;
-  Fault launch, kernel, hang, allocation, pinned_allocation;
+  KnownProducts products = KnownProducts::kAll;
+  Fault launch, kernel, hang, allocation, pinned_allocation, hanging_allocation;
   std::array<Fault, kMostDevices> kernel_of;
 
   CUstream_st* legacy = nullptr;  // The stream that is called null; made at the first use.

@@ -89,8 +89,6 @@ bool InvalidateCaptureOf(CUevent_st* event) {
 }  // namespace
 }  // namespace cuda_emulation
 
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
-
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return Call([&](Device* device) {
     if (event == nullptr || flags > (cudaEventBlockingSync | cudaEventDisableTiming)) {

@@ -137,13 +137,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   });
 }
 
-cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
-  return Call([&](Device* device) {
-    if (device->executables.count(executable) == 0) return cudaErrorInvalidValue;
-    return cuda_emulation::Enqueue(device, stream, nullptr);
-  });
-}
-
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   return Call(
       [&](Device* device) { return cuda_emulation::LaunchGraph(device, executable, stream); });

@@ -8,10 +8,8 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-#define __align__(bytes) __attribute__((aligned(bytes)))
 
 // With AddressSanitizer an ordinary variable, since only these have red zones around them.
 // Otherwise one of the thread, since these can be told from others when they are filled
@@ -65,16 +63,6 @@ CUDA_EMULATION_VECTORS(double, double, 16, 16)
 CUDA_EMULATION_VECTORS(long long, longlong, 16, 16)
 CUDA_EMULATION_VECTORS(unsigned long long, ulonglong, 16, 16)
 #undef CUDA_EMULATION_VECTORS
-
-struct float3 {
-  float x, y, z;
-};
-struct int3 {
-  int x, y, z;
-};
-inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
-inline int3 make_int3(int x, int y, int z) { return {x, y, z}; }
-inline uint3 make_uint3(unsigned int x, unsigned int y, unsigned int z) { return {x, y, z}; }
 
 // Of the thread that runs. Kernels run one at a time (block.h), so one of each is enough.
 extern uint3 threadIdx;

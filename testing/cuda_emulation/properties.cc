@@ -71,12 +71,6 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return cudaSuccess;
 }
 
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  if (version == nullptr) return Remember(cudaErrorInvalidValue);
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
   return Call([&](Device* device) {

@@ -9,7 +9,6 @@
 extern "C" {
 
 cudaError_t cudaDriverGetVersion(int* version);
-cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
@@ -28,7 +27,6 @@ cudaError_t cudaPeekAtLastError();
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
-cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
@@ -47,7 +45,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 
-cudaError_t cudaEventCreate(cudaEvent_t* event);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream = nullptr,
@@ -61,7 +58,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long flags = 0);
-cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
@@ -71,10 +67,6 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 template <typename T>
 cudaError_t cudaMalloc(T** memory, size_t bytes) {
   return cudaMalloc(reinterpret_cast<void**>(memory), bytes);
-}
-template <typename T>
-cudaError_t cudaMallocHost(T** memory, size_t bytes) {
-  return cudaMallocHost(reinterpret_cast<void**>(memory), bytes);
 }
 template <typename T>
 cudaError_t cudaHostAlloc(T** memory, size_t bytes, unsigned flags) {

@@ -189,6 +189,36 @@ TEST_F(GpuTrainingTest, TheWorkerOfALostGpuLeavesAndTheJobGoesOn) {
   EXPECT_EQ(status.step(), kManySteps);
 }
 
+// Whoever plans the job, the other one computes otherwise.
+TEST_F(GpuTrainingTest, ASynchronousJobOnSeveralKindsOfDevicesSaysSo) {
+  StartCluster(/*workers=*/1, "cpu");
+  worker::WorkerOptions options;
+  options.name = "gpu-worker";
+  options.coordinator_address = cluster_->address();
+  options.device = "cuda:0";
+  options.load_cuda = EmulatedLibrary;
+  const auto worker = worker::Worker::Start(options);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  JobSpec spec = SynchronousSpec();
+  spec.mutable_synchronous()->set_allow_mixed_workers(true);
+  spec.clear_epochs();
+  spec.set_steps(1u << 30);
+  const auto job_id = client_->Submit(spec);
+  ASSERT_TRUE(job_id.ok()) << job_id.status();
+  std::string told;
+  EXPECT_TRUE(client_
+                  ->Watch(*job_id, 0,
+                          [&](const JobEvent& event) {
+                            if (event.notice().message().find("computes on '") == std::string::npos)
+                              return;
+                            told = event.notice().message();
+                            EXPECT_TRUE(client_->Cancel(*job_id).ok());
+                          })
+                  .ok());
+  EXPECT_THAT(told, AllOf(HasSubstr("'cuda, "), HasSubstr("'cpu, "),
+                          HasSubstr("its bits depend on which worker has a step")));
+}
+
 TEST_F(GpuTrainingTest, WithoutAGpuAWorkerSaysSoOrTakesTheCpu) {
   MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetDriverMissing();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/device/device_meter.h"
 #include "worker/model/batch_sizes.h"
 #include "worker/model/model.h"
@@ -22,11 +23,15 @@ class Device {
   // "cpu", "cuda:0", "cuda:0,1".
   virtual const std::string& name() const = 0;
 
-  // The same for people, with what there is to say: "cpu/2", "cuda:0 (NVIDIA H200)".
+  // The same for people, with what there is to say: "cpu/2 (avx2)", "cuda:0 (NVIDIA H200,
+  // sm_90, CUDA 13.1)". At most 100 characters.
   virtual std::string description() const = 0;
 
   // Null: nothing is measured.
   virtual const DeviceMeter* meter() const { return nullptr; }
+
+  // Waits for `patience` at most until no thread is in a call of it. False: one still is.
+  virtual bool AwaitCalls(absl::Duration /*patience*/) { return true; }
 
   // Compiles a plan, whose shapes are all checked, for batches of up to these sizes.
   // INVALID_ARGUMENT: no batches to train on. RESOURCE_EXHAUSTED: too little memory for them.

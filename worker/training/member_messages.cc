@@ -6,12 +6,13 @@
 
 namespace millrace::worker {
 
-MemberMessage PreparedMessage(const std::string& job_id, const absl::Status& status) {
+MemberMessage PreparedMessage(const std::string& job_id, const absl::Status& status,
+                              const std::string& remark) {
   MemberMessage message;
   JobPrepared* prepared = message.mutable_job_prepared();
   prepared->set_job_id(job_id);
   prepared->set_code(static_cast<int>(status.code()));
-  prepared->set_message(std::string(status.message()));
+  prepared->set_message(status.ok() ? remark : std::string(status.message()));
   return message;
 }
 

@@ -12,7 +12,9 @@
 
 namespace millrace::worker {
 
-MemberMessage PreparedMessage(const std::string& job_id, const absl::Status& status);
+// `remark`: of a worker that can run the job; may be empty.
+MemberMessage PreparedMessage(const std::string& job_id, const absl::Status& status,
+                              const std::string& remark);
 
 // `result` lacks the two ids.
 MemberMessage StepMessage(const std::string& job_id, uint64_t lease_id, StepResult result);

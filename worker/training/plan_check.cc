@@ -64,6 +64,15 @@ absl::Status CheckSameNumerics(const std::string& own, const std::string& planne
 
 }  // namespace
 
+std::string MixedNumerics(const JobSpec& spec, const JobPlan& own, const JobPlan& planned) {
+  if (!spec.synchronous().allow_mixed_workers()) return "";
+  if (CheckSameNumerics(own.numerics(), planned.numerics()).ok()) return "";
+  return absl::StrCat("computes on '", own.numerics(), "', and the job was planned on '",
+                      planned.numerics(),
+                      "': its bits depend on which worker has a step "
+                      "(synchronous.allow_mixed_workers)");
+}
+
 absl::Status CheckSamePlan(const JobSpec& spec, const JobPlan& own, const JobPlan& planned) {
   MILLRACE_RETURN_IF_ERROR(CheckSameVariables(own.variables(), planned.variables()));
   MILLRACE_RETURN_IF_ERROR(

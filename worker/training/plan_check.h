@@ -2,6 +2,8 @@
 #ifndef MILLRACE_WORKER_TRAINING_PLAN_CHECK_H_
 #define MILLRACE_WORKER_TRAINING_PLAN_CHECK_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "protos/cluster.pb.h"
 #include "protos/job.pb.h"
@@ -14,6 +16,10 @@ namespace millrace::worker {
 // both are known. (Initial values are not compared: the ps servers alone use them.)
 // INVALID_ARGUMENT names both values.
 absl::Status CheckSamePlan(const JobSpec& spec, const JobPlan& own, const JobPlan& planned);
+
+// Of a synchronous job that allows mixed workers, where this one computes otherwise than the one
+// that planned it: what its bits depend on, for people. Otherwise empty.
+std::string MixedNumerics(const JobSpec& spec, const JobPlan& own, const JobPlan& planned);
 
 }  // namespace millrace::worker
 

@@ -93,8 +93,13 @@ TEST(PlanCheckTest, WorkerThatComputesOtherwiseTakesNoPartInASynchronousJob) {
   JobSpec mixed = Synchronous();
   mixed.mutable_synchronous()->set_allow_mixed_workers(true);
   EXPECT_EQ(CheckSamePlan(mixed, own, MakePlan()), absl::OkStatus());
+  EXPECT_EQ(MixedNumerics(mixed, own, MakePlan()),
+            "computes on 'cpu, 2 threads', and the job was planned on 'cpu, 1 thread': its bits "
+            "depend on which worker has a step (synchronous.allow_mixed_workers)");
+  EXPECT_EQ(MixedNumerics(mixed, MakePlan(), MakePlan()), "");
   JobSpec asynchronous;
   asynchronous.mutable_asynchronous();
+  EXPECT_EQ(MixedNumerics(asynchronous, own, MakePlan()), "");
   EXPECT_EQ(CheckSamePlan(asynchronous, own, MakePlan()), absl::OkStatus());
   own.clear_numerics();
   EXPECT_EQ(CheckSamePlan(Synchronous(), own, MakePlan()), absl::OkStatus());

@@ -232,7 +232,9 @@ void StepLoop::Do(const SetRoute& route) {
   }
   LOG_IF(WARNING, !status.ok()) << options_.worker_name << " cannot work on job " << job_id_
                                 << " and will try again: " << status;
-  options_.send(PreparedMessage(job_id_, status));
+  const std::string remark =
+      status.ok() ? MixedNumerics(spec_, computation_->plan(), route.plan()) : "";
+  options_.send(PreparedMessage(job_id_, status, remark));
 }
 
 void StepLoop::Do(const StepWork& work) {

@@ -9,7 +9,14 @@
 namespace millrace::worker {
 namespace {
 
-std::string InstructionSet() {
+long CacheKib(int name) {
+  const long bytes = sysconf(name);
+  return bytes > 0 ? bytes / 1024 : 0;
+}
+
+}  // namespace
+
+std::string CpuInstructionSet() {
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::all:
       return "plain instructions";
@@ -35,18 +42,11 @@ std::string InstructionSet() {
   }
 }
 
-long CacheKib(int name) {
-  const long bytes = sysconf(name);
-  return bytes > 0 ? bytes / 1024 : 0;
-}
-
-}  // namespace
-
 std::string CpuNumerics(int threads) {
   const dnnl_version_t* const version = dnnl_version();
   return absl::StrCat("cpu, ", threads, threads == 1 ? " thread" : " threads", ", oneDNN ",
                       version->major, ".", version->minor, ".", version->patch, " on ",
-                      InstructionSet(), ", caches of ", CacheKib(_SC_LEVEL1_DCACHE_SIZE), ", ",
+                      CpuInstructionSet(), ", caches of ", CacheKib(_SC_LEVEL1_DCACHE_SIZE), ", ",
                       CacheKib(_SC_LEVEL2_CACHE_SIZE), " and ", CacheKib(_SC_LEVEL3_CACHE_SIZE),
                       " KiB");
 }

@@ -13,6 +13,9 @@ namespace millrace::worker {
 // caches of 32, 1024 and 33792 KiB".
 std::string CpuNumerics(int threads);
 
+// Of these the instruction set: "avx512_core_vnni".
+std::string CpuInstructionSet();
+
 }  // namespace millrace::worker
 
 #endif  // MILLRACE_WORKER_DEVICE_CPU_NUMERICS_H_

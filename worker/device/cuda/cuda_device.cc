@@ -18,35 +18,34 @@ cuda::GpuOptions ForGpu(const CudaDeviceOptions& options) {
 
 std::string NameOf(int gpu) { return absl::StrCat("cuda:", gpu); }
 
+std::string NameOf(const std::vector<int>& gpus) {
+  return absl::StrCat("cuda:", absl::StrJoin(gpus, ","));
+}
+
 absl::Status StatusOf(int gpu, const cuda::Error& error) {
   return absl::UnavailableError(absl::StrCat(NameOf(gpu), ": ", error.what()));
 }
 
 // What kind a GPU is.
-absl::StatusOr<std::string> KindOf(cuda::Library* library, int gpu,
+absl::StatusOr<std::string> KindOf(cuda::Library* library, int index,
                                    const CudaDeviceOptions& options) {
   try {
-    const int count = library->GpuCount();
-    if (gpu < 0 || gpu >= count) {
-      return absl::UnavailableError(
-          absl::StrCat(NameOf(gpu), ": no such GPU: this process may use ", count,
-                       " (nvidia-smi lists a machine's GPUs, CUDA_VISIBLE_DEVICES may hide some)"));
-    }
-    return library->Open(gpu, ForGpu(options))->Properties().name;
+    const cuda::GpuProperties gpu = library->Open(index, ForGpu(options))->Properties();
+    return absl::StrCat(gpu.name, ", sm_", gpu.major, gpu.minor, ", ", gpu.release);
   } catch (const cuda::Error& error) {
-    return StatusOf(gpu, error);
+    return StatusOf(index, error);
   }
 }
 
 }  // namespace
 
 CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
-                       const std::string& gpus, DeviceLost lost)
+                       const std::string& kinds, std::shared_ptr<DeviceState> state)
     : library_(library),
       options_(options),
-      name_(absl::StrCat("cuda:", absl::StrJoin(options.gpus, ","))),
-      description_(absl::StrCat(name_, " (", gpus, ")")),
-      state_(std::make_shared<DeviceState>(std::move(lost))),
+      name_(NameOf(options.gpus)),
+      description_(absl::StrCat(name_, " (", kinds, ")")),
+      state_(std::move(state)),
       host_memory_(std::make_shared<CudaHostMemory>(library, options.gpus.front(), state_)) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library,
@@ -57,13 +56,17 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
     MILLRACE_ASSIGN_OR_RETURN(std::string kind, KindOf(library, gpu, options));
     kinds.push_back(std::move(kind));
   }
+  const auto shared = options.shared != nullptr ? options.shared : std::make_shared<SharedGpus>();
+  std::shared_ptr<DeviceState> state = shared->Of(NameOf(options.gpus), options.timeout);
+  state->AddListener(std::move(lost));
   return std::unique_ptr<CudaDevice>(
-      new CudaDevice(library, options, GpuNames(kinds), std::move(lost)));
+      new CudaDevice(library, options, GpuNames(kinds), std::move(state)));
 }
 
 absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan,
                                                            const BatchSizes& batches) {
   if (state_->hangs()) return absl::UnavailableError(absl::StrCat(name_, ": does not answer"));
+  const DeviceState::Call call(state_.get(), "makes a model");
   std::vector<NamedGpu> gpus;
   for (const int gpu : options_.gpus) {
     try {

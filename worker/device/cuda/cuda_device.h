@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/device/cuda/device_lost.h"
 #include "worker/device/cuda/device_state.h"
 #include "worker/device/cuda/library.h"
@@ -20,6 +21,10 @@ struct CudaDeviceOptions {
   // share each batch.
   std::vector<int> gpus = {0};
   bool deterministic = true;  // As cuda::GpuOptions.
+  // How long the GPU may take for a step; after that it is lost.
+  absl::Duration timeout = absl::Seconds(120);
+  // That other devices of the process know of, too. Null: only this one does.
+  std::shared_ptr<SharedGpus> shared = nullptr;
 };
 
 // Each of its models has streams and memory of its own on the GPUs, and may be used by any one
@@ -37,12 +42,13 @@ class CudaDevice final : public Device {
   const std::string& name() const override { return name_; }
   std::string description() const override { return description_; }
   const DeviceMeter* meter() const override { return meter_.get(); }
+  bool AwaitCalls(absl::Duration patience) override { return state_->AwaitCalls(patience); }
   absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
                                                  const BatchSizes& batches) override;
 
  private:
-  CudaDevice(cuda::Library* library, const CudaDeviceOptions& options, const std::string& gpus,
-             DeviceLost lost);
+  CudaDevice(cuda::Library* library, const CudaDeviceOptions& options, const std::string& kinds,
+             std::shared_ptr<DeviceState> state);
 
   cuda::Library* const library_;
   const CudaDeviceOptions options_;

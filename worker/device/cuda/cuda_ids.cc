@@ -65,6 +65,7 @@ size_t CudaIds::Bytes(const ModelPlan& plan, size_t batch) {
 
 CudaIds::CudaIds(const ModelPlan& plan, size_t batch, cuda::Gpu* gpu)
     : gpu_(gpu),
+      sorts_(gpu->Properties().deterministic),
       batch_(batch),
       features_(FeaturesOf(plan, batch)),
       slots_(IdSlot(plan.features.size(), /*pooled=*/false)) {
@@ -83,8 +84,10 @@ void CudaIds::MakeRoom(Feature* feature, size_t ids) {
   cuda::Ids& slot = slots_[feature->slot];
   slot.ids = memory.Device<int64_t>(places.ids);
   slot.ends = feature->ragged ? memory.Device<uint64_t>(places.ends) : nullptr;
-  slot.sorted_ids = memory.Device<int64_t>(places.sorted_ids);
-  slot.sorted_rows = memory.Device<int64_t>(places.sorted_rows);
+  if (sorts_) {
+    slot.sorted_ids = memory.Device<int64_t>(places.sorted_ids);
+    slot.sorted_rows = memory.Device<int64_t>(places.sorted_rows);
+  }
   slot.count = memory.Device<uint64_t>(places.count);
   slot.most = ids;
 }
@@ -126,7 +129,7 @@ void CudaIds::Copy(const Feature& feature, const Ids& taken) {
   memory.CopyIn(places.count, sizeof(uint64_t));
   memory.CopyIn(places.ids, bytes);
   memory.CopyIn(places.ends, taken.ends.size() * sizeof(uint64_t));
-  if (!feature.sorted) return;
+  if (!feature.sorted || !sorts_) return;
   const std::vector<int64_t> rows = RowsOf(feature, taken);
   order_.resize(ids.size());
   std::iota(order_.begin(), order_.end(), 0);

@@ -19,8 +19,8 @@ namespace millrace::worker {
 // that do not, since the rows of their outputs differ.
 inline size_t IdSlot(size_t feature, bool pooled) { return 2 * feature + (pooled ? 1 : 0); }
 
-// The ids of a batch for all embeddings of a model, with their order for the gradient's sums. Room
-// for ragged ones grows with the batches. Used by one thread at a time.
+// The ids of a batch for all embeddings of a model, with their order for the gradient's sums, where
+// these have one. Room for ragged ones grows with the batches. Used by one thread at a time.
 class CudaIds {
  public:
   // `plan` and `gpu` must outlive it. For batches of up to `batch` examples. Throws cuda::Error.
@@ -59,6 +59,7 @@ class CudaIds {
   void Copy(const Feature& feature, const Ids& taken);
 
   cuda::Gpu* const gpu_;
+  const bool sorts_;  // Sums have one order.
   const size_t batch_;
   std::vector<Feature> features_;
   std::vector<cuda::Ids> slots_;

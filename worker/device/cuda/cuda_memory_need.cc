@@ -25,7 +25,7 @@ size_t LargestThatFits(size_t size, const Fits& fits) {
 }  // namespace
 
 uint64_t CudaMemoryNeed::DeviceBytes(const CudaLayout& layout, const BatchSizes& part) const {
-  return layout.memory.bytes() + CudaIds::Bytes(plan_, part.largest());
+  return layout.memory.bytes() + CudaIds::Bytes(plan_, part.largest()) + kMargin;
 }
 
 uint64_t CudaMemoryNeed::DeviceBytes(const BatchSizes& batches) const {
@@ -45,11 +45,12 @@ absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& devic
   const std::string advice =
       fitting == 0 ? "use smaller layers"
                    : absl::StrFormat("batches of up to %d examples would fit", fitting);
-  return absl::ResourceExhaustedError(absl::StrFormat(
-      "the model, with batches of %d examples (%s), needs %.3g GiB of the memory of %s, of which "
-      "%.3g GiB are free; %s",
-      size, train_alone ? "batch_size" : "evaluation.batch_size", need / kGiB, device_name,
-      free / kGiB, advice));
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("the model, with batches of %d examples (%s), needs %.3g GiB of the memory "
+                      "of %s (%.3g GiB of "
+                      "it for CUDA itself), of which %.3g GiB are free; %s",
+                      size, train_alone ? "batch_size" : "evaluation.batch_size", need / kGiB,
+                      device_name, kMargin / kGiB, free / kGiB, advice));
 }
 
 absl::Status CudaMemoryNeed::CheckHost(uint64_t limit) const {

@@ -18,6 +18,11 @@ namespace millrace::worker {
 // Of one model. What it is made of must outlive it.
 class CudaMemoryNeed {
  public:
+  // What is left to CUDA itself: code of kernels, ours and cuBLASLt's, which is loaded when it is
+  // first used, and graphs. An estimate; the context is not part of it, which is there before free
+  // memory is asked for.
+  static constexpr uint64_t kMargin = uint64_t{256} << 20;
+
   // `batches` are whole ones; `layout` is one replica's, for its part of them.
   CudaMemoryNeed(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
                  const VariablePlaces& places, const std::vector<GradientBucket>& buckets,
@@ -39,8 +44,8 @@ class CudaMemoryNeed {
   absl::Status CheckHost(uint64_t limit) const;
 
  private:
-  // Of device memory that a compiled model takes of one GPU, but for ids beyond those of its first
-  // batches and what CUDA itself takes.
+  // Of device memory that a compiled model takes of one GPU, with the margin, but for ids beyond
+  // those of its first batches.
   uint64_t DeviceBytes(const CudaLayout& layout, const BatchSizes& part) const;
   // The same for batches of other sizes.
   uint64_t DeviceBytes(const BatchSizes& batches) const;

@@ -63,8 +63,8 @@ std::string CudaNumerics(const std::vector<std::unique_ptr<CudaReplica>>& replic
   }
   const cuda::GpuProperties first = replicas[0]->gpu()->Properties();
   const char* const order = first.deterministic ? "" : ", any order";
-  return absl::StrCat("cuda, ", GpuNames(names), ", ", NameOf(precision), ", ", first.products,
-                      order);
+  return absl::StrCat("cuda, ", GpuNames(names), ", ", NameOf(precision), ", ", first.release, ", ",
+                      first.products, order);
 }
 
 }  // namespace
@@ -116,9 +116,10 @@ std::vector<std::unique_ptr<CudaReplica>> CudaModel::MakeReplicas(
 }
 
 CudaModel::~CudaModel() {
+  gives_back_.emplace(state_.get(), "gives memory back");
   if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.
-  static_cast<void>(host_.release());
+  KeepForEver(std::move(host_));
   for (const auto& replica : replicas_) replica->Abandon();
 }
 
@@ -160,10 +161,21 @@ absl::Status CudaModel::TakeMemory() {
     free += properties.free;
   }
   meter_->SetMemory(memory, memory - free);
-  if (members.size() == 1) return absl::OkStatus();
-  exchange_ =
-      std::make_unique<GradientExchange>(buckets_, std::move(members), host_.get(), &at_work_);
+  if (members.size() > 1) {
+    exchange_ =
+        std::make_unique<GradientExchange>(buckets_, std::move(members), host_.get(), &at_work_);
+  }
+  Prepare(batches_.train, /*training=*/true);
+  if (batches_.evaluation > 0) Prepare(batches_.evaluation, /*training=*/false);
   return absl::OkStatus();
+}
+
+void CudaModel::Prepare(size_t size, bool training) {
+  Batch batch;
+  batch.size = size;
+  const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
+  const GradientPlaces to = PlacesFor(/*sink=*/nullptr);
+  for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, to);
 }
 
 CudaReplica& CudaModel::At(size_t replica) {
@@ -178,6 +190,7 @@ absl::Span<float> CudaModel::values(size_t variable) {
 
 void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
   if (state_->hangs()) return;
+  const DeviceState::Call call(state_.get(), "takes values");
   const absl::optional<cuda::Error> error = arriving_.Arrived(variable, first, count);
   if (error.has_value() && error->kind() == cuda::Error::kLost) {
     state_->Lose(StatusOf(*error, device_name_));
@@ -189,15 +202,22 @@ GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
   GradientPlaces places(plan_.variables.size());
   for (size_t i = 0; i < places.size(); ++i) {
     if (walk_.variable_uses[i] == 0) continue;
-    const absl::Span<float> direct = sink->DeviceBuffer(i);
+    const absl::Span<float> direct = sink == nullptr ? absl::Span<float>() : sink->DeviceBuffer(i);
     places[i] = direct.empty() ? host_->gradient(i).data() : direct.data();
   }
   return places;
 }
 
+void CudaModel::Launch(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
+                       const GradientPlaces& to) {
+  const DeviceState::Call call(state_.get(), "launches a step");
+  LaunchForward(parts, seed, training, to);
+  if (training) LaunchBackward(parts, to);
+}
+
 absl::Status CudaModel::TooLate() {
   const absl::Status status = absl::UnavailableError(
-      absl::StrCat(device_name_, ": has not finished a step within ", kDeadlineSeconds, " s"));
+      absl::StrCat(device_name_, ": has not finished a step within ", timeout_seconds(), " s"));
   state_->Hang(status);
   return status;
 }
@@ -221,19 +241,19 @@ void CudaModel::LaunchBackward(const std::vector<BatchPart>& parts, const Gradie
 
 bool CudaModel::AwaitForward(const std::vector<BatchPart>& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!At(i).AwaitForward(kDeadlineSeconds)) return false;
+    if (!At(i).AwaitForward(timeout_seconds())) return false;
   }
   return true;
 }
 
 bool CudaModel::AwaitGradients() {
-  if (exchange_ != nullptr) return exchange_->Wait(kDeadlineSeconds);
-  return At(0).gradients().Wait(kDeadlineSeconds);
+  if (exchange_ != nullptr) return exchange_->Wait(timeout_seconds());
+  return At(0).gradients().Wait(timeout_seconds());
 }
 
 bool CudaModel::HandOver(const GradientPlaces& to, GradientSink* gradients) {
-  if (exchange_ != nullptr) return exchange_->HandOver(kDeadlineSeconds, gradients);
-  return At(0).gradients().HandOver(kDeadlineSeconds, to, gradients);
+  if (exchange_ != nullptr) return exchange_->HandOver(timeout_seconds(), gradients);
+  return At(0).gradients().HandOver(timeout_seconds(), to, gradients);
 }
 
 OutputBatch CudaModel::OutputAt(size_t output, const std::vector<BatchPart>& parts) {
@@ -276,8 +296,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
     const BusyTime busy(meter_.get());
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
     const GradientPlaces to = PlacesFor(gradients);
-    LaunchForward(parts, seed, /*training=*/true, to);
-    LaunchBackward(parts, to);  // Its gradients stay here until the loss is known.
+    Launch(parts, seed, /*training=*/true, to);  // Gradients stay here until the loss is known.
     if (!AwaitForward(parts)) return TooLate();
     BatchResult result;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
@@ -300,7 +319,7 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   return Catch([&]() -> absl::Status {
     const BusyTime busy(meter_.get());
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
-    LaunchForward(parts, /*seed=*/0, /*training=*/false, /*to=*/{});
+    Launch(parts, /*seed=*/0, /*training=*/false, /*to=*/{});
     if (!AwaitForward(parts)) return TooLate();
     sums->examples += batch.size;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "worker/device/cuda/arriving_values.h"
 #include "worker/device/cuda/batch_part.h"
@@ -35,10 +36,10 @@ struct NamedGpu {
 };
 
 // Variables go to the device as they arrive, those that nobody tells of at the beginning of each
-// step. A step copies the batch there, launches two graphs, which were captured when the first
-// batch of that size came, and hands over each gradient when its copy is done: to the sink's
-// buffer, if that is of host_memory(). All device memory is taken when the model is made, but for
-// ragged ids.
+// step. A step copies the batch there, launches two graphs, which were captured when the model was
+// made, or the first batch of another size came, and hands over each gradient when its copy is
+// done: to the sink's buffer, if that is of host_memory(); there is a graph for each of these. All
+// device memory is taken when the model is made, but for ragged ids.
 //
 // Of several GPUs each has all variables, and consecutive examples of the batch, as many as the
 // others or one less; none where there are fewer examples than GPUs. Losses and gradients are those
@@ -65,12 +66,10 @@ class CudaModel final : public Model {
 
   std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
 
-  // As CpuModel's. UNAVAILABLE: the device failed, or has not finished within kDeadlineSeconds.
+  // As CpuModel's. UNAVAILABLE: the device failed, or has not finished in time (DeviceState).
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override;
   absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override;
-
-  static constexpr double kDeadlineSeconds = 120;
 
  private:
   CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
@@ -80,7 +79,9 @@ class CudaModel final : public Model {
   std::vector<std::unique_ptr<CudaReplica>> MakeReplicas(std::vector<NamedGpu> gpus) const;
   // What is called next is this one's GPU.
   CudaReplica& At(size_t replica);
-  // The batch to the replicas, and forwards.
+  // Enqueues a whole step: the batch to the replicas and forwards, and backwards.
+  void Launch(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
+              const GradientPlaces& to);
   void LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
                      const GradientPlaces& to);
   void LaunchBackward(const std::vector<BatchPart>& parts, const GradientPlaces& to);
@@ -89,9 +90,13 @@ class CudaModel final : public Model {
   bool AwaitGradients();
   bool HandOver(const GradientPlaces& to, GradientSink* gradients);
   absl::Status TakeMemory();
-  // The sink's places, or our own where it has none for a device. Of several replicas, which
-  // exchange gradients first, none.
+  // Captures the passes for batches of this size: what is wrong with them, and the memory of the
+  // code that they run, comes before the first step.
+  void Prepare(size_t size, bool training);
+  // The sink's places, or our own where it has none for a device, or is null. Of several replicas,
+  // which exchange gradients first, none.
   GradientPlaces PlacesFor(GradientSink* sink) const;
+  double timeout_seconds() const { return absl::ToDoubleSeconds(state_->timeout()); }
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
   // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
@@ -112,6 +117,7 @@ class CudaModel final : public Model {
   const std::shared_ptr<HostMemory> host_memory_;
   const VariablePlaces places_;
   const std::vector<GradientBucket> buckets_;
+  absl::optional<DeviceState::Call> gives_back_;  // While all that follows is destroyed.
   // One for each GPU.
   const std::vector<std::unique_ptr<CudaReplica>> replicas_;
   const std::string numerics_;

@@ -12,6 +12,7 @@
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/cuda_memory_need.h"
 #include "worker/device/cuda/test_library.h"
 #include "worker/device/model_tests/model_test_util.h"
 
@@ -126,7 +127,6 @@ TEST_F(CudaModelTest, StepsAllocateNothingAndLaunchWhatWasCaptured) {
   MILLRACE_NEEDS_EMULATION();
   const std::unique_ptr<Model> model = CompileBlock();
   KeptGradients gradients(plan_);
-  TrainOrDie(BlockBatch(0), 0, model.get(), &gradients);
   const cuda_emulation::Usage in_use = cuda_emulation::InUse();
   const cuda_emulation::Counts before = cuda_emulation::Counted();
   TrainOrDie(BlockBatch(1), 1, model.get(), &gradients);
@@ -157,7 +157,7 @@ TEST_F(CudaModelTest, GivesAllBack) {
 
 TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
   MILLRACE_NEEDS_EMULATION();
-  cuda_emulation::SetMemory(64 << 20);
+  cuda_emulation::SetMemory((64 << 20) + CudaMemoryNeed::kMargin);
   const absl::Status status = Compile(plan_, {1 << 16, 0}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
@@ -190,6 +190,26 @@ TEST_F(CudaModelTest, AKernelThatFailsLosesTheDevice) {
   EXPECT_THAT(std::string(status.message()), StartsWith("cuda:0: "));
   ASSERT_THAT(lost_, SizeIs(1));
   EXPECT_EQ(lost_[0], status);
+}
+
+// Were anything waited for, or given back, the emulation would stop the process.
+TEST_F(CudaModelTest, AStepThatDoesNotEndLosesTheDevice) {
+  MILLRACE_NEEDS_EMULATION();
+  options_.timeout = absl::Seconds(1);
+  options_.shared = std::make_shared<SharedGpus>();
+  std::unique_ptr<Model> model = CompileBlock();
+  const std::unique_ptr<Model> other = CompileBlock();
+  KeptGradients gradients(plan_);
+  TrainOrDie(BlockBatch(0), 0, model.get(), &gradients);
+  cuda_emulation::HangKernel(7);
+  const absl::Status status = model->Train(BlockBatch(0), 0, &gradients).status();
+  EXPECT_EQ(status, absl::UnavailableError("cuda:0: has not finished a step within 1 s"));
+  ASSERT_THAT(lost_, SizeIs(2)) << "each device's listener is told";
+  EXPECT_EQ(lost_[0], status);
+  model.reset();
+  EXPECT_EQ(other->Train(BlockBatch(0), 0, &gradients).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Compile(plan_, {6, 6}).status(), absl::UnavailableError("cuda:0: does not answer"));
 }
 
 // Where a step fails while its graphs are captured, be it at the first of its size or another.
@@ -242,34 +262,38 @@ TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
       "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
       &spec));
   const ModelPlan plan = *PlanModel(spec, examples);
-  const std::unique_ptr<Model> gpu = *Compile(plan, {3, 3});
-  const std::unique_ptr<Model> cpu = *CpuDevice(1).Compile(plan, {3, 3});
-  FillValues(/*seed=*/1, 0.3f, gpu.get());
-  FillValues(/*seed=*/1, 0.3f, cpu.get());
-  KeptGradients on_gpu(plan);
-  KeptGradients on_cpu(plan);
-  Batch few;
-  for (const size_t ids : {4, 300, 0, 7}) {
-    Batch batch;
-    batch.size = 3;
-    batch.labels = {IdTensor({0, 2, 1})};
-    batch.features.resize(1);
-    for (size_t i = 0; i < ids; ++i) {
-      batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
-    }
-    batch.features[0].ends = {ids / 2, ids / 2, ids};
-    if (ids == 300 && !OnRealGpu()) {
-      cuda_emulation::FailAllocation(1);
-      EXPECT_EQ(gpu->Train(batch, 0, &on_gpu).status().code(),
-                absl::StatusCode::kResourceExhausted);
-      TrainOrDie(few, 0, gpu.get(), &on_gpu);
-    }
-    few = batch;
-    TrainOrDie(batch, 0, gpu.get(), &on_gpu);
-    TrainOrDie(batch, 0, cpu.get(), &on_cpu);
-    for (size_t v = 0; v < plan.variables.size(); ++v) {
-      EXPECT_THAT(on_gpu.gradient(v),
-                  ::testing::Pointwise(::testing::FloatNear(1e-5f), on_cpu.gradient(v)));
+  for (const bool deterministic : {true, false}) {
+    SCOPED_TRACE(deterministic);
+    options_.deterministic = deterministic;
+    const std::unique_ptr<Model> gpu = *Compile(plan, {3, 3});
+    const std::unique_ptr<Model> cpu = *CpuDevice(1).Compile(plan, {3, 3});
+    FillValues(/*seed=*/1, 0.3f, gpu.get());
+    FillValues(/*seed=*/1, 0.3f, cpu.get());
+    KeptGradients on_gpu(plan);
+    KeptGradients on_cpu(plan);
+    Batch few;
+    for (const size_t ids : {4, 300, 0, 7}) {
+      Batch batch;
+      batch.size = 3;
+      batch.labels = {IdTensor({0, 2, 1})};
+      batch.features.resize(1);
+      for (size_t i = 0; i < ids; ++i) {
+        batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
+      }
+      batch.features[0].ends = {ids / 2, ids / 2, ids};
+      if (ids == 300 && !OnRealGpu()) {
+        cuda_emulation::FailAllocation(1);
+        EXPECT_EQ(gpu->Train(batch, 0, &on_gpu).status().code(),
+                  absl::StatusCode::kResourceExhausted);
+        TrainOrDie(few, 0, gpu.get(), &on_gpu);
+      }
+      few = batch;
+      TrainOrDie(batch, 0, gpu.get(), &on_gpu);
+      TrainOrDie(batch, 0, cpu.get(), &on_cpu);
+      for (size_t v = 0; v < plan.variables.size(); ++v) {
+        EXPECT_THAT(on_gpu.gradient(v),
+                    ::testing::Pointwise(::testing::FloatNear(1e-5f), on_cpu.gradient(v)));
+      }
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "worker/device/cuda/device_state.h"
+
 namespace millrace::worker {
 namespace {
 
@@ -146,9 +148,11 @@ const double* CudaReplica::Losses(size_t output) const {
 }
 
 void CudaReplica::Abandon() {
-  static_cast<void>(ids_.release());
-  static_cast<void>(memory_.release());
-  static_cast<void>(gpu_.release());
+  KeepForEver(std::make_shared<PerBatch<Graphs>>(std::move(training_graphs_)));
+  KeepForEver(std::make_shared<PerBatch<Graphs>>(std::move(evaluation_graphs_)));
+  KeepForEver(std::move(ids_));
+  KeepForEver(std::move(memory_));
+  KeepForEver(std::move(gpu_));
 }
 
 }  // namespace millrace::worker

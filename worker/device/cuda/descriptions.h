@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 namespace millrace::cuda {
@@ -166,6 +167,14 @@ struct EmbeddingDescription {
   int variable = -1;
   bool trained = false;
 };
+
+using LayerDescription =
+    std::variant<DenseDescription, ConvolutionDescription, MaxPoolingDescription,
+                 AveragePoolingDescription, GlobalPoolingDescription, ActivationDescription,
+                 DropoutDescription, MergeDescription, ConcatenateDescription, PermuteDescription,
+                 ZeroPaddingDescription, UpSamplingDescription, RescalingDescription,
+                 BatchNormalizationDescription, LayerNormalizationDescription,
+                 EmbeddingDescription>;
 
 enum class LossKind {
   kSparseCategoricalCrossentropy,

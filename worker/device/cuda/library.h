@@ -56,8 +56,9 @@ class Gradients {
 struct Ids {
   const int64_t* ids = nullptr;
   const uint64_t* ends = nullptr;  // Null: not ragged.
-  // The rows and ids again, in the order of the ids, equal ones by where they stand, so that sums
-  // have one order: position k is of table row `sorted_ids[k]` and output row `sorted_rows[k]`.
+  // Not set where any order will do (GpuOptions): the rows and ids again, in the order of the ids,
+  // equal ones by where they stand, so that sums have one order: position k is of table row
+  // `sorted_ids[k]` and output row `sorted_rows[k]`.
   const int64_t* sorted_ids = nullptr;
   const int64_t* sorted_rows = nullptr;
   const uint64_t* count = nullptr;  // One number: how many ids.
@@ -144,7 +145,10 @@ struct GpuProperties {
   int minor = 0;
   uint64_t memory = 0;  // Bytes.
   uint64_t free = 0;
-  std::string products;       // What multiplies matrices: "cuBLASLt 13.1.0". Bits depend on it.
+  // What the kernels were compiled by, and what multiplies matrices: "CUDA 13.1",
+  // "cuBLASLt 13.1.0". Bits depend on both.
+  std::string release;
+  std::string products;
   bool deterministic = true;  // As it was opened.
 };
 
@@ -209,22 +213,7 @@ class Gpu {
   virtual void AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
                               float* gradient) = 0;
 
-  virtual std::unique_ptr<Layer> Make(const DenseDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const ConvolutionDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const MaxPoolingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const AveragePoolingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const GlobalPoolingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const ActivationDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const DropoutDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const MergeDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const ConcatenateDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const PermuteDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const ZeroPaddingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const UpSamplingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const RescalingDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const BatchNormalizationDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const LayerNormalizationDescription& description) = 0;
-  virtual std::unique_ptr<Layer> Make(const EmbeddingDescription& description) = 0;
+  virtual std::unique_ptr<Layer> Make(const LayerDescription& description) = 0;
   virtual std::unique_ptr<Loss> Make(const LossDescription& description) = 0;
 };
 
@@ -235,6 +224,7 @@ class Library {
 
   // GPUs that CUDA_VISIBLE_DEVICES leaves. Throws Error where there is no driver; says so.
   virtual int GpuCount() = 0;
+  // Throws Error where there is no GPU of this index; says how many there are.
   virtual std::unique_ptr<Gpu> Open(int index, const GpuOptions& options) = 0;
 
   // Pinned host memory as Gpu's, but for all GPUs, and for longer than any Gpu lives. `index`: of

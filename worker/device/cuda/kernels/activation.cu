@@ -119,8 +119,7 @@ class ActivationLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeActivation(const Context& context,
-                                      const ActivationDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const ActivationDescription& description) {
   return std::make_unique<ActivationLayer>(context, description);
 }
 

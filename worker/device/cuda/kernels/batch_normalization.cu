@@ -274,8 +274,8 @@ class BatchNormalizationLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeBatchNormalization(const Context& context,
-                                              const BatchNormalizationDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const BatchNormalizationDescription& description) {
   return std::make_unique<BatchNormalizationLayer>(context, description);
 }
 

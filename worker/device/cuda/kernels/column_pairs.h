@@ -32,14 +32,13 @@ struct ColumnParts {
 
 // Depends on the size of the matrix alone.
 inline ColumnParts DivideColumns(int64_t rows, int64_t columns) {
-  constexpr int64_t kMostBlocks = 2048;
   constexpr int64_t kMostParts = 256;
   constexpr int64_t kRowsOfLane = 16;
   ColumnParts parts;
   parts.rows = rows;
   parts.columns = columns;
   while (parts.width < std::min<int64_t>(columns, 32)) parts.width *= 2;
-  const int64_t most = std::clamp<int64_t>(kMostBlocks / parts.bands(), 1, kMostParts);
+  const int64_t most = std::clamp<int64_t>(kMostPartBlocks / parts.bands(), 1, kMostParts);
   const int64_t least_rows = kRowsOfLane * kThreads / parts.width;
   const int64_t wanted = std::clamp<int64_t>(rows / least_rows, 1, most);
   parts.rows_of_part = std::max<int64_t>((rows + wanted - 1) / wanted, 1);

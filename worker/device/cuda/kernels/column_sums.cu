@@ -14,8 +14,7 @@ namespace {
 constexpr int64_t kMostWidth = 32;
 // Rows that each lane should have before it is worth while to divide them into parts.
 constexpr int64_t kRowsOfLane = 16;
-// Blocks fill any GPU; more parts only make the second sum longer.
-constexpr int64_t kMostBlocks = 2048;
+// More parts only make the second sum longer.
 constexpr int64_t kMostParts = 512;
 
 struct ColumnBands {
@@ -34,7 +33,7 @@ ColumnBands BandsOf(int64_t rows, int64_t columns) {
   while (bands.width < std::min(columns, kMostWidth)) bands.width *= 2;
   bands.count = RoundUpDivide(columns, bands.width);
   const int64_t rows_of_lanes = kRowsOfLane * kThreads / bands.width;
-  const int64_t most = std::clamp<int64_t>(kMostBlocks / bands.count, 1, kMostParts);
+  const int64_t most = std::clamp<int64_t>(kMostPartBlocks / bands.count, 1, kMostParts);
   bands.parts = std::clamp<int64_t>(RoundUpDivide(rows, rows_of_lanes), 1, most);
   bands.rows_of_part = RoundUpDivide(rows, bands.parts);
   return bands;

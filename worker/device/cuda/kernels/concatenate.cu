@@ -109,8 +109,8 @@ class ConcatenateLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeConcatenate(const Context& context,
-                                       const ConcatenateDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const ConcatenateDescription& description) {
   return std::make_unique<ConcatenateLayer>(context, description);
 }
 

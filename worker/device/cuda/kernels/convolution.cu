@@ -100,8 +100,8 @@ class ConvolutionLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeConvolution(const Context& context,
-                                       const ConvolutionDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const ConvolutionDescription& description) {
   const WindowDescription& window = description.window;
   if (!IsDense(window)) return std::make_unique<ConvolutionLayer>(context, description);
   DenseDescription dense;
@@ -112,7 +112,7 @@ std::unique_ptr<Layer> MakeConvolution(const Context& context,
   dense.variables = description.variables;
   dense.trained = description.trained;
   dense.precision = description.precision;
-  return MakeDense(context, dense);
+  return MakeLayer(context, dense);
 }
 
 }  // namespace millrace::cuda

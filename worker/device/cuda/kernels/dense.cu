@@ -117,7 +117,7 @@ void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* 
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeDense(const Context& context, const DenseDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const DenseDescription& description) {
   return std::make_unique<DenseLayer>(context, description);
 }
 

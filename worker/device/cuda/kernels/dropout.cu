@@ -79,7 +79,7 @@ class DropoutLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeDropout(const Context& context, const DropoutDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const DropoutDescription& description) {
   return std::make_unique<DropoutLayer>(context, description);
 }
 

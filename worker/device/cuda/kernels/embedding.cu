@@ -134,10 +134,41 @@ __global__ void EmbeddingGradientKernel(EmbeddingDescription embedding, Ids ids,
   }
 }
 
+// The row of the output for which id `k` counts, of `rows`.
+MILLRACE_DEVICE size_t RowOfId(const EmbeddingDescription& embedding, const uint64_t* ends,
+                               size_t rows, uint64_t k) {
+  if (!embedding.ragged) return k / static_cast<uint64_t>(embedding.ids);
+  size_t row = 0;  // All before it end at k or earlier.
+  while (row < rows) {
+    const size_t middle = row + (rows - row) / 2;
+    if (ends[middle] <= k) {
+      row = middle + 1;
+    } else {
+      rows = middle;
+    }
+  }
+  return row;
+}
+
+// The same sums in any order. A warp takes one id after the other.
+__global__ void EmbeddingAnyOrderKernel(EmbeddingDescription embedding, Ids ids, size_t rows,
+                                        const float* dy, float* gradient) {
+  const uint64_t count = *ids.count;
+  const auto dimension = static_cast<size_t>(embedding.dimension);
+  for (uint64_t k = FirstElement() / kWarp; k < count; k += ElementStride() / kWarp) {
+    const size_t row = RowOfId(embedding, ids.ends, rows, k);
+    const float weight = WeightOf(embedding, ids.ends, row);
+    float* const to = gradient + static_cast<size_t>(ids.ids[k]) * dimension;
+    for (size_t column = threadIdx.x % kWarp; column < dimension; column += kWarp) {
+      atomicAdd(to + column, dy[row * dimension + column] / weight);
+    }
+  }
+}
+
 class EmbeddingLayer final : public Layer {
  public:
   EmbeddingLayer(const Context& context, const EmbeddingDescription& description)
-      : stream_(context.stream), description_(description) {}
+      : stream_(context.stream), deterministic_(context.deterministic), description_(description) {}
 
   void Forward(const Pass& pass, const float* const* /*x*/, float* y) override {
     const size_t count =
@@ -154,19 +185,25 @@ class EmbeddingLayer final : public Layer {
     const size_t bytes =
         static_cast<size_t>(description_.table_rows * description_.dimension) * sizeof(float);
     Check(cudaMemsetAsync(gradient, 0, bytes, stream_), "cudaMemsetAsync");
-    LaunchFor(stream_, ids.most * kWarp, EmbeddingGradientKernel, description_, ids, dy, gradient);
+    if (deterministic_) {
+      LaunchFor(stream_, ids.most * kWarp, EmbeddingGradientKernel, description_, ids, dy,
+                gradient);
+    } else {
+      LaunchFor(stream_, ids.most * kWarp, EmbeddingAnyOrderKernel, description_, ids,
+                pass.batch * static_cast<size_t>(description_.rows), dy, gradient);
+    }
     pass.gradients->Finished(description_.variable);
   }
 
  private:
   const cudaStream_t stream_;
+  const bool deterministic_;
   const EmbeddingDescription description_;
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeEmbedding(const Context& context,
-                                     const EmbeddingDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const EmbeddingDescription& description) {
   return std::make_unique<EmbeddingLayer>(context, description);
 }
 

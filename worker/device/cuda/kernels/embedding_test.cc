@@ -85,6 +85,22 @@ TEST(EmbeddingKernelTest, RowsFarDownATable) {
   ExpectLikeCpu(c, kEmbeddingTolerance);
 }
 
+TEST(EmbeddingKernelTest, GradientsAreSummedUpInAnyOrder) {
+  for (const char* pooling : {"SUM", "MEAN"}) {
+    LayerCase ragged = MakeEmbeddingCase(SpecOf(6, 33, pooling), {}, 5, {3, 0, 1, 70, 0});
+    LayerCase even = MakeEmbeddingCase(SpecOf(9, 5, pooling), {3}, 40);
+    for (LayerCase* c : {&ragged, &even}) {
+      c->deterministic = false;
+      ExpectLikeCpu(*c, kEmbeddingTolerance);
+      UseWholeNumbers(c);
+      ExpectLikeCpu(*c, pooling == std::string("SUM") ? 0 : kEmbeddingTolerance);
+    }
+  }
+  LayerCase none = MakeEmbeddingCase(SpecOf(6, 5, "SUM"), {}, 2, {0, 0});
+  none.deterministic = false;
+  ExpectLikeCpu(none, 0);
+}
+
 TEST(EmbeddingKernelTest, FrozenTablesHaveNoGradient) {
   const LayerCase c = MakeEmbeddingCase(SpecOf(5, 3, "SUM"), {2}, 4, {}, /*trainable=*/false);
   ExpectLikeCpu(c, kEmbeddingTolerance);

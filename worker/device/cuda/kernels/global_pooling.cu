@@ -160,8 +160,8 @@ class GlobalPoolingLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeGlobalPooling(const Context& context,
-                                         const GlobalPoolingDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const GlobalPoolingDescription& description) {
   return std::make_unique<GlobalPoolingLayer>(context, description);
 }
 

@@ -127,8 +127,16 @@ GpuProperties CudaGpu::Properties() {
   size_t free = 0;
   size_t total = 0;
   Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return {properties.name,         properties.major,      properties.minor, total, free,
-          Products::LibraryName(), options_.deterministic};
+  GpuProperties told;
+  told.name = properties.name;
+  told.major = properties.major;
+  told.minor = properties.minor;
+  told.memory = total;
+  told.free = free;
+  told.release = "CUDA " + CudaVersion(CUDART_VERSION);
+  told.products = Products::LibraryName();
+  told.deterministic = options_.deterministic;
+  return told;
 }
 
 void* CudaGpu::Allocate(size_t bytes) {

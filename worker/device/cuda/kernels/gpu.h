@@ -68,22 +68,7 @@ class CudaGpu final : public Gpu {
   void AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
                       float* gradient) override;
 
-  std::unique_ptr<Layer> Make(const DenseDescription& description) override;
-  std::unique_ptr<Layer> Make(const ConvolutionDescription& description) override;
-  std::unique_ptr<Layer> Make(const MaxPoolingDescription& description) override;
-  std::unique_ptr<Layer> Make(const AveragePoolingDescription& description) override;
-  std::unique_ptr<Layer> Make(const GlobalPoolingDescription& description) override;
-  std::unique_ptr<Layer> Make(const ActivationDescription& description) override;
-  std::unique_ptr<Layer> Make(const DropoutDescription& description) override;
-  std::unique_ptr<Layer> Make(const MergeDescription& description) override;
-  std::unique_ptr<Layer> Make(const ConcatenateDescription& description) override;
-  std::unique_ptr<Layer> Make(const PermuteDescription& description) override;
-  std::unique_ptr<Layer> Make(const ZeroPaddingDescription& description) override;
-  std::unique_ptr<Layer> Make(const UpSamplingDescription& description) override;
-  std::unique_ptr<Layer> Make(const RescalingDescription& description) override;
-  std::unique_ptr<Layer> Make(const BatchNormalizationDescription& description) override;
-  std::unique_ptr<Layer> Make(const LayerNormalizationDescription& description) override;
-  std::unique_ptr<Layer> Make(const EmbeddingDescription& description) override;
+  std::unique_ptr<Layer> Make(const LayerDescription& description) override;
   std::unique_ptr<Loss> Make(const LossDescription& description) override;
 
  private:

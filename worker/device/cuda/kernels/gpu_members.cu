@@ -1,6 +1,7 @@
 // The layers and losses that a GPU makes: they make its device the thread's own before they
 // enqueue.
 #include <utility>
+#include <variant>
 
 #include "worker/device/cuda/kernels/gpu.h"
 #include "worker/device/cuda/kernels/launch.h"
@@ -45,78 +46,12 @@ class LossOnGpu final : public Loss {
   const std::unique_ptr<Loss> loss_;
 };
 
-template <typename Description>
-std::unique_ptr<Layer> MakeOnGpu(int gpu, const Context& context, const Description& description,
-                                 std::unique_ptr<Layer> (*make)(const Context&,
-                                                                const Description&)) {
-  Check(cudaSetDevice(gpu), "cudaSetDevice");
-  return std::make_unique<LayerOnGpu>(gpu, make(context, description));
-}
-
 }  // namespace
 
-std::unique_ptr<Layer> CudaGpu::Make(const DenseDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeDense);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const ConvolutionDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeConvolution);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const MaxPoolingDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeMaxPooling);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const AveragePoolingDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeAveragePooling);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const GlobalPoolingDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeGlobalPooling);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const ActivationDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeActivation);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const DropoutDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeDropout);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const MergeDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeMerge);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const ConcatenateDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeConcatenate);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const PermuteDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakePermute);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const ZeroPaddingDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeZeroPadding);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const UpSamplingDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeUpSampling);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const RescalingDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeRescaling);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const BatchNormalizationDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeBatchNormalization);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const LayerNormalizationDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeLayerNormalization);
-}
-
-std::unique_ptr<Layer> CudaGpu::Make(const EmbeddingDescription& description) {
-  return MakeOnGpu(index_, context(), description, MakeEmbedding);
+std::unique_ptr<Layer> CudaGpu::Make(const LayerDescription& description) {
+  Use();
+  return std::make_unique<LayerOnGpu>(
+      index_, std::visit([this](const auto& of) { return MakeLayer(context(), of); }, description));
 }
 
 std::unique_ptr<Loss> CudaGpu::Make(const LossDescription& description) {

@@ -42,6 +42,10 @@ Error::Kind KindOf(cudaError_t error) {
 
 }  // namespace
 
+std::string CudaVersion(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 void Check(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // Otherwise the runtime tells of it again.

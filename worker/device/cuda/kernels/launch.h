@@ -1,7 +1,8 @@
 // How all kernels are launched and errors told. Files of this folder are compiled by nvcc for the
 // CUDA library, and by the host's compiler for tests; both see CUDA's own names and nothing else.
 // What they may use of CUDA is what testing/cuda_emulation has: shared memory is static, launches
-// go through Launch, and there are no atomics.
+// go through Launch, and of atomics there is atomicAdd of floats, for sums in any order
+// (GpuOptions).
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_LAUNCH_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_LAUNCH_H_
 
@@ -10,18 +11,26 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace millrace::cuda {
 
 // Throws Error, which names `call`.
 void Check(cudaError_t error, const char* call);
 
+// CUDA's 13010 is "13.1".
+std::string CudaVersion(int version);
+
 // Threads of a block of a kernel that goes element by element.
 inline constexpr unsigned kThreads = 256;
 
-// Blocks for `count` elements: enough to fill any GPU; kernels stride over the rest.
+// Enough blocks to fill any GPU; kernels stride over the rest.
+inline constexpr size_t kMostBlocks = 4096;
+// The same of those that each sum up a part, which are added up afterwards.
+inline constexpr int64_t kMostPartBlocks = 2048;
+
+// Blocks for `count` elements.
 inline unsigned BlocksFor(size_t count) {
-  constexpr size_t kMostBlocks = 4096;
   return static_cast<unsigned>(
       std::clamp<size_t>((count + kThreads - 1) / kThreads, 1, kMostBlocks));
 }

@@ -136,8 +136,8 @@ class LayerNormalizationLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeLayerNormalization(const Context& context,
-                                              const LayerNormalizationDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const LayerNormalizationDescription& description) {
   return std::make_unique<LayerNormalizationLayer>(context, description);
 }
 

@@ -9,11 +9,6 @@
 namespace millrace::cuda {
 namespace {
 
-// CUDA's 13000 is 13.0.
-std::string CudaVersion(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 // CUDA says of both that the driver is insufficient.
 [[noreturn]] void ThrowNoDriver() {
   int driver = 0;
@@ -38,8 +33,9 @@ class CudaLibrary final : public Library {
   std::unique_ptr<Gpu> Open(int index, const GpuOptions& options) override {
     const int count = GpuCount();
     if (index < 0 || index >= count) {
-      throw Error(Error::kOther, "GPU " + std::to_string(index) + ": this machine has " +
-                                     std::to_string(count) + " GPUs that it may use");
+      throw Error(Error::kOther, "no such GPU: this process may use " + std::to_string(count) +
+                                     " (nvidia-smi lists a machine's GPUs, CUDA_VISIBLE_DEVICES "
+                                     "may hide some)");
     }
     return std::make_unique<CudaGpu>(index, options);
   }

@@ -20,34 +20,26 @@ struct Context {
   bool deterministic = true;      // As GpuOptions.
 };
 
-std::unique_ptr<Layer> MakeDense(const Context& context, const DenseDescription& description);
-std::unique_ptr<Layer> MakeConvolution(const Context& context,
-                                       const ConvolutionDescription& description);
-std::unique_ptr<Layer> MakeMaxPooling(const Context& context,
-                                      const MaxPoolingDescription& description);
-std::unique_ptr<Layer> MakeAveragePooling(const Context& context,
-                                          const AveragePoolingDescription& description);
-std::unique_ptr<Layer> MakeGlobalPooling(const Context& context,
-                                         const GlobalPoolingDescription& description);
-std::unique_ptr<Layer> MakeActivation(const Context& context,
-                                      const ActivationDescription& description);
-std::unique_ptr<Layer> MakeDropout(const Context& context, const DropoutDescription& description);
-std::unique_ptr<Layer> MakeMerge(const Context& context, const MergeDescription& description);
-std::unique_ptr<Layer> MakeConcatenate(const Context& context,
-                                       const ConcatenateDescription& description);
-std::unique_ptr<Layer> MakePermute(const Context& context, const PermuteDescription& description);
-std::unique_ptr<Layer> MakeZeroPadding(const Context& context,
-                                       const ZeroPaddingDescription& description);
-std::unique_ptr<Layer> MakeUpSampling(const Context& context,
-                                      const UpSamplingDescription& description);
-std::unique_ptr<Layer> MakeRescaling(const Context& context,
-                                     const RescalingDescription& description);
-std::unique_ptr<Layer> MakeBatchNormalization(const Context& context,
-                                              const BatchNormalizationDescription& description);
-std::unique_ptr<Layer> MakeLayerNormalization(const Context& context,
-                                              const LayerNormalizationDescription& description);
-std::unique_ptr<Layer> MakeEmbedding(const Context& context,
-                                     const EmbeddingDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const DenseDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const ConvolutionDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const MaxPoolingDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const AveragePoolingDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const GlobalPoolingDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const ActivationDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const DropoutDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const MergeDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const ConcatenateDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const PermuteDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const ZeroPaddingDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const UpSamplingDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const RescalingDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const BatchNormalizationDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const LayerNormalizationDescription& description);
+std::unique_ptr<Layer> MakeLayer(const Context& context, const EmbeddingDescription& description);
 std::unique_ptr<Loss> MakeLoss(const Context& context, const LossDescription& description);
 
 }  // namespace millrace::cuda

@@ -344,7 +344,7 @@ class MergeLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeMerge(const Context& context, const MergeDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const MergeDescription& description) {
   return std::make_unique<MergeLayer>(context, description);
 }
 

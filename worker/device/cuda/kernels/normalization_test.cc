@@ -64,7 +64,8 @@ TEST(BatchNormalizationKernelTest, NobodyAsksForTheGradientByTheInput) {
 }
 
 // The mean is thousands of times the deviation, where the mean of squares less the square of the
-// mean would be noise.
+// mean would be noise. Means of eight rows are rounded to 2^-11; that may be half of a deviation's
+// 1e-3 in each, and what it makes of the variance is less by the root of their number.
 TEST(BatchNormalizationKernelTest, LargeMeansLeaveTheVarianceExact) {
   constexpr size_t kRows = 3000;
   LayerCase c = MakeLayerCase("batch_normalization { epsilon: 1e-9 }", {{2}}, kRows);
@@ -77,7 +78,7 @@ TEST(BatchNormalizationKernelTest, LargeMeansLeaveTheVarianceExact) {
       squares += std::pow(c.x[0][2 * row + channel] - mean, 2) / kRows;
     }
     EXPECT_NEAR(result.gradients[kMovingMean][channel], mean, 1e-3);
-    EXPECT_NEAR(result.gradients[kMovingVariance][channel] / squares, 1, 1e-5);
+    EXPECT_NEAR(result.gradients[kMovingVariance][channel] / squares, 1, 1e-4);
   }
 }
 

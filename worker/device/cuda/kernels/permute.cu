@@ -61,7 +61,7 @@ class PermuteLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakePermute(const Context& context, const PermuteDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const PermuteDescription& description) {
   return std::make_unique<PermuteLayer>(context, description);
 }
 

@@ -50,6 +50,17 @@ PooledImages OutputImages(const Windows& windows, size_t batch) {
   return PooledImagesOf(batch, windows.rows.output, windows.columns.output, windows.channels);
 }
 
+// Calls visit(image, element, place) for each element that is this thread's.
+template <typename Visit>
+MILLRACE_DEVICE void ForPooled(const PooledImages& images, const Visit& visit) {
+  for (int64_t image = blockIdx.y; image < images.batch; image += gridDim.y) {
+    for (uint32_t i = static_cast<uint32_t>(FirstElement()); i < images.elements;
+         i += static_cast<uint32_t>(ElementStride())) {
+      visit(image, i, PooledElementOf(images, i));
+    }
+  }
+}
+
 template <typename... Parameters, typename... Arguments>
 void LaunchForPooled(cudaStream_t stream, const PooledImages& images,
                      void (*kernel)(PooledImages, Parameters...), Arguments... arguments) {
@@ -75,53 +86,45 @@ struct Largest {
 
 __global__ void PoolLargest(PooledImages images, Windows windows, const float* __restrict__ x,
                             float* __restrict__ y, uint32_t* __restrict__ winners) {
-  for (int64_t image = blockIdx.y; image < images.batch; image += gridDim.y) {
+  ForPooled(images, [&](int64_t image, uint32_t i, const PooledElement& place) {
     const float* const from = x + image * windows.input_elements();
-    for (uint32_t i = static_cast<uint32_t>(FirstElement()); i < images.elements;
-         i += static_cast<uint32_t>(ElementStride())) {
-      const PooledElement place = PooledElementOf(images, i);
-      const SeenPositions rows = SeenBy(windows.rows, place.row);
-      const SeenPositions columns = SeenBy(windows.columns, place.column);
-      const auto element = [&](int row, int column) {
-        return static_cast<uint32_t>((row * windows.columns.input + column) * windows.channels +
-                                     place.channel);
-      };
-      const uint32_t first = element(rows.begin, columns.begin);
-      Largest largest = {from[first], first};
-      for (int row = rows.begin; row < rows.end; ++row) {
-        for (int column = columns.begin; column < columns.end; ++column) {
-          const uint32_t other = element(row, column);
-          largest.Take(from[other], other);
-        }
+    const SeenPositions rows = SeenBy(windows.rows, place.row);
+    const SeenPositions columns = SeenBy(windows.columns, place.column);
+    const auto element = [&](int row, int column) {
+      return static_cast<uint32_t>((row * windows.columns.input + column) * windows.channels +
+                                   place.channel);
+    };
+    const uint32_t first = element(rows.begin, columns.begin);
+    Largest largest = {from[first], first};
+    for (int row = rows.begin; row < rows.end; ++row) {
+      for (int column = columns.begin; column < columns.end; ++column) {
+        const uint32_t other = element(row, column);
+        largest.Take(from[other], other);
       }
-      y[image * images.elements + i] = largest.value;
-      winners[image * images.elements + i] = largest.element;
     }
-  }
+    y[image * images.elements + i] = largest.value;
+    winners[image * images.elements + i] = largest.element;
+  });
 }
 
 __global__ void SpreadLargest(PooledImages images, Windows windows,
                               const uint32_t* __restrict__ winners, const float* __restrict__ dy,
                               float* __restrict__ dx) {
   const int64_t output_elements = windows.output_positions() * windows.channels;
-  for (int64_t image = blockIdx.y; image < images.batch; image += gridDim.y) {
-    for (uint32_t i = static_cast<uint32_t>(FirstElement()); i < images.elements;
-         i += static_cast<uint32_t>(ElementStride())) {
-      const PooledElement place = PooledElementOf(images, i);
-      const WindowsOver rows = WindowsThatSee(windows.rows, place.row);
-      const WindowsOver columns = WindowsThatSee(windows.columns, place.column);
-      float sum = 0;
-      for (int row = rows.first; row <= rows.last; ++row) {
-        for (int column = columns.first; column <= columns.last; ++column) {
-          const int64_t window = image * output_elements +
-                                 (row * windows.columns.output + column) * windows.channels +
-                                 place.channel;
-          if (winners[window] == i) sum += dy[window];
-        }
+  ForPooled(images, [&](int64_t image, uint32_t i, const PooledElement& place) {
+    const WindowsOver rows = WindowsThatSee(windows.rows, place.row);
+    const WindowsOver columns = WindowsThatSee(windows.columns, place.column);
+    float sum = 0;
+    for (int row = rows.first; row <= rows.last; ++row) {
+      for (int column = columns.first; column <= columns.last; ++column) {
+        const int64_t window = image * output_elements +
+                               (row * windows.columns.output + column) * windows.channels +
+                               place.channel;
+        if (winners[window] == i) sum += dy[window];
       }
-      dx[image * images.elements + i] = sum;
     }
-  }
+    dx[image * images.elements + i] = sum;
+  });
 }
 
 MILLRACE_DEVICE float AreaOf(const SeenPositions& rows, const SeenPositions& columns) {
@@ -130,44 +133,36 @@ MILLRACE_DEVICE float AreaOf(const SeenPositions& rows, const SeenPositions& col
 
 __global__ void PoolMeans(PooledImages images, Windows windows, const float* __restrict__ x,
                           float* __restrict__ y) {
-  for (int64_t image = blockIdx.y; image < images.batch; image += gridDim.y) {
+  ForPooled(images, [&](int64_t image, uint32_t i, const PooledElement& place) {
     const float* const from = x + image * windows.input_elements();
-    for (uint32_t i = static_cast<uint32_t>(FirstElement()); i < images.elements;
-         i += static_cast<uint32_t>(ElementStride())) {
-      const PooledElement place = PooledElementOf(images, i);
-      const SeenPositions rows = SeenBy(windows.rows, place.row);
-      const SeenPositions columns = SeenBy(windows.columns, place.column);
-      float sum = 0;
-      for (int row = rows.begin; row < rows.end; ++row) {
-        for (int column = columns.begin; column < columns.end; ++column) {
-          sum += from[(row * windows.columns.input + column) * windows.channels + place.channel];
-        }
+    const SeenPositions rows = SeenBy(windows.rows, place.row);
+    const SeenPositions columns = SeenBy(windows.columns, place.column);
+    float sum = 0;
+    for (int row = rows.begin; row < rows.end; ++row) {
+      for (int column = columns.begin; column < columns.end; ++column) {
+        sum += from[(row * windows.columns.input + column) * windows.channels + place.channel];
       }
-      y[image * images.elements + i] = sum / AreaOf(rows, columns);
     }
-  }
+    y[image * images.elements + i] = sum / AreaOf(rows, columns);
+  });
 }
 
 __global__ void SpreadMeans(PooledImages images, Windows windows, const float* __restrict__ dy,
                             float* __restrict__ dx) {
-  for (int64_t image = blockIdx.y; image < images.batch; image += gridDim.y) {
+  ForPooled(images, [&](int64_t image, uint32_t i, const PooledElement& place) {
     const float* const from = dy + image * windows.output_positions() * windows.channels;
-    for (uint32_t i = static_cast<uint32_t>(FirstElement()); i < images.elements;
-         i += static_cast<uint32_t>(ElementStride())) {
-      const PooledElement place = PooledElementOf(images, i);
-      const WindowsOver rows = WindowsThatSee(windows.rows, place.row);
-      const WindowsOver columns = WindowsThatSee(windows.columns, place.column);
-      float sum = 0;
-      for (int row = rows.first; row <= rows.last; ++row) {
-        const SeenPositions seen = SeenBy(windows.rows, row);
-        for (int column = columns.first; column <= columns.last; ++column) {
-          sum += from[(row * windows.columns.output + column) * windows.channels + place.channel] /
-                 AreaOf(seen, SeenBy(windows.columns, column));
-        }
+    const WindowsOver rows = WindowsThatSee(windows.rows, place.row);
+    const WindowsOver columns = WindowsThatSee(windows.columns, place.column);
+    float sum = 0;
+    for (int row = rows.first; row <= rows.last; ++row) {
+      const SeenPositions seen = SeenBy(windows.rows, row);
+      for (int column = columns.first; column <= columns.last; ++column) {
+        sum += from[(row * windows.columns.output + column) * windows.channels + place.channel] /
+               AreaOf(seen, SeenBy(windows.columns, column));
       }
-      dx[image * images.elements + i] = sum;
     }
-  }
+    dx[image * images.elements + i] = sum;
+  });
 }
 
 class MaxPoolingLayer final : public Layer {
@@ -214,13 +209,12 @@ class AveragePoolingLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeMaxPooling(const Context& context,
-                                      const MaxPoolingDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const MaxPoolingDescription& description) {
   return std::make_unique<MaxPoolingLayer>(context, description);
 }
 
-std::unique_ptr<Layer> MakeAveragePooling(const Context& context,
-                                          const AveragePoolingDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const AveragePoolingDescription& description) {
   return std::make_unique<AveragePoolingLayer>(context, description);
 }
 

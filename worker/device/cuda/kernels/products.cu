@@ -16,23 +16,32 @@
 #include "worker/device/cuda/kernels/function.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/products.h"
+#include "worker/device/cuda/kernels/strides.h"
 #include "worker/device/cuda/library.h"
 
 namespace millrace::cuda {
 namespace {
 
 constexpr size_t kProductWorkspace = size_t{32} << 20;
-// What matrices are aligned to, so that an algorithm can be chosen before it is known where they
-// are.
+// What matrices are aligned to at their begin, so that an algorithm can be chosen before it is
+// known where they are. How far apart their rows are is in their layouts, and need not be a
+// multiple of it.
 constexpr uint32_t kProductAlignment = 16;
 constexpr uint32_t kWorkspaceAlignment = 256;  // cuBLASLt's own demand.
 constexpr int kMostHeuristics = 16;
 
+// A failed execution may be one launch that did not happen, or the loss of the device, which then
+// every call of CUDA tells.
+void CheckDevice(const char* call) {
+  size_t free = 0;
+  size_t total = 0;
+  Check(cudaMemGetInfo(&free, &total), call);
+}
+
 void CheckBlas(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  const Error::Kind kind = status == CUBLAS_STATUS_ALLOC_FAILED       ? Error::kMemory
-                           : status == CUBLAS_STATUS_EXECUTION_FAILED ? Error::kLost
-                                                                      : Error::kOther;
+  if (status == CUBLAS_STATUS_EXECUTION_FAILED) CheckDevice(call);
+  const Error::Kind kind = status == CUBLAS_STATUS_ALLOC_FAILED ? Error::kMemory : Error::kOther;
   throw Error(kind, std::string(call) + ": " + cublasLtGetStatusName(status) + ": " +
                         cublasLtGetStatusString(status));
 }
@@ -154,6 +163,24 @@ std::string Describe(const ProductShape& shape) {
          std::to_string(shape.inner) + " x " + std::to_string(shape.columns);
 }
 
+const char* NameOf(Precision precision) {
+  switch (precision) {
+    case Precision::kTf32:
+      return "tf32";
+    case Precision::kBfloat16:
+      return "bfloat16";
+    default:
+      return "float32";
+  }
+}
+
+__global__ void AddBiasKernel(const float* __restrict__ bias, uint32_t columns, size_t count,
+                              float* __restrict__ c) {
+  for (size_t i = FirstElement(); i < count; i += ElementStride()) {
+    c[i] += bias[i - Quotient(i, columns) * columns];
+  }
+}
+
 // How one shape is multiplied. Names are the row-major ones.
 struct ProductPlan {
   ProductOwner product;
@@ -161,6 +188,7 @@ struct ProductPlan {
   LayoutOwner b;
   LayoutOwner c;
   cublasLtMatmulAlgo_t algorithm = {};
+  bool adds_bias = false;  // cuBLASLt does; otherwise a kernel of ours.
 };
 
 ProductPlan MakePlan(const ProductShape& shape) {
@@ -172,25 +200,8 @@ ProductPlan MakePlan(const ProductShape& shape) {
   plan.b = shape.transpose_b ? MakeLayout(type, shape.columns, shape.inner)
                              : MakeLayout(type, shape.inner, shape.columns);
   plan.c = MakeLayout(CUDA_R_32F, shape.rows, shape.columns);
+  plan.adds_bias = shape.bias;
   return plan;
-}
-
-void ChooseAlgorithm(cublasLtHandle_t lt, const PreferenceOwner& preference, bool deterministic,
-                     const ProductShape& shape, ProductPlan& plan) {
-  cublasLtMatmulHeuristicResult_t results[kMostHeuristics] = {};
-  int count = 0;
-  CheckBlas(cublasLtMatmulAlgoGetHeuristic(lt, plan.product.get(), plan.b.get(), plan.a.get(),
-                                           plan.c.get(), plan.c.get(), preference.get(),
-                                           kMostHeuristics, results, &count),
-            ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
-  for (int i = 0; i < count; ++i) {
-    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
-    if (deterministic && !IsReproducible(results[i].algo)) continue;
-    plan.algorithm = results[i].algo;
-    return;
-  }
-  throw Error(Error::kOther, "cublasLtMatmulAlgoGetHeuristic of " + Describe(shape) +
-                                 ": it has no algorithm whose sums have one order");
 }
 
 void CheckAligned(const ProductShape& shape, const void* pointer, uint32_t alignment,
@@ -222,6 +233,8 @@ class LtProducts final : public Products {
   const ProductPlan& PlanOf(const ProductShape& shape);
   // Enqueues the rounding of a factor to `place`, and returns that.
   const void* Narrow(const float* factor, size_t elements, void* place) const;
+  // False: there is none.
+  bool ChooseAlgorithm(const ProductShape& shape, ProductPlan* plan) const;
 
   const cudaStream_t stream_;
   const bool deterministic_;
@@ -234,13 +247,41 @@ const ProductPlan& LtProducts::PlanOf(const ProductShape& shape) {
   const auto known = plans_.find(shape);
   if (known != plans_.end()) return known->second;
   ProductPlan plan = MakePlan(shape);
-  ChooseAlgorithm(lt_.get(), preference_, deterministic_, shape, plan);
+  bool chosen = ChooseAlgorithm(shape, &plan);
+  if (!chosen && shape.bias) {
+    ProductShape without_bias = shape;
+    without_bias.bias = false;
+    plan = MakePlan(without_bias);
+    chosen = ChooseAlgorithm(shape, &plan);
+  }
+  if (!chosen) {
+    throw Error(Error::kOther, "cublasLtMatmulAlgoGetHeuristic of " + Describe(shape) + " in " +
+                                   NameOf(shape.precision) + ": it has no algorithm" +
+                                   (deterministic_ ? " whose sums have one order" : ""));
+  }
   return plans_.emplace(shape, std::move(plan)).first->second;
 }
 
 const void* LtProducts::Narrow(const float* factor, size_t elements, void* place) const {
   LaunchFor(stream_, elements, NarrowKernel, factor, elements, static_cast<__nv_bfloat16*>(place));
   return place;
+}
+
+bool LtProducts::ChooseAlgorithm(const ProductShape& shape, ProductPlan* plan) const {
+  cublasLtMatmulHeuristicResult_t results[kMostHeuristics] = {};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      lt_.get(), plan->product.get(), plan->b.get(), plan->a.get(), plan->c.get(), plan->c.get(),
+      preference_.get(), kMostHeuristics, results, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  CheckBlas(status, ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
+  for (int i = 0; i < count; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    if (deterministic_ && !IsReproducible(results[i].algo)) continue;
+    plan->algorithm = results[i].algo;
+    return true;
+  }
+  return false;
 }
 
 void LtProducts::Multiply(const ProductShape& shape, const float* a, const float* b,
@@ -252,7 +293,7 @@ void LtProducts::Multiply(const ProductShape& shape, const float* a, const float
   const ProductPlan& plan = PlanOf(shape);
   if (shape.bias) {
     CheckAligned(shape, bias, kProductAlignment, "bias");
-    SetProduct(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (plan.adds_bias) SetProduct(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
   const void* factors[] = {a, b};
   if (IsNarrow(shape)) {
@@ -266,6 +307,10 @@ void LtProducts::Multiply(const ProductShape& shape, const float* a, const float
                            factors[0], plan.a.get(), &zero, c, plan.c.get(), c, plan.c.get(),
                            &plan.algorithm, workspace, kProductWorkspace, stream_),
             "cublasLtMatmul");
+  if (shape.bias && !plan.adds_bias) {
+    const auto count = static_cast<size_t>(shape.rows * shape.columns);
+    LaunchFor(stream_, count, AddBiasKernel, bias, static_cast<uint32_t>(shape.columns), count, c);
+  }
   // cuBLASLt has this too, but does not say what it makes of NaN, which must stay NaN.
   if (shape.relu) ApplyFunction(stream_, Function::kRelu, shape.rows, shape.columns, c);
 }

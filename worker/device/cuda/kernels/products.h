@@ -28,7 +28,8 @@ struct ProductShape {
   bool operator<(const ProductShape& other) const;
 };
 
-// Chooses one algorithm for each shape, when it is first seen, by the shape alone. Enqueues on the
+// Chooses one algorithm for each shape, when it is first seen, by the shape alone. Where cuBLASLt
+// has none that adds a bias, a kernel of ours does. Enqueues on the
 // stream that it was made for; may be captured. Throws Error. Used by one thread at a time.
 class Products {
  public:

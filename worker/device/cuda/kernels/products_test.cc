@@ -187,6 +187,39 @@ TEST_F(ProductsTest, WhatIsNotAlignedIsAnErrorOnEveryGpu) {
               HasSubstr("`workspace` is not aligned to 256 bytes"));
 }
 
+TEST_F(ProductsTest, BiasIsAddedWhereCublasHasNoAlgorithmThatDoes) {
+  cuda_emulation::SetKnownProducts(cuda_emulation::KnownProducts::kWithoutBias);
+  for (const bool relu : {false, true}) {
+    ExpectMultiplies({9, 5, 7, /*transpose_a=*/false, /*transpose_b=*/true, /*bias=*/true, relu});
+    ExpectMultiplies({300, 3, 33, /*transpose_a=*/true, false, /*bias=*/true, relu});
+    ExpectMultiplies({1, 1, 1, false, false, /*bias=*/true, relu});
+  }
+}
+
+TEST_F(ProductsTest, AProductWithoutAnyAlgorithmIsNamed) {
+  cuda_emulation::SetKnownProducts(cuda_emulation::KnownProducts::kNone);
+  ProductShape shape = {2, 3, 5, false, false, /*bias=*/true};
+  shape.precision = Precision::kTf32;
+  const Error error = ErrorOf([&] { products_->Prepare(shape); });
+  EXPECT_EQ(error.kind(), Error::kOther);
+  EXPECT_STREQ(
+      error.what(),
+      "cublasLtMatmulAlgoGetHeuristic of 2 x 3 by 3 x 5 in tf32: it has no algorithm whose "
+      "sums have one order");
+}
+
+TEST_F(ProductsTest, ALaunchThatFailsIsNoLossOfTheDevice) {
+  const auto values = OnDevice(gpu_.get(), std::vector<float>(16, 1.0f));
+  float* const at = values->As();
+  products_->Prepare({2, 2, 2});
+  cuda_emulation::FailLaunch(1);
+  const Error error = ErrorOf([&] {
+    products_->Multiply({2, 2, 2}, at, at, nullptr, at + 8, workspace_.As());
+  });
+  EXPECT_EQ(error.kind(), Error::kOther);
+  EXPECT_THAT(error.what(), HasSubstr("CUBLAS_STATUS_EXECUTION_FAILED"));
+}
+
 TEST_F(ProductsTest, WhatCannotBeMultipliedIsAnErrorWhenItIsPrepared) {
   const Error error = ErrorOf([&] { products_->Prepare({0, 3, 5}); });
   EXPECT_EQ(error.kind(), Error::kOther);

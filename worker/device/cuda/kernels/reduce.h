@@ -56,7 +56,6 @@ inline unsigned ThreadsForRow(size_t columns) { return columns <= 256 ? kWarp : 
 template <typename... Parameters, typename... Arguments>
 void LaunchForRows(cudaStream_t stream, size_t rows, size_t columns, void (*kernel)(Parameters...),
                    Arguments... arguments) {
-  constexpr size_t kMostBlocks = 4096;
   if (rows == 0 || columns == 0) return;
   Launch(stream, static_cast<unsigned>(std::min(rows, kMostBlocks)), ThreadsForRow(columns), kernel,
          arguments...);

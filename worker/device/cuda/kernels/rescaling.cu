@@ -44,8 +44,7 @@ class RescalingLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeRescaling(const Context& context,
-                                     const RescalingDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const RescalingDescription& description) {
   return std::make_unique<RescalingLayer>(context, description);
 }
 

@@ -140,13 +140,12 @@ class UpSamplingLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeZeroPadding(const Context& context,
-                                       const ZeroPaddingDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context,
+                                 const ZeroPaddingDescription& description) {
   return std::make_unique<ZeroPaddingLayer>(context, description);
 }
 
-std::unique_ptr<Layer> MakeUpSampling(const Context& context,
-                                      const UpSamplingDescription& description) {
+std::unique_ptr<Layer> MakeLayer(const Context& context, const UpSamplingDescription& description) {
   return std::make_unique<UpSamplingLayer>(context, description);
 }
 
