@@ -1,9 +1,12 @@
 #include "worker/devices.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -13,22 +16,32 @@
 namespace millrace::worker {
 namespace {
 
-// Of "cuda" or "cuda:N".
-absl::StatusOr<int> GpuIndex(const std::string& name) {
-  if (name == "cuda") return 0;
-  absl::string_view number = name;
+// Adds the number that `text` is; false: it is none, or is there already.
+bool AddGpu(absl::string_view text, std::vector<int>* gpus) {
   int index = 0;
-  if (absl::ConsumePrefix(&number, "cuda:") && absl::SimpleAtoi(number, &index) && index >= 0) {
-    return index;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("device: '", name, "'; must be auto, cpu, cuda, or cuda:N, such as cuda:0"));
+  if (!absl::SimpleAtoi(text, &index) || index < 0) return false;
+  if (std::find(gpus->begin(), gpus->end(), index) != gpus->end()) return false;
+  gpus->push_back(index);
+  return true;
 }
 
-absl::StatusOr<std::shared_ptr<Device>> OpenGpu(int index, const DeviceOptions& options,
-                                                DeviceLost lost, const CudaLoader& load_cuda) {
+// Of "cuda", "cuda:1" or "cuda:0,1". Empty: it is none of these.
+std::vector<int> GpusOf(const std::string& name) {
+  if (name == "cuda") return {0};
+  absl::string_view numbers = name;
+  std::vector<int> gpus;
+  if (!absl::ConsumePrefix(&numbers, "cuda:")) return {};
+  for (const absl::string_view number : absl::StrSplit(numbers, ',')) {
+    if (!AddGpu(number, &gpus)) return {};
+  }
+  return gpus.size() <= cuda::kMostGpus ? gpus : std::vector<int>();
+}
+
+absl::StatusOr<std::shared_ptr<Device>> OpenGpus(std::vector<int> gpus,
+                                                 const DeviceOptions& options, DeviceLost lost,
+                                                 const CudaLoader& load_cuda) {
   CudaDeviceOptions gpu;
-  gpu.index = index;
+  gpu.gpus = std::move(gpus);
   gpu.deterministic = options.deterministic;
   MILLRACE_ASSIGN_OR_RETURN(cuda::Library* const library, load_cuda());
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
@@ -40,7 +53,10 @@ absl::StatusOr<std::shared_ptr<Device>> OpenGpu(int index, const DeviceOptions& 
 
 absl::Status CheckDeviceName(const std::string& name) {
   if (name == "cpu" || name == "auto") return absl::OkStatus();
-  return GpuIndex(name).status();
+  if (!GpusOf(name).empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "device: '", name, "'; must be auto, cpu, cuda, or cuda: with the numbers of up to ",
+      cuda::kMostGpus, " GPUs, each once, such as cuda:0 or cuda:0,1"));
 }
 
 absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const DeviceOptions& options, DeviceLost lost,
@@ -48,12 +64,11 @@ absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const DeviceOptions& options,
   MILLRACE_RETURN_IF_ERROR(CheckDeviceName(options.name));
   if (options.name == "cpu") return std::make_shared<CpuDevice>(options.threads);
   if (options.name != "auto") {
-    MILLRACE_ASSIGN_OR_RETURN(const int index, GpuIndex(options.name));
-    auto gpu = OpenGpu(index, options, std::move(lost), load_cuda);
+    auto gpu = OpenGpus(GpusOf(options.name), options, std::move(lost), load_cuda);
     if (gpu.ok()) return gpu;
     return absl::UnavailableError(absl::StrCat("device: ", gpu.status().message()));
   }
-  auto gpu = OpenGpu(0, options, std::move(lost), load_cuda);
+  auto gpu = OpenGpus({0}, options, std::move(lost), load_cuda);
   if (gpu.ok()) return gpu;
   LOG(INFO) << "Models run on the CPU: " << gpu.status().message();
   return std::make_shared<CpuDevice>(options.threads);

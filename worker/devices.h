@@ -14,7 +14,8 @@
 
 namespace millrace::worker {
 
-// INVALID_ARGUMENT: `name` is none of "auto", "cpu", "cuda" and "cuda:N"; lists them.
+// INVALID_ARGUMENT: `name` is none of "auto", "cpu", "cuda", "cuda:N" and "cuda:N,M,..."; lists
+// them.
 absl::Status CheckDeviceName(const std::string& name);
 
 // How the CUDA library is found: LoadCudaLibrary.
@@ -28,8 +29,9 @@ struct DeviceOptions {
 };
 
 // "cpu": with so many threads. "cuda:N": that GPU, of those that CUDA_VISIBLE_DEVICES leaves;
-// "cuda": the first. "auto": the first GPU, or the CPU where there is none, which is logged with
-// the reason. INVALID_ARGUMENT: see above. UNAVAILABLE: no such GPU can be used, and why.
+// "cuda": the first. "cuda:0,1": several, which share each batch. "auto": the first GPU, or the CPU
+// where there is none, which is logged with the reason. INVALID_ARGUMENT: see above. UNAVAILABLE:
+// no such GPU can be used, and why.
 absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const DeviceOptions& options, DeviceLost lost,
                                                    const CudaLoader& load_cuda);
 

@@ -25,7 +25,7 @@ TEST(DevicesTest, AutoIsTheProcessorWhereThereIsNoCuda) {
 }
 
 TEST(DevicesTest, AGpuThatIsNamedMustBeThere) {
-  for (const std::string name : {"cuda", "cuda:1"}) {
+  for (const std::string name : {"cuda", "cuda:1", "cuda:0,1", "cuda:3,0,2"}) {
     EXPECT_EQ(OpenWithoutCuda(name).status(),
               absl::UnavailableError("device: the CUDA library cannot be loaded: no such file"));
   }
@@ -33,9 +33,12 @@ TEST(DevicesTest, AGpuThatIsNamedMustBeThere) {
 
 TEST(DevicesTest, OtherNamesAreRefused) {
   for (const std::string name :
-       {"", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:a", "cuda:0,1", "cuda0"}) {
+       {"", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:a", "cuda:0,", "cuda:,0", "cuda:0,,1",
+        "cuda:0,0", "cuda:1,-1", "cuda0", "cuda:0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16"}) {
     const absl::Status expected = absl::InvalidArgumentError(
-        absl::StrCat("device: '", name, "'; must be auto, cpu, cuda, or cuda:N, such as cuda:0"));
+        absl::StrCat("device: '", name,
+                     "'; must be auto, cpu, cuda, or cuda: with the numbers of up to 16 GPUs, each "
+                     "once, such as cuda:0 or cuda:0,1"));
     EXPECT_EQ(CheckDeviceName(name), expected);
     EXPECT_EQ(OpenWithoutCuda(name).status(), expected);
   }

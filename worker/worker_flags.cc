@@ -66,9 +66,10 @@ void AddFlags(CLI::App& app, WorkerOptions* options) {
   app.add_option("--name", options->name,
                  "Unique among the cluster's workers. Default: worker-HOSTNAME-PID, or the task of "
                  "TF_CONFIG");
-  app.add_option(
-         "--device", options->device,
-         "What models run on: cpu, cuda (the first GPU), cuda:N, or auto: a GPU where there is one")
+  app.add_option("--device", options->device,
+                 "What models run on: cpu, cuda (the first GPU), cuda:N, cuda:N,M,... (several, "
+                 "which share "
+                 "each batch), or auto: a GPU where there is one")
       ->capture_default_str();
   app.add_option("--deterministic", options->deterministic,
                  "On a GPU equal values give equal bits; false: its sums are made in any order "

@@ -91,9 +91,11 @@ class Declaration {
         ->capture_default_str()
         ->excludes(cluster);
     train
-        ->add_option("--device", Of(train)->device,
-                     "What the embedded workers' models run on: cpu, cuda (the first GPU), cuda:N, "
-                     "or auto: a GPU where there is one")
+        ->add_option(
+            "--device", Of(train)->device,
+            "What the embedded workers' models run on: cpu, cuda (the first GPU), cuda:N, "
+            "cuda:N,M,... (several, which share each batch), or auto: a GPU where there is "
+            "one")
         ->capture_default_str()
         ->excludes(cluster);
     train

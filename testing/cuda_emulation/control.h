@@ -19,25 +19,34 @@ void Reset();
 // what it waits for.
 void SetOrder(uint64_t seed);
 
-// 1 by default. 0: cudaErrorNoDevice. All share one memory.
+// 1 by default, at most kMostDevices. 0: cudaErrorNoDevice. Each has a memory of its own: a kernel
+// that reaches into another's stops the process.
+inline constexpr int kMostDevices = 8;
 void SetDeviceCount(int count);
+// Whether devices reach each other's memory without the host's; they do by default.
+void SetPeerAccess(bool peer_access);
 // As where the driver is too old, or there is none: cudaErrorInsufficientDriver.
 void SetDriverMissing();
-// Of the device, in bytes; 1 GiB by default.
+// Of each device, in bytes; 1 GiB by default.
 void SetMemory(size_t bytes);
+// Of one.
+void SetMemoryOf(int index, size_t bytes);
 
 // Faults. `n` counts from this call, from 1.
 // The nth launch of a kernel returns `error`, and does nothing.
 void FailLaunch(int n, cudaError_t error = cudaErrorLaunchOutOfResources);
-// The nth kernel that runs fails: from then on all calls return `error`, as with a lost device.
+// The nth kernel that runs fails: from then on all calls for its device return `error`, and nothing
+// runs on it, as with a lost device.
 void FailKernel(int n, cudaError_t error = cudaErrorIllegalAddress);
+// The same, of those of one device.
+void FailKernelOf(int index, int n, cudaError_t error = cudaErrorIllegalAddress);
 // The nth kernel that runs never ends. Who asks hears that it is not ready; who waits for it
 // without a limit stops the process with a message.
 void HangKernel(int n);
 // The nth cudaMalloc, or cudaHostAlloc, returns cudaErrorMemoryAllocation.
 void FailAllocation(int n);
 void FailPinnedAllocation(int n);
-// From now on all calls return `error`.
+// From now on all calls, for all devices, return `error`.
 void LoseDevice(cudaError_t error = cudaErrorECCUncorrectable);
 
 // What was made and not yet destroyed.
@@ -56,7 +65,8 @@ struct Counts {
   uint64_t kernels = 0;   // That ran, in graphs or not.
   uint64_t launches = 0;  // Of kernels, by the host; those that are captured count.
   uint64_t graph_launches = 0;
-  uint64_t copies = 0;  // And fills, that ran.
+  uint64_t copies = 0;       // And fills, that ran.
+  uint64_t peer_copies = 0;  // Of these, those from one device to another.
 };
 Counts Counted();
 

@@ -30,6 +30,21 @@ cudaError_t CheckSide(const Device& device, const void* memory, size_t bytes, bo
   return cudaSuccess;
 }
 
+cudaError_t EnqueueCopy(Device* device, void* to, const void* from, size_t bytes,
+                        cudaStream_t stream) {
+  const int to_device = device->memory.DeviceOf(to);
+  const int from_device = device->memory.DeviceOf(from);
+  return Enqueue(device, stream, [=] {
+    ++device->counts.copies;
+    if (to_device >= 0 && from_device >= 0 && to_device != from_device) {
+      ++device->counts.peer_copies;
+    }
+    device->memory.OpenBoth(to_device, from_device);
+    std::memmove(to, from, bytes);
+    return true;
+  });
+}
+
 cudaError_t Copy(Device* device, void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                  cudaStream_t stream, bool waits) {
   if (bytes == 0) return cudaSuccess;
@@ -45,18 +60,31 @@ cudaError_t Copy(Device* device, void* to, const void* from, size_t bytes, cudaM
     error = CheckSide(*device, from, bytes, IsDeviceSide(kind, false), waits);
   }
   if (error != cudaSuccess) return error;
-  return Enqueue(device, stream, [device, to, from, bytes] {
-    ++device->counts.copies;
-    std::memmove(to, from, bytes);
-    return true;
-  });
+  return EnqueueCopy(device, to, from, bytes, stream);
+}
+
+cudaError_t CopyPeer(Device* device, void* to, int to_device, const void* from, int from_device,
+                     size_t bytes, cudaStream_t stream) {
+  const Memory& memory = device->memory;
+  if (to_device < 0 || to_device >= device->count || from_device < 0 ||
+      from_device >= device->count) {
+    return cudaErrorInvalidDevice;
+  }
+  if (bytes == 0) return cudaSuccess;
+  if (!memory.OnDevice(to, bytes) || memory.DeviceOf(to) != to_device ||
+      !memory.OnDevice(from, bytes) || memory.DeviceOf(from) != from_device) {
+    return cudaErrorInvalidValue;
+  }
+  return EnqueueCopy(device, to, from, bytes, stream);
 }
 
 cudaError_t Fill(Device* device, void* memory, int value, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if (!device->memory.OnDevice(memory, bytes)) return cudaErrorInvalidValue;
-  return Enqueue(device, stream, [device, memory, value, bytes] {
+  const int owner = device->memory.DeviceOf(memory);
+  return Enqueue(device, stream, [device, memory, value, bytes, owner] {
     ++device->counts.copies;
+    device->memory.OpenBoth(owner, -1);
     std::memset(memory, value, bytes);
     return true;
   });
@@ -83,7 +111,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     *memory = nullptr;
     if (bytes == 0) return cudaSuccess;
     if (device->allocation.Happens()) return cudaErrorMemoryAllocation;
-    *memory = device->memory.Allocate(bytes);
+    *memory = device->memory.Allocate(cuda_emulation::CurrentDevice(), bytes);
     return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
 }
@@ -132,6 +160,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   return Call([&](Device* device) {
     return cuda_emulation::Copy(device, to, from, bytes, kind, stream, /*waits=*/false);
+  });
+}
+
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                size_t bytes, cudaStream_t stream) {
+  return Call([&](Device* device) {
+    return cuda_emulation::CopyPeer(device, to, to_device, from, from_device, bytes, stream);
   });
 }
 

@@ -249,8 +249,11 @@ cublasStatus_t EnqueueProduct(const Multiplication& call, cudaStream_t stream) {
     if (!in_memory) return cudaErrorInvalidValue;
     if (device->launch.Happens()) return device->launch.error;
     ++device->counts.launches;
-    return Enqueue(device, stream,
-                   [device, call] { return Execute(device, [&call] { Run(call); }); });
+    const CUstream_st* of = FindStream(device, stream);
+    if (of == nullptr || !IsOfCurrentDevice(*device, of)) return cudaErrorInvalidResourceHandle;
+    return Enqueue(device, stream, [device, call, index = CurrentDevice()] {
+      return Execute(device, index, [&call] { Run(call); });
+    });
   });
   if (error == cudaSuccess) return CUBLAS_STATUS_SUCCESS;
   return error == cudaErrorInvalidValue && !in_memory ? CUBLAS_STATUS_INVALID_VALUE

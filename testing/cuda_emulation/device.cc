@@ -10,13 +10,14 @@ namespace cuda_emulation {
 namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device = 0;
 
-cudaError_t Locked(bool unsafe, const std::function<cudaError_t(Device*)>& body) {
+cudaError_t Locked(int index, bool unsafe, const std::function<cudaError_t(Device*)>& body) {
   Device& device = TheDevice();
   const std::lock_guard<std::mutex> lock(device.mutex);
   if (!device.driver) return Remember(cudaErrorInsufficientDriver);
   if (device.count == 0) return Remember(cudaErrorNoDevice);
-  if (device.lost != cudaSuccess) return Remember(device.lost);
+  if (device.lost[index] != cudaSuccess) return Remember(device.lost[index]);
   bool forbidden = false;
   for (Capture* capture : device.captures) {
     const bool here = capture->thread == std::this_thread::get_id();
@@ -28,9 +29,8 @@ cudaError_t Locked(bool unsafe, const std::function<cudaError_t(Device*)>& body)
 }
 
 bool Run(Device* device, const TaskPointer& target) {
-  device->memory.Open();
-  const bool done = device->work.RunUntil(target, &device->order,
-                                          [device] { return device->lost != cudaSuccess; });
+  const bool done = device->work.RunUntil(
+      target, &device->order, [device] { return device->lost[CurrentDevice()] != cudaSuccess; });
   device->memory.Close();
   return done;
 }
@@ -42,10 +42,20 @@ Device& TheDevice() {
   return *device;
 }
 
-cudaError_t Call(const std::function<cudaError_t(Device*)>& body) { return Locked(false, body); }
+int CurrentDevice() { return current_device; }
+
+void SetCurrentDevice(int index) { current_device = index; }
+
+cudaError_t Call(const std::function<cudaError_t(Device*)>& body) {
+  return Locked(CurrentDevice(), false, body);
+}
+
+cudaError_t CallFor(int index, const std::function<cudaError_t(Device*)>& body) {
+  return Locked(index >= 0 && index < kMostDevices ? index : 0, false, body);
+}
 
 cudaError_t CallUnsafe(const std::function<cudaError_t(Device*)>& body) {
-  return Locked(true, body);
+  return Locked(CurrentDevice(), true, body);
 }
 
 cudaError_t Remember(cudaError_t error) {
@@ -55,7 +65,7 @@ cudaError_t Remember(cudaError_t error) {
 
 cudaError_t Wait(Device* device, const TaskPointer& target, const char* call) {
   const bool done = Run(device, target);
-  if (device->lost != cudaSuccess) return device->lost;
+  if (device->lost[CurrentDevice()] != cudaSuccess) return device->lost[CurrentDevice()];
   if (!done) Fail(std::string(call) + " would wait for ever: HangKernel");
   return cudaSuccess;
 }
@@ -64,17 +74,20 @@ cudaError_t Query(Device* device, const TaskPointer& target, int* polls) {
   if (target == nullptr || target->done) return cudaSuccess;
   if (++*polls % 2 == 1) return cudaErrorNotReady;
   const bool done = Run(device, target);
-  if (device->lost != cudaSuccess) return device->lost;
+  if (device->lost[CurrentDevice()] != cudaSuccess) return device->lost[CurrentDevice()];
   return done ? cudaSuccess : cudaErrorNotReady;
 }
 
-bool Execute(Device* device, const std::function<void()>& kernel) {
+bool Execute(Device* device, int index, const std::function<void()>& kernel) {
+  if (device->lost[index] != cudaSuccess) return true;
   if (device->hang.Happens()) return false;
-  if (device->kernel.Happens()) {
-    device->lost = device->kernel.error;
+  for (Fault* fault : {&device->kernel, &device->kernel_of[index]}) {
+    if (!fault->Happens()) continue;
+    device->lost[index] = fault->error;
     return true;
   }
   ++device->counts.kernels;
+  device->memory.OpenOnly(index);
   kernel();
   return true;
 }
@@ -84,13 +97,16 @@ void Reset() {
   const std::lock_guard<std::mutex> lock(device.mutex);
   device.order = Order(0);
   device.work.Drop();
-  device.memory.set_limit(Memory().limit());
+  device.memory.set_limit(Memory().limit(0));
   device.count = 1;
-  device.lost = cudaSuccess;
+  device.lost = {};
   device.driver = true;
+  device.peer_access = true;
+  device.kernel_of = {};
   device.launch = device.kernel = device.hang = {};
   device.allocation = device.pinned_allocation = {};
   last_error = cudaSuccess;
+  SetCurrentDevice(0);
 }
 
 namespace {
@@ -106,7 +122,11 @@ void SetOrder(uint64_t seed) {
   Set([&](Device* device) { device->order = Order(seed); });
 }
 void SetDeviceCount(int count) {
+  if (count > kMostDevices) Fail("more than " + std::to_string(kMostDevices) + " devices");
   Set([&](Device* device) { device->count = count; });
+}
+void SetPeerAccess(bool peer_access) {
+  Set([&](Device* device) { device->peer_access = peer_access; });
 }
 void SetDriverMissing() {
   Set([&](Device* device) { device->driver = false; });
@@ -114,11 +134,17 @@ void SetDriverMissing() {
 void SetMemory(size_t bytes) {
   Set([&](Device* device) { device->memory.set_limit(bytes); });
 }
+void SetMemoryOf(int index, size_t bytes) {
+  Set([&](Device* device) { device->memory.set_limit(index, bytes); });
+}
 void FailLaunch(int n, cudaError_t error) {
   Set([&](Device* device) { device->launch = {n, error}; });
 }
 void FailKernel(int n, cudaError_t error) {
   Set([&](Device* device) { device->kernel = {n, error}; });
+}
+void FailKernelOf(int index, int n, cudaError_t error) {
+  Set([&](Device* device) { device->kernel_of.at(index) = {n, error}; });
 }
 void HangKernel(int n) {
   Set([&](Device* device) { device->hang = {n, cudaSuccess}; });
@@ -130,7 +156,7 @@ void FailPinnedAllocation(int n) {
   Set([&](Device* device) { device->pinned_allocation = {n, cudaErrorMemoryAllocation}; });
 }
 void LoseDevice(cudaError_t error) {
-  Set([&](Device* device) { device->lost = error; });
+  Set([&](Device* device) { device->lost.fill(error); });
 }
 
 Usage InUse() {
@@ -163,7 +189,9 @@ cudaError_t cudaGetLastError() {
 // A lost device stays so.
 cudaError_t cudaPeekAtLastError() {
   cudaError_t lost = cudaSuccess;
-  cuda_emulation::Set([&](cuda_emulation::Device* device) { lost = device->lost; });
+  cuda_emulation::Set([&](cuda_emulation::Device* device) {
+    lost = device->lost[cuda_emulation::CurrentDevice()];
+  });
   return lost != cudaSuccess ? lost : cuda_emulation::last_error;
 }
 

@@ -1,12 +1,14 @@
-// The one emulated device: what all functions of the runtime share.
+// The emulated devices: what all functions of the runtime share.
 #ifndef MILLRACE_TESTING_CUDA_EMULATION_DEVICE_H_
 #define MILLRACE_TESTING_CUDA_EMULATION_DEVICE_H_
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "testing/cuda_emulation/control.h"
@@ -34,7 +36,7 @@ struct Fault {
 
 struct Capture;
 
-// Guarded by `mutex`, which is held while work runs, too.
+// All of them. Guarded by `mutex`, which is held while work runs, too.
 struct Device {
   std::mutex mutex;
   Order order{0};
@@ -42,9 +44,12 @@ struct Device {
   Memory memory;
   Counts counts;
   int count = 1;
-  cudaError_t lost = cudaSuccess;  // Not success: what all calls return.
+  std::array<cudaError_t, kMostDevices> lost = {};  // Not success: what all calls for it return.
+  bool peer_access = true;
+  std::set<std::pair<int, int>> peers;  // For which it was enabled.
   bool driver = true;
   Fault launch, kernel, hang, allocation, pinned_allocation;
+  std::array<Fault, kMostDevices> kernel_of;
 
   CUstream_st* legacy = nullptr;  // The stream that is called null; made at the first use.
   std::set<CUstream_st*> streams;
@@ -56,11 +61,18 @@ struct Device {
 
 Device& TheDevice();
 
+// The one that this thread's calls are for.
+int CurrentDevice();
+void SetCurrentDevice(int index);
+
 // What a function of the runtime does: `body` under the lock. Remembers its error for
 // cudaGetLastError.
 cudaError_t Call(const std::function<cudaError_t(Device*)>& body);
 
-// The same for what is not allowed while streams are captured, unless relaxed: the captures become
+// The same for another device than the thread's.
+cudaError_t CallFor(int index, const std::function<cudaError_t(Device*)>& body);
+
+// As Call, for what is not allowed while streams are captured, unless relaxed: the captures become
 // invalid.
 cudaError_t CallUnsafe(const std::function<cudaError_t(Device*)>& body);
 
@@ -74,8 +86,8 @@ cudaError_t Wait(Device* device, const TaskPointer& target, const char* call);
 // Asks whether a task is done: no, but if asked again, it is, unless it never ends.
 cudaError_t Query(Device* device, const TaskPointer& target, int* polls);
 
-// Runs a kernel now; false: it never ends. REQUIRES: the lock.
-bool Execute(Device* device, const std::function<void()>& kernel);
+// Runs a kernel of a device now; false: it never ends. REQUIRES: the lock.
+bool Execute(Device* device, int index, const std::function<void()>& kernel);
 
 }  // namespace cuda_emulation
 

@@ -26,6 +26,9 @@ cudaError_t RecordInCapture(CUevent_st* event, CUstream_st* stream, bool externa
 cudaError_t RecordEvent(Device* device, cudaEvent_t event, cudaStream_t handle, unsigned flags) {
   CUstream_st* stream = FindStream(device, handle);
   if (device->events.count(event) == 0 || stream == nullptr) return cudaErrorInvalidResourceHandle;
+  if (stream != device->legacy && event->device != stream->device) {
+    return cudaErrorInvalidResourceHandle;
+  }
   const bool external = flags == cudaEventRecordExternal;
   if (flags > cudaEventRecordExternal) return cudaErrorInvalidValue;
   if (stream->capture != nullptr) return RecordInCapture(event, stream, external);
@@ -94,6 +97,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
       return cudaErrorInvalidValue;
     }
     *event = new CUevent_st;
+    (*event)->device = cuda_emulation::CurrentDevice();
     device->events.insert(*event);
     return cudaSuccess;
   });

@@ -33,13 +33,13 @@ void CheckPointers(const Device& device, const void* kernel,
                    const std::vector<const void*>& pointers) {
   for (size_t i = 0; i < pointers.size(); ++i) {
     const void* pointer = pointers[i];
-    if (pointer == nullptr || device.memory.TouchesDevice(pointer) ||
-        device.memory.Pinned(pointer, 0)) {
+    const int owner = device.memory.DeviceOf(pointer);
+    if (pointer == nullptr || owner == CurrentDevice() || device.memory.Pinned(pointer, 0)) {
       continue;
     }
-    Fail("kernel " + NameOf(kernel) +
-         " is launched with memory of the host, or freed memory, as its " + "argument number " +
-         std::to_string(i + 1) + " of those that are pointers");
+    Fail("kernel " + NameOf(kernel) + " is launched with memory of " +
+         (owner >= 0 ? "another device" : "the host, or freed memory,") + " as its " +
+         "argument number " + std::to_string(i + 1) + " of those that are pointers");
   }
 }
 
@@ -52,12 +52,16 @@ cudaError_t Launch(const cudaLaunchConfig_t* config, const void* kernel, std::fu
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
     const cudaError_t error = CheckConfiguration(*config);
     if (error != cudaSuccess) return error;
+    const CUstream_st* stream = FindStream(device, config->stream);
+    if (stream == nullptr || !IsOfCurrentDevice(*device, stream)) {
+      return cudaErrorInvalidResourceHandle;
+    }
     CheckPointers(*device, kernel, pointers);
     if (device->launch.Happens()) return device->launch.error;
     ++device->counts.launches;
     const KernelLaunch launch = {kernel, config->gridDim, config->blockDim, std::move(body)};
-    return Enqueue(device, config->stream, [device, launch] {
-      return Execute(device, [&] { RunKernel(launch, &device->order); });
+    return Enqueue(device, config->stream, [device, launch, index = CurrentDevice()] {
+      return Execute(device, index, [&] { RunKernel(launch, &device->order); });
     });
   });
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <numeric>
 
 #include "testing/cuda_emulation/fail.h"
 #include "testing/cuda_emulation/language.h"
@@ -45,9 +46,10 @@ void Memory::FillEnds(const Allocation& allocation) const {
 }
 
 // Stands as far back in its pages as its alignment lets it.
-void* Memory::Allocate(size_t bytes) {
-  if (bytes > limit_ || used_ > limit_ - bytes) return nullptr;
+void* Memory::Allocate(int device, size_t bytes) {
+  if (bytes > limits_[device] || used_[device] > limits_[device] - bytes) return nullptr;
   Allocation allocation;
+  allocation.device = device;
   allocation.bytes = bytes;
   allocation.page_bytes = RoundedUp(bytes, kPageBytes);
   void* mapped = mmap(nullptr, allocation.page_bytes + 2 * kPageBytes, PROT_NONE,
@@ -59,9 +61,9 @@ void* Memory::Allocate(size_t bytes) {
   FillEnds(allocation);
   ASAN_POISON_MEMORY_REGION(allocation.pages, allocation.page_bytes);
   ASAN_UNPOISON_MEMORY_REGION(begin, bytes);
-  if (!open_) Protect(allocation, PROT_NONE);
+  if ((open_ >> device & 1) == 0) Protect(allocation, PROT_NONE);
   allocations_[begin] = allocation;
-  used_ += bytes;
+  used_[device] += bytes;
   return begin;
 }
 
@@ -74,7 +76,7 @@ bool Memory::Free(void* memory) {
   ASAN_UNPOISON_MEMORY_REGION(allocation.pages, allocation.page_bytes);
   mmap(allocation.pages, allocation.page_bytes, PROT_NONE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  used_ -= allocation.bytes;
+  used_[allocation.device] -= allocation.bytes;
   allocations_.erase(it);
   return true;
 }
@@ -128,14 +130,31 @@ bool Memory::Pinned(const void* memory, size_t bytes) const {
   return offset <= it->second && bytes <= it->second - offset;
 }
 
-void Memory::Open() {
-  open_ = true;
-  for (const auto& [begin, allocation] : allocations_) Protect(allocation, PROT_READ | PROT_WRITE);
+int Memory::DeviceOf(const void* memory) const {
+  return TouchesDevice(memory) ? Containing(allocations_, memory)->second.device : -1;
 }
 
-void Memory::Close() {
-  open_ = false;
-  for (const auto& [begin, allocation] : allocations_) Protect(allocation, PROT_NONE);
+size_t Memory::used() const { return std::accumulate(used_.begin(), used_.end(), size_t{0}); }
+
+void Memory::OpenAll(uint32_t devices) {
+  const uint32_t changed = open_ ^ devices;
+  open_ = devices;
+  if (changed == 0) return;
+  for (const auto& [begin, allocation] : allocations_) {
+    if ((changed >> allocation.device & 1) == 0) continue;
+    const bool open = (devices >> allocation.device & 1) != 0;
+    Protect(allocation, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+}
+
+void Memory::OpenOnly(int device) { OpenAll(uint32_t{1} << device); }
+
+void Memory::OpenBoth(int a, int b) {
+  uint32_t devices = open_;
+  for (const int device : {a, b}) {
+    if (device >= 0) devices |= uint32_t{1} << device;
+  }
+  OpenAll(devices);
 }
 
 void Memory::Protect(const Allocation& allocation, int protection) const {

@@ -8,8 +8,6 @@
 namespace cuda_emulation {
 namespace {
 
-thread_local int current_device = 0;
-
 int Attribute(cudaDeviceAttr attribute) {
   switch (attribute) {
     case cudaDevAttrMaxThreadsPerBlock:
@@ -40,7 +38,7 @@ int Attribute(cudaDeviceAttr attribute) {
 void Describe(const Device& device, int index, cudaDeviceProp* properties) {
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "Emulated GPU");
-  properties->totalGlobalMem = device.memory.limit();
+  properties->totalGlobalMem = device.memory.limit(index);
   properties->sharedMemPerBlock = Attribute(cudaDevAttrMaxSharedMemoryPerBlock);
   properties->warpSize = warpSize;
   properties->maxThreadsPerBlock = Attribute(cudaDevAttrMaxThreadsPerBlock);
@@ -88,16 +86,16 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaSetDevice(int index) {
-  return Call([&](Device* device) {
+  return cuda_emulation::CallFor(index, [&](Device* device) {
     if (!cuda_emulation::IsDevice(*device, index)) return cudaErrorInvalidDevice;
-    cuda_emulation::current_device = index;
+    cuda_emulation::SetCurrentDevice(index);
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGetDevice(int* index) {
   return Call([&](Device*) {
-    *index = cuda_emulation::current_device;
+    *index = cuda_emulation::CurrentDevice();
     return cudaSuccess;
   });
 }
@@ -128,8 +126,31 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return Call([&](Device* device) {
-    *total = device->memory.limit();
-    *free = *total - device->memory.used();
+    const int current = cuda_emulation::CurrentDevice();
+    *total = device->memory.limit(current);
+    *free = *total - device->memory.used(current);
     return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int index, int peer) {
+  return Call([&](Device* device) {
+    if (!cuda_emulation::IsDevice(*device, index) || !cuda_emulation::IsDevice(*device, peer)) {
+      return cudaErrorInvalidDevice;
+    }
+    *can = device->peer_access && index != peer ? 1 : 0;
+    return cudaSuccess;
+  });
+}
+
+// What it would make faster is not emulated: a second time is an error all the same.
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  return Call([&](Device* device) {
+    const int current = cuda_emulation::CurrentDevice();
+    if (!cuda_emulation::IsDevice(*device, peer) || peer == current) return cudaErrorInvalidDevice;
+    if (flags != 0) return cudaErrorInvalidValue;
+    if (!device->peer_access) return cudaErrorPeerAccessUnsupported;
+    return device->peers.insert({current, peer}).second ? cudaSuccess
+                                                        : cudaErrorPeerAccessAlreadyEnabled;
   });
 }

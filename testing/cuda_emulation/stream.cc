@@ -41,6 +41,10 @@ CUstream_st* FindStream(Device* device, cudaStream_t stream) {
   return device->streams.count(stream) > 0 ? stream : nullptr;
 }
 
+bool IsOfCurrentDevice(const Device& device, const CUstream_st* stream) {
+  return stream == device.legacy || stream->device == CurrentDevice();
+}
+
 bool InvalidateCapture(CUstream_st* stream) {
   if (stream->capture == nullptr) return false;
   stream->capture->invalid = true;
@@ -81,6 +85,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
     if (stream == nullptr || flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
     *stream = new CUstream_st;
     (*stream)->blocking = flags != cudaStreamNonBlocking;
+    (*stream)->device = cuda_emulation::CurrentDevice();
     device->streams.insert(*stream);
     return cudaSuccess;
   });

@@ -46,6 +46,7 @@ struct Capture {
 
 struct CUstream_st {
   bool blocking = true;  // Takes turns with the legacy stream.
+  int device = 0;        // Of the legacy stream: any.
   int polls = 0;
   cuda_emulation::TaskPointer last;  // The latest that was enqueued.
   std::shared_ptr<cuda_emulation::Capture> capture;
@@ -53,6 +54,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  int device = 0;
   cuda_emulation::TaskPointer task;  // Null: not recorded, or there was no work before it.
   int polls = 0;
   std::shared_ptr<cuda_emulation::Capture> capture;  // Where it was recorded; null: in none.
@@ -66,6 +68,9 @@ CUstream_st* FindStream(Device* device, cudaStream_t stream);
 
 // Enqueues, or captures. REQUIRES: the lock.
 cudaError_t Enqueue(Device* device, cudaStream_t stream, std::function<bool()> run);
+
+// Whether the stream is the current device's; the legacy one is every device's.
+bool IsOfCurrentDevice(const Device& device, const CUstream_st* stream);
 
 // Whether the stream is captured; then its capture becomes invalid.
 bool InvalidateCapture(CUstream_st* stream);

@@ -19,7 +19,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // "cpu", "cuda:0".
+  // "cpu", "cuda:0", "cuda:0,1".
   virtual const std::string& name() const = 0;
 
   // The same for people, with what there is to say: "cpu/2", "cuda:0 (NVIDIA H200)".

@@ -12,7 +12,8 @@ namespace millrace::worker {
 // Thread-safe.
 class DeviceMeter {
  public:
-  // The whole device's memory, and what is used of it by all processes; in bytes.
+  // The whole device's memory, of several GPUs that of all, and what is used of it by all
+  // processes; in bytes.
   void SetMemory(uint64_t memory, uint64_t used) {
     memory_ = memory;
     memory_used_ = used;

@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "worker/device/cuda/cuda_host_memory.h"
 #include "worker/device/cuda/cuda_model.h"
+#include "worker/device/cuda/gpu_names.h"
 
 namespace millrace::worker {
 namespace {
@@ -14,47 +16,65 @@ cuda::GpuOptions ForGpu(const CudaDeviceOptions& options) {
   return {.deterministic = options.deterministic};
 }
 
+std::string NameOf(int gpu) { return absl::StrCat("cuda:", gpu); }
+
+absl::Status StatusOf(int gpu, const cuda::Error& error) {
+  return absl::UnavailableError(absl::StrCat(NameOf(gpu), ": ", error.what()));
+}
+
+// What kind a GPU is.
+absl::StatusOr<std::string> KindOf(cuda::Library* library, int gpu,
+                                   const CudaDeviceOptions& options) {
+  try {
+    const int count = library->GpuCount();
+    if (gpu < 0 || gpu >= count) {
+      return absl::UnavailableError(
+          absl::StrCat(NameOf(gpu), ": no such GPU: this process may use ", count,
+                       " (nvidia-smi lists a machine's GPUs, CUDA_VISIBLE_DEVICES may hide some)"));
+    }
+    return library->Open(gpu, ForGpu(options))->Properties().name;
+  } catch (const cuda::Error& error) {
+    return StatusOf(gpu, error);
+  }
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
-                       const std::string& gpu, DeviceLost lost)
+                       const std::string& gpus, DeviceLost lost)
     : library_(library),
       options_(options),
-      name_(absl::StrCat("cuda:", options.index)),
-      description_(absl::StrCat(name_, " (", gpu, ")")),
+      name_(absl::StrCat("cuda:", absl::StrJoin(options.gpus, ","))),
+      description_(absl::StrCat(name_, " (", gpus, ")")),
       state_(std::make_shared<DeviceState>(std::move(lost))),
-      host_memory_(std::make_shared<CudaHostMemory>(library, options.index, state_)) {}
+      host_memory_(std::make_shared<CudaHostMemory>(library, options.gpus[0], state_)) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library,
                                                              const CudaDeviceOptions& options,
                                                              DeviceLost lost) {
-  const int index = options.index;
-  try {
-    const int count = library->GpuCount();
-    if (index < 0 || index >= count) {
-      return absl::UnavailableError(
-          absl::StrCat("cuda:", index, ": no such GPU: this process may use ", count,
-                       " (nvidia-smi lists a machine's GPUs, CUDA_VISIBLE_DEVICES may hide some)"));
-    }
-    const std::string gpu = library->Open(index, ForGpu(options))->Properties().name;
-    return std::unique_ptr<CudaDevice>(new CudaDevice(library, options, gpu, std::move(lost)));
-  } catch (const cuda::Error& error) {
-    return absl::UnavailableError(absl::StrCat("cuda:", index, ": ", error.what()));
+  std::vector<std::string> kinds;
+  for (const int gpu : options.gpus) {
+    MILLRACE_ASSIGN_OR_RETURN(std::string kind, KindOf(library, gpu, options));
+    kinds.push_back(std::move(kind));
   }
+  return std::unique_ptr<CudaDevice>(
+      new CudaDevice(library, options, GpuNames(kinds), std::move(lost)));
 }
 
 absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan,
                                                            const BatchSizes& batches) {
   if (state_->hangs()) return absl::UnavailableError(absl::StrCat(name_, ": does not answer"));
-  std::unique_ptr<cuda::Gpu> gpu;
-  try {
-    gpu = library_->Open(options_.index, ForGpu(options_));
-  } catch (const cuda::Error& error) {
-    const absl::Status status = absl::UnavailableError(absl::StrCat(name_, ": ", error.what()));
-    if (error.kind() == cuda::Error::kLost) state_->Lose(status);
-    return status;
+  std::vector<NamedGpu> gpus;
+  for (const int gpu : options_.gpus) {
+    try {
+      gpus.push_back({library_->Open(gpu, ForGpu(options_)), NameOf(gpu)});
+    } catch (const cuda::Error& error) {
+      const absl::Status status = StatusOf(gpu, error);
+      if (error.kind() == cuda::Error::kLost) state_->Lose(status);
+      return status;
+    }
   }
-  return CudaModel::Compile(plan, batches, std::move(gpu), name_, state_, meter_, host_memory_);
+  return CudaModel::Compile(plan, batches, std::move(gpus), name_, state_, meter_, host_memory_);
 }
 
 }  // namespace millrace::worker

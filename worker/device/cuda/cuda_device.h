@@ -1,9 +1,10 @@
-// Models on a GPU.
+// Models on one or several GPUs.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/device/cuda/device_lost.h"
@@ -15,21 +16,24 @@
 namespace millrace::worker {
 
 struct CudaDeviceOptions {
-  int index = 0;              // Of the GPU, as CUDA_VISIBLE_DEVICES leaves them.
+  // As CUDA_VISIBLE_DEVICES leaves them; at least one, at most cuda::kMostGpus, each once. Several
+  // share each batch.
+  std::vector<int> gpus = {0};
   bool deterministic = true;  // As cuda::GpuOptions.
 };
 
-// Each of its models has streams and memory of its own on the GPU, and may be used by any one
-// thread at a time. Deterministic: equal values and batches give equal bits on GPUs of one kind.
+// Each of its models has streams and memory of its own on the GPUs, and may be used by any one
+// thread at a time. Deterministic: equal values and batches give equal bits on as many GPUs of one
+// kind.
 class CudaDevice final : public Device {
  public:
-  // `library` must outlive it. UNAVAILABLE: there is no GPU of this index, and how many there are,
+  // `library` must outlive it. UNAVAILABLE: there is no GPU of an index, and how many there are,
   // or it cannot be used.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(cuda::Library* library,
                                                           const CudaDeviceOptions& options,
                                                           DeviceLost lost);
 
-  // "cuda:0".
+  // "cuda:0", "cuda:0,1".
   const std::string& name() const override { return name_; }
   std::string description() const override { return description_; }
   const DeviceMeter* meter() const override { return meter_.get(); }
@@ -37,7 +41,7 @@ class CudaDevice final : public Device {
                                                  const BatchSizes& batches) override;
 
  private:
-  CudaDevice(cuda::Library* library, const CudaDeviceOptions& options, const std::string& gpu,
+  CudaDevice(cuda::Library* library, const CudaDeviceOptions& options, const std::string& gpus,
              DeviceLost lost);
 
   cuda::Library* const library_;

@@ -12,8 +12,8 @@ namespace millrace::worker {
 using cuda::Stream;
 
 CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
-                             MemoryLayout* layout)
-    : variables_(plan.variables.size()), bytes_(places.gradients_bytes) {
+                             bool alone, MemoryLayout* layout)
+    : variables_(plan.variables.size()), alone_(alone), bytes_(places.gradients_bytes) {
   for (size_t i = 0; i < variables_.size(); ++i) {
     Variable& variable = variables_[i];
     variable.elements = places.elements[i];
@@ -51,14 +51,16 @@ void CudaGradients::BeginStep() {
   memory_->CopyIn(step_place_, sizeof(uint64_t));
 }
 
-void CudaGradients::Begin(const GradientPlaces& to) {
+void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {
   to_ = to;
+  first_ = part.first == 0;
+  share_ = static_cast<double>(part.size) / static_cast<double>(part.whole());
   enqueued_.clear();
   for (Variable& variable : variables_) variable.finished = 0;
 }
 
 void CudaGradients::End() {
-  if (!enqueued_.empty()) {
+  if (alone_ && !enqueued_.empty()) {
     gpu_->Record(Stream::kCopyOut, all_copied_.get());
     gpu_->WaitFor(Stream::kCompute, *all_copied_);
   }
@@ -81,14 +83,14 @@ void CudaGradients::Finished(int variable) {
 void CudaGradients::Complete(size_t index) {
   const Variable& of = variables_[index];
   float* const gradient = OnDevice(of);
-  if (of.is_statistic && of.uses > 1) {
-    gpu_->Divide(static_cast<float>(of.uses), of.elements, gradient);
-  }
-  if (IsRegularized(of.regularizer)) {
+  const auto divisor = static_cast<float>(static_cast<double>(of.uses) / share_);
+  if (of.is_statistic && divisor != 1) gpu_->Divide(divisor, of.elements, gradient);
+  if (first_ && IsRegularized(of.regularizer)) {
     gpu_->AddRegularizer(values_ + of.value / sizeof(float),
                          static_cast<float>(of.regularizer.l1()),
                          static_cast<float>(2 * of.regularizer.l2()), of.elements, gradient);
   }
+  if (!alone_) return;
   gpu_->Record(Stream::kCompute, of.final_on_device.get());
   gpu_->WaitFor(Stream::kCopyOut, *of.final_on_device);
   gpu_->CopyOut(Stream::kCopyOut, to_[index], gradient, of.bytes());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
@@ -24,11 +25,14 @@ using GradientPlaces = std::vector<float*>;
 // Takes the layers' gradients while a backward pass is enqueued: those of a variable that several
 // layers share are added up in the order of the pass, the regularizer's is added at the end, and of
 // statistics it is the mean (as GradientSums, worker/device/cpu). Each is copied to host memory, on
-// a stream of its own, when it is final. Used by one thread at a time; throws cuda::Error.
+// a stream of its own, when it is final; but not where several replicas share a batch, which add
+// them up (GradientExchange): then the first one alone adds the regularizer's, and statistics are
+// multiplied by the replica's share of the examples. Used by one thread at a time; throws
+// cuda::Error.
 class CudaGradients final : public cuda::Gradients {
  public:
-  // Adds pieces to `layout`'s mirrored part. `places` must outlive it.
-  CudaGradients(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
+  // Adds pieces to `layout`'s mirrored part. `places` must outlive it. `alone`: no other replica.
+  CudaGradients(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places, bool alone,
                 MemoryLayout* layout);
   // And to the rest, once the mirrored part is whole.
   void AddRest(MemoryLayout* layout);
@@ -41,8 +45,9 @@ class CudaGradients final : public cuda::Gradients {
   // that one of the step before is never taken for it, whatever an event says.
   void BeginStep();
 
-  // A backward pass is going to be enqueued, whose gradients go to `to`.
-  void Begin(const GradientPlaces& to);
+  // A backward pass of this part is going to be enqueued, whose gradients go to `to`; not of
+  // several replicas.
+  void Begin(const BatchPart& part, const GradientPlaces& to);
   // The pass is enqueued: the compute stream waits for the copies.
   void End();
 
@@ -55,6 +60,9 @@ class CudaGradients final : public cuda::Gradients {
   bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const;
   // Waits for them alone.
   bool Wait(double seconds) const;
+
+  // On the device: where all gradients begin.
+  char* on_device() const { return memory_->Device<char>(all_); }
 
  private:
   struct Variable {
@@ -79,6 +87,9 @@ class CudaGradients final : public cuda::Gradients {
   bool Await(const Variable& variable, double seconds) const;
 
   std::vector<Variable> variables_;
+  const bool alone_;
+  bool first_ = true;   // Of the pass that is being enqueued: it has the batch's first example,
+  double share_ = 1;    // and this share of all.
   const size_t bytes_;  // Of all gradients,
   size_t all_ = 0;      // which begin here.
   // In which order they are final: of the pass that is being enqueued, and of whole ones.

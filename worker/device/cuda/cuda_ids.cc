@@ -28,17 +28,6 @@ struct Places {
   size_t sorted_rows;
 };
 
-// The row of the output for which each id counts.
-std::vector<int64_t> RowsOfIds(const Tensor& tensor, bool ragged, size_t ids_of_row) {
-  std::vector<int64_t> rows(tensor.ids.size());
-  size_t row = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    while (ragged && i >= tensor.ends[row]) ++row;
-    rows[i] = static_cast<int64_t>(ragged ? row : i / ids_of_row);
-  }
-  return rows;
-}
-
 }  // namespace
 
 std::vector<CudaIds::Feature> CudaIds::FeaturesOf(const ModelPlan& plan, size_t batch) {
@@ -100,40 +89,67 @@ void CudaIds::MakeRoom(Feature* feature, size_t ids) {
   slot.most = ids;
 }
 
-void CudaIds::Copy(const Feature& feature, const Tensor& tensor) {
+CudaIds::Ids CudaIds::IdsOf(const Feature& feature, const BatchPart& part) {
+  const Tensor& tensor = part.batch->features[feature.feature];
+  Ids taken;
+  if (!feature.ragged) {
+    const size_t of_example = tensor.ids.size() / part.whole();
+    taken.ids =
+        absl::MakeConstSpan(tensor.ids).subspan(part.first * of_example, part.size * of_example);
+    return taken;
+  }
+  const uint64_t begin = part.first == 0 ? 0 : tensor.ends[part.first - 1];
+  for (size_t i = part.first; i < part.end(); ++i) taken.ends.push_back(tensor.ends[i] - begin);
+  taken.ids = absl::MakeConstSpan(tensor.ids).subspan(begin, taken.ends.back());
+  return taken;
+}
+
+// The row of the output for which each id counts.
+std::vector<int64_t> CudaIds::RowsOf(const Feature& feature, const Ids& taken) {
+  std::vector<int64_t> rows(taken.ids.size());
+  size_t row = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    while (feature.ragged && i >= taken.ends[row]) ++row;
+    rows[i] = static_cast<int64_t>(feature.ragged ? row : i / feature.ids_of_row);
+  }
+  return rows;
+}
+
+void CudaIds::Copy(const Feature& feature, const Ids& taken) {
   const Places places(batch_, feature.room);
   const MirroredMemory& memory = *feature.memory;
-  const size_t bytes = tensor.ids.size() * sizeof(int64_t);
-  *memory.Host<uint64_t>(places.count) = tensor.ids.size();
-  std::copy(tensor.ids.begin(), tensor.ids.end(), memory.Host<int64_t>(places.ids));
-  std::copy(tensor.ends.begin(), tensor.ends.end(), memory.Host<uint64_t>(places.ends));
+  const absl::Span<const int64_t> ids = taken.ids;
+  const size_t bytes = ids.size() * sizeof(int64_t);
+  *memory.Host<uint64_t>(places.count) = ids.size();
+  std::copy(ids.begin(), ids.end(), memory.Host<int64_t>(places.ids));
+  std::copy(taken.ends.begin(), taken.ends.end(), memory.Host<uint64_t>(places.ends));
   memory.CopyIn(places.count, sizeof(uint64_t));
   memory.CopyIn(places.ids, bytes);
-  memory.CopyIn(places.ends, tensor.ends.size() * sizeof(uint64_t));
+  memory.CopyIn(places.ends, taken.ends.size() * sizeof(uint64_t));
   if (!feature.sorted) return;
-  const std::vector<int64_t> rows = RowsOfIds(tensor, feature.ragged, feature.ids_of_row);
-  order_.resize(tensor.ids.size());
+  const std::vector<int64_t> rows = RowsOf(feature, taken);
+  order_.resize(ids.size());
   std::iota(order_.begin(), order_.end(), 0);
   std::stable_sort(order_.begin(), order_.end(),
-                   [&](uint64_t a, uint64_t b) { return tensor.ids[a] < tensor.ids[b]; });
+                   [ids](uint64_t a, uint64_t b) { return ids[a] < ids[b]; });
   for (size_t i = 0; i < order_.size(); ++i) {
-    memory.Host<int64_t>(places.sorted_ids)[i] = tensor.ids[order_[i]];
+    memory.Host<int64_t>(places.sorted_ids)[i] = ids[order_[i]];
     memory.Host<int64_t>(places.sorted_rows)[i] = rows[order_[i]];
   }
   memory.CopyIn(places.sorted_ids, bytes);
   memory.CopyIn(places.sorted_rows, bytes);
 }
 
-bool CudaIds::Take(const Batch& batch) {
+bool CudaIds::Take(const BatchPart& part) {
   for (Feature& feature : features_) {
-    const Tensor& tensor = batch.features[feature.feature];
+    const Ids taken = IdsOf(feature, part);
     // Memory that was not to be had for an earlier batch is asked for again.
-    if (tensor.ids.size() > feature.room) {
-      MakeRoom(&feature, std::max(tensor.ids.size(), 2 * feature.room));
+    if (taken.ids.size() > feature.room) {
+      MakeRoom(&feature, std::max(taken.ids.size(), 2 * feature.room));
     } else if (feature.memory == nullptr) {
       MakeRoom(&feature, feature.room);
     }
-    Copy(feature, tensor);
+    Copy(feature, taken);
   }
   return std::exchange(moved_, false);
 }

@@ -7,9 +7,10 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
-#include "worker/input/batch.h"
 #include "worker/model/model_plan.h"
 
 namespace millrace::worker {
@@ -28,10 +29,10 @@ class CudaIds {
   // What it takes of the device when it is made.
   static size_t Bytes(const ModelPlan& plan, size_t batch);
 
-  // Enqueues the copy of a batch's ids, whose twins in host memory stay as they are until it is
+  // Enqueues the copy of a part's ids, whose twins in host memory stay as they are until it is
   // done. True: some have moved since it last returned, and work that was captured with slots() is
   // void. After an exception it may be called again.
-  bool Take(const Batch& batch);
+  bool Take(const BatchPart& part);
 
   // By IdSlot; empty where nobody asks for one.
   const cuda::Ids* slots() const { return slots_.data(); }
@@ -48,7 +49,14 @@ class CudaIds {
   };
   static std::vector<Feature> FeaturesOf(const ModelPlan& plan, size_t batch);
   void MakeRoom(Feature* feature, size_t ids);
-  void Copy(const Feature& feature, const Tensor& tensor);
+  // The ids of a part, whose `ends` count from its first one; none if not ragged.
+  struct Ids {
+    absl::Span<const int64_t> ids;
+    std::vector<uint64_t> ends;
+  };
+  static Ids IdsOf(const Feature& feature, const BatchPart& part);
+  static std::vector<int64_t> RowsOf(const Feature& feature, const Ids& taken);
+  void Copy(const Feature& feature, const Ids& taken);
 
   cuda::Gpu* const gpu_;
   const size_t batch_;

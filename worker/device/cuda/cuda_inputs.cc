@@ -7,10 +7,15 @@
 namespace millrace::worker {
 namespace {
 
+// Of what a whole batch has.
 template <typename T>
-void CopyAndEnqueue(const std::vector<T>& values, size_t place, const MirroredMemory& memory) {
-  std::copy(values.begin(), values.end(), memory.Host<T>(place));
-  memory.CopyIn(place, values.size() * sizeof(T));
+void CopyAndEnqueue(const std::vector<T>& values, const BatchPart& part, size_t place,
+                    const MirroredMemory& memory) {
+  const size_t of_example = values.size() / part.whole();
+  const T* const begin = values.data() + part.first * of_example;
+  const size_t count = part.size * of_example;
+  std::copy(begin, begin + count, memory.Host<T>(place));
+  memory.CopyIn(place, count * sizeof(T));
 }
 
 }  // namespace
@@ -32,23 +37,25 @@ CudaInputs::CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout
   seed_ = layout->Add(sizeof(uint64_t));
 }
 
-void CudaInputs::Enqueue(const Batch& batch, uint64_t seed, bool classes,
+void CudaInputs::Enqueue(const BatchPart& part, uint64_t seed, bool classes,
                          const MirroredMemory& memory) const {
+  const Batch& batch = *part.batch;
   for (size_t i = 0; i < features_.size(); ++i) {
-    CopyAndEnqueue(batch.features[i].floats, features_[i], memory);
-    CopyAndEnqueue(batch.features[i].bytes, features_[i], memory);
+    CopyAndEnqueue(batch.features[i].floats, part, features_[i], memory);
+    CopyAndEnqueue(batch.features[i].bytes, part, features_[i], memory);
   }
   for (const size_t label : learned_) {
-    CopyAndEnqueue(batch.labels[label].floats, labels_[label], memory);
-    CopyAndEnqueue(batch.labels[label].ids, labels_[label], memory);
+    CopyAndEnqueue(batch.labels[label].floats, part, labels_[label], memory);
+    CopyAndEnqueue(batch.labels[label].ids, part, labels_[label], memory);
   }
   for (size_t i = 0; i < plan_.outputs.size(); ++i) {
     const OutputBatch values = OutputOf(plan_.outputs[i], {}, batch);
     std::vector<double> weights = ExampleWeights(plan_.outputs[i], values, batch, classes);
     weights.resize(batch.size, 1);  // Where there are none.
-    CopyAndEnqueue(weights, weights_[i], memory);
+    CopyAndEnqueue(weights, part, weights_[i], memory);
   }
-  CopyAndEnqueue(std::vector<uint64_t>{seed}, seed_, memory);
+  *memory.Host<uint64_t>(seed_) = seed;
+  memory.CopyIn(seed_, sizeof(uint64_t));
 }
 
 void CudaInputs::SetLabels(size_t output, const MirroredMemory& memory,

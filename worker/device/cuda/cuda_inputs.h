@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
-#include "worker/input/batch.h"
 #include "worker/model/model_plan.h"
 
 namespace millrace::worker {
@@ -21,9 +21,10 @@ class CudaInputs {
   // outlive it.
   CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout);
 
-  // Enqueues the copies of all of a batch. `classes`: class weights count too. The twins in host
-  // memory stay as they are until the copies are done. REQUIRES: CheckBatch is OK.
-  void Enqueue(const Batch& batch, uint64_t seed, bool classes, const MirroredMemory& memory) const;
+  // Enqueues the copies of all of a part of a batch. `classes`: class weights count too. The twins
+  // in host memory stay as they are until the copies are done. REQUIRES: CheckBatch is OK.
+  void Enqueue(const BatchPart& part, uint64_t seed, bool classes,
+               const MirroredMemory& memory) const;
 
   // On the device: where a feature of floats or of bytes is.
   const float* Floats(size_t feature, const MirroredMemory& memory) const {

@@ -24,16 +24,17 @@ size_t LargestThatFits(size_t size, const Fits& fits) {
 
 }  // namespace
 
-uint64_t CudaMemoryNeed::DeviceBytes(const CudaLayout& layout, const BatchSizes& batches) const {
-  return layout.memory.bytes() + CudaIds::Bytes(plan_, batches.largest());
+uint64_t CudaMemoryNeed::DeviceBytes(const CudaLayout& layout, const BatchSizes& part) const {
+  return layout.memory.bytes() + CudaIds::Bytes(plan_, part.largest());
 }
 
 uint64_t CudaMemoryNeed::DeviceBytes(const BatchSizes& batches) const {
-  return DeviceBytes(CudaLayout(plan_, walk_, layers_, places_, batches), batches);
+  const BatchSizes part = PartSizes(batches, replicas_);
+  return DeviceBytes(CudaLayout(plan_, walk_, layers_, places_, part, buckets_, replicas_), part);
 }
 
 absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& device_name) const {
-  const uint64_t need = DeviceBytes(layout_, batches_);
+  const uint64_t need = DeviceBytes(layout_, PartSizes(batches_, replicas_));
   if (need <= free) return absl::OkStatus();
   const bool train_alone = DeviceBytes({batches_.train, 0}) > free;
   const size_t size = train_alone ? batches_.train : batches_.evaluation;
@@ -52,8 +53,8 @@ absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& devic
 }
 
 absl::Status CudaMemoryNeed::CheckHost(uint64_t limit) const {
-  const auto pinned =
-      static_cast<double>(layout_.mirrored_bytes + places_.values_bytes + places_.gradients_bytes);
+  const auto pinned = static_cast<double>(replicas_ * layout_.mirrored_bytes +
+                                          places_.values_bytes + places_.gradients_bytes);
   const double need = pinned + TrainingBytes(plan_, batches_);
   if (need <= static_cast<double>(limit)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/device/cuda/cuda_passes.h"
+#include "worker/device/cuda/gradient_buckets.h"
 #include "worker/model/batch_sizes.h"
 #include "worker/model/model_plan.h"
 #include "worker/model/walk.h"
@@ -16,13 +18,16 @@ namespace millrace::worker {
 // Of one model. What it is made of must outlive it.
 class CudaMemoryNeed {
  public:
-  // `layout` is for `batches`.
+  // `batches` are whole ones; `layout` is one replica's, for its part of them.
   CudaMemoryNeed(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
-                 const VariablePlaces& places, const BatchSizes& batches, const CudaLayout& layout)
+                 const VariablePlaces& places, const std::vector<GradientBucket>& buckets,
+                 size_t replicas, const BatchSizes& batches, const CudaLayout& layout)
       : plan_(plan),
         walk_(walk),
         layers_(layers),
         places_(places),
+        buckets_(buckets),
+        replicas_(replicas),
         batches_(batches),
         layout_(layout) {}
 
@@ -34,9 +39,9 @@ class CudaMemoryNeed {
   absl::Status CheckHost(uint64_t limit) const;
 
  private:
-  // Of device memory that a compiled model takes, but for ids beyond those of its first batches and
-  // what CUDA itself takes.
-  uint64_t DeviceBytes(const CudaLayout& layout, const BatchSizes& batches) const;
+  // Of device memory that a compiled model takes of one GPU, but for ids beyond those of its first
+  // batches and what CUDA itself takes.
+  uint64_t DeviceBytes(const CudaLayout& layout, const BatchSizes& part) const;
   // The same for batches of other sizes.
   uint64_t DeviceBytes(const BatchSizes& batches) const;
 
@@ -44,6 +49,8 @@ class CudaMemoryNeed {
   const Walk& walk_;
   const CudaLayers& layers_;
   const VariablePlaces& places_;
+  const std::vector<GradientBucket>& buckets_;
+  const size_t replicas_;
   const BatchSizes batches_;
   const CudaLayout& layout_;
 };

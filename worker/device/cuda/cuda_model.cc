@@ -10,6 +10,7 @@
 #include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "worker/device/cuda/cuda_memory_need.h"
+#include "worker/device/cuda/gpu_names.h"
 #include "worker/model/batch_check.h"
 #include "worker/model/output_results.h"
 #include "worker/model/penalty.h"
@@ -52,22 +53,18 @@ const char* NameOf(PrecisionSpec::Compute precision) {
   }
 }
 
-std::vector<std::unique_ptr<CudaReplica>> MakeReplicas(const ModelPlan& plan, const Walk& walk,
-                                                       const VariablePlaces& places,
-                                                       const BatchSizes& batches,
-                                                       std::unique_ptr<cuda::Gpu> gpu,
-                                                       const std::string& device_name) {
-  std::vector<std::unique_ptr<CudaReplica>> replicas;
-  replicas.push_back(
-      std::make_unique<CudaReplica>(plan, walk, places, batches, std::move(gpu), device_name));
-  return replicas;
-}
-
 // What the bits of results depend on.
-std::string CudaNumerics(const cuda::GpuProperties& gpu, PrecisionSpec::Compute precision) {
-  const char* const order = gpu.deterministic ? "" : ", any order";
-  return absl::StrCat("cuda, ", gpu.name, " (sm_", gpu.major, gpu.minor, "), ", NameOf(precision),
-                      ", ", gpu.products, order);
+std::string CudaNumerics(const std::vector<std::unique_ptr<CudaReplica>>& replicas,
+                         PrecisionSpec::Compute precision) {
+  std::vector<std::string> names;
+  for (const auto& replica : replicas) {
+    const cuda::GpuProperties gpu = replica->gpu()->Properties();
+    names.push_back(absl::StrCat(gpu.name, " (sm_", gpu.major, gpu.minor, ")"));
+  }
+  const cuda::GpuProperties first = replicas[0]->gpu()->Properties();
+  const char* const order = first.deterministic ? "" : ", any order";
+  return absl::StrCat("cuda, ", GpuNames(names), ", ", NameOf(precision), ", ", first.products,
+                      order);
 }
 
 }  // namespace
@@ -77,7 +74,7 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
   try {
     return work();
   } catch (const cuda::Error& error) {
-    absl::Status status = StatusOf(error, device_name_);
+    absl::Status status = StatusOf(error, replicas_[at_work_]->name());
     // The trouble of one worker ends no job.
     if (absl::IsInternal(status)) status = absl::UnavailableError(status.message());
     if (error.kind() == cuda::Error::kLost) state_->Lose(status);
@@ -88,10 +85,9 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
   }
 }
 
-CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
-                     std::unique_ptr<cuda::Gpu> gpu, std::string device_name,
-                     std::shared_ptr<DeviceState> state, std::shared_ptr<DeviceMeter> meter,
-                     std::shared_ptr<HostMemory> host_memory)
+CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
+                     std::string device_name, std::shared_ptr<DeviceState> state,
+                     std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory)
     : plan_(plan),
       walk_(PlanWalk(plan_)),
       batches_(batches),
@@ -100,11 +96,24 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches,
       meter_(std::move(meter)),
       host_memory_(std::move(host_memory)),
       places_(plan_, walk_),
-      replicas_(MakeReplicas(plan_, walk_, places_, batches_, std::move(gpu), device_name_)),
-      numerics_(CudaNumerics(replicas_[0]->gpu()->Properties(), plan_.precision)),
+      buckets_(PlanBuckets(walk_, places_)),
+      replicas_(MakeReplicas(std::move(gpus))),
+      numerics_(CudaNumerics(replicas_, plan_.precision)),
       arriving_(places_, [this](size_t begin, size_t bytes) {
         for (const auto& replica : replicas_) replica->CopyInValues(begin, bytes);
       }) {}
+
+std::vector<std::unique_ptr<CudaReplica>> CudaModel::MakeReplicas(
+    std::vector<NamedGpu> gpus) const {
+  const size_t count = gpus.size();
+  std::vector<std::unique_ptr<CudaReplica>> replicas;
+  for (NamedGpu& gpu : gpus) {
+    replicas.push_back(std::make_unique<CudaReplica>(plan_, walk_, places_, buckets_, count,
+                                                     PartSizes(batches_, count), std::move(gpu.gpu),
+                                                     std::move(gpu.name)));
+  }
+  return replicas;
+}
 
 CudaModel::~CudaModel() {
   if (!state_->hangs()) return;
@@ -114,12 +123,12 @@ CudaModel::~CudaModel() {
 }
 
 absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(
-    const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
+    const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
     const std::string& device_name, std::shared_ptr<DeviceState> state,
     std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory) {
   if (batches.train == 0) return absl::InvalidArgumentError("a batch has at least 1 example");
   try {
-    std::unique_ptr<CudaModel> model(new CudaModel(plan, batches, std::move(gpu), device_name,
+    std::unique_ptr<CudaModel> model(new CudaModel(plan, batches, std::move(gpus), device_name,
                                                    state, std::move(meter),
                                                    std::move(host_memory)));
     MILLRACE_RETURN_IF_ERROR(model->Catch([&] { return model->TakeMemory(); }));
@@ -132,15 +141,34 @@ absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(
 }
 
 absl::Status CudaModel::TakeMemory() {
-  CudaReplica& replica = *replicas_[0];
-  const CudaMemoryNeed need(plan_, walk_, replica.layers(), places_, batches_, replica.layout());
-  MILLRACE_RETURN_IF_ERROR(need.CheckHost(MemoryLimit()));
-  MILLRACE_RETURN_IF_ERROR(need.CheckDevice(replica.gpu()->Properties().free, device_name_));
-  host_ = std::make_unique<HostVariables>(places_, replica.gpu());
-  replica.TakeMemory(host_.get());
-  const cuda::GpuProperties properties = replica.gpu()->Properties();
-  meter_->SetMemory(properties.memory, properties.memory - properties.free);
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    const CudaReplica& replica = At(i);
+    const CudaMemoryNeed need(plan_, walk_, replica.layers(), places_, buckets_, replicas_.size(),
+                              batches_, replica.layout());
+    if (i == 0) MILLRACE_RETURN_IF_ERROR(need.CheckHost(MemoryLimit()));
+    MILLRACE_RETURN_IF_ERROR(need.CheckDevice(replica.gpu()->Properties().free, replica.name()));
+  }
+  host_ = std::make_unique<HostVariables>(places_, At(0).gpu());
+  std::vector<GradientExchange::Member> members;
+  uint64_t memory = 0;
+  uint64_t free = 0;
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    At(i).TakeMemory(host_.get());
+    members.push_back(At(i).member());
+    const cuda::GpuProperties properties = At(i).gpu()->Properties();
+    memory += properties.memory;
+    free += properties.free;
+  }
+  meter_->SetMemory(memory, memory - free);
+  if (members.size() == 1) return absl::OkStatus();
+  exchange_ =
+      std::make_unique<GradientExchange>(buckets_, std::move(members), host_.get(), &at_work_);
   return absl::OkStatus();
+}
+
+CudaReplica& CudaModel::At(size_t replica) {
+  at_work_ = replica;
+  return *replicas_[replica];
 }
 
 absl::Span<float> CudaModel::values(size_t variable) {
@@ -157,11 +185,11 @@ void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
 }
 
 GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
+  if (exchange_ != nullptr) return {};
   GradientPlaces places(plan_.variables.size());
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (walk_.variable_uses[i] == 0) continue;
-    const absl::Span<float> direct = sink->DeviceBuffer(i);
-    places[i] = direct.empty() ? host_->gradient(i).data() : direct.data();
+  for (const size_t variable : places_.order) {
+    const absl::Span<float> direct = sink->DeviceBuffer(variable);
+    places[variable] = direct.empty() ? host_->gradient(variable).data() : direct.data();
   }
   return places;
 }
@@ -173,15 +201,61 @@ absl::Status CudaModel::TooLate() {
   return status;
 }
 
-OutputBatch CudaModel::OutputAt(size_t output, const Batch& batch) const {
-  const OutputPlan& plan = plan_.outputs[output];
-  const float* const values = replicas_[0]->Output(output);
-  return OutputOf(plan, absl::MakeConstSpan(values, batch.size * plan.width), batch);
+void CudaModel::LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training) {
+  arriving_.CopyRest();
+  for (size_t i = 0; i < parts.size(); ++i) At(i).EnqueueInputs(parts[i], seed, training);
+  for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, to_);
+  for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchForward(parts[i], training);
 }
 
-double CudaModel::LossAt(size_t output, const Batch& batch) const {
-  const double* const losses = replicas_[0]->Losses(output);
-  return std::accumulate(losses, losses + batch.size, 0.0);
+void CudaModel::LaunchBackward(const std::vector<BatchPart>& parts) {
+  if (exchange_ == nullptr) return At(0).LaunchBackward(parts[0], /*bucket=*/0);
+  exchange_->Begin(parts.size());
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchBackward(parts[i], b);
+    exchange_->Enqueue(b);
+  }
+}
+
+bool CudaModel::AwaitForward(const std::vector<BatchPart>& parts) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!At(i).AwaitForward(kDeadlineSeconds)) return false;
+  }
+  return true;
+}
+
+bool CudaModel::AwaitGradients() {
+  if (exchange_ != nullptr) return exchange_->Wait(kDeadlineSeconds);
+  return At(0).gradients().Wait(kDeadlineSeconds);
+}
+
+bool CudaModel::HandOver(GradientSink* gradients) {
+  if (exchange_ != nullptr) return exchange_->HandOver(kDeadlineSeconds, gradients);
+  return At(0).gradients().HandOver(kDeadlineSeconds, to_, gradients);
+}
+
+OutputBatch CudaModel::OutputAt(size_t output, const std::vector<BatchPart>& parts) {
+  const OutputPlan& plan = plan_.outputs[output];
+  const Batch& batch = *parts[0].batch;
+  if (parts.size() == 1) {
+    const float* const values = replicas_[0]->Output(output);
+    return OutputOf(plan, absl::MakeConstSpan(values, batch.size * plan.width), batch);
+  }
+  values_of_output_.clear();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const float* const values = replicas_[i]->Output(output);
+    values_of_output_.insert(values_of_output_.end(), values, values + parts[i].size * plan.width);
+  }
+  return OutputOf(plan, values_of_output_, batch);
+}
+
+double CudaModel::LossAt(size_t output, const std::vector<BatchPart>& parts) const {
+  double sum = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const double* const losses = replicas_[i]->Losses(output);
+    sum = std::accumulate(losses, losses + parts[i].size, sum);
+  }
+  return sum;
 }
 
 double CudaModel::MeanPenalty() {
@@ -198,25 +272,22 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
-    CudaReplica& replica = *replicas_[0];
-    arriving_.CopyRest();
-    replica.EnqueueInputs(batch, seed, /*training=*/true);
-    const GradientPlaces to = PlacesFor(gradients);
-    replica.Prepare(batch.size, /*training=*/true, to);
-    replica.LaunchForward(batch.size, /*training=*/true);
-    replica.LaunchBackward(batch.size, to);  // Its gradients stay here until the loss is known.
-    if (!replica.AwaitForward(kDeadlineSeconds)) return TooLate();
+    const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
+    to_ = PlacesFor(gradients);
+    LaunchForward(parts, seed, /*training=*/true);
+    LaunchBackward(parts);  // Its gradients stay here until the loss is known.
+    if (!AwaitForward(parts)) return TooLate();
     BatchResult result;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
-      AddOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, batch), LossAt(i, batch), &result);
+      AddOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, parts), LossAt(i, parts), &result);
     }
     result.loss_sum += MeanPenalty() * static_cast<double>(batch.size);
     if (!std::isfinite(result.loss_sum)) {
-      if (!replica.gradients().Wait(kDeadlineSeconds)) return TooLate();
+      if (!AwaitGradients()) return TooLate();
       return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
                                                                : "the loss is infinite");
     }
-    if (!replica.gradients().HandOver(kDeadlineSeconds, to, gradients)) return TooLate();
+    if (!HandOver(gradients)) return TooLate();
     return result;
   });
 }
@@ -226,15 +297,12 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.largest()));
   return Catch([&]() -> absl::Status {
     const BusyTime busy(meter_.get());
-    CudaReplica& replica = *replicas_[0];
-    arriving_.CopyRest();
-    replica.EnqueueInputs(batch, /*seed=*/0, /*training=*/false);
-    replica.Prepare(batch.size, /*training=*/false, {});
-    replica.LaunchForward(batch.size, /*training=*/false);
-    if (!replica.AwaitForward(kDeadlineSeconds)) return TooLate();
+    const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
+    LaunchForward(parts, /*seed=*/0, /*training=*/false);
+    if (!AwaitForward(parts)) return TooLate();
     sums->examples += batch.size;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
-      AddEvaluatedOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, batch), LossAt(i, batch),
+      AddEvaluatedOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, parts), LossAt(i, parts),
                          sums);
     }
     sums->loss_sum += MeanPenalty() * static_cast<double>(batch.size);

@@ -1,4 +1,4 @@
-// A compiled model on a GPU.
+// A compiled model on one or several GPUs.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_CUDA_MODEL_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_CUDA_MODEL_H_
 
@@ -12,8 +12,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/device/cuda/arriving_values.h"
+#include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/cuda_replica.h"
 #include "worker/device/cuda/device_state.h"
+#include "worker/device/cuda/gradient_buckets.h"
+#include "worker/device/cuda/gradient_exchange.h"
 #include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/device_meter.h"
@@ -25,19 +28,31 @@
 
 namespace millrace::worker {
 
+// A GPU, and what its user calls it: "cuda:0".
+struct NamedGpu {
+  std::unique_ptr<cuda::Gpu> gpu;
+  std::string name;
+};
+
 // Variables go to the device as they arrive, those that nobody tells of at the beginning of each
 // step. A step copies the batch there, launches two graphs, which were captured
-// when the first batch of that size came, and hands over each gradient when its copy is done: to
-// the sink's buffer, if that is of host_memory(). All device memory is taken when the model is
-// made, but for ragged ids.
+// when the first batch of that size came, and hands over each gradient when its copy is done: of
+// one GPU to the sink's buffer at once, if that is of host_memory(). All device memory is taken
+// when the model is made, but for ragged ids.
+//
+// Of several GPUs each has all variables, and consecutive examples of the batch, as many as the
+// others or one less; none where there are fewer examples than GPUs. Losses and gradients are those
+// of the whole batch's mean; the replicas add gradients up themselves (GradientExchange). What a
+// batch normalization divides by is of the replica's own examples.
 //
 // After an error of the device (UNAVAILABLE) the model is of no use any more.
 class CudaModel final : public Model {
  public:
-  // `gpu` is this model's alone. RESOURCE_EXHAUSTED: too little memory on the device or the host;
-  // says how much is needed and what would fit. UNAVAILABLE: the device failed.
+  // `gpus`, at least one, are this model's alone, and together called `device_name`.
+  // RESOURCE_EXHAUSTED: too little memory on a GPU or the host; says how much is needed and what
+  // would fit. UNAVAILABLE: the device failed.
   static absl::StatusOr<std::unique_ptr<Model>> Compile(
-      const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
+      const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
       const std::string& device_name, std::shared_ptr<DeviceState> state,
       std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory);
   ~CudaModel() override;
@@ -58,10 +73,20 @@ class CudaModel final : public Model {
   static constexpr double kDeadlineSeconds = 120;
 
  private:
-  CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu,
+  CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
             std::string device_name, std::shared_ptr<DeviceState> state,
             std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory);
 
+  std::vector<std::unique_ptr<CudaReplica>> MakeReplicas(std::vector<NamedGpu> gpus) const;
+  // What is called next is this one's GPU.
+  CudaReplica& At(size_t replica);
+  // The batch to the replicas, and forwards.
+  void LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training);
+  void LaunchBackward(const std::vector<BatchPart>& parts);
+  // False: the deadline has passed. Likewise below.
+  bool AwaitForward(const std::vector<BatchPart>& parts);
+  bool AwaitGradients();
+  bool HandOver(GradientSink* gradients);
   absl::Status TakeMemory();
   // The sink's places, or our own where it has none for a device.
   GradientPlaces PlacesFor(GradientSink* sink) const;
@@ -70,9 +95,10 @@ class CudaModel final : public Model {
   // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
   template <typename Work>
   auto Catch(const Work& work) -> decltype(work());
-  OutputBatch OutputAt(size_t output, const Batch& batch) const;
+  // Until it is called again.
+  OutputBatch OutputAt(size_t output, const std::vector<BatchPart>& parts);
   // The sum of the examples' losses.
-  double LossAt(size_t output, const Batch& batch) const;
+  double LossAt(size_t output, const std::vector<BatchPart>& parts) const;
   double MeanPenalty();
 
   const ModelPlan plan_;
@@ -83,10 +109,16 @@ class CudaModel final : public Model {
   const std::shared_ptr<DeviceMeter> meter_;
   const std::shared_ptr<HostMemory> host_memory_;
   const VariablePlaces places_;
+  const std::vector<GradientBucket> buckets_;
   // One for each GPU.
-  std::vector<std::unique_ptr<CudaReplica>> replicas_;
+  const std::vector<std::unique_ptr<CudaReplica>> replicas_;
   const std::string numerics_;
-  std::unique_ptr<HostVariables> host_;  // Made once the memory is known to be there.
+  size_t at_work_ = 0;  // The replica whose GPU is called: who is named in errors.
+  // Made once the memory is known to be there.
+  std::unique_ptr<HostVariables> host_;
+  std::unique_ptr<GradientExchange> exchange_;  // Null: of one replica.
+  std::vector<float> values_of_output_;         // Of several replicas; kept between batches.
+  GradientPlaces to_;  // Where the gradients of the step under way go; of one replica.
   ArrivingValues arriving_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "worker/device/cuda/describe.h"
+#include "worker/device/cuda/gradient_exchange.h"
 
 namespace millrace::worker {
 namespace {
@@ -54,16 +55,18 @@ size_t CudaLayers::WorkspaceBytes(const BatchSizes& batches) const {
 }
 
 CudaLayout::CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
-                       const VariablePlaces& places, const BatchSizes& batches)
+                       const VariablePlaces& places, const BatchSizes& batches,
+                       const std::vector<GradientBucket>& buckets, size_t replicas)
     : training(PlanMemory(plan, walk, batches.train, /*training=*/true)),
       evaluation(PlanMemory(plan, walk, batches.largest(), /*training=*/false)),
-      gradients(plan, walk, places, &memory),
+      gradients(plan, walk, places, /*alone=*/replicas == 1, &memory),
       inputs(plan, batches.largest(), &memory),
       outputs(AddOutputs(plan, batches.largest(), &memory)),
       losses(AddLosses(plan, batches.largest(), &memory)),
       mirrored_bytes(memory.bytes()) {
   values = memory.Add(places.values_bytes);
   gradients.AddRest(&memory);
+  received = memory.Add(GradientExchange::ReceivedBytes(buckets, replicas));
   passes = memory.Add(std::max(training.size, evaluation.size) * sizeof(float));
   workspace = memory.Add(layers.WorkspaceBytes(batches));
 }
@@ -100,10 +103,11 @@ const float* CudaPasses::Value(const MemoryPlan& places, size_t value) const {
   return value < plan_.features.size() ? layout_->inputs.Floats(value, memory_) : nullptr;
 }
 
-cuda::Pass CudaPasses::PassOf(const MemoryPlan& places, size_t layer, size_t batch,
+cuda::Pass CudaPasses::PassOf(const MemoryPlan& places, size_t layer, const BatchPart& part,
                               bool training) const {
   cuda::Pass pass;
-  pass.batch = batch;
+  pass.batch = part.size;
+  pass.first = part.first;
   pass.training = training;
   pass.seed = layout_->inputs.Seed(memory_);
   pass.ids = ids_.slots();
@@ -123,23 +127,26 @@ void CudaPasses::ConvertBytes(const MemoryPlan& places, size_t batch) const {
   }
 }
 
-void CudaPasses::EnqueueForward(size_t batch, bool training) {
+void CudaPasses::EnqueueForward(const BatchPart& part, bool training) {
   const MemoryPlan& places = PlacesOf(training);
-  ConvertBytes(places, batch);
+  ConvertBytes(places, part.size);
   for (const ForwardStep& step : walk_.forward) {
     Pointers<const float*> x;
     for (const size_t input : step.inputs) x.push_back(Value(places, input));
-    layers_.layers[step.layer]->Forward(PassOf(places, step.layer, batch, training), x.data(),
+    layers_.layers[step.layer]->Forward(PassOf(places, step.layer, part, training), x.data(),
                                         At(places.values[step.output]));
   }
-  EnqueueLosses(places, batch, training);
+  EnqueueLosses(places, part, training);
 }
 
-void CudaPasses::EnqueueLosses(const MemoryPlan& places, size_t batch, bool training) const {
+void CudaPasses::EnqueueLosses(const MemoryPlan& places, const BatchPart& part,
+                               bool training) const {
+  const size_t batch = part.size;
   for (size_t i = 0; i < plan_.outputs.size(); ++i) {
     const size_t values = batch * plan_.outputs[i].width;
     cuda::LossPass pass;
     pass.batch = batch;
+    pass.mean_of = part.whole();
     pass.output = Value(places, walk_.outputs[i]);
     layout_->inputs.SetLabels(i, memory_, &pass);
     pass.losses = memory_.Device<double>(layout_->losses[i]);
@@ -156,24 +163,27 @@ void CudaPasses::AddUp(const GradientPlace& gradient, size_t count) const {
   if (gradient.sum != kNoPlace) gpu_->Add(At(gradient.place), count, At(gradient.sum));
 }
 
-void CudaPasses::EnqueueBackward(size_t batch, const GradientPlaces& to) {
+void CudaPasses::EnqueueStep(const BatchPart& part, size_t index) {
   const MemoryPlan& places = layout_->training;
-  layout_->gradients.Begin(to);
-  for (size_t i = 0; i < walk_.backward.size(); ++i) {
-    const BackwardStep& step = walk_.backward[i];
-    const BackwardPlaces& of_step = places.backward[i];
-    Pointers<const float*> x;
-    Pointers<float*> dx;
-    for (const size_t input : step.inputs) x.push_back(Value(places, input));
-    for (const GradientPlace& gradient : of_step.input_gradients) dx.push_back(At(gradient.place));
-    layers_.layers[step.layer]->Backward(PassOf(places, step.layer, batch, /*training=*/true),
-                                         x.data(), At(places.values[step.output]),
-                                         At(of_step.output_gradient), dx.data());
-    for (size_t k = 0; k < dx.size(); ++k) {
-      AddUp(of_step.input_gradients[k], batch * ElementCount(plan_.layers[step.layer].inputs[k]));
-    }
+  const BackwardStep& step = walk_.backward[index];
+  const BackwardPlaces& of_step = places.backward[index];
+  Pointers<const float*> x;
+  Pointers<float*> dx;
+  for (const size_t input : step.inputs) x.push_back(Value(places, input));
+  for (const GradientPlace& gradient : of_step.input_gradients) dx.push_back(At(gradient.place));
+  layers_.layers[step.layer]->Backward(PassOf(places, step.layer, part, /*training=*/true),
+                                       x.data(), At(places.values[step.output]),
+                                       At(of_step.output_gradient), dx.data());
+  for (size_t k = 0; k < dx.size(); ++k) {
+    AddUp(of_step.input_gradients[k], part.size * ElementCount(plan_.layers[step.layer].inputs[k]));
   }
-  layout_->gradients.End();
+}
+
+void CudaPasses::EnqueueBackward(const BatchPart& part, size_t begin, size_t end,
+                                 const GradientPlaces& to) {
+  if (begin == 0) layout_->gradients.Begin(part, to);
+  for (size_t i = begin; i < end; ++i) EnqueueStep(part, i);
+  if (end == walk_.backward.size()) layout_->gradients.End();
 }
 
 }  // namespace millrace::worker

@@ -6,9 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/cuda_gradients.h"
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/cuda/cuda_inputs.h"
+#include "worker/device/cuda/gradient_buckets.h"
 #include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
@@ -31,10 +33,11 @@ struct CudaLayers {
   std::vector<std::unique_ptr<cuda::Loss>> losses;   // Of each output.
 };
 
-// Where all that a compiled model has on the device is. The mirrored part comes first.
+// Where all that a compiled model has on one of its GPUs is. The mirrored part comes first.
 struct CudaLayout {
   CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
-             const VariablePlaces& places, const BatchSizes& batches);
+             const VariablePlaces& places, const BatchSizes& batches,
+             const std::vector<GradientBucket>& buckets, size_t replicas);
 
   MemoryLayout memory;  // Before the others, which add to it.
   MemoryPlan training;
@@ -44,7 +47,8 @@ struct CudaLayout {
   std::vector<size_t> outputs;  // Of each: its values,
   std::vector<size_t> losses;   // and its examples' losses.
   size_t mirrored_bytes = 0;
-  size_t values = 0;  // Of all variables.
+  size_t values = 0;    // Of all variables.
+  size_t received = 0;  // For pieces of other replicas' gradients.
   size_t passes = 0;
   size_t workspace = 0;
 };
@@ -57,9 +61,10 @@ class CudaPasses {
              const CudaIds& ids, cuda::Gpu* gpu);
 
   // The layers, then the losses, then the copies of the outputs and of the losses to their twins.
-  void EnqueueForward(size_t batch, bool training);
-  // After that of a training pass: finishes all gradients, which go to `to`.
-  void EnqueueBackward(size_t batch, const GradientPlaces& to);
+  void EnqueueForward(const BatchPart& part, bool training);
+  // After that of a training pass: the backward steps from `begin` to before `end`. All of them, in
+  // order, finish all gradients, which go to `to` (CudaGradients::Begin).
+  void EnqueueBackward(const BatchPart& part, size_t begin, size_t end, const GradientPlaces& to);
 
  private:
   const MemoryPlan& PlacesOf(bool training) const {
@@ -68,9 +73,11 @@ class CudaPasses {
   // Null: nowhere.
   float* At(size_t place) const;
   const float* Value(const MemoryPlan& places, size_t value) const;
-  cuda::Pass PassOf(const MemoryPlan& places, size_t layer, size_t batch, bool training) const;
+  cuda::Pass PassOf(const MemoryPlan& places, size_t layer, const BatchPart& part,
+                    bool training) const;
   void ConvertBytes(const MemoryPlan& places, size_t batch) const;
-  void EnqueueLosses(const MemoryPlan& places, size_t batch, bool training) const;
+  void EnqueueLosses(const MemoryPlan& places, const BatchPart& part, bool training) const;
+  void EnqueueStep(const BatchPart& part, size_t index);
   void AddUp(const GradientPlace& gradient, size_t count) const;
 
   const ModelPlan& plan_;

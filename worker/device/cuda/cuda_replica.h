@@ -8,13 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/cuda/cuda_passes.h"
+#include "worker/device/cuda/gradient_buckets.h"
+#include "worker/device/cuda/gradient_exchange.h"
 #include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/device/per_batch.h"
-#include "worker/input/batch.h"
 #include "worker/model/batch_sizes.h"
 #include "worker/model/memory_budget.h"
 #include "worker/model/model_plan.h"
@@ -26,10 +28,11 @@ namespace millrace::worker {
 // time; methods throw cuda::Error.
 class CudaReplica {
  public:
-  // Takes no memory of the GPU yet. For batches of up to `batches`. `name` is the GPU's: "cuda:0".
-  // What it is given by reference must outlive it.
+  // Takes no memory of the GPU yet. One of so many `replicas`, for parts of up to `sizes`. `name`
+  // is the GPU's: "cuda:0". What it is given by reference must outlive it.
   CudaReplica(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
-              const BatchSizes& batches, std::unique_ptr<cuda::Gpu> gpu, std::string name);
+              const std::vector<GradientBucket>& buckets, size_t replicas, const BatchSizes& sizes,
+              std::unique_ptr<cuda::Gpu> gpu, std::string name);
 
   const std::string& name() const { return name_; }
   cuda::Gpu* gpu() const { return gpu_.get(); }
@@ -37,22 +40,27 @@ class CudaReplica {
   const CudaLayout& layout() const { return layout_; }
   const CudaGradients& gradients() const { return layout_.gradients; }
 
+  // What it brings to the exchange of gradients. After TakeMemory.
+  GradientExchange::Member member() const;
+
   // Before all that follows. Values come from `host`, which must outlive this.
   void TakeMemory(const HostVariables* host);
 
   // Enqueues a copy of `bytes` of the host's values, from `begin` on: after all copies of values
   // that were enqueued before, and after all passes that were launched before. May be called by
-  // another thread than the other methods, but not between EnqueueInputs and LaunchForward.
+  // another thread than the other methods, but not between EnqueueInputs and the last launch.
   void CopyInValues(size_t begin, size_t bytes);
 
   // Copies what a pass takes beside the values, and has it wait for these.
-  void EnqueueInputs(const Batch& batch, uint64_t seed, bool training);
-  // Captures the passes for batches of this size, in training with gradients that go to `to`, but
-  // for those that are captured already.
-  void Prepare(size_t batch, bool training, const GradientPlaces& to);
+  void EnqueueInputs(const BatchPart& part, uint64_t seed, bool training);
+  // Captures the passes for this part of batches of its batch's size, but for those that are
+  // captured already. Alone, gradients go to `to`.
+  void Prepare(const BatchPart& part, bool training, const GradientPlaces& to);
   // REQUIRES: the inputs are enqueued, and the passes prepared since.
-  void LaunchForward(size_t batch, bool training);
-  void LaunchBackward(size_t batch, const GradientPlaces& to);
+  void LaunchForward(const BatchPart& part, bool training);
+  // Of several replicas: up to where the gradients of a bucket are final, one after the other.
+  // Alone: all, as bucket 0.
+  void LaunchBackward(const BatchPart& part, size_t bucket);
 
   // Waits for the outputs and losses. False: they took more than `seconds`.
   bool AwaitForward(double seconds) const;
@@ -74,19 +82,24 @@ class CudaReplica {
   static constexpr size_t kMostBackwardGraphs = kGradientSets + 1;
   struct Graphs {
     std::unique_ptr<cuda::Graph> forward;
-    std::vector<BackwardGraph> backward;  // That used last is the last. Of an evaluation: none.
+    // None of an evaluation. Alone: that prepared last is the last; otherwise by bucket.
+    std::vector<BackwardGraph> backward;
   };
   PerBatch<Graphs>& GraphsOf(bool training) {
     return training ? training_graphs_ : evaluation_graphs_;
   }
-  Graphs& Captured(size_t batch, bool training);
-  std::unique_ptr<Graphs> CaptureForward(size_t batch, bool training);
-  const cuda::Graph& CapturedBackward(size_t batch, const GradientPlaces& to);
+  Graphs& Captured(const BatchPart& part, bool training);
+  std::unique_ptr<Graphs> Capture(const BatchPart& part, bool training);
+  void CaptureBuckets(const BatchPart& part, Graphs* graphs);
+  // Captures it, or makes it the last.
+  void PrepareBackward(const BatchPart& part, const GradientPlaces& to);
 
   const ModelPlan& plan_;
   const Walk& walk_;
   const VariablePlaces& places_;
-  const BatchSizes batches_;
+  const std::vector<GradientBucket>& buckets_;
+  const size_t replicas_;
+  const BatchSizes sizes_;
   const std::string name_;
   std::unique_ptr<cuda::Gpu> gpu_;
   const CudaLayers layers_;
@@ -99,6 +112,7 @@ class CudaReplica {
   std::unique_ptr<cuda::Event> values_there_;
   std::unique_ptr<cuda::Event> forward_done_;
   std::unique_ptr<cuda::Event> backward_done_;
+  // By the size of the whole batch.
   PerBatch<Graphs> training_graphs_;
   PerBatch<Graphs> evaluation_graphs_;
 };

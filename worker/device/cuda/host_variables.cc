@@ -14,16 +14,29 @@ absl::Span<float> SpanAt(char* begin, size_t place, size_t elements) {
 VariablePlaces::VariablePlaces(const ModelPlan& plan, const Walk& walk)
     : gradients(plan.variables.size()) {
   MemoryLayout of_values;
-  MemoryLayout of_gradients;
   for (size_t i = 0; i < plan.variables.size(); ++i) {
     const auto& shape = plan.variables[i].shape();
     elements.push_back(ElementCount({shape.begin(), shape.end()}));
-    const size_t bytes = elements[i] * sizeof(float);
-    values.push_back(of_values.Add(bytes));
-    if (walk.variable_uses[i] > 0) gradients[i] = of_gradients.Add(bytes);
+    values.push_back(of_values.Add(elements[i] * sizeof(float)));
   }
   values_bytes = of_values.bytes();
+  PlanOrder(plan, walk);
+  MemoryLayout of_gradients;
+  for (const size_t i : order) gradients[i] = of_gradients.Add(elements[i] * sizeof(float));
   gradients_bytes = of_gradients.bytes();
+}
+
+void VariablePlaces::PlanOrder(const ModelPlan& plan, const Walk& walk) {
+  std::vector<size_t> uses = walk.variable_uses;
+  for (size_t step = 0; step < walk.backward.size(); ++step) {
+    const LayerPlan& layer = plan.layers[walk.backward[step].layer];
+    if (!IsTrained(layer)) continue;
+    for (const int variable : layer.variables) {
+      if (variable < 0 || --uses[static_cast<size_t>(variable)] > 0) continue;
+      order.push_back(static_cast<size_t>(variable));
+      final_after.push_back(step + 1);
+    }
+  }
 }
 
 HostVariables::HostVariables(const VariablePlaces& places, cuda::Gpu* gpu)

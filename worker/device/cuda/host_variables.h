@@ -14,7 +14,7 @@
 namespace millrace::worker {
 
 // Where values and gradients stand, each kind one after the other from 0: the same on the host and
-// on every GPU.
+// on every GPU. Gradients are in the order in which a backward pass makes them final.
 struct VariablePlaces {
   VariablePlaces(const ModelPlan& plan, const Walk& walk);
 
@@ -23,6 +23,12 @@ struct VariablePlaces {
   size_t values_bytes = 0;        // Of all of them.
   std::vector<size_t> gradients;  // 0 where there is none.
   size_t gradients_bytes = 0;
+  // The variables that have gradients, in that order, and how many backward steps are done then.
+  std::vector<size_t> order;
+  std::vector<size_t> final_after;
+
+ private:
+  void PlanOrder(const ModelPlan& plan, const Walk& walk);
 };
 
 // Pinned memory for them. Used by one thread at a time.

@@ -16,13 +16,14 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "worker/device/cuda/descriptions.h"
 
 namespace millrace::cuda {
 
 // Changes with this header and with descriptions.h.
-inline constexpr int kLibraryVersion = 4;
+inline constexpr int kLibraryVersion = 5;
 
 // What all methods here throw when CUDA reports an error; what() names the call and CUDA's words.
 // After kLost the device is of no use to this process any more.
@@ -66,6 +67,7 @@ struct Ids {
 // One run through a layer. Pointers are to device memory, but for the arrays of them.
 struct Pass {
   size_t batch = 0;  // Examples.
+  size_t first = 0;  // The number of the first of them in the batch that several GPUs share.
   bool training = false;
   const uint64_t* seed = nullptr;            // Of the dropout.
   const Ids* ids = nullptr;                  // By EmbeddingDescription::feature.
@@ -97,12 +99,13 @@ class Layer {
 // A batch as a loss takes it. Device memory.
 struct LossPass {
   size_t batch = 0;
+  size_t mean_of = 0;             // Examples of the batch that several GPUs share; alone: batch.
   const float* output = nullptr;  // [batch, width]
   // The labels: of sparse_categorical_crossentropy ids [batch], otherwise either [batch, width].
   const int64_t* ids = nullptr;
   const float* floats = nullptr;
   const double* weights = nullptr;  // [batch]: how much each example counts.
-  float* gradient = nullptr;        // [batch, width], of the mean loss, times scale; null: none.
+  float* gradient = nullptr;        // [batch, width], of the mean of all, times scale; null: none.
   double* losses = nullptr;         // [batch]: each example's, times its weight; not times scale.
 };
 
@@ -114,10 +117,14 @@ class Loss {
 };
 
 enum class Stream {
-  kCompute,  // Layers, losses, and what they take.
-  kCopyIn,   // Values that arrive.
-  kCopyOut,  // Gradients that leave.
+  kCompute,   // Layers, losses, and what they take.
+  kCopyIn,    // Values that arrive.
+  kCopyOut,   // Gradients that leave.
+  kExchange,  // Gradients on their way from GPU to GPU.
 };
+
+// The most GPUs that share a batch.
+inline constexpr size_t kMostGpus = 16;
 
 // A place in a stream's order of work.
 class Event {
@@ -167,17 +174,29 @@ class Gpu {
   virtual void CopyOut(Stream stream, void* host, const void* device, size_t bytes) = 0;
   virtual void Zero(Stream stream, void* device, size_t bytes) = 0;
 
+  // Copies from `peer`'s memory go straight to this GPU from now on, where the machine allows it;
+  // elsewhere the driver takes them through the host's.
+  virtual void Reach(const Gpu& peer) = 0;
+  // Copies what is in `peer`'s memory to this GPU's.
+  virtual void CopyFrom(Stream stream, void* device, const Gpu& peer, const void* from,
+                        size_t bytes) = 0;
+  // sum[i] = parts[0][i] + parts[1][i] + ..., in this order; `sum` may be one of them. REQUIRES: 1
+  // to kMostGpus parts.
+  virtual void Sum(Stream stream, const std::vector<const float*>& parts, size_t count,
+                   float* sum) = 0;
+
   virtual std::unique_ptr<Event> MakeEvent() = 0;
   virtual void Record(Stream stream, Event* event) = 0;
-  // What is enqueued from now on waits for the event.
+  // What is enqueued from now on waits for the event, which may be another GPU's.
   virtual void WaitFor(Stream stream, const Event& event) = 0;
   // Blocks until all that came before the event's last Record is done. False: `seconds` have passed
   // before that. Recorded while a graph is captured: each launch of the graph records it again.
   virtual bool HostWaitFor(const Event& event, double seconds) = 0;
 
-  // What is enqueued between the two, on kCompute and kCopyOut, is not run but captured. kCopyOut
-  // takes part from its first WaitFor, and must be waited for by the compute stream before the end.
-  // kCopyIn does not: nothing is recorded on it and nothing waits on it between the two.
+  // What is enqueued between the two, on any stream but kCopyIn, is not run but captured. Another
+  // stream than the compute stream takes part from its first WaitFor, and must be waited for by the
+  // compute stream before the end. Nothing is recorded on kCopyIn, and nothing waits on it, between
+  // the two.
   virtual void BeginCapture() = 0;
   virtual std::unique_ptr<Graph> EndCapture() = 0;
   virtual void Launch(const Graph& graph) = 0;  // On the compute stream.

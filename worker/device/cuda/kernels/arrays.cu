@@ -1,5 +1,6 @@
 #include "worker/device/cuda/kernels/arrays.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/library.h"
 
 namespace millrace::cuda {
 namespace {
@@ -29,6 +30,20 @@ bool AlignedToFours(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % sizeof(float4) == 0;
 }
 
+struct SumParts {
+  const float* part[kMostGpus];
+  size_t count = 0;
+};
+
+// A thread reads an element of all parts before it writes it, since one of them may be `sum`.
+__global__ void SumKernel(SumParts parts, size_t count, float* sum) {
+  for (size_t i = FirstElement(); i < count; i += ElementStride()) {
+    float all = parts.part[0][i];
+    for (size_t k = 1; k < parts.count; ++k) all += parts.part[k][i];
+    sum[i] = all;
+  }
+}
+
 __global__ void DivideKernel(float by, size_t count, float* values) {
   for (size_t i = FirstElement(); i < count; i += ElementStride()) values[i] /= by;
 }
@@ -56,6 +71,13 @@ void Add(cudaStream_t stream, const float* part, size_t count, float* sum) {
     return LaunchFor(stream, count, AddKernel, part, count, sum);
   }
   if (count > 0) Launch(stream, BlocksFor(count / 4), kThreads, AddFoursKernel, part, count, sum);
+}
+
+void AddUp(cudaStream_t stream, const std::vector<const float*>& parts, size_t count, float* sum) {
+  SumParts all;
+  all.count = parts.size();
+  for (size_t i = 0; i < parts.size(); ++i) all.part[i] = parts[i];
+  LaunchFor(stream, count, SumKernel, all, count, sum);
 }
 
 void Divide(cudaStream_t stream, float by, size_t count, float* values) {

@@ -26,16 +26,16 @@ MILLRACE_DEVICE uint32_t Mix32(uint32_t x) {
 }
 
 // blockIdx.y strides over examples, the threads over each one's elements. `to` may be `from`.
-__global__ void DropoutKernel(DropoutDescription dropout, const uint64_t* seed, size_t batch,
-                              const float* from, float* to) {
+__global__ void DropoutKernel(DropoutDescription dropout, const uint64_t* seed, size_t first,
+                              size_t batch, const float* from, float* to) {
   const uint64_t layer_key = SplitMix64(SplitMix64(*seed) + dropout.layer);
   const auto elements = static_cast<size_t>(dropout.elements);
   for (size_t example = blockIdx.y; example < batch; example += gridDim.y) {
-    const uint64_t key = SplitMix64(layer_key + example);
-    const auto first = static_cast<uint32_t>(key);
-    const auto second = static_cast<uint32_t>(key >> 32);
+    const uint64_t key = SplitMix64(layer_key + first + example);
+    const auto low = static_cast<uint32_t>(key);
+    const auto high = static_cast<uint32_t>(key >> 32);
     for (size_t i = FirstElement(); i < elements; i += ElementStride()) {
-      const uint32_t hash = Mix32(Mix32(static_cast<uint32_t>(i) + first) ^ second);
+      const uint32_t hash = Mix32(Mix32(static_cast<uint32_t>(i) + low) ^ high);
       const size_t place = example * elements + i;
       to[place] = hash < dropout.threshold ? 0 : from[place] * dropout.scale;
     }
@@ -69,7 +69,8 @@ class DropoutLayer final : public Layer {
     // Few elements take few threads: whole warps.
     const auto threads = static_cast<unsigned>(
         std::clamp<size_t>((elements / kElementsOfThread + 31) / 32 * 32, 32, kThreads));
-    Launch(stream_, blocks, threads, DropoutKernel, description_, pass.seed, pass.batch, from, to);
+    Launch(stream_, blocks, threads, DropoutKernel, description_, pass.seed, pass.first, pass.batch,
+           from, to);
   }
 
   const cudaStream_t stream_;

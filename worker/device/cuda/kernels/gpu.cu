@@ -88,6 +88,7 @@ CudaGpu::CudaGpu(int index, const GpuOptions& options) : index_(index), options_
   copy_out_ = MakeStream(greatest);
   // Nothing begins before what arrives is there.
   copy_in_ = MakeStream(greatest);
+  exchange_ = MakeStream(greatest);
   products_ = Products::Make(compute_.get(), options_.deterministic);
 }
 
@@ -100,6 +101,7 @@ CudaGpu::~CudaGpu() {
   cudaStreamSynchronize(compute_.get());
   cudaStreamSynchronize(copy_in_.get());
   cudaStreamSynchronize(copy_out_.get());
+  cudaStreamSynchronize(exchange_.get());
   cudaGetLastError();  // Whoever waited for that work was told.
 }
 
@@ -111,6 +113,8 @@ cudaStream_t CudaGpu::Of(Stream stream) const {
       return compute_.get();
     case Stream::kCopyIn:
       return copy_in_.get();
+    case Stream::kExchange:
+      return exchange_.get();
     case Stream::kCopyOut:
       break;
   }
@@ -172,6 +176,31 @@ void CudaGpu::Zero(Stream stream, void* device, size_t bytes) {
   if (bytes == 0) return;
   Use();
   Check(cudaMemsetAsync(device, 0, bytes, Of(stream)), "cudaMemsetAsync");
+}
+
+// What is refused is no error: the copies are slower.
+void CudaGpu::Reach(const Gpu& peer) {
+  Use();
+  const int index = static_cast<const CudaGpu&>(peer).index_;
+  int can = 0;
+  Check(cudaDeviceCanAccessPeer(&can, index_, index), "cudaDeviceCanAccessPeer");
+  if (can != 0 && cudaDeviceEnablePeerAccess(index, /*flags=*/0) != cudaSuccess) {
+    cudaGetLastError();
+  }
+}
+
+void CudaGpu::CopyFrom(Stream stream, void* device, const Gpu& peer, const void* from,
+                       size_t bytes) {
+  if (bytes == 0) return;
+  Use();
+  Check(cudaMemcpyPeerAsync(device, index_, from, static_cast<const CudaGpu&>(peer).index_, bytes,
+                            Of(stream)),
+        "cudaMemcpyPeerAsync");
+}
+
+void CudaGpu::Sum(Stream stream, const std::vector<const float*>& parts, size_t count, float* sum) {
+  Use();
+  cuda::AddUp(Of(stream), parts, count, sum);
 }
 
 std::unique_ptr<Event> CudaGpu::MakeEvent() {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "worker/device/cuda/kernels/members.h"
 #include "worker/device/cuda/kernels/products.h"
@@ -45,6 +46,12 @@ class CudaGpu final : public Gpu {
   void CopyIn(Stream stream, void* device, const void* host, size_t bytes) override;
   void CopyOut(Stream stream, void* host, const void* device, size_t bytes) override;
   void Zero(Stream stream, void* device, size_t bytes) override;
+
+  void Reach(const Gpu& peer) override;
+  void CopyFrom(Stream stream, void* device, const Gpu& peer, const void* from,
+                size_t bytes) override;
+  void Sum(Stream stream, const std::vector<const float*>& parts, size_t count,
+           float* sum) override;
 
   std::unique_ptr<Event> MakeEvent() override;
   void Record(Stream stream, Event* event) override;
@@ -90,6 +97,7 @@ class CudaGpu final : public Gpu {
   StreamOwner compute_;
   StreamOwner copy_in_;
   StreamOwner copy_out_;
+  StreamOwner exchange_;
   std::unique_ptr<Products> products_;
   bool capturing_ = false;
   uint64_t captures_ = 0;  // Begun so far.

@@ -34,7 +34,7 @@ __global__ void SparseCategoricalCrossentropyKernel(LossPass pass, size_t width,
       pass.losses[example] = loss * weight;
     }
     if (pass.gradient == nullptr) continue;
-    const double factor = weight * scale / static_cast<double>(pass.batch);
+    const double factor = weight * scale / static_cast<double>(pass.mean_of);
     const auto share = static_cast<float>(factor / sum);
     for (size_t i = threadIdx.x; i < width; i += blockDim.x) {
       const float gradient = expf(logits[i] - largest) * share;
@@ -68,7 +68,7 @@ __global__ void CategoricalCrossentropyKernel(LossPass pass, size_t width, doubl
     label_sum = ReduceBlock(label_sum, sum_of, Sum());
     if (threadIdx.x == 0) pass.losses[example] = loss * pass.weights[example];
     if (pass.gradient == nullptr) continue;
-    const double factor = pass.weights[example] * scale / static_cast<double>(pass.batch);
+    const double factor = pass.weights[example] * scale / static_cast<double>(pass.mean_of);
     for (size_t i = threadIdx.x; i < width; i += blockDim.x) {
       const double label = labels[i] * (1 - smoothing) + even;
       const double share = exp(logits[i] - largest) / sum;
@@ -128,7 +128,7 @@ __global__ void NumbersKernel(LossPass pass, size_t width, double scale, Numbers
                                               : static_cast<double>(pass.ids[place]);
       sum += numbers.Loss(x, y) / count;
       if (pass.gradient == nullptr) continue;
-      const double all = count * static_cast<double>(pass.batch);
+      const double all = count * static_cast<double>(pass.mean_of);
       pass.gradient[place] = static_cast<float>(numbers.Slope(x, y) / all * (weight * scale));
     }
     sum = ReduceBlock(sum, sum_of, Sum());

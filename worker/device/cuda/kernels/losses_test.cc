@@ -105,6 +105,7 @@ LossResult LossOnGpu(const LossCase& c, bool with_gradient = true) {
   DeviceMemory gradient(gpu.get(), c.values.size() * sizeof(float));
   cuda::LossPass pass;
   pass.batch = c.batch();
+  pass.mean_of = c.batch();
   pass.output = values->As();
   pass.ids = c.label.ids.empty() ? nullptr : ids->As<int64_t>();
   pass.floats = c.label.floats.empty() ? nullptr : floats->As();

@@ -1,0 +1,155 @@
+#include "worker/device/cuda/gradient_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/types/span.h"
+
+namespace millrace::worker {
+namespace {
+
+using cuda::Stream;
+
+constexpr size_t kAlignment = 256;  // Of pieces, in bytes.
+
+float* Floats(char* memory) { return reinterpret_cast<float*>(memory); }
+
+}  // namespace
+
+GradientExchange::GradientExchange(const std::vector<GradientBucket>& buckets,
+                                   std::vector<Member> members, const HostVariables* host,
+                                   size_t* at_work)
+    : buckets_(buckets), host_(host), at_work_(at_work), states_(members.size()) {
+  for (size_t i = 0; i < members.size(); ++i) {
+    State& state = At(i);
+    state.member = members[i];
+    cuda::Gpu* const gpu = state.member.gpu;
+    state.exchanged = gpu->MakeEvent();
+    state.copied = gpu->MakeEvent();
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      state.buckets.push_back({gpu->MakeEvent(), gpu->MakeEvent(), gpu->MakeEvent()});
+    }
+    for (size_t k = 0; k < members.size(); ++k) {
+      if (k != i) gpu->Reach(*members[k].gpu);
+    }
+  }
+}
+
+size_t GradientExchange::ReceivedBytes(const std::vector<GradientBucket>& buckets, size_t members) {
+  size_t bytes = 0;
+  for (const GradientBucket& bucket : buckets) {
+    for (size_t pieces = 2; pieces <= members; ++pieces) {
+      bytes = std::max(bytes, (pieces - 1) * PieceOf(bucket, 0, pieces).bytes);
+    }
+  }
+  return bytes;
+}
+
+GradientExchange::State& GradientExchange::At(size_t member) const {
+  *at_work_ = member;
+  return states_[member];
+}
+
+GradientExchange::Piece GradientExchange::PieceOf(const GradientBucket& bucket, size_t piece,
+                                                  size_t pieces) {
+  const size_t share = (bucket.bytes() + pieces - 1) / pieces;
+  const size_t most = (share + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t begin = std::min(piece * most, bucket.bytes());
+  return {begin, std::min(most, bucket.bytes() - begin)};
+}
+
+void GradientExchange::Begin(size_t taking_part) {
+  taking_part_ = taking_part;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    State& state = At(i);
+    state.member.gpu->Record(Stream::kExchange, state.exchanged.get());
+    state.member.gpu->Record(Stream::kCopyOut, state.copied.get());
+  }
+  for (size_t i = 0; i < taking_part; ++i) {
+    State& state = At(i);
+    state.member.gpu->WaitFor(Stream::kCompute, *state.copied);
+    for (const State& other : states_) {
+      state.member.gpu->WaitFor(Stream::kCompute, *other.exchanged);
+    }
+  }
+}
+
+void GradientExchange::Enqueue(size_t bucket) {
+  for (size_t i = 0; i < taking_part_; ++i) {
+    State& state = At(i);
+    state.member.gpu->Record(Stream::kCompute, state.buckets[bucket].final.get());
+  }
+  for (size_t i = 0; i < taking_part_; ++i) EnqueuePiece(bucket, i);
+}
+
+std::vector<const float*> GradientExchange::Gather(const GradientBucket& bucket, const Piece& piece,
+                                                   size_t member) const {
+  const Member& here = states_[member].member;
+  char* slot = here.received;
+  std::vector<const float*> parts;
+  for (size_t i = 0; i < taking_part_; ++i) {
+    char* const part = states_[i].member.gradients + bucket.begin + piece.begin;
+    if (i == member) {
+      parts.push_back(Floats(part));
+      continue;
+    }
+    here.gpu->CopyFrom(Stream::kExchange, slot, *states_[i].member.gpu, part, piece.bytes);
+    parts.push_back(Floats(slot));
+    slot += piece.bytes;
+  }
+  return parts;
+}
+
+void GradientExchange::EnqueuePiece(size_t index, size_t member) {
+  const GradientBucket& bucket = buckets_[index];
+  const Piece piece = PieceOf(bucket, member, taking_part_);
+  State& state = At(member);
+  OfBucket& events = state.buckets[index];
+  cuda::Gpu* const gpu = state.member.gpu;
+  for (size_t i = 0; i < taking_part_; ++i) {
+    gpu->WaitFor(Stream::kExchange, *states_[i].buckets[index].final);
+  }
+  char* const sum = state.member.gradients + bucket.begin + piece.begin;
+  if (taking_part_ > 1 && piece.bytes > 0) {
+    gpu->Sum(Stream::kExchange, Gather(bucket, piece, member), piece.bytes / sizeof(float),
+             Floats(sum));
+  }
+  gpu->Record(Stream::kExchange, events.summed.get());
+  gpu->WaitFor(Stream::kCopyOut, *events.summed);
+  gpu->CopyOut(Stream::kCopyOut, host_->gradients() + bucket.begin + piece.begin, sum, piece.bytes);
+  gpu->Record(Stream::kCopyOut, events.copied.get());
+}
+
+// The passes first: a GPU that is lost then says so itself, and no other waits for it.
+bool GradientExchange::Await(size_t bucket, double seconds) const {
+  for (size_t i = 0; i < taking_part_; ++i) {
+    const State& state = At(i);
+    if (!state.member.gpu->HostWaitFor(*state.buckets[bucket].final, seconds)) return false;
+  }
+  for (size_t i = 0; i < taking_part_; ++i) {
+    const State& state = At(i);
+    if (!state.member.gpu->HostWaitFor(*state.buckets[bucket].copied, seconds)) return false;
+  }
+  return true;
+}
+
+bool GradientExchange::Wait(double seconds) const {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (!Await(b, seconds)) return false;
+  }
+  return true;
+}
+
+bool GradientExchange::HandOver(double seconds, GradientSink* sink) const {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (!Await(b, seconds)) return false;
+    for (const size_t variable : buckets_[b].variables) {
+      const absl::Span<const float> gradient = host_->gradient(variable);
+      std::copy(gradient.begin(), gradient.end(), sink->Buffer(variable).begin());
+      sink->Finished(variable);
+    }
+  }
+  return true;
+}
+
+}  // namespace millrace::worker

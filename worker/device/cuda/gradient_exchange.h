@@ -1,0 +1,89 @@
+// How the replicas of a model add up their gradients.
+//
+// Each bucket of gradients is cut into as many pieces as replicas take part in the step. Once it is
+// final on all of them, replica i gets piece i from the others, adds the pieces up in the order of
+// the replicas, and copies the sum to the host. So each GPU's own link to the host carries its
+// share of the gradients alone, and bits depend on the number of replicas and on nothing else.
+// Nothing goes back to the GPUs: new values come from the ps servers.
+//
+// What waits for what: the streams of exchange wait for the backward passes of all replicas, by
+// events that are recorded outside of graphs. Whatever was enqueued for earlier steps, be it that
+// one failed half-way, has to be done before a backward pass writes gradients anew (Begin).
+#ifndef MILLRACE_WORKER_DEVICE_CUDA_GRADIENT_EXCHANGE_H_
+#define MILLRACE_WORKER_DEVICE_CUDA_GRADIENT_EXCHANGE_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "worker/device/cuda/gradient_buckets.h"
+#include "worker/device/cuda/host_variables.h"
+#include "worker/device/cuda/library.h"
+#include "worker/model/model.h"
+
+namespace millrace::worker {
+
+// Used by one thread at a time; throws cuda::Error.
+class GradientExchange {
+ public:
+  // What a replica brings along.
+  struct Member {
+    cuda::Gpu* gpu = nullptr;
+    char* gradients = nullptr;  // As VariablePlaces says, on the GPU.
+    char* received = nullptr;   // ReceivedBytes, on the GPU.
+  };
+
+  // All must outlive it. `at_work` is told which member's GPU is called.
+  GradientExchange(const std::vector<GradientBucket>& buckets, std::vector<Member> members,
+                   const HostVariables* host, size_t* at_work);
+
+  // What each of `members` needs for pieces of the others.
+  static size_t ReceivedBytes(const std::vector<GradientBucket>& buckets, size_t members);
+
+  // A step in which the first `taking_part` members have examples: their backward passes are going
+  // to be enqueued.
+  void Begin(size_t taking_part);
+  // The passes are enqueued up to where this bucket is final.
+  void Enqueue(size_t bucket);
+
+  // Waits for each bucket of the step, and hands its gradients over. False: something took more
+  // than `seconds`.
+  bool HandOver(double seconds, GradientSink* sink) const;
+  // Waits for them alone.
+  bool Wait(double seconds) const;
+
+ private:
+  // Of a bucket, in bytes from its beginning.
+  struct Piece {
+    size_t begin = 0;
+    size_t bytes = 0;
+  };
+  struct OfBucket {
+    std::unique_ptr<cuda::Event> final;
+    std::unique_ptr<cuda::Event> summed;
+    std::unique_ptr<cuda::Event> copied;
+  };
+  struct State {
+    Member member;
+    std::unique_ptr<cuda::Event> exchanged;  // All that was ever enqueued.
+    std::unique_ptr<cuda::Event> copied;
+    std::vector<OfBucket> buckets;
+  };
+  State& At(size_t member) const;
+  static Piece PieceOf(const GradientBucket& bucket, size_t piece, size_t pieces);
+  void EnqueuePiece(size_t bucket, size_t member);
+  // The part of a piece that each member has, on the GPU of `member`.
+  std::vector<const float*> Gather(const GradientBucket& bucket, const Piece& piece,
+                                   size_t member) const;
+  bool Await(size_t bucket, double seconds) const;
+
+  const std::vector<GradientBucket>& buckets_;
+  const HostVariables* const host_;
+  size_t* const at_work_;
+  mutable std::vector<State> states_;
+  size_t taking_part_ = 0;
+};
+
+}  // namespace millrace::worker
+
+#endif  // MILLRACE_WORKER_DEVICE_CUDA_GRADIENT_EXCHANGE_H_

@@ -1,0 +1,282 @@
+// Models on several GPUs: what they give beside one GPU, and what happens when one of them fails.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/cuda_device.h"
+#include "worker/device/model_tests/model_test_util.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+// Without batch normalization, which normalizes by each GPU's own examples.
+constexpr char kPlain[] = R"pb(
+  layers { conv2d { filters: 5 kernel_size: 3 activation: RELU } }
+  layers { dropout { rate: 0.3 } }
+  layers { flatten {} }
+  layers {
+    dense {
+      units: 7
+      activation: TANH
+      kernel_regularizer { l1: 0.01 l2: 0.02 }
+    }
+  }
+  layers { layer_normalization {} }
+  layers { dense { units: 4 } }
+  loss: SPARSE_CATEGORICAL_CROSSENTROPY
+  metrics: ACCURACY
+)pb";
+constexpr char kNormalized[] = R"pb(
+  layers { conv2d { filters: 3 kernel_size: 3 } }
+  layers { batch_normalization {} }
+  layers { flatten {} }
+  layers { dense { units: 4 } }
+  loss: SPARSE_CATEGORICAL_CROSSENTROPY
+)pb";
+const Shape kPicture = {5, 4, 2};
+constexpr size_t kLargest = 7;
+
+class ReplicasTest : public ::testing::Test {
+ protected:
+  ReplicasTest() {
+    cuda_emulation::Reset();
+    cuda_emulation::SetDeviceCount(4);
+  }
+  ~ReplicasTest() override { cuda_emulation::Reset(); }
+
+  absl::StatusOr<std::unique_ptr<CudaDevice>> Open(std::vector<int> gpus) {
+    CudaDeviceOptions options;
+    options.gpus = std::move(gpus);
+    return CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), options,
+                            [this](const absl::Status& why) { lost_.push_back(why); });
+  }
+
+  // On the first `gpus` of them.
+  std::unique_ptr<Model> Compile(const ModelPlan& plan, int gpus) {
+    std::vector<int> indices;
+    for (int i = 0; i < gpus; ++i) indices.push_back(i);
+    auto device = Open(indices);
+    EXPECT_TRUE(device.ok()) << device.status();
+    auto model = (*device)->Compile(plan, {kLargest, kLargest});
+    EXPECT_TRUE(model.ok()) << model.status();
+    FillValues(/*seed=*/1, 0.3f, model->get());
+    return *std::move(model);
+  }
+
+  Batch RandomPictures(size_t size) const { return RandomBatch(size, size, kPicture, 4); }
+
+  // That several GPUs give what one does, but for rounding.
+  void ExpectLikeOne(const ModelPlan& plan, const std::vector<Batch>& batches) {
+    const std::unique_ptr<Model> one = Compile(plan, 1);
+    KeptGradients expected(plan);
+    KeptGradients actual(plan);
+    for (const int gpus : {2, 3, 4}) {
+      const std::unique_ptr<Model> several = Compile(plan, gpus);
+      for (const Batch& batch : batches) {
+        SCOPED_TRACE(::testing::Message() << batch.size << " examples on " << gpus << " GPUs");
+        const BatchResult by_one = TrainOrDie(batch, /*seed=*/9, one.get(), &expected);
+        const BatchResult by_several = TrainOrDie(batch, /*seed=*/9, several.get(), &actual);
+        EXPECT_NEAR(by_several.loss_sum, by_one.loss_sum, 1e-5 * by_one.loss_sum);
+        EXPECT_EQ(by_several.accuracy_sum, by_one.accuracy_sum);
+        ExpectClose(plan, actual, expected);
+        ExpectEqualEvaluation(batch, one.get(), several.get());
+      }
+    }
+  }
+
+  static void ExpectClose(const ModelPlan& plan, const KeptGradients& actual,
+                          const KeptGradients& expected) {
+    for (size_t v = 0; v < plan.variables.size(); ++v) {
+      EXPECT_THAT(actual.gradient(v), Pointwise(FloatNear(1e-5f), expected.gradient(v)))
+          << plan.variables[v].name();
+    }
+  }
+
+  static void ExpectEqualEvaluation(const Batch& batch, Model* one, Model* several) {
+    EvaluationSums by_one;
+    EvaluationSums by_several;
+    ASSERT_TRUE(one->Evaluate(batch, &by_one).ok());
+    ASSERT_TRUE(several->Evaluate(batch, &by_several).ok());
+    EXPECT_EQ(by_several.examples, by_one.examples);
+    EXPECT_NEAR(by_several.loss_sum, by_one.loss_sum, 1e-5 * by_one.loss_sum);
+    EXPECT_EQ(by_several.accuracy_sum, by_one.accuracy_sum);
+  }
+
+  const ModelPlan plan_ = PlanOrDie(kPlain, kPicture, 4);
+  std::vector<absl::Status> lost_;
+};
+
+TEST_F(ReplicasTest, SeveralGpusGiveWhatOneGives) {
+  ExpectLikeOne(plan_, {RandomPictures(7), RandomPictures(6), RandomPictures(3), RandomPictures(2),
+                        RandomPictures(1), RandomPictures(7)});
+}
+
+// One table, asked twice for the ids of each example: as they are, of which some have none.
+TEST_F(ReplicasTest, RaggedIdsOfASharedTableAreDivided) {
+  ExampleSpec examples = FloatsAndClass({}, 3);
+  examples.features[0].type = ElementType::kId;
+  examples.features[0].limit = 9;
+  examples.features[0].ragged = true;
+  ModelSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
+      "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      &spec));
+  const ModelPlan plan = *PlanModel(spec, examples);
+  Batch batch;
+  batch.size = 5;
+  batch.labels = {IdTensor({0, 2, 1, 1, 0})};
+  batch.features.resize(1);
+  for (int64_t i = 0; i < 11; ++i) batch.features[0].ids.push_back(i * 7 % 9);
+  batch.features[0].ends = {2, 2, 7, 10, 11};
+  ExpectLikeOne(plan, {batch});
+}
+
+TEST_F(ReplicasTest, WeightsOfExamplesAreDivided) {
+  Batch batch = RandomPictures(5);
+  batch.weights = {1, 0.5f, 2, 0, 3};
+  ExpectLikeOne(plan_, {batch});
+}
+
+TEST_F(ReplicasTest, StatisticsAreTheMeanOverExamples) {
+  const ModelPlan plan = PlanOrDie(kNormalized, kPicture, 4);
+  const std::unique_ptr<Model> one = Compile(plan, 1);
+  const std::unique_ptr<Model> two = Compile(plan, 2);
+  const Batch batch = RandomPictures(5);
+  KeptGradients first(plan);
+  KeptGradients second(plan);
+  KeptGradients both(plan);
+  TrainOrDie(Part(batch, 0, 3), 0, one.get(), &first);
+  TrainOrDie(Part(batch, 3, 5), 0, one.get(), &second);
+  TrainOrDie(batch, 0, two.get(), &both);
+  for (size_t v = 0; v < plan.variables.size(); ++v) {
+    std::vector<float> expected;
+    for (size_t i = 0; i < first.gradient(v).size(); ++i) {
+      expected.push_back((3 * first.gradient(v)[i] + 2 * second.gradient(v)[i]) / 5);
+    }
+    EXPECT_THAT(both.gradient(v), Pointwise(FloatNear(1e-5f), expected))
+        << plan.variables[v].name();
+  }
+}
+
+TEST_F(ReplicasTest, BitsDependOnTheNumberOfGpusAlone) {
+  for (const int gpus : {2, 3}) {
+    KeptGradients gradients(plan_);
+    std::vector<std::vector<float>> first;
+    for (const uint64_t order : {0, 1, 2, 3, 4}) {
+      cuda_emulation::SetOrder(order);
+      cuda_emulation::SetPeerAccess(order % 2 == 0);
+      const std::unique_ptr<Model> model = Compile(plan_, gpus);
+      for (const size_t size : {7, 2, 5}) {
+        TrainOrDie(RandomPictures(size), size, model.get(), &gradients);
+        ApplySgd(0.1f, gradients, model.get());
+      }
+      if (order == 0) first = gradients.gradients();
+      EXPECT_EQ(gradients.gradients(), first) << gpus << " GPUs, order " << order;
+    }
+  }
+}
+
+TEST_F(ReplicasTest, StepsAllocateNothingAndGpusCopyFromEachOther) {
+  const std::unique_ptr<Model> model = Compile(plan_, 3);
+  KeptGradients gradients(plan_);
+  TrainOrDie(RandomPictures(7), 0, model.get(), &gradients);
+  const cuda_emulation::Usage in_use = cuda_emulation::InUse();
+  const cuda_emulation::Counts before = cuda_emulation::Counted();
+  TrainOrDie(RandomPictures(7), 1, model.get(), &gradients);
+  EXPECT_EQ(cuda_emulation::InUse().allocations, in_use.allocations);
+  EXPECT_EQ(cuda_emulation::InUse().pinned_allocations, in_use.pinned_allocations);
+  EXPECT_EQ(cuda_emulation::InUse().graphs, in_use.graphs);
+  EXPECT_GT(cuda_emulation::Counted().peer_copies, before.peer_copies);
+}
+
+TEST_F(ReplicasTest, GiveAllBack) {
+  const cuda_emulation::Usage before = cuda_emulation::InUse();
+  {
+    const std::unique_ptr<Model> model = Compile(plan_, 2);
+    KeptGradients gradients(plan_);
+    TrainOrDie(RandomPictures(7), 0, model.get(), &gradients);
+  }
+  const cuda_emulation::Usage after = cuda_emulation::InUse();
+  EXPECT_EQ(after.bytes, before.bytes);
+  EXPECT_EQ(after.pinned_allocations, before.pinned_allocations);
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+  EXPECT_EQ(after.graphs, before.graphs);
+}
+
+TEST_F(ReplicasTest, TheGpuWithTooLittleMemoryIsNamed) {
+  cuda_emulation::SetMemoryOf(1, 64 << 20);
+  auto device = *Open({0, 1});
+  const absl::Status status = device->Compile(plan_, {1 << 18, 0}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("batches of 262144 examples (batch_size)"),
+                    HasSubstr("memory of cuda:1"), HasSubstr("examples would fit")));
+  const std::string message(status.message());
+  const size_t fitting = std::stoul(message.substr(message.find("up to ") + 6));
+  EXPECT_TRUE(device->Compile(plan_, {fitting, 0}).ok());
+  EXPECT_FALSE(device->Compile(plan_, {fitting + 2, 0}).ok());
+}
+
+TEST_F(ReplicasTest, ALostGpuIsNamedAndLosesTheDevice) {
+  for (const int kernel : {1, 9, 20}) {
+    cuda_emulation::Reset();
+    cuda_emulation::SetDeviceCount(4);
+    lost_.clear();
+    const std::unique_ptr<Model> model = Compile(plan_, 3);
+    KeptGradients gradients(plan_);
+    cuda_emulation::FailKernelOf(1, kernel);
+    const absl::Status status = model->Train(RandomPictures(7), 0, &gradients).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), StartsWith("cuda:1: "));
+    ASSERT_THAT(lost_, SizeIs(1));
+    EXPECT_EQ(lost_[0], status);
+  }
+}
+
+TEST_F(ReplicasTest, AStepThatFailsLeavesTheModelAsItWas) {
+  KeptGradients expected(plan_);
+  const std::unique_ptr<Model> other = Compile(plan_, 2);
+  TrainOrDie(RandomPictures(6), 1, other.get(), &expected);
+  int failures = 0;
+  for (int launch = 1;; launch += 5) {
+    const std::unique_ptr<Model> model = Compile(plan_, 2);
+    KeptGradients gradients(plan_);
+    TrainOrDie(RandomPictures(6), 0, model.get(), &gradients);
+    cuda_emulation::FailLaunch(launch);
+    const absl::Status status = model->Train(RandomPictures(5), 2, &gradients).status();
+    if (status.ok()) break;
+    ++failures;
+    KeptGradients again(plan_);
+    TrainOrDie(RandomPictures(6), 1, model.get(), &again);
+    EXPECT_EQ(again.gradients(), expected.gradients()) << launch;
+  }
+  EXPECT_GT(failures, 5);
+}
+
+TEST_F(ReplicasTest, ADeviceSaysWhichGpusItIs) {
+  auto device = *Open({2, 0});
+  EXPECT_EQ(device->name(), "cuda:2,0");
+  EXPECT_EQ(device->description(), "cuda:2,0 (2 x Emulated GPU)");
+  const std::unique_ptr<Model> model = *device->Compile(plan_, {kLargest, 0});
+  EXPECT_THAT(model->numerics(), StartsWith("cuda, 2 x Emulated GPU (sm_90), float32, "));
+  EXPECT_EQ(device->meter()->memory(), uint64_t{2} << 30);
+  EXPECT_THAT(std::string(Open({0, 4}).status().message()),
+              StartsWith("cuda:4: no such GPU: this process may use 4"));
+}
+
+}  // namespace
+}  // namespace millrace::worker
