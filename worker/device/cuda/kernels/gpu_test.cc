@@ -134,7 +134,7 @@ TEST_F(GpuTest, LeavesNothingBehind) {
     const auto graph = gpu->EndCapture();
     gpu->Launch(*graph);
     EXPECT_TRUE(gpu->HostWaitFor(*event, kPatience));
-    EXPECT_EQ(cuda_emulation::InUse().streams, before.streams + 3);
+    EXPECT_EQ(cuda_emulation::InUse().streams, before.streams + 4);
   }
   const auto after = cuda_emulation::InUse();
   EXPECT_EQ(after.streams, before.streams);
