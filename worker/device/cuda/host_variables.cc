@@ -31,7 +31,8 @@ void VariablePlaces::PlanOrder(const ModelPlan& plan, const Walk& walk) {
   for (size_t step = 0; step < walk.backward.size(); ++step) {
     const LayerPlan& layer = plan.layers[walk.backward[step].layer];
     if (!IsTrained(layer)) continue;
-    for (const int variable : layer.variables) {
+    for (size_t role = layer.variables.size(); role-- > 0;) {  // As most layers do, the bias first.
+      const int variable = layer.variables[role];
       if (variable < 0 || --uses[static_cast<size_t>(variable)] > 0) continue;
       order.push_back(static_cast<size_t>(variable));
       final_after.push_back(step + 1);

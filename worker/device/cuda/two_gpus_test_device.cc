@@ -1,0 +1,18 @@
+#include "glog/logging.h"
+#include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/cuda_device.h"
+#include "worker/device/model_tests/test_device.h"
+
+namespace millrace::worker {
+
+std::unique_ptr<Device> MakeTestDevice(int /*threads*/) {
+  cuda_emulation::SetDeviceCount(2);
+  CudaDeviceOptions options;
+  options.gpus = {0, 1};
+  auto device = CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), options,
+                                 [](const absl::Status&) {});
+  CHECK(device.ok()) << device.status();
+  return *std::move(device);
+}
+
+}  // namespace millrace::worker
