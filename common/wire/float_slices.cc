@@ -10,7 +10,7 @@ FloatSlices::FloatSlices(std::vector<grpc::Slice> slices, Encoding::Kind encodin
     : encoding_(encoding), slices_(std::move(slices)) {
   size_t bytes = 0;
   for (const grpc::Slice& slice : slices_) bytes += slice.size();
-  CHECK_EQ(bytes % WidthOf(encoding_), 0u) << "the slices do not hold a whole number of numbers";
+  CHECK_EQ(bytes % WidthOf(encoding_), 0u) << "the slices do not hold a whole number of floats";
   size_ = bytes / WidthOf(encoding_);
 }
 
