@@ -520,6 +520,9 @@ TEST_F(CheckJobSpecTest, EnumValuesOfNewerClientsAreRefused) {
   spec = spec_;
   spec.mutable_precision()->set_compute(static_cast<PrecisionSpec::Compute>(3));
   EXPECT_EQ(ErrorOf(spec), "precision.compute: 3; must be one of FLOAT32, TF32, BFLOAT16");
+  spec.mutable_precision()->set_compute(PrecisionSpec::FLOAT32);
+  spec.mutable_precision()->set_wire(static_cast<Encoding::Kind>(4));
+  EXPECT_EQ(ErrorOf(spec), "precision.wire: 4; must be one of FLOAT32, FLOAT16, BFLOAT16");
 }
 
 TEST_F(CheckJobSpecTest, EveryPrecisionIsGood) {

@@ -73,6 +73,8 @@ TEST_F(SetFieldTest, SetsValuesOfEveryType) {
   EXPECT_EQ(spec_.model().layers(0).dense().activation(), RELU);
   Set("precision.compute=TF32");
   EXPECT_EQ(spec_.precision().compute(), PrecisionSpec::TF32);
+  Set("precision.wire=BFLOAT16");
+  EXPECT_EQ(spec_.precision().wire(), Encoding::BFLOAT16);
 }
 
 TEST_F(SetFieldTest, SetsOptionalFieldsEvenToTheirZero) {
@@ -177,6 +179,8 @@ TEST_F(SetFieldTest, NamesTheValueAndWhatIsAllowed) {
   EXPECT_THAT(ErrorOf("cuts.period=inf"), HasSubstr("must be a duration"));
   EXPECT_EQ(ErrorOf("precision.compute=FLOAT16"),
             "precision.compute: 'FLOAT16'; must be one of FLOAT32, TF32, BFLOAT16");
+  EXPECT_EQ(ErrorOf("precision.wire=TF32"),
+            "precision.wire: 'TF32'; must be one of FLOAT32, FLOAT16, BFLOAT16");
   EXPECT_THAT(ErrorOf("model.metrics=ACCURACY,AUK"), HasSubstr("'AUK'; must be one of"));
 }
 

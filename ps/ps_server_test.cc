@@ -1,6 +1,7 @@
 #include "ps/ps_server.h"
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -125,6 +126,65 @@ TEST_F(PsServerTest, PushedGradientIsSeenByTheNextPull) {
   EXPECT_EQ(pulled.elements, kBlockElements + 8);
   EXPECT_THAT(pulled.slices[0], Each(2));
   EXPECT_THAT(pulled.slices[1], Each(2));
+}
+
+// Moves the data of a push's pieces, which are all `value`, to a narrower field.
+PushRequest Narrowed(PushRequest push, Encoding::Kind encoding, float value) {
+  uint16_t bits = 0;
+  EXPECT_EQ(Narrow({&value, 1}, encoding, &bits), 1u);
+  for (Piece& piece : *push.mutable_pieces()) {
+    const std::vector<uint16_t> all(piece.data().size() / sizeof(float), bits);
+    const std::string bytes(reinterpret_cast<const char*>(all.data()), 2 * all.size());
+    encoding == Encoding::FLOAT16 ? piece.set_float16(bytes) : piece.set_bfloat16(bytes);
+  }
+  return push;
+}
+
+TEST_F(PsServerTest, VariablesAreFloatsHoweverTheyTravel) {
+  ShardSpec spec = MakeShardSpec({3, kBlockElements + 5, 2});
+  spec.mutable_slices(2)->mutable_update()->mutable_moving_average()->set_momentum(0.5);
+  ASSERT_TRUE(Create(spec).ok());
+  Pusher pusher(data_.get());
+  const PushRequest small = MakePush(spec, 0, 1, WholeShard(spec), -0.001953125f);
+  EXPECT_EQ(pusher.Push(Narrowed(small, Encoding::FLOAT16, -0.001953125f)).code(), 0);
+  const PushRequest large = MakePush(spec, 1, 2, WholeShard(spec), -1);
+  EXPECT_EQ(pusher.Push(Narrowed(large, Encoding::BFLOAT16, -1)).code(), 0);
+
+  Puller puller(data_.get(), spec);
+  PullRequest request = MakePull(spec);
+  const Pulled exact = puller.Pull(request);
+  EXPECT_EQ(exact.encoding, Encoding::FLOAT32);
+  EXPECT_THAT(exact.slices[0], Each(1.001953125f));
+  EXPECT_THAT(exact.slices[1], Each(1.001953125f));
+  request.set_encoding(Encoding::FLOAT16);
+  const Pulled halves = puller.Pull(request);
+  EXPECT_EQ(halves.encoding, Encoding::FLOAT16);
+  EXPECT_EQ(halves.slices, exact.slices) << "float16 has them";
+  EXPECT_EQ(halves.bytes, 2 * (kBlockElements + 8) + 4 * 2) << "statistics are as they were";
+  request.set_encoding(Encoding::BFLOAT16);
+  const Pulled rounded = puller.Pull(request);
+  EXPECT_THAT(rounded.slices[0], Each(1));
+  EXPECT_THAT(rounded.slices[1], Each(1));
+  EXPECT_EQ(rounded.slices[2], exact.slices[2]);
+}
+
+TEST_F(PsServerTest, ValueThatDoesNotFitTheEncodingEndsThePull) {
+  const ShardSpec spec = MakeShardSpec({3, 5});
+  ASSERT_TRUE(Create(spec).ok());
+  Pusher pusher(data_.get());
+  PushRequest push = MakePush(spec, 0, 1, WholeShard(spec), 0);
+  const float value = -70000;
+  std::memcpy(&(*push.mutable_pieces(1)->mutable_data())[4], &value, sizeof(value));
+  EXPECT_EQ(pusher.Push(push).code(), 0);
+  Puller puller(data_.get(), spec);
+  PullRequest request = MakePull(spec);
+  request.set_encoding(Encoding::FLOAT16);
+  const Pulled pulled = puller.Pull(request);
+  EXPECT_EQ(pulled.code, static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(pulled.message, HasSubstr("is 70000, which FLOAT16 cannot hold"));
+  EXPECT_THAT(pulled.message, HasSubstr("element 1 of variable"));
+  request.set_encoding(Encoding::BFLOAT16);
+  EXPECT_EQ(puller.Pull(request).code, 0) << "the stream goes on";
 }
 
 TEST_F(PsServerTest, PushOfAppliedStepIsAcknowledgedAndIgnored) {
@@ -462,6 +522,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadPush{"PartOfAFloat",
                 [](PushRequest* push) { push->mutable_pieces(1)->mutable_data()->pop_back(); },
                 absl::StatusCode::kInvalidArgument, "pieces[1].data: 23 bytes"},
+        BadPush{"PartOfABfloat16",
+                [](PushRequest* push) { push->mutable_pieces(1)->set_bfloat16("abc"); },
+                absl::StatusCode::kInvalidArgument, "pieces[1].bfloat16: 3 bytes"},
+        BadPush{"InfinityInFloat16",
+                [](PushRequest* push) {
+                  push->mutable_pieces(1)->set_float16(
+                      std::string("\0\0\0\x7c\0\0\0\0\0\0\0\0", 12));
+                },
+                absl::StatusCode::kInvalidArgument, "has inf at element 1"},
         BadPush{"NoData", [](PushRequest* push) { push->add_pieces(); },
                 absl::StatusCode::kInvalidArgument, "has no data"},
         BadPush{"StepPastTheEnd", [](PushRequest* push) { push->set_step(100); },
@@ -529,6 +598,9 @@ TEST_F(PsServerTest, BadPullsAreRefused) {
   request.set_part(2);
   request.set_parts(2);
   EXPECT_EQ(puller.Pull(request).code, static_cast<int>(absl::StatusCode::kInvalidArgument));
+  request = MakePull(spec);
+  request.set_encoding(static_cast<Encoding::Kind>(3));
+  EXPECT_EQ(puller.Pull(request).message, "encoding: 3; must be one of FLOAT32, FLOAT16, BFLOAT16");
   request = MakePull(spec);
   request.set_version(1);
   EXPECT_EQ(puller.Pull(request).code, static_cast<int>(absl::StatusCode::kAborted));

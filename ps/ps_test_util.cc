@@ -77,6 +77,20 @@ PushResponse Pusher::Push(const PushRequest& request) {
   return *response;
 }
 
+void Puller::Take(const Piece& piece, Pulled* pulled) {
+  const Encoding::Kind encoding = piece.has_float16()    ? Encoding::FLOAT16
+                                  : piece.has_bfloat16() ? Encoding::BFLOAT16
+                                                         : Encoding::FLOAT32;
+  const std::string& bytes = piece.has_float16()    ? piece.float16()
+                             : piece.has_bfloat16() ? piece.bfloat16()
+                                                    : piece.data();
+  const size_t count = bytes.size() / WidthOf(encoding);
+  Widen(encoding, bytes.data(),
+        absl::MakeSpan(pulled->slices.at(piece.slice())).subspan(piece.offset(), count));
+  pulled->elements += count;
+  pulled->bytes += bytes.size();
+}
+
 Pulled Puller::Receive() {
   Pulled pulled;
   for (const ShardSlice& slice : spec_.slices()) {
@@ -88,10 +102,9 @@ Pulled Puller::Receive() {
     pulled.code = response.code();
     pulled.message = response.message();
     pulled.version = response.version();
+    pulled.encoding = response.encoding();
     for (const Piece& piece : response.pieces()) {
-      std::memcpy(&pulled.slices.at(piece.slice()).at(piece.offset()), piece.data().data(),
-                  piece.data().size());
-      pulled.elements += piece.data().size() / sizeof(float);
+      Take(piece, &pulled);
     }
     if (response.last()) return pulled;
   }

@@ -60,7 +60,9 @@ struct Pulled {
   uint64_t version = 0;
   int messages = 0;
   std::vector<std::vector<float>> slices;  // As long as in the spec.
-  uint64_t elements = 0;                   // That came.
+  uint64_t elements = 0;                   // That came,
+  uint64_t bytes = 0;                      // in so many.
+  Encoding::Kind encoding = Encoding::FLOAT32;
 };
 
 // One Pull stream.
@@ -81,6 +83,8 @@ class Puller {
   grpc::Status Finish() { return stream_->Finish(); }
 
  private:
+  static void Take(const Piece& piece, Pulled* pulled);
+
   const ShardSpec spec_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<PullRequest, PullResponse>> stream_;

@@ -10,6 +10,7 @@
 #include "common/evaluation_set.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
+#include "common/wire/encoding.h"
 #include "coordinator/placement/placement.h"
 #include "worker/device/cpu/memory_need.h"
 #include "worker/input/cifar_dataset.h"
@@ -76,6 +77,7 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
     shape.evaluate_examples = evaluate->size();
   }
   shape.steps = TotalSteps(spec, shape.train_examples);
+  shape.wire = spec.precision().wire();
   if (shape.custom.empty()) {
     const worker::BatchSizes batches = {
         std::min<uint64_t>(spec.batch_size(), shape.train_examples),
@@ -111,8 +113,8 @@ double ForwardFlops(const worker::ModelPlan& model) {
   return flops;
 }
 
-uint64_t BytesPushed(const ParameterCounts& counts) {
-  return (counts.all() - counts.frozen) * sizeof(float);
+uint64_t BytesPushed(const ParameterCounts& counts, Encoding::Kind wire) {
+  return counts.trainable * WidthOf(wire) + counts.statistics * sizeof(float);
 }
 
 std::string SizesText(const JobShape& shape) {

@@ -20,6 +20,7 @@ struct JobShape {
   uint64_t train_examples = 0;
   uint64_t evaluate_examples = 0;
   uint64_t steps = 0;
+  Encoding::Kind wire = Encoding::FLOAT32;
   double worker_bytes = 0;  // Memory that a worker needs beside its data, without a `custom`.
 };
 
@@ -51,8 +52,9 @@ ParameterCounts CountParameters(const worker::ModelPlan& model);
 // Of all layers, for an example, forwards.
 double ForwardFlops(const worker::ModelPlan& model);
 
-// What a step sends to the ps servers: four bytes for each element that is not frozen.
-uint64_t BytesPushed(const ParameterCounts& counts);
+// What a step sends to the ps servers, of each element that is not frozen: gradients as `wire`,
+// statistics as float32.
+uint64_t BytesPushed(const ParameterCounts& counts, Encoding::Kind wire);
 
 // The numbers of examples and steps, a line for each: "training examples  60,000\n".
 std::string SizesText(const JobShape& shape);

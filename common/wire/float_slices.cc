@@ -6,17 +6,19 @@
 
 namespace millrace {
 
-FloatSlices::FloatSlices(std::vector<grpc::Slice> slices) : slices_(std::move(slices)) {
+FloatSlices::FloatSlices(std::vector<grpc::Slice> slices, Encoding::Kind encoding)
+    : encoding_(encoding), slices_(std::move(slices)) {
   size_t bytes = 0;
   for (const grpc::Slice& slice : slices_) bytes += slice.size();
-  CHECK_EQ(bytes % sizeof(float), 0u) << "the slices do not hold a whole number of floats";
-  size_ = bytes / sizeof(float);
+  CHECK_EQ(bytes % WidthOf(encoding_), 0u) << "the slices do not hold a whole number of floats";
+  size_ = bytes / WidthOf(encoding_);
 }
 
 void FloatSlices::ForEachRun(
     const std::function<void(size_t offset, const char* bytes, size_t count)>& visit) const {
+  const size_t width = WidthOf(encoding_);
   size_t offset = 0;
-  char straddling[sizeof(float)];  // The first bytes of a float that the slice before has begun.
+  char straddling[sizeof(float)];  // The first bytes of a number that the slice before has begun.
   size_t begun = 0;
   for (const grpc::Slice& slice : slices_) {
     const char* bytes = reinterpret_cast<const char*>(slice.begin());
@@ -24,25 +26,33 @@ void FloatSlices::ForEachRun(
     while (begun > 0 && left > 0) {
       straddling[begun++] = *bytes++;
       --left;
-      if (begun < sizeof(float)) continue;
+      if (begun < width) continue;
       visit(offset++, straddling, 1);
       begun = 0;
     }
-    const size_t count = left / sizeof(float);
+    const size_t count = left / width;
     if (count > 0) visit(offset, bytes, count);
     offset += count;
-    for (size_t i = count * sizeof(float); i < left; ++i) straddling[begun++] = bytes[i];
+    for (size_t i = count * width; i < left; ++i) straddling[begun++] = bytes[i];
   }
 }
 
 void FloatSlices::CopyTo(absl::Span<float> destination) const {
   CHECK_EQ(destination.size(), size_);
-  char* to = reinterpret_cast<char*>(destination.data());
-  for (const grpc::Slice& slice : slices_) {
-    if (slice.size() == 0) continue;
-    std::memcpy(to, slice.begin(), slice.size());
-    to += slice.size();
-  }
+  ForEachRun([&](size_t offset, const char* bytes, size_t count) {
+    Widen(encoding_, bytes, destination.subspan(offset, count));
+  });
+}
+
+FloatSlices FloatSlices::Widened() const {
+  if (encoding_ == Encoding::FLOAT32) return *this;
+  auto* const floats = new float[size_];
+  CopyTo(absl::MakeSpan(floats, size_));
+  std::vector<grpc::Slice> slices;
+  slices.emplace_back(
+      floats, size_ * sizeof(float), [](void* owned) { delete[] static_cast<float*>(owned); },
+      floats);
+  return FloatSlices(std::move(slices));
 }
 
 }  // namespace millrace

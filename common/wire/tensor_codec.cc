@@ -18,13 +18,15 @@ namespace millrace {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "Piece.data is sent as it lies in memory");
+              "the elements of pieces are sent as they lie in memory");
 
 constexpr uint32_t LengthDelimitedTag(uint32_t number) { return number << 3 | 2; }
 constexpr uint32_t VarintTag(uint32_t number) { return number << 3; }
 
 constexpr uint32_t kPiecesTag = LengthDelimitedTag(PushRequest::kPiecesFieldNumber);
 constexpr uint32_t kDataTag = LengthDelimitedTag(Piece::kDataFieldNumber);
+constexpr uint32_t kFloat16Tag = LengthDelimitedTag(Piece::kFloat16FieldNumber);
+constexpr uint32_t kBfloat16Tag = LengthDelimitedTag(Piece::kBfloat16FieldNumber);
 static_assert(LengthDelimitedTag(PullResponse::kPiecesFieldNumber) == kPiecesTag);
 
 // Protobuf's limit on the nesting of messages and groups.
@@ -32,6 +34,23 @@ constexpr int kMaxDepth = 100;
 
 // Values up to this size are copied on the way out: cheaper than to count references to them.
 constexpr size_t kMaxCopiedBytes = 1024;
+
+// The field of a Piece for numbers of an encoding.
+constexpr uint32_t TagOf(Encoding::Kind encoding) {
+  if (encoding == Encoding::FLOAT16) return kFloat16Tag;
+  return encoding == Encoding::BFLOAT16 ? kBfloat16Tag : kDataTag;
+}
+
+const char* NameOf(Encoding::Kind encoding) {
+  if (encoding == Encoding::FLOAT16) return "float16";
+  return encoding == Encoding::BFLOAT16 ? "bfloat16" : "data";
+}
+
+// The elements of a piece: of the fields that it has the last one.
+struct Elements {
+  Encoding::Kind encoding = Encoding::FLOAT32;
+  std::vector<grpc::Slice> slices;
+};
 
 // Reads one message. Header: PushRequest or PullResponse.
 template <typename Header>
@@ -52,11 +71,12 @@ class Decoder {
         continue;
       }
       Piece piece;
-      std::vector<grpc::Slice> data;
-      if (!ReadPiece(&piece, &data)) return Malformed();
-      refusal->Update(CheckPiece(count++, data));
+      Elements elements;
+      if (!ReadPiece(&piece, &elements)) return Malformed();
+      refusal->Update(CheckPiece(count++, elements));
       if (!refusal->ok()) continue;
-      pieces->push_back({piece.slice(), piece.offset(), FloatSlices(std::move(data))});
+      pieces->push_back({piece.slice(), piece.offset(),
+                         FloatSlices(std::move(elements.slices), elements.encoding)});
     }
     if (!refusal->ok()) pieces->clear();
     if (!header->ParseFromString(rest)) return Malformed();
@@ -65,42 +85,52 @@ class Decoder {
 
  private:
   // Reads what follows the tag.
-  bool ReadPiece(Piece* header, std::vector<grpc::Slice>* data) {
+  bool ReadPiece(Piece* header, Elements* elements) {
     size_t length;
     if (!reader_.ReadLength(&length)) return false;
     const size_t limit = reader_.PushLimit(length);
-    if (!ReadPieceFields(header, data)) return false;
+    if (!ReadPieceFields(header, elements)) return false;
     reader_.SetLimit(limit);
     return true;
   }
 
   // `index`: which of the message's pieces it is.
-  absl::Status CheckPiece(size_t index, const std::vector<grpc::Slice>& data) const {
+  absl::Status CheckPiece(size_t index, const Elements& elements) const {
     if (index >= kMaxPieces) {
       return absl::InvalidArgumentError(absl::StrCat(type_, ".pieces: more than ", kMaxPieces,
                                                      "; send them in several messages"));
     }
     size_t bytes = 0;
-    for (const grpc::Slice& slice : data) bytes += slice.size();
-    if (bytes % sizeof(float) == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(type_, ".pieces[", index, "].data: ", bytes,
-                                                   " bytes; expected a multiple of 4 (float32)"));
+    for (const grpc::Slice& slice : elements.slices) bytes += slice.size();
+    const size_t width = WidthOf(elements.encoding);
+    if (bytes % width == 0) return absl::OkStatus();
+    const char* const name = NameOf(elements.encoding);
+    return absl::InvalidArgumentError(absl::StrCat(
+        type_, ".pieces[", index, "].", name, ": ", bytes, " bytes; expected a multiple of ", width,
+        " (", elements.encoding == Encoding::FLOAT32 ? "float32" : name, ")"));
   }
 
   // Reads up to the limit.
-  bool ReadPieceFields(Piece* header, std::vector<grpc::Slice>* data) {
+  bool ReadPieceFields(Piece* header, Elements* elements) {
     std::string rest;
     while (!reader_.AtLimit()) {
       uint32_t tag;
       if (!reader_.ReadTag(&tag)) return false;
-      if (tag != kDataTag) {
+      if (tag != kDataTag && tag != kFloat16Tag && tag != kBfloat16Tag) {
         if (!reader_.CopyField(tag, kMaxDepth - 1, &rest)) return false;
         continue;
       }
       size_t length;
-      if (!reader_.ReadLength(&length) || !reader_.TakeSlices(length, data)) return false;
+      if (!reader_.ReadLength(&length)) return false;
+      if (!reader_.TakeSlices(length, &elements->slices)) return false;
+      elements->encoding = EncodingOf(tag);
     }
     return header->ParseFromString(rest);
+  }
+
+  static Encoding::Kind EncodingOf(uint32_t tag) {
+    if (tag == kFloat16Tag) return Encoding::FLOAT16;
+    return tag == kBfloat16Tag ? Encoding::BFLOAT16 : Encoding::FLOAT32;
   }
 
   absl::Status Malformed() const {
@@ -133,7 +163,7 @@ class Encoder {
   explicit Encoder(std::string header) : small_(std::move(header)) {}
 
   void Add(const OutgoingPiece& piece) {
-    const size_t bytes = piece.values.size() * sizeof(float);
+    const size_t bytes = piece.values.byte_size();
     AppendVarint(kPiecesTag, &small_);
     AppendVarint(PieceSize(piece, bytes), &small_);
     if (piece.slice != 0) {
@@ -145,10 +175,10 @@ class Encoder {
       AppendVarint(piece.offset, &small_);
     }
     if (bytes == 0) return;
-    AppendVarint(kDataTag, &small_);
+    AppendVarint(TagOf(piece.values.encoding()), &small_);
     AppendVarint(bytes, &small_);
     if (bytes <= kMaxCopiedBytes) {
-      small_.append(reinterpret_cast<const char*>(piece.values.data()), bytes);
+      small_.append(piece.values.bytes(), bytes);
       return;
     }
     FlushSmall();
@@ -172,7 +202,7 @@ class Encoder {
   static grpc::Slice ReferTo(const OutgoingPiece& piece, size_t bytes) {
     using Owner = std::shared_ptr<const void>;
     return grpc::Slice(
-        const_cast<float*>(piece.values.data()), bytes,
+        const_cast<char*>(piece.values.bytes()), bytes,
         [](void* owner) { delete static_cast<Owner*>(owner); }, new Owner(piece.owner));
   }
 
@@ -201,6 +231,9 @@ absl::StatusOr<DecodedPush> DecodePush(const grpc::ByteBuffer& buffer) {
   MILLRACE_ASSIGN_OR_RETURN(DecodedPush decoded,
                             Decode<DecodedPush>(buffer, "PushRequest", &refusal));
   decoded.refusal = std::move(refusal);
+  for (WirePiece& piece : decoded.pieces) {
+    if (piece.data.encoding() != Encoding::FLOAT32) piece.data = piece.data.Widened();
+  }
   return decoded;
 }
 

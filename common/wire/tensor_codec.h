@@ -1,9 +1,9 @@
 // PushRequest and PullResponse, encoded and decoded around their bulk bytes.
 //
 // The messages are ordinary protobuf (protos/parameter_server.proto), and any protobuf library
-// reads and writes them. Here `Piece.data` is spliced in and out as grpc::Slices: block memory goes
-// to the socket and received slices go to the optimizer, neither copied nor flattened. Everything
-// but the bulk bytes is parsed by the generated code.
+// reads and writes them. Here the elements of a Piece are spliced in and out as grpc::Slices: block
+// memory goes to the socket and received slices go to the optimizer, neither copied nor flattened.
+// Everything but the bulk bytes is parsed by the generated code.
 #ifndef MILLRACE_COMMON_WIRE_TENSOR_CODEC_H_
 #define MILLRACE_COMMON_WIRE_TENSOR_CODEC_H_
 
@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/wire/encoding.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
 #include "protos/parameter_server.pb.h"
@@ -26,26 +27,32 @@ namespace millrace {
 // first element on; pieces that keep to this grid are the fastest, others are as good.
 inline constexpr size_t kBlockElements = size_t{1} << 18;
 
-// The bytes of `count` floats, in order, over one or more slices. A float may straddle two slices
+// The bytes of `count` numbers, in order, over one or more slices. A number may straddle two slices
 // and need not be aligned. Holds references to the slices; copies are cheap.
 class FloatSlices {
  public:
   FloatSlices() = default;
-  // REQUIRES: the sizes of `slices` add up to a multiple of 4.
-  explicit FloatSlices(std::vector<grpc::Slice> slices);
+  // REQUIRES: the sizes of `slices` add up to a multiple of WidthOf(encoding).
+  explicit FloatSlices(std::vector<grpc::Slice> slices,
+                       Encoding::Kind encoding = Encoding::FLOAT32);
 
-  size_t size() const { return size_; }  // In floats.
+  Encoding::Kind encoding() const { return encoding_; }
+  size_t size() const { return size_; }  // In numbers.
 
-  // Calls `visit(offset, bytes, count)` for consecutive runs of floats that lie together in memory:
-  // `count` floats from float `offset` on start at `bytes` (unaligned: read through memcpy). Floats
-  // that straddle slices come alone, from a temporary.
+  // Calls `visit(offset, bytes, count)` for consecutive runs of numbers that lie together in
+  // memory: `count` numbers from number `offset` on start at `bytes`, encoded (unaligned: read
+  // through memcpy). Numbers that straddle slices come alone, from a temporary.
   void ForEachRun(
       const std::function<void(size_t offset, const char* bytes, size_t count)>& visit) const;
 
-  // REQUIRES: destination.size() == size().
+  // As floats. REQUIRES: destination.size() == size().
   void CopyTo(absl::Span<float> destination) const;
 
+  // The same numbers as FLOAT32: itself, or in memory of its own.
+  FloatSlices Widened() const;
+
  private:
+  Encoding::Kind encoding_ = Encoding::FLOAT32;
   std::vector<grpc::Slice> slices_;
   size_t size_ = 0;
 };
@@ -58,16 +65,16 @@ struct WirePiece {
 };
 
 struct DecodedPush {
-  PushRequest header;  // `pieces` is empty.
-  std::vector<WirePiece> pieces;
-  // Not OK: INVALID_ARGUMENT, why the pieces cannot be used (a length of data that is not a
-  // multiple of 4, or more than kMaxPieces); `pieces` is empty then, and the header is good.
+  PushRequest header;             // `pieces` is empty.
+  std::vector<WirePiece> pieces;  // As FLOAT32, whatever they came in.
+  // Not OK: INVALID_ARGUMENT, why the pieces cannot be used (a length of data that is no multiple
+  // of an element's, or more than kMaxPieces); `pieces` is empty then, and the header is good.
   absl::Status refusal;
 };
 
 struct DecodedPull {
-  PullResponse header;  // `pieces` is empty.
-  std::vector<WirePiece> pieces;
+  PullResponse header;            // `pieces` is empty.
+  std::vector<WirePiece> pieces;  // As they came.
 };
 
 // Of a message: far more than anybody sends, since a decoded piece takes more memory than the few
@@ -84,7 +91,7 @@ absl::StatusOr<DecodedPull> DecodePull(const grpc::ByteBuffer& buffer);
 struct OutgoingPiece {
   uint32_t slice = 0;
   uint64_t offset = 0;
-  absl::Span<const float> values;
+  EncodedNumbers values;
   std::shared_ptr<const void> owner;
 };
 

@@ -40,7 +40,16 @@ class Fuzzer {
       Piece* piece = push.add_pieces();
       if (Below(2) == 0) piece->set_slice(static_cast<uint32_t>(Below(300)));
       if (Below(2) == 0) piece->set_offset(random_() >> Below(64));
-      piece->set_data(std::string(4 * Below(50), 'd'));
+      switch (Below(4)) {
+        case 0:
+          piece->set_float16(std::string(2 * Below(50), 'd'));
+          break;
+        case 1:
+          piece->set_bfloat16(std::string(2 * Below(50), 'd'));
+          break;
+        default:
+          piece->set_data(std::string(4 * Below(50), 'd'));
+      }
     }
     return push.SerializeAsString();
   }
@@ -85,9 +94,21 @@ class Fuzzer {
   std::mt19937_64 random_;
 };
 
-bool HasWholeFloats(const PushRequest& push) {
-  return std::all_of(push.pieces().begin(), push.pieces().end(),
-                     [](const Piece& piece) { return piece.data().size() % sizeof(float) == 0; });
+bool HasWholeNumbers(const PushRequest& push) {
+  return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
+    return piece.data().size() % 4 == 0 && piece.float16().size() % 2 == 0 &&
+           piece.bfloat16().size() % 2 == 0;
+  });
+}
+
+// The bytes of the floats of a piece.
+std::string FloatsOf(const Piece& piece) {
+  const bool is_float16 = piece.has_float16();
+  if (!is_float16 && !piece.has_bfloat16()) return piece.data();
+  const std::string& bytes = is_float16 ? piece.float16() : piece.bfloat16();
+  std::vector<float> values(bytes.size() / 2);
+  Widen(is_float16 ? Encoding::FLOAT16 : Encoding::BFLOAT16, bytes.data(), absl::MakeSpan(values));
+  return testing::Bytes(values);
 }
 
 void ExpectSame(const DecodedPush& decoded, const PushRequest& parsed) {
@@ -101,7 +122,7 @@ void ExpectSame(const DecodedPush& decoded, const PushRequest& parsed) {
       ASSERT_EQ(offset * sizeof(float), data.size());
       data.append(bytes, count * sizeof(float));
     });
-    ASSERT_EQ(data, parsed.pieces(i).data());
+    ASSERT_EQ(data, FloatsOf(parsed.pieces(i)));
   }
   PushRequest header = parsed;
   header.clear_pieces();
@@ -123,7 +144,7 @@ TEST(TensorCodecFuzzTest, DamagedMessagesAreJudgedAndReadAsByProtobuf) {
     const auto decoded = DecodePush(testing::ToBuffer(fuzzer.Cut(bytes)));
     ASSERT_EQ(decoded.ok(), expected) << "round " << round << ": " << decoded.status();
     if (!expected) continue;
-    ASSERT_EQ(decoded->refusal.ok(), HasWholeFloats(parsed)) << "round " << round;
+    ASSERT_EQ(decoded->refusal.ok(), HasWholeNumbers(parsed)) << "round " << round;
     if (!decoded->refusal.ok()) continue;
     ++valid;
     ASSERT_NO_FATAL_FAILURE(ExpectSame(*decoded, parsed)) << "round " << round;

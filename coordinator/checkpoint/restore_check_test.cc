@@ -103,6 +103,7 @@ TEST(RestoreCheckTest, WhatGivesAStepItsMeaningStaysAndTheRestMayChange) {
       [](JobSpec& s) { s.mutable_cuts()->mutable_period()->set_seconds(1); },
       [](JobSpec& s) { s.mutable_checkpoints()->set_directory("/c"); },
       [](JobSpec& s) { s.mutable_precision()->set_compute(PrecisionSpec::BFLOAT16); },
+      [](JobSpec& s) { s.mutable_precision()->set_wire(Encoding::BFLOAT16); },
   };
   for (const auto& change : changes) {
     JobSpec spec = Spec();

@@ -26,6 +26,7 @@
 #include "common/proto_duration.h"
 #include "common/wire/tensor_codec.h"
 #include "grpcpp/server_context.h"
+#include "ps/service/pull_pieces.h"
 
 namespace millrace::ps {
 namespace {
@@ -47,7 +48,7 @@ absl::Status CheckRequest(const PullRequest& request) {
                                                    " s and ", request.timeout().nanos(),
                                                    " ns; must be a duration of 0 s or more"));
   }
-  return absl::OkStatus();
+  return CheckEncoding(request);
 }
 
 }  // namespace
@@ -155,13 +156,20 @@ void PullStream::SendNext() {
   PullResponse header;
   header.set_pull_id(request_.pull_id());
   header.set_version(state->version);
+  header.set_encoding(request_.encoding());
   std::vector<OutgoingPiece> pieces;
   size_t elements = 0;
   while (next_block_ < end_block_) {
     const std::shared_ptr<const Block>& block = state->blocks[next_block_];
     if (elements > 0 && elements + block->elements() > kBlockElements) break;
-    const BlockLayout::BlockPlace& place = shard_->plan().layout.blocks()[next_block_];
-    pieces.push_back({place.slice, place.offset, block->values(), block});
+    absl::StatusOr<OutgoingPiece> piece =
+        PieceOf(shard_->plan(), next_block_, block, request_.encoding());
+    if (!piece.ok()) {
+      state_.reset();
+      shard_.reset();
+      return Refuse(piece.status());
+    }
+    pieces.push_back(*std::move(piece));
     elements += block->elements();
     ++next_block_;
   }

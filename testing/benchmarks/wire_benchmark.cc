@@ -7,6 +7,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 #include "common/net/channel.h"
+#include "common/wire/encoding.h"
+#include "glog/logging.h"
 #include "nlohmann/json.hpp"
 #include "testing/benchmarks/wire_measurement.h"
 #include "testing/benchmarks/wire_server.h"
@@ -42,6 +44,8 @@ void PrintTable(const WireMeasurement& measured, int workers) {
 void PrintJson(const WireMeasurementOptions& options, const WireMeasurement& measured) {
   const nlohmann::json json = {
       {"bytes", options.elements * sizeof(float)},
+      {"encoding", Encoding::Kind_Name(options.encoding)},
+      {"bytes_on_the_wire", options.elements * WidthOf(options.encoding)},
       {"warm_up_runs", options.warm_up_runs},
       {"runs", options.runs},
       {"connections", options.connections},
@@ -85,10 +89,14 @@ int Main(int argc, char** argv) {
   app.add_option("--connections", options.connections, "Connections to the ps server")
       ->check(CLI::Range(1, 64));
   app.add_flag("--json", json, "Print JSON instead of a table");
+  std::string wire = Encoding::Kind_Name(options.encoding);
+  app.add_option("--wire", wire, "How the large variable travels")
+      ->check(CLI::IsMember({"FLOAT32", "FLOAT16", "BFLOAT16"}));
   app.add_option("--arena", arena, "Memory file system for the server's blocks; default: none");
   app.add_flag("--serve", serve, "Be the server process (started by the other one)");
   CLI11_PARSE(app, argc, argv);
   if (serve) return Report(ServeWire({.data_dir = "", .arena = arena}));
+  CHECK(Encoding::Kind_Parse(wire, &options.encoding));
   options.elements = (mebibytes << 20) / sizeof(float);
   const auto server = WireServerProcess::Start(
       arena.empty() ? std::vector<std::string>() : std::vector<std::string>{"--arena=" + arena});

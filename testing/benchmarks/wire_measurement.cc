@@ -14,6 +14,7 @@
 #include "common/grpc_status.h"
 #include "common/net/channel.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "grpcpp/client_context.h"
 #include "protos/parameter_server.grpc.pb.h"
 #include "testing/benchmarks/bare_grpc.h"
@@ -45,7 +46,7 @@ class OneVariableJob {
 
   absl::Status Push() {
     const auto push = client_->StartPush(std::exchange(next_step_, next_step_ + stride_), 1);
-    push->Add(0, *gradient_, gradient_);
+    push->Add(0, Encoded(), gradient_);
     push->Commit();
     return push->Wait(Clock::Real()->Now() + kPatience);
   }
@@ -53,11 +54,22 @@ class OneVariableJob {
   absl::Status Pull() {
     ParameterClient::PullOptions options;
     options.deadline = Clock::Real()->Now() + kPatience;
+    options.encoding = encoding_;
     const absl::Span<float> values = absl::MakeSpan(values_);
     return client_->Pull(options, absl::MakeConstSpan(&values, 1));
   }
 
+  void Encode(Encoding::Kind encoding) { encoding_ = encoding; }
+
  private:
+  // The gradient as a worker pushes it: rounding is a part of that.
+  EncodedNumbers Encoded() {
+    if (encoding_ == Encoding::FLOAT32) return *gradient_;
+    encoded_.resize(gradient_->size() * WidthOf(encoding_));
+    CHECK_EQ(NarrowFinite(*gradient_, encoding_, encoded_.data()), gradient_->size());
+    return EncodedNumbers(encoding_, encoded_.data(), gradient_->size());
+  }
+
   OneVariableJob(std::unique_ptr<ParameterClient> client, size_t elements, uint64_t first_step,
                  uint64_t stride)
       : client_(std::move(client)),
@@ -71,6 +83,8 @@ class OneVariableJob {
   std::vector<float> values_;
   const uint64_t stride_;
   uint64_t next_step_;
+  Encoding::Kind encoding_ = Encoding::FLOAT32;
+  std::vector<char> encoded_;
 };
 
 CreateShardRequest MakeShard(const std::string& job_id, size_t elements) {
@@ -206,6 +220,7 @@ absl::StatusOr<WireMeasurement> MeasureWire(const WireServerAddresses& server,
   MILLRACE_ASSIGN_OR_RETURN(
       const auto large,
       OneVariableJob::Create("large", options.elements, server.ps, options.connections));
+  large->Encode(options.encoding);
   MILLRACE_ASSIGN_OR_RETURN(const auto small, SmallSteps::Create(server, options));
   WireMeasurement measured;
   for (int run = -options.warm_up_runs; run < options.runs; ++run) {

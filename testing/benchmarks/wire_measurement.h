@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/wire/encoding.h"
 #include "testing/benchmarks/wire_server.h"
 
 namespace millrace::testing {
@@ -17,10 +18,13 @@ struct WireMeasurementOptions {
   int runs = 31;                       // Of each kind, interleaved.
   int small_steps = 3000;              // Pulls and pushes of 1024 elements, in turn.
   int connections = 4;
+  // How the large variable and its gradient travel.
+  Encoding::Kind encoding = Encoding::FLOAT32;
   int workers = 4;  // That do small steps at the same time.
 };
 
-// Bytes (of small steps: pulls and pushes) per second, one for each run.
+// Bytes (of small steps: pulls and pushes) per second, one for each run. A number of the large
+// variable counts as four, whatever it travels as: so encodings can be compared.
 struct WireMeasurement {
   std::vector<double> raw_send;
   std::vector<double> raw_receive;

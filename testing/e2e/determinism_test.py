@@ -57,6 +57,39 @@ class DeterminismTest(unittest.TestCase):
         self.assertTrue(filecmp.cmp(one, three, shallow=False), f"{one} differs from {three}")
         self.assertFalse(filecmp.cmp(one, self.reference, shallow=False))
 
+    def test_rounded_on_the_wire_on_one_ps_and_on_three(self):
+        for wire in ["FLOAT16", "BFLOAT16"]:
+            with self.subTest(wire):
+                rounded = ["--set", f"precision.wire={wire}"]
+                one = self.train(self.directory / f"{wire}-1.safetensors", "--ps=1", "--workers=1", *rounded)
+                three = self.train(self.directory / f"{wire}-3.safetensors", "--ps=3", "--workers=2", *rounded)
+                self.assertTrue(filecmp.cmp(one, three, shallow=False), f"{one} differs from {three}")
+                self.assertFalse(filecmp.cmp(one, self.reference, shallow=False))
+
+    def test_rounded_on_the_wire_while_a_ps_and_a_worker_are_killed(self):
+        rounded = ["--set", "precision.wire=BFLOAT16"]
+        undisturbed = self.train(self.directory / "undisturbed.safetensors", "--ps=1", "--workers=1", *rounded)
+        with harness.Cluster(ps=2, workers=2) as cluster:
+            arguments = [a for a in self.arguments() if a != "--json"]
+            submitted = cluster.millrace("submit", JOB, *rounded, *arguments)
+            self.assertEqual(submitted.returncode, 0, submitted.stderr)
+            job_id = submitted.stdout.strip()
+            killed = False
+            final = None
+            for event in cluster.watch(job_id):
+                final = event
+                if not killed and 0 < event.get("step", 0) < 100:
+                    killed = True
+                    cluster.workers[0].kill()
+                    cluster.ps[0].kill()
+                    cluster.ps[0] = cluster.start_ps(0)
+            self.assertTrue(killed, "the job ended before a ps could be killed")
+            self.assertEqual(final["state"], "SUCCEEDED", final)
+            export = self.directory / "killed.safetensors"
+            exported = cluster.millrace("export", job_id, f"--export={export}")
+            self.assertEqual(exported.returncode, 0, exported.stderr)
+            self.assertTrue(filecmp.cmp(export, undisturbed, shallow=False), f"{export} differs from {undisturbed}")
+
     def test_ps_stopped_in_the_middle_and_started_again(self):
         with harness.Cluster(ps=2, workers=2) as cluster:
             submitted = cluster.millrace("submit", JOB, *[a for a in self.arguments() if a != "--json"])

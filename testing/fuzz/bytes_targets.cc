@@ -67,9 +67,11 @@ const JobSpec& BaseJob() {
   return *job;
 }
 
-bool HasWholeFloats(const PushRequest& push) {
-  return std::all_of(push.pieces().begin(), push.pieces().end(),
-                     [](const Piece& piece) { return piece.data().size() % sizeof(float) == 0; });
+bool HasWholeNumbers(const PushRequest& push) {
+  return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
+    return piece.data().size() % 4 == 0 && piece.float16().size() % 2 == 0 &&
+           piece.bfloat16().size() % 2 == 0;
+  });
 }
 
 }  // namespace
@@ -147,7 +149,7 @@ void FeedWire(absl::string_view input) {
   const bool valid = push.ParseFromString(bytes);
   const auto decoded = DecodePush(buffer);
   CHECK_EQ(decoded.ok(), valid) << decoded.status();
-  if (valid) CHECK_EQ(decoded->refusal.ok(), HasWholeFloats(push)) << decoded->refusal;
+  if (valid) CHECK_EQ(decoded->refusal.ok(), HasWholeNumbers(push)) << decoded->refusal;
   CheckRefused(DecodePull(buffer).status());
 }
 

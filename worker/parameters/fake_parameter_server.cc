@@ -69,6 +69,27 @@ grpc::Status StatusOf(const Verdict& verdict) {
   return grpc::Status(static_cast<grpc::StatusCode>(verdict.code), verdict.message);
 }
 
+Encoding::Kind EncodingOf(const Piece& piece) {
+  if (piece.has_float16()) return Encoding::FLOAT16;
+  return piece.has_bfloat16() ? Encoding::BFLOAT16 : Encoding::FLOAT32;
+}
+
+const std::string& BytesOf(const Piece& piece) {
+  if (piece.has_float16()) return piece.float16();
+  return piece.has_bfloat16() ? piece.bfloat16() : piece.data();
+}
+
+void Fill(absl::Span<const float> values, Encoding::Kind encoding, Piece* piece) {
+  std::string bytes(values.size() * WidthOf(encoding), '\0');
+  if (encoding == Encoding::FLOAT32) {
+    std::memcpy(&bytes[0], values.data(), bytes.size());
+    return piece->set_data(std::move(bytes));
+  }
+  CHECK_EQ(Narrow(values, encoding, &bytes[0]), values.size());
+  encoding == Encoding::FLOAT16 ? piece->set_float16(std::move(bytes))
+                                : piece->set_bfloat16(std::move(bytes));
+}
+
 }  // namespace
 
 class FakeParameterServer::PushReactor final : public QueueReactor<PushRequest, PushResponse> {
@@ -202,6 +223,11 @@ void FakeParameterServer::SetPullRule(PullRule rule) {
   pull_rule_ = std::move(rule);
 }
 
+void FakeParameterServer::ForgetEncodings() {
+  MutexLock lock(&mutex_);
+  knows_encodings_ = false;
+}
+
 void FakeParameterServer::Freeze(uint32_t number, size_t slice) {
   MutexLock lock(&mutex_);
   Shard& shard = shards_.at(number);
@@ -314,11 +340,13 @@ grpc::Status FakeParameterServer::AddPiece(const Shard& shard, const Piece& piec
   };
   if (piece.slice() >= shard.slices.size()) return invalid("no such slice");
   if (shard.frozen.count(piece.slice()) > 0) return invalid("the slice is frozen");
-  if (piece.data().empty() || piece.data().size() % sizeof(float) != 0) {
+  const Encoding::Kind encoding = EncodingOf(piece);
+  const std::string& bytes = BytesOf(piece);
+  if (bytes.empty() || bytes.size() % WidthOf(encoding) != 0) {
     return invalid("no whole number of elements");
   }
   const size_t size = shard.slices[piece.slice()].size();
-  const size_t count = piece.data().size() / sizeof(float);
+  const size_t count = bytes.size() / WidthOf(encoding);
   if (piece.offset() > size || count > size - piece.offset()) return invalid("past the slice");
   std::vector<bool>& arrived = assembly->arrived[piece.slice()];
   arrived.resize(size);
@@ -327,7 +355,7 @@ grpc::Status FakeParameterServer::AddPiece(const Shard& shard, const Piece& piec
   std::fill(begin, begin + count, true);
   std::vector<float>& gradient = assembly->gradients[piece.slice()];
   gradient.resize(size);
-  std::memcpy(gradient.data() + piece.offset(), piece.data().data(), piece.data().size());
+  Widen(encoding, bytes.data(), absl::MakeSpan(gradient).subspan(piece.offset(), count));
   assembly->elements += count;
   return grpc::Status::OK;
 }
@@ -368,6 +396,10 @@ std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& req
   if (status.ok() && request.parts() > 0 && request.part() >= request.parts()) {
     status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such part");
   }
+  if (status.ok() && !Encoding::Kind_IsValid(request.encoding())) {
+    status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such encoding");
+  }
+  const Encoding::Kind encoding = knows_encodings_ ? request.encoding() : Encoding::FLOAT32;
   std::vector<PullResponse> responses;
   if (!status.ok()) {
     responses.emplace_back();
@@ -386,7 +418,7 @@ std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& req
       Piece* piece = responses.back().add_pieces();
       piece->set_slice(static_cast<uint32_t>(i));
       piece->set_offset(offset);
-      piece->set_data(slice.data() + offset, count * sizeof(float));
+      Fill(absl::MakeConstSpan(slice).subspan(offset, count), encoding, piece);
     }
   }
   const size_t parts = std::max<size_t>(request.parts(), 1);
@@ -397,6 +429,7 @@ std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& req
   if (responses.empty()) responses.emplace_back();
   for (PullResponse& response : responses) {
     response.set_pull_id(request.pull_id());
+    response.set_encoding(encoding);
     response.set_version(shard.applied.size());
   }
   responses.back().set_last(true);

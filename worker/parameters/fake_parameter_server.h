@@ -69,6 +69,9 @@ class FakeParameterServer {
   void SetPushRule(PushRule rule);
   void SetPullRule(PullRule rule);
 
+  // From now on it sends FLOAT32 whatever it is asked for, as servers did that knew nothing else.
+  void ForgetEncodings();
+
   // Nothing of the slice is pushed. To be called while no push is under way.
   void Freeze(uint32_t shard, size_t slice);
 
@@ -127,6 +130,7 @@ class FakeParameterServer {
   std::map<uint64_t, Assembly> assemblies_ ABSL_GUARDED_BY(mutex_);
   std::set<uint64_t> voided_ ABSL_GUARDED_BY(mutex_);  // Pushes that are not taken up again.
   Counters counters_ ABSL_GUARDED_BY(mutex_);
+  bool knows_encodings_ ABSL_GUARDED_BY(mutex_) = true;
 };
 
 }  // namespace millrace::testing

@@ -15,6 +15,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/wire/encoding.h"
 #include "grpcpp/channel.h"
 #include "protos/job.pb.h"
 
@@ -45,6 +46,7 @@ class ParameterClient {
   struct PullOptions {
     absl::optional<uint64_t> version;              // Synchronous: exactly this one.
     std::string cut_id;                            // A pinned cut; empty: the newest state.
+    Encoding::Kind encoding = Encoding::FLOAT32;   // How values travel.
     absl::Time deadline = absl::InfiniteFuture();  // Of Pull; a StartedPull is given one by Wait.
 
     // Null, or called without a lock when `count` elements of a variable, from `first` on, have
@@ -63,7 +65,7 @@ class ParameterClient {
 
     // Blocks until every shard has answered. Statuses as in the .proto; DEADLINE_EXCEEDED names the
     // servers that it waits for, and may be followed by another call, which goes on where this one
-    // was; CANCELLED: see the two Cancels.
+    // was; CANCELLED: see the two Cancels; UNIMPLEMENTED: a server does not know the encoding.
     virtual absl::Status Wait(absl::Time deadline) = 0;
 
     // Ends Wait, now and later. May be called by any thread; does not block.
@@ -90,11 +92,11 @@ class ParameterClient {
     // and gRPC has no more use for it. Does not block.
     // REQUIRES: of a variable that is not frozen; `gradient` is of that variable's size, and the
     // same each time; `count` does not become less; before Commit.
-    virtual void AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+    virtual void AddFirst(size_t variable, size_t count, EncodedNumbers gradient,
                           std::shared_ptr<const void> owner) = 0;
 
     // All of it.
-    void Add(size_t variable, absl::Span<const float> gradient, std::shared_ptr<const void> owner) {
+    void Add(size_t variable, EncodedNumbers gradient, std::shared_ptr<const void> owner) {
       AddFirst(variable, gradient.size(), gradient, std::move(owner));
     }
 

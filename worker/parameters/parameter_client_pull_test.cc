@@ -483,5 +483,41 @@ TEST(ParameterClientPullTest, ServerThatSendsTooLittleOrTooMuchIsAnError) {
   }
 }
 
+TEST(ParameterClientPullTest, ValuesArriveRoundedToTheEncoding) {
+  for (const auto& sizes : {kSmall, kLarge}) {
+    TestCluster cluster(sizes, /*shards=*/3, /*servers=*/2);
+    Values stored = cluster.Zeros();
+    for (auto& variable : stored) {
+      for (size_t i = 0; i < variable.size(); ++i) {
+        variable[i] = 1 + static_cast<float>(i % 512) / 512;
+      }
+    }
+    cluster.Store(stored);
+    const auto client = cluster.NewClient();
+    PullOptions options = UntilSoon();
+    options.encoding = Encoding::FLOAT16;  // Has them all.
+    Values values = cluster.Zeros();
+    ASSERT_EQ(PullInto(client.get(), options, &values), absl::OkStatus());
+    EXPECT_EQ(values, stored);
+    options.encoding = Encoding::BFLOAT16;
+    ASSERT_EQ(PullInto(client.get(), options, &values), absl::OkStatus());
+    EXPECT_EQ(values[0][3], 1.0078125f) << "1 + 3 / 512 goes to 1 + 1 / 128";
+  }
+}
+
+// It would not know what is pushed to it either.
+TEST(ParameterClientPullTest, ServerThatDoesNotKnowTheEncodingIsAnError) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  cluster.server(0).ForgetEncodings();
+  const auto client = cluster.NewClient();
+  PullOptions options = UntilSoon();
+  options.encoding = Encoding::BFLOAT16;
+  Values values = cluster.Zeros();
+  const absl::Status status = PullInto(client.get(), options, &values);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.ToString(), HasSubstr("asked for values as BFLOAT16"));
+  EXPECT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace millrace::worker

@@ -1,5 +1,6 @@
 // Pushes against fake servers, on loopback.
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <set>
 #include <thread>
@@ -443,6 +444,28 @@ TEST(ParameterClientTest, CallTimeoutIsChecked) {
   const auto client = ParameterClient::Create("job", kSmall, cluster.routing(), options);
   EXPECT_EQ(client.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(client.status().ToString(), HasSubstr("call_timeout: 0"));
+}
+
+TEST(ParameterClientPushTest, GradientInAnyEncodingIsAppliedOnEveryShard) {
+  for (const auto encoding : {Encoding::FLOAT16, Encoding::BFLOAT16}) {
+    for (const auto& sizes : {kSmall, kLarge}) {
+      TestCluster cluster(sizes, /*shards=*/3, /*servers=*/2);
+      const auto client = cluster.NewClient();
+      const auto gradients = std::make_shared<Values>(cluster.MakeValues(4));
+      const auto push = client->StartPush(4, 32);
+      Values expected = cluster.Zeros();
+      for (size_t v = 0; v < gradients->size(); ++v) {
+        std::vector<float>& gradient = (*gradients)[v];
+        for (float& each : gradient) each = std::fmod(each, 256.0f);  // What both encodings have.
+        for (size_t i = 0; i < gradient.size(); ++i) expected[v][i] = -gradient[i];
+        ASSERT_EQ(NarrowFinite(gradient, encoding, gradient.data()), gradient.size());
+        push->Add(v, EncodedNumbers(encoding, gradient.data(), gradient.size()), gradients);
+      }
+      push->Commit();
+      ASSERT_EQ(push->Wait(Soon()), absl::OkStatus());
+      EXPECT_EQ(cluster.Stored(), expected);
+    }
+  }
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ void PullAttempt::OnAnswer(PullAnswer answer) {
     BeginTakingLocked();
   }
   const absl::Time begin = clock_->Now();
-  absl::Status taken = Take(answer.pull.pieces);
+  absl::Status taken = CheckEncoding(header);
+  if (taken.ok()) taken = Take(answer.pull.pieces);
   copied_->fetch_add(absl::ToInt64Nanoseconds(clock_->Now() - begin), std::memory_order_relaxed);
   MutexLock lock(&monitor_->mutex);
   EndTakingLocked();
@@ -54,6 +55,14 @@ void PullAttempt::RefuseLocked(const PullResponse& header) {
     again = Again::kWithItsShard;  // The state that the others are of is gone.
   }
   SettleLocked(absl::Status(code, header.message()), again);
+}
+
+absl::Status PullAttempt::CheckEncoding(const PullResponse& header) const {
+  if (header.encoding() == request_.encoding()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("the ps server was asked for values as ",
+                   Encoding::Kind_Name(request_.encoding()), " and sends them otherwise: is it ",
+                   "older than this worker? Update all servers, or set precision.wire to FLOAT32"));
 }
 
 absl::Status PullAttempt::Take(const std::vector<WirePiece>& pieces) {

@@ -59,6 +59,8 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
   }
   void RefuseLocked(const PullResponse& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex);
 
+  // UNIMPLEMENTED: the server does not know the encoding that it was asked for.
+  absl::Status CheckEncoding(const PullResponse& header) const;
   // Copies the pieces, but for those that have come before.
   absl::Status Take(const std::vector<WirePiece>& pieces);
   absl::Status Incomplete() const;

@@ -110,6 +110,7 @@ PullRequest PullOperation::MakeRequest(const Request& request, uint64_t group) {
   message.set_part(request.part);
   message.set_parts(request.parts);
   message.set_pull_group(group);
+  message.set_encoding(options_.encoding);
   return message;
 }
 

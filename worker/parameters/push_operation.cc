@@ -29,7 +29,7 @@ PushOperation::PushOperation(std::shared_ptr<ClientCore> core, uint64_t step, ui
   }
 }
 
-void PushOperation::AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+void PushOperation::AddFirst(size_t variable, size_t count, EncodedNumbers gradient,
                              std::shared_ptr<const void> owner) {
   const Layout& layout = core_->layout();
   CHECK_LT(variable, layout.variables.size());
@@ -42,8 +42,7 @@ void PushOperation::AddFirst(size_t variable, size_t count, absl::Span<const flo
   }
 }
 
-void PushOperation::AddPieces(const SliceLocation& location, size_t count,
-                              absl::Span<const float> gradient,
+void PushOperation::AddPieces(const SliceLocation& location, size_t count, EncodedNumbers gradient,
                               const std::shared_ptr<const void>& owner) {
   const Slice& slice = layout_of(location.shard).slices[location.slice];
   CHECK_LE(slice.offset() + slice.length(), gradient.size());

@@ -25,7 +25,7 @@ class PushOperation final : public ParameterClient::Push, private RetriedCalls {
   PushOperation(std::shared_ptr<ClientCore> core, uint64_t step, uint32_t examples);
   ~PushOperation() override { CloseAll(); }
 
-  void AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+  void AddFirst(size_t variable, size_t count, EncodedNumbers gradient,
                 std::shared_ptr<const void> owner) override;
   void Commit() override;
   absl::Status Wait(absl::Time deadline) override;
@@ -46,7 +46,7 @@ class PushOperation final : public ParameterClient::Push, private RetriedCalls {
 
   // Makes pieces, one for each block, of what is new of a slice and of its variable's first `count`
   // elements, once they fill a block or are the slice's last. What was added twice does not count.
-  void AddPieces(const SliceLocation& location, size_t count, absl::Span<const float> gradient,
+  void AddPieces(const SliceLocation& location, size_t count, EncodedNumbers gradient,
                  const std::shared_ptr<const void>& owner)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
 

@@ -112,18 +112,24 @@ class FakeModel final : public Model {
   std::vector<std::vector<float>> taken_;
 };
 
+std::string AsText(Encoding::Kind encoding) {
+  return encoding == Encoding::FLOAT32 ? "" : absl::StrCat(" as ", Encoding::Kind_Name(encoding));
+}
+
 class FakePush final : public ParameterClient::Push {
  public:
   FakePush(FakeWorld* world, uint64_t step) : world_(world), step_(step) {}
 
-  void AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+  void AddFirst(size_t variable, size_t count, EncodedNumbers gradient,
                 std::shared_ptr<const void> owner) override {
     CHECK_EQ(gradient.size(), kSizes[variable]);
     CHECK_EQ(count, gradient.size());
-    for (const float x : gradient) CHECK_EQ(x, 1);
+    std::vector<float> values(gradient.size());
+    Widen(gradient.encoding(), gradient.bytes(), absl::MakeSpan(values));
+    for (const float x : values) CHECK_EQ(x, 1);
     CHECK(!committed_);
     owners_.push_back(std::move(owner));
-    world_->log.Add(absl::StrCat("add ", variable));
+    world_->log.Add(absl::StrCat("add ", variable, AsText(gradient.encoding())));
   }
 
   void Commit() override {
@@ -189,6 +195,7 @@ class FakeClient final : public ParameterClient {
       event = absl::StrCat("pull ", *options.version);
       value = static_cast<float>(*options.version);
     }
+    event += AsText(options.encoding);
     const std::vector<absl::Span<float>> spans(values.begin(), values.end());
     const int id = NextPull();
     FakePull pull = {generation_, options.version, options.cut_id, absl::InfiniteFuture(),

@@ -109,6 +109,7 @@ JobComputation::Held JobComputation::WantedBy(uint64_t step, const Servers& serv
 std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(uint64_t step,
                                                                         const Servers& servers) {
   ParameterClient::PullOptions options;
+  options.encoding = spec_.precision().wire();
   if (Replicas(spec_) > 0) {
     const Held wanted = WantedBy(step, servers);
     if (held_ == wanted) return nullptr;
@@ -155,7 +156,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
   ComputedStep step_under_way;
   step_under_way.push = servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
   PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables(),
-                   servers.patience.clock, NormToClipBy(spec_));
+                   servers.patience.clock, NormToClipBy(spec_), spec_.precision().wire());
   const absl::StatusOr<BatchResult> computed =
       job_->model->Train(batch, StepSeed(spec_.seed(), step), &sink);
   if (!computed.ok()) return WithAdvice(computed.status());
@@ -163,7 +164,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
     return WithAdvice(absl::OutOfRangeError(absl::StrCat("the loss is ", computed->loss_sum)));
   }
   if (const absl::Status good = sink.Check(); !good.ok()) return WithAdvice(good);
-  sink.PushKept();
+  if (const absl::Status good = sink.PushKept(); !good.ok()) return WithAdvice(good);
   step_under_way.push->Commit();
   step_under_way.first_gradient_at = sink.begun_at();
   StepResult& result = step_under_way.result;

@@ -50,7 +50,7 @@ class JobComputation {
   JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job);
 
   // What this worker makes of the job.
-  JobPlan plan() const { return PlanOf(*job_); }
+  JobPlan plan() const { return PlanOf(spec_, *job_); }
 
   std::vector<uint64_t> variable_sizes() const { return VariableSizes(*job_->model); }
   std::vector<bool> frozen() const { return FrozenVariables(*job_->model); }
@@ -66,7 +66,7 @@ class JobComputation {
   // synchronous version). From then on until FinishPull is OK, the model has no valid values. It is
   // told of values as they arrive. REQUIRES: the pull before is destroyed.
   std::unique_ptr<ParameterClient::StartedPull> StartPull(uint64_t step, const Servers& servers);
-  // The same for an evaluation, from a pinned cut.
+  // The same for an evaluation, from a pinned cut; as float32, whatever steps are pulled as.
   std::unique_ptr<ParameterClient::StartedPull> StartPull(const std::string& cut_id,
                                                           const Servers& servers);
 
@@ -83,7 +83,8 @@ class JobComputation {
 
   // Computes the gradient of `batch`, the step's, on the values in the model, and pushes each
   // variable's part as soon as it is final; see AwaitPush. The result has what the batch says.
-  // OUT_OF_RANGE: the loss or a gradient is not finite; the push takes effect nowhere.
+  // OUT_OF_RANGE: the loss or a gradient is not finite, or a gradient does not fit
+  // PrecisionSpec.wire; the push takes effect nowhere.
   // REQUIRES: the values are there.
   absl::StatusOr<ComputedStep> Train(uint64_t step, std::unique_ptr<Batch> batch,
                                      const Servers& servers);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/evaluation_set.h"
 #include "common/status_macros.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -20,6 +21,14 @@ std::string Key(const JobSpec& spec) {
   spec.SerializeToCodedStream(&coded);
   coded.Trim();
   return key;
+}
+
+// A worker that is too old to round what travels says less, and so takes no part in a synchronous
+// job that wants it rounded.
+std::string NumericsOf(const JobSpec& spec, const Model& model) {
+  const Encoding::Kind wire = spec.precision().wire();
+  if (wire == Encoding::FLOAT32 || model.numerics().empty()) return model.numerics();
+  return absl::StrCat(model.numerics(), ", ", Encoding::Kind_Name(wire), " on the wire");
 }
 
 }  // namespace
@@ -57,13 +66,13 @@ std::vector<bool> FrozenVariables(const Model& model) {
   return frozen;
 }
 
-JobPlan PlanOf(const PreparedJob& job) {
+JobPlan PlanOf(const JobSpec& spec, const PreparedJob& job) {
   JobPlan plan;
   for (const VariableSpec& variable : job.model->variables()) *plan.add_variables() = variable;
   plan.set_train_examples(job.train->size());
   if (job.evaluate != nullptr) plan.set_evaluate_examples(job.evaluate->size());
   plan.set_data_fingerprint(DataFingerprint(job));
-  plan.set_numerics(job.model->numerics());
+  plan.set_numerics(NumericsOf(spec, *job.model));
   return plan;
 }
 
@@ -90,7 +99,7 @@ JobPreparer::Kept::iterator JobPreparer::Find(const std::string& key) {
 absl::StatusOr<JobPlan> JobPreparer::Plan(const JobSpec& spec) {
   // A job that is kept already is not opened again.
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, Take(spec));
-  JobPlan plan = PlanOf(*job);
+  JobPlan plan = PlanOf(spec, *job);
   std::unique_ptr<PreparedJob> oldest;  // Destroyed without the lock.
   MutexLock lock(&mutex_);
   kept_.emplace_back(Key(spec), std::move(job));

@@ -40,7 +40,7 @@ std::vector<bool> FrozenVariables(const Model& model);
 uint64_t DataFingerprint(const PreparedJob& job);
 
 // What the coordinator wants to know of a job before it starts.
-JobPlan PlanOf(const PreparedJob& job);
+JobPlan PlanOf(const JobSpec& spec, const PreparedJob& job);
 
 // Prepares jobs, and keeps those that were only planned so far, until they start. Thread-safe.
 class JobPreparer {

@@ -1,6 +1,7 @@
 #include "worker/training/pushing_sink.h"
 
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,12 +12,13 @@ namespace millrace::worker {
 
 PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
                          const std::vector<VariableSpec>& variables, Clock* clock,
-                         absl::optional<double> global_clip_norm)
+                         absl::optional<double> global_clip_norm, Encoding::Kind wire)
     : push_(push),
       variables_(variables),
       gradients_(std::move(gradients)),
       clock_(clock),
       global_clip_norm_(global_clip_norm),
+      wire_(wire),
       begun_at_(clock->Now()),
       finished_(variables.size()),
       taken_(variables.size()) {}
@@ -41,19 +43,41 @@ void PushingSink::Finished(size_t variable) {
 }
 
 void PushingSink::Take(size_t variable, size_t count) {
-  if (!not_finite_.ok()) return;  // Nobody will want the rest.
-  const absl::Span<const float> gradient = gradients_->variable(variable);
+  if (!bad_.ok()) return;  // Nobody will want the rest.
   const size_t begin = std::exchange(taken_[variable], count);
+  if (!global_clip_norm_.has_value()) return Send(variable, begin, count);
+  const absl::Span<const float> gradient = gradients_->variable(variable);
   const size_t bad = begin + FirstNotFinite(gradient.subspan(begin, count - begin));
-  if (bad < count) {
-    not_finite_ = absl::OutOfRangeError(
-        absl::StrCat("the loss is finite, but the ",
-                     variables_[variable].update().has_moving_average() ? "statistic" : "gradient",
-                     " of variable '", variables_[variable].name(), "' is ", gradient[bad],
-                     " at element ", bad));
-    return;
-  }
-  if (!global_clip_norm_.has_value()) push_->AddFirst(variable, count, gradient, gradients_);
+  if (bad < count) NoteBad(variable, bad);
+}
+
+void PushingSink::Send(size_t variable, size_t begin, size_t end) {
+  const absl::Span<float> gradient = gradients_->variable(variable);
+  const absl::Span<const float> fresh = gradient.subspan(begin, end - begin);
+  const Encoding::Kind encoding = EncodingOf(variable);
+  char* const bytes = reinterpret_cast<char*>(gradient.data());
+  const size_t bad =
+      begin + (encoding == Encoding::FLOAT32
+                   ? FirstNotFinite(fresh)
+                   : NarrowFinite(fresh, encoding, bytes + begin * WidthOf(encoding)));
+  if (bad < end) return NoteBad(variable, bad);
+  push_->AddFirst(variable, end, EncodedNumbers(encoding, bytes, gradient.size()), gradients_);
+}
+
+void PushingSink::NoteBad(size_t variable, size_t index) {
+  const float value = gradients_->variable(variable)[index];
+  const std::string of =
+      absl::StrCat(variables_[variable].update().has_moving_average() ? "statistic" : "gradient",
+                   " of variable '", variables_[variable].name(), "'");
+  bad_ = absl::OutOfRangeError(
+      std::isfinite(value)
+          ? absl::StrCat("element ", index, " of the ", of, " is ",
+                         DoesNotFit(value, EncodingOf(variable)))
+          : absl::StrCat("the loss is finite, but the ", of, " is ", value, " at element ", index));
+}
+
+Encoding::Kind PushingSink::EncodingOf(size_t variable) const {
+  return variables_[variable].update().has_moving_average() ? Encoding::FLOAT32 : wire_;
 }
 
 // The sum is exact, so that it does not matter in which order the variables come.
@@ -65,8 +89,8 @@ float PushingSink::FactorOfKept() const {
   return ClipFactor(std::sqrt(squares.ToDouble()), *global_clip_norm_);
 }
 
-void PushingSink::PushKept() {
-  if (!global_clip_norm_.has_value()) return;
+absl::Status PushingSink::PushKept() {
+  if (!global_clip_norm_.has_value()) return absl::OkStatus();
   const float factor = FactorOfKept();
   for (size_t v = 0; v < variables_.size(); ++v) {
     if (IsFrozen(v)) continue;
@@ -74,12 +98,14 @@ void PushingSink::PushKept() {
     if (factor != 1 && !variables_[v].has_update()) {
       for (float& each : gradient) each *= factor;
     }
-    push_->Add(v, gradient, gradients_);
+    Send(v, 0, gradient.size());
+    if (!bad_.ok()) return bad_;
   }
+  return absl::OkStatus();
 }
 
 absl::Status PushingSink::Check() const {
-  if (!not_finite_.ok()) return not_finite_;
+  if (!bad_.ok()) return bad_;
   for (size_t v = 0; v < finished_.size(); ++v) {
     const int expected = IsFrozen(v) ? 0 : 1;
     if (finished_[v] == expected) continue;

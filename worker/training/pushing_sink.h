@@ -11,6 +11,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/wire/encoding.h"
 #include "protos/job.pb.h"
 #include "worker/model/model.h"
 #include "worker/parameters/parameter_client.h"
@@ -20,14 +21,18 @@ namespace millrace::worker {
 
 // Adds each variable's gradient, or statistic, to a push as soon as the model has finished it or
 // the beginning of it, unless it has values that are no numbers. Where gradients are to be clipped
-// by the norm of all of them, they are kept until the last one is there. Used by one thread.
+// by the norm of all of them, they are kept until the last one is there. What leaves in less than
+// float32 is rounded where it stands, in the pass that looks for what is no number. Used by one
+// thread.
 class PushingSink final : public GradientSink {
  public:
   // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
   // needs them. `global_clip_norm`: see OptimizerSpec; nothing: this step's is not clipped here.
+  // `wire`: how gradients travel; statistics are FLOAT32.
   PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
               const std::vector<VariableSpec>& variables, Clock* clock,
-              absl::optional<double> global_clip_norm = absl::nullopt);
+              absl::optional<double> global_clip_norm = absl::nullopt,
+              Encoding::Kind wire = Encoding::FLOAT32);
 
   absl::Span<float> Buffer(size_t variable) override;
   absl::Span<float> DeviceBuffer(size_t variable) override;
@@ -35,14 +40,14 @@ class PushingSink final : public GradientSink {
   void Finished(size_t variable) override;
 
   // Once the model is done: OK, PushKept and then the push may be committed. OUT_OF_RANGE: a
-  // gradient is not finite.
+  // gradient is not finite, or does not fit its encoding.
   // INTERNAL: the model has not finished the gradient of each variable that is not frozen exactly
   // once, or that of a frozen one.
   absl::Status Check() const;
 
   // Clips the gradients that were kept, and adds them to the push. Does nothing where none were.
-  // REQUIRES: Check() is OK; called once.
-  void PushKept();
+  // OUT_OF_RANGE: one does not fit its encoding. REQUIRES: Check() is OK; called once.
+  absl::Status PushKept();
 
   // When the first gradient was asked for a place; where none was, when this object was made.
   absl::Time begun_at() const { return begun_at_; }
@@ -52,7 +57,13 @@ class PushingSink final : public GradientSink {
 
   // Looks through what was not looked at of the first `count` elements, and adds them to the push.
   void Take(size_t variable, size_t count);
+  // Elements `begin` to `end` are final, and are not rounded yet: they leave, and those before
+  // them.
+  void Send(size_t variable, size_t begin, size_t end);
+  // Sets bad_.
+  void NoteBad(size_t variable, size_t index);
 
+  Encoding::Kind EncodingOf(size_t variable) const;
   float FactorOfKept() const;
 
   ParameterClient::Push* const push_;
@@ -60,11 +71,12 @@ class PushingSink final : public GradientSink {
   const std::shared_ptr<GradientSet> gradients_;
   Clock* const clock_;
   const absl::optional<double> global_clip_norm_;
+  const Encoding::Kind wire_;
   absl::Time begun_at_;
   bool has_begun_ = false;
   std::vector<int> finished_;  // How often, by variable.
   std::vector<size_t> taken_;  // Elements from the first on, by variable.
-  absl::Status not_finite_;    // Of the first variable that is not.
+  absl::Status bad_;           // Of the first variable that cannot be pushed.
 };
 
 }  // namespace millrace::worker

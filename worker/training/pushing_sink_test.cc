@@ -22,14 +22,18 @@ using ::testing::SizeIs;
 // Notes what it is given.
 class FakePush final : public ParameterClient::Push {
  public:
-  void AddFirst(size_t variable, size_t count, absl::Span<const float> gradient,
+  void AddFirst(size_t variable, size_t count, EncodedNumbers gradient,
                 std::shared_ptr<const void> /*owner*/) override {
-    added.emplace_back(variable, std::vector<float>(gradient.begin(), gradient.begin() + count));
+    std::vector<float> values(count);
+    Widen(gradient.encoding(), gradient.bytes(), absl::MakeSpan(values));
+    added.emplace_back(variable, std::move(values));
+    encodings.push_back(gradient.encoding());
   }
   void Commit() override {}
   absl::Status Wait(absl::Time /*deadline*/) override { return absl::OkStatus(); }
 
   std::vector<std::pair<size_t, std::vector<float>>> added;
+  std::vector<Encoding::Kind> encodings;
 };
 
 // Two trained variables, a moving average and a frozen one.
@@ -40,9 +44,10 @@ class PushingSinkTest : public ::testing::Test {
     variables_[3].mutable_update()->mutable_frozen();
   }
 
-  PushingSink Make(absl::optional<double> global_clip_norm) {
+  PushingSink Make(absl::optional<double> global_clip_norm,
+                   Encoding::Kind wire = Encoding::FLOAT32) {
     return PushingSink(&push_, std::make_shared<GradientSet>(std::vector<uint64_t>{2, 1, 1, 0}),
-                       variables_, Clock::Real(), global_clip_norm);
+                       variables_, Clock::Real(), global_clip_norm, wire);
   }
 
   static void Finish(PushingSink& sink, size_t variable, const std::vector<float>& gradient) {
@@ -61,7 +66,7 @@ TEST_F(PushingSinkTest, GradientsLeaveAtOnceWhereNothingIsClipped) {
   Finish(sink, 0, {3, 4});
   Finish(sink, 2, {100});
   EXPECT_TRUE(sink.Check().ok());
-  sink.PushKept();
+  EXPECT_TRUE(sink.PushKept().ok());
   EXPECT_THAT(push_.added, ElementsAre(std::make_pair(1, std::vector<float>{12}),
                                        std::make_pair(0, std::vector<float>{3, 4}),
                                        std::make_pair(2, std::vector<float>{100})));
@@ -137,7 +142,7 @@ TEST_F(PushingSinkTest, LongGradientIsClippedAsAWholeAndStatisticsAreNot) {
   Finish(sink, 0, {3, 4});
   EXPECT_TRUE(sink.Check().ok());
   EXPECT_THAT(push_.added, IsEmpty()) << "the norm is not known";
-  sink.PushKept();
+  EXPECT_TRUE(sink.PushKept().ok());
   EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{1.5, 2}),
                                        std::make_pair(1, std::vector<float>{6}),
                                        std::make_pair(2, std::vector<float>{100})));
@@ -149,7 +154,7 @@ TEST_F(PushingSinkTest, ShortGradientStaysAsItIs) {
   Finish(sink, 1, {12});
   Finish(sink, 2, {100});
   EXPECT_TRUE(sink.Check().ok());
-  sink.PushKept();
+  EXPECT_TRUE(sink.PushKept().ok());
   EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{3, 4}),
                                        std::make_pair(1, std::vector<float>{12}),
                                        std::make_pair(2, std::vector<float>{100})));
@@ -162,6 +167,66 @@ TEST_F(PushingSinkTest, GradientThatIsNoNumberIsNotPushed) {
   Finish(sink, 2, {100});
   EXPECT_EQ(sink.Check().code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(push_.added, IsEmpty());
+}
+
+TEST_F(PushingSinkTest, GradientsAreRoundedAsTheyLeaveAndStatisticsAreNot) {
+  PushingSink sink = Make(absl::nullopt, Encoding::BFLOAT16);
+  sink.Buffer(0)[0] = 1.001f;
+  sink.FinishedFirst(0, 1);
+  sink.Buffer(0)[1] = -3.01f;
+  sink.Finished(0);
+  Finish(sink, 1, {1e-30f});
+  Finish(sink, 2, {1.001f});
+  EXPECT_TRUE(sink.Check().ok());
+  EXPECT_TRUE(sink.PushKept().ok());
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{1}),
+                                       std::make_pair(0, std::vector<float>{1, -3.015625f}),
+                                       std::make_pair(1, std::vector<float>{0x1.44p-100f}),
+                                       std::make_pair(2, std::vector<float>{1.001f})));
+  EXPECT_THAT(push_.encodings, ElementsAre(Encoding::BFLOAT16, Encoding::BFLOAT16,
+                                           Encoding::BFLOAT16, Encoding::FLOAT32));
+}
+
+TEST_F(PushingSinkTest, GradientThatDoesNotFitFailsTheStep) {
+  variables_[0].set_name("kernel");
+  PushingSink sink = Make(absl::nullopt, Encoding::FLOAT16);
+  Finish(sink, 0, {1, -65520});
+  const absl::Status status = sink.Check();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(status.message(),
+            "element 1 of the gradient of variable 'kernel' is -65520, which FLOAT16 cannot hold: "
+            "its numbers go to 65504; set precision.wire to BFLOAT16");
+  EXPECT_THAT(push_.added, IsEmpty());
+}
+
+TEST_F(PushingSinkTest, NotANumberFailsTheStepAsItDoesUnrounded) {
+  variables_[0].set_name("kernel");
+  PushingSink sink = Make(absl::nullopt, Encoding::FLOAT16);
+  Finish(sink, 0, {1, -INFINITY});
+  EXPECT_EQ(sink.Check().message(),
+            "the loss is finite, but the gradient of variable 'kernel' is -inf at element 1");
+}
+
+// What is clipped is what the model made; what is rounded is what was clipped.
+TEST_F(PushingSinkTest, GradientThatFitsOnceItIsClippedLeaves) {
+  PushingSink sink = Make(/*global_clip_norm=*/500, Encoding::FLOAT16);
+  Finish(sink, 0, {300'000, 400'000});
+  Finish(sink, 1, {0});
+  Finish(sink, 2, {100'000});
+  EXPECT_TRUE(sink.Check().ok());
+  EXPECT_TRUE(sink.PushKept().ok());
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{300, 400}),
+                                       std::make_pair(1, std::vector<float>{0}),
+                                       std::make_pair(2, std::vector<float>{100'000})));
+}
+
+TEST_F(PushingSinkTest, ClippedGradientThatDoesNotFitFailsTheStep) {
+  PushingSink sink = Make(/*global_clip_norm=*/1e6, Encoding::FLOAT16);
+  Finish(sink, 0, {1, 100'000});
+  Finish(sink, 1, {0});
+  Finish(sink, 2, {1});
+  EXPECT_TRUE(sink.Check().ok());
+  EXPECT_EQ(sink.PushKept().code(), absl::StatusCode::kOutOfRange);
 }
 
 }  // namespace

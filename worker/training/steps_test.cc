@@ -69,6 +69,19 @@ TEST_F(StepsTest, ModelIsToldNothingOfValuesThatItHas) {
   EXPECT_THAT(world_.log.EventsWith("arrived "), SizeIs(4));
 }
 
+TEST_F(StepsTest, StepsTravelAsTheJobSaysAndEvaluationsDoNot) {
+  JobSpec spec = FakeJob();
+  spec.mutable_precision()->set_wire(Encoding::BFLOAT16);
+  StartJob(spec);
+  trainer_->Handle(LeaseMessage(9, 3, 4));
+  EXPECT_EQ(NextStep().step(), 3);
+  trainer_->Handle(EvaluateMessage(1, "cut"));
+  world_.log.Await("pull cut cut");
+  EXPECT_THAT(world_.log.EventsWith("pull "),
+              ElementsAre("pull newest as BFLOAT16", "pull cut cut"));
+  EXPECT_THAT(world_.log.EventsWith("add "), ElementsAre("add 1 as BFLOAT16", "add 0 as BFLOAT16"));
+}
+
 TEST_F(StepsTest, ActivitiesTellWhatIsDoneForAStep) {
   std::vector<Activity> pulling, computing, pushing;
   world_.on_pull = [&](const FakePull&) {
