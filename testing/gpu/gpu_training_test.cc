@@ -196,7 +196,7 @@ TEST_F(GpuTrainingTest, ASynchronousJobOnSeveralKindsOfDevicesSaysSo) {
   options.name = "gpu-worker";
   options.coordinator_address = cluster_->address();
   options.device = "cuda:0";
-  options.load_cuda = EmulatedLibrary;
+  options.load_cuda = TestLibrary;
   const auto worker = worker::Worker::Start(options);
   ASSERT_TRUE(worker.ok()) << worker.status();
   JobSpec spec = SynchronousSpec();

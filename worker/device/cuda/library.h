@@ -23,7 +23,7 @@
 namespace millrace::cuda {
 
 // Changes with this header and with descriptions.h.
-inline constexpr int kLibraryVersion = 4;
+inline constexpr int kLibraryVersion = 6;
 
 // What all methods here throw when CUDA reports an error; what() names the call and CUDA's words.
 // After kLost the device is of no use to this process any more.
