@@ -32,6 +32,10 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
 // directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec);
 
+// Whether `status`, of one of the calls below, says that the directory is another run's: then it is
+// in vain to try again, until somebody does what its message says.
+bool IsAnotherRuns(const absl::Status& status);
+
 // The directory is the job's from its first Begin on, until another job's, which goes on from one
 // of its checkpoints, or finds none: its file `owner` says whose. The one that has lost it writes
 // and removes nothing there any more. `damaged`: checkpoints of the job that it went back behind,

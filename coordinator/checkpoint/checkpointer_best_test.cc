@@ -9,6 +9,7 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -112,6 +113,21 @@ TEST_F(CheckpointerBestTest, ItIsTriedAgainForAWhile) {
   clock_.Advance(absl::Seconds(20));
   WriteBest();
   EXPECT_EQ(checkpointer_->TakeBest()->value().step(), 30u);
+}
+
+// Training waits for it.
+TEST_F(CheckpointerBestTest, ItIsNotTriedAgainInADirectoryOfAnotherRun) {
+  OpenIdle();
+  KeepBest(5);
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("j-2").ok());
+  At(40);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  AwaitIdle();
+  const auto result = checkpointer_->TakeBest();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(checkpointer_->trouble(),
+              AllOf(HasSubstr(directory_), HasSubstr("was taken by job 'j-2'")));
 }
 
 TEST_F(CheckpointerBestTest, ThatItCannotBeSavedIsToldInTheEnd) {
