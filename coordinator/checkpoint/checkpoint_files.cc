@@ -226,8 +226,23 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
     return owns;
   }
   const auto stays = RemoveOld(damaged, kept);
-  if (stays.ok()) return *stays;
-  return absl::StrCat("old checkpoints cannot be removed: ", std::string(stays.status().message()));
+  std::vector<std::string> troubles = {WhyNoBest(manifest->best())};
+  troubles.push_back(stays.ok() ? *stays
+                                : absl::StrCat("old checkpoints cannot be removed: ",
+                                               std::string(stays.status().message())));
+  troubles.erase(std::remove(troubles.begin(), troubles.end(), ""), troubles.end());
+  return absl::StrJoin(troubles, "; ");
+}
+
+std::string CheckpointFiles::WhyNoBest(const BestEvaluation& best) const {
+  const CheckpointInfo& info = best.checkpoint();
+  const bool is_here =
+      info.number() > 0 && NormalDirectory(info.directory()) == NormalDirectory(spec_.directory());
+  if (!is_here) return "";
+  const auto manifest = ReadManifest(file_system_, spec_.directory(), info.number());
+  if (!absl::IsNotFound(manifest.status())) return "";
+  return absl::StrCat(CheckpointPath(spec_.directory(), info.number()), ", of the best ",
+                      best.metric(), " so far, is not there any more; nothing else has that state");
 }
 
 absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,

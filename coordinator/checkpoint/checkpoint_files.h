@@ -64,7 +64,8 @@ class CheckpointFiles {
                               const std::set<uint64_t>& damaged) const;
 
   // Makes it a checkpoint. Then those go that are not kept any longer, but none of `kept`, and the
-  // damaged ones; what goes wrong with that is returned, for people. FAILED_PRECONDITION: the
+  // damaged ones. What goes wrong with that is returned, for people, and so is that the checkpoint
+  // of the best evaluation that the manifest names is not there any more. FAILED_PRECONDITION: the
   // directory is another run's by now.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
                                      const std::set<uint64_t>& damaged,
@@ -86,6 +87,8 @@ class CheckpointFiles {
   // Returns what had to stay and why, for people.
   absl::StatusOr<std::string> RemoveOld(const std::set<uint64_t>& damaged,
                                         const std::set<uint64_t>& kept) const;
+  // For people; empty: it is there, or in another directory, or there is none.
+  std::string WhyNoBest(const BestEvaluation& best) const;
 
   const FileSystemPtr file_system_;
   const CheckpointSpec spec_;

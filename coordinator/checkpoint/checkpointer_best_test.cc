@@ -130,6 +130,28 @@ TEST_F(CheckpointerBestTest, ItIsNotTriedAgainInADirectoryOfAnotherRun) {
               AllOf(HasSubstr(directory_), HasSubstr("was taken by job 'j-2'")));
 }
 
+TEST_F(CheckpointerBestTest, ThatItIsNotThereAnyMoreIsTold) {
+  OpenIdle();
+  KeepBest(5);
+  At(10);
+  Request();
+  WriteOne();
+  EXPECT_THAT(checkpointer_->trouble(), IsEmpty());
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).Remove(1).ok());
+  At(20);
+  Request();
+  WriteOne();
+  EXPECT_THAT(checkpointer_->trouble(),
+              HasSubstr("/000001, of the best eval_loss so far, is not there any more"));
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("is not there any more"));
+  KeepBest(kSavedSteps);
+  EXPECT_THAT(checkpointer_->trouble(), IsEmpty());
+}
+
 TEST_F(CheckpointerBestTest, ThatItCannotBeSavedIsToldInTheEnd) {
   OpenIdle();
   At(40);
