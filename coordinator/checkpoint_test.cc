@@ -398,6 +398,25 @@ TEST_F(CheckpointTest, DirectoryOfAnotherRunIsRefused) {
               HasSubstr("has checkpoints of job '" + job + "'"));
 }
 
+// It was trained to its end, and nothing of that is where its user looks for it.
+TEST_F(CheckpointTest, JobWhoseDirectoryAnotherRunHasTakenDoesNotSucceed) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(10, &gate));
+  const std::string job = cluster.Submit(Job(20)).value();
+  gate.AwaitSomebody();
+  ASSERT_TRUE(cluster.Checkpoint(job, /*wait=*/true).ok());
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("other-1").ok());
+  gate.Open();
+  const JobStatus ended = cluster.AwaitEnd(job);
+  EXPECT_EQ(ended.state(), FAILED);
+  EXPECT_EQ(ended.step(), 20u);
+  EXPECT_THAT(ended.message(), HasSubstr("all steps are done, but the last checkpoint is missing"));
+  EXPECT_THAT(ended.message(), HasSubstr("'" + directory_ + "' was taken by job 'other-1'"));
+  EXPECT_TRUE(cluster.Variables(job).ok());
+}
+
 TEST_F(CheckpointTest, WhatAServerLostOfAJobThatHasEndedIsInItsLastCheckpoint) {
   FakeCluster cluster(1);
   cluster.StartPs();
