@@ -19,6 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class CheckpointTest : public testing::Test {
@@ -395,6 +396,41 @@ TEST_F(CheckpointTest, DirectoryOfAnotherRunIsRefused) {
   EXPECT_EQ(after.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(after.status().message()),
               HasSubstr("has checkpoints of job '" + job + "'"));
+}
+
+// It was trained to its end, and nothing of that is where its user looks for it.
+TEST_F(CheckpointTest, JobWhoseDirectoryAnotherRunHasTakenDoesNotSucceed) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(10, &gate));
+  const std::string job = cluster.Submit(Job(20)).value();
+  gate.AwaitSomebody();
+  ASSERT_TRUE(cluster.Checkpoint(job, /*wait=*/true).ok());
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("other-1").ok());
+  gate.Open();
+  const JobStatus ended = cluster.AwaitEnd(job);
+  EXPECT_EQ(ended.state(), FAILED);
+  EXPECT_EQ(ended.step(), 20u);
+  EXPECT_THAT(ended.message(), HasSubstr("all steps are done, but the last checkpoint is missing"));
+  EXPECT_THAT(ended.message(), HasSubstr("'" + directory_ + "' was taken by job 'other-1'"));
+  EXPECT_TRUE(cluster.Variables(job).ok());
+}
+
+TEST_F(CheckpointTest, WhatAServerLostOfAJobThatHasEndedIsInItsLastCheckpoint) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(Job(20)).value();
+  ASSERT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ps(0).Kill();
+  cluster.ps(0).ReplaceDisk();
+  cluster.ps(0).Start(cluster.address());
+  const std::string why(cluster.Variables(job).status().message());
+  EXPECT_THAT(why, HasSubstr("start it on its old one, or take its last checkpoint: millrace "
+                             "checkpoints export " +
+                             directory_ + "/000001"));
+  EXPECT_THAT(why, Not(HasSubstr("cancel")));
 }
 
 TEST_F(CheckpointTest, CancelledJobIsNotSaved) {

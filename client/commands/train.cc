@@ -301,10 +301,19 @@ absl::Status ExportBestOf(JobsClient* client, const std::string& job_id, const s
   return ExportBest(best, file, interrupt);
 }
 
+// All that was trained of a job that FAILED for want of a directory for its checkpoints goes with
+// the cluster of this process.
+bool IsExported(const Flags& flags, const JobOutcome& outcome) {
+  if (flags.export_file.empty()) return false;
+  const bool is_trained = outcome.total_steps > 0 && outcome.step == outcome.total_steps;
+  return outcome.state == SUCCEEDED ||
+         (outcome.state == FAILED && flags.cluster.empty() && is_trained);
+}
+
 absl::Status Export(const CommandContext& context, JobsClient* client, ProgressView* view,
                     JobOutcome* outcome) {
   const std::string& file = context.flags.export_file;
-  if (outcome->state != SUCCEEDED || file.empty()) return absl::OkStatus();
+  if (!IsExported(context.flags, *outcome)) return absl::OkStatus();
   ExportOptions options;
   options.interrupt = context.interrupt;
   options.on_wait = [view](const std::string& message) { view->Note(message); };

@@ -90,6 +90,24 @@ void SilenceLibrary() {
   H5PLset_loading_state(0);
 }
 
+// Has the library use the bytes at `data` where they are: it would copy them twice. It only reads
+// from them.
+H5FD_file_image_callbacks_t InPlace(char* data) {
+  H5FD_file_image_callbacks_t callbacks = {};
+  callbacks.image_malloc = [](size_t, H5FD_file_image_op_t, void* all) { return all; };
+  callbacks.image_memcpy = [](void* to, const void*, size_t, H5FD_file_image_op_t, void*) {
+    return to;
+  };
+  callbacks.image_realloc = [](void*, size_t, H5FD_file_image_op_t, void*) -> void* {
+    return nullptr;
+  };
+  callbacks.image_free = [](void*, H5FD_file_image_op_t, void*) -> herr_t { return 0; };
+  callbacks.udata_copy = [](void* all) { return all; };
+  callbacks.udata_free = [](void*) -> herr_t { return 0; };
+  callbacks.udata = data;
+  return callbacks;
+}
+
 absl::StatusOr<std::vector<uint64_t>> ShapeOf(const Hdf5Space& space) {
   const int rank = space.ok() ? H5Sget_simple_extent_ndims(space.get()) : -1;
   if (rank < 0 || rank > kMostDimensions) return absl::InvalidArgumentError("it has no shape");
@@ -115,6 +133,7 @@ bool CountUpTo(const std::vector<uint64_t>& shape, uint64_t most, uint64_t* coun
 }  // namespace
 
 struct Hdf5File::Library {
+  std::shared_ptr<std::string> image;  // Of one in memory; outlives the file.
   Hdf5Handle file;
   uint64_t bytes = 0;  // Of the whole file.
 
@@ -151,18 +170,19 @@ absl::StatusOr<Hdf5File> Hdf5File::Open(const std::string& path) {
   return absl::Status(tried.code(), absl::StrCat(path, ": damaged: ", tried.message()));
 }
 
-absl::StatusOr<Hdf5File> Hdf5File::FromBytes(absl::string_view bytes, const std::string& name) {
+absl::StatusOr<Hdf5File> Hdf5File::FromBytes(std::string bytes, const std::string& name) {
+  const auto image = std::make_shared<std::string>(std::move(bytes));
   const absl::Status tried = TryInChild([&] {
-    if (const auto file = FromBytesUntried(bytes, name); file.ok()) file->ReadAll();
+    if (const auto file = FromBytesUntried(image, name); file.ok()) file->ReadAll();
   });
-  if (tried.ok()) return FromBytesUntried(bytes, name);
+  if (tried.ok()) return FromBytesUntried(image, name);
   return absl::Status(tried.code(), absl::StrCat(name, ": damaged: ", tried.message()));
 }
 
 absl::StatusOr<Hdf5File> Hdf5File::OpenUntried(const std::string& path) {
   SilenceLibrary();
   auto library = std::make_unique<Library>(
-      Library{Hdf5Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT))});
+      Library{nullptr, Hdf5Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT))});
   hsize_t bytes = 0;
   const bool opened = library->file.ok() && H5Fget_filesize(library->file.get(), &bytes) >= 0;
   library->bytes = bytes;
@@ -171,18 +191,19 @@ absl::StatusOr<Hdf5File> Hdf5File::OpenUntried(const std::string& path) {
   return file;
 }
 
-absl::StatusOr<Hdf5File> Hdf5File::FromBytesUntried(absl::string_view bytes,
+absl::StatusOr<Hdf5File> Hdf5File::FromBytesUntried(std::shared_ptr<std::string> bytes,
                                                     const std::string& name) {
   SilenceLibrary();
   const Hdf5List list(H5Pcreate(H5P_FILE_ACCESS));
   H5Pset_fapl_core(list.get(), kMemoryIncrement, /*backing_store=*/0);
-  // The library only reads from it.
-  H5Pset_file_image(list.get(), const_cast<char*>(bytes.data()), bytes.size());
+  H5FD_file_image_callbacks_t in_place = InPlace(bytes->data());
+  H5Pset_file_image_callbacks(list.get(), &in_place);
+  H5Pset_file_image(list.get(), bytes->data(), bytes->size());
   // Two files of one name are one to the library.
   static std::atomic<int> files(0);
   const std::string unique = absl::StrCat("in memory ", ++files);
-  auto library = std::make_unique<Library>(
-      Library{Hdf5Handle(H5Fopen(unique.c_str(), H5F_ACC_RDONLY, list.get())), bytes.size()});
+  auto library = std::make_unique<Library>(Library{
+      bytes, Hdf5Handle(H5Fopen(unique.c_str(), H5F_ACC_RDONLY, list.get())), bytes->size()});
   const bool opened = library->file.ok();
   Hdf5File file(name, std::move(library));
   if (!opened) return file.Error("", absl::StrCat("no whole HDF5 file: ", LibraryError()));

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 namespace millrace::client {
 
@@ -21,8 +20,8 @@ class Hdf5File {
   // Reads a file in place. All of it is read once before, in a child process: REQUIRES that no
   // other thread uses the library.
   static absl::StatusOr<Hdf5File> Open(const std::string& path);
-  // One in memory, of which it makes a copy; `name` is for messages.
-  static absl::StatusOr<Hdf5File> FromBytes(absl::string_view bytes, const std::string& name);
+  // One in memory, which holds `bytes`, and nobody a copy of them; `name` is for messages.
+  static absl::StatusOr<Hdf5File> FromBytes(std::string bytes, const std::string& name);
 
   Hdf5File(Hdf5File&&) noexcept;
   Hdf5File& operator=(Hdf5File&&) noexcept;
@@ -50,7 +49,7 @@ class Hdf5File {
   Hdf5File(std::string name, std::unique_ptr<Library> library);
 
   static absl::StatusOr<Hdf5File> OpenUntried(const std::string& path);
-  static absl::StatusOr<Hdf5File> FromBytesUntried(absl::string_view bytes,
+  static absl::StatusOr<Hdf5File> FromBytesUntried(std::shared_ptr<std::string> bytes,
                                                    const std::string& name);
 
   void ReadAll() const;

@@ -70,6 +70,16 @@ TEST(KerasDamageTest, WhatIsNoHdf5IsNamed) {
               AllOf(HasSubstr("half.h5: no whole HDF5 file: "), HasSubstr("truncated")));
 }
 
+// They may be many, and are held in memory.
+TEST(KerasDamageTest, AnArchiveWhoseWeightsAreNoHdf5IsRefusedBeforeTheyAreRead) {
+  std::string archive = ReadKerasSample("trained.keras3.keras");
+  const size_t at = archive.find("\x89HDF\r\n");
+  ASSERT_NE(at, std::string::npos);
+  archive[at] = 'x';
+  EXPECT_THAT(ReadError(WriteKerasTestFile("no_hdf5.keras", archive)),
+              HasSubstr("no_hdf5.keras: model.weights.h5: no whole HDF5 file: it does not begin"));
+}
+
 TEST(KerasDamageTest, WeightsAloneAreNoModel) {
   EXPECT_THAT(ReadError(KerasSamplePath("sequences.keras3.weights.h5")),
               HasSubstr("attribute model_config: not there; where the file has weights alone"));

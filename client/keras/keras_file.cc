@@ -27,23 +27,37 @@ constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
 constexpr absl::string_view kZipMagic("PK\3\4", 4);
 constexpr absl::string_view kHdf5Magic("\x89HDF\r\n\x1a\n", 8);
 
-// A file of the archive, whole.
-absl::StatusOr<std::string> ReadPart(const ZipFile& archive, const std::string& name,
-                                     uint64_t most_bytes, absl::string_view why = "") {
+absl::StatusOr<ZipEntry> FindPart(const ZipFile& archive, const std::string& name) {
   const auto& entries = archive.entries();
   const auto entry = std::find_if(entries.begin(), entries.end(),
                                   [&](const ZipEntry& one) { return one.name == name; });
-  if (entry == entries.end()) {
-    return archive.Error(absl::StrCat(name, ": not there; must be in a .keras file"));
-  }
-  if (entry->bytes > most_bytes) {
+  if (entry != entries.end()) return *entry;
+  return archive.Error(absl::StrCat(name, ": not there; must be in a .keras file"));
+}
+
+// Before all of it is read.
+absl::Status CheckBeginsAsHdf5(const ZipFile& archive, const std::string& name) {
+  MILLRACE_ASSIGN_OR_RETURN(const ZipEntry entry, FindPart(archive, name));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream, archive.Read(entry));
+  std::string begin;
+  MILLRACE_RETURN_IF_ERROR(worker::ReadUpTo(stream.get(), kHdf5Magic.size(), &begin));
+  if (begin == kHdf5Magic) return absl::OkStatus();
+  return archive.Error(absl::StrCat(name, ": no whole HDF5 file: it does not begin as one"));
+}
+
+// A file of the archive, whole.
+absl::StatusOr<std::string> ReadPart(const ZipFile& archive, const std::string& name,
+                                     uint64_t most_bytes, absl::string_view why = "") {
+  MILLRACE_ASSIGN_OR_RETURN(const ZipEntry entry, FindPart(archive, name));
+  if (entry.bytes > most_bytes) {
     return archive.Error(
-        absl::StrCat(name, ": ", entry->bytes, " bytes; must be at most ", most_bytes, why));
+        absl::StrCat(name, ": ", entry.bytes, " bytes; must be at most ", most_bytes, why));
   }
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream, archive.Read(*entry));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream, archive.Read(entry));
   std::string bytes;
+  bytes.reserve(entry.bytes + 1);  // It would grow by copying itself.
   // Beyond the end, where length and checksum are compared.
-  MILLRACE_RETURN_IF_ERROR(worker::ReadUpTo(stream.get(), entry->bytes + 1, &bytes));
+  MILLRACE_RETURN_IF_ERROR(worker::ReadUpTo(stream.get(), entry.bytes + 1, &bytes));
   return bytes;
 }
 
@@ -71,11 +85,12 @@ absl::StatusOr<KerasFile> ReadKerasArchive(const std::string& path, bool with_we
   MILLRACE_ASSIGN_OR_RETURN(file.json, ReadPart(archive, kConfig, kMaxConfigBytes));
   file.json_name = absl::StrCat(path, ": ", kConfig);
   if (!with_weights) return file;
-  MILLRACE_ASSIGN_OR_RETURN(const std::string weights,
+  MILLRACE_RETURN_IF_ERROR(CheckBeginsAsHdf5(archive, kWeights));
+  MILLRACE_ASSIGN_OR_RETURN(std::string weights,
                             ReadPart(archive, kWeights, most_weight_bytes,
                                      ", a quarter of the memory that this process may use"));
-  MILLRACE_ASSIGN_OR_RETURN(file.weights,
-                            Hdf5File::FromBytes(weights, absl::StrCat(path, ": ", kWeights)));
+  MILLRACE_ASSIGN_OR_RETURN(
+      file.weights, Hdf5File::FromBytes(std::move(weights), absl::StrCat(path, ": ", kWeights)));
   return file;
 }
 

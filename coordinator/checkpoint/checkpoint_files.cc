@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -21,6 +22,15 @@ namespace millrace::coordinator {
 namespace {
 
 using Listing = std::vector<CheckpointDirectory::Listed>;
+
+// The payload that marks a directory which is another run's.
+constexpr char kAnotherRunsMark[] = "millrace/another-runs";
+
+absl::Status AnotherRunsError(const std::string& message) {
+  absl::Status status = absl::FailedPreconditionError(message);
+  status.SetPayload(kAnotherRunsMark, absl::Cord());
+  return status;
+}
 
 // Empty where there is no directory yet.
 absl::StatusOr<Listing> ListIn(const CheckpointDirectory& directory) {
@@ -95,6 +105,10 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
                    "restore.directory: '", path, "' (millrace --restore=", path, ")"));
 }
 
+bool IsAnotherRuns(const absl::Status& status) {
+  return status.GetPayload(kAnotherRunsMark).has_value();
+}
+
 CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,
                                  CheckpointOwner owner)
     : file_system_(std::move(file_system)), spec_(std::move(spec)), owner_(std::move(owner)) {}
@@ -105,7 +119,7 @@ absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) con
       std::count(earlier.begin(), earlier.end(), newest.job_id()) > 0) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(
+  return AnotherRunsError(
       absl::StrCat(OfAnother(spec_.directory(), newest),
                    "two runs must not share one: cancel one of them, or remove its checkpoints"));
 }
@@ -114,7 +128,7 @@ absl::Status CheckpointFiles::CheckOwner() const {
   const CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
   if (owner.empty() || owner == owner_.job_id) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return AnotherRunsError(absl::StrCat(
       "checkpoints.directory: '", spec_.directory(), "' was taken by job '", PrintableName(owner),
       "' (", JoinPath(directory.path(), kOwnerFile),
       " says so); two runs must not share one: cancel one of them. Where that job is no more, ",
@@ -212,8 +226,23 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
     return owns;
   }
   const auto stays = RemoveOld(damaged, kept);
-  if (stays.ok()) return *stays;
-  return absl::StrCat("old checkpoints cannot be removed: ", std::string(stays.status().message()));
+  std::vector<std::string> troubles = {WhyNoBest(manifest->best())};
+  troubles.push_back(stays.ok() ? *stays
+                                : absl::StrCat("old checkpoints cannot be removed: ",
+                                               std::string(stays.status().message())));
+  troubles.erase(std::remove(troubles.begin(), troubles.end(), ""), troubles.end());
+  return absl::StrJoin(troubles, "; ");
+}
+
+std::string CheckpointFiles::WhyNoBest(const BestEvaluation& best) const {
+  const CheckpointInfo& info = best.checkpoint();
+  const bool is_here =
+      info.number() > 0 && NormalDirectory(info.directory()) == NormalDirectory(spec_.directory());
+  if (!is_here) return "";
+  const auto manifest = ReadManifest(file_system_, spec_.directory(), info.number());
+  if (!absl::IsNotFound(manifest.status())) return "";
+  return absl::StrCat(CheckpointPath(spec_.directory(), info.number()), ", of the best ",
+                      best.metric(), " so far, is not there any more; nothing else has that state");
 }
 
 absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,

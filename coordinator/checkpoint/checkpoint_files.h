@@ -32,6 +32,10 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
 // directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec);
 
+// Whether `status`, of one of the calls below, says that the directory is another run's: then it is
+// in vain to try again, until somebody does what its message says.
+bool IsAnotherRuns(const absl::Status& status);
+
 // The directory is the job's from its first Begin on, until another job's, which goes on from one
 // of its checkpoints, or finds none: its file `owner` says whose. The one that has lost it writes
 // and removes nothing there any more. `damaged`: checkpoints of the job that it went back behind,
@@ -60,7 +64,8 @@ class CheckpointFiles {
                               const std::set<uint64_t>& damaged) const;
 
   // Makes it a checkpoint. Then those go that are not kept any longer, but none of `kept`, and the
-  // damaged ones; what goes wrong with that is returned, for people. FAILED_PRECONDITION: the
+  // damaged ones. What goes wrong with that is returned, for people, and so is that the checkpoint
+  // of the best evaluation that the manifest names is not there any more. FAILED_PRECONDITION: the
   // directory is another run's by now.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
                                      const std::set<uint64_t>& damaged,
@@ -82,6 +87,8 @@ class CheckpointFiles {
   // Returns what had to stay and why, for people.
   absl::StatusOr<std::string> RemoveOld(const std::set<uint64_t>& damaged,
                                         const std::set<uint64_t>& kept) const;
+  // For people; empty: it is there, or in another directory, or there is none.
+  std::string WhyNoBest(const BestEvaluation& best) const;
 
   const FileSystemPtr file_system_;
   const CheckpointSpec spec_;

@@ -282,8 +282,8 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
   if (phase_ == Phase::kAwaitingCut || phase_ == Phase::kAwaitingBarrier) PutBack();
   if (last_is_saved_) return true;
   if (phase_ == Phase::kIdle && !std::exchange(last_is_begun_, true)) last_since_ = now;
-  if (phase_ == Phase::kIdle && now >= last_due_ && now - last_since_ <= kLastPatience) BeginLast();
-  if (now - last_since_ <= kLastPatience) return false;
+  if (phase_ == Phase::kIdle && now >= last_due_ && !LastIsHopeless()) BeginLast();
+  if (!LastIsHopeless()) return false;
   const bool directory_hangs = call_ != nullptr && now - call_since_ > kLastPatience;
   if (phase_ != Phase::kIdle && !directory_hangs) return false;
   if (directory_hangs) {
@@ -295,6 +295,10 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
   }
   trouble_ = absl::StrCat("the last checkpoint is missing: ", trouble_);
   return true;
+}
+
+bool Checkpointer::LastIsHopeless() const {
+  return clock_->Now() - last_since_ > kLastPatience || has_lost_directory();
 }
 
 absl::Duration Checkpointer::WritePatienceFrom(absl::Duration least) const {
@@ -473,12 +477,16 @@ void Checkpointer::Fail(const absl::Status& status) {
   ended_.back().set_error(std::string(status.message()));
   trouble_ = absl::StrCat("a checkpoint was given up: ", std::string(status.message()));
   policy_.Failed(now);
-  if (attempt_->is_last) last_due_ = now + last_backoff_.Next();
+  if (attempt_->is_last) {
+    last_due_ = IsAnotherRuns(status) ? absl::InfiniteFuture() : now + last_backoff_.Next();
+  }
   if (attempt_->is_best) BestHasFailed(status);
   Unpin();
-  Answer(std::exchange(attempt_->requests, {}),
-         absl::UnavailableError(
-             absl::StrCat("the checkpoint was given up: ", std::string(status.message()))));
+  Answer(
+      std::exchange(attempt_->requests, {}),
+      absl::Status(IsAnotherRuns(status) ? absl::StatusCode::kFailedPrecondition
+                                         : absl::StatusCode::kUnavailable,
+                   absl::StrCat("the checkpoint was given up: ", std::string(status.message()))));
   const uint64_t number = attempt_->files.number;
   End();
   if (number == 0) return;

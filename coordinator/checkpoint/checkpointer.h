@@ -141,7 +141,8 @@ class Checkpointer {
 
   // All shards have pinned exactly the steps before best.step() as `cut_id`, until TakeBest has the
   // answer: that state is saved, before any other one, as that of the best evaluation. What waits
-  // for a state gives way. Tried again for a minute where it fails; shards that write have a minute
+  // for a state gives way. Tried again for a minute where it fails, but not in a directory that is
+  // another run's; shards that write have a minute
   // too, or as much longer as others have. After one that could not be saved the next ones fail at
   // once for a minute, and after each further one, which is tried once, for twice as long, up to a
   // quarter of an hour. REQUIRES: none is being saved.
@@ -156,8 +157,11 @@ class Checkpointer {
   // The job's last state is in all shards' databases; of a synchronous job in `cut`. Call it often,
   // Advance before it. Returns whether the job may end: that state is saved, or was given up after
   // a minute's tries, or after shards have written for much longer than that may take. What was
-  // being written before it has its own time.
+  // being written before it has its own time. A directory that is another run's is tried once.
   bool MayEnd(const absl::optional<CutName>& cut);
+  // Whether that state is not saved because the directory is another run's; trouble() names it.
+  // REQUIRES: MayEnd has returned true.
+  bool has_lost_directory() const { return last_due_ == absl::InfiniteFuture(); }
 
   // Whether a checkpoint is being written, or waited for.
   bool under_way() const { return phase_ != Phase::kIdle; }
@@ -238,6 +242,7 @@ class Checkpointer {
   bool BeginIfDue(const Situation& situation);
   const CheckpointInfo* NewestHere() const;
   bool HasState(const CheckpointInfo& checkpoint, const Situation& situation) const;
+  bool LastIsHopeless() const;
   void BeginLast();
   void AwaitCut(const Situation& situation);
   void JoinUrgent();
@@ -308,6 +313,7 @@ class Checkpointer {
   bool last_is_begun_ = false;  // Or was, and failed.
   absl::optional<CutName> last_cut_;
   absl::Time last_since_;  // Of its first try.
+  // InfiniteFuture: the directory is another run's.
   absl::Time last_due_ = absl::InfinitePast();
   Backoff last_backoff_{absl::Seconds(2), absl::Seconds(20)};
 };

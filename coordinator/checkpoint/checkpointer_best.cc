@@ -3,7 +3,8 @@
 // that counts as the best and is not kept; and it goes before other checkpoints, since training
 // waits for it at the next evaluation. So a directory that is full or hangs must not cost each
 // evaluation that is better as long a wait: after one that could not be saved the next ones are not
-// even tried for a while, and then once.
+// even tried for a while, and then once. One that is another run's is tried no more than once from
+// the beginning.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,7 +52,8 @@ bool Checkpointer::BeginBest() {
 void Checkpointer::BestHasFailed(const absl::Status& status) {
   const absl::Time now = clock_->Now();
   best_->due = now + best_->backoff.Next();
-  if (!best_failure_.ok() || best_->due - best_->since > kBestPatience) EndBest(status);
+  const bool is_in_vain = IsAnotherRuns(status) || !best_failure_.ok();
+  if (is_in_vain || best_->due - best_->since > kBestPatience) EndBest(status);
 }
 
 void Checkpointer::EndBest(absl::StatusOr<CheckpointInfo> result) {

@@ -9,6 +9,7 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -112,6 +113,43 @@ TEST_F(CheckpointerBestTest, ItIsTriedAgainForAWhile) {
   clock_.Advance(absl::Seconds(20));
   WriteBest();
   EXPECT_EQ(checkpointer_->TakeBest()->value().step(), 30u);
+}
+
+// Training waits for it.
+TEST_F(CheckpointerBestTest, ItIsNotTriedAgainInADirectoryOfAnotherRun) {
+  OpenIdle();
+  KeepBest(5);
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("j-2").ok());
+  At(40);
+  checkpointer_->SaveBest(BestAt(30), "evaluation");
+  AwaitIdle();
+  const auto result = checkpointer_->TakeBest();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(checkpointer_->trouble(),
+              AllOf(HasSubstr(directory_), HasSubstr("was taken by job 'j-2'")));
+}
+
+TEST_F(CheckpointerBestTest, ThatItIsNotThereAnyMoreIsTold) {
+  OpenIdle();
+  KeepBest(5);
+  At(10);
+  Request();
+  WriteOne();
+  EXPECT_THAT(checkpointer_->trouble(), IsEmpty());
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).Remove(1).ok());
+  At(20);
+  Request();
+  WriteOne();
+  EXPECT_THAT(checkpointer_->trouble(),
+              HasSubstr("/000001, of the best eval_loss so far, is not there any more"));
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("is not there any more"));
+  KeepBest(kSavedSteps);
+  EXPECT_THAT(checkpointer_->trouble(), IsEmpty());
 }
 
 TEST_F(CheckpointerBestTest, ThatItCannotBeSavedIsToldInTheEnd) {

@@ -16,6 +16,7 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -183,6 +184,36 @@ TEST_F(CheckpointerTest, GivingOneUpTouchesNothingOfAnotherJob) {
   EXPECT_THAT(written, SizeIs(2));
   EXPECT_TRUE(late.GiveUp(3).ok());
   EXPECT_EQ(FilesOf("000002"), written);
+}
+
+// It waited for a minute, as for a disk that is full.
+TEST_F(CheckpointerTest, TheEndIsNotTriedAgainInADirectoryOfAnotherRun) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("j-2").ok());
+  At(kSavedSteps);
+  AwaitMayEnd();
+  EXPECT_TRUE(checkpointer_->has_lost_directory());
+  EXPECT_THAT(checkpointer_->trouble(),
+              AllOf(HasSubstr("the last checkpoint is missing"), HasSubstr(directory_),
+                    HasSubstr("was taken by job 'j-2'")));
+  EXPECT_THAT(checkpointer_->TakeEnded(), SizeIs(2));
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
+TEST_F(CheckpointerTest, WhoAsksForOneInADirectoryOfAnotherRunNeedNotAskAgain) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("j-2").ok());
+  At(20);
+  const auto asked = Request();
+  AwaitIdle();
+  EXPECT_EQ((*asked)->status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(checkpointer_->has_lost_directory());
 }
 
 TEST_F(CheckpointerTest, ANewJobIsRefusedADirectoryThatHasCheckpoints) {

@@ -201,6 +201,13 @@ bool JobRunner::Finish(const absl::Status& status) {
     if (checkpointer_ != nullptr && !checkpointer_->trouble().empty()) {
       warnings.push_back(absl::StrCat("checkpoints: ", checkpointer_->trouble()));
     }
+    // Nobody must take it for one whose end is in its directory.
+    if (checkpointer_ != nullptr && checkpointer_->has_lost_directory()) {
+      return End(FAILED,
+                 absl::StrCat("all steps are done, but ", checkpointer_->trouble(),
+                              ". `millrace export` has the variables while its servers run"),
+                 std::move(warnings));
+    }
     return End(SUCCEEDED, WhyStoppedEarly(job_->record()), std::move(warnings));
   }
   return End(absl::IsCancelled(status) ? CANCELLED : FAILED, std::string(status.message()));

@@ -10,8 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/grpc_status.h"
 #include "common/job_spec.h"
+#include "common/job_state.h"
 #include "common/net/channel.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
@@ -46,6 +48,16 @@ constexpr char kBare[] = "CANCELLED";  // A message that says no more than the c
 
 std::string Describe(const ShardPlacement& placement) {
   return absl::StrCat(placement.server(), " (", placement.address(), ")");
+}
+
+// What people can do where a server has lost the job's shard.
+std::string RemedyOf(const JobRecord& record) {
+  const std::string start = "start it on its old one";
+  if (!HasEnded(record.state())) return absl::StrCat(start, ", or cancel the job");
+  const CheckpointInfo& last = record.checkpoint();
+  if (last.number() == 0) return start;
+  return absl::StrCat(start, ", or take its last checkpoint: millrace checkpoints export ",
+                      CheckpointPath(last.directory(), last.number()));
 }
 
 // gRPC has several words for a transport that broke, and no server of ours uses these two.
@@ -100,6 +112,7 @@ ShardGroup::ShardGroup(const JobRecord& record, const MemberRegistry* registry)
       spec_(record.spec()),
       plan_(record.plan()),
       total_steps_(record.total_steps()),
+      remedy_(RemedyOf(record)),
       warm_start_(record.warm_start().begin(), record.warm_start().end()),
       registry_(registry),
       placements_(record.shards().begin(), record.shards().end()),
@@ -125,9 +138,8 @@ std::string ShardGroup::DescribeMissing(const ShardPlacement& placement,
       continue;
     }
     *directory_is_lost = true;
-    return absl::StrCat(Describe(placement),
-                        ", which is back with another data directory (start it on its old one, or "
-                        "cancel the job)");
+    return absl::StrCat(Describe(placement), ", which is back with another data directory (",
+                        remedy_, ")");
   }
   *directory_is_lost = false;
   return absl::StrCat(Describe(placement), ", gone");

@@ -192,6 +192,7 @@ class ShardGroup final : public CheckpointShards {
   const JobSpec spec_;
   const JobPlan plan_;
   const uint64_t total_steps_;
+  const std::string remedy_;                    // Of a server that has lost its directory.
   const std::vector<StoredTensor> warm_start_;  // By variable; see JobRecord.
   const MemberRegistry* const registry_;
   std::vector<ShardPlacement> placements_;
