@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -289,7 +290,7 @@ absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_i
 }
 
 // One that was asked before may be stuck in it, and its turn comes again whenever another job has
-// evaluated meanwhile.
+// evaluated meanwhile; it beats and trains, and would keep each evaluation waiting anew.
 absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(evaluate.job_id());
@@ -297,13 +298,17 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   JobDispatch& job = found->second;
   if (job.evaluation_id != evaluate.evaluation_id()) job.evaluating.clear();
   job.evaluation_id = evaluate.evaluation_id();
-  const auto comes_later = [&job, last = evaluated_](uint64_t worker) {
-    return std::make_pair(job.evaluating.contains(worker), worker <= last);
+  const auto comes_later = [&job, last = evaluated_](uint64_t worker, const Worker& state) {
+    return std::make_tuple(job.evaluating.contains(worker), !state.answers_evaluations,
+                           worker <= last);
   };
   absl::optional<uint64_t> chosen;
+  std::tuple<bool, bool, bool> of_chosen;
   for (const auto& [worker, state] : workers_) {
     if (!IsReady(job, worker)) continue;
-    if (!chosen || comes_later(worker) < comes_later(*chosen)) chosen = worker;
+    if (chosen && comes_later(worker, state) >= of_chosen) continue;
+    chosen = worker;
+    of_chosen = comes_later(worker, state);
   }
   if (!chosen) return absl::nullopt;
   evaluated_ = *chosen;
@@ -312,6 +317,12 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   *message.mutable_evaluate() = evaluate;
   outbox_->Send(*chosen, message);
   return chosen;
+}
+
+void Dispatcher::SetAnswersEvaluations(uint64_t worker, bool answers) {
+  MutexLock lock(&mutex_);
+  const auto found = workers_.find(worker);
+  if (found != workers_.end()) found->second.answers_evaluations = answers;
 }
 
 void Dispatcher::EndEvaluation(const std::string& job_id) {

@@ -148,9 +148,13 @@ class Dispatcher {
   JobView View(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends an evaluation to one of the workers that are ready for the job, in turn; nothing where
-  // there is none. One that was asked for it before gets it again only if all of them were. While
-  // others can train, workers that were asked get no leases until EndEvaluation.
+  // there is none. One that was asked for it before gets it again only if all of them were, and
+  // those that do not answer evaluations come after the others. While others can train, workers
+  // that were asked get no leases until EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A worker has answered an evaluation, of whatever job, or was given up in one. Those that are
+  // new count as answering.
+  void SetAnswersEvaluations(uint64_t worker, bool answers) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndEvaluation(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
   // The same for one worker, which has failed; others that were asked may have a result yet.
   void TakeEvaluationBack(uint64_t worker, const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -162,6 +166,7 @@ class Dispatcher {
   struct Worker {
     WorkerCapacity capacity;
     bool draining = false;
+    bool answers_evaluations = true;
     absl::Time last_done = absl::InfinitePast();  // When it last reported a step of any job.
   };
   // A worker in one job.
