@@ -18,6 +18,8 @@ constexpr absl::Duration kLongestPause = absl::Seconds(2);
 // A lease of one job holds up a worker for this long, where other jobs wait for it too.
 constexpr absl::Duration kTurn = absl::Milliseconds(500);
 constexpr size_t kMaxFaultBytes = 300;
+// A slow worker that gets no steps is given one after the time of so many of its own.
+constexpr int kStepsBetweenTrials = 20;
 
 // After the nth fault in a row. The first costs nothing: it may have been the servers' trouble.
 absl::Duration PauseAfter(int faults) {
@@ -464,6 +466,38 @@ absl::optional<uint64_t> Dispatcher::BestWorker(const JobDispatch& job,
   return best;
 }
 
+// Whether the worker has steps of the job that come before the next one to take (so that they do
+// not wait for it), and is late with none.
+bool Dispatcher::GetsOnWithItsSteps(const JobDispatch& job, uint64_t worker) const {
+  const absl::Time now = options_.clock->Now();
+  const Standing& standing = job.standings.at(worker);
+  if (standing.faults > 0 || now < standing.not_before || IsEvaluating(worker)) return false;
+  bool has_earlier = false;
+  for (const auto& [out, expired] : job.tracker.OutTo(worker)) {
+    if (expired || LateAt(job, out) <= now) return false;
+    has_earlier |= out.step < job.tracker.NextToTake();
+  }
+  return has_earlier;
+}
+
+// Whether the others would be through with all that may go now before this worker is through with
+// one step: then they would only wait for it. Where the window is wider, its leases are made
+// smaller instead. What the others report next hands out again.
+bool Dispatcher::WouldHoldUpOthers(const JobDispatch& job, uint64_t worker,
+                                   uint32_t free_slots) const {
+  const Standing& standing = job.standings.at(worker);
+  if (standing.slowness <= kSlow || LeaseSize(job, worker) > 1) return false;
+  const absl::Duration since = options_.clock->Now() - standing.last_done;
+  if (since > kStepsBetweenTrials * standing.own_pace.mean()) return false;
+  double others_pace = 0;  // In steps, in the time of a step of the median worker.
+  for (const auto& [other, state] : workers_) {
+    if (other == worker || !IsReady(job, other) || !GetsOnWithItsSteps(job, other)) continue;
+    others_pace += 1 / std::max(job.standings.at(other).slowness, 1.0);
+  }
+  const auto left = static_cast<double>(job.tracker.LeftInWindow());
+  return others_pace * BusyUntil(job, worker, free_slots) > left;
+}
+
 // A second copy of a step is computed only by those for whom no job has anything else.
 void Dispatcher::HandOut() {
   SlotsByWorker free = FreeSlots();
@@ -496,6 +530,7 @@ bool Dispatcher::LeaseNext(JobDispatch& job, SlotsByWorker& free) {
   if (!job.tracker.CanTake()) return false;
   const auto worker = BestWorker(job, free);
   if (!worker) return false;
+  if (job.has_slow && WouldHoldUpOthers(job, *worker, free.at(*worker))) return false;
   const absl::Time now = options_.clock->Now();
   const absl::Duration duration = DurationFor(job, *worker);
   const auto taken = job.tracker.Take(*worker, LeaseSize(job, *worker), now, now + duration);
