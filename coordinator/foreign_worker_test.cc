@@ -148,6 +148,42 @@ TEST(ForeignWorkerTest, EvaluationIsTakenFromTheWorkerThatWasAsked) {
   EXPECT_EQ(status.metrics().at("eval_loss"), 0.25);
 }
 
+// A job ended well with the evaluation of no examples at all.
+TEST(ForeignWorkerTest, EvaluationOfOtherExamplesIsNotTakenAndItsWorkerIsExcluded) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript wrong;
+  wrong.evaluated_examples = [](const Evaluate&) { return 0; };
+  wrong.evaluation_loss = [](const Evaluate&) { return 99; };
+  cluster.AddWorker(wrong);
+  const std::string job = cluster.Submit(EvaluatedJob(5, 0)).value();
+  cluster.AwaitNotice(job,
+                      "worker-0 reported an evaluation of 0 examples, where data.evaluate has 10");
+  cluster.AwaitNotice(job, "has 10; it gets no more steps of this job");
+  cluster.AddWorker();
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  EXPECT_EQ(status.metrics().at("eval_loss"), 0.25);
+}
+
+// They were believed, and could make the job's loss any number.
+TEST(ForeignWorkerTest, StepsOfOtherExamplesCountInNoMetricAndTheirWorkerIsExcluded) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript wrong;
+  wrong.step_examples = [](uint64_t) { return 1000; };
+  cluster.AddWorker(wrong);
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  cluster.AwaitNotice(job, "worker-0 reported 1000 examples for step 2, which has 1; it gets no");
+  FakeWorkerScript honest;
+  honest.loss = [](uint64_t) { return 0.5; };
+  cluster.AddWorker(honest);
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  EXPECT_EQ(status.metrics().at("loss"), 0.5);
+  cluster.ExpectAllApplied(job, 20);
+}
+
 TEST(ForeignWorkerTest, MetricsThatAreTooManyAreLeftOutAndPeopleAreTold) {
   FakeCluster cluster(1);
   cluster.StartPs();

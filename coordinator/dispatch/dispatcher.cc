@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,8 @@ constexpr absl::Duration kLongestPause = absl::Seconds(2);
 // A lease of one job holds up a worker for this long, where other jobs wait for it too.
 constexpr absl::Duration kTurn = absl::Milliseconds(500);
 constexpr size_t kMaxFaultBytes = 300;
+// A slow worker that gets no steps is given one after the time of so many of its own.
+constexpr int kStepsBetweenTrials = 20;
 
 // After the nth fault in a row. The first costs nothing: it may have been the servers' trouble.
 absl::Duration PauseAfter(int faults) {
@@ -293,7 +296,7 @@ absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_i
 }
 
 // One that was asked before may be stuck in it, and its turn comes again whenever another job has
-// evaluated meanwhile.
+// evaluated meanwhile; it beats and trains, and would keep each evaluation waiting anew.
 absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(evaluate.job_id());
@@ -301,13 +304,17 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   JobDispatch& job = found->second;
   if (job.evaluation_id != evaluate.evaluation_id()) job.evaluating.clear();
   job.evaluation_id = evaluate.evaluation_id();
-  const auto comes_later = [&job, last = evaluated_](uint64_t worker) {
-    return std::make_pair(job.evaluating.contains(worker), worker <= last);
+  const auto comes_later = [&job, last = evaluated_](uint64_t worker, const Worker& state) {
+    return std::make_tuple(job.evaluating.contains(worker), !state.answers_evaluations,
+                           worker <= last);
   };
   absl::optional<uint64_t> chosen;
+  std::tuple<bool, bool, bool> of_chosen;
   for (const auto& [worker, state] : workers_) {
     if (!IsReady(job, worker)) continue;
-    if (!chosen || comes_later(worker) < comes_later(*chosen)) chosen = worker;
+    if (chosen && comes_later(worker, state) >= of_chosen) continue;
+    chosen = worker;
+    of_chosen = comes_later(worker, state);
   }
   if (!chosen) return absl::nullopt;
   evaluated_ = *chosen;
@@ -316,6 +323,12 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   *message.mutable_evaluate() = evaluate;
   outbox_->Send(*chosen, message);
   return chosen;
+}
+
+void Dispatcher::SetAnswersEvaluations(uint64_t worker, bool answers) {
+  MutexLock lock(&mutex_);
+  const auto found = workers_.find(worker);
+  if (found != workers_.end()) found->second.answers_evaluations = answers;
 }
 
 void Dispatcher::EndEvaluation(const std::string& job_id) {
@@ -457,6 +470,38 @@ absl::optional<uint64_t> Dispatcher::BestWorker(const JobDispatch& job,
   return best;
 }
 
+// Whether the worker has steps of the job that come before the next one to take (so that they do
+// not wait for it), and is late with none.
+bool Dispatcher::GetsOnWithItsSteps(const JobDispatch& job, uint64_t worker) const {
+  const absl::Time now = options_.clock->Now();
+  const Standing& standing = job.standings.at(worker);
+  if (standing.faults > 0 || now < standing.not_before || IsEvaluating(worker)) return false;
+  bool has_earlier = false;
+  for (const auto& [out, expired] : job.tracker.OutTo(worker)) {
+    if (expired || LateAt(job, out) <= now) return false;
+    has_earlier |= out.step < job.tracker.NextToTake();
+  }
+  return has_earlier;
+}
+
+// Whether the others would be through with all that may go now before this worker is through with
+// one step: then they would only wait for it. Where the window is wider, its leases are made
+// smaller instead. What the others report next hands out again.
+bool Dispatcher::WouldHoldUpOthers(const JobDispatch& job, uint64_t worker,
+                                   uint32_t free_slots) const {
+  const Standing& standing = job.standings.at(worker);
+  if (standing.slowness <= kSlow || LeaseSize(job, worker) > 1) return false;
+  const absl::Duration since = options_.clock->Now() - standing.last_done;
+  if (since > kStepsBetweenTrials * standing.own_pace.mean()) return false;
+  double others_pace = 0;  // In steps, in the time of a step of the median worker.
+  for (const auto& [other, state] : workers_) {
+    if (other == worker || !IsReady(job, other) || !GetsOnWithItsSteps(job, other)) continue;
+    others_pace += 1 / std::max(job.standings.at(other).slowness, 1.0);
+  }
+  const auto left = static_cast<double>(job.tracker.LeftInWindow());
+  return others_pace * BusyUntil(job, worker, free_slots) > left;
+}
+
 // A second copy of a step is computed only by those for whom no job has anything else.
 void Dispatcher::HandOut() {
   SlotsByWorker free = FreeSlots();
@@ -489,6 +534,7 @@ bool Dispatcher::LeaseNext(JobDispatch& job, SlotsByWorker& free) {
   if (!job.tracker.CanTake()) return false;
   const auto worker = BestWorker(job, free);
   if (!worker) return false;
+  if (job.has_slow && WouldHoldUpOthers(job, *worker, free.at(*worker))) return false;
   const absl::Time now = options_.clock->Now();
   const absl::Duration duration = DurationFor(job, *worker);
   const auto taken = job.tracker.Take(*worker, LeaseSize(job, *worker), now, now + duration);

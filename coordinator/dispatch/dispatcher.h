@@ -33,11 +33,12 @@ struct WorkerCapacity {
 // that brought the news: jobs in turn, and of each job the emptiest worker that is ready for it.
 // One that gave a step of the job back with a fault comes after the others, and after more faults
 // it pauses. One that evaluates gets nothing while others can train. Workers that are slow get
-// fewer steps, and the last ones of a version go rather to others. Where there is nothing else to
-// hand out, a step that is late goes to a second worker as well; in a synchronous job with backups,
-// up to so many steps go to idle workers at once. Messages to a worker are queued in order (the
-// route of a job before leases of it), which is why that happens under the lock; queuing does not
-// block. Thread-safe.
+// fewer steps, and the last ones of a version go rather to others. One that is so slow that the
+// others would only wait for it gets one step once in a while: it may be slow no longer. Where
+// there is nothing else to hand out, a step that is late goes to a second worker as well; in a
+// synchronous job with backups, up to so many steps go to idle workers at once. Messages to a
+// worker are queued in order (the route of a job before leases of it), which is why that happens
+// under the lock; queuing does not block. Thread-safe.
 class Dispatcher {
  public:
   // So many leases may come back with OK, without a step done between, before the next is a fault:
@@ -148,9 +149,13 @@ class Dispatcher {
   JobView View(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends an evaluation to one of the workers that are ready for the job, in turn; nothing where
-  // there is none. One that was asked for it before gets it again only if all of them were. While
-  // others can train, workers that were asked get no leases until EndEvaluation.
+  // there is none. One that was asked for it before gets it again only if all of them were, and
+  // those that do not answer evaluations come after the others. While others can train, workers
+  // that were asked get no leases until EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A worker has answered an evaluation, of whatever job, or was given up in one. Those that are
+  // new count as answering.
+  void SetAnswersEvaluations(uint64_t worker, bool answers) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndEvaluation(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
   // The same for one worker, which has failed; others that were asked may have a result yet.
   void TakeEvaluationBack(uint64_t worker, const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -162,6 +167,7 @@ class Dispatcher {
   struct Worker {
     WorkerCapacity capacity;
     bool draining = false;
+    bool answers_evaluations = true;
     absl::Time last_done = absl::InfinitePast();  // When it last reported a step of any job.
   };
   // A worker in one job.
@@ -216,6 +222,10 @@ class Dispatcher {
   uint64_t LeaseSize(const JobDispatch& job, uint64_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double BusyUntil(const JobDispatch& job, uint64_t worker, uint32_t free_slots) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool GetsOnWithItsSteps(const JobDispatch& job, uint64_t worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool WouldHoldUpOthers(const JobDispatch& job, uint64_t worker, uint32_t free_slots) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void RankWorkers(JobDispatch& job);
   void TellSlowWorkers(JobDispatch& job, std::vector<std::string>& told)

@@ -65,16 +65,14 @@ uint64_t StepTracker::Limit() const {
   return std::min(limit, window);
 }
 
-bool StepTracker::CanTake() const {
-  return generation_ > 0 && (freed_.empty() ? next_ : *freed_.begin()) < Limit();
-}
+bool StepTracker::CanTake() const { return generation_ > 0 && NextToTake() < Limit(); }
 
 absl::optional<StepTracker::Lease> StepTracker::Take(uint64_t worker, uint64_t max_steps,
                                                      absl::Time now, absl::Time deadline) {
   CHECK_GE(max_steps, uint64_t{1});
   if (!CanTake()) return absl::nullopt;
   const uint64_t limit = Limit();
-  const uint64_t begin = freed_.empty() ? next_ : *freed_.begin();
+  const uint64_t begin = NextToTake();
   LeaseState lease;
   lease.worker = worker;
   lease.taken = now;

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_
 #define MILLRACE_COORDINATOR_DISPATCH_STEP_TRACKER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -47,6 +48,10 @@ class StepTracker {
 
   // Whether Take would find a step.
   bool CanTake() const;
+  // Steps before the end of the window, out or free, that are not done.
+  uint64_t LeftInWindow() const { return Limit() - std::min(Limit(), done_.size()); }
+  // The first step that Take would find, if it may go.
+  uint64_t NextToTake() const { return freed_.empty() ? next_ : *freed_.begin(); }
 
   // Hands up to `max_steps` consecutive steps to a worker: the lowest that are free, if they may
   // go. REQUIRES: max_steps >= 1.

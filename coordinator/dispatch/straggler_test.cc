@@ -1,6 +1,9 @@
 // Workers that are slower than others, and backups.
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +32,51 @@ class StragglerTest : public DispatcherTest {
     started_.insert("s");
     PrepareAll("s");
   }
+
+  void StartAsynchronous(uint32_t staleness_bound) {
+    SetRoute route;
+    route.set_job_id("s");
+    route.mutable_routing()->set_generation(1);
+    dispatcher_.Start({.total_steps = 100'000, .replicas = 0, .staleness_bound = staleness_bound},
+                      route, AppliedSet(), /*barrier=*/100'000);
+    started_.insert("s");
+    PrepareAll("s");
+  }
+
+  // Workers compute their leases in turn, a step in so many seconds; the others do nothing. Returns
+  // how long it takes until so many steps are done.
+  absl::Duration Run(uint64_t steps, const std::map<uint64_t, double>& seconds) {
+    const absl::Time start = clock_.Now();
+    std::map<uint64_t, absl::Time> ends;  // Of the step that each is at.
+    while (dispatcher_.GetProgress("s")->applied < steps) {
+      for (; seen_ < outbox_.leases.size(); ++seen_) {
+        const Lease& lease = outbox_.leases[seen_];
+        for (uint64_t step = lease.begin(); step < lease.end(); ++step) {
+          queues_[outbox_.workers[seen_]].emplace_back(seen_, step);
+        }
+      }
+      absl::Time next = std::max(dispatcher_.Tick("s").next, clock_.Now() + absl::Seconds(1));
+      uint64_t worker = 0;
+      for (const auto& [each, time] : seconds) {
+        if (queues_[each].empty()) continue;
+        const auto end = ends.try_emplace(each, clock_.Now() + absl::Seconds(time)).first->second;
+        if (end > next) continue;
+        worker = each;
+        next = end;
+      }
+      clock_.Advance(next - clock_.Now());
+      if (worker == 0) continue;
+      const auto [lease, step] = queues_[worker].front();
+      queues_[worker].pop_front();
+      ends.erase(worker);
+      DoneIn(lease, step, seconds.at(worker));
+      if (clock_.Now() - start > absl::Hours(1000)) break;
+    }
+    return clock_.Now() - start;
+  }
+
+  std::map<uint64_t, std::deque<std::pair<size_t, uint64_t>>> queues_;  // By worker.
+  size_t seen_ = 0;  // Of the leases, those that are in the queues.
 
   // The steps of the leases that were sent from the `first`th on, with their workers.
   std::vector<std::string> LeasesFrom(size_t first) const {
@@ -141,6 +189,53 @@ TEST_F(StragglerTest, SlowWorkerGetsSmallerLeases) {
   }
   EXPECT_EQ(newest[1], 16u);
   EXPECT_EQ(newest[2], 4u);
+}
+
+// Its steps held up the window, and with it everybody: 4 to 14 times.
+TEST_F(StragglerTest, SlowWorkerDoesNotHoldUpASmallWindow) {
+  SetWorkers({{1, 2}, {2, 2}});
+  StartAsynchronous(/*staleness_bound=*/4);
+  const absl::Duration took = Run(2000, {{1, 1.0}, {2, 10.0}});
+  EXPECT_LT(took, absl::Seconds(2000 * 1.1)) << "2000 s without the slow one";
+}
+
+TEST_F(StragglerTest, SlowWorkerDoesNotHoldUpSmallVersions) {
+  SetWorkers({{1, 2}, {2, 2}});
+  StartSynchronous(/*replicas=*/4, /*backup=*/0, /*total_steps=*/100'000);
+  const absl::Duration took = Run(2000, {{1, 1.0}, {2, 10.0}});
+  EXPECT_LT(took, absl::Seconds(2000 * 1.1)) << "2000 s without the slow one";
+}
+
+TEST_F(StragglerTest, WorkerThatIsNotTooSlowForTheWindowHelps) {
+  SetWorkers({{1, 1}, {2, 1}});
+  StartAsynchronous(4);
+  const absl::Duration took = Run(2000, {{1, 1.0}, {2, 2.5}});
+  EXPECT_LT(took, absl::Seconds(1500)) << "2000 s without the slower one";
+}
+
+TEST_F(StragglerTest, WorkerThatIsNotTooSlowForAVersionHelps) {
+  SetWorkers({{1, 1}, {2, 1}});
+  StartSynchronous(/*replicas=*/4, /*backup=*/0, /*total_steps=*/100'000);
+  const absl::Duration took = Run(2000, {{1, 1.0}, {2, 2.5}});
+  EXPECT_LT(took, absl::Seconds(1600)) << "2000 s without the slower one";
+}
+
+TEST_F(StragglerTest, WorkerThatIsSlowNoLongerGetsItsShareAgain) {
+  SetWorkers({{1, 2}, {2, 2}});
+  StartAsynchronous(4);
+  Run(1000, {{1, 1.0}, {2, 10.0}});
+  Run(10'000, {{1, 1.0}, {2, 1.0}});
+  const JobView view = dispatcher_.View("s");
+  EXPECT_GT(view.workers.at(1).share, 0.3);
+}
+
+TEST_F(StragglerTest, SlowWorkerGoesOnWhereTheFasterOneIsStuck) {
+  SetWorkers({{1, 2}, {2, 2}});
+  StartAsynchronous(4);
+  Run(1000, {{1, 1.0}, {2, 10.0}});
+  const uint64_t before = dispatcher_.View("s").workers.at(1).steps_done;
+  Run(1010, {{2, 10.0}});
+  EXPECT_GE(dispatcher_.View("s").workers.at(1).steps_done, before + 5);
 }
 
 TEST_F(StragglerTest, ViewTellsOfSharesAndSlowness) {

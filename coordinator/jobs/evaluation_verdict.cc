@@ -58,15 +58,17 @@ bool Counts(const JobRecord& record, uint64_t step) {
          step > record.restored_from().evaluated();
 }
 
-std::string WhyNoBetter(const MetricStanding& standing, const EarlyStopping& spec) {
+// `value` is the last evaluation's, at `step`.
+std::string WhyNoBetter(const MetricStanding& standing, const EarlyStopping& spec, double value,
+                        uint64_t step) {
   const bool larger = IsLarger(standing.metric(), spec.goal());
   if (std::isnan(standing.best())) {
     return absl::StrCat(standing.metric(), " has had no number since step ", standing.step());
   }
-  return absl::StrCat(standing.metric(), " has not been ", larger ? "above " : "below ",
-                      standing.best(),
-                      spec.min_delta() > 0 ? absl::StrCat(" by more than ", spec.min_delta()) : "",
-                      " since step ", standing.step());
+  return absl::StrCat(
+      standing.metric(), " has not been ", larger ? "above " : "below ", standing.best(),
+      spec.min_delta() > 0 ? absl::StrCat(" by more than ", spec.min_delta()) : "", " since step ",
+      standing.step(), std::isnan(value) ? absl::StrCat(", and has no number at step ", step) : "");
 }
 
 // The standing with one more evaluation. `before` is of another metric, or empty, where there is
@@ -105,7 +107,7 @@ absl::Status JudgeStopping(const JobRecord& record, const Evaluated& evaluated,
   verdict.stop.emplace();
   verdict.stop->set_step(evaluated.step());
   verdict.stop->set_total_steps(record.total_steps());
-  verdict.stop->set_reason(WhyNoBetter(*verdict.stopping, spec));
+  verdict.stop->set_reason(WhyNoBetter(*verdict.stopping, spec, value, evaluated.step()));
   return absl::OkStatus();
 }
 

@@ -71,6 +71,15 @@ TEST_F(EvaluationVerdictTest, SoManyEvaluationsThatAreNoBetterEndTheJob) {
             "stopped early at step 500 of 1000: eval_loss has not been below 0.4 since step 300");
 }
 
+TEST_F(EvaluationVerdictTest, StopSaysWhereTheLastEvaluationHasNoNumber) {
+  stopping();
+  EXPECT_FALSE(Ends(0.5));
+  EXPECT_TRUE(Ends(kNan));
+  EXPECT_EQ(WhyStoppedEarly(record_),
+            "stopped early at step 200 of 1000: eval_loss has not been below 0.5 since step 100, "
+            "and has no number at step 200");
+}
+
 TEST_F(EvaluationVerdictTest, WithoutPatienceTheFirstThatIsNoBetterEndsTheJob) {
   stopping();
   EXPECT_FALSE(Ends(0.5));

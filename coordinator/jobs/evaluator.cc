@@ -10,6 +10,7 @@
 #include "common/printable.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
+#include "coordinator/jobs/result_check.h"
 #include "coordinator/jobs/worker_metrics.h"
 #include "glog/logging.h"
 
@@ -96,19 +97,25 @@ std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
   if (!under_way() || answered_at_) return std::exchange(trouble_, "");
   const absl::Time now = options_.clock->Now();
   if (worker_) {
-    const bool there = std::any_of(workers.begin(), workers.end(),
-                                   [&](const WorkerMember& w) { return w.id == *worker_; });
-    if (!there) worker_.reset();
-    if (there && now >= answer_by_) {
-      trouble_ =
-          absl::StrCat("the evaluation at step ", *step_, " took longer than ",
-                       absl::FormatDuration(answer_by_ - assigned_at_), "; another worker tries");
-      pace_.GaveUp();
+    const auto found = std::find_if(workers.begin(), workers.end(),
+                                    [&](const WorkerMember& w) { return w.id == *worker_; });
+    if (found == workers.end()) {
       worker_.reset();
+    } else if (now >= answer_by_) {
+      GiveUp(found->registration.name());
     }
   }
   if (!worker_ && now >= assign_at_) Assign();
   return std::exchange(trouble_, "");
+}
+
+void Evaluator::GiveUp(const std::string& name) {
+  trouble_ = absl::StrCat("the evaluation at step ", *step_, " took longer than ",
+                          absl::FormatDuration(answer_by_ - assigned_at_), " on ", name,
+                          "; another worker tries");
+  pace_.GaveUp();
+  dispatcher_->SetAnswersEvaluations(*worker_, false);
+  worker_.reset();
 }
 
 absl::optional<Dispatcher::Stall> Evaluator::FindStall(
@@ -137,9 +144,11 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
     dispatcher_->TakeEvaluationBack(report.worker, options_.job_id);
     asked_at_.erase(report.worker);
     if (worker_ != report.worker) return absl::nullopt;  // It was given up: no news.
-    const auto code = static_cast<absl::StatusCode>(result.code());
+    const absl::StatusCode code = ToStatusCode(result.code());
     const std::string message =
-        absl::StrCat("the evaluation at step ", *step_, ": ", Printable(result.message()));
+        absl::StrCat("the evaluation at step ", *step_, ": ",
+                     result.message().empty() ? "it does not say why" : Printable(result.message()),
+                     " (on ", report.name, ")");
     if (Classify(code) == Failure::kFinal) return absl::Status(code, message);
     if (++attempts_ % kQuietAttempts == 0) trouble_ = message;
     worker_.reset();
@@ -149,9 +158,9 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
   dispatcher_->EndEvaluation(options_.job_id);
   const auto loss = result.metrics().find("loss");
   if (loss != result.metrics().end() && !std::isfinite(loss->second)) {
-    return absl::InvalidArgumentError(absl::StrCat("the evaluation at step ", *step_,
-                                                   ": the loss is ", loss->second,
-                                                   "; a smaller learning rate may help"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the evaluation at step ", *step_, ": the loss is ", loss->second, " (on ",
+                     report.name, "); a smaller learning rate may help"));
   }
   // Not since it began: the patience with workers that were given up would make the next one
   // longer.

@@ -86,6 +86,7 @@ class Evaluator {
 
  private:
   void Assign();
+  void GiveUp(const std::string& name);
 
   const Options options_;
   uint64_t total_steps_;

@@ -1,5 +1,6 @@
 #include "coordinator/jobs/evaluator.h"
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -91,8 +92,9 @@ class EvaluatorTest : public testing::Test {
 
   // Its answer is not heard where it was not asked, as in JobRunner.
   void Answer(uint64_t worker, absl::StatusCode code = absl::StatusCode::kOk) {
+    dispatcher_.SetAnswersEvaluations(worker, true);
     if (!IsAsked(worker)) return;
-    EvaluationReport report{worker, {}};
+    EvaluationReport report{worker, {}, "worker-x"};
     report.result.set_job_id(kEvaluatedJob);
     report.result.set_evaluation_id(EvaluationId());
     report.result.set_code(static_cast<int>(code));
@@ -176,6 +178,50 @@ TEST_F(EvaluatorTest, WorkerThatNeverAnswersDoesNotHoldUpLaterEvaluationsForLong
     ASSERT_FALSE(evaluator_->under_way());
     EXPECT_LE(clock_.Now() - begun_at, absl::Seconds(11)) << "evaluation " << i;
   }
+}
+
+// It beats, and each evaluation waited for it first.
+TEST_F(EvaluatorTest, WorkerThatNeverAnswersIsAskedLastUntilItDoes) {
+  AddWorkers(3);
+  Begin();
+  const uint64_t silent = Asked().at(0);
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_THAT(CheckWorker(), HasSubstr("longer than 1m on worker-0; another worker tries"));
+  for (int i = 0; i < 4; ++i) {
+    if (i > 0) Begin();
+    EXPECT_EQ(IsAsked(silent), i == 0) << "evaluation " << i;
+    for (const uint64_t worker : Asked()) {
+      if (worker != silent) Answer(worker);
+    }
+    ASSERT_FALSE(evaluator_->under_way());
+  }
+  Answer(silent);  // In vain, but it answers.
+  std::vector<uint64_t> asked;
+  for (int i = 0; i < 2; ++i) {
+    Begin();
+    asked.push_back(Asked().at(0));
+    Answer(asked.back());
+  }
+  EXPECT_THAT(asked, testing::Contains(silent));
+}
+
+TEST_F(EvaluatorTest, FinalErrorNamesTheWorkerAndCodesThatThereAreNotAreNotFinal) {
+  AddWorkers(1);
+  Begin();
+  EvaluationReport report{workers_[0], {}, "worker-0"};
+  report.result.set_evaluation_id(uint64_t{1} << 32 | 1);
+  report.result.set_code(77);
+  ASSERT_TRUE(evaluator_->OnResult(report).ok());
+  clock_.Advance(absl::Seconds(1));
+  CheckWorker();
+  report.result.set_code(static_cast<int>(absl::StatusCode::kInternal));
+  EXPECT_EQ(evaluator_->OnResult(report).status(),
+            absl::InternalError("the evaluation at step 1: it does not say why (on worker-0)"));
+  report.result.set_code(0);
+  (*report.result.mutable_metrics())["loss"] = std::nan("");
+  EXPECT_EQ(evaluator_->OnResult(report).status(),
+            absl::InvalidArgumentError("the evaluation at step 1: the loss is nan (on worker-0); a "
+                                       "smaller learning rate may help"));
 }
 
 // The error of the one that was asked last made the coordinator deaf to it.

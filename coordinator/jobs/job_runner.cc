@@ -24,6 +24,7 @@
 #include "coordinator/jobs/attach_decision.h"
 #include "coordinator/jobs/evaluation_verdict.h"
 #include "coordinator/jobs/job_beginning.h"
+#include "coordinator/jobs/result_check.h"
 #include "coordinator/jobs/trainer.h"
 #include "coordinator/placement/placement.h"
 #include "glog/logging.h"
@@ -133,11 +134,29 @@ void JobRunner::OnStepResult(const WorkerMember& worker, const StepResult& resul
   const auto done = environment_.dispatcher->Done(worker.id, result);
   if (!done) return;
   if (done->first) {
-    reporter_.Count(result);
+    const uint64_t examples =
+        ExamplesOfStep(result.step(), job_->spec().batch_size(), train_examples_);
+    if (examples == 0 || result.examples() == examples) {
+      reporter_.Count(result);
+    } else {
+      Blame(worker, absl::StrCat(result.examples(), " examples for step ", result.step(),
+                                 ", which has ", examples));
+    }
     audit_.Add(done->generation, result.step(), worker.registration.name());
   }
   if (done->progress.at_barrier) inbox_.Wake();
   inbox_.Tell(done->progress.watermark);
+}
+
+// What it reported cannot be so; it counts in no metric.
+void JobRunner::Blame(const WorkerMember& worker, const std::string& what) {
+  const std::string& name = worker.registration.name();
+  const bool excluded = audit_.AddOffence(name, what);
+  inbox_.AddNotice(absl::StrCat(name, " reported ", what,
+                                excluded ? "; it gets no more steps of this job" : ""));
+  if (!excluded) return;
+  environment_.dispatcher->SetPrepared(worker.id,
+                                       Trainer::Refusal(job_->id(), audit_.WhyExcluded(name)));
 }
 
 void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned) {
@@ -159,7 +178,10 @@ void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned&
 }
 
 void JobRunner::OnJobPrepared(const WorkerMember& worker, const JobPrepared& answer) {
-  JobPrepared prepared = IsExcluded(worker) ? Trainer::Refusal(job_->id()) : answer;
+  JobPrepared prepared = answer;
+  if (IsExcluded(worker)) {
+    prepared = Trainer::Refusal(job_->id(), audit_.WhyExcluded(worker.registration.name()));
+  }
   prepared.set_message(Printable(prepared.message()));
   if (environment_.dispatcher->SetPrepared(worker.id, prepared)) {
     inbox_.AddNotice(
@@ -170,9 +192,20 @@ void JobRunner::OnJobPrepared(const WorkerMember& worker, const JobPrepared& ans
 }
 
 void JobRunner::OnEvaluationResult(const WorkerMember& worker, const EvaluationResult& result) {
+  environment_.dispatcher->SetAnswersEvaluations(worker.id, true);
   const bool wanted =
       environment_.dispatcher->HasEvaluation(worker.id, job_->id(), result.evaluation_id());
-  if (wanted && !IsExcluded(worker)) inbox_.SetEvaluation({worker.id, result});
+  if (!wanted || IsExcluded(worker)) return;
+  EvaluationReport report{worker.id, result, worker.registration.name()};
+  const uint64_t examples = evaluate_examples_;
+  if (result.code() == 0 && examples != 0 && result.examples() != examples) {
+    const std::string what = absl::StrCat("an evaluation of ", result.examples(),
+                                          " examples, where data.evaluate has ", examples);
+    Blame(worker, what);
+    report.result.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+    report.result.set_message(what);
+  }
+  inbox_.SetEvaluation(std::move(report));
 }
 
 void JobRunner::Run() {
@@ -341,6 +374,8 @@ absl::Status JobRunner::Open() {
     MutexLock lock(&shards_mutex_);
     shards_ = std::make_unique<ShardGroup>(record, environment_.registry);
   }
+  train_examples_ = record.plan().train_examples();
+  if (record.spec().data().has_evaluate()) evaluate_examples_ = record.plan().evaluate_examples();
   evaluator_ = std::make_unique<Evaluator>(Evaluator::Options{.job_id = job_->id(),
                                                               .spec = job_->spec(),
                                                               .total_steps = EndStep(record),

@@ -64,6 +64,7 @@ class JobRunner {
   bool IsExcluded(const WorkerMember& worker) const {
     return audit_.IsExcluded(worker.registration.name());
   }
+  void Blame(const WorkerMember& worker, const std::string& what);
   void Run();
   absl::Status RunToEnd();
   absl::Status Open() ABSL_LOCKS_EXCLUDED(shards_mutex_);
@@ -92,6 +93,9 @@ class JobRunner {
   Attacher attacher_;
   std::atomic<bool> finished_{false};
   std::atomic<bool> trains_{false};
+  // As planned. 0: not known yet.
+  std::atomic<uint64_t> train_examples_{0};
+  std::atomic<uint64_t> evaluate_examples_{0};
   CheckpointRequests checkpoint_requests_;
 
   // Only used by the runner's thread, but that `shards_` may be cancelled by others.

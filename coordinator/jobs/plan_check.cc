@@ -19,6 +19,7 @@ namespace {
 constexpr int kMaxVariables = 100000;
 constexpr int kMaxDimensions = 32;
 constexpr uint64_t kMaxElements = uint64_t{1} << 62;
+constexpr uint64_t kMaxExamples = uint64_t{1} << 53;
 constexpr size_t kMaxTextLength = 200;
 
 bool IsPrintable(const std::string& text) {
@@ -35,6 +36,11 @@ absl::Status CheckText(const std::string& path, const std::string& text) {
   if (IsPrintable(text)) return absl::OkStatus();
   return FieldError(path, Quote(text),
                     absl::StrCat("at most ", kMaxTextLength, " printable characters"));
+}
+
+absl::Status CheckExamples(const std::string& path, uint64_t examples) {
+  if (examples >= 1 && examples <= kMaxExamples) return absl::OkStatus();
+  return FieldError(path, absl::StrCat(examples), "at least 1 and at most 2^53");
 }
 
 // Takes the variable's elements from those that are `left`.
@@ -88,8 +94,11 @@ absl::Status CheckInitialValue(const std::string& path, const InitialValue& valu
 
 }  // namespace
 
-absl::Status CheckPlan(const JobPlan& plan) {
-  if (plan.train_examples() == 0) return FieldError("plan.train_examples", "0", "at least 1");
+absl::Status CheckPlan(const JobSpec& spec, const JobPlan& plan) {
+  MILLRACE_RETURN_IF_ERROR(CheckExamples("plan.train_examples", plan.train_examples()));
+  if (spec.data().has_evaluate()) {
+    MILLRACE_RETURN_IF_ERROR(CheckExamples("plan.evaluate_examples", plan.evaluate_examples()));
+  }
   if (plan.variables_size() > kMaxVariables) {
     return FieldError("plan.variables", absl::StrCat(plan.variables_size(), " variables"),
                       absl::StrCat("at most ", kMaxVariables));

@@ -24,25 +24,38 @@ class PlanCheckTest : public testing::Test {
   }
 
   void ExpectRefused(const std::string& text) {
-    const absl::Status status = CheckPlan(plan_);
+    const absl::Status status = CheckPlan(spec_, plan_);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(text));
   }
 
+  JobSpec spec_;
   JobPlan plan_;
 };
 
 TEST_F(PlanCheckTest, PlanThatMakesSensePasses) {
   plan_.mutable_variables(0)->clear_shape();  // A scalar.
   plan_.mutable_variables(1)->mutable_initial_value()->mutable_uniform()->set_high(1);
-  EXPECT_TRUE(CheckPlan(plan_).ok()) << CheckPlan(plan_);
+  EXPECT_TRUE(CheckPlan(spec_, plan_).ok()) << CheckPlan(spec_, plan_);
   plan_.clear_variables();
-  EXPECT_TRUE(CheckPlan(plan_).ok());
+  EXPECT_TRUE(CheckPlan(spec_, plan_).ok());
 }
 
 TEST_F(PlanCheckTest, PlanWithoutExamplesIsRefused) {
   plan_.set_train_examples(0);
   ExpectRefused("plan.train_examples: 0; must be at least 1");
+  plan_.set_train_examples((uint64_t{1} << 53) + 1);
+  ExpectRefused("plan.train_examples: 9007199254740993; must be at least 1 and at most 2^53");
+}
+
+TEST_F(PlanCheckTest, HeldOutExamplesAreThereWhereTheJobIsEvaluated) {
+  EXPECT_TRUE(CheckPlan(spec_, plan_).ok()) << CheckPlan(spec_, plan_);
+  spec_.mutable_data()->mutable_evaluate();
+  ExpectRefused("plan.evaluate_examples: 0; must be at least 1");
+  plan_.set_evaluate_examples(uint64_t{1} << 53);
+  EXPECT_TRUE(CheckPlan(spec_, plan_).ok()) << CheckPlan(spec_, plan_);
+  plan_.set_evaluate_examples(~uint64_t{0});
+  ExpectRefused("plan.evaluate_examples: 18446744073709551615; must be");
 }
 
 TEST_F(PlanCheckTest, NamesAreThereUniqueAndPrintable) {
@@ -74,9 +87,9 @@ TEST_F(PlanCheckTest, UpdateRulesMakeSense) {
   rule.mutable_moving_average()->set_momentum(1);
   ExpectRefused("plan.variables[1].update.moving_average.momentum: 1; must be at least 0");
   rule.mutable_moving_average()->set_momentum(0.99);
-  EXPECT_TRUE(CheckPlan(plan_).ok()) << CheckPlan(plan_);
+  EXPECT_TRUE(CheckPlan(spec_, plan_).ok()) << CheckPlan(spec_, plan_);
   rule.mutable_frozen();
-  EXPECT_TRUE(CheckPlan(plan_).ok()) << CheckPlan(plan_);
+  EXPECT_TRUE(CheckPlan(spec_, plan_).ok()) << CheckPlan(spec_, plan_);
 }
 
 TEST_F(PlanCheckTest, InitialValuesAreFiniteAndInOrder) {

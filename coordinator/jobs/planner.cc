@@ -94,7 +94,7 @@ class Planner::Poll {
         continue;
       }
       if (result->code() == 0) {
-        const absl::Status valid = CheckPlan(result->plan());
+        const absl::Status valid = CheckPlan(spec_, result->plan());
         if (valid.ok()) return std::move(*result->mutable_plan());
         // That says nothing of the job: another worker may do better.
         result->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
@@ -102,8 +102,13 @@ class Planner::Poll {
             absl::StrCat("its plan makes no sense: ", std::string(valid.message())));
       }
       const auto code = static_cast<absl::StatusCode>(result->code());
-      if (!IsWorkersFault(result->code())) return absl::Status(code, result->message());
-      const std::string why = absl::StrCat(worker->second.name, ": ", result->message());
+      const bool is_silent = result->message().empty();
+      const std::string silence = absl::StrCat(worker->second.name, " gave no reason");
+      if (!IsWorkersFault(result->code())) {
+        return absl::Status(code, is_silent ? silence : result->message());
+      }
+      const std::string why =
+          is_silent ? silence : absl::StrCat(worker->second.name, ": ", result->message());
       refusal_ = code == absl::StatusCode::kResourceExhausted ? absl::ResourceExhaustedError(why)
                                                               : absl::UnavailableError(why);
       planner_->Forget(worker->second.request_id);

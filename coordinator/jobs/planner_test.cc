@@ -97,6 +97,17 @@ TEST_F(PlannerTest, WordsOfAWorkerAreMadeShortAndPrintable) {
   EXPECT_THAT(std::string(status.message()), testing::StartsWith("\\x1b[2Jxxx"));
 }
 
+TEST_F(PlannerTest, WorkerThatGivesNoReasonIsNamed) {
+  absl::StatusCode code = absl::StatusCode::kUnavailable;
+  AddWorker("a", [&code](PlanResult& result) {
+    result.set_code(static_cast<int>(code));
+    return true;
+  });
+  EXPECT_EQ(Plan().status(), absl::UnavailableError("a gave no reason"));
+  code = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(Plan().status(), absl::InvalidArgumentError("a gave no reason"));
+}
+
 TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneCannotAnswer) {
   AddWorker("a", [](PlanResult& result) {
     result.set_code(static_cast<int>(absl::StatusCode::kUnavailable));

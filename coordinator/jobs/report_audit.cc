@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace millrace::coordinator {
 namespace {
 
@@ -46,16 +48,33 @@ std::vector<ReportAudit::Offence> ReportAudit::Check(const AppliedSet& truth) {
   std::vector<Offence> offences;
   for (auto& [worker, offence] : found) {
     offence.worker = worker;
-    offence.excluded = ++offences_[worker] >= kForgiven;
+    offence.excluded = Count(worker, "steps that shards have not got");
     offences.push_back(std::move(offence));
   }
   return offences;
 }
 
+bool ReportAudit::Count(const std::string& worker, const std::string& what) {
+  Standing& standing = standings_[worker];
+  standing.last = what;
+  return ++standing.offences >= kForgiven;
+}
+
+bool ReportAudit::AddOffence(const std::string& worker, const std::string& what) {
+  MutexLock lock(&mutex_);
+  return Count(worker, what);
+}
+
 bool ReportAudit::IsExcluded(absl::string_view worker) const {
   MutexLock lock(&mutex_);
-  const auto found = offences_.find(worker);
-  return found != offences_.end() && found->second >= kForgiven;
+  const auto found = standings_.find(worker);
+  return found != standings_.end() && found->second.offences >= kForgiven;
+}
+
+std::string ReportAudit::WhyExcluded(absl::string_view worker) const {
+  MutexLock lock(&mutex_);
+  const auto found = standings_.find(worker);
+  return found == standings_.end() ? "" : absl::StrCat("it reported ", found->second.last);
 }
 
 }  // namespace millrace::coordinator

@@ -1,5 +1,5 @@
 // Whether shards have the steps that workers reported: what a worker says is news, what the shards
-// have is the truth.
+// have is the truth. And who has said often enough what is not so.
 #ifndef MILLRACE_COORDINATOR_JOBS_REPORT_AUDIT_H_
 #define MILLRACE_COORDINATOR_JOBS_REPORT_AUDIT_H_
 
@@ -44,19 +44,33 @@ class ReportAudit {
   // Reports before BeginCheck are done with; returns the workers that reported what is not so.
   std::vector<Offence> Check(const AppliedSet& truth) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // `worker` has reported `what`, which cannot be so, whatever shards have: an offence as well.
+  // Returns whether it is excluded now.
+  bool AddOffence(const std::string& worker, const std::string& what) ABSL_LOCKS_EXCLUDED(mutex_);
+
   bool IsExcluded(absl::string_view worker) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Its last offence, as "it reported ...". Empty: there was none.
+  std::string WhyExcluded(absl::string_view worker) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Report {
     uint64_t step = 0;
     std::string worker;
   };
+  struct Standing {
+    int offences = 0;
+    std::string last;  // What it reported.
+  };
+
+  bool Count(const std::string& worker, const std::string& what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Report> reports_ ABSL_GUARDED_BY(mutex_);
   size_t checkable_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the first in reports_.
-  std::map<std::string, int, std::less<>> offences_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Standing, std::less<>> standings_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::coordinator

@@ -52,6 +52,23 @@ TEST(ReportAuditTest, WorkerIsExcludedAfterSomeOffencesAndOthersAreNot) {
   EXPECT_FALSE(audit.IsExcluded("honest"));
 }
 
+TEST(ReportAuditTest, OffencesOfAllKindsAddUp) {
+  ReportAudit audit;
+  EXPECT_EQ(audit.WhyExcluded("liar"), "");
+  EXPECT_FALSE(audit.AddOffence("liar", "no examples"));
+  EXPECT_FALSE(audit.AddOffence("other", "no examples"));
+  audit.Begin(1);
+  audit.Add(1, 7, "liar");
+  audit.BeginCheck();
+  EXPECT_EQ(audit.Check(AppliedSet()).size(), 1u);
+  EXPECT_EQ(audit.WhyExcluded("liar"), "it reported steps that shards have not got");
+  EXPECT_FALSE(audit.IsExcluded("liar"));
+  EXPECT_TRUE(audit.AddOffence("liar", "no examples"));
+  EXPECT_TRUE(audit.IsExcluded("liar"));
+  EXPECT_EQ(audit.WhyExcluded("liar"), "it reported no examples");
+  EXPECT_FALSE(audit.IsExcluded("other"));
+}
+
 TEST(ReportAuditTest, ReportsOfAnotherGenerationSayNothing) {
   ReportAudit audit;
   audit.Begin(1);

@@ -25,6 +25,7 @@ namespace millrace::coordinator {
 struct EvaluationReport {
   uint64_t worker = 0;
   EvaluationResult result;
+  std::string name = {};  // The worker's, for messages.
 };
 
 // Thread-safe.
@@ -59,10 +60,10 @@ class RunnerInbox {
   // it (see Dispatcher::HasEvaluation).
   void SetEvaluation(EvaluationReport report) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    EvaluationResult& result = evaluations_[report.worker];
-    const bool is_worse = result.evaluation_id() == report.result.evaluation_id() &&
-                          result.code() == 0 && report.result.code() != 0;
-    if (!is_worse) result = std::move(report.result);
+    EvaluationReport& known = evaluations_[report.worker];
+    const bool is_worse = known.result.evaluation_id() == report.result.evaluation_id() &&
+                          known.result.code() == 0 && report.result.code() != 0;
+    if (!is_worse) known = std::move(report);
     woken_ = true;
     changed_.SignalAll();
   }
@@ -101,7 +102,7 @@ class RunnerInbox {
     std::vector<EvaluationReport> reports;
     {
       MutexLock lock(&mutex_);
-      for (auto& [worker, result] : evaluations_) reports.push_back({worker, std::move(result)});
+      for (auto& [worker, report] : evaluations_) reports.push_back(std::move(report));
       evaluations_.clear();
     }
     std::stable_partition(reports.begin(), reports.end(),
@@ -128,7 +129,7 @@ class RunnerInbox {
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status interrupt_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);  // By worker.
+  std::map<uint64_t, EvaluationReport> evaluations_ ABSL_GUARDED_BY(mutex_);  // By worker.
   std::vector<std::string> notices_ ABSL_GUARDED_BY(mutex_);
   size_t more_notices_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -535,15 +535,15 @@ bool Trainer::Audit(const std::vector<ShardStatus>& shards) {
 void Trainer::Exclude(const std::string& worker) {
   for (const WorkerMember& member : environment_.registry->Workers()) {
     if (member.registration.name() != worker) continue;
-    environment_.dispatcher->SetPrepared(member.id, Refusal(job_.id()));
+    environment_.dispatcher->SetPrepared(member.id, Refusal(job_.id(), audit_.WhyExcluded(worker)));
   }
 }
 
-JobPrepared Trainer::Refusal(const std::string& job_id) {
+JobPrepared Trainer::Refusal(const std::string& job_id, const std::string& why) {
   JobPrepared refusal;
   refusal.set_job_id(job_id);
   refusal.set_code(static_cast<int>(absl::StatusCode::kPermissionDenied));
-  refusal.set_message("it reported steps that shards have not got");
+  refusal.set_message(why);
   return refusal;
 }
 

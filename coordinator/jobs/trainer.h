@@ -68,7 +68,7 @@ class Trainer {
   absl::StatusOr<End> Train(ShardGroup& shards, Evaluator& evaluator);
 
   // What the dispatcher is told of a worker that gets no more steps of a job.
-  static JobPrepared Refusal(const std::string& job_id);
+  static JobPrepared Refusal(const std::string& job_id, const std::string& why);
 
  private:
   enum class Next { kWait, kAgain, kDetach, kEnd };

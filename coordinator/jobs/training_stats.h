@@ -18,7 +18,8 @@ namespace millrace::coordinator {
 // Thread-safe.
 class TrainingStats {
  public:
-  // A step that was not done before.
+  // A step that was not done before. Losses and accuracies that are no number, or too large to be
+  // added, are left out.
   void Add(const StepResult& result) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The event's rate and metrics, for the time from the last call (or Restart) to `now`; begins
@@ -34,6 +35,7 @@ class TrainingStats {
     uint64_t steps = 0;
     double examples = 0;
     double loss = 0;
+    double loss_examples = 0;
     double accuracy = 0;
     double accuracy_examples = 0;  // Of the steps that tell the accuracy.
     std::map<std::string, MetricSum> others = {};

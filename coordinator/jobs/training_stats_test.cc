@@ -1,5 +1,8 @@
 #include "coordinator/jobs/training_stats.h"
 
+#include <cmath>
+#include <limits>
+
 #include "gtest/gtest.h"
 
 namespace millrace::coordinator {
@@ -60,6 +63,29 @@ TEST(TrainingStatsTest, OtherMetricsAreRatiosOfTheirSums) {
   const auto next = stats.Take(absl::UnixEpoch() + absl::Seconds(2));
   ASSERT_TRUE(next);
   EXPECT_EQ(next->metrics().count("precision"), 0u);
+}
+
+// One such sum of one worker made the job's number NaN or infinite.
+TEST(TrainingStatsTest, SumsThatAreNoNumberOrTooLargeAreLeftOut) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  TrainingStats stats;
+  stats.Restart(absl::UnixEpoch());
+  const auto add = [&stats](double loss, double accuracy) {
+    StepResult step = Step(loss);
+    step.set_accuracy_sum(accuracy);
+    stats.Add(step);
+  };
+  add(kMost, 9);
+  add(kMost, std::nan(""));
+  add(0, kMost);
+  add(0, kMost);
+  const auto progress = stats.Take(absl::UnixEpoch() + absl::Seconds(1));
+  ASSERT_TRUE(progress);
+  for (const auto& [name, value] : progress->metrics()) {
+    EXPECT_TRUE(std::isfinite(value)) << name << ": " << value;
+  }
+  EXPECT_EQ(progress->metrics().size(), 2u);
+  EXPECT_DOUBLE_EQ(progress->examples_per_second(), 4 * kExamples);
 }
 
 TEST(TrainingStatsTest, NothingIsToldWhereNoStepWasDone) {

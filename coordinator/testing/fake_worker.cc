@@ -205,7 +205,8 @@ void FakeWorker::Work() {
           script_.on_evaluate ? script_.on_evaluate(work.evaluate()) : absl::OkStatus();
       result.set_code(static_cast<int>(status.code()));
       result.set_message(std::string(status.message()));
-      result.set_examples(10);
+      result.set_examples(script_.evaluated_examples ? script_.evaluated_examples(work.evaluate())
+                                                     : 10);
       for (const auto& [name, value] : script_.more_metrics) {
         (*result.mutable_metrics())[name] = value;
       }
@@ -245,7 +246,7 @@ void FakeWorker::Compute(const Lease& lease, const SetRoute& route) {
     result.set_job_id(lease.job_id());
     result.set_lease_id(lease.lease_id());
     result.set_step(step);
-    result.set_examples(1);
+    result.set_examples(script_.step_examples ? script_.step_examples(step) : 1);
     result.set_loss_sum(script_.loss ? script_.loss(step) : 1.0 / (step + 1));
     result.set_accuracy_sum(1);
     if (script_.compute_seconds) {

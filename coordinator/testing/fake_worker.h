@@ -39,6 +39,10 @@ struct FakeWorkerScript {
   std::function<double(uint64_t step)> loss;
   // What it says that it spent on a step, in seconds. Plain: nothing.
   std::function<double(uint64_t step)> compute_seconds;
+  // How many examples it says that a step had. Plain: 1.
+  std::function<uint64_t(uint64_t step)> step_examples;
+  // How many examples it says that it has evaluated. Plain: 10.
+  std::function<uint64_t(const Evaluate&)> evaluated_examples;
   // Before an evaluation is answered. Errors are its answer.
   std::function<absl::Status(const Evaluate&)> on_evaluate;
   // The loss of an evaluation. Plain: 0.25.

@@ -194,6 +194,10 @@ absl::StatusOr<EvaluationResult> JobComputation::Evaluate(ParameterClient::Start
     MILLRACE_RETURN_IF_ERROR(FromData(job_->evaluate->Read(indices, &batch)));
     MILLRACE_RETURN_IF_ERROR(job_->model->Evaluate(batch, &sums));
   }
+  if (sums.examples != examples) {
+    return absl::InternalError(absl::StrCat("the model counted ", sums.examples, " examples of ",
+                                            examples, " that it was given to evaluate"));
+  }
   EvaluationResult result;
   result.set_examples(sums.examples);
   for (const auto& [name, value] : EvaluationMetrics(sums))

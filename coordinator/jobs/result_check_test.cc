@@ -1,0 +1,34 @@
+#include "coordinator/jobs/result_check.h"
+
+#include <limits>
+
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+TEST(ResultCheckTest, LastStepOfAnEpochHasTheRest) {
+  EXPECT_EQ(ExamplesOfStep(0, 4, 10), 4u);
+  EXPECT_EQ(ExamplesOfStep(2, 4, 10), 2u);
+  EXPECT_EQ(ExamplesOfStep(3, 4, 10), 4u);
+  EXPECT_EQ(ExamplesOfStep(5, 4, 10), 2u);
+  EXPECT_EQ(ExamplesOfStep(1, 5, 10), 5u);
+  EXPECT_EQ(ExamplesOfStep(7, 64, 10), 10u) << "one step an epoch";
+}
+
+TEST(ResultCheckTest, WithoutAPlanNothingIsKnown) {
+  EXPECT_EQ(ExamplesOfStep(3, 4, 0), 0u);
+  EXPECT_EQ(ExamplesOfStep(3, 0, 10), 0u);
+}
+
+TEST(ResultCheckTest, CodesThatThereAreNotAreTheWorkersTrouble) {
+  EXPECT_EQ(ToStatusCode(0), absl::StatusCode::kOk);
+  EXPECT_EQ(ToStatusCode(3), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ToStatusCode(16), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(ToStatusCode(17), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ToStatusCode(-1), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ToStatusCode(std::numeric_limits<int32_t>::min()), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
