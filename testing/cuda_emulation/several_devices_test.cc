@@ -59,7 +59,7 @@ TEST_F(SeveralDevicesTest, KernelsGoToStreamsOfTheCurrentDevice) {
 TEST_F(SeveralDevicesTest, EventsAreRecordedByTheirDeviceAndWaitedForByAll) {
   cudaEvent_t event = nullptr;
   cudaStream_t here = nullptr, there = nullptr;
-  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDefault), cudaSuccess);
   ASSERT_EQ(cudaStreamCreate(&here), cudaSuccess);
   {
     const Use second(1);

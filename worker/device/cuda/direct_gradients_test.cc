@@ -150,7 +150,7 @@ TEST_F(DirectGradientsTest, SetOutlivesModelAndDevice) {
 }
 
 TEST_F(DirectGradientsTest, MemoryOfADeviceThatDoesNotAnswerIsKept) {
-  const auto state = std::make_shared<DeviceState>([](const absl::Status&) {});
+  const auto state = std::make_shared<DeviceState>("cuda:0", absl::Hours(1));
   CudaHostMemory memory(MillraceCudaLibrary(cuda::kLibraryVersion), 0, state);
   void* const first = memory.Allocate(16);
   void* const second = memory.Allocate(16);
