@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
