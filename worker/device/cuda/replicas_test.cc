@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/cuda_memory_need.h"
 #include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
@@ -218,7 +219,7 @@ TEST_F(ReplicasTest, GiveAllBack) {
 }
 
 TEST_F(ReplicasTest, TheGpuWithTooLittleMemoryIsNamed) {
-  cuda_emulation::SetMemoryOf(1, 64 << 20);
+  cuda_emulation::SetMemoryOf(1, (64 << 20) + CudaMemoryNeed::kMargin);
   auto device = *Open({0, 1});
   const absl::Status status = device->Compile(plan_, {1 << 18, 0}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -270,7 +271,7 @@ TEST_F(ReplicasTest, AStepThatFailsLeavesTheModelAsItWas) {
 TEST_F(ReplicasTest, ADeviceSaysWhichGpusItIs) {
   auto device = *Open({2, 0});
   EXPECT_EQ(device->name(), "cuda:2,0");
-  EXPECT_EQ(device->description(), "cuda:2,0 (2 x Emulated GPU)");
+  EXPECT_EQ(device->description(), "cuda:2,0 (2 x Emulated GPU, sm_90, CUDA 13.0)");
   const std::unique_ptr<Model> model = *device->Compile(plan_, {kLargest, 0});
   EXPECT_THAT(model->numerics(), StartsWith("cuda, 2 x Emulated GPU (sm_90), float32, "));
   EXPECT_EQ(device->meter()->memory(), uint64_t{2} << 30);
