@@ -51,7 +51,8 @@ TEST(TrainingTest, JobIsTrainedEvaluatedAndFlushed) {
   cluster.ExpectAllApplied(*job, 50);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(cluster.ps(i).flushes(), 1);
-    EXPECT_FALSE(cluster.ps(i).PinnedSteps(*job, i, "evaluation"));
+    EXPECT_FALSE(cluster.ps(i).PinnedSteps(*job, i, "evaluation-0"));
+    EXPECT_FALSE(cluster.ps(i).PinnedSteps(*job, i, "evaluation-1"));
     cluster.worker(i).AwaitForgotten(*job);
   }
   const JobStatus status = cluster.Get(*job).value();

@@ -20,6 +20,9 @@ namespace {
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
 constexpr int kQuietAttempts = 3;  // Failures before people are told.
 
+// Of two that take turns.
+std::string CutId(uint64_t pin) { return absl::StrCat("evaluation-", pin % 2); }
+
 // Synchronous versions are evaluated whole.
 uint64_t PeriodOf(const JobSpec& spec) {
   const uint64_t every = spec.evaluation().every_steps();
@@ -67,8 +70,9 @@ bool Evaluator::IsDueAt(uint64_t barrier) const {
 absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation,
                                               bool may_be_last) {
   CHECK(!under_way());
-  MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(generation, kCutId));
-  MILLRACE_ASSIGN_OR_RETURN(const auto pinned, shards_->PinCut(generation, kCutId));
+  const std::string cut_id = CutId(++pins_);
+  MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(generation, CutId(pins_ + 1)));
+  MILLRACE_ASSIGN_OR_RETURN(const auto pinned, shards_->PinCut(generation, cut_id));
   const BarrierCheck check = CheckBarrier(pinned, step);
   if (check.state != BarrierState::kReached) return check;
   step_ = step;
@@ -77,7 +81,7 @@ absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation
   request_.set_job_id(options_.job_id);
   request_.set_generation(generation);
   request_.set_evaluation_id(generation << 32 | ++evaluations_);
-  request_.set_cut_id(kCutId);
+  request_.set_cut_id(cut_id);
   worker_.reset();
   assign_at_ = absl::InfinitePast();
   attempts_ = 0;
@@ -183,7 +187,7 @@ void Evaluator::End() {
   evaluated_ = *step_;
   step_.reset();
   answered_at_.reset();
-  const absl::Status unpinned = shards_->UnpinCut(request_.generation(), kCutId);
+  const absl::Status unpinned = shards_->UnpinCut(request_.generation(), cut_id());
   LOG_IF(WARNING, !unpinned.ok()) << options_.job_id << ": " << unpinned;
 }
 

@@ -31,10 +31,6 @@ namespace millrace::coordinator {
 // when what it comes to is in the journal, and keeps its pins until then. Used by one thread.
 class Evaluator {
  public:
-  // The name under which shards pin what is evaluated. One name for all of a job's evaluations:
-  // whatever an earlier life of the coordinator left pinned goes when the next one is.
-  static constexpr char kCutId[] = "evaluation";
-
   struct Options {
     std::string job_id;
     JobSpec spec;
@@ -57,6 +53,11 @@ class Evaluator {
   // may become the job's end, whose result has more to tell. REQUIRES: not under way.
   absl::StatusOr<BarrierCheck> Begin(uint64_t step, uint64_t generation, bool may_be_last = false);
   bool under_way() const { return step_.has_value(); }
+
+  // The name under which shards pin what is evaluated. Two names take turns: a call that unpins the
+  // last evaluation, and comes once more or late, does not take what is pinned for this one.
+  // Whatever one left pinned goes when the next one is. REQUIRES: under way.
+  const std::string& cut_id() const { return request_.cut_id(); }
 
   // Gives the evaluation to another worker when it is due: its worker is gone, failed or is slow.
   // Returns a message for people where something went wrong, or nothing. Call it often.
@@ -96,6 +97,7 @@ class Evaluator {
 
   uint64_t evaluated_;  // The barrier of the last evaluation that has a result.
   uint32_t evaluations_ = 0;
+  uint64_t pins_ = 0;  // How often shards were asked to pin.
   EvaluationPace pace_;
 
   // Of the one under way.

@@ -87,6 +87,13 @@ class EvaluatorTest : public testing::Test {
     return dispatcher_.HasEvaluation(worker, kEvaluatedJob, EvaluationId());
   }
 
+  void Unpin(const std::string& cut_id) {
+    EXPECT_TRUE(shards_->UnpinCut(kGeneration, cut_id).ok());
+  }
+  absl::optional<uint64_t> PinnedSteps(const std::string& cut_id) {
+    return ps_.PinnedSteps(kEvaluatedJob, 0, cut_id);
+  }
+
   // What people are told.
   std::string CheckWorker() { return evaluator_->CheckWorker(registry_.Workers()); }
 
@@ -143,6 +150,17 @@ class EvaluatorTest : public testing::Test {
   uint64_t step_ = 0;
   uint64_t evaluation_ = 0;
 };
+
+TEST_F(EvaluatorTest, WhatComesLateForOneEvaluationDoesNotTakeThePinsOfTheNext) {
+  AddWorkers(1);
+  Begin();
+  const std::string last = evaluator_->cut_id();
+  Answer(workers_[0]);
+  EXPECT_FALSE(PinnedSteps(last));
+  Begin();
+  Unpin(last);
+  EXPECT_EQ(PinnedSteps(evaluator_->cut_id()), 2u);
+}
 
 TEST_F(EvaluatorTest, ConfusionMatricesAreToldAtTheJobsEndAlone) {
   AddWorkers(1);

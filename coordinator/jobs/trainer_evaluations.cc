@@ -23,7 +23,7 @@ absl::Status Trainer::Judge(Evaluated evaluated, Evaluator& evaluator) {
   job_.AddMetrics(evaluated.metrics());
   judged_ = Judged{std::move(evaluated), std::move(verdict)};
   if (!judged_->verdict.best) return Conclude(evaluator);
-  checkpointer_->SaveBest(*judged_->verdict.best, Evaluator::kCutId);
+  checkpointer_->SaveBest(*judged_->verdict.best, evaluator.cut_id());
   return absl::OkStatus();
 }
 
