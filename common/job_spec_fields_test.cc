@@ -254,7 +254,7 @@ TEST_F(SetFieldTest, EveryFieldCanBeSet) {
     bool done = false;
     for (const char* value :
          {"1", "true", "1s", "RELU", "SAME", "ZEROS", "SUM", "ACCURACY", "BINARY_CROSSENTROPY",
-          "CIFAR_10", "REST", "FLOAT", "LARGER_IS_BETTER", "TF32"}) {
+          "CIFAR_10", "REST", "FLOAT", "LARGER_IS_BETTER", "TF32", "FLOAT16"}) {
       JobSpec spec = spec_;
       if (path.find("[0]") != std::string::npos) AddElements(path, &spec);
       done = done || SetField(absl::StrCat(path, "=", value), &spec).ok();

@@ -1,5 +1,6 @@
 #include "client/commands/train.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -302,12 +303,13 @@ absl::Status ExportBestOf(JobsClient* client, const std::string& job_id, const s
 }
 
 // All that was trained of a job that FAILED for want of a directory for its checkpoints goes with
-// the cluster of this process.
+// the cluster of this process; but it takes the place of no earlier file, since it may be worth
+// less.
 bool IsExported(const Flags& flags, const JobOutcome& outcome) {
   if (flags.export_file.empty()) return false;
   const bool is_trained = outcome.total_steps > 0 && outcome.step == outcome.total_steps;
-  return outcome.state == SUCCEEDED ||
-         (outcome.state == FAILED && flags.cluster.empty() && is_trained);
+  return outcome.state == SUCCEEDED || (outcome.state == FAILED && flags.cluster.empty() &&
+                                        is_trained && !std::filesystem::exists(flags.export_file));
 }
 
 absl::Status Export(const CommandContext& context, JobsClient* client, ProgressView* view,

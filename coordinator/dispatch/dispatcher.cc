@@ -492,7 +492,8 @@ bool Dispatcher::WouldHoldUpOthers(const JobDispatch& job, uint64_t worker,
   const Standing& standing = job.standings.at(worker);
   if (standing.slowness <= kSlow || LeaseSize(job, worker) > 1) return false;
   const absl::Duration since = options_.clock->Now() - standing.last_done;
-  if (since > kStepsBetweenTrials * standing.own_pace.mean()) return false;
+  const bool is_idle = job.tracker.LeasesOf(worker) == 0;
+  if (is_idle && since > kStepsBetweenTrials * standing.own_pace.mean()) return false;
   double others_pace = 0;  // In steps, in the time of a step of the median worker.
   for (const auto& [other, state] : workers_) {
     if (other == worker || !IsReady(job, other) || !GetsOnWithItsSteps(job, other)) continue;
@@ -500,6 +501,17 @@ bool Dispatcher::WouldHoldUpOthers(const JobDispatch& job, uint64_t worker,
   }
   const auto left = static_cast<double>(job.tracker.LeftInWindow());
   return others_pace * BusyUntil(job, worker, free_slots) > left;
+}
+
+// Of those that would not hold up others.
+absl::optional<uint64_t> Dispatcher::BestWorkerNotHeld(const JobDispatch& job,
+                                                       SlotsByWorker free) const {
+  auto worker = BestWorker(job, free);
+  while (worker && job.has_slow && WouldHoldUpOthers(job, *worker, free.at(*worker))) {
+    free.erase(*worker);
+    worker = BestWorker(job, free);
+  }
+  return worker;
 }
 
 // A second copy of a step is computed only by those for whom no job has anything else.
@@ -532,9 +544,8 @@ bool Dispatcher::HandOutOne(Hand hand, SlotsByWorker& free) {
 // These return whether they have handed something out, and take the slot out of `free`.
 bool Dispatcher::LeaseNext(JobDispatch& job, SlotsByWorker& free) {
   if (!job.tracker.CanTake()) return false;
-  const auto worker = BestWorker(job, free);
+  const auto worker = BestWorkerNotHeld(job, free);
   if (!worker) return false;
-  if (job.has_slow && WouldHoldUpOthers(job, *worker, free.at(*worker))) return false;
   const absl::Time now = options_.clock->Now();
   const absl::Duration duration = DurationFor(job, *worker);
   const auto taken = job.tracker.Take(*worker, LeaseSize(job, *worker), now, now + duration);

@@ -225,6 +225,8 @@ class Dispatcher {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool GetsOnWithItsSteps(const JobDispatch& job, uint64_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::optional<uint64_t> BestWorkerNotHeld(const JobDispatch& job, SlotsByWorker free) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WouldHoldUpOthers(const JobDispatch& job, uint64_t worker, uint32_t free_slots) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void RankWorkers(JobDispatch& job);

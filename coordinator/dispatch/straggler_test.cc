@@ -229,6 +229,20 @@ TEST_F(StragglerTest, WorkerThatIsSlowNoLongerGetsItsShareAgain) {
   EXPECT_GT(view.workers.at(1).share, 0.3);
 }
 
+// Workers without faults come first, but one that is held back is none of those.
+TEST_F(StragglerTest, StepThatASlowWorkerDoesNotGetGoesToOneThatHasFailed) {
+  SetWorkers({{1, 1}, {2, 1}, {3, 1}});
+  StartSynchronous(/*replicas=*/4, /*backup=*/0, /*total_steps=*/100'000);
+  Run(400, {{1, 1.0}, {2, 1.0}, {3, 10.0}});
+  const uint64_t before = dispatcher_.View("s").workers.at(1).steps_done;
+  size_t of_second = outbox_.leases.size() - 1;
+  while (outbox_.workers[of_second] != 2) --of_second;
+  GiveBack(of_second, absl::StatusCode::kUnavailable);
+  queues_[2].clear();
+  Run(480, {{1, 1.0}, {2, 1.0}, {3, 10.0}});
+  EXPECT_GT(dispatcher_.View("s").workers.at(1).steps_done, before + 20);
+}
+
 TEST_F(StragglerTest, SlowWorkerGoesOnWhereTheFasterOneIsStuck) {
   SetWorkers({{1, 2}, {2, 2}});
   StartAsynchronous(4);

@@ -162,7 +162,7 @@ void JobRunner::Blame(const WorkerMember& worker, const std::string& what) {
 void JobRunner::OnLeaseReturned(const WorkerMember& worker, const LeaseReturned& returned) {
   if (IsExcluded(worker)) return;
   if (!environment_.dispatcher->HasLease(worker.id, job_->id(), returned.lease_id())) return;
-  const auto code = static_cast<absl::StatusCode>(returned.code());
+  const absl::StatusCode code = ToStatusCode(returned.code());
   const std::string message = absl::StrCat(
       returned.message().empty() ? "it does not say why" : Printable(returned.message()), " (on ",
       worker.registration.name(), ")");
