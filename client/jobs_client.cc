@@ -36,6 +36,9 @@ constexpr absl::Duration kStatusPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kShortestCall = absl::Seconds(1);
 // For finding out whether a coordinator answers at all.
 constexpr absl::Duration kProbeTimeout = absl::Seconds(5);
+// A call may end for its deadline by the clock of the server, or of gRPC, before it is over by
+// ours.
+constexpr absl::Duration kClocksApart = absl::Milliseconds(20);
 
 // The end of a stream that another attempt may mend: the connection or the coordinator went away. A
 // server that shuts down cancels its handlers, so CANCELLED that we did not ask for is such an end.
@@ -184,7 +187,7 @@ absl::StatusOr<Response> GrpcJobsClient::Call(
     }
     if (status.ok()) return response;
     if (interrupted()) return absl::CancelledError("interrupted");
-    if (absl::IsDeadlineExceeded(status) && outage.remaining() <= absl::ZeroDuration()) {
+    if (absl::IsDeadlineExceeded(status) && outage.remaining() <= kClocksApart) {
       if (timed_out != nullptr) *timed_out = true;
       return outage.GiveUp(failure.ok() ? status : failure, by);
     }
