@@ -64,7 +64,10 @@ class CudaModel final : public Model {
   // A lost device is told of at once.
   void Arrived(size_t variable, size_t first, size_t count) override;
 
-  std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
+  // Null: of several GPUs, which exchange gradients first.
+  std::shared_ptr<HostMemory> host_memory() const override {
+    return exchange_ == nullptr ? host_memory_ : nullptr;
+  }
 
   // As CpuModel's. UNAVAILABLE: the device failed, or has not finished in time (DeviceState).
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,

@@ -289,6 +289,11 @@ TEST_F(ReplicasTest, AStepThatFailsDisturbsNoSmallerOne) {
   }
 }
 
+TEST_F(ReplicasTest, GradientsOfSeveralGpusLeaveByTheModelsOwnMemory) {
+  EXPECT_NE(Compile(plan_, 1)->host_memory(), nullptr);
+  EXPECT_EQ(Compile(plan_, 2)->host_memory(), nullptr);
+}
+
 TEST_F(ReplicasTest, ADeviceSaysWhichGpusItIs) {
   auto device = *Open({2, 0});
   EXPECT_EQ(device->name(), "cuda:2,0");
