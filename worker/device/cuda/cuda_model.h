@@ -102,6 +102,11 @@ class CudaModel final : public Model {
   double timeout_seconds() const { return absl::ToDoubleSeconds(state_->timeout()); }
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
+  // The status of an error; a loss of the device is told.
+  absl::Status Told(const cuda::Error& error);
+  // Waits for what a step that failed with `why` has enqueued, which uses the host's memory that
+  // the next one writes to. Returns `why`, or what is worse.
+  absl::Status Settle(absl::Status why);
   // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
   template <typename Work>
   auto Catch(const Work& work) -> decltype(work());
