@@ -106,6 +106,20 @@ absl::Status CudaModel::Settle(absl::Status why) {
   return why;
 }
 
+void CudaModel::Finish() noexcept {
+  for (const auto& replica : replicas_) {
+    try {
+      const bool done =
+          replica->Await({Stream::kCompute, Stream::kExchange, Stream::kCopyOut, Stream::kCopyIn},
+                         timeout_seconds());
+      if (done) continue;
+      TooLate().IgnoreError();
+      return;
+    } catch (const cuda::Error&) {  // Whoever waited for that work was told.
+    }
+  }
+}
+
 CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vector<NamedGpu> gpus,
                      std::string device_name, std::shared_ptr<DeviceState> state,
                      std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory)
@@ -136,8 +150,10 @@ std::vector<std::unique_ptr<CudaReplica>> CudaModel::MakeReplicas(
   return replicas;
 }
 
+// Memory may be of use to another GPU than that which it is given back to.
 CudaModel::~CudaModel() {
   gives_back_.emplace(state_.get(), "gives memory back");
+  if (!state_->hangs()) Finish();
   if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.
   KeepForEver(std::move(host_));

@@ -107,6 +107,8 @@ class CudaModel final : public Model {
   // Waits for what a step that failed with `why` has enqueued, which uses the host's memory that
   // the next one writes to. Returns `why`, or what is worse.
   absl::Status Settle(absl::Status why);
+  // Waits for all that was ever enqueued, be it of a GPU that takes from another.
+  void Finish() noexcept;
   // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
   template <typename Work>
   auto Catch(const Work& work) -> decltype(work());

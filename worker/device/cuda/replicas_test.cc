@@ -294,6 +294,17 @@ TEST_F(ReplicasTest, GradientsOfSeveralGpusLeaveByTheModelsOwnMemory) {
   EXPECT_EQ(Compile(plan_, 2)->host_memory(), nullptr);
 }
 
+// What the first GPU waits for when it gives memory back is not what the second one does.
+TEST_F(ReplicasTest, AModelMayEndWhileValuesArrive) {
+  for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
+    StartAnew(order);
+    const std::unique_ptr<Model> model = Compile(plan_, 2);
+    for (size_t v = 0; v < plan_.variables.size(); ++v) {
+      model->Arrived(v, 0, model->values(v).size());
+    }
+  }
+}
+
 TEST_F(ReplicasTest, ADeviceSaysWhichGpusItIs) {
   auto device = *Open({2, 0});
   EXPECT_EQ(device->name(), "cuda:2,0");
