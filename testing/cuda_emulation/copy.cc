@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "testing/cuda_emulation/fail.h"
 #include "testing/cuda_emulation/runtime_api.h"
@@ -36,7 +37,13 @@ cudaError_t EnqueueCopy(Device* device, void* to, const void* from, size_t bytes
                         cudaStream_t stream) {
   const int to_device = device->memory.DeviceOf(to);
   const int from_device = device->memory.DeviceOf(from);
+  const bool to_pinned = device->memory.Pinned(to, bytes);
+  const bool from_pinned = device->memory.Pinned(from, bytes);
   return Enqueue(device, stream, [=] {
+    if ((to_pinned && !device->memory.Pinned(to, bytes)) ||
+        (from_pinned && !device->memory.Pinned(from, bytes))) {
+      Fail("cudaMemcpyAsync of pinned memory that was given back before it was done");
+    }
     ++device->counts.copies;
     if (to_device >= 0 && from_device >= 0 && to_device != from_device) {
       ++device->counts.peer_copies;
@@ -100,6 +107,16 @@ cudaError_t WaitForLegacy(Device* device, cudaError_t enqueued, const char* call
   return Wait(device, device->legacy->last, call);
 }
 
+// For the work of its streams; what another device does with its memory goes on.
+cudaError_t WaitForCurrentDevice(Device* device, const char* call) {
+  std::vector<TaskPointer> last;
+  if (device->legacy != nullptr) last.push_back(device->legacy->last);
+  for (const CUstream_st* stream : device->streams) {
+    if (IsOfCurrentDevice(*device, stream)) last.push_back(stream->last);
+  }
+  return Wait(device, device->work.Add(nullptr, last), call);
+}
+
 }  // namespace
 }  // namespace cuda_emulation
 
@@ -126,7 +143,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   return CallUnsafe([&](Device* device) {
     if (memory == nullptr) return cudaSuccess;
-    const cudaError_t error = cuda_emulation::Wait(device, nullptr, "cudaFree");
+    const cudaError_t error = cuda_emulation::WaitForCurrentDevice(device, "cudaFree");
     if (error != cudaSuccess) return error;
     return device->memory.Free(memory) ? cudaSuccess : cudaErrorInvalidValue;
   });
@@ -146,7 +163,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
 cudaError_t cudaFreeHost(void* memory) {
   return CallUnsafe([&](Device* device) {
     if (memory == nullptr) return cudaSuccess;
-    const cudaError_t error = cuda_emulation::Wait(device, nullptr, "cudaFreeHost");
+    const cudaError_t error = cuda_emulation::WaitForCurrentDevice(device, "cudaFreeHost");
     if (error != cudaSuccess) return error;
     return device->memory.FreePinned(memory) ? cudaSuccess : cudaErrorInvalidValue;
   });

@@ -49,6 +49,9 @@
   X(cudaErrorTensorMemoryLeak, 721, "tensor memory was not released")                              \
   X(cudaErrorNotPermitted, 800, "operation not permitted")                                         \
   X(cudaErrorNotSupported, 801, "operation not supported")                                         \
+  X(cudaErrorMpsConnectionFailed, 805, "MPS client failed to connect to the MPS control daemon")   \
+  X(cudaErrorMpsRpcFailure, 806,                                                                   \
+    "the remote procedural call between MPS server and client failed")                             \
   X(cudaErrorMpsClientTerminated, 810, "the MPS client has been terminated")                       \
   X(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing")    \
   X(cudaErrorStreamCaptureInvalidated, 901,                                                        \

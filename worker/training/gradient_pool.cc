@@ -12,13 +12,6 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 constexpr size_t kAlignmentFloats = static_cast<size_t>(kAlignment) / sizeof(float);
 
-void* AllocateOrThrow(HostMemory* from, size_t bytes) {
-  if (from == nullptr) return ::operator new(bytes, kAlignment);
-  void* const memory = from->Allocate(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
 }  // namespace
 
 // One piece of memory: that of a device takes long to be made, whatever its size.
@@ -31,7 +24,13 @@ GradientSet::GradientSet(const std::vector<uint64_t>& variable_sizes,
     end += (size + kAlignmentFloats - 1) / kAlignmentFloats * kAlignmentFloats;
   }
   if (end == 0) return;
-  floats_ = static_cast<float*>(AllocateOrThrow(memory_.get(), end * sizeof(float)));
+  const size_t bytes = end * sizeof(float);
+  void* floats = memory_ == nullptr ? nullptr : memory_->Allocate(bytes);
+  if (floats == nullptr) {
+    memory_ = nullptr;
+    floats = ::operator new(bytes, kAlignment);
+  }
+  floats_ = static_cast<float*>(floats);
 }
 
 GradientSet::~GradientSet() {

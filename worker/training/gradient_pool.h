@@ -15,8 +15,8 @@ namespace millrace::worker {
 // What a step pushes: uninitialised floats for each variable, aligned to cache lines.
 class GradientSet {
  public:
-  // Of a variable that is not pushed, 0. `memory`: where from; null: ordinary memory. Throws
-  // std::bad_alloc.
+  // Of a variable that is not pushed, 0. `memory`: where from; ordinary memory where it is null, or
+  // has too little. Throws std::bad_alloc.
   explicit GradientSet(const std::vector<uint64_t>& variable_sizes,
                        std::shared_ptr<HostMemory> memory = nullptr);
   ~GradientSet();
@@ -32,8 +32,8 @@ class GradientSet {
 
  private:
   const std::vector<uint64_t> sizes_;
-  const std::shared_ptr<HostMemory> memory_;
-  std::vector<size_t> begins_;  // Of each variable.
+  std::shared_ptr<HostMemory> memory_;  // Null: ordinary memory.
+  std::vector<size_t> begins_;          // Of each variable.
   float* floats_ = nullptr;
 };
 

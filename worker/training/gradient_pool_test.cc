@@ -104,13 +104,19 @@ TEST(GradientPoolTest, SetOfTheDevicesMemoryOutlivesPoolAndModel) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST(GradientPoolTest, MemoryThatIsNotToBeHadIsThrown) {
+TEST(GradientPoolTest, SetsAreOfOrdinaryMemoryWhereTheDevicesIsNotToBeHad) {
   const auto memory = std::make_shared<CountedMemory>();
   memory->empty = true;
-  GradientPool pool({4}, /*capacity=*/1, memory);
-  EXPECT_THROW(pool.Take(), std::bad_alloc);
-  memory->empty = false;
-  EXPECT_NE(pool.Take(), nullptr);
+  {
+    GradientPool pool({4}, /*capacity=*/2, memory);
+    const std::shared_ptr<GradientSet> ordinary = pool.Take();
+    EXPECT_FALSE(ordinary->is_host_memory());
+    ordinary->variable(0)[3] = 1;
+    memory->empty = false;
+    EXPECT_TRUE(pool.Take()->is_host_memory());
+  }
+  EXPECT_EQ(memory->allocated, 1);
+  EXPECT_EQ(memory->freed, 1);
 }
 
 TEST(GradientPoolTest, SetsComeBackFromOtherThreads) {

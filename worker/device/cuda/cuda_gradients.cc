@@ -9,6 +9,16 @@
 
 namespace millrace::worker {
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// As for events (kernels/gpu.cu): looks again at once for so long, then sleeps in between.
+constexpr std::chrono::microseconds kEager(200);
+constexpr std::chrono::microseconds kSleep(20);
+
+}  // namespace
+
 using cuda::Stream;
 
 CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
@@ -103,10 +113,15 @@ void CudaGradients::Complete(size_t index) {
 bool CudaGradients::Await(const Variable& variable, double seconds) const {
   if (!gpu_->HostWaitFor(*variable.copied, seconds)) return false;
   const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(variable.step));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  const Clock::time_point begin = Clock::now();
   while (step.load(std::memory_order_acquire) != step_) {
-    if (std::chrono::steady_clock::now() >= end) return false;
-    std::this_thread::yield();
+    const Clock::duration waited = Clock::now() - begin;
+    if (waited >= std::chrono::duration<double>(seconds)) return false;
+    if (waited < kEager) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kSleep);
+    }
   }
   return true;
 }

@@ -7,6 +7,7 @@ namespace millrace::worker {
 // Whether a device is lost is told by the next step, which needs more of it.
 void* CudaHostMemory::Allocate(size_t bytes) {
   if (state_->hangs()) return nullptr;
+  const DeviceState::Call call(state_.get(), "takes pinned memory");
   try {
     return library_->AllocatePinned(index_, bytes);
   } catch (const cuda::Error& error) {
@@ -16,7 +17,9 @@ void* CudaHostMemory::Allocate(size_t bytes) {
 }
 
 void CudaHostMemory::Free(void* memory) noexcept {
-  if (!state_->hangs()) library_->FreePinned(index_, memory);
+  if (state_->hangs()) return;
+  const DeviceState::Call call(state_.get(), "gives pinned memory back");
+  library_->FreePinned(index_, memory);
 }
 
 }  // namespace millrace::worker

@@ -18,6 +18,8 @@
 namespace millrace::worker {
 namespace {
 
+using cuda::Stream;
+
 absl::Status StatusOf(const cuda::Error& error, const std::string& device_name) {
   const std::string message = absl::StrCat(device_name, ": ", error.what());
   switch (error.kind()) {
@@ -74,14 +76,47 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
   try {
     return work();
   } catch (const cuda::Error& error) {
-    absl::Status status = StatusOf(error, replicas_[at_work_]->name());
-    // The trouble of one worker ends no job.
-    if (absl::IsInternal(status)) status = absl::UnavailableError(status.message());
-    if (error.kind() == cuda::Error::kLost) state_->Lose(status);
-    return status;
+    absl::Status status = Told(error);
+    return error.kind() == cuda::Error::kLost ? status : Settle(std::move(status));
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        "no memory is left for the model; use smaller layers or a smaller batch_size");
+    return Settle(absl::ResourceExhaustedError(
+        "no memory is left for the model; use smaller layers or a smaller batch_size"));
+  }
+}
+
+absl::Status CudaModel::Told(const cuda::Error& error) {
+  absl::Status status = StatusOf(error, replicas_[at_work_]->name());
+  // The trouble of one worker ends no job.
+  if (absl::IsInternal(status)) status = absl::UnavailableError(status.message());
+  if (error.kind() == cuda::Error::kLost) state_->Lose(status);
+  return status;
+}
+
+// Not for values: they are copied from where they stay, and another thread may add to them.
+absl::Status CudaModel::Settle(absl::Status why) {
+  try {
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      const bool done =
+          At(i).Await({Stream::kCompute, Stream::kExchange, Stream::kCopyOut}, timeout_seconds());
+      if (!done) return TooLate();
+    }
+  } catch (const cuda::Error& error) {
+    return Told(error);
+  }
+  return why;
+}
+
+void CudaModel::Finish() noexcept {
+  for (const auto& replica : replicas_) {
+    try {
+      const bool done =
+          replica->Await({Stream::kCompute, Stream::kExchange, Stream::kCopyOut, Stream::kCopyIn},
+                         timeout_seconds());
+      if (done) continue;
+      TooLate().IgnoreError();
+      return;
+    } catch (const cuda::Error&) {  // Whoever waited for that work was told.
+    }
   }
 }
 
@@ -115,8 +150,10 @@ std::vector<std::unique_ptr<CudaReplica>> CudaModel::MakeReplicas(
   return replicas;
 }
 
+// Memory may be of use to another GPU than that which it is given back to.
 CudaModel::~CudaModel() {
   gives_back_.emplace(state_.get(), "gives memory back");
+  if (!state_->hangs()) Finish();
   if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.
   KeepForEver(std::move(host_));

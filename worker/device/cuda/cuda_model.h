@@ -64,7 +64,10 @@ class CudaModel final : public Model {
   // A lost device is told of at once.
   void Arrived(size_t variable, size_t first, size_t count) override;
 
-  std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
+  // Null: of several GPUs, which exchange gradients first.
+  std::shared_ptr<HostMemory> host_memory() const override {
+    return exchange_ == nullptr ? host_memory_ : nullptr;
+  }
 
   // As CpuModel's. UNAVAILABLE: the device failed, or has not finished in time (DeviceState).
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
@@ -99,6 +102,13 @@ class CudaModel final : public Model {
   double timeout_seconds() const { return absl::ToDoubleSeconds(state_->timeout()); }
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
+  // The status of an error; a loss of the device is told.
+  absl::Status Told(const cuda::Error& error);
+  // Waits for what a step that failed with `why` has enqueued, which uses the host's memory that
+  // the next one writes to. Returns `why`, or what is worse.
+  absl::Status Settle(absl::Status why);
+  // Waits for all that was ever enqueued, be it of a GPU that takes from another.
+  void Finish() noexcept;
   // Runs `work`, which returns a Status or a StatusOr; exceptions become statuses.
   template <typename Work>
   auto Catch(const Work& work) -> decltype(work());

@@ -41,7 +41,8 @@ CudaReplica::CudaReplica(const ModelPlan& plan, const Walk& walk, const Variable
       name_(std::move(name)),
       gpu_(std::move(gpu)),
       layers_(plan_, walk_, gpu_.get()),
-      layout_(plan_, walk_, layers_, places_, sizes_, buckets_, replicas_) {}
+      layout_(plan_, walk_, layers_, places_, sizes_, buckets_, replicas_),
+      done_(gpu_->MakeEvent()) {}
 
 GradientExchange::Member CudaReplica::member() const {
   return {gpu_.get(), layout_.gradients.on_device(), memory_->Device<char>(layout_.received)};
@@ -137,6 +138,14 @@ void CudaReplica::LaunchBackward(const BatchPart& part, const GradientPlaces& to
 
 bool CudaReplica::AwaitForward(double seconds) const {
   return gpu_->HostWaitFor(*forward_done_, seconds);
+}
+
+bool CudaReplica::Await(std::initializer_list<Stream> streams, double seconds) const {
+  for (const Stream stream : streams) {
+    gpu_->Record(stream, done_.get());
+    if (!gpu_->HostWaitFor(*done_, seconds)) return false;
+  }
+  return true;
 }
 
 const float* CudaReplica::Output(size_t output) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +65,8 @@ class CudaReplica {
 
   // Waits for the outputs and losses. False: they took more than `seconds`.
   bool AwaitForward(double seconds) const;
+  // Waits for all that is enqueued on these streams. False: one of them took more than `seconds`.
+  bool Await(std::initializer_list<cuda::Stream> streams, double seconds) const;
   // The first value of an output, and the first of its examples' losses, of the batch that was
   // waited for.
   const float* Output(size_t output) const;
@@ -102,6 +105,7 @@ class CudaReplica {
   std::unique_ptr<cuda::Gpu> gpu_;
   const CudaLayers layers_;
   CudaLayout layout_;
+  const std::unique_ptr<cuda::Event> done_;  // Of Await.
   const HostVariables* host_ = nullptr;
   // Made once the memory is known to be there.
   std::unique_ptr<MirroredMemory> memory_;

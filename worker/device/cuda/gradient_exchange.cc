@@ -67,9 +67,9 @@ void GradientExchange::Begin(size_t taking_part) {
   }
   for (size_t i = 0; i < taking_part; ++i) {
     State& state = At(i);
-    state.member.gpu->WaitFor(Stream::kCompute, *state.copied);
     for (const State& other : states_) {
       state.member.gpu->WaitFor(Stream::kCompute, *other.exchanged);
+      state.member.gpu->WaitFor(Stream::kCompute, *other.copied);
     }
   }
 }

@@ -51,11 +51,14 @@ constexpr size_t kLargest = 7;
 
 class ReplicasTest : public ::testing::Test {
  protected:
-  ReplicasTest() {
+  ReplicasTest() { StartAnew(/*order=*/0); }
+  ~ReplicasTest() override { cuda_emulation::Reset(); }
+
+  static void StartAnew(uint64_t order) {
     cuda_emulation::Reset();
     cuda_emulation::SetDeviceCount(4);
+    cuda_emulation::SetOrder(order);
   }
-  ~ReplicasTest() override { cuda_emulation::Reset(); }
 
   absl::StatusOr<std::unique_ptr<CudaDevice>> Open(std::vector<int> gpus) {
     CudaDeviceOptions options;
@@ -234,8 +237,7 @@ TEST_F(ReplicasTest, TheGpuWithTooLittleMemoryIsNamed) {
 
 TEST_F(ReplicasTest, ALostGpuIsNamedAndLosesTheDevice) {
   for (const int kernel : {1, 9, 20}) {
-    cuda_emulation::Reset();
-    cuda_emulation::SetDeviceCount(4);
+    StartAnew(/*order=*/0);
     lost_.clear();
     const std::unique_ptr<Model> model = Compile(plan_, 3);
     KeptGradients gradients(plan_);
@@ -266,6 +268,41 @@ TEST_F(ReplicasTest, AStepThatFailsLeavesTheModelAsItWas) {
     EXPECT_EQ(again.gradients(), expected.gradients()) << launch;
   }
   EXPECT_GT(failures, 5);
+}
+
+// The step that follows is the first GPU's alone, while the other one may still be at the step that
+// failed.
+TEST_F(ReplicasTest, AStepThatFailsDisturbsNoSmallerOne) {
+  KeptGradients expected(plan_);
+  TrainOrDie(RandomPictures(1), 1, Compile(plan_, 2).get(), &expected);
+  for (const uint64_t order : {0, 10, 21, 27, 48}) {
+    StartAnew(order);
+    const std::unique_ptr<Model> model = Compile(plan_, 2);
+    KeptGradients gradients(plan_);
+    TrainOrDie(RandomPictures(6), 0, model.get(), &gradients);
+    for (int launch = 1;; ++launch) {
+      cuda_emulation::FailLaunch(launch);
+      if (model->Train(RandomPictures(6), 2, &gradients).ok()) break;
+      TrainOrDie(RandomPictures(1), 1, model.get(), &gradients);
+      EXPECT_EQ(gradients.gradients(), expected.gradients()) << launch << ", order " << order;
+    }
+  }
+}
+
+TEST_F(ReplicasTest, GradientsOfSeveralGpusLeaveByTheModelsOwnMemory) {
+  EXPECT_NE(Compile(plan_, 1)->host_memory(), nullptr);
+  EXPECT_EQ(Compile(plan_, 2)->host_memory(), nullptr);
+}
+
+// What the first GPU waits for when it gives memory back is not what the second one does.
+TEST_F(ReplicasTest, AModelMayEndWhileValuesArrive) {
+  for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
+    StartAnew(order);
+    const std::unique_ptr<Model> model = Compile(plan_, 2);
+    for (size_t v = 0; v < plan_.variables.size(); ++v) {
+      model->Arrived(v, 0, model->values(v).size());
+    }
+  }
 }
 
 TEST_F(ReplicasTest, ADeviceSaysWhichGpusItIs) {

@@ -7,7 +7,7 @@ namespace millrace::cuda {
 namespace {
 
 // After these every call of the process fails, until it ends. An unknown error is what a device
-// that has fallen off its bus gives.
+// that has fallen off its bus gives; one that was taken away is unavailable, or none.
 bool DeviceIsLost(cudaError_t error) {
   switch (error) {
     case cudaErrorAssert:
@@ -16,6 +16,7 @@ bool DeviceIsLost(cudaError_t error) {
     case cudaErrorTensorMemoryLeak:
 #endif
     case cudaErrorContextIsDestroyed:
+    case cudaErrorDevicesUnavailable:
     case cudaErrorECCUncorrectable:
     case cudaErrorExternalDevice:
     case cudaErrorHardwareStackError:
@@ -27,6 +28,9 @@ bool DeviceIsLost(cudaError_t error) {
     case cudaErrorLaunchTimeout:
     case cudaErrorMisalignedAddress:
     case cudaErrorMpsClientTerminated:
+    case cudaErrorMpsConnectionFailed:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorNoDevice:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorUnknown:
       return true;
