@@ -182,7 +182,7 @@ class WorkerImpl final : public Worker, private MemberListener {
         session_.Send(std::move(draining));
         trainer_.Stop();
         session_.Leave(kGoodbye);
-        if (!loss_->why().ok() && !device_->AwaitCalls(last_calls_)) hangs_ = true;
+        if (!loss_->why().ok() && !device_->AwaitCalls(last_calls_)) LeaveThreads();
         stopped_.Tell();
       });
     });
@@ -193,10 +193,14 @@ class WorkerImpl final : public Worker, private MemberListener {
     LOG(ERROR) << "a worker leaves, since its device is lost: " << loss_->why().message();
     BeginStop();
     if (stopped_.WaitFor(last_calls_)) return;
-    LOG(ERROR) << "a worker leaves without its threads, since calls of its device do not return";
-    hangs_ = true;
+    LeaveThreads();
     session_.Leave(kGoodbye);
     stopped_.Tell();
+  }
+
+  void LeaveThreads() {
+    if (hangs_.exchange(true)) return;
+    LOG(ERROR) << "a worker leaves without its threads, since calls of its device do not return";
   }
 
   void Welcomed() override { trainer_.DropWork(); }
