@@ -1,5 +1,6 @@
 """What bad input gets: a message with the field's path, the value and what is allowed; never a crash."""
 
+import contextlib
 import gzip
 import pathlib
 import shutil
@@ -116,6 +117,9 @@ class BadInputTest(unittest.TestCase):
         with harness.Cluster(ps=1, workers=1) as cluster:
             good = cluster.millrace("submit", JOB, f"--data={self.digits}", "--set", "epochs=2")
             self.assertEqual(good.returncode, 0, good.stderr)
+            # Without a worker that looks at the data at once a job is taken as it is.
+            with contextlib.closing(cluster.watch(good.stdout.strip())) as events:
+                next(event for event in events if event.get("step", 0) > 0)
             self.check(cluster.millrace("submit", JOB, f"--data={self.digits}", "--set", "batch_size=0"), 1, ["batch_size"])
             self.check(cluster.millrace("submit", JOB, "--data=/nonexistent"), 1, ["/nonexistent"])
             bad = cluster.millrace("submit", JOB, f"--data={self.digits}", "--set", "optimizer.sgd.learning_rate=1e30")
