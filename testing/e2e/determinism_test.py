@@ -44,6 +44,26 @@ class DeterminismTest(unittest.TestCase):
     def assert_equals_reference(self, export):
         self.assertTrue(filecmp.cmp(export, self.reference, shallow=False), f"{export} differs from {self.reference}")
 
+    def train_disturbed(self, cluster, disturb, name, *flags):
+        """Trains a job, in whose middle `disturb` is called with the cluster, and returns its export."""
+        submitted = cluster.millrace("submit", JOB, *flags, *[a for a in self.arguments() if a != "--json"])
+        self.assertEqual(submitted.returncode, 0, submitted.stderr)
+        job_id = submitted.stdout.strip()
+        disturbed = False
+        final = None
+        for event in cluster.watch(job_id):
+            final = event
+            if not disturbed and 0 < event.get("step", 0) < 100:
+                disturbed = True
+                disturb(cluster)
+        self.assertTrue(disturbed, "the job ended before it could be disturbed")
+        self.assertEqual(final["state"], "SUCCEEDED", final)
+        self.assertEqual(final["step"], 100)
+        export = self.directory / f"{name}.safetensors"
+        exported = cluster.millrace("export", job_id, f"--export={export}")
+        self.assertEqual(exported.returncode, 0, exported.stderr)
+        return export
+
     def test_two_ps_and_three_workers(self):
         self.assert_equals_reference(self.train(self.directory / "2-3.safetensors", "--ps=2", "--workers=3"))
 
@@ -69,67 +89,28 @@ class DeterminismTest(unittest.TestCase):
     def test_rounded_on_the_wire_while_a_ps_and_a_worker_are_killed(self):
         rounded = ["--set", "precision.wire=BFLOAT16"]
         undisturbed = self.train(self.directory / "undisturbed.safetensors", "--ps=1", "--workers=1", *rounded)
+
+        def kill(cluster):
+            cluster.workers[0].kill()
+            cluster.ps[0].kill()
+            cluster.ps[0] = cluster.start_ps(0)
+
         with harness.Cluster(ps=2, workers=2) as cluster:
-            arguments = [a for a in self.arguments() if a != "--json"]
-            submitted = cluster.millrace("submit", JOB, *rounded, *arguments)
-            self.assertEqual(submitted.returncode, 0, submitted.stderr)
-            job_id = submitted.stdout.strip()
-            killed = False
-            final = None
-            for event in cluster.watch(job_id):
-                final = event
-                if not killed and 0 < event.get("step", 0) < 100:
-                    killed = True
-                    cluster.workers[0].kill()
-                    cluster.ps[0].kill()
-                    cluster.ps[0] = cluster.start_ps(0)
-            self.assertTrue(killed, "the job ended before a ps could be killed")
-            self.assertEqual(final["state"], "SUCCEEDED", final)
-            export = self.directory / "killed.safetensors"
-            exported = cluster.millrace("export", job_id, f"--export={export}")
-            self.assertEqual(exported.returncode, 0, exported.stderr)
-            self.assertTrue(filecmp.cmp(export, undisturbed, shallow=False), f"{export} differs from {undisturbed}")
+            export = self.train_disturbed(cluster, kill, "killed", *rounded)
+        self.assertTrue(filecmp.cmp(export, undisturbed, shallow=False), f"{export} differs from {undisturbed}")
 
     def test_ps_stopped_in_the_middle_and_started_again(self):
+        def restart(cluster):
+            self.assertEqual(cluster.ps[0].terminate(), 0)
+            cluster.ps[0] = cluster.start_ps(0)
+
         with harness.Cluster(ps=2, workers=2) as cluster:
-            submitted = cluster.millrace("submit", JOB, *[a for a in self.arguments() if a != "--json"])
-            self.assertEqual(submitted.returncode, 0, submitted.stderr)
-            job_id = submitted.stdout.strip()
-            restarted = False
-            final = None
-            for event in cluster.watch(job_id):
-                final = event
-                if not restarted and 0 < event.get("step", 0) < 100:
-                    restarted = True
-                    self.assertEqual(cluster.ps[0].terminate(), 0)
-                    cluster.ps[0] = cluster.start_ps(0)
-            self.assertTrue(restarted, "the job ended before a ps could be restarted")
-            self.assertEqual(final["state"], "SUCCEEDED", final)
-            self.assertEqual(final["step"], 100)
-            export = self.directory / "restarted.safetensors"
-            exported = cluster.millrace("export", job_id, f"--export={export}")
-            self.assertEqual(exported.returncode, 0, exported.stderr)
-            self.assert_equals_reference(export)
+            self.assert_equals_reference(self.train_disturbed(cluster, restart, "restarted"))
 
     def test_backup_contributions_while_a_worker_stands_still(self):
         with harness.Cluster(ps=2, workers=3) as cluster:
-            arguments = [a for a in self.arguments() if a != "--json"]
-            submitted = cluster.millrace("submit", JOB, "--set", "synchronous.backup=2", *arguments)
-            self.assertEqual(submitted.returncode, 0, submitted.stderr)
-            job_id = submitted.stdout.strip()
-            stopped = False
-            final = None
-            for event in cluster.watch(job_id):
-                final = event
-                if not stopped and 0 < event.get("step", 0) < 100:
-                    stopped = True
-                    cluster.workers[0].stop()
-            self.assertTrue(stopped, "the job ended before a worker could be stopped")
-            self.assertEqual(final["state"], "SUCCEEDED", final)
-            export = self.directory / "backup.safetensors"
-            exported = cluster.millrace("export", job_id, f"--export={export}")
-            self.assertEqual(exported.returncode, 0, exported.stderr)
-            self.assert_equals_reference(export)
+            self.assert_equals_reference(self.train_disturbed(
+                cluster, lambda of: of.workers[0].stop(), "backup", "--set", "synchronous.backup=2"))
 
     def test_worker_that_computes_otherwise_gets_no_steps(self):
         with harness.Cluster(ps=1, workers=1) as cluster:
