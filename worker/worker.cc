@@ -169,7 +169,9 @@ class WorkerImpl final : public Worker, private MemberListener {
 
   absl::Status Wait() override {
     absl::Status end = session_.Wait();
-    end.Update(loss_->why());
+    const absl::Status why = loss_->why();
+    if (!why.ok()) stopped_.Wait();  // For `last_calls` at most, and it is known whether it hangs.
+    end.Update(why);
     return end;
   }
 
