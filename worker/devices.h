@@ -23,7 +23,8 @@ absl::Status CheckDeviceName(const std::string& name);
 // How the CUDA library is found: LoadCudaLibrary.
 using CudaLoader = std::function<absl::StatusOr<cuda::Library*>()>;
 
-// Of a GPU: how long it may take for a step, or a call of CUDA to return, before it is lost.
+// Of a GPU: how long it may take for a step, or a call of CUDA to return, before it is lost. For
+// making a model and giving it back, see kLeastMakingTimeout.
 inline constexpr absl::Duration kDefaultDeviceTimeout = absl::Seconds(120);
 inline constexpr absl::Duration kLeastDeviceTimeout = absl::Milliseconds(1);
 inline constexpr absl::Duration kMostDeviceTimeout = absl::Hours(24);

@@ -45,7 +45,8 @@ struct WorkerOptions {
   // faster. On the CPU they have one order in any case.
   bool deterministic = true;
   // How long a GPU may take for a step, or a call of CUDA to return; after that it is lost.
-  // kLeastDeviceTimeout to kMostDeviceTimeout.
+  // kLeastDeviceTimeout to kMostDeviceTimeout. Making a model and giving it back may take
+  // kLeastMakingTimeout in any case.
   absl::Duration device_timeout = kDefaultDeviceTimeout;
   // How long its calls may take to return once it is lost; the worker leaves without those threads.
   absl::Duration last_calls = absl::Seconds(10);

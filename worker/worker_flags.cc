@@ -77,7 +77,8 @@ void AddFlags(CLI::App& app, WorkerOptions* options) {
       ->type_name("BOOL");
   AddDurationFlag(app, "--device_timeout", &options->device_timeout,
                   {kLeastDeviceTimeout, kMostDeviceTimeout},
-                  "How long a GPU may take for a step. After that it is lost, and the worker ends");
+                  "How long a GPU may take for a step. After that it is lost, and the worker ends. "
+                  "Making a model and giving it back may take 120s in any case");
   app.add_option("--threads", options->threads, "Threads that a model computes with")
       ->check(CLI::Range(1, kMaxThreads))
       ->capture_default_str();

@@ -102,7 +102,8 @@ class Declaration {
     AddDurationFlag(*train, "--device_timeout", &Of(train)->device_timeout,
                     {worker::kLeastDeviceTimeout, worker::kMostDeviceTimeout},
                     "How long a GPU may take for a step of the embedded workers. After that it is "
-                    "lost to this process")
+                    "lost to this process. Making a model and giving it back may take 120s in any "
+                    "case")
         ->excludes(cluster);
     train
         ->add_option("--deterministic", Of(train)->deterministic,

@@ -45,6 +45,8 @@ void FailKernelOf(int index, int n, cudaError_t error = cudaErrorIllegalAddress)
 void HangKernel(int n);
 // The nth cudaMalloc never returns, as where the device hangs; Reset does not end it.
 void HangAllocation(int n);
+// The same of the nth launch of a graph.
+void HangGraphLaunch(int n);
 // The nth cudaMalloc, or cudaHostAlloc, returns cudaErrorMemoryAllocation.
 void FailAllocation(int n);
 void FailPinnedAllocation(int n);

@@ -1,6 +1,8 @@
 #include "testing/cuda_emulation/device.h"
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "testing/cuda_emulation/fail.h"
 #include "testing/cuda_emulation/runtime_api.h"
@@ -58,6 +60,10 @@ cudaError_t CallUnsafe(const std::function<cudaError_t(Device*)>& body) {
   return Locked(CurrentDevice(), true, body);
 }
 
+void NeverReturn() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 cudaError_t Remember(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
@@ -105,7 +111,8 @@ void Reset() {
   device.kernel_of = {};
   device.products = KnownProducts::kAll;
   device.launch = device.kernel = device.hang = {};
-  device.allocation = device.pinned_allocation = device.hanging_allocation = {};
+  device.allocation = device.pinned_allocation = {};
+  device.hanging_allocation = device.hanging_graph = {};
   last_error = cudaSuccess;
   SetCurrentDevice(0);
 }
@@ -155,6 +162,9 @@ void HangKernel(int n) {
 }
 void HangAllocation(int n) {
   Set([&](Device* device) { device->hanging_allocation = {n, cudaSuccess}; });
+}
+void HangGraphLaunch(int n) {
+  Set([&](Device* device) { device->hanging_graph = {n, cudaSuccess}; });
 }
 void FailAllocation(int n) {
   Set([&](Device* device) { device->allocation = {n, cudaErrorMemoryAllocation}; });

@@ -49,7 +49,7 @@ struct Device {
   std::set<std::pair<int, int>> peers;  // For which it was enabled.
   bool driver = true;
   KnownProducts products = KnownProducts::kAll;
-  Fault launch, kernel, hang, allocation, pinned_allocation, hanging_allocation;
+  Fault launch, kernel, hang, allocation, pinned_allocation, hanging_allocation, hanging_graph;
   std::array<Fault, kMostDevices> kernel_of;
 
   CUstream_st* legacy = nullptr;  // The stream that is called null; made at the first use.
@@ -76,6 +76,9 @@ cudaError_t CallFor(int index, const std::function<cudaError_t(Device*)>& body);
 // As Call, for what is not allowed while streams are captured, unless relaxed: the captures become
 // invalid.
 cudaError_t CallUnsafe(const std::function<cudaError_t(Device*)>& body);
+
+// What a call does that hangs.
+[[noreturn]] void NeverReturn();
 
 // Of functions that work without a device.
 cudaError_t Remember(cudaError_t error);

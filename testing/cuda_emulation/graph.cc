@@ -138,8 +138,13 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  return Call(
-      [&](Device* device) { return cuda_emulation::LaunchGraph(device, executable, stream); });
+  bool hangs = false;
+  const cudaError_t error = Call([&](Device* device) {
+    hangs = device->hanging_graph.Happens();
+    return cuda_emulation::LaunchGraph(device, executable, stream);
+  });
+  if (hangs) cuda_emulation::NeverReturn();
+  return error;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

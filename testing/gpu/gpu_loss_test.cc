@@ -111,6 +111,7 @@ void RunWorkerWhoseCallsDoNotReturn() {
   cuda_emulation::HangAllocation(1);
   std::thread submits([&] { client->Submit(LongSpec(kEndless)).IgnoreError(); });
   worker::WorkerOptions options = GpuWorker(cluster->address());
+  options.shared_gpus = std::make_shared<worker::SharedGpus>(/*least_making_timeout=*/kTimeout);
   options.last_calls = absl::Milliseconds(100);
   std::exit(worker::RunWorker(options));
 }
@@ -172,7 +173,7 @@ TEST_F(TrainWithoutGpuTest, GoesOnFromACheckpoint) {
 TEST_F(TrainWithoutGpuTest, EndsWhenCallsDoNotReturn) {
   EXPECT_EXIT(
       {
-        cuda_emulation::HangAllocation(1);
+        cuda_emulation::HangGraphLaunch(50);
         std::exit(static_cast<int>(*run_.Run(client::RunTrain)) + 7);
       },
       ExitedWithCode(1), "");

@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
 absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan,
                                                            const BatchSizes& batches) {
   if (state_->hangs()) return absl::UnavailableError(absl::StrCat(name_, ": does not answer"));
-  const DeviceState::Call call(state_.get(), "makes a model");
+  const DeviceState::Call call(state_.get(), "makes a model", state_->making_timeout());
   std::vector<NamedGpu> gpus;
   for (const int gpu : options_.gpus) {
     try {

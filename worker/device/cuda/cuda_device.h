@@ -21,7 +21,8 @@ struct CudaDeviceOptions {
   // share each batch.
   std::vector<int> gpus = {0};
   bool deterministic = true;  // As cuda::GpuOptions.
-  // How long the GPU may take for a step; after that it is lost.
+  // How long the GPU may take for a step, or a call of CUDA to return; after that it is lost.
+  // Making a model and giving it back may take kLeastMakingTimeout in any case.
   absl::Duration timeout = absl::Seconds(120);
   // That other devices of the process know of, too. Null: only this one does.
   std::shared_ptr<SharedGpus> shared = nullptr;

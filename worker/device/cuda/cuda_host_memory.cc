@@ -7,7 +7,7 @@ namespace millrace::worker {
 // Whether a device is lost is told by the next step, which needs more of it.
 void* CudaHostMemory::Allocate(size_t bytes) {
   if (state_->hangs()) return nullptr;
-  const DeviceState::Call call(state_.get(), "takes pinned memory");
+  const DeviceState::Call call(state_.get(), "takes pinned memory", state_->making_timeout());
   try {
     return library_->AllocatePinned(index_, bytes);
   } catch (const cuda::Error& error) {
@@ -18,7 +18,7 @@ void* CudaHostMemory::Allocate(size_t bytes) {
 
 void CudaHostMemory::Free(void* memory) noexcept {
   if (state_->hangs()) return;
-  const DeviceState::Call call(state_.get(), "gives pinned memory back");
+  const DeviceState::Call call(state_.get(), "gives pinned memory back", state_->making_timeout());
   library_->FreePinned(index_, memory);
 }
 

@@ -152,7 +152,7 @@ std::vector<std::unique_ptr<CudaReplica>> CudaModel::MakeReplicas(
 
 // Memory may be of use to another GPU than that which it is given back to.
 CudaModel::~CudaModel() {
-  gives_back_.emplace(state_.get(), "gives memory back");
+  gives_back_.emplace(state_.get(), "gives memory back", state_->making_timeout());
   if (!state_->hangs()) Finish();
   if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.
@@ -227,7 +227,7 @@ absl::Span<float> CudaModel::values(size_t variable) {
 
 void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
   if (state_->hangs()) return;
-  const DeviceState::Call call(state_.get(), "takes values");
+  const DeviceState::Call call(state_.get(), "takes values", state_->timeout());
   const absl::optional<cuda::Error> error = arriving_.Arrived(variable, first, count);
   if (error.has_value() && error->kind() == cuda::Error::kLost) {
     state_->Lose(StatusOf(*error, device_name_));
@@ -247,7 +247,7 @@ GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
 
 void CudaModel::Launch(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
                        const GradientPlaces& to) {
-  const DeviceState::Call call(state_.get(), "launches a step");
+  const DeviceState::Call call(state_.get(), "launches a step", state_->timeout());
   LaunchForward(parts, seed, training, to);
   if (training) LaunchBackward(parts, to);
 }

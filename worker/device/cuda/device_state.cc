@@ -1,5 +1,6 @@
 #include "worker/device/cuda/device_state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,13 +8,17 @@
 namespace millrace::worker {
 namespace {
 
-// Looks at the calls so often within the timeout.
+// Looks at the calls so often within the timeout of steps.
 constexpr int kLooks = 8;
 
 }  // namespace
 
-DeviceState::DeviceState(std::string name, absl::Duration timeout)
-    : name_(std::move(name)), timeout_(timeout), watch_([this] { Watch(); }) {}
+DeviceState::DeviceState(std::string name, absl::Duration timeout,
+                         absl::Duration least_making_timeout)
+    : name_(std::move(name)),
+      timeout_(timeout),
+      making_timeout_(std::max(timeout, least_making_timeout)),
+      watch_([this] { Watch(); }) {}
 
 DeviceState::~DeviceState() {
   {
@@ -65,9 +70,11 @@ bool DeviceState::AwaitCalls(absl::Duration patience) {
   return calls_.empty();
 }
 
-DeviceState::Call::Call(DeviceState* state, const char* doing) : state_(state) {
+DeviceState::Call::Call(DeviceState* state, const char* doing, absl::Duration limit)
+    : state_(state) {
   MutexLock lock(&state_->mutex_);
-  begun_ = state_->calls_.insert(state_->calls_.end(), {std::chrono::steady_clock::now(), doing});
+  const Begun begun = {std::chrono::steady_clock::now(), doing, limit};
+  begun_ = state_->calls_.insert(state_->calls_.end(), begun);
 }
 
 DeviceState::Call::~Call() {
@@ -76,22 +83,27 @@ DeviceState::Call::~Call() {
   if (state_->calls_.empty()) state_->idle_cond_.SignalAll();
 }
 
+absl::optional<DeviceState::Begun> DeviceState::Overdue() const {
+  const auto now = std::chrono::steady_clock::now();
+  for (const Begun& call : calls_) {
+    if (absl::FromChrono(now - call.at) > call.limit) return call;
+  }
+  return absl::nullopt;
+}
+
 void DeviceState::Watch() {
-  const char* doing = nullptr;
+  absl::optional<Begun> overdue;
   {
     MutexLock lock(&mutex_);
-    while (!ends_ && doing == nullptr) {
+    while (!ends_ && !overdue.has_value()) {
       ends_cond_.WaitWithTimeout(&mutex_, timeout_ / kLooks);
-      if (!calls_.empty() &&
-          absl::FromChrono(std::chrono::steady_clock::now() - calls_.front().at) > timeout_) {
-        doing = calls_.front().doing;
-      }
+      overdue = Overdue();
     }
     if (ends_) return;
   }
-  Hang(absl::UnavailableError(absl::StrCat(name_, ": a call of CUDA that ", doing,
+  Hang(absl::UnavailableError(absl::StrCat(name_, ": a call of CUDA that ", overdue->doing,
                                            " has not returned within ",
-                                           absl::ToDoubleSeconds(timeout_), " s")));
+                                           absl::ToDoubleSeconds(overdue->limit), " s")));
 }
 
 // Those who look for leaks see that it is known.
@@ -105,7 +117,9 @@ void KeepForEver(std::shared_ptr<void> thing) {
 std::shared_ptr<DeviceState> SharedGpus::Of(const std::string& name, absl::Duration timeout) {
   MutexLock lock(&mutex_);
   std::shared_ptr<DeviceState>& state = states_[name];
-  if (state == nullptr) state = std::make_shared<DeviceState>(name, timeout);
+  if (state == nullptr) {
+    state = std::make_shared<DeviceState>(name, timeout, least_making_timeout_);
+  }
   return state;
 }
 

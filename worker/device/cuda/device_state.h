@@ -17,22 +17,31 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/mutex.h"
 #include "worker/device/cuda/device_lost.h"
 
 namespace millrace::worker {
 
+// What a process may always take to make a model or to give it back, however short its timeout is
+// for steps: gigabytes are allocated, pinned and filled, kernels are loaded and graphs captured.
+inline constexpr absl::Duration kLeastMakingTimeout = absl::Seconds(120);
+
 // Thread-safe.
 class DeviceState {
  public:
   // `name`: "cuda:0".
-  DeviceState(std::string name, absl::Duration timeout);
+  DeviceState(std::string name, absl::Duration timeout,
+              absl::Duration least_making_timeout = kLeastMakingTimeout);
   ~DeviceState();
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
 
-  // How long the device may take for a step, and a call of CUDA to return.
+  // How long the device may take for a step, and a call of CUDA that belongs to one to return.
   absl::Duration timeout() const { return timeout_; }
+
+  // How long making a model may take, giving it back, and so for pinned memory. At least timeout().
+  absl::Duration making_timeout() const { return making_timeout_; }
 
   // `lost` is told when the device is; at once if it is already.
   void AddListener(DeviceLost lost) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -48,18 +57,19 @@ class DeviceState {
   struct Begun {
     std::chrono::steady_clock::time_point at;
     const char* doing;
+    absl::Duration limit;
   };
   using Calls = std::list<Begun>;
 
   // Waits for `patience` at most until there is no Call. False: there is one.
   bool AwaitCalls(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // While it lives its thread is in calls of CUDA. The device hangs if that takes longer than the
-  // timeout (and an eighth of it).
+  // While it lives its thread is in calls of CUDA. The device hangs if that takes longer than
+  // `limit` (and an eighth of the timeout).
   class Call {
    public:
     // `doing`: for the message, as "makes a model".
-    Call(DeviceState* state, const char* doing);
+    Call(DeviceState* state, const char* doing, absl::Duration limit);
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
@@ -71,9 +81,12 @@ class DeviceState {
 
  private:
   void Watch() ABSL_LOCKS_EXCLUDED(mutex_);
+  // One that takes longer than it may.
+  absl::optional<Begun> Overdue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string name_;
   const absl::Duration timeout_;
+  const absl::Duration making_timeout_;
   mutable Mutex mutex_;  // Guards what follows. Listeners are called without it.
   CondVar ends_cond_;
   CondVar idle_cond_;
@@ -93,11 +106,15 @@ void KeepForEver(std::shared_ptr<void> thing);
 // Thread-safe.
 class SharedGpus {
  public:
+  explicit SharedGpus(absl::Duration least_making_timeout = kLeastMakingTimeout)
+      : least_making_timeout_(least_making_timeout) {}
+
   // Of those together called `name`: "cuda:0". `timeout` is that of the first who asks.
   std::shared_ptr<DeviceState> Of(const std::string& name, absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  const absl::Duration least_making_timeout_;
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<DeviceState>> states_ ABSL_GUARDED_BY(mutex_);
 };

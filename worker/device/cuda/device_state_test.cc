@@ -55,20 +55,47 @@ TEST(DeviceStateTest, ACallThatDoesNotReturnIsAHang) {
   Told told;
   state.AddListener(told.Listener());
   {
-    const DeviceState::Call call(&state, "makes a model");
+    const DeviceState::Call call(&state, "launches a step", state.timeout());
     EXPECT_FALSE(state.AwaitCalls(absl::ZeroDuration()));
     EXPECT_THAT(told.Await(), ElementsAre(absl::UnavailableError(
-                                  "cuda:1: a call of CUDA that makes a model has not returned "
+                                  "cuda:1: a call of CUDA that launches a step has not returned "
                                   "within 0.008 s")));
   }
   EXPECT_TRUE(state.hangs());
   EXPECT_TRUE(state.AwaitCalls(absl::Hours(1)));
 }
 
+// The older one would be told of first, were both asked for the same.
+TEST(DeviceStateTest, MakingAModelMayTakeLongerThanAStep) {
+  DeviceState state("cuda:0", absl::Milliseconds(8));
+  Told told;
+  state.AddListener(told.Listener());
+  const DeviceState::Call making(&state, "makes a model", state.making_timeout());
+  const DeviceState::Call step(&state, "launches a step", state.timeout());
+  EXPECT_THAT(told.Await(), ElementsAre(absl::UnavailableError(
+                                "cuda:0: a call of CUDA that launches a step has not returned "
+                                "within 0.008 s")));
+}
+
+TEST(DeviceStateTest, AModelThatIsNotMadeInItsTimeIsAHang) {
+  DeviceState state("cuda:0", absl::Milliseconds(1), absl::Milliseconds(8));
+  Told told;
+  state.AddListener(told.Listener());
+  const DeviceState::Call call(&state, "makes a model", state.making_timeout());
+  EXPECT_THAT(told.Await(), ElementsAre(absl::UnavailableError(
+                                "cuda:0: a call of CUDA that makes a model has not returned "
+                                "within 0.008 s")));
+}
+
+TEST(DeviceStateTest, MakingAModelMayTakeTheTimeoutIfThatIsLonger) {
+  EXPECT_EQ(DeviceState("cuda:0", absl::Seconds(3)).making_timeout(), kLeastMakingTimeout);
+  EXPECT_EQ(DeviceState("cuda:0", absl::Hours(3)).making_timeout(), absl::Hours(3));
+}
+
 TEST(DeviceStateTest, CallsThatReturnAreNone) {
   DeviceState state("cuda:0", absl::Hours(1));
-  { const DeviceState::Call call(&state, "makes a model"); }
-  const DeviceState::Call call(&state, "makes a model");
+  { const DeviceState::Call call(&state, "launches a step", state.timeout()); }
+  const DeviceState::Call call(&state, "launches a step", state.timeout());
   EXPECT_FALSE(state.hangs());
 }
 
@@ -78,6 +105,7 @@ TEST(DeviceStateTest, DevicesOfOneNameShareAState) {
   EXPECT_EQ(gpus.Of("cuda:0", absl::Seconds(5)), first);
   EXPECT_NE(gpus.Of("cuda:1", absl::Seconds(5)), first);
   EXPECT_EQ(first->timeout(), absl::Seconds(3));
+  EXPECT_EQ(first->making_timeout(), kLeastMakingTimeout);
 }
 
 }  // namespace
