@@ -6,4 +6,6 @@ namespace millrace::worker {
 
 std::unique_ptr<Device> MakeTestDevice(int threads) { return std::make_unique<CpuDevice>(threads); }
 
+int TestDeviceParts() { return 1; }
+
 }  // namespace millrace::worker

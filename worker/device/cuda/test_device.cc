@@ -12,4 +12,6 @@ std::unique_ptr<Device> MakeTestDevice(int /*threads*/) {
   return *std::move(device);
 }
 
+int TestDeviceParts() { return 1; }
+
 }  // namespace millrace::worker

@@ -15,4 +15,6 @@ std::unique_ptr<Device> MakeTestDevice(int /*threads*/) {
   return *std::move(device);
 }
 
+int TestDeviceParts() { return 2; }
+
 }  // namespace millrace::worker

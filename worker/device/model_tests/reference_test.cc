@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/model_tests/model_test_util.h"
 #include "worker/device/model_tests/reference_cases.h"
+#include "worker/device/model_tests/test_device.h"
 
 namespace millrace::worker {
 namespace {
@@ -90,11 +91,20 @@ class ReferenceTest : public ::testing::TestWithParam<Reference> {
     }
   }
 
+  bool NormalizesByTheBatch() const {
+    const auto& variables = plan_.variables;
+    return std::any_of(variables.begin(), variables.end(),
+                       [](const auto& v) { return v.update().has_moving_average(); });
+  }
+
   ModelPlan plan_;
   std::unique_ptr<Model> model_;
 };
 
 TEST_P(ReferenceTest, LossAndGradientsAreKeras) {
+  if (TestDeviceParts() > 1 && NormalizesByTheBatch()) {
+    GTEST_SKIP() << "Keras normalized by the whole batch, and this device by parts of it";
+  }
   const Reference& reference = GetParam();
   KeptGradients gradients(plan_);
   const absl::StatusOr<BatchResult> result = model_->Train(reference.batch, /*seed=*/0, &gradients);

@@ -11,6 +11,10 @@ namespace millrace::worker {
 // `threads`: of the processor, for devices that compute with them.
 std::unique_ptr<Device> MakeTestDevice(int threads);
 
+// Into how many parts it divides a batch. BatchNormalization normalizes by each part's own
+// examples.
+int TestDeviceParts();
+
 }  // namespace millrace::worker
 
 #endif  // MILLRACE_WORKER_DEVICE_MODEL_TESTS_TEST_DEVICE_H_
