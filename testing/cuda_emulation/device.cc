@@ -3,6 +3,7 @@
 #include <string>
 
 #include "testing/cuda_emulation/fail.h"
+#include "testing/cuda_emulation/nccl_comms.h"
 #include "testing/cuda_emulation/runtime_api.h"
 #include "testing/cuda_emulation/stream.h"
 
@@ -106,6 +107,9 @@ void Reset() {
   device.products = KnownProducts::kAll;
   device.launch = device.kernel = device.hang = {};
   device.allocation = device.pinned_allocation = device.hanging_allocation = {};
+  Nccl& nccl = TheNccl();
+  nccl.missing = false;
+  nccl.init = nccl.group = nccl.sum = {};
   last_error = cudaSuccess;
   SetCurrentDevice(0);
 }
