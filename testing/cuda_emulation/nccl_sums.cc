@@ -134,9 +134,8 @@ void EnqueueSum(Device* device, Nccl* nccl, const RanksSum& of_ranks) {
   Clique* const clique = sum->clique.get();
   std::vector<TaskPointer> here;
   for (size_t i = 0; i < sum->ranks(); ++i) {
-    Enqueue(device, sum->parts[i].stream, [device, index = clique->devices[i]] {
-      return Execute(device, index, [] {});
-    });
+    Enqueue(device, sum->parts[i].stream,
+            [device, index = clique->devices[i]] { return Execute(device, index, [] {}); });
     here.push_back(sum->parts[i].stream->last);
   }
   const TaskPointer all =

@@ -92,9 +92,9 @@ TEST_F(NcclTest, WaitsForTheWorkBeforeItInEachStreamAndIsWaitedFor) {
     float* pinned = nullptr;
     ASSERT_EQ(cudaHostAlloc(&pinned, 8, cudaHostAllocDefault), cudaSuccess);
     cudaSetDevice(1);
-    ASSERT_EQ(cudaMemcpyAsync(pinned, arrays_[1]->data() + 2, 8, cudaMemcpyDeviceToHost,
-                              streams_[1]),
-              cudaSuccess);
+    ASSERT_EQ(
+        cudaMemcpyAsync(pinned, arrays_[1]->data() + 2, 8, cudaMemcpyDeviceToHost, streams_[1]),
+        cudaSuccess);
     ASSERT_EQ(cudaStreamSynchronize(streams_[1]), cudaSuccess);
     EXPECT_EQ(pinned[0], 0);
     cudaFreeHost(pinned);

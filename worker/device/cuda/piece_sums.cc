@@ -72,8 +72,9 @@ std::unique_ptr<cuda::PieceSums> MakeTriedSums(const std::vector<cuda::Gpu*>& gp
   std::unique_ptr<cuda::PieceSums> sums = gpus[0]->MakePieceSums(gpus);
   if (TryOut(gpus, buckets, arrays, seconds, sums.get())) return sums;
   sums->Abort();
-  throw cuda::Error(cuda::Error::kOther,
-                    absl::StrCat(sums->name(), " has not added anything up within ", seconds, " s"));
+  throw cuda::Error(
+      cuda::Error::kOther,
+      absl::StrCat(sums->name(), " has not added anything up within ", seconds, " s"));
 }
 
 }  // namespace
@@ -92,7 +93,8 @@ std::unique_ptr<cuda::PieceSums> MakePieceSums(const std::vector<cuda::Gpu*>& gp
     const uint64_t free = FreeMemoryOf(gpus);
     std::unique_ptr<cuda::PieceSums> sums = MakeTriedSums(gpus, buckets, seconds);
     const double taken = static_cast<double>(free) - static_cast<double>(FreeMemoryOf(gpus));
-    LOG(INFO) << device_name << ": " << sums->name() << " adds up gradients, in any order; it takes "
+    LOG(INFO) << device_name << ": " << sums->name()
+              << " adds up gradients, in any order; it takes "
               << taken / static_cast<double>(gpus.size()) / kMiB << " MiB of each GPU";
     return sums;
   } catch (const cuda::Error& error) {

@@ -24,8 +24,8 @@ void FindNcclFunction(void* library, const char* name, Function* function) {
   if (*function == nullptr) ThrowNoNccl();
 }
 
-// Looked for where this library looks for CUDA's: where they were at build time, beside it, or where
-// LD_LIBRARY_PATH says.
+// Looked for where this library looks for CUDA's: where they were at build time, beside it, or
+// where LD_LIBRARY_PATH says.
 NcclFunctions FindNccl() {
   void* const library = dlopen(kNcclFile, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) ThrowNoNccl();

@@ -1,9 +1,8 @@
-#include "worker/device/cuda/kernels/nccl_sums.h"
-
 #include <string>
 #include <utility>
 
 #include "worker/device/cuda/kernels/nccl_functions.h"
+#include "worker/device/cuda/kernels/nccl_sums.h"
 
 namespace millrace::cuda {
 

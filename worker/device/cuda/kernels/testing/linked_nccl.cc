@@ -19,8 +19,7 @@ const NcclFunctions& LoadNccl() {
       .reduce_scatter = &ncclReduceScatter,
   };
   if (!cuda_emulation::NcclMissing()) return kFunctions;
-  throw Error(Error::kOther,
-              "NCCL cannot be loaded: libnccl.so.2: cannot open shared object file");
+  throw Error(Error::kOther, "NCCL cannot be loaded: libnccl.so.2: cannot open shared object file");
 }
 
 }  // namespace millrace::cuda
