@@ -37,7 +37,9 @@ cudaError_t EnqueueCopy(Device* device, void* to, const void* from, size_t bytes
   const int from_device = device->memory.DeviceOf(from);
   const bool to_pinned = device->memory.Pinned(to, bytes);
   const bool from_pinned = device->memory.Pinned(from, bytes);
+  const int index = CurrentDevice();
   return Enqueue(device, stream, [=] {
+    if (device->lost[index] != cudaSuccess) return true;
     if ((to_pinned && !device->memory.Pinned(to, bytes)) ||
         (from_pinned && !device->memory.Pinned(from, bytes))) {
       Fail("cudaMemcpyAsync of pinned memory that was given back before it was done");
@@ -89,7 +91,8 @@ cudaError_t Fill(Device* device, void* memory, int value, size_t bytes, cudaStre
   if (bytes == 0) return cudaSuccess;
   if (!device->memory.OnDevice(memory, bytes)) return cudaErrorInvalidValue;
   const int owner = device->memory.DeviceOf(memory);
-  return Enqueue(device, stream, [device, memory, value, bytes, owner] {
+  return Enqueue(device, stream, [device, memory, value, bytes, owner, index = CurrentDevice()] {
+    if (device->lost[index] != cudaSuccess) return true;
     ++device->counts.copies;
     device->memory.OpenBoth(owner, -1);
     std::memset(memory, value, bytes);

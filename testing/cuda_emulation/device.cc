@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "testing/cuda_emulation/fail.h"
+#include "testing/cuda_emulation/nccl_comms.h"
 #include "testing/cuda_emulation/runtime_api.h"
 #include "testing/cuda_emulation/stream.h"
 
@@ -113,6 +114,9 @@ void Reset() {
   device.launch = device.kernel = device.hang = {};
   device.allocation = device.pinned_allocation = {};
   device.hanging_allocation = device.hanging_graph = {};
+  Nccl& nccl = TheNccl();
+  nccl.missing = false;
+  nccl.init = nccl.group = nccl.sum = {};
   last_error = cudaSuccess;
   SetCurrentDevice(0);
 }

@@ -35,7 +35,7 @@
 // - Streams can be captured into graphs, across streams by events; what CUDA forbids meanwhile
 //   fails as with CUDA. An external event of a graph is recorded when the graph is launched.
 // - There are no child graphs, attributes of launches, cooperative launches, clusters, textures,
-//   peers, managed memory, and timings of events. Of atomics there is atomicAdd of floats.
+//   managed memory, and timings of events. Of atomics there is atomicAdd of floats.
 // - All functions are thread-safe, and run one at a time. The sanitizers know the fibers.
 #ifndef MILLRACE_TESTING_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H_
 #define MILLRACE_TESTING_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H_

@@ -1,5 +1,6 @@
 #include "worker/device/cuda/cuda_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <new>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "common/memory_limit.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "worker/device/cuda/cuda_memory_need.h"
 #include "worker/device/cuda/gpu_names.h"
 #include "worker/model/batch_check.h"
@@ -19,6 +21,9 @@ namespace millrace::worker {
 namespace {
 
 using cuda::Stream;
+
+// As a share of the time that a model may take to be made; no longer than a step may take.
+constexpr double kPatienceForNccl = 0.25;
 
 absl::Status StatusOf(const cuda::Error& error, const std::string& device_name) {
   const std::string message = absl::StrCat(device_name, ": ", error.what());
@@ -88,7 +93,10 @@ absl::Status CudaModel::Told(const cuda::Error& error) {
   absl::Status status = StatusOf(error, replicas_[at_work_]->name());
   // The trouble of one worker ends no job.
   if (absl::IsInternal(status)) status = absl::UnavailableError(status.message());
-  if (error.kind() == cuda::Error::kLost) state_->Lose(status);
+  if (error.kind() == cuda::Error::kLost) {
+    lost_ = true;
+    state_->Lose(status);
+  }
   return status;
 }
 
@@ -130,7 +138,7 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vect
       state_(std::move(state)),
       meter_(std::move(meter)),
       host_memory_(std::move(host_memory)),
-      places_(plan_, walk_),
+      places_(plan_, walk_, gpus.size()),
       buckets_(PlanBuckets(walk_, places_)),
       replicas_(MakeReplicas(std::move(gpus))),
       numerics_(CudaNumerics(replicas_, plan_.precision)),
@@ -153,9 +161,11 @@ std::vector<std::unique_ptr<CudaReplica>> CudaModel::MakeReplicas(
 // Memory may be of use to another GPU than that which it is given back to.
 CudaModel::~CudaModel() {
   gives_back_.emplace(state_.get(), "gives memory back", state_->making_timeout());
+  if (lost_ && sums_ != nullptr && !state_->hangs()) sums_->Abort();
   if (!state_->hangs()) Finish();
   if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.
+  KeepForEver(std::move(sums_));
   KeepForEver(std::move(host_));
   for (const auto& replica : replicas_) replica->Abandon();
 }
@@ -178,7 +188,7 @@ absl::StatusOr<std::unique_ptr<Model>> CudaModel::Compile(
   }
 }
 
-absl::Status CudaModel::TakeMemory() {
+absl::Status CudaModel::CheckMemory() {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     const CudaReplica& replica = At(i);
     const CudaMemoryNeed need(plan_, walk_, replica.layers(), places_, buckets_, replicas_.size(),
@@ -186,6 +196,26 @@ absl::Status CudaModel::TakeMemory() {
     if (i == 0) MILLRACE_RETURN_IF_ERROR(need.CheckHost(MemoryLimit()));
     MILLRACE_RETURN_IF_ERROR(need.CheckDevice(replica.gpu()->Properties().free, replica.name()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CudaModel::MakeSums() {
+  std::vector<cuda::Gpu*> gpus;
+  for (const auto& replica : replicas_) gpus.push_back(replica->gpu());
+  const absl::Duration most = kPatienceForNccl * state_->making_timeout();
+  sums_ = MakePieceSums(gpus, buckets_, device_name_,
+                        absl::ToDoubleSeconds(std::min(state_->timeout(), most)));
+  const absl::Status fits = CheckMemory();
+  if (fits.ok() || sums_ == nullptr) return fits;
+  sums_.reset();
+  MILLRACE_RETURN_IF_ERROR(CheckMemory());
+  LOG(WARNING) << device_name_ << ": our own kernels add up gradients after all: with NCCL "
+               << fits.message();
+  return absl::OkStatus();
+}
+
+absl::Status CudaModel::TakeMemory() {
+  MILLRACE_RETURN_IF_ERROR(MakeSums());
   host_ = std::make_unique<HostVariables>(places_, At(0).gpu());
   std::vector<GradientExchange::Member> members;
   uint64_t memory = 0;
@@ -199,8 +229,8 @@ absl::Status CudaModel::TakeMemory() {
   }
   meter_->SetMemory(memory, memory - free);
   if (members.size() > 1) {
-    exchange_ =
-        std::make_unique<GradientExchange>(buckets_, std::move(members), host_.get(), &at_work_);
+    exchange_ = std::make_unique<GradientExchange>(buckets_, std::move(members), sums_.get(),
+                                                   host_.get(), &at_work_);
   }
   Prepare(batches_.train, /*training=*/true);
   if (batches_.evaluation > 0) Prepare(batches_.evaluation, /*training=*/false);

@@ -20,6 +20,7 @@
 #include "worker/device/cuda/gradient_exchange.h"
 #include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/piece_sums.h"
 #include "worker/device/device_meter.h"
 #include "worker/model/batch_metrics.h"
 #include "worker/model/batch_sizes.h"
@@ -44,7 +45,8 @@ struct NamedGpu {
 // Of several GPUs each has all variables, and consecutive examples of the batch, as many as the
 // others or one less; none where there are fewer examples than GPUs. Losses and gradients are those
 // of the whole batch's mean; the replicas add gradients up themselves (GradientExchange). What a
-// batch normalization divides by is of the replica's own examples.
+// batch normalization divides by is of the replica's own examples. A device that is not
+// deterministic has NCCL add them up, where it can.
 //
 // After an error of the device (UNAVAILABLE) the model is of no use any more.
 class CudaModel final : public Model {
@@ -93,6 +95,9 @@ class CudaModel final : public Model {
   bool AwaitGradients();
   bool HandOver(const GradientPlaces& to, GradientSink* gradients);
   absl::Status TakeMemory();
+  absl::Status CheckMemory();
+  // NCCL's sums where they serve, and leave enough memory.
+  absl::Status MakeSums();
   // Captures the passes for batches of this size: what is wrong with them, and the memory of the
   // code that they run, comes before the first step.
   void Prepare(size_t size, bool training);
@@ -132,6 +137,8 @@ class CudaModel final : public Model {
   const std::vector<std::unique_ptr<CudaReplica>> replicas_;
   const std::string numerics_;
   size_t at_work_ = 0;  // The replica whose GPU is called: who is named in errors.
+  bool lost_ = false;   // The device, as steps found.
+  std::unique_ptr<cuda::PieceSums> sums_;  // Null: gradients are added up by our own kernels.
   // Made once the memory is known to be there.
   std::unique_ptr<HostVariables> host_;
   std::unique_ptr<GradientExchange> exchange_;  // Null: of one replica.

@@ -17,9 +17,9 @@ float* Floats(char* memory) { return reinterpret_cast<float*>(memory); }
 }  // namespace
 
 GradientExchange::GradientExchange(const std::vector<GradientBucket>& buckets,
-                                   std::vector<Member> members, const HostVariables* host,
-                                   size_t* at_work)
-    : buckets_(buckets), host_(host), at_work_(at_work), states_(members.size()) {
+                                   std::vector<Member> members, cuda::PieceSums* sums,
+                                   const HostVariables* host, size_t* at_work)
+    : buckets_(buckets), sums_(sums), host_(host), at_work_(at_work), states_(members.size()) {
   for (size_t i = 0; i < members.size(); ++i) {
     State& state = At(i);
     state.member = members[i];
@@ -79,7 +79,17 @@ void GradientExchange::Enqueue(size_t bucket) {
     State& state = At(i);
     state.member.gpu->Record(Stream::kCompute, state.buckets[bucket].final.get());
   }
-  for (size_t i = 0; i < taking_part_; ++i) EnqueuePiece(bucket, i);
+  for (size_t i = 0; i < taking_part_; ++i) {
+    for (size_t k = 0; k < taking_part_; ++k) {
+      At(i).member.gpu->WaitFor(Stream::kExchange, *states_[k].buckets[bucket].final);
+    }
+  }
+  if (sums_ != nullptr && taking_part_ == states_.size()) {
+    EnqueueSums(bucket);
+  } else if (taking_part_ > 1) {
+    for (size_t i = 0; i < taking_part_; ++i) EnqueueSum(bucket, i);
+  }
+  for (size_t i = 0; i < taking_part_; ++i) EnqueueCopy(bucket, i);
 }
 
 std::vector<const float*> GradientExchange::Gather(const GradientBucket& bucket, const Piece& piece,
@@ -100,20 +110,34 @@ std::vector<const float*> GradientExchange::Gather(const GradientBucket& bucket,
   return parts;
 }
 
-void GradientExchange::EnqueuePiece(size_t index, size_t member) {
+void GradientExchange::EnqueueSum(size_t index, size_t member) {
+  const GradientBucket& bucket = buckets_[index];
+  const Piece piece = PieceOf(bucket, member, taking_part_);
+  if (piece.bytes == 0) return;
+  const Member& here = At(member).member;
+  here.gpu->Sum(Stream::kExchange, Gather(bucket, piece, member), piece.bytes / sizeof(float),
+                Floats(here.gradients + bucket.begin + piece.begin));
+}
+
+// Pieces are equal, as VariablePlaces says.
+void GradientExchange::EnqueueSums(size_t index) {
+  const GradientBucket& bucket = buckets_[index];
+  const Piece piece = PieceOf(bucket, 0, taking_part_);
+  if (piece.bytes == 0) return;
+  std::vector<float*> arrays;
+  for (const State& state : states_) {
+    arrays.push_back(Floats(state.member.gradients + bucket.begin));
+  }
+  sums_->Enqueue(Stream::kExchange, arrays, piece.bytes / sizeof(float));
+}
+
+void GradientExchange::EnqueueCopy(size_t index, size_t member) {
   const GradientBucket& bucket = buckets_[index];
   const Piece piece = PieceOf(bucket, member, taking_part_);
   State& state = At(member);
   OfBucket& events = state.buckets[index];
   cuda::Gpu* const gpu = state.member.gpu;
-  for (size_t i = 0; i < taking_part_; ++i) {
-    gpu->WaitFor(Stream::kExchange, *states_[i].buckets[index].final);
-  }
   char* const sum = state.member.gradients + bucket.begin + piece.begin;
-  if (taking_part_ > 1 && piece.bytes > 0) {
-    gpu->Sum(Stream::kExchange, Gather(bucket, piece, member), piece.bytes / sizeof(float),
-             Floats(sum));
-  }
   gpu->Record(Stream::kExchange, events.summed.get());
   gpu->WaitFor(Stream::kCopyOut, *events.summed);
   gpu->CopyOut(Stream::kCopyOut, host_->gradients() + bucket.begin + piece.begin, sum, piece.bytes);
@@ -122,15 +146,17 @@ void GradientExchange::EnqueuePiece(size_t index, size_t member) {
 
 // The passes first: a GPU that is lost then says so itself, and no other waits for it.
 bool GradientExchange::Await(size_t bucket, double seconds) const {
+  return Await(bucket, &OfBucket::final, seconds) && Await(bucket, &OfBucket::copied, seconds);
+}
+
+bool GradientExchange::Await(size_t bucket, std::unique_ptr<cuda::Event> OfBucket::*event,
+                             double seconds) const {
+  std::vector<AwaitedEvent> all;
   for (size_t i = 0; i < taking_part_; ++i) {
-    const State& state = At(i);
-    if (!state.member.gpu->HostWaitFor(*state.buckets[bucket].final, seconds)) return false;
+    const State& state = states_[i];
+    all.push_back({state.member.gpu, (state.buckets[bucket].*event).get()});
   }
-  for (size_t i = 0; i < taking_part_; ++i) {
-    const State& state = At(i);
-    if (!state.member.gpu->HostWaitFor(*state.buckets[bucket].copied, seconds)) return false;
-  }
-  return true;
+  return AwaitAll(all, sums_, seconds, at_work_);
 }
 
 bool GradientExchange::Wait(double seconds) const {

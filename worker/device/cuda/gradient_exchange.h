@@ -6,6 +6,11 @@
 // share of the gradients alone, and bits depend on the number of replicas and on nothing else.
 // Nothing goes back to the GPUs: new values come from the ps servers.
 //
+// Where any order of sums will do, NCCL may get and add up the pieces instead (cuda::PieceSums),
+// but for steps in which not all replicas take part, since all of them are its ranks. It begins
+// once the bucket is final everywhere, too: until then its kernels would only keep multiprocessors
+// from the passes.
+//
 // What waits for what: the streams of exchange wait for the backward passes of all replicas, by
 // events that are recorded outside of graphs. Whatever was enqueued for earlier steps, be it that
 // one failed half-way, has to be done before a backward pass writes gradients anew (Begin).
@@ -19,6 +24,7 @@
 #include "worker/device/cuda/gradient_buckets.h"
 #include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/piece_sums.h"
 #include "worker/model/model.h"
 
 namespace millrace::worker {
@@ -33,9 +39,10 @@ class GradientExchange {
     char* received = nullptr;   // ReceivedBytes, on the GPU.
   };
 
-  // All must outlive it. `at_work` is told which member's GPU is called.
+  // All must outlive it. Null `sums`: they are our own. `at_work` is told which member's GPU is
+  // called.
   GradientExchange(const std::vector<GradientBucket>& buckets, std::vector<Member> members,
-                   const HostVariables* host, size_t* at_work);
+                   cuda::PieceSums* sums, const HostVariables* host, size_t* at_work);
 
   // What each of `members` needs for pieces of the others.
   static size_t ReceivedBytes(const std::vector<GradientBucket>& buckets, size_t members);
@@ -71,13 +78,17 @@ class GradientExchange {
   };
   State& At(size_t member) const;
   static Piece PieceOf(const GradientBucket& bucket, size_t piece, size_t pieces);
-  void EnqueuePiece(size_t bucket, size_t member);
+  void EnqueueSum(size_t bucket, size_t member);
+  void EnqueueSums(size_t bucket);
+  void EnqueueCopy(size_t bucket, size_t member);
   // The part of a piece that each member has, on the GPU of `member`.
   std::vector<const float*> Gather(const GradientBucket& bucket, const Piece& piece,
                                    size_t member) const;
   bool Await(size_t bucket, double seconds) const;
+  bool Await(size_t bucket, std::unique_ptr<cuda::Event> OfBucket::*event, double seconds) const;
 
   const std::vector<GradientBucket>& buckets_;
+  cuda::PieceSums* const sums_;
   const HostVariables* const host_;
   size_t* const at_work_;
   mutable std::vector<State> states_;

@@ -11,7 +11,7 @@ absl::Span<float> SpanAt(char* begin, size_t place, size_t elements) {
 
 }  // namespace
 
-VariablePlaces::VariablePlaces(const ModelPlan& plan, const Walk& walk)
+VariablePlaces::VariablePlaces(const ModelPlan& plan, const Walk& walk, size_t replicas)
     : gradients(plan.variables.size()) {
   MemoryLayout of_values;
   for (size_t i = 0; i < plan.variables.size(); ++i) {
@@ -22,7 +22,11 @@ VariablePlaces::VariablePlaces(const ModelPlan& plan, const Walk& walk)
   values_bytes = of_values.bytes();
   PlanOrder(plan, walk);
   MemoryLayout of_gradients;
-  for (const size_t i : order) gradients[i] = of_gradients.Add(elements[i] * sizeof(float));
+  for (const size_t i : order) {
+    const size_t share = (elements[i] * sizeof(float) + replicas - 1) / replicas;
+    gradients[i] = of_gradients.Add(share);
+    for (size_t k = 1; k < replicas; ++k) of_gradients.Add(share);
+  }
   gradients_bytes = of_gradients.bytes();
 }
 

@@ -14,9 +14,11 @@
 namespace millrace::worker {
 
 // Where values and gradients stand, each kind one after the other from 0: the same on the host and
-// on every GPU. Gradients are in the order in which a backward pass makes them final.
+// on every GPU. Gradients are in the order in which a backward pass makes them final; of several
+// replicas each begins at a multiple of 256 bytes for each of them, so that what begins and ends
+// with one is as many equal pieces.
 struct VariablePlaces {
-  VariablePlaces(const ModelPlan& plan, const Walk& walk);
+  VariablePlaces(const ModelPlan& plan, const Walk& walk, size_t replicas = 1);
 
   std::vector<size_t> elements;
   std::vector<size_t> values;     // In bytes, as all of these.

@@ -158,6 +158,28 @@ struct GpuOptions {
   bool deterministic = true;
 };
 
+// Sums of arrays that several GPUs have, one each, by NCCL: in an order of its own, which may
+// differ from run to run. Used by one thread at a time. Gives back what it has of the GPUs when it
+// ends, which may block until what is enqueued is done; with an error, without that.
+class PieceSums {
+ public:
+  virtual ~PieceSums() = default;
+
+  virtual std::string name() const = 0;  // "NCCL 2.28.9".
+
+  // Enqueues on each GPU, where arrays[i] is the i-th one's, of as many pieces as there are GPUs,
+  // `count` floats each: its piece i becomes the sum of all arrays' pieces i. Arrays are aligned to
+  // 256 bytes. Not to be captured.
+  virtual void Enqueue(Stream stream, const std::vector<float*>& arrays, size_t count) = 0;
+
+  // Throws kLost if anything that was enqueued has failed, which may then never end by itself.
+  virtual void Check() = 0;
+
+  // Ends what is enqueued, whatever becomes of its results: what waits for a GPU that is lost would
+  // never end. May block. Nothing is enqueued afterwards.
+  virtual void Abort() noexcept = 0;
+};
+
 // One GPU, with its streams. Used by one thread at a time, but for CopyIn on Stream::kCopyIn, which
 // another thread may call meanwhile, again one at a time; what is captured then is not disturbed.
 class Gpu {
@@ -188,6 +210,10 @@ class Gpu {
   // to kMostGpus parts.
   virtual void Sum(Stream stream, const std::vector<const float*>& parts, size_t count,
                    float* sum) = 0;
+
+  // For these GPUs, each once, of which this is the first; all must outlive it. Blocks, and takes
+  // memory of each. Throws where NCCL cannot be had, or not for these GPUs: says why.
+  virtual std::unique_ptr<PieceSums> MakePieceSums(const std::vector<Gpu*>& gpus) = 0;
 
   virtual std::unique_ptr<Event> MakeEvent() = 0;
   virtual void Record(Stream stream, Event* event) = 0;

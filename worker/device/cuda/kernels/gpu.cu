@@ -1,10 +1,12 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "worker/device/cuda/kernels/arrays.h"
 #include "worker/device/cuda/kernels/gpu.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/nccl_sums.h"
 
 namespace millrace::cuda {
 namespace {
@@ -209,6 +211,16 @@ void CudaGpu::CopyFrom(Stream stream, void* device, const Gpu& peer, const void*
 void CudaGpu::Sum(Stream stream, const std::vector<const float*>& parts, size_t count, float* sum) {
   Use();
   cuda::AddUp(Of(stream), parts, count, sum);
+}
+
+std::unique_ptr<PieceSums> CudaGpu::MakePieceSums(const std::vector<Gpu*>& gpus) {
+  Use();
+  std::vector<NcclMember> members;
+  for (Gpu* const each : gpus) {
+    const auto* const gpu = static_cast<const CudaGpu*>(each);
+    members.push_back({gpu->index_, [gpu](Stream stream) { return gpu->Of(stream); }});
+  }
+  return MakeNcclSums(std::move(members));
 }
 
 std::unique_ptr<Event> CudaGpu::MakeEvent() {

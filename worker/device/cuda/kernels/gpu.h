@@ -53,6 +53,8 @@ class CudaGpu final : public Gpu {
   void Sum(Stream stream, const std::vector<const float*>& parts, size_t count,
            float* sum) override;
 
+  std::unique_ptr<PieceSums> MakePieceSums(const std::vector<Gpu*>& gpus) override;
+
   std::unique_ptr<Event> MakeEvent() override;
   void Record(Stream stream, Event* event) override;
   void WaitFor(Stream stream, const Event& event) override;

@@ -1,0 +1,104 @@
+#include <string>
+#include <utility>
+
+#include "worker/device/cuda/kernels/nccl_functions.h"
+#include "worker/device/cuda/kernels/nccl_sums.h"
+
+namespace millrace::cuda {
+
+#if __has_include(<nccl.h>)
+
+namespace {
+
+// NCCL's 22809 is "2.28.9".
+std::string NcclName(const NcclFunctions& nccl) {
+  int version = 0;
+  if (nccl.get_version(&version) != ncclSuccess) return "NCCL";
+  return "NCCL " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
+         "." + std::to_string(version % 100);
+}
+
+// What was said last may be of another error; it is said all the same.
+[[noreturn]] void ThrowNccl(const NcclFunctions& nccl, Error::Kind kind, ncclResult_t result,
+                            const char* call) {
+  std::string what = std::string(call) + ": " + nccl.get_error_string(result);
+  const char* const last = nccl.get_last_error(nullptr);
+  if (last != nullptr && *last != '\0') what += ": " + std::string(last);
+  cudaGetLastError();  // Of NCCL's own calls.
+  throw Error(kind, what);
+}
+
+// One communicator for each GPU; one thread is all ranks, so all that they do together is a group.
+// Once anything has failed they are aborted, not destroyed, which would wait.
+class NcclSums final : public PieceSums {
+ public:
+  NcclSums(const NcclFunctions& nccl, std::vector<NcclMember> members)
+      : nccl_(nccl), members_(std::move(members)), comms_(members_.size()) {
+    std::vector<int> indices;
+    for (const NcclMember& member : members_) indices.push_back(member.index);
+    const ncclResult_t made =
+        nccl_.comm_init_all(comms_.data(), static_cast<int>(comms_.size()), indices.data());
+    if (made != ncclSuccess) ThrowNccl(nccl_, Error::kOther, made, "ncclCommInitAll");
+  }
+
+  ~NcclSums() override { failed_ ? Abort() : End(nccl_.comm_destroy); }
+
+  std::string name() const override { return NcclName(nccl_); }
+
+  // A group that was begun is ended whatever happens.
+  void Enqueue(Stream stream, const std::vector<float*>& arrays, size_t count) override {
+    Require(nccl_.group_start(), "ncclGroupStart");
+    ncclResult_t added = ncclSuccess;
+    for (size_t i = 0; i < comms_.size() && added == ncclSuccess; ++i) {
+      added = nccl_.reduce_scatter(arrays[i], arrays[i] + i * count, count, ncclFloat32, ncclSum,
+                                   comms_[i], members_[i].stream(stream));
+    }
+    const ncclResult_t ended = nccl_.group_end();
+    Require(added, "ncclReduceScatter");
+    Require(ended, "ncclGroupEnd");
+  }
+
+  void Check() override {
+    for (const ncclComm_t comm : comms_) {
+      ncclResult_t state = ncclSuccess;
+      Require(nccl_.comm_get_async_error(comm, &state), "ncclCommGetAsyncError");
+      if (state != ncclInProgress) Require(state, "NCCL");
+    }
+  }
+
+  void Abort() noexcept override { End(nccl_.comm_abort); }
+
+ private:
+  void Require(ncclResult_t result, const char* call) {
+    if (result == ncclSuccess) return;
+    failed_ = true;
+    ThrowNccl(nccl_, Error::kLost, result, call);
+  }
+
+  void End(ncclResult_t (*end)(ncclComm_t)) noexcept {
+    for (const ncclComm_t comm : comms_) end(comm);
+    comms_.clear();
+    cudaGetLastError();  // Who waited for the work was told.
+  }
+
+  const NcclFunctions& nccl_;
+  const std::vector<NcclMember> members_;
+  std::vector<ncclComm_t> comms_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<PieceSums> MakeNcclSums(std::vector<NcclMember> members) {
+  return std::make_unique<NcclSums>(LoadNccl(), std::move(members));
+}
+
+#else
+
+std::unique_ptr<PieceSums> MakeNcclSums(std::vector<NcclMember> /*members*/) {
+  throw Error(Error::kOther, "libmillrace_cuda.so was built where there is no nccl.h");
+}
+
+#endif
+
+}  // namespace millrace::cuda
