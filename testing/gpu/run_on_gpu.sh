@@ -66,7 +66,7 @@ done
 # Only for our binaries: Python has its own.
 ours=(env "LD_LIBRARY_PATH=${cuda_path:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 
-# part NAME LIMIT COMMAND...: runs it in root/ for so many seconds at most.
+# part NAME LIMIT COMMAND...: runs it in root/ for so many seconds at most, with a folder of its own.
 part() {
   local name=$1 limit=$2 begin=$SECONDS code
   shift 2
@@ -74,7 +74,10 @@ part() {
     say "SKIP $name: no time left"
     return
   fi
-  (cd "$here/root" && timeout --kill-after=10 "$limit" "$@") >"$results/$name.log" 2>&1
+  (
+    export TEST_TMPDIR=$results/tmp/$name
+    mkdir -p "$TEST_TMPDIR" && cd "$here/root" && timeout --kill-after=10 "$limit" "$@"
+  ) >"$results/$name.log" 2>&1
   code=$?
   case $code in
     0) say "PASS $name, $((SECONDS - begin)) s" ;;
@@ -118,8 +121,6 @@ else
   fi
   say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || true)"
 fi
-export TEST_TMPDIR=$results/tmp
-mkdir -p "$TEST_TMPDIR"
 if [[ -d $here/root/data/mnist ]]; then export MILLRACE_TEST_DATA=$here/root/data; fi
 
 run_tests() {
