@@ -2,7 +2,7 @@
 # Tests and measures the CUDA device on a machine with a GPU and CUDA's toolkit, from a folder that
 # tools/gather_gpu_tests.sh made:
 #
-#   OUT/run_on_gpu.sh [--results=DIR] [--seconds=N] [--emulated] [GROUP...]
+#   OUT/run_on_gpu.sh [--results=DIR] [--seconds=N] [--parts=PATTERN] [--emulated] [GROUP...]
 #
 # The groups, in this order if none is named:
 #   tests        all tests of the device on the GPU, and 100 repeats of some steps
@@ -14,7 +14,8 @@
 #
 # Each part has a limit of time and a log DIR/PART.log (results/ beside this script, if not named).
 # DIR/summary.txt has a line for each, PASS, FAIL, TIMEOUT or SKIP, as soon as it is known, and
-# DIR/figures.jsonl what was measured. --seconds: no part begins later than that.
+# DIR/figures.jsonl what was measured. --seconds: no part begins later than that. --parts: those alone
+# whose names are like that ('torch_compile_*'), where one call may not take as long as a group does.
 # --emulated tries this script itself without a GPU: tests and benchmarks of small sizes on the
 # emulated one.
 #
@@ -24,12 +25,14 @@ here=$(dirname "$(readlink -f "$0")")
 
 results=$here/results
 seconds=1000000
+only='*'
 emulated=
 groups=()
 for argument in "$@"; do
   case $argument in
     --results=*) results=${argument#*=} ;;
     --seconds=*) seconds=${argument#*=} ;;
+    --parts=*) only=${argument#*=} ;;
     --emulated) emulated=1 ;;
     tests | benchmarks | peers | sanitizers | profile) groups+=("$argument") ;;
     *)
@@ -70,6 +73,8 @@ ours=(env "LD_LIBRARY_PATH=${cuda_path:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 part() {
   local name=$1 limit=$2 begin=$SECONDS code
   shift 2
+  # shellcheck disable=SC2053  # A pattern.
+  [[ $name == $only ]] || return 0
   if ((SECONDS > seconds)); then
     say "SKIP $name: no time left"
     return
@@ -160,9 +165,15 @@ run_benchmarks() {
 }
 
 run_peers() {
-  local mode
+  local mode model
+  if ! python3 -c 'import torch'; then
+    say "SKIP peers: python3 has no torch"
+    return
+  fi
   for mode in eager graph compile; do
-    part "torch_$mode" 300 python3 "$here/torch_speed.py" --device=cuda "--mode=$mode"
+    for model in resnet20 resnet56 wide_mlp; do
+      part "torch_${mode}_$model" 500 python3 "$here/torch_speed.py" --device=cuda "--mode=$mode" "--models=$model"
+    done
   done
 }
 
