@@ -21,6 +21,7 @@
 #
 # Exit code: 0, all that ran passed; 1, something failed; 2, wrong arguments; 3, there is no GPU.
 set -uo pipefail
+export PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
 here=$(dirname "$(readlink -f "$0")")
 
 results=$here/results
@@ -107,7 +108,7 @@ parts() {
       failed=0
       export GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i
       part "$name.$i" "$limit" "$@"
-      exit $failed
+      exit "$failed"
     ) &
     pids+=($!)
   done
@@ -119,7 +120,7 @@ if [[ -n $emulated ]]; then
   say "on the emulated GPU: times say nothing"
 else
   export MILLRACE_TEST_GPU=$here/lib/libmillrace_cuda.so
-  if ! gpu=$("${ours[@]}" "$here/gpu_benchmark" --job="$here/root/examples/mnist_cnn.textproto" \
+  if ! gpu=$("${ours[@]}" timeout 120 "$here/gpu_benchmark" --job="$here/root/examples/mnist_cnn.textproto" \
     --batch=2 --steps=1 --rounds=1 --warmup=0 --peak_size=256 2>&1); then
     say "no GPU: $(tail -n 1 <<<"$gpu")"
     exit 3
@@ -139,8 +140,9 @@ run_tests() {
   parts cuda_model_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/cuda_model_test"
   parts example_losses_test 400 "$shards" "${ours[@]}" "$here/example_losses_test"
   part gpu_training_test 200 "${ours[@]}" "$here/gpu_training_test"
-  grep -ahE 'differ by at most|end with the same bits' "$results"/example_losses_test.*.log | sort | tee -a "$summary"
-  say "tests that need the emulation and were skipped: $(cat "$results"/*_test*.log | grep -ac '^\[  SKIPPED \] .*ms)$')"
+  grep -ahE 'differ by at most|end with the same bits' "$results"/example_losses_test.*.log 2>/dev/null | sort | tee -a "$summary"
+  say "tests that were skipped, since they need the emulation or two GPUs: $(find "$results" -name '*_test*.log' \
+    ! -name '*check_*' -exec grep -ahE '^\[  SKIPPED \] .* ms\)$' {} + | wc -l)"
 }
 
 run_benchmarks() {
@@ -152,7 +154,7 @@ run_benchmarks() {
     job=${job%:*}
     for precision in FLOAT32 TF32 BFLOAT16; do
       part "speed_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" \
-        --job="$job.textproto" --precision=$precision --batch="$size" "${small[@]}"
+        --job="$job.textproto" "--precision=$precision" --batch="$size" "${small[@]}"
       [[ -z $emulated ]] || break
     done
   done
@@ -177,27 +179,40 @@ run_peers() {
   done
 }
 
+# Whether there is the tool $2, which the group $1 needs; says so if not.
+has_tool() {
+  command -v "$2" >/dev/null && return
+  say "SKIP $1: there is no $2"
+  return 1
+}
+
+# Errors that calls return are no errors of theirs: an event that is asked whether it is done says no that way, and tests
+# provoke some. Steps that are watched are no figures.
 run_sanitizers() {
-  local tool tests shards
+  local tool tests shards figures=/dev/null
+  has_tool sanitizers compute-sanitizer || return
+  local watch=("${ours[@]}" compute-sanitizer --target-processes=all --report-api-errors=no --error-exitcode=9)
   shards=$(($(nproc) > 16 ? 16 : $(nproc)))
   for tool in memcheck racecheck synccheck; do
     for tests in gpu_test kernels_test image_kernels_test; do
-      parts "${tool}_$tests" 200 "$shards" "${ours[@]}" compute-sanitizer "--tool=$tool" --target-processes=all \
-        --error-exitcode=9 "$here/$tests"
+      parts "${tool}_$tests" 300 "$shards" "${watch[@]}" "--tool=$tool" /bin/sh "$here/$tests"
     done
   done
-  part initcheck_steps 300 "${ours[@]}" compute-sanitizer --tool=initcheck --target-processes=all --error-exitcode=9 \
-    "$here/gpu_benchmark" --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0
+  part initcheck_steps 300 "${watch[@]}" --tool=initcheck /bin/sh "$here/gpu_benchmark" \
+    --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0
 }
 
 run_profile() {
-  local job
+  local job name figures=/dev/null
+  has_tool profile ncu || return
   for job in cifar10_resnet:128 wide_mlp:4096; do
-    part "ncu_${job%:*}" 400 "${ours[@]}" ncu --target-processes=all --section=SpeedOfLight --clock-control=none --csv \
-      --launch-count=400 "$here/gpu_benchmark" --job="examples/${job%:*}.textproto" --batch="${job#*:}" \
+    name=ncu_${job%:*}
+    part "$name" 400 "${ours[@]}" ncu --target-processes=all --section=SpeedOfLight --clock-control=none --csv \
+      --launch-count=400 /bin/sh "$here/gpu_benchmark" --job="examples/${job%:*}.textproto" --batch="${job#*:}" \
       --steps=1 --rounds=1 --warmup=1 --peak_size=0
-    python3 "$here/ncu_table.py" "$results/ncu_${job%:*}.log" >"$results/ncu_${job%:*}.txt" 2>&1 || true
-    head -n 30 "$results/ncu_${job%:*}.txt" | tee -a "$summary"
+    [[ -e $results/$name.log ]] || continue
+    python3 "$here/ncu_table.py" "$results/$name.log" >"$results/$name.txt" 2>&1
+    head -n 30 "$results/$name.txt" | tee -a "$summary"
   done
 }
 
