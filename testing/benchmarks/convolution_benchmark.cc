@@ -23,7 +23,7 @@ namespace {
 struct Options {
   int images = 128;
   int rounds = 15;
-  int times = 20;
+  int times = 200;  // As cudnn_benchmark's.
   bool first_alone = false;
 };
 

@@ -19,8 +19,9 @@ class Cudnn {
 
   virtual std::string version() const = 0;
 
-  // The fastest of its algorithms and of the layouts NHWC and NCHW, each the median of `rounds`. In
-  // kBfloat16 images and kernels are bfloat16 in memory. Stops the process where a call fails.
+  // The fastest of its algorithms and of the layouts NHWC and NCHW, each the median of `rounds`: of
+  // many in one graph, as convolution_benchmark has them, by the GPU's clock. In kBfloat16 images
+  // and kernels are bfloat16 in memory. Stops the process where a call fails.
   virtual ConvolutionSeconds Measure(const ConvolutionShape& shape, cuda::Precision precision,
                                      int rounds) = 0;
 };

@@ -21,7 +21,8 @@ struct Spread {
 Spread SpreadOf(std::vector<double> numbers);
 
 // Seconds of `enqueue` on the compute stream: it is captured `times` times into one graph, which is
-// launched once to warm up, then `rounds` times. Throws cuda::Error.
+// launched once to warm up, then `rounds` times. By the host's clock: the launch of the graph, some
+// microseconds, is part of it, so `times` is large where one takes little. Throws cuda::Error.
 Spread SecondsOf(cuda::Gpu* gpu, const std::function<void()>& enqueue, int times, int rounds);
 
 // Device memory, of floats uniform in [-1, 1).

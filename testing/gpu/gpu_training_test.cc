@@ -105,12 +105,13 @@ TEST_F(GpuTrainingTest, AJobTrainsOnGpusAsOnCpus) {
 
 TEST_F(GpuTrainingTest, AWorkerWithTwoGpusTrainsAsOneWithOne) {
   cuda_emulation::SetDeviceCount(2);
+  if ((*TestLibrary())->GpuCount() < 2) GTEST_SKIP() << "needs two GPUs";
   StartCluster(/*workers=*/2, "cuda:0");
   const std::vector<std::vector<float>> on_one = Train(SynchronousSpec());
   StartCluster(/*workers=*/2, "cuda:0,1");
   const uint64_t before = cuda_emulation::Counted().peer_copies;
   const std::vector<std::vector<float>> on_two = Train(SynchronousSpec());
-  EXPECT_GT(cuda_emulation::Counted().peer_copies, before);
+  EXPECT_TRUE(worker::OnRealGpu() || cuda_emulation::Counted().peer_copies > before);
   EXPECT_EQ(Train(SynchronousSpec()), on_two);
   ASSERT_EQ(on_two.size(), on_one.size());
   for (size_t i = 0; i < on_one.size(); ++i) {

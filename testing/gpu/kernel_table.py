@@ -9,8 +9,11 @@ A kernel that is compiled for several tiles, functions or types has one row, wit
 
 import argparse
 import collections
+import pathlib
 import re
 import subprocess
+
+import kernel_names
 
 ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(\S+)'")
 USED = re.compile(r"Used (\d+) registers")
@@ -22,7 +25,7 @@ def kernels(paths, architecture):
     found = []
     for path in paths:
         name = None
-        for line in open(path):
+        for line in pathlib.Path(path).read_text().splitlines():
             entry = ENTRY.search(line)
             if entry:
                 name = entry.group(1) if entry.group(2) == architecture else None
@@ -34,20 +37,8 @@ def kernels(paths, architecture):
     return found
 
 
-def plain(names, whole):
-    """Without namespaces and arguments; without template arguments too, unless `whole`."""
-    text = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
-    for name in text.splitlines():
-        name = re.sub(r"\(anonymous namespace\)::|millrace::cuda::", "", name)
-        name = re.sub(r"^void ", "", name)
-        depth, end = 0, len(name)
-        for i, letter in enumerate(name):
-            depth += {"<": 1, ">": -1}.get(letter, 0)
-            if depth == 0 and letter == "(":
-                end = i
-                break
-        name = name[:end]
-        yield name if whole else name.split("<")[0]
+def demangled(names):
+    return subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def span(numbers):
@@ -65,8 +56,8 @@ def main():
     if not found:
         raise SystemExit(f"kernel_table: no kernel for {options.architecture} in these reports")
     rows = collections.defaultdict(list)
-    for name, (_, registers, shared) in zip(plain([name for name, _, _ in found], options.all), found):
-        rows[name].append((registers, shared))
+    for name, (_, registers, shared) in zip(demangled([name for name, _, _ in found]), found):
+        rows[kernel_names.plain(name, options.all)].append((registers, shared))
     print("| kernel | compiled for | registers | shared memory, bytes |\n|---|---|---|---|")
     for name, used in sorted(rows.items()):
         if max(r for r, _ in used) < options.least:

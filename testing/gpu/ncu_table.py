@@ -1,12 +1,16 @@
 """Sums up, by kernel, what `ncu --section=SpeedOfLight --csv` said: launches, time, and the shares of the GPU's
-arithmetic and of its memory's bandwidth that were used, means over the time.
+arithmetic and of its memory's bandwidth that were used, means over the time. A kernel that is compiled for several
+tiles, functions or types has a row for each.
 
     python3 ncu_table.py LOG
 """
 
 import collections
 import csv
+import pathlib
 import sys
+
+import kernel_names
 
 TIME, COMPUTE, MEMORY = "Duration", "Compute (SM) Throughput", "Memory Throughput"
 NANOSECONDS = {"ns": 1, "us": 1e3, "usecond": 1e3, "nsecond": 1, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
@@ -23,7 +27,7 @@ def launches(lines):
             value = float(row["Metric Value"].replace(",", ""))
         except ValueError:
             continue
-        kernel, metrics = found.setdefault(row["ID"], (row["Kernel Name"].split("(")[0], {}))
+        _, metrics = found.setdefault(row["ID"], (kernel_names.plain(row["Kernel Name"], whole=True), {}))
         if row["Metric Name"] == TIME:
             value *= NANOSECONDS[row["Metric Unit"]]
         elif row["Metric Unit"] != "%":
@@ -34,7 +38,7 @@ def launches(lines):
 
 def main():
     sums = collections.defaultdict(lambda: [0, 0.0, 0.0, 0.0])
-    for kernel, metrics in launches(open(sys.argv[1], errors="replace").read().splitlines()).values():
+    for kernel, metrics in launches(pathlib.Path(sys.argv[1]).read_text(errors="replace").splitlines()).values():
         if TIME not in metrics:
             continue
         total = sums[kernel]

@@ -2,7 +2,7 @@
 # Tests and measures the CUDA device on a machine with a GPU and CUDA's toolkit, from a folder that
 # tools/gather_gpu_tests.sh made:
 #
-#   OUT/run_on_gpu.sh [--results=DIR] [--seconds=N] [--emulated] [GROUP...]
+#   OUT/run_on_gpu.sh [--results=DIR] [--seconds=N] [--parts=PATTERN] [--emulated] [GROUP...]
 #
 # The groups, in this order if none is named:
 #   tests        all tests of the device on the GPU, and 100 repeats of some steps
@@ -14,22 +14,26 @@
 #
 # Each part has a limit of time and a log DIR/PART.log (results/ beside this script, if not named).
 # DIR/summary.txt has a line for each, PASS, FAIL, TIMEOUT or SKIP, as soon as it is known, and
-# DIR/figures.jsonl what was measured. --seconds: no part begins later than that.
+# DIR/figures.jsonl what was measured. --seconds: no part begins later than that. --parts: those alone
+# whose names are like that ('torch_compile_*'), where one call may not take as long as a group does.
 # --emulated tries this script itself without a GPU: tests and benchmarks of small sizes on the
 # emulated one.
 #
 # Exit code: 0, all that ran passed; 1, something failed; 2, wrong arguments; 3, there is no GPU.
 set -uo pipefail
+export PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
 here=$(dirname "$(readlink -f "$0")")
 
 results=$here/results
 seconds=1000000
+only='*'
 emulated=
 groups=()
 for argument in "$@"; do
   case $argument in
     --results=*) results=${argument#*=} ;;
     --seconds=*) seconds=${argument#*=} ;;
+    --parts=*) only=${argument#*=} ;;
     --emulated) emulated=1 ;;
     tests | benchmarks | peers | sanitizers | profile) groups+=("$argument") ;;
     *)
@@ -66,15 +70,20 @@ done
 # Only for our binaries: Python has its own.
 ours=(env "LD_LIBRARY_PATH=${cuda_path:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 
-# part NAME LIMIT COMMAND...: runs it in root/ for so many seconds at most.
+# part NAME LIMIT COMMAND...: runs it in root/ for so many seconds at most, with a folder of its own.
 part() {
   local name=$1 limit=$2 begin=$SECONDS code
   shift 2
+  # shellcheck disable=SC2053  # A pattern.
+  [[ $name == $only ]] || return 0
   if ((SECONDS > seconds)); then
     say "SKIP $name: no time left"
     return
   fi
-  (cd "$here/root" && timeout --kill-after=10 "$limit" "$@") >"$results/$name.log" 2>&1
+  (
+    export TEST_TMPDIR=$results/tmp/$name
+    mkdir -p "$TEST_TMPDIR" && cd "$here/root" && timeout --kill-after=10 "$limit" "$@"
+  ) >"$results/$name.log" 2>&1
   code=$?
   case $code in
     0) say "PASS $name, $((SECONDS - begin)) s" ;;
@@ -99,7 +108,7 @@ parts() {
       failed=0
       export GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i
       part "$name.$i" "$limit" "$@"
-      exit $failed
+      exit "$failed"
     ) &
     pids+=($!)
   done
@@ -111,15 +120,13 @@ if [[ -n $emulated ]]; then
   say "on the emulated GPU: times say nothing"
 else
   export MILLRACE_TEST_GPU=$here/lib/libmillrace_cuda.so
-  if ! gpu=$("${ours[@]}" "$here/gpu_benchmark" --job="$here/root/examples/mnist_cnn.textproto" \
+  if ! gpu=$("${ours[@]}" timeout 120 "$here/gpu_benchmark" --job="$here/root/examples/mnist_cnn.textproto" \
     --batch=2 --steps=1 --rounds=1 --warmup=0 --peak_size=256 2>&1); then
     say "no GPU: $(tail -n 1 <<<"$gpu")"
     exit 3
   fi
   say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || true)"
 fi
-export TEST_TMPDIR=$results/tmp
-mkdir -p "$TEST_TMPDIR"
 if [[ -d $here/root/data/mnist ]]; then export MILLRACE_TEST_DATA=$here/root/data; fi
 
 run_tests() {
@@ -133,8 +140,9 @@ run_tests() {
   parts cuda_model_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/cuda_model_test"
   parts example_losses_test 400 "$shards" "${ours[@]}" "$here/example_losses_test"
   part gpu_training_test 200 "${ours[@]}" "$here/gpu_training_test"
-  grep -ahE 'differ by at most|end with the same bits' "$results"/example_losses_test.*.log | sort | tee -a "$summary"
-  say "tests that need the emulation and were skipped: $(cat "$results"/*_test*.log | grep -ac '^\[  SKIPPED \] .*ms)$')"
+  grep -ahE 'differ by at most|end with the same bits' "$results"/example_losses_test.*.log 2>/dev/null | sort | tee -a "$summary"
+  say "tests that were skipped, since they need the emulation or two GPUs: $(find "$results" -name '*_test*.log' \
+    ! -name '*check_*' -exec grep -ahE '^\[  SKIPPED \] .* ms\)$' {} + | wc -l)"
 }
 
 run_benchmarks() {
@@ -146,7 +154,7 @@ run_benchmarks() {
     job=${job%:*}
     for precision in FLOAT32 TF32 BFLOAT16; do
       part "speed_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" \
-        --job="$job.textproto" --precision=$precision --batch="$size" "${small[@]}"
+        --job="$job.textproto" "--precision=$precision" --batch="$size" "${small[@]}"
       [[ -z $emulated ]] || break
     done
   done
@@ -159,33 +167,52 @@ run_benchmarks() {
 }
 
 run_peers() {
-  local mode
+  local mode model
+  if ! python3 -c 'import torch'; then
+    say "SKIP peers: python3 has no torch"
+    return
+  fi
   for mode in eager graph compile; do
-    part "torch_$mode" 300 python3 "$here/torch_speed.py" --device=cuda "--mode=$mode"
+    for model in resnet20 resnet56 wide_mlp; do
+      part "torch_${mode}_$model" 500 python3 "$here/torch_speed.py" --device=cuda "--mode=$mode" "--models=$model"
+    done
   done
 }
 
+# Whether there is the tool $2, which the group $1 needs; says so if not.
+has_tool() {
+  command -v "$2" >/dev/null && return
+  say "SKIP $1: there is no $2"
+  return 1
+}
+
+# Errors that calls return are no errors of theirs: an event that is asked whether it is done says no that way, and tests
+# provoke some. Steps that are watched are no figures.
 run_sanitizers() {
-  local tool tests shards
+  local tool tests shards figures=/dev/null
+  has_tool sanitizers compute-sanitizer || return
+  local watch=("${ours[@]}" compute-sanitizer --target-processes=all --report-api-errors=no --error-exitcode=9)
   shards=$(($(nproc) > 16 ? 16 : $(nproc)))
   for tool in memcheck racecheck synccheck; do
     for tests in gpu_test kernels_test image_kernels_test; do
-      parts "${tool}_$tests" 200 "$shards" "${ours[@]}" compute-sanitizer "--tool=$tool" --target-processes=all \
-        --error-exitcode=9 "$here/$tests"
+      parts "${tool}_$tests" 300 "$shards" "${watch[@]}" "--tool=$tool" /bin/sh "$here/$tests"
     done
   done
-  part initcheck_steps 300 "${ours[@]}" compute-sanitizer --tool=initcheck --target-processes=all --error-exitcode=9 \
-    "$here/gpu_benchmark" --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0
+  part initcheck_steps 300 "${watch[@]}" --tool=initcheck /bin/sh "$here/gpu_benchmark" \
+    --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0
 }
 
 run_profile() {
-  local job
+  local job name figures=/dev/null
+  has_tool profile ncu || return
   for job in cifar10_resnet:128 wide_mlp:4096; do
-    part "ncu_${job%:*}" 400 "${ours[@]}" ncu --target-processes=all --section=SpeedOfLight --clock-control=none --csv \
-      --launch-count=400 "$here/gpu_benchmark" --job="examples/${job%:*}.textproto" --batch="${job#*:}" \
+    name=ncu_${job%:*}
+    part "$name" 400 "${ours[@]}" ncu --target-processes=all --section=SpeedOfLight --clock-control=none --csv \
+      --launch-count=400 /bin/sh "$here/gpu_benchmark" --job="examples/${job%:*}.textproto" --batch="${job#*:}" \
       --steps=1 --rounds=1 --warmup=1 --peak_size=0
-    python3 "$here/ncu_table.py" "$results/ncu_${job%:*}.log" >"$results/ncu_${job%:*}.txt" 2>&1 || true
-    head -n 30 "$results/ncu_${job%:*}.txt" | tee -a "$summary"
+    [[ -e $results/$name.log ]] || continue
+    python3 "$here/ncu_table.py" "$results/$name.log" >"$results/$name.txt" 2>&1
+    head -n 30 "$results/$name.txt" | tee -a "$summary"
   done
 }
 

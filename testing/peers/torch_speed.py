@@ -84,6 +84,7 @@ class Step:
         self.host += [(p.data, self.pinned(p.detach().cpu(), pin)) for p in self.model.parameters()]
         self.compute = self.once
         if mode == "compile":
+            torch.compiler.reset()  # It compiles a function 8 times at most, and then runs it as it is.
             self.loss = torch.compile(self.loss)
         for _ in range(3):
             self.once()

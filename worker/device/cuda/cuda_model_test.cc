@@ -1,6 +1,8 @@
 // What only models on a GPU do; what all models do is tested in worker/device/model_tests.
 #include "worker/device/cuda/cuda_model.h"
 
+#include <sys/prctl.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -100,6 +102,14 @@ TEST_F(CudaModelTest, ComputesWhatTheProcessorDoes) {
           << plan_.variables[v].name();
     }
   }
+}
+
+// Waiting took 50 us more than was asked for, each time.
+TEST_F(CudaModelTest, AThreadThatTrainsWakesUpInTime) {
+  const std::unique_ptr<Model> model = CompileBlock();
+  KeptGradients gradients(plan_);
+  TrainOrDie(BlockBatch(1), /*seed=*/1, model.get(), &gradients);
+  EXPECT_LE(prctl(PR_GET_TIMERSLACK), 1000);
 }
 
 TEST_F(CudaModelTest, BitsDoNotDependOnTheOrderOfThreadsAndStreams) {

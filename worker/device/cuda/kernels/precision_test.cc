@@ -13,6 +13,7 @@
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/descriptions.h"
 #include "worker/device/cuda/layer_test_util.h"
+#include "worker/device/cuda/test_library.h"
 #include "worker/model/image_window.h"
 
 namespace millrace::worker {
@@ -147,9 +148,24 @@ double LargestDifference(const std::vector<float>& a, const std::vector<float>& 
 // single products.
 double LeastDifference(Precision precision) { return precision == Precision::kTf32 ? 3e-4 : 3e-3; }
 
-// Of sums in float32 of products up to 1: of a few hundred, and of some ten thousand.
+// Of sums in float32 of products up to 1: of a few hundred, and of some ten thousand. Tensor cores
+// do not round what they add up but cut it off.
 constexpr double kSumTolerance = 2e-5;
-constexpr double kLongSumTolerance = 2e-4;
+double LongSumTolerance() { return OnRealGpu() ? 1e-3 : 2e-4; }
+
+// How cuBLASLt, which multiplies whole matrices, makes TF32 of a factor is not said, nor that it
+// does: real ones may cut off what the emulated one rounds.
+bool FactorsAreUnsaid(const LayerCase& c, Precision precision) {
+  const std::array<size_t, 2> pixel = {1, 1};
+  const bool whole = c.plan.spec.has_dense() || ImageWindowOf(c.plan).size == pixel;
+  return whole && precision == Precision::kTf32 && OnRealGpu();
+}
+
+// Of sums of products of factors below 1, each of which has lost less than 2^-11.
+double CutOffTolerance(const LayerCase& c) {
+  const size_t inputs = c.plan.input().back(), units = c.plan.output.back();
+  return 0x1p-10 * static_cast<double>(std::max({inputs, units, c.dy.size() / units}));
+}
 
 void ExpectPrecision(const std::string& layer, const Shape& input, size_t batch,
                      double tolerance = kSumTolerance) {
@@ -157,8 +173,12 @@ void ExpectPrecision(const std::string& layer, const Shape& input, size_t batch,
     SCOPED_TRACE(layer + ", precision " + std::to_string(static_cast<int>(precision)));
     const LayerCase c = LongFractions(layer, input, batch, precision);
     const LayerResult result = RunOnGpu(c);
-    ExpectClose(result, ByTheFormula(c, precision), tolerance);
     const LayerResult exact = ByTheFormula(c, Precision::kFloat32);
+    if (FactorsAreUnsaid(c, precision)) {
+      ExpectClose(result, exact, CutOffTolerance(c));
+      continue;
+    }
+    ExpectClose(result, ByTheFormula(c, precision), tolerance);
     const double least = LeastDifference(precision);
     EXPECT_GT(LargestDifference(result.y, exact.y), least);
     EXPECT_GT(LargestDifference(result.dx[0], exact.dx[0]), least);
@@ -190,7 +210,7 @@ TEST_F(PrecisionTest, ConvolutionsRoundTheFactorsOfTheirProducts) {
 // without, and sums of many positions in parts.
 TEST_F(PrecisionTest, ConvolutionsOfManyTilesRoundTheFactorsOfTheirProducts) {
   const auto expect = [](const std::string& filters, const Shape& input, size_t batch) {
-    ExpectPrecision("conv2d { filters: " + filters + " }", input, batch, kLongSumTolerance);
+    ExpectPrecision("conv2d { filters: " + filters + " }", input, batch, LongSumTolerance());
   };
   expect("36 kernel_size: [1, 2]", {33, 34, 4}, 16);
   expect("35 kernel_size: [1, 2]", {33, 34, 3}, 16);
