@@ -73,6 +73,7 @@ struct Counts {
   uint64_t kernels = 0;   // That ran, in graphs or not.
   uint64_t launches = 0;  // Of kernels, by the host; those that are captured count.
   uint64_t graph_launches = 0;
+  uint64_t graph_nodes = 0;  // Of graphs that were made to be launched.
   uint64_t copies = 0;       // And fills, that ran.
   uint64_t peer_copies = 0;  // Of these, those from one device to another.
 };

@@ -133,6 +133,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
     if (device->graphs.count(graph) == 0 || flags != 0) return cudaErrorInvalidValue;
     *executable = new CUgraphExec_st{graph->nodes, nullptr};
     device->executables.insert(*executable);
+    device->counts.graph_nodes += graph->nodes.size();
     return cudaSuccess;
   });
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "worker/model/penalty.h"
 
@@ -32,8 +33,10 @@ CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const Vari
     variable.uses = walk.variable_uses[i];
     variable.is_statistic = plan.variables[i].update().has_moving_average();
     variable.regularizer = plan.regularizers[i];
-    if (variable.uses > 0) variable.step = layout->Add(sizeof(uint64_t));
   }
+  // All but the last one have kGroupBytes.
+  arrivals_.resize(alone_ ? bytes_ / kGroupBytes + 1 : 0);
+  for (Arrival& arrival : arrivals_) arrival.step = layout->Add(sizeof(uint64_t));
   step_place_ = layout->Add(sizeof(uint64_t));
 }
 
@@ -48,12 +51,9 @@ void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const flo
   gpu_ = gpu;
   memory_ = memory;
   values_ = values;
-  all_copied_ = gpu->MakeEvent();
-  for (Variable& variable : variables_) {
-    if (variable.uses == 0) continue;
-    variable.final_on_device = gpu->MakeEvent();
-    variable.copied = gpu->MakeEvent();
-  }
+  final_on_device_ = gpu->MakeOrderEvent();
+  all_copied_ = gpu->MakeOrderEvent();
+  for (Arrival& arrival : arrivals_) arrival.copied = gpu->MakeEvent();
 }
 
 void CudaGradients::BeginStep() {
@@ -66,15 +66,17 @@ void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {
   share_ = static_cast<double>(part.size) / static_cast<double>(part.whole());
   to_ = to;
   enqueued_.clear();
+  open_ = false;
   for (Variable& variable : variables_) variable.finished = 0;
 }
 
 void CudaGradients::End() {
-  if (alone_ && !enqueued_.empty()) {
+  if (open_) CopyOutLast();
+  if (!enqueued_.empty()) {
     gpu_->Record(Stream::kCopyOut, all_copied_.get());
     gpu_->WaitFor(Stream::kCompute, *all_copied_);
   }
-  order_ = enqueued_;
+  groups_ = enqueued_;
 }
 
 float* CudaGradients::Buffer(int variable) {
@@ -101,18 +103,32 @@ void CudaGradients::Complete(size_t index) {
                          static_cast<float>(2 * of.regularizer.l2()), of.elements, gradient);
   }
   if (!alone_) return;
-  gpu_->Record(Stream::kCompute, of.final_on_device.get());
-  gpu_->WaitFor(Stream::kCopyOut, *of.final_on_device);
-  gpu_->CopyOut(Stream::kCopyOut, to_[index], gradient, of.bytes());
-  memory_->CopyOut(Stream::kCopyOut, memory_->Device<uint64_t>(step_place_), of.step,
-                   sizeof(uint64_t));
-  gpu_->Record(Stream::kCopyOut, of.copied.get());
-  enqueued_.push_back(index);
+  if (!std::exchange(open_, true)) {
+    enqueued_.emplace_back();
+    open_bytes_ = 0;
+  }
+  enqueued_.back().push_back(index);
+  open_bytes_ += of.bytes();
+  if (open_bytes_ >= kGroupBytes) CopyOutLast();
 }
 
-bool CudaGradients::Await(const Variable& variable, double seconds) const {
-  if (!gpu_->HostWaitFor(*variable.copied, seconds)) return false;
-  const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(variable.step));
+void CudaGradients::CopyOutLast() {
+  const Arrival& arrival = arrivals_[enqueued_.size() - 1];
+  gpu_->Record(Stream::kCompute, final_on_device_.get());
+  gpu_->WaitFor(Stream::kCopyOut, *final_on_device_);
+  for (const size_t index : enqueued_.back()) {
+    const Variable& of = variables_[index];
+    gpu_->CopyOut(Stream::kCopyOut, to_[index], OnDevice(of), of.bytes());
+  }
+  memory_->CopyOut(Stream::kCopyOut, memory_->Device<uint64_t>(step_place_), arrival.step,
+                   sizeof(uint64_t));
+  gpu_->Record(Stream::kCopyOut, arrival.copied.get());
+  open_ = false;
+}
+
+bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
+  if (!gpu_->HostWaitFor(*arrival.copied, seconds)) return false;
+  const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(arrival.step));
   const Clock::time_point begin = Clock::now();
   while (step.load(std::memory_order_acquire) != step_) {
     const Clock::duration waited = Clock::now() - begin;
@@ -127,16 +143,17 @@ bool CudaGradients::Await(const Variable& variable, double seconds) const {
 }
 
 bool CudaGradients::Wait(double seconds) const {
-  return order_.empty() || Await(variables_[order_.back()], seconds);
+  return groups_.empty() || Await(arrivals_[groups_.size() - 1], seconds);
 }
 
 bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const {
-  for (const size_t index : order_) {
-    const Variable& of = variables_[index];
-    if (!Await(of, seconds)) return false;
-    float* const buffer = sink->Buffer(index).data();
-    if (buffer != to[index]) std::copy_n(to[index], of.elements, buffer);
-    sink->Finished(index);
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (!Await(arrivals_[group], seconds)) return false;
+    for (const size_t index : groups_[group]) {
+      float* const buffer = sink->Buffer(index).data();
+      if (buffer != to[index]) std::copy_n(to[index], variables_[index].elements, buffer);
+      sink->Finished(index);
+    }
   }
   return true;
 }

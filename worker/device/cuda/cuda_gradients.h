@@ -24,9 +24,10 @@ using GradientPlaces = std::vector<float*>;
 
 // Takes the layers' gradients while a backward pass is enqueued: those of a variable that several
 // layers share are added up in the order of the pass, the regularizer's is added at the end, and of
-// statistics it is the mean (as GradientSums, worker/device/cpu). Each is copied to host memory, on
-// a stream of its own, when it is final; but not where several replicas share a batch, which add
-// them up (GradientExchange): then the first one alone adds the regularizer's, and statistics are
+// statistics it is the mean (as GradientSums, worker/device/cpu). They are copied to host memory,
+// on a stream of its own, when they are final: a large one at once, small ones in groups
+// (kGroupBytes). Not so where several replicas share a batch, which add them up
+// (GradientExchange): then the first one alone adds the regularizer's, and statistics are
 // multiplied by the replica's share of the examples. Used by one thread at a time; throws
 // cuda::Error.
 class CudaGradients final : public cuda::Gradients {
@@ -41,7 +42,11 @@ class CudaGradients final : public cuda::Gradients {
   // outlive it.
   void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values);
 
-  // Enqueues the number of the step whose pass is launched next. Each gradient brings it along, so
+  // Gradients that are final one after the other leave together once they have so many bytes: each
+  // group costs the graph a copy and an event.
+  static constexpr size_t kGroupBytes = size_t{256} << 10;
+
+  // Enqueues the number of the step whose pass is launched next. Each group brings it along, so
   // that one of the step before is never taken for it, whatever an event says.
   void BeginStep();
 
@@ -54,9 +59,9 @@ class CudaGradients final : public cuda::Gradients {
   float* Buffer(int variable) override;
   void Finished(int variable) override;
 
-  // Waits for each gradient of the pass that was enqueued last, or launched again, and hands it
-  // over; `to` is where they go, from where they are copied unless it is the sink's place. False:
-  // one took more than `seconds`.
+  // Waits for each group of the pass that was enqueued last, or launched again, and hands its
+  // gradients over; `to` is where they go, from where they are copied unless it is the sink's
+  // place. False: one took more than `seconds`.
   bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const;
   // Waits for them alone.
   bool Wait(double seconds) const;
@@ -75,16 +80,22 @@ class CudaGradients final : public cuda::Gradients {
     Regularizer regularizer;
     size_t part = 0;      // Of several: where that of one of them is.
     size_t finished = 0;  // Uses in this pass.
-    std::unique_ptr<cuda::Event> final_on_device;
+  };
+  // Variables whose gradients leave together, in the order in which they are final.
+  using Group = std::vector<size_t>;
+  // What tells that a group is there.
+  struct Arrival {
     std::unique_ptr<cuda::Event> copied;
     size_t step = 0;  // Where the number of the step is that was copied last, mirrored.
   };
   void Complete(size_t index);
+  // The last of the groups is final.
+  void CopyOutLast();
   float* OnDevice(const Variable& variable) const {
     return memory_->Device<float>(all_ + variable.gradient);
   }
   // False: it took more than `seconds`.
-  bool Await(const Variable& variable, double seconds) const;
+  bool Await(const Arrival& arrival, double seconds) const;
 
   std::vector<Variable> variables_;
   const bool alone_;
@@ -92,9 +103,13 @@ class CudaGradients final : public cuda::Gradients {
   double share_ = 1;    // and this share of all.
   const size_t bytes_;  // Of all gradients,
   size_t all_ = 0;      // which begin here.
-  // In which order they are final: of the pass that is being enqueued, and of whole ones.
-  std::vector<size_t> enqueued_;
-  std::vector<size_t> order_;
+  std::vector<Arrival> arrivals_;  // Of as many groups as there may be; the first ones are used.
+  // In the order in which they are final: of the pass that is being enqueued, and of whole ones.
+  std::vector<Group> enqueued_;
+  std::vector<Group> groups_;
+  bool open_ = false;  // More may come to the last one that is enqueued; it has not left.
+  size_t open_bytes_ = 0;
+  std::unique_ptr<cuda::Event> final_on_device_;
   std::unique_ptr<cuda::Event> all_copied_;
   size_t step_place_ = 0;  // Of the number of the step under way, mirrored.
   uint64_t step_ = 0;

@@ -23,7 +23,7 @@
 namespace millrace::cuda {
 
 // Changes with this header and with descriptions.h.
-inline constexpr int kLibraryVersion = 6;
+inline constexpr int kLibraryVersion = 7;
 
 // What all methods here throw when CUDA reports an error; what() names the call and CUDA's words.
 // After kLost the device is of no use to this process any more.
@@ -216,6 +216,9 @@ class Gpu {
   virtual std::unique_ptr<PieceSums> MakePieceSums(const std::vector<Gpu*>& gpus) = 0;
 
   virtual std::unique_ptr<Event> MakeEvent() = 0;
+  // One that is recorded only while a graph is captured, and waited for only by streams of that
+  // capture. It costs the graph nothing: another event is a node of it.
+  virtual std::unique_ptr<Event> MakeOrderEvent() = 0;
   virtual void Record(Stream stream, Event* event) = 0;
   // What is enqueued from now on waits for the event, which may be another GPU's.
   virtual void WaitFor(Stream stream, const Event& event) = 0;

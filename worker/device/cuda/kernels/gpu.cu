@@ -32,11 +32,11 @@ EventOwner MakeCudaEvent() {
 // What is destroyed by a thread that has no device of its own would use the first one, and take
 // memory of it.
 struct CudaEvent final : Event {
-  explicit CudaEvent(int gpu) : index(gpu) {}
+  CudaEvent(int gpu, bool of_order) : index(gpu), seen(of_order ? nullptr : MakeCudaEvent()) {}
   ~CudaEvent() override { cudaSetDevice(index); }
 
   const int index;                     // Of the GPU.
-  EventOwner seen = MakeCudaEvent();   // By the host, by streams, and by other graphs.
+  EventOwner seen;                     // By the host, by streams, and by other graphs; null: never.
   EventOwner order = MakeCudaEvent();  // Of work within one capture.
   uint64_t capture = 0;                // That it was last recorded in; 0: in none.
 };
@@ -225,7 +225,12 @@ std::unique_ptr<PieceSums> CudaGpu::MakePieceSums(const std::vector<Gpu*>& gpus)
 
 std::unique_ptr<Event> CudaGpu::MakeEvent() {
   Use();
-  return std::make_unique<CudaEvent>(index_);
+  return std::make_unique<CudaEvent>(index_, /*of_order=*/false);
+}
+
+std::unique_ptr<Event> CudaGpu::MakeOrderEvent() {
+  Use();
+  return std::make_unique<CudaEvent>(index_, /*of_order=*/true);
 }
 
 void CudaGpu::Record(Stream stream, Event* event) {
@@ -234,8 +239,10 @@ void CudaGpu::Record(Stream stream, Event* event) {
   recorded.capture = capturing_ ? captures_ : 0;
   if (!capturing_)
     return Check(cudaEventRecord(recorded.seen.get(), Of(stream)), "cudaEventRecord");
-  Check(cudaEventRecordWithFlags(recorded.seen.get(), Of(stream), cudaEventRecordExternal),
-        "cudaEventRecordWithFlags");
+  if (recorded.seen != nullptr) {
+    Check(cudaEventRecordWithFlags(recorded.seen.get(), Of(stream), cudaEventRecordExternal),
+          "cudaEventRecordWithFlags");
+  }
   // The last one: who waits for the event has then waited for all of the stream's work.
   Check(cudaEventRecord(recorded.order.get(), Of(stream)), "cudaEventRecord");
 }

@@ -3,7 +3,7 @@
 //
 // Events. CUDA has two kinds of recording while work is captured: one orders the captured work, the
 // other becomes a part of the graph, and is seen from outside whenever the graph runs. An event
-// here stands for both, so it has two of CUDA's.
+// here stands for both, so it has two of CUDA's; an order event stands for the first alone.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_KERNELS_GPU_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_KERNELS_GPU_H_
 
@@ -56,6 +56,7 @@ class CudaGpu final : public Gpu {
   std::unique_ptr<PieceSums> MakePieceSums(const std::vector<Gpu*>& gpus) override;
 
   std::unique_ptr<Event> MakeEvent() override;
+  std::unique_ptr<Event> MakeOrderEvent() override;
   void Record(Stream stream, Event* event) override;
   void WaitFor(Stream stream, const Event& event) override;
   bool HostWaitFor(const Event& event, double seconds) override;

@@ -6,6 +6,7 @@
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
 namespace {
@@ -70,6 +71,21 @@ TEST_F(GraphTest, CapturedWorkDoesNotRunBeforeItIsLaunched) {
 
 TEST_F(GraphTest, EachLaunchRecordsItsEventsAgainInEveryOrderOfStreams) {
   const auto graph = Capture();
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    cuda_emulation::SetOrder(seed);
+    ExpectLaunchesAdd(*graph);
+  }
+}
+
+TEST_F(GraphTest, AnOrderEventOrdersTheWorkAndIsNoNode) {
+  const uint64_t at_first = cuda_emulation::Counted().graph_nodes;
+  Capture();
+  const uint64_t with_all = cuda_emulation::Counted().graph_nodes;
+  added_ = gpu_->MakeOrderEvent();
+  const auto graph = Capture();
+  if (!worker::OnRealGpu()) {
+    EXPECT_EQ(cuda_emulation::Counted().graph_nodes - with_all, with_all - at_first - 1);
+  }
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     cuda_emulation::SetOrder(seed);
     ExpectLaunchesAdd(*graph);
