@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "common/grpc_status.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/retry.h"

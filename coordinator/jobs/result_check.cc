@@ -12,10 +12,4 @@ uint64_t ExamplesOfStep(uint64_t step, uint64_t batch_size, uint64_t train_examp
   return std::min(batch_size, train_examples - begin);
 }
 
-absl::StatusCode ToStatusCode(int32_t code) {
-  constexpr auto kLast = static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
-  if (code < 0 || code > kLast) return absl::StatusCode::kUnavailable;
-  return static_cast<absl::StatusCode>(code);
-}
-
 }  // namespace millrace::coordinator
