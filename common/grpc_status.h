@@ -1,8 +1,9 @@
-// gRPC's statuses and Abseil's: the codes are the same numbers. Every status that leaves a server
-// goes through ToGrpcStatus.
+// gRPC's statuses and Abseil's: the codes are the same numbers, and so are those in our messages.
+// Every status that leaves a server goes through ToGrpcStatus.
 #ifndef MILLRACE_COMMON_GRPC_STATUS_H_
 #define MILLRACE_COMMON_GRPC_STATUS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,6 +20,14 @@ inline grpc::Status ToGrpcStatus(const absl::Status& status) {
 
 inline absl::Status FromGrpcStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// The code in a message of another process, which may hold any number; UNAVAILABLE where there is
+// no such code: the trouble is with the sender.
+inline absl::StatusCode ToStatusCode(int32_t code) {
+  constexpr auto kLast = static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
+  if (code < 0 || code > kLast) return absl::StatusCode::kUnavailable;
+  return static_cast<absl::StatusCode>(code);
 }
 
 }  // namespace millrace

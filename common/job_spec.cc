@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/proto_duration.h"
+#include "common/steps_per_epoch.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
@@ -179,8 +180,7 @@ bool NeedsWholeVariables(const OptimizerSpec& spec) {
 
 uint64_t TotalSteps(const JobSpec& spec, uint64_t train_examples) {
   if (spec.length_case() == JobSpec::kSteps) return std::min(spec.steps(), kMaxSteps);
-  const uint64_t batch_size = spec.batch_size();
-  const uint64_t epoch = train_examples / batch_size + (train_examples % batch_size != 0);
+  const uint64_t epoch = StepsPerEpoch(train_examples, spec.batch_size());
   if (epoch != 0 && spec.epochs() > kMaxSteps / epoch) return kMaxSteps;
   return spec.epochs() * epoch;
 }

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/printable.h"
 #include "coordinator/dispatch/dispatcher.h"
 
 namespace millrace::coordinator {
@@ -44,13 +47,6 @@ void Dispatcher::RankWorkers(JobDispatch& job) {
   job.steps_unranked = 0;
 }
 
-// When a worker is done with what it has and one lease more, in leases of the median worker.
-double Dispatcher::BusyUntil(const JobDispatch& job, uint64_t worker, uint32_t free_slots) const {
-  const double slowness = job.standings.at(worker).slowness;
-  const double leases = workers_.at(worker).capacity.slots - free_slots + 1;
-  return leases * (slowness > kSlow ? slowness : 1);
-}
-
 void Dispatcher::TellSlowWorkers(JobDispatch& job, std::vector<std::string>& told) {
   const absl::Time now = options_.clock->Now();
   for (auto& [worker, standing] : job.standings) {
@@ -62,6 +58,48 @@ void Dispatcher::TellSlowWorkers(JobDispatch& job, std::vector<std::string>& tol
         "fewer of them",
         NameOf(worker), standing.slowness));
   }
+}
+
+std::string Dispatcher::WhyNobodyCan(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(job_id);
+  if (job == jobs_.end()) return "";
+  std::vector<std::string> reasons;
+  for (const auto& [worker, state] : workers_) {
+    const auto standing = job->second.standings.find(worker);
+    if (standing == job->second.standings.end() || standing->second.refusal.empty()) return "";
+    reasons.push_back(absl::StrCat(state.capacity.name, ": ", standing->second.refusal));
+  }
+  return Printable(absl::StrJoin(reasons, "; "));
+}
+
+absl::optional<Dispatcher::Stall> Dispatcher::FindStall(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return absl::nullopt;
+  const JobDispatch& job = found->second;
+  if (const auto step = job.tracker.LowestPending()) {
+    return Stall{absl::StrCat(NameOf(step->worker), ", which has step ", step->step, ","),
+                 step->since};
+  }
+  if (!job.tracker.CanTake()) return absl::nullopt;
+  if (const auto late = job.tracker.LowestExpired()) {
+    return Stall{absl::StrCat(NameOf(late->worker), ", which has had step ", late->step,
+                              " for longer than its lease and keeps its slot,"),
+                 late->since};
+  }
+  std::vector<std::string> preparing;
+  for (const auto& [worker, state] : workers_) {
+    if (IsReady(job, worker)) {
+      return Stall{"a worker that is free (they compute for other jobs, or pause after faults)",
+                   absl::InfinitePast()};
+    }
+    if (!job.standings.contains(worker)) preparing.push_back(state.capacity.name);
+  }
+  if (preparing.empty()) return absl::nullopt;
+  return Stall{absl::StrCat(Printable(absl::StrJoin(preparing, ", ")),
+                            " to open the data and compile the model,"),
+               absl::InfinitePast()};
 }
 
 std::vector<LeaseView> Dispatcher::LeasesOf(const JobDispatch& job, uint64_t worker) const {

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
 #include "common/job_spec.h"
 #include "common/output_spec.h"
 #include "common/printable.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
-#include "coordinator/jobs/result_check.h"
 #include "coordinator/jobs/worker_metrics.h"
 #include "glog/logging.h"
 

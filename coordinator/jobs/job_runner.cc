@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
-#include "common/checkpoint/checkpoint_paths.h"
+#include "common/grpc_status.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/retry.h"
@@ -24,9 +24,9 @@
 #include "coordinator/jobs/attach_decision.h"
 #include "coordinator/jobs/evaluation_verdict.h"
 #include "coordinator/jobs/job_beginning.h"
+#include "coordinator/jobs/job_checkpoints.h"
 #include "coordinator/jobs/result_check.h"
 #include "coordinator/jobs/trainer.h"
-#include "coordinator/placement/placement.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -39,47 +39,6 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Seconds(2);
 // Faults of one worker in a row, without a step done between them, before people are told.
 constexpr int kQuietFaults = 8;
-
-// Of the variables and their slots.
-uint64_t BytesOf(const JobSpec& spec, const JobPlan& plan) {
-  const uint64_t arrays = 1 + OptimizerSlots(spec.optimizer()).size();
-  return CountElements(plan.variables()).value_or(0) * arrays * sizeof(float);
-}
-
-// As they stood in the state that was written: a job that goes on from it comes to the evaluations
-// after it again.
-void DescribeEvaluations(const JobRecord& record, CheckpointManifest& manifest) {
-  if (const auto standing = StandingAt(record, manifest.step())) {
-    *manifest.mutable_stopping() = standing->stopping();
-    manifest.set_evaluated(standing->evaluated());
-  }
-  if (record.has_stopped_early()) *manifest.mutable_stopped_early() = record.stopped_early();
-  if (record.has_best()) *manifest.mutable_best() = record.best();
-}
-
-// The jobs that led up to this one's first state, in their order.
-std::vector<std::string> EarlierJobs(const JobRecord& record) {
-  const RestoredFrom& from = record.restored_from();
-  std::vector<std::string> earlier(from.earlier_job_ids().begin(), from.earlier_job_ids().end());
-  if (record.has_restored_from()) earlier.push_back(from.job_id());
-  return earlier;
-}
-
-// Whether the job goes on from a checkpoint in the directory of its own ones.
-bool IsRestoredHere(const JobRecord& record) {
-  return record.has_restored_from() &&
-         NormalDirectory(record.restored_from().checkpoint().directory()) ==
-             NormalDirectory(record.spec().checkpoints().directory());
-}
-
-CheckpointOwner OwnerOf(const JobRecord& record) {
-  CheckpointOwner owner{.job_id = record.job_id(), .earlier_job_ids = {}};
-  if (!IsRestoredHere(record)) return owner;
-  owner.earlier_job_ids = EarlierJobs(record);
-  const auto& left_behind = record.restored_from().left_behind_job_ids();
-  owner.earlier_job_ids.insert(owner.earlier_job_ids.end(), left_behind.begin(), left_behind.end());
-  return owner;
-}
 
 // Marks the end of a thread whose job goes on later.
 absl::Status Stopped() { return absl::UnavailableError("the coordinator stops"); }
@@ -278,38 +237,12 @@ void JobRunner::RequestCheckpoint(CheckpointRequest request) {
 
 void JobRunner::OpenCheckpoints() {
   if (job_->spec().checkpoints().directory().empty()) return;
-  const JobRecord record = job_->record();
-  const RestoredFrom& from = record.restored_from();
-  CheckpointInfo restored;
-  if (record.has_restored_from()) {
-    restored.set_directory(job_->spec().checkpoints().directory());
-    restored.set_number(from.checkpoint().checkpoint());
-    restored.set_step(from.step());
-  }
-  // Whoever looks for an older one must know which of them led up to the job's.
-  JobSpec spec = job_->spec();
-  if (spec.has_restore()) spec.mutable_restore()->set_checkpoint(restored.number());
-  checkpointer_ = std::make_unique<Checkpointer>(
-      Checkpointer::Options{
-          .spec = std::move(spec),
-          .owner = OwnerOf(record),
-          .total_steps = EndStep(record),
-          .newest = record.checkpoint(),
-          .restored = restored,
-          .restored_is_here = IsRestoredHere(record),
-          .bytes = BytesOf(job_->spec(), record.plan()),
-          .describe_job =
-              [job = job_, earlier = EarlierJobs(record)](CheckpointManifest* manifest) {
-                const JobRecord now = job->record();
-                manifest->mutable_earlier_job_ids()->Assign(earlier.begin(), earlier.end());
-                *manifest->mutable_plan() = now.plan();
-                *manifest->mutable_metrics() = now.metrics();
-                DescribeEvaluations(now, *manifest);
-              },
-          .wake = [this] { inbox_.Wake(); },
-          .file_system = environment_.file_system,
-          .clock = clock_},
-      &checkpoint_requests_);
+  Checkpointer::Options options =
+      CheckpointsOf(job_->record(), [job = job_] { return job->record(); });
+  options.wake = [this] { inbox_.Wake(); };
+  options.file_system = environment_.file_system;
+  options.clock = clock_;
+  checkpointer_ = std::make_unique<Checkpointer>(std::move(options), &checkpoint_requests_);
 }
 
 void JobRunner::DetachCheckpoints(const std::string& cause) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/grpc_status.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
@@ -22,8 +23,8 @@ constexpr int kWorkersAsked = 3;
 constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
 
 // The worker's trouble rather than the job's: another one may do better. See PlanResult.code.
-bool IsWorkersFault(int32_t code) {
-  switch (static_cast<absl::StatusCode>(code)) {
+bool IsWorkersFault(absl::StatusCode code) {
+  switch (code) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kFailedPrecondition:
@@ -101,10 +102,10 @@ class Planner::Poll {
         result->set_message(
             absl::StrCat("its plan makes no sense: ", std::string(valid.message())));
       }
-      const auto code = static_cast<absl::StatusCode>(result->code());
+      const absl::StatusCode code = ToStatusCode(result->code());
       const bool is_silent = result->message().empty();
       const std::string silence = absl::StrCat(worker->second.name, " gave no reason");
-      if (!IsWorkersFault(result->code())) {
+      if (!IsWorkersFault(code)) {
         return absl::Status(code, is_silent ? silence : result->message());
       }
       const std::string why =

@@ -2,19 +2,14 @@
 
 #include <algorithm>
 
+#include "common/steps_per_epoch.h"
+
 namespace millrace::coordinator {
 
 uint64_t ExamplesOfStep(uint64_t step, uint64_t batch_size, uint64_t train_examples) {
   if (batch_size == 0 || train_examples == 0) return 0;
-  const uint64_t steps_per_epoch = (train_examples - 1) / batch_size + 1;
-  const uint64_t begin = step % steps_per_epoch * batch_size;
+  const uint64_t begin = step % StepsPerEpoch(train_examples, batch_size) * batch_size;
   return std::min(batch_size, train_examples - begin);
-}
-
-absl::StatusCode ToStatusCode(int32_t code) {
-  constexpr auto kLast = static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
-  if (code < 0 || code > kLast) return absl::StatusCode::kUnavailable;
-  return static_cast<absl::StatusCode>(code);
 }
 
 }  // namespace millrace::coordinator

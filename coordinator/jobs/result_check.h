@@ -1,18 +1,13 @@
-// Whether what workers report can be of what they were given.
+// What a worker must report of a step that it was given.
 #ifndef MILLRACE_COORDINATOR_JOBS_RESULT_CHECK_H_
 #define MILLRACE_COORDINATOR_JOBS_RESULT_CHECK_H_
 
 #include <cstdint>
 
-#include "absl/status/status.h"
-
 namespace millrace::coordinator {
 
 // How many examples a step computes: fewer at an epoch's end. 0: not known, since one of both is 0.
 uint64_t ExamplesOfStep(uint64_t step, uint64_t batch_size, uint64_t train_examples);
-
-// The status code that a member has sent; UNAVAILABLE where there is no such code.
-absl::StatusCode ToStatusCode(int32_t code);
 
 }  // namespace millrace::coordinator
 

@@ -1,7 +1,5 @@
 #include "coordinator/jobs/result_check.h"
 
-#include <limits>
-
 #include "gtest/gtest.h"
 
 namespace millrace::coordinator {
@@ -19,15 +17,6 @@ TEST(ResultCheckTest, LastStepOfAnEpochHasTheRest) {
 TEST(ResultCheckTest, WithoutAPlanNothingIsKnown) {
   EXPECT_EQ(ExamplesOfStep(3, 4, 0), 0u);
   EXPECT_EQ(ExamplesOfStep(3, 0, 10), 0u);
-}
-
-TEST(ResultCheckTest, CodesThatThereAreNotAreTheWorkersTrouble) {
-  EXPECT_EQ(ToStatusCode(0), absl::StatusCode::kOk);
-  EXPECT_EQ(ToStatusCode(3), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ToStatusCode(16), absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(ToStatusCode(17), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ToStatusCode(-1), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ToStatusCode(std::numeric_limits<int32_t>::min()), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

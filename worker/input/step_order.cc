@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/numeric/bits.h"
+#include "common/steps_per_epoch.h"
 #include "glog/logging.h"
 #include "worker/split_mix.h"
 
@@ -34,7 +35,7 @@ StepOrder::StepOrder(uint64_t examples, uint64_t batch_size, uint64_t seed, bool
     : examples_(examples), batch_size_(batch_size), seed_(seed), shuffle_(shuffle) {
   CHECK_GE(examples, 1u);
   CHECK_GE(batch_size, 1u);
-  steps_per_epoch_ = (examples - 1) / batch_size + 1;
+  steps_per_epoch_ = StepsPerEpoch(examples, batch_size);
   half_bits_ = (absl::bit_width(examples - 1) + 1) / 2;
 }
 

@@ -1,0 +1,39 @@
+#include "common/grpc_status.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/printable.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+// A long name in a message once became "metadata size exceeds hard limit" instead of its status.
+TEST(GrpcStatusTest, MessageIsBoundedAndPrintable) {
+  const grpc::Status status =
+      ToGrpcStatus(absl::NotFoundError("no job \x1b'" + std::string(20'000, 'x') + "'"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), SizeIs(kMaxPrintableBytes));
+  EXPECT_THAT(status.error_message(), StartsWith("no job \\x1b'xxx"));
+  EXPECT_THAT(status.error_message(), EndsWith("x..."));
+}
+
+TEST(GrpcStatusTest, CodesThatThereAreNotAreTheSendersTrouble) {
+  EXPECT_EQ(ToStatusCode(0), absl::StatusCode::kOk);
+  EXPECT_EQ(ToStatusCode(3), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ToStatusCode(16), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(ToStatusCode(17), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ToStatusCode(-1), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ToStatusCode(std::numeric_limits<int32_t>::min()), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace millrace
