@@ -48,6 +48,7 @@ class ShardGroup final : public CheckpointShards {
   const std::vector<ShardPlacement>& placements() const { return servers_.placements(); }
   Routing RoutingAt(uint64_t generation) const { return servers_.RoutingAt(generation); }
   std::string NameOf(uint32_t shard) const { return servers_.NameOf(shard); }
+  const ShardServers& servers() const { return servers_; }
 
   // The server of the last call that failed: "ps-1 (127.0.0.1:2223)"; and the shard.
   const std::string& failed_server() const { return failed_server_; }
