@@ -62,7 +62,7 @@ void StepLoop::Add(const Lease& lease) {
   if (lease.generation() != route_.routing().generation()) return;
   queue_.Add(lease, options_.clock->Now());
   changed_.SignalAll();
-  if (pulled_step_.has_value() && LowerStepThan(*pulled_step_)) CallOffPull();
+  if (pull_.step().has_value() && LowerStepThan(*pull_.step())) pull_.CallOff();
 }
 
 void StepLoop::Add(const Evaluate& evaluate) {
@@ -76,7 +76,7 @@ void StepLoop::DropWork() {
   MutexLock lock(&mutex_);
   queue_.Clear();
   readiness_.Hush();
-  CallOffPull();
+  pull_.CallOff();
 }
 
 void StepLoop::Stop() {
@@ -84,7 +84,7 @@ void StepLoop::Stop() {
     MutexLock lock(&mutex_);
     stopping_ = true;
     changed_.SignalAll();
-    CallOffPull();
+    pull_.CallOff();
   }
   ReturnIdleLeases();
 }
@@ -105,12 +105,6 @@ void StepLoop::Join(absl::Duration patience) {
 std::shared_ptr<ParameterClient> StepLoop::RetireClient() {
   if (client_ != nullptr) retired_.push_back(client_);
   return std::move(client_);
-}
-
-void StepLoop::CallOffPull() {
-  if (pull_ == nullptr) return;
-  called_off_ = true;
-  pull_->Cancel();
 }
 
 bool StepLoop::LowerStepThan(uint64_t step) const {
@@ -136,7 +130,7 @@ absl::optional<StepLoop::Task> StepLoop::WaitForTask() {
   DestroyRetired();
   ReturnExpiredLeases();
   MutexLock lock(&mutex_);
-  called_off_ = false;
+  pull_.Forget();
   for (bool idle = false; !stopping_; idle = true) {
     if (absl::optional<Task> task = NextTask()) return task;
     if (!idle) board_.Begin(Activity::IDLE);

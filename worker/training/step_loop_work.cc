@@ -92,7 +92,7 @@ absl::StatusOr<absl::Duration> StepLoop::PullFor(const StepWork& work, const Ser
 
 bool StepLoop::PutBack(const StepWork& work) {
   MutexLock lock(&mutex_);
-  if (stopping_ || called_off_) {
+  if (stopping_ || pull_.called_off()) {
     queue_.BeginAgain(work);
     return true;
   }
@@ -192,24 +192,22 @@ Servers StepLoop::ServersFor(const AnyWork& work, ParameterClient* client, std::
 
 absl::Status StepLoop::BeginPull(const StepWork& work, ParameterClient::StartedPull* pull) {
   MutexLock lock(&mutex_);
-  if (LowerStepThan(work.step)) called_off_ = true;
-  if (stopping_ || called_off_ || !queue_.Contains(work)) return NotWanted();
-  pull_ = pull;
-  pulled_step_ = work.step;
+  if (LowerStepThan(work.step)) pull_.CallOffBefore();
+  if (stopping_ || pull_.called_off() || !queue_.Contains(work)) return NotWanted();
+  pull_.Begin(pull, work.step);
   return absl::OkStatus();
 }
 
 absl::Status StepLoop::BeginPull(const Evaluate& work, ParameterClient::StartedPull* pull) {
   MutexLock lock(&mutex_);
   if (stopping_ || !queue_.Contains(work)) return NotWanted();
-  pull_ = pull;
+  pull_.Begin(pull, /*step=*/absl::nullopt);
   return absl::OkStatus();
 }
 
 void StepLoop::EndPull() {
   MutexLock lock(&mutex_);
-  pull_ = nullptr;
-  pulled_step_.reset();
+  pull_.End();
 }
 
 bool StepLoop::Settle(const StepWork& work, bool ok) {
@@ -226,7 +224,7 @@ bool StepLoop::Settle(const StepWork& work, bool ok) {
 bool StepLoop::Settle(const Evaluate& work, bool ok) {
   MutexLock lock(&mutex_);
   if (!queue_.Contains(work)) return false;
-  if (!ok && (stopping_ || called_off_)) return false;
+  if (!ok && (stopping_ || pull_.called_off())) return false;
   queue_.Finish(work);
   return true;
 }
