@@ -77,7 +77,7 @@ bool Dispatcher::GetsOnWithItsSteps(const JobDispatch& job, uint64_t worker) con
   return has_earlier;
 }
 
-// What the others report next hands out again.
+// See hold_back.h. Where a worker is held back, what others report next hands out again.
 bool Dispatcher::WouldHoldUpOthers(const JobDispatch& job, uint64_t worker,
                                    uint32_t free_slots) const {
   const Standing& standing = job.standings.at(worker);

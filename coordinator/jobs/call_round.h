@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_JOBS_CALL_ROUND_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -80,6 +81,16 @@ class CallRound : public std::enable_shared_from_this<CallRound> {
   bool HasEnded() const ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     return pending_ == 0;
+  }
+
+  // Those that have not ended, by index.
+  std::vector<uint32_t> Open() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    std::vector<uint32_t> open;
+    for (uint32_t call = 0; call < done_.size(); ++call) {
+      if (!done_[call]) open.push_back(call);
+    }
+    return open;
   }
 
   // REQUIRES: the calls have ended.

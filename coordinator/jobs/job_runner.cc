@@ -32,7 +32,6 @@
 namespace millrace::coordinator {
 namespace {
 
-constexpr absl::Duration kJournalRetryPause = absl::Seconds(1);
 // Shards that were attached for less than this are attached again after a pause, which grows.
 constexpr absl::Duration kSteady = absl::Seconds(5);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);

@@ -36,4 +36,10 @@ absl::StatusOr<MergedProgress> MergeProgress(absl::Span<const ShardStatus> shard
   return merged;
 }
 
+uint64_t NewestVersion(absl::Span<const ShardStatus> shards) {
+  uint64_t newest = 0;
+  for (const ShardStatus& shard : shards) newest = std::max(newest, shard.version());
+  return newest;
+}
+
 }  // namespace millrace::coordinator

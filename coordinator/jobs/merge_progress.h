@@ -20,6 +20,9 @@ struct MergedProgress {
 // INTERNAL: what a shard says makes no sense. REQUIRES: shards is not empty.
 absl::StatusOr<MergedProgress> MergeProgress(absl::Span<const ShardStatus> shards);
 
+// The newest version that any of them has; 0 where there are none.
+uint64_t NewestVersion(absl::Span<const ShardStatus> shards);
+
 }  // namespace millrace::coordinator
 
 #endif  // MILLRACE_COORDINATOR_JOBS_MERGE_PROGRESS_H_

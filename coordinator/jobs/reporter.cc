@@ -12,7 +12,6 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
-constexpr absl::Duration kJournalRetryPause = absl::Seconds(1);
 // A job that does not get on for this long says for whom it waits, and says so again this often.
 constexpr absl::Duration kStallAfter = absl::Seconds(10);
 constexpr absl::Duration kStallNoticePeriod = absl::Minutes(1);

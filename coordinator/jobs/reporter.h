@@ -26,6 +26,8 @@ namespace millrace::coordinator {
 // For whom a job waits whose record could not be written, and why: see Job::SetWaiting.
 inline constexpr char kTheJournal[] = "the coordinator's journal";
 std::string WhyNotJournaled(const absl::Status& error);
+// After so long it is tried again.
+inline constexpr absl::Duration kJournalRetryPause = absl::Seconds(1);
 
 // Used by the runner's thread, but for Count.
 class Reporter {

@@ -13,9 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
-#include "common/mutex.h"
 #include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/jobs/call_round.h"
+#include "coordinator/jobs/open_rounds.h"
+#include "coordinator/jobs/shard_making.h"
+#include "coordinator/jobs/shard_servers.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/membership/member_registry.h"
 #include "protos/job.pb.h"
@@ -34,38 +36,23 @@ class ShardGroup final : public CheckpointShards {
   // Cancels the poll that is under way, and what is being written.
   ~ShardGroup() override;
 
-  // Finds the servers that hold the shards now; calls go to these. Returns those that are not
-  // there, as a person would name them: "ps-1 (127.0.0.1:2223), gone"; empty: all are there.
-  std::string Locate();
-  // The same, by name: "ps-1".
-  const std::map<std::string, std::string>& missing() const { return missing_; }
-
-  // Whether all that Locate missed are servers of the old name or address that serve another
-  // directory: what was in the old one may be lost.
-  bool only_directories_are_lost() const { return !missing_.empty() && gone_ == 0; }
-
-  // Whether Locate has found the server that holds the shard.
-  bool IsLocated(uint32_t shard) const { return servers_[shard].member != 0; }
-  // Whether it has found one of the shard's old name or address that serves another directory.
-  bool HasLostDirectory(uint32_t shard) const { return servers_[shard].directory_is_lost; }
+  // Where the shards are; see ShardServers. Calls go to the servers that Locate found last.
+  std::string Locate() { return servers_.Locate(); }
+  const std::map<std::string, std::string>& missing() const { return servers_.missing(); }
+  bool only_directories_are_lost() const { return servers_.only_directories_are_lost(); }
+  bool IsLocated(uint32_t shard) const { return servers_.IsLocated(shard); }
+  bool HasLostDirectory(uint32_t shard) const { return servers_.HasLostDirectory(shard); }
+  bool HasMoved(uint32_t shard) const { return servers_.HasMoved(shard); }
+  void ForgetMoves() { servers_.ForgetMoves(); }
+  std::string Moved() const { return servers_.Moved(); }
+  const std::vector<ShardPlacement>& placements() const { return servers_.placements(); }
+  Routing RoutingAt(uint64_t generation) const { return servers_.RoutingAt(generation); }
+  std::string NameOf(uint32_t shard) const { return servers_.NameOf(shard); }
+  const ShardServers& servers() const { return servers_; }
 
   // The server of the last call that failed: "ps-1 (127.0.0.1:2223)"; and the shard.
   const std::string& failed_server() const { return failed_server_; }
   uint32_t failed_shard() const { return failed_shard_; }
-
-  // Whether Locate has found the shard's server to be another one than before, since ForgetMoves.
-  bool HasMoved(uint32_t shard) const { return servers_[shard].moved; }
-  void ForgetMoves();
-
-  // The servers that have left, or left and come back, since Locate: "ps-0, ps-1". Empty: none.
-  std::string Moved() const;
-
-  // The shards' records with the servers of the last Locate.
-  const std::vector<ShardPlacement>& placements() const { return placements_; }
-  Routing RoutingAt(uint64_t generation) const;
-
-  // "shard 1 on ps-1".
-  std::string NameOf(uint32_t shard) const;
 
   using Statuses = std::vector<ShardStatus>;
 
@@ -116,28 +103,25 @@ class ShardGroup final : public CheckpointShards {
   // Begins a poll; `on_end` is called on some thread when it can be taken, and must not block. With
   // a plan it tells each shard which cuts to take (its job and shard are filled in), otherwise it
   // only asks. REQUIRES: no poll is under way.
-  void StartPoll(const absl::optional<PlanCutsRequest>& plan, std::function<void()> on_end)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void StartPoll(const absl::optional<PlanCutsRequest>& plan, std::function<void()> on_end);
   bool polling() const { return poll_ != nullptr; }
   // Of the poll that is under way, the shards that have not answered yet.
   std::vector<uint32_t> Unanswered() const;
   // Nothing: none was begun, or it is still under way.
-  absl::optional<Poll> TakePoll() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::optional<Poll> TakePoll();
 
   // WriteCheckpoint, for every shard, without waiting: it may take hours.
-  void StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) override
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) override;
   absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> TakeWritten() override;
   void CancelWrite() override;
   std::string WhoWrites() const override;
-  std::string ServerOf(uint32_t shard) const override { return placements_[shard].directory_id(); }
+  std::string ServerOf(uint32_t shard) const override { return placements()[shard].directory_id(); }
 
   // From any thread: ends the calls under way, and later ones until Resume, with CANCELLED.
-  void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Cancel() { under_way_.Cancel(); }
+  void Resume() { under_way_.Resume(); }
 
  private:
-  using AdminStub = ParameterServerAdmin::Stub;
   using AdminCalls = ParameterServerAdmin::StubInterface::async_interface;
   template <typename Request, typename Response>
   using Method = void (AdminCalls::*)(grpc::ClientContext*, const Request*, Response*,
@@ -147,15 +131,6 @@ class ShardGroup final : public CheckpointShards {
   using Wanted = std::function<bool(uint32_t shard)>;
   enum class IfOneFails { kGoOn, kCancelOthers };
 
-  struct Server {
-    uint64_t member = 0;       // 0: not there.
-    uint64_t last_member = 0;  // The last one that was there.
-    bool moved = false;
-    bool directory_is_lost = false;
-    std::string address;
-    std::unique_ptr<AdminStub> stub;
-  };
-
   // Begins a call to each shard that is wanted, with the request that `make` fills; the job and the
   // shard are in it. The others' answers are OK, and empty.
   template <typename Request, typename Response, typename Make>
@@ -163,8 +138,7 @@ class ShardGroup final : public CheckpointShards {
                                                   Method<Request, Response> method,
                                                   absl::Duration timeout, const Make& make,
                                                   std::function<void()> on_end = nullptr,
-                                                  IfOneFails if_one_fails = IfOneFails::kGoOn)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+                                                  IfOneFails if_one_fails = IfOneFails::kGoOn);
   template <typename Request, typename Response, typename Make>
   absl::StatusOr<std::vector<Response>> CallAll(const char* what, Method<Request, Response> method,
                                                 absl::Duration timeout, const Make& make,
@@ -177,39 +151,21 @@ class ShardGroup final : public CheckpointShards {
   static bool All(uint32_t /*shard*/) { return true; }
   // Those whose servers are there, and have not dropped them.
   Wanted ThoseThere() const;
-  bool IsThere(uint32_t shard) const;
   void CancelMoved(CallRound& round) const;
   absl::Status WorstError(const char* what, const CallRound& round);
   absl::Status ErrorOf(const char* what, uint32_t shard, const grpc::Status& status) const;
-  bool SetUnderWay(std::shared_ptr<CallRound> round) ABSL_LOCKS_EXCLUDED(mutex_);
-  ShardSpec SpecOf(uint32_t shard) const;
-  // How long a shard may take to be made.
-  absl::Duration MakePatience() const;
-  std::vector<uint32_t> Unanswered(const CallRound& round) const;
-  std::string DescribeMissing(const ShardPlacement& placement, bool* directory_is_lost) const;
 
   const std::string job_id_;
-  const JobSpec spec_;
-  const JobPlan plan_;
-  const uint64_t total_steps_;
-  const std::string remedy_;                    // Of a server that has lost its directory.
-  const std::vector<StoredTensor> warm_start_;  // By variable; see JobRecord.
-  const MemberRegistry* const registry_;
-  std::vector<ShardPlacement> placements_;
-  std::vector<Server> servers_;  // By shard.
+  const ShardMaking making_;
+  ShardServers servers_;
   std::string failed_server_;
   uint32_t failed_shard_ = 0;
-  size_t gone_ = 0;  // Of the shards that Locate missed; the others have lost their directory.
-  std::map<std::string, std::string> missing_;  // See missing().
 
   struct PollRound;
   std::unique_ptr<PollRound> poll_;
   std::shared_ptr<Round<WriteCheckpointRequest, WriteCheckpointResponse>> write_;
 
-  Mutex mutex_;
-  // Rounds that may not have ended: a call, and a poll and a checkpoint beside it.
-  std::vector<std::shared_ptr<CallRound>> under_way_ ABSL_GUARDED_BY(mutex_);
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  OpenRounds under_way_;  // A call, and a poll and a checkpoint beside it.
 };
 
 }  // namespace millrace::coordinator

@@ -12,12 +12,9 @@
 #include "coordinator/jobs/trainer.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
@@ -28,14 +25,6 @@
 
 namespace millrace::coordinator {
 namespace {
-
-constexpr absl::Duration kPollPeriod = absl::Seconds(1);
-// A shard that has not answered for this long is told of as silent.
-constexpr absl::Duration kSilence = absl::Seconds(2);
-// So long a job without a step counts as training, where nobody knows how long its steps take.
-constexpr absl::Duration kStallPatience = absl::Seconds(10);
-// While a checkpoint waits for a cut.
-constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
 
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
@@ -51,12 +40,6 @@ SetRoute RouteOf(const Job& job, const ShardGroup& shards, uint64_t generation) 
   *route.mutable_routing() = shards.RoutingAt(generation);
   *route.mutable_plan() = job.record().plan();
   return route;
-}
-
-uint64_t NewestVersion(const std::vector<ShardStatus>& shards) {
-  uint64_t newest = 0;
-  for (const ShardStatus& shard : shards) newest = std::max(newest, shard.version());
-  return newest;
 }
 
 }  // namespace
@@ -98,12 +81,10 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   norms_.Start(attached.shards);
   AttachCheckpointer(attached, shards);
   poll_due_ = clock_->Now();
-  news_.assign(attached.shards.size(), ShardNews());
-  for (const ShardStatus& shard : attached.shards) news_.at(shard.shard()).status = shard;
-  job_.SetShardNews(news_);
-  steps_seen_ = merged.done.size();
-  steps_seen_at_ = clock_->Now();
-  steps_before_ = std::max(steps_before_, before.steps);
+  watch_.Start(generation_, synchronous_ ? absl::make_optional(epoch_) : absl::nullopt,
+               attached.shards);
+  job_.SetShardNews(watch_.news());
+  progress_.Start(merged.done.size(), before.steps, clock_->Now());
   job_.ClearRecovering();
   // Its step is journaled with the event: after another start the same loss must not count again.
   reporter_.Resumed(merged.done.size(), merged.done.watermark());
@@ -111,26 +92,6 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   environment_.dispatcher->Start(RulesOf(job_.spec(), total_steps_),
                                  RouteOf(job_, shards, generation_), merged.done, barrier_);
   AdvanceCheckpoints({.applied = merged.done.size(), .watermark = merged.done.watermark()});
-}
-
-void Trainer::AttachCheckpointer(const Attached& attached, ShardGroup& shards) {
-  if (checkpointer_ == nullptr) return;
-  const auto numbers = job_.record().damaged_checkpoints();
-  const std::set<uint64_t> damaged(numbers.begin(), numbers.end());
-  ForgetDamagedBest(damaged);
-  checkpointer_->Attach({.shards = &shards,
-                         .count = static_cast<int>(shards.placements().size()),
-                         .generation = generation_,
-                         .epoch = epoch_,
-                         .watermark = attached.merged.done.watermark(),
-                         .is_remade = attached.load.has_value(),
-                         .damaged = damaged});
-}
-
-uint64_t Trainer::BarrierFrom(uint64_t step, const Evaluator& evaluator) const {
-  const uint64_t barrier = evaluator.BarrierFrom(step);
-  if (checkpointer_ == nullptr) return barrier;
-  return std::min(barrier, checkpointer_->BarrierFrom(step));
 }
 
 void Trainer::TellRecovery(const Before& before, const Attached& attached) {
@@ -236,22 +197,14 @@ absl::StatusOr<Trainer::Next> Trainer::ExchangeNorms(ShardGroup& shards) {
   }
 }
 
-// Between two looks steps were done, or none was; then somebody keeps the job waiting as soon as
-// that takes longer than steps do.
 void Trainer::AccountForTime(const Dispatcher::Progress& progress, const Evaluator& evaluator,
                              const ShardGroup& shards) {
-  const absl::Time now = clock_->Now();
   if (waits_for_checkpoint_) return job_.HasSpent(TimeUse::kCheckpointing);
   if (blocked_) return job_.HasSpent(TimeUse::kWaiting, WhomInShort(blocked_->whom));
   const bool evaluates = progress.at_barrier && evaluator.under_way();
-  const bool moved = progress.applied != steps_seen_;
-  const bool patient = now - steps_seen_at_ <= std::min(progress.late_after, kStallPatience);
-  if (moved || evaluates) steps_seen_at_ = now;
-  steps_seen_ = progress.applied;
-  if (moved || (patient && !evaluates)) {
-    const bool again = progress.applied < steps_before_;
-    steps_before_ = std::max(steps_before_, progress.applied);
-    return job_.HasSpent(again ? TimeUse::kRunningAgain : TimeUse::kTraining);
+  if (const auto use =
+          progress_.Look(progress.applied, evaluates, progress.late_after, clock_->Now())) {
+    return job_.HasSpent(*use);
   }
   if (evaluates) return job_.HasSpent(TimeUse::kEvaluating);
   const auto stall = norms_.stall() ? norms_.stall() : FindStall(shards);
@@ -312,61 +265,6 @@ absl::StatusOr<Trainer::Next> Trainer::FlushTheEnd(ShardGroup& shards) {
   return Next::kAgain;
 }
 
-// What is missing to a checkpoint is no reason not to end.
-Trainer::Next Trainer::CheckpointTheEnd() {
-  if (checkpointer_ == nullptr || checkpointer_->MayEnd(last_cut_)) return Next::kEnd;
-  const absl::Time since = blocked_ && waits_for_checkpoint_ ? blocked_->since : clock_->Now();
-  blocked_ = Dispatcher::Stall{checkpointer_->WhatTheEndWaitsFor(), since};
-  waits_for_checkpoint_ = true;
-  barrier_due_ = absl::InfinitePast();  // Whatever wakes the runner may be the end of it.
-  return Next::kWait;
-}
-
-void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
-  if (checkpointer_ == nullptr) return;
-  checkpointer_->Advance({.applied = progress.applied,
-                          .watermark = progress.watermark,
-                          .newest_version = cuts_.newest_version(),
-                          .version_ahead = cuts_.VersionAhead(),
-                          .shards = seen_,
-                          .is_deserted = environment_.registry->Workers().empty()});
-  reporter_.TellCheckpoints(*checkpointer_);
-  checkpoint_wake_ = std::max(checkpointer_->next_step(), progress.watermark + 1);
-  inbox_.WakeAt(std::min(checkpoint_wake_, norms_.due_at()));
-  if (std::exchange(wanted_version_, checkpointer_->wanted_version()) != wanted_version_) {
-    poll_due_ = clock_->Now();  // The shards are to hear of it before they are there.
-  }
-  cuts_.Want(wanted_version_);
-  cuts_.Hold(checkpointer_->held_cut());
-  if (checkpointer_->awaits_cut())
-    poll_due_ = std::min(poll_due_, clock_->Now() + kQuickPollPeriod);
-  if (checkpointer_->WantsBarrier() && !progress.at_barrier) {
-    barrier_ = environment_.dispatcher->SetBarrierHere(job_.id(), frontier_, barrier_);
-  }
-}
-
-// Beside an evaluation of the same state, or alone. If that does not work the job goes on.
-void Trainer::PinForCheckpoint(const Dispatcher::Progress& progress, ShardGroup& shards) {
-  AdvanceCheckpoints(progress);
-  if (checkpointer_ == nullptr || !checkpointer_->IsDueAt(barrier_)) return;
-  job_.Spend(TimeUse::kCheckpointing);
-  absl::Status status = shards.UnpinCut(generation_, Checkpointer::kCutId);
-  if (status.ok()) {
-    const auto pinned = shards.PinCut(generation_, Checkpointer::kCutId);
-    status = pinned.status();
-    if (pinned.ok()) {
-      const BarrierCheck check = CheckBarrier(*pinned, barrier_);
-      if (check.state == BarrierState::kReached) {
-        const absl::Duration held = clock_->Now() - std::min(progress.held_since, clock_->Now());
-        return checkpointer_->Pinned(barrier_, held);
-      }
-      status = absl::AbortedError(
-          absl::StrCat(shards.NameOf(check.shard), " has not exactly the steps before ", barrier_));
-    }
-  }
-  checkpointer_->NotPinned(status);
-}
-
 // A shard's state is not the one that the reports told of.
 Trainer::Next Trainer::AfterCheck(const BarrierCheck& check, ShardGroup& shards) {
   const std::string shard = shards.NameOf(check.shard);
@@ -410,153 +308,6 @@ void Trainer::Unblock() {
   blocked_.reset();
   barrier_backoff_.Reset();
   job_.ClearWaiting();
-}
-
-void Trainer::StartPollIfDue(ShardGroup& shards) {
-  if (shards.polling() || clock_->Now() < poll_due_) return;
-  const bool quick = checkpointer_ != nullptr && checkpointer_->awaits_cut();
-  poll_due_ = clock_->Now() + (quick ? kQuickPollPeriod : kPollPeriod);
-  poll_generation_ = generation_;
-  polled_at_ = clock_->Now();
-  audit_.BeginCheck();
-  absl::optional<PlanCutsRequest> plan;
-  if (synchronous_) plan = cuts_.Plan(generation_, clock_->Now());
-  // The poll may outlive this object; the inbox outlives the shards.
-  shards.StartPoll(plan, [inbox = &inbox_] { inbox->Wake(); });
-}
-
-// Returns false when the shards must be attached again.
-bool Trainer::HandlePoll(ShardGroup& shards) {
-  const auto poll = shards.TakePoll();
-  if (!poll) NoteUnanswered(shards);
-  if (!poll || poll_generation_ != generation_) return true;
-  NoteNews(*poll);
-  WarnOf(*poll, shards);
-  if (!CheckIsOurs(*poll, shards)) return false;
-  const bool all = std::all_of(poll->errors.begin(), poll->errors.end(),
-                               [](const absl::Status& status) { return status.ok(); });
-  if (!all) return true;
-  seen_ = poll->shards;
-  newest_version_ = std::max(newest_version_, NewestVersion(seen_));
-  cuts_.Observe(seen_, clock_->Now());
-  return !Audit(seen_);
-}
-
-void Trainer::NoteNews(const ShardGroup::Poll& poll) {
-  for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
-    ShardNews& news = news_.at(shard);
-    const absl::Status& error = poll.errors[shard];
-    if (absl::IsCancelled(error)) return;
-    if (error.ok()) {
-      news = ShardNews();
-      news.status = poll.shards[shard];
-    } else {
-      news.error = std::string(error.message());
-      news.silent_since = std::min(news.silent_since, polled_at_);
-    }
-  }
-  job_.SetShardNews(news_);
-}
-
-void Trainer::NoteUnanswered(const ShardGroup& shards) {
-  if (!shards.polling() || poll_generation_ != generation_) return;
-  if (clock_->Now() - polled_at_ < kSilence) return;
-  for (const uint32_t shard : shards.Unanswered()) {
-    news_.at(shard).silent_since = std::min(news_[shard].silent_since, polled_at_);
-  }
-  job_.SetShardNews(news_);
-}
-
-// Whether the shards that have answered are open, at our generation, in the epoch they were in.
-bool Trainer::CheckIsOurs(const ShardGroup::Poll& poll, const ShardGroup& shards) {
-  for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
-    const absl::Status& error = poll.errors[shard];
-    const ShardStatus& status = poll.shards[shard];
-    if (absl::IsFailedPrecondition(error) || absl::IsNotFound(error)) {
-      Detach(std::string(error.message()));
-      return false;
-    }
-    if (!error.ok()) continue;
-    if (status.closed()) {
-      Detach(absl::StrCat(shards.NameOf(shard), " was made anew ", DescribeOrigin(status)));
-      return false;
-    }
-    if (status.generation() != generation_) {
-      Detach(absl::StrCat(shards.NameOf(shard), " is at generation ", status.generation(),
-                          ", which this coordinator did not set"));
-      return false;
-    }
-    if (synchronous_ && status.epoch() != epoch_) {
-      Detach(absl::StrCat(shards.NameOf(shard), " is in epoch ", status.epoch(), ", not ", epoch_));
-      return false;
-    }
-  }
-  return true;
-}
-
-// A server that does not answer once may be one that is being started again.
-void Trainer::WarnOf(const ShardGroup::Poll& poll, const ShardGroup& shards) {
-  std::map<std::string, std::string> warnings;
-  const std::set<uint32_t> silent_before = std::exchange(silent_, {});
-  for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
-    const absl::Status& error = poll.errors[shard];
-    if (absl::IsCancelled(error)) return;
-    if (!error.ok()) silent_.insert(shard);
-    if (!error.ok() && silent_before.contains(shard)) {
-      warnings[shards.NameOf(shard)] = std::string(error.message());
-    } else if (!poll.shards[shard].trouble().empty()) {
-      warnings[shards.placements()[shard].server()] = Printable(poll.shards[shard].trouble());
-    }
-  }
-  reporter_.SetWarnings(warnings);
-}
-
-// `shards` were asked since the audit's check began. Returns whether a report was not true.
-bool Trainer::Audit(const std::vector<ShardStatus>& shards) {
-  for (const ShardStatus& shard : shards) {
-    if (shard.closed() || shard.generation() != generation_) return false;
-  }
-  const auto merged = MergeProgress(shards);
-  if (!merged.ok()) return false;
-  std::vector<std::string> all;
-  for (const ReportAudit::Offence& offence : audit_.Check(merged->done)) {
-    all.push_back(absl::StrCat(offence.worker, " reported steps that shards have not got (step ",
-                               offence.step, ", ", offence.steps, " in all)"));
-    job_.AppendNotice(absl::StrCat(
-        all.back(), offence.excluded ? "; it gets no more steps of this job" : "; they run again"));
-    if (offence.excluded) Exclude(offence.worker);
-  }
-  if (all.empty()) return false;
-  reports_are_false_ = true;
-  Detach(absl::StrJoin(all, "; "));
-  return true;
-}
-
-void Trainer::Exclude(const std::string& worker) {
-  for (const WorkerMember& member : environment_.registry->Workers()) {
-    if (member.registration.name() != worker) continue;
-    environment_.dispatcher->SetPrepared(member.id, Refusal(job_.id(), audit_.WhyExcluded(worker)));
-  }
-}
-
-JobPrepared Trainer::Refusal(const std::string& job_id, const std::string& why) {
-  JobPrepared refusal;
-  refusal.set_job_id(job_id);
-  refusal.set_code(static_cast<int>(absl::StatusCode::kPermissionDenied));
-  refusal.set_message(why);
-  return refusal;
-}
-
-absl::optional<Dispatcher::Stall> Trainer::FindStall(const ShardGroup& shards) const {
-  auto stall = environment_.dispatcher->FindStall(job_.id());
-  if (!stall || !synchronous_ || seen_.empty()) return stall;
-  const auto by_version = [](const auto& a, const auto& b) { return a.version() < b.version(); };
-  const auto [oldest, newest] = std::minmax_element(seen_.begin(), seen_.end(), by_version);
-  if (oldest->version() < newest->version()) {
-    absl::StrAppend(&stall->whom, " (", shards.NameOf(oldest->shard()), " is at version ",
-                    oldest->version(), ", others at ", newest->version(), ")");
-  }
-  return stall;
 }
 
 }  // namespace millrace::coordinator

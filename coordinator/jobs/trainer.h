@@ -21,11 +21,13 @@
 #include "coordinator/jobs/evaluator.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/norm_exchange.h"
+#include "coordinator/jobs/progress_watch.h"
 #include "coordinator/jobs/report_audit.h"
 #include "coordinator/jobs/reporter.h"
 #include "coordinator/jobs/runner_environment.h"
 #include "coordinator/jobs/runner_inbox.h"
 #include "coordinator/jobs/shard_group.h"
+#include "coordinator/jobs/shard_watch.h"
 #include "protos/events.pb.h"
 
 namespace millrace::coordinator {
@@ -100,13 +102,10 @@ class Trainer {
 
   void AccountForTime(const Dispatcher::Progress& progress, const Evaluator& evaluator,
                       const ShardGroup& shards);
-  void NoteNews(const ShardGroup::Poll& poll);
-  void NoteUnanswered(const ShardGroup& shards);
 
+  absl::Duration PollPeriod() const;
   void StartPollIfDue(ShardGroup& shards);
   bool HandlePoll(ShardGroup& shards);
-  bool CheckIsOurs(const ShardGroup::Poll& poll, const ShardGroup& shards);
-  void WarnOf(const ShardGroup::Poll& poll, const ShardGroup& shards);
   bool Audit(const std::vector<ShardStatus>& shards);
   void Exclude(const std::string& worker);
   absl::optional<Dispatcher::Stall> FindStall(const ShardGroup& shards) const;
@@ -149,16 +148,10 @@ class Trainer {
   uint64_t wanted_version_ = 0;  // By a checkpoint.
   uint64_t newest_version_ = 0;
   absl::Time poll_due_;
-  uint64_t poll_generation_ = 0;
-  absl::Time polled_at_;
-  std::vector<ShardNews> news_;
-
-  uint64_t steps_seen_ = 0;    // When the time was accounted for last.
-  uint64_t steps_before_ = 0;  // The most that there ever were.
-  absl::Time steps_seen_at_;   // When there were more than before.
-
-  std::set<uint32_t> silent_;      // Shards that did not answer the last poll.
+  ShardWatch watch_;
   std::vector<ShardStatus> seen_;  // In the last poll that all shards answered.
+
+  ProgressWatch progress_;
 };
 
 }  // namespace millrace::coordinator

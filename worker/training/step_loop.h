@@ -22,6 +22,7 @@
 #include "worker/training/activity_board.h"
 #include "worker/training/job_computation.h"
 #include "worker/training/prepared_job.h"
+#include "worker/training/pull_under_way.h"
 #include "worker/training/push_finisher.h"
 #include "worker/training/readiness.h"
 #include "worker/training/seams.h"
@@ -140,7 +141,7 @@ class StepLoop {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::shared_ptr<ParameterClient>> MakeClient(const Routing& routing) const;
 
-  // Where CallOffPull may end `pull` (null: there is none to end): from Begin to End. CANCELLED:
+  // Where others may call off `pull` (null: there is none to end): from Begin to End. CANCELLED:
   // the work is no longer wanted, or a lower step has come meanwhile.
   absl::Status BeginPull(const StepWork& work, ParameterClient::StartedPull* pull)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -148,8 +149,6 @@ class StepLoop {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void EndPull() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Cancels the pull under way, if there is one.
-  void CallOffPull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives up the client, and with it all pulls and pushes; the next work makes a new one. The
   // caller cancels what is returned (or null), without the lock.
   std::shared_ptr<ParameterClient> RetireClient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -182,12 +181,7 @@ class StepLoop {
   // Given up; the thread destroys them, since that may take a moment.
   std::vector<std::shared_ptr<ParameterClient>> retired_ ABSL_GUARDED_BY(mutex_);
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
-  // Null: none is under way.
-  ParameterClient::StartedPull* pull_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  // The step that is pulled for; none: an evaluation.
-  absl::optional<uint64_t> pulled_step_ ABSL_GUARDED_BY(mutex_);
-  // Since the work being computed was begun, its pull was called off.
-  bool called_off_ ABSL_GUARDED_BY(mutex_) = false;
+  PullUnderWay pull_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -1,0 +1,53 @@
+#include "coordinator/jobs/open_rounds.h"
+
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::shared_ptr<CallRound> RoundOf(size_t calls) {
+  return std::make_shared<CallRound>(calls, absl::Minutes(1));
+}
+
+TEST(OpenRoundsTest, NoneIsTakenInBetweenCancelAndResume) {
+  OpenRounds rounds;
+  EXPECT_TRUE(rounds.Add(RoundOf(1)));
+  rounds.Cancel();
+  EXPECT_FALSE(rounds.Add(RoundOf(1)));
+  rounds.Resume();
+  EXPECT_TRUE(rounds.Add(RoundOf(1)));
+}
+
+TEST(OpenRoundsTest, RoundsThatHaveEndedAreLetGo) {
+  OpenRounds rounds;
+  auto ended = RoundOf(1);
+  auto open = RoundOf(1);
+  const std::weak_ptr<CallRound> ended_lives = ended;
+  const std::weak_ptr<CallRound> open_lives = open;
+  rounds.Add(ended);
+  rounds.Add(open);
+  ended->Done(0, grpc::Status::OK);
+  ended.reset();
+  open.reset();
+  rounds.Add(RoundOf(1));
+  EXPECT_TRUE(ended_lives.expired());
+  EXPECT_FALSE(open_lives.expired());
+}
+
+TEST(OpenRoundsTest, RoundTellsWhichCallsAreOpen) {
+  const auto round = RoundOf(3);
+  round->Done(1, grpc::Status::OK);
+  EXPECT_THAT(round->Open(), ElementsAre(0u, 2u));
+  round->Done(0, grpc::Status::CANCELLED);
+  round->Done(2, grpc::Status::OK);
+  EXPECT_THAT(round->Open(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
