@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/wire/encoding.h"
+#include "common/wire/piece_elements.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/wire_test_util.h"
 #include "google/protobuf/stubs/logging.h"
@@ -96,18 +98,16 @@ class Fuzzer {
 
 bool HasWholeNumbers(const PushRequest& push) {
   return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
-    return piece.data().size() % 4 == 0 && piece.float16().size() % 2 == 0 &&
-           piece.bfloat16().size() % 2 == 0;
+    return ElementsOf(piece).size() % WidthOf(EncodingOf(piece)) == 0;
   });
 }
 
 // The bytes of the floats of a piece.
 std::string FloatsOf(const Piece& piece) {
-  const bool is_float16 = piece.has_float16();
-  if (!is_float16 && !piece.has_bfloat16()) return piece.data();
-  const std::string& bytes = is_float16 ? piece.float16() : piece.bfloat16();
-  std::vector<float> values(bytes.size() / 2);
-  Widen(is_float16 ? Encoding::FLOAT16 : Encoding::BFLOAT16, bytes.data(), absl::MakeSpan(values));
+  const Encoding::Kind encoding = EncodingOf(piece);
+  const std::string& bytes = ElementsOf(piece);
+  std::vector<float> values(bytes.size() / WidthOf(encoding));
+  Widen(encoding, bytes.data(), absl::MakeSpan(values));
   return testing::Bytes(values);
 }
 

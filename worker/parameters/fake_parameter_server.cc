@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "common/wire/piece_elements.h"
 #include "common/wire/tensor_codec.h"
 #include "glog/logging.h"
 
@@ -69,25 +70,14 @@ grpc::Status StatusOf(const Verdict& verdict) {
   return grpc::Status(static_cast<grpc::StatusCode>(verdict.code), verdict.message);
 }
 
-Encoding::Kind EncodingOf(const Piece& piece) {
-  if (piece.has_float16()) return Encoding::FLOAT16;
-  return piece.has_bfloat16() ? Encoding::BFLOAT16 : Encoding::FLOAT32;
-}
-
-const std::string& BytesOf(const Piece& piece) {
-  if (piece.has_float16()) return piece.float16();
-  return piece.has_bfloat16() ? piece.bfloat16() : piece.data();
-}
-
 void Fill(absl::Span<const float> values, Encoding::Kind encoding, Piece* piece) {
   std::string bytes(values.size() * WidthOf(encoding), '\0');
   if (encoding == Encoding::FLOAT32) {
     std::memcpy(&bytes[0], values.data(), bytes.size());
-    return piece->set_data(std::move(bytes));
+  } else {
+    CHECK_EQ(Narrow(values, encoding, &bytes[0]), values.size());
   }
-  CHECK_EQ(Narrow(values, encoding, &bytes[0]), values.size());
-  encoding == Encoding::FLOAT16 ? piece->set_float16(std::move(bytes))
-                                : piece->set_bfloat16(std::move(bytes));
+  SetElements(encoding, std::move(bytes), piece);
 }
 
 }  // namespace
@@ -341,7 +331,7 @@ grpc::Status FakeParameterServer::AddPiece(const Shard& shard, const Piece& piec
   if (piece.slice() >= shard.slices.size()) return invalid("no such slice");
   if (shard.frozen.count(piece.slice()) > 0) return invalid("the slice is frozen");
   const Encoding::Kind encoding = EncodingOf(piece);
-  const std::string& bytes = BytesOf(piece);
+  const std::string& bytes = ElementsOf(piece);
   if (bytes.empty() || bytes.size() % WidthOf(encoding) != 0) {
     return invalid("no whole number of elements");
   }
