@@ -226,9 +226,6 @@ absl::StatusOr<DecodedPush> DecodePush(const grpc::ByteBuffer& buffer) {
   MILLRACE_ASSIGN_OR_RETURN(DecodedPush decoded,
                             Decode<DecodedPush>(buffer, "PushRequest", &refusal));
   decoded.refusal = std::move(refusal);
-  for (WirePiece& piece : decoded.pieces) {
-    if (piece.data.encoding() != Encoding::FLOAT32) piece.data = piece.data.Widened();
-  }
   return decoded;
 }
 

@@ -102,27 +102,20 @@ bool HasWholeNumbers(const PushRequest& push) {
   });
 }
 
-// The bytes of the floats of a piece.
-std::string FloatsOf(const Piece& piece) {
-  const Encoding::Kind encoding = EncodingOf(piece);
-  const std::string& bytes = ElementsOf(piece);
-  std::vector<float> values(bytes.size() / WidthOf(encoding));
-  Widen(encoding, bytes.data(), absl::MakeSpan(values));
-  return testing::Bytes(values);
-}
-
 void ExpectSame(const DecodedPush& decoded, const PushRequest& parsed) {
   ASSERT_EQ(decoded.pieces.size(), static_cast<size_t>(parsed.pieces_size()));
   for (int i = 0; i < parsed.pieces_size(); ++i) {
     const WirePiece& piece = decoded.pieces[i];
     ASSERT_EQ(piece.slice, parsed.pieces(i).slice());
     ASSERT_EQ(piece.offset, parsed.pieces(i).offset());
+    ASSERT_EQ(piece.data.encoding(), EncodingOf(parsed.pieces(i)));
     std::string data;
-    piece.data.ForEachRun([&data](size_t offset, const char* bytes, size_t count) {
-      ASSERT_EQ(offset * sizeof(float), data.size());
-      data.append(bytes, count * sizeof(float));
+    const size_t width = WidthOf(piece.data.encoding());
+    piece.data.ForEachRun([&data, width](size_t offset, const char* bytes, size_t count) {
+      ASSERT_EQ(offset * width, data.size());
+      data.append(bytes, count * width);
     });
-    ASSERT_EQ(data, FloatsOf(parsed.pieces(i)));
+    ASSERT_EQ(data, ElementsOf(parsed.pieces(i)));
   }
   PushRequest header = parsed;
   header.clear_pieces();
