@@ -157,6 +157,25 @@ TEST_F(PsServerTest, VariablesAreFloatsHoweverTheyTravel) {
   EXPECT_EQ(rounded.slices[2], exact.slices[2]);
 }
 
+// A worker that knows float32 alone beside one that rounds.
+TEST_F(PsServerTest, ContributionsOfOneVersionMayTravelDifferently) {
+  const ShardSpec spec = MakeShardSpec({3, kBlockElements + 5}, /*replicas=*/2);
+  ASSERT_TRUE(Create(spec).ok());
+  Pusher one(data_.get());
+  Pusher other(data_.get());
+  PushRequest exact = MakePush(spec, 0, 1, WholeShard(spec), 1.001f);
+  exact.set_examples(3);
+  EXPECT_EQ(one.Push(exact).outcome(), PushResponse::HELD);
+  const PushRequest rounded = MakePush(spec, 1, 2, WholeShard(spec), 1.001f);
+  EXPECT_EQ(other.Push(EncodedAs(Encoding::BFLOAT16, rounded)).outcome(), PushResponse::APPLIED);
+  Puller puller(data_.get(), spec);
+  const Pulled pulled = puller.Pull();
+  EXPECT_EQ(pulled.version, 1u);
+  const float mean = (1.001f * 3 + 1.0f) / 4;
+  EXPECT_THAT(pulled.slices[0], Each(-mean));
+  EXPECT_THAT(pulled.slices[1], Each(-mean));
+}
+
 TEST_F(PsServerTest, ValueThatDoesNotFitTheEncodingEndsThePull) {
   const ShardSpec spec = MakeShardSpec({3, 5});
   ASSERT_TRUE(Create(spec).ok());

@@ -88,8 +88,10 @@ absl::Status Place(const BlockLayout& layout, const std::vector<WirePiece>& piec
   for (const WirePiece& piece : pieces) {
     const uint64_t count = piece.data.size();
     if (count == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("piece at offset ", piece.offset, " of slice ",
-                                                     piece.slice, " has no data; leave it out"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("piece at offset ", piece.offset, " of slice ", piece.slice,
+                       " has no data as FLOAT32, FLOAT16 or BFLOAT16; leave it out, or send its "
+                       "numbers as one of these"));
     }
     MILLRACE_ASSIGN_OR_RETURN(const uint64_t begin,
                               layout.Locate(piece.slice, piece.offset, count));
