@@ -123,8 +123,7 @@ class EveryUpdateOfNarrowGradientsTest : public NarrowGradientsTest,
 INSTANTIATE_TEST_SUITE_P(All, EveryUpdateOfNarrowGradientsTest,
                          ::testing::Values("sgd { learning_rate: 0.1 }",
                                            "sgd { learning_rate: 0.1 } clip_norm: 3",
-                                           "adam {} clip_value: 0.5",
-                                           "lamb { learning_rate: 0.1 }",
+                                           "adam {} clip_value: 0.5", "lamb { learning_rate: 0.1 }",
                                            "lamb { learning_rate: 0.1 } clip_norm: 3"));
 
 TEST_P(EveryUpdateOfNarrowGradientsTest, IsThatOfTheirNumbersAsFloat32) {
