@@ -20,6 +20,7 @@
 namespace millrace::ps {
 namespace {
 
+using ::millrace::testing::EncodedAs;
 using ::millrace::testing::MakePull;
 using ::millrace::testing::MakePush;
 using ::millrace::testing::MakeShardSpec;
@@ -128,27 +129,15 @@ TEST_F(PsServerTest, PushedGradientIsSeenByTheNextPull) {
   EXPECT_THAT(pulled.slices[1], Each(2));
 }
 
-// Moves the data of a push's pieces, which are all `value`, to a narrower field.
-PushRequest Narrowed(PushRequest push, Encoding::Kind encoding, float value) {
-  uint16_t bits = 0;
-  EXPECT_EQ(Narrow({&value, 1}, encoding, &bits), 1u);
-  for (Piece& piece : *push.mutable_pieces()) {
-    const std::vector<uint16_t> all(piece.data().size() / sizeof(float), bits);
-    const std::string bytes(reinterpret_cast<const char*>(all.data()), 2 * all.size());
-    encoding == Encoding::FLOAT16 ? piece.set_float16(bytes) : piece.set_bfloat16(bytes);
-  }
-  return push;
-}
-
 TEST_F(PsServerTest, VariablesAreFloatsHoweverTheyTravel) {
   ShardSpec spec = MakeShardSpec({3, kBlockElements + 5, 2});
   spec.mutable_slices(2)->mutable_update()->mutable_moving_average()->set_momentum(0.5);
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   const PushRequest small = MakePush(spec, 0, 1, WholeShard(spec), -0.001953125f);
-  EXPECT_EQ(pusher.Push(Narrowed(small, Encoding::FLOAT16, -0.001953125f)).code(), 0);
+  EXPECT_EQ(pusher.Push(EncodedAs(Encoding::FLOAT16, small)).code(), 0);
   const PushRequest large = MakePush(spec, 1, 2, WholeShard(spec), -1);
-  EXPECT_EQ(pusher.Push(Narrowed(large, Encoding::BFLOAT16, -1)).code(), 0);
+  EXPECT_EQ(pusher.Push(EncodedAs(Encoding::BFLOAT16, large)).code(), 0);
 
   Puller puller(data_.get(), spec);
   PullRequest request = MakePull(spec);
@@ -166,6 +155,25 @@ TEST_F(PsServerTest, VariablesAreFloatsHoweverTheyTravel) {
   EXPECT_THAT(rounded.slices[0], Each(1));
   EXPECT_THAT(rounded.slices[1], Each(1));
   EXPECT_EQ(rounded.slices[2], exact.slices[2]);
+}
+
+// A worker that knows float32 alone beside one that rounds.
+TEST_F(PsServerTest, ContributionsOfOneVersionMayTravelDifferently) {
+  const ShardSpec spec = MakeShardSpec({3, kBlockElements + 5}, /*replicas=*/2);
+  ASSERT_TRUE(Create(spec).ok());
+  Pusher one(data_.get());
+  Pusher other(data_.get());
+  PushRequest exact = MakePush(spec, 0, 1, WholeShard(spec), 1.001f);
+  exact.set_examples(3);
+  EXPECT_EQ(one.Push(exact).outcome(), PushResponse::HELD);
+  const PushRequest rounded = MakePush(spec, 1, 2, WholeShard(spec), 1.001f);
+  EXPECT_EQ(other.Push(EncodedAs(Encoding::BFLOAT16, rounded)).outcome(), PushResponse::APPLIED);
+  Puller puller(data_.get(), spec);
+  const Pulled pulled = puller.Pull();
+  EXPECT_EQ(pulled.version, 1u);
+  const float mean = (1.001f * 3 + 1.0f) / 4;
+  EXPECT_THAT(pulled.slices[0], Each(-mean));
+  EXPECT_THAT(pulled.slices[1], Each(-mean));
 }
 
 TEST_F(PsServerTest, ValueThatDoesNotFitTheEncodingEndsThePull) {

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/encoding.h"
+#include "common/wire/piece_elements.h"
 #include "gtest/gtest.h"
 
 namespace millrace::testing {
@@ -53,6 +55,18 @@ PushRequest MakePush(const ShardSpec& spec, uint64_t step, uint64_t push_id,
   return request;
 }
 
+PushRequest EncodedAs(Encoding::Kind encoding, PushRequest push) {
+  if (encoding == Encoding::FLOAT32) return push;
+  for (Piece& piece : *push.mutable_pieces()) {
+    std::vector<float> values(piece.data().size() / sizeof(float));
+    std::memcpy(values.data(), piece.data().data(), piece.data().size());
+    std::string bytes(values.size() * WidthOf(encoding), '\0');
+    EXPECT_EQ(Narrow(values, encoding, &bytes[0]), values.size()) << "a value does not fit";
+    SetElements(encoding, std::move(bytes), &piece);
+  }
+  return push;
+}
+
 std::vector<PieceRange> WholeShard(const ShardSpec& spec) {
   std::vector<PieceRange> ranges;
   for (int i = 0; i < spec.slices_size(); ++i) {
@@ -78,12 +92,8 @@ PushResponse Pusher::Push(const PushRequest& request) {
 }
 
 void Puller::Take(const Piece& piece, Pulled* pulled) {
-  const Encoding::Kind encoding = piece.has_float16()    ? Encoding::FLOAT16
-                                  : piece.has_bfloat16() ? Encoding::BFLOAT16
-                                                         : Encoding::FLOAT32;
-  const std::string& bytes = piece.has_float16()    ? piece.float16()
-                             : piece.has_bfloat16() ? piece.bfloat16()
-                                                    : piece.data();
+  const Encoding::Kind encoding = EncodingOf(piece);
+  const std::string& bytes = ElementsOf(piece);
   const size_t count = bytes.size() / WidthOf(encoding);
   Widen(encoding, bytes.data(),
         absl::MakeSpan(pulled->slices.at(piece.slice())).subspan(piece.offset(), count));

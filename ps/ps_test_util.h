@@ -31,6 +31,9 @@ struct PieceRange {
 PushRequest MakePush(const ShardSpec& spec, uint64_t step, uint64_t push_id,
                      const std::vector<PieceRange>& ranges, float value);
 
+// The same, with the data of its pieces rounded to `encoding`, in its field.
+PushRequest EncodedAs(Encoding::Kind encoding, PushRequest push);
+
 // All elements of the shard.
 std::vector<PieceRange> WholeShard(const ShardSpec& spec);
 

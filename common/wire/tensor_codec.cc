@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "common/status_macros.h"
+#include "common/wire/piece_elements.h"
 #include "common/wire/wire_reader.h"
 #include "glog/logging.h"
 
@@ -24,9 +26,6 @@ constexpr uint32_t LengthDelimitedTag(uint32_t number) { return number << 3 | 2;
 constexpr uint32_t VarintTag(uint32_t number) { return number << 3; }
 
 constexpr uint32_t kPiecesTag = LengthDelimitedTag(PushRequest::kPiecesFieldNumber);
-constexpr uint32_t kDataTag = LengthDelimitedTag(Piece::kDataFieldNumber);
-constexpr uint32_t kFloat16Tag = LengthDelimitedTag(Piece::kFloat16FieldNumber);
-constexpr uint32_t kBfloat16Tag = LengthDelimitedTag(Piece::kBfloat16FieldNumber);
 static_assert(LengthDelimitedTag(PullResponse::kPiecesFieldNumber) == kPiecesTag);
 
 // Protobuf's limit on the nesting of messages and groups.
@@ -35,15 +34,15 @@ constexpr int kMaxDepth = 100;
 // Values up to this size are copied on the way out: cheaper than to count references to them.
 constexpr size_t kMaxCopiedBytes = 1024;
 
-// The field of a Piece for numbers of an encoding.
-constexpr uint32_t TagOf(Encoding::Kind encoding) {
-  if (encoding == Encoding::FLOAT16) return kFloat16Tag;
-  return encoding == Encoding::BFLOAT16 ? kBfloat16Tag : kDataTag;
+uint32_t TagOf(Encoding::Kind encoding) {
+  return LengthDelimitedTag(static_cast<uint32_t>(FieldOf(encoding).number));
 }
 
-const char* NameOf(Encoding::Kind encoding) {
-  if (encoding == Encoding::FLOAT16) return "float16";
-  return encoding == Encoding::BFLOAT16 ? "bfloat16" : "data";
+// Of a field of a Piece; nullopt: it has no elements.
+absl::optional<Encoding::Kind> EncodingOfTag(uint32_t tag) {
+  const uint32_t number = tag >> 3;
+  return tag == LengthDelimitedTag(number) ? EncodingOfField(static_cast<int>(number))
+                                           : absl::nullopt;
 }
 
 // The elements of a piece: of the fields that it has the last one.
@@ -104,7 +103,7 @@ class Decoder {
     for (const grpc::Slice& slice : elements.slices) bytes += slice.size();
     const size_t width = WidthOf(elements.encoding);
     if (bytes % width == 0) return absl::OkStatus();
-    const char* const name = NameOf(elements.encoding);
+    const char* const name = FieldOf(elements.encoding).name;
     return absl::InvalidArgumentError(absl::StrCat(
         type_, ".pieces[", index, "].", name, ": ", bytes, " bytes; expected a multiple of ", width,
         " (", elements.encoding == Encoding::FLOAT32 ? "float32" : name, ")"));
@@ -116,21 +115,17 @@ class Decoder {
     while (!reader_.AtLimit()) {
       uint32_t tag;
       if (!reader_.ReadTag(&tag)) return false;
-      if (tag != kDataTag && tag != kFloat16Tag && tag != kBfloat16Tag) {
+      const absl::optional<Encoding::Kind> encoding = EncodingOfTag(tag);
+      if (!encoding.has_value()) {
         if (!reader_.CopyField(tag, kMaxDepth - 1, &rest)) return false;
         continue;
       }
       size_t length;
       if (!reader_.ReadLength(&length)) return false;
       if (!reader_.TakeSlices(length, &elements->slices)) return false;
-      elements->encoding = EncodingOf(tag);
+      elements->encoding = *encoding;
     }
     return header->ParseFromString(rest);
-  }
-
-  static Encoding::Kind EncodingOf(uint32_t tag) {
-    if (tag == kFloat16Tag) return Encoding::FLOAT16;
-    return tag == kBfloat16Tag ? Encoding::BFLOAT16 : Encoding::FLOAT32;
   }
 
   absl::Status Malformed() const {
@@ -231,9 +226,6 @@ absl::StatusOr<DecodedPush> DecodePush(const grpc::ByteBuffer& buffer) {
   MILLRACE_ASSIGN_OR_RETURN(DecodedPush decoded,
                             Decode<DecodedPush>(buffer, "PushRequest", &refusal));
   decoded.refusal = std::move(refusal);
-  for (WirePiece& piece : decoded.pieces) {
-    if (piece.data.encoding() != Encoding::FLOAT32) piece.data = piece.data.Widened();
-  }
   return decoded;
 }
 

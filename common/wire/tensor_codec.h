@@ -66,7 +66,7 @@ struct WirePiece {
 
 struct DecodedPush {
   PushRequest header;             // `pieces` is empty.
-  std::vector<WirePiece> pieces;  // As FLOAT32, whatever they came in.
+  std::vector<WirePiece> pieces;  // As they came.
   // Not OK: INVALID_ARGUMENT, why the pieces cannot be used (a length of data that is no multiple
   // of an element's, or more than kMaxPieces); `pieces` is empty then, and the header is good.
   absl::Status refusal;

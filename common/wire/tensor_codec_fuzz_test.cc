@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/wire/encoding.h"
+#include "common/wire/piece_elements.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/wire_test_util.h"
 #include "google/protobuf/stubs/logging.h"
@@ -96,19 +98,8 @@ class Fuzzer {
 
 bool HasWholeNumbers(const PushRequest& push) {
   return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
-    return piece.data().size() % 4 == 0 && piece.float16().size() % 2 == 0 &&
-           piece.bfloat16().size() % 2 == 0;
+    return ElementsOf(piece).size() % WidthOf(EncodingOf(piece)) == 0;
   });
-}
-
-// The bytes of the floats of a piece.
-std::string FloatsOf(const Piece& piece) {
-  const bool is_float16 = piece.has_float16();
-  if (!is_float16 && !piece.has_bfloat16()) return piece.data();
-  const std::string& bytes = is_float16 ? piece.float16() : piece.bfloat16();
-  std::vector<float> values(bytes.size() / 2);
-  Widen(is_float16 ? Encoding::FLOAT16 : Encoding::BFLOAT16, bytes.data(), absl::MakeSpan(values));
-  return testing::Bytes(values);
 }
 
 void ExpectSame(const DecodedPush& decoded, const PushRequest& parsed) {
@@ -117,12 +108,14 @@ void ExpectSame(const DecodedPush& decoded, const PushRequest& parsed) {
     const WirePiece& piece = decoded.pieces[i];
     ASSERT_EQ(piece.slice, parsed.pieces(i).slice());
     ASSERT_EQ(piece.offset, parsed.pieces(i).offset());
+    ASSERT_EQ(piece.data.encoding(), EncodingOf(parsed.pieces(i)));
     std::string data;
-    piece.data.ForEachRun([&data](size_t offset, const char* bytes, size_t count) {
-      ASSERT_EQ(offset * sizeof(float), data.size());
-      data.append(bytes, count * sizeof(float));
+    const size_t width = WidthOf(piece.data.encoding());
+    piece.data.ForEachRun([&data, width](size_t offset, const char* bytes, size_t count) {
+      ASSERT_EQ(offset * width, data.size());
+      data.append(bytes, count * width);
     });
-    ASSERT_EQ(data, FloatsOf(parsed.pieces(i)));
+    ASSERT_EQ(data, ElementsOf(parsed.pieces(i)));
   }
   PushRequest header = parsed;
   header.clear_pieces();

@@ -87,9 +87,10 @@ class PythonWorkerTest(unittest.TestCase):
     def train(self, cluster, name, *overrides, at_middle=lambda cluster: None):
         """Trains to the job's end; calls at_middle(cluster) once. Returns the final status and the variables."""
         job_id = cluster.submit(self.digits, *overrides)
-        called, final = False, None
+        called, final, self.events = False, None, []
         for event in cluster.watch(job_id):
             final = event
+            self.events.append(event)
             if not called and 100 <= event.get("step", 0) < 380:
                 called = True
                 at_middle(cluster)
@@ -101,10 +102,10 @@ class PythonWorkerTest(unittest.TestCase):
         self.assertEqual(exported.returncode, 0, exported.stderr)
         return final, variables(path)
 
-    def assert_close(self, a, b):
+    def assert_close(self, a, b, distance=1e-5):
         self.assertEqual(a.keys(), b.keys())
         for name, values in a.items():
-            self.assertLess(max(abs(x - y) for x, y in zip(values, b[name], strict=True)), 1e-5, name)
+            self.assertLess(max(abs(x - y) for x, y in zip(values, b[name], strict=True)), distance, name)
 
     def by_cpp(self):
         """What a C++ worker makes of the job."""
@@ -131,6 +132,20 @@ class PythonWorkerTest(unittest.TestCase):
 
             _, mixed = self.train(cluster, "mixed", at_middle=join_and_leave)
         self.assert_close(mixed, values)
+
+    def test_it_takes_part_in_float32_where_others_round_on_the_wire(self):
+        _, values = self.by_cpp()
+
+        def join_and_leave(cluster):
+            cluster.pythons.append(cluster.start_python(0))
+            self.assertEqual(cluster.workers[0].terminate(), 0)
+
+        for wire in ("BFLOAT16", "FLOAT16"):
+            with self.subTest(wire), self.cluster(workers=1) as cluster:
+                final, mixed = self.train(cluster, wire, f"precision.wire={wire}", at_middle=join_and_leave)
+            self.assertRegex(json.dumps(self.events), f"python-0.{{,3}} computes on 'numpy.*{wire} on the wire': its bits")
+            self.assertGreater(final["metrics"]["eval_accuracy"], 0.7)
+            self.assert_close(mixed, values, 0.05)
 
     def test_killed_in_the_middle_it_loses_no_step_and_has_none_applied_twice(self):
         _, values = self.by_cpp()

@@ -71,19 +71,26 @@ class Job:
             data_fingerprint=job_data.fingerprint_of(self.sets), numerics=f"numpy {np.__version__}, softmax.py")
 
     def check(self, planned):
-        """Whether this worker computes what the job was planned with; the message says what differs."""
+        """Whether this worker computes what the job was planned with; the message says what differs.
+
+        Returns a remark for people, where there is one. It pulls and pushes float32, also where the job's
+        precision.wire is another: who rounds says so in his numerics."""
         own = self.plan()
         parts = ["train_examples", "evaluate_examples"]
         if planned.data_fingerprint:
             parts.append("data_fingerprint")
-        mixed = not self.spec.HasField("synchronous") or self.spec.synchronous.allow_mixed_workers
-        if planned.numerics and not mixed:
+        others = self.spec.HasField("synchronous") and planned.numerics not in ("", own.numerics)
+        if others and not self.spec.synchronous.allow_mixed_workers:
             parts.append("numerics")
         pairs = [(part, getattr(own, part), getattr(planned, part)) for part in parts]
         pairs.append(("variables", *([(v.name, list(v.shape)) for v in plan.variables] for plan in (own, planned))))
         for part, ours, theirs in pairs:
             if ours != theirs:
                 raise job_data.DataError(f"{part}: this worker has {ours}, the job was planned with {theirs}")
+        if not others:
+            return ""
+        return (f"computes on '{own.numerics}', and the job was planned on '{planned.numerics}': its bits depend on which "
+                "worker has a step (synchronous.allow_mixed_workers)")
 
 
 class RoutedJob:
@@ -222,13 +229,12 @@ class Worker:
         job_id = routed.route.job_id
         try:
             routed.job = routed.job or self._open(routed.route.spec)
-            routed.job.check(routed.route.plan)
+            answer = {"message": routed.job.check(routed.route.plan)}
             routed.retry_at = None
-            answer = {}
         except (job_data.Unknown, job_data.DataError) as error:
             routed.job, routed.retry_at = None, time.monotonic() + RETRY_SECONDS
             answer = error_fields(Code.FAILED_PRECONDITION, error)
-        if tell_failure or not answer:
+        if tell_failure or routed.retry_at is None:
             session.send(job_prepared=pb.JobPrepared(job_id=job_id, **answer))
 
     def _retry(self):

@@ -13,9 +13,6 @@
 //
 // A shard that starts from files has its first cut before its record: files without a record are
 // nobody's, so whenever that ends there is a whole shard or none.
-//
-// A cut whose file was damaged, which RocksDB's checksum of each value tells, is passed over for an
-// older one, if there is one.
 #include "ps/cut/cut_store.h"
 
 #include <algorithm>
@@ -28,6 +25,7 @@
 #include "glog/logging.h"
 #include "ps/cut/cut_keys.h"
 #include "ps/cut/cut_record.pb.h"
+#include "ps/cut/cut_store_internal.h"
 
 namespace millrace::ps {
 namespace {
@@ -38,112 +36,17 @@ constexpr size_t kMostNewerCuts = 3;
 // From one line in the log about files that stay to the next.
 constexpr int kLogSeconds = 60;
 
-std::string KeyOf(const ShardSpec& spec) { return ShardKey(spec.job_id(), spec.shard()); }
-std::string NameOf(const ShardSpec& spec) { return ShardName(spec.job_id(), spec.shard()); }
-
 std::vector<std::string> FilesOf(const std::string& shard_key, const std::vector<uint64_t>& cuts) {
   std::vector<std::string> files;
   for (const uint64_t cut : cuts) files.push_back(CutFileName(shard_key, cut));
   return files;
 }
 
-absl::Status NoSuchCut(const ShardSpec& spec, const CutName& cut) {
-  return absl::NotFoundError(absl::StrCat(NameOf(spec), " has no cut of version ", cut.version(),
-                                          " of epoch ", cut.epoch()));
-}
-
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path,
-                                                         const DatabaseOptions& options) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(path, options));
-  std::unique_ptr<CutStore> store(new CutStore(std::move(database)));
-  MILLRACE_RETURN_IF_ERROR(store->ReadRecords());
-  MILLRACE_RETURN_IF_ERROR(store->FindCuts());
-  return store;
-}
 
 CutStore::CutStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 
 CutStore::~CutStore() = default;
-
-absl::Status CutStore::ReadRecords() {
-  MILLRACE_ASSIGN_OR_RETURN(const auto records, database_->List(RecordPrefix()));
-  MutexLock lock(&mutex_);
-  for (const auto& [key, value] : records) {
-    Entry& entry = entries_[key.substr(RecordPrefix().size())];
-    entry.life = ++lives_;
-    ShardRecord record;
-    if (!record.ParseFromString(value)) continue;  // ListShards tells.
-    entry.epoch = record.epoch();
-    entry.removed.assign(record.removed_cuts().begin(), record.removed_cuts().end());
-    for (const uint64_t number : entry.removed) next_number_ = std::max(next_number_, number + 1);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CutStore::FindCuts() {
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> files, database_->ListFiles());
-  std::vector<CutKey> leftovers;
-  for (const std::string& file : files) {
-    const absl::optional<CutKey> key = ParseCutFileName(file);
-    if (!key.has_value()) continue;
-    {
-      MutexLock lock(&mutex_);
-      next_number_ = std::max(next_number_, key->cut + 1);
-    }
-    const Entry known = Find(key->shard_key);
-    if (known.life == 0 || std::count(known.removed.begin(), known.removed.end(), key->cut) > 0) {
-      leftovers.push_back(*key);
-      continue;
-    }
-    absl::StatusOr<Cut> cut = FindCut(*key);
-    if (!cut.ok() && !absl::IsUnavailable(cut.status())) return cut.status();
-    MutexLock lock(&mutex_);
-    Entry& entry = entries_[key->shard_key];
-    if (!cut.ok()) entry.unreadable = cut.status();
-    // It counts, so that its shard is not taken for one that never had a cut.
-    entry.cuts.push_back(cut.ok() ? *std::move(cut) : DamagedCut(key->cut));
-  }
-  {
-    MutexLock lock(&mutex_);
-    for (auto& [shard_key, entry] : entries_) {
-      std::sort(entry.cuts.begin(), entry.cuts.end(),
-                [](const Cut& a, const Cut& b) { return a.number < b.number; });
-    }
-  }
-  RemoveLeftovers(leftovers);
-  return absl::OkStatus();
-}
-
-void CutStore::RemoveLeftovers(const std::vector<CutKey>& leftovers) {
-  std::vector<std::string> files;
-  for (const CutKey& key : leftovers) files.push_back(CutFileName(key.shard_key, key.cut));
-  const absl::Status removed = database_->RemoveFiles(files);
-  if (removed.ok()) return;
-  LOG(WARNING) << "what earlier runs left cannot be removed yet: " << removed;
-  MutexLock lock(&mutex_);
-  for (const CutKey& key : leftovers) {
-    Entry& entry = entries_[key.shard_key];
-    if (entry.life != 0) continue;  // Its record tells already.
-    entry.removed.push_back(key.cut);
-  }
-}
-
-CutStore::Cut CutStore::DamagedCut(uint64_t number) {
-  Cut cut;
-  cut.number = number;
-  cut.damaged = true;
-  return cut;
-}
-
-absl::StatusOr<CutStore::Cut> CutStore::FindCut(const CutKey& key) {
-  const absl::StatusOr<CutManifest> manifest =
-      CutReader(database_.get(), key.shard_key, key.cut).Manifest();
-  if (!manifest.ok() && !absl::IsDataLoss(manifest.status())) return manifest.status();
-  if (!manifest.ok()) return DamagedCut(key.cut);
-  return Cut{key.cut, manifest->epoch(), manifest->version(), manifest->of_stop()};
-}
 
 CutStore::Entry CutStore::Find(const std::string& shard_key) const {
   MutexLock lock(&mutex_);
@@ -436,137 +339,6 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
   MutexLock lock(&mutex_);
   entries_.emplace(shard_key, std::move(left));
   return absl::OkStatus();
-}
-
-absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPool* pool) {
-  const std::string name = NameOf(plan.spec);
-  const Entry entry = Find(KeyOf(plan.spec));
-  std::vector<Cut> cuts = entry.cuts;
-  if (cuts.empty() && StartsFromFiles(plan.spec)) {
-    return absl::DataLossError(absl::StrCat(
-        name,
-        " cannot be restored: it began from files, and no cut of it is left; restore its job "
-        "from a checkpoint, or submit it again"));
-  }
-  if (cuts.empty()) {
-    ShardContents contents;
-    MILLRACE_ASSIGN_OR_RETURN(contents.state, MakeInitialState(plan, pool));
-    return contents;
-  }
-  // Damaged ones first, and the newest last; of one version, the one with held contributions.
-  std::stable_sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) {
-    if (a.damaged != b.damaged) return a.damaged;
-    return std::tie(a.epoch, a.version) < std::tie(b.epoch, b.version);
-  });
-  bool passed_over = cuts.front().damaged;
-  absl::Status status = absl::DataLossError("they are damaged");
-  for (; !cuts.empty() && !cuts.back().damaged; cuts.pop_back()) {
-    absl::StatusOr<ShardContents> contents = ReadContents(plan, cuts.back(), pool);
-    for (size_t i = cuts.size() - 1; contents.ok() && contents->previous == nullptr && i-- > 0;) {
-      MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[i], cuts.back(), pool));
-    }
-    if (contents.ok()) {
-      contents->more_acknowledged = passed_over;
-      return contents;
-    }
-    status = contents.status();
-    if (!absl::IsDataLoss(status)) {
-      return absl::Status(status.code(), absl::StrCat("cannot read a cut of ", name, ": ",
-                                                      std::string(status.message())));
-    }
-    passed_over = true;
-    GiveUp(plan, cuts.back().number, status);
-  }
-  MILLRACE_RETURN_IF_ERROR(entry.unreadable);
-  return absl::DataLossError(absl::StrCat(
-      name, " cannot be restored, no whole cut of it is left: ", std::string(status.message()),
-      "; cancel its job and submit it again"));
-}
-
-absl::StatusOr<StatePtr> CutStore::ReadPrevious(const ShardPlan& plan, const Cut& cut,
-                                                const Cut& newest, BlockPool* pool) {
-  if (plan.spec.replicas() == 0 || cut.damaged || cut.version + 1 != newest.version ||
-      cut.epoch != newest.epoch) {
-    return nullptr;
-  }
-  absl::StatusOr<ShardContents> contents = ReadContents(plan, cut, pool);
-  if (contents.ok()) return contents->state;
-  if (absl::IsDataLoss(contents.status())) return nullptr;
-  return contents.status();
-}
-
-absl::StatusOr<StatePtr> CutStore::ReadCut(const ShardPlan& plan, const CutName& name,
-                                           BlockPool* pool) {
-  if (name.version() == 0 && !StartsFromFiles(plan.spec)) return MakeInitialState(plan, pool);
-  for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
-    if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
-    absl::StatusOr<ShardContents> contents = ReadContents(plan, cut, pool);
-    if (contents.ok()) return contents->state;
-    if (!absl::IsDataLoss(contents.status())) return contents.status();
-    GiveUp(plan, cut.number, contents.status());
-  }
-  return NoSuchCut(plan.spec, name);
-}
-
-// It stays as one that is damaged, with its file, until there is a newer one: if it was the only
-// one, the shard is lost, now and in the next process, and not one that never had a cut.
-void CutStore::GiveUp(const ShardPlan& plan, uint64_t number, const absl::Status& why) {
-  LOG(ERROR) << NameOf(plan.spec) << " gives up a cut: " << why;
-  MutexLock lock(&mutex_);
-  const auto found = entries_.find(KeyOf(plan.spec));
-  if (found == entries_.end()) return;  // Dropped meanwhile.
-  for (Cut& cut : found->second.cuts) {
-    if (cut.number == number) cut.damaged = true;
-  }
-}
-
-absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenCutFile(const ShardPlan& plan,
-                                                               const CutName& name) {
-  for (const Cut& cut : Find(KeyOf(plan.spec)).cuts) {
-    if (cut.damaged || cut.epoch != name.epoch() || cut.version != name.version()) continue;
-    auto opened = OpenCutFile(plan, cut);
-    if (!absl::IsNotFound(opened.status())) return opened;
-  }
-  return NoSuchCut(plan.spec, name);
-}
-
-// Each time that the newest one is pruned before it is open there is a newer one.
-absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenNewestCut(const ShardPlan& plan) {
-  while (true) {
-    std::vector<Cut> cuts = Find(KeyOf(plan.spec)).cuts;
-    const bool had_some = !cuts.empty();
-    std::erase_if(cuts, [](const Cut& cut) { return cut.damaged; });
-    if (had_some && cuts.empty()) {
-      return absl::DataLossError(absl::StrCat("no whole cut of ", NameOf(plan.spec), " is left"));
-    }
-    const auto newest = std::max_element(
-        cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return Rank(a) < Rank(b); });
-    if (newest == cuts.end()) {
-      return absl::NotFoundError(absl::StrCat(NameOf(plan.spec), " has no cut"));
-    }
-    auto opened = OpenCutFile(plan, *newest);
-    if (!absl::IsNotFound(opened.status())) return opened;
-  }
-}
-
-// NOT_FOUND: it was removed meanwhile. Cuts are taken out before their files go.
-absl::StatusOr<std::unique_ptr<OpenCut>> CutStore::OpenCutFile(const ShardPlan& plan,
-                                                               const Cut& cut) {
-  const std::string shard_key = KeyOf(plan.spec);
-  auto opened = CutReader(database_.get(), shard_key, cut.number).Open(plan);
-  if (opened.ok() || !absl::IsDataLoss(opened.status())) return opened;
-  const std::vector<Cut> cuts = Find(shard_key).cuts;
-  const bool there = std::any_of(cuts.begin(), cuts.end(), [&cut](const Cut& each) {
-    return each.number == cut.number && !each.damaged;
-  });
-  if (!there) return absl::NotFoundError(absl::StrCat(NameOf(plan.spec), " has pruned the cut"));
-  GiveUp(plan, cut.number, opened.status());
-  return opened;
-}
-
-absl::StatusOr<ShardContents> CutStore::ReadContents(const ShardPlan& plan, const Cut& cut,
-                                                     BlockPool* pool) {
-  return CutReader(database_.get(), KeyOf(plan.spec), cut.number).Contents(plan, pool);
 }
 
 }  // namespace millrace::ps

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "common/wire/encoding.h"
 #include "gtest/gtest.h"
 
 namespace millrace::ps {
@@ -43,6 +45,33 @@ TEST(FiniteTest, FindsTheFirstThatIsNone) {
         ASSERT_TRUE(found.has_value());
         EXPECT_EQ(found->index, index);
         EXPECT_FALSE(std::isfinite(found->value));
+      }
+    }
+  }
+}
+
+TEST(FiniteTest, FindsTheFirstOfTwoBytesThatIsNone) {
+  for (const auto encoding : {Encoding::FLOAT16, Encoding::BFLOAT16}) {
+    std::vector<float> values(3001, 1.0f);
+    std::vector<char> bytes(values.size() * 2);
+    for (const size_t index : {0, 1, 1500, 3000}) {
+      values.assign(3001, 1.0f);
+      const auto found_in = [&](size_t slice_bytes) {
+        EXPECT_EQ(Narrow(values, encoding, bytes.data()), values.size());
+        std::vector<grpc::Slice> slices;
+        for (size_t begin = 0; begin < bytes.size(); begin += slice_bytes) {
+          slices.emplace_back(&bytes[begin], std::min(slice_bytes, bytes.size() - begin));
+        }
+        return FindNotFinite(FloatSlices(std::move(slices), encoding));
+      };
+      EXPECT_FALSE(found_in(100'000).has_value());
+      values[index] = -std::numeric_limits<float>::infinity();
+      values[3000] = values[index];
+      for (const size_t slice_bytes : {3, 64, 100'000}) {
+        const auto found = found_in(slice_bytes);
+        ASSERT_TRUE(found.has_value());
+        EXPECT_EQ(found->index, index);
+        EXPECT_EQ(found->value, values[index]);
       }
     }
   }

@@ -1,14 +1,15 @@
 #include "ps/dense/push_assembly.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "common/wire/encoding.h"
 #include "grpcpp/support/slice.h"
 #include "ps/dense/finite.h"
 
@@ -66,6 +67,10 @@ bool IsWholeBlocks(const BlockLayout& layout, const WirePiece& piece) {
          end.offset + 1 == layout.blocks()[end.block].elements;
 }
 
+bool IsToWiden(const BlockLayout& layout, bool gathered, const WirePiece& piece) {
+  return piece.data.encoding() != Encoding::FLOAT32 && (!gathered || IsWholeBlocks(layout, piece));
+}
+
 // A block's piece, and where to write its elements.
 WirePiece MakeBlockPiece(const BlockLayout::BlockPlace& place, float** data) {
   *data = new float[place.elements];
@@ -83,14 +88,17 @@ absl::Status Place(const BlockLayout& layout, const std::vector<WirePiece>& piec
   for (const WirePiece& piece : pieces) {
     const uint64_t count = piece.data.size();
     if (count == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("piece at offset ", piece.offset, " of slice ",
-                                                     piece.slice, " has no data; leave it out"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("piece at offset ", piece.offset, " of slice ", piece.slice,
+                       " has no data as FLOAT32, FLOAT16 or BFLOAT16; leave it out, or send its "
+                       "numbers as one of these"));
     }
     MILLRACE_ASSIGN_OR_RETURN(const uint64_t begin,
                               layout.Locate(piece.slice, piece.offset, count));
     placed->ranges.emplace_back(begin, begin + count);
     placed->memory_bytes += MemoryBytes(piece);
     placed->whole_blocks = placed->whole_blocks && IsWholeBlocks(layout, piece);
+    placed->narrow = placed->narrow || piece.data.encoding() != Encoding::FLOAT32;
   }
   return Join(&placed->ranges);
 }
@@ -104,6 +112,22 @@ absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayou
   for (const WirePiece& piece : pieces) MILLRACE_RETURN_IF_ERROR(CheckFinite(spec, piece));
   placed.pieces = std::make_shared<const std::vector<WirePiece>>(std::move(pieces));
   return placed;
+}
+
+void WidenKept(const BlockLayout& layout, bool gathered, PlacedPieces* message) {
+  auto widened = std::make_shared<std::vector<WirePiece>>(*message->pieces);
+  for (WirePiece& piece : *widened) {
+    if (IsToWiden(layout, gathered, piece)) piece.data = piece.data.Widened();
+  }
+  message->pieces = std::move(widened);
+}
+
+uint64_t BytesToWiden(const BlockLayout& layout, bool gathered, const PlacedPieces& message) {
+  uint64_t bytes = 0;
+  for (const WirePiece& piece : *message.pieces) {
+    if (IsToWiden(layout, gathered, piece)) bytes += MemoryBytes(piece);
+  }
+  return bytes;
 }
 
 absl::StatusOr<bool> PushAssembly::Arrive(uint64_t stream, const PlacedPieces& message) {
@@ -159,14 +183,15 @@ absl::Status PushAssembly::Gather(const BlockLayout& layout, uint64_t stream, Pl
 // Each element comes once, so a block that a piece has a part of comes in parts altogether.
 void PushAssembly::CopyToBlocks(const BlockLayout& layout, const WirePiece& piece,
                                 std::vector<WirePiece>* pieces) {
+  const Encoding::Kind encoding = piece.data.encoding();
   piece.data.ForEachRun([&](size_t offset, const char* bytes, size_t count) {
     while (count > 0) {
       const BlockLayout::Run run = layout.FirstRun(piece.slice, piece.offset + offset, count);
       float*& data = gathered_[run.block];
       if (data == nullptr) pieces->push_back(MakeBlockPiece(layout.blocks()[run.block], &data));
-      std::memcpy(data + run.offset, bytes, run.count * sizeof(float));
+      Widen(encoding, bytes, absl::MakeSpan(data + run.offset, run.count));
       offset += run.count;
-      bytes += run.count * sizeof(float);
+      bytes += run.count * WidthOf(encoding);
       count -= run.count;
     }
   });

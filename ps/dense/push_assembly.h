@@ -31,8 +31,10 @@ struct PlacedPieces {
   PushPieces pieces;
   // Elements, as BlockLayout::Locate counts them: ranges in order, joined where they touch.
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
-  // What keeping them takes.
+  // What keeping them takes, as FLOAT32.
   uint64_t memory_bytes = 0;
+  // Whether some came in another encoding.
+  bool narrow = false;
   // Whether each piece is one or more whole blocks.
   bool whole_blocks = true;
 };
@@ -57,15 +59,21 @@ inline constexpr uint64_t kIntervalBytes = 64;
 absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayout& layout,
                                          std::vector<WirePiece> pieces);
 
+// Makes FLOAT32 of those that are kept as they are: all, or where they are `gathered` those that
+// are whole blocks, since Gather copies the others, in whatever encoding. Needs no lock.
+void WidenKept(const BlockLayout& layout, bool gathered, PlacedPieces* message);
+// The memory that this takes.
+uint64_t BytesToWiden(const BlockLayout& layout, bool gathered, const PlacedPieces& message);
+
 // Not thread-safe; the pieces are.
 class PushAssembly {
  public:
   PushAssembly(uint64_t push_id, uint64_t step, uint32_t examples)
       : push_id_(push_id), step_(step), examples_(examples) {}
 
-  // Adds a message's pieces, carried by `stream`. With `keep` false only their places count, since
-  // nobody will ask for the data. INVALID_ARGUMENT: they overlap what arrived before; the push is
-  // then of no more use.
+  // Adds a message's pieces, carried by `stream`; those that are kept are FLOAT32. With `keep`
+  // false only their places count, since nobody will ask for the data. INVALID_ARGUMENT: they
+  // overlap what arrived before; the push is then of no more use.
   absl::Status Add(uint64_t stream, PlacedPieces message, bool keep);
   // The same for pieces that did not come from a client: statuses of PlacePieces too, but numbers
   // are not looked at.

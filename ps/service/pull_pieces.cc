@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/printable.h"
+#include "common/status_macros.h"
 
 namespace millrace::ps {
 
@@ -15,16 +16,17 @@ absl::Status CheckEncoding(const PullRequest& request) {
                                                  "; must be one of FLOAT32, FLOAT16, BFLOAT16"));
 }
 
-absl::StatusOr<OutgoingPiece> PieceOf(const ShardPlan& plan, size_t index,
+absl::StatusOr<OutgoingPiece> PieceOf(Shard* shard, size_t index,
                                       const std::shared_ptr<const Block>& block,
                                       Encoding::Kind encoding) {
-  const BlockLayout::BlockPlace& place = plan.layout.blocks()[index];
-  const ShardSlice& slice = plan.spec.slices(static_cast<int>(place.slice));
+  const BlockLayout::BlockPlace& place = shard->plan().layout.blocks()[index];
+  const ShardSlice& slice = shard->plan().spec.slices(static_cast<int>(place.slice));
   const absl::Span<const float> values = block->values();
   if (encoding == Encoding::FLOAT32 || slice.update().has_moving_average()) {
     return OutgoingPiece{place.slice, place.offset, values, block};
   }
-  const auto rounded = std::make_shared_for_overwrite<char[]>(values.size() * WidthOf(encoding));
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<char[]> rounded,
+                            shard->MakeCopy(values.size() * WidthOf(encoding)));
   const size_t bad = Narrow(values, encoding, rounded.get());
   if (bad < values.size()) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -163,7 +163,7 @@ void PullStream::SendNext() {
     const std::shared_ptr<const Block>& block = state->blocks[next_block_];
     if (elements > 0 && elements + block->elements() > kBlockElements) break;
     absl::StatusOr<OutgoingPiece> piece =
-        PieceOf(shard_->plan(), next_block_, block, request_.encoding());
+        PieceOf(shard_.get(), next_block_, block, request_.encoding());
     if (!piece.ok()) {
       state_.reset();
       shard_.reset();

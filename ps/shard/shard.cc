@@ -43,8 +43,7 @@
 // first, sets a greater one.
 //
 // What clients can make a shard hold is bounded, by what it reserved when it was made and by the
-// spare memory that all shards of a server share: a gradient under way finds room in either or is
-// refused, and an old state that a slow pull keeps is taken back when others need the room.
+// spare memory that all shards of a server share (shard_memory.cc).
 //
 // Stepping back replaces the state and the rule, and retiring the rule, under the lock too. Work
 // that was handed out before finds another rule when it reports, and counts for nothing: it wrote
@@ -56,7 +55,6 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "common/printable.h"
@@ -76,6 +74,18 @@ constexpr size_t kMaxUnfinishedPushes = 64;
 constexpr absl::Duration kMaxSilence = absl::Seconds(30);
 // From the first part of a group of pulls to the last.
 constexpr absl::Duration kGroupTime = absl::Seconds(10);
+
+absl::StatusOr<PlacedPieces> Place(const ShardPlan& plan, DecodedPush* message) {
+  const auto refused = [message](const absl::Status& why) {
+    return absl::Status(why.code(),
+                        absl::StrCat("step ", message->header.step(), ": ", why.message()));
+  };
+  if (!message->refusal.ok()) return refused(message->refusal);
+  absl::StatusOr<PlacedPieces> placed =
+      PlacePieces(plan.spec, plan.layout, std::move(message->pieces));
+  if (!placed.ok()) return refused(placed.status());
+  return placed;
+}
 
 }  // namespace
 
@@ -132,16 +142,16 @@ CountPieces Shard::Counter() {
 
 bool Shard::Push(uint64_t stream, DecodedPush message, PushAnswer answer) {
   // All that looks at each element comes before the lock.
-  absl::StatusOr<PlacedPieces> placed = PlacedPieces();
-  if (message.refusal.ok()) {
-    placed = PlacePieces(plan_.spec, plan_.layout, std::move(message.pieces));
-  } else {
-    placed = message.refusal;
+  absl::StatusOr<PlacedPieces> placed = Place(plan_, &message);
+  CountedBytes::Room room;
+  if (placed.ok() && placed->narrow) {
+    placed = Widened(stream, message.header, *std::move(placed), &room);
   }
   Effects effects;
   bool answered;
   {
     MutexLock lock(&mutex_);
+    room.reset();  // What it was for is counted from here on.
     answered = Accept(stream, message.header, std::move(placed), &answer, &effects);
     CountSpare();
   }
@@ -174,10 +184,7 @@ bool Shard::Accept(uint64_t stream, const PushRequest& header, absl::StatusOr<Pl
 absl::StatusOr<PushPtr> Shard::Take(uint64_t stream, const PushRequest& header,
                                     absl::StatusOr<PlacedPieces> message) {
   MILLRACE_RETURN_IF_ERROR(CheckPush(stream, header));
-  if (!message.ok()) {
-    return absl::Status(message.status().code(),
-                        absl::StrCat("step ", header.step(), ": ", message.status().message()));
-  }
+  MILLRACE_RETURN_IF_ERROR(message.status());
   if (message->ranges.empty() && plan_.layout.pushed_elements() > 0) {
     return absl::InvalidArgumentError("pieces: none; each message of a push brings some");
   }
@@ -201,46 +208,6 @@ absl::StatusOr<PushPtr> Shard::Take(uint64_t stream, const PushRequest& header,
   }
   pushes_.Carried(header.push_id(), now_);
   return push;
-}
-
-absl::Status Shard::CheckRoom(const PushRequest& header, uint64_t bytes) const {
-  const bool is_new = pushes_.Find(header.push_id()) == nullptr;
-  if (spare_.HasRoom(GradientBytes() + bytes, is_new)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("push ", header.push_id(), " of step ", header.step(), " to ", name_,
-                   ": the server has no memory for more gradients that are not applied yet, at ",
-                   GradientBytes(), " bytes of this shard's and ", spare_.others(),
-                   " bytes of others; push the step again later"));
-}
-
-uint64_t Shard::GradientBytes() const { return received_.bytes() + pushes_.memory_bytes(); }
-
-void Shard::CountSpare() {
-  spare_.Set(GradientBytes(), old_states_ * (state_bytes_ - frozen_bytes_));
-}
-
-void Shard::BoundOldStates(Effects* effects) {
-  absl::flat_hash_set<const ShardState*> kept = {state_.get(), previous_.get()};
-  for (const auto& [cut_id, state] : pinned_) kept.insert(state.get());
-  const auto is_kept = [&kept](const ShardState* state) { return kept.contains(state); };
-  while (true) {
-    old_states_ = held_states_.CountOld(is_kept);
-    CountSpare();
-    if (old_states_ == 0 || !spare_.IsOverdrawn()) return;
-    for (StatePtr& state : held_states_.TakeBackOldest(is_kept)) {
-      effects->released.push_back(std::move(state));
-    }
-  }
-}
-
-uint64_t Shard::MemoryBytes() const {
-  absl::flat_hash_set<const ShardState*> states;
-  if (HasValues()) states.insert(state_.get());
-  if (previous_ != nullptr) states.insert(previous_.get());
-  for (const auto& [cut_id, state] : pinned_) states.insert(state.get());
-  const uint64_t all = states.size() + old_states_;
-  const uint64_t frozen = all == 0 ? 0 : frozen_bytes_;  // They have the same blocks.
-  return frozen + all * (state_bytes_ - frozen_bytes_) + GradientBytes();
 }
 
 void Shard::Tick(absl::Time now) {

@@ -24,10 +24,10 @@
 #include "ps/dense/shard_plan.h"
 #include "ps/dense/shard_root.h"
 #include "ps/dense/shard_state.h"
+#include "ps/shard/counted_bytes.h"
 #include "ps/shard/cut_plan.h"
 #include "ps/shard/held_states.h"
 #include "ps/shard/push_table.h"
-#include "ps/shard/received_bytes.h"
 #include "ps/shard/spare_memory.h"
 #include "ps/shard/step_rule.h"
 
@@ -77,6 +77,10 @@ class Shard {
 
   // What a pull keeps its state in while it sends it: so the shard can take it back.
   std::shared_ptr<StateHold> Hold(StatePtr state);
+
+  // Memory for values that a pull sends otherwise than as they lie in blocks; it counts as the
+  // shard's while anybody has it. RESOURCE_EXHAUSTED: the server has none to spare.
+  absl::StatusOr<std::shared_ptr<char[]>> MakeCopy(uint64_t bytes);
 
   // To be called about once a second: voids pushes that get no further, and ends groups of pulls.
   void Tick(absl::Time now);
@@ -183,6 +187,11 @@ class Shard {
     StateCallback done;
   };
 
+  // Makes FLOAT32 of what is not and is to be kept as it is, where there is memory for it, which
+  // `room` stands for. Statuses as for a push.
+  absl::StatusOr<PlacedPieces> Widened(uint64_t stream, const PushRequest& header,
+                                       PlacedPieces message, CountedBytes::Room* room)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   bool Accept(uint64_t stream, const PushRequest& header, absl::StatusOr<PlacedPieces> message,
               PushAnswer* answer, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives a message to its push, if all is in order.
@@ -271,7 +280,8 @@ class Shard {
   std::unique_ptr<StepRule> rule_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);
   uint64_t rule_number_ ABSL_GUARDED_BY(mutex_) = 0;  // Of rule_; each one has another.
   PushTable pushes_ ABSL_GUARDED_BY(mutex_);
-  ReceivedBytes received_ ABSL_GUARDED_BY(mutex_);
+  CountedBytes received_ ABSL_GUARDED_BY(mutex_);  // Gradients,
+  CountedBytes copies_ ABSL_GUARDED_BY(mutex_);    // and what pulls send of copies.
   absl::btree_map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::string, StatePtr> pinned_ ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,5 @@
 // What the files that implement Shard share: shard.cc, shard_cuts.cc,
-// shard_norms.cc, shard_reading.cc and shard_retire.cc.
+// shard_memory.cc, shard_norms.cc, shard_reading.cc and shard_retire.cc.
 #ifndef MILLRACE_PS_SHARD_SHARD_INTERNAL_H_
 #define MILLRACE_PS_SHARD_SHARD_INTERNAL_H_
 

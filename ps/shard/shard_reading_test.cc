@@ -52,6 +52,28 @@ TEST_F(ShardTest, OldStatesAreTakenBackFromSlowPullsWhereMemoryIsShort) {
   EXPECT_EQ(spare.used(), 0);
 }
 
+// What pulls send in other encodings was in no count.
+TEST_F(ShardTest, CopiesThatPullsSendCountAsMemory) {
+  SpareMemory spare(10'000);
+  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  absl::StatusOr<std::shared_ptr<char[]>> first = shard_->MakeCopy(8'000);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(spare.used(), 8'000);
+  EXPECT_EQ(shard_->Status().memory_bytes(), 4000 + 8'000);
+  absl::StatusOr<std::shared_ptr<char[]>> second = shard_->MakeCopy(8'000);
+  ASSERT_TRUE(second.ok()) << "one that is begun is not refused: " << second.status();
+  const absl::Status refused = shard_->MakeCopy(1).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("pull again later"));
+  *first = nullptr;
+  EXPECT_TRUE(shard_->MakeCopy(1).ok());
+  *second = nullptr;
+  shard_->Tick(absl::UnixEpoch());
+  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(shard_->Status().memory_bytes(), 4000);
+  shard_.reset();
+}
+
 TEST_F(ShardTest, PinsAreBounded) {
   Make(MakeSpec({10}));
   for (const char* cut : {"a", "b", "c", "d"}) EXPECT_TRUE(shard_->PinCut(1, cut).ok());

@@ -17,6 +17,7 @@ namespace millrace::ps {
 namespace {
 
 using ::millrace::testing::MakeMessage;
+using ::millrace::testing::MakeNarrowPiece;
 using ::millrace::testing::MakeSpec;
 using ::millrace::testing::MakeWirePiece;
 using ::millrace::testing::Newest;
@@ -38,7 +39,8 @@ class ShardStressTest : public ::testing::TestWithParam<uint32_t> {
 
   static constexpr uint64_t kSteps = 48;
 
-  // Pushes a step whose gradient is all ones over some streams at once, and waits for its answer.
+  // Pushes a step whose gradient is all ones over some streams at once, one of which rounds, and
+  // waits for its answer.
   // Returns false where it was refused.
   bool PushStep(uint64_t step, std::mt19937* random) {
     const uint64_t push_id = ++push_id_;
@@ -54,10 +56,10 @@ class ShardStressTest : public ::testing::TestWithParam<uint32_t> {
           if (break_off && s == 1 && i > 3) continue;
           const uint64_t offset = i * kPieceElements;
           DecodedPush message = MakeMessage(spec_, step, push_id);
-          message.pieces.push_back(
-              MakeWirePiece(0, offset,
-                            absl::MakeConstSpan(ones).subspan(
-                                0, std::min(kPieceElements, kStressElements - offset))));
+          const absl::Span<const float> part = absl::MakeConstSpan(ones).subspan(
+              0, std::min(kPieceElements, kStressElements - offset));
+          message.pieces.push_back(s == 0 ? MakeNarrowPiece(Encoding::BFLOAT16, 0, offset, part)
+                                          : MakeWirePiece(0, offset, part));
           shard_->Push(first_stream + s, std::move(message), [&](const PushResponse& answer) {
             if (answer.code() != 0) refused = true;
             ++answers;

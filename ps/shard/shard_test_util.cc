@@ -24,15 +24,30 @@ ShardSpec MakeSpec(const std::vector<uint64_t>& lengths, uint32_t replicas, uint
   return spec;
 }
 
-WirePiece MakeWirePiece(uint32_t slice, uint64_t offset, absl::Span<const float> values,
-                        size_t slice_bytes) {
-  const char* const bytes = reinterpret_cast<const char*>(values.data());
-  const size_t size = values.size() * sizeof(float);
+namespace {
+
+std::vector<grpc::Slice> Cut(const void* bytes, size_t size, size_t slice_bytes) {
   std::vector<grpc::Slice> slices;
   for (size_t begin = 0; begin < size; begin += slice_bytes) {
-    slices.emplace_back(bytes + begin, std::min(slice_bytes, size - begin));
+    slices.emplace_back(static_cast<const char*>(bytes) + begin,
+                        std::min(slice_bytes, size - begin));
   }
-  return {slice, offset, FloatSlices(std::move(slices))};
+  return slices;
+}
+
+}  // namespace
+
+WirePiece MakeWirePiece(uint32_t slice, uint64_t offset, absl::Span<const float> values,
+                        size_t slice_bytes) {
+  return {slice, offset,
+          FloatSlices(Cut(values.data(), values.size() * sizeof(float), slice_bytes))};
+}
+
+WirePiece MakeNarrowPiece(Encoding::Kind encoding, uint32_t slice, uint64_t offset,
+                          absl::Span<const float> values, size_t slice_bytes) {
+  std::vector<char> bytes(values.size() * WidthOf(encoding));
+  CHECK_EQ(Narrow(values, encoding, bytes.data()), values.size());
+  return {slice, offset, FloatSlices(Cut(bytes.data(), bytes.size(), slice_bytes), encoding)};
 }
 
 DecodedPush MakeMessage(const ShardSpec& spec, uint64_t step, uint64_t push_id, uint32_t examples) {

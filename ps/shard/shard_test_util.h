@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/wire/encoding.h"
 #include "common/wire/tensor_codec.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/dense/shard_state.h"
@@ -21,6 +22,10 @@ ShardSpec MakeSpec(const std::vector<uint64_t>& lengths, uint32_t replicas = 0,
 // A piece whose bytes come in received slices of `slice_bytes` bytes each.
 WirePiece MakeWirePiece(uint32_t slice, uint64_t offset, absl::Span<const float> values,
                         size_t slice_bytes = 64 << 10);
+
+// The same, rounded to `encoding`. REQUIRES: FLOAT16 or BFLOAT16, which has room for all of them.
+WirePiece MakeNarrowPiece(Encoding::Kind encoding, uint32_t slice, uint64_t offset,
+                          absl::Span<const float> values, size_t slice_bytes = 64 << 10);
 
 // A message of a push, without pieces, at generation 1.
 DecodedPush MakeMessage(const ShardSpec& spec, uint64_t step, uint64_t push_id,

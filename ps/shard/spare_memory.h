@@ -9,8 +9,8 @@
 
 namespace millrace::ps {
 
-// Counts it for all of them: gradients that are not applied yet, and old states that slow pulls
-// keep. Thread-safe.
+// Counts it for all of them: gradients that are not applied yet, and what pulls keep, which are old
+// states where they are slow, and copies. Thread-safe.
 class SpareMemory {
  public:
   explicit SpareMemory(uint64_t limit = std::numeric_limits<uint64_t>::max()) : limit_(limit) {}
@@ -47,11 +47,11 @@ class SpareShare {
     return others() <= limit && excess <= limit - others();
   }
 
-  // The shard has so many bytes of gradients under way, and of old states.
-  void Set(uint64_t gradients, uint64_t states) {
+  // The shard has so many bytes of gradients under way, and of what pulls keep.
+  void Set(uint64_t gradients, uint64_t pulls) {
     if (spare_ == nullptr) return;
-    states_ = states;
-    const uint64_t used = Excess(gradients) + states;
+    pulls_ = pulls;
+    const uint64_t used = Excess(gradients) + pulls;
     spare_->Change(used_, used);
     used_ = used;
   }
@@ -61,7 +61,7 @@ class SpareShare {
   // What is used beside the shard's gradients.
   uint64_t others() const {
     if (spare_ == nullptr) return 0;
-    return spare_->used() - std::min(used_, spare_->used()) + states_;
+    return spare_->used() - std::min(used_, spare_->used()) + pulls_;
   }
 
  private:
@@ -72,7 +72,7 @@ class SpareShare {
   const uint64_t reserved_;
   SpareMemory* const spare_;
   uint64_t used_ = 0;
-  uint64_t states_ = 0;  // Of those.
+  uint64_t pulls_ = 0;  // Of those.
 };
 
 }  // namespace millrace::ps

@@ -5,13 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -31,6 +29,8 @@
 #include "ps/cut/lane.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_map.h"
+#include "ps/shard/spare_memory.h"
+#include "ps/store/shards_to_come.h"
 
 namespace millrace::ps {
 
@@ -107,25 +107,8 @@ class ShardStore {
   absl::Status Stop();
 
  private:
-  using Key = std::pair<std::string, uint32_t>;
-  // One that the disk does not give. The next start may.
-  struct Awaited {
-    uint64_t generation = 0;
-    uint64_t memory_need = 0;
-  };
-  // One call makes a shard at a time; while this is held, others for it wait.
-  using Making = std::shared_ptr<const void>;
-  // A shard that is being made.
-  struct UnderWay {
-    uint64_t generation = 0;
-    uint64_t memory_need = 0;
-    bool dropped = false;  // It is not to be there when it is made.
-  };
-  // A call that would make a shard, behind one that does.
-  struct Waiting {
-    uint64_t generation = 0;
-    bool dropped = false;  // The shard was, meanwhile.
-  };
+  using Key = ShardsToCome::Key;
+  using Making = ShardsToCome::Making;
   // What a checkpoint is written of; from which cut, if it is from one.
   struct FoundState {
     std::unique_ptr<StateSource> source;
@@ -139,32 +122,22 @@ class ShardStore {
   // `whole`: the shard's cuts hold all that it acknowledged.
   absl::Status RestoreShard(const StoredShard& stored, bool whole);
   // Of a shard that the disk does not give: remembers what others must not take or overrule.
-  void Await(const StoredShard& stored) ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION: it is awaited, or being made, and the generation is an older one.
-  absl::Status CheckNotOlder(const Key& key, uint64_t generation) const ABSL_LOCKS_EXCLUDED(mutex_);
-  bool AwaitsShards() const ABSL_LOCKS_EXCLUDED(mutex_);
+  void Await(const StoredShard& stored);
   // As the process before left it in memory; nullptr: it is not there.
   std::shared_ptr<Shard> FromArena(ShardPlan* plan, const StoredShard& stored);
   absl::StatusOr<std::shared_ptr<Shard>> FromCut(ShardPlan plan, const StoredShard& stored,
                                                  bool whole);
   // A root for a shard that has none; nullptr: there is no arena.
   std::unique_ptr<ShardRoot> MakeRoot(const ShardPlan& plan) const;
-  absl::Status Make(ShardPlan plan, uint64_t generation, absl::Time deadline)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<Making> BeginMaking(const ShardPlan& plan, uint64_t generation,
-                                     absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Make(ShardPlan plan, uint64_t generation, absl::Time deadline);
   absl::Status MakeFromFiles(ShardPlan plan, uint64_t generation, absl::Time deadline,
                              const Making& making);
   // ABORTED: the shard that is being made was dropped.
   absl::Status CheckMaking(const Key& key) const ABSL_LOCKS_EXCLUDED(mutex_);
-  static absl::Status DroppedMeanwhile(const Key& key);
-  // Has those who make the shard, or wait for that, and are of no newer generation, make it not.
-  void DropMaking(const Key& key, uint64_t generation) ABSL_LOCKS_EXCLUDED(mutex_);
-  void EndMaking(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED: the shard does not fit beside the others. Otherwise there is room for it.
-  absl::Status CheckMemory(const ShardPlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckMemory(const ShardPlan& plan);
   // What all shards but `key` need; those that can give up their values need nothing.
-  uint64_t Taken(const Key& key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t Taken(const Key& key) const;
   // Has retired shards give up their values, as long as `bytes` more than `taken` do not fit.
   void MakeRoom(uint64_t taken, uint64_t bytes);
   // A retired shard, without its values.
@@ -199,14 +172,11 @@ class ShardStore {
   const std::shared_ptr<Arena> arena_;  // nullptr: none.
   BlockPool pool_;
   SpareMemory spare_;
+  ShardsToCome to_come_;
   ShardMap shards_;
   CheckpointWriter checkpoints_;
   mutable Mutex mutex_;
-  CondVar made_;  // making_
-  absl::flat_hash_map<Key, UnderWay> making_ ABSL_GUARDED_BY(mutex_);
   std::list<std::string> files_under_way_ ABSL_GUARDED_BY(mutex_);
-  std::multimap<Key, Waiting*> waiting_ ABSL_GUARDED_BY(mutex_);  // On their calls' stacks.
-  absl::flat_hash_map<Key, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   // After the others, since their threads use them.
   Flusher flusher_;

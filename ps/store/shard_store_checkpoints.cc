@@ -179,28 +179,7 @@ std::vector<std::string> ShardStore::FilesUnderWay() const {
 
 absl::Status ShardStore::CheckMaking(const Key& key) const {
   MILLRACE_RETURN_IF_ERROR(CheckOpen());
-  MutexLock lock(&mutex_);
-  const auto making = making_.find(key);
-  if (making == making_.end() || !making->second.dropped) return absl::OkStatus();
-  return DroppedMeanwhile(key);
-}
-
-absl::Status ShardStore::DroppedMeanwhile(const Key& key) {
-  return absl::AbortedError(
-      absl::StrCat(ShardName(key.first, key.second), " was dropped while it was made"));
-}
-
-void ShardStore::DropMaking(const Key& key, uint64_t generation) {
-  MutexLock lock(&mutex_);
-  const auto making = making_.find(key);
-  if (making != making_.end() && generation >= making->second.generation) {
-    making->second.dropped = true;
-  }
-  const auto [begin, end] = waiting_.equal_range(key);
-  for (auto waiting = begin; waiting != end; ++waiting) {
-    if (generation >= waiting->second->generation) waiting->second->dropped = true;
-  }
-  made_.SignalAll();
+  return to_come_.Check(key);
 }
 
 }  // namespace millrace::ps

@@ -5,9 +5,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/net/channel.h"
+#include "common/wire/encoding.h"
+#include "common/wire/piece_elements.h"
 #include "common/wire/tensor_codec.h"
 #include "glog/logging.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/ps_server.h"
@@ -16,6 +21,18 @@
 
 namespace millrace::testing {
 namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Encoding::Kind kEncodings[] = {Encoding::FLOAT16, Encoding::BFLOAT16, Encoding::FLOAT32};
+
+float RoundedTo(Encoding::Kind encoding, float value) {
+  if (encoding == Encoding::FLOAT32) return value;
+  char bytes[sizeof(float)];
+  EXPECT_EQ(Narrow({&value, 1}, encoding, bytes), 1u);
+  Widen(encoding, bytes, {&value, 1});
+  return value;
+}
 
 constexpr int Code(absl::StatusCode code) { return static_cast<int>(code); }
 
@@ -228,6 +245,82 @@ TYPED_TEST(ParameterServerContractTest, ShardThatIsAllFrozenTakesAMessageWithout
   const Pulled pulled = puller.Pull();
   EXPECT_EQ(pulled.version, 1u);
   EXPECT_EQ(pulled.slices[0], std::vector<float>(6, 0));
+}
+
+// 1.001 is no number of either encoding of two bytes.
+TYPED_TEST(ParameterServerContractTest, PushesInAnyEncodingCountAsTheirNumbers) {
+  Pusher pusher(this->stub_.get());
+  float expected = 0;
+  uint64_t step = 0;
+  for (const Encoding::Kind encoding : kEncodings) {
+    const PushRequest push = EncodedAs(encoding, this->Whole(step, step + 1, 1.001f));
+    const PushResponse response = pusher.Push(push);
+    EXPECT_EQ(response.outcome(), PushResponse::APPLIED) << response.message();
+    expected -= RoundedTo(encoding, 1.001f);
+    EXPECT_EQ(this->Value(), expected) << Encoding::Kind_Name(encoding);
+    ++step;
+  }
+}
+
+TYPED_TEST(ParameterServerContractTest, PiecesOfOnePushMayDifferInEncoding) {
+  Pusher pusher(this->stub_.get());
+  pusher.Write(EncodedAs(Encoding::FLOAT16, this->Message(0, 1, {{0, 0, kBlockElements}}, 2)));
+  PushRequest rest = EncodedAs(Encoding::BFLOAT16, this->Message(0, 1, {{1, 0, 5}}, 2));
+  rest.MergeFrom(this->Message(0, 1, {{0, kBlockElements, 3}}, 2));
+  EXPECT_EQ(pusher.Push(rest).outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(this->Value(), -2);
+}
+
+TYPED_TEST(ParameterServerContractTest, PullsComeInTheEncodingThatTheyAskFor) {
+  Pusher pusher(this->stub_.get());
+  EXPECT_EQ(pusher.Push(this->Whole(0, 1, -1.001f)).outcome(), PushResponse::APPLIED);
+  Puller puller(this->stub_.get(), this->spec_);
+  for (const Encoding::Kind encoding : kEncodings) {
+    PullRequest request = MakePull(this->spec_);
+    request.set_encoding(encoding);
+    const Pulled pulled = puller.Pull(request);
+    EXPECT_EQ(pulled.code, 0) << pulled.message;
+    EXPECT_EQ(pulled.encoding, encoding);
+    EXPECT_EQ(pulled.bytes, kElements * WidthOf(encoding));
+    for (const auto& slice : pulled.slices) {
+      EXPECT_EQ(slice, std::vector<float>(slice.size(), RoundedTo(encoding, 1.001f)));
+    }
+  }
+  EXPECT_EQ(this->Value(), 1.001f) << "the server has what it had";
+}
+
+TYPED_TEST(ParameterServerContractTest, BytesThatAreNoWholeNumbersAreRefusedByTheirField) {
+  Pusher pusher(this->stub_.get());
+  uint64_t push_id = 0;
+  for (const ElementsField& field : kElementsFields) {
+    PushRequest push = this->Message(0, ++push_id, {{1, 0, 5}});
+    SetElements(field.encoding, "12345", push.mutable_pieces(0));
+    const PushResponse response = pusher.Push(push);
+    EXPECT_EQ(response.code(), Code(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(response.message(),
+                HasSubstr(absl::StrCat(field.name, ": 5 bytes; expected a ", "multiple of ",
+                                       WidthOf(field.encoding))));
+  }
+  EXPECT_EQ(this->Value(), 0);
+}
+
+// Of a client that is newer than the server.
+TYPED_TEST(ParameterServerContractTest, EncodingsThatThereAreNotAreRefusedWithThoseThatThereAre) {
+  Puller puller(this->stub_.get(), this->spec_);
+  PullRequest pull = MakePull(this->spec_);
+  pull.set_encoding(static_cast<Encoding::Kind>(3));
+  const Pulled pulled = puller.Pull(pull);
+  EXPECT_EQ(pulled.code, Code(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(pulled.message, "encoding: 3; must be one of FLOAT32, FLOAT16, BFLOAT16");
+  Pusher pusher(this->stub_.get());
+  PushRequest push = this->Message(0, 1, {{1, 0, 5}});
+  Piece& piece = *push.mutable_pieces(0);
+  piece.clear_data();
+  Piece::GetReflection()->MutableUnknownFields(&piece)->AddLengthDelimited(6, "1234567890");
+  const PushResponse response = pusher.Push(push);
+  EXPECT_EQ(response.code(), Code(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(response.message(), HasSubstr("has no data as FLOAT32, FLOAT16 or BFLOAT16"));
+  EXPECT_EQ(this->Value(), 0);
 }
 
 // The fake one had dealt out blocks in turns, and the client had been tested against that.

@@ -113,6 +113,33 @@ class BadInputTest(unittest.TestCase):
         self.assertRegex(final["message"], r"step \d+")
         self.assertRegex(final["message"], r"nan|inf")
 
+    def steep(self):
+        """A job whose first gradient has numbers of two millions."""
+        directory = self.directory / "steep"
+        directory.mkdir(exist_ok=True)
+        (directory / "steep.csv").write_text("x,y\n" + "1,1000000\n" * 8)
+        job = directory / "job.textproto"
+        job.write_text("""
+            model { layers { dense { units: 1 } } loss: MEAN_SQUARED_ERROR }
+            data { train { csv { files: "steep.csv" columns { name: "x" number {} } label { name: "y" number: true } } } }
+            optimizer { sgd {} } asynchronous {} batch_size: 4 epochs: 1""")
+        return job, directory
+
+    def test_a_number_that_float16_cannot_hold_fails_the_job_with_one_remedy(self):
+        steep, directory = self.steep()
+        for what, job, data, override in [
+            ("variable", JOB, self.digits, "optimizer.sgd.learning_rate=1e8"),
+            ("the gradient of variable", steep, directory, "seed=1"),
+        ]:
+            with self.subTest(what):
+                result = harness.millrace("train", job, f"--data={data}", "--json", "--set", "precision.wire=FLOAT16",
+                                          "--set", override)
+                self.assertEqual(result.returncode, 1)
+                message = harness.final_state(result)["message"]
+                self.assertRegex(message, rf"step \d+: .*element \d+ of {what} '[^']+' is [^ ]+, which FLOAT16 cannot hold: "
+                                 "its numbers go to 65504; set precision.wire to BFLOAT16")
+                self.assertNotIn("learning rate", message)
+
     def test_one_bad_job_disturbs_no_other(self):
         with harness.Cluster(ps=1, workers=1) as cluster:
             good = cluster.millrace("submit", JOB, f"--data={self.digits}", "--set", "epochs=2")

@@ -10,6 +10,8 @@
 #include "common/job_spec.h"
 #include "common/safetensors/safetensors_header.h"
 #include "common/spec_checks.h"
+#include "common/wire/encoding.h"
+#include "common/wire/piece_elements.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/wire_test_util.h"
 #include "glog/logging.h"
@@ -69,8 +71,7 @@ const JobSpec& BaseJob() {
 
 bool HasWholeNumbers(const PushRequest& push) {
   return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
-    return piece.data().size() % 4 == 0 && piece.float16().size() % 2 == 0 &&
-           piece.bfloat16().size() % 2 == 0;
+    return ElementsOf(piece).size() % WidthOf(EncodingOf(piece)) == 0;
   });
 }
 

@@ -5,7 +5,9 @@
 #include <deque>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/wire/piece_elements.h"
 #include "common/wire/tensor_codec.h"
 #include "glog/logging.h"
 
@@ -69,25 +71,14 @@ grpc::Status StatusOf(const Verdict& verdict) {
   return grpc::Status(static_cast<grpc::StatusCode>(verdict.code), verdict.message);
 }
 
-Encoding::Kind EncodingOf(const Piece& piece) {
-  if (piece.has_float16()) return Encoding::FLOAT16;
-  return piece.has_bfloat16() ? Encoding::BFLOAT16 : Encoding::FLOAT32;
-}
-
-const std::string& BytesOf(const Piece& piece) {
-  if (piece.has_float16()) return piece.float16();
-  return piece.has_bfloat16() ? piece.bfloat16() : piece.data();
-}
-
 void Fill(absl::Span<const float> values, Encoding::Kind encoding, Piece* piece) {
   std::string bytes(values.size() * WidthOf(encoding), '\0');
   if (encoding == Encoding::FLOAT32) {
     std::memcpy(&bytes[0], values.data(), bytes.size());
-    return piece->set_data(std::move(bytes));
+  } else {
+    CHECK_EQ(Narrow(values, encoding, &bytes[0]), values.size());
   }
-  CHECK_EQ(Narrow(values, encoding, &bytes[0]), values.size());
-  encoding == Encoding::FLOAT16 ? piece->set_float16(std::move(bytes))
-                                : piece->set_bfloat16(std::move(bytes));
+  SetElements(encoding, std::move(bytes), piece);
 }
 
 }  // namespace
@@ -335,15 +326,17 @@ grpc::Status FakeParameterServer::Assemble(const PushRequest& request, const voi
 
 grpc::Status FakeParameterServer::AddPiece(const Shard& shard, const Piece& piece,
                                            Assembly* assembly) {
-  const auto invalid = [](const char* what) {
+  const auto invalid = [](const std::string& what) {
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, what);
   };
   if (piece.slice() >= shard.slices.size()) return invalid("no such slice");
   if (shard.frozen.count(piece.slice()) > 0) return invalid("the slice is frozen");
   const Encoding::Kind encoding = EncodingOf(piece);
-  const std::string& bytes = BytesOf(piece);
-  if (bytes.empty() || bytes.size() % WidthOf(encoding) != 0) {
-    return invalid("no whole number of elements");
+  const std::string& bytes = ElementsOf(piece);
+  if (bytes.empty()) return invalid("a piece has no data as FLOAT32, FLOAT16 or BFLOAT16");
+  if (bytes.size() % WidthOf(encoding) != 0) {
+    return invalid(absl::StrCat(FieldOf(encoding).name, ": ", bytes.size(), " bytes; expected a ",
+                                "multiple of ", WidthOf(encoding)));
   }
   const size_t size = shard.slices[piece.slice()].size();
   const size_t count = bytes.size() / WidthOf(encoding);
@@ -397,7 +390,9 @@ std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& req
     status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such part");
   }
   if (status.ok() && !Encoding::Kind_IsValid(request.encoding())) {
-    status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such encoding");
+    status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                          absl::StrCat("encoding: ", static_cast<int>(request.encoding()),
+                                       "; must be one of FLOAT32, FLOAT16, BFLOAT16"));
   }
   const Encoding::Kind encoding = knows_encodings_ ? request.encoding() : Encoding::FLOAT32;
   std::vector<PullResponse> responses;

@@ -50,8 +50,7 @@ size_t LookAhead(const JobSpec& spec, const Dataset& train) {
 
 absl::Status WithAdvice(const absl::Status& model_error) {
   if (!absl::IsOutOfRange(model_error)) return model_error;
-  return absl::OutOfRangeError(absl::StrCat(
-      model_error.message(), "; lower the learning rate, or look for outliers in the data"));
+  return absl::OutOfRangeError(absl::StrCat(model_error.message(), "; ", kLossAdvice));
 }
 
 // In synchronous mode it is a version's gradient that is clipped, by the shards.
@@ -163,8 +162,8 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
   if (!std::isfinite(computed->loss_sum)) {
     return WithAdvice(absl::OutOfRangeError(absl::StrCat("the loss is ", computed->loss_sum)));
   }
-  if (const absl::Status good = sink.Check(); !good.ok()) return WithAdvice(good);
-  if (const absl::Status good = sink.PushKept(); !good.ok()) return WithAdvice(good);
+  MILLRACE_RETURN_IF_ERROR(sink.Check());
+  MILLRACE_RETURN_IF_ERROR(sink.PushKept());
   step_under_way.push->Commit();
   step_under_way.first_gradient_at = sink.begun_at();
   StepResult& result = step_under_way.result;

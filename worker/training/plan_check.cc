@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "worker/training/job_numerics.h"
 
 namespace millrace::worker {
 namespace {
@@ -54,12 +55,8 @@ absl::Status CheckSameFingerprint(uint64_t own, uint64_t planned) {
       ": the files differ. All workers of a cluster must have the same ones."));
 }
 
-absl::Status CheckSameNumerics(const std::string& own, const std::string& planned) {
-  if (own == planned || own.empty() || planned.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "this worker computes on '", own, "', the one that planned the job on '", planned,
-      "': the job's bits would depend on which of them has a step. Give all workers the same "
-      "--threads and machines of one kind, or set synchronous.allow_mixed_workers in the job."));
+std::string Quoted(const std::string& numerics) {
+  return numerics.empty() ? "what it did not say" : absl::StrCat("'", numerics, "'");
 }
 
 }  // namespace
@@ -67,9 +64,9 @@ absl::Status CheckSameNumerics(const std::string& own, const std::string& planne
 std::string MixedNumerics(const JobSpec& spec, const JobPlan& own, const JobPlan& planned) {
   if (!spec.synchronous().allow_mixed_workers()) return "";
   if (CheckSameNumerics(own.numerics(), planned.numerics()).ok()) return "";
-  return absl::StrCat("computes on '", own.numerics(), "', and the job was planned on '",
-                      planned.numerics(),
-                      "': its bits depend on which worker has a step "
+  return absl::StrCat("computes on ", Quoted(own.numerics()), ", and the job was planned on ",
+                      Quoted(planned.numerics()),
+                      ": its bits depend on which worker has a step "
                       "(synchronous.allow_mixed_workers)");
 }
 

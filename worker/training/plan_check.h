@@ -12,8 +12,8 @@ namespace millrace::worker {
 
 // Compares what this worker makes of a job with what it was planned with, on another worker maybe:
 // variables and how a step changes them, numbers of examples, the fingerprints of the data where
-// both are known, and for a synchronous job that does not allow mixed workers the numerics where
-// both are known. (Initial values are not compared: the ps servers alone use them.)
+// both are known, and for a synchronous job that does not allow mixed workers the numerics (see
+// CheckSameNumerics). (Initial values are not compared: the ps servers alone use them.)
 // INVALID_ARGUMENT names both values.
 absl::Status CheckSamePlan(const JobSpec& spec, const JobPlan& own, const JobPlan& planned);
 

@@ -105,5 +105,23 @@ TEST(PlanCheckTest, WorkerThatComputesOtherwiseTakesNoPartInASynchronousJob) {
   EXPECT_EQ(CheckSamePlan(Synchronous(), own, MakePlan()), absl::OkStatus());
 }
 
+// A worker that said nothing of its numerics mixed float32 into a job that is rounded.
+TEST(PlanCheckTest, WorkerThatRoundsOnTheWireTakesNoPartBesideOneThatDoesNot) {
+  JobPlan own = MakePlan();
+  own.set_numerics("BFLOAT16 on the wire");
+  JobPlan planned = MakePlan();
+  planned.clear_numerics();
+  EXPECT_THAT(ErrorOf(own, planned), HasSubstr("precision.wire: "));
+  JobSpec mixed = Synchronous();
+  mixed.mutable_synchronous()->set_allow_mixed_workers(true);
+  EXPECT_EQ(CheckSamePlan(mixed, own, planned), absl::OkStatus());
+  EXPECT_EQ(MixedNumerics(mixed, own, planned),
+            "computes on 'BFLOAT16 on the wire', and the job was planned on what it did not say: "
+            "its bits depend on which worker has a step (synchronous.allow_mixed_workers)");
+  JobSpec asynchronous;
+  asynchronous.mutable_asynchronous();
+  EXPECT_EQ(CheckSamePlan(asynchronous, own, planned), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace millrace::worker

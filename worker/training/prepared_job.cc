@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "common/evaluation_set.h"
 #include "common/status_macros.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "worker/catch_bad_alloc.h"
 #include "worker/input/fingerprint.h"
+#include "worker/training/job_numerics.h"
 
 namespace millrace::worker {
 namespace {
@@ -21,14 +21,6 @@ std::string Key(const JobSpec& spec) {
   spec.SerializeToCodedStream(&coded);
   coded.Trim();
   return key;
-}
-
-// A worker that is too old to round what travels says less, and so takes no part in a synchronous
-// job that wants it rounded.
-std::string NumericsOf(const JobSpec& spec, const Model& model) {
-  const Encoding::Kind wire = spec.precision().wire();
-  if (wire == Encoding::FLOAT32 || model.numerics().empty()) return model.numerics();
-  return absl::StrCat(model.numerics(), ", ", Encoding::Kind_Name(wire), " on the wire");
 }
 
 }  // namespace
@@ -72,7 +64,7 @@ JobPlan PlanOf(const JobSpec& spec, const PreparedJob& job) {
   plan.set_train_examples(job.train->size());
   if (job.evaluate != nullptr) plan.set_evaluate_examples(job.evaluate->size());
   plan.set_data_fingerprint(DataFingerprint(job));
-  plan.set_numerics(NumericsOf(spec, *job.model));
+  plan.set_numerics(JobNumerics(spec, job.model->numerics()));
   return plan;
 }
 

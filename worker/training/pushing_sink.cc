@@ -69,11 +69,11 @@ void PushingSink::NoteBad(size_t variable, size_t index) {
   const std::string of =
       absl::StrCat(variables_[variable].update().has_moving_average() ? "statistic" : "gradient",
                    " of variable '", variables_[variable].name(), "'");
-  bad_ = absl::OutOfRangeError(
-      std::isfinite(value)
-          ? absl::StrCat("element ", index, " of the ", of, " is ",
-                         DoesNotFit(value, EncodingOf(variable)))
-          : absl::StrCat("the loss is finite, but the ", of, " is ", value, " at element ", index));
+  bad_ = absl::OutOfRangeError(std::isfinite(value)
+                                   ? absl::StrCat("element ", index, " of the ", of, " is ",
+                                                  DoesNotFit(value, EncodingOf(variable)))
+                                   : absl::StrCat("the loss is finite, but the ", of, " is ", value,
+                                                  " at element ", index, "; ", kLossAdvice));
 }
 
 Encoding::Kind PushingSink::EncodingOf(size_t variable) const {

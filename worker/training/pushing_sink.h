@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
@@ -18,6 +19,10 @@
 #include "worker/training/gradient_pool.h"
 
 namespace millrace::worker {
+
+// What to do about a loss or a gradient that is no number, for the ends of messages.
+inline constexpr absl::string_view kLossAdvice =
+    "lower the learning rate, or look for outliers in the data";
 
 // Adds each variable's gradient, or statistic, to a push as soon as the model has finished it or
 // the beginning of it, unless it has values that are no numbers. Where gradients are to be clipped
@@ -40,7 +45,7 @@ class PushingSink final : public GradientSink {
   void Finished(size_t variable) override;
 
   // Once the model is done: OK, PushKept and then the push may be committed. OUT_OF_RANGE: a
-  // gradient is not finite, or does not fit its encoding.
+  // gradient is not finite, or does not fit its encoding; the message says what to do.
   // INTERNAL: the model has not finished the gradient of each variable that is not frozen exactly
   // once, or that of a frozen one.
   absl::Status Check() const;

@@ -204,7 +204,8 @@ TEST_F(PushingSinkTest, NotANumberFailsTheStepAsItDoesUnrounded) {
   PushingSink sink = Make(absl::nullopt, Encoding::FLOAT16);
   Finish(sink, 0, {1, -INFINITY});
   EXPECT_EQ(sink.Check().message(),
-            "the loss is finite, but the gradient of variable 'kernel' is -inf at element 1");
+            "the loss is finite, but the gradient of variable 'kernel' is -inf at element 1; "
+            "lower the learning rate, or look for outliers in the data");
 }
 
 // What is clipped is what the model made; what is rounded is what was clipped.

@@ -1,17 +1,17 @@
-#include "ps/shard/received_bytes.h"
+#include "ps/shard/counted_bytes.h"
 
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
+#include "ps/dense/push_assembly.h"
 
 namespace millrace::ps {
 namespace {
 
 // Complete pushes did not count: any number of them could wait for their turns.
-TEST(ReceivedBytesTest, PiecesCountUntilNobodyHasThem) {
-  ReceivedBytes received;
+TEST(CountedBytesTest, PiecesCountUntilNobodyHasThem) {
+  CountedBytes received;
   const auto pieces = std::make_shared<const std::vector<WirePiece>>(3);
   const std::weak_ptr<const std::vector<WirePiece>> watched = pieces;
   PushPieces counted = received.Count(pieces, 100);
@@ -27,13 +27,25 @@ TEST(ReceivedBytesTest, PiecesCountUntilNobodyHasThem) {
   EXPECT_EQ(watched.use_count(), 1) << "the test's own";
 }
 
-TEST(ReceivedBytesTest, PiecesMayOutliveTheirCounter) {
+TEST(CountedBytesTest, PiecesMayOutliveTheirCounter) {
   PushPieces counted;
   {
-    ReceivedBytes received;
+    CountedBytes received;
     counted = received.Count(std::make_shared<const std::vector<WirePiece>>(1), 100);
   }
   EXPECT_EQ(counted->size(), 1);
+}
+
+TEST(CountedBytesTest, RoomCountsUntilNobodyHasIt) {
+  CountedBytes copies;
+  CountedBytes::Room room = copies.Reserve(100);
+  const CountedBytes::Room same = room;
+  room.reset();
+  EXPECT_EQ(copies.bytes(), 100);
+  std::shared_ptr<char[]> bytes = copies.Count(std::shared_ptr<char[]>(new char[7]), 7);
+  EXPECT_EQ(copies.bytes(), 107);
+  bytes.reset();
+  EXPECT_EQ(copies.bytes(), 100);
 }
 
 }  // namespace

@@ -1,0 +1,105 @@
+// What a database has when it is opened: which shards, and which cuts of each.
+//
+// Files of no shard, and of cuts that a record says are none, are what a process left that ended
+// between a record and the files that go after it; they go now. A cut whose manifest is damaged, or
+// cannot be read, counts all the same: its shard is not one that never had a cut.
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "ps/cut/cut_file.h"
+#include "ps/cut/cut_keys.h"
+#include "ps/cut/cut_record.pb.h"
+#include "ps/cut/cut_store.h"
+
+namespace millrace::ps {
+
+absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path,
+                                                         const DatabaseOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(path, options));
+  std::unique_ptr<CutStore> store(new CutStore(std::move(database)));
+  MILLRACE_RETURN_IF_ERROR(store->ReadRecords());
+  MILLRACE_RETURN_IF_ERROR(store->FindCuts());
+  return store;
+}
+
+absl::Status CutStore::ReadRecords() {
+  MILLRACE_ASSIGN_OR_RETURN(const auto records, database_->List(RecordPrefix()));
+  MutexLock lock(&mutex_);
+  for (const auto& [key, value] : records) {
+    Entry& entry = entries_[key.substr(RecordPrefix().size())];
+    entry.life = ++lives_;
+    ShardRecord record;
+    if (!record.ParseFromString(value)) continue;  // ListShards tells.
+    entry.epoch = record.epoch();
+    entry.removed.assign(record.removed_cuts().begin(), record.removed_cuts().end());
+    for (const uint64_t number : entry.removed) next_number_ = std::max(next_number_, number + 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CutStore::FindCuts() {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> files, database_->ListFiles());
+  std::vector<CutKey> leftovers;
+  for (const std::string& file : files) {
+    const absl::optional<CutKey> key = ParseCutFileName(file);
+    if (!key.has_value()) continue;
+    {
+      MutexLock lock(&mutex_);
+      next_number_ = std::max(next_number_, key->cut + 1);
+    }
+    const Entry known = Find(key->shard_key);
+    if (known.life == 0 || std::count(known.removed.begin(), known.removed.end(), key->cut) > 0) {
+      leftovers.push_back(*key);
+      continue;
+    }
+    absl::StatusOr<Cut> cut = FindCut(*key);
+    if (!cut.ok() && !absl::IsUnavailable(cut.status())) return cut.status();
+    MutexLock lock(&mutex_);
+    Entry& entry = entries_[key->shard_key];
+    if (!cut.ok()) entry.unreadable = cut.status();
+    // It counts, so that its shard is not taken for one that never had a cut.
+    entry.cuts.push_back(cut.ok() ? *std::move(cut) : DamagedCut(key->cut));
+  }
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [shard_key, entry] : entries_) {
+      std::sort(entry.cuts.begin(), entry.cuts.end(),
+                [](const Cut& a, const Cut& b) { return a.number < b.number; });
+    }
+  }
+  RemoveLeftovers(leftovers);
+  return absl::OkStatus();
+}
+
+void CutStore::RemoveLeftovers(const std::vector<CutKey>& leftovers) {
+  std::vector<std::string> files;
+  for (const CutKey& key : leftovers) files.push_back(CutFileName(key.shard_key, key.cut));
+  const absl::Status removed = database_->RemoveFiles(files);
+  if (removed.ok()) return;
+  LOG(WARNING) << "what earlier runs left cannot be removed yet: " << removed;
+  MutexLock lock(&mutex_);
+  for (const CutKey& key : leftovers) {
+    Entry& entry = entries_[key.shard_key];
+    if (entry.life != 0) continue;  // Its record tells already.
+    entry.removed.push_back(key.cut);
+  }
+}
+
+CutStore::Cut CutStore::DamagedCut(uint64_t number) {
+  Cut cut;
+  cut.number = number;
+  cut.damaged = true;
+  return cut;
+}
+
+absl::StatusOr<CutStore::Cut> CutStore::FindCut(const CutKey& key) {
+  const absl::StatusOr<CutManifest> manifest =
+      CutReader(database_.get(), key.shard_key, key.cut).Manifest();
+  if (!manifest.ok() && !absl::IsDataLoss(manifest.status())) return manifest.status();
+  if (!manifest.ok()) return DamagedCut(key.cut);
+  return Cut{key.cut, manifest->epoch(), manifest->version(), manifest->of_stop()};
+}
+
+}  // namespace millrace::ps
