@@ -36,7 +36,7 @@ class GraphTest : public GpuTest {
 
   // As outside of captures, with another number to add for each launch. Fails where an event still
   // says done of the launch before, right after the next one: CUDA promises nothing else in so many
-  // words. What trains does not rely on it: each gradient brings the number of its step along
+  // words. What trains does not rely on it: gradients bring the number of their step along
   // (CudaGradients).
   void ExpectLaunchesAdd(const Graph& graph) {
     gpu_->Zero(Stream::kCompute, sum_.As(), in_.bytes());
