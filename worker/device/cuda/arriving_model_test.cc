@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/library_version.h"
 #include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {

@@ -16,6 +16,7 @@
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/library_version.h"
 #include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "glog/logging.h"
+#include "worker/device/cuda/library_version.h"
 
 namespace millrace::worker {
 namespace {

@@ -1,6 +1,7 @@
 #include "glog/logging.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/library_version.h"
 #include "worker/device/model_tests/test_device.h"
 
 namespace millrace::worker {

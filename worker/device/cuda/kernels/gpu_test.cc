@@ -10,6 +10,7 @@
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/library_version.h"
 #include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+#include "worker/device/cuda/library_version.h"
 #include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
