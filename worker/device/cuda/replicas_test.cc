@@ -1,4 +1,5 @@
 // Models on several GPUs: what they give beside one GPU, and what happens when one of them fails.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,7 +11,7 @@
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/cuda_device.h"
 #include "worker/device/cuda/cuda_memory_need.h"
-#include "worker/device/cuda/library_version.h"
+#include "worker/device/cuda/test_library.h"
 #include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
@@ -49,6 +50,7 @@ constexpr char kNormalized[] = R"pb(
 )pb";
 const Shape kPicture = {5, 4, 2};
 constexpr size_t kLargest = 7;
+constexpr int kLeastGpus = 2;  // With fewer a real machine has the emulated ones tested.
 
 class ReplicasTest : public ::testing::Test {
  protected:
@@ -61,10 +63,17 @@ class ReplicasTest : public ::testing::Test {
     cuda_emulation::SetOrder(order);
   }
 
+  // Of several, as far as there are so many.
+  std::vector<int> GpuCounts() const {
+    std::vector<int> counts = {2, 3, 4};
+    counts.resize(static_cast<size_t>(std::min(library_->GpuCount(), 4)) - 1);
+    return counts;
+  }
+
   absl::StatusOr<std::unique_ptr<CudaDevice>> Open(std::vector<int> gpus) {
     CudaDeviceOptions options;
     options.gpus = std::move(gpus);
-    return CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), options,
+    return CudaDevice::Open(library_, options,
                             [this](const absl::Status& why) { lost_.push_back(why); });
   }
 
@@ -87,7 +96,7 @@ class ReplicasTest : public ::testing::Test {
     const std::unique_ptr<Model> one = Compile(plan, 1);
     KeptGradients expected(plan);
     KeptGradients actual(plan);
-    for (const int gpus : {2, 3, 4}) {
+    for (const int gpus : GpuCounts()) {
       const std::unique_ptr<Model> several = Compile(plan, gpus);
       for (const Batch& batch : batches) {
         SCOPED_TRACE(::testing::Message() << batch.size << " examples on " << gpus << " GPUs");
@@ -119,6 +128,7 @@ class ReplicasTest : public ::testing::Test {
     EXPECT_EQ(by_several.accuracy_sum, by_one.accuracy_sum);
   }
 
+  cuda::Library* const library_ = TestLibrary(kLeastGpus);
   const ModelPlan plan_ = PlanOrDie(kPlain, kPicture, 4);
   std::vector<absl::Status> lost_;
 };
@@ -177,7 +187,7 @@ TEST_F(ReplicasTest, StatisticsAreTheMeanOverExamples) {
 }
 
 TEST_F(ReplicasTest, BitsDependOnTheNumberOfGpusAlone) {
-  for (const int gpus : {2, 3}) {
+  for (const int gpus : GpuCounts()) {
     KeptGradients gradients(plan_);
     std::vector<std::vector<float>> first;
     for (const uint64_t order : {0, 1, 2, 3, 4}) {
@@ -195,6 +205,7 @@ TEST_F(ReplicasTest, BitsDependOnTheNumberOfGpusAlone) {
 }
 
 TEST_F(ReplicasTest, StepsAllocateNothingAndGpusCopyFromEachOther) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
   const std::unique_ptr<Model> model = Compile(plan_, 3);
   KeptGradients gradients(plan_);
   TrainOrDie(RandomPictures(7), 0, model.get(), &gradients);
@@ -208,6 +219,7 @@ TEST_F(ReplicasTest, StepsAllocateNothingAndGpusCopyFromEachOther) {
 }
 
 TEST_F(ReplicasTest, GiveAllBack) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
   const cuda_emulation::Usage before = cuda_emulation::InUse();
   {
     const std::unique_ptr<Model> model = Compile(plan_, 2);
@@ -223,6 +235,7 @@ TEST_F(ReplicasTest, GiveAllBack) {
 }
 
 TEST_F(ReplicasTest, TheGpuWithTooLittleMemoryIsNamed) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
   cuda_emulation::SetMemoryOf(1, (64 << 20) + CudaMemoryNeed::kMargin);
   auto device = *Open({0, 1});
   const absl::Status status = device->Compile(plan_, {1 << 18, 0}).status();
@@ -237,6 +250,7 @@ TEST_F(ReplicasTest, TheGpuWithTooLittleMemoryIsNamed) {
 }
 
 TEST_F(ReplicasTest, ALostGpuIsNamedAndLosesTheDevice) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
   for (const int kernel : {1, 9, 20}) {
     StartAnew(/*order=*/0);
     lost_.clear();
@@ -252,6 +266,7 @@ TEST_F(ReplicasTest, ALostGpuIsNamedAndLosesTheDevice) {
 }
 
 TEST_F(ReplicasTest, AStepThatFailsLeavesTheModelAsItWas) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
   KeptGradients expected(plan_);
   const std::unique_ptr<Model> other = Compile(plan_, 2);
   TrainOrDie(RandomPictures(6), 1, other.get(), &expected);
@@ -274,6 +289,7 @@ TEST_F(ReplicasTest, AStepThatFailsLeavesTheModelAsItWas) {
 // The step that follows is the first GPU's alone, while the other one may still be at the step that
 // failed.
 TEST_F(ReplicasTest, AStepThatFailsDisturbsNoSmallerOne) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
   KeptGradients expected(plan_);
   TrainOrDie(RandomPictures(1), 1, Compile(plan_, 2).get(), &expected);
   for (const uint64_t order : {0, 10, 21, 27, 48}) {
@@ -307,6 +323,7 @@ TEST_F(ReplicasTest, AModelMayEndWhileValuesArrive) {
 }
 
 TEST_F(ReplicasTest, ADeviceSaysWhichGpusItIs) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
   auto device = *Open({2, 0});
   EXPECT_EQ(device->name(), "cuda:2,0");
   EXPECT_EQ(device->description(), "cuda:2,0 (2 x Emulated GPU, sm_90, CUDA 13.0)");

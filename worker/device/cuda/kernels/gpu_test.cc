@@ -10,7 +10,6 @@
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
 #include "worker/device/cuda/library.h"
-#include "worker/device/cuda/library_version.h"
 #include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
@@ -148,7 +147,7 @@ TEST_F(GpuTest, LeavesNothingBehind) {
 TEST_F(GpuTest, WorkGoesToTheGpuThatIsAskedForIt) {
   MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetDeviceCount(2);
-  const auto other = MillraceCudaLibrary(kLibraryVersion)->Open(1, {});
+  const auto other = worker::TestLibrary()->Open(1, {});
   int device = -1;
   gpu_->MakeEvent();
   cudaGetDevice(&device);
