@@ -173,7 +173,6 @@ class Gpu {
   // All of these enqueue. Host memory is pinned, and stays as it is until the copy is done.
   virtual void CopyIn(Stream stream, void* device, const void* host, size_t bytes) = 0;
   virtual void CopyOut(Stream stream, void* host, const void* device, size_t bytes) = 0;
-  virtual void Zero(Stream stream, void* device, size_t bytes) = 0;
 
   // Copies from `peer`'s memory go straight to this GPU from now on, where the machine allows it;
   // elsewhere the driver takes them through the host's.

@@ -23,7 +23,7 @@ class GraphTest : public GpuTest {
     gpu_->WaitFor(Stream::kCopyOut, *added_);
     gpu_->CopyOut(Stream::kCopyOut, out_.data(), sum_.As(), out_.bytes());
     gpu_->Record(Stream::kCopyOut, copied_.get());
-    gpu_->Zero(Stream::kCompute, part_.As(), in_.bytes());
+    gpu_->CopyIn(Stream::kCompute, part_.As(), zeros_.data(), zeros_.bytes());
     gpu_->WaitFor(Stream::kCompute, *copied_);
   }
 
@@ -35,7 +35,7 @@ class GraphTest : public GpuTest {
 
   // As outside of captures, with another number to add for each launch.
   void ExpectLaunchesAdd(const Graph& graph) {
-    gpu_->Zero(Stream::kCompute, sum_.As(), in_.bytes());
+    gpu_->CopyIn(Stream::kCompute, sum_.As(), zeros_.data(), zeros_.bytes());
     float expected = 0;
     for (int launch = 1; launch <= 4; ++launch) {
       in_.Fill(static_cast<float>(launch));
@@ -49,6 +49,7 @@ class GraphTest : public GpuTest {
 
   PinnedFloats in_{gpu_.get(), kCount, 1};
   PinnedFloats out_{gpu_.get(), kCount, 0};
+  PinnedFloats zeros_{gpu_.get(), kCount, 0};
   DeviceMemory part_{gpu_.get(), in_.bytes()};
   DeviceMemory sum_{gpu_.get(), in_.bytes()};
   std::unique_ptr<Event> added_ = gpu_->MakeEvent();
@@ -92,7 +93,7 @@ TEST_F(GraphTest, GraphWaitsForAnEventFromOutsideAsItIsWhenLaunched) {
   const auto graph = gpu_->EndCapture();
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     cuda_emulation::SetOrder(seed);
-    gpu_->Zero(Stream::kCompute, sum_.As(), in_.bytes());
+    gpu_->CopyIn(Stream::kCompute, sum_.As(), zeros_.data(), zeros_.bytes());
     in_.Fill(static_cast<float>(seed));
     WaitFor(Stream::kCompute);
     gpu_->CopyIn(Stream::kCopyOut, part_.As(), in_.data(), in_.bytes());
