@@ -22,7 +22,9 @@ tests=(
   //worker/device/cuda/kernels:image_kernels_test
   //worker/device/cuda/kernels:kernels_test
   //worker/device/cuda:cuda_model_test
+  //worker/device/cuda:replicas_test
   //worker/device/cuda:shared_library_test
+  //worker/device/cuda:two_gpus_model_test
   //testing/gpu:example_losses_test
   //testing/gpu:gpu_training_test
 )

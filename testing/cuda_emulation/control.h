@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ostream>
 
 #include "testing/cuda_emulation/runtime_types.h"
 
@@ -65,8 +66,12 @@ struct Usage {
   size_t streams = 0;
   size_t events = 0;
   size_t graphs = 0;  // Both kinds.
+
+  bool operator==(const Usage& other) const = default;
 };
 Usage InUse();
+// For messages of tests.
+void PrintTo(const Usage& usage, std::ostream* stream);
 // Bytes of one device.
 size_t InUseOf(int index);
 

@@ -180,6 +180,12 @@ void LoseDevice(cudaError_t error) {
   Set([&](Device* device) { device->lost.fill(error); });
 }
 
+void PrintTo(const Usage& usage, std::ostream* stream) {
+  *stream << usage.allocations << " allocations (" << usage.bytes << " bytes), "
+          << usage.pinned_allocations << " pinned ones, " << usage.streams << " streams, "
+          << usage.events << " events, " << usage.graphs << " graphs";
+}
+
 Usage InUse() {
   Usage usage;
   Set([&](Device* device) {

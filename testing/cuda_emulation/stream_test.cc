@@ -36,10 +36,7 @@ class StreamTest : public ::testing::Test {
     for (cudaStream_t stream : {compute_, copies_}) {
       EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
     }
-    const Usage usage = InUse();
-    EXPECT_EQ(
-        usage.allocations + usage.pinned_allocations + usage.streams + usage.events + usage.graphs,
-        0);
+    EXPECT_EQ(InUse(), Usage());
   }
 
   cudaError_t CopyOut(const DeviceVector<float>& from) {

@@ -17,6 +17,7 @@
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/library_version.h"
 
 namespace millrace {
 namespace {

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/library_version.h"
 #include "worker/worker.h"
 #include "worker/worker_main.h"
 

@@ -138,6 +138,10 @@ run_tests() {
   parts kernels_test 240 $((shards / 2 + 1)) "${ours[@]}" "$here/kernels_test"
   parts image_kernels_test 400 "$shards" "${ours[@]}" "$here/image_kernels_test"
   parts cuda_model_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/cuda_model_test"
+  if (($(nvidia-smi --list-gpus 2>/dev/null | wc -l) > 1)); then
+    part replicas_test 120 "${ours[@]}" "$here/replicas_test"
+    parts two_gpus_model_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/two_gpus_model_test"
+  fi
   parts example_losses_test 400 "$shards" "${ours[@]}" "$here/example_losses_test"
   part gpu_training_test 200 "${ours[@]}" "$here/gpu_training_test"
   grep -ahE 'differ by at most|end with the same bits' "$results"/example_losses_test.*.log 2>/dev/null | sort | tee -a "$summary"

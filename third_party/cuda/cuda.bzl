@@ -44,7 +44,7 @@ def _compile(ctx, src, headers):
     args = ctx.actions.args()
     args.add(report)
     args.add(CUDA_HOME + "/bin/nvcc")
-    args.add_all(["-c", "-std=c++20", "-O3", "-ccbin=g++-12", "-I.", "-Xptxas=-v", "-Werror=all-warnings"])
+    args.add_all(["-c", "-std=c++20", "-O3", "-ccbin=g++-12", "-I.", "-I" + ctx.bin_dir.path, "-Xptxas=-v", "-Werror=all-warnings"])
     args.add_all(_ARCHITECTURES)
     args.add_joined(_HOST_OPTIONS, join_with = ",", format_joined = "-Xcompiler=%s")
     args.add("-o", object)

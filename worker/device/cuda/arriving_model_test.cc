@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/test_library.h"
 #include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
@@ -33,7 +34,7 @@ class ArrivingModelTest : public ::testing::Test {
   ~ArrivingModelTest() override { cuda_emulation::Reset(); }
 
   std::unique_ptr<Model> Compile() {
-    auto device = *CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), {},
+    auto device = *CudaDevice::Open(TestLibrary(), {},
                                     [this](const absl::Status& why) { lost_.push_back(why); });
     return *device->Compile(plan_, {4, 4});
   }
@@ -178,6 +179,7 @@ TEST_F(ArrivingModelTest, WhatIsWrittenDirectlyIsTakenBesideWhatArrives) {
 }
 
 TEST_F(ArrivingModelTest, ValuesThatTheDeviceHasAreNotCopiedAgain) {
+  MILLRACE_NEEDS_EMULATION();
   const std::unique_ptr<Model> model = Compile();
   const auto copies_of_a_step = [&] {
     const uint64_t before = cuda_emulation::Counted().copies;
@@ -219,6 +221,7 @@ TEST_F(ArrivingModelTest, EvaluationTakesWhatArrived) {
 }
 
 TEST_F(ArrivingModelTest, ALossThatIsFoundWhileValuesArriveIsTheStepsError) {
+  MILLRACE_NEEDS_EMULATION();
   const std::unique_ptr<Model> model = Compile();
   const auto places = Places(model.get());
   const std::vector<ValuePiece> pieces = PiecesOf(1);

@@ -3,8 +3,8 @@
 // one binary runs on machines with and without CUDA.
 //
 // The two share this header and descriptions.h alone: standard types, no protos, no Abseil. Both
-// are built by one compiler from one source tree; kLibraryVersion tells those apart whose headers
-// differ.
+// are built by one compiler from one source tree; kLibraryVersion, which the build makes of the
+// bytes of these two headers (library_version.h), tells those apart whose headers differ.
 //
 // The library knows layers, not models. The worker walks through the graph, plans memory and
 // decides what is captured; see cuda_model.h.
@@ -21,9 +21,6 @@
 #include "worker/device/cuda/descriptions.h"
 
 namespace millrace::cuda {
-
-// Changes with this header and with descriptions.h.
-inline constexpr int kLibraryVersion = 7;
 
 // What all methods here throw when CUDA reports an error; what() names the call and CUDA's words.
 // After kLost the device is of no use to this process any more.
@@ -198,7 +195,6 @@ class Gpu {
   // All of these enqueue. Host memory is pinned, and stays as it is until the copy is done.
   virtual void CopyIn(Stream stream, void* device, const void* host, size_t bytes) = 0;
   virtual void CopyOut(Stream stream, void* host, const void* device, size_t bytes) = 0;
-  virtual void Zero(Stream stream, void* device, size_t bytes) = 0;
 
   // Copies from `peer`'s memory go straight to this GPU from now on, where the machine allows it;
   // elsewhere the driver takes them through the host's.
@@ -264,7 +260,8 @@ class Library {
 
 }  // namespace millrace::cuda
 
-// The library's only symbol. Null: it is of another version than `version`.
+// The library's only symbol. Null: it is of another version than `version`, the caller's
+// kLibraryVersion.
 extern "C" millrace::cuda::Library* MillraceCudaLibrary(int version);
 
 #endif  // MILLRACE_WORKER_DEVICE_CUDA_LIBRARY_H_

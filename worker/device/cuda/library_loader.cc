@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "worker/device/cuda/library_version.h"
 
 namespace millrace::worker {
 namespace {

@@ -1,7 +1,8 @@
-// Models on several emulated GPUs, for tests.
+// Models on several GPUs, for tests.
 #ifndef MILLRACE_WORKER_DEVICE_CUDA_REPLICAS_TEST_UTIL_H_
 #define MILLRACE_WORKER_DEVICE_CUDA_REPLICAS_TEST_UTIL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/test_library.h"
 #include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
@@ -34,6 +36,7 @@ inline constexpr char kPlain[] = R"pb(
 )pb";
 inline const Shape kPicture = {5, 4, 2};
 inline constexpr size_t kLargest = 7;
+inline constexpr int kLeastGpus = 2;  // With fewer a real machine has the emulated ones tested.
 
 class ReplicasTest : public ::testing::Test {
  protected:
@@ -46,9 +49,16 @@ class ReplicasTest : public ::testing::Test {
     cuda_emulation::SetOrder(order);
   }
 
+  // Of several, as far as there are so many.
+  std::vector<int> GpuCounts() const {
+    std::vector<int> counts = {2, 3, 4};
+    counts.resize(static_cast<size_t>(std::min(library_->GpuCount(), 4)) - 1);
+    return counts;
+  }
+
   absl::StatusOr<std::unique_ptr<CudaDevice>> Open(std::vector<int> gpus) {
     options_.gpus = std::move(gpus);
-    return CudaDevice::Open(MillraceCudaLibrary(cuda::kLibraryVersion), options_,
+    return CudaDevice::Open(library_, options_,
                             [this](const absl::Status& why) { lost_.push_back(why); });
   }
 
@@ -71,7 +81,7 @@ class ReplicasTest : public ::testing::Test {
     const std::unique_ptr<Model> one = Compile(plan, 1);
     KeptGradients expected(plan);
     KeptGradients actual(plan);
-    for (const int gpus : {2, 3, 4}) {
+    for (const int gpus : GpuCounts()) {
       const std::unique_ptr<Model> several = Compile(plan, gpus);
       for (const Batch& batch : batches) {
         SCOPED_TRACE(::testing::Message() << batch.size << " examples on " << gpus << " GPUs");
@@ -104,6 +114,7 @@ class ReplicasTest : public ::testing::Test {
     EXPECT_EQ(by_several.accuracy_sum, by_one.accuracy_sum);
   }
 
+  cuda::Library* const library_ = TestLibrary(kLeastGpus);
   const ModelPlan plan_ = PlanOrDie(kPlain, kPicture, 4);
   CudaDeviceOptions options_;  // But for `gpus`.
   std::vector<absl::Status> lost_;

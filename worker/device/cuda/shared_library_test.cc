@@ -6,6 +6,7 @@
 #include <string>
 
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/library_version.h"
 
 namespace millrace::cuda {
 namespace {

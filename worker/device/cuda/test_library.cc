@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "glog/logging.h"
+#include "worker/device/cuda/library_version.h"
 
 namespace millrace::worker {
 namespace {
@@ -13,7 +14,8 @@ const char* RealLibraryPath() { return std::getenv("MILLRACE_TEST_GPU"); }
 
 // RTLD_DEEPBIND: what it needs of cuBLASLt is cuBLASLt's, and not the emulation's, which is in this
 // process too.
-cuda::Library* LoadRealLibrary(const char* path) {
+cuda::Library* LoadRealLibrary() {
+  const char* const path = RealLibraryPath();
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   CHECK(library != nullptr) << "MILLRACE_TEST_GPU: " << dlerror();
   const auto get =
@@ -24,14 +26,19 @@ cuda::Library* LoadRealLibrary(const char* path) {
   return loaded;
 }
 
+cuda::Library* RealLibrary() {
+  static cuda::Library* const library = LoadRealLibrary();
+  return library;
+}
+
 }  // namespace
 
-bool OnRealGpu() { return RealLibraryPath() != nullptr; }
+bool OnRealGpu(int gpus) {
+  return RealLibraryPath() != nullptr && (gpus == 1 || RealLibrary()->GpuCount() >= gpus);
+}
 
-cuda::Library* TestLibrary() {
-  static cuda::Library* const library =
-      OnRealGpu() ? LoadRealLibrary(RealLibraryPath()) : MillraceCudaLibrary(cuda::kLibraryVersion);
-  return library;
+cuda::Library* TestLibrary(int gpus) {
+  return OnRealGpu(gpus) ? RealLibrary() : MillraceCudaLibrary(cuda::kLibraryVersion);
 }
 
 }  // namespace millrace::worker

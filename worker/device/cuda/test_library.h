@@ -8,19 +8,20 @@
 namespace millrace::worker {
 
 // The libmillrace_cuda.so whose path the environment variable MILLRACE_TEST_GPU has: tests are of
-// this machine's first GPU then. Where that is not set: the library that is linked in. Stops the
-// process, with the reason, where there is none.
-cuda::Library* TestLibrary();
+// this machine's first GPUs then, so many. Where that is not set, or several are asked for and the
+// machine has fewer: the library that is linked in. Stops the process, with the reason, where there
+// is none.
+cuda::Library* TestLibrary(int gpus = 1);
 
-// Whether MILLRACE_TEST_GPU is set.
-bool OnRealGpu();
+// Whether that is a real one.
+bool OnRealGpu(int gpus = 1);
 
 }  // namespace millrace::worker
 
 // At the beginning of a test that orders the emulation about, looks into it, or calls what a real
-// library hides.
-#define MILLRACE_NEEDS_EMULATION()     \
-  if (::millrace::worker::OnRealGpu()) \
+// library hides. Takes what OnRealGpu takes.
+#define MILLRACE_NEEDS_EMULATION(...)             \
+  if (::millrace::worker::OnRealGpu(__VA_ARGS__)) \
   GTEST_SKIP() << "needs the emulated GPU, and MILLRACE_TEST_GPU is set"
 
 #endif  // MILLRACE_WORKER_DEVICE_CUDA_TEST_LIBRARY_H_

@@ -23,6 +23,7 @@ struct MatrixSize {
   int64_t columns;
 };
 
+// A real library hides SumColumns; there DenseTest is of it, by the gradients of biases.
 class ColumnSumsTest : public GpuTest {
  protected:
   void SetUp() override { MILLRACE_NEEDS_EMULATION(); }

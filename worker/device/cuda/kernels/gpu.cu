@@ -182,12 +182,6 @@ void CudaGpu::CopyOut(Stream stream, void* host, const void* device, size_t byte
         "cudaMemcpyAsync from the device");
 }
 
-void CudaGpu::Zero(Stream stream, void* device, size_t bytes) {
-  if (bytes == 0) return;
-  Use();
-  Check(cudaMemsetAsync(device, 0, bytes, Of(stream)), "cudaMemsetAsync");
-}
-
 // What is refused is no error: the copies are slower.
 void CudaGpu::Reach(const Gpu& peer) {
   Use();

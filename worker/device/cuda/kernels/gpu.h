@@ -45,7 +45,6 @@ class CudaGpu final : public Gpu {
 
   void CopyIn(Stream stream, void* device, const void* host, size_t bytes) override;
   void CopyOut(Stream stream, void* host, const void* device, size_t bytes) override;
-  void Zero(Stream stream, void* device, size_t bytes) override;
 
   void Reach(const Gpu& peer) override;
   void CopyFrom(Stream stream, void* device, const Gpu& peer, const void* from,

@@ -24,7 +24,7 @@ class GraphTest : public GpuTest {
     gpu_->WaitFor(Stream::kCopyOut, *added_);
     gpu_->CopyOut(Stream::kCopyOut, out_.data(), sum_.As(), out_.bytes());
     gpu_->Record(Stream::kCopyOut, copied_.get());
-    gpu_->Zero(Stream::kCompute, part_.As(), in_.bytes());
+    gpu_->CopyIn(Stream::kCompute, part_.As(), zeros_.data(), zeros_.bytes());
     gpu_->WaitFor(Stream::kCompute, *copied_);
   }
 
@@ -39,7 +39,7 @@ class GraphTest : public GpuTest {
   // words. What trains does not rely on it: gradients bring the number of their step along
   // (CudaGradients).
   void ExpectLaunchesAdd(const Graph& graph) {
-    gpu_->Zero(Stream::kCompute, sum_.As(), in_.bytes());
+    gpu_->CopyIn(Stream::kCompute, sum_.As(), zeros_.data(), zeros_.bytes());
     float expected = 0;
     for (int launch = 1; launch <= 4; ++launch) {
       in_.Fill(static_cast<float>(launch));
@@ -53,6 +53,7 @@ class GraphTest : public GpuTest {
 
   PinnedFloats in_{gpu_.get(), kCount, 1};
   PinnedFloats out_{gpu_.get(), kCount, 0};
+  PinnedFloats zeros_{gpu_.get(), kCount, 0};
   DeviceMemory part_{gpu_.get(), in_.bytes()};
   DeviceMemory sum_{gpu_.get(), in_.bytes()};
   std::unique_ptr<Event> added_ = gpu_->MakeEvent();
@@ -111,7 +112,7 @@ TEST_F(GraphTest, GraphWaitsForAnEventFromOutsideAsItIsWhenLaunched) {
   const auto graph = gpu_->EndCapture();
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     cuda_emulation::SetOrder(seed);
-    gpu_->Zero(Stream::kCompute, sum_.As(), in_.bytes());
+    gpu_->CopyIn(Stream::kCompute, sum_.As(), zeros_.data(), zeros_.bytes());
     in_.Fill(static_cast<float>(seed));
     WaitFor(Stream::kCompute);
     gpu_->CopyIn(Stream::kCopyOut, part_.As(), in_.data(), in_.bytes());

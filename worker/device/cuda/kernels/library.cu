@@ -5,6 +5,7 @@
 #include "worker/device/cuda/kernels/gpu.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/library.h"
+#include "worker/device/cuda/library_version.h"
 
 namespace millrace::cuda {
 namespace {

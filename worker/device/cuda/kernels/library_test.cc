@@ -1,11 +1,13 @@
 #include "worker/device/cuda/library.h"
 
 #include <memory>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
+#include "worker/device/cuda/library_version.h"
 #include "worker/device/cuda/test_library.h"
 
 namespace millrace::cuda {
@@ -15,7 +17,7 @@ using ::testing::HasSubstr;
 
 class CudaLibraryTest : public GpuTest {
  protected:
-  Library* const library_ = MillraceCudaLibrary(kLibraryVersion);
+  Library* const library_ = worker::TestLibrary();
 };
 
 TEST_F(CudaLibraryTest, IsNotThereForAnotherVersion) {
@@ -40,12 +42,13 @@ TEST_F(CudaLibraryTest, SaysThatThereIsNoDriver) {
 }
 
 TEST_F(CudaLibraryTest, SaysHowManyGpusThereAre) {
-  MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetDeviceCount(2);
-  for (const int index : {-1, 2}) {
+  const int count = library_->GpuCount();
+  for (const int index : {-1, count}) {
     const Error error = ErrorOf([&] { library_->Open(index, {}); });
     EXPECT_EQ(error.kind(), Error::kOther);
-    EXPECT_THAT(error.what(), HasSubstr("no such GPU: this process may use 2 (nvidia-smi "));
+    EXPECT_THAT(error.what(), HasSubstr("no such GPU: this process may use " +
+                                        std::to_string(count) + " (nvidia-smi "));
   }
 }
 

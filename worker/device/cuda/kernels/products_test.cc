@@ -22,6 +22,7 @@ using ::testing::HasSubstr;
 using worker::DeviceMemory;
 using worker::OnDevice;
 
+// A real library hides Products; there DenseTest and PrecisionTest are of them.
 class ProductsTest : public GpuTest {
  protected:
   void SetUp() override { MILLRACE_NEEDS_EMULATION(); }
