@@ -12,14 +12,10 @@
 
 #include <cstdint>
 
+#include "worker/device/cuda/kernels/fours.h"
 #include "worker/device/cuda/kernels/launch.h"
 
 namespace millrace::cuda {
-
-// What one instruction loads or stores.
-struct alignas(16) FourFloats {
-  float values[4];
-};
 
 // `from` is read if `inside`; otherwise zeros.
 template <int kWidth>
@@ -62,12 +58,6 @@ template <typename Tile>
 bool TilesFill(int64_t rows, int64_t columns, int64_t products) {
   constexpr int64_t kEnoughTiles = 128;
   return TilesOf<Tile>(rows, columns) * products >= kEnoughTiles;
-}
-
-// Whether all of these stand where a FourFloats may.
-template <typename... Pointers>
-bool AlignedForFours(const Pointers*... pointers) {
-  return ((reinterpret_cast<uintptr_t>(pointers) % sizeof(FourFloats) == 0) && ...);
 }
 
 // In shared memory: kExtent rows or columns of a factor, kDepth deep. A product has
