@@ -47,6 +47,7 @@ using MediumTile = ProductTile<128, 32, 8, 4>;
 using NarrowTile = ProductTile<128, 16, 8, 4>;
 // Where there are few rows: more blocks, and more threads for what there is to do.
 using SmallTile = ProductTile<64, 32, 4, 4>;
+using SmallNarrowTile = ProductTile<64, 16, 4, 4>;
 
 template <typename Tile>
 int64_t TilesOf(int64_t rows, int64_t columns) {
