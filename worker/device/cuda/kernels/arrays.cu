@@ -1,4 +1,5 @@
 #include "worker/device/cuda/kernels/arrays.h"
+#include "worker/device/cuda/kernels/fours.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/library.h"
 
@@ -10,24 +11,18 @@ __global__ void AddKernel(const float* part, size_t count, float* sum) {
   for (size_t i = FirstElement(); i < count; i += ElementStride()) sum[i] += part[i];
 }
 
-// The same of four at a time, which keeps more of the memory busy; at last what is left over.
+// The same of four at a time; at last what is left over.
 __global__ void AddFoursKernel(const float* part, size_t count, float* sum) {
   const size_t fours = count / 4;
   for (size_t i = FirstElement(); i < fours; i += ElementStride()) {
-    const float4 more = reinterpret_cast<const float4*>(part)[i];
-    float4 all = reinterpret_cast<float4*>(sum)[i];
-    all.x += more.x;
-    all.y += more.y;
-    all.z += more.z;
-    all.w += more.w;
-    reinterpret_cast<float4*>(sum)[i] = all;
+    const FourFloats more = reinterpret_cast<const FourFloats*>(part)[i];
+    FourFloats all = reinterpret_cast<FourFloats*>(sum)[i];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) all.values[k] += more.values[k];
+    reinterpret_cast<FourFloats*>(sum)[i] = all;
   }
   const size_t last = 4 * fours + FirstElement();
   if (last < count) sum[last] += part[last];
-}
-
-bool AlignedToFours(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % sizeof(float4) == 0;
 }
 
 struct SumParts {
@@ -67,9 +62,7 @@ __global__ void AddRegularizerKernel(const float* __restrict__ values, float l1,
 }  // namespace
 
 void Add(cudaStream_t stream, const float* part, size_t count, float* sum) {
-  if (!AlignedToFours(part) || !AlignedToFours(sum)) {
-    return LaunchFor(stream, count, AddKernel, part, count, sum);
-  }
+  if (!AlignedForFours(part, sum)) return LaunchFor(stream, count, AddKernel, part, count, sum);
   if (count > 0) Launch(stream, BlocksFor(count / 4), kThreads, AddFoursKernel, part, count, sum);
 }
 

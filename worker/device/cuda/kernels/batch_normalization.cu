@@ -215,7 +215,6 @@ class BatchNormalizationLayer final : public Layer {
       if (dx[0] == nullptr) return;
       return Launch(stream_, parts.blocks(), kThreads, ScaleColumns, parts, of, dy, dx[0]);
     }
-    FinishStatistics(pass);
     const ColumnPair* const sums = FinishGradients(pass, parts, {x[0], dy, of, parts.columns});
     if (dx[0] == nullptr) return;
     Launch(stream_, parts.blocks(), kThreads, GradientOfColumns, parts, of, sums, x[0], dy, dx[0]);
@@ -239,30 +238,25 @@ class BatchNormalizationLayer final : public Layer {
     Launch(stream_, parts.bands_alone(), kThreads, MergeMoments, parts, moments, pass.kept);
   }
 
-  void FinishStatistics(const Pass& pass) const {
-    const size_t bytes = static_cast<size_t>(description_.channels) * sizeof(float);
-    const float* statistic = pass.kept;
-    for (const size_t which : {kBatchMovingMean, kBatchMovingVariance}) {
-      const int variable = description_.variables[which];
-      Check(cudaMemcpyAsync(pass.gradients->Buffer(variable), statistic, bytes,
-                            cudaMemcpyDeviceToDevice, stream_),
-            "cudaMemcpyAsync");
-      pass.gradients->Finished(variable);
-      statistic += description_.channels;
-    }
+  // Null: there is no such variable.
+  float* BufferOf(const Pass& pass, size_t which) const {
+    const int variable = description_.variables[which];
+    return variable < 0 ? nullptr : pass.gradients->Buffer(variable);
   }
 
-  // The sums of all channels, again: the gradients are not the layer's any more.
+  // Of all variables, the statistics too. Returns the sums of all channels, again: the gradients
+  // are not the layer's any more.
   const ColumnPair* FinishGradients(const Pass& pass, const ColumnParts& parts,
                                     const BatchTerm& term) const {
     PairTargets targets;
-    const int beta = description_.variables[kBatchBeta];
-    const int gamma = description_.variables[kBatchGamma];
-    if (beta >= 0) targets.first = pass.gradients->Buffer(beta);
-    if (gamma >= 0) targets.second = pass.gradients->Buffer(gamma);
+    targets.first = BufferOf(pass, kBatchBeta);
+    targets.second = BufferOf(pass, kBatchGamma);
     targets.both = static_cast<ColumnPair*>(pass.workspace);
+    targets.copies = {pass.kept, BufferOf(pass, kBatchMovingMean),
+                      BufferOf(pass, kBatchMovingVariance)};
     SumPairs(stream_, parts, term, targets.both + parts.columns, targets);
-    for (const int variable : {beta, gamma}) {
+    for (const size_t which : {kBatchMovingMean, kBatchMovingVariance, kBatchBeta, kBatchGamma}) {
+      const int variable = description_.variables[which];
       if (variable >= 0) pass.gradients->Finished(variable);
     }
     return targets.both;

@@ -19,6 +19,9 @@ __global__ void __launch_bounds__(kThreads)
   if (targets.first != nullptr) targets.first[share.column] = sum.first;
   if (targets.second != nullptr) targets.second[share.column] = sum.second;
   if (targets.both != nullptr) targets.both[share.column] = sum;
+  if (targets.copies.from == nullptr) return;
+  targets.copies.first[share.column] = targets.copies.from[share.column];
+  targets.copies.second[share.column] = targets.copies.from[parts.columns + share.column];
 }
 
 }  // namespace

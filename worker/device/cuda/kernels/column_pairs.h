@@ -106,11 +106,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Two values for each column, which stand one after the other, and where they are copied to on the
+// way: that is cheaper than work of its own.
+struct PairCopies {
+  const float* from = nullptr;  // [2, columns]; null: none.
+  float* first = nullptr;
+  float* second = nullptr;
+};
+
 // Where the sums of columns go; null: nowhere.
 struct PairTargets {
   float* first = nullptr;
   float* second = nullptr;
   ColumnPair* both = nullptr;
+  PairCopies copies;
 };
 
 // One for all kernels of the folder.

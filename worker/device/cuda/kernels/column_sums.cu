@@ -12,8 +12,10 @@ namespace {
 
 // Columns of a band at most: as many neighbours as are read at once.
 constexpr int64_t kMostWidth = 32;
-// Rows that each lane should have before it is worth while to divide them into parts.
+// Rows that each lane of a part has about,
 constexpr int64_t kRowsOfLane = 16;
+// and should have before it is worth while to divide them: a second launch takes as long as some.
+constexpr int64_t kRowsOfLaneAlone = 64;
 // More parts only make the second sum longer.
 constexpr int64_t kMostParts = 512;
 
@@ -32,9 +34,11 @@ ColumnBands BandsOf(int64_t rows, int64_t columns) {
   ColumnBands bands;
   while (bands.width < std::min(columns, kMostWidth)) bands.width *= 2;
   bands.count = RoundUpDivide(columns, bands.width);
-  const int64_t rows_of_lanes = kRowsOfLane * kThreads / bands.width;
+  const int64_t lanes = kThreads / bands.width;
   const int64_t most = std::clamp<int64_t>(kMostPartBlocks / bands.count, 1, kMostParts);
-  bands.parts = std::clamp<int64_t>(RoundUpDivide(rows, rows_of_lanes), 1, most);
+  if (rows > kRowsOfLaneAlone * lanes) {
+    bands.parts = std::clamp<int64_t>(RoundUpDivide(rows, kRowsOfLane * lanes), 1, most);
+  }
   bands.rows_of_part = RoundUpDivide(rows, bands.parts);
   return bands;
 }
@@ -60,7 +64,7 @@ __global__ void SumColumnsKernel(const float* __restrict__ matrix, int64_t rows,
   const int64_t end = begin + rows_of_part < rows ? begin + rows_of_part : rows;
   float sum = 0;
   if (column < columns) {
-#pragma unroll 4
+#pragma unroll 8
     for (int64_t row = begin + threadIdx.x / width; row < end; row += lanes) {
       sum += matrix[row * columns + column];
     }

@@ -48,9 +48,10 @@ class ColumnSumsTest : public GpuTest {
   }
 };
 
-constexpr MatrixSize kMatrices[] = {{1, 1},     {1, 300},   {7, 3},     {33, 33},    {64, 10},
-                                    {1000, 32}, {129, 513}, {5000, 1},  {4097, 2},   {3000, 100},
-                                    {2, 70000}, {9000, 31}, {40000, 5}, {1 << 18, 1}};
+constexpr MatrixSize kMatrices[] = {{1, 1},     {1, 300},   {7, 3},     {33, 33},     {64, 10},
+                                    {1000, 32}, {129, 513}, {5000, 1},  {4097, 2},    {3000, 100},
+                                    {2, 70000}, {9000, 31}, {40000, 5}, {1 << 18, 1}, {512, 40},
+                                    {513, 40},  {16384, 1}, {16385, 1}};
 
 TEST_F(ColumnSumsTest, AreSumsOfColumns) {
   for (const MatrixSize size : kMatrices) {
@@ -80,10 +81,24 @@ TEST_F(ColumnSumsTest, HaveTheSameBitsInEveryOrderOfThreads) {
 TEST_F(ColumnSumsTest, NeedWorkspaceOnlyWhereThereAreManyRows) {
   EXPECT_EQ(SumColumnsWorkspaceBytes(128, 512), 0);
   EXPECT_EQ(SumColumnsWorkspaceBytes(32, 10), 0);
+  EXPECT_EQ(SumColumnsWorkspaceBytes(512, 2304), 0);
+  EXPECT_GT(SumColumnsWorkspaceBytes(513, 2304), 0);
   EXPECT_GT(SumColumnsWorkspaceBytes(100000, 64), 0);
   // However many rows there are, there are no more parts of them than are added up quickly.
   EXPECT_EQ(SumColumnsWorkspaceBytes(int64_t{1} << 31, 64),
             SumColumnsWorkspaceBytes(int64_t{1} << 32, 64));
+}
+
+TEST_F(ColumnSumsTest, FewRowsAreSummedByOneLaunch) {
+  const auto launches = [&](MatrixSize size) {
+    const std::vector<float> matrix = RandomMatrix(size);
+    const uint64_t before = cuda_emulation::Counted().launches;
+    Sums(size, matrix);
+    return cuda_emulation::Counted().launches - before;
+  };
+  EXPECT_EQ(launches({256, 2304}), 1);
+  EXPECT_EQ(launches({512, 32}), 1);
+  EXPECT_EQ(launches({513, 32}), 2);
 }
 
 TEST_F(ColumnSumsTest, OfNoRowsAreZero) {

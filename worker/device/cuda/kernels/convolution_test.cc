@@ -153,6 +153,8 @@ TEST(ConvolutionKernelTest, MoreThanATileAndMoreThanAPart) {
     ExpectExact({layer(36, "kernel_size: 3 padding: SAME"), {65, 63, 4 - odd}}, 5);
     ExpectExact({layer(12, "kernel_size: 2"), {65, 63, 20 - odd}}, 5);
     ExpectExact({layer(20, "kernel_size: 2"), {65, 63, 16 + odd}}, 5);
+    ExpectExact({layer(20, "kernel_size: 2"), {65, 63, 20 - odd}}, 5);
+    ExpectExact({layer(16, "kernel_size: 3 padding: SAME"), {33, 32, 16 - odd}}, 5);
     ExpectExact({layer(36, "kernel_size: 3 strides: 2 padding: SAME"), {64, 63, 36 - odd}}, 9);
   }
 }

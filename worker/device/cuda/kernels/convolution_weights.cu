@@ -141,9 +141,10 @@ void LaunchWeights(cudaStream_t stream, WeightsWork work) {
 // Calls use(tile) with a tile of the kind that suits the shape. Parts make up for few tiles.
 template <typename Use>
 auto WithWeightsTile(const Windows& windows, const Use& use) {
+  const int filters = windows.filters / windows.groups;
+  if (filters <= SmallNarrowTile::kColumns) return use(SmallNarrowTile());
   if (RowsOf(windows) <= SmallTile::kRows) return use(SmallTile());
-  return windows.filters / windows.groups <= MediumTile::kColumns ? use(MediumTile())
-                                                                  : use(LargeTile());
+  return filters <= MediumTile::kColumns ? use(MediumTile()) : use(LargeTile());
 }
 
 PositionParts PartsOf(const Windows& windows, int64_t batch) {

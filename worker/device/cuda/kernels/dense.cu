@@ -1,5 +1,6 @@
 // Forwards y = function(x kernel + bias); backwards, with dz the gradient by what the function
-// takes: bias: the sums of dz's columns; kernel: x^T dz; x: dz kernel^T.
+// takes: bias: the sums of dz's columns; kernel: x^T dz; x: dz kernel^T. Where factors are rounded
+// to bfloat16, dz is so once for both.
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/column_sums.h"
@@ -30,7 +31,11 @@ class DenseLayer final : public Layer {
   ProductShape Output(int64_t rows) const;
   ProductShape KernelGradient(int64_t rows) const;
   ProductShape InputGradient(int64_t rows) const;
-  void FinishGradients(const Pass& pass, const float* x, const float* dz);
+  // What the products of the backward pass need.
+  size_t BackwardBytes(int64_t rows) const;
+  // dz for these, rounded where they take it so: to the end of BackwardBytes.
+  Factor FactorOf(const Pass& pass, const float* dz) const;
+  void FinishGradients(const Pass& pass, const float* x, const Factor& dz);
 
   const Context context_;
   const DenseDescription description_;
@@ -80,6 +85,12 @@ size_t DenseLayer::WorkspaceBytes(size_t batch) const {
   return bytes;
 }
 
+size_t DenseLayer::BackwardBytes(int64_t rows) const {
+  const size_t bytes = context_.products->WorkspaceBytes(InputGradient(rows));
+  if (!description_.trained) return bytes;
+  return std::max(bytes, context_.products->WorkspaceBytes(KernelGradient(rows)));
+}
+
 void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {
   const int64_t rows = RowsOf(pass.batch);
   const ProductShape shape = Output(rows);
@@ -89,11 +100,19 @@ void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {
   ApplyFunction(context_.stream, description_.function, rows, description_.units, y);
 }
 
-void DenseLayer::FinishGradients(const Pass& pass, const float* x, const float* dz) {
+Factor DenseLayer::FactorOf(const Pass& pass, const float* dz) const {
+  if (description_.precision != Precision::kBfloat16) return dz;
+  const int64_t rows = RowsOf(pass.batch);
+  const auto elements = static_cast<size_t>(rows * description_.units);
+  char* const end = static_cast<char*>(pass.workspace) + BackwardBytes(rows);
+  return context_.products->Narrow(dz, elements, end - Products::NarrowBytes(elements));
+}
+
+void DenseLayer::FinishGradients(const Pass& pass, const float* x, const Factor& dz) {
   const int64_t rows = RowsOf(pass.batch);
   if (has_bias()) {
     const int bias = description_.variables[kDenseBias];
-    SumColumns(context_.stream, rows, description_.units, dz, pass.workspace,
+    SumColumns(context_.stream, rows, description_.units, dz.values, pass.workspace,
                pass.gradients->Buffer(bias));
     pass.gradients->Finished(bias);
   }
@@ -109,9 +128,11 @@ void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* 
   if (description_.function != Function::kLinear) {
     ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
   }
-  if (description_.trained) FinishGradients(pass, x[0], dy);
+  if (!description_.trained && dx[0] == nullptr) return;
+  const Factor dz = FactorOf(pass, dy);
+  if (description_.trained) FinishGradients(pass, x[0], dz);
   if (dx[0] == nullptr) return;
-  context_.products->Multiply(InputGradient(rows), dy, pass.parameters[kDenseKernel],
+  context_.products->Multiply(InputGradient(rows), dz, pass.parameters[kDenseKernel],
                               /*bias=*/nullptr, dx[0], pass.workspace);
 }
 

@@ -203,6 +203,21 @@ class DenseTest : public GpuTest {
     input_gradient_ = dx.Values();
   }
 
+  // The output and all gradients, of values that are eighths; 0 for those that are not there.
+  std::vector<std::vector<float>> ExactResults(const DenseCase& of) {
+    Set(of);
+    for (Matrix* const matrix : {&x_, &kernel_, &bias_, &dy_}) {
+      for (double& value : matrix->values) value = std::round(8 * value) / 8;
+    }
+    Run();
+    std::vector<std::vector<float>> results = {
+        output_, input_gradient_, gradients_->Values(kKernel), gradients_->Values(kBias)};
+    for (std::vector<float>& values : results) {
+      for (float& value : values) value = std::isnan(value) ? 0 : value;
+    }
+    return results;
+  }
+
   void ExpectRuns(const DenseCase& of) {
     Set(of);
     Run();
@@ -265,6 +280,37 @@ TEST_F(DenseTest, FirstLayerGivesNoGradientByItsInput) {
   of.input_gradient = false;
   ExpectRuns(of);
   for (const float value : input_gradient_) EXPECT_TRUE(std::isnan(value));
+}
+
+// Values that bfloat16 has, of which all sums are exact: rounding changes nothing.
+TEST_F(DenseTest, InBfloat16AllSizesGiveWhatTheyDoInFloat32) {
+  for (const DenseCase& sizes :
+       {MakeCase(1, 1, 1, 1, Function::kLinear), MakeCase(1, 1, 7, 3, Function::kRelu),
+        MakeCase(3, 4, 17, 33, Function::kRelu), MakeCase(64, 1, 100, 10, Function::kLinear)}) {
+    for (const bool trained : {true, false}) {
+      for (const bool input_gradient : {true, false}) {
+        DenseCase of = sizes;
+        of.description.trained = trained;
+        of.input_gradient = input_gradient;
+        const std::vector<std::vector<float>> expected = ExactResults(of);
+        of.description.precision = Precision::kBfloat16;
+        EXPECT_EQ(ExactResults(of), expected) << of.batch << " " << trained << input_gradient;
+      }
+    }
+  }
+}
+
+// Two factors are rounded forwards, and three for two products back.
+TEST_F(DenseTest, InBfloat16TheGradientThatTwoProductsTakeIsRoundedOnce) {
+  const auto launches = [&](Precision precision) {
+    DenseCase of = MakeCase(6, 2, 5, 9, Function::kLinear);
+    of.description.precision = precision;
+    Set(of);
+    const uint64_t before = cuda_emulation::Counted().launches;
+    Run();
+    return cuda_emulation::Counted().launches - before;
+  };
+  EXPECT_EQ(launches(Precision::kBfloat16), launches(Precision::kFloat32) + 2 + 3);
 }
 
 TEST_F(DenseTest, GradientsHaveTheSameBitsInEveryOrderOfThreads) {

@@ -1,5 +1,6 @@
 // Inputs of one launch have their pointers in its arguments. A merge of more goes on in the layer's
-// workspace, launch by launch, since the output may stand where one of the inputs does.
+// workspace, launch by launch, since the output may stand where one of the inputs does. Two inputs
+// of one shape, as around residual blocks, are merged element by element instead.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/members.h"
 #include "worker/device/cuda/kernels/strides.h"
@@ -33,6 +35,12 @@ struct MaximumNext {
   MILLRACE_DEVICE float operator()(float before, float x) const {
     return IsLargerInput(x, before) ? x : before;
   }
+};
+
+// The gradient by an input that is added, or subtracted: the sum of its one use, from 0.
+struct LinearGradient {
+  MILLRACE_DEVICE float operator()(float gradient) const { return 0.0f + gradient / divisor; }
+  float divisor;
 };
 
 template <unsigned kInputs>
@@ -184,6 +192,7 @@ class MergeLayer final : public Layer {
   }
 
   void Forward(const Pass& pass, const float* const* x, float* y) override {
+    if (inputs() == 2 && IsLinear() && HaveOneShape()) return MergeTwo(pass, x, y);
     inputs() <= 2 ? Merge<2>(pass, x, y) : Merge<kMostInputs>(pass, x, y);
   }
 
@@ -207,6 +216,19 @@ class MergeLayer final : public Layer {
 
   bool IsRepeated(size_t input, const Dimension& dimension) const {
     return dimension.strides[input] == 0;
+  }
+
+  bool IsLinear() const { return kind_ == MergeKind::kAdd || kind_ == MergeKind::kSubtract; }
+  // No input is repeated.
+  bool HaveOneShape() const {
+    return std::all_of(elements_.begin(), elements_.end(),
+                       [this](size_t elements) { return elements == output_; });
+  }
+
+  void MergeTwo(const Pass& pass, const float* const* x, float* y) {
+    const size_t count = pass.batch * output_;
+    kind_ == MergeKind::kAdd ? ApplyTwo(stream_, AddNext(), count, x[0], x[1], y)
+                             : ApplyTwo(stream_, SubtractNext(), count, x[0], x[1], y);
   }
 
   template <unsigned kInputs>
@@ -258,6 +280,9 @@ class MergeLayer final : public Layer {
   // By one input. All steps but those of the last launch are made for each element of the output.
   template <unsigned kOthers>
   void Gradient(const Pass& pass, const float* const* x, size_t input, const float* dy, float* dx) {
+    if (IsLinear() && elements_[input] == output_) {
+      return Apply(stream_, LinearGradient{DivisorOf(input)}, pass.batch * output_, dy, dx);
+    }
     std::vector<size_t> others;
     if (kind_ == MergeKind::kMultiply || kind_ == MergeKind::kMaximum) {
       for (size_t k = 0; k < inputs(); ++k) {

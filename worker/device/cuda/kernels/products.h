@@ -28,6 +28,15 @@ struct ProductShape {
   bool operator<(const ProductShape& other) const;
 };
 
+// A matrix to multiply, and the same in bfloat16 where it was rounded already (Products::Narrow).
+struct Factor {
+  // NOLINTNEXTLINE(google-explicit-constructor): most are floats alone.
+  Factor(const float* floats, const void* rounded = nullptr) : values(floats), narrow(rounded) {}
+
+  const float* values;
+  const void* narrow;
+};
+
 // Chooses one algorithm for each shape, when it is first seen, by the shape alone. Where cuBLASLt
 // has none that adds a bias, a kernel of ours does. Enqueues on the
 // stream that it was made for; may be captured. Throws Error. Used by one thread at a time.
@@ -38,14 +47,21 @@ class Products {
   static std::string LibraryName();  // "cuBLASLt 13.1.0".
   virtual ~Products() = default;
 
-  // What Multiply needs at `workspace`. It is aligned to 256 bytes, all else to 16.
+  // What Multiply needs at `workspace`, less NarrowBytes of each factor that is narrow already. It
+  // is aligned to 256 bytes, all else to 16.
   virtual size_t WorkspaceBytes(const ProductShape& shape) const = 0;
 
   // Chooses the algorithm, so that errors come before the first step.
   virtual void Prepare(const ProductShape& shape) = 0;
 
-  virtual void Multiply(const ProductShape& shape, const float* a, const float* b,
+  // Where a product is of bfloat16, factors that are not narrow yet are rounded first.
+  virtual void Multiply(const ProductShape& shape, const Factor& a, const Factor& b,
                         const float* bias, float* c, void* workspace) = 0;
+
+  // Rounds a factor of several products once for all of them: enqueues that, to `place`, of
+  // NarrowBytes and aligned to 256 bytes.
+  virtual Factor Narrow(const float* factor, size_t elements, void* place) = 0;
+  static size_t NarrowBytes(size_t elements);
 };
 
 }  // namespace millrace::cuda

@@ -2,16 +2,19 @@
 
 #include <cuda_runtime.h>
 
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
 #include "worker/device/cuda/test_library.h"
 
@@ -79,6 +82,28 @@ class ProductsTest : public GpuTest {
     return c.Values();
   }
 
+  // Some of the factors are rounded before. The workspace is as small as it may be then.
+  std::vector<float> MultiplyNarrow(const ProductShape& shape, const Operands& of, bool narrow_a,
+                                    bool narrow_b) {
+    const auto a = OnDevice(gpu_.get(), of.a);
+    const auto b = OnDevice(gpu_.get(), of.b);
+    const auto bias = OnDevice(gpu_.get(), of.bias);
+    DeviceMemory rounded_a(gpu_.get(), Products::NarrowBytes(of.a.size()));
+    DeviceMemory rounded_b(gpu_.get(), Products::NarrowBytes(of.b.size()));
+    DeviceMemory c(gpu_.get(), static_cast<size_t>(shape.rows * shape.columns) * sizeof(float));
+    DeviceMemory workspace(gpu_.get(), products_->WorkspaceBytes(shape) -
+                                           (narrow_a ? rounded_a.bytes() : 0) -
+                                           (narrow_b ? rounded_b.bytes() : 0));
+    cuda::Factor first = a->As();
+    cuda::Factor second = b->As();
+    if (narrow_a) first = products_->Narrow(a->As(), of.a.size(), rounded_a.As<void>());
+    if (narrow_b) second = products_->Narrow(b->As(), of.b.size(), rounded_b.As<void>());
+    products_->Multiply(shape, first, second, shape.bias ? bias->As() : nullptr, c.As(),
+                        workspace.As());
+    cudaDeviceSynchronize();
+    return c.Values();
+  }
+
   void ExpectMultiplies(const ProductShape& shape) {
     const Operands operands = RandomOperands(shape);
     const std::vector<float> c = Multiply(shape, operands);
@@ -125,6 +150,38 @@ TEST_F(ProductsTest, FactorsOfBfloat16AreRoundedToTheNearest) {
   // Halfway to the next number upwards, twice, and beyond all but infinity.
   EXPECT_EQ(Multiply(shape, {{1.00390625f, 1.01171875f, 3.4e38f}, {1}, {}}),
             (std::vector<float>{1.0f, 1.015625f, INFINITY}));
+}
+
+TEST_F(ProductsTest, AnyNumberOfFloatsIsRounded) {
+  for (const size_t count : {size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{23}, size_t{1000},
+                             size_t{8} * kMostBlocks * kThreads + 11}) {
+    const std::vector<float> floats = RandomFloats(static_cast<int64_t>(count), 4);
+    const auto from = OnDevice(gpu_.get(), floats);
+    DeviceMemory to(gpu_.get(), count * sizeof(uint16_t));
+    EXPECT_EQ(products_->Narrow(from->As(), count, to.As<void>()).narrow, to.As<void>());
+    cudaDeviceSynchronize();
+    const std::vector<uint16_t> narrow = to.Values<uint16_t>();
+    ProductShape shape;
+    shape.precision = Precision::kBfloat16;
+    for (size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(std::bit_cast<float>(uint32_t{narrow[i]} << 16), Factor(shape, floats[i])) << i;
+    }
+  }
+  const auto from = OnDevice(gpu_.get(), std::vector<float>(8));
+  EXPECT_THAT(ErrorOf([&] { products_->Narrow(from->As() + 1, 4, workspace_.As<void>()); }).what(),
+              HasSubstr("not aligned to 16 bytes"));
+}
+
+TEST_F(ProductsTest, FactorsThatAreRoundedAlreadyGiveTheSameBits) {
+  for (ProductShape shape : {ProductShape{1, 1, 1}, ProductShape{5, 3, 7, true, false},
+                             ProductShape{33, 30, 65, false, true, /*bias=*/true}}) {
+    shape.precision = Precision::kBfloat16;
+    const Operands of = RandomOperands(shape);
+    const std::vector<float> expected = Multiply(shape, of);
+    for (const auto& [a, b] : {std::pair{true, false}, {false, true}, {true, true}}) {
+      EXPECT_EQ(MultiplyNarrow(shape, of, a, b), expected) << a << b;
+    }
+  }
 }
 
 TEST_F(ProductsTest, BiasIsAddedToEachRowBeforeRelu) {

@@ -12,14 +12,10 @@
 
 #include <cstdint>
 
+#include "worker/device/cuda/kernels/fours.h"
 #include "worker/device/cuda/kernels/launch.h"
 
 namespace millrace::cuda {
-
-// What one instruction loads or stores.
-struct alignas(16) FourFloats {
-  float values[4];
-};
 
 // `from` is read if `inside`; otherwise zeros.
 template <int kWidth>
@@ -51,6 +47,7 @@ using MediumTile = ProductTile<128, 32, 8, 4>;
 using NarrowTile = ProductTile<128, 16, 8, 4>;
 // Where there are few rows: more blocks, and more threads for what there is to do.
 using SmallTile = ProductTile<64, 32, 4, 4>;
+using SmallNarrowTile = ProductTile<64, 16, 4, 4>;
 
 template <typename Tile>
 int64_t TilesOf(int64_t rows, int64_t columns) {
@@ -62,12 +59,6 @@ template <typename Tile>
 bool TilesFill(int64_t rows, int64_t columns, int64_t products) {
   constexpr int64_t kEnoughTiles = 128;
   return TilesOf<Tile>(rows, columns) * products >= kEnoughTiles;
-}
-
-// Whether all of these stand where a FourFloats may.
-template <typename... Pointers>
-bool AlignedForFours(const Pointers*... pointers) {
-  return ((reinterpret_cast<uintptr_t>(pointers) % sizeof(FourFloats) == 0) && ...);
 }
 
 // In shared memory: kExtent rows or columns of a factor, kDepth deep. A product has
