@@ -80,16 +80,24 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
   return info;
 }
 
-absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec) {
+absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec,
+                           CheckpointHold* hold) {
   const std::string& path = spec.checkpoints().directory();
   if (path.empty()) return absl::OkStatus();
+  const auto take = [&](bool makes_directory) {
+    if (hold == nullptr) return absl::OkStatus();
+    const std::string who =
+        spec.name().empty() ? std::string("a job") : absl::StrCat("job '", spec.name(), "'");
+    return hold->Take(absl::StrCat(who, ", which has not begun,"), makes_directory);
+  };
   const bool goes_on =
       spec.has_restore() && NormalDirectory(spec.restore().directory()) == NormalDirectory(path);
-  if (goes_on) return absl::OkStatus();
+  if (goes_on) return take(/*makes_directory=*/false);
   const CheckpointDirectory directory(file_system, path);
   if (const absl::Status place = directory.CheckPlace(); !place.ok()) {
     return absl::Status(place.code(), absl::StrCat("checkpoints.directory: ", place.message()));
   }
+  MILLRACE_RETURN_IF_ERROR(take(/*makes_directory=*/true));
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (listing.empty()) return absl::OkStatus();
   const CheckpointManifest* newest = NewestReadable(listing);
@@ -110,8 +118,16 @@ bool IsAnotherRuns(const absl::Status& status) {
 }
 
 CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,
-                                 CheckpointOwner owner)
-    : file_system_(std::move(file_system)), spec_(std::move(spec)), owner_(std::move(owner)) {}
+                                 CheckpointOwner owner, std::shared_ptr<CheckpointHold> hold)
+    : file_system_(std::move(file_system)),
+      spec_(std::move(spec)),
+      owner_(std::move(owner)),
+      hold_(std::move(hold)) {}
+
+absl::Status CheckpointFiles::Hold(bool makes_directory) const {
+  if (hold_ == nullptr) return absl::OkStatus();
+  return hold_->Take(absl::StrCat("job '", owner_.job_id, "'"), makes_directory);
+}
 
 absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) const {
   const auto& earlier = owner_.earlier_job_ids;
@@ -156,6 +172,7 @@ absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
     if (!absl::IsFailedPrecondition(owns) || found.furthest) return owns;
     return found;  // It becomes the job's with its first checkpoint.
   }
+  MILLRACE_RETURN_IF_ERROR(Hold(/*makes_directory=*/false));
   const auto garbage = directory.CollectGarbage(/*in_progress=*/0);
   if (!absl::IsNotFound(garbage.status())) MILLRACE_RETURN_IF_ERROR(garbage.status());
   return found;
@@ -187,6 +204,7 @@ absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(
   }
   begun.base = FindBase(listing, shards, damaged);
   if (!is_first) MILLRACE_RETURN_IF_ERROR(CheckOwner());
+  MILLRACE_RETURN_IF_ERROR(Hold(/*makes_directory=*/true));
   auto number = MakeFolder(at_least);
   if (!number.ok()) {
     // The disk may be full of garbage.

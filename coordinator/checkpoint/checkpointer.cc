@@ -54,8 +54,8 @@ Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
       clock_(options_.clock),
       replicas_(Replicas(options_.spec)),
       exact_(replicas_ == 0 && options_.spec.checkpoints().exact()),
-      files_(std::make_shared<const CheckpointFiles>(options_.file_system,
-                                                     options_.spec.checkpoints(), options_.owner)),
+      files_(std::make_shared<const CheckpointFiles>(
+          options_.file_system, options_.spec.checkpoints(), options_.owner, options_.hold)),
       policy_(options_.spec),
       total_steps_(options_.total_steps) {
   if (options_.newest.number() > 0) newest_ = options_.newest;

@@ -21,6 +21,7 @@
 #include "coordinator/checkpoint/background_call.h"
 #include "coordinator/checkpoint/checkpoint_answers.h"
 #include "coordinator/checkpoint/checkpoint_files.h"
+#include "coordinator/checkpoint/checkpoint_hold.h"
 #include "coordinator/checkpoint/checkpoint_policy.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
 #include "protos/checkpoint.pb.h"
@@ -82,6 +83,8 @@ class Checkpointer {
     // Called on some thread when there is something to do; must not block.
     std::function<void()> wake;
     FileSystemPtr file_system = RealFileSystem();
+    // On the directory; nullptr: nobody is held off.
+    std::shared_ptr<CheckpointHold> hold = nullptr;
     Clock* clock = Clock::Real();
   };
   // `requests` is not owned.

@@ -217,19 +217,19 @@ TEST_F(CheckpointerTest, WhoAsksForOneInADirectoryOfAnotherRunNeedNotAskAgain) {
 }
 
 TEST_F(CheckpointerTest, ANewJobIsRefusedADirectoryThatHasCheckpoints) {
-  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
   OpenIdle();
   At(10);
   Request();
   WriteOne();
-  const absl::Status refused = CheckNewOwner(RealFileSystem(), spec_);
+  const absl::Status refused = CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("has checkpoints of job 'j-1'"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("restore.directory"));
   spec_.mutable_restore()->set_directory(directory_);
-  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
   spec_.mutable_restore()->set_directory(directory_ + "/");
-  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
 }
 
 }  // namespace
