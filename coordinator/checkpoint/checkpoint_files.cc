@@ -23,12 +23,14 @@ namespace {
 
 using Listing = std::vector<CheckpointDirectory::Listed>;
 
-// The payload that marks a directory which is another run's.
+// The payload that marks a directory which is another run's: whose it is, in words.
 constexpr char kAnotherRunsMark[] = "millrace/another-runs";
 
-absl::Status AnotherRunsError(const std::string& message) {
-  absl::Status status = absl::FailedPreconditionError(message);
-  status.SetPayload(kAnotherRunsMark, absl::Cord());
+// `whose` and what to do.
+absl::Status AnotherRunsError(const std::string& whose, const std::string& advice) {
+  absl::Status status =
+      absl::FailedPreconditionError(absl::StrCat("checkpoints.directory: ", whose, "; ", advice));
+  status.SetPayload(kAnotherRunsMark, absl::Cord(whose));
   return status;
 }
 
@@ -61,9 +63,9 @@ std::set<uint64_t> LeadingUpToJob(const Listing& listing, const std::string& job
 }
 
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
-  return absl::StrCat("checkpoints.directory: '", directory, "' has checkpoints of job '",
-                      manifest.job_id(), "' (the newest is ", CheckpointFolder(manifest.number()),
-                      " at step ", manifest.step(), "), and belongs to that run; ");
+  return absl::StrCat("'", directory, "' has checkpoints of job '", manifest.job_id(),
+                      "' (the newest is ", CheckpointFolder(manifest.number()), " at step ",
+                      manifest.step(), "), and belongs to that run");
 }
 
 }  // namespace
@@ -109,12 +111,17 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
                      std::string(listing.back().manifest.status().message())));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(OfAnother(path, *newest), "name another directory, or go on from there with ",
-                   "restore.directory: '", path, "' (millrace --restore=", path, ")"));
+      absl::StrCat("checkpoints.directory: ", OfAnother(path, *newest),
+                   "; name another directory, or go on from there with restore.directory: '", path,
+                   "' (millrace --restore=", path, ")"));
 }
 
 bool IsAnotherRuns(const absl::Status& status) {
   return status.GetPayload(kAnotherRunsMark).has_value();
+}
+
+std::string WhoseItIs(const absl::Status& status) {
+  return std::string(status.GetPayload(kAnotherRunsMark).value_or(absl::Cord()));
 }
 
 CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,
@@ -136,19 +143,19 @@ absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) con
     return absl::OkStatus();
   }
   return AnotherRunsError(
-      absl::StrCat(OfAnother(spec_.directory(), newest),
-                   "two runs must not share one: cancel one of them, or remove its checkpoints"));
+      OfAnother(spec_.directory(), newest),
+      "two runs must not share one: cancel one of them, or remove its checkpoints");
 }
 
 absl::Status CheckpointFiles::CheckOwner() const {
   const CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
   if (owner.empty() || owner == owner_.job_id) return absl::OkStatus();
-  return AnotherRunsError(absl::StrCat(
-      "checkpoints.directory: '", spec_.directory(), "' was taken by job '", PrintableName(owner),
-      "' (", JoinPath(directory.path(), kOwnerFile),
-      " says so); two runs must not share one: cancel one of them. Where that job is no more, ",
-      "remove this file"));
+  return AnotherRunsError(
+      absl::StrCat("'", spec_.directory(), "' was taken by job '", PrintableName(owner), "' (",
+                   JoinPath(directory.path(), kOwnerFile), " says so)"),
+      "two runs must not share one: cancel one of them. Where that job is no more, remove this "
+      "file");
 }
 
 absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(

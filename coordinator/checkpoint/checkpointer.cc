@@ -293,7 +293,8 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
     trouble_ = ended.error();
     ended_.push_back(std::move(ended));
   }
-  trouble_ = absl::StrCat("the last checkpoint is missing: ", trouble_);
+  trouble_ = absl::StrCat("the last checkpoint is missing: ",
+                          has_lost_directory() ? whose_directory_ : trouble_);
   return true;
 }
 
@@ -479,6 +480,7 @@ void Checkpointer::Fail(const absl::Status& status) {
   policy_.Failed(now);
   if (attempt_->is_last) {
     last_due_ = IsAnotherRuns(status) ? absl::InfiniteFuture() : now + last_backoff_.Next();
+    whose_directory_ = WhoseItIs(status);
   }
   if (attempt_->is_best) BestHasFailed(status);
   Unpin();

@@ -318,6 +318,7 @@ class Checkpointer {
   absl::Time last_since_;  // Of its first try.
   // InfiniteFuture: the directory is another run's.
   absl::Time last_due_ = absl::InfinitePast();
+  std::string whose_directory_;  // In words, where that is so.
   Backoff last_backoff_{absl::Seconds(2), absl::Seconds(20)};
 };
 
