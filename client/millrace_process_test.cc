@@ -244,6 +244,22 @@ TEST(MillraceProcessTest, ATrainingThatWasKilledGoesOnFromItsCheckpointsWithTheS
   EXPECT_EQ(BytesOf(file), BytesOf(undisturbed));
 }
 
+// Both trained, and the loser heard of it at its first checkpoint. A killed holder must not hold.
+TEST(MillraceProcessTest, ATrainingInTheDirectoryOfAnotherIsRefusedUntilThatOneIsKilled) {
+  const std::vector<std::string> arguments = {"train", WriteFile("job.textproto", SmallJob()),
+                                              "--data=" + SmallData(), "--set=epochs=100000000",
+                                              "--checkpoints=" + NoDirectory("held")};
+  Process holder(arguments);
+  EXPECT_TRUE(holder.ReadUntil("RUNNING"));
+  Process refused(arguments);
+  EXPECT_EQ(refused.Wait(), 1);
+  EXPECT_THAT(refused.err(), ContainsRegex("/held' is held by job 'small.* of process [0-9]+ on "));
+  holder.Signal(SIGKILL);
+  EXPECT_EQ(holder.Wait(), 137);
+  Process next(arguments);
+  EXPECT_TRUE(next.ReadUntil("RUNNING"));
+}
+
 TEST(MillraceProcessTest, AnInterruptedTrainingWithCheckpointsStopsAtOne) {
   std::vector<std::string> arguments = {"train",         WriteFile("job.textproto", SmallJob()),
                                         "--set",         "epochs=100000000",

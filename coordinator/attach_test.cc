@@ -456,15 +456,16 @@ TEST(AttachTest, ServerThatCannotFlushKeepsTheJobWaitingAndItSaysWhy) {
   cluster.StartPs();
   std::atomic<bool> full{true};
   std::atomic<int> refused{0};
+  Gate refused_thrice;
   cluster.ps(0).set_on_flush([&] {
-    if (full) ++refused;
+    if (full && ++refused == 3) refused_thrice.Open();
     return full ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is full")
                 : grpc::Status::OK;
   });
   cluster.AddWorker();
   const std::string job = cluster.Submit(PlainJob(5)).value();
   cluster.AwaitRunning(job);
-  while (refused < 3) std::this_thread::yield();
+  refused_thrice.Pass();
   EXPECT_THAT(cluster.Get(job)->message(), AllOf(HasSubstr("ps-0"), HasSubstr("disk is full")));
   EXPECT_EQ(cluster.Get(job)->generation(), 1u);
   full = false;

@@ -1,6 +1,7 @@
 #include "client/commands/beginning.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,8 +58,23 @@ bool HasGoneOn(const RestoreSpec& restore, const CheckpointManifest& own) {
   return false;
 }
 
+// Whether no newer one in its directory has more steps: those may be of the best
+// evaluation, or of a run that went back. What cannot be read is told by who restores.
+bool IsFurthestFromThereOn(const RestoreSpec& restore) {
+  const auto listed = CheckpointDirectory(RealFileSystem(), restore.directory()).List();
+  if (!listed.ok()) return false;
+  absl::optional<uint64_t> step;
+  for (const CheckpointDirectory::Listed& one : *listed) {
+    if (!one.manifest.ok() || one.number < restore.checkpoint()) continue;
+    if (one.number == restore.checkpoint()) step = one.manifest->step();
+    if (!step || one.manifest->step() > *step) return false;
+  }
+  return step.has_value();
+}
+
 std::string LeftBehindNote(const RestoreSpec& restore, const CheckpointManifest& newest) {
-  return absl::StrCat("Goes back to checkpoint ", CheckpointFolder(restore.checkpoint()), " in ",
+  return absl::StrCat(IsFurthestFromThereOn(restore) ? "Goes on from" : "Goes back to",
+                      " checkpoint ", CheckpointFolder(restore.checkpoint()), " in ",
                       restore.directory(), "; newer ones up to ", CheckpointFolder(newest.number()),
                       " at step ", FormatCount(newest.step()),
                       " stay there as long as they are kept, and the next ones come after them.");

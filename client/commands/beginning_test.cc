@@ -202,6 +202,24 @@ TEST_F(BeginningTest, ARestoreThatLiesBehindIsNotDoneAgain) {
   EXPECT_EQ(Find()->spec.restore().directory(), directory_);
 }
 
+// It was said to go back, as if that were the earlier state.
+TEST_F(BeginningTest, ARestoreOfAnOlderOneThatIsFurtherDoesNotGoBack) {
+  WriteAtStep(7);
+  WriteAtStep(5);
+  spec_.mutable_restore()->set_directory(directory_);
+  spec_.mutable_restore()->set_checkpoint(1);
+  const auto beginning = Find();
+  ASSERT_TRUE(beginning.ok()) << beginning.status();
+  EXPECT_THAT(beginning->notes,
+              ElementsAre(AllOf(HasSubstr("Goes on from checkpoint 000001 in "),
+                                HasSubstr("newer ones up to 000002 at step 5 stay"))));
+  WriteAtStep(9);
+  WriteAtStep(6);
+  EXPECT_THAT(Find()->notes,
+              ElementsAre(AllOf(HasSubstr("Goes back to checkpoint 000001 in "),
+                                HasSubstr("newer ones up to 000004 at step 6 stay"))));
+}
+
 TEST_F(BeginningTest, ARestoreOfTheOwnDirectoryIsDoneAsItSays) {
   WriteAtStep(5);
   WriteAtStep(7);

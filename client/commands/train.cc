@@ -9,189 +9,23 @@
 #include "absl/types/optional.h"
 #include "client/commands/beginning.h"
 #include "client/commands/best.h"
-#include "client/commands/checkpoints_export.h"
+#include "client/commands/ended_job.h"
 #include "client/commands/export.h"
 #include "client/commands/follow.h"
+#include "client/commands/interruption.h"
 #include "client/commands/load_job.h"
 #include "client/commands/unfinished_job.h"
 #include "client/embedded_cluster.h"
 #include "client/exporter.h"
-#include "client/progress/format.h"
 #include "client/progress/make_view.h"
 #include "client/temporary_directory.h"
 #include "common/checkpoint/checkpoint_paths.h"
-#include "common/evaluation_spec.h"
 #include "common/job_spec.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
 
 namespace millrace::client {
 namespace {
-
-// How long an interrupted job may take for its last checkpoint.
-constexpr absl::Duration kLastCheckpointTimeout = absl::Seconds(30);
-
-// Whether a cluster of this process has lost its last worker. Thread-safe.
-class NoWorker {
- public:
-  void Tell(const absl::Status& why) {
-    {
-      MutexLock lock(&mutex_);
-      why_ = why;
-    }
-    event_.Trigger();
-  }
-
-  Interrupt* event() { return &event_; }
-
-  // REQUIRES: it is told.
-  absl::Status Error(const CommandContext& context, const std::string& checkpoints) const {
-    MutexLock lock(&mutex_);
-    const bool goes_on = !checkpoints.empty() || !context.flags.state_dir.empty();
-    return absl::UnavailableError(absl::StrCat(
-        "no worker is left to compute: ", std::string(why_.message()), ". ",
-        goes_on ? "The same command goes on with the job"
-                : "Nothing of the job is kept, as it has neither --checkpoints nor --state_dir",
-        "; --device=cpu computes without a GPU."));
-  }
-
- private:
-  mutable Mutex mutex_;
-  absl::Status why_ ABSL_GUARDED_BY(mutex_);
-  Interrupt event_;
-};
-
-// What an interrupt does depends on how far the command is.
-class Interruption {
- public:
-  // `checkpoints`: the job's directory of checkpoints; empty: it has none.
-  Interruption(const CommandContext& context, const std::string& checkpoints, JobsClient* client,
-               ProgressView* view)
-      : embedded_(context.flags.cluster.empty()),
-        has_state_dir_(!context.flags.state_dir.empty()),
-        checkpoints_(checkpoints),
-        client_(client),
-        view_(view),
-        action_(context.interrupt, [this] { Act(); }) {}
-
-  // The job that is under way from now on.
-  void SetJob(const std::string& job_id) {
-    MutexLock lock(&mutex_);
-    job_id_ = job_id;
-  }
-
-  // No worker is left.
-  void Abandon() {
-    const std::string job_id = Job();
-    if (!job_id.empty() && !checkpoints_.empty()) WriteCheckpoint(job_id);
-    client_->Interrupt();
-  }
-
- private:
-  std::string Job() {
-    MutexLock lock(&mutex_);
-    return job_id_;
-  }
-
-  void Act() {
-    const std::string job_id = Job();
-    if (!embedded_ || job_id.empty()) return client_->Interrupt();
-    if (checkpoints_.empty()) {
-      view_->Note("Cancelling the job; interrupt again to exit at once.");
-    } else {
-      WriteCheckpoint(job_id);
-      // The next run on the state directory goes on with the job itself.
-      if (has_state_dir_) return client_->Interrupt();
-    }
-    if (const auto status = client_->Cancel(job_id); !status.ok()) {
-      view_->Note(absl::StrCat("Cannot cancel the job: ", std::string(status.status().message())));
-      client_->Interrupt();
-    }
-  }
-
-  // The last one, from which the next run goes on.
-  void WriteCheckpoint(const std::string& job_id) {
-    view_->Note("Writing a checkpoint; interrupt again to exit at once.");
-    const auto written = client_->Checkpoint(job_id, /*wait=*/true, kLastCheckpointTimeout);
-    if (written.ok()) {
-      view_->Note(absl::StrCat("Checkpoint ", CheckpointFolder(written->checkpoint().number()),
-                               " at step ", FormatCount(written->checkpoint().step()), " is in ",
-                               checkpoints_, ". The same command goes on from there."));
-    } else {
-      view_->Note(
-          absl::StrCat("Cannot write a checkpoint: ", std::string(written.status().message()),
-                       ". The same command goes on from the one with the most steps in ",
-                       checkpoints_, ", if there is one."));
-    }
-  }
-
-  const bool embedded_;
-  const bool has_state_dir_;
-  const std::string checkpoints_;
-  JobsClient* const client_;
-  ProgressView* const view_;
-  Mutex mutex_;
-  std::string job_id_ ABSL_GUARDED_BY(mutex_);
-  Interrupt::Action action_;  // Last: it may call Act() from its constructor on.
-};
-
-// The best state of a job that has ended was chosen as that job was told.
-absl::Status CheckSameBest(const KeepBest& asked, const CheckpointManifest& manifest) {
-  const KeepBest& kept = manifest.spec().evaluation().keep_best();
-  const std::string metric = MetricOf(kept);
-  const bool larger = LargerIsBetter(metric, kept.goal()).value_or(false);
-  if (MetricOf(asked) == metric && LargerIsBetter(metric, asked.goal()).value_or(false) == larger) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "evaluation.keep_best: the job that has ended kept the state with the ",
-      larger ? "largest " : "smallest ", metric,
-      "; ask for the same, or train with more epochs or steps, from where the new rule holds"));
-}
-
-// Of a job that ended in an earlier run, with its last checkpoint in `directory`.
-absl::Status ExportEnded(const CommandContext& context, const KeepBest& asked,
-                         const std::string& directory, Checkpoint* checkpoint) {
-  const std::string& file = context.flags.export_file;
-  if (!context.flags.best) {
-    return ExportCheckpoint(checkpoint, /*slots=*/false, file, *context.interrupt);
-  }
-  BestEvaluation best = checkpoint->manifest().best();
-  if (best.metric().empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the job that has ended in ", directory, " kept no best state"));
-  }
-  MILLRACE_RETURN_IF_ERROR(CheckSameBest(asked, checkpoint->manifest()));
-  best.mutable_checkpoint()->set_directory(directory);
-  return ExportBest(best, file, *context.interrupt);
-}
-
-ExitCode FinishEnded(const CommandContext& context, const KeepBest& asked,
-                     const std::string& directory, Checkpoint* checkpoint, ProgressView* view) {
-  const CheckpointManifest& manifest = checkpoint->manifest();
-  JobOutcome outcome;
-  outcome.job_id = manifest.job_id();
-  outcome.state = SUCCEEDED;
-  outcome.step = manifest.step();
-  outcome.total_steps = manifest.step();
-  outcome.metrics = ToMetrics(manifest.metrics());
-  outcome.best = manifest.best();
-  if (manifest.has_stopped_early()) {
-    outcome.stopped_early = manifest.stopped_early();
-    outcome.message = DescribeStop(manifest.stopped_early());
-  }
-  const std::string& file = context.flags.export_file;
-  absl::Status exported;
-  if (!file.empty()) {
-    exported = ExportEnded(context, asked, directory, checkpoint);
-    (exported.ok() ? outcome.export_file : outcome.export_error) =
-        exported.ok() ? file : exported.ToString();
-  }
-  view->Finish(outcome);
-  if (exported.ok()) return ExitCode::kSucceeded;
-  PrintError(context, exported);
-  return ExitCode::kFailed;
-}
 
 // Of a job for the cluster of this process.
 absl::Status CheckModelIsKnown(const JobSpec& spec) {

@@ -317,13 +317,14 @@ absl::Status CheckpointDirectory::CheckPlace() const {
   return absl::OkStatus();
 }
 
-absl::Status CheckpointDirectory::MakeDirectory() {
+absl::StatusOr<bool> CheckpointDirectory::Make() {
   MILLRACE_ASSIGN_OR_RETURN(const bool exists, Exists(file_system_, path_));
-  if (exists) return absl::OkStatus();
+  if (exists) return false;
   MILLRACE_RETURN_IF_ERROR(CheckAbove());
   MILLRACE_RETURN_IF_ERROR(FromRocks(file_system_->CreateDirIfMissing(path_, IOOptions(), nullptr),
                                      absl::StrCat("cannot make the directory ", path_)));
-  return SyncDirectory(file_system_, DirectoryOf(path_));
+  MILLRACE_RETURN_IF_ERROR(SyncDirectory(file_system_, DirectoryOf(path_)));
+  return true;
 }
 
 absl::StatusOr<std::string> CheckpointDirectory::Owner() const {
@@ -334,12 +335,12 @@ absl::StatusOr<std::string> CheckpointDirectory::Owner() const {
 }
 
 absl::Status CheckpointDirectory::SetOwner(const std::string& job_id) {
-  MILLRACE_RETURN_IF_ERROR(MakeDirectory());
+  MILLRACE_RETURN_IF_ERROR(Make().status());
   return WriteDurably(file_system_, JoinPath(path_, kOwnerFile), job_id + "\n");
 }
 
 absl::StatusOr<uint64_t> CheckpointDirectory::Begin(uint64_t at_least) {
-  MILLRACE_RETURN_IF_ERROR(MakeDirectory());
+  MILLRACE_RETURN_IF_ERROR(Make().status());
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint64_t> numbers, FoldersIn(file_system_, path_));
   uint64_t number = std::max<uint64_t>(at_least, 1);
   if (!numbers.empty()) number = std::max(number, numbers.back() + 1);

@@ -37,6 +37,10 @@ class CheckpointDirectory {
   // or that of something else. FAILED_PRECONDITION: it cannot be made.
   absl::Status CheckPlace() const;
 
+  // Makes the directory, if it is not there; returns whether it was not. NOT_FOUND: the directory
+  // above is not there.
+  absl::StatusOr<bool> Make();
+
   // The job that has the directory, as `owner` says; "" where no such file is there. One that has
   // it writes its name there first, and looks whether it still has it before it writes anything
   // else.
@@ -80,7 +84,6 @@ class CheckpointDirectory {
 
  private:
   absl::Status CheckAbove() const;
-  absl::Status MakeDirectory();
   absl::Status CleanFolders(const std::vector<uint64_t>& folders);
   // Makes `latest` name the newest.
   absl::Status UpdateLatest();

@@ -16,6 +16,8 @@ namespace millrace {
 inline constexpr char kLatestFile[] = "latest";
 // Names the job whose directory it is.
 inline constexpr char kOwnerFile[] = "owner";
+// There while a job holds the directory, and locked: says who.
+inline constexpr char kHolderFile[] = "held-by";
 inline constexpr char kManifestFile[] = "manifest.json";
 // In a folder that has no manifest: somebody removes it, and it becomes no checkpoint any more.
 inline constexpr char kRemovalMark[] = "being-removed";

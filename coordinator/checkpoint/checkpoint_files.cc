@@ -23,12 +23,14 @@ namespace {
 
 using Listing = std::vector<CheckpointDirectory::Listed>;
 
-// The payload that marks a directory which is another run's.
+// The payload that marks a directory which is another run's: whose it is, in words.
 constexpr char kAnotherRunsMark[] = "millrace/another-runs";
 
-absl::Status AnotherRunsError(const std::string& message) {
-  absl::Status status = absl::FailedPreconditionError(message);
-  status.SetPayload(kAnotherRunsMark, absl::Cord());
+// `whose` and what to do.
+absl::Status AnotherRunsError(const std::string& whose, const std::string& advice) {
+  absl::Status status =
+      absl::FailedPreconditionError(absl::StrCat("checkpoints.directory: ", whose, "; ", advice));
+  status.SetPayload(kAnotherRunsMark, absl::Cord(whose));
   return status;
 }
 
@@ -61,9 +63,9 @@ std::set<uint64_t> LeadingUpToJob(const Listing& listing, const std::string& job
 }
 
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
-  return absl::StrCat("checkpoints.directory: '", directory, "' has checkpoints of job '",
-                      manifest.job_id(), "' (the newest is ", CheckpointFolder(manifest.number()),
-                      " at step ", manifest.step(), "), and belongs to that run; ");
+  return absl::StrCat("'", directory, "' has checkpoints of job '", manifest.job_id(),
+                      "' (the newest is ", CheckpointFolder(manifest.number()), " at step ",
+                      manifest.step(), "), and belongs to that run");
 }
 
 }  // namespace
@@ -80,16 +82,24 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
   return info;
 }
 
-absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec) {
+absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec,
+                           CheckpointHold* hold) {
   const std::string& path = spec.checkpoints().directory();
   if (path.empty()) return absl::OkStatus();
+  const auto take = [&](bool makes_directory) {
+    if (hold == nullptr) return absl::OkStatus();
+    const std::string who =
+        spec.name().empty() ? std::string("a job") : absl::StrCat("job '", spec.name(), "'");
+    return hold->Take(absl::StrCat(who, ", which has not begun,"), makes_directory);
+  };
   const bool goes_on =
       spec.has_restore() && NormalDirectory(spec.restore().directory()) == NormalDirectory(path);
-  if (goes_on) return absl::OkStatus();
+  if (goes_on) return take(/*makes_directory=*/false);
   const CheckpointDirectory directory(file_system, path);
   if (const absl::Status place = directory.CheckPlace(); !place.ok()) {
     return absl::Status(place.code(), absl::StrCat("checkpoints.directory: ", place.message()));
   }
+  MILLRACE_RETURN_IF_ERROR(take(/*makes_directory=*/true));
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (listing.empty()) return absl::OkStatus();
   const CheckpointManifest* newest = NewestReadable(listing);
@@ -101,17 +111,30 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
                      std::string(listing.back().manifest.status().message())));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(OfAnother(path, *newest), "name another directory, or go on from there with ",
-                   "restore.directory: '", path, "' (millrace --restore=", path, ")"));
+      absl::StrCat("checkpoints.directory: ", OfAnother(path, *newest),
+                   "; name another directory, or go on from there with restore.directory: '", path,
+                   "' (millrace --restore=", path, ")"));
 }
 
 bool IsAnotherRuns(const absl::Status& status) {
   return status.GetPayload(kAnotherRunsMark).has_value();
 }
 
+std::string WhoseItIs(const absl::Status& status) {
+  return std::string(status.GetPayload(kAnotherRunsMark).value_or(absl::Cord()));
+}
+
 CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,
-                                 CheckpointOwner owner)
-    : file_system_(std::move(file_system)), spec_(std::move(spec)), owner_(std::move(owner)) {}
+                                 CheckpointOwner owner, std::shared_ptr<CheckpointHold> hold)
+    : file_system_(std::move(file_system)),
+      spec_(std::move(spec)),
+      owner_(std::move(owner)),
+      hold_(std::move(hold)) {}
+
+absl::Status CheckpointFiles::Hold(bool makes_directory) const {
+  if (hold_ == nullptr) return absl::OkStatus();
+  return hold_->Take(absl::StrCat("job '", owner_.job_id, "'"), makes_directory);
+}
 
 absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) const {
   const auto& earlier = owner_.earlier_job_ids;
@@ -120,19 +143,19 @@ absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) con
     return absl::OkStatus();
   }
   return AnotherRunsError(
-      absl::StrCat(OfAnother(spec_.directory(), newest),
-                   "two runs must not share one: cancel one of them, or remove its checkpoints"));
+      OfAnother(spec_.directory(), newest),
+      "two runs must not share one: cancel one of them, or remove its checkpoints");
 }
 
 absl::Status CheckpointFiles::CheckOwner() const {
   const CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
   if (owner.empty() || owner == owner_.job_id) return absl::OkStatus();
-  return AnotherRunsError(absl::StrCat(
-      "checkpoints.directory: '", spec_.directory(), "' was taken by job '", PrintableName(owner),
-      "' (", JoinPath(directory.path(), kOwnerFile),
-      " says so); two runs must not share one: cancel one of them. Where that job is no more, ",
-      "remove this file"));
+  return AnotherRunsError(
+      absl::StrCat("'", spec_.directory(), "' was taken by job '", PrintableName(owner), "' (",
+                   JoinPath(directory.path(), kOwnerFile), " says so)"),
+      "two runs must not share one: cancel one of them. Where that job is no more, remove this "
+      "file");
 }
 
 absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
@@ -156,6 +179,7 @@ absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
     if (!absl::IsFailedPrecondition(owns) || found.furthest) return owns;
     return found;  // It becomes the job's with its first checkpoint.
   }
+  MILLRACE_RETURN_IF_ERROR(Hold(/*makes_directory=*/false));
   const auto garbage = directory.CollectGarbage(/*in_progress=*/0);
   if (!absl::IsNotFound(garbage.status())) MILLRACE_RETURN_IF_ERROR(garbage.status());
   return found;
@@ -187,6 +211,7 @@ absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(
   }
   begun.base = FindBase(listing, shards, damaged);
   if (!is_first) MILLRACE_RETURN_IF_ERROR(CheckOwner());
+  MILLRACE_RETURN_IF_ERROR(Hold(/*makes_directory=*/true));
   auto number = MakeFolder(at_least);
   if (!number.ok()) {
     // The disk may be full of garbage.

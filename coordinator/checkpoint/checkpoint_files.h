@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FILES_H_
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/types/optional.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "common/storage/durable_file.h"
+#include "coordinator/checkpoint/checkpoint_hold.h"
 #include "protos/checkpoint.pb.h"
 #include "protos/job.pb.h"
 
@@ -27,14 +29,18 @@ struct CheckpointOwner {
 // What `status` of a job shows of it.
 CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& manifest);
 
-// Whether a job that begins may have its checkpoints in its directory: there are none, or it goes
-// on from one of them. FAILED_PRECONDITION: others; the message says what to do. UNAVAILABLE: the
-// directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
-absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec);
+// Whether a job that is submitted may have its checkpoints in its directory: nobody else holds it,
+// and there are none, or it goes on from one of them. Takes `hold`, of the directory, before it
+// looks; nullptr: nobody is held off. FAILED_PRECONDITION: others have it; the message says what to
+// do. UNAVAILABLE: the directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
+absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec,
+                           CheckpointHold* hold);
 
 // Whether `status`, of one of the calls below, says that the directory is another run's: then it is
 // in vain to try again, until somebody does what its message says.
 bool IsAnotherRuns(const absl::Status& status);
+// Of such a status: "'/ckpt' was taken by job 'mnist-2-k3f9' (/ckpt/owner says so)".
+std::string WhoseItIs(const absl::Status& status);
 
 // The directory is the job's from its first Begin on, until another job's, which goes on from one
 // of its checkpoints, or finds none: its file `owner` says whose. The one that has lost it writes
@@ -42,7 +48,10 @@ bool IsAnotherRuns(const absl::Status& status);
 // since they are (JobRecord.damaged_checkpoints); only they are passed over.
 class CheckpointFiles {
  public:
-  CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec, CheckpointOwner owner);
+  // `hold`, of the directory, is taken, where it is not yet, before anything is written there;
+  // FAILED_PRECONDITION of LookAround and Begin: another job holds it. nullptr: nobody is held off.
+  CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec, CheckpointOwner owner,
+                  std::shared_ptr<CheckpointHold> hold = nullptr);
 
   struct Found {
     // Of the job itself the one with the most steps, of several the newest.
@@ -80,6 +89,7 @@ class CheckpointFiles {
   absl::Status CheckLineage(const CheckpointManifest& newest) const;
   // `owner` says so; or says nothing.
   absl::Status CheckOwner() const;
+  absl::Status Hold(bool makes_directory) const;
   absl::StatusOr<uint64_t> MakeFolder(uint64_t at_least) const;
   // What the next one may refer to; 0: nothing.
   uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
@@ -93,6 +103,7 @@ class CheckpointFiles {
   const FileSystemPtr file_system_;
   const CheckpointSpec spec_;
   const CheckpointOwner owner_;
+  const std::shared_ptr<CheckpointHold> hold_;
 };
 
 }  // namespace millrace::coordinator

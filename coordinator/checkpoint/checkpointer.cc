@@ -26,25 +26,12 @@
 namespace millrace::coordinator {
 namespace {
 
-// How long the job's end tries to have a checkpoint.
-constexpr absl::Duration kLastPatience = absl::Minutes(1);
 // A directory that does not answer for this long is trouble.
 constexpr absl::Duration kFilePatience = absl::Minutes(1);
-// Shards that write for longer than this, and for twice as long as they did before, are told of.
-constexpr absl::Duration kWriteIsSlow = absl::Minutes(5);
-// They may write for this long, and for several times as long as they did before, and as long as a
-// disk takes that writes so many bytes a second; a disk may hang for as long as it likes. It may
-// also be slower than that, or shared by many jobs: after one that was given up for it the next has
-// twice the time.
-constexpr absl::Duration kWritePatience = absl::Minutes(10);
-constexpr int kTimesAsLong = 4;
-constexpr double kSlowestDisk = 1 << 20;
 // How long a job waits at its first barrier to learn what is in the directory.
 constexpr absl::Duration kLookPatience = absl::Seconds(10);
 // For what is nearly done when the job ends or the coordinator stops; of the machine's clock.
 constexpr absl::Duration kClosePatience = absl::Seconds(3);
-
-constexpr char kAtTheEnd[] = "the job's end";
 
 }  // namespace
 
@@ -54,10 +41,11 @@ Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
       clock_(options_.clock),
       replicas_(Replicas(options_.spec)),
       exact_(replicas_ == 0 && options_.spec.checkpoints().exact()),
-      files_(std::make_shared<const CheckpointFiles>(options_.file_system,
-                                                     options_.spec.checkpoints(), options_.owner)),
+      files_(std::make_shared<const CheckpointFiles>(
+          options_.file_system, options_.spec.checkpoints(), options_.owner, options_.hold)),
       policy_(options_.spec),
-      total_steps_(options_.total_steps) {
+      total_steps_(options_.total_steps),
+      write_patience_(options_.bytes) {
   if (options_.newest.number() > 0) newest_ = options_.newest;
   last_number_ = options_.newest.number();
   has_begun_ = last_number_ > 0;
@@ -108,7 +96,7 @@ void Checkpointer::Advance(const Situation& situation) {
     trouble_ = absl::StrCat(options_.spec.checkpoints().directory(),
                             " does not answer; no checkpoint can be written");
   }
-  if (phase_ == Phase::kWriting && WritingFor() > std::max(kWriteIsSlow, 2 * last_took_)) {
+  if (phase_ == Phase::kWriting && WritingFor() > write_patience_.UntilTold()) {
     trouble_ = WhatIsWritten();
   }
 }
@@ -184,7 +172,7 @@ void Checkpointer::AfterLooking() {
     newest_is_exact_ = furthest->exact();
     last_number_ = std::max(last_number_, furthest->number());
     has_begun_ = true;
-    last_took_ = FromProto(furthest->took());
+    write_patience_.SetNewest(FromProto(furthest->took()));
     last_is_saved_ = furthest->ended() && attached_.watermark == total_steps_;
   }
   if (newest_) {
@@ -268,239 +256,6 @@ void Checkpointer::Pinned(uint64_t step, absl::Duration held_up) {
 }
 
 void Checkpointer::NotPinned(const absl::Status& why) { Fail(why); }
-
-bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
-  const absl::Time now = clock_->Now();
-  if (!at_end_) {
-    at_end_ = true;
-    last_is_begun_ = false;
-    last_since_ = now;
-    last_due_ = now;
-    last_cut_ = cut;
-    last_backoff_.Reset();
-  }
-  if (phase_ == Phase::kAwaitingCut || phase_ == Phase::kAwaitingBarrier) PutBack();
-  if (last_is_saved_) return true;
-  if (phase_ == Phase::kIdle && !std::exchange(last_is_begun_, true)) last_since_ = now;
-  if (phase_ == Phase::kIdle && now >= last_due_ && !LastIsHopeless()) BeginLast();
-  if (!LastIsHopeless()) return false;
-  const bool directory_hangs = call_ != nullptr && now - call_since_ > kLastPatience;
-  if (phase_ != Phase::kIdle && !directory_hangs) return false;
-  if (directory_hangs) {
-    CheckpointEnded ended = attempt_ ? Describe() : CheckpointEnded();
-    ended.set_cause(kAtTheEnd);
-    ended.set_error(absl::StrCat(options_.spec.checkpoints().directory(), " does not answer"));
-    trouble_ = ended.error();
-    ended_.push_back(std::move(ended));
-  }
-  trouble_ = absl::StrCat("the last checkpoint is missing: ", trouble_);
-  return true;
-}
-
-bool Checkpointer::LastIsHopeless() const {
-  return clock_->Now() - last_since_ > kLastPatience || has_lost_directory();
-}
-
-absl::Duration Checkpointer::WritePatienceFrom(absl::Duration least) const {
-  const absl::Duration slowest = absl::Seconds(static_cast<double>(options_.bytes) / kSlowestDisk);
-  return std::max({least, kTimesAsLong * last_took_, slowest});
-}
-
-// Training waits for the best one.
-absl::Duration Checkpointer::WritePatience() const {
-  if (attempt_->is_best) return BestPatience();
-  return std::max(WritePatienceFrom(kWritePatience), 2 * in_vain_for_);
-}
-
-std::string Checkpointer::WhatIsWritten() const {
-  const std::string who = attached_.shards->WhoWrites();
-  return absl::StrCat(
-      CheckpointPath(options_.spec.checkpoints().directory(), attempt_->files.number),
-      " has been written for ", absl::FormatDuration(absl::Trunc(WritingFor(), absl::Seconds(1))),
-      who.empty() ? "" : absl::StrCat("; it waits for ", who));
-}
-
-void Checkpointer::BeginLast() {
-  attempt_.emplace();
-  attempt_->cause = kAtTheEnd;
-  attempt_->is_last = true;
-  attempt_->requests = std::exchange(waiting_, {});
-  attempt_->begun = clock_->Now();
-  attempt_->at_step = total_steps_;
-  attempt_->cut = last_cut_;
-  BeginFiles();
-}
-
-std::string Checkpointer::WhatTheEndWaitsFor() const {
-  return absl::StrCat("its last checkpoint, in ", options_.spec.checkpoints().directory(),
-                      trouble_.empty() ? "" : absl::StrCat(" (", trouble_, ")"), ",");
-}
-
-void Checkpointer::BeginFiles() {
-  const uint64_t of_cut = attempt_->cut ? attempt_->cut->version() * replicas_ : 0;
-  policy_.Began(std::max(attempt_->at_step, of_cut), clock_->Now());
-  StartFileCall(Phase::kBeginning,
-                [files = files_, at_least = last_number_ + 1, shards = attached_.count,
-                 is_first = !has_begun_, damaged = attached_.damaged](FileResult* result) {
-                  const auto begun = files->Begin(at_least, shards, is_first, damaged);
-                  result->status = begun.status();
-                  if (begun.ok()) result->begun = *begun;
-                });
-}
-
-void Checkpointer::AfterBeginning() {
-  if (result_->status.ok()) {
-    attempt_->files = result_->begun;
-    last_number_ = attempt_->files.number;
-    has_begun_ = true;
-  }
-  if (!attempt_->given_up.ok()) return Fail(attempt_->given_up);
-  if (!result_->status.ok()) return Fail(result_->status);
-  WriteCheckpointRequest request;
-  request.set_generation(attached_.generation);
-  request.set_directory(options_.spec.checkpoints().directory());
-  request.set_checkpoint(attempt_->files.number);
-  request.set_base(attempt_->files.base);
-  if (attempt_->cut) *request.mutable_cut() = *attempt_->cut;
-  if (attempt_->exact_step) request.set_cut_id(attempt_->is_best ? best_->cut_id : kCutId);
-  attempt_->writing_since = clock_->Now();
-  phase_ = Phase::kWriting;
-  attached_.shards->StartWrite(request, options_.wake);
-}
-
-bool Checkpointer::TakeAnswers() {
-  const auto answers = attached_.shards->TakeWritten();
-  if (!answers) {
-    if (WritingFor() <= WritePatience()) return false;
-    if (!attempt_->is_best) in_vain_for_ = WritingFor();
-    const std::string what =
-        absl::StrCat(WhatIsWritten(), "; the next one has ",
-                     absl::FormatDuration(absl::Trunc(WritePatience(), absl::Seconds(1))));
-    attached_.shards->CancelWrite();
-    Fail(absl::DeadlineExceededError(what));
-    return true;
-  }
-  if (!answers->ok()) {
-    Fail(answers->status());
-    return true;
-  }
-  Commit(**answers);
-  return true;
-}
-
-void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
-  absl::optional<uint64_t> exact_step = attempt_->exact_step;
-  if (attempt_->is_last) exact_step = total_steps_;
-  const auto state = MergeAnswers(answers, attempt_->cut, exact_step);
-  if (!state.ok()) return Fail(state.status());
-  Unpin();
-  attempt_->state = *state;
-  std::vector<std::string> servers;
-  for (uint32_t i = 0; i < answers.size(); ++i) servers.push_back(attached_.shards->ServerOf(i));
-  attempt_->state.extra_memory = MostExtraMemory(answers, servers);
-  const absl::Time now = clock_->Now();
-  CheckpointManifest manifest;
-  manifest.set_step(state->step);
-  options_.describe_job(&manifest);
-  manifest.set_number(attempt_->files.number);
-  *manifest.mutable_written() = ToTimestamp(now);
-  manifest.set_job_id(options_.owner.job_id);
-  *manifest.mutable_spec() = options_.spec;
-  manifest.set_total_steps(total_steps_);
-  manifest.set_exact(state->exact);
-  manifest.set_ended(attempt_->is_last);
-  for (const std::string& slot : OptimizerSlots(options_.spec.optimizer())) {
-    manifest.add_slots(slot);
-  }
-  for (const WriteCheckpointResponse& answer : answers) *manifest.add_shards() = answer.shard();
-  *manifest.mutable_took() = ToProto(now - attempt_->begun);
-  // Until the job knows of the new best one, the one before is its best.
-  std::set<uint64_t> kept = {manifest.best().checkpoint().number()};
-  if (attempt_->is_best) {
-    kept.insert(manifest.number());
-    // A later state stays until one is saved again (AfterCommitting).
-    if (newest_ && newest_->step() > manifest.step()) kept.insert(newest_->number());
-    *manifest.mutable_best() = best_->evaluation;
-    *manifest.mutable_best()->mutable_checkpoint() =
-        InfoOf(options_.spec.checkpoints().directory(), manifest);
-  }
-  StartFileCall(Phase::kCommitting,
-                [files = files_, manifest, kept, damaged = attached_.damaged](FileResult* result) {
-                  result->manifest = manifest;
-                  const auto committed = files->Commit(&result->manifest, damaged, kept);
-                  result->status = committed.status();
-                  if (committed.ok()) result->trouble = *committed;
-                });
-}
-
-void Checkpointer::AfterCommitting() {
-  if (!result_->status.ok()) return Fail(result_->status);
-  // Where a later state than that of the evaluation was saved already, one is saved again at once:
-  // its checkpoint, what a lost server is made again from, is only sure to stay until the next.
-  const bool is_behind = newest_ && newest_->step() > result_->manifest.step();
-  if (attempt_->is_best && is_behind) policy_.SetDue(clock_->Now());
-  newest_ = InfoOf(options_.spec.checkpoints().directory(), result_->manifest);
-  newest_is_exact_ = attempt_->state.exact;
-  last_took_ = FromProto(result_->manifest.took());
-  in_vain_for_ = absl::ZeroDuration();
-  last_is_saved_ = attempt_->is_last;
-  trouble_ = result_->trouble;
-  CheckpointEnded ended = Describe();
-  ended.set_step(attempt_->state.step);
-  ended.set_exact(attempt_->state.exact);
-  ended.set_bytes(attempt_->state.bytes);
-  ended.set_bytes_written(attempt_->state.bytes_written);
-  ended.set_extra_memory(attempt_->state.extra_memory);
-  ended_.push_back(std::move(ended));
-  Answer(std::exchange(attempt_->requests, {}), *newest_);
-  if (attempt_->is_best) EndBest(*newest_);
-  End();
-}
-
-CheckpointEnded Checkpointer::Describe() const {
-  CheckpointEnded ended;
-  const uint64_t number = attempt_->files.number;
-  ended.set_number(number);
-  ended.set_cause(attempt_->cause);
-  ended.set_step(attempt_->at_step);
-  *ended.mutable_took() = ToProto(clock_->Now() - attempt_->begun);
-  *ended.mutable_held_up() = ToProto(attempt_->held_up);
-  const std::string& directory = options_.spec.checkpoints().directory();
-  ended.set_path(number == 0 ? directory : CheckpointPath(directory, number));
-  return ended;
-}
-
-void Checkpointer::Fail(const absl::Status& status) {
-  const absl::Time now = clock_->Now();
-  LOG(INFO) << options_.owner.job_id << ": a checkpoint was given up: " << status;
-  ended_.push_back(Describe());
-  ended_.back().set_error(std::string(status.message()));
-  trouble_ = absl::StrCat("a checkpoint was given up: ", std::string(status.message()));
-  policy_.Failed(now);
-  if (attempt_->is_last) {
-    last_due_ = IsAnotherRuns(status) ? absl::InfiniteFuture() : now + last_backoff_.Next();
-  }
-  if (attempt_->is_best) BestHasFailed(status);
-  Unpin();
-  Answer(
-      std::exchange(attempt_->requests, {}),
-      absl::Status(IsAnotherRuns(status) ? absl::StatusCode::kFailedPrecondition
-                                         : absl::StatusCode::kUnavailable,
-                   absl::StrCat("the checkpoint was given up: ", std::string(status.message()))));
-  const uint64_t number = attempt_->files.number;
-  End();
-  if (number == 0) return;
-  StartFileCall(Phase::kRemoving, [files = files_, number](FileResult* result) {
-    result->status = files->GiveUp(number);
-  });
-}
-
-void Checkpointer::Unpin() {
-  if (!attempt_->exact_step || attempt_->is_best || attached_.shards == nullptr) return;
-  const absl::Status status = attached_.shards->UnpinCut(attached_.generation, kCutId);
-  LOG_IF(WARNING, !status.ok()) << options_.owner.job_id << ": " << status;
-  attempt_->exact_step.reset();
-}
 
 // It was not begun in earnest: those who asked for it wait for the next one.
 void Checkpointer::PutBack() {

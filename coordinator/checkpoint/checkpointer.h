@@ -21,8 +21,10 @@
 #include "coordinator/checkpoint/background_call.h"
 #include "coordinator/checkpoint/checkpoint_answers.h"
 #include "coordinator/checkpoint/checkpoint_files.h"
+#include "coordinator/checkpoint/checkpoint_hold.h"
 #include "coordinator/checkpoint/checkpoint_policy.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
+#include "coordinator/checkpoint/write_patience.h"
 #include "protos/checkpoint.pb.h"
 #include "protos/events.pb.h"
 #include "protos/job.pb.h"
@@ -82,6 +84,8 @@ class Checkpointer {
     // Called on some thread when there is something to do; must not block.
     std::function<void()> wake;
     FileSystemPtr file_system = RealFileSystem();
+    // On the directory; nullptr: nobody is held off.
+    std::shared_ptr<CheckpointHold> hold = nullptr;
     Clock* clock = Clock::Real();
   };
   // `requests` is not owned.
@@ -258,8 +262,7 @@ class Checkpointer {
   void AfterBeginning();
   bool TakeAnswers();
   absl::Duration WritingFor() const { return clock_->Now() - attempt_->writing_since; }
-  absl::Duration WritePatienceFrom(absl::Duration least) const;
-  absl::Duration WritePatience() const;
+  absl::Duration Patience() const;
   std::string WhatIsWritten() const;
   void Commit(const std::vector<WriteCheckpointResponse>& answers);
   void AfterCommitting();
@@ -300,9 +303,7 @@ class Checkpointer {
   uint64_t last_number_ = 0;
   bool looks_again_ = false;  // When there is nothing else to do.
   bool has_begun_ = false;    // One, ever.
-  absl::Duration last_took_;  // Of the newest; 0: nobody knows.
-  // Shards have written before they were given up, since the last one that worked; 0: none were.
-  absl::Duration in_vain_for_;
+  WritePatience write_patience_;
   std::string trouble_;
   std::vector<CheckpointEnded> ended_;
   std::vector<std::pair<CheckpointRequest, absl::StatusOr<CheckpointInfo>>> answers_;
@@ -315,6 +316,7 @@ class Checkpointer {
   absl::Time last_since_;  // Of its first try.
   // InfiniteFuture: the directory is another run's.
   absl::Time last_due_ = absl::InfinitePast();
+  std::string whose_directory_;  // In words, where that is so.
   Backoff last_backoff_{absl::Seconds(2), absl::Seconds(20)};
 };
 

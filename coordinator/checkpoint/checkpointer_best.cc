@@ -20,7 +20,7 @@ constexpr absl::Duration kBestPatience = absl::Minutes(1);
 
 // It has as long as that may take with all shards writing; a checkpoint of another state that is
 // under way before it has as long.
-absl::Duration Checkpointer::BestPatience() const { return WritePatienceFrom(kBestPatience); }
+absl::Duration Checkpointer::BestPatience() const { return write_patience_.AtLeast(kBestPatience); }
 
 void Checkpointer::SaveBest(const BestEvaluation& best, const std::string& cut_id) {
   const absl::Time now = clock_->Now();

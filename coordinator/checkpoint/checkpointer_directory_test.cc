@@ -16,7 +16,6 @@
 namespace millrace::coordinator {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -196,9 +195,9 @@ TEST_F(CheckpointerTest, TheEndIsNotTriedAgainInADirectoryOfAnotherRun) {
   At(kSavedSteps);
   AwaitMayEnd();
   EXPECT_TRUE(checkpointer_->has_lost_directory());
-  EXPECT_THAT(checkpointer_->trouble(),
-              AllOf(HasSubstr("the last checkpoint is missing"), HasSubstr(directory_),
-                    HasSubstr("was taken by job 'j-2'")));
+  EXPECT_EQ(checkpointer_->trouble(), "the last checkpoint is missing: '" + directory_ +
+                                          "' was taken by job 'j-2' (" + directory_ +
+                                          "/owner says so)");
   EXPECT_THAT(checkpointer_->TakeEnded(), SizeIs(2));
   EXPECT_THAT(Numbers(), ElementsAre(1));
 }
@@ -217,19 +216,19 @@ TEST_F(CheckpointerTest, WhoAsksForOneInADirectoryOfAnotherRunNeedNotAskAgain) {
 }
 
 TEST_F(CheckpointerTest, ANewJobIsRefusedADirectoryThatHasCheckpoints) {
-  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
   OpenIdle();
   At(10);
   Request();
   WriteOne();
-  const absl::Status refused = CheckNewOwner(RealFileSystem(), spec_);
+  const absl::Status refused = CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("has checkpoints of job 'j-1'"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("restore.directory"));
   spec_.mutable_restore()->set_directory(directory_);
-  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
   spec_.mutable_restore()->set_directory(directory_ + "/");
-  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_).ok());
+  EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
 }
 
 }  // namespace

@@ -97,7 +97,10 @@ bool Dispatcher::SetPrepared(uint64_t worker, const JobPrepared& prepared) {
     news = !standing.remark.empty();
   }
   standing.refusal = std::move(refusal);
-  if (!standing.ready) job->second.tracker.GiveBackAll(worker);
+  if (!standing.ready) {
+    job->second.tracker.GiveBackAll(worker);
+    job->second.evaluating.erase(worker);
+  }
   HandOut();
   return news;
 }

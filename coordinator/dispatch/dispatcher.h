@@ -85,8 +85,9 @@ class Dispatcher {
   // Forgets a job, and tells the workers to. No error if it is not there.
   void Remove(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A worker can run a job from now on, or cannot: then it gets nothing of it, and its leases of it
-  // are free. Returns whether it says why, or remarks something, that it had not said.
+  // A worker can run a job from now on, or cannot: then it gets nothing of it, its leases of it are
+  // free, and it evaluates nothing of it (HasEvaluation). Returns whether it says why, or remarks
+  // something, that it had not said.
   bool SetPrepared(uint64_t worker, const JobPrepared& prepared) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Where every worker has refused the job: why, as "worker-0: data.train: no such file";

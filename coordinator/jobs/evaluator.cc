@@ -103,7 +103,9 @@ std::string Evaluator::CheckWorker(const std::vector<WorkerMember>& workers) {
   if (worker_) {
     const auto found = std::find_if(workers.begin(), workers.end(),
                                     [&](const WorkerMember& w) { return w.id == *worker_; });
-    if (found == workers.end()) {
+    const bool has_it =
+        dispatcher_->HasEvaluation(*worker_, options_.job_id, request_.evaluation_id());
+    if (found == workers.end() || !has_it) {
       worker_.reset();
     } else if (now >= answer_by_) {
       GiveUp(found->registration.name());

@@ -59,7 +59,8 @@ class Evaluator {
   // Whatever one left pinned goes when the next one is. REQUIRES: under way.
   const std::string& cut_id() const { return request_.cut_id(); }
 
-  // Gives the evaluation to another worker when it is due: its worker is gone, failed or is slow.
+  // Gives the evaluation to another worker when it is due: its worker is gone, cannot run the job
+  // any more, or gets nothing of it (it was excluded), has failed or is slow.
   // Returns a message for people where something went wrong, or nothing. Call it often.
   std::string CheckWorker(const std::vector<WorkerMember>& workers);
 

@@ -17,6 +17,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr char kEvaluatedJob[] = "j-1";
 constexpr uint64_t kEvaluations = 7;
@@ -64,6 +66,15 @@ class EvaluatorTest : public testing::Test {
     JobPrepared prepared;
     prepared.set_job_id(kEvaluatedJob);
     for (const uint64_t worker : workers_) dispatcher_.SetPrepared(worker, prepared);
+  }
+
+  // It gets nothing of the job any more.
+  void Refuse(uint64_t worker) {
+    JobPrepared refusal;
+    refusal.set_job_id(kEvaluatedJob);
+    refusal.set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
+    refusal.set_message("it reported what is not so");
+    dispatcher_.SetPrepared(worker, refusal);
   }
 
   // The state after the next step is to be evaluated.
@@ -196,6 +207,22 @@ TEST_F(EvaluatorTest, WorkerThatNeverAnswersDoesNotHoldUpLaterEvaluationsForLong
     ASSERT_FALSE(evaluator_->under_way());
     EXPECT_LE(clock_.Now() - begun_at, absl::Seconds(11)) << "evaluation " << i;
   }
+}
+
+// It was waited for, up to a minute, and what it answered was not heard.
+TEST_F(EvaluatorTest, WorkerThatIsExcludedWhileItEvaluatesIsNotWaitedFor) {
+  AddWorkers(2);
+  Begin();
+  const uint64_t excluded = Asked().at(0);
+  Refuse(excluded);
+  EXPECT_THAT(Asked(), IsEmpty());
+  CheckWorker();
+  ASSERT_THAT(Asked(), SizeIs(1));
+  EXPECT_NE(Asked()[0], excluded);
+  Answer(excluded);
+  EXPECT_TRUE(evaluator_->under_way());
+  Answer(Asked()[0]);
+  EXPECT_FALSE(evaluator_->under_way());
 }
 
 // It beats, and each evaluation waited for it first.

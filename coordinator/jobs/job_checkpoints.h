@@ -10,10 +10,10 @@
 
 namespace millrace::coordinator {
 
-// The options of the job's Checkpointer, but for `wake`, `file_system` and `clock`. `now` returns
-// the record as it is whenever a manifest is written; it must not block. REQUIRES: the job has a
-// directory for checkpoints and is planned; which checkpoint it goes on from does not change any
-// more.
+// The options of the job's Checkpointer, but for `wake`, `file_system`, `hold` and `clock`. `now`
+// returns the record as it is whenever a manifest is written; it must not block. REQUIRES: the job
+// has a directory for checkpoints and is planned; which checkpoint it goes on from does not change
+// any more.
 Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRecord()> now);
 
 }  // namespace millrace::coordinator

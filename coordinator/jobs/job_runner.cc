@@ -44,9 +44,11 @@ absl::Status Stopped() { return absl::UnavailableError("the coordinator stops");
 
 }  // namespace
 
-JobRunner::JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environment)
+JobRunner::JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environment,
+                     std::shared_ptr<CheckpointHold> hold)
     : job_(std::move(job)),
       environment_(environment),
+      hold_(std::move(hold)),
       clock_(environment.clock),
       inbox_(environment.clock),
       reporter_(job_.get(), &environment_, &inbox_),
@@ -187,6 +189,8 @@ bool JobRunner::Finish(const absl::Status& status) {
     evaluator_->Abandon();
     if (!status.ok() && job_->record().has_started()) Fence();
   }
+  // Who hears of the end may take the directory at once.
+  if (hold_ != nullptr) ReleaseHolds({hold_});
   if (status.ok()) {
     std::vector<std::string> warnings;
     if (checkpointer_ != nullptr && !checkpointer_->trouble().empty()) {
@@ -240,6 +244,7 @@ void JobRunner::OpenCheckpoints() {
       CheckpointsOf(job_->record(), [job = job_] { return job->record(); });
   options.wake = [this] { inbox_.Wake(); };
   options.file_system = environment_.file_system;
+  options.hold = hold_;
   options.clock = clock_;
   checkpointer_ = std::make_unique<Checkpointer>(std::move(options), &checkpoint_requests_);
 }

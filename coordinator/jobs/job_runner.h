@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "coordinator/checkpoint/checkpoint_hold.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
 #include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/jobs/attacher.h"
@@ -32,8 +33,10 @@ namespace millrace::coordinator {
 // Thread-safe.
 class JobRunner {
  public:
-  // Starts at once, wherever the job's record says that it is.
-  JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environment);
+  // Starts at once, wherever the job's record says that it is. `hold`, on the job's directory of
+  // checkpoints (nullptr: it has none), is released before the job has ended.
+  JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environment,
+            std::shared_ptr<CheckpointHold> hold);
   // Stops, and waits for the thread.
   ~JobRunner();
 
@@ -85,6 +88,7 @@ class JobRunner {
 
   const std::shared_ptr<Job> job_;
   const RunnerEnvironment environment_;
+  const std::shared_ptr<CheckpointHold> hold_;
   Clock* const clock_;
   RunnerInbox inbox_;
   Reporter reporter_;

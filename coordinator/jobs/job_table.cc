@@ -16,6 +16,7 @@
 #include "common/proto_fields.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "coordinator/checkpoint/background_call.h"
 #include "coordinator/checkpoint/checkpoint_files.h"
 #include "coordinator/explain/explain.h"
 #include "coordinator/jobs/job_beginning.h"
@@ -29,6 +30,8 @@ namespace {
 using ::google::protobuf::util::MessageDifferencer;
 
 constexpr size_t kMaxRequestIdLength = 200;
+// How long a start waits until the directories of its jobs are held; of the machine's clock.
+constexpr absl::Duration kHoldPatience = absl::Seconds(3);
 
 // Calls `then` once it was told of as many ends as there are to come. Thread-safe.
 class Countdown {
@@ -95,6 +98,7 @@ void JobTable::Resume() {
                                   [](const auto& job) { return HasEnded(job->state()); }),
                    unfinished.end());
   for (const auto& job : unfinished) job->AppendNotice("the coordinator was started again");
+  HoldAgain(unfinished);
   {
     MutexLock lock(&mutex_);
     for (const auto& job : unfinished) {
@@ -105,11 +109,37 @@ void JobTable::Resume() {
   retention_.Wake();
 }
 
-absl::Status JobTable::Add(std::shared_ptr<Job> job, bool run) {
+// What the life before this one held. Where another job has it by now, or the directory does not
+// answer, the job's checkpoints say so, and take it when they can.
+void JobTable::HoldAgain(const std::vector<std::shared_ptr<Job>>& jobs) {
+  std::vector<std::unique_ptr<BackgroundCall>> calls;
+  for (const auto& job : jobs) {
+    const std::string& directory = job->spec().checkpoints().directory();
+    if (directory.empty()) continue;
+    auto hold = std::make_shared<CheckpointHold>(environment_.file_system, directory);
+    {
+      MutexLock lock(&mutex_);
+      jobs_.at(job->number()).hold = hold;
+    }
+    // One that has checkpoints is there, or is not mounted.
+    const bool makes_directory = !job->record().has_checkpoint();
+    calls.push_back(std::make_unique<BackgroundCall>([hold, id = job->id(), makes_directory] {
+      const absl::Status held = hold->Take(absl::StrCat("job '", id, "'"), makes_directory);
+      LOG_IF(WARNING, !held.ok()) << id << ": " << held.message();
+    }));
+  }
+  const absl::Time deadline = Clock::Real()->Now() + kHoldPatience;
+  for (const auto& call : calls) call->AwaitFor(deadline - Clock::Real()->Now());
+}
+
+absl::Status JobTable::Add(std::shared_ptr<Job> job, bool run,
+                           std::shared_ptr<CheckpointHold> hold) {
   const JobRecord record = job->record();
   MutexLock lock(&mutex_);
   if (stopping_) return absl::UnavailableError("the coordinator stops");
-  jobs_[record.number()].job = std::move(job);
+  Entry& entry = jobs_[record.number()];
+  entry.job = std::move(job);
+  entry.hold = std::move(hold);
   if (run) {
     queue_.Add(record.number(), /*has_started=*/false, record.spec().ByteSizeLong());
     RunWhoseTurnItIs();
@@ -144,7 +174,8 @@ void JobTable::RunWhoseTurnItIs() {
 // know.
 void JobTable::RunLocked(Entry& entry) {
   entry.job->ClearTurn();
-  if (entry.runner == nullptr) entry.runner = std::make_shared<JobRunner>(entry.job, environment_);
+  if (entry.runner != nullptr) return;
+  entry.runner = std::make_shared<JobRunner>(entry.job, environment_, entry.hold);
 }
 
 absl::StatusOr<std::string> JobTable::Submit(const SubmitJobRequest& request,
@@ -208,7 +239,11 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   const std::string directory = NormalDirectory(record.spec().checkpoints().directory());
   MILLRACE_RETURN_IF_ERROR(ClaimDirectory(directory));
   const absl::Cleanup release = [&] { ReleaseDirectory(directory); };
-  MILLRACE_RETURN_IF_ERROR(CheckDirectory(record.spec(), cancelled));
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<CheckpointHold> hold,
+                            HoldDirectory(record.spec(), cancelled));
+  absl::Cleanup let_go = [&] {
+    if (hold != nullptr) ReleaseHolds({hold});
+  };
   MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> notices,
                             ResolveRestore(environment_, cancelled, record));
   MILLRACE_RETURN_IF_ERROR(PlanInto(record, cancelled));
@@ -230,13 +265,15 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   job->AnnounceState();
   for (const std::string& notice : notices) job->AppendNotice(notice);
   // With its runner or its place in the queue, so that whoever finds it can cancel it.
-  MILLRACE_RETURN_IF_ERROR(Add(job, /*run=*/true));
+  MILLRACE_RETURN_IF_ERROR(Add(job, /*run=*/true, hold));
+  std::move(let_go).Cancel();
   job->AnnounceTurn();
   return job_id;
 }
 
 // A directory belongs to one run: here none takes that of another one that has not ended. Jobs of
-// other clusters are told apart by what is in it (CheckpointFiles).
+// other coordinators are held off by the directory's lock (CheckpointHold), and told apart by what
+// is in it (CheckpointFiles).
 absl::Status JobTable::ClaimDirectory(const std::string& directory) {
   if (directory.empty()) return absl::OkStatus();
   const auto refuse = [&](const std::string& whose) {
@@ -261,19 +298,19 @@ void JobTable::ReleaseDirectory(const std::string& directory) {
 }
 
 // It may be a network's that does not answer.
-absl::Status JobTable::CheckDirectory(const JobSpec& spec,
-                                      const std::function<bool()>& cancelled) const {
+absl::StatusOr<std::shared_ptr<CheckpointHold>> JobTable::HoldDirectory(
+    const JobSpec& spec, const std::function<bool()>& cancelled) const {
   const std::string& directory = spec.checkpoints().directory();
-  if (directory.empty()) return absl::OkStatus();
-  return environment_.file_caller
-      ->Call<bool>(
-          absl::StrCat("checkpoints.directory: ", directory),
-          [spec, files = environment_.file_system]() -> absl::StatusOr<bool> {
-            MILLRACE_RETURN_IF_ERROR(CheckNewOwner(files, spec));
-            return true;
-          },
-          cancelled)
-      .status();
+  if (directory.empty()) return nullptr;
+  using Held = std::shared_ptr<CheckpointHold>;
+  return environment_.file_caller->Call<Held>(
+      absl::StrCat("checkpoints.directory: ", directory),
+      [spec, files = environment_.file_system]() -> absl::StatusOr<Held> {
+        auto hold = std::make_shared<CheckpointHold>(files, spec.checkpoints().directory());
+        MILLRACE_RETURN_IF_ERROR(CheckNewOwner(files, spec, hold.get()));
+        return hold;
+      },
+      cancelled);
 }
 
 // Where no worker is there, the job's runner asks for the plan later.
@@ -408,7 +445,12 @@ void JobTable::Stop() {
     jobs = jobs_;
     for (auto& [number, entry] : jobs_) entry.runner.reset();
   }
-  // The runners end here, outside the lock.
+  std::vector<std::shared_ptr<CheckpointHold>> holds;
+  for (auto& [number, entry] : jobs) {
+    entry.runner.reset();  // They end here, outside the lock.
+    if (entry.hold != nullptr) holds.push_back(entry.hold);
+  }
+  ReleaseHolds(std::move(holds));
 }
 
 void JobTable::OnPsJoined(const RegisterPs& ps) {
@@ -506,6 +548,7 @@ std::vector<std::shared_ptr<Job>> JobTable::EndedJobs() {
   for (auto& [number, entry] : jobs_) {
     if (entry.runner != nullptr && entry.runner->finished()) {
       finished.push_back(std::move(entry.runner));
+      entry.hold.reset();
     }
     if (entry.runner == nullptr && HasEnded(entry.job->state())) jobs.push_back(entry.job);
   }

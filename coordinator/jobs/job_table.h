@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
+#include "coordinator/checkpoint/checkpoint_hold.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/job_queue.h"
@@ -39,8 +40,8 @@ class JobTable final : public MemberObserver {
   // Reads the journal. Once, before anything else.
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes up the jobs that Load found unfinished, those that had started first. REQUIRES: no Cancel
-  // before.
+  // Takes up the jobs that Load found unfinished, those that had started first. Waits for their
+  // directories of checkpoints for some seconds at most. REQUIRES: no Cancel before.
   void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // See the service's SubmitJob. Blocks while a worker compiles the model, or until `cancelled`
@@ -88,6 +89,8 @@ class JobTable final : public MemberObserver {
   struct Entry {
     std::shared_ptr<Job> job;
     std::shared_ptr<JobRunner> runner;  // None while the job waits for its turn, or has ended.
+    // On its directory of checkpoints. None: it has no such directory, or has ended.
+    std::shared_ptr<CheckpointHold> hold;
   };
 
   // The id of the job that an earlier request made, or "" when this request is the one to make it;
@@ -100,7 +103,8 @@ class JobTable final : public MemberObserver {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status ClaimDirectory(const std::string& directory) ABSL_LOCKS_EXCLUDED(mutex_);
   void ReleaseDirectory(const std::string& directory) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CheckDirectory(const JobSpec& spec, const std::function<bool()>& cancelled) const;
+  absl::StatusOr<std::shared_ptr<CheckpointHold>> HoldDirectory(
+      const JobSpec& spec, const std::function<bool()>& cancelled) const;
   // That train, and have a directory for checkpoints.
   std::vector<std::pair<std::shared_ptr<Job>, std::shared_ptr<JobRunner>>> WithCheckpoints() const
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -109,7 +113,9 @@ class JobTable final : public MemberObserver {
                                            const std::function<bool()>& cancelled)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Knows the job from now on. `run`: it also waits for its turn, which may have come.
-  absl::Status Add(std::shared_ptr<Job> job, bool run) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Add(std::shared_ptr<Job> job, bool run,
+                   std::shared_ptr<CheckpointHold> hold = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
+  void HoldAgain(const std::vector<std::shared_ptr<Job>>& jobs) ABSL_LOCKS_EXCLUDED(mutex_);
   // Some runner has finished: whose turn is it now?
   void RunNext() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunWhoseTurnItIs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

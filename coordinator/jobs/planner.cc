@@ -13,6 +13,7 @@
 #include "coordinator/checkpoint/restore_check.h"
 #include "coordinator/jobs/plan_check.h"
 #include "coordinator/placement/placement.h"
+#include "glog/logging.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -96,7 +97,10 @@ class Planner::Poll {
       }
       if (result->code() == 0) {
         const absl::Status valid = CheckPlan(spec_, result->plan());
-        if (valid.ok()) return std::move(*result->mutable_plan());
+        if (valid.ok()) {
+          LogPlan(worker->second.name, result->plan());
+          return std::move(*result->mutable_plan());
+        }
         // That says nothing of the job: another worker may do better.
         result->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
         result->set_message(
@@ -136,6 +140,14 @@ class Planner::Poll {
     std::string name;
     uint64_t request_id = 0;
   };
+
+  // Others that come to another plan refuse the job: then it must be known whose it has.
+  void LogPlan(const std::string& worker, const JobPlan& plan) const {
+    LOG(INFO) << worker << " planned a job" << (spec_.name().empty() ? "" : " named ")
+              << spec_.name() << ": " << plan.variables_size() << " variables, "
+              << plan.train_examples() << " examples to train on, " << plan.evaluate_examples()
+              << " to evaluate";
+  }
 
   absl::StatusOr<absl::optional<JobPlan>> CheckLost() {
     const std::vector<WorkerMember> workers = planner_->registry_->Workers();

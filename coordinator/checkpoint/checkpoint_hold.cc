@@ -1,0 +1,150 @@
+// Who releases a hold removes the file while it is locked. So whoever has got the lock looks
+// whether the file is still the one at its path: if not, the lock is on a file that nobody else
+// finds any more, and is tried for again on the one that is there.
+#include "coordinator/checkpoint/checkpoint_hold.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/printable.h"
+#include "common/system_error.h"
+#include "coordinator/checkpoint/background_call.h"
+#include "glog/logging.h"
+
+namespace millrace::coordinator {
+namespace {
+
+// A file system whose files are never the same twice must not keep anybody here.
+constexpr int kMostTries = 10;
+// Of the machine's clock.
+constexpr absl::Duration kReleasePatience = absl::Seconds(3);
+
+std::string OfThisProcess() {
+  std::array<char, 256> host = {};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return absl::StrCat(" of process ", getpid(), " on ", host.data());
+}
+
+// Another user's can be locked too, although not written.
+int OpenToLock(const std::string& path) {
+  constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0644);
+  if (fd >= 0 || (errno != EACCES && errno != EROFS)) return fd;
+  return open(path.c_str(), O_RDONLY | kFlags);
+}
+
+bool IsAt(int fd, const std::string& path) {
+  struct stat opened = {};
+  struct stat found = {};
+  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &found) == 0 &&
+         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+}
+
+// "" where the holder has not written it yet.
+std::string WhoIsSaid(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return "";
+  std::array<char, kMaxPrintableNameBytes> text = {};
+  const ssize_t bytes = pread(fd, text.data(), text.size(), 0);
+  close(fd);
+  if (bytes <= 0) return "";
+  const absl::string_view said(text.data(), static_cast<size_t>(bytes));
+  return PrintableName(absl::StripAsciiWhitespace(said));
+}
+
+}  // namespace
+
+CheckpointHold::CheckpointHold(FileSystemPtr file_system, std::string directory)
+    : file_system_(std::move(file_system)),
+      directory_(std::move(directory)),
+      path_(JoinPath(directory_, kHolderFile)) {}
+
+CheckpointHold::~CheckpointHold() { Release(); }
+
+absl::Status CheckpointHold::Take(const std::string& who, bool makes_directory) {
+  MutexLock lock(&mutex_);
+  if (released_) return absl::CancelledError("the directory of checkpoints is not held any more");
+  if (fd_ >= 0 && !IsAt(fd_, path_)) close(std::exchange(fd_, -1));
+  for (int i = 0; fd_ < 0 && i < kMostTries; ++i) {
+    if (makes_directory) MakeDirectory();
+    const Try tried = TryToLock();
+    if (tried == Try::kAnothers) return HeldByAnother();
+    if (tried == Try::kNotHere) break;
+  }
+  if (fd_ >= 0) Say(who);
+  return absl::OkStatus();
+}
+
+// Where it cannot be made the first checkpoint says why.
+void CheckpointHold::MakeDirectory() {
+  const absl::StatusOr<bool> made = CheckpointDirectory(file_system_, directory_).Make();
+  made_directory_ |= made.ok() && *made;
+}
+
+CheckpointHold::Try CheckpointHold::TryToLock() {
+  const int fd = OpenToLock(path_);
+  if (fd < 0) {
+    if (errno == ENOENT) return Try::kAgain;  // Unless there is no directory.
+    LOG(WARNING) << SystemError("open", path_, errno).message() << "; nobody is held off";
+    return Try::kNotHere;
+  }
+  const int error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  if (error == 0 && IsAt(fd, path_)) {
+    fd_ = fd;
+    said_.clear();
+    return Try::kHeld;
+  }
+  close(fd);
+  if (error == 0 || error == EINTR) return Try::kAgain;
+  if (error == EWOULDBLOCK) return Try::kAnothers;
+  LOG(WARNING) << SystemError("lock", path_, error).message() << "; nobody is held off";
+  return Try::kNotHere;
+}
+
+// Who reads it meanwhile finds no less than the beginning of it. What cannot be written is missing
+// from a message, no more.
+void CheckpointHold::Say(const std::string& who) {
+  const std::string text = absl::StrCat(who, OfThisProcess(), "\n");
+  if (text == said_) return;
+  const auto bytes = static_cast<ssize_t>(text.size());
+  const bool written =
+      pwrite(fd_, text.data(), text.size(), 0) == bytes && ftruncate(fd_, bytes) == 0;
+  if (written) said_ = text;
+}
+
+absl::Status CheckpointHold::HeldByAnother() const {
+  const std::string who = WhoIsSaid(path_);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "checkpoints.directory: '", directory_, "' is held by ", who.empty() ? "another job" : who,
+      " (", path_, "); name another directory, or wait for that job's end, or cancel it"));
+}
+
+void CheckpointHold::Release() {
+  MutexLock lock(&mutex_);
+  released_ = true;
+  if (fd_ < 0) return;
+  if (IsAt(fd_, path_)) unlink(path_.c_str());
+  close(std::exchange(fd_, -1));
+  if (made_directory_) rmdir(directory_.c_str());
+}
+
+void ReleaseHolds(std::vector<std::shared_ptr<CheckpointHold>> holds) {
+  if (holds.empty()) return;
+  const BackgroundCall call([holds = std::move(holds)] {
+    for (const auto& hold : holds) hold->Release();
+  });
+  call.AwaitFor(kReleasePatience);
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,125 @@
+#include "coordinator/checkpoint/checkpoint_hold.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CheckpointHoldTest : public ::testing::Test {
+ protected:
+  CheckpointHoldTest()
+      : directory_(absl::StrCat(::testing::TempDir(), "/checkpoint-hold-", getpid(), "-",
+                                ::testing::UnitTest::GetInstance()->current_test_info()->name())),
+        file_(directory_ + "/held-by"),
+        first_(RealFileSystem(), directory_),
+        second_(RealFileSystem(), directory_) {
+    std::filesystem::remove_all(directory_);
+  }
+  ~CheckpointHoldTest() override { std::filesystem::remove_all(directory_); }
+
+  const std::string directory_;
+  const std::string file_;
+  CheckpointHold first_;
+  CheckpointHold second_;
+};
+
+TEST_F(CheckpointHoldTest, WhoComesSecondIsToldWhoHoldsWhichDirectory) {
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  const absl::Status refused = second_.Take("job 'b-1'", /*makes_directory=*/true);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(absl::StrCat("checkpoints.directory: '", directory_,
+                                           "' is held by job 'a-1' of process ", getpid(), " on ")),
+                    HasSubstr("name another directory")));
+  EXPECT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  first_.Release();
+  EXPECT_TRUE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+}
+
+TEST_F(CheckpointHoldTest, WhatIsSaidOfTheHolderCanBecomeShorter) {
+  ASSERT_TRUE(first_.Take("job 'a', which has not begun,", /*makes_directory=*/true).ok());
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  EXPECT_THAT(std::string(second_.Take("b", /*makes_directory=*/false).message()),
+              HasSubstr(absl::StrCat("held by job 'a-1' of process ", getpid(), " on ")));
+}
+
+TEST_F(CheckpointHoldTest, ReleasedOneLeavesNothingOfItsOwnAndNeverHoldsAgain) {
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  first_.Release();
+  EXPECT_FALSE(std::filesystem::exists(directory_));
+  EXPECT_TRUE(absl::IsCancelled(first_.Take("job 'a-1'", /*makes_directory=*/true)));
+
+  ASSERT_TRUE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+  std::ofstream(directory_ + "/owner") << "b-1\n";
+  second_.Release();
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/owner"));
+}
+
+TEST_F(CheckpointHoldTest, DirectoryThatIsNotThereIsNotHeldUnlessItIsToBeMade) {
+  EXPECT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/false).ok());
+  EXPECT_FALSE(std::filesystem::exists(directory_));
+  EXPECT_TRUE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+}
+
+TEST_F(CheckpointHoldTest, FileThatSomebodyRemovedIsHeldAgainWhenItIsNeeded) {
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  std::filesystem::remove_all(directory_);
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  EXPECT_FALSE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+
+  std::filesystem::remove(file_);
+  ASSERT_TRUE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+  EXPECT_THAT(std::string(first_.Take("job 'a-1'", /*makes_directory=*/true).message()),
+              HasSubstr("is held by job 'b-1'"));
+}
+
+// It would be refused for ever, and nobody is there who could let it go.
+TEST_F(CheckpointHoldTest, KilledHolderDoesNotHoldAnyMore) {
+  int held[2];
+  ASSERT_EQ(pipe(held), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    CheckpointHold hold(RealFileSystem(), directory_);
+    const char taken = hold.Take("job 'a-1'", /*makes_directory=*/true).ok() ? 'y' : 'n';
+    if (write(held[1], &taken, 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char taken = 0;
+  ASSERT_EQ(read(held[0], &taken, 1), 1);
+  EXPECT_EQ(taken, 'y');
+  EXPECT_THAT(std::string(first_.Take("job 'b-1'", /*makes_directory=*/true).message()),
+              HasSubstr(absl::StrCat("job 'a-1' of process ", child, " on ")));
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(std::filesystem::exists(file_));
+  EXPECT_TRUE(first_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+  close(held[0]);
+  close(held[1]);
+}
+
+TEST_F(CheckpointHoldTest, SeveralAreReleasedInOneGo) {
+  auto hold = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
+  ASSERT_TRUE(hold->Take("job 'a-1'", /*makes_directory=*/true).ok());
+  ReleaseHolds({hold, std::make_shared<CheckpointHold>(RealFileSystem(), "/no/such/directory")});
+  EXPECT_TRUE(first_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
