@@ -67,6 +67,8 @@ struct Usage {
   size_t graphs = 0;  // Both kinds.
 };
 Usage InUse();
+// Bytes of one device.
+size_t InUseOf(int index);
 
 // Since the process began.
 struct Counts {

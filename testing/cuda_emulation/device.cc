@@ -193,6 +193,12 @@ Usage InUse() {
   return usage;
 }
 
+size_t InUseOf(int index) {
+  size_t bytes = 0;
+  Set([&](Device* device) { bytes = device->memory.used(index); });
+  return bytes;
+}
+
 Counts Counted() {
   Counts counts;
   Set([&](Device* device) { counts = device->counts; });

@@ -94,7 +94,7 @@ class NcclReplicasTest : public ReplicasTest {
 };
 
 TEST_F(NcclReplicasTest, SeveralGpusGiveWhatOneGives) {
-  for (const uint64_t order : {0, 1, 2}) {
+  for (const uint64_t order : {0, 1}) {
     StartAnew(order);
     NewSums();
     ExpectLikeOne(plan_, {RandomPictures(7), RandomPictures(1), RandomPictures(4),
@@ -201,13 +201,13 @@ TEST_F(NcclReplicasTest, OwnSumsServeWhereTheFirstOnesFail) {
 }
 
 TEST_F(NcclReplicasTest, OwnSumsServeWhereTheModelWouldNotFitOtherwise) {
-  const uint64_t before = cuda_emulation::InUse().bytes;
+  const uint64_t before = cuda_emulation::InUseOf(0);
   options_.deterministic = true;
   std::unique_ptr<Model> model = Compile(plan_, 2);
-  const uint64_t need = (cuda_emulation::InUse().bytes - before) / 2 + CudaMemoryNeed::kMargin;
+  const uint64_t need = cuda_emulation::InUseOf(0) - before + CudaMemoryNeed::kMargin;
   model.reset();
   options_.deterministic = false;
-  cuda_emulation::SetMemory(need + (1 << 20));  // NCCL takes 3 MiB.
+  cuda_emulation::SetMemoryOf(0, before + need + (1 << 20));  // NCCL takes 3 MiB.
   const KeptLog log;
   model = Compile(plan_, 2);
   KeptGradients gradients(plan_);

@@ -129,7 +129,7 @@ TEST_F(ReplicasTest, GiveAllBack) {
 }
 
 TEST_F(ReplicasTest, TheGpuWithTooLittleMemoryIsNamed) {
-  cuda_emulation::SetMemoryOf(1, (64 << 20) + CudaMemoryNeed::kMargin);
+  cuda_emulation::SetMemoryOf(1, cuda_emulation::InUseOf(1) + (64 << 20) + CudaMemoryNeed::kMargin);
   auto device = *Open({0, 1});
   const absl::Status status = device->Compile(plan_, {1 << 18, 0}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
