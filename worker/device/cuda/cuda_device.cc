@@ -46,7 +46,8 @@ CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
       name_(NameOf(options.gpus)),
       description_(absl::StrCat(name_, " (", kinds, ")")),
       state_(std::move(state)),
-      host_memory_(std::make_shared<CudaHostMemory>(library, options.gpus.front(), state_)) {}
+      host_memory_(std::make_shared<CudaHostMemory>(library, options.gpus.front(),
+                                                    options.gpus.size() > 1, state_)) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* library,
                                                              const CudaDeviceOptions& options,

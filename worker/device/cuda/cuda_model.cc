@@ -240,7 +240,7 @@ absl::Status CudaModel::TakeMemory() {
   meter_->SetMemory(memory, memory - free);
   if (members.size() > 1) {
     exchange_ = std::make_unique<GradientExchange>(buckets_, std::move(members), sums_.get(),
-                                                   host_.get(), &at_work_);
+                                                   places_, &at_work_);
   }
   Prepare(batches_.train, /*training=*/true);
   if (batches_.evaluation > 0) Prepare(batches_.evaluation, /*training=*/false);
@@ -252,7 +252,7 @@ void CudaModel::Prepare(size_t size, bool training) {
   batch.size = size;
   const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
   const GradientPlaces to = PlacesFor(/*sink=*/nullptr);
-  for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, to);
+  for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, FromPass(to));
 }
 
 CudaReplica& CudaModel::At(size_t replica) {
@@ -275,7 +275,6 @@ void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
 }
 
 GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
-  if (exchange_ != nullptr) return {};
   GradientPlaces places(plan_.variables.size());
   for (size_t i = 0; i < places.size(); ++i) {
     if (walk_.variable_uses[i] == 0) continue;
@@ -303,15 +302,15 @@ void CudaModel::LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed
                               const GradientPlaces& to) {
   arriving_.CopyRest();
   for (size_t i = 0; i < parts.size(); ++i) At(i).EnqueueInputs(parts[i], seed, training);
-  for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, to);
+  for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, FromPass(to));
   for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchForward(parts[i], training);
 }
 
 void CudaModel::LaunchBackward(const std::vector<BatchPart>& parts, const GradientPlaces& to) {
   if (exchange_ == nullptr) return At(0).LaunchBackward(parts[0], to, /*bucket=*/0);
-  exchange_->Begin(parts.size());
+  exchange_->Begin(parts.size(), to);
   for (size_t b = 0; b < buckets_.size(); ++b) {
-    for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchBackward(parts[i], to, b);
+    for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchBackward(parts[i], nowhere_, b);
     exchange_->Enqueue(b);
   }
 }

@@ -39,8 +39,8 @@ struct NamedGpu {
 // Variables go to the device as they arrive, those that nobody tells of at the beginning of each
 // step. A step copies the batch there, launches two graphs, which were captured when the model was
 // made, or the first batch of another size came, and hands over each gradient when its copy is
-// done: to the sink's buffer, if that is of host_memory(); there is a graph for each of these. All
-// device memory is taken when the model is made, but for ragged ids.
+// done: to the sink's buffer, if that is of host_memory(); of one GPU there is a graph for each of
+// these. All device memory is taken when the model is made, but for ragged ids.
 //
 // Of several GPUs each has all variables, and consecutive examples of the batch, as many as the
 // others or one less; none where there are fewer examples than GPUs. Losses and gradients are those
@@ -66,10 +66,7 @@ class CudaModel final : public Model {
   // A lost device is told of at once.
   void Arrived(size_t variable, size_t first, size_t count) override;
 
-  // Null: of several GPUs, which exchange gradients first.
-  std::shared_ptr<HostMemory> host_memory() const override {
-    return exchange_ == nullptr ? host_memory_ : nullptr;
-  }
+  std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
 
   // As CpuModel's. UNAVAILABLE: the device failed, or has not finished in time (DeviceState).
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
@@ -101,9 +98,13 @@ class CudaModel final : public Model {
   // Captures the passes for batches of this size: what is wrong with them, and the memory of the
   // code that they run, comes before the first step.
   void Prepare(size_t size, bool training);
-  // The sink's places, or our own where it has none for a device, or is null. Of several replicas,
-  // which exchange gradients first, none.
+  // The sink's places, or our own where it has none for a device, or is null.
   GradientPlaces PlacesFor(GradientSink* sink) const;
+  // Where passes themselves copy gradients to. Of several replicas, which exchange them first:
+  // nowhere.
+  const GradientPlaces& FromPass(const GradientPlaces& to) const {
+    return exchange_ == nullptr ? to : nowhere_;
+  }
   double timeout_seconds() const { return absl::ToDoubleSeconds(state_->timeout()); }
   // The device is of no use any more: nothing of it is waited for, or given back.
   absl::Status TooLate();
@@ -143,6 +144,7 @@ class CudaModel final : public Model {
   std::unique_ptr<HostVariables> host_;
   std::unique_ptr<GradientExchange> exchange_;  // Null: of one replica.
   std::vector<float> values_of_output_;         // Of several replicas; kept between batches.
+  const GradientPlaces nowhere_;
   ArrivingValues arriving_;
 };
 

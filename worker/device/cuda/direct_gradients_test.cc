@@ -1,7 +1,9 @@
 // Gradients that a GPU copies to where they leave from.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -57,11 +59,15 @@ class DirectGradients final : public GradientSink {
 
 class DirectGradientsTest : public ::testing::Test {
  protected:
-  DirectGradientsTest() { cuda_emulation::Reset(); }
+  DirectGradientsTest() {
+    cuda_emulation::Reset();
+    cuda_emulation::SetDeviceCount(3);
+  }
   ~DirectGradientsTest() override { cuda_emulation::Reset(); }
 
   std::unique_ptr<Model> Compile() const {
-    auto device = *CudaDevice::Open(TestLibrary(), {}, [](const absl::Status&) {});
+    cuda::Library* const library = TestLibrary(std::max(1, static_cast<int>(options_.gpus.size())));
+    auto device = *CudaDevice::Open(library, options_, [](const absl::Status&) {});
     auto model = *device->Compile(plan_, {4, 4});
     FillValues(/*seed=*/1, 0.3f, model.get());
     return model;
@@ -83,6 +89,7 @@ class DirectGradientsTest : public ::testing::Test {
     return gradients.gradients();
   }
 
+  CudaDeviceOptions options_;
   const ModelPlan plan_ = PlanOrDie(R"pb(
                                       layers { dense { units: 12 activation: TANH } }
                                       layers { batch_normalization {} }
@@ -93,8 +100,10 @@ class DirectGradientsTest : public ::testing::Test {
 };
 
 TEST_F(DirectGradientsTest, HaveTheBitsOfThoseThatAreCopied) {
-  for (const uint64_t order : {0, 1, 2, 3}) {
+  for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
     cuda_emulation::SetOrder(order);
+    options_.gpus.resize(1 + order % 3);
+    std::iota(options_.gpus.begin(), options_.gpus.end(), 0);
     const std::unique_ptr<Model> model = Compile();
     const auto sets = Sets(3, *model);
     KeptGradients kept(plan_);
@@ -136,6 +145,37 @@ TEST_F(DirectGradientsTest, EachSetIsCapturedOnceAndMoreThanAFewMakeRoomForEachO
   EXPECT_EQ(cuda_emulation::InUse().graphs, in_use.graphs);
 }
 
+TEST_F(DirectGradientsTest, SeveralGpusCopyPiecesIntoAnySetWithTheSameGraphs) {
+  MILLRACE_NEEDS_EMULATION(3);
+  options_.gpus = {0, 1, 2};
+  const std::unique_ptr<Model> model = Compile();
+  const auto sets = Sets(2, *model);
+  const cuda_emulation::Usage in_use = cuda_emulation::InUse();
+  for (const auto& set : sets) {
+    ASSERT_TRUE(model->Train(BatchOf(9), 9, set.get()).ok());
+    EXPECT_EQ(set->gradients(), sets[0]->gradients());
+  }
+  EXPECT_EQ(cuda_emulation::InUse().graphs, in_use.graphs);
+}
+
+// The others may not have done yet what they copy there.
+TEST_F(DirectGradientsTest, OfSeveralGpusOneOfWhichIsLostSetsAreKept) {
+  MILLRACE_NEEDS_EMULATION(3);
+  options_.gpus = {0, 1, 2};
+  for (const int kernel : {1, 8, 15}) {
+    for (const uint64_t order : {0, 1, 2, 3}) {
+      cuda_emulation::Reset();
+      cuda_emulation::SetDeviceCount(3);
+      cuda_emulation::SetOrder(order);
+      const std::unique_ptr<Model> model = Compile();
+      auto sets = Sets(1, *model);
+      cuda_emulation::FailKernelOf(1, kernel);
+      EXPECT_FALSE(model->Train(BatchOf(1), 1, sets[0].get()).ok());
+      sets.clear();
+    }
+  }
+}
+
 TEST_F(DirectGradientsTest, SetOutlivesModelAndDevice) {
   const size_t before = cuda_emulation::InUse().pinned_allocations;
   {
@@ -157,7 +197,7 @@ TEST_F(DirectGradientsTest, SetOutlivesModelAndDevice) {
 TEST_F(DirectGradientsTest, MemoryOfADeviceThatDoesNotAnswerIsKept) {
   MILLRACE_NEEDS_EMULATION();
   const auto state = std::make_shared<DeviceState>("cuda:0", absl::Hours(1));
-  CudaHostMemory memory(TestLibrary(), 0, state);
+  CudaHostMemory memory(TestLibrary(), 0, /*several=*/false, state);
   void* const first = memory.Allocate(16);
   void* const second = memory.Allocate(16);
   const size_t both = cuda_emulation::InUse().pinned_allocations;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/types/span.h"
-
 namespace millrace::worker {
 namespace {
 
@@ -18,8 +16,8 @@ float* Floats(char* memory) { return reinterpret_cast<float*>(memory); }
 
 GradientExchange::GradientExchange(const std::vector<GradientBucket>& buckets,
                                    std::vector<Member> members, cuda::PieceSums* sums,
-                                   const HostVariables* host, size_t* at_work)
-    : buckets_(buckets), sums_(sums), host_(host), at_work_(at_work), states_(members.size()) {
+                                   const VariablePlaces& places, size_t* at_work)
+    : buckets_(buckets), sums_(sums), places_(places), at_work_(at_work), states_(members.size()) {
   for (size_t i = 0; i < members.size(); ++i) {
     State& state = At(i);
     state.member = members[i];
@@ -58,8 +56,9 @@ GradientExchange::Piece GradientExchange::PieceOf(const GradientBucket& bucket, 
   return {begin, std::min(most, bucket.bytes() - begin)};
 }
 
-void GradientExchange::Begin(size_t taking_part) {
+void GradientExchange::Begin(size_t taking_part, const GradientPlaces& to) {
   taking_part_ = taking_part;
+  to_ = to;
   for (size_t i = 0; i < states_.size(); ++i) {
     State& state = At(i);
     state.member.gpu->Record(Stream::kExchange, state.exchanged.get());
@@ -137,10 +136,18 @@ void GradientExchange::EnqueueCopy(size_t index, size_t member) {
   State& state = At(member);
   OfBucket& events = state.buckets[index];
   cuda::Gpu* const gpu = state.member.gpu;
-  char* const sum = state.member.gradients + bucket.begin + piece.begin;
   gpu->Record(Stream::kExchange, events.summed.get());
   gpu->WaitFor(Stream::kCopyOut, *events.summed);
-  gpu->CopyOut(Stream::kCopyOut, host_->gradients() + bucket.begin + piece.begin, sum, piece.bytes);
+  const size_t begin = bucket.begin + piece.begin;
+  for (const size_t variable : bucket.variables) {
+    const size_t place = places_.gradients[variable];
+    const size_t first = std::max(begin, place);
+    const size_t end =
+        std::min(begin + piece.bytes, place + places_.elements[variable] * sizeof(float));
+    if (first >= end) continue;
+    gpu->CopyOut(Stream::kCopyOut, reinterpret_cast<char*>(to_[variable]) + (first - place),
+                 state.member.gradients + first, end - first);
+  }
   gpu->Record(Stream::kCopyOut, events.copied.get());
 }
 
@@ -170,8 +177,10 @@ bool GradientExchange::HandOver(double seconds, GradientSink* sink) const {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (!Await(b, seconds)) return false;
     for (const size_t variable : buckets_[b].variables) {
-      const absl::Span<const float> gradient = host_->gradient(variable);
-      std::copy(gradient.begin(), gradient.end(), sink->Buffer(variable).begin());
+      float* const buffer = sink->Buffer(variable).data();
+      if (buffer != to_[variable]) {
+        std::copy_n(to_[variable], places_.elements[variable], buffer);
+      }
       sink->Finished(variable);
     }
   }

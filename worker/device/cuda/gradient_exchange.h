@@ -21,6 +21,7 @@
 #include <memory>
 #include <vector>
 
+#include "worker/device/cuda/cuda_gradients.h"
 #include "worker/device/cuda/gradient_buckets.h"
 #include "worker/device/cuda/host_variables.h"
 #include "worker/device/cuda/library.h"
@@ -42,19 +43,19 @@ class GradientExchange {
   // All must outlive it. Null `sums`: they are our own. `at_work` is told which member's GPU is
   // called.
   GradientExchange(const std::vector<GradientBucket>& buckets, std::vector<Member> members,
-                   cuda::PieceSums* sums, const HostVariables* host, size_t* at_work);
+                   cuda::PieceSums* sums, const VariablePlaces& places, size_t* at_work);
 
   // What each of `members` needs for pieces of the others.
   static size_t ReceivedBytes(const std::vector<GradientBucket>& buckets, size_t members);
 
   // A step in which the first `taking_part` members have examples: their backward passes are going
-  // to be enqueued.
-  void Begin(size_t taking_part);
+  // to be enqueued. Gradients go `to` these places.
+  void Begin(size_t taking_part, const GradientPlaces& to);
   // The passes are enqueued up to where this bucket is final.
   void Enqueue(size_t bucket);
 
-  // Waits for each bucket of the step, and hands its gradients over. False: something took more
-  // than `seconds`.
+  // Waits for each bucket of the step, and hands its gradients over, from where they were copied to
+  // unless that is the sink's place. False: something took more than `seconds`.
   bool HandOver(double seconds, GradientSink* sink) const;
   // Waits for them alone.
   bool Wait(double seconds) const;
@@ -89,10 +90,11 @@ class GradientExchange {
 
   const std::vector<GradientBucket>& buckets_;
   cuda::PieceSums* const sums_;
-  const HostVariables* const host_;
+  const VariablePlaces& places_;
   size_t* const at_work_;
   mutable std::vector<State> states_;
   size_t taking_part_ = 0;
+  GradientPlaces to_;
 };
 
 }  // namespace millrace::worker

@@ -45,7 +45,6 @@ class HostVariables {
 
   // Of all: from the beginning of the first to the end of the last.
   const void* values() const { return values_.data(); }
-  char* gradients() const { return gradients_.data(); }
 
  private:
   const VariablePlaces& places_;

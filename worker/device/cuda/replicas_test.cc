@@ -199,11 +199,6 @@ TEST_F(ReplicasTest, AStepThatFailsDisturbsNoSmallerOne) {
   }
 }
 
-TEST_F(ReplicasTest, GradientsOfSeveralGpusLeaveByTheModelsOwnMemory) {
-  EXPECT_NE(Compile(plan_, 1)->host_memory(), nullptr);
-  EXPECT_EQ(Compile(plan_, 2)->host_memory(), nullptr);
-}
-
 // What the first GPU waits for when it gives memory back is not what the second one does.
 TEST_F(ReplicasTest, AModelMayEndWhileValuesArrive) {
   for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
