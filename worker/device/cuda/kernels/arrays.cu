@@ -1,4 +1,5 @@
 #include "worker/device/cuda/kernels/arrays.h"
+#include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/fours.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/library.h"
@@ -6,24 +7,23 @@
 namespace millrace::cuda {
 namespace {
 
-// `part` may be `sum`.
-__global__ void AddKernel(const float* part, size_t count, float* sum) {
-  for (size_t i = FirstElement(); i < count; i += ElementStride()) sum[i] += part[i];
-}
+struct AddPart {
+  MILLRACE_DEVICE float operator()(float part, float sum) const { return sum + part; }
+};
 
-// The same of four at a time; at last what is left over.
-__global__ void AddFoursKernel(const float* part, size_t count, float* sum) {
-  const size_t fours = count / 4;
-  for (size_t i = FirstElement(); i < fours; i += ElementStride()) {
-    const FourFloats more = reinterpret_cast<const FourFloats*>(part)[i];
-    FourFloats all = reinterpret_cast<FourFloats*>(sum)[i];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) all.values[k] += more.values[k];
-    reinterpret_cast<FourFloats*>(sum)[i] = all;
+struct DivideBy {
+  MILLRACE_DEVICE float operator()(float value) const { return value / by; }
+  float by;
+};
+
+struct WithRegularizer {
+  MILLRACE_DEVICE float operator()(float value, float gradient) const {
+    const float sign = static_cast<float>(value > 0) - static_cast<float>(value < 0);
+    return gradient + (l1 * sign + twice_l2 * value);
   }
-  const size_t last = 4 * fours + FirstElement();
-  if (last < count) sum[last] += part[last];
-}
+  float l1;
+  float twice_l2;
+};
 
 struct SumParts {
   const float* part[kMostGpus];
@@ -39,10 +39,6 @@ __global__ void SumKernel(SumParts parts, size_t count, float* sum) {
   }
 }
 
-__global__ void DivideKernel(float by, size_t count, float* values) {
-  for (size_t i = FirstElement(); i < count; i += ElementStride()) values[i] /= by;
-}
-
 __global__ void ToFloatsKernel(const uint8_t* __restrict__ bytes, size_t count,
                                float* __restrict__ floats) {
   for (size_t i = FirstElement(); i < count; i += ElementStride()) {
@@ -50,20 +46,29 @@ __global__ void ToFloatsKernel(const uint8_t* __restrict__ bytes, size_t count,
   }
 }
 
-__global__ void AddRegularizerKernel(const float* __restrict__ values, float l1, float twice_l2,
-                                     size_t count, float* __restrict__ gradient) {
-  for (size_t i = FirstElement(); i < count; i += ElementStride()) {
-    const float value = values[i];
-    const float sign = static_cast<float>(value > 0) - static_cast<float>(value < 0);
-    gradient[i] += l1 * sign + twice_l2 * value;
+struct alignas(4) FourBytes {
+  uint8_t values[4];
+};
+
+// The same of four at a time; at last what is left over.
+__global__ void ToFloatsFoursKernel(const uint8_t* __restrict__ bytes, size_t count,
+                                    float* __restrict__ floats) {
+  const size_t fours = count / 4;
+  for (size_t i = FirstElement(); i < fours; i += ElementStride()) {
+    const FourBytes from = reinterpret_cast<const FourBytes*>(bytes)[i];
+    FourFloats to;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) to.values[k] = static_cast<float>(from.values[k]);
+    reinterpret_cast<FourFloats*>(floats)[i] = to;
   }
+  const size_t last = 4 * fours + FirstElement();
+  if (last < count) floats[last] = static_cast<float>(bytes[last]);
 }
 
 }  // namespace
 
 void Add(cudaStream_t stream, const float* part, size_t count, float* sum) {
-  if (!AlignedForFours(part, sum)) return LaunchFor(stream, count, AddKernel, part, count, sum);
-  if (count > 0) Launch(stream, BlocksFor(count / 4), kThreads, AddFoursKernel, part, count, sum);
+  ApplyTwo(stream, AddPart(), count, part, sum, sum);
 }
 
 void AddUp(cudaStream_t stream, const std::vector<const float*>& parts, size_t count, float* sum) {
@@ -74,16 +79,22 @@ void AddUp(cudaStream_t stream, const std::vector<const float*>& parts, size_t c
 }
 
 void Divide(cudaStream_t stream, float by, size_t count, float* values) {
-  LaunchFor(stream, count, DivideKernel, by, count, values);
+  Apply(stream, DivideBy{by}, count, values, values);
 }
 
 void ToFloats(cudaStream_t stream, const uint8_t* bytes, size_t count, float* floats) {
-  LaunchFor(stream, count, ToFloatsKernel, bytes, count, floats);
+  const bool aligned = reinterpret_cast<uintptr_t>(bytes) % sizeof(FourBytes) == 0;
+  if (!aligned || !AlignedForFours(floats)) {
+    return LaunchFor(stream, count, ToFloatsKernel, bytes, count, floats);
+  }
+  if (count > 0) {
+    Launch(stream, BlocksFor(count / 4), kThreads, ToFloatsFoursKernel, bytes, count, floats);
+  }
 }
 
 void AddRegularizer(cudaStream_t stream, const float* values, float l1, float twice_l2,
                     size_t count, float* gradient) {
-  LaunchFor(stream, count, AddRegularizerKernel, values, l1, twice_l2, count, gradient);
+  ApplyTwo(stream, WithRegularizer{l1, twice_l2}, count, values, gradient, gradient);
 }
 
 }  // namespace millrace::cuda

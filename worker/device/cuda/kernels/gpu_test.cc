@@ -81,8 +81,27 @@ TEST_F(GpuTest, ArraysOfAnySizeAtAnyPlaceAreAdded) {
   }
 }
 
+TEST_F(GpuTest, BytesOfAnyNumberAtAnyPlaceBecomeFloats) {
+  for (const size_t count : {1, 3, 4, 5, 1023}) {
+    for (const size_t offset : {0, 1, 4}) {
+      for (const size_t shift : {0, 1, 4}) {
+        std::vector<uint8_t> bytes(offset + count);
+        std::vector<float> expected(offset + shift + count + 1, 9);
+        for (size_t i = 0; i < count; ++i) {
+          bytes[offset + i] = static_cast<uint8_t>(255 - i);
+          expected[offset + shift + i] = bytes[offset + i];
+        }
+        const auto from = OnDevice(gpu_.get(), bytes);
+        const auto to = OnDevice(gpu_.get(), std::vector<float>(expected.size(), 9));
+        gpu_->ToFloats(from->As<uint8_t>() + offset, count, to->As() + offset + shift);
+        EXPECT_EQ(to->Values(), expected) << count << " " << offset << " " << shift;
+      }
+    }
+  }
+}
+
 TEST_F(GpuTest, MoreElementsThanThreadsAreAllChanged) {
-  constexpr size_t kMany = 4096 * 256 + 1000;
+  constexpr size_t kMany = 4 * 4096 * 256 + 1003;
   const auto bytes = OnDevice(gpu_.get(), std::vector<uint8_t>(kMany, 7));
   DeviceMemory floats(gpu_.get(), kMany * sizeof(float));
   gpu_->ToFloats(bytes->As<uint8_t>(), kMany, floats.As());
