@@ -228,4 +228,8 @@ for group in "${groups[@]}"; do
   "run_$group"
 done
 say "$(grep -c ^PASS "$summary") parts passed, $(grep -cE '^(FAIL|TIMEOUT)' "$summary") did not, $SECONDS s"
+if ! grep -qE '^(PASS|FAIL|TIMEOUT|SKIP)' "$summary"; then
+  echo "run_on_gpu.sh: no part of ${groups[*]} is called so" >&2
+  exit 2
+fi
 exit $failed
