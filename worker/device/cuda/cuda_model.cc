@@ -103,10 +103,7 @@ absl::Status CudaModel::Told(const cuda::Error& error) {
   absl::Status status = StatusOf(error, replicas_[at_work_]->name());
   // The trouble of one worker ends no job.
   if (absl::IsInternal(status)) status = absl::UnavailableError(status.message());
-  if (error.kind() == cuda::Error::kLost) {
-    lost_ = true;
-    state_->Lose(status);
-  }
+  if (error.kind() == cuda::Error::kLost) state_->Lose(status);
   return status;
 }
 
@@ -171,7 +168,7 @@ std::vector<std::unique_ptr<CudaReplica>> CudaModel::MakeReplicas(
 // Memory may be of use to another GPU than that which it is given back to.
 CudaModel::~CudaModel() {
   gives_back_.emplace(state_.get(), "gives memory back", state_->making_timeout());
-  if (lost_ && sums_ != nullptr && !state_->hangs()) sums_->Abort();
+  if (sums_ != nullptr && state_->lost() && !state_->hangs()) sums_->Abort();
   if (!state_->hangs()) Finish();
   if (!state_->hangs()) return;
   // Giving memory back would wait for what does not end.

@@ -138,7 +138,6 @@ class CudaModel final : public Model {
   const std::vector<std::unique_ptr<CudaReplica>> replicas_;
   const std::string numerics_;
   size_t at_work_ = 0;  // The replica whose GPU is called: who is named in errors.
-  bool lost_ = false;   // The device, as steps found.
   std::unique_ptr<cuda::PieceSums> sums_;  // Null: gradients are added up by our own kernels.
   // Made once the memory is known to be there.
   std::unique_ptr<HostVariables> host_;

@@ -58,6 +58,11 @@ void DeviceState::Hang(const absl::Status& why) {
   Lose(why);
 }
 
+bool DeviceState::lost() const {
+  MutexLock lock(&mutex_);
+  return !lost_.ok();
+}
+
 bool DeviceState::hangs() const {
   MutexLock lock(&mutex_);
   return hangs_;

@@ -52,7 +52,8 @@ class DeviceState {
   // Nor does it answer: who waits for it, or gives memory back to it, does so for ever.
   void Hang(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  bool hangs() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool lost() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool hangs() const ABSL_LOCKS_EXCLUDED(mutex_);  // Then it is lost, too.
 
   struct Begun {
     std::chrono::steady_clock::time_point at;

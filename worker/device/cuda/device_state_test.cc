@@ -42,7 +42,9 @@ TEST(DeviceStateTest, AllAreToldOfALossOnce) {
   Told early;
   Told late;
   state.AddListener(early.Listener());
+  EXPECT_FALSE(state.lost());
   state.Lose(kBurnt);
+  EXPECT_TRUE(state.lost());
   state.Lose(absl::UnavailableError("and drowned"));
   state.AddListener(late.Listener());
   EXPECT_THAT(early.Await(), ElementsAre(kBurnt));
@@ -62,6 +64,7 @@ TEST(DeviceStateTest, ACallThatDoesNotReturnIsAHang) {
                                   "within 0.008 s")));
   }
   EXPECT_TRUE(state.hangs());
+  EXPECT_TRUE(state.lost());
   EXPECT_TRUE(state.AwaitCalls(absl::Hours(1)));
 }
 

@@ -226,6 +226,23 @@ TEST_F(NcclReplicasTest, OwnSumsServeWhereTheModelWouldNotFitOtherwise) {
   EXPECT_EQ(cuda_emulation::NcclCommunicators(), 0);
 }
 
+// The other GPUs' kernels, which wait for it, would never let communicators be destroyed.
+TEST_F(NcclReplicasTest, AGpuThatFailsWhileNcclIsTriedIsNamedAndNobodyWaitsForIt) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  for (const int kernel : {1, 2}) {
+    StartAnew(/*order=*/0);
+    lost_.clear();
+    const auto device = Open({0, 1, 2});
+    ASSERT_TRUE(device.ok()) << device.status();
+    cuda_emulation::FailKernelOf(1, kernel);
+    const absl::Status status = (*device)->Compile(plan_, {kLargest, kLargest}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), StartsWith("cuda:1: "));
+    EXPECT_THAT(lost_, ElementsAre(status));
+    EXPECT_EQ(cuda_emulation::NcclCommunicators(), 0);
+  }
+}
+
 TEST_F(NcclReplicasTest, AFailureInAStepLosesTheDevice) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);
   {

@@ -70,11 +70,15 @@ std::unique_ptr<cuda::PieceSums> MakeTriedSums(const std::vector<cuda::Gpu*>& gp
     arrays.push_back(scratch.back()->floats());
   }
   std::unique_ptr<cuda::PieceSums> sums = gpus[0]->MakePieceSums(gpus);
-  if (TryOut(gpus, buckets, arrays, seconds, sums.get())) return sums;
-  sums->Abort();
-  throw cuda::Error(
-      cuda::Error::kOther,
-      absl::StrCat(sums->name(), " has not added anything up within ", seconds, " s"));
+  try {
+    if (TryOut(gpus, buckets, arrays, seconds, sums.get())) return sums;
+    throw cuda::Error(
+        cuda::Error::kOther,
+        absl::StrCat(sums->name(), " has not added anything up within ", seconds, " s"));
+  } catch (...) {
+    sums->Abort();  // Where a GPU has failed, the others wait for it.
+    throw;
+  }
 }
 
 }  // namespace
