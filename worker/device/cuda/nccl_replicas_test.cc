@@ -226,6 +226,42 @@ TEST_F(NcclReplicasTest, OwnSumsServeWhereTheModelWouldNotFitOtherwise) {
   EXPECT_EQ(cuda_emulation::NcclCommunicators(), 0);
 }
 
+// Sums of two that reach GPUs in different orders would wait for each other.
+TEST_F(NcclReplicasTest, OneModelAtATimeUsesNcclOnAGpu) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  std::unique_ptr<Model> first = Compile(plan_, 2);
+  {
+    const KeptLog log;
+    const std::unique_ptr<Model> second = Compile(plan_, 3);
+    EXPECT_THAT(
+        log.lines(),
+        Contains("W cuda:0,1,2: our own kernels add up gradients, in the order of the GPUs, "
+                 "without NCCL: another model of this process uses NCCL on GPU 0"));
+    EXPECT_EQ(cuda_emulation::NcclCommunicators(), 2);
+    NewSums();
+    ExpectRight(second.get());
+    EXPECT_EQ(NewSums(), 0);
+    ExpectRight(first.get());
+    EXPECT_GT(NewSums(), 0);
+  }
+  first.reset();
+  first = Compile(plan_, 3);
+  EXPECT_EQ(cuda_emulation::NcclCommunicators(), 3);
+  NewSums();
+  ExpectRight(first.get());
+  EXPECT_GT(NewSums(), 0);
+}
+
+TEST_F(NcclReplicasTest, ModelsOnDifferentGpusMayAllUseNccl) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  const std::unique_ptr<Model> model = Compile(plan_, 2);
+  const auto device = Open({2, 3});
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto other = (*device)->Compile(plan_, {kLargest, kLargest});
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(cuda_emulation::NcclCommunicators(), 4);
+}
+
 // The other GPUs' kernels, which wait for it, would never let communicators be destroyed.
 TEST_F(NcclReplicasTest, AGpuThatFailsWhileNcclIsTriedIsNamedAndNobodyWaitsForIt) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);

@@ -17,8 +17,9 @@ namespace millrace::worker {
 // Sums for the buckets of a model on these GPUs, together called `device_name`, before it takes
 // memory. Each bucket's size was tried: NCCL takes memory when it first sees one, and there are
 // machines on which it never ends. Null: our own sums are to serve, since the GPUs are
-// deterministic, NCCL cannot be had, or has not done that within `seconds`. Logs which, and what
-// memory NCCL takes. Blocks.
+// deterministic, NCCL cannot be had, has not done that within `seconds`, or serves another model of
+// this process on one of them. Logs which, and what memory NCCL takes. Blocks, for longer than
+// `seconds` where a call of NCCL does not return.
 std::unique_ptr<cuda::PieceSums> MakePieceSums(const std::vector<cuda::Gpu*>& gpus,
                                                const std::vector<GradientBucket>& buckets,
                                                const std::string& device_name, double seconds);

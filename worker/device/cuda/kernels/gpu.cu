@@ -6,6 +6,7 @@
 #include "worker/device/cuda/kernels/arrays.h"
 #include "worker/device/cuda/kernels/gpu.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/nccl_lock.h"
 #include "worker/device/cuda/kernels/nccl_sums.h"
 
 namespace millrace::cuda {
@@ -43,7 +44,11 @@ struct CudaEvent final : Event {
 
 struct CudaGraph final : Graph {
   explicit CudaGraph(int gpu) : index(gpu) {}
-  ~CudaGraph() override { cudaSetDevice(index); }
+  ~CudaGraph() override {
+    const auto lock = ShareNcclLock();
+    cudaSetDevice(index);
+    runnable.reset();
+  }
 
   const int index;  // Likewise.
   RunnableOwner runnable;
@@ -81,6 +86,7 @@ std::string WithBytes(const char* call, size_t bytes) {
 
 CudaGpu::CudaGpu(int index, const GpuOptions& options) : index_(index), options_(options) {
   CheckCapability(index);
+  const auto lock = ShareNcclLock();
   Use();
   int least = 0;
   int greatest = 0;
@@ -100,11 +106,14 @@ CudaGpu::~CudaGpu() {
   if (capturing_ && cudaStreamEndCapture(compute_.get(), &graph) == cudaSuccess) {
     cudaGraphDestroy(graph);
   }
+  capture_lock_ = {};
   cudaStreamSynchronize(compute_.get());
   cudaStreamSynchronize(copy_in_.get());
   cudaStreamSynchronize(copy_out_.get());
   cudaStreamSynchronize(exchange_.get());
   cudaGetLastError();  // Whoever waited for that work was told.
+  const auto lock = ShareNcclLock();
+  products_.reset();
 }
 
 void CudaGpu::Use() const { Check(cudaSetDevice(index_), "cudaSetDevice"); }
@@ -142,6 +151,7 @@ GpuProperties CudaGpu::Properties() {
 }
 
 void* CudaGpu::Allocate(size_t bytes) {
+  const auto lock = ShareNcclLock();
   Use();
   void* memory = nullptr;
   Check(cudaMalloc(&memory, bytes), WithBytes("cudaMalloc", bytes).c_str());
@@ -150,11 +160,13 @@ void* CudaGpu::Allocate(size_t bytes) {
 
 // Of an error who waited for the work was told.
 void CudaGpu::Free(void* memory) noexcept {
+  const auto lock = ShareNcclLock();
   cudaSetDevice(index_);
   cudaFree(memory);
 }
 
 void* CudaGpu::AllocatePinned(size_t bytes) {
+  const auto lock = ShareNcclLock();
   Use();
   void* memory = nullptr;
   Check(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
@@ -163,6 +175,7 @@ void* CudaGpu::AllocatePinned(size_t bytes) {
 }
 
 void CudaGpu::FreePinned(void* memory) noexcept {
+  const auto lock = ShareNcclLock();
   cudaSetDevice(index_);
   cudaFreeHost(memory);
 }
@@ -184,6 +197,7 @@ void CudaGpu::CopyOut(Stream stream, void* host, const void* device, size_t byte
 
 // What is refused is no error: the copies are slower.
 void CudaGpu::Reach(const Gpu& peer) {
+  const auto lock = ShareNcclLock();
   Use();
   const int index = static_cast<const CudaGpu&>(peer).index_;
   int can = 0;
@@ -202,7 +216,10 @@ void CudaGpu::CopyFrom(Stream stream, void* device, const Gpu& peer, const void*
         "cudaMemcpyPeerAsync");
 }
 
+// The first time it loads its kernel.
 void CudaGpu::Sum(Stream stream, const std::vector<const float*>& parts, size_t count, float* sum) {
+  std::shared_lock<std::shared_timed_mutex> lock;
+  if (!std::exchange(summed_, true)) lock = ShareNcclLock();
   Use();
   cuda::AddUp(Of(stream), parts, count, sum);
 }
@@ -271,14 +288,17 @@ bool CudaGpu::HostWaitFor(const Event& event, double seconds) {
 
 // Relaxed: what is first used while work is captured may be loaded.
 void CudaGpu::BeginCapture() {
+  auto lock = ShareNcclLock();
   Use();
   Check(cudaStreamBeginCapture(compute_.get(), cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCapture");
+  capture_lock_ = std::move(lock);
   capturing_ = true;
   ++captures_;
 }
 
 std::unique_ptr<Graph> CudaGpu::EndCapture() {
+  const auto lock = std::move(capture_lock_);
   Use();
   capturing_ = false;
   cudaGraph_t captured = nullptr;

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <shared_mutex>
 #include <type_traits>
 #include <vector>
 
@@ -86,8 +87,10 @@ class CudaGpu final : public Gpu {
   StreamOwner copy_out_;
   StreamOwner exchange_;
   std::unique_ptr<Products> products_;
+  bool summed_ = false;  // Ever.
   bool capturing_ = false;
-  uint64_t captures_ = 0;  // Begun so far.
+  std::shared_lock<std::shared_timed_mutex> capture_lock_;  // NCCL's (nccl_lock.h), while it does.
+  uint64_t captures_ = 0;                                   // Begun so far.
 };
 
 }  // namespace millrace::cuda

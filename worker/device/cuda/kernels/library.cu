@@ -4,6 +4,7 @@
 
 #include "worker/device/cuda/kernels/gpu.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/nccl_lock.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/library_version.h"
 
@@ -42,6 +43,7 @@ class CudaLibrary final : public Library {
   }
 
   void* AllocatePinned(int index, size_t bytes) override {
+    const auto lock = ShareNcclLock();
     Check(cudaSetDevice(index), "cudaSetDevice");
     void* memory = nullptr;
     Check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable),
@@ -50,6 +52,7 @@ class CudaLibrary final : public Library {
   }
 
   void FreePinned(int index, void* memory) noexcept override {
+    const auto lock = ShareNcclLock();
     cudaSetDevice(index);
     cudaFreeHost(memory);
     cudaGetLastError();  // Of an error of the device who waited for it was told.

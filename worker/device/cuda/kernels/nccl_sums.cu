@@ -1,7 +1,10 @@
+#include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "worker/device/cuda/kernels/nccl_functions.h"
+#include "worker/device/cuda/kernels/nccl_lock.h"
 #include "worker/device/cuda/kernels/nccl_sums.h"
 
 namespace millrace::cuda {
@@ -28,25 +31,64 @@ std::string NcclName(const NcclFunctions& nccl) {
   throw Error(kind, what);
 }
 
+struct GpusWithNccl {
+  std::mutex mutex;
+  std::set<int> indices;  // Guarded by `mutex`.
+};
+
+// What is kept for ever still has its GPUs when the process ends.
+GpusWithNccl& TheGpusWithNccl() {
+  static auto* const gpus = new GpusWithNccl;
+  return *gpus;
+}
+
+// While it lives nobody else in the process has these GPUs use NCCL. Sums of two that reached GPUs
+// in different orders would wait for each other.
+class NcclClaim {
+ public:
+  explicit NcclClaim(const std::vector<NcclMember>& members) : members_(members) {
+    GpusWithNccl& gpus = TheGpusWithNccl();
+    const std::lock_guard<std::mutex> lock(gpus.mutex);
+    for (const NcclMember& member : members_) {
+      if (gpus.indices.count(member.index) == 0) continue;
+      throw Error(Error::kOther,
+                  "another model of this process uses NCCL on GPU " + std::to_string(member.index));
+    }
+    for (const NcclMember& member : members_) gpus.indices.insert(member.index);
+  }
+  ~NcclClaim() {
+    GpusWithNccl& gpus = TheGpusWithNccl();
+    const std::lock_guard<std::mutex> lock(gpus.mutex);
+    for (const NcclMember& member : members_) gpus.indices.erase(member.index);
+  }
+  NcclClaim(const NcclClaim&) = delete;
+  NcclClaim& operator=(const NcclClaim&) = delete;
+
+ private:
+  const std::vector<NcclMember>& members_;
+};
+
 // One communicator for each GPU; one thread is all ranks, so all that they do together is a group.
 // Once anything has failed they are aborted, not destroyed, which would wait.
 class NcclSums final : public PieceSums {
  public:
   NcclSums(const NcclFunctions& nccl, std::vector<NcclMember> members)
-      : nccl_(nccl), members_(std::move(members)), comms_(members_.size()) {
+      : nccl_(nccl), members_(std::move(members)), claim_(members_), comms_(members_.size()) {
     std::vector<int> indices;
     for (const NcclMember& member : members_) indices.push_back(member.index);
+    const auto lock = TakeNcclLock();
     const ncclResult_t made =
         nccl_.comm_init_all(comms_.data(), static_cast<int>(comms_.size()), indices.data());
     if (made != ncclSuccess) ThrowNccl(nccl_, Error::kOther, made, "ncclCommInitAll");
   }
 
-  ~NcclSums() override { failed_ ? Abort() : End(nccl_.comm_destroy); }
+  ~NcclSums() override { End(failed_ ? nccl_.comm_abort : nccl_.comm_destroy); }
 
   std::string name() const override { return NcclName(nccl_); }
 
   // A group that was begun is ended whatever happens.
   void Enqueue(Stream stream, const std::vector<float*>& arrays, size_t count) override {
+    const auto lock = TakeNcclLock();
     Require(nccl_.group_start(), "ncclGroupStart");
     ncclResult_t added = ncclSuccess;
     for (size_t i = 0; i < comms_.size() && added == ncclSuccess; ++i) {
@@ -76,6 +118,8 @@ class NcclSums final : public PieceSums {
   }
 
   void End(ncclResult_t (*end)(ncclComm_t)) noexcept {
+    if (comms_.empty()) return;
+    const auto lock = TakeNcclLock();
     for (const ncclComm_t comm : comms_) end(comm);
     comms_.clear();
     cudaGetLastError();  // Who waited for the work was told.
@@ -83,6 +127,7 @@ class NcclSums final : public PieceSums {
 
   const NcclFunctions& nccl_;
   const std::vector<NcclMember> members_;
+  const NcclClaim claim_;
   std::vector<ncclComm_t> comms_;
   bool failed_ = false;
 };
