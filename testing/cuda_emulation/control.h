@@ -33,6 +33,10 @@ void SetMemory(size_t bytes);
 // Of one.
 void SetMemoryOf(int index, size_t bytes);
 
+// Whether graphs record events late: the first query after a launch finds the record before, which
+// is done.
+void SetLateRecords(bool late_records);
+
 // Faults. `n` counts from this call, from 1.
 // The nth launch of a kernel returns `error`, and does nothing.
 void FailLaunch(int n, cudaError_t error = cudaErrorLaunchOutOfResources);

@@ -109,6 +109,7 @@ void Reset() {
   device.lost = {};
   device.driver = true;
   device.peer_access = true;
+  device.late_records = false;
   device.kernel_of = {};
   device.products = KnownProducts::kAll;
   device.launch = device.kernel = device.hang = {};
@@ -139,6 +140,9 @@ void SetDeviceCount(int count) {
 }
 void SetPeerAccess(bool peer_access) {
   Set([&](Device* device) { device->peer_access = peer_access; });
+}
+void SetLateRecords(bool late_records) {
+  Set([&](Device* device) { device->late_records = late_records; });
 }
 void SetDriverMissing() {
   Set([&](Device* device) { device->driver = false; });

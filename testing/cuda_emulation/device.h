@@ -46,6 +46,7 @@ struct Device {
   int count = 1;
   std::array<cudaError_t, kMostDevices> lost = {};  // Not success: what all calls for it return.
   bool peer_access = true;
+  bool late_records = false;
   std::set<std::pair<int, int>> peers;  // For which it was enabled.
   bool driver = true;
   KnownProducts products = KnownProducts::kAll;

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "testing/cuda_emulation/runtime_api.h"
 #include "testing/cuda_emulation/stream.h"
 
@@ -37,6 +39,7 @@ cudaError_t RecordEvent(Device* device, cudaEvent_t event, cudaStream_t handle, 
   if (error != cudaSuccess) return error;
   event->task = stream->last;
   event->polls = 0;
+  event->late = false;
   event->capture = nullptr;
   return cudaSuccess;
 }
@@ -127,6 +130,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return CallUnsafe([&](Device* device) {
     if (device->events.count(event) == 0) return cudaErrorInvalidResourceHandle;
     if (cuda_emulation::InvalidateCaptureOf(event)) return cudaErrorCapturedEvent;
+    if (std::exchange(event->late, false)) return cudaSuccess;
     return cuda_emulation::Query(device, event->task, &event->polls);
   });
 }

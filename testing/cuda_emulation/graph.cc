@@ -75,6 +75,7 @@ TaskPointer AddNode(Device* device, const GraphNode& node, std::vector<TaskPoint
   if (node.record != nullptr) {
     node.record->task = task;
     node.record->polls = 0;
+    node.record->late = device->late_records;
     node.record->capture = nullptr;
   }
   return task;

@@ -124,6 +124,20 @@ TEST_F(StreamTest, QueriesAreNotReadyAtFirst) {
   EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
 }
 
+TEST_F(StreamTest, ALateRecordOfAGraphIsNotFoundByTheFirstQuery) {
+  const DeviceVector<float> out(kCount);
+  const cudaGraphExec_t graph = Captured([&] {
+    EXPECT_EQ(LaunchNumber(compute_, kCount, 0, out.data()), cudaSuccess);
+    EXPECT_EQ(cudaEventRecordWithFlags(event_, compute_, cudaEventRecordExternal), cudaSuccess);
+  });
+  SetLateRecords(true);
+  ASSERT_EQ(cudaGraphLaunch(graph, compute_), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event_), cudaErrorNotReady);
+  EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
 TEST_F(StreamTest, LegacyStreamWaitsForBlockingStreams) {
   for (uint64_t seed = 0; seed < kStreamSeeds; ++seed) {
     SetOrder(seed);

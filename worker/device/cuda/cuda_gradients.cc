@@ -35,7 +35,8 @@ CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const Vari
     variable.regularizer = plan.regularizers[i];
   }
   // All but the last one have kGroupBytes.
-  arrivals_.resize(alone_ ? bytes_ / kGroupBytes + 1 : 0);
+  const size_t most_groups = std::min(places.order.size(), bytes_ / kGroupBytes + 1);
+  arrivals_.resize(alone_ ? most_groups : 0);
   for (Arrival& arrival : arrivals_) arrival.step = layout->Add(sizeof(uint64_t));
   step_place_ = layout->Add(sizeof(uint64_t));
 }
@@ -126,6 +127,8 @@ void CudaGradients::CopyOutLast() {
   open_ = false;
 }
 
+// The event may speak of the step before, and of a device that has failed the number of the step
+// says nothing: so the event is asked again and again.
 bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
   if (!gpu_->HostWaitFor(*arrival.copied, seconds)) return false;
   const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(arrival.step));
@@ -136,6 +139,7 @@ bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
     if (waited < kEager) {
       std::this_thread::yield();
     } else {
+      gpu_->HostWaitFor(*arrival.copied, /*seconds=*/0);
       std::this_thread::sleep_for(kSleep);
     }
   }

@@ -94,7 +94,7 @@ class CudaGradients final : public cuda::Gradients {
   float* OnDevice(const Variable& variable) const {
     return memory_->Device<float>(all_ + variable.gradient);
   }
-  // False: it took more than `seconds`.
+  // False: it took more than `seconds`. Throws as soon as the device has failed.
   bool Await(const Arrival& arrival, double seconds) const;
 
   std::vector<Variable> variables_;

@@ -237,7 +237,7 @@ absl::Status CudaModel::TakeMemory() {
   meter_->SetMemory(memory, memory - free);
   if (members.size() > 1) {
     exchange_ = std::make_unique<GradientExchange>(buckets_, std::move(members), sums_.get(),
-                                                   places_, &at_work_);
+                                                   places_, *host_, &at_work_);
   }
   Prepare(batches_.train, /*training=*/true);
   if (batches_.evaluation > 0) Prepare(batches_.evaluation, /*training=*/false);

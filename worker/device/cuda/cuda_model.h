@@ -39,8 +39,9 @@ struct NamedGpu {
 // Variables go to the device as they arrive, those that nobody tells of at the beginning of each
 // step. A step copies the batch there, launches two graphs, which were captured when the model was
 // made, or the first batch of another size came, and hands over each gradient when its copy is
-// done: to the sink's buffer, if that is of host_memory(); of one GPU there is a graph for each of
-// these. All device memory is taken when the model is made, but for ragged ids.
+// done: straight to the sink's buffer, if that is of host_memory(), but of several GPUs a large one
+// alone; of one GPU there is a graph for each of these. All device memory is taken when the model
+// is made, but for ragged ids.
 //
 // Of several GPUs each has all variables, and consecutive examples of the batch, as many as the
 // others or one less; none where there are fewer examples than GPUs. Losses and gradients are those

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/types/span.h"
+
 namespace millrace::worker {
 namespace {
 
@@ -16,8 +18,14 @@ float* Floats(char* memory) { return reinterpret_cast<float*>(memory); }
 
 GradientExchange::GradientExchange(const std::vector<GradientBucket>& buckets,
                                    std::vector<Member> members, cuda::PieceSums* sums,
-                                   const VariablePlaces& places, size_t* at_work)
-    : buckets_(buckets), sums_(sums), places_(places), at_work_(at_work), states_(members.size()) {
+                                   const VariablePlaces& places, const HostVariables& host,
+                                   size_t* at_work)
+    : buckets_(buckets),
+      sums_(sums),
+      places_(places),
+      host_(host),
+      at_work_(at_work),
+      states_(members.size()) {
   for (size_t i = 0; i < members.size(); ++i) {
     State& state = At(i);
     state.member = members[i];
@@ -59,6 +67,10 @@ GradientExchange::Piece GradientExchange::PieceOf(const GradientBucket& bucket, 
 void GradientExchange::Begin(size_t taking_part, const GradientPlaces& to) {
   taking_part_ = taking_part;
   to_ = to;
+  for (const size_t variable : places_.order) {
+    const absl::Span<float> own = host_.gradient(variable);
+    if (own.size() * sizeof(float) < kLeastDirectBytes) to_[variable] = own.data();
+  }
   for (size_t i = 0; i < states_.size(); ++i) {
     State& state = At(i);
     state.member.gpu->Record(Stream::kExchange, state.exchanged.get());
@@ -88,7 +100,7 @@ void GradientExchange::Enqueue(size_t bucket) {
   } else if (taking_part_ > 1) {
     for (size_t i = 0; i < taking_part_; ++i) EnqueueSum(bucket, i);
   }
-  for (size_t i = 0; i < taking_part_; ++i) EnqueueCopy(bucket, i);
+  for (size_t i = 0; i < taking_part_; ++i) EnqueueCopies(bucket, i);
 }
 
 std::vector<const float*> GradientExchange::Gather(const GradientBucket& bucket, const Piece& piece,
@@ -130,7 +142,31 @@ void GradientExchange::EnqueueSums(size_t index) {
   sums_->Enqueue(Stream::kExchange, arrays, piece.bytes / sizeof(float));
 }
 
-void GradientExchange::EnqueueCopy(size_t index, size_t member) {
+// The model's own gradients stand on the host as on the GPU. What is between two of them is
+// nobody's: it may be copied along.
+std::vector<GradientExchange::Copy> GradientExchange::CopiesOf(const GradientBucket& bucket,
+                                                               const Piece& piece) const {
+  const size_t begin = bucket.begin + piece.begin;
+  std::vector<Copy> copies;
+  bool last_is_own = false;
+  for (const size_t variable : bucket.variables) {
+    const size_t place = places_.gradients[variable];
+    const size_t first = std::max(begin, place);
+    const size_t end =
+        std::min(begin + piece.bytes, place + places_.elements[variable] * sizeof(float));
+    if (first >= end) continue;
+    const bool is_own = to_[variable] == host_.gradient(variable).data();
+    if (is_own && last_is_own) {
+      copies.back().end = end;
+    } else {
+      copies.push_back({reinterpret_cast<char*>(to_[variable]) + (first - place), first, end});
+    }
+    last_is_own = is_own;
+  }
+  return copies;
+}
+
+void GradientExchange::EnqueueCopies(size_t index, size_t member) {
   const GradientBucket& bucket = buckets_[index];
   const Piece piece = PieceOf(bucket, member, taking_part_);
   State& state = At(member);
@@ -138,15 +174,9 @@ void GradientExchange::EnqueueCopy(size_t index, size_t member) {
   cuda::Gpu* const gpu = state.member.gpu;
   gpu->Record(Stream::kExchange, events.summed.get());
   gpu->WaitFor(Stream::kCopyOut, *events.summed);
-  const size_t begin = bucket.begin + piece.begin;
-  for (const size_t variable : bucket.variables) {
-    const size_t place = places_.gradients[variable];
-    const size_t first = std::max(begin, place);
-    const size_t end =
-        std::min(begin + piece.bytes, place + places_.elements[variable] * sizeof(float));
-    if (first >= end) continue;
-    gpu->CopyOut(Stream::kCopyOut, reinterpret_cast<char*>(to_[variable]) + (first - place),
-                 state.member.gradients + first, end - first);
+  for (const Copy& copy : CopiesOf(bucket, piece)) {
+    gpu->CopyOut(Stream::kCopyOut, copy.to, state.member.gradients + copy.begin,
+                 copy.end - copy.begin);
   }
   gpu->Record(Stream::kCopyOut, events.copied.get());
 }

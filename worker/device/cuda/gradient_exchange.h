@@ -6,6 +6,10 @@
 // share of the gradients alone, and bits depend on the number of replicas and on nothing else.
 // Nothing goes back to the GPUs: new values come from the ps servers.
 //
+// Large gradients are copied straight to where they are wanted, each by itself. Small ones, of
+// which a model may have hundreds, go to the model's own on the host first, where they stand one
+// after the other as on the GPUs: so neighbours are one copy.
+//
 // Where any order of sums will do, NCCL may get and add up the pieces instead (cuda::PieceSums),
 // but for steps in which not all replicas take part, since all of them are its ranks. It begins
 // once the bucket is final everywhere, too: until then its kernels would only keep multiprocessors
@@ -40,16 +44,20 @@ class GradientExchange {
     char* received = nullptr;   // ReceivedBytes, on the GPU.
   };
 
-  // All must outlive it. Null `sums`: they are our own. `at_work` is told which member's GPU is
-  // called.
+  // All must outlive it. Null `sums`: they are our own. `host` has the model's own gradients.
+  // `at_work` is told which member's GPU is called.
   GradientExchange(const std::vector<GradientBucket>& buckets, std::vector<Member> members,
-                   cuda::PieceSums* sums, const VariablePlaces& places, size_t* at_work);
+                   cuda::PieceSums* sums, const VariablePlaces& places, const HostVariables& host,
+                   size_t* at_work);
+
+  // A gradient of fewer bytes is small.
+  static constexpr size_t kLeastDirectBytes = size_t{64} << 10;
 
   // What each of `members` needs for pieces of the others.
   static size_t ReceivedBytes(const std::vector<GradientBucket>& buckets, size_t members);
 
   // A step in which the first `taking_part` members have examples: their backward passes are going
-  // to be enqueued. Gradients go `to` these places.
+  // to be enqueued. Gradients go `to` these places, small ones when they are handed over.
   void Begin(size_t taking_part, const GradientPlaces& to);
   // The passes are enqueued up to where this bucket is final.
   void Enqueue(size_t bucket);
@@ -66,6 +74,12 @@ class GradientExchange {
     size_t begin = 0;
     size_t bytes = 0;
   };
+  // From the GPU to the host: what stands in [begin, end) among all gradients, in bytes.
+  struct Copy {
+    char* to = nullptr;
+    size_t begin = 0;
+    size_t end = 0;
+  };
   struct OfBucket {
     std::unique_ptr<cuda::Event> final;
     std::unique_ptr<cuda::Event> summed;
@@ -81,7 +95,8 @@ class GradientExchange {
   static Piece PieceOf(const GradientBucket& bucket, size_t piece, size_t pieces);
   void EnqueueSum(size_t bucket, size_t member);
   void EnqueueSums(size_t bucket);
-  void EnqueueCopy(size_t bucket, size_t member);
+  void EnqueueCopies(size_t bucket, size_t member);
+  std::vector<Copy> CopiesOf(const GradientBucket& bucket, const Piece& piece) const;
   // The part of a piece that each member has, on the GPU of `member`.
   std::vector<const float*> Gather(const GradientBucket& bucket, const Piece& piece,
                                    size_t member) const;
@@ -91,10 +106,11 @@ class GradientExchange {
   const std::vector<GradientBucket>& buckets_;
   cuda::PieceSums* const sums_;
   const VariablePlaces& places_;
+  const HostVariables& host_;
   size_t* const at_work_;
   mutable std::vector<State> states_;
   size_t taking_part_ = 0;
-  GradientPlaces to_;
+  GradientPlaces to_;  // Where the GPUs copy them to.
 };
 
 }  // namespace millrace::worker

@@ -19,6 +19,7 @@ namespace millrace::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 class GradientGroupsTest : public ::testing::Test {
@@ -27,9 +28,9 @@ class GradientGroupsTest : public ::testing::Test {
   ~GradientGroupsTest() override { cuda_emulation::Reset(); }
   void SetUp() override { MILLRACE_NEEDS_EMULATION(); }
 
-  std::unique_ptr<Model> Compile(const ModelPlan& plan) {
+  std::unique_ptr<Model> Compile(const ModelPlan& plan, absl::Duration timeout = absl::Seconds(1)) {
     CudaDeviceOptions options;
-    options.timeout = absl::Seconds(1);
+    options.timeout = timeout;
     auto device = *CudaDevice::Open(TestLibrary(), options, [](const absl::Status&) {});
     auto model = *device->Compile(plan, {1, 0});
     FillValues(/*seed=*/1, 0.1f, model.get());
@@ -95,6 +96,39 @@ TEST_F(GradientGroupsTest, AResidualNetworksGraphsHaveFewNodesThatAreNoKernels) 
   const uint64_t kernels = after.launches - before.launches;
   EXPECT_LE(after.graph_nodes - before.graph_nodes - kernels,
             plan.variables.size() + 2 * most_groups + 2);
+}
+
+// However many groups its bytes would make, it is one.
+TEST_F(GradientGroupsTest, ALargeGradientTakesAsManyEventsAsASmallOne) {
+  const auto events = [&](uint64_t rows) {
+    const size_t before = cuda_emulation::InUse().events;
+    const std::unique_ptr<Model> model = Compile(PlanOrDie(
+        "layers { dense { units: 4 no_bias: true } } loss: SPARSE_CATEGORICAL_CROSSENTROPY", {rows},
+        4));
+    return cuda_emulation::InUse().events - before;
+  };
+  EXPECT_EQ(events(CudaGradients::kGroupBytes), events(8));
+}
+
+// Once it was told as a step that takes too long: what the event said was believed, and then only
+// the number of the step looked at, which did not come.
+TEST_F(GradientGroupsTest, AFaultIsToldWhereTheEventSpeaksOfTheStepBefore) {
+  const ModelPlan plan =
+      PlanOrDie("layers { dense { units: 4 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY", {8}, 4);
+  const std::unique_ptr<Model> model = Compile(plan, absl::Minutes(1));
+  const Batch batch = RandomBatch(1, 1, {8}, 4);
+  KeptGradients gradients(plan);
+  const uint64_t before = cuda_emulation::Counted().kernels;
+  TrainOrDie(batch, 1, model.get(), &gradients);
+  const auto last = static_cast<int>(cuda_emulation::Counted().kernels - before);
+  cuda_emulation::SetLateRecords(true);
+  KeptGradients late(plan);
+  TrainOrDie(batch, 1, model.get(), &late);
+  EXPECT_EQ(late.gradients(), gradients.gradients());
+  cuda_emulation::FailKernel(last);
+  const absl::Status status = model->Train(batch, 1, &late).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cudaErrorIllegalAddress"));
 }
 
 // The pass never ends, since its last kernel does not.
