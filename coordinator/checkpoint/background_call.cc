@@ -1,14 +1,21 @@
 #include "coordinator/checkpoint/background_call.h"
 
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "glog/logging.h"
 
 namespace millrace::coordinator {
 
 struct BackgroundCall::State {
+  void Run() ABSL_LOCKS_EXCLUDED(mutex);
+
+  // Only for Run.
+  std::function<void()> call;
+  std::function<void()> on_end;
   Mutex mutex;
   CondVar changed;
   bool ended ABSL_GUARDED_BY(mutex) = false;
@@ -18,20 +25,30 @@ struct BackgroundCall::State {
 
 BackgroundCall::BackgroundCall(std::function<void()> call, std::function<void()> on_end)
     : state_(std::make_shared<State>()) {
-  std::thread([state = state_, call = std::move(call), on_end = std::move(on_end)] {
-    call();
-    {
-      MutexLock lock(&state->mutex);
-      state->ended = true;
-      state->telling = on_end != nullptr && !state->left;
-      state->changed.SignalAll();
-      if (!state->telling) return;
-    }
-    on_end();
-    MutexLock lock(&state->mutex);
-    state->telling = false;
-    state->changed.SignalAll();
-  }).detach();
+  state_->call = std::move(call);
+  state_->on_end = std::move(on_end);
+  try {
+    std::thread([state = state_] { state->Run(); }).detach();
+  } catch (const std::system_error& error) {
+    LOG(WARNING) << "no thread can be started (" << error.what() << "); a disk is waited for";
+    state_->Run();
+  }
+}
+
+// What the call owns goes before its end is told.
+void BackgroundCall::State::Run() {
+  std::exchange(call, nullptr)();
+  {
+    MutexLock lock(&mutex);
+    ended = true;
+    telling = on_end != nullptr && !left;
+    changed.SignalAll();
+    if (!telling) return;
+  }
+  on_end();
+  MutexLock lock(&mutex);
+  telling = false;
+  changed.SignalAll();
 }
 
 BackgroundCall::~BackgroundCall() {

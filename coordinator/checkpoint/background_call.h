@@ -14,6 +14,7 @@ class BackgroundCall {
  public:
   // Begins `call`, which must own all that it uses: it may outlive this object, and everybody.
   // Then `on_end` is called, on the same thread, unless this object has gone; it must not block.
+  // Where the system has no thread left both are done here.
   explicit BackgroundCall(std::function<void()> call, std::function<void()> on_end = nullptr);
   // Does not wait for the call.
   ~BackgroundCall();

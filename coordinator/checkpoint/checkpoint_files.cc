@@ -121,7 +121,8 @@ bool IsAnotherRuns(const absl::Status& status) {
 }
 
 std::string WhoseItIs(const absl::Status& status) {
-  return std::string(status.GetPayload(kAnotherRunsMark).value_or(absl::Cord()));
+  const auto whose = status.GetPayload(kAnotherRunsMark);
+  return whose ? std::string(*whose) : WhoHolds(status);
 }
 
 CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,

@@ -39,7 +39,8 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
 // Whether `status`, of one of the calls below, says that the directory is another run's: then it is
 // in vain to try again, until somebody does what its message says.
 bool IsAnotherRuns(const absl::Status& status);
-// Of such a status: "'/ckpt' was taken by job 'mnist-2-k3f9' (/ckpt/owner says so)".
+// Of such a status: "'/ckpt' was taken by job 'mnist-2-k3f9' (/ckpt/owner says so)"; or where
+// another job holds it for now, which may pass: see WhoHolds. "": any other status.
 std::string WhoseItIs(const absl::Status& status);
 
 // The directory is the job's from its first Begin on, until another job's, which goes on from one

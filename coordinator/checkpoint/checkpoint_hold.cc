@@ -13,10 +13,13 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "common/clock.h"
 #include "common/printable.h"
 #include "common/system_error.h"
 #include "coordinator/checkpoint/background_call.h"
@@ -28,7 +31,11 @@ namespace {
 // A file system whose files are never the same twice must not keep anybody here.
 constexpr int kMostTries = 10;
 // Of the machine's clock.
+constexpr absl::Duration kTakePatience = absl::Seconds(3);
+constexpr absl::Duration kTakePause = absl::Milliseconds(100);
 constexpr absl::Duration kReleasePatience = absl::Seconds(3);
+// The payload that marks a directory which another one holds: whose it is, in words.
+constexpr char kHeldMark[] = "millrace/held";
 
 std::string OfThisProcess() {
   std::array<char, 256> host = {};
@@ -44,11 +51,23 @@ int OpenToLock(const std::string& path) {
   return open(path.c_str(), O_RDONLY | kFlags);
 }
 
-bool IsAt(int fd, const std::string& path) {
+// kUnknown: the disk does not say. Whoever has the lock keeps it then.
+enum class Place { kAtPath, kElsewhere, kUnknown };
+
+Place PlaceOf(int fd, const std::string& path) {
   struct stat opened = {};
   struct stat found = {};
-  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &found) == 0 &&
-         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+  if (lstat(path.c_str(), &found) != 0) {
+    return errno == ENOENT || errno == ENOTDIR ? Place::kElsewhere : Place::kUnknown;
+  }
+  if (fstat(fd, &opened) != 0) return errno == ESTALE ? Place::kElsewhere : Place::kUnknown;
+  const bool is_same = opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+  return is_same ? Place::kAtPath : Place::kElsewhere;
+}
+
+bool IsReadOnly(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) == O_RDONLY;
 }
 
 // "" where the holder has not written it yet.
@@ -75,7 +94,7 @@ CheckpointHold::~CheckpointHold() { Release(); }
 absl::Status CheckpointHold::Take(const std::string& who, bool makes_directory) {
   MutexLock lock(&mutex_);
   if (released_) return absl::CancelledError("the directory of checkpoints is not held any more");
-  if (fd_ >= 0 && !IsAt(fd_, path_)) close(std::exchange(fd_, -1));
+  if (fd_ >= 0 && PlaceOf(fd_, path_) == Place::kElsewhere) close(std::exchange(fd_, -1));
   for (int i = 0; fd_ < 0 && i < kMostTries; ++i) {
     if (makes_directory) MakeDirectory();
     const Try tried = TryToLock();
@@ -100,7 +119,10 @@ CheckpointHold::Try CheckpointHold::TryToLock() {
     return Try::kNotHere;
   }
   const int error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-  if (error == 0 && IsAt(fd, path_)) {
+  const bool is_locked = error == 0 && PlaceOf(fd, path_) != Place::kElsewhere;
+  // A file that cannot say who holds it would name one that is dead.
+  const bool is_replaced = is_locked && IsReadOnly(fd) && unlink(path_.c_str()) == 0;
+  if (is_locked && !is_replaced) {
     fd_ = fd;
     said_.clear();
     return Try::kHeld;
@@ -113,30 +135,58 @@ CheckpointHold::Try CheckpointHold::TryToLock() {
 }
 
 // Who reads it meanwhile finds no less than the beginning of it. What cannot be written is missing
-// from a message, no more.
+// from a message, no more, and is not that of somebody before.
 void CheckpointHold::Say(const std::string& who) {
   const std::string text = absl::StrCat(who, OfThisProcess(), "\n");
   if (text == said_) return;
   const auto bytes = static_cast<ssize_t>(text.size());
   const bool written =
       pwrite(fd_, text.data(), text.size(), 0) == bytes && ftruncate(fd_, bytes) == 0;
-  if (written) said_ = text;
+  said_ = written ? text : "";
+  if (!written && ftruncate(fd_, 0) != 0) PLOG(WARNING) << path_ << " names an earlier holder";
 }
 
 absl::Status CheckpointHold::HeldByAnother() const {
   const std::string who = WhoIsSaid(path_);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "checkpoints.directory: '", directory_, "' is held by ", who.empty() ? "another job" : who,
-      " (", path_, "); name another directory, or wait for that job's end, or cancel it"));
+  const std::string held = absl::StrCat("'", directory_, "' is held by ",
+                                        who.empty() ? "another job" : who, " (", path_, ")");
+  absl::Status status = absl::FailedPreconditionError(
+      absl::StrCat("checkpoints.directory: ", held,
+                   "; name another directory, or wait for that job's end, or cancel it"));
+  status.SetPayload(kHeldMark, absl::Cord(held));
+  return status;
 }
 
 void CheckpointHold::Release() {
   MutexLock lock(&mutex_);
+  if (!released_ && fd_ >= 0) {
+    if (PlaceOf(fd_, path_) == Place::kAtPath) unlink(path_.c_str());
+    close(std::exchange(fd_, -1));
+    if (made_directory_) rmdir(directory_.c_str());
+  }
   released_ = true;
-  if (fd_ < 0) return;
-  if (IsAt(fd_, path_)) unlink(path_.c_str());
-  close(std::exchange(fd_, -1));
-  if (made_directory_) rmdir(directory_.c_str());
+  *is_released_ = true;
+}
+
+std::string WhoHolds(const absl::Status& status) {
+  return std::string(status.GetPayload(kHeldMark).value_or(absl::Cord()));
+}
+
+void TakeHold(const std::shared_ptr<CheckpointHold>& hold, const std::string& who,
+              bool makes_directory, const std::function<bool()>& cancelled) {
+  const absl::Time deadline = Clock::Real()->Now() + kTakePatience;
+  const BackgroundCall call([hold, who, makes_directory, deadline] {
+    for (;;) {
+      const absl::Status held = hold->Take(who, makes_directory);
+      const bool is_over = WhoHolds(held).empty() || Clock::Real()->Now() >= deadline;
+      LOG_IF(WARNING, is_over && !held.ok() && !absl::IsCancelled(held))
+          << who << ": " << held.message();
+      if (is_over) return;
+      absl::SleepFor(kTakePause);
+    }
+  });
+  while (!cancelled() && Clock::Real()->Now() < deadline && !call.AwaitFor(kTakePause)) {
+  }
 }
 
 void ReleaseHolds(std::vector<std::shared_ptr<CheckpointHold>> holds) {

@@ -2,6 +2,8 @@
 #ifndef MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_HOLD_H_
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_HOLD_H_
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,12 +32,15 @@ class CheckpointHold {
   // Sees to it that the directory is held, and that others are told by whom: "job 'mnist-1-k3f9'".
   // To be called again before something is done in it: somebody may have removed the file. A
   // directory that is not there is made, or nothing is held. FAILED_PRECONDITION: another one holds
-  // it; the message names both. CANCELLED: it was released.
+  // it; the message names both (see WhoHolds). CANCELLED: it was released.
   absl::Status Take(const std::string& who, bool makes_directory) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // For ever. Removes the file, and the directory where it was made for this hold and nothing came
   // into it.
   void Release() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Becomes true when that is done, which the disk may keep waiting. Outlives this object.
+  std::shared_ptr<const std::atomic<bool>> released() const { return is_released_; }
 
  private:
   enum class Try { kHeld, kNotHere, kAgain, kAnothers };
@@ -55,7 +60,19 @@ class CheckpointHold {
   bool made_directory_ ABSL_GUARDED_BY(mutex_) = false;
   bool released_ ABSL_GUARDED_BY(mutex_) = false;
   std::string said_ ABSL_GUARDED_BY(mutex_);  // What is in the file.
+  const std::shared_ptr<std::atomic<bool>> is_released_ =
+      std::make_shared<std::atomic<bool>>(false);
 };
+
+// Of Take's status where another one holds the directory: "'/ckpt' is held by job 'mnist-1-k3f9' of
+// process 4711 on trainer-0 (/ckpt/held-by)". "": any other status.
+std::string WhoHolds(const absl::Status& status);
+
+// Takes it, and tries that for some seconds while another one has it: it may be about to end. Waits
+// no longer than that for a directory that hangs, nor when `cancelled` returns true, which is asked
+// all the time. Whoever writes there must Take it all the same. Arguments as those of Take.
+void TakeHold(const std::shared_ptr<CheckpointHold>& hold, const std::string& who,
+              bool makes_directory, const std::function<bool()>& cancelled);
 
 // Releases them, and waits for that for some seconds at most: a directory that hangs is left
 // behind.

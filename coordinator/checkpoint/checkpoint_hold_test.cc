@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -86,6 +87,44 @@ TEST_F(CheckpointHoldTest, FileThatSomebodyRemovedIsHeldAgainWhenItIsNeeded) {
   std::filesystem::remove(file_);
   ASSERT_TRUE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
   EXPECT_THAT(std::string(first_.Take("job 'a-1'", /*makes_directory=*/true).message()),
+              HasSubstr("is held by job 'b-1'"));
+}
+
+// It let go of a good lock then. A directory that is a link to itself stands for a disk in trouble.
+TEST_F(CheckpointHoldTest, DiskThatDoesNotSayWhereTheFileIsCostsNoHold) {
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  const std::string aside = directory_ + "-aside";
+  std::filesystem::rename(directory_, aside);
+  std::filesystem::create_symlink(directory_, directory_);
+  EXPECT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  std::filesystem::remove(directory_);
+  std::filesystem::rename(aside, directory_);
+  EXPECT_THAT(std::string(second_.Take("job 'b-1'", /*makes_directory=*/true).message()),
+              HasSubstr("is held by job 'a-1'"));
+}
+
+TEST_F(CheckpointHoldTest, OneThatIsReleasedSaysSoAlsoWhenItIsGone) {
+  auto hold = std::make_unique<CheckpointHold>(RealFileSystem(), directory_);
+  const auto released = hold->released();
+  ASSERT_TRUE(hold->Take("job 'a-1'", /*makes_directory=*/true).ok());
+  EXPECT_FALSE(*released);
+  hold.reset();
+  EXPECT_TRUE(*released);
+  EXPECT_TRUE(first_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+}
+
+TEST_F(CheckpointHoldTest, OneThatAnotherLetsGoOfMeanwhileIsTaken) {
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  const auto second = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
+  bool was_asked = false;
+  TakeHold(second, "job 'b-1'", /*makes_directory=*/true, [&] {
+    if (!std::exchange(was_asked, true)) {
+      EXPECT_FALSE(second_.Take("job 'c-1'", /*makes_directory=*/true).ok());
+      first_.Release();
+    }
+    return false;
+  });
+  EXPECT_THAT(WhoHolds(second_.Take("job 'c-1'", /*makes_directory=*/true)),
               HasSubstr("is held by job 'b-1'"));
 }
 

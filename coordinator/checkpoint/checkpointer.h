@@ -163,9 +163,9 @@ class Checkpointer {
   // a minute's tries, or after shards have written for much longer than that may take. What was
   // being written before it has its own time. A directory that is another run's is tried once.
   bool MayEnd(const absl::optional<CutName>& cut);
-  // Whether that state is not saved because the directory is another run's; trouble() names it.
-  // REQUIRES: MayEnd has returned true.
-  bool has_lost_directory() const { return last_due_ == absl::InfiniteFuture(); }
+  // Whether that state is not saved because the directory is another run's, or held by another job
+  // at the last try; trouble() names it. REQUIRES: MayEnd has returned true.
+  bool has_lost_directory() const { return !last_is_saved_ && !whose_directory_.empty(); }
 
   // Whether a checkpoint is being written, or waited for.
   bool under_way() const { return phase_ != Phase::kIdle; }
@@ -316,7 +316,8 @@ class Checkpointer {
   absl::Time last_since_;  // Of its first try.
   // InfiniteFuture: the directory is another run's.
   absl::Time last_due_ = absl::InfinitePast();
-  std::string whose_directory_;  // In words, where that is so.
+  // In words, where it was another's at the last try: for good, or held for then.
+  std::string whose_directory_;
   Backoff last_backoff_{absl::Seconds(2), absl::Seconds(20)};
 };
 

@@ -202,6 +202,43 @@ TEST_F(CheckpointerTest, TheEndIsNotTriedAgainInADirectoryOfAnotherRun) {
   EXPECT_THAT(Numbers(), ElementsAre(1));
 }
 
+// It ended as if its last state were there.
+TEST_F(CheckpointerTest, TheEndHasNoDirectoryWhileAnotherJobHoldsItForAMinute) {
+  CheckpointHold other(RealFileSystem(), directory_);
+  ASSERT_TRUE(other.Take("job 'other-1'", /*makes_directory=*/true).ok());
+  hold_ = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
+  OpenIdle();
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  AwaitIdle();
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt)) << "it may be about to end";
+  clock_.Advance(absl::Minutes(2));
+  AwaitMayEnd();
+  EXPECT_TRUE(checkpointer_->has_lost_directory());
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("the last checkpoint is missing: '" + directory_ +
+                                                  "' is held by job 'other-1' of process "));
+  EXPECT_THAT(Numbers(), IsEmpty());
+}
+
+TEST_F(CheckpointerTest, TheEndIsSavedOnceAnotherJobHasLetGoOfTheDirectory) {
+  CheckpointHold other(RealFileSystem(), directory_);
+  ASSERT_TRUE(other.Take("job 'other-1'", /*makes_directory=*/true).ok());
+  hold_ = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
+  OpenIdle();
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  AwaitIdle();
+  other.Release();
+  clock_.Advance(absl::Seconds(30));
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  AwaitWriting();
+  shards_.Write();
+  AwaitMayEnd();
+  EXPECT_FALSE(checkpointer_->has_lost_directory());
+  EXPECT_EQ(checkpointer_->trouble(), "");
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
 TEST_F(CheckpointerTest, WhoAsksForOneInADirectoryOfAnotherRunNeedNotAskAgain) {
   OpenIdle();
   At(10);

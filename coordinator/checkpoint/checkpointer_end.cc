@@ -25,6 +25,7 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
     last_since_ = now;
     last_due_ = now;
     last_cut_ = cut;
+    whose_directory_.clear();
     last_backoff_.Reset();
   }
   if (phase_ == Phase::kAwaitingCut || phase_ == Phase::kAwaitingBarrier) PutBack();
@@ -47,7 +48,7 @@ bool Checkpointer::MayEnd(const absl::optional<CutName>& cut) {
 }
 
 bool Checkpointer::LastIsHopeless() const {
-  return clock_->Now() - last_since_ > kLastPatience || has_lost_directory();
+  return clock_->Now() - last_since_ > kLastPatience || last_due_ == absl::InfiniteFuture();
 }
 
 void Checkpointer::BeginLast() {

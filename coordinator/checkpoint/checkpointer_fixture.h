@@ -132,6 +132,7 @@ class CheckpointerTest : public ::testing::Test {
                 },
             .wake = [this] { Wake(); },
             .file_system = file_system,
+            .hold = hold_,
             .clock = &clock_},
         &requests_);
     Attach();
@@ -276,6 +277,7 @@ class CheckpointerTest : public ::testing::Test {
   CheckpointInfo restored_;
   uint64_t bytes_ = 0;
   BestEvaluation best_;  // That the job knows of.
+  std::shared_ptr<CheckpointHold> hold_;
   CheckpointRequests requests_;
   ScriptedShards shards_{2};
   std::unique_ptr<Checkpointer> checkpointer_;

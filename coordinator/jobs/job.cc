@@ -145,12 +145,14 @@ JobStatus Job::Status() const {
   return status;
 }
 
-absl::Status Job::Update(const std::function<void(JobRecord&)>& change) {
+absl::Status Job::Update(const std::function<void(JobRecord&)>& change,
+                         const std::function<void()>& once_journaled) {
   JobRecord record = this->record();
   change(record);
   record.set_step(step_);
   SetTimeSpent(record);
   MILLRACE_RETURN_IF_ERROR(journal_->Write(record));
+  if (once_journaled) once_journaled();
   MutexLock lock(&mutex_);
   record_ = std::move(record);
   return absl::OkStatus();
@@ -175,7 +177,8 @@ void Job::SetWarnings(std::vector<std::string> warnings) {
 }
 
 absl::Status Job::SetState(JobState state, const std::string& message,
-                           std::vector<std::string> warnings) {
+                           std::vector<std::string> warnings,
+                           const std::function<void()>& once_journaled) {
   const google::protobuf::Timestamp now = ToTimestamp(clock_->Now());
   const auto change = [&](JobRecord& record) {
     record.set_state(state);
@@ -183,7 +186,7 @@ absl::Status Job::SetState(JobState state, const std::string& message,
     if (state == RUNNING) *record.mutable_started() = now;
     if (HasEnded(state)) *record.mutable_ended() = now;
   };
-  MILLRACE_RETURN_IF_ERROR(Update(change));
+  MILLRACE_RETURN_IF_ERROR(Update(change, once_journaled));
   if (state == RUNNING || HasEnded(state)) {
     MutexLock lock(&mutex_);
     if (state == RUNNING) time_.Start(FromTimestamp(now));

@@ -66,16 +66,21 @@ class Job {
   uint64_t ElementsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Changes the record and writes it to the journal. On an error of the journal nothing is changed.
-  absl::Status Update(const std::function<void(JobRecord&)>& change) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `once_journaled` is called when it is there, before anybody can learn of it here.
+  absl::Status Update(const std::function<void(JobRecord&)>& change,
+                      const std::function<void()>& once_journaled = nullptr)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Changes the record, which the next Update writes.
   void Change(const std::function<void(JobRecord&)>& change) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Changes the state (with its time), journals it, and appends the event; with an ended state the
   // log is closed and waiters wake. On an error of the journal nothing is changed.
-  // `warnings`: those that stay of a job that has ended.
+  // `warnings`: those that stay of a job that has ended. `once_journaled`: see Update.
   absl::Status SetState(JobState state, const std::string& message,
-                        std::vector<std::string> warnings = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+                        std::vector<std::string> warnings = {},
+                        const std::function<void()>& once_journaled = nullptr)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Appends the event of the state as it is.
   void AnnounceState() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -89,4 +89,8 @@ Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRe
   return options;
 }
 
+bool MayMakeDirectory(const JobRecord& record) {
+  return !record.has_checkpoint() && !IsRestoredHere(record);
+}
+
 }  // namespace millrace::coordinator

@@ -16,6 +16,10 @@ namespace millrace::coordinator {
 // any more.
 Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRecord()> now);
 
+// Whether the job's directory may be made, to be held: one that has checkpoints of the job, or
+// those that it goes on from, is there, or is not mounted.
+bool MayMakeDirectory(const JobRecord& record);
+
 }  // namespace millrace::coordinator
 
 #endif  // MILLRACE_COORDINATOR_JOBS_JOB_CHECKPOINTS_H_

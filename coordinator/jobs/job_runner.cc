@@ -169,6 +169,7 @@ void JobRunner::OnEvaluationResult(const WorkerMember& worker, const EvaluationR
 }
 
 void JobRunner::Run() {
+  HoldDirectory();
   const absl::Status status = RunToEnd();
   // An interrupted call fails with an error of its own.
   const absl::Status interrupt = inbox_.interrupt();
@@ -176,6 +177,14 @@ void JobRunner::Run() {
   if (interrupt == Stopped() || !Finish(interrupt.ok() ? status : interrupt)) return;
   finished_ = true;
   environment_.on_ended();
+}
+
+// Where another job has it, or it does not answer, the job's checkpoints say so, and take it when
+// they can.
+void JobRunner::HoldDirectory() {
+  if (hold_ == nullptr) return;
+  TakeHold(hold_, absl::StrCat("job '", job_->id(), "'"), MayMakeDirectory(job_->record()),
+           [this] { return !inbox_.interrupt().ok(); });
 }
 
 bool JobRunner::Finish(const absl::Status& status) {
@@ -189,8 +198,6 @@ bool JobRunner::Finish(const absl::Status& status) {
     evaluator_->Abandon();
     if (!status.ok() && job_->record().has_started()) Fence();
   }
-  // Who hears of the end may take the directory at once.
-  if (hold_ != nullptr) ReleaseHolds({hold_});
   if (status.ok()) {
     std::vector<std::string> warnings;
     if (checkpointer_ != nullptr && !checkpointer_->trouble().empty()) {
@@ -229,8 +236,13 @@ void JobRunner::Fence() {
   LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job_->id() << ": " << status;
 }
 
+// Who hears of the end may take the directory at once. Nobody may before it is in the journal: the
+// coordinator's next life would go on with the job.
 bool JobRunner::End(JobState state, const std::string& message, std::vector<std::string> warnings) {
-  return WriteAtTheEnd([&] { return job_->SetState(state, message, warnings); });
+  const auto let_go = [this] {
+    if (hold_ != nullptr) ReleaseHolds({hold_});
+  };
+  return WriteAtTheEnd([&] { return job_->SetState(state, message, warnings, let_go); });
 }
 
 void JobRunner::RequestCheckpoint(CheckpointRequest request) {

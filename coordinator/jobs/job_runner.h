@@ -34,7 +34,8 @@ namespace millrace::coordinator {
 class JobRunner {
  public:
   // Starts at once, wherever the job's record says that it is. `hold`, on the job's directory of
-  // checkpoints (nullptr: it has none), is released before the job has ended.
+  // checkpoints (nullptr: it has none), is taken first, and released when the job's end is in the
+  // journal, before anybody hears of it.
   JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environment,
             std::shared_ptr<CheckpointHold> hold);
   // Stops, and waits for the thread.
@@ -69,6 +70,7 @@ class JobRunner {
   }
   void Blame(const WorkerMember& worker, const std::string& what);
   void Run();
+  void HoldDirectory();
   absl::Status RunToEnd();
   absl::Status Open() ABSL_LOCKS_EXCLUDED(shards_mutex_);
   absl::StatusOr<Attached> AttachSomewhere();

@@ -16,7 +16,6 @@
 #include "common/proto_fields.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
-#include "coordinator/checkpoint/background_call.h"
 #include "coordinator/checkpoint/checkpoint_files.h"
 #include "coordinator/explain/explain.h"
 #include "coordinator/jobs/job_beginning.h"
@@ -30,8 +29,6 @@ namespace {
 using ::google::protobuf::util::MessageDifferencer;
 
 constexpr size_t kMaxRequestIdLength = 200;
-// How long a start waits until the directories of its jobs are held; of the machine's clock.
-constexpr absl::Duration kHoldPatience = absl::Seconds(3);
 
 // Calls `then` once it was told of as many ends as there are to come. Thread-safe.
 class Countdown {
@@ -87,7 +84,7 @@ absl::Status JobTable::Load() {
     if (entry.record.state() == RUNNING && entry.step > 0) entry.record.set_step(entry.step);
     auto job =
         std::make_shared<Job>(std::move(entry.record), entry.events, journal_, environment_.clock);
-    MILLRACE_RETURN_IF_ERROR(Add(std::move(job), /*run=*/false));
+    MILLRACE_RETURN_IF_ERROR(Add(std::move(job)));
   }
   return absl::OkStatus();
 }
@@ -98,7 +95,6 @@ void JobTable::Resume() {
                                   [](const auto& job) { return HasEnded(job->state()); }),
                    unfinished.end());
   for (const auto& job : unfinished) job->AppendNotice("the coordinator was started again");
-  HoldAgain(unfinished);
   {
     MutexLock lock(&mutex_);
     for (const auto& job : unfinished) {
@@ -109,45 +105,37 @@ void JobTable::Resume() {
   retention_.Wake();
 }
 
-// What the life before this one held. Where another job has it by now, or the directory does not
-// answer, the job's checkpoints say so, and take it when they can.
-void JobTable::HoldAgain(const std::vector<std::shared_ptr<Job>>& jobs) {
-  std::vector<std::unique_ptr<BackgroundCall>> calls;
-  for (const auto& job : jobs) {
-    const std::string& directory = job->spec().checkpoints().directory();
-    if (directory.empty()) continue;
-    auto hold = std::make_shared<CheckpointHold>(environment_.file_system, directory);
-    {
-      MutexLock lock(&mutex_);
-      jobs_.at(job->number()).hold = hold;
-    }
-    // One that has checkpoints is there, or is not mounted.
-    const bool makes_directory = !job->record().has_checkpoint();
-    calls.push_back(std::make_unique<BackgroundCall>([hold, id = job->id(), makes_directory] {
-      const absl::Status held = hold->Take(absl::StrCat("job '", id, "'"), makes_directory);
-      LOG_IF(WARNING, !held.ok()) << id << ": " << held.message();
-    }));
-  }
-  const absl::Time deadline = Clock::Real()->Now() + kHoldPatience;
-  for (const auto& call : calls) call->AwaitFor(deadline - Clock::Real()->Now());
-}
-
-absl::Status JobTable::Add(std::shared_ptr<Job> job, bool run,
-                           std::shared_ptr<CheckpointHold> hold) {
-  const JobRecord record = job->record();
+absl::Status JobTable::Add(std::shared_ptr<Job> job) {
   MutexLock lock(&mutex_);
   if (stopping_) return absl::UnavailableError("the coordinator stops");
-  Entry& entry = jobs_[record.number()];
-  entry.job = std::move(job);
-  entry.hold = std::move(hold);
-  if (run) {
-    queue_.Add(record.number(), /*has_started=*/false, record.spec().ByteSizeLong());
-    RunWhoseTurnItIs();
-  }
-  by_id_[record.job_id()] = record.number();
-  if (!record.request_id().empty()) by_request_[record.request_id()] = record.job_id();
-  last_number_ = std::max(last_number_, record.number());
+  AddLocked(std::move(job));
   return absl::OkStatus();
+}
+
+// Jobs that wait for their turns may be thousands, and hold nothing: each would keep a file open.
+absl::Status JobTable::AddNew(std::shared_ptr<Job> job, std::shared_ptr<CheckpointHold>& hold) {
+  MutexLock lock(&mutex_);
+  if (stopping_) return absl::UnavailableError("the coordinator stops");
+  Entry& entry = AddLocked(job);
+  entry.hold = hold;
+  queue_.Add(job->number(), /*has_started=*/false, job->spec().ByteSizeLong());
+  RunWhoseTurnItIs();
+  if (entry.runner == nullptr) {
+    entry.hold.reset();
+  } else {
+    hold.reset();
+  }
+  return absl::OkStatus();
+}
+
+JobTable::Entry& JobTable::AddLocked(std::shared_ptr<Job> job) {
+  const uint64_t number = job->number();
+  by_id_[job->id()] = number;
+  if (!job->request_id().empty()) by_request_[job->request_id()] = job->id();
+  last_number_ = std::max(last_number_, number);
+  Entry& entry = jobs_[number];
+  entry.job = std::move(job);
+  return entry;
 }
 
 void JobTable::RunNext() {
@@ -175,6 +163,8 @@ void JobTable::RunWhoseTurnItIs() {
 void JobTable::RunLocked(Entry& entry) {
   entry.job->ClearTurn();
   if (entry.runner != nullptr) return;
+  const std::string& directory = entry.job->spec().checkpoints().directory();
+  if (entry.hold == nullptr && !directory.empty()) entry.hold = MakeHold(directory);
   entry.runner = std::make_shared<JobRunner>(entry.job, environment_, entry.hold);
 }
 
@@ -239,9 +229,9 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   const std::string directory = NormalDirectory(record.spec().checkpoints().directory());
   MILLRACE_RETURN_IF_ERROR(ClaimDirectory(directory));
   const absl::Cleanup release = [&] { ReleaseDirectory(directory); };
-  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<CheckpointHold> hold,
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<CheckpointHold> hold,
                             HoldDirectory(record.spec(), cancelled));
-  absl::Cleanup let_go = [&] {
+  const absl::Cleanup let_go = [&] {
     if (hold != nullptr) ReleaseHolds({hold});
   };
   MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> notices,
@@ -265,15 +255,15 @@ absl::StatusOr<std::string> JobTable::TakeReserved(const SubmitJobRequest& reque
   job->AnnounceState();
   for (const std::string& notice : notices) job->AppendNotice(notice);
   // With its runner or its place in the queue, so that whoever finds it can cancel it.
-  MILLRACE_RETURN_IF_ERROR(Add(job, /*run=*/true, hold));
-  std::move(let_go).Cancel();
+  MILLRACE_RETURN_IF_ERROR(AddNew(job, hold));
   job->AnnounceTurn();
   return job_id;
 }
 
 // A directory belongs to one run: here none takes that of another one that has not ended. Jobs of
 // other coordinators are held off by the directory's lock (CheckpointHold), and told apart by what
-// is in it (CheckpointFiles).
+// is in it (CheckpointFiles). What has the lock here and is neither a job nor a submission is a
+// call that nobody waits for any more, since the disk does not answer it.
 absl::Status JobTable::ClaimDirectory(const std::string& directory) {
   if (directory.empty()) return absl::OkStatus();
   const auto refuse = [&](const std::string& whose) {
@@ -288,8 +278,16 @@ absl::Status JobTable::ClaimDirectory(const std::string& directory) {
     if (NormalDirectory(job.spec().checkpoints().directory()) != directory) continue;
     return refuse(absl::StrCat("job '", job.id(), "'"));
   }
-  if (claimed_directories_.insert(directory).second) return absl::OkStatus();
-  return refuse("a job that is being submitted");
+  if (claimed_directories_.contains(directory)) return refuse("a job that is being submitted");
+  for (const Holding& holding : holdings_) {
+    if (holding.directory != directory || *holding.released) continue;
+    return absl::UnavailableError(
+        absl::StrCat("checkpoints.directory: '", directory,
+                     "' does not answer; an earlier submission, or a job that has ended, still "
+                     "holds it until it does"));
+  }
+  claimed_directories_.insert(directory);
+  return absl::OkStatus();
 }
 
 void JobTable::ReleaseDirectory(const std::string& directory) {
@@ -297,18 +295,34 @@ void JobTable::ReleaseDirectory(const std::string& directory) {
   claimed_directories_.erase(directory);
 }
 
+std::shared_ptr<CheckpointHold> JobTable::MakeHold(const std::string& directory) {
+  holdings_.erase(std::remove_if(holdings_.begin(), holdings_.end(),
+                                 [](const Holding& holding) { return holding.released->load(); }),
+                  holdings_.end());
+  auto hold = std::make_shared<CheckpointHold>(environment_.file_system, directory);
+  holdings_.push_back({NormalDirectory(directory), hold->released()});
+  return hold;
+}
+
 // It may be a network's that does not answer.
 absl::StatusOr<std::shared_ptr<CheckpointHold>> JobTable::HoldDirectory(
-    const JobSpec& spec, const std::function<bool()>& cancelled) const {
+    const JobSpec& spec, const std::function<bool()>& cancelled) {
   const std::string& directory = spec.checkpoints().directory();
   if (directory.empty()) return nullptr;
   using Held = std::shared_ptr<CheckpointHold>;
+  Held hold;
+  {
+    MutexLock lock(&mutex_);
+    hold = MakeHold(directory);
+  }
   return environment_.file_caller->Call<Held>(
       absl::StrCat("checkpoints.directory: ", directory),
-      [spec, files = environment_.file_system]() -> absl::StatusOr<Held> {
-        auto hold = std::make_shared<CheckpointHold>(files, spec.checkpoints().directory());
-        MILLRACE_RETURN_IF_ERROR(CheckNewOwner(files, spec, hold.get()));
-        return hold;
+      [spec, files = environment_.file_system,
+       hold = std::move(hold)]() mutable -> absl::StatusOr<Held> {
+        // Only the call's: where it is refused it is released before that is told.
+        Held held = std::move(hold);
+        MILLRACE_RETURN_IF_ERROR(CheckNewOwner(files, spec, held.get()));
+        return held;
       },
       cancelled);
 }

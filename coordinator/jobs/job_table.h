@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_JOBS_JOB_TABLE_H_
 #define MILLRACE_COORDINATOR_JOBS_JOB_TABLE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -40,8 +41,8 @@ class JobTable final : public MemberObserver {
   // Reads the journal. Once, before anything else.
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes up the jobs that Load found unfinished, those that had started first. Waits for their
-  // directories of checkpoints for some seconds at most. REQUIRES: no Cancel before.
+  // Takes up the jobs that Load found unfinished, those that had started first. REQUIRES: no Cancel
+  // before.
   void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // See the service's SubmitJob. Blocks while a worker compiles the model, or until `cancelled`
@@ -89,8 +90,14 @@ class JobTable final : public MemberObserver {
   struct Entry {
     std::shared_ptr<Job> job;
     std::shared_ptr<JobRunner> runner;  // None while the job waits for its turn, or has ended.
-    // On its directory of checkpoints. None: it has no such directory, or has ended.
+    // On its directory of checkpoints. None: it has no such directory, waits for its turn, or has
+    // ended.
     std::shared_ptr<CheckpointHold> hold;
+  };
+  // A hold that was made here, by a job or for a submission that is under way or was left behind.
+  struct Holding {
+    std::string directory;  // As NormalDirectory writes it.
+    std::shared_ptr<const std::atomic<bool>> released;
   };
 
   // The id of the job that an earlier request made, or "" when this request is the one to make it;
@@ -103,8 +110,10 @@ class JobTable final : public MemberObserver {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status ClaimDirectory(const std::string& directory) ABSL_LOCKS_EXCLUDED(mutex_);
   void ReleaseDirectory(const std::string& directory) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<CheckpointHold> MakeHold(const std::string& directory)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<CheckpointHold>> HoldDirectory(
-      const JobSpec& spec, const std::function<bool()>& cancelled) const;
+      const JobSpec& spec, const std::function<bool()>& cancelled) ABSL_LOCKS_EXCLUDED(mutex_);
   // That train, and have a directory for checkpoints.
   std::vector<std::pair<std::shared_ptr<Job>, std::shared_ptr<JobRunner>>> WithCheckpoints() const
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -112,10 +121,13 @@ class JobTable final : public MemberObserver {
   absl::StatusOr<std::string> TakeReserved(const SubmitJobRequest& request,
                                            const std::function<bool()>& cancelled)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Knows the job from now on. `run`: it also waits for its turn, which may have come.
-  absl::Status Add(std::shared_ptr<Job> job, bool run,
-                   std::shared_ptr<CheckpointHold> hold = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
-  void HoldAgain(const std::vector<std::shared_ptr<Job>>& jobs) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Knows the job from now on.
+  absl::Status Add(std::shared_ptr<Job> job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same; and it waits for its turn. Where that has come it goes on with `hold`, which is then
+  // null.
+  absl::Status AddNew(std::shared_ptr<Job> job, std::shared_ptr<CheckpointHold>& hold)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  Entry& AddLocked(std::shared_ptr<Job> job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Some runner has finished: whose turn is it now?
   void RunNext() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunWhoseTurnItIs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -142,6 +154,7 @@ class JobTable final : public MemberObserver {
   absl::flat_hash_set<std::string> claimed_ ABSL_GUARDED_BY(mutex_);
   // Directories of checkpoints, as NormalDirectory writes them, of jobs that are being taken.
   absl::flat_hash_set<std::string> claimed_directories_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Holding> holdings_ ABSL_GUARDED_BY(mutex_);
   JobQueue queue_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -115,6 +115,21 @@ TEST_F(JobTest, LastEventIsToldAgainAfterARestart) {
   EXPECT_TRUE(job->events().ReadAfter(3, absl::ZeroDuration())->end);
 }
 
+// Its directory is free for others from then on.
+TEST_F(JobTest, NobodyHearsOfAnEndBeforeWhatIsDoneOnceItIsJournaled) {
+  auto job = Load();
+  ASSERT_TRUE(job->SetState(RUNNING, "").ok());
+  bool was_called = false;
+  const auto look = [&] {
+    was_called = true;
+    EXPECT_EQ(journal_->ReadJobs()->at(0).record.state(), SUCCEEDED);
+    EXPECT_EQ(job->state(), RUNNING);
+  };
+  ASSERT_TRUE(job->SetState(SUCCEEDED, "", {}, look).ok());
+  EXPECT_TRUE(was_called);
+  EXPECT_EQ(job->state(), SUCCEEDED);
+}
+
 TEST_F(JobTest, EventNumbersOfARunningJobGoOnAfterARestart) {
   auto job = Load();
   ASSERT_TRUE(job->SetState(RUNNING, "").ok());
