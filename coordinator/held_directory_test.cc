@@ -51,7 +51,7 @@ class StandingFileSystem final : public rocksdb::FileSystemWrapper {
   std::atomic<int> looks_{0};
 };
 
-CoordinatorOptions OneAtATime() {
+CoordinatorOptions OneJobRunning() {
   CoordinatorOptions options;
   options.max_running_jobs = 1;
   return options;
@@ -149,7 +149,7 @@ TEST_F(HeldDirectoryTest, JobThatWasRefusedOrCancelledHoldsNothing) {
 // Each kept a file open, and thousands may wait.
 TEST_F(HeldDirectoryTest, JobThatWaitsForItsTurnHoldsItsDirectoryWhenThatComes) {
   Gate gate;
-  FakeCluster cluster(1, OneAtATime());
+  FakeCluster cluster(1, OneJobRunning());
   cluster.StartPs();
   cluster.AddWorker(WaitingAt(10, &gate));
   const std::string before = cluster.Submit(PlainJob(20)).value();
@@ -185,7 +185,7 @@ TEST_F(HeldDirectoryTest, RestartedCoordinatorHoldsTheDirectoriesOfItsRunningJob
 // A thread was started for each, and the coordinator was gone where there were too many.
 TEST_F(HeldDirectoryTest, StartLooksIntoNoDirectoryOfAJobThatWaitsForItsTurn) {
   const auto files = std::make_shared<StandingFileSystem>();
-  CoordinatorOptions options = OneAtATime();
+  CoordinatorOptions options = OneJobRunning();
   options.checkpoint_file_system = files;
   Gate gate;
   FakeCluster cluster(1, options);
