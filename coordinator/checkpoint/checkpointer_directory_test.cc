@@ -205,12 +205,7 @@ TEST_F(CheckpointerTest, TheEndIsNotTriedAgainInADirectoryOfAnotherRun) {
 // It ended as if its last state were there.
 TEST_F(CheckpointerTest, TheEndHasNoDirectoryWhileAnotherJobHoldsItForAMinute) {
   CheckpointHold other(RealFileSystem(), directory_);
-  ASSERT_TRUE(other.Take("job 'other-1'", /*makes_directory=*/true).ok());
-  hold_ = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
-  OpenIdle();
-  At(kSavedSteps);
-  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
-  AwaitIdle();
+  EndWhileHeldBy(&other);
   EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt)) << "it may be about to end";
   clock_.Advance(absl::Minutes(2));
   AwaitMayEnd();
@@ -222,12 +217,7 @@ TEST_F(CheckpointerTest, TheEndHasNoDirectoryWhileAnotherJobHoldsItForAMinute) {
 
 TEST_F(CheckpointerTest, TheEndIsSavedOnceAnotherJobHasLetGoOfTheDirectory) {
   CheckpointHold other(RealFileSystem(), directory_);
-  ASSERT_TRUE(other.Take("job 'other-1'", /*makes_directory=*/true).ok());
-  hold_ = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
-  OpenIdle();
-  At(kSavedSteps);
-  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
-  AwaitIdle();
+  EndWhileHeldBy(&other);
   other.Release();
   clock_.Advance(absl::Seconds(30));
   EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));

@@ -200,6 +200,17 @@ class CheckpointerTest : public ::testing::Test {
     AwaitThat([&] { return checkpointer_->MayEnd(cut); });
   }
 
+  // At the end of training, whose first try of a last checkpoint finds the directory held by
+  // `other`.
+  void EndWhileHeldBy(CheckpointHold* other) {
+    ASSERT_TRUE(other->Take("job 'other-1'", /*makes_directory=*/true).ok());
+    hold_ = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
+    OpenIdle();
+    At(kSavedSteps);
+    EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+    AwaitIdle();
+  }
+
   // What becomes of a request.
   std::shared_ptr<absl::optional<absl::StatusOr<CheckpointInfo>>> Request(
       const std::string& cause = "a client asked for it", bool urgent = false) {

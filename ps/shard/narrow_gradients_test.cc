@@ -21,7 +21,6 @@
 namespace millrace::ps {
 namespace {
 
-using ::millrace::testing::MakeMessage;
 using ::millrace::testing::MakeNarrowPiece;
 using ::millrace::testing::MakeSpec;
 using ::millrace::testing::MakeWirePiece;
@@ -85,10 +84,7 @@ class NarrowGradientsTest : public ShardTest {
     std::shuffle(pieces.begin(), pieces.end(), random_);
     absl::optional<PushResponse> answer;
     for (const WirePiece& piece : pieces) {
-      DecodedPush message = MakeMessage(shard_->plan().spec, step, /*push_id=*/step + 1, examples);
-      message.pieces.push_back(piece);
-      shard_->Push(/*stream=*/1, std::move(message),
-                   [&](const PushResponse& got) { answer = got; });
+      answer = PushPiece(/*stream=*/1, step, /*push_id=*/step + 1, piece, examples);
     }
     return answer;
   }
@@ -96,11 +92,8 @@ class NarrowGradientsTest : public ShardTest {
   // `count` elements of slice 0 that are all 1. Returns the answer, if there is one now.
   absl::optional<PushResponse> PushNarrow(Encoding::Kind encoding, uint64_t stream, uint64_t step,
                                           uint64_t push_id, uint64_t offset, size_t count) {
-    DecodedPush message = MakeMessage(shard_->plan().spec, step, push_id);
-    message.pieces.push_back(MakeNarrowPiece(encoding, 0, offset, std::vector<float>(count, 1)));
-    absl::optional<PushResponse> answer;
-    shard_->Push(stream, std::move(message), [&](const PushResponse& got) { answer = got; });
-    return answer;
+    return PushPiece(stream, step, push_id,
+                     MakeNarrowPiece(encoding, 0, offset, std::vector<float>(count, 1)));
   }
 
   // Values and slots, block by block.
@@ -204,10 +197,9 @@ TEST_F(NarrowGradientsTest, NoNumbersAreRefusedByTheirElement) {
   Make(MakeSpec({2000}));
   std::vector<float> values(2000, 1);
   values[1500] = INFINITY;
-  DecodedPush message = MakeMessage(shard_->plan().spec, /*step=*/3, /*push_id=*/1);
-  message.pieces.push_back(MakeNarrowPiece(Encoding::FLOAT16, 0, 0, values, /*slice_bytes=*/99));
-  absl::optional<PushResponse> answer;
-  shard_->Push(1, std::move(message), [&](const PushResponse& got) { answer = got; });
+  const auto answer =
+      PushPiece(/*stream=*/1, /*step=*/3, /*push_id=*/1,
+                MakeNarrowPiece(Encoding::FLOAT16, 0, 0, values, /*slice_bytes=*/99));
   ASSERT_TRUE(answer.has_value());
   EXPECT_THAT(answer->message(), HasSubstr("step 3: the gradient of variable 'variable_0' has inf "
                                            "at element 1500"));
@@ -241,15 +233,9 @@ TEST_F(NarrowGradientsTest, ThoseUnderWayAreBoundedByWhatTheyTakeAsFloat32) {
 TEST_F(NarrowGradientsTest, ContributionInSmallPiecesTakesAGradientAndNoMore) {
   SpareMemory spare(7000);
   Make(MakeSpec({1600}, /*replicas=*/2), nullptr, /*closed=*/false, &spare);
-  for (const uint64_t step : {1, 0}) {
-    absl::optional<PushResponse> answer;
-    for (uint64_t offset = 0; offset < 1600; offset += 16) {
-      ASSERT_FALSE(answer.has_value()) << answer->message();
-      answer = PushNarrow(Encoding::BFLOAT16, 1, step, /*push_id=*/step + 1, offset, 16);
-    }
-    ASSERT_TRUE(answer.has_value());
-    EXPECT_EQ(answer->outcome(), step == 1 ? PushResponse::HELD : PushResponse::APPLIED);
-  }
+  PushTwoInSmallPieces([this](uint64_t step, uint64_t offset, size_t count) {
+    return PushNarrow(Encoding::BFLOAT16, 1, step, /*push_id=*/step + 1, offset, count);
+  });
   EXPECT_THAT(Values(*Newest(shard_.get())), Each(-1));
   EXPECT_EQ(spare.used(), 0);
   shard_.reset();

@@ -49,16 +49,38 @@ class ShardTest : public ::testing::Test {
                                      std::make_unique<FakeRoot>(&root_), spare);
   }
 
-  // Pushes `count` elements of slice 0 that are all `value`. Returns the answer, if there is one
-  // now.
-  absl::optional<PushResponse> PushPart(uint64_t stream, uint64_t step, uint64_t push_id,
-                                        uint64_t offset, size_t count, float value) {
-    DecodedPush message = ::millrace::testing::MakeMessage(shard_->plan().spec, step, push_id);
-    message.pieces.push_back(
-        ::millrace::testing::MakeWirePiece(0, offset, std::vector<float>(count, value)));
+  // Pushes a piece in a message of its own. Returns the answer, if there is one now.
+  absl::optional<PushResponse> PushPiece(uint64_t stream, uint64_t step, uint64_t push_id,
+                                         WirePiece piece, uint32_t examples = 1) {
+    DecodedPush message =
+        ::millrace::testing::MakeMessage(shard_->plan().spec, step, push_id, examples);
+    message.pieces.push_back(std::move(piece));
     absl::optional<PushResponse> answer;
     shard_->Push(stream, std::move(message), [&](const PushResponse& got) { answer = got; });
     return answer;
+  }
+
+  // The same of `count` elements of slice 0 that are all `value`.
+  absl::optional<PushResponse> PushPart(uint64_t stream, uint64_t step, uint64_t push_id,
+                                        uint64_t offset, size_t count, float value) {
+    return PushPiece(
+        stream, step, push_id,
+        ::millrace::testing::MakeWirePiece(0, offset, std::vector<float>(count, value)));
+  }
+
+  // Of two replicas, the second one's contribution first, each in pieces of 16 of 1,600 elements:
+  // `push(step, offset, count)` pushes one. The second one is held until the first one has come.
+  template <typename Push>
+  void PushTwoInSmallPieces(Push push) {
+    for (const uint64_t step : {1, 0}) {
+      absl::optional<PushResponse> answer;
+      for (uint64_t offset = 0; offset < 1600; offset += 16) {
+        ASSERT_FALSE(answer.has_value()) << answer->message();
+        answer = push(step, offset, size_t{16});
+      }
+      ASSERT_TRUE(answer.has_value());
+      EXPECT_EQ(answer->outcome(), step == 1 ? PushResponse::HELD : PushResponse::APPLIED);
+    }
   }
 
   PullRequest Version(uint64_t version) {

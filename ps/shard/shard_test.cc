@@ -238,15 +238,9 @@ TEST_F(ShardTest, ContributionsOfAnEarlierLifeCountAsMemory) {
 TEST_F(ShardTest, ContributionInSmallPiecesLeavesRoomForTheOneBeforeIt) {
   SpareMemory spare(7000);
   Make(MakeSpec({1600}, /*replicas=*/2), nullptr, /*closed=*/false, &spare);
-  for (const uint64_t step : {1, 0}) {
-    absl::optional<PushResponse> answer;
-    for (uint64_t offset = 0; offset < 1600; offset += 16) {
-      ASSERT_FALSE(answer.has_value()) << answer->message();
-      answer = PushPart(1, step, /*push_id=*/step + 1, offset, 16, static_cast<float>(offset));
-    }
-    ASSERT_TRUE(answer.has_value());
-    EXPECT_EQ(answer->outcome(), step == 1 ? PushResponse::HELD : PushResponse::APPLIED);
-  }
+  PushTwoInSmallPieces([this](uint64_t step, uint64_t offset, size_t count) {
+    return PushPart(1, step, /*push_id=*/step + 1, offset, count, static_cast<float>(offset));
+  });
   EXPECT_EQ(Values(*Newest(shard_.get()))[1599], -1584);
   EXPECT_EQ(spare.used(), 0);
 }
