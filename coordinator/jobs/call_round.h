@@ -18,9 +18,8 @@
 namespace millrace::coordinator {
 
 // Each call has its own deadline, so that the round takes as long as the slowest server and no
-// longer than that deadline. Lives until the last call has ended, whoever lets go of it before.
-// Thread-safe.
-class CallRound : public std::enable_shared_from_this<CallRound> {
+// longer than that deadline. Must outlive its calls: see Await. Thread-safe.
+class CallRound {
  public:
   CallRound(size_t calls, absl::Duration timeout)
       : statuses_(calls), done_(calls), pending_(calls) {

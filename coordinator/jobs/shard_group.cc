@@ -1,7 +1,8 @@
 // A round of calls begins them all and then waits for the last. What a call needs until it ends
-// (its context, its request, its answer) lives in the round, which each call's callback holds: so a
-// group may go while a call is still being cancelled. Only a poll has a callback into its user; the
-// destructor waits for that one.
+// (its context, its request, its answer) lives in the round, which waits for its calls before it
+// goes. The calls' callbacks do not keep it: a context keeps its channel, and the process's last
+// channel must not go on one of gRPC's threads of callbacks, which end with it and would wait for
+// themselves.
 #include "coordinator/jobs/shard_group.h"
 
 #include <algorithm>
@@ -59,6 +60,7 @@ template <typename Request, typename Response>
 struct ShardGroup::Round : CallRound {
   Round(size_t calls, absl::Duration timeout)
       : CallRound(calls, timeout), requests(calls), responses(calls) {}
+  ~Round() override { Await(); }
   std::vector<Request> requests;
   std::vector<Response> responses;
 };
@@ -72,11 +74,8 @@ struct ShardGroup::PollRound {
 ShardGroup::ShardGroup(const JobRecord& record, const MemberRegistry* registry)
     : job_id_(record.job_id()), making_(record), servers_(record, registry) {}
 
-ShardGroup::~ShardGroup() {
-  under_way_.Cancel();
-  if (poll_ != nullptr) poll_->round->Await();
-  if (write_ != nullptr) write_->Await();
-}
+// The rounds wait for their calls.
+ShardGroup::~ShardGroup() { under_way_.Cancel(); }
 
 template <typename Request, typename Response, typename Make>
 std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
@@ -96,9 +95,9 @@ std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
       make(shard, round->requests[shard]);
       (servers_.stub(shard).async()->*method)(
           round->context(shard), &round->requests[shard], &round->responses[shard],
-          [round, shard, if_one_fails](grpc::Status status) {
-            if (!status.ok() && if_one_fails == IfOneFails::kCancelOthers) round->Cancel();
-            round->Done(shard, status);
+          [calls = round.get(), shard, if_one_fails](grpc::Status status) {
+            if (!status.ok() && if_one_fails == IfOneFails::kCancelOthers) calls->Cancel();
+            calls->Done(shard, status);
           });
     }
   }
