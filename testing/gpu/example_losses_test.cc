@@ -2,8 +2,8 @@
 // optimizer, its data's formats, as one replica of a synchronous job computes them (LocalTraining).
 //
 // On a real GPU (MILLRACE_TEST_GPU) 50 steps of the example's own batch size, and on the emulation
-// fewer and smaller ones: as many as take seconds. Data are those of MILLRACE_TEST_DATA where it
-// has the example's, otherwise generated.
+// fewer and smaller ones: as many as take seconds, or MILLRACE_TEST_STEPS. Data are those of
+// MILLRACE_TEST_DATA where it has the example's, otherwise generated.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "glog/logging.h"
@@ -89,26 +90,35 @@ struct Example {
   // On the emulation.
   uint32_t batch_size;
   int steps;
-  // Of a network that amplifies rounding: the loss of its first steps is compared, and later ones
-  // need only be this close.
-  int exact_steps = kStepsOnRealGpu;
-  double later_tolerance = kTolerance;
+  // Of a network in which rounding grows from step to step until nothing is left of the losses'
+  // likeness, on processors too (docs/performance.md): each step is begun on the GPU with what the
+  // processor has come to.
+  bool each_step_from_one_state = false;
 };
 
 const Example kExamples[] = {
     {"a9a_logistic", WriteA9a, "a9a", 32, 50},
     {"census_csv", WriteCensus, "census", 32, 50},
     {"census_wide_deep", WriteCensus, "census", 32, 50},
-    {"cifar10_resnet", WriteCifar, "cifar-10-batches-bin", 2, 2, 5, 0.1},
-    {"digits", WriteDigits, nullptr, 4, 10},
-    {"image_folder", WriteShapes, nullptr, 2, 3},
+    {"cifar10_resnet", WriteCifar, "cifar-10-batches-bin", 2, 50, true},
+    {"digits", WriteDigits, nullptr, 4, 50},
+    {"image_folder", WriteShapes, nullptr, 2, 50},
     {"mnist_cnn", WriteDigits, "mnist", 2, 3},
     {"mnist_cnn_sync", WriteDigits, "mnist", 2, 3},
     {"movielens_mf", WriteRatings, nullptr, 32, 50},
     {"regression_csv", WriteRegressionData, nullptr, 32, 50},
-    {"two_inputs", WriteTwoInputs, nullptr, 4, 10},
+    {"two_inputs", WriteTwoInputs, nullptr, 4, 50},
     {"wide_mlp", WriteDigits, "mnist", 2, 1},
 };
+
+int StepsOf(const Example& example) {
+  if (worker::OnRealGpu()) return kStepsOnRealGpu;
+  const char* const steps = std::getenv("MILLRACE_TEST_STEPS");
+  if (steps == nullptr || *steps == 0) return example.steps;
+  int number = 0;
+  CHECK(absl::SimpleAtoi(steps, &number) && number > 0) << "MILLRACE_TEST_STEPS is " << steps;
+  return number;
+}
 
 std::string RealData(const Example& example) {
   const char* const root = std::getenv("MILLRACE_TEST_DATA");
@@ -143,14 +153,10 @@ std::unique_ptr<LocalTraining> StartOn(const std::string& device_name, const Job
   return *std::move(training);
 }
 
-std::vector<double> Losses(LocalTraining* training, int steps) {
-  std::vector<double> losses;
-  for (int step = 0; step < steps; ++step) {
-    const auto loss = training->Step();
-    EXPECT_TRUE(loss.ok()) << loss.status();
-    losses.push_back(loss.value_or(NAN));
-  }
-  return losses;
+double LossOf(LocalTraining* training) {
+  const auto loss = training->Step();
+  EXPECT_TRUE(loss.ok()) << loss.status();
+  return loss.value_or(NAN);
 }
 
 class ExampleLossesTest : public ::testing::TestWithParam<Example> {};
@@ -158,23 +164,25 @@ class ExampleLossesTest : public ::testing::TestWithParam<Example> {};
 TEST_P(ExampleLossesTest, AreTheSameOnAGpuAndOnAProcessor) {
   const Example& example = GetParam();
   const JobSpec spec = SpecOf(example);
-  const int steps = worker::OnRealGpu() ? kStepsOnRealGpu : example.steps;
-  const std::vector<double> on_gpu = Losses(StartOn("cuda", spec).get(), steps);
-  const std::vector<double> on_cpu = Losses(StartOn("cpu", spec).get(), steps);
-  ASSERT_EQ(on_gpu.size(), on_cpu.size());
+  const int steps = StepsOf(example);
+  const auto gpu = StartOn("cuda", spec);
+  const auto cpu = StartOn("cpu", spec);
+  double first = 0;
+  double last = 0;
   double largest = 0;
-  for (size_t step = 0; step < on_cpu.size(); ++step) {
-    const double difference =
-        std::abs(on_gpu[step] - on_cpu[step]) / std::max(std::abs(on_cpu[step]), kLeastLoss);
+  for (int step = 0; step < steps; ++step) {
+    const double on_gpu = LossOf(gpu.get());
+    last = LossOf(cpu.get());
+    if (step == 0) first = last;
+    const double difference = std::abs(on_gpu - last) / std::max(std::abs(last), kLeastLoss);
     largest = std::max(largest, difference);
-    const bool exact = static_cast<int>(step) < example.exact_steps;
-    EXPECT_LE(difference, exact ? kTolerance : example.later_tolerance)
-        << "step " << step << ": " << on_gpu[step] << " and " << on_cpu[step];
+    EXPECT_LE(difference, kTolerance) << "step " << step << ": " << on_gpu << " and " << last;
+    if (example.each_step_from_one_state) gpu->GoOnFrom(*cpu);
   }
   RecordProperty("largest_difference", absl::StrCat(largest));
   std::cout << example.name << ": " << steps << " steps of " << spec.batch_size()
-            << " examples, losses from " << on_cpu.front() << " to " << on_cpu.back()
-            << ", differ by at most " << largest << std::endl;
+            << " examples, losses from " << first << " to " << last << ", differ by at most "
+            << largest << std::endl;
 }
 
 INSTANTIATE_TEST_SUITE_P(Examples, ExampleLossesTest, ::testing::ValuesIn(kExamples),
@@ -195,7 +203,7 @@ TEST(ExampleBitsTest, AreTheSameInEveryRepeat) {
     for (int repeat = 0; repeat < repeats; ++repeat) {
       cuda_emulation::SetOrder(repeat);
       const auto training = StartOn("cuda", spec);
-      Losses(training.get(), steps);
+      for (int step = 0; step < steps; ++step) LossOf(training.get());
       const std::vector<float> values = training->Values();
       if (repeat == 0) first = values;
       ASSERT_EQ(std::memcmp(values.data(), first.data(), first.size() * sizeof(float)), 0)

@@ -1,8 +1,10 @@
 #include "testing/gpu/local_training.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "ps/dense/initial_value.h"
 #include "worker/model/layered_model.h"
 #include "worker/training/step_seed.h"
@@ -102,6 +104,15 @@ std::vector<float> LocalTraining::Values() const {
     values.insert(values.end(), variable.values.begin(), variable.values.end());
   }
   return values;
+}
+
+void LocalTraining::GoOnFrom(const LocalTraining& other) {
+  CHECK_EQ(step_, other.step_);
+  for (size_t v = 0; v < variables_.size(); ++v) {
+    const auto& values = other.variables_[v].values;
+    std::copy(values.begin(), values.end(), variables_[v].values.begin());
+    variables_[v].slots = other.variables_[v].slots;
+  }
 }
 
 void LocalTraining::Update() {

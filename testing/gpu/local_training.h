@@ -33,6 +33,10 @@ class LocalTraining {
   // Of all variables, as the last step left them.
   std::vector<float> Values() const;
 
+  // Goes on from where `other` is: its values, and what its optimizer keeps. REQUIRES: of the same
+  // job, and as many steps done.
+  void GoOnFrom(const LocalTraining& other);
+
  private:
   class Gradients;
   struct Variable;
