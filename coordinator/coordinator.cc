@@ -8,8 +8,11 @@
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/job_table.h"
+#include "coordinator/jobs/member_events.h"
 #include "coordinator/jobs/planner.h"
 #include "coordinator/jobs/retention.h"
+#include "coordinator/jobs/runner_environment.h"
+#include "coordinator/jobs/submissions.h"
 #include "coordinator/journal/journal.h"
 #include "coordinator/membership/member_registry.h"
 #include "coordinator/membership/membership_service.h"
@@ -60,11 +63,13 @@ class CoordinatorImpl final : public Coordinator {
         registry_(options.heartbeat_period, options.clock),
         dispatcher_(&registry_, {.first_lease = options.lease_duration, .clock = options.clock}),
         planner_(&registry_, options.clock),
-        table_(MakeEnvironment(options, &registry_, &dispatcher_, &planner_), MakeLimits(options),
-               journal_.get(), MakeQueueLimits(options)),
+        environment_(MakeEnvironment(options, &registry_, &dispatcher_, &planner_)),
+        table_(environment_, MakeLimits(options), journal_.get(), MakeQueueLimits(options)),
+        submissions_(environment_, journal_.get(), &table_),
+        member_events_(environment_, &table_),
         membership_(&registry_, options.clock),
-        jobs_(&table_, &registry_) {
-    registry_.SetObserver(&table_);
+        jobs_(&table_, &submissions_, &registry_) {
+    registry_.SetObserver(&member_events_);
   }
 
   ~CoordinatorImpl() override { Stop(); }
@@ -100,7 +105,10 @@ class CoordinatorImpl final : public Coordinator {
   MemberRegistry registry_;
   Dispatcher dispatcher_;
   Planner planner_;
+  const RunnerEnvironment environment_;
   JobTable table_;
+  Submissions submissions_;
+  MemberEvents member_events_;
   MembershipService membership_;
   JobsService jobs_;
   std::unique_ptr<RpcServer> server_;

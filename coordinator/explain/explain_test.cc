@@ -395,13 +395,6 @@ TEST(ExplainTest, ActivityMayNameWhatThereIsNot) {
   EXPECT_THAT(Explain(facts).verdict(), Not(IsEmpty()));
 }
 
-TEST(ExplainTest, DurationsAreShort) {
-  EXPECT_EQ(DescribeDuration(absl::Milliseconds(440)), "0.4 s");
-  EXPECT_EQ(DescribeDuration(absl::Seconds(34.7)), "34 s");
-  EXPECT_EQ(DescribeDuration(absl::Minutes(12.5)), "12 min");
-  EXPECT_EQ(DescribeDuration(absl::Hours(3.5)), "3 h");
-}
-
 TEST(ExplainTest, WorkersAreToldWithTheirDevices) {
   ExplainFacts facts = WellFacts();
   facts.members[1].device = "cuda:0 (NVIDIA H200)";

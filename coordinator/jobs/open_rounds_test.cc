@@ -24,20 +24,18 @@ TEST(OpenRoundsTest, NoneIsTakenInBetweenCancelAndResume) {
   EXPECT_TRUE(rounds.Add(RoundOf(1)));
 }
 
-TEST(OpenRoundsTest, RoundsThatHaveEndedAreLetGo) {
+TEST(OpenRoundsTest, RoundGoesWithItsOwner) {
   OpenRounds rounds;
-  auto ended = RoundOf(1);
-  auto open = RoundOf(1);
-  const std::weak_ptr<CallRound> ended_lives = ended;
-  const std::weak_ptr<CallRound> open_lives = open;
-  rounds.Add(ended);
-  rounds.Add(open);
-  ended->Done(0, grpc::Status::OK);
-  ended.reset();
-  open.reset();
-  rounds.Add(RoundOf(1));
-  EXPECT_TRUE(ended_lives.expired());
-  EXPECT_FALSE(open_lives.expired());
+  auto gone = RoundOf(1);
+  const auto stays = RoundOf(1);
+  const std::weak_ptr<CallRound> lives = gone;
+  rounds.Add(gone);
+  rounds.Add(stays);
+  gone->Done(0, grpc::Status::OK);
+  gone.reset();
+  EXPECT_TRUE(lives.expired());
+  rounds.Cancel();
+  EXPECT_EQ(stays.use_count(), 1);
 }
 
 TEST(OpenRoundsTest, RoundTellsWhichCallsAreOpen) {

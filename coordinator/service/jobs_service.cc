@@ -30,8 +30,8 @@ constexpr size_t kMaxSubmissionBytes = 2 << 20;
 }  // namespace
 
 // The indices are the methods' places in the service: generated code counts them so too.
-JobsService::JobsService(JobTable* table, const MemberRegistry* registry)
-    : table_(table), registry_(registry) {
+JobsService::JobsService(JobTable* table, Submissions* submissions, const MemberRegistry* registry)
+    : table_(table), submissions_(submissions), registry_(registry) {
   MarkMethodStreamed(0, NewCheckedHandler<kMaxSubmissionBytes>(this, &JobsService::SubmitJob));
   MarkMethodStreamed(1, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetJob));
   MarkMethodStreamed(2, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ListJobs));
@@ -80,7 +80,7 @@ grpc::Status JobsService::SubmitJob(grpc::ServerContext* context, const SubmitJo
   const absl::Status open = CheckOpen();
   if (!open.ok()) return ToGrpcStatus(open);
   const absl::StatusOr<std::string> job_id =
-      table_->Submit(*request, [context] { return context->IsCancelled(); });
+      submissions_->Submit(*request, [context] { return context->IsCancelled(); });
   if (!job_id.ok()) return ToGrpcStatus(job_id.status());
   response->set_job_id(*job_id);
   return grpc::Status::OK;

@@ -1,4 +1,4 @@
-// The clients' service: thin handlers over the job table.
+// The clients' service: thin handlers over submissions and the job table.
 #ifndef MILLRACE_COORDINATOR_SERVICE_JOBS_SERVICE_H_
 #define MILLRACE_COORDINATOR_SERVICE_JOBS_SERVICE_H_
 
@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/job_table.h"
+#include "coordinator/jobs/submissions.h"
 #include "coordinator/membership/member_registry.h"
 #include "protos/job.grpc.pb.h"
 
@@ -21,7 +22,7 @@ namespace millrace::coordinator {
 class JobsService final : public millrace::Jobs::Service {
  public:
   // Not owned.
-  JobsService(JobTable* table, const MemberRegistry* registry);
+  JobsService(JobTable* table, Submissions* submissions, const MemberRegistry* registry);
 
   // Until then every call is answered with UNAVAILABLE: a job that has no runner yet could not be
   // cancelled.
@@ -65,6 +66,7 @@ class JobsService final : public millrace::Jobs::Service {
   absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& job_id) const;
 
   JobTable* const table_;
+  Submissions* const submissions_;
   const MemberRegistry* const registry_;
   std::atomic<Phase> phase_{Phase::kStarting};
 };

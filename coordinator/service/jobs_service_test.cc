@@ -31,7 +31,8 @@ class JobsServiceTest : public testing::Test {
     environment.dispatcher = &dispatcher_;
     environment.planner = &planner_;
     table_ = std::make_unique<JobTable>(environment, RetentionLimits(), journal_.get());
-    service_ = std::make_unique<JobsService>(table_.get(), &registry_);
+    submissions_ = std::make_unique<Submissions>(environment, journal_.get(), table_.get());
+    service_ = std::make_unique<JobsService>(table_.get(), submissions_.get(), &registry_);
     ASSERT_TRUE(table_->Load().ok());
   }
 
@@ -47,6 +48,7 @@ class JobsServiceTest : public testing::Test {
   Planner planner_;
   const std::unique_ptr<Journal> journal_ = OpenNewJournal();
   std::unique_ptr<JobTable> table_;
+  std::unique_ptr<Submissions> submissions_;
   std::unique_ptr<JobsService> service_;
 };
 
