@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -85,13 +86,13 @@ class StagedBatchesTest : public ReplicasTest {
 
 TEST_F(StagedBatchesTest, StepsGiveTheBitsOfStepsWithoutStaging) {
   for (const int gpus : OneAndMore()) {
-    for (const uint64_t order : {0, 1, 2, 3}) {
+    for (const uint64_t order : {0, 1, 2}) {
       SCOPED_TRACE(::testing::Message() << gpus << " GPUs, order " << order);
       cuda_emulation::SetOrder(order);
       const std::unique_ptr<Model> model = Compile(plan_, gpus);
       const std::unique_ptr<Model> other = Compile(plan_, gpus);
       uint64_t step = 0;
-      for (const size_t size : {7, 7, 2, 5, 1, 7}) {
+      for (const size_t size : {7, 2, 5, 1}) {
         EXPECT_EQ(Step(step, size, /*stages=*/true, model.get()),
                   Step(step, size, /*stages=*/false, other.get()))
             << "step " << step;
@@ -247,6 +248,23 @@ TEST_F(StagedBatchesTest, ALossThatIsFoundThenIsToldAndTheStepsError) {
     EXPECT_EQ(model->Train(batch, 0, &gradients).status().code(), absl::StatusCode::kUnavailable);
     cuda_emulation::Reset();  // A lost device takes nothing back.
   }
+}
+
+TEST_F(StagedBatchesTest, AStagedStepThatDoesNotEndLosesTheDeviceAndNothingIsStagedAfterIt) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  options_.timeout = absl::Seconds(1);
+  options_.shared = std::make_shared<SharedGpus>();
+  const Batch batch = RandomPictures(7);
+  const std::unique_ptr<Model> model = Compile(plan_, 2);
+  model->Stage(&batch);
+  cuda_emulation::HangKernel(3);
+  KeptGradients gradients(plan_);
+  const absl::Status status = model->Train(batch, 0, &gradients).status();
+  EXPECT_EQ(status, absl::UnavailableError("cuda:0,1: has not finished a step within 1 s"));
+  ASSERT_THAT(lost_, SizeIs(1));
+  EXPECT_EQ(lost_[0], status);
+  model->Stage(&batch);
+  EXPECT_EQ(model->Train(batch, 0, &gradients).status(), status);
 }
 
 TEST_F(StagedBatchesTest, AModelMayEndWithABatchThatIsStaged) {
