@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace millrace::worker {
@@ -30,6 +31,19 @@ class DeviceMeter {
   std::atomic<uint64_t> memory_{0};
   std::atomic<uint64_t> memory_used_{0};
   std::atomic<int64_t> busy_nanoseconds_{0};
+};
+
+// Counts the time from here to the end of the block.
+class BusyTime {
+ public:
+  explicit BusyTime(DeviceMeter* meter) : meter_(meter), begin_(absl::Now()) {}
+  ~BusyTime() { meter_->AddBusy(absl::Now() - begin_); }
+  BusyTime(const BusyTime&) = delete;
+  BusyTime& operator=(const BusyTime&) = delete;
+
+ private:
+  DeviceMeter* const meter_;
+  const absl::Time begin_;
 };
 
 }  // namespace millrace::worker

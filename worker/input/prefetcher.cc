@@ -60,6 +60,12 @@ absl::StatusOr<std::unique_ptr<Batch>> Prefetcher::Take(uint64_t step) {
   return batch;
 }
 
+const Batch* Prefetcher::Ready(uint64_t step) const {
+  MutexLock lock(&mutex_);
+  const auto found = ready_.find(step);
+  return found == ready_.end() ? nullptr : found->second.get();
+}
+
 void Prefetcher::Forget(uint64_t begin, uint64_t end) {
   const auto forgotten = [&](uint64_t step) { return begin <= step && step < end; };
   MutexLock lock(&mutex_);

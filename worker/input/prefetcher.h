@@ -49,6 +49,10 @@ class Prefetcher {
   // otherwise as Dataset::Read.
   absl::StatusOr<std::unique_ptr<Batch>> Take(uint64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The batch of a step that is ready, where it stands until the step is taken, when Take returns
+  // it, or forgotten. Null: it is not ready. Does not block.
+  const Batch* Ready(uint64_t step) const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Steps [begin, end) will not be taken after all: makes room for others. Does not block.
   void Forget(uint64_t begin, uint64_t end) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -67,9 +71,9 @@ class Prefetcher {
   const size_t capacity_;
   const Change change_;
 
-  Mutex mutex_;        // Guards what follows; not held while a batch is assembled.
-  CondVar work_;       // There is something to assemble, or it is time to stop.
-  CondVar assembled_;  // The thread has finished a batch.
+  mutable Mutex mutex_;  // Guards what follows; not held while a batch is assembled.
+  CondVar work_;         // There is something to assemble, or it is time to stop.
+  CondVar assembled_;    // The thread has finished a batch.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<uint64_t> expected_ ABSL_GUARDED_BY(mutex_);
   // What the thread assembles now, and whether that was forgotten since.

@@ -114,6 +114,24 @@ TEST_F(PrefetcherTest, TakeWaitsForABatchUnderWay) {
   EXPECT_EQ(dataset_.reads(), 1);
 }
 
+TEST_F(PrefetcherTest, WhatIsReadyStaysWhereItIsUntilItIsTaken) {
+  dataset_.SetOpen(false);
+  Prefetcher prefetcher(&dataset_, order_, 2);
+  prefetcher.Expect(7);
+  prefetcher.Expect(8);
+  dataset_.AwaitReads(1);
+  EXPECT_EQ(prefetcher.Ready(7), nullptr);
+  dataset_.SetOpen(true);
+  dataset_.AwaitReads(2);  // One after the other.
+  const Batch* const ready = prefetcher.Ready(7);
+  ASSERT_NE(ready, nullptr);
+  EXPECT_EQ(ready->labels[0].ids, Wanted(7));
+  EXPECT_EQ(prefetcher.Ready(7), ready);
+  EXPECT_EQ(prefetcher.Take(7)->get(), ready);
+  EXPECT_EQ(prefetcher.Ready(7), nullptr);
+  EXPECT_EQ(prefetcher.Ready(9), nullptr);
+}
+
 TEST_F(PrefetcherTest, KeepsNoMoreThanItsCapacity) {
   dataset_.SetOpen(false);
   Prefetcher prefetcher(&dataset_, order_, 2);

@@ -99,9 +99,16 @@ class Model {
   // while others are under way. Who tells of some elements of a variable tells of all of them,
   // after values(variable); what is not told of then is not taken. An element may be written and
   // told of again, once the call that told of it before has returned: what was told last counts.
-  // Thread-safe with itself alone, and cheap; does not block. An error is one of the next Train or
-  // Evaluate.
+  // Thread-safe with itself and Stage alone, and cheap; does not block. An error is one of the next
+  // Train or Evaluate.
   virtual void Arrived(size_t /*variable*/, size_t /*first*/, size_t /*count*/) {}
+
+  // The next Train is likely to be given this very batch, as it is now: a device may take it while
+  // values are on their way. Null: that is no longer so, as after any other call of Train, Evaluate
+  // or Stage. Only a hint, without which results are the same. Does not wait for the device; an
+  // error is one of Train, if it is still one then. REQUIRES: whoever changes the batch, or gives
+  // Train another one that stands in its place, calls Stage or Evaluate before.
+  virtual void Stage(const Batch* /*batch*/) {}
 
   // Memory that gradients leave the device for at once, for GradientSink::DeviceBuffer; it may
   // outlive the model. Null: there is none.

@@ -71,8 +71,20 @@ class FakeModel final : public Model {
     std::copy_n(begin, count, taken_[variable].begin() + static_cast<ptrdiff_t>(first));
   }
 
+  void Stage(const Batch* batch) override {
+    staged_ = batch;
+    if (batch == nullptr) return;
+    staged_example_ = batch->features[0].floats[0];
+    world_->log.Add(absl::StrCat("stage ", staged_example_));
+  }
+
+  // As a model on a device, which has what the batch was when it was staged.
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override {
+    if (std::exchange(staged_, nullptr) == &batch) {
+      CHECK_EQ(staged_example_, batch.features[0].floats[0]) << "another batch was staged";
+      world_->log.Add(absl::StrCat("staged ", staged_example_));
+    }
     world_->log.Add(absl::StrCat("train ", batch.features[0].floats[0]));
     world_->log.Add(absl::StrCat("seed ", seed));
     if (world_->on_train) {
@@ -91,6 +103,7 @@ class FakeModel final : public Model {
 
   absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override {
     world_->log.Add(absl::StrCat("evaluate ", batch.size));
+    staged_ = nullptr;
     sums->examples += batch.size;
     CHECK(taken_ == values_) << "the model was not told of all values";
     sums->loss_sum += taken_[0][0] * static_cast<double>(batch.size);
@@ -110,6 +123,8 @@ class FakeModel final : public Model {
   std::vector<VariableSpec> variables_;
   std::vector<std::vector<float>> values_;
   std::vector<std::vector<float>> taken_;
+  const Batch* staged_ = nullptr;
+  float staged_example_ = 0;
 };
 
 std::string AsText(Encoding::Kind encoding) {

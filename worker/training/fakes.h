@@ -99,9 +99,10 @@ struct FakeWorld {
 
   // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "frozen VARIABLE"
   // (which a client is told of), "cancel GENERATION", "pull newest", "pull VERSION", "pull cut ID";
-  // "arrived VARIABLE from ELEMENT: COUNT" (which the model is told); "train FIRST_EXAMPLE", "seed
-  // SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate SIZE". What
-  // is pulled or added in another encoding than FLOAT32 has " as ENCODING" behind it.
+  // "arrived VARIABLE from ELEMENT: COUNT" (which the model is told); "stage
+  // FIRST_EXAMPLE", "staged FIRST_EXAMPLE" (when that batch is trained on); "train FIRST_EXAMPLE",
+  // "seed SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate
+  // SIZE". What is pulled or added in another encoding than FLOAT32 has " as ENCODING" behind it.
   DatasetOpener open_dataset();
   ModelFactory make_model();
   ParameterClientFactory make_client();

@@ -85,7 +85,16 @@ absl::Status JobComputation::FromData(const absl::Status& status) {
   return absl::FailedPreconditionError(status.message());
 }
 
+void JobComputation::Stage(uint64_t step) {
+  const Batch* const batch = prefetcher_.Ready(step);
+  job_->model->Stage(batch);
+  staged_.reset();
+  if (batch != nullptr) staged_ = step;
+}
+
 absl::StatusOr<std::unique_ptr<Batch>> JobComputation::Read(uint64_t step) {
+  // Where another step's batch was staged and dropped, this one's may stand now.
+  if (std::exchange(staged_, absl::nullopt) != step) job_->model->Stage(nullptr);
   absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher_.Take(step);
   if (!batch.ok()) return FromData(batch.status());
   return batch;
@@ -138,6 +147,7 @@ std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(
 
 absl::Status JobComputation::FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
                                         const Servers& servers) {
+  Stage(step);
   MILLRACE_RETURN_IF_ERROR(AwaitPull(pull, servers));
   if (Replicas(spec_) > 0) held_ = WantedBy(step, servers);
   return absl::OkStatus();

@@ -70,7 +70,8 @@ class JobComputation {
   std::unique_ptr<ParameterClient::StartedPull> StartPull(const std::string& cut_id,
                                                           const Servers& servers);
 
-  // Waits for the pull that was started for the step. Blocks.
+  // Brings the step's batch to the model's device, if it is ready, and waits for the pull that was
+  // started for the step. Blocks.
   absl::Status FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
                           const Servers& servers);
 
@@ -108,6 +109,8 @@ class JobComputation {
   Held WantedBy(uint64_t step, const Servers& servers) const;
   std::unique_ptr<ParameterClient::StartedPull> StartPull(ParameterClient::PullOptions options,
                                                           const Servers& servers);
+  // The model's device may take the step's batch, if that is ready.
+  void Stage(uint64_t step);
   absl::StatusOr<ComputedStep> TrainOn(const Batch& batch, uint64_t step, const Servers& servers);
 
   // What the coordinator is to hear of data that cannot be read.
@@ -120,7 +123,8 @@ class JobComputation {
   Prefetcher prefetcher_;  // Reads job_->train.
   GradientPool gradients_;
   std::vector<uint64_t> expected_;
-  absl::optional<Held> held_;  // Synchronous; none: nothing that could be used again.
+  absl::optional<uint64_t> staged_;  // The step whose batch was, until it is read.
+  absl::optional<Held> held_;        // Synchronous; none: nothing that could be used again.
 };
 
 }  // namespace millrace::worker

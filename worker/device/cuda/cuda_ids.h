@@ -29,9 +29,9 @@ class CudaIds {
   // What it takes of the device when it is made.
   static size_t Bytes(const ModelPlan& plan, size_t batch);
 
-  // Enqueues the copy of a part's ids, whose twins in host memory stay as they are until it is
-  // done. True: some have moved since it last returned, and work that was captured with slots() is
-  // void. After an exception it may be called again.
+  // Enqueues the copy of a part's ids, whose twins in host memory stay as they are until it is done
+  // or of no use (CudaInputs::EnqueueBatch). True: some have moved since it last returned, and work
+  // that was captured with slots() is void. After an exception it may be called again.
   bool Take(const BatchPart& part);
 
   // By IdSlot; empty where nobody asks for one.

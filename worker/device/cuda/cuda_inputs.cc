@@ -37,8 +37,8 @@ CudaInputs::CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout
   seed_ = layout->Add(sizeof(uint64_t));
 }
 
-void CudaInputs::Enqueue(const BatchPart& part, uint64_t seed, bool classes,
-                         const MirroredMemory& memory) const {
+void CudaInputs::EnqueueBatch(const BatchPart& part, bool classes,
+                              const MirroredMemory& memory) const {
   const Batch& batch = *part.batch;
   for (size_t i = 0; i < features_.size(); ++i) {
     CopyAndEnqueue(batch.features[i].floats, part, features_[i], memory);
@@ -54,6 +54,9 @@ void CudaInputs::Enqueue(const BatchPart& part, uint64_t seed, bool classes,
     weights.resize(batch.size, 1);  // Where there are none.
     CopyAndEnqueue(weights, part, weights_[i], memory);
   }
+}
+
+void CudaInputs::EnqueueSeed(uint64_t seed, const MirroredMemory& memory) const {
   *memory.Host<uint64_t>(seed_) = seed;
   memory.CopyIn(seed_, sizeof(uint64_t));
 }

@@ -21,10 +21,12 @@ class CudaInputs {
   // outlive it.
   CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout);
 
-  // Enqueues the copies of all of a part of a batch. `classes`: class weights count too. The twins
-  // in host memory stay as they are until the copies are done. REQUIRES: CheckBatch is OK.
-  void Enqueue(const BatchPart& part, uint64_t seed, bool classes,
-               const MirroredMemory& memory) const;
+  // Enqueues the copies of all of a part of a batch, whose twins in host memory stay as they are
+  // until the copies are done, or it is called again: what was on its way then is of no use, and on
+  // the stream what is newer comes after it. `classes`: class weights count too. REQUIRES:
+  // CheckBatch is OK.
+  void EnqueueBatch(const BatchPart& part, bool classes, const MirroredMemory& memory) const;
+  void EnqueueSeed(uint64_t seed, const MirroredMemory& memory) const;
 
   // On the device: where a feature of floats or of bytes is.
   const float* Floats(size_t feature, const MirroredMemory& memory) const {

@@ -9,12 +9,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/device/cuda/cuda_memory_need.h"
-#include "worker/device/cuda/gpu_names.h"
+#include "worker/device/cuda/cuda_numerics.h"
 #include "worker/model/batch_check.h"
 #include "worker/model/output_results.h"
 #include "worker/model/penalty.h"
@@ -46,42 +45,6 @@ void WakeUpInTime() {
   constexpr unsigned long kNanoseconds = 1000;
   thread_local const int asked = prctl(PR_SET_TIMERSLACK, kNanoseconds);
   (void)asked;
-}
-
-// Counts the time from here to the end of the block.
-class BusyTime {
- public:
-  explicit BusyTime(DeviceMeter* meter) : meter_(meter), begin_(absl::Now()) {}
-  ~BusyTime() { meter_->AddBusy(absl::Now() - begin_); }
-
- private:
-  DeviceMeter* const meter_;
-  const absl::Time begin_;
-};
-
-const char* NameOf(PrecisionSpec::Compute precision) {
-  switch (precision) {
-    case PrecisionSpec::TF32:
-      return "tf32";
-    case PrecisionSpec::BFLOAT16:
-      return "bfloat16";
-    default:
-      return "float32";
-  }
-}
-
-// What the bits of results depend on.
-std::string CudaNumerics(const std::vector<std::unique_ptr<CudaReplica>>& replicas,
-                         PrecisionSpec::Compute precision) {
-  std::vector<std::string> names;
-  for (const auto& replica : replicas) {
-    const cuda::GpuProperties gpu = replica->gpu()->Properties();
-    names.push_back(absl::StrCat(gpu.name, " (sm_", gpu.major, gpu.minor, ")"));
-  }
-  const cuda::GpuProperties first = replicas[0]->gpu()->Properties();
-  const char* const order = first.deterministic ? "" : ", any order";
-  return absl::StrCat("cuda, ", GpuNames(names), ", ", NameOf(precision), ", ", first.release, ", ",
-                      first.products, order);
 }
 
 }  // namespace
@@ -281,9 +244,30 @@ GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
   return places;
 }
 
-void CudaModel::Launch(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
-                       const GradientPlaces& to) {
+void CudaModel::Stage(const Batch* batch) {
+  staged_ = nullptr;
+  if (batch == nullptr || state_->hangs()) return;
+  if (!CheckBatch(plan_, *batch, batches_.train).ok()) return;
+  const BusyTime busy(meter_.get());
+  const DeviceState::Call call(state_.get(), "takes a batch", state_->timeout());
+  try {
+    EnqueueBatch(Divide(*batch, replicas_.size()), /*training=*/true);
+    staged_ = batch;
+  } catch (const cuda::Error& error) {
+    Told(error).IgnoreError();  // Train tries again.
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+void CudaModel::EnqueueBatch(const std::vector<BatchPart>& parts, bool training) {
+  for (size_t i = 0; i < parts.size(); ++i) At(i).EnqueueBatch(parts[i], training);
+}
+
+void CudaModel::Launch(const std::vector<BatchPart>& parts, bool staged, uint64_t seed,
+                       bool training, const GradientPlaces& to) {
   const DeviceState::Call call(state_.get(), "launches a step", state_->timeout());
+  arriving_.CopyRest();
+  if (!staged) EnqueueBatch(parts, training);
   LaunchForward(parts, seed, training, to);
   if (training) LaunchBackward(parts, to);
 }
@@ -297,8 +281,7 @@ absl::Status CudaModel::TooLate() {
 
 void CudaModel::LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
                               const GradientPlaces& to) {
-  arriving_.CopyRest();
-  for (size_t i = 0; i < parts.size(); ++i) At(i).EnqueueInputs(parts[i], seed, training);
+  for (size_t i = 0; i < parts.size(); ++i) At(i).BeginPass(seed);
   for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, FromPass(to));
   for (size_t i = 0; i < parts.size(); ++i) At(i).LaunchForward(parts[i], training);
 }
@@ -364,13 +347,15 @@ double CudaModel::MeanPenalty() {
 absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
                                              GradientSink* gradients) {
   WakeUpInTime();
+  const bool staged = std::exchange(staged_, nullptr) == &batch;
   if (state_->hangs()) return TooLate();
-  MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
+  if (!staged) MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
     const GradientPlaces to = PlacesFor(gradients);
-    Launch(parts, seed, /*training=*/true, to);  // Gradients stay here until the loss is known.
+    // Gradients stay here until the loss is known.
+    Launch(parts, staged, seed, /*training=*/true, to);
     if (!AwaitForward(parts)) return TooLate();
     BatchResult result;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
@@ -389,12 +374,13 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
 
 absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   WakeUpInTime();
+  staged_ = nullptr;
   if (state_->hangs()) return TooLate();
   MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.largest()));
   return Catch([&]() -> absl::Status {
     const BusyTime busy(meter_.get());
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
-    Launch(parts, /*seed=*/0, /*training=*/false, /*to=*/{});
+    Launch(parts, /*staged=*/false, /*seed=*/0, /*training=*/false, /*to=*/{});
     if (!AwaitForward(parts)) return TooLate();
     sums->examples += batch.size;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {

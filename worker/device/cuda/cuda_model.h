@@ -37,11 +37,11 @@ struct NamedGpu {
 };
 
 // Variables go to the device as they arrive, those that nobody tells of at the beginning of each
-// step. A step copies the batch there, launches two graphs, which were captured when the model was
-// made, or the first batch of another size came, and hands over each gradient when its copy is
-// done: straight to the sink's buffer, if that is of host_memory(), but of several GPUs a large one
-// alone; of one GPU there is a graph for each of these. All device memory is taken when the model
-// is made, but for ragged ids.
+// step. So does the batch, but one that is staged goes while they arrive. A step launches two
+// graphs, which were captured when the model was made, or the first batch of another size came, and
+// hands over each gradient when its copy is done: straight to the sink's buffer, if that is of
+// host_memory(), but of several GPUs a large one alone; of one GPU there is a graph for each of
+// these. All device memory is taken when the model is made, but for ragged ids.
 //
 // Of several GPUs each has all variables, and consecutive examples of the batch, as many as the
 // others or one less; none where there are fewer examples than GPUs. Losses and gradients are those
@@ -67,6 +67,10 @@ class CudaModel final : public Model {
   // A lost device is told of at once.
   void Arrived(size_t variable, size_t first, size_t count) override;
 
+  // Takes no memory, but for ragged ids: between steps the place of a batch is free, on the device
+  // and in pinned memory. A lost device is told of at once.
+  void Stage(const Batch* batch) override;
+
   std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
 
   // As CpuModel's. UNAVAILABLE: the device failed, or has not finished in time (DeviceState).
@@ -82,8 +86,10 @@ class CudaModel final : public Model {
   std::vector<std::unique_ptr<CudaReplica>> MakeReplicas(std::vector<NamedGpu> gpus) const;
   // What is called next is this one's GPU.
   CudaReplica& At(size_t replica);
-  // Enqueues a whole step: the batch to the replicas and forwards, and backwards.
-  void Launch(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
+  // Enqueues the copies of the batch to the replicas.
+  void EnqueueBatch(const std::vector<BatchPart>& parts, bool training);
+  // Enqueues a whole step: the batch, unless it is `staged`, and forwards, and backwards.
+  void Launch(const std::vector<BatchPart>& parts, bool staged, uint64_t seed, bool training,
               const GradientPlaces& to);
   void LaunchForward(const std::vector<BatchPart>& parts, uint64_t seed, bool training,
                      const GradientPlaces& to);
@@ -138,7 +144,8 @@ class CudaModel final : public Model {
   // One for each GPU.
   const std::vector<std::unique_ptr<CudaReplica>> replicas_;
   const std::string numerics_;
-  size_t at_work_ = 0;  // The replica whose GPU is called: who is named in errors.
+  const Batch* staged_ = nullptr;  // What was enqueued last, while the next Train may use it.
+  size_t at_work_ = 0;             // The replica whose GPU is called: who is named in errors.
   std::unique_ptr<cuda::PieceSums> sums_;  // Null: gradients are added up by our own kernels.
   // Made once the memory is known to be there.
   std::unique_ptr<HostVariables> host_;

@@ -66,13 +66,17 @@ void CudaReplica::CopyInValues(size_t begin, size_t bytes) {
                static_cast<const char*>(host_->values()) + begin, bytes);
 }
 
-void CudaReplica::EnqueueInputs(const BatchPart& part, uint64_t seed, bool training) {
-  gpu_->Record(Stream::kCopyIn, values_there_.get());
-  gpu_->WaitFor(Stream::kCompute, *values_there_);
-  layout_.inputs.Enqueue(part, seed, /*classes=*/training, *memory_);
+void CudaReplica::EnqueueBatch(const BatchPart& part, bool training) {
+  layout_.inputs.EnqueueBatch(part, /*classes=*/training, *memory_);
   if (!ids_->Take(part)) return;
   training_graphs_.Clear();
   evaluation_graphs_.Clear();
+}
+
+void CudaReplica::BeginPass(uint64_t seed) {
+  layout_.inputs.EnqueueSeed(seed, *memory_);
+  gpu_->Record(Stream::kCopyIn, values_there_.get());
+  gpu_->WaitFor(Stream::kCompute, *values_there_);
 }
 
 std::unique_ptr<CudaReplica::Graphs> CudaReplica::CaptureForward(const BatchPart& part,

@@ -49,15 +49,18 @@ class CudaReplica {
 
   // Enqueues a copy of `bytes` of the host's values, from `begin` on: after all copies of values
   // that were enqueued before, and after all passes that were launched before. May be called by
-  // another thread than the other methods, but not between EnqueueInputs and LaunchForward.
+  // another thread than the other methods, but not between BeginPass and LaunchForward.
   void CopyInValues(size_t begin, size_t bytes);
 
-  // Copies what a pass takes beside the values, and has it wait for these.
-  void EnqueueInputs(const BatchPart& part, uint64_t seed, bool training);
+  // Enqueues the copy of what the pass that is launched next takes of a batch; the call that was
+  // the last counts.
+  void EnqueueBatch(const BatchPart& part, bool training);
+  // Has that pass wait for the values.
+  void BeginPass(uint64_t seed);
   // Captures the passes for this part of batches of its batch's size, but for those that are
   // captured already. In training, gradients go to `to` where this is the only replica.
   void Prepare(const BatchPart& part, bool training, const GradientPlaces& to);
-  // REQUIRES: the inputs are enqueued, and the passes prepared since.
+  // REQUIRES: the batch is enqueued, the pass begun, and the passes are prepared since.
   void LaunchForward(const BatchPart& part, bool training);
   // Of several replicas: up to where the gradients of a bucket are final, one after the other.
   // Alone: all, as bucket 0.
