@@ -14,7 +14,9 @@
 #include "client/testing/small_job.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "common/job_spec.h"
+#include "coordinator/journal/journal.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace millrace::client {
@@ -91,6 +93,48 @@ TEST_F(EmbeddedClusterTest, TrainsAJobExportsItAndLeavesNothingBehind) {
     EXPECT_EQ(file->tensors[1].name, "logit/bias");
   }
   EXPECT_THAT(Left(), IsEmpty());
+}
+
+// What a coordinator's journal had of SmallSpec when the worker that planned it, of a model of its
+// own, did not say that it rounds what travels.
+constexpr char kRecordWithoutNumerics[] = R"(
+  number: 1
+  job_id: "small-1-old1"
+  state: PENDING
+  submitted { seconds: 1700000000 }
+  plan {
+    variables { name: "logit/kernel" shape: [2, 1] initial_value { constant: 0 } }
+    variables { name: "logit/bias" shape: [1] initial_value { constant: 0 } }
+    train_examples: 40
+    evaluate_examples: 40
+  }
+  total_steps: 15
+)";
+
+coordinator::JobRecord RecordWithoutNumerics() {
+  coordinator::JobRecord record;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kRecordWithoutNumerics, &record));
+  *record.mutable_spec() = SmallSpec();
+  record.mutable_spec()->mutable_synchronous()->set_replicas(2);
+  record.mutable_spec()->mutable_precision()->set_wire(Encoding::BFLOAT16);
+  return record;
+}
+
+// Newer workers refused such a job, each time that they were asked, until it failed.
+TEST_F(EmbeddedClusterTest, GoesOnWithAJournalWhosePlanDoesNotSayWhatIsRounded) {
+  const std::string state = directory_ + "/state";
+  std::filesystem::create_directories(state);
+  {
+    const auto journal = coordinator::Journal::Open(state + "/coordinator");
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    ASSERT_TRUE((*journal)->Write(RecordWithoutNumerics()).ok());
+  }
+  const auto cluster = EmbeddedCluster::Start({.ps = 2, .workers = 2, .state_dir = state});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto client = ClientOf(**cluster);
+  const JobStatus status = Finished(client.get(), "small-1-old1");
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  EXPECT_EQ(status.step(), 15u);
 }
 
 // Of points on a grid: whether their sum is above 0.3, and their difference.

@@ -62,6 +62,7 @@ absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
   }
   MILLRACE_RETURN_IF_ERROR(CheckDivision(record, plan.variables()));
   *record.mutable_plan() = plan;
+  record.set_wire_is_checked(true);
   record.set_total_steps(TotalSteps(record.spec(), plan.train_examples()));
   return absl::OkStatus();
 }

@@ -271,6 +271,14 @@ TEST(SetPlanTest, OptimizerOfWholeVariablesHasAtMostAShardForEach) {
   EXPECT_FALSE(record.has_plan());
 }
 
+TEST(SetPlanTest, JobThatIsPlannedNowHasShardsThatCheckHowGradientsCome) {
+  JobPlan plan;
+  plan.add_variables()->add_shape(3);
+  JobRecord record = RecordWithNorms(0);
+  EXPECT_TRUE(SetPlan(plan, record).ok());
+  EXPECT_TRUE(record.wire_is_checked());
+}
+
 TEST(SetPlanTest, CheckpointMayNotDivideAVariableThatIsToBeWhole) {
   JobPlan plan;
   plan.add_variables()->add_shape(30);

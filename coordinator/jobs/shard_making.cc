@@ -15,6 +15,11 @@ constexpr absl::Duration kMakePatience = absl::Minutes(5);
 // bytes a second.
 constexpr double kSlowestRead = 10 << 20;
 
+// Whether one worker that rounds otherwise changes what the job promises to repeat.
+bool BitsDependOnWire(const JobSpec& spec) {
+  return spec.has_synchronous() && !spec.synchronous().allow_mixed_workers();
+}
+
 }  // namespace
 
 ShardMaking::ShardMaking(const JobRecord& record)
@@ -22,6 +27,7 @@ ShardMaking::ShardMaking(const JobRecord& record)
       spec_(record.spec()),
       plan_(record.plan()),
       total_steps_(record.total_steps()),
+      checks_wire_(record.wire_is_checked() && BitsDependOnWire(record.spec())),
       warm_start_(record.warm_start().begin(), record.warm_start().end()) {}
 
 ShardSpec ShardMaking::SpecOf(uint32_t shard, const ShardPlacement& placement) const {
@@ -46,6 +52,7 @@ ShardSpec ShardMaking::SpecOf(uint32_t shard, const ShardPlacement& placement) c
   spec.set_total_steps(total_steps_);
   spec.set_seed(spec_.seed());
   *spec.mutable_cut_period() = ToProto(CutPeriod(spec_));
+  if (checks_wire_) spec.set_wire(spec_.precision().wire());
   return spec;
 }
 

@@ -36,6 +36,7 @@ class ShardMaking {
   const JobSpec spec_;
   const JobPlan plan_;
   const uint64_t total_steps_;
+  const bool checks_wire_;  // Whether shards take gradients only as the job says.
   const std::vector<StoredTensor> warm_start_;  // By variable; see JobRecord.
 };
 

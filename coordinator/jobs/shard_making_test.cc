@@ -59,6 +59,27 @@ TEST(ShardMakingTest, VariablesThatTheWarmStartNamesBeginAsItsTensors) {
             "dense/kernel");
 }
 
+TEST(ShardMakingTest, ShardTakesGradientsAsTheJobSaysWhereBitsDependOnIt) {
+  JobRecord record = JobOfTwoVariables(1000);
+  record.set_wire_is_checked(true);
+  const auto spec_of_first = [&record] { return ShardMaking(record).SpecOf(0, Holding(0, 0, 10)); };
+  ASSERT_TRUE(spec_of_first().has_wire());
+  EXPECT_EQ(spec_of_first().wire(), Encoding::FLOAT32);
+  record.mutable_spec()->mutable_precision()->set_wire(Encoding::BFLOAT16);
+  EXPECT_EQ(spec_of_first().wire(), Encoding::BFLOAT16);
+  record.mutable_spec()->mutable_synchronous()->set_allow_mixed_workers(true);
+  EXPECT_FALSE(spec_of_first().has_wire());
+  record.mutable_spec()->mutable_asynchronous();
+  EXPECT_FALSE(spec_of_first().has_wire());
+}
+
+// A server that has the shard already would take it for another one.
+TEST(ShardMakingTest, ShardOfAnOlderJobIsToldNothingNew) {
+  JobRecord record = JobOfTwoVariables(1000);
+  record.mutable_spec()->mutable_precision()->set_wire(Encoding::BFLOAT16);
+  EXPECT_FALSE(ShardMaking(record).SpecOf(0, Holding(0, 0, 10)).has_wire());
+}
+
 TEST(ShardMakingTest, RestoredShardIsToldOfTheCheckpoint) {
   ShardPlacement placement = Holding(0, 0, 10);
   placement.mutable_restore()->set_checkpoint(7);

@@ -53,6 +53,10 @@ class Job:
         self.spec = spec
         data = spec.data
         job_data.refuse_others(data, "data", ["directory", "train", "evaluate", "no_shuffle"])
+        if spec.precision.wire and spec.HasField("synchronous") and not spec.synchronous.allow_mixed_workers:
+            raise job_data.Unknown(
+                "precision.wire: this worker pushes FLOAT32, which the servers refuse in a synchronous job that is "
+                "rounded; set it to FLOAT32, or synchronous.allow_mixed_workers")
         self.train = job_data.open_examples(data.train, data.directory, "data.train")
         self.sets = [self.train]
         if data.HasField("evaluate"):

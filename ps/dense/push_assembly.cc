@@ -10,6 +10,7 @@
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/wire/encoding.h"
+#include "common/wire/piece_elements.h"
 #include "grpcpp/support/slice.h"
 #include "ps/dense/finite.h"
 
@@ -26,6 +27,24 @@ absl::Status CheckFinite(const ShardSpec& spec, const WirePiece& piece) {
       "the ", slice.update().has_moving_average() ? "statistic" : "gradient", " of variable '",
       PrintableName(slice.variable_name()), "' has ", bad->value, " at element ",
       slice.slice().offset() + piece.offset + bad->index, "; must be finite"));
+}
+
+// Whether a piece comes as the shard was told that it must. See ShardSpec.wire.
+absl::Status CheckEncoding(const ShardSpec& spec, const WirePiece& piece) {
+  if (!spec.has_wire()) return absl::OkStatus();
+  const ShardSlice& slice = spec.slices(static_cast<int>(piece.slice));
+  const bool is_statistic = slice.update().has_moving_average();
+  const Encoding::Kind wanted = is_statistic ? Encoding::FLOAT32 : spec.wire();
+  const Encoding::Kind came = piece.data.encoding();
+  if (came == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "piece.", FieldOf(came).name, ": ", Encoding::Kind_Name(came), ", for the ",
+      is_statistic ? "statistic" : "gradient", " of variable '",
+      PrintableName(slice.variable_name()), "'; must be ", Encoding::Kind_Name(wanted),
+      ", in piece.", FieldOf(wanted).name,
+      is_statistic ? ", as statistics are" : ", as precision.wire of the job says",
+      ": a synchronous job's bits would depend on which worker has a step. Train it with workers "
+      "that do so, or set precision.wire to what they do, or synchronous.allow_mixed_workers"));
 }
 
 absl::Status Overlap(const Range& range) {
@@ -109,7 +128,10 @@ absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayou
                                          std::vector<WirePiece> pieces) {
   PlacedPieces placed;
   MILLRACE_RETURN_IF_ERROR(Place(layout, pieces, &placed));
-  for (const WirePiece& piece : pieces) MILLRACE_RETURN_IF_ERROR(CheckFinite(spec, piece));
+  for (const WirePiece& piece : pieces) {
+    MILLRACE_RETURN_IF_ERROR(CheckEncoding(spec, piece));
+    MILLRACE_RETURN_IF_ERROR(CheckFinite(spec, piece));
+  }
   placed.pieces = std::make_shared<const std::vector<WirePiece>>(std::move(pieces));
   return placed;
 }

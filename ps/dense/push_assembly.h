@@ -54,8 +54,9 @@ inline constexpr uint64_t kIntervalBytes = 64;
 
 // Checks a message's pieces, all that can be checked of them without what came before: needs no
 // lock. INVALID_ARGUMENT: pieces that the shard has no place for, or of a frozen slice, without
-// data, that overlap, in more than kMaxRanges ranges, or with a number that is infinite or NaN (it
-// names the variable and the element).
+// data, that overlap, in more than kMaxRanges ranges, in another encoding than the spec asks for
+// (it names the variable), or with a number that is infinite or NaN (it names the variable and the
+// element).
 absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayout& layout,
                                          std::vector<WirePiece> pieces);
 

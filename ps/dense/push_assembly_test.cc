@@ -62,6 +62,18 @@ TEST_F(PlacePiecesTest, RefusesWhatIsFrozen) {
   EXPECT_THAT(std::string(placed.status().message()), HasSubstr("piece.slice: 1; it is frozen"));
 }
 
+TEST_F(PlacePiecesTest, RefusesAnEncodingThatTheShardIsNotToTake) {
+  spec_.set_wire(Encoding::FLOAT16);
+  EXPECT_EQ(std::string(Place({MakePiece(0, 5, {1, 2})}).status().message()),
+            "piece.data: FLOAT32, for the gradient of variable 'bias'; must be FLOAT16, in "
+            "piece.float16, as precision.wire of the job says: a synchronous job's bits would "
+            "depend on which worker has a step. Train it with workers that do so, or set "
+            "precision.wire to what they do, or synchronous.allow_mixed_workers");
+  spec_.mutable_slices(0)->mutable_update()->mutable_moving_average();
+  EXPECT_TRUE(Place({MakePiece(0, 5, {1, 2})}).ok()) << "statistics are not rounded";
+  EXPECT_EQ(Place({MakePiece(1, 5, {1, 2})}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(PlacePiecesTest, RefusesWhatOverlaps) {
   const auto placed = Place({MakePiece(0, 5, {1, 2}), MakePiece(0, 4, {1, 2})});
   EXPECT_EQ(placed.status().code(), absl::StatusCode::kInvalidArgument);

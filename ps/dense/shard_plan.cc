@@ -149,9 +149,16 @@ absl::Status CheckRestore(const ShardRestore& restore) {
                                                  kChecksumDigits, " digits of 0 to 9 and a to f"));
 }
 
+absl::Status CheckWire(const ShardSpec& spec) {
+  if (!spec.has_wire() || Encoding::Kind_IsValid(spec.wire())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("spec.wire: ", static_cast<int>(spec.wire()),
+                                                 "; must be FLOAT32, FLOAT16 or BFLOAT16"));
+}
+
 absl::Status CheckFields(const ShardSpec& spec) {
   MILLRACE_RETURN_IF_ERROR(CheckJobId(spec.job_id()));
   if (spec.has_restore()) MILLRACE_RETURN_IF_ERROR(CheckRestore(spec.restore()));
+  MILLRACE_RETURN_IF_ERROR(CheckWire(spec));
   if (spec.total_steps() == 0) {
     return absl::InvalidArgumentError("spec.total_steps: 0; must be at least 1");
   }

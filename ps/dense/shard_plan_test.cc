@@ -123,6 +123,16 @@ TEST_F(ShardPlanTest, RestoreNamesACheckpointByAnAbsolutePath) {
   EXPECT_TRUE(StartsFromFiles(spec_));
 }
 
+TEST_F(ShardPlanTest, EncodingOfGradientsIsOneThatThereIs) {
+  AddSlice(0, "a", 0, 5);
+  for (const auto wire : {Encoding::FLOAT32, Encoding::FLOAT16, Encoding::BFLOAT16}) {
+    spec_.set_wire(wire);
+    EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+  }
+  spec_.set_wire(static_cast<Encoding::Kind>(9));
+  ExpectRefused("spec.wire: 9; must be FLOAT32, FLOAT16 or BFLOAT16");
+}
+
 TEST_F(ShardPlanTest, StoredInitialValueNamesATensorOfAFile) {
   AddSlice(0, "a", 0, 5);
   StoredTensor& tensor = *spec_.mutable_slices(0)->mutable_initial_value()->mutable_stored();

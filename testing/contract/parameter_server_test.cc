@@ -43,7 +43,19 @@ constexpr uint64_t kElements = kBlockElements + 8;
 // Shard 1, whose slices are frozen but for the second one; and shard 2, which has no other.
 const std::vector<uint64_t> kPartlyFrozen = {3, 2, 4};
 
+// Shard 3, whose gradients must be BFLOAT16; the second slice is a moving average.
+const std::vector<uint64_t> kRounded = {3, 2};
+
+ShardSpec RoundedSpec() {
+  ShardSpec spec = MakeShardSpec(kRounded, /*replicas=*/1);
+  spec.set_shard(3);
+  spec.set_wire(Encoding::BFLOAT16);
+  spec.mutable_slices(1)->mutable_update()->mutable_moving_average()->set_momentum(0.5);
+  return spec;
+}
+
 ShardSpec SpecOf(uint32_t shard) {
+  if (shard == 3) return RoundedSpec();
   ShardSpec spec = MakeShardSpec(shard == 0   ? kLengths
                                  : shard == 1 ? kPartlyFrozen
                                               : std::vector<uint64_t>{6});
@@ -63,7 +75,7 @@ class RealServer {
     auto server = ps::PsServer::Start(options);
     CHECK(server.ok()) << server.status();
     server_ = *std::move(server);
-    for (const uint32_t shard : {0, 1, 2}) Create(SpecOf(shard));
+    for (const uint32_t shard : {0, 1, 2, 3}) Create(SpecOf(shard));
   }
 
   const std::string& address() const { return server_->address(); }
@@ -88,12 +100,14 @@ class FakeServer {
   FakeServer() {
     for (const size_t slice : {0, 2}) server_.Freeze(1, slice);
     server_.Freeze(2, 0);
+    server_.TakeOnly(3, 0, Encoding::BFLOAT16);
+    server_.TakeOnly(3, 1, Encoding::FLOAT32);
   }
 
   const std::string& address() const { return server_.address(); }
 
  private:
-  FakeParameterServer server_{{{0, kLengths}, {1, kPartlyFrozen}, {2, {6}}}};
+  FakeParameterServer server_{{{0, kLengths}, {1, kPartlyFrozen}, {2, {6}}, {3, kRounded}}};
 };
 
 template <typename Server>
@@ -269,6 +283,35 @@ TYPED_TEST(ParameterServerContractTest, PiecesOfOnePushMayDifferInEncoding) {
   rest.MergeFrom(this->Message(0, 1, {{0, kBlockElements, 3}}, 2));
   EXPECT_EQ(pusher.Push(rest).outcome(), PushResponse::APPLIED);
   EXPECT_EQ(this->Value(), -2);
+}
+
+// A worker that did not round was not found out: a synchronous job's bits followed from whose steps
+// they were.
+TYPED_TEST(ParameterServerContractTest, ShardThatIsToldHowGradientsComeRefusesOthers) {
+  Pusher pusher(this->stub_.get());
+  const ShardSpec spec = SpecOf(3);
+  const PushRequest gradient = MakePush(spec, 0, 1, {{0, 0, 3}}, 1);
+  const PushRequest statistic = MakePush(spec, 0, 1, {{1, 0, 2}}, 1);
+  uint64_t push_id = 1;
+  const auto response_to = [&](PushRequest part, PushRequest other) {
+    part.mutable_pieces()->MergeFrom(other.pieces());
+    part.set_push_id(++push_id);
+    return pusher.Push(part);
+  };
+  const auto rounded = [](Encoding::Kind encoding, const PushRequest& part) {
+    return EncodedAs(encoding, part);
+  };
+  for (const Encoding::Kind encoding : {Encoding::FLOAT32, Encoding::FLOAT16}) {
+    const PushResponse refused = response_to(rounded(encoding, gradient), statistic);
+    EXPECT_EQ(refused.code(), Code(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(refused.message(), HasSubstr(Encoding::Kind_Name(encoding)));
+    EXPECT_THAT(refused.message(), HasSubstr("; must be BFLOAT16"));
+  }
+  const PushRequest right = rounded(Encoding::BFLOAT16, gradient);
+  EXPECT_THAT(response_to(right, rounded(Encoding::BFLOAT16, statistic)).message(),
+              HasSubstr("piece.bfloat16: BFLOAT16"));
+  const PushResponse applied = response_to(right, statistic);
+  EXPECT_EQ(applied.outcome(), PushResponse::APPLIED) << applied.message();
 }
 
 TYPED_TEST(ParameterServerContractTest, PullsComeInTheEncodingThatTheyAskFor) {

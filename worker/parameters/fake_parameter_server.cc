@@ -225,6 +225,11 @@ void FakeParameterServer::Freeze(uint32_t number, size_t slice) {
   if (shard.frozen.insert(slice).second) shard.elements -= shard.slices.at(slice).size();
 }
 
+void FakeParameterServer::TakeOnly(uint32_t number, size_t slice, Encoding::Kind encoding) {
+  MutexLock lock(&mutex_);
+  shards_.at(number).wires[slice] = encoding;
+}
+
 std::vector<float> FakeParameterServer::values(uint32_t shard, size_t slice) {
   MutexLock lock(&mutex_);
   return shards_.at(shard).slices.at(slice);
@@ -337,6 +342,12 @@ grpc::Status FakeParameterServer::AddPiece(const Shard& shard, const Piece& piec
   if (bytes.size() % WidthOf(encoding) != 0) {
     return invalid(absl::StrCat(FieldOf(encoding).name, ": ", bytes.size(), " bytes; expected a ",
                                 "multiple of ", WidthOf(encoding)));
+  }
+  const auto wire = shard.wires.find(piece.slice());
+  if (wire != shard.wires.end() && wire->second != encoding) {
+    return invalid(absl::StrCat("piece.", FieldOf(encoding).name, ": ",
+                                Encoding::Kind_Name(encoding), "; must be ",
+                                Encoding::Kind_Name(wire->second)));
   }
   const size_t size = shard.slices[piece.slice()].size();
   const size_t count = bytes.size() / WidthOf(encoding);

@@ -75,6 +75,9 @@ class FakeParameterServer {
   // Nothing of the slice is pushed. To be called while no push is under way.
   void Freeze(uint32_t shard, size_t slice);
 
+  // The slice takes pieces in no other encoding. To be called while no push is under way.
+  void TakeOnly(uint32_t shard, size_t slice, Encoding::Kind encoding);
+
   std::vector<float> values(uint32_t shard, size_t slice);
   void SetValues(uint32_t shard, size_t slice, std::vector<float> values);
   Counters counters();
@@ -89,7 +92,8 @@ class FakeParameterServer {
 
   struct Shard {
     std::vector<std::vector<float>> slices;
-    std::set<size_t> frozen;  // Of those.
+    std::set<size_t> frozen;                 // Of those.
+    std::map<size_t, Encoding::Kind> wires;  // By slice; of others any.
     std::set<uint64_t> applied;
     uint64_t elements = 0;  // That are pushed.
   };

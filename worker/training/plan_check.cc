@@ -79,6 +79,7 @@ absl::Status CheckSamePlan(const JobSpec& spec, const JobPlan& own, const JobPla
   MILLRACE_RETURN_IF_ERROR(
       CheckSameFingerprint(own.data_fingerprint(), planned.data_fingerprint()));
   if (!spec.has_synchronous() || spec.synchronous().allow_mixed_workers()) return absl::OkStatus();
+  if (planned.numerics().empty()) return absl::OkStatus();
   return CheckSameNumerics(own.numerics(), planned.numerics());
 }
 

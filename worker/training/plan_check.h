@@ -13,7 +13,9 @@ namespace millrace::worker {
 // Compares what this worker makes of a job with what it was planned with, on another worker maybe:
 // variables and how a step changes them, numbers of examples, the fingerprints of the data where
 // both are known, and for a synchronous job that does not allow mixed workers the numerics (see
-// CheckSameNumerics). (Initial values are not compared: the ps servers alone use them.)
+// CheckSameNumerics). A plan without numerics is compared with nothing of them: an older worker
+// made it, which rounded what travels and did not say so, or one of another make. (Initial values
+// are not compared: the ps servers alone use them.)
 // INVALID_ARGUMENT names both values.
 absl::Status CheckSamePlan(const JobSpec& spec, const JobPlan& own, const JobPlan& planned);
 

@@ -105,13 +105,21 @@ TEST(PlanCheckTest, WorkerThatComputesOtherwiseTakesNoPartInASynchronousJob) {
   EXPECT_EQ(CheckSamePlan(Synchronous(), own, MakePlan()), absl::OkStatus());
 }
 
-// A worker that said nothing of its numerics mixed float32 into a job that is rounded.
+// A worker that said nothing of what it rounds mixed float32 into a job that is rounded.
 TEST(PlanCheckTest, WorkerThatRoundsOnTheWireTakesNoPartBesideOneThatDoesNot) {
+  JobPlan own = MakePlan();
+  own.set_numerics("BFLOAT16 on the wire");
+  EXPECT_THAT(ErrorOf(own, MakePlan()), HasSubstr("precision.wire: "));
+}
+
+// Older workers rounded, and said nothing of it where their model said nothing: jobs that they had
+// planned were refused by those that came after them.
+TEST(PlanCheckTest, PlanThatSaysNothingOfItsNumericsIsGoneOnWith) {
   JobPlan own = MakePlan();
   own.set_numerics("BFLOAT16 on the wire");
   JobPlan planned = MakePlan();
   planned.clear_numerics();
-  EXPECT_THAT(ErrorOf(own, planned), HasSubstr("precision.wire: "));
+  EXPECT_EQ(CheckSamePlan(Synchronous(), own, planned), absl::OkStatus());
   JobSpec mixed = Synchronous();
   mixed.mutable_synchronous()->set_allow_mixed_workers(true);
   EXPECT_EQ(CheckSamePlan(mixed, own, planned), absl::OkStatus());
