@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <set>
+#include <type_traits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "coordinator/jobs/call_errors.h"
 #include "coordinator/jobs/remake_plan.h"
@@ -54,6 +57,19 @@ auto AtGeneration(const std::string& job_id, uint64_t generation) {
   };
 }
 
+// Whether an answer is about what was asked for: later its shard is looked up.
+template <typename Response>
+grpc::Status CheckAnswer(const std::string& job_id, uint32_t shard, const Response& answer) {
+  if constexpr (std::is_same_v<Response, ShardStatus>) {
+    if (answer.job_id() != job_id || answer.shard() != shard) {
+      return {grpc::StatusCode::INTERNAL,
+              absl::StrCat("it was asked about job '", job_id, "', and answers about shard ",
+                           answer.shard(), " of job '", Printable(answer.job_id()), "'")};
+    }
+  }
+  return grpc::Status::OK;
+}
+
 }  // namespace
 
 template <typename Request, typename Response>
@@ -95,7 +111,8 @@ std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
       make(shard, round->requests[shard]);
       (servers_.stub(shard).async()->*method)(
           round->context(shard), &round->requests[shard], &round->responses[shard],
-          [calls = round.get(), shard, if_one_fails](grpc::Status status) {
+          [this, calls = round.get(), shard, if_one_fails](grpc::Status status) {
+            if (status.ok()) status = CheckAnswer(job_id_, shard, calls->responses[shard]);
             if (!status.ok() && if_one_fails == IfOneFails::kCancelOthers) calls->Cancel();
             calls->Done(shard, status);
           });
