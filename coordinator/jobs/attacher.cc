@@ -10,7 +10,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "common/job_spec.h"
 #include "common/proto_duration.h"
 #include "common/status_macros.h"
@@ -26,29 +25,24 @@ namespace {
 
 constexpr absl::Duration kMissingPause = absl::Seconds(1);
 constexpr char kAsTheyWere[] = "all shards as they were";
-// A new job that waits for a server keeps what it has made elsewhere for this long: a server that
-// is started again is back by then.
-constexpr absl::Duration kKeptMade = absl::Seconds(10);
 // Shards that are made for longer than this are told of.
 constexpr absl::Duration kMakesForLong = absl::Seconds(2);
 
 }  // namespace
 
 absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
-  refused_ = 0;
+  tries_.Begin();
+  unmaker_.Begin();
   closed_.clear();
   knows_closed_ = true;
-  stuck_since_.reset();
-  unmade_without_.reset();
   placed_again_ = false;
   shards.ForgetMoves();
   if (!job_->record().has_remake()) {
-    backoff_.Reset();
-    after_unmaking_.Reset();
+    tries_.BeginPauses();
     remaker_.Begin();
   }
   const absl::Cleanup give_back = [this] { environment_.memory_turn->GiveBack(job_->id()); };
-  MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
+  MILLRACE_RETURN_IF_ERROR(tries_.BeginGeneration(generation() + 1));
   for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(auto reached, Reach(shards));
     if (!reached) return absl::nullopt;
@@ -119,13 +113,6 @@ absl::Status Attacher::NoteMayLackSteps() {
   return reporter_->Journal([](JobRecord& record) { record.set_may_lack_steps(true); });
 }
 
-absl::Status Attacher::BeginGeneration(uint64_t generation) {
-  if (generation >= kGenerationLimit) {
-    return absl::FailedPreconditionError("the job has used up all generations");
-  }
-  return reporter_->Journal([&](JobRecord& record) { record.set_generation(generation); });
-}
-
 // Calls every shard until all have answered, with no server leaving between the first and the last.
 absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup& shards) {
   const bool is_new = job_->state() == PENDING;
@@ -133,13 +120,13 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
     const std::string missing = shards.Locate();
     if (is_new && shards.only_directories_are_lost()) {
       MILLRACE_ASSIGN_OR_RETURN(const bool displaced,
-                                Displace(shards, job_->record().restored_from()));
+                                unmaker_.Displace(shards, job_->record().restored_from()));
       if (displaced) return absl::nullopt;
       continue;
     }
     if (!missing.empty()) {
       if (is_new) {
-        MILLRACE_RETURN_IF_ERROR(MakeWayInTime(shards).status());
+        MILLRACE_RETURN_IF_ERROR(unmaker_.MakeWayInTime(shards).status());
       } else {
         MILLRACE_ASSIGN_OR_RETURN(const bool remade, remaker_.ReplaceMissing(shards));
         if (remade) return absl::nullopt;
@@ -151,7 +138,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
     reporter_->NobodyIsMissing();
     remaker_.NobodyIsMissing();
     if (!is_new) NoteClosed(shards);
-    unmade_without_.reset();
+    unmaker_.NobodyIsMissing();
     if (shards.HasToDropFirst()) {
       MILLRACE_ASSIGN_OR_RETURN(const bool dropped, DropFirst(shards));
       if (!dropped) continue;
@@ -202,15 +189,15 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
   // What it reads hangs there, and perhaps not elsewhere.
   const bool hangs = !is_new && makes && absl::IsDeadlineExceeded(status);
-  const ReachAction action = hangs ? ReachAction::kGiveUp : DecideReach(status, refused_);
+  const ReachAction action = hangs ? ReachAction::kGiveUp : tries_.Decide(status);
   if (!is_new && (action == ReachAction::kGiveUp || (makes && is_full))) {
     MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, status));
     // What goes on for long does not keep the journal and the servers busy.
-    if (*remade && makes) MILLRACE_RETURN_IF_ERROR(Pause(shards, status, backoff_));
+    if (*remade && makes) MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, status));
     if (*remade) return absl::nullopt;
   }
   if (action == ReachAction::kAskWhoIsNew) {
-    MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, status));
+    MILLRACE_RETURN_IF_ERROR(tries_.AdoptGeneration(shards, status));
     return absl::nullopt;
   }
   const bool means_furthest =
@@ -224,12 +211,11 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   if (action == ReachAction::kGiveUp && is_final) return remaker_.Explain(status);
   bool unmade = false;
   if (is_new || (makes && absl::IsResourceExhausted(status))) {
-    MILLRACE_ASSIGN_OR_RETURN(unmade, MakeWay(shards, status));
+    MILLRACE_ASSIGN_OR_RETURN(unmade, unmaker_.MakeWay(shards, status));
   }
   // What is read of a checkpoint before it turns out to be damaged costs servers work as well.
   const bool is_costly = unmade || absl::IsDataLoss(status);
-  MILLRACE_RETURN_IF_ERROR(
-      Pause(shards, remaker_.Explain(status), is_costly ? after_unmaking_ : backoff_));
+  MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, remaker_.Explain(status), is_costly));
   return absl::nullopt;
 }
 
@@ -241,45 +227,22 @@ absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards) {
     const auto& placements = shards.placements();
     // A call that was given up may arrive yet, and must not drop what is made next.
     const uint64_t next = generation() + 1;
-    MILLRACE_RETURN_IF_ERROR(BeginGeneration(next));
+    MILLRACE_RETURN_IF_ERROR(tries_.BeginGeneration(next));
     MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
       record.mutable_shards()->Assign(placements.begin(), placements.end());
     }));
     return true;
   }
-  switch (DecideReach(dropped, refused_)) {
+  switch (tries_.Decide(dropped)) {
     case ReachAction::kAskWhoIsNew:
-      MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, dropped));
+      MILLRACE_RETURN_IF_ERROR(tries_.AdoptGeneration(shards, dropped));
       return false;
     case ReachAction::kGiveUp:
       return dropped;
     default:
-      MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped, backoff_));
+      MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, dropped));
       return false;
   }
-}
-
-absl::Status Attacher::Pause(const ShardGroup& shards, const absl::Status& status,
-                             Backoff& backoff) {
-  LOG(WARNING) << job_->id() << ": " << status;
-  if (IsRefusal(status)) ++refused_;
-  return reporter_->Wait(
-      absl::StrCat(shards.failed_server(), ", which does not do what it is asked"), backoff.Next(),
-      std::string(absl::StripPrefix(status.message(), shards.failed_server() + ": ")));
-}
-
-// Somebody else has given the shards a newer generation (a client of the ps servers' own port, or
-// an older copy of this coordinator's directory). Going on above it shuts that one out.
-absl::Status Attacher::AdoptGeneration(ShardGroup& shards, const absl::Status& refusal) {
-  const auto statuses = shards.GetThoseThere();
-  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  if (!statuses.ok()) return Pause(shards, statuses.status(), backoff_);
-  MILLRACE_ASSIGN_OR_RETURN(const uint64_t next, NextGeneration(*statuses, generation()));
-  if (next == generation() + 1) return Pause(shards, refusal, backoff_);
-  job_->AppendNotice(absl::StrCat("a shard is at generation ", next - 1,
-                                  ", which this coordinator did not set; the job goes on with ",
-                                  "generation ", next, " (", std::string(refusal.message()), ")"));
-  return BeginGeneration(next);
 }
 
 // A server does not find the furthest checkpoint, with which a new job was to begin, or found it
@@ -315,7 +278,7 @@ absl::StatusOr<absl::optional<bool>> Attacher::BeginWithAnother(ShardGroup& shar
         absl::StrCat(std::string(status.message()), "; none ", is_removed ? "after" : "before",
                      " it can be taken: ", std::string(usable.message())));
   }
-  MILLRACE_ASSIGN_OR_RETURN(const bool displaced, Displace(shards, from));
+  MILLRACE_ASSIGN_OR_RETURN(const bool displaced, unmaker_.Displace(shards, from));
   if (!displaced) return false;
   TellOther(NameOf(chosen), is_removed, from, status);
   for (const std::string& notice : *notices) job_->AppendNotice(notice);
@@ -333,68 +296,6 @@ void Attacher::TellOther(const std::string& chosen, bool is_removed, const Resto
                          ", is taken: ", std::string(status.message())));
 }
 
-// Drops what servers have made of the job already, which nobody would look for later, and forgets
-// where it was placed; then it begins with `from`. False: that cannot be done now, and a lost
-// directory may be back before it can.
-absl::StatusOr<bool> Attacher::Displace(ShardGroup& shards, const RestoredFrom& from) {
-  environment_.memory_turn->GiveBack(job_->id());
-  const absl::Status dropped = shards.Unmake(generation(), /*all=*/true);
-  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  switch (DecideReach(dropped, refused_)) {
-    case ReachAction::kReached:
-      MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
-        record.clear_shards();
-        if (record.has_restored_from()) SetRestoredFrom(from, record);
-      }));
-      return true;
-    case ReachAction::kAskWhoIsNew:
-      MILLRACE_RETURN_IF_ERROR(AdoptGeneration(shards, dropped));
-      break;
-    case ReachAction::kRetry:
-      MILLRACE_RETURN_IF_ERROR(Pause(shards, dropped, backoff_));
-      break;
-    case ReachAction::kGiveUp:
-      return dropped;
-  }
-  // A call that was given up may arrive yet, and must not drop what is made next.
-  MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
-  return false;
-}
-
-// A new job could not make all its shards, for the reason that `status` says. Returns whether it
-// has given up those that it could make: where it waits for memory, unless it has the turn.
-absl::StatusOr<bool> Attacher::MakeWay(ShardGroup& shards, const absl::Status& status) {
-  if (!absl::IsResourceExhausted(status)) return MakeWayInTime(shards);
-  stuck_since_.reset();
-  if (environment_.memory_turn->Take(job_->id())) return false;
-  MILLRACE_RETURN_IF_ERROR(Unmake(shards));
-  return true;
-}
-
-// The same for one that waits for a server: others must not wait with it, for who knows how long,
-// for the memory that it has elsewhere.
-absl::StatusOr<bool> Attacher::MakeWayInTime(ShardGroup& shards) {
-  environment_.memory_turn->GiveBack(job_->id());
-  const absl::Time now = environment_.clock->Now();
-  if (!stuck_since_) stuck_since_ = now;
-  if (now - *stuck_since_ < kKeptMade || unmade_without_ == shards.missing()) return false;
-  MILLRACE_RETURN_IF_ERROR(Unmake(shards));
-  return true;
-}
-
-absl::Status Attacher::Unmake(ShardGroup& shards) {
-  const absl::Status unmade = shards.Unmake(generation(), /*all=*/job_->state() == PENDING);
-  LOG_IF(WARNING, !unmade.ok()) << job_->id() << ": " << unmade;
-  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  if (unmade.ok()) {
-    unmade_without_ = shards.missing();
-  } else if (stuck_since_) {
-    stuck_since_ = environment_.clock->Now();  // It is tried again, later.
-  }
-  // A call that was given up may arrive yet, and must not drop what is made next.
-  return BeginGeneration(generation() + 1);
-}
-
 // Nothing: look at all shards again.
 absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(ShardGroup& shards,
                                                                                Statuses statuses,
@@ -409,20 +310,21 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (!stepped.ok()) {
     const absl::Status status = AsStepBackRefusal(stepped.status());
-    if (DecideReach(status, refused_) == ReachAction::kGiveUp) {
+    if (tries_.Decide(status) == ReachAction::kGiveUp) {
       // No cut is left that all of them can read.
       MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, status));
       if (placed_again_) return absl::nullopt;
       if (!remaker_.waits_for_files()) return remaker_.Explain(status);
     }
-    MILLRACE_RETURN_IF_ERROR(Pause(shards, remaker_.Explain(status), backoff_));
+    MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, remaker_.Explain(status)));
     // A call that was given up may arrive yet, and not at a shard that trains again.
-    MILLRACE_RETURN_IF_ERROR(BeginGeneration(generation() + 1));
+    MILLRACE_RETURN_IF_ERROR(tries_.BeginGeneration(generation() + 1));
     return absl::nullopt;
   }
   if (!shards.Moved().empty()) return absl::nullopt;
   if (DecideAttach(*stepped, replicas).step_back) {
-    MILLRACE_RETURN_IF_ERROR(reporter_->Wait("the shards to step back together", backoff_.Next()));
+    MILLRACE_RETURN_IF_ERROR(
+        reporter_->Wait("the shards to step back together", tries_.NextPause()));
     return absl::nullopt;
   }
   absl::StrAppend(&attached.how, "; all shards stepped back to version ", decision.cut.version(),

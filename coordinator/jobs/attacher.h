@@ -3,7 +3,6 @@
 #define MILLRACE_COORDINATOR_JOBS_ATTACHER_H_
 
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
-#include "common/retry.h"
+#include "coordinator/jobs/attach_tries.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/merge_progress.h"
 #include "coordinator/jobs/remaker.h"
@@ -20,6 +19,7 @@
 #include "coordinator/jobs/runner_environment.h"
 #include "coordinator/jobs/runner_inbox.h"
 #include "coordinator/jobs/shard_group.h"
+#include "coordinator/jobs/unmaker.h"
 
 namespace millrace::coordinator {
 
@@ -46,7 +46,9 @@ class Attacher {
         environment_(*environment),
         inbox_(inbox),
         reporter_(reporter),
-        remaker_(job, environment, inbox, reporter) {}
+        remaker_(job, environment, inbox, reporter),
+        tries_(job, inbox, reporter),
+        unmaker_(job, environment, inbox, reporter, &tries_) {}
 
   // Blocks until all shards have answered, however often servers come and go meanwhile; returns
   // what the run must end with. Nothing: a server lost its directory before there was anything in
@@ -56,7 +58,7 @@ class Attacher {
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
 
   // The newest generation that may be in use anywhere.
-  uint64_t generation() const { return job_->record().generation(); }
+  uint64_t generation() const { return tries_.generation(); }
 
  private:
   using Statuses = ShardGroup::Statuses;
@@ -65,11 +67,9 @@ class Attacher {
   std::string DescribeReturns(const ShardGroup& shards, const Statuses& statuses) const;
   void NoteClosed(ShardGroup& shards);
   absl::Status NoteMayLackSteps();
-  absl::Status BeginGeneration(uint64_t generation);
   absl::StatusOr<absl::optional<Statuses>> Reach(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,
                                                            Attached& attached);
-  absl::Status AdoptGeneration(ShardGroup& shards, const absl::Status& refusal);
   absl::StatusOr<bool> DropFirst(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
   absl::StatusOr<Statuses> Bring(ShardGroup& shards, bool is_new);
@@ -78,30 +78,19 @@ class Attacher {
                                                         const absl::Status& status);
   void TellOther(const std::string& chosen, bool is_removed, const RestoredFrom& from,
                  const absl::Status& status) const;
-  absl::StatusOr<bool> Displace(ShardGroup& shards, const RestoredFrom& from);
-  absl::StatusOr<bool> MakeWay(ShardGroup& shards, const absl::Status& status);
-  absl::StatusOr<bool> MakeWayInTime(ShardGroup& shards);
-  absl::Status Unmake(ShardGroup& shards);
-  absl::Status Pause(const ShardGroup& shards, const absl::Status& status, Backoff& backoff);
 
   Job* const job_;
   const RunnerEnvironment& environment_;
   RunnerInbox* const inbox_;
   Reporter* const reporter_;
   Remaker remaker_;
+  AttachTries tries_;
+  Unmaker unmaker_;
 
-  // Of one Attach; or of several while shards are made again.
-  Backoff backoff_{absl::Milliseconds(50), absl::Seconds(2)};
-  Backoff after_unmaking_{absl::Seconds(2), absl::Seconds(30)};  // What is made costs servers work.
   // Of one Attach.
-  int refused_ = 0;
   bool placed_again_ = false;
   std::set<uint32_t> closed_;  // Shards that were, before they heard of the generation.
   bool knows_closed_ = true;   // All have said whether they were.
-  // A new job waits for a server since then; nothing: it does not, or for memory.
-  absl::optional<absl::Time> stuck_since_;
-  // The servers that were missing when what it had made was dropped, and nothing was made since.
-  absl::optional<std::map<std::string, std::string>> unmade_without_;
 };
 
 }  // namespace millrace::coordinator
