@@ -137,6 +137,26 @@ TEST_F(EmbeddedClusterTest, GoesOnWithAJournalWhosePlanDoesNotSayWhatIsRounded) 
   EXPECT_EQ(status.step(), 15u);
 }
 
+// Servers take gradients of such a job in its encoding alone, and statistics as float32.
+TEST_F(EmbeddedClusterTest, TrainsASynchronousJobThatIsRoundedOnTheWireAndHasStatistics) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_synchronous()->set_replicas(2);
+  spec.mutable_precision()->set_wire(Encoding::FLOAT16);
+  const LayerSpec logit = spec.model().layers(0);
+  spec.mutable_model()->mutable_layers(0)->set_name("hidden");
+  spec.mutable_model()->mutable_layers(0)->mutable_dense()->set_units(3);
+  spec.mutable_model()->add_layers()->mutable_batch_normalization();
+  *spec.mutable_model()->add_layers() = logit;
+  const auto cluster = EmbeddedCluster::Start({.ps = 2, .workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto client = ClientOf(**cluster);
+  const auto job_id = client->Submit(spec);
+  ASSERT_TRUE(job_id.ok()) << job_id.status();
+  const JobStatus status = Finished(client.get(), *job_id);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  EXPECT_EQ(status.step(), 15u);
+}
+
 // Of points on a grid: whether their sum is above 0.3, and their difference.
 void WritePoints(const std::string& path) {
   std::ofstream file(path);

@@ -13,11 +13,14 @@
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "coordinator/checkpoint/checkpoint_hold.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
 namespace {
 
+using ::millrace::coordinator::CheckpointHold;
+using ::millrace::coordinator::WhoHolds;
 using RmJson = nlohmann::ordered_json;
 
 absl::Status CheckChoice(const Flags& flags, const CheckpointName& name) {
@@ -65,15 +68,27 @@ absl::Status CheckNotFurthestWhole(const CommandContext& context, const Checkpoi
                                    "; --force removes it"));
 }
 
+// `may`: what the job that has the directory may do with the checkpoint.
+absl::Status NeededByJob(const std::string& path, const std::string& held, const char* may) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " stays for now: ", held, ", which may ", may,
+                   "; have a further one written first (millrace checkpoint JOB_ID), or wait for "
+                   "that job's end, or cancel it"));
+}
+
 // One command's work.
 class Remover {
  public:
   Remover(const CommandContext& context, const CheckpointName& name)
-      : context_(context), name_(name), directory_(RealFileSystem(), name.directory) {}
+      : context_(context),
+        name_(name),
+        directory_(RealFileSystem(), name.directory),
+        hold_(RealFileSystem(), name.directory) {}
 
   absl::StatusOr<ExitCode> Run() {
     MILLRACE_ASSIGN_OR_RETURN(listed_, directory_.List());
     MILLRACE_RETURN_IF_ERROR(Choose());
+    MILLRACE_RETURN_IF_ERROR(HoldDirectory());
     for (const uint64_t number : numbers_) {
       if (context_.interrupt->triggered()) return absl::CancelledError("interrupted");
       const absl::Status removed = directory_.Remove(number);
@@ -100,6 +115,26 @@ class Remover {
     if (!context_.flags.force) MILLRACE_RETURN_IF_ERROR(CheckNotBest());
     return context_.flags.force ? absl::OkStatus()
                                 : CheckNotFurthestWhole(context_, name_, listed_);
+  }
+
+  // From here on no job begins in the directory. One that has it already goes on meanwhile: only
+  // what it may need stays, with --force too.
+  absl::Status HoldDirectory() {
+    const std::string held =
+        WhoHolds(hold_.Take("`millrace checkpoints rm`", /*makes_directory=*/false));
+    if (held.empty()) return absl::OkStatus();
+    const std::string path = CheckpointPath(name_.directory, name_.number);
+    if (folder_ != 0 && !IsAbandoned(name_.directory, listed_, folder_)) {
+      return NeededByJob(path, held, "be writing it");
+    }
+    if (numbers_.empty() || name_.number == 0) return absl::OkStatus();
+    if (name_.number == listed_.back().number) {
+      return NeededByJob(path, held, "go on from it, and refer to its files in the next one");
+    }
+    if (!context_.flags.force) return absl::OkStatus();
+    const absl::Status further = CheckNotFurthestWhole(context_, name_, listed_);
+    if (further.ok() || absl::IsCancelled(further)) return further;
+    return NeededByJob(path, held, "go on from it");
   }
 
   absl::Status CheckNotBest() const {
@@ -221,6 +256,7 @@ class Remover {
   const CommandContext& context_;
   const CheckpointName& name_;
   CheckpointDirectory directory_;
+  CheckpointHold hold_;
   ListedCheckpoints listed_;               // When the command began.
   std::map<uint64_t, absl::Status> read_;  // By number: whether it is whole.
   std::vector<uint64_t> numbers_;

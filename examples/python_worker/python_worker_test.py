@@ -212,16 +212,25 @@ class PythonWorkerTest(unittest.TestCase):
                 cluster.await_steps_of(job_id, "worker-0", "python-0")
                 self.assertEqual(cluster.millrace("cancel", job_id).returncode, 0)
 
-    def test_jobs_of_other_models_wait_for_other_workers(self):
+    def assert_waits_for_other_workers(self, why, *overrides, job=JOB):
+        """The job's message says `why`, until a C++ worker comes."""
         with self.cluster(workers=0, pythons=1) as cluster:
             cluster.pythons.append(cluster.start_python(1))
-            job_id = cluster.submit(self.digits, "epochs=1", job="examples/digits.textproto")
+            job_id = cluster.submit(self.digits, *overrides, job=job)
             deadline = time.monotonic() + harness.DEADLINE
-            while "softmax regression" not in (status := cluster.status(job_id))["message"]:
+            while why not in (status := cluster.status(job_id))["message"]:
                 self.assertLess(time.monotonic(), deadline, status)
             cluster.workers.append(cluster.start_worker(0))
             *_, final = cluster.watch(job_id)
             self.assertEqual(final["state"], "SUCCEEDED", final)
+
+    def test_jobs_of_other_models_wait_for_other_workers(self):
+        self.assert_waits_for_other_workers("softmax regression", "epochs=1", job="examples/digits.textproto")
+
+    def test_synchronous_jobs_that_are_rounded_wait_for_workers_that_round(self):
+        self.assert_waits_for_other_workers(
+            "precision.wire: this worker pushes FLOAT32", "epochs=1", "precision.wire=BFLOAT16",
+            "synchronous.allow_mixed_workers=false")
 
 
 if __name__ == "__main__":
