@@ -117,7 +117,9 @@ class JobTable final : public MemberObserver {
   // That train, and have a directory for checkpoints.
   std::vector<std::pair<std::shared_ptr<Job>, std::shared_ptr<JobRunner>>> WithCheckpoints() const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status PlanInto(JobRecord& record, const std::function<bool()>& cancelled);
+  // Appends to `notices` what people should know of the plan.
+  absl::Status PlanInto(JobRecord& record, const std::function<bool()>& cancelled,
+                        std::vector<std::string>& notices);
   absl::StatusOr<std::string> TakeReserved(const SubmitJobRequest& request,
                                            const std::function<bool()>& cancelled)
       ABSL_LOCKS_EXCLUDED(mutex_);
