@@ -101,6 +101,22 @@ TEST_F(FaultTest, OnlyWorkerThatDied) {
   cluster_->AwaitVerdict(job, "worker-0 is gone");
 }
 
+// Jobs were said to get on without workers that they had never had.
+TEST_F(FaultTest, WorkerThatWasGoneBeforeTheJobBeganIsNotNamed) {
+  const std::string before = StandAt(3, PlainJob(1'000'000'000));
+  gate_.Open();
+  cluster_->worker(0).Kill();
+  cluster_->AwaitVerdict(before, "worker-0 is gone");
+  ASSERT_TRUE(cluster_->Cancel(before).ok());
+  clock_.Advance(absl::Seconds(5));
+  cluster_->AddWorker();
+  const std::string job = cluster_->Submit(PlainJob(1'000'000'000)).value();
+  const JobExplanation told = cluster_->AwaitVerdict(job, "nobody keeps it waiting");
+  ASSERT_EQ(told.workers_size(), 1);
+  EXPECT_EQ(told.workers(0).name(), "worker-1");
+  EXPECT_EQ(cluster_->Cancel(job)->state(), CANCELLED);
+}
+
 TEST_F(FaultTest, DataThatOneWorkerCannotRead) {
   const std::string job = StandAt(3);
   FakeWorkerScript blind;

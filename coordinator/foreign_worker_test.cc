@@ -166,6 +166,24 @@ TEST(ForeignWorkerTest, EvaluationOfOtherExamplesIsNotTakenAndItsWorkerIsExclude
   EXPECT_EQ(status.metrics().at("eval_loss"), 0.25);
 }
 
+TEST(ForeignWorkerTest, JobThatOnePlannedWhichDoesNotRoundWhatTravelsSaysSo) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript other_make;
+  other_make.plan = [](const JobSpec&) {
+    JobPlan plan = PlainPlan();
+    plan.set_numerics("numpy 1.24");
+    return plan;
+  };
+  cluster.AddWorker(other_make);
+  JobSpec spec = PlainJob(4);
+  spec.mutable_synchronous()->set_replicas(2);
+  spec.mutable_precision()->set_wire(Encoding::BFLOAT16);
+  const std::string job = cluster.Submit(spec).value();
+  cluster.AwaitNotice(job, "do not end in 'BFLOAT16 on the wire'): numbers travel as FLOAT32");
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+}
+
 // They were believed, and could make the job's loss any number.
 TEST(ForeignWorkerTest, StepsOfOtherExamplesCountInNoMetricAndTheirWorkerIsExcluded) {
   FakeCluster cluster(1);

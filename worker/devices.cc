@@ -68,7 +68,8 @@ absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const DeviceOptions& options,
   if (options.name != "auto") {
     auto gpu = OpenGpus(GpusOf(options.name), options, std::move(lost), load_cuda);
     if (gpu.ok()) return gpu;
-    return absl::UnavailableError(absl::StrCat("device: ", gpu.status().message()));
+    return absl::UnavailableError(
+        absl::StrCat("device: ", gpu.status().message(), "; --device=cpu does without a GPU"));
   }
   auto gpu = OpenGpus({0}, options, std::move(lost), load_cuda);
   if (gpu.ok()) return gpu;

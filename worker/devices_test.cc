@@ -28,7 +28,8 @@ TEST(DevicesTest, AutoIsTheProcessorWhereThereIsNoCuda) {
 TEST(DevicesTest, AGpuThatIsNamedMustBeThere) {
   for (const std::string name : {"cuda", "cuda:1", "cuda:0,1", "cuda:3,0,2"}) {
     EXPECT_EQ(OpenWithoutCuda(name).status(),
-              absl::UnavailableError("device: the CUDA library cannot be loaded: no such file"));
+              absl::UnavailableError("device: the CUDA library cannot be loaded: no such file; "
+                                     "--device=cpu does without a GPU"));
   }
 }
 

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "client/commands/exit_code.h"
 #include "common/checkpoint/checkpoint_lineage.h"
 #include "common/checkpoint/checkpoint_paths.h"
@@ -17,7 +19,21 @@
 namespace millrace::client {
 namespace {
 
-// ParseCheckpointName, which looks at nothing but the text: "." may be a checkpoint's folder.
+// Whatever its own name is: a checkpoint's folder holds none of these.
+bool IsDirectoryOfCheckpoints(const std::filesystem::path& path) {
+  std::error_code error;
+  bool is_one = false;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name == kManifestFile) return false;
+    is_one |= name == kOwnerFile || name == kHolderFile || name == kLatestFile ||
+              (ParseCheckpointFolder(name).has_value() && entry.is_directory(error));
+  }
+  return is_one;
+}
+
+// ParseCheckpointName, which looks at nothing but the text: "." may be a checkpoint's folder, and
+// "20260101" or "latest" a directory of checkpoints.
 absl::StatusOr<CheckpointName> ParseName(const std::string& path) {
   const std::filesystem::path last = std::filesystem::path(path).filename();
   if (last == "." || last == "..") {
@@ -26,6 +42,12 @@ absl::StatusOr<CheckpointName> ParseName(const std::string& path) {
     if (std::filesystem::exists(real / kManifestFile, error)) {
       return ParseCheckpointName(real.string());
     }
+  }
+  if (IsDirectoryOfCheckpoints(path)) {
+    absl::string_view directory = path;
+    while (directory.size() > 1 && absl::ConsumeSuffix(&directory, "/")) {
+    }
+    return CheckpointName{std::string(directory), 0};
   }
   return ParseCheckpointName(path);
 }

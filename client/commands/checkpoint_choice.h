@@ -20,7 +20,8 @@
 
 namespace millrace::client {
 
-// "DIR", "DIR/latest" or "DIR/000017". UsageError: empty.
+// "DIR", "DIR/latest" or "DIR/000017". What holds checkpoints is a DIR whatever its own name is;
+// otherwise the name decides. UsageError: empty.
 absl::StatusOr<CheckpointName> ParsePath(const std::string& path);
 
 // The same, with the directory as an absolute path: others may have another working directory.

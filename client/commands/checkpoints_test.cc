@@ -69,9 +69,13 @@ class CheckpointsTest : public ::testing::Test {
 
   // Runs a command on DIRECTORY/`below`.
   absl::StatusOr<ExitCode> Run(Command command, const std::string& below = "", bool json = false) {
+    return RunAt(command, directory_ + below, json);
+  }
+
+  absl::StatusOr<ExitCode> RunAt(Command command, const std::string& path, bool json = true) {
     run_ = std::make_unique<CommandRun>();
     run_->flags() = flags_;
-    run_->flags().path = directory_ + below;
+    run_->flags().path = path;
     run_->flags().json = json;
     return run_->Run(command);
   }
@@ -430,6 +434,45 @@ TEST_F(CheckpointsTest, RmWithoutANumberOrAKeepIsWrongUsage) {
   EXPECT_EQ(ExitCodeOf(Run(RunCheckpointsRm, "/latest").status()), ExitCode::kUsage);
   flags_.keep = 1;
   EXPECT_EQ(ExitCodeOf(Run(RunCheckpointsRm, "/000001").status()), ExitCode::kUsage);
+}
+
+// Once "DIR/20260101", where `train --checkpoints` had written some, was taken for checkpoint
+// 20260101 of DIR: none was read, and rm --force called it no checkpoint any more.
+TEST_F(CheckpointsTest, ADirectoryOfCheckpointsMayBeCalledAsACheckpoint) {
+  for (const char* called : {"20260101", "000001", "latest"}) {
+    SCOPED_TRACE(called);
+    const std::string above = NoDirectory("called_as_a_checkpoint");
+    const std::string directory = absl::StrCat(above, "/", called);
+    std::filesystem::create_directory(above);
+    for (int i = 0; i < 3; ++i) WriteSmallCheckpoint(directory, checkpoint_);
+    EXPECT_EQ(*RunAt(RunCheckpointsLs, directory + "//"), ExitCode::kSucceeded);
+    ASSERT_EQ(Lines().size(), 3u);
+    EXPECT_EQ(Lines()[2]["path"], directory + "/000003");
+    EXPECT_EQ(*RunAt(RunCheckpointsShow, directory), ExitCode::kSucceeded);
+    EXPECT_EQ(*RunAt(RunCheckpointsVerify, directory), ExitCode::kSucceeded);
+    EXPECT_EQ(*RunAt(RunCheckpointsShow, directory + "/000002"), ExitCode::kSucceeded);
+    EXPECT_EQ(*RunAt(RunCheckpointsShow, directory + "/latest"), ExitCode::kSucceeded);
+    flags_.force = true;
+    EXPECT_EQ(ExitCodeOf(RunAt(RunCheckpointsRm, directory).status()), ExitCode::kUsage);
+    flags_.force = false;
+    flags_.keep = 1;
+    EXPECT_EQ(*RunAt(RunCheckpointsRm, directory), ExitCode::kSucceeded);
+    flags_.keep = 0;
+    EXPECT_FALSE(std::filesystem::exists(directory + "/000002/manifest.json"));
+    EXPECT_TRUE(std::filesystem::exists(directory + "/000003/manifest.json"));
+  }
+}
+
+TEST_F(CheckpointsTest, AFolderWithAManifestOrWithoutAnyCheckpointIsNoDirectoryOfThem) {
+  Write(2);
+  std::filesystem::create_directories(directory_ + "/000002/000001");
+  std::filesystem::create_directory(directory_ + "/000003");
+  EXPECT_EQ(*RunAt(RunCheckpointsLs, directory_ + "/000002"), ExitCode::kSucceeded);
+  ASSERT_EQ(Lines().size(), 1u);
+  EXPECT_EQ(Lines()[0]["number"], 2);
+  EXPECT_EQ(*RunAt(RunCheckpointsLs, directory_ + "/000003"), ExitCode::kSucceeded);
+  ASSERT_EQ(Lines().size(), 1u);
+  EXPECT_EQ(Lines()[0]["number"], 3);
 }
 
 }  // namespace

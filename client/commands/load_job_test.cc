@@ -76,6 +76,27 @@ TEST(LoadJobTest, JobOfTheNewestCheckpointGoesOnFromThatOne) {
   EXPECT_EQ(spec->restore().checkpoint(), 2u);
 }
 
+// Once it was taken for checkpoint 20260101 of the directory above.
+TEST(LoadJobTest, ADirectoryOfCheckpointsMayBeCalledAsACheckpoint) {
+  const std::string above = NoDirectory("called_as_a_checkpoint_too");
+  std::filesystem::create_directory(above);
+  const std::string directory = above + "/20260101";
+  SmallCheckpoint checkpoint;
+  WriteSmallCheckpoint(directory, checkpoint);
+  Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
+  flags.restore = directory;
+  const auto restored = Load(flags);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->restore().directory(), EndsWith("_too/20260101"));
+  EXPECT_EQ(restored->restore().checkpoint(), 0u);
+  flags.restore.clear();
+  flags.init_from = directory;
+  const auto begun = Load(flags);
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_THAT(begun->warm_start().path(), EndsWith("_too/20260101"));
+  EXPECT_EQ(begun->warm_start().checkpoint(), 0u);
+}
+
 TEST(LoadJobTest, WarmStartsAreSetByFlags) {
   Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
   flags.init_from = "/models/base.safetensors";

@@ -9,6 +9,7 @@
 #include "client/commands/table.h"
 #include "client/progress/format.h"
 #include "client/progress/json_lines.h"
+#include "common/job_state.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/proto_time.h"
@@ -36,11 +37,13 @@ std::string WaitsText(const JobExplanation& explanation) {
   return table.ToString();
 }
 
+// Nobody knows any more who did how many steps of a job that has ended.
 std::string WorkersText(const JobExplanation& explanation) {
+  const bool has_ended = HasEnded(explanation.status().state());
   Table table({"WORKER", "ON", "STEPS", "SHARE", "STEP TIME", "SLOWNESS", "DOES", "TROUBLE"});
   for (const WorkerReport& worker : explanation.workers()) {
     table.AddRow({PrintableName(worker.name()), Printable(worker.device()),
-                  FormatCount(worker.steps_done()),
+                  has_ended ? "-" : FormatCount(worker.steps_done()),
                   worker.steps_done() > 0 ? absl::StrFormat("%.0f%%", 100 * worker.share()) : "",
                   ShortTimeText(worker.step_time()),
                   worker.slowness() > 0 ? absl::StrFormat("%.1f", worker.slowness()) : "",

@@ -58,6 +58,13 @@ TEST(WhyTextTest, NothingButTheVerdictOfAJobThatHasNotBegun) {
   EXPECT_EQ(WhyText(told, absl::UTCTimeZone()), "the job waits for its turn\\x1b[2J\n");
 }
 
+TEST(WhyTextTest, NoNumberOfStepsIsMadeUpForWorkersOfAJobThatHasEnded) {
+  JobExplanation told;
+  told.mutable_status()->set_state(SUCCEEDED);
+  told.add_workers()->set_name("worker-1");
+  EXPECT_THAT(WhyText(told, absl::UTCTimeZone()), HasSubstr("WORKER    STEPS\nworker-1  -\n"));
+}
+
 TEST(WhyTextTest, JsonHasEverything) {
   const auto json = nlohmann::json::parse(WhyJson(StalledJob()));
   EXPECT_EQ(json["verdict"], "worker-1 has had step 17 (version 4) for 34 s");

@@ -8,6 +8,7 @@
 #include "common/job_state.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
+#include "common/proto_time.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -76,7 +77,10 @@ void AddMembers(const Job& job, const RunnerEnvironment& environment, ExplainFac
   for (const MemberNews& member : environment.registry->News()) {
     facts.members[member.id] = FactsOf(member, job.id(), now, period);
   }
+  const absl::Time began = FromTimestamp(facts.status.started());
   for (const Departure& gone : environment.registry->Departures()) {
+    // It did no step of it.
+    if (gone.is_worker && gone.at < began) continue;
     facts.departures.push_back({.name = gone.name,
                                 .is_worker = gone.is_worker,
                                 .since = now - gone.at,

@@ -9,9 +9,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/job_spec.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
+#include "common/wire/on_the_wire.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -121,6 +123,19 @@ absl::Status CheckPlan(const JobSpec& spec, const JobPlan& plan) {
     MILLRACE_RETURN_IF_ERROR(CheckUpdateRule(variable.update(), path + ".update"));
   }
   return absl::OkStatus();
+}
+
+std::string RemarkOnPlan(const JobSpec& spec, const JobPlan& plan) {
+  const Encoding::Kind wire = spec.precision().wire();
+  if (wire == Encoding::FLOAT32 || plan.numerics().empty()) return "";
+  if (!spec.has_synchronous() || spec.synchronous().allow_mixed_workers()) return "";
+  absl::string_view numerics = plan.numerics();
+  if (ConsumeOnTheWire(wire, &numerics)) return "";
+  return absl::StrCat("precision.wire: ", Encoding::Kind_Name(wire),
+                      "; the worker that planned the job does not round to it what travels (its "
+                      "numerics, '",
+                      plan.numerics(), "', do not end in '", OnTheWire(wire),
+                      "'): numbers travel as FLOAT32, and workers that round take no part");
 }
 
 }  // namespace millrace::coordinator

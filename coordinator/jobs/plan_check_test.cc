@@ -104,5 +104,32 @@ TEST_F(PlanCheckTest, InitialValuesAreFiniteAndInOrder) {
   ExpectRefused("plan.variables[0].initial_value: not set");
 }
 
+TEST_F(PlanCheckTest, PlanOfAWorkerThatDoesNotRoundWhatTravelsIsRemarkedOn) {
+  spec_.mutable_synchronous();
+  spec_.mutable_precision()->set_wire(Encoding::BFLOAT16);
+  plan_.set_numerics("numpy 1.24");
+  EXPECT_EQ(RemarkOnPlan(spec_, plan_),
+            "precision.wire: BFLOAT16; the worker that planned the job does not round to it what "
+            "travels (its numerics, 'numpy 1.24', do not end in 'BFLOAT16 on the wire'): numbers "
+            "travel as FLOAT32, and workers that round take no part");
+  plan_.set_numerics("numpy 1.24, FLOAT16 on the wire");
+  EXPECT_NE(RemarkOnPlan(spec_, plan_), "");
+  for (const char* numerics : {"", "BFLOAT16 on the wire", "numpy 1.24, BFLOAT16 on the wire"}) {
+    plan_.set_numerics(numerics);
+    EXPECT_EQ(RemarkOnPlan(spec_, plan_), "") << numerics;
+  }
+}
+
+TEST_F(PlanCheckTest, WhatTravelsAsFloat32IsRemarkedOnInNoOtherJob) {
+  plan_.set_numerics("numpy 1.24");
+  spec_.mutable_synchronous();
+  EXPECT_EQ(RemarkOnPlan(spec_, plan_), "");
+  spec_.mutable_precision()->set_wire(Encoding::FLOAT16);
+  spec_.mutable_synchronous()->set_allow_mixed_workers(true);
+  EXPECT_EQ(RemarkOnPlan(spec_, plan_), "");
+  spec_.mutable_asynchronous();
+  EXPECT_EQ(RemarkOnPlan(spec_, plan_), "");
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/checkpoint_finder.h"
 #include "coordinator/jobs/job_beginning.h"
+#include "coordinator/jobs/plan_check.h"
 #include "coordinator/jobs/planner.h"
 #include "coordinator/placement/placement.h"
 
@@ -51,6 +52,8 @@ absl::Status Preparer::Plan() {
     JobRecord planned = job_->record();
     MILLRACE_RETURN_IF_ERROR(SetPlan(*plan, planned));
     MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) { record = planned; }));
+    const std::string remark = RemarkOnPlan(job_->spec(), *plan);
+    if (!remark.empty()) job_->AppendNotice(remark);
   }
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@
 #include "coordinator/checkpoint/checkpoint_files.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/job_beginning.h"
+#include "coordinator/jobs/plan_check.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
 
@@ -97,7 +98,7 @@ absl::StatusOr<std::string> Submissions::TakeReserved(const SubmitJobRequest& re
   };
   MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> notices,
                             ResolveRestore(environment_, cancelled, record));
-  MILLRACE_RETURN_IF_ERROR(PlanInto(record, cancelled));
+  MILLRACE_RETURN_IF_ERROR(PlanInto(record, cancelled, notices));
   MILLRACE_ASSIGN_OR_RETURN(const std::string warm_start,
                             ResolveWarmStart(environment_, cancelled, record));
   if (!warm_start.empty()) notices.push_back(warm_start);
@@ -169,12 +170,15 @@ absl::StatusOr<std::shared_ptr<CheckpointHold>> Submissions::HoldDirectory(
 }
 
 // Where no worker is there, the job's runner asks for the plan later.
-absl::Status Submissions::PlanInto(JobRecord& record, const std::function<bool()>& cancelled) {
+absl::Status Submissions::PlanInto(JobRecord& record, const std::function<bool()>& cancelled,
+                                   std::vector<std::string>& notices) {
   std::vector<std::string> lost;
   const auto plan =
       environment_.planner->Plan(record.spec(), environment_.plan_timeout, cancelled, &lost);
   if (absl::IsUnavailable(plan.status())) return absl::OkStatus();
   MILLRACE_RETURN_IF_ERROR(plan.status());
+  const std::string remark = RemarkOnPlan(record.spec(), *plan);
+  if (!remark.empty()) notices.push_back(remark);
   return SetPlan(*plan, record);
 }
 

@@ -47,7 +47,9 @@ class Submissions {
   void ReleaseDirectory(const std::string& directory) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::shared_ptr<CheckpointHold>> HoldDirectory(
       const JobSpec& spec, const std::function<bool()>& cancelled);
-  absl::Status PlanInto(JobRecord& record, const std::function<bool()>& cancelled);
+  // Appends to `notices` what people should know of the plan.
+  absl::Status PlanInto(JobRecord& record, const std::function<bool()>& cancelled,
+                        std::vector<std::string>& notices);
 
   const RunnerEnvironment environment_;
   Journal* const journal_;

@@ -97,6 +97,9 @@ class PushAssembly {
     return arrived_.size() == layout.pushed_elements();
   }
 
+  // Elements.
+  uint64_t arrived() const { return arrived_.size(); }
+
   uint64_t push_id() const { return push_id_; }
   uint64_t step() const { return step_; }
   uint32_t examples() const { return examples_; }

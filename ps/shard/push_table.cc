@@ -48,14 +48,20 @@ PushPtr PushTable::Remove(uint64_t push_id) {
 }
 
 PushPtr PushTable::Void(uint64_t push_id) {
-  if (voided_.insert(push_id).second) {
+  PushPtr push = Remove(push_id);
+  if (voided_.emplace(push_id, push == nullptr ? 0 : push->arrived()).second) {
     voided_order_.push_back(push_id);
     if (voided_order_.size() > kRememberedPushes) {
       voided_.erase(voided_order_.front());
       voided_order_.pop_front();
     }
   }
-  return Remove(push_id);
+  return push;
+}
+
+uint64_t PushTable::arrived_of_voided(uint64_t push_id) const {
+  const auto found = voided_.find(push_id);
+  return found == voided_.end() ? 0 : found->second;
 }
 
 std::vector<PushPtr> PushTable::VoidCarriedBy(uint64_t stream) {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/time/time.h"
 #include "ps/dense/push_assembly.h"
 
@@ -43,6 +42,9 @@ class PushTable {
 
   bool voided(uint64_t push_id) const { return voided_.contains(push_id); }
 
+  // How many elements of a push had arrived when it was voided; 0 for one that is not known.
+  uint64_t arrived_of_voided(uint64_t push_id) const;
+
   // Voids all that `stream` carried a part of, and returns them.
   std::vector<PushPtr> VoidCarriedBy(uint64_t stream);
 
@@ -67,9 +69,9 @@ class PushTable {
 
   absl::flat_hash_map<uint64_t, Entry> pushes_;
   uint64_t memory_bytes_ = 0;
-  absl::flat_hash_map<uint64_t, size_t> started_;  // By stream; none is 0.
-  absl::flat_hash_set<uint64_t> voided_;
-  std::deque<uint64_t> voided_order_;  // The oldest first.
+  absl::flat_hash_map<uint64_t, size_t> started_;   // By stream; none is 0.
+  absl::flat_hash_map<uint64_t, uint64_t> voided_;  // How many of its elements had arrived.
+  std::deque<uint64_t> voided_order_;               // The oldest first.
 };
 
 }  // namespace millrace::ps

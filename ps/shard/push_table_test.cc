@@ -84,6 +84,18 @@ TEST(PushTableTest, StreamTakesItsUnfinishedPushesWithIt) {
   EXPECT_EQ(table.Find(3), nullptr);
 }
 
+TEST(PushTableTest, RemembersHowMuchOfAVoidedPushHadArrived) {
+  const BlockLayout layout = MakeLayout();
+  PushTable table;
+  ASSERT_TRUE(table.Start(1, 1, 1, 1)->Add(layout, 1, MakePieces(0, 7), /*keep=*/true).ok());
+  table.Carried(1, absl::UnixEpoch());
+  EXPECT_EQ(table.arrived_of_voided(1), 0u);
+  EXPECT_EQ(table.VoidStalled(absl::UnixEpoch() + absl::Seconds(31), absl::Seconds(30)).size(), 1u);
+  EXPECT_EQ(table.arrived_of_voided(1), 7u);
+  EXPECT_EQ(table.Void(1), nullptr);
+  EXPECT_EQ(table.arrived_of_voided(1), 7u);
+}
+
 TEST(PushTableTest, RemembersVoidedPushesForAWhile) {
   PushTable table;
   for (uint64_t id = 0; id < 100'000; ++id) {

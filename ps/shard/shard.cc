@@ -234,7 +234,9 @@ absl::Status Shard::CheckPush(uint64_t stream, const PushRequest& header) {
         "push ", header.push_id(), " of step ", header.step(), " to ", name_,
         " was voided: an earlier message was refused, a stream that carried a part of it ended, or "
         "nothing more of it came for ",
-        absl::FormatDuration(kMaxSilence), "; push the step again with a new push_id"));
+        absl::FormatDuration(kMaxSilence), "; ", pushes_.arrived_of_voided(header.push_id()),
+        " of ", plan_.layout.pushed_elements(),
+        " elements of it had come; push the step again with a new push_id"));
   }
   if (header.examples() == 0) {
     return absl::InvalidArgumentError("examples: 0; a gradient is the mean of at least 1");

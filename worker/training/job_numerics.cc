@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "common/wire/on_the_wire.h"
 
 namespace millrace::worker {
 namespace {
@@ -12,16 +12,10 @@ struct Numerics {
   Encoding::Kind wire = Encoding::FLOAT32;
 };
 
-std::string OnTheWire(Encoding::Kind wire) {
-  return absl::StrCat(Encoding::Kind_Name(wire), " on the wire");
-}
-
 // The reverse of JobNumerics; of what other workers say all is the model's.
 Numerics Parse(absl::string_view text) {
   for (const auto wire : {Encoding::FLOAT16, Encoding::BFLOAT16}) {
-    const std::string end = OnTheWire(wire);
-    if (text == end) return {"", wire};
-    if (absl::ConsumeSuffix(&text, absl::StrCat(", ", end))) return {text, wire};
+    if (ConsumeOnTheWire(wire, &text)) return {text, wire};
   }
   return {text, Encoding::FLOAT32};
 }

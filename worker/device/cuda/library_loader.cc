@@ -15,7 +15,9 @@ constexpr char kFile[] = "libmillrace_cuda.so";
 absl::Status NotLoaded() {
   const char* const why = dlerror();
   return absl::UnavailableError(
-      absl::StrCat("the CUDA library cannot be loaded: ", why == nullptr ? kFile : why));
+      absl::StrCat("the CUDA library cannot be loaded: ", why == nullptr ? kFile : why,
+                   "; it is looked for beside the binary, in ../lib/millrace of its folder, and "
+                   "where LD_LIBRARY_PATH says (docs/gpu.md)"));
 }
 
 }  // namespace
