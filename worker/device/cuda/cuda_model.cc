@@ -14,7 +14,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/device/cuda/cuda_memory_need.h"
-#include "worker/device/cuda/gpu_names.h"
+#include "worker/device/cuda/cuda_numerics.h"
 #include "worker/model/batch_check.h"
 #include "worker/model/output_results.h"
 #include "worker/model/penalty.h"
@@ -58,31 +58,6 @@ class BusyTime {
   DeviceMeter* const meter_;
   const absl::Time begin_;
 };
-
-const char* NameOf(PrecisionSpec::Compute precision) {
-  switch (precision) {
-    case PrecisionSpec::TF32:
-      return "tf32";
-    case PrecisionSpec::BFLOAT16:
-      return "bfloat16";
-    default:
-      return "float32";
-  }
-}
-
-// What the bits of results depend on.
-std::string CudaNumerics(const std::vector<std::unique_ptr<CudaReplica>>& replicas,
-                         PrecisionSpec::Compute precision) {
-  std::vector<std::string> names;
-  for (const auto& replica : replicas) {
-    const cuda::GpuProperties gpu = replica->gpu()->Properties();
-    names.push_back(absl::StrCat(gpu.name, " (sm_", gpu.major, gpu.minor, ")"));
-  }
-  const cuda::GpuProperties first = replicas[0]->gpu()->Properties();
-  const char* const order = first.deterministic ? "" : ", any order";
-  return absl::StrCat("cuda, ", GpuNames(names), ", ", NameOf(precision), ", ", first.release, ", ",
-                      first.products, order);
-}
 
 }  // namespace
 
@@ -148,7 +123,6 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vect
       places_(plan_, walk_, gpus.size()),
       buckets_(PlanBuckets(walk_, places_)),
       replicas_(MakeReplicas(std::move(gpus))),
-      numerics_(CudaNumerics(replicas_, plan_.precision)),
       arriving_(places_, [this](size_t begin, size_t bytes) {
         for (const auto& replica : replicas_) replica->CopyInValues(begin, bytes);
       }) {}
@@ -206,11 +180,15 @@ absl::Status CudaModel::CheckMemory() {
   return absl::OkStatus();
 }
 
-absl::Status CudaModel::MakeSums() {
+std::vector<cuda::Gpu*> CudaModel::Gpus() const {
   std::vector<cuda::Gpu*> gpus;
   for (const auto& replica : replicas_) gpus.push_back(replica->gpu());
+  return gpus;
+}
+
+absl::Status CudaModel::MakeSums() {
   const absl::Duration most = kPatienceForNccl * state_->making_timeout();
-  sums_ = MakePieceSums(gpus, buckets_, device_name_,
+  sums_ = MakePieceSums(Gpus(), buckets_, device_name_,
                         absl::ToDoubleSeconds(std::min(state_->timeout(), most)));
   const absl::Status fits = CheckMemory();
   if (fits.ok() || sums_ == nullptr) return fits;
@@ -241,6 +219,8 @@ absl::Status CudaModel::TakeMemory() {
   }
   Prepare(batches_.train, /*training=*/true);
   if (batches_.evaluation > 0) Prepare(batches_.evaluation, /*training=*/false);
+  numerics_ = CudaNumerics(Gpus(), plan_.precision);
+  LogProducts(Gpus(), device_name_);
   return absl::OkStatus();
 }
 
