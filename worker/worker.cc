@@ -25,6 +25,8 @@ namespace millrace::worker {
 namespace {
 // How long the coordinator may take to hear the goodbye; nothing depends on it.
 constexpr absl::Duration kGoodbye = absl::Seconds(1);
+// The coordinator takes no more; a worker with GPUs of many kinds would have more to say.
+constexpr size_t kMaxDeviceLength = 100;
 
 absl::Status Check(const WorkerOptions& options) {
   if (options.name.empty()) return absl::InvalidArgumentError("name: empty; a worker needs one");
@@ -98,7 +100,7 @@ MemberSessionOptions ForSession(const WorkerOptions& options, const Device& devi
   registration.set_name(options.name);
   registration.set_incarnation(absl::Uniform<uint64_t>(random));
   registration.set_lease_slots(static_cast<uint32_t>(options.lease_slots));
-  registration.set_device(device.description());
+  registration.set_device(device.description().substr(0, kMaxDeviceLength));
   MemberSessionOptions session;
   session.coordinator_address = options.coordinator_address;
   session.name = options.name;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ostream>
+#include <string>
 
 #include "testing/cuda_emulation/runtime_types.h"
 
@@ -32,6 +33,8 @@ void SetDriverMissing();
 void SetMemory(size_t bytes);
 // Of one.
 void SetMemoryOf(int index, size_t bytes);
+// What one device is called: "Emulated GPU" by default, at most 255 characters.
+void SetNameOf(int index, const std::string& name);
 
 // Whether graphs record events late: the first query after a launch finds the record before, which
 // is done.
@@ -58,8 +61,9 @@ void FailPinnedAllocation(int n);
 // From now on all calls, for all devices, return `error`.
 void LoseDevice(cudaError_t error = cudaErrorECCUncorrectable);
 
-// Which products cuBLASLt's heuristics know an algorithm for.
-enum class KnownProducts { kAll, kWithoutBias, kNone };
+// Which products cuBLASLt's heuristics know an algorithm for. kUndivided: for all, but only those
+// that do not split sums, as other heuristics might choose.
+enum class KnownProducts { kAll, kUndivided, kWithoutBias, kNone };
 void SetKnownProducts(KnownProducts known);
 
 // What was made and not yet destroyed.
@@ -87,6 +91,10 @@ struct Counts {
   uint64_t graph_nodes = 0;  // Of graphs that were made to be launched.
   uint64_t copies = 0;       // And fills, that ran.
   uint64_t peer_copies = 0;  // Of these, those from one device to another.
+  // Calls that succeeded.
+  uint64_t allocations = 0;         // cudaMalloc
+  uint64_t pinned_allocations = 0;  // cudaHostAlloc
+  uint64_t events = 0;              // cudaEventCreateWithFlags
 };
 Counts Counted();
 

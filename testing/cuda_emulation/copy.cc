@@ -134,7 +134,9 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     hangs = device->hanging_allocation.Happens();
     if (device->allocation.Happens()) return cudaErrorMemoryAllocation;
     *memory = device->memory.Allocate(cuda_emulation::CurrentDevice(), bytes);
-    return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+    if (*memory == nullptr) return cudaErrorMemoryAllocation;
+    ++device->counts.allocations;
+    return cudaSuccess;
   });
   if (hangs) cuda_emulation::NeverReturn();
   return error;
@@ -157,6 +159,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
     if (bytes == 0) return cudaSuccess;
     if (device->pinned_allocation.Happens()) return cudaErrorMemoryAllocation;
     *memory = device->memory.AllocatePinned(bytes);
+    ++device->counts.pinned_allocations;
     return cudaSuccess;
   });
 }

@@ -113,7 +113,7 @@ void Offer(const Algorithm& algorithm, cublasLtMatmulHeuristicResult_t* result) 
 
 // The best one splits the sums, if it may, the second one does not.
 int Choose(const cublasLtMatmulPreferenceOpaque_t& preference, uint64_t problem, const Layout& d,
-           int wanted, cublasLtMatmulHeuristicResult_t* results) {
+           bool splits, int wanted, cublasLtMatmulHeuristicResult_t* results) {
   Algorithm algorithm = {};
   algorithm.made_here = kMadeHere;
   algorithm.problem = problem;
@@ -122,7 +122,7 @@ int Choose(const cublasLtMatmulPreferenceOpaque_t& preference, uint64_t problem,
   }
   const uint64_t split = 2 * sizeof(float) * d.rows * d.columns;
   int count = 0;
-  if ((preference.reduction_mask & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0 &&
+  if (splits && (preference.reduction_mask & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0 &&
       preference.workspace >= split) {
     algorithm.id = 21;
     algorithm.splits = 2;
@@ -299,6 +299,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   *count = cuda_emulation::Choose(*preference, cuda_emulation::ProblemOf(*description, layouts), *d,
+                                  /*splits=*/known != cuda_emulation::KnownProducts::kUndivided,
                                   wanted, results);
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -108,6 +108,7 @@ void Reset() {
   device.count = 1;
   device.lost = {};
   device.driver = true;
+  device.names = {};
   device.peer_access = true;
   device.late_records = false;
   device.kernel_of = {};
@@ -155,6 +156,9 @@ void SetMemory(size_t bytes) {
 }
 void SetMemoryOf(int index, size_t bytes) {
   Set([&](Device* device) { device->memory.set_limit(index, bytes); });
+}
+void SetNameOf(int index, const std::string& name) {
+  Set([&](Device* device) { device->names.at(index) = name; });
 }
 void FailLaunch(int n, cudaError_t error) {
   Set([&](Device* device) { device->launch = {n, error}; });

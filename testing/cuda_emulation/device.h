@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -49,6 +50,7 @@ struct Device {
   bool late_records = false;
   std::set<std::pair<int, int>> peers;  // For which it was enabled.
   bool driver = true;
+  std::array<std::string, kMostDevices> names;  // Empty: as all are called.
   KnownProducts products = KnownProducts::kAll;
   Fault launch, kernel, hang, allocation, pinned_allocation, hanging_allocation, hanging_graph;
   std::array<Fault, kMostDevices> kernel_of;

@@ -100,6 +100,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     *event = new CUevent_st;
     (*event)->device = cuda_emulation::CurrentDevice();
     device->events.insert(*event);
+    ++device->counts.events;
     return cudaSuccess;
   });
 }

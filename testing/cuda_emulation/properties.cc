@@ -1,6 +1,7 @@
 // Functions that say what there is.
 #include <cstdio>
 #include <mutex>
+#include <string>
 
 #include "testing/cuda_emulation/device.h"
 #include "testing/cuda_emulation/runtime_api.h"
@@ -37,7 +38,9 @@ int Attribute(cudaDeviceAttr attribute) {
 
 void Describe(const Device& device, int index, cudaDeviceProp* properties) {
   *properties = {};
-  std::snprintf(properties->name, sizeof(properties->name), "Emulated GPU");
+  const std::string& name = device.names[index];
+  std::snprintf(properties->name, sizeof(properties->name), "%s",
+                name.empty() ? "Emulated GPU" : name.c_str());
   properties->totalGlobalMem = device.memory.limit(index);
   properties->sharedMemPerBlock = Attribute(cudaDevAttrMaxSharedMemoryPerBlock);
   properties->warpSize = warpSize;

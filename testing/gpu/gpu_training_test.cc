@@ -1,5 +1,6 @@
 // Jobs whose workers compute on GPUs, from the submission to the end. Without a GPU the whole CUDA
 // device runs on the emulation.
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,6 +63,16 @@ class GpuTrainingTest : public ::testing::Test {
     client_ = *client::JobsClient::Create({.address = cluster_->address()});
   }
 
+  // Of a GPU of its own, beside those of the cluster.
+  absl::StatusOr<std::unique_ptr<worker::Worker>> StartWorker(const std::string& device) const {
+    worker::WorkerOptions options;
+    options.name = "gpu-worker";
+    options.coordinator_address = cluster_->address();
+    options.device = device;
+    options.load_cuda = TestLibrary;
+    return worker::Worker::Start(options);
+  }
+
   JobStatus Finish(const std::string& job_id) {
     EXPECT_TRUE(client_->Watch(job_id, 0, [](const JobEvent&) {}).ok());
     const auto status = client_->Get(job_id);
@@ -119,6 +130,16 @@ TEST_F(GpuTrainingTest, AWorkerWithTwoGpusTrainsAsOneWithOne) {
   }
 }
 
+// The coordinator refused what was longer than 100 characters, and the worker with it.
+TEST_F(GpuTrainingTest, AWorkerWithGpusOfLongNamesJoins) {
+  MILLRACE_NEEDS_EMULATION();
+  cuda_emulation::SetDeviceCount(2);
+  cuda_emulation::SetNameOf(0, "NVIDIA RTX 6000 Ada Generation of a very long name, and then some");
+  cuda_emulation::SetNameOf(1, "NVIDIA GeForce RTX 4090 of a very long name, and then some more");
+  StartCluster(/*workers=*/1, "cuda:0,1");
+  EXPECT_FALSE(Train(SmallSpec()).empty());
+}
+
 TEST_F(GpuTrainingTest, WhatAGpuIsUsedForIsTold) {
   StartCluster(/*workers=*/1, "cuda");
   JobSpec spec = SmallSpec();
@@ -153,6 +174,38 @@ TEST_F(GpuTrainingTest, RepeatedSynchronousRunsHaveEqualBits) {
   }
 }
 
+TEST_F(GpuTrainingTest, ASynchronousJobThatLosesAGpuHasTheBitsOfOneThatDoesNot) {
+  MILLRACE_NEEDS_EMULATION();
+  JobSpec spec = SynchronousSpec();
+  spec.clear_epochs();
+  spec.set_steps(kManySteps / 5);
+  cuda_emulation::SetDeviceCount(2);
+  StartCluster(/*workers=*/1, "cuda:0");
+  const std::vector<std::vector<float>> undisturbed = Train(spec);
+  StartCluster(/*workers=*/1, "cuda:0");
+  const auto worker = StartWorker("cuda:1");
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  cuda_emulation::FailKernelOf(1, 100);
+  EXPECT_EQ(Train(spec), undisturbed);
+  EXPECT_TRUE(absl::IsUnavailable((*worker)->Wait()));
+}
+
+TEST_F(GpuTrainingTest, AJobThatGoesOnFromACheckpointHasTheBitsOfOneThatDidNotStop) {
+  StartCluster(/*workers=*/2, "cuda");
+  const std::vector<std::vector<float>> undisturbed = Train(SynchronousSpec());
+  const std::string directory = ::testing::TempDir() + "/checkpoints_of_gpus";
+  std::filesystem::remove_all(directory);
+  JobSpec first = SynchronousSpec();
+  first.clear_epochs();
+  first.set_steps(8);  // In the middle of an epoch.
+  first.mutable_checkpoints()->set_directory(directory);
+  EXPECT_NE(Train(first), undisturbed);
+  StartCluster(/*workers=*/2, "cuda");
+  JobSpec second = SynchronousSpec();
+  second.mutable_restore()->set_directory(directory);
+  EXPECT_EQ(Train(second), undisturbed);
+}
+
 TEST_F(GpuTrainingTest, AJobIsComputedInItsPrecision) {
   StartCluster(/*workers=*/2, "cuda");
   const std::vector<std::vector<float>> in_float32 = Train(SynchronousSpec());
@@ -169,12 +222,7 @@ TEST_F(GpuTrainingTest, AJobIsComputedInItsPrecision) {
 TEST_F(GpuTrainingTest, TheWorkerOfALostGpuLeavesAndTheJobGoesOn) {
   MILLRACE_NEEDS_EMULATION();
   StartCluster(/*workers=*/1, "cpu");
-  worker::WorkerOptions options;
-  options.name = "gpu-worker";
-  options.coordinator_address = cluster_->address();
-  options.device = "cuda:0";
-  options.load_cuda = TestLibrary;
-  auto worker = worker::Worker::Start(options);
+  const auto worker = StartWorker("cuda:0");
   ASSERT_TRUE(worker.ok()) << worker.status();
   cuda_emulation::FailKernel(5);
   JobSpec spec = SmallSpec();
@@ -193,12 +241,7 @@ TEST_F(GpuTrainingTest, TheWorkerOfALostGpuLeavesAndTheJobGoesOn) {
 // Whoever plans the job, the other one computes otherwise.
 TEST_F(GpuTrainingTest, ASynchronousJobOnSeveralKindsOfDevicesSaysSo) {
   StartCluster(/*workers=*/1, "cpu");
-  worker::WorkerOptions options;
-  options.name = "gpu-worker";
-  options.coordinator_address = cluster_->address();
-  options.device = "cuda:0";
-  options.load_cuda = TestLibrary;
-  const auto worker = worker::Worker::Start(options);
+  const auto worker = StartWorker("cuda:0");
   ASSERT_TRUE(worker.ok()) << worker.status();
   JobSpec spec = SynchronousSpec();
   spec.mutable_synchronous()->set_allow_mixed_workers(true);

@@ -24,7 +24,7 @@ class Device {
   virtual const std::string& name() const = 0;
 
   // The same for people, with what there is to say: "cpu/2 (avx2)", "cuda:0 (NVIDIA H200,
-  // sm_90, CUDA 13.1)". At most 100 characters.
+  // sm_90, CUDA 13.1)". Printable; the coordinator is told the first 100 characters of it.
   virtual std::string description() const = 0;
 
   // Null: nothing is measured.

@@ -26,12 +26,10 @@ absl::Status StatusOf(int gpu, const cuda::Error& error) {
   return absl::UnavailableError(absl::StrCat(NameOf(gpu), ": ", error.what()));
 }
 
-// What kind a GPU is.
-absl::StatusOr<std::string> KindOf(cuda::Library* library, int index,
-                                   const CudaDeviceOptions& options) {
+absl::StatusOr<cuda::GpuProperties> PropertiesOf(cuda::Library* library, int index,
+                                                 const CudaDeviceOptions& options) {
   try {
-    const cuda::GpuProperties gpu = library->Open(index, ForGpu(options))->Properties();
-    return absl::StrCat(gpu.name, ", sm_", gpu.major, gpu.minor, ", ", gpu.release);
+    return library->Open(index, ForGpu(options))->Properties();
   } catch (const cuda::Error& error) {
     return StatusOf(index, error);
   }
@@ -53,15 +51,17 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
                                                              const CudaDeviceOptions& options,
                                                              DeviceLost lost) {
   std::vector<std::string> kinds;
-  for (const int gpu : options.gpus) {
-    MILLRACE_ASSIGN_OR_RETURN(std::string kind, KindOf(library, gpu, options));
-    kinds.push_back(std::move(kind));
+  std::string release;  // The library's, and so that of all.
+  for (const int index : options.gpus) {
+    MILLRACE_ASSIGN_OR_RETURN(const cuda::GpuProperties gpu, PropertiesOf(library, index, options));
+    kinds.push_back(absl::StrCat(gpu.name, ", sm_", gpu.major, gpu.minor));
+    release = gpu.release;
   }
   const auto shared = options.shared != nullptr ? options.shared : std::make_shared<SharedGpus>();
   std::shared_ptr<DeviceState> state = shared->Of(NameOf(options.gpus), options.timeout);
   state->AddListener(std::move(lost));
-  return std::unique_ptr<CudaDevice>(
-      new CudaDevice(library, options, GpuNames(kinds), std::move(state)));
+  return std::unique_ptr<CudaDevice>(new CudaDevice(
+      library, options, absl::StrCat(GpuNames(kinds), ", ", release), std::move(state)));
 }
 
 absl::StatusOr<std::unique_ptr<Model>> CudaDevice::Compile(const ModelPlan& plan,

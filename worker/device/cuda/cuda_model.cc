@@ -111,7 +111,6 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vect
       places_(plan_, walk_, gpus.size()),
       buckets_(PlanBuckets(walk_, places_)),
       replicas_(MakeReplicas(std::move(gpus))),
-      numerics_(CudaNumerics(replicas_, plan_.precision)),
       arriving_(places_, [this](size_t begin, size_t bytes) {
         for (const auto& replica : replicas_) replica->CopyInValues(begin, bytes);
       }) {}
@@ -169,11 +168,15 @@ absl::Status CudaModel::CheckMemory() {
   return absl::OkStatus();
 }
 
-absl::Status CudaModel::MakeSums() {
+std::vector<cuda::Gpu*> CudaModel::Gpus() const {
   std::vector<cuda::Gpu*> gpus;
   for (const auto& replica : replicas_) gpus.push_back(replica->gpu());
+  return gpus;
+}
+
+absl::Status CudaModel::MakeSums() {
   const absl::Duration most = kPatienceForNccl * state_->making_timeout();
-  sums_ = MakePieceSums(gpus, buckets_, device_name_,
+  sums_ = MakePieceSums(Gpus(), buckets_, device_name_,
                         absl::ToDoubleSeconds(std::min(state_->timeout(), most)));
   const absl::Status fits = CheckMemory();
   if (fits.ok() || sums_ == nullptr) return fits;
@@ -204,6 +207,8 @@ absl::Status CudaModel::TakeMemory() {
   }
   Prepare(batches_.train, /*training=*/true);
   if (batches_.evaluation > 0) Prepare(batches_.evaluation, /*training=*/false);
+  numerics_ = CudaNumerics(Gpus(), plan_.precision);
+  LogProducts(Gpus(), device_name_);
   return absl::OkStatus();
 }
 

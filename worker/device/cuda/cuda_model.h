@@ -100,6 +100,7 @@ class CudaModel final : public Model {
   bool HandOver(const GradientPlaces& to, GradientSink* gradients);
   absl::Status TakeMemory();
   absl::Status CheckMemory();
+  std::vector<cuda::Gpu*> Gpus() const;  // One for each replica.
   // NCCL's sums where they serve, and leave enough memory.
   absl::Status MakeSums();
   // Captures the passes for batches of this size: what is wrong with them, and the memory of the
@@ -143,7 +144,7 @@ class CudaModel final : public Model {
   absl::optional<DeviceState::Call> gives_back_;  // While all that follows is destroyed.
   // One for each GPU.
   const std::vector<std::unique_ptr<CudaReplica>> replicas_;
-  const std::string numerics_;
+  std::string numerics_;           // Known once the passes are prepared.
   const Batch* staged_ = nullptr;  // What was enqueued last, while the next Train may use it.
   size_t at_work_ = 0;             // The replica whose GPU is called: who is named in errors.
   std::unique_ptr<cuda::PieceSums> sums_;  // Null: gradients are added up by our own kernels.

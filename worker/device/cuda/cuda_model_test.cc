@@ -22,8 +22,10 @@ namespace millrace::worker {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -128,9 +130,9 @@ TEST_F(CudaModelTest, BitsDoNotDependOnTheOrderOfThreadsAndStreams) {
 }
 
 TEST_F(CudaModelTest, AModelWhoseSumsHaveAnyOrderSaysSo) {
-  const std::string deterministic = CompileBlock()->numerics();
+  EXPECT_THAT(CompileBlock()->numerics(), Not(HasSubstr("any order")));
   options_.deterministic = false;
-  EXPECT_EQ(CompileBlock()->numerics(), deterministic + ", any order");
+  EXPECT_THAT(CompileBlock()->numerics(), EndsWith(", any order"));
 }
 
 TEST_F(CudaModelTest, StepsAllocateNothingAndLaunchWhatWasCaptured) {

@@ -1,11 +1,22 @@
 #include "worker/device/cuda/cuda_numerics.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "glog/logging.h"
 #include "worker/device/cuda/gpu_names.h"
-#include "worker/device/cuda/library.h"
+#include "worker/input/fingerprint.h"
 
 namespace millrace::worker {
 namespace {
+
+constexpr size_t kMostNames = 100;  // Characters.
+constexpr size_t kNamesBeforeHash = 85;
 
 const char* NameOf(PrecisionSpec::Compute precision) {
   switch (precision) {
@@ -18,19 +29,53 @@ const char* NameOf(PrecisionSpec::Compute precision) {
   }
 }
 
+// Eight digits.
+std::string HashOf(const std::string& text) {
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+  const uint64_t hash = Fingerprint(/*seed=*/0, absl::MakeConstSpan(bytes, text.size()));
+  return absl::StrFormat("%08x", static_cast<uint32_t>(hash));
+}
+
+std::string Shortened(const std::string& names) {
+  if (names.size() <= kMostNames) return names;
+  return absl::StrCat(names.substr(0, kNamesBeforeHash), "... (", HashOf(names), ")");
+}
+
+// Of all GPUs.
+std::vector<std::string> ProductsOf(const std::vector<cuda::Gpu*>& gpus) {
+  std::vector<std::string> products;
+  for (cuda::Gpu* const gpu : gpus) {
+    for (std::string& product : gpu->ChosenProducts()) products.push_back(std::move(product));
+  }
+  return products;
+}
+
+std::string HashOf(const std::vector<std::string>& products) {
+  return HashOf(absl::StrJoin(products, "\n"));
+}
+
 }  // namespace
 
-std::string CudaNumerics(const std::vector<std::unique_ptr<CudaReplica>>& replicas,
-                         PrecisionSpec::Compute precision) {
+std::string CudaNumerics(const std::vector<cuda::Gpu*>& gpus, PrecisionSpec::Compute precision) {
   std::vector<std::string> names;
-  for (const auto& replica : replicas) {
-    const cuda::GpuProperties gpu = replica->gpu()->Properties();
+  for (cuda::Gpu* const each : gpus) {
+    const cuda::GpuProperties gpu = each->Properties();
     names.push_back(absl::StrCat(gpu.name, " (sm_", gpu.major, gpu.minor, ")"));
   }
-  const cuda::GpuProperties first = replicas[0]->gpu()->Properties();
-  const char* const order = first.deterministic ? "" : ", any order";
-  return absl::StrCat("cuda, ", GpuNames(names), ", ", NameOf(precision), ", ", first.release, ", ",
-                      first.products, order);
+  const cuda::GpuProperties first = gpus[0]->Properties();
+  const std::vector<std::string> products = ProductsOf(gpus);
+  return absl::StrCat("cuda, ", Shortened(GpuNames(names)), ", ", NameOf(precision), ", ",
+                      first.release, ", ", first.products,
+                      products.empty() ? "" : absl::StrCat(", products ", HashOf(products)),
+                      first.deterministic ? "" : ", any order");
+}
+
+void LogProducts(const std::vector<cuda::Gpu*>& gpus, const std::string& device_name) {
+  const std::vector<std::string> products = ProductsOf(gpus);
+  if (products.empty()) return;
+  LOG(INFO) << device_name << ": algorithms are chosen for " << products.size()
+            << " products of matrices: products " << HashOf(products);
+  for (const std::string& product : products) VLOG(1) << device_name << ": " << product;
 }
 
 }  // namespace millrace::worker

@@ -139,6 +139,36 @@ TEST_F(DirectGradientsTest, HaveTheBitsOfThoseThatAreCopied) {
   }
 }
 
+// What is taken and given back within a step blocks it, too.
+TEST_F(DirectGradientsTest, StepsTakeNothingAnyMoreOnceEachSetHasHadEachSizeOfBatch) {
+  MILLRACE_NEEDS_EMULATION();
+  for (const size_t gpus : {1, 2}) {
+    options_.gpus.resize(gpus);
+    std::iota(options_.gpus.begin(), options_.gpus.end(), 0);
+    const std::unique_ptr<Model> model = Compile();
+    const auto sets = Sets(kGradientSets, *model);
+    const auto train = [&](uint64_t begin, uint64_t end) {
+      for (uint64_t step = begin; step < end; ++step) {
+        const Batch batch = BatchOf(step, step % 4 == 3 ? 2 : 4);
+        ASSERT_TRUE(model->Train(batch, step, sets[step % sets.size()].get()).ok());
+        if (step % 3 != 2) continue;
+        EvaluationSums sums;
+        ASSERT_TRUE(model->Evaluate(batch, &sums).ok());
+      }
+    };
+    train(0, 4 * kGradientSets);
+    const cuda_emulation::Usage in_use = cuda_emulation::InUse();
+    const cuda_emulation::Counts before = cuda_emulation::Counted();
+    train(4 * kGradientSets, 12 * kGradientSets);
+    const cuda_emulation::Counts after = cuda_emulation::Counted();
+    EXPECT_EQ(after.allocations, before.allocations) << gpus;
+    EXPECT_EQ(after.pinned_allocations, before.pinned_allocations) << gpus;
+    EXPECT_EQ(after.events, before.events) << gpus;
+    EXPECT_EQ(after.graph_nodes, before.graph_nodes) << gpus;
+    EXPECT_EQ(cuda_emulation::InUse(), in_use) << gpus;
+  }
+}
+
 TEST_F(DirectGradientsTest, EachSetIsCapturedOnceAndMoreThanAFewMakeRoomForEachOther) {
   MILLRACE_NEEDS_EMULATION();
   const std::unique_ptr<Model> model = Compile();

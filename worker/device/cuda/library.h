@@ -185,6 +185,11 @@ class Gpu {
 
   virtual GpuProperties Properties() = 0;
 
+  // How matrices are multiplied: a line for each shape of a product that layers were prepared for
+  // so far, in one order of the shapes, with the algorithm that was chosen for it. Where they
+  // differ, so may bits, on GPUs of one kind too.
+  virtual std::vector<std::string> ChosenProducts() = 0;
+
   // Device and pinned host memory, aligned to 256 bytes, not initialised. Both block until work
   // that is under way is done; giving memory back throws nothing, also when the device is lost.
   virtual void* Allocate(size_t bytes) = 0;

@@ -54,7 +54,8 @@ class PrecisionModelTest : public ::testing::TestWithParam<LessPrecision> {
 
 TEST_P(PrecisionModelTest, NumericsSayIt) {
   const auto numerics = [](PrecisionSpec::Compute precision) {
-    return CompileOrDie(PlanOf(kDenseOfTwo, {2}, 2, precision), 4)->numerics();
+    const std::string all = CompileOrDie(PlanOf(kDenseOfTwo, {2}, 2, precision), 4)->numerics();
+    return all.substr(0, all.find(", products "));  // They differ, too.
   };
   const std::string of_float32 = numerics(PrecisionSpec::FLOAT32);
   EXPECT_THAT(of_float32, ::testing::HasSubstr("), float32, "));

@@ -222,5 +222,13 @@ TEST_F(ReplicasTest, ADeviceSaysWhichGpusItIs) {
               StartsWith("cuda:4: no such GPU: this process may use 4"));
 }
 
+TEST_F(ReplicasTest, GpusOfSeveralKindsAreNamedEachAndTheReleaseOnce) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  cuda_emulation::SetNameOf(1, "NVIDIA B");
+  EXPECT_EQ((*Open({0, 1, 2, 3}))->description(),
+            "cuda:0,1,2,3 (Emulated GPU, sm_90, NVIDIA B, sm_90, 2 x Emulated GPU, sm_90, CUDA "
+            "13.0)");
+}
+
 }  // namespace
 }  // namespace millrace::worker

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <shared_mutex>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -38,6 +39,7 @@ class CudaGpu final : public Gpu {
   ~CudaGpu() override;
 
   GpuProperties Properties() override;
+  std::vector<std::string> ChosenProducts() override { return products_->Chosen(); }
 
   void* Allocate(size_t bytes) override;
   void Free(void* memory) noexcept override;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/device/cuda/descriptions.h"
 
@@ -53,6 +54,9 @@ class Products {
 
   // Chooses the algorithm, so that errors come before the first step.
   virtual void Prepare(const ProductShape& shape) = 0;
+
+  // As Gpu::ChosenProducts.
+  virtual std::vector<std::string> Chosen() const = 0;
 
   // Where a product is of bfloat16, factors that are not narrow yet are rounded first.
   virtual void Multiply(const ProductShape& shape, const Factor& a, const Factor& b,

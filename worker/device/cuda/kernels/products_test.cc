@@ -21,7 +21,9 @@
 namespace millrace::cuda {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using worker::DeviceMemory;
 using worker::OnDevice;
 
@@ -252,6 +254,30 @@ TEST_F(ProductsTest, BiasIsAddedWhereCublasHasNoAlgorithmThatDoes) {
     ExpectMultiplies({300, 3, 33, /*transpose_a=*/true, false, /*bias=*/true, relu});
     ExpectMultiplies({1, 1, 1, false, false, /*bias=*/true, relu});
   }
+}
+
+TEST_F(ProductsTest, WhatIsChosenIsSaidOnceForEachShape) {
+  EXPECT_THAT(products_->Chosen(), IsEmpty());
+  ProductShape shape = {2, 3, 5, /*transpose_a=*/true, /*transpose_b=*/true, /*bias=*/true};
+  shape.precision = Precision::kTf32;
+  products_->Prepare(shape);
+  products_->Prepare({1, 3, 5});
+  products_->Prepare(shape);
+  cuda_emulation::SetKnownProducts(cuda_emulation::KnownProducts::kUndivided);
+  products_->Prepare({3, 3, 5});
+  cuda_emulation::SetKnownProducts(cuda_emulation::KnownProducts::kWithoutBias);
+  products_->Prepare({4, 3, 5, false, false, /*bias=*/true});
+  const std::string divided =
+      "algorithm 21, tile 0, stages 0, split-K 2, reduction 2, swizzling 0, option 0, inner shape "
+      "0, cluster shape 0";
+  const std::string undivided =
+      "algorithm 20, tile 0, stages 0, split-K 1, reduction 0, swizzling 0, option 0, inner shape "
+      "0, cluster shape 0";
+  EXPECT_THAT(products_->Chosen(),
+              ElementsAre("1 x 3 by 3 x 5, float32: " + divided,
+                          "2 x 3 by 3 x 5, a transposed, b transposed, with bias, tf32: " + divided,
+                          "3 x 3 by 3 x 5, float32: " + undivided,
+                          "4 x 3 by 3 x 5, bias after it, float32: " + divided));
 }
 
 TEST_F(ProductsTest, AProductWithoutAnyAlgorithmIsNamed) {
