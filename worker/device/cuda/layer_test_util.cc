@@ -355,9 +355,11 @@ void ExpectCloseNumbers(const std::vector<float>& actual, const std::vector<floa
   }
 }
 
+constexpr char kOutput[] = "y";
+
 template <typename Compare>
 void ForEachResult(const LayerResult& actual, const LayerResult& expected, const Compare& compare) {
-  compare(actual.y, expected.y, "y");
+  compare(actual.y, expected.y, kOutput);
   ASSERT_EQ(actual.dx.size(), expected.dx.size());
   for (size_t k = 0; k < expected.dx.size(); ++k) {
     compare(actual.dx[k], expected.dx[k], "dx " + std::to_string(k));
@@ -370,9 +372,10 @@ void ForEachResult(const LayerResult& actual, const LayerResult& expected, const
 
 }  // namespace
 
-void ExpectClose(const LayerResult& actual, const LayerResult& expected, double tolerance) {
+void ExpectClose(const LayerResult& actual, const LayerResult& expected,
+                 const Tolerance& tolerance) {
   ForEachResult(actual, expected, [&](const auto& a, const auto& b, const std::string& what) {
-    ExpectCloseNumbers(a, b, tolerance, what);
+    ExpectCloseNumbers(a, b, what == kOutput ? tolerance.y : tolerance.gradients, what);
   });
 }
 
@@ -384,7 +387,7 @@ void ExpectSame(const LayerResult& actual, const LayerResult& expected) {
   });
 }
 
-void ExpectLikeCpu(const LayerCase& c, double tolerance) {
+void ExpectLikeCpu(const LayerCase& c, const Tolerance& tolerance) {
   SCOPED_TRACE(c.plan.spec.ShortDebugString());
   const LayerResult result = RunOnGpu(c);
   ExpectClose(result, RunOnCpu(c), tolerance);

@@ -55,16 +55,26 @@ LayerResult RunOnCpu(const LayerCase& c);
 // take is spoiled before it.
 LayerResult RunOnGpu(const LayerCase& c, bool in_place = false);
 
-// Of numbers up to 1 the difference is at most `tolerance`, of larger ones that share of them.
-// Those that are not finite are equal.
-void ExpectClose(const LayerResult& actual, const LayerResult& expected, double tolerance);
+// How far numbers up to 1 may be from what is expected; of larger ones the share.
+struct Tolerance {
+  // NOLINTNEXTLINE(google-explicit-constructor): most have one for all.
+  Tolerance(double of_all) : y(of_all), gradients(of_all) {}
+  Tolerance(double of_y, double of_gradients) : y(of_y), gradients(of_gradients) {}
+
+  double y;
+  double gradients;  // dx, too.
+};
+
+// Numbers that are not finite are equal.
+void ExpectClose(const LayerResult& actual, const LayerResult& expected,
+                 const Tolerance& tolerance);
 
 // Bit by bit.
 void ExpectSame(const LayerResult& actual, const LayerResult& expected);
 
 // That the GPU's results are close to the CPU's, and the same bits in place, and whatever the order
 // of the GPU's threads, if it is deterministic; otherwise close in any order.
-void ExpectLikeCpu(const LayerCase& c, double tolerance);
+void ExpectLikeCpu(const LayerCase& c, const Tolerance& tolerance);
 
 }  // namespace millrace::worker
 

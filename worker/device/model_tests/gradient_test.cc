@@ -154,6 +154,32 @@ constexpr char kPooledSequences[] =
     "layers { name: 'mean' global_average_pooling1d {} } "
     "layers { name: 'max' global_max_pooling1d {} inputs: 'a' } "
     "layers { concatenate {} inputs: ['max', 'mean'] }";
+constexpr char kAveragedWindows[] =
+    "layers { conv2d { filters: 4 kernel_size: 2 activation: SIGMOID } } "
+    "layers { average_pooling2d { pool_size: [2, 3] strides: 2 padding: SAME } } "
+    "layers { conv2d { filters: 3 kernel_size: 1 } } layers { average_pooling2d { strides: 1 } } "
+    "layers { flatten {} }";
+constexpr char kGlobalMaximum[] =
+    "layers { conv2d { filters: 5 kernel_size: 2 activation: TANH } } "
+    "layers { global_max_pooling2d {} }";
+constexpr char kPaddedAndRepeated[] =
+    "layers { conv2d { filters: 3 kernel_size: 2 activation: TANH } } "
+    "layers { zero_padding2d { padding: [1, 0, 2, 1] } } "
+    "layers { conv2d { filters: 3 kernel_size: 2 activation: TANH } } "
+    "layers { up_sampling2d { size: [2, 3] } } "
+    "layers { conv2d { filters: 2 kernel_size: [3, 2] strides: 2 } } layers { flatten {} }";
+constexpr char kRescaled[] =
+    "layers { dense { units: 5 } } layers { rescaling { scale: -0.7 offset: 0.3 } } "
+    "layers { activation { function: TANH } } layers { rescaling { scale: 2 } }";
+constexpr char kSmoothFunctions[] =
+    "layers { dense { units: 5 } } layers { activation { function: SILU } } "
+    "layers { dense { units: 5 } } layers { activation { function: GELU } } "
+    "layers { dense { units: 5 } } layers { activation { function: GELU_TANH } }";
+// The slope of an exponential unit has a kink.
+constexpr char kKinkedFunctions[] =
+    "layers { dense { units: 9 } } "
+    "layers { activation { function: LEAKY_RELU negative_slope: 0.2 } } "
+    "layers { dense { units: 7 } } layers { activation { function: ELU } }";
 constexpr char kPermuted[] =
     "layers { conv2d { filters: 4 kernel_size: 2 activation: TANH } } "
     "layers { permute { dims: [3, 1, 2] } } layers { conv2d { filters: 3 kernel_size: 2 } } "
@@ -235,6 +261,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"squeeze_and_excite", kSqueezeAndExcite, {4, 3, 2}},
         Case{"broadcast", kBroadcast, {4, 3, 2}, false, 0.1},
         Case{"regularized_normalizations", kRegularized, {6}},
+        Case{"averaged_windows", kAveragedWindows, {6, 7, 2}},
+        Case{"global_maximum", kGlobalMaximum, {5, 4, 2}, false, 0.1},
+        Case{"padded_and_repeated", kPaddedAndRepeated, {4, 4, 2}},
+        Case{"rescaled", kRescaled, {6}}, Case{"smooth_functions", kSmoothFunctions, {6}},
+        Case{"kinked_functions", kKinkedFunctions, {6}, false, 0.15},
         Case{"batch_normalization", kBatchNormalization, {5, 4, 2}}, Case{"graph", kGraph, {4}},
         Case{"max_pool", kPool, {6, 7, 2}, false, 0.1}),
     [](const auto& instance) { return instance.param.name; });

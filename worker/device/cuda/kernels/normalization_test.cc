@@ -11,6 +11,8 @@
 namespace millrace::worker {
 namespace {
 
+const Tolerance kNormalizationTolerance(/*of_y=*/1e-5, /*of_gradients=*/5e-5);
+
 const std::vector<std::vector<Shape>>& NormalizedShapes() {
   static const auto* const shapes = new std::vector<std::vector<Shape>>{
       {{1}}, {{3}}, {{70}}, {{5, 1}}, {{7, 33}}, {{4, 5, 3}}, {{9, 8, 32}}, {{3, 2, 300}}};
@@ -20,28 +22,30 @@ const std::vector<std::vector<Shape>>& NormalizedShapes() {
 TEST(BatchNormalizationKernelTest, ManyShapes) {
   for (const std::vector<Shape>& input : NormalizedShapes()) {
     for (const size_t batch : {2, 17}) {
-      ExpectLikeCpu(MakeLayerCase("batch_normalization {}", input, batch), 5e-5);
+      ExpectLikeCpu(MakeLayerCase("batch_normalization {}", input, batch), kNormalizationTolerance);
     }
   }
 }
 
 // Parts of rows, and lanes that have eight rows at once and some over.
 TEST(BatchNormalizationKernelTest, ManyRows) {
-  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{61, 60, 3}}, 3), 5e-5);
-  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{31, 30, 33}}, 3), 5e-5);
-  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{1}}, 5000), 5e-5);
+  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{61, 60, 3}}, 3), kNormalizationTolerance);
+  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{31, 30, 33}}, 3),
+                kNormalizationTolerance);
+  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{1}}, 5000), kNormalizationTolerance);
 }
 
 TEST(BatchNormalizationKernelTest, OneRow) {
-  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{5}}, 1), 5e-5);
+  ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{5}}, 1), kNormalizationTolerance);
 }
 
 TEST(BatchNormalizationKernelTest, WithoutScaleOrCenter) {
   for (const char* fields :
        {"no_scale: true", "no_center: true", "no_scale: true no_center: true"}) {
     const std::string spec = absl::StrCat("batch_normalization { ", fields, " }");
-    ExpectLikeCpu(MakeLayerCase(spec, {{4, 5, 6}}, 3), 5e-5);
-    ExpectLikeCpu(MakeLayerCase(spec, {{4, 5, 6}}, 3, /*trainable=*/false), 5e-5);
+    ExpectLikeCpu(MakeLayerCase(spec, {{4, 5, 6}}, 3), kNormalizationTolerance);
+    ExpectLikeCpu(MakeLayerCase(spec, {{4, 5, 6}}, 3, /*trainable=*/false),
+                  kNormalizationTolerance);
   }
 }
 
@@ -49,9 +53,9 @@ TEST(BatchNormalizationKernelTest, MovingStatisticsWhereItIsNotTrained) {
   for (const size_t batch : {1, 5}) {
     LayerCase c = MakeLayerCase("batch_normalization {}", {{4, 5, 6}}, batch);
     c.training = false;
-    ExpectLikeCpu(c, 1e-5);
+    ExpectLikeCpu(c, kNormalizationTolerance);
     ExpectLikeCpu(MakeLayerCase("batch_normalization {}", {{4, 5, 6}}, batch, /*trainable=*/false),
-                  1e-5);
+                  kNormalizationTolerance);
   }
 }
 
@@ -59,7 +63,7 @@ TEST(BatchNormalizationKernelTest, NobodyAsksForTheGradientByTheInput) {
   for (const bool trainable : {true, false}) {
     LayerCase c = MakeLayerCase("batch_normalization {}", {{4, 5, 6}}, 3, trainable);
     c.asked = {false};
-    ExpectLikeCpu(c, 5e-5);
+    ExpectLikeCpu(c, kNormalizationTolerance);
   }
 }
 
@@ -92,14 +96,14 @@ TEST(BatchNormalizationKernelTest, EqualValuesHaveNoVariance) {
 TEST(LayerNormalizationKernelTest, ManyShapes) {
   for (const std::vector<Shape>& input : NormalizedShapes()) {
     for (const size_t batch : {1, 17}) {
-      ExpectLikeCpu(MakeLayerCase("layer_normalization {}", input, batch), 2e-5);
+      ExpectLikeCpu(MakeLayerCase("layer_normalization {}", input, batch), kNormalizationTolerance);
     }
   }
 }
 
 TEST(LayerNormalizationKernelTest, LongRowsAndManyRows) {
-  ExpectLikeCpu(MakeLayerCase("layer_normalization {}", {{2, 5000}}, 2), 1e-4);
-  ExpectLikeCpu(MakeLayerCase("layer_normalization {}", {{300, 5}}, 9), 1e-4);
+  ExpectLikeCpu(MakeLayerCase("layer_normalization {}", {{2, 5000}}, 2), kNormalizationTolerance);
+  ExpectLikeCpu(MakeLayerCase("layer_normalization {}", {{300, 5}}, 9), kNormalizationTolerance);
 }
 
 TEST(LayerNormalizationKernelTest, WithoutScaleOrCenterAndFrozen) {
@@ -110,7 +114,7 @@ TEST(LayerNormalizationKernelTest, WithoutScaleOrCenterAndFrozen) {
         LayerCase c = MakeLayerCase(absl::StrCat("layer_normalization { ", fields, " }"), {{4, 6}},
                                     3, trainable);
         c.asked = {asked};
-        ExpectLikeCpu(c, 2e-5);
+        ExpectLikeCpu(c, kNormalizationTolerance);
       }
     }
   }

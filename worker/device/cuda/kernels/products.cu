@@ -18,6 +18,7 @@
 #include "worker/device/cuda/kernels/fours.h"
 #include "worker/device/cuda/kernels/function.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/product_algorithm.h"
 #include "worker/device/cuda/kernels/products.h"
 #include "worker/device/cuda/kernels/strides.h"
 #include "worker/device/cuda/library.h"
@@ -172,30 +173,6 @@ bool IsReproducible(const cublasLtMatmulAlgo_t& algorithm) {
          reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
 
-// "?": cuBLASLt does not say.
-template <typename Value>
-std::string Configured(const cublasLtMatmulAlgo_t& algorithm,
-                       cublasLtMatmulAlgoConfigAttributes_t attribute) {
-  Value value = 0;
-  size_t written = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof(value), &written);
-  return status == CUBLAS_STATUS_SUCCESS ? std::to_string(value) : "?";
-}
-
-// All that may change the order of a sum, or how it is rounded.
-std::string Describe(const cublasLtMatmulAlgo_t& algorithm) {
-  return "algorithm " + Configured<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_ID) + ", tile " +
-         Configured<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID) + ", stages " +
-         Configured<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID) + ", split-K " +
-         Configured<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) + ", reduction " +
-         Configured<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) + ", swizzling " +
-         Configured<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING) + ", option " +
-         Configured<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) + ", inner shape " +
-         Configured<uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID) + ", cluster shape " +
-         Configured<uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
-}
-
 std::string Describe(const ProductShape& shape) {
   return std::to_string(shape.rows) + " x " + std::to_string(shape.inner) + " by " +
          std::to_string(shape.inner) + " x " + std::to_string(shape.columns);
@@ -308,7 +285,7 @@ std::vector<std::string> LtProducts::Chosen() const {
     const char* const bias = plan.adds_bias ? ", with bias" : shape.bias ? ", bias after it" : "";
     lines.push_back(Describe(shape) + (shape.transpose_a ? ", a transposed" : "") +
                     (shape.transpose_b ? ", b transposed" : "") + bias + ", " +
-                    NameOf(shape.precision) + ": " + Describe(plan.algorithm));
+                    NameOf(shape.precision) + ": " + AlgorithmText(plan.algorithm));
   }
   return lines;
 }
