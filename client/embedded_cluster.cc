@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/arrivals.h"
 #include "client/temporary_directory.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "common/net/channel.h"
 #include "common/process.h"
@@ -21,6 +23,9 @@
 
 namespace millrace::client {
 namespace {
+
+// They are threads of this process and dial at once; a machine may be busy.
+constexpr absl::Duration kJoinTimeout = absl::Minutes(2);
 
 class EmbeddedClusterImpl final : public EmbeddedCluster {
  public:
@@ -40,7 +45,7 @@ class EmbeddedClusterImpl final : public EmbeddedCluster {
   // To the ps server at `address`. From any thread, while there are workers.
   std::shared_ptr<grpc::Channel> Connect(const std::string& address) const;
   // Until the worker has ended.
-  void Watch(worker::Worker* worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Watch(const std::string& name, worker::Worker* worker) ABSL_LOCKS_EXCLUDED(mutex_);
   // False: one hangs, and is left as it is.
   bool StopWorkers();
 
@@ -49,6 +54,7 @@ class EmbeddedClusterImpl final : public EmbeddedCluster {
   std::string directory_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
   std::vector<std::unique_ptr<ps::PsServer>> ps_;  // As they are while there are workers.
+  Arrivals arrivals_{Clock::Real()};               // Of workers, which use it.
   const std::shared_ptr<worker::SharedGpus> gpus_ = std::make_shared<worker::SharedGpus>();
   std::vector<std::unique_ptr<worker::Worker>> workers_;
   std::vector<std::thread> watches_;  // Of each worker.
@@ -115,9 +121,12 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
       };
   options.own_models = options_.own_models;
   options.load_cuda = options_.load_cuda;
+  options.on_welcomed = [this, name = options.name] { arrivals_.Joined(name); };
+  arrivals_.Expect(options.name);
   MILLRACE_ASSIGN_OR_RETURN(auto worker, worker::Worker::Start(options));
   workers_.push_back(std::move(worker));
-  watches_.emplace_back([this, worker = workers_.back().get()] { Watch(worker); });
+  watches_.emplace_back(
+      [this, name = options.name, worker = workers_.back().get()] { Watch(name, worker); });
   return absl::OkStatus();
 }
 
@@ -126,12 +135,16 @@ absl::Status EmbeddedClusterImpl::Start() {
   MILLRACE_RETURN_IF_ERROR(StartCoordinator());
   for (int i = 0; i < options_.ps; ++i) MILLRACE_RETURN_IF_ERROR(StartPs(i));
   for (int i = 0; i < options_.workers; ++i) MILLRACE_RETURN_IF_ERROR(StartWorker(i));
-  return absl::OkStatus();
+  // A job that is submitted before is planned by those that are there, and waits for others where
+  // these have too little memory: nobody would ever come.
+  return arrivals_.AwaitAll(Clock::Real()->Now() + kJoinTimeout);
 }
 
-void EmbeddedClusterImpl::Watch(worker::Worker* worker) {
+void EmbeddedClusterImpl::Watch(const std::string& name, worker::Worker* worker) {
   const absl::Status end = worker->Wait();
-  if (!absl::IsUnavailable(end)) return;
+  const bool is_without_device = absl::IsUnavailable(end);
+  arrivals_.Ended(name, is_without_device ? absl::OkStatus() : end);
+  if (!is_without_device) return;
   {
     MutexLock lock(&mutex_);
     if (++without_device_ < options_.workers) return;

@@ -38,8 +38,11 @@ struct EmbeddedClusterOptions {
 // Thread-safe.
 class EmbeddedCluster {
  public:
-  // Everything runs when it returns; members may still be about to register. INVALID_ARGUMENT: an
-  // option is wrong. Others: a directory cannot be made or is in use, with its name.
+  // Blocks until the coordinator has welcomed all workers, so that a job which none of them can
+  // take is refused when it is submitted; ps servers may still be about to register.
+  // INVALID_ARGUMENT: an option is wrong, or the coordinator refuses a worker. UNAVAILABLE: the
+  // device cannot be used. DEADLINE_EXCEEDED: workers have not joined within 2 minutes, and which.
+  // Others: a directory cannot be made or is in use, with its name.
   static absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(
       const EmbeddedClusterOptions& options);
 

@@ -76,6 +76,25 @@ TEST(CoordinatorTest, UnplannableJobThatWasTakenWithoutWorkersFails) {
   EXPECT_THAT(status.message(), HasSubstr("data.train: absent"));
 }
 
+// Another one may come that can.
+TEST(CoordinatorTest, JobThatNoWorkerHasMemoryForSaysWhatItNeedsAndWaits) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript small;
+  small.plan = [](const JobSpec&) { return absl::ResourceExhaustedError("needs 9.0 GiB"); };
+  const std::string job = cluster.Submit(PlainJob(5)).value();
+  cluster.AddWorker(small);
+  constexpr char kWhat[] =
+      "waits for a worker that can compile the model and open the data (worker-0: needs 9.0 GiB)";
+  cluster.AwaitVerdict(job, kWhat);
+  EXPECT_THAT(cluster.Get(job)->message(), HasSubstr(kWhat));
+  EXPECT_THAT(cluster.Get(job)->state(), PENDING);
+  EXPECT_THAT(MessageOf(cluster.Submit(PlainJob(5)).status()),
+              HasSubstr("worker-0: needs 9.0 GiB"));
+  cluster.AddWorker();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+}
+
 TEST(CoordinatorTest, PendingJobCanBeCancelled) {
   FakeCluster cluster(1);
   const std::string job = cluster.Submit(PlainJob(1)).value();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -143,6 +144,7 @@ class WorkerImpl final : public Worker, private MemberListener {
       : loss_(std::move(loss)),
         device_(device),
         last_calls_(options.last_calls),
+        on_welcomed_(options.on_welcomed),
         clock_(options.clock),
         session_(ForSession(options, *device), this),
         trainer_(ForTrainer(options, std::move(device)),
@@ -205,7 +207,10 @@ class WorkerImpl final : public Worker, private MemberListener {
     LOG(ERROR) << "a worker leaves without its threads, since calls of its device do not return";
   }
 
-  void Welcomed() override { trainer_.DropWork(); }
+  void Welcomed() override {
+    trainer_.DropWork();
+    if (on_welcomed_) on_welcomed_();
+  }
   void Received(CoordinatorMessage message) override { trainer_.Handle(message); }
   void FillHeartbeat(Heartbeat& heartbeat) override {
     for (Activity& activity : trainer_.Activities()) {
@@ -235,6 +240,7 @@ class WorkerImpl final : public Worker, private MemberListener {
   const std::shared_ptr<DeviceLoss> loss_;
   const std::shared_ptr<Device> device_;
   const absl::Duration last_calls_;
+  const std::function<void()> on_welcomed_;
   Clock* const clock_;
   // At the last heartbeat; the session's thread alone uses them.
   absl::Time metered_at_ = absl::InfinitePast();

@@ -7,6 +7,7 @@
 #define MILLRACE_WORKER_WORKER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,9 @@ struct WorkerOptions {
   ParameterClientFactory parameter_client_factory;
   // Finds the CUDA library. Empty: the one of this installation.
   CudaLoader load_cuda;
+  // Told each time that the coordinator has welcomed the worker, by a thread of it; must not block.
+  // May be empty.
+  std::function<void()> on_welcomed;
 };
 
 // Thread-safe.

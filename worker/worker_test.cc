@@ -3,6 +3,7 @@
 #include "worker/worker.h"
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,6 +66,19 @@ TEST_F(WorkerTest, RegistersWithWhatItIs) {
   EXPECT_EQ(registration.name(), "worker-5");
   EXPECT_EQ(registration.lease_slots(), 3);
   EXPECT_THAT(registration.device(), StartsWith("cpu/2 ("));
+}
+
+TEST_F(WorkerTest, SaysThatItWasWelcomed) {
+  WorkerOptions options = Options();
+  std::promise<void> welcomed;
+  options.on_welcomed = [&welcomed, told = false]() mutable {
+    if (!std::exchange(told, true)) welcomed.set_value();
+  };
+  worker_ = Worker::Start(options).value();
+  coordinator_.AwaitRegistration();
+  coordinator_.SendWelcome();
+  welcomed.get_future().wait();
+  worker_.reset();  // It uses `welcomed`.
 }
 
 TEST_F(WorkerTest, EachLifeHasAnIncarnationOfItsOwn) {

@@ -65,6 +65,19 @@ TEST_F(TrainTest, ModelThatWorkersOfThisProcessDoNotKnowIsRefused) {
               HasSubstr("model.custom.name: 'own'; must be left out here"));
 }
 
+// A job that was submitted before its workers had joined waited for others, for ever.
+TEST_F(TrainTest, ModelThatNoWorkerHasMemoryForIsRefusedOnEachRun) {
+  const std::string wide = "layers { dense { units: 1000000 activation: RELU } } ";
+  std::string job = SmallJob();
+  job.replace(job.find("layers"), 0, wide + wide);
+  run_.flags().job_file = WriteFile("wide.textproto", job);
+  for (int run = 0; run < 20; ++run) {
+    const auto result = run_.Run(RunTrain);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted) << result.status();
+    EXPECT_THAT(result.status().ToString(), HasSubstr("use smaller layers"));
+  }
+}
+
 TEST_F(TrainTest, TrainsOnAClusterOfItsOwn) {
   EXPECT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded);
   EXPECT_THAT(run_.out(),

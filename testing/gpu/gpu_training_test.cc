@@ -1,7 +1,9 @@
 // Jobs whose workers compute on GPUs, from the submission to the end. Without a GPU the whole CUDA
 // device runs on the emulation.
+#include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -218,6 +220,39 @@ TEST_F(GpuTrainingTest, ASynchronousJobOnSeveralKindsOfDevicesSaysSo) {
                   .ok());
   EXPECT_THAT(told, AllOf(HasSubstr("'cuda, "), HasSubstr("'cpu, "),
                           HasSubstr("its bits depend on which worker has a step")));
+}
+
+// It fits no GPU of the cluster's workers, which is known when the job comes.
+TEST_F(GpuTrainingTest, AModelThatNoGpuHasMemoryForIsRefused) {
+  MILLRACE_NEEDS_EMULATION();
+  cuda_emulation::SetMemory(size_t{1} << 20);
+  for (int run = 0; run < 5; ++run) {
+    StartCluster(/*workers=*/2, "cuda");
+    const absl::Status refused = client_->Submit(SmallSpec()).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("cuda:0"));
+  }
+}
+
+// The worker with the GPU is asked first.
+TEST_F(GpuTrainingTest, AWorkerOnTheCpuTakesAJobThatTheGpuHasNoMemoryFor) {
+  MILLRACE_NEEDS_EMULATION();
+  cuda_emulation::SetMemory(size_t{1} << 20);
+  StartCluster(/*workers=*/1, "cuda");
+  std::promise<void> welcomed;
+  worker::WorkerOptions options;
+  options.name = "cpu-worker";
+  options.coordinator_address = cluster_->address();
+  options.device = "cpu";
+  options.on_welcomed = [&welcomed, told = false]() mutable {
+    if (!std::exchange(told, true)) welcomed.set_value();
+  };
+  const auto worker = worker::Worker::Start(options);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  welcomed.get_future().wait();
+  const uint64_t before = cuda_emulation::Counted().kernels;
+  Train(SmallSpec());
+  EXPECT_EQ(cuda_emulation::Counted().kernels, before);
 }
 
 TEST_F(GpuTrainingTest, WithoutAGpuAWorkerSaysSoOrTakesTheCpu) {
