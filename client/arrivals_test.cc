@@ -36,9 +36,8 @@ TEST_F(ArrivalsTest, EachIsWaitedFor) {
 
 TEST_F(ArrivalsTest, ThoseThatAreMissingInTheEndAreNamed) {
   arrivals_.Joined("worker-1");
-  EXPECT_EQ(LookOnce(),
-            absl::DeadlineExceededError(
-                "the coordinator of this process has not welcomed worker-0, worker-2"));
+  EXPECT_EQ(LookOnce(), absl::DeadlineExceededError(
+                            "the coordinator of this process has not welcomed worker-0, worker-2"));
 }
 
 TEST_F(ArrivalsTest, ARefusalEndsTheWaiting) {

@@ -35,6 +35,7 @@ programs=(
   //testing/benchmarks:convolution_benchmark
   //testing/benchmarks:cudnn_benchmark
   //testing/benchmarks:gpu_benchmark
+  //testing/benchmarks:product_benchmark
   //testing/digits:make_digits
   //worker:worker
   //worker/device/cuda:libmillrace_cuda.so

@@ -7,7 +7,7 @@
 // Prints one line of JSON. Without MILLRACE_TEST_GPU --device=cuda is the emulated GPU, whose times
 // say nothing. The peak that a share is given of is that of one large product of matrices through
 // the same library, in the same precision. In BFLOAT16 that includes the rounding of both factors,
-// as in a step: the GPU's own peak is higher, and the share of that less.
+// as in a step: the GPU's own peak (product_benchmark) is higher, and the share of that less.
 #include <chrono>
 #include <fstream>
 #include <iostream>

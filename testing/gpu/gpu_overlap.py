@@ -3,12 +3,16 @@ worker on this machine.
 
     python3 gpu_overlap.py --millrace=PATH --make_digits=PATH [--device=cuda] [--job=JOB] [--batch=N] [--ps=N]
 
-Trains a job on drawn digits and takes what it says in the end of its mean step (StepTimes in protos/events.proto). A
-worker's time is `wait`, `read`, `pull`, `forward` and `backward`, one after the other; `push`, from the last gradient to
-the last acknowledgement, goes on beside the next step's. Prints a line of JSON with
+Trains a job on drawn digits and takes what it says in the end of its mean step (StepTimes in protos/events.proto); then
+once more with batches of one example, whose pulls have next to nothing to hide behind. A worker's time is `wait`,
+`read`, `pull`, `forward` and `backward`, one after the other; `push`, from the last gradient to the last acknowledgement,
+goes on beside the next step's. Prints a line of JSON with
 
     computing    (forward + backward) / all: 1 if everything else is hidden behind it
     waiting      (pull + wait) / all: for values, and for a step that may be begun
+    pulling      pull / all: for values alone
+    pull_hidden  1 - pull / that of steps of one example: how much less a step waits for its values than one without
+                 work, at least 0
     push_hidden  1 - wait / push: how much of a push passes while the worker has other work, at least 0
 
 Pieces of a push that leave before the last gradient, and what of a pull comes while the step before computes, are hidden
@@ -26,6 +30,30 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent / "root"
 
 
+# Of the mean step of a job with such batches.
+def step_times(options, batch):
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as data:
+        subprocess.run([options.make_digits, f"--out={data}", "--train=1", f"--evaluate={options.examples + 16}"], check=True,
+                       stdout=subprocess.DEVNULL)
+        job = pathlib.Path(data) / "job.textproto"
+        text = pathlib.Path(options.job).read_text()
+        job.write_text(text)
+        result = subprocess.run(
+            [options.millrace, "train", job, f"--data={data}", f"--ps={options.ps}", "--workers=1",
+             f"--device={options.device}", "--set", f"batch_size={batch}", "--set", f"steps={options.steps}",
+             "--set", f"evaluation.every_steps={options.steps}", "--set", "data.train.range.begin=0",
+             "--set", f"data.train.range.end={options.examples}", "--set",
+             f"data.evaluate.range.begin={options.examples}", "--json"], capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(result.stderr)
+    return json.loads(result.stdout.splitlines()[-1])["step_times"]
+
+
+# What of `whole` is not waited for.
+def hidden(waited, whole):
+    return max(0, 1 - waited / whole) if whole > 0 else 1
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--millrace", required=True)
@@ -37,27 +65,14 @@ def main():
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--ps", type=int, default=2)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as data:
-        subprocess.run([options.make_digits, f"--out={data}", "--train=1", f"--evaluate={options.examples + 16}"], check=True,
-                       stdout=subprocess.DEVNULL)
-        job = pathlib.Path(data) / "job.textproto"
-        text = pathlib.Path(options.job).read_text()
-        job.write_text(text)
-        result = subprocess.run(
-            [options.millrace, "train", job, f"--data={data}", f"--ps={options.ps}", "--workers=1",
-             f"--device={options.device}", "--set", f"batch_size={options.batch}", "--set", f"steps={options.steps}",
-             "--set", f"evaluation.every_steps={options.steps}", "--set", "data.train.range.begin=0",
-             "--set", f"data.train.range.end={options.examples}", "--set",
-             f"data.evaluate.range.begin={options.examples}", "--json"], capture_output=True, text=True)
-    if result.returncode != 0:
-        sys.exit(result.stderr)
-    times = json.loads(result.stdout.splitlines()[-1])["step_times"]
+    times, alone = step_times(options, options.batch), step_times(options, 1)
     parts = sum(times[part] for part in ("wait", "read", "pull", "forward", "backward"))
-    hidden = 1 - times["wait"] / times["push"] if times["push"] > 0 else 1
     print(json.dumps({
         "what": "hidden", "job": pathlib.Path(options.job).stem, "device": options.device, "batch": options.batch,
         "ps": options.ps, "step_seconds": parts, "computing": (times["forward"] + times["backward"]) / parts,
-        "waiting": (times["pull"] + times["wait"]) / parts, "push_hidden": max(0, hidden), "step_times": times}))
+        "waiting": (times["pull"] + times["wait"]) / parts, "pulling": times["pull"] / parts,
+        "pull_hidden": hidden(times["pull"], alone["pull"]), "push_hidden": hidden(times["wait"], times["push"]),
+        "step_times": times, "step_times_of_one_example": alone}))
 
 
 if __name__ == "__main__":

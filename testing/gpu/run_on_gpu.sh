@@ -6,15 +6,16 @@
 #
 # The groups, in this order if none is named:
 #   tests        all tests of the device on the GPU, and 100 repeats of some steps
-#   benchmarks   steps a second, convolutions beside cuDNN, how much of pushes and pulls is hidden
+#   benchmarks   steps a second, with sums in one order and in any, large products, convolutions beside
+#                cuDNN's, how much of pushes and pulls is hidden
 #   peers        the same models in PyTorch
-#   sanitizers   compute-sanitizer's memcheck, racecheck and synccheck over the kernels' tests, and
-#                initcheck over a few steps of a model
-#   profile      what ncu says of each kernel of a step
+#   sanitizers   compute-sanitizer's memcheck, racecheck and synccheck over the kernels' tests,
+#                memcheck over those of models, and initcheck over a few steps of a model
+#   profile      what ncu says of each kernel of a step, in each precision
 #
 # Each part has a limit of time and a log DIR/PART.log (results/ beside this script, if not named).
 # DIR/summary.txt has a line for each, PASS, FAIL, TIMEOUT or SKIP, as soon as it is known, and
-# DIR/figures.jsonl what was measured. --seconds: no part begins later than that. --parts: those alone
+# DIR/figures.jsonl what was measured, of which speed_table.py makes the table at the summary's end. --seconds: no part begins later than that. --parts: those alone
 # whose names are like that ('torch_compile_*'), where one call may not take as long as a group does.
 # --emulated tries this script itself without a GPU: tests and benchmarks of small sizes on the
 # emulated one.
@@ -150,21 +151,24 @@ run_tests() {
 }
 
 run_benchmarks() {
-  local job precision size small=()
-  [[ -z $emulated ]] || small=(--steps=1 --rounds=1 --warmup=0 --peak_size=64)
+  local job precision size peak=8192 small=()
+  [[ -z $emulated ]] || small=(--steps=1 --rounds=1 --warmup=0) peak=64
   for job in examples/cifar10_resnet:128 resnet56:128 examples/wide_mlp:4096; do
     size=${job#*:}
     [[ -z $emulated ]] || size=2
     job=${job%:*}
     for precision in FLOAT32 TF32 BFLOAT16; do
       part "speed_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" \
-        --job="$job.textproto" "--precision=$precision" --batch="$size" "${small[@]}"
+        --job="$job.textproto" "--precision=$precision" --batch="$size" "${small[@]}" "--peak_size=$peak"
+      part "speed_any_order_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" --deterministic=false \
+        --job="$job.textproto" "--precision=$precision" --batch="$size" "${small[@]}" --peak_size=0
       [[ -z $emulated ]] || break
     done
   done
   small=()
   [[ -z $emulated ]] || small=(--images=1 --rounds=1 --times=1 --first_alone)
   part convolutions 240 "${ours[@]}" "$here/convolution_benchmark" "${small[@]}"
+  [[ -n $emulated ]] || part products 120 "${ours[@]}" "$here/product_benchmark"
   [[ -n $emulated ]] || part cudnn_convolutions 400 "${ours[@]}" "$here/cudnn_benchmark"
   [[ -n $emulated ]] || part hidden 240 "${ours[@]}" python3 "$here/gpu_overlap.py" "--millrace=$here/millrace" \
     "--make_digits=$here/make_digits" --device=cuda
@@ -202,21 +206,25 @@ run_sanitizers() {
       parts "${tool}_$tests" 300 "$shards" "${watch[@]}" "--tool=$tool" /bin/sh "$here/$tests"
     done
   done
+  parts memcheck_cuda_model_test 500 "$shards" "${watch[@]}" --tool=memcheck /bin/sh "$here/cuda_model_test"
   part initcheck_steps 300 "${watch[@]}" --tool=initcheck /bin/sh "$here/gpu_benchmark" \
     --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0
 }
 
 run_profile() {
-  local job name figures=/dev/null
+  local job precision name figures=/dev/null
   has_tool profile ncu || return
   for job in cifar10_resnet:128 wide_mlp:4096; do
-    name=ncu_${job%:*}
-    part "$name" 400 "${ours[@]}" ncu --target-processes=all --section=SpeedOfLight --clock-control=none --csv \
-      --launch-count=400 /bin/sh "$here/gpu_benchmark" --job="examples/${job%:*}.textproto" --batch="${job#*:}" \
-      --steps=1 --rounds=1 --warmup=1 --peak_size=0
-    [[ -e $results/$name.log ]] || continue
-    python3 "$here/ncu_table.py" "$results/$name.log" >"$results/$name.txt" 2>&1
-    head -n 30 "$results/$name.txt" | tee -a "$summary"
+    for precision in FLOAT32 TF32 BFLOAT16; do
+      name=ncu_${job%:*}_$precision
+      part "$name" 400 "${ours[@]}" ncu --target-processes=all --section=SpeedOfLight --clock-control=none --csv \
+        --launch-count=400 /bin/sh "$here/gpu_benchmark" --job="examples/${job%:*}.textproto" --batch="${job#*:}" \
+        "--precision=$precision" --steps=1 --rounds=1 --warmup=1 --peak_size=0
+      [[ -e $results/$name.log ]] || continue
+      python3 "$here/ncu_table.py" "$results/$name.log" >"$results/$name.txt" 2>&1
+      say "$name:"
+      head -n 30 "$results/$name.txt" | tee -a "$summary"
+    done
   done
 }
 
@@ -227,6 +235,7 @@ for group in "${groups[@]}"; do
   fi
   "run_$group"
 done
+python3 "$here/speed_table.py" "$figures" | tee -a "$summary"
 say "$(grep -c ^PASS "$summary") parts passed, $(grep -cE '^(FAIL|TIMEOUT)' "$summary") did not, $SECONDS s"
 if ! grep -qE '^(PASS|FAIL|TIMEOUT|SKIP)' "$summary"; then
   echo "run_on_gpu.sh: no part of ${groups[*]} is called so" >&2

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import pathlib
 import sys
 import tempfile
@@ -10,6 +11,7 @@ import unittest
 import kernel_names
 import kernel_table
 import ncu_table
+import speed_table
 
 NCU_LOG = '''==PROF== Connected to process 42 (/tmp/gpu_benchmark)
 ==PROF== Profiling "GatherProducts": 0%....50%....100% - 8 passes
@@ -91,6 +93,28 @@ class TablesTest(unittest.TestCase):
         self.assertEqual(printed(kernel_table, str(self.log))[2:], ["| `Tile` | 2 | 70 to 128 | 13,824 |"])
         self.assertEqual(printed(kernel_table, "--all", str(self.log))[2:],
                          ["| `Tile<1>` | 1 | 70 | 13,824 |", "| `Tile<2>` | 1 | 128 | 13,824 |"])
+
+    def test_speed_table_has_the_better_of_pytorchs_and_the_fastest_product(self):
+        def ours(rate, deterministic, precision="bfloat16"):
+            return {"what": "millrace", "job": "cifar10-resnet20", "precision": precision, "deterministic": deterministic,
+                    "batch": 128, "steps_per_second": rate, "flops_per_second": rate * 1e10}
+
+        def theirs(mode, rate, batch=128):
+            return {"what": "torch", "job": "resnet20", "precision": "bfloat16", "batch": batch, "mode": mode,
+                    "compute": {"median": 999}, "with_copies": {"median": rate}}
+
+        products = [{"what": "product", "precision": "bfloat16", "flops_per_second": rate} for rate in (4e12, 5e12)]
+        lines = [ours(100, True), ours(110, False), theirs("eager", 20), theirs("graph", 80), theirs("compile", 60),
+                 theirs("graph", 500, batch=64), *products, ours(30, True, "float32")]
+        self.log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual([line.split() for line in printed(speed_table, str(self.log))[1:]], [
+            ["cifar10-resnet20", "bfloat16", "128", "100.0", "1.10", "0.200", "80.0", "graph", "1.25"],
+            ["cifar10-resnet20", "float32", "128", "30.0", "-", "-", "-", "-", "-"],
+        ])
+
+    def test_speed_table_of_other_figures_is_empty(self):
+        self.log.write_text('{"what": "hidden"}\n')
+        self.assertEqual(printed(speed_table, str(self.log)), [])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+"""What run_on_gpu.sh measured of steps, as a table: a row for each job and precision.
+
+    python3 speed_table.py FIGURES...      # figures.jsonl of one run or of several
+
+    steps/s     of gpu_benchmark, whose sums have one order
+    any order   the same with --deterministic=false, as a share of that
+    of product  the arithmetic of a step as a share of the fastest large product (product_benchmark), whose factors have
+                the precision's type before: nothing is rounded meanwhile
+    PyTorch     steps/s of the fastest of its modes, copies included as in ours, and which it is
+    ratio       ours / PyTorch's
+
+What was not measured is '-'.
+"""
+
+import collections
+import json
+import sys
+
+
+def lines_of(paths):
+    found = collections.defaultdict(list)
+    for path in paths:
+        with open(path) as file:
+            for line in file:
+                figures = json.loads(line)
+                found[figures["what"]].append(figures)
+    return found
+
+
+# As torch_speed.py names it.
+def model_of(job):
+    return job.removeprefix("cifar10-").replace("-", "_")
+
+
+def number(value, form):
+    return "-" if value is None else format(value, form)
+
+
+def best_of(torch, job, precision, batch):
+    rates = [(line["with_copies"]["median"], line["mode"]) for line in torch
+             if (line["job"], line["precision"], line["batch"]) == (model_of(job), precision, batch)]
+    return max(rates, default=(None, None))
+
+
+def row(line, found):
+    job, precision, rate = line["job"], line["precision"], line["steps_per_second"]
+    loose = [other["steps_per_second"] for other in found["millrace"] if not other["deterministic"] and
+             all(other[field] == line[field] for field in ("job", "precision", "batch"))]
+    products = [product["flops_per_second"] for product in found["product"] if product["precision"] == precision]
+    theirs, mode = best_of(found["torch"], job, precision, line["batch"])
+    return (f"{job:<18} {precision:<9} {line['batch']:>5} {rate:>9.1f} {number(loose[0] / rate if loose else None, '.2f'):>9}"
+            f" {number(line['flops_per_second'] / max(products) if products else None, '.3f'):>10}"
+            f" {number(theirs, '.1f'):>8} {mode or '-':<7} {number(rate / theirs if theirs else None, '.2f'):>6}")
+
+
+def main():
+    found = lines_of(sys.argv[1:])
+    measured = [line for line in found["millrace"] if line["deterministic"]]
+    if not measured:
+        return
+    print(f"{'job':<18} {'precision':<9} {'batch':>5} {'steps/s':>9} {'any order':>9} {'of product':>10} {'PyTorch':>8} {'mode':<7}"
+          f" {'ratio':>6}")
+    for line in measured:
+        print(row(line, found))
+
+
+if __name__ == "__main__":
+    main()
