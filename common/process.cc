@@ -23,17 +23,23 @@ constexpr int kWakeUp = SIGUSR1;
 // Files open at once.
 constexpr rlim_t kMostOpenFiles = 1 << 20;
 constexpr rlim_t kFewOpenFiles = 4096;
+constexpr rlim_t kTooFewOpenFiles = 64;  // With fewer, libraries abort.
 
 // Runs in a signal handler: _exit and nothing more.
 void ExitAtOnce(int signal) { _exit(128 + signal); }
 
-// A listener of gRPC goes deaf for good after one EMFILE.
+// A server that runs out of them ends (net/deaf_listener.h).
 void RaiseLimitOfOpenFiles() {
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = std::max(before, std::min(limit.rlim_max, kMostOpenFiles));
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
+  if (limit.rlim_cur < kTooFewOpenFiles) {
+    LOG(ERROR) << "only " << limit.rlim_cur << " files can be open; must be at least "
+               << kTooFewOpenFiles << " (ulimit -n, or LimitNOFILE= of a systemd unit)";
+    EndProcess(/*exit_status=*/1);
+  }
   LOG_IF(WARNING, limit.rlim_cur < kFewOpenFiles)
       << "only " << limit.rlim_cur << " files can be open, and each connection needs one; allow "
       << kFewOpenFiles << " at least (ulimit -n, or LimitNOFILE= of a systemd unit)";

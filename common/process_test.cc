@@ -142,6 +142,19 @@ TEST(InitProcessDeathTest, LowLimitOfOpenFilesIsAWarning) {
               "only 1000 files .* allow 4096 .*ulimit -n.*LimitNOFILE=");
 }
 
+// Libraries aborted, or the server named another reason.
+TEST(InitProcessDeathTest, ProcessWithTooFewOpenFilesEnds) {
+  const auto start = [](rlim_t files) {
+    const struct rlimit limit = {.rlim_cur = files, .rlim_max = files};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    InitProcess("process_test");
+    _exit(0);
+  };
+  EXPECT_EXIT(start(63), ::testing::ExitedWithCode(1),
+              "only 63 files .* at least 64 .*ulimit -n.*LimitNOFILE=");
+  EXPECT_EXIT(start(64), ::testing::ExitedWithCode(0), "only 64 files");
+}
+
 // A server that was started with 2>&- wrote its log into its lock file.
 TEST(OpenStandardStreamsDeathTest, FilesDoNotGetTheNumbersOfClosedStreams) {
   const auto open_a_file = [] {
