@@ -11,8 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <string>
 
 #include "glog/logging.h"
+#include "google/protobuf/stubs/logging.h"
 
 namespace millrace {
 namespace {
@@ -24,6 +26,8 @@ constexpr int kWakeUp = SIGUSR1;
 constexpr rlim_t kMostOpenFiles = 1 << 20;
 constexpr rlim_t kFewOpenFiles = 4096;
 constexpr rlim_t kTooFewOpenFiles = 64;  // With fewer, libraries abort.
+
+constexpr int kProtobufLogSeconds = 60;
 
 // Runs in a signal handler: _exit and nothing more.
 void ExitAtOnce(int signal) { _exit(128 + signal); }
@@ -45,6 +49,19 @@ void RaiseLimitOfOpenFiles() {
       << kFewOpenFiles << " at least (ulimit -n, or LimitNOFILE= of a systemd unit)";
 }
 
+// What it says is of messages that others sent, who may send as many as they like. After a fatal
+// one it throws, or ends the process.
+void LogOfProtobuf(google::protobuf::LogLevel level, const char* file, int line,
+                   const std::string& message) {
+  if (level == google::protobuf::LOGLEVEL_FATAL) {
+    LOG(ERROR) << "libprotobuf " << file << ":" << line << ": " << message;
+    return;
+  }
+  LOG_EVERY_T(WARNING, kProtobufLogSeconds)
+      << "libprotobuf " << file << ":" << line << ": " << message << " (one such line in "
+      << kProtobufLogSeconds << " s at most)";
+}
+
 }  // namespace
 
 void OpenStandardStreams() {
@@ -59,6 +76,7 @@ void InitProcess(const char* name) {
   FLAGS_logtostderr = true;
   FLAGS_colorlogtostderr = isatty(STDERR_FILENO) != 0;  // glog itself looks at TERM only.
   google::InitGoogleLogging(name);
+  google::protobuf::SetLogHandler(LogOfProtobuf);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
   RaiseLimitOfOpenFiles();

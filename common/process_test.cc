@@ -13,8 +13,10 @@
 
 #include "absl/status/status.h"
 #include "common/system_error.h"
+#include "common/warning_count.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
+#include "protos/parameter_server.pb.h"
 
 namespace millrace {
 namespace {
@@ -153,6 +155,18 @@ TEST(InitProcessDeathTest, ProcessWithTooFewOpenFilesEnds) {
   EXPECT_EXIT(start(63), ::testing::ExitedWithCode(1),
               "only 63 files .* at least 64 .*ulimit -n.*LimitNOFILE=");
   EXPECT_EXIT(start(64), ::testing::ExitedWithCode(0), "only 64 files");
+}
+
+// Each one was a line of the log, without any limit.
+TEST(InitProcessDeathTest, MessagesOfStrangersDoNotFillTheLog) {
+  const auto parse = [] {
+    InitProcess("process_test");
+    const WarningCount warnings("invalid UTF-8");
+    GetShardRequest request;
+    for (int i = 0; i < 1000; ++i) request.ParseFromString("\x0a\x01\xff");
+    _exit(warnings.count());
+  };
+  EXPECT_EXIT(parse(), ::testing::ExitedWithCode(1), "libprotobuf .*invalid UTF-8.*one such line");
 }
 
 // A server that was started with 2>&- wrote its log into its lock file.
