@@ -11,8 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <string>
 
 #include "glog/logging.h"
+#include "google/protobuf/stubs/logging.h"
 
 namespace millrace {
 namespace {
@@ -23,20 +25,41 @@ constexpr int kWakeUp = SIGUSR1;
 // Files open at once.
 constexpr rlim_t kMostOpenFiles = 1 << 20;
 constexpr rlim_t kFewOpenFiles = 4096;
+constexpr rlim_t kTooFewOpenFiles = 64;  // With fewer, libraries abort.
+
+constexpr int kProtobufLogSeconds = 60;
 
 // Runs in a signal handler: _exit and nothing more.
 void ExitAtOnce(int signal) { _exit(128 + signal); }
 
-// A listener of gRPC goes deaf for good after one EMFILE.
+// A server that runs out of them ends (net/deaf_listener.h).
 void RaiseLimitOfOpenFiles() {
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = std::max(before, std::min(limit.rlim_max, kMostOpenFiles));
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
+  if (limit.rlim_cur < kTooFewOpenFiles) {
+    LOG(ERROR) << "only " << limit.rlim_cur << " files can be open; must be at least "
+               << kTooFewOpenFiles << " (ulimit -n, or LimitNOFILE= of a systemd unit)";
+    EndProcess(/*exit_status=*/1);
+  }
   LOG_IF(WARNING, limit.rlim_cur < kFewOpenFiles)
       << "only " << limit.rlim_cur << " files can be open, and each connection needs one; allow "
       << kFewOpenFiles << " at least (ulimit -n, or LimitNOFILE= of a systemd unit)";
+}
+
+// What it says is of messages that others sent, who may send as many as they like. After a fatal
+// one it throws, or ends the process.
+void LogOfProtobuf(google::protobuf::LogLevel level, const char* file, int line,
+                   const std::string& message) {
+  if (level == google::protobuf::LOGLEVEL_FATAL) {
+    LOG(ERROR) << "libprotobuf " << file << ":" << line << ": " << message;
+    return;
+  }
+  LOG_EVERY_T(WARNING, kProtobufLogSeconds)
+      << "libprotobuf " << file << ":" << line << ": " << message << " (one such line in "
+      << kProtobufLogSeconds << " s at most)";
 }
 
 }  // namespace
@@ -53,6 +76,7 @@ void InitProcess(const char* name) {
   FLAGS_logtostderr = true;
   FLAGS_colorlogtostderr = isatty(STDERR_FILENO) != 0;  // glog itself looks at TERM only.
   google::InitGoogleLogging(name);
+  google::protobuf::SetLogHandler(LogOfProtobuf);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
   RaiseLimitOfOpenFiles();

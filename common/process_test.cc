@@ -13,8 +13,10 @@
 
 #include "absl/status/status.h"
 #include "common/system_error.h"
+#include "common/warning_count.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
+#include "protos/parameter_server.pb.h"
 
 namespace millrace {
 namespace {
@@ -140,6 +142,31 @@ TEST(InitProcessDeathTest, LowLimitOfOpenFilesIsAWarning) {
   };
   EXPECT_EXIT(start(), ::testing::ExitedWithCode(0),
               "only 1000 files .* allow 4096 .*ulimit -n.*LimitNOFILE=");
+}
+
+// Libraries aborted, or the server named another reason.
+TEST(InitProcessDeathTest, ProcessWithTooFewOpenFilesEnds) {
+  const auto start = [](rlim_t files) {
+    const struct rlimit limit = {.rlim_cur = files, .rlim_max = files};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    InitProcess("process_test");
+    _exit(0);
+  };
+  EXPECT_EXIT(start(63), ::testing::ExitedWithCode(1),
+              "only 63 files .* at least 64 .*ulimit -n.*LimitNOFILE=");
+  EXPECT_EXIT(start(64), ::testing::ExitedWithCode(0), "only 64 files");
+}
+
+// Each one was a line of the log, without any limit.
+TEST(InitProcessDeathTest, MessagesOfStrangersDoNotFillTheLog) {
+  const auto parse = [] {
+    InitProcess("process_test");
+    const WarningCount warnings("invalid UTF-8");
+    GetShardRequest request;
+    for (int i = 0; i < 1000; ++i) request.ParseFromString("\x0a\x01\xff");
+    _exit(warnings.count());
+  };
+  EXPECT_EXIT(parse(), ::testing::ExitedWithCode(1), "libprotobuf .*invalid UTF-8.*one such line");
 }
 
 // A server that was started with 2>&- wrote its log into its lock file.

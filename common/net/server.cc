@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/net/address.h"
 #include "common/net/channel.h"
+#include "common/net/deaf_listener.h"
 #include "common/net/transport.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -130,6 +131,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   MILLRACE_RETURN_IF_ERROR(CheckReach(options, address));
   MILLRACE_RETURN_IF_ERROR(CheckPort(options.listen, address));
   EnableStandardServices();
+  EndProcessWhenDeaf();
   grpc::ServerBuilder builder;
   Configure(&builder);
   if (options.message_memory > 0) {

@@ -1,7 +1,9 @@
 """How the three servers start, refuse to start, and stop."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import unittest
 
@@ -10,6 +12,11 @@ import harness
 
 def run(*arguments, env=None):
     return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=harness.DEADLINE, env=env)
+
+
+def with_open_files(limit, *arguments):
+    """The command line that runs `arguments` with so many open files."""
+    return ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh", *arguments]
 
 
 def with_tf_config(config):
@@ -84,6 +91,26 @@ class ServerStartTest(unittest.TestCase):
             with self.subTest(str(flags)):
                 directory = [f"--data_dir={self.directory}/x"] if flags[0] == "ps/ps" else []
                 self.refused(run(*flags, *directory), 2, *words)
+
+    # It lived on, and answered nobody who had no connection yet.
+    def test_a_server_that_runs_out_of_open_files_ends(self):
+        for name, env, flags in [
+            ("coordinator", {}, ["coordinator/coordinator"]),
+            ("coordinator-without-log-of-grpc", {"GRPC_VERBOSITY": "NONE"}, ["coordinator/coordinator"]),
+            ("ps", {}, ["ps/ps", "--coordinator=127.0.0.1:1"]),
+        ]:
+            with self.subTest(name), contextlib.ExitStack() as opened:
+                flags += ["--listen=127.0.0.1:0", f"--data_dir={self.directory}/{name}"]
+                server = harness.Process(name, with_open_files(100, *flags), self.directory, {**os.environ, **env})
+                opened.callback(server.kill)
+                host, port = server.address().split(":")
+                with contextlib.suppress(OSError):  # Once it has ended nobody listens.
+                    for _ in range(200):
+                        opened.enter_context(socket.create_connection((host, int(port)), timeout=harness.DEADLINE))
+                self.assertEqual(server.process.wait(timeout=harness.DEADLINE), 1)
+                log = server.log.read_text(errors="replace")
+                for word in ("accepts no further connections", "100 can be open", "ulimit -n", "LimitNOFILE=", "start it again"):
+                    self.assertIn(word, log)
 
     def test_wrong_flags_are_wrong_usage(self):
         for binary in ("coordinator/coordinator", "ps/ps", "worker/worker"):
