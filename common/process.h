@@ -14,10 +14,11 @@ namespace millrace {
 // without. Call first of all in main().
 void OpenStandardStreams();
 
-// Logs go to stderr; neither a peer that closes its connection nor a file that reaches the limit of
-// its size kills the process (SIGPIPE and SIGXFSZ are ignored: writing fails instead); as many
-// files can be open as the hard limit allows (2^20 at most), and a warning says so where those are
-// few. Call once, at the beginning of main(). `name` must stay in place: argv[0] does.
+// Logs go to stderr, those of libprotobuf a line in a minute at most; neither a peer that closes
+// its connection nor a file that reaches the limit of its size kills the process (SIGPIPE and
+// SIGXFSZ are ignored: writing fails instead); as many files can be open as the hard limit allows
+// (2^20 at most), and a warning says so where those are few. With fewer than 64 the process ends,
+// with exit code 1. Call once, at the beginning of main(). `name` must stay in place: argv[0] does.
 void InitProcess(const char* name);
 
 // Ends the process at once: writes what is printed and logged, but runs nothing of what is to run

@@ -33,8 +33,8 @@ std::string WhyOutOfFiles(absl::string_view message) {
 void EndIfDeaf(gpr_log_func_args* line) {
   const absl::string_view message = line->message;
   if (!absl::StartsWith(message, kDeaf)) return;
-  LOG(ERROR) << "gRPC accepts no further connections (" << message << ")"
-             << WhyOutOfFiles(message) << "; the process ends: start it again";
+  LOG(ERROR) << "gRPC accepts no further connections (" << message << ")" << WhyOutOfFiles(message)
+             << "; the process ends: start it again";
   EndProcess(/*exit_status=*/1);
 }
 

@@ -27,7 +27,8 @@ struct ServerOptions {
   uint64_t message_memory = 0;
 };
 
-// A running gRPC server with the standard health and reflection services.
+// A running gRPC server with the standard health and reflection services. A process that has had
+// one ends when it can accept no further connections (deaf_listener.h).
 class RpcServer {
  public:
   // Starts serving `services` (not owned; they must outlive the server).
