@@ -17,6 +17,7 @@
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "rocksdb/file_system.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -62,6 +63,38 @@ std::set<uint64_t> LeadingUpToJob(const Listing& listing, const std::string& job
   return led;
 }
 
+bool IsThere(const FileSystemPtr& file_system, const std::string& path) {
+  return file_system->FileExists(path, rocksdb::IOOptions(), nullptr).ok();
+}
+
+// What a job leaves beside its checkpoints.
+bool HasCheckpointsOfAJob(const FileSystemPtr& file_system, const std::string& directory) {
+  for (const char* file : {kOwnerFile, kHolderFile, kLatestFile}) {
+    if (IsThere(file_system, JoinPath(directory, file))) return true;
+  }
+  return false;
+}
+
+// A checkpoint's folder is no place for others: who looks there for checkpoints finds the one that
+// it is. A number alone makes none: a directory may be named after a day.
+absl::Status CheckIsNoCheckpoint(const FileSystemPtr& file_system, const std::string& path) {
+  const std::string folder = NormalDirectory(path);
+  const bool has_manifest = IsThere(file_system, JoinPath(folder, kManifestFile));
+  const auto name = ParseCheckpointName(folder);
+  const bool is_numbered = name.ok() && name->number > 0;
+  if (is_numbered && (has_manifest || HasCheckpointsOfAJob(file_system, name->directory))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoints.directory: '", path, "' is the folder of one checkpoint in '", name->directory,
+        "'; must be a directory for checkpoints, such as '", name->directory,
+        "'. To go on from that checkpoint, name it in restore (millrace --restore=", folder, ")"));
+  }
+  if (!has_manifest) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("checkpoints.directory: '", path, "' has a ", kManifestFile,
+                   ", so it is a checkpoint itself; must be a directory for checkpoints, such as "
+                   "the one above"));
+}
+
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
   return absl::StrCat("'", directory, "' has checkpoints of job '", manifest.job_id(),
                       "' (the newest is ", CheckpointFolder(manifest.number()), " at step ",
@@ -95,6 +128,7 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
   const bool goes_on =
       spec.has_restore() && NormalDirectory(spec.restore().directory()) == NormalDirectory(path);
   if (goes_on) return take(/*makes_directory=*/false);
+  MILLRACE_RETURN_IF_ERROR(CheckIsNoCheckpoint(file_system, path));
   const CheckpointDirectory directory(file_system, path);
   if (const absl::Status place = directory.CheckPlace(); !place.ok()) {
     return absl::Status(place.code(), absl::StrCat("checkpoints.directory: ", place.message()));

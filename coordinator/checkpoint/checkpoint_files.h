@@ -32,7 +32,8 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
 // Whether a job that is submitted may have its checkpoints in its directory: nobody else holds it,
 // and there are none, or it goes on from one of them. Takes `hold`, of the directory, before it
 // looks; nullptr: nobody is held off. FAILED_PRECONDITION: others have it; the message says what to
-// do. UNAVAILABLE: the directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
+// do. INVALID_ARGUMENT: it is one checkpoint's folder. UNAVAILABLE: the directory cannot be read.
+// Statuses of CheckpointDirectory::CheckPlace too.
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec,
                            CheckpointHold* hold);
 
