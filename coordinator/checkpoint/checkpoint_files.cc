@@ -95,6 +95,12 @@ absl::Status CheckIsNoCheckpoint(const FileSystemPtr& file_system, const std::st
                    "the one above"));
 }
 
+// Whether `other` has nothing that the checkpoint of the job's end has not: all steps are in both.
+bool IsRepeatedBy(const CheckpointManifest& end, const CheckpointManifest& other) {
+  return end.ended() && other.job_id() == end.job_id() && other.number() < end.number() &&
+         other.step() == end.step();
+}
+
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
   return absl::StrCat("'", directory, "' has checkpoints of job '", manifest.job_id(),
                       "' (the newest is ", CheckpointFolder(manifest.number()), " at step ",
@@ -285,7 +291,7 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
     LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
     return owns;
   }
-  const auto stays = RemoveOld(damaged, kept);
+  const auto stays = RemoveOld(*manifest, damaged, kept);
   std::vector<std::string> troubles = {WhyNoBest(manifest->best())};
   troubles.push_back(stays.ok() ? *stays
                                 : absl::StrCat("old checkpoints cannot be removed: ",
@@ -305,7 +311,8 @@ std::string CheckpointFiles::WhyNoBest(const BestEvaluation& best) const {
                       best.metric(), " so far, is not there any more; nothing else has that state");
 }
 
-absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,
+absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest& newest,
+                                                       const std::set<uint64_t>& damaged,
                                                        const std::set<uint64_t>& kept) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
@@ -315,7 +322,9 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const std::set<uint64_t>&
   absl::Status status;
   for (const CheckpointDirectory::Listed& listed : listing) {
     const bool is_own = listed.manifest.ok() && listed.manifest->job_id() == owner_.job_id;
-    if (is_own && damaged.contains(listed.number)) {
+    const bool is_repeated = is_own && !kept.contains(listed.number) &&
+                             led.contains(listed.number) && IsRepeatedBy(newest, *listed.manifest);
+    if (is_repeated || (is_own && damaged.contains(listed.number))) {
       status.Update(directory.Remove(listed.number));
     } else if (listed.manifest.ok()) {
       const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed.number);

@@ -74,10 +74,11 @@ class CheckpointFiles {
   absl::StatusOr<Begun> Begin(uint64_t at_least, int shards, bool is_first,
                               const std::set<uint64_t>& damaged) const;
 
-  // Makes it a checkpoint. Then those go that are not kept any longer, but none of `kept`, and the
-  // damaged ones. What goes wrong with that is returned, for people, and so is that the checkpoint
-  // of the best evaluation that the manifest names is not there any more. FAILED_PRECONDITION: the
-  // directory is another run's by now.
+  // Makes it a checkpoint. Then those go that are not kept any longer, and where it is that of the
+  // job's end, those of the same step; but none of `kept`; and the damaged ones. What goes wrong
+  // with that is returned, for people, and so is that the checkpoint of the best evaluation that
+  // the manifest names is not there any more. FAILED_PRECONDITION: the directory is another run's
+  // by now.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
                                      const std::set<uint64_t>& damaged,
                                      const std::set<uint64_t>& kept = {}) const;
@@ -97,7 +98,8 @@ class CheckpointFiles {
   uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
                     const std::set<uint64_t>& damaged) const;
   // Returns what had to stay and why, for people.
-  absl::StatusOr<std::string> RemoveOld(const std::set<uint64_t>& damaged,
+  absl::StatusOr<std::string> RemoveOld(const CheckpointManifest& newest,
+                                        const std::set<uint64_t>& damaged,
                                         const std::set<uint64_t>& kept) const;
   // For people; empty: it is there, or in another directory, or there is none.
   std::string WhyNoBest(const BestEvaluation& best) const;
