@@ -150,7 +150,7 @@ TEST_F(TrainTest, AJobWithCheckpointsGoesOnWhereItWas) {
 
 // With a state directory it was once trained on, by its whole patience each time.
 TEST_F(TrainTest, TheFolderOfACheckpointIsNoDirectoryForCheckpoints) {
-  const std::string directory = NoDirectory("one_of_them");
+  const std::string directory = NormalDirectory(NoDirectory("one_of_them"));
   run_.flags().checkpoints = directory;
   ASSERT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded) << run_.out();
   CommandRun mistaken;
