@@ -1,5 +1,7 @@
 #include "client/commands/command_declaration.h"
 
+#include "absl/status/status.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/flags.h"
 #include "worker/devices.h"
@@ -11,6 +13,12 @@ constexpr int kMostMembers = 64;
 constexpr char kExportTo[] =
     "Write the variables to FILE.safetensors, to FILE.npz (for numpy.load), or to FOLDER/, an .npy "
     "file for each: h.kernel.npy for h/kernel";
+
+// "": models can run on it. The flag's name is put before what is wrong.
+std::string WhatIsWrongWithDevice(const std::string& name) {
+  const absl::Status status = worker::CheckDeviceName(name);
+  return std::string(absl::StripPrefix(status.message(), "device: "));
+}
 
 }  // namespace
 
@@ -57,6 +65,7 @@ void CommandDeclaration::AddTrain() {
                    "What the embedded workers' models run on: cpu, cuda (the first GPU), cuda:N, "
                    "cuda:N,M,... (several, which share each batch), or auto: a GPU where there is "
                    "one")
+      ->check(WhatIsWrongWithDevice)
       ->capture_default_str()
       ->excludes(cluster);
   AddDurationFlag(*train, "--device_timeout", &Of(train)->device_timeout,

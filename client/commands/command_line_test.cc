@@ -167,6 +167,18 @@ TEST_F(CommandLineTest, WrongUsageIsReported) {
   EXPECT_EQ(out_.str(), "");
 }
 
+// It was found only by the first worker of the cluster, when that was up.
+TEST_F(CommandLineTest, DevicesThatCannotBeAreWrongUsage) {
+  for (const char* wrong :
+       {"--device=gpu", "--device=CPU", "--device=cuda:", "--device=cuda:0,0"}) {
+    EXPECT_TRUE(IsWrong({"train", "job", wrong})) << wrong;
+  }
+  EXPECT_THAT(err_.str(), HasSubstr("--device: 'cuda:0,0'; must be auto, cpu, cuda, or"));
+  for (const char* name : {"auto", "cpu", "cuda", "cuda:1", "cuda:0,1"}) {
+    EXPECT_EQ(Flagged({"train", "job", "--device", name}).device, name);
+  }
+}
+
 TEST_F(CommandLineTest, HelpAndVersionSucceed) {
   EXPECT_EQ(Parse({"--help"}).exit, ExitCode::kSucceeded);
   EXPECT_THAT(out_.str(), HasSubstr("Exit codes:"));

@@ -162,6 +162,17 @@ TEST_F(TrainTest, AJobWithCheckpointsGoesOnWhereItWas) {
 }
 
 // With a state directory it was once trained on, by its whole patience each time.
+TEST_F(TrainTest, TheFolderOfACheckpointIsNoDirectoryForCheckpoints) {
+  const std::string directory = NormalDirectory(NoDirectory("one_of_them"));
+  run_.flags().checkpoints = directory;
+  ASSERT_EQ(*run_.Run(RunTrain), ExitCode::kSucceeded) << run_.out();
+  CommandRun mistaken;
+  mistaken.flags() = run_.flags();
+  mistaken.flags().checkpoints = directory + "/000001";
+  EXPECT_THAT(mistaken.Run(RunTrain).status().ToString(),
+              HasSubstr("--restore=" + directory + "/000001"));
+}
+
 TEST_F(TrainTest, AJobThatWasStoppedEarlyHasEndedForWhoAsksForItAgain) {
   for (const bool with_state : {false, true}) {
     CommandRun first;

@@ -17,6 +17,7 @@
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "rocksdb/file_system.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -62,6 +63,44 @@ std::set<uint64_t> LeadingUpToJob(const Listing& listing, const std::string& job
   return led;
 }
 
+bool IsThere(const FileSystemPtr& file_system, const std::string& path) {
+  return file_system->FileExists(path, rocksdb::IOOptions(), nullptr).ok();
+}
+
+// What a job leaves beside its checkpoints.
+bool HasCheckpointsOfAJob(const FileSystemPtr& file_system, const std::string& directory) {
+  for (const char* file : {kOwnerFile, kHolderFile, kLatestFile}) {
+    if (IsThere(file_system, JoinPath(directory, file))) return true;
+  }
+  return false;
+}
+
+// A checkpoint's folder is no place for others: who looks there for checkpoints finds the one that
+// it is. A number alone makes none: a directory may be named after a day.
+absl::Status CheckIsNoCheckpoint(const FileSystemPtr& file_system, const std::string& path) {
+  const std::string folder = NormalDirectory(path);
+  const bool has_manifest = IsThere(file_system, JoinPath(folder, kManifestFile));
+  const auto name = ParseCheckpointName(folder);
+  const bool is_numbered = name.ok() && name->number > 0;
+  if (is_numbered && (has_manifest || HasCheckpointsOfAJob(file_system, name->directory))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoints.directory: '", path, "' is the folder of one checkpoint in '", name->directory,
+        "'; must be a directory for checkpoints, such as '", name->directory,
+        "'. To go on from that checkpoint, name it in restore (millrace --restore=", folder, ")"));
+  }
+  if (!has_manifest) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("checkpoints.directory: '", path, "' has a ", kManifestFile,
+                   ", so it is a checkpoint itself; must be a directory for checkpoints, such as "
+                   "the one above"));
+}
+
+// Whether `other` has nothing that the checkpoint of the job's end has not: all steps are in both.
+bool IsRepeatedBy(const CheckpointManifest& end, const CheckpointManifest& other) {
+  return end.ended() && other.job_id() == end.job_id() && other.number() < end.number() &&
+         other.step() == end.step();
+}
+
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
   return absl::StrCat("'", directory, "' has checkpoints of job '", manifest.job_id(),
                       "' (the newest is ", CheckpointFolder(manifest.number()), " at step ",
@@ -95,6 +134,7 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
   const bool goes_on =
       spec.has_restore() && NormalDirectory(spec.restore().directory()) == NormalDirectory(path);
   if (goes_on) return take(/*makes_directory=*/false);
+  MILLRACE_RETURN_IF_ERROR(CheckIsNoCheckpoint(file_system, path));
   const CheckpointDirectory directory(file_system, path);
   if (const absl::Status place = directory.CheckPlace(); !place.ok()) {
     return absl::Status(place.code(), absl::StrCat("checkpoints.directory: ", place.message()));
@@ -251,7 +291,7 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
     LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
     return owns;
   }
-  const auto stays = RemoveOld(damaged, kept);
+  const auto stays = RemoveOld(*manifest, damaged, kept);
   std::vector<std::string> troubles = {WhyNoBest(manifest->best())};
   troubles.push_back(stays.ok() ? *stays
                                 : absl::StrCat("old checkpoints cannot be removed: ",
@@ -271,7 +311,8 @@ std::string CheckpointFiles::WhyNoBest(const BestEvaluation& best) const {
                       best.metric(), " so far, is not there any more; nothing else has that state");
 }
 
-absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const std::set<uint64_t>& damaged,
+absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest& newest,
+                                                       const std::set<uint64_t>& damaged,
                                                        const std::set<uint64_t>& kept) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
@@ -281,7 +322,9 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const std::set<uint64_t>&
   absl::Status status;
   for (const CheckpointDirectory::Listed& listed : listing) {
     const bool is_own = listed.manifest.ok() && listed.manifest->job_id() == owner_.job_id;
-    if (is_own && damaged.contains(listed.number)) {
+    const bool is_repeated = is_own && !kept.contains(listed.number) &&
+                             led.contains(listed.number) && IsRepeatedBy(newest, *listed.manifest);
+    if (is_repeated || (is_own && damaged.contains(listed.number))) {
       status.Update(directory.Remove(listed.number));
     } else if (listed.manifest.ok()) {
       const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed.number);

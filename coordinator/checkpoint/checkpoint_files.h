@@ -32,7 +32,8 @@ CheckpointInfo InfoOf(const std::string& directory, const CheckpointManifest& ma
 // Whether a job that is submitted may have its checkpoints in its directory: nobody else holds it,
 // and there are none, or it goes on from one of them. Takes `hold`, of the directory, before it
 // looks; nullptr: nobody is held off. FAILED_PRECONDITION: others have it; the message says what to
-// do. UNAVAILABLE: the directory cannot be read. Statuses of CheckpointDirectory::CheckPlace too.
+// do. INVALID_ARGUMENT: it is one checkpoint's folder. UNAVAILABLE: the directory cannot be read.
+// Statuses of CheckpointDirectory::CheckPlace too.
 absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec,
                            CheckpointHold* hold);
 
@@ -73,10 +74,11 @@ class CheckpointFiles {
   absl::StatusOr<Begun> Begin(uint64_t at_least, int shards, bool is_first,
                               const std::set<uint64_t>& damaged) const;
 
-  // Makes it a checkpoint. Then those go that are not kept any longer, but none of `kept`, and the
-  // damaged ones. What goes wrong with that is returned, for people, and so is that the checkpoint
-  // of the best evaluation that the manifest names is not there any more. FAILED_PRECONDITION: the
-  // directory is another run's by now.
+  // Makes it a checkpoint. Then those go that are not kept any longer, and where it is that of the
+  // job's end, those of the same step; but none of `kept`; and the damaged ones. What goes wrong
+  // with that is returned, for people, and so is that the checkpoint of the best evaluation that
+  // the manifest names is not there any more. FAILED_PRECONDITION: the directory is another run's
+  // by now.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
                                      const std::set<uint64_t>& damaged,
                                      const std::set<uint64_t>& kept = {}) const;
@@ -96,7 +98,8 @@ class CheckpointFiles {
   uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
                     const std::set<uint64_t>& damaged) const;
   // Returns what had to stay and why, for people.
-  absl::StatusOr<std::string> RemoveOld(const std::set<uint64_t>& damaged,
+  absl::StatusOr<std::string> RemoveOld(const CheckpointManifest& newest,
+                                        const std::set<uint64_t>& damaged,
                                         const std::set<uint64_t>& kept) const;
   // For people; empty: it is there, or in another directory, or there is none.
   std::string WhyNoBest(const BestEvaluation& best) const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "coordinator/checkpoint/checkpointer_fixture.h"
 #include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
@@ -16,6 +17,7 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -256,6 +258,38 @@ TEST_F(CheckpointerTest, ANewJobIsRefusedADirectoryThatHasCheckpoints) {
   EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
   spec_.mutable_restore()->set_directory(directory_ + "/");
   EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
+}
+
+// One was taken, in place of --restore, and nobody found the checkpoints that were written there.
+TEST_F(CheckpointerTest, ANewJobIsRefusedTheFolderOfACheckpoint) {
+  const std::string above = NormalDirectory(directory_);
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  for (const std::string folder : {"/000001", "/000001/", "/000017"}) {
+    spec_.mutable_checkpoints()->set_directory(directory_ + folder);
+    const absl::Status refused = CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(
+        std::string(refused.message()),
+        AllOf(HasSubstr("is the folder of one checkpoint in '" + above + "'; must be"),
+              HasSubstr("such as '" + above + "'"), HasSubstr("--restore=" + above + "/0000")));
+  }
+  std::filesystem::rename(directory_ + "/000001", directory_ + "/best");
+  spec_.mutable_checkpoints()->set_directory(directory_ + "/best");
+  const absl::Status refused = CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("/best' has a manifest.json"));
+}
+
+TEST_F(CheckpointerTest, ANewJobMayHaveADirectoryThatIsNamedAfterADay) {
+  std::filesystem::create_directories(directory_);
+  spec_.mutable_checkpoints()->set_directory(directory_ + "/20260101");
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
+    std::filesystem::create_directory(directory_ + "/20260101");
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/proto_duration.h"
 #include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/checkpoint/checkpointer_fixture.h"
@@ -309,6 +310,47 @@ TEST_F(CheckpointerTest, OneOfTheLastStepIsNotYetThatOfTheEnd) {
   WriteCut(kSavedSteps / 2);
   EXPECT_TRUE(checkpointer_->MayEnd(cut));
   EXPECT_TRUE(Manifest(2).ended());
+}
+
+// Both once counted among those that are kept, so that the job had one state less to go back to.
+TEST_F(CheckpointerTest, TheEndTakesThePlaceOfOneOfTheLastStep) {
+  spec_.mutable_checkpoints()->set_keep(3);
+  OpenIdle();
+  for (const uint64_t step : {300, 600, 990}) {
+    At(step);
+    Request();
+    AwaitWriting();
+    if (step == 990) At(kSavedSteps);  // By the time that the shards write.
+    shards_.Write();
+    AwaitIdle();
+  }
+  EXPECT_EQ(Manifest(3).step(), kSavedSteps);
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2, 3));
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2, 4));
+  EXPECT_TRUE(Manifest(4).ended());
+  const auto end = Checkpoint::Open(RealFileSystem(), directory_, 4);
+  EXPECT_TRUE(end.ok()) << "what it refers to stays: " << end.status();
+}
+
+TEST_F(CheckpointerTest, TheEndLeavesTheBestOfTheLastStep) {
+  OpenIdle();
+  At(990);
+  Request();
+  AwaitWriting();
+  At(kSavedSteps);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_EQ(Manifest(1).step(), kSavedSteps);
+  best_.set_step(kSavedSteps);
+  best_.mutable_checkpoint()->set_directory(directory_);
+  best_.mutable_checkpoint()->set_number(1);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2));
 }
 
 TEST_F(CheckpointerTest, TheEndOfASynchronousJobIsTheCutThatWasFlushed) {

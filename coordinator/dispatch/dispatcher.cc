@@ -150,6 +150,13 @@ bool Dispatcher::HasLease(uint64_t worker, const std::string& job_id, uint64_t l
          job->second.tracker.ClaimOf(worker, lease_id) == StepTracker::Claim::kOwn;
 }
 
+bool Dispatcher::HasStep(uint64_t worker, const StepResult& result) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(result.job_id());
+  return job != jobs_.end() &&
+         job->second.tracker.TakenAt(worker, result.lease_id(), result.step()).has_value();
+}
+
 absl::optional<Dispatcher::DoneResult> Dispatcher::Done(uint64_t worker, const StepResult& result) {
   MutexLock lock(&mutex_);
   const auto job = jobs_.find(result.job_id());

@@ -102,9 +102,13 @@ class Dispatcher {
   uint64_t SetBarrierHere(const std::string& job_id, uint64_t at_least, uint64_t at_most)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether a worker has a lease, expired or not: then what it says of its steps may end the job.
+  // Whether a worker has a lease, expired or not: then giving it back may end the job.
   bool HasLease(uint64_t worker, const std::string& job_id, uint64_t lease_id)
       ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whether a worker has the step of a result by the lease that it names, expired or not, and has
+  // not reported it: then what it says of the step may end the job.
+  bool HasStep(uint64_t worker, const StepResult& result) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct DoneResult {
     bool first = false;  // The step was not done before.

@@ -168,6 +168,27 @@ TEST_F(DispatcherTest, LeaseOfAnotherWorkerIsNeitherGivenBackNorDone) {
   EXPECT_TRUE(Done(0, 0)->first);
 }
 
+// A worker with any lease of a job could once fail it by a loss of any step.
+TEST_F(DispatcherTest, WorkerHasTheStepsThatAreLeftOfItsLeaseAndNoOthers) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 0);
+  StepResult result;
+  result.set_job_id("a");
+  result.set_lease_id(outbox_.leases.at(0).lease_id());
+  EXPECT_TRUE(dispatcher_.HasStep(1, result));
+  EXPECT_FALSE(dispatcher_.HasStep(2, result));
+  result.set_step(1'000'000);
+  EXPECT_FALSE(dispatcher_.HasStep(1, result));
+  result.set_step(0);
+  clock_.Advance(absl::Minutes(2));
+  dispatcher_.Tick("a");
+  EXPECT_TRUE(dispatcher_.HasStep(1, result)) << "it has expired";
+  Done(0, 0);
+  EXPECT_FALSE(dispatcher_.HasStep(1, result)) << "it is reported";
+  result.set_job_id("b");
+  EXPECT_FALSE(dispatcher_.HasStep(1, result));
+}
+
 TEST_F(DispatcherTest, ReportOfAWorkerThatRegisteredAgainStillCounts) {
   SetWorkers({{1, 1}});
   Start("a", 1, 0);

@@ -86,7 +86,7 @@ void JobRunner::OnStepResult(const WorkerMember& worker, const StepResult& resul
   if (IsExcluded(worker)) return;
   if (!std::isfinite(result.loss_sum())) {
     // Another one may have the step by now, and comes to the same.
-    if (!environment_.dispatcher->HasLease(worker.id, job_->id(), result.lease_id())) return;
+    if (!environment_.dispatcher->HasStep(worker.id, result)) return;
     return inbox_.Interrupt(absl::InvalidArgumentError(
         absl::StrCat("step ", result.step(), ": the loss is ", result.loss_sum(), " (on ",
                      worker.registration.name(), "); a smaller learning rate may help")));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -116,6 +117,19 @@ TEST_F(SubmissionsTest, DirectoryOfASubmissionIsRefusedUntilThatIsOver) {
   EXPECT_EQ(given_up.status().code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(std::string(meanwhile.message()), HasSubstr("a job that is being submitted"));
   EXPECT_THAT(table_.Jobs(), IsEmpty());
+}
+
+TEST_F(SubmissionsTest, FolderOfACheckpointIsNoDirectoryForAnothersCheckpoints) {
+  std::filesystem::create_directories(directory_);
+  std::ofstream(JoinPath(directory_, kLatestFile)) << "000017\n";
+  SubmitJobRequest request = WithDirectory();
+  request.mutable_spec()->mutable_checkpoints()->set_directory(CheckpointPath(directory_, 17));
+  const absl::Status refused = submissions_.Submit(request, Stays).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("is the folder of one checkpoint in '" + directory_ + "'"));
+  EXPECT_THAT(table_.Jobs(), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(CheckpointPath(directory_, 17)));
 }
 
 TEST_F(SubmissionsTest, NothingIsTakenWhenTheTableStops) {
