@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/checkpoint/checkpoint_finder.h"
+#include "coordinator/jobs/silent_link.h"
 #include "coordinator/journal/new_journal.h"
 #include "coordinator/testing/fake_checkpoint.h"
 #include "coordinator/testing/fake_cluster.h"
@@ -88,7 +89,7 @@ class AttacherTest : public testing::Test {
     ps.set_name(absl::StrCat("ps-", server));
     ps.set_directory_id(servers_[server]->directory_id());
     ps.set_address(servers_[server]->address());
-    return registry_.AddPs(ps, std::make_shared<NoLink>()).value();
+    return registry_.AddPs(ps, std::make_shared<SilentLink>()).value();
   }
 
   // Runs `at` after each wait until it returns true; then nothing else happens until attaching ends
@@ -181,12 +182,6 @@ class AttacherTest : public testing::Test {
   std::unique_ptr<Job> job_;
 
  private:
-  class NoLink final : public MemberLink {
-   public:
-    void Send(const CoordinatorMessage& /*message*/) override {}
-    void Close(const absl::Status& /*status*/) override {}
-  };
-
   void SetJob(const JobRecord& record) {
     reporter_.reset();
     job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);

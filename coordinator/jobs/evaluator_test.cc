@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "coordinator/jobs/silent_link.h"
 #include "coordinator/testing/fake_ps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -134,12 +135,6 @@ class EvaluatorTest : public testing::Test {
 
  private:
   static constexpr uint64_t kGeneration = 1;
-
-  class SilentLink final : public MemberLink {
-   public:
-    void Send(const CoordinatorMessage& /*message*/) override {}
-    void Close(const absl::Status& /*status*/) override {}
-  };
 
   static JobRecord Record() {
     JobRecord record;

@@ -14,6 +14,7 @@
 #include "coordinator/jobs/runner_environment.h"
 #include "coordinator/jobs/runner_inbox.h"
 #include "coordinator/jobs/shard_group.h"
+#include "coordinator/jobs/silent_link.h"
 #include "coordinator/journal/new_journal.h"
 #include "coordinator/membership/member_registry.h"
 #include "coordinator/testing/fake_ps.h"
@@ -30,7 +31,7 @@ class OneShardFixture : public testing::Test {
     ps.set_name("ps-0");
     ps.set_directory_id(server_.directory_id());
     ps.set_address(server_.address());
-    EXPECT_TRUE(registry_.AddPs(ps, std::make_shared<NoLink>()).ok());
+    EXPECT_TRUE(registry_.AddPs(ps, std::make_shared<SilentLink>()).ok());
     JobRecord record = PendingJob();
     record.set_generation(4);
     record.add_shards()->set_directory_id(server_.directory_id());
@@ -53,12 +54,6 @@ class OneShardFixture : public testing::Test {
     ShardStatus status;
     EXPECT_TRUE(server_.CreateShard(nullptr, &request, &status).ok());
   }
-
-  class NoLink final : public MemberLink {
-   public:
-    void Send(const CoordinatorMessage& /*message*/) override {}
-    void Close(const absl::Status& /*status*/) override {}
-  };
 
   SimulatedClock clock_;
   MemberRegistry registry_{absl::Hours(1), &clock_};

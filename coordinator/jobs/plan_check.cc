@@ -125,12 +125,20 @@ absl::Status CheckPlan(const JobSpec& spec, const JobPlan& plan) {
   return absl::OkStatus();
 }
 
-std::string RemarkOnPlan(const JobSpec& spec, const JobPlan& plan) {
+bool BitsDependOnWire(const JobSpec& spec) {
+  return spec.has_synchronous() && !spec.synchronous().allow_mixed_workers();
+}
+
+bool IsPlannedUnrounded(const JobSpec& spec, const JobPlan& plan) {
   const Encoding::Kind wire = spec.precision().wire();
-  if (wire == Encoding::FLOAT32 || plan.numerics().empty()) return "";
-  if (!spec.has_synchronous() || spec.synchronous().allow_mixed_workers()) return "";
+  if (!BitsDependOnWire(spec) || wire == Encoding::FLOAT32) return false;
   absl::string_view numerics = plan.numerics();
-  if (ConsumeOnTheWire(wire, &numerics)) return "";
+  return !numerics.empty() && !ConsumeOnTheWire(wire, &numerics);
+}
+
+std::string RemarkOnPlan(const JobSpec& spec, const JobPlan& plan) {
+  if (!IsPlannedUnrounded(spec, plan)) return "";
+  const Encoding::Kind wire = spec.precision().wire();
   return absl::StrCat("precision.wire: ", Encoding::Kind_Name(wire),
                       "; the worker that planned the job does not round to it what travels (its "
                       "numerics, '",

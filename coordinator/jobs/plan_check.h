@@ -14,10 +14,16 @@ namespace millrace::coordinator {
 // without variables passes: that is the job's trouble, not the worker's.
 absl::Status CheckPlan(const JobSpec& spec, const JobPlan& plan);
 
-// What people should know of a plan that passes; empty: nothing. A worker that planned a
-// synchronous job and does not say that it rounds what travels, where the job wants that, does not
-// do it, and those that do take no part. (One that says nothing of its numerics may be an older
-// one, which rounded.)
+// Whether one worker that rounds what travels otherwise changes what the job promises to repeat.
+bool BitsDependOnWire(const JobSpec& spec);
+
+// Whether the worker that planned such a job does not round what travels, though the job wants
+// that: it does not say so. (One that says nothing of its numerics may be an older one, which
+// rounded.)
+bool IsPlannedUnrounded(const JobSpec& spec, const JobPlan& plan);
+
+// What people should know of a plan that passes; empty: nothing. Where it is planned unrounded,
+// those that round take no part.
 std::string RemarkOnPlan(const JobSpec& spec, const JobPlan& plan);
 
 }  // namespace millrace::coordinator

@@ -63,7 +63,7 @@ absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
   MILLRACE_RETURN_IF_ERROR(CheckDivision(record, plan.variables()));
   *record.mutable_plan() = plan;
   // Numbers of a planner that does not round them travel as FLOAT32.
-  record.set_wire_is_checked(RemarkOnPlan(record.spec(), plan).empty());
+  record.set_wire_is_checked(!IsPlannedUnrounded(record.spec(), plan));
   record.set_total_steps(TotalSteps(record.spec(), plan.train_examples()));
   return absl::OkStatus();
 }

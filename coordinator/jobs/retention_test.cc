@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "coordinator/jobs/silent_link.h"
 #include "coordinator/journal/new_journal.h"
 #include "coordinator/testing/fake_ps.h"
 #include "gmock/gmock.h"
@@ -68,7 +69,7 @@ class RetentionTest : public testing::Test {
     ps.set_name("ps-0");
     ps.set_directory_id(server.directory_id());
     ps.set_address(server.address());
-    ASSERT_TRUE(registry_.AddPs(ps, std::make_shared<NoLink>()).ok());
+    ASSERT_TRUE(registry_.AddPs(ps, std::make_shared<SilentLink>()).ok());
   }
 
   static uint64_t FirstEvent(Job& job) {
@@ -79,12 +80,6 @@ class RetentionTest : public testing::Test {
   static constexpr int kEvents = 150;
 
  private:
-  class NoLink final : public MemberLink {
-   public:
-    void Send(const CoordinatorMessage& /*message*/) override {}
-    void Close(const absl::Status& /*status*/) override {}
-  };
-
   void ForgetSweeps() {
     MutexLock lock(&mutex_);
     sweeps_ = 0;

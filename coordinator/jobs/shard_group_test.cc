@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "coordinator/jobs/silent_link.h"
 #include "gmock/gmock.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -16,12 +17,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kGroups = 3000;
-
-class SilentLink final : public MemberLink {
- public:
-  void Send(const CoordinatorMessage& /*message*/) override {}
-  void Close(const absl::Status& /*status*/) override {}
-};
 
 class ShardGroupTest : public testing::Test {
  protected:

@@ -4,6 +4,7 @@
 
 #include "common/job_spec.h"
 #include "common/proto_duration.h"
+#include "coordinator/jobs/plan_check.h"
 #include "coordinator/jobs/remake_plan.h"
 
 namespace millrace::coordinator {
@@ -14,11 +15,6 @@ constexpr absl::Duration kMakePatience = absl::Minutes(5);
 // One that is read from files, perhaps a network's, may take as long as that takes with so many
 // bytes a second.
 constexpr double kSlowestRead = 10 << 20;
-
-// Whether one worker that rounds otherwise changes what the job promises to repeat.
-bool BitsDependOnWire(const JobSpec& spec) {
-  return spec.has_synchronous() && !spec.synchronous().allow_mixed_workers();
-}
 
 }  // namespace
 

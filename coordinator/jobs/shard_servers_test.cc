@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/clock.h"
+#include "coordinator/jobs/silent_link.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -14,12 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-class DeafLink final : public MemberLink {
- public:
-  void Send(const CoordinatorMessage& /*message*/) override {}
-  void Close(const absl::Status& /*status*/) override {}
-};
 
 // A job with a shard in each of the directories "d0" and "d1", which were served as ps-0 and ps-1.
 JobRecord JobOfTwoServers() {
@@ -42,7 +37,7 @@ class ShardServersTest : public testing::Test {
     ps.set_directory_id(directory);
     ps.set_address(address);
     ps.set_incarnation(++incarnation_);
-    return registry_.AddPs(ps, std::make_shared<DeafLink>()).value();
+    return registry_.AddPs(ps, std::make_shared<SilentLink>()).value();
   }
   uint64_t JoinAsBefore(int shard) {
     const JobRecord record = JobOfTwoServers();
