@@ -65,6 +65,9 @@ void LoseDevice(cudaError_t error = cudaErrorECCUncorrectable);
 // that do not split sums, as other heuristics might choose.
 enum class KnownProducts { kAll, kUndivided, kWithoutBias, kNone };
 void SetKnownProducts(KnownProducts known);
+// Whether cuBLASLt's RELU epilogues keep what is not a number, of which CUDA's documents say
+// nothing; they do by default. Otherwise they make 0 of it.
+void SetReluKeepsNan(bool keeps);
 
 // What was made and not yet destroyed.
 struct Usage {

@@ -185,7 +185,7 @@ struct Multiplication {
   size_t workspace_bytes = 0;  // That the algorithm writes to.
 };
 
-bool Run(const Multiplication& call) {
+bool Run(const Multiplication& call, bool relu_keeps_nan) {
   // Its beginning stands for all of it, which may be much.
   FillWithGarbage(call.workspace, std::min<size_t>(call.workspace_bytes, 64 << 10));
   const bool host = call.description.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
@@ -199,6 +199,7 @@ bool Run(const Multiplication& call) {
     product.bias = call.description.bias;
   }
   product.relu = (call.description.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
+  product.relu_keeps_nan = relu_keeps_nan;
   product.precision = call.description.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? Precision::kTf32
                       : call.description.compute == CUBLAS_COMPUTE_32F_FAST_16BF
                           ? Precision::kBfloat16
@@ -252,7 +253,7 @@ cublasStatus_t EnqueueProduct(const Multiplication& call, cudaStream_t stream) {
     const CUstream_st* of = FindStream(device, stream);
     if (of == nullptr || !IsOfCurrentDevice(*device, of)) return cudaErrorInvalidResourceHandle;
     return Enqueue(device, stream, [device, call, index = CurrentDevice()] {
-      return Execute(device, index, [&call] { Run(call); });
+      return Execute(device, index, [&] { Run(call, device->relu_keeps_nan); });
     });
   });
   if (error == cudaSuccess) return CUBLAS_STATUS_SUCCESS;

@@ -113,6 +113,7 @@ void Reset() {
   device.late_records = false;
   device.kernel_of = {};
   device.products = KnownProducts::kAll;
+  device.relu_keeps_nan = true;
   device.launch = device.kernel = device.hang = {};
   device.allocation = device.pinned_allocation = {};
   device.hanging_allocation = device.hanging_graph = {};
@@ -150,6 +151,9 @@ void SetDriverMissing() {
 }
 void SetKnownProducts(KnownProducts known) {
   Set([&](Device* device) { device->products = known; });
+}
+void SetReluKeepsNan(bool keeps) {
+  Set([&](Device* device) { device->relu_keeps_nan = keeps; });
 }
 void SetMemory(size_t bytes) {
   Set([&](Device* device) { device->memory.set_limit(bytes); });

@@ -52,6 +52,7 @@ struct Device {
   bool driver = true;
   std::array<std::string, kMostDevices> names;  // Empty: as all are called.
   KnownProducts products = KnownProducts::kAll;
+  bool relu_keeps_nan = true;
   Fault launch, kernel, hang, allocation, pinned_allocation, hanging_allocation, hanging_graph;
   std::array<Fault, kMostDevices> kernel_of;
 

@@ -68,7 +68,7 @@ void FinishElement(const Product& product, size_t row, size_t column, double sum
   if (product.bias != nullptr) {
     value += Get(product.bias, product.d.bfloat16, static_cast<int64_t>(row));
   }
-  if (product.relu && value < 0) value = 0;
+  if (product.relu && (value < 0 || (std::isnan(value) && !product.relu_keeps_nan))) value = 0;
   Put(product.d.data, product.d.bfloat16, place(product.d), static_cast<float>(value));
 }
 

@@ -28,6 +28,7 @@ struct Product {
   float beta = 0;              // 0: c is not read.
   const void* bias = nullptr;  // [rows], of d's type; null: none.
   bool relu = false;
+  bool relu_keeps_nan = true;  // Otherwise it makes 0 of it.
   Precision precision = Precision::kFloat;
 };
 

@@ -2,7 +2,8 @@
 // in the stream. It checks what cuBLASLt documents, and is stricter in places: an algorithm serves
 // the sizes, types and epilogue that it was chosen for and no others; C is not null; a bias is of
 // column-major products only; at most the alignment that was promised (up to 16 bytes) is needed,
-// and is checked. The workspace is written to. The RELU epilogues keep what is not a number.
+// and is checked. The workspace is written to. The RELU epilogues keep what is not a number, or not
+// (SetReluKeepsNan).
 #ifndef MILLRACE_TESTING_CUDA_EMULATION_INCLUDE_CUBLASLT_H_
 #define MILLRACE_TESTING_CUDA_EMULATION_INCLUDE_CUBLASLT_H_
 

@@ -83,7 +83,8 @@ class Layer {
  public:
   virtual ~Layer() = default;
 
-  // Temporary memory that Forward or Backward need for so many examples or fewer.
+  // Temporary memory that Forward or Backward need for so many examples or fewer. Chooses how to
+  // multiply, too: may take memory of the GPU for that time, and block.
   virtual size_t WorkspaceBytes(size_t /*batch*/) const { return 0; }
 
   virtual void Forward(const Pass& pass, const float* const* x, float* y) = 0;

@@ -16,7 +16,7 @@ class DenseLayer final : public Layer {
   DenseLayer(const Context& context, const DenseDescription& description)
       : context_(context), description_(description) {}
 
-  // Chooses how to multiply, too, so that errors come before the first step.
+  // Prepares the products, too (Products::Prepare).
   size_t WorkspaceBytes(size_t batch) const override;
   void Forward(const Pass& pass, const float* const* x, float* y) override;
   void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,

@@ -302,6 +302,7 @@ TEST_F(DenseTest, InBfloat16AllSizesGiveWhatTheyDoInFloat32) {
 
 // Two factors are rounded forwards, and three for two products back.
 TEST_F(DenseTest, InBfloat16TheGradientThatTwoProductsTakeIsRoundedOnce) {
+  MILLRACE_NEEDS_EMULATION();
   const auto launches = [&](Precision precision) {
     DenseCase of = MakeCase(6, 2, 5, 9, Function::kLinear);
     of.description.precision = precision;
@@ -311,6 +312,27 @@ TEST_F(DenseTest, InBfloat16TheGradientThatTwoProductsTakeIsRoundedOnce) {
     return cuda_emulation::Counted().launches - before;
   };
   EXPECT_EQ(launches(Precision::kBfloat16), launches(Precision::kFloat32) + 2 + 3);
+}
+
+// So a loss that is not a number is seen, whoever applies ReLU.
+TEST_F(DenseTest, WhatIsNoNumberStaysSoThroughRelu) {
+  for (const bool keeps : {true, false}) {
+    cuda_emulation::SetReluKeepsNan(keeps);
+    layer_.reset();
+    gradients_.reset();
+    gpu_ = worker::OpenTestGpu();  // The one before knows how ReLU was when it tried.
+    for (const Precision precision :
+         {Precision::kFloat32, Precision::kTf32, Precision::kBfloat16}) {
+      DenseCase of = MakeCase(70, 1, 33, 65, Function::kRelu);
+      of.description.precision = precision;
+      Set(of);
+      x_(69, 32) = NAN;
+      Run();
+      for (size_t i = 0; i < output_.size(); ++i) {
+        ASSERT_EQ(std::isnan(output_[i]), i >= size_t{69} * 65) << i;
+      }
+    }
+  }
 }
 
 TEST_F(DenseTest, GradientsHaveTheSameBitsInEveryOrderOfThreads) {

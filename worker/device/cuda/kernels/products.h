@@ -39,8 +39,9 @@ struct Factor {
 };
 
 // Chooses one algorithm for each shape, when it is first seen, by the shape alone. Where cuBLASLt
-// has none that adds a bias, a kernel of ours does. Enqueues on the
-// stream that it was made for; may be captured. Throws Error. Used by one thread at a time.
+// has none that adds a bias, or none that applies ReLU and keeps NaN, a kernel of ours does.
+// Enqueues on the stream that it was made for; all but Prepare may be captured. Throws Error. Used
+// by one thread at a time.
 class Products {
  public:
   // `deterministic`: algorithms use no atomics, so that runs repeat.
@@ -52,7 +53,9 @@ class Products {
   // is aligned to 256 bytes, all else to 16.
   virtual size_t WorkspaceBytes(const ProductShape& shape) const = 0;
 
-  // Chooses the algorithm, so that errors come before the first step.
+  // Chooses the algorithm, so that errors come before the first step, and tries what cuBLASLt's ReLU
+  // makes of NaN: takes memory for that time, of about the product's factors and result, and blocks.
+  // Of shapes that were not prepared a kernel of ours applies ReLU.
   virtual void Prepare(const ProductShape& shape) = 0;
 
   // As Gpu::ChosenProducts.

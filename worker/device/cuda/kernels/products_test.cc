@@ -118,7 +118,7 @@ class ProductsTest : public GpuTest {
     }
   }
 
-  const std::unique_ptr<Products> products_ = Products::Make(/*stream=*/nullptr);
+  std::unique_ptr<Products> products_ = Products::Make(/*stream=*/nullptr);
   DeviceMemory workspace_{gpu_.get(), products_->WorkspaceBytes({1, 1, 1})};
 };
 
@@ -195,6 +195,42 @@ TEST_F(ProductsTest, BiasIsAddedToEachRowBeforeRelu) {
   }
 }
 
+TEST_F(ProductsTest, CublasAppliesReluWhereTrialsHaveShownThatNanStaysNan) {
+  const auto kernels_of = [&](const ProductShape& shape) {
+    products_ = Products::Make(/*stream=*/nullptr);
+    const Operands operands = RandomOperands(shape);
+    Multiply(shape, operands);  // Prepares it, too.
+    const uint64_t before = cuda_emulation::Counted().kernels;
+    Multiply(shape, operands);
+    if (shape.precision != Precision::kTf32) ExpectMultiplies(shape);
+    return cuda_emulation::Counted().kernels - before;
+  };
+  for (const bool bias : {false, true}) {
+    for (const Precision precision : {Precision::kFloat32, Precision::kTf32, Precision::kBfloat16}) {
+      ProductShape shape = {33, 30, 65, false, true, bias};
+      shape.precision = precision;
+      const uint64_t without = kernels_of(shape);
+      shape.relu = true;
+      EXPECT_EQ(kernels_of(shape), without);
+      cuda_emulation::SetReluKeepsNan(false);
+      EXPECT_GT(kernels_of(shape), without);
+      cuda_emulation::SetReluKeepsNan(true);
+    }
+  }
+}
+
+TEST_F(ProductsTest, ATrialLeavesNoMemoryBehindAndNeedsNone) {
+  const cuda_emulation::Usage before = cuda_emulation::InUse();
+  const ProductShape shape = {9, 5, 7, false, false, /*bias=*/true, /*relu=*/true};
+  cuda_emulation::FailAllocation(1);
+  products_->Prepare(shape);
+  EXPECT_THAT(products_->Chosen(), ElementsAre(HasSubstr("with bias, relu after it")));
+  products_ = Products::Make(/*stream=*/nullptr);
+  products_->Prepare(shape);
+  EXPECT_THAT(products_->Chosen(), ElementsAre(HasSubstr("with bias, with relu")));
+  EXPECT_EQ(cuda_emulation::InUse(), before);
+}
+
 TEST_F(ProductsTest, NanStaysNanThroughRelu) {
   const ProductShape shape = {2, 2, 2, false, false, /*bias=*/true, /*relu=*/true};
   const std::vector<float> c = Multiply(shape, {{1, 2, NAN, 4}, {1, -1, 1, -1}, {0, 0}});
@@ -214,7 +250,9 @@ TEST_F(ProductsTest, AreCapturedIntoGraphs) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t runnable = nullptr;
   ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
-  products->Multiply({1, 2, 1}, a->As(), b->As(), nullptr, c.As(), workspace_.As());
+  // Not prepared, and so without a trial, which would wait.
+  products->Multiply({1, 2, 1, false, false, /*bias=*/false, /*relu=*/true}, a->As(), b->As(),
+                     nullptr, c.As(), workspace_.As());
   ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   ASSERT_EQ(cudaGraphInstantiate(&runnable, graph), cudaSuccess);
   for (const float factor : {1.0f, 10.0f}) {

@@ -1,0 +1,231 @@
+// cuBLASLt takes matrices column-major, and a row-major matrix is the transpose of the column-major
+// one at the same place. So c = a b is asked for as c^T = b^T a^T: `b` comes first, and what is a
+// row here is a column there.
+#include "worker/device/cuda/kernels/product_plan.h"
+
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "worker/device/cuda/kernels/gpu.h"
+#include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/nccl_lock.h"
+#include "worker/device/cuda/library.h"
+
+namespace millrace::cuda {
+namespace {
+
+constexpr int kMostHeuristics = 16;
+constexpr int kNanByte = 0xff;  // Floats of any type are NaN where all bytes are this.
+
+using MemoryOwner = HandleOwner<void*, cudaFree>;
+
+// Of a row-major matrix.
+LayoutOwner MakeLayout(cudaDataType type, int64_t rows, int64_t columns) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  CheckBlas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(columns),
+                                       static_cast<uint64_t>(rows), columns),
+            "cublasLtMatrixLayoutCreate");
+  return LayoutOwner(layout);
+}
+
+template <typename Value>
+void SetProduct(const ProductOwner& product, cublasLtMatmulDescAttributes_t attribute,
+                Value value) {
+  CheckBlas(cublasLtMatmulDescSetAttribute(product.get(), attribute, &value, sizeof(value)),
+            "cublasLtMatmulDescSetAttribute");
+}
+
+template <typename Value>
+void SetPreference(const PreferenceOwner& preference,
+                   cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
+  CheckBlas(
+      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+      "cublasLtMatmulPreferenceSetAttribute");
+}
+
+cudaDataType FactorTypeOf(const ProductShape& shape) {
+  return IsNarrow(shape) ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+// All add up in float32; the FAST one may round the factors.
+cublasComputeType_t ComputeTypeOf(const ProductShape& shape) {
+  return shape.precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+cublasLtEpilogue_t EpilogueOf(const Epilogue& epilogue) {
+  if (epilogue.relu) return epilogue.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  return epilogue.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+ProductOwner MakeProduct(const ProductShape& shape, const Epilogue& epilogue) {
+  cublasLtMatmulDesc_t created = nullptr;
+  CheckBlas(cublasLtMatmulDescCreate(&created, ComputeTypeOf(shape), CUDA_R_32F),
+            "cublasLtMatmulDescCreate");
+  ProductOwner product(created);
+  const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  SetProduct(product, CUBLASLT_MATMUL_DESC_TRANSA, operation(shape.transpose_b));
+  SetProduct(product, CUBLASLT_MATMUL_DESC_TRANSB, operation(shape.transpose_a));
+  SetProduct(product, CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(epilogue));
+  if (!epilogue.bias) return product;
+  // Where it is, is said later; that there is one, and that it is aligned, must be known before.
+  SetProduct(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{kWorkspaceAlignment});
+  return product;
+}
+
+// Ways to divide a sum. Deterministic: its parts are added up in one order afterwards.
+uint32_t ReductionMask(bool deterministic) {
+  return deterministic ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
+}
+
+PreferenceOwner MakePreference(bool deterministic) {
+  cublasLtMatmulPreference_t created = nullptr;
+  CheckBlas(cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate");
+  PreferenceOwner preference(created);
+  SetPreference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kProductWorkspace});
+  SetPreference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                ReductionMask(deterministic));
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    SetPreference(preference, attribute, kProductAlignment);
+  }
+  return preference;
+}
+
+bool IsReproducible(const cublasLtMatmulAlgo_t& algorithm) {
+  uint32_t reduction = 0;
+  size_t written = 0;
+  CheckBlas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                 &reduction, sizeof(reduction), &written),
+            "cublasLtMatmulAlgoConfigGetAttribute");
+  return reduction == CUBLASLT_REDUCTION_SCHEME_NONE ||
+         reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+}
+
+ProductPlan MakePlan(const ProductShape& shape, const Epilogue& epilogue) {
+  ProductPlan plan;
+  plan.product = MakeProduct(shape, epilogue);
+  const cudaDataType type = FactorTypeOf(shape);
+  plan.a = shape.transpose_a ? MakeLayout(type, shape.inner, shape.rows)
+                             : MakeLayout(type, shape.rows, shape.inner);
+  plan.b = shape.transpose_b ? MakeLayout(type, shape.columns, shape.inner)
+                             : MakeLayout(type, shape.inner, shape.columns);
+  plan.c = MakeLayout(CUDA_R_32F, shape.rows, shape.columns);
+  plan.epilogue = epilogue;
+  return plan;
+}
+
+// What may be asked of cuBLASLt, most first.
+std::vector<Epilogue> EpiloguesFor(const ProductShape& shape, bool with_relu) {
+  std::vector<Epilogue> epilogues;
+  if (with_relu && shape.relu) epilogues.push_back({.bias = shape.bias, .relu = true});
+  if (shape.bias) epilogues.push_back({.bias = true});
+  epilogues.push_back({});
+  return epilogues;
+}
+
+// Null: there is not so much.
+MemoryOwner TryAllocate(size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // Otherwise the runtime tells of it again.
+  } else {
+    Check(error, "cudaMalloc");
+  }
+  return MemoryOwner(memory);
+}
+
+}  // namespace
+
+std::string Describe(const ProductShape& shape) {
+  return std::to_string(shape.rows) + " x " + std::to_string(shape.inner) + " by " +
+         std::to_string(shape.inner) + " x " + std::to_string(shape.columns);
+}
+
+const char* NameOf(Precision precision) {
+  switch (precision) {
+    case Precision::kTf32:
+      return "tf32";
+    case Precision::kBfloat16:
+      return "bfloat16";
+    default:
+      return "float32";
+  }
+}
+
+ProductPlanner::ProductPlanner(cudaStream_t stream, bool deterministic)
+    : stream_(stream), deterministic_(deterministic) {
+  cublasLtHandle_t created = nullptr;
+  CheckBlas(cublasLtCreate(&created), "cublasLtCreate");
+  lt_.reset(created);
+  preference_ = MakePreference(deterministic);
+}
+
+ProductPlan ProductPlanner::Plan(const ProductShape& shape, bool tries) const {
+  for (const Epilogue& epilogue : EpiloguesFor(shape, /*with_relu=*/tries)) {
+    ProductPlan plan = MakePlan(shape, epilogue);
+    if (!ChooseAlgorithm(shape, &plan)) continue;
+    if (!epilogue.relu || KeepsNan(shape, plan)) return plan;
+  }
+  throw Error(Error::kOther, "cublasLtMatmulAlgoGetHeuristic of " + Describe(shape) + " in " +
+                                 NameOf(shape.precision) + ": it has no algorithm" +
+                                 (deterministic_ ? " whose sums have one order" : ""));
+}
+
+bool ProductPlanner::ChooseAlgorithm(const ProductShape& shape, ProductPlan* plan) const {
+  cublasLtMatmulHeuristicResult_t results[kMostHeuristics] = {};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      lt_.get(), plan->product.get(), plan->b.get(), plan->a.get(), plan->c.get(), plan->c.get(),
+      preference_.get(), kMostHeuristics, results, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  CheckBlas(status, ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
+  for (int i = 0; i < count; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    if (deterministic_ && !IsReproducible(results[i].algo)) continue;
+    plan->algorithm = results[i].algo;
+    return true;
+  }
+  return false;
+}
+
+// Multiplies factors of nothing but NaN. A model has more memory than that in one layer, so who has
+// too little for it will be told when that is counted.
+bool ProductPlanner::KeepsNan(const ProductShape& shape, const ProductPlan& plan) const {
+  const auto lock = ShareNcclLock();
+  const size_t factor = std::max(SizeOfA(shape), SizeOfB(shape)) *
+                        (IsNarrow(shape) ? sizeof(__nv_bfloat16) : sizeof(float));
+  const size_t bias = static_cast<size_t>(shape.columns) * sizeof(float);
+  const size_t given = Padded(std::max(factor, bias));  // Both factors and the bias, in one place.
+  std::vector<float> result(SizeOfC(shape));
+  const size_t result_bytes = result.size() * sizeof(float);
+  const MemoryOwner memory = TryAllocate(given + Padded(result_bytes) + kProductWorkspace);
+  if (memory == nullptr) return false;
+  Check(cudaMemsetAsync(memory.get(), kNanByte, given, stream_), "cudaMemsetAsync");
+  char* const place = static_cast<char*>(memory.get());
+  auto* const c = reinterpret_cast<float*>(place + given);
+  Enqueue(plan, place, place, static_cast<float*>(memory.get()), c,
+          place + given + Padded(result_bytes));
+  Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  Check(cudaMemcpy(result.data(), c, result_bytes, cudaMemcpyDeviceToHost),
+        "cudaMemcpy from the device");
+  return std::all_of(result.begin(), result.end(), [](float value) { return std::isnan(value); });
+}
+
+void ProductPlanner::Enqueue(const ProductPlan& plan, const void* a, const void* b,
+                             const float* bias, float* c, void* workspace) const {
+  if (plan.epilogue.bias) SetProduct(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  const float one = 1;
+  const float zero = 0;
+  CheckBlas(cublasLtMatmul(lt_.get(), plan.product.get(), &one, b, plan.b.get(), a, plan.a.get(),
+                           &zero, c, plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace,
+                           kProductWorkspace, stream_),
+            "cublasLtMatmul");
+}
+
+}  // namespace millrace::cuda
