@@ -68,6 +68,7 @@ ConvolutionSeconds Measure(cuda::Gpu* gpu, const ConvolutionShape& shape, cuda::
   const auto images = static_cast<size_t>(shape.images);
   const RandomFloats x(gpu, Elements(shape, false), 1), y(gpu, Elements(shape, true), 2);
   const RandomFloats dx(gpu, Elements(shape, false), 3), kernel(gpu, kernel_size, 4);
+  trained->Prepare(images, /*training=*/true);
   const RandomFloats workspace(gpu, trained->WorkspaceBytes(images) / sizeof(float) + 1, 6);
   KernelGradient gradients(gpu, kernel_size);
   const float* const parameters[] = {kernel.get(), nullptr};

@@ -69,6 +69,7 @@ double ProductRate(cuda::Gpu* gpu, cuda::Precision precision, int64_t size, int 
   const std::unique_ptr<cuda::Layer> layer = gpu->Make(description);
   const auto count = static_cast<size_t>(size * size);
   const RandomFloats x(gpu, count, 1), kernel(gpu, count, 2), y(gpu, count, 3);
+  layer->Prepare(static_cast<size_t>(size), /*training=*/true);
   const size_t workspace_bytes = layer->WorkspaceBytes(static_cast<size_t>(size));
   const RandomFloats workspace(gpu, workspace_bytes / sizeof(float) + 1, 4);
   const float* const inputs[] = {x.get()};

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "testing/cuda_emulation/device.h"
+#include "testing/cuda_emulation/stream.h"
 
 namespace cuda_emulation {
 namespace {
@@ -50,7 +51,14 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return cuda_emulation::Destroy(handle); }
+// Waits for the device, as cuBLASLt's own does.
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  cuda_emulation::Call([](cuda_emulation::Device* device) {
+    cuda_emulation::InvalidateCapturesOfCurrentDevice(device);
+    return cudaSuccess;
+  });
+  return cuda_emulation::Destroy(handle);
+}
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description,
                                         cublasComputeType_t compute, cudaDataType_t scale) {

@@ -154,6 +154,31 @@ TEST_F(CublasLtTest, ProductsOfAllKindsAreThoseOfTheDefinition) {
   }
 }
 
+TEST_F(CublasLtTest, AHandleThatIsDestroyedBreaksOffWhatIsCaptured) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  cublasLtHandle_t handle = nullptr;
+  ASSERT_EQ(cublasLtCreate(&handle), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+TEST_F(CublasLtTest, ReluMakesZeroOfWhatIsNoNumberWhereItIsToldTo) {
+  const DeviceVector<float> a(std::vector<float>{NAN}), b(std::vector<float>{1}), d(1);
+  Problem problem(1, 1, 1, false, false, CUBLASLT_EPILOGUE_RELU);
+  const auto product = [&] {
+    EXPECT_EQ(problem.Multiply(problem.Algorithms()[0], a.data(), b.data(), nullptr, d.data()),
+              CUBLAS_STATUS_SUCCESS);
+    return d.Values()[0];
+  };
+  EXPECT_TRUE(std::isnan(product()));
+  SetReluKeepsNan(false);
+  EXPECT_EQ(product(), 0);
+}
+
 TEST_F(CublasLtTest, FastComputeTypesRoundTheInputs) {
   const DeviceVector<float> a(std::vector<float>{1.0f + std::exp2(-12.0f)}),
       b(std::vector<float>{1.0f + std::exp2(-9.0f)}), d(1);

@@ -51,6 +51,14 @@ bool InvalidateCapture(CUstream_st* stream) {
   return true;
 }
 
+bool InvalidateCapturesOfCurrentDevice(Device* device) {
+  bool any = false;
+  for (CUstream_st* stream : device->streams) {
+    if (stream->device == CurrentDevice() && InvalidateCapture(stream)) any = true;
+  }
+  return any;
+}
+
 cudaError_t Enqueue(Device* device, cudaStream_t handle, std::function<bool()> run) {
   CUstream_st* stream = FindStream(device, handle);
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
@@ -127,6 +135,9 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
 
 cudaError_t cudaDeviceSynchronize() {
   return CallUnsafe([&](Device* device) {
+    if (cuda_emulation::InvalidateCapturesOfCurrentDevice(device)) {
+      return cudaErrorStreamCaptureUnsupported;
+    }
     return cuda_emulation::Wait(device, nullptr, "cudaDeviceSynchronize");
   });
 }

@@ -76,6 +76,10 @@ bool IsOfCurrentDevice(const Device& device, const CUstream_st* stream);
 // Whether the stream is captured; then its capture becomes invalid.
 bool InvalidateCapture(CUstream_st* stream);
 
+// What waits for a whole device does that to all of its captures, whoever they are, in each mode.
+// Whether there are any.
+bool InvalidateCapturesOfCurrentDevice(Device* device);
+
 }  // namespace cuda_emulation
 
 #endif  // MILLRACE_TESTING_CUDA_EMULATION_STREAM_H_

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,12 +42,29 @@ std::string Shortened(const std::string& names) {
   return absl::StrCat(names.substr(0, kNamesBeforeHash), "... (", HashOf(names), ")");
 }
 
-// Of all GPUs.
+// With which cuBLAS is told from outside how to round, or to multiply. Nobody needs them.
+constexpr const char* kCublasSettings[] = {
+    "NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATION_STRATEGY",
+    "CUBLASLT_HEURISTICS_LUT_FILE"};
+
+// Those that are set: "NAME=VALUE".
+std::vector<std::string> CublasSettings() {
+  std::vector<std::string> settings;
+  for (const char* const name : kCublasSettings) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr) settings.push_back(absl::StrCat(name, "=", value));
+  }
+  return settings;
+}
+
+// Of all GPUs, and what else decides how they are multiplied.
 std::vector<std::string> ProductsOf(const std::vector<cuda::Gpu*>& gpus) {
   std::vector<std::string> products;
   for (cuda::Gpu* const gpu : gpus) {
     for (std::string& product : gpu->ChosenProducts()) products.push_back(std::move(product));
   }
+  if (products.empty()) return products;
+  for (std::string& setting : CublasSettings()) products.push_back(std::move(setting));
   return products;
 }
 
@@ -76,6 +94,10 @@ void LogProducts(const std::vector<cuda::Gpu*>& gpus, const std::string& device_
   LOG(INFO) << device_name << ": algorithms are chosen for " << products.size()
             << " products of matrices: products " << HashOf(products);
   for (const std::string& product : products) VLOG(1) << device_name << ": " << product;
+  for (const std::string& setting : CublasSettings()) {
+    LOG(WARNING) << device_name << ": cuBLAS obeys " << setting
+                 << " of this process's environment: products may not have the job's precision";
+  }
 }
 
 }  // namespace millrace::worker

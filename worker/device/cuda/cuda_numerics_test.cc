@@ -60,6 +60,15 @@ TEST_F(CudaNumericsTest, DifferWhereOtherAlgorithmsAreChosen) {
             divided.substr(0, divided.find(", products ")));
 }
 
+TEST_F(CudaNumericsTest, DifferWhereCublasIsToldToMultiplyOtherwise) {
+  MILLRACE_NEEDS_EMULATION();
+  const std::string before = NumericsOf(kDense, {7});
+  ASSERT_EQ(setenv("CUBLAS_EMULATE_SINGLE_PRECISION", "1", /*overwrite=*/1), 0);
+  EXPECT_NE(NumericsOf(kDense, {7}), before);
+  ASSERT_EQ(unsetenv("CUBLAS_EMULATE_SINGLE_PRECISION"), 0);
+  EXPECT_EQ(NumericsOf(kDense, {7}), before);
+}
+
 TEST_F(CudaNumericsTest, SayNothingOfProductsWhereThereAreNone) {
   EXPECT_THAT(NumericsOf(kConvolution, {4, 4, 2}), Not(HasSubstr("products")));
 }

@@ -54,6 +54,14 @@ size_t CudaLayers::WorkspaceBytes(const BatchSizes& batches) const {
   return bytes;
 }
 
+void CudaLayers::Prepare(const BatchSizes& batches) const {
+  for (const auto& layer : layers) {
+    if (layer == nullptr) continue;
+    layer->Prepare(batches.train, /*training=*/true);
+    if (batches.evaluation > 0) layer->Prepare(batches.evaluation, /*training=*/false);
+  }
+}
+
 CudaLayout::CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers& layers,
                        const VariablePlaces& places, const BatchSizes& batches,
                        const std::vector<GradientBucket>& buckets, size_t replicas)

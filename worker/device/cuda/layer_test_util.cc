@@ -186,6 +186,7 @@ class GpuRun final : public cuda::Gradients {
         kept_(gpu_.get(), (traits_.kept_by_example * c.batch + traits_.kept) * sizeof(float)),
         seed_(OnDevice(gpu_.get(), std::vector<uint64_t>{c.seed})),
         gradients_(c.parameters.size()) {
+    layer_->Prepare(c.batch, /*training=*/true);
     for (const auto& values : c.x) {
       x_.push_back(c.one_value && !x_.empty() ? x_.front() : OnDevice(gpu_.get(), values));
     }

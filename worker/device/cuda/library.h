@@ -77,15 +77,19 @@ struct Pass {
 
 // As CpuLayer (worker/device/cpu/layer.h), whose contracts and LayerTraits hold here too. Methods
 // enqueue work on the compute stream of the GPU that made it and return; they may be captured into
-// a graph, so they neither wait nor allocate. Results depend on values alone: no atomics, one order
+// a graph, so all but Prepare neither wait nor allocate. Results depend on values alone: no atomics, one order
 // of every sum (but see GpuOptions). Used by one thread at a time.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  // Temporary memory that Forward or Backward need for so many examples or fewer. Chooses how to
-  // multiply, too: may take memory of the GPU for that time, and block.
+  // Temporary memory that Forward or Backward need for so many examples or fewer.
   virtual size_t WorkspaceBytes(size_t /*batch*/) const { return 0; }
+
+  // Chooses how to multiply for so many examples, so that errors come before the first step. Takes
+  // memory of the GPU for that time, no more than the layer's values, variables and workspace, and
+  // blocks. What was not prepared is chosen when it is first enqueued, without that.
+  virtual void Prepare(size_t /*batch*/, bool /*training*/) {}
 
   virtual void Forward(const Pass& pass, const float* const* x, float* y) = 0;
 

@@ -1,7 +1,10 @@
 #include "worker/device/cuda/kernels/cublas_lt.h"
 
 #include <cstddef>
+#include <map>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/library.h"
@@ -17,7 +20,43 @@ void CheckDevice(const char* call) {
   Check(cudaMemGetInfo(&free, &total), call);
 }
 
+// That nobody has, by device.
+struct SpareLt {
+  std::mutex mutex;
+  std::map<int, std::vector<cublasLtHandle_t>> handles;
+};
+
+// Some thread may use it when the process ends.
+SpareLt& Spare() {
+  static auto* const spare = new SpareLt;
+  return *spare;
+}
+
+cublasLtHandle_t SpareOf(int device) {
+  SpareLt& spare = Spare();
+  const std::lock_guard<std::mutex> lock(spare.mutex);
+  std::vector<cublasLtHandle_t>& handles = spare.handles[device];
+  if (handles.empty()) return nullptr;
+  const cublasLtHandle_t handle = handles.back();
+  handles.pop_back();
+  return handle;
+}
+
 }  // namespace
+
+void GiveLtBack::operator()(std::remove_pointer_t<cublasLtHandle_t>* handle) const {
+  SpareLt& spare = Spare();
+  const std::lock_guard<std::mutex> lock(spare.mutex);
+  spare.handles[device].push_back(handle);
+}
+
+LtOwner TakeLt() {
+  int device = 0;
+  Check(cudaGetDevice(&device), "cudaGetDevice");
+  cublasLtHandle_t handle = SpareOf(device);
+  if (handle == nullptr) CheckBlas(cublasLtCreate(&handle), "cublasLtCreate");
+  return LtOwner(handle, {device});
+}
 
 void CheckBlas(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;

@@ -19,10 +19,19 @@ struct DestroyBlas {
 template <typename Handle, cublasStatus_t (*kDestroy)(Handle)>
 using BlasOwner = std::unique_ptr<std::remove_pointer_t<Handle>, DestroyBlas<Handle, kDestroy>>;
 
-using LtOwner = BlasOwner<cublasLtHandle_t, cublasLtDestroy>;
 using LayoutOwner = BlasOwner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using ProductOwner = BlasOwner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using PreferenceOwner = BlasOwner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+// A handle is of the device that was the thread's own when it was made. To destroy one waits for
+// the whole device, which breaks off what other threads capture on it meanwhile. So none is: who
+// lets go of one leaves it to the next who asks. Thread-safe.
+struct GiveLtBack {
+  int device = 0;
+  void operator()(std::remove_pointer_t<cublasLtHandle_t>* handle) const;
+};
+using LtOwner = std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, GiveLtBack>;
+LtOwner TakeLt();  // Throws Error.
 
 }  // namespace millrace::cuda
 

@@ -16,8 +16,8 @@ class DenseLayer final : public Layer {
   DenseLayer(const Context& context, const DenseDescription& description)
       : context_(context), description_(description) {}
 
-  // Prepares the products, too (Products::Prepare).
   size_t WorkspaceBytes(size_t batch) const override;
+  void Prepare(size_t batch, bool training) override;
   void Forward(const Pass& pass, const float* const* x, float* y) override;
   void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
                 float* const* dx) override;
@@ -74,15 +74,16 @@ ProductShape DenseLayer::InputGradient(int64_t rows) const {
 
 size_t DenseLayer::WorkspaceBytes(size_t batch) const {
   const int64_t rows = RowsOf(batch);
-  size_t bytes = SumColumnsWorkspaceBytes(rows, description_.units);
-  const auto prepare = [&](const ProductShape& shape) {
-    context_.products->Prepare(shape);
-    bytes = std::max(bytes, context_.products->WorkspaceBytes(shape));
-  };
-  prepare(Output(rows));
-  if (description_.trained) prepare(KernelGradient(rows));
-  prepare(InputGradient(rows));
-  return bytes;
+  return std::max({SumColumnsWorkspaceBytes(rows, description_.units),
+                   context_.products->WorkspaceBytes(Output(rows)), BackwardBytes(rows)});
+}
+
+void DenseLayer::Prepare(size_t batch, bool training) {
+  const int64_t rows = RowsOf(batch);
+  context_.products->Prepare(Output(rows));
+  if (!training) return;
+  if (description_.trained) context_.products->Prepare(KernelGradient(rows));
+  context_.products->Prepare(InputGradient(rows));
 }
 
 size_t DenseLayer::BackwardBytes(int64_t rows) const {

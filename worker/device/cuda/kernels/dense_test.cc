@@ -178,6 +178,7 @@ class DenseTest : public GpuTest {
 
   void Run() {
     layer_ = gpu_->Make(case_.description);
+    layer_->Prepare(case_.batch, /*training=*/true);
     const auto x = OnDevice(gpu_.get(), x_.Floats());
     const auto kernel = OnDevice(gpu_.get(), kernel_.Floats());
     const auto bias = OnDevice(gpu_.get(), bias_.Floats());

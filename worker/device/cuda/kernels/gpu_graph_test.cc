@@ -70,6 +70,16 @@ TEST_F(GraphTest, CapturedWorkDoesNotRunBeforeItIsLaunched) {
   ExpectLaunchesAdd(*graph);
 }
 
+// One of cuBLASLt's handles that is destroyed breaks off what is captured on its device.
+TEST_F(GraphTest, WhoeverElseUsesTheDeviceMayComeAndGoWhileWorkIsCaptured) {
+  auto other = worker::OpenTestGpu();
+  gpu_->BeginCapture();
+  other.reset();
+  Enqueue();
+  worker::OpenTestGpu();
+  ExpectLaunchesAdd(*gpu_->EndCapture());
+}
+
 TEST_F(GraphTest, EachLaunchRecordsItsEventsAgainInEveryOrderOfStreams) {
   const auto graph = Capture();
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {

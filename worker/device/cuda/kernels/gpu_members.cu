@@ -17,6 +17,10 @@ class LayerOnGpu final : public Layer {
     Check(cudaSetDevice(gpu_), "cudaSetDevice");
     return layer_->WorkspaceBytes(batch);
   }
+  void Prepare(size_t batch, bool training) override {
+    Check(cudaSetDevice(gpu_), "cudaSetDevice");
+    layer_->Prepare(batch, training);
+  }
   void Forward(const Pass& pass, const float* const* x, float* y) override {
     Check(cudaSetDevice(gpu_), "cudaSetDevice");
     layer_->Forward(pass, x, y);

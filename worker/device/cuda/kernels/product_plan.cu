@@ -6,7 +6,6 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -72,7 +71,7 @@ ProductOwner MakeProduct(const ProductShape& shape, const Epilogue& epilogue) {
   SetProduct(product, CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(epilogue));
   if (!epilogue.bias) return product;
   // Where it is, is said later; that there is one, and that it is aligned, must be known before.
-  SetProduct(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{kWorkspaceAlignment});
+  SetProduct(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{kProductAlignment});
   return product;
 }
 
@@ -128,16 +127,66 @@ std::vector<Epilogue> EpiloguesFor(const ProductShape& shape, bool with_relu) {
   return epilogues;
 }
 
-// Null: there is not so much.
-MemoryOwner TryAllocate(size_t bytes) {
-  void* memory = nullptr;
-  const cudaError_t error = cudaMalloc(&memory, bytes);
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // Otherwise the runtime tells of it again.
-  } else {
-    Check(error, "cudaMalloc");
+// Whether cuBLASLt has no algorithm. What it calls invalid may be so with this epilogue alone.
+bool IsRefusal(cublasStatus_t status, const Epilogue& epilogue) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         (status == CUBLAS_STATUS_INVALID_VALUE && (epilogue.bias || epilogue.relu));
+}
+
+// Where a product of nothing but NaN is computed. Both factors and the bias are in one place.
+class NanTrial {
+ public:
+  // Enqueues their values.
+  NanTrial(const ProductShape& shape, cudaStream_t stream)
+      : stream_(stream),
+        count_(SizeOfC(shape)),
+        given_bytes_(Padded(std::max(
+            std::max(SizeOfA(shape), SizeOfB(shape)) *
+                (IsNarrow(shape) ? sizeof(__nv_bfloat16) : sizeof(float)),
+            static_cast<size_t>(shape.columns) * sizeof(float)))),
+        result_bytes_(Padded(count_ * sizeof(float))),
+        memory_(Allocated(given_bytes_ + result_bytes_ + kProductWorkspace)) {
+    Check(cudaMemsetAsync(memory_.get(), kNanByte, given_bytes_, stream_), "cudaMemsetAsync");
   }
-  return MemoryOwner(memory);
+
+  const float* given() const { return static_cast<float*>(memory_.get()); }
+  float* result() const { return reinterpret_cast<float*>(At(given_bytes_)); }
+  void* workspace() const { return At(given_bytes_ + result_bytes_); }
+
+  // Blocks until the product has been computed.
+  bool ResultIsNan() const;
+
+ private:
+  static MemoryOwner Allocated(size_t bytes) {
+    void* memory = nullptr;
+    Check(cudaMalloc(&memory, bytes), "cudaMalloc for a trial of a product");
+    return MemoryOwner(memory);
+  }
+  char* At(size_t place) const { return static_cast<char*>(memory_.get()) + place; }
+
+  const cudaStream_t stream_;
+  const size_t count_;
+  const size_t given_bytes_;
+  const size_t result_bytes_;
+  const MemoryOwner memory_;
+};
+
+// *found = 1 if any value is a number.
+__global__ void FindNumberKernel(const float* __restrict__ values, size_t count, uint32_t* found) {
+  for (size_t i = FirstElement(); i < count; i += ElementStride()) {
+    if (values[i] == values[i]) *found = 1;
+  }
+}
+
+// The workspace has served.
+bool NanTrial::ResultIsNan() const {
+  auto* const on_device = static_cast<uint32_t*>(workspace());
+  uint32_t found = 0;
+  Check(cudaMemsetAsync(on_device, 0, sizeof(found), stream_), "cudaMemsetAsync");
+  LaunchFor(stream_, count_, FindNumberKernel, result(), count_, on_device);
+  Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  Check(cudaMemcpy(&found, on_device, sizeof(found), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  return found == 0;
 }
 
 }  // namespace
@@ -159,12 +208,10 @@ const char* NameOf(Precision precision) {
 }
 
 ProductPlanner::ProductPlanner(cudaStream_t stream, bool deterministic)
-    : stream_(stream), deterministic_(deterministic) {
-  cublasLtHandle_t created = nullptr;
-  CheckBlas(cublasLtCreate(&created), "cublasLtCreate");
-  lt_.reset(created);
-  preference_ = MakePreference(deterministic);
-}
+    : stream_(stream),
+      deterministic_(deterministic),
+      lt_(TakeLt()),
+      preference_(MakePreference(deterministic)) {}
 
 ProductPlan ProductPlanner::Plan(const ProductShape& shape, bool tries) const {
   for (const Epilogue& epilogue : EpiloguesFor(shape, /*with_relu=*/tries)) {
@@ -183,7 +230,7 @@ bool ProductPlanner::ChooseAlgorithm(const ProductShape& shape, ProductPlan* pla
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       lt_.get(), plan->product.get(), plan->b.get(), plan->a.get(), plan->c.get(), plan->c.get(),
       preference_.get(), kMostHeuristics, results, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  if (IsRefusal(status, plan->epilogue)) return false;
   CheckBlas(status, ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
   for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
@@ -194,27 +241,11 @@ bool ProductPlanner::ChooseAlgorithm(const ProductShape& shape, ProductPlan* pla
   return false;
 }
 
-// Multiplies factors of nothing but NaN. A model has more memory than that in one layer, so who has
-// too little for it will be told when that is counted.
 bool ProductPlanner::KeepsNan(const ProductShape& shape, const ProductPlan& plan) const {
   const auto lock = ShareNcclLock();
-  const size_t factor = std::max(SizeOfA(shape), SizeOfB(shape)) *
-                        (IsNarrow(shape) ? sizeof(__nv_bfloat16) : sizeof(float));
-  const size_t bias = static_cast<size_t>(shape.columns) * sizeof(float);
-  const size_t given = Padded(std::max(factor, bias));  // Both factors and the bias, in one place.
-  std::vector<float> result(SizeOfC(shape));
-  const size_t result_bytes = result.size() * sizeof(float);
-  const MemoryOwner memory = TryAllocate(given + Padded(result_bytes) + kProductWorkspace);
-  if (memory == nullptr) return false;
-  Check(cudaMemsetAsync(memory.get(), kNanByte, given, stream_), "cudaMemsetAsync");
-  char* const place = static_cast<char*>(memory.get());
-  auto* const c = reinterpret_cast<float*>(place + given);
-  Enqueue(plan, place, place, static_cast<float*>(memory.get()), c,
-          place + given + Padded(result_bytes));
-  Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  Check(cudaMemcpy(result.data(), c, result_bytes, cudaMemcpyDeviceToHost),
-        "cudaMemcpy from the device");
-  return std::all_of(result.begin(), result.end(), [](float value) { return std::isnan(value); });
+  const NanTrial trial(shape, stream_);
+  Enqueue(plan, trial.given(), trial.given(), trial.given(), trial.result(), trial.workspace());
+  return trial.ResultIsNan();
 }
 
 void ProductPlanner::Enqueue(const ProductPlan& plan, const void* a, const void* b,

@@ -54,8 +54,8 @@ class Products {
   virtual size_t WorkspaceBytes(const ProductShape& shape) const = 0;
 
   // Chooses the algorithm, so that errors come before the first step, and tries what cuBLASLt's ReLU
-  // makes of NaN: takes memory for that time, of about the product's factors and result, and blocks.
-  // Of shapes that were not prepared a kernel of ours applies ReLU.
+  // makes of NaN: takes memory for that time, no more than the product's factors, result and
+  // workspace, and blocks. Of shapes that were not prepared a kernel of ours applies ReLU.
   virtual void Prepare(const ProductShape& shape) = 0;
 
   // As Gpu::ChosenProducts.

@@ -219,13 +219,13 @@ TEST_F(ProductsTest, CublasAppliesReluWhereTrialsHaveShownThatNanStaysNan) {
   }
 }
 
-TEST_F(ProductsTest, ATrialLeavesNoMemoryBehindAndNeedsNone) {
+TEST_F(ProductsTest, ATrialLeavesNoMemoryBehind) {
   const cuda_emulation::Usage before = cuda_emulation::InUse();
   const ProductShape shape = {9, 5, 7, false, false, /*bias=*/true, /*relu=*/true};
   cuda_emulation::FailAllocation(1);
-  products_->Prepare(shape);
-  EXPECT_THAT(products_->Chosen(), ElementsAre(HasSubstr("with bias, relu after it")));
-  products_ = Products::Make(/*stream=*/nullptr);
+  const Error error = ErrorOf([&] { products_->Prepare(shape); });
+  EXPECT_EQ(error.kind(), Error::kMemory);
+  EXPECT_THAT(error.what(), HasSubstr("for a trial of a product"));
   products_->Prepare(shape);
   EXPECT_THAT(products_->Chosen(), ElementsAre(HasSubstr("with bias, with relu")));
   EXPECT_EQ(cuda_emulation::InUse(), before);
