@@ -77,8 +77,8 @@ struct Pass {
 
 // As CpuLayer (worker/device/cpu/layer.h), whose contracts and LayerTraits hold here too. Methods
 // enqueue work on the compute stream of the GPU that made it and return; they may be captured into
-// a graph, so all but Prepare neither wait nor allocate. Results depend on values alone: no atomics, one order
-// of every sum (but see GpuOptions). Used by one thread at a time.
+// a graph, so all but Prepare neither wait nor allocate. Results depend on values alone: no
+// atomics, one order of every sum (but see GpuOptions). Used by one thread at a time.
 class Layer {
  public:
   virtual ~Layer() = default;

@@ -1,11 +1,10 @@
-#include "worker/device/cuda/kernels/cublas_lt.h"
-
 #include <cstddef>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "worker/device/cuda/kernels/cublas_lt.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/library.h"
 

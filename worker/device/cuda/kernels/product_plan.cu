@@ -1,8 +1,6 @@
 // cuBLASLt takes matrices column-major, and a row-major matrix is the transpose of the column-major
 // one at the same place. So c = a b is asked for as c^T = b^T a^T: `b` comes first, and what is a
 // row here is a column there.
-#include "worker/device/cuda/kernels/product_plan.h"
-
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "worker/device/cuda/kernels/gpu.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/nccl_lock.h"
+#include "worker/device/cuda/kernels/product_plan.h"
 #include "worker/device/cuda/library.h"
 
 namespace millrace::cuda {
@@ -140,10 +139,9 @@ class NanTrial {
   NanTrial(const ProductShape& shape, cudaStream_t stream)
       : stream_(stream),
         count_(SizeOfC(shape)),
-        given_bytes_(Padded(std::max(
-            std::max(SizeOfA(shape), SizeOfB(shape)) *
-                (IsNarrow(shape) ? sizeof(__nv_bfloat16) : sizeof(float)),
-            static_cast<size_t>(shape.columns) * sizeof(float)))),
+        given_bytes_(Padded(std::max(std::max(SizeOfA(shape), SizeOfB(shape)) *
+                                         (IsNarrow(shape) ? sizeof(__nv_bfloat16) : sizeof(float)),
+                                     static_cast<size_t>(shape.columns) * sizeof(float)))),
         result_bytes_(Padded(count_ * sizeof(float))),
         memory_(Allocated(given_bytes_ + result_bytes_ + kProductWorkspace)) {
     Check(cudaMemsetAsync(memory_.get(), kNanByte, given_bytes_, stream_), "cudaMemsetAsync");

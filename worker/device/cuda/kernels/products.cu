@@ -2,8 +2,6 @@
 // or before, for several. cuBLASLt can do that by itself while it multiplies
 // (CUBLAS_COMPUTE_32F_FAST_16BF), but then it reads twice as many bytes, and it may choose
 // something more precise instead.
-#include "worker/device/cuda/kernels/products.h"
-
 #include <cuda_bf16.h>
 
 #include <map>
@@ -16,6 +14,7 @@
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/product_algorithm.h"
 #include "worker/device/cuda/kernels/product_plan.h"
+#include "worker/device/cuda/kernels/products.h"
 #include "worker/device/cuda/kernels/strides.h"
 #include "worker/device/cuda/library.h"
 
@@ -103,8 +102,8 @@ std::vector<std::string> LtProducts::Chosen() const {
     lines.push_back(Describe(shape) + (shape.transpose_a ? ", a transposed" : "") +
                     (shape.transpose_b ? ", b transposed" : "") +
                     Told(shape.bias, plan.epilogue.bias, "bias") +
-                    Told(shape.relu, plan.epilogue.relu, "relu") + ", " +
-                    NameOf(shape.precision) + ": " + AlgorithmText(plan.algorithm));
+                    Told(shape.relu, plan.epilogue.relu, "relu") + ", " + NameOf(shape.precision) +
+                    ": " + AlgorithmText(plan.algorithm));
   }
   return lines;
 }

@@ -53,8 +53,8 @@ class Products {
   // is aligned to 256 bytes, all else to 16.
   virtual size_t WorkspaceBytes(const ProductShape& shape) const = 0;
 
-  // Chooses the algorithm, so that errors come before the first step, and tries what cuBLASLt's ReLU
-  // makes of NaN: takes memory for that time, no more than the product's factors, result and
+  // Chooses the algorithm, so that errors come before the first step, and tries what cuBLASLt's
+  // ReLU makes of NaN: takes memory for that time, no more than the product's factors, result and
   // workspace, and blocks. Of shapes that were not prepared a kernel of ours applies ReLU.
   virtual void Prepare(const ProductShape& shape) = 0;
 

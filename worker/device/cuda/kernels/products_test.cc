@@ -206,7 +206,8 @@ TEST_F(ProductsTest, CublasAppliesReluWhereTrialsHaveShownThatNanStaysNan) {
     return cuda_emulation::Counted().kernels - before;
   };
   for (const bool bias : {false, true}) {
-    for (const Precision precision : {Precision::kFloat32, Precision::kTf32, Precision::kBfloat16}) {
+    for (const Precision precision :
+         {Precision::kFloat32, Precision::kTf32, Precision::kBfloat16}) {
       ProductShape shape = {33, 30, 65, false, true, bias};
       shape.precision = precision;
       const uint64_t without = kernels_of(shape);
