@@ -78,9 +78,7 @@ LayerTraits TraitsOfAdd() {
   return traits;
 }
 
-}  // namespace
-
-LayerTraits TraitsOf(const LayerPlan& layer) {
+LayerTraits TraitsOfLayer(const LayerPlan& layer) {
   switch (layer.spec.kind_case()) {
     case LayerSpec::kDense:
     case LayerSpec::kConv2D:
@@ -126,6 +124,16 @@ LayerTraits TraitsOf(const LayerPlan& layer) {
       break;
   }
   return {};
+}
+
+}  // namespace
+
+LayerTraits TraitsOf(const LayerPlan& layer, Activation then) {
+  LayerTraits traits = TraitsOfLayer(layer);
+  // A batch normalization that keeps its input makes of that again what was below 0.
+  const bool makes_it_again = layer.spec.has_batch_normalization() && traits.keeps_inputs;
+  if (then != LINEAR && !makes_it_again) traits.keeps_output = true;
+  return traits;
 }
 
 }  // namespace millrace::worker

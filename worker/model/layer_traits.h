@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "protos/model.pb.h"
 #include "worker/model/layer_plan.h"
 
 namespace millrace::worker {
@@ -27,8 +28,9 @@ struct LayerTraits {
   uint64_t kept = 0;
 };
 
+// `then`: what is applied to the output in the same step (ForwardStep::then).
 // REQUIRES: the plan is checked.
-LayerTraits TraitsOf(const LayerPlan& layer);
+LayerTraits TraitsOf(const LayerPlan& layer, Activation then = LINEAR);
 
 }  // namespace millrace::worker
 

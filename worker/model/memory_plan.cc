@@ -25,7 +25,10 @@ class MemoryPlanner {
         last_use_(walk.values),
         values_(walk.values, kNoPlace),
         gradients_(walk.values, kNoPlace) {
-    for (const LayerPlan& layer : plan.layers) traits_.push_back(TraitsOf(layer));
+    traits_.resize(plan.layers.size());
+    for (const ForwardStep& step : walk.forward) {
+      traits_[step.layer] = TraitsOf(plan.layers[step.layer], step.then);
+    }
     result_.kept.assign(plan.layers.size(), kNoPlace);
   }
 
@@ -184,8 +187,8 @@ class MemoryPlanner {
   const Walk& walk_;
   const double batch_;
   const bool training_;
-  std::vector<LayerTraits> traits_;
-  std::vector<size_t> last_use_;  // Of each value, a time.
+  std::vector<LayerTraits> traits_;  // Of each layer that has a step.
+  std::vector<size_t> last_use_;     // Of each value, a time.
   // Indices into placed_.
   std::vector<size_t> values_;
   std::vector<size_t> gradients_;

@@ -12,6 +12,7 @@ namespace millrace::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Pair;
 
 ModelPlan PlanOf(const std::string& text, const Shape& input = {16}) {
   ModelSpec spec;
@@ -83,6 +84,77 @@ TEST(WalkTest, GradientsOfAValueAreAddedUpBeforeItsLayersTurn) {
   EXPECT_THAT(walk.backward[1].gradients,
               ElementsAre(GradientUse::kFirst, GradientUse::kFirst, GradientUse::kAdded));
   EXPECT_THAT(walk.backward[2].gradients, ElementsAre(GradientUse::kAdded));
+}
+
+// What the layers of the forward pass apply then, by layer.
+std::vector<std::pair<size_t, Activation>> Steps(const Walk& walk) {
+  std::vector<std::pair<size_t, Activation>> steps;
+  for (const ForwardStep& step : walk.forward) steps.emplace_back(step.layer, step.then);
+  return steps;
+}
+
+TEST(WalkTest, ReluThatAloneTakesWhatALayerGivesIsAPartOfItsStep) {
+  const ModelPlan plan = PlanOf(
+      "layers { name: 'a' dense { units: 16 } } layers { name: 'b' batch_normalization {} } "
+      "layers { name: 'c' activation { function: RELU } } "
+      "layers { name: 'd' add {} inputs: ['c', 'a'] } "
+      "layers { name: 'e' activation { function: RELU } } layers { dense { units: 2 } }");
+  const Walk walk = PlanWalk(plan, /*fuses=*/true);
+  EXPECT_THAT(Steps(walk),
+              ElementsAre(Pair(0, LINEAR), Pair(1, RELU), Pair(3, RELU), Pair(5, LINEAR)));
+  EXPECT_THAT(Layers(walk.backward), ElementsAre(5, 3, 1, 0));
+  EXPECT_EQ(walk.backward[1].then, RELU);
+  // Layer c's value is what b's step gives: value 2, after the feature and a's.
+  EXPECT_THAT(walk.forward[2].inputs, ElementsAre(2, 1));
+  EXPECT_EQ(PlanWalk(plan).forward.size(), 6u);
+}
+
+TEST(WalkTest, ReluIsAStepOfItsOwnWhereSomebodyElseTakesWhatItTakes) {
+  const std::string norm =
+      "layers { name: 'a' dense { units: 16 } } layers { name: 'b' batch_normalization {} } ";
+  const std::string relu = "layers { name: 'c' activation { function: RELU } } ";
+  for (const std::string& text :
+       {norm + relu +
+            "layers { name: 'd' add {} inputs: ['c', 'b'] } layers { dense { units: 2 } }",
+        norm + "layers { name: 'c' activation { function: TANH } } layers { dense { units: 2 } }",
+        "layers { name: 'a' dense { units: 16 } } " + relu + "layers { dense { units: 2 } }",
+        // Sums of values of different shapes add up something else backwards.
+        "layers { name: 'a' dense { units: 1 } } layers { name: 'b' dense { units: 16 } inputs: "
+        "'features' } layers { name: 'd' add {} inputs: ['a', 'b'] } " +
+            relu + "layers { dense { units: 2 } }"}) {
+    const ModelPlan plan = PlanOf(text);
+    EXPECT_EQ(Steps(PlanWalk(plan, /*fuses=*/true)), Steps(PlanWalk(plan))) << text;
+  }
+}
+
+// Of a model with two outputs one is what ReLU takes.
+TEST(WalkTest, WhatIsAnOutputIsNotFused) {
+  ModelSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "layers { name: 'a' dense { units: 2 } } layers { name: 'b' batch_normalization {} } "
+      "layers { name: 'c' activation { function: RELU } } "
+      "outputs { layer: 'b' loss: SPARSE_CATEGORICAL_CROSSENTROPY } "
+      "outputs { layer: 'c' loss: SPARSE_CATEGORICAL_CROSSENTROPY }",
+      &spec));
+  const absl::StatusOr<ModelPlan> plan = PlanModel(spec, FloatsAndClass({16}, 2));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(PlanWalk(*plan, /*fuses=*/true).forward.size(), 3u);
+}
+
+TEST(MemoryPlanTest, WhatAFusedReluGaveIsKeptWhereItsGradientTakesIt) {
+  const std::string text =
+      "layers { name: 'a' dense { units: 16 } } layers { name: 'b' dense { units: 16 } } "
+      "layers { name: 'c' add {} inputs: ['a', 'b'] } "
+      "layers { name: 'd' activation { function: RELU } } "
+      "layers { name: 'e' average_pooling1d { pool_size: 1 } } layers { flatten {} } "
+      "layers { dense { units: 2 } }";
+  const ModelPlan plan = PlanOf(text, {3, 16});
+  const Walk walk = PlanWalk(plan, /*fuses=*/true);
+  const MemoryPlan places = PlanMemory(plan, walk, 10, /*training=*/true);
+  // The sum's place is nobody else's until its turn backwards, though its reader keeps nothing.
+  EXPECT_NE(places.values[3], places.values[5]);
+  EXPECT_NE(places.backward[1].output_gradient, places.values[3]);
+  EXPECT_NE(places.backward[2].output_gradient, places.values[3]);
 }
 
 TEST(MemoryPlanTest, EvaluationKeepsNothingLongerThanItsReaders) {
@@ -185,12 +257,14 @@ std::string ResidualNetwork(int blocks) {
 TEST(MemoryPlanTest, ResidualNetworksTakeHardlyMoreThanIsNeededAtOneTime) {
   for (const int blocks : {3, 9}) {
     const ModelPlan plan = PlanOf(ResidualNetwork(blocks), {32, 32, 3});
-    const Walk walk = PlanWalk(plan);
-    for (const bool training : {true, false}) {
-      const MemoryPlan places = PlanMemory(plan, walk, 128, training);
-      EXPECT_GE(places.size, places.least);
-      EXPECT_LE(static_cast<double>(places.size), 1.05 * static_cast<double>(places.least))
-          << blocks << (training ? " training" : " evaluation");
+    for (const bool fuses : {false, true}) {
+      const Walk walk = PlanWalk(plan, fuses);
+      for (const bool training : {true, false}) {
+        const MemoryPlan places = PlanMemory(plan, walk, 128, training);
+        EXPECT_GE(places.size, places.least);
+        EXPECT_LE(static_cast<double>(places.size), 1.05 * static_cast<double>(places.least))
+            << blocks << (training ? " training" : " evaluation") << fuses;
+      }
     }
   }
 }

@@ -7,15 +7,39 @@
 namespace millrace::worker {
 namespace {
 
+// Whether devices that fuse apply ReLU within this layer's step.
+bool TakesRelu(const LayerPlan& layer) {
+  return layer.spec.has_batch_normalization() || (layer.spec.has_add() && !Broadcasts(layer));
+}
+
+bool IsRelu(const LayerPlan& layer) {
+  return layer.spec.has_activation() && layer.spec.activation().function() == RELU;
+}
+
+// How many layers, and outputs of the model, take what a layer gives.
+std::vector<size_t> ReadersOfLayers(const ModelPlan& plan) {
+  std::vector<size_t> readers(plan.layers.size());
+  for (const LayerPlan& layer : plan.layers) {
+    for (const Source& source : layer.sources) {
+      if (source.kind == Source::kLayer) ++readers[source.index];
+    }
+  }
+  for (const OutputPlan& output : plan.outputs) ++readers[output.layer];
+  return readers;
+}
+
 class WalkPlanner {
  public:
-  explicit WalkPlanner(const ModelPlan& plan)
+  WalkPlanner(const ModelPlan& plan, bool fuses)
       : plan_(plan),
+        then_(plan.layers.size(), LINEAR),
+        is_fused_(plan.layers.size()),
         value_(plan.layers.size()),
         wanted_(plan.features.size() + plan.layers.size()),
         begun_(wanted_.size()) {
     walk_.values = wanted_.size();
     walk_.variable_uses.resize(plan.variables.size());
+    if (fuses) Fuse();
   }
 
   Walk Run() {
@@ -31,18 +55,31 @@ class WalkPlanner {
   }
 
  private:
+  void Fuse() {
+    const std::vector<size_t> readers = ReadersOfLayers(plan_);
+    for (size_t layer = 0; layer < plan_.layers.size(); ++layer) {
+      if (!IsRelu(plan_.layers[layer])) continue;
+      const Source& source = plan_.layers[layer].sources.front();
+      if (source.kind != Source::kLayer || readers[source.index] > 1) continue;
+      if (!TakesRelu(plan_.layers[source.index])) continue;
+      then_[source.index] = RELU;
+      is_fused_[layer] = true;
+    }
+  }
+
   size_t ValueOf(const Source& source) const {
     return source.kind == Source::kFeature ? source.index : value_[source.index];
   }
 
   void GoForward(size_t layer) {
     const LayerPlan& plan = plan_.layers[layer];
-    if (TraitsOf(plan).is_view) {
+    if (is_fused_[layer] || TraitsOf(plan).is_view) {
       value_[layer] = ValueOf(plan.sources.front());
       return;
     }
     ForwardStep step;
     step.layer = layer;
+    step.then = then_[layer];
     step.output = value_[layer] = ValueOfLayer(plan_, layer);
     bool wanted = IsTrained(plan);
     for (const Source& source : plan.sources) {
@@ -61,7 +98,7 @@ class WalkPlanner {
   }
 
   void GoBackward(const ForwardStep& forward) {
-    BackwardStep step = {forward.layer, forward.inputs, forward.output, {}};
+    BackwardStep step = {forward.layer, forward.inputs, forward.output, {}, forward.then};
     for (const size_t input : step.inputs) step.gradients.push_back(UseOf(input));
     walk_.backward.push_back(std::move(step));
     const LayerPlan& plan = plan_.layers[forward.layer];
@@ -73,9 +110,11 @@ class WalkPlanner {
 
   const ModelPlan& plan_;
   Walk walk_;
-  std::vector<size_t> value_;  // Of each layer.
-  std::vector<bool> wanted_;   // Of each value: whether its gradient is.
-  std::vector<bool> begun_;    // And whether a part of it was given.
+  std::vector<Activation> then_;  // Of each layer.
+  std::vector<bool> is_fused_;    // Of each layer: whether another one's step has it.
+  std::vector<size_t> value_;     // Of each layer.
+  std::vector<bool> wanted_;      // Of each value: whether its gradient is.
+  std::vector<bool> begun_;       // And whether a part of it was given.
 };
 
 }  // namespace
@@ -85,6 +124,6 @@ bool IsTrained(const LayerPlan& layer) {
                                         [](int variable) { return variable >= 0; });
 }
 
-Walk PlanWalk(const ModelPlan& plan) { return WalkPlanner(plan).Run(); }
+Walk PlanWalk(const ModelPlan& plan, bool fuses) { return WalkPlanner(plan, fuses).Run(); }
 
 }  // namespace millrace::worker

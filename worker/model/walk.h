@@ -4,6 +4,10 @@
 // Values are numbered: the features of the data come first, then the outputs of the layers. A layer
 // that is a view has no value of its own and no step: whoever takes its output takes its input's.
 //
+// A device may apply an activation to what another layer gives while it writes that, which saves
+// reading and writing it again. Such an activation has no step of its own either: it is a part of
+// the layer's step, whose value is the activation's.
+//
 // The backward pass goes no further down than to the lowest layers that are trained. Where several
 // layers take one value, its gradient is the sum of what they give, added up in the order of the
 // backward pass, so that the same model has the same bits everywhere. It is whole before the step
@@ -14,6 +18,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "protos/model.pb.h"
 #include "worker/model/model_plan.h"
 
 namespace millrace::worker {
@@ -30,6 +35,7 @@ struct ForwardStep {
   size_t layer = 0;
   std::vector<size_t> inputs;
   size_t output = 0;
+  Activation then = LINEAR;  // Applied to what the layer gives. LINEAR or RELU.
 };
 
 struct BackwardStep {
@@ -37,6 +43,7 @@ struct BackwardStep {
   std::vector<size_t> inputs;
   size_t output = 0;
   std::vector<GradientUse> gradients;  // By each input.
+  Activation then = LINEAR;            // As the forward step's.
 };
 
 struct Walk {
@@ -50,7 +57,9 @@ struct Walk {
   std::vector<size_t> variable_uses;
 };
 
-Walk PlanWalk(const ModelPlan& plan);
+// `fuses`: a ReLU that alone takes what a batch normalization gives, or a sum of values of one
+// shape, is a part of that layer's step. It changes no bit of what comes out.
+Walk PlanWalk(const ModelPlan& plan, bool fuses = false);
 
 // Whether a backward step gives gradients of this layer's variables.
 bool IsTrained(const LayerPlan& layer);

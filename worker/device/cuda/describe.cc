@@ -137,8 +137,10 @@ std::vector<int64_t> MergeStrides(const Shape& input, const Shape& output, bool 
   return strides;
 }
 
-cuda::MergeDescription DescribeMerge(const LayerPlan& plan, cuda::MergeKind kind) {
+cuda::MergeDescription DescribeMerge(const LayerPlan& plan, cuda::MergeKind kind,
+                                     bool relu = false) {
   cuda::MergeDescription description;
+  description.relu = relu;
   description.kind = kind;
   description.output = Dimensions(plan.output);
   for (const Shape& input : plan.inputs) {
@@ -188,8 +190,9 @@ cuda::RescalingDescription DescribeRescaling(const LayerPlan& plan) {
           Elements(plan.input())};
 }
 
-cuda::BatchNormalizationDescription DescribeBatchNormalization(const LayerPlan& plan) {
+cuda::BatchNormalizationDescription DescribeBatchNormalization(const LayerPlan& plan, bool relu) {
   cuda::BatchNormalizationDescription description;
+  description.relu = relu;
   description.rows = Rows(plan.input());
   description.channels = static_cast<int64_t>(plan.input().back());
   description.epsilon = static_cast<float>(plan.spec.batch_normalization().epsilon());
@@ -259,7 +262,7 @@ cuda::Precision PrecisionOf(PrecisionSpec::Compute compute) {
 }
 
 std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan, size_t index,
-                                           cuda::Precision precision) {
+                                           cuda::Precision precision, Activation then) {
   switch (plan.spec.kind_case()) {
     case LayerSpec::kDense:
       return gpu->Make(DescribeDense(plan, precision));
@@ -284,7 +287,7 @@ std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan
     case LayerSpec::kActivation:
       return gpu->Make(DescribeActivation(plan));
     case LayerSpec::kAdd:
-      return gpu->Make(DescribeMerge(plan, cuda::MergeKind::kAdd));
+      return gpu->Make(DescribeMerge(plan, cuda::MergeKind::kAdd, then == RELU));
     case LayerSpec::kSubtract:
       return gpu->Make(DescribeMerge(plan, cuda::MergeKind::kSubtract));
     case LayerSpec::kMultiply:
@@ -304,7 +307,7 @@ std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan
     case LayerSpec::kRescaling:
       return gpu->Make(DescribeRescaling(plan));
     case LayerSpec::kBatchNormalization:
-      return gpu->Make(DescribeBatchNormalization(plan));
+      return gpu->Make(DescribeBatchNormalization(plan, then == RELU));
     case LayerSpec::kLayerNormalization:
       return gpu->Make(DescribeLayerNormalization(plan));
     case LayerSpec::kEmbedding:

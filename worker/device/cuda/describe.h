@@ -12,10 +12,10 @@
 
 namespace millrace::worker {
 
-// The layer at `index` of a model. `gpu` must outlive it. Throws cuda::Error.
-// REQUIRES: the plan is checked, and the layer is no view.
+// The layer at `index` of a model, and what its step applies then (ForwardStep::then). `gpu` must
+// outlive it. Throws cuda::Error. REQUIRES: the plan is checked, and the layer is no view.
 std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan, size_t index,
-                                           cuda::Precision precision);
+                                           cuda::Precision precision, Activation then = LINEAR);
 
 cuda::Precision PrecisionOf(PrecisionSpec::Compute compute);
 

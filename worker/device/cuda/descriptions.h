@@ -106,6 +106,7 @@ struct MergeDescription {
   // elements; 0: they are one, which is repeated.
   std::vector<std::vector<int64_t>> strides;
   std::vector<int64_t> elements;  // Of each input.
+  bool relu = false;              // Of a sum of inputs of one shape: what is below 0 becomes 0.
 };
 
 // Inputs one after the other in each row.
@@ -143,6 +144,7 @@ struct BatchNormalizationDescription {
   int64_t rows = 0;
   int64_t channels = 0;
   float epsilon = 0;
+  bool relu = false;  // Of what comes out, what is below 0 becomes 0.
   std::array<int, 4> variables = {-1, -1, -1, -1};
   bool trained = false;
 };

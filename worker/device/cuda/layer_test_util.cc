@@ -165,8 +165,12 @@ LayerResult RunOnCpu(const LayerCase& c) {
   result.y.resize(c.dy.size());
   layer->Prepare(c.batch);
   layer->Forward(pass, x, result.y.data());
-  if (!c.training) return {result.y, {}, {}};
   std::vector<float> dy = c.dy;
+  for (size_t i = 0; c.then == RELU && i < dy.size(); ++i) {
+    if (!(result.y[i] > 0)) dy[i] = 0;
+    if (result.y[i] < 0) result.y[i] = 0;
+  }
+  if (!c.training) return {result.y, {}, {}};
   layer->Backward(pass, x, result.y.data(), dy.data(), absl::MakeConstSpan(dx));
   return result;
 }
@@ -178,10 +182,10 @@ class GpuRun final : public cuda::Gradients {
  public:
   GpuRun(const LayerCase& c, bool in_place)
       : case_(c),
-        traits_(TraitsOf(c.plan)),
+        traits_(TraitsOf(c.plan, c.then)),
         in_place_(in_place),
         gpu_(OpenTestGpu({.deterministic = c.deterministic})),
-        layer_(MakeCudaLayer(gpu_.get(), c.plan, c.index, c.precision)),
+        layer_(MakeCudaLayer(gpu_.get(), c.plan, c.index, c.precision, c.then)),
         workspace_(gpu_.get(), layer_->WorkspaceBytes(c.batch)),
         kept_(gpu_.get(), (traits_.kept_by_example * c.batch + traits_.kept) * sizeof(float)),
         seed_(OnDevice(gpu_.get(), std::vector<uint64_t>{c.seed})),

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "protos/model.pb.h"
 #include "worker/device/cuda/descriptions.h"
 #include "worker/input/batch.h"
 #include "worker/model/layer_plan.h"
@@ -17,6 +18,8 @@ namespace millrace::worker {
 struct LayerCase {
   LayerPlan plan;
   size_t index = 3;  // In the model.
+  // Applied to what the layer gives: by the CPU's twin afterwards, by the GPU in the layer.
+  Activation then = LINEAR;
   size_t batch = 1;
   bool training = true;
   uint64_t seed = 42;

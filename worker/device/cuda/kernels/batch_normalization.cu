@@ -1,3 +1,6 @@
+// ReLU, where it is a part of the layer, costs no memory traffic: it is applied to what is stored,
+// and the gradient's kernels compute again what was below 0, from the input that they read anyway.
+//
 // Statistics are those of parts of the rows, merged: of eight rows in registers the mean and then
 // the squares of what is left, which is as exact as two passes over all rows; merging keeps that.
 #include <memory>
@@ -124,34 +127,63 @@ MILLRACE_DEVICE float Deviation(const ChannelValues& of, int64_t channel) {
   return sqrtf(of.variance[channel] + of.epsilon);
 }
 
+// What the values of one channel come to. The same bits wherever it is computed: so the gradient
+// knows which were below 0.
+struct Normalizer {
+  MILLRACE_DEVICE Normalizer(const ChannelValues& of, int64_t channel)
+      : mean(of.mean[channel]),
+        scale(OfChannel(of.gamma, channel, 1) / Deviation(of, channel)),
+        beta(OfChannel(of.beta, channel, 0)) {}
+
+  MILLRACE_DEVICE float operator()(float x) const { return fmaf(x - mean, scale, beta); }
+
+  float mean;
+  float scale;
+  float beta;
+};
+
+// NaN stays NaN.
+template <bool kRelu>
+MILLRACE_DEVICE float WithRelu(float value) {
+  return kRelu && value < 0 ? 0 : value;
+}
+
+// The gradient by what ReLU took, from the gradient by what it gave.
+template <bool kRelu>
+MILLRACE_DEVICE float BeforeRelu(const Normalizer& normalizer, float x, float dy) {
+  if constexpr (kRelu) return normalizer(x) > 0 ? dy : 0;
+  return dy;
+}
+
+template <bool kRelu>
 __global__ void __launch_bounds__(kThreads)
     NormalizeColumns(ColumnParts parts, ChannelValues of, const float* __restrict__ x,
                      float* __restrict__ y) {
   const ColumnShare share = ShareOfColumns(parts);
   if (share.column >= parts.columns) return;
-  const float scale = OfChannel(of.gamma, share.column, 1) / Deviation(of, share.column);
-  const float mean = of.mean[share.column];
-  const float beta = OfChannel(of.beta, share.column, 0);
+  const Normalizer normalizer(of, share.column);
 #pragma unroll 4
   for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
     const int64_t i = row * parts.columns + share.column;
-    y[i] = (x[i] - mean) * scale + beta;
+    y[i] = WithRelu<kRelu>(normalizer(x[i]));
   }
 }
 
-// Without statistics of the batch each value goes its own way. dx may be dy.
+// Without statistics of the batch each value goes its own way. dx may be dy. `y` is what ReLU gave;
+// null: there is none.
 __global__ void __launch_bounds__(kThreads)
-    ScaleColumns(ColumnParts parts, ChannelValues of, const float* dy, float* dx) {
+    ScaleColumns(ColumnParts parts, ChannelValues of, const float* y, const float* dy, float* dx) {
   const ColumnShare share = ShareOfColumns(parts);
   if (share.column >= parts.columns) return;
   const float factor = OfChannel(of.gamma, share.column, 1) / Deviation(of, share.column);
   for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
     const int64_t i = row * parts.columns + share.column;
-    dx[i] = dy[i] * factor;
+    dx[i] = y == nullptr || y[i] > 0 ? dy[i] * factor : 0;
   }
 }
 
 // For the gradients of beta and gamma.
+template <bool kRelu>
 struct BatchTerm {
   const float* x;
   const float* dy;
@@ -160,13 +192,15 @@ struct BatchTerm {
 
   MILLRACE_DEVICE ColumnPair operator()(int64_t row, int64_t column) const {
     const int64_t i = row * columns + column;
+    const float gradient = BeforeRelu<kRelu>(Normalizer(of, column), x[i], dy[i]);
     const float scale = 1 / Deviation(of, column);
-    return {dy[i], dy[i] * (x[i] - of.mean[column]) * scale};
+    return {gradient, gradient * (x[i] - of.mean[column]) * scale};
   }
 };
 
 // With z the normalised value: dx = (dy - mean(dy) - z * mean(dy * z)) * gamma / deviation. dx may
-// be dy.
+// be dy. With ReLU dy is first that by what it took.
+template <bool kRelu>
 __global__ void __launch_bounds__(kThreads)
     GradientOfColumns(ColumnParts parts, ChannelValues of, const ColumnPair* sums, const float* x,
                       const float* dy, float* dx) {
@@ -174,14 +208,15 @@ __global__ void __launch_bounds__(kThreads)
   if (share.column >= parts.columns) return;
   const float deviation = Deviation(of, share.column);
   const float factor = OfChannel(of.gamma, share.column, 1) / deviation;
-  const float mean = of.mean[share.column];
+  const Normalizer normalizer(of, share.column);
   const auto rows = static_cast<float>(parts.rows);
   const float mean_gradient = sums[share.column].first / rows;
   const float mean_product = sums[share.column].second / rows / deviation;
 #pragma unroll 4
   for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
     const int64_t i = row * parts.columns + share.column;
-    dx[i] = (dy[i] - mean_gradient - (x[i] - mean) * mean_product) * factor;
+    const float gradient = BeforeRelu<kRelu>(normalizer, x[i], dy[i]);
+    dx[i] = (gradient - mean_gradient - (x[i] - normalizer.mean) * mean_product) * factor;
   }
 }
 
@@ -203,24 +238,34 @@ class BatchNormalizationLayer final : public Layer {
     const ColumnParts parts = PartsOf(pass.batch);
     const bool of_batch = pass.training && description_.trained;
     if (of_batch) TakeStatistics(pass, parts, x[0]);
-    Launch(stream_, parts.blocks(), kThreads, NormalizeColumns, parts, ValuesOf(pass, of_batch),
-           x[0], y);
+    Launch(stream_, parts.blocks(), kThreads,
+           description_.relu ? NormalizeColumns<true> : NormalizeColumns<false>, parts,
+           ValuesOf(pass, of_batch), x[0], y);
   }
 
-  void Backward(const Pass& pass, const float* const* x, const float* /*y*/, float* dy,
+  void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
                 float* const* dx) override {
-    const ColumnParts parts = PartsOf(pass.batch);
-    const ChannelValues of = ValuesOf(pass, description_.trained);
-    if (!description_.trained) {
-      if (dx[0] == nullptr) return;
-      return Launch(stream_, parts.blocks(), kThreads, ScaleColumns, parts, of, dy, dx[0]);
+    if (description_.trained) {
+      return description_.relu ? BackwardOfBatch<true>(pass, x[0], dy, dx[0])
+                               : BackwardOfBatch<false>(pass, x[0], dy, dx[0]);
     }
-    const ColumnPair* const sums = FinishGradients(pass, parts, {x[0], dy, of, parts.columns});
     if (dx[0] == nullptr) return;
-    Launch(stream_, parts.blocks(), kThreads, GradientOfColumns, parts, of, sums, x[0], dy, dx[0]);
+    const ColumnParts parts = PartsOf(pass.batch);
+    Launch(stream_, parts.blocks(), kThreads, ScaleColumns, parts,
+           ValuesOf(pass, /*of_batch=*/false), description_.relu ? y : nullptr, dy, dx[0]);
   }
 
  private:
+  template <bool kRelu>
+  void BackwardOfBatch(const Pass& pass, const float* x, const float* dy, float* dx) const {
+    const ColumnParts parts = PartsOf(pass.batch);
+    const ChannelValues of = ValuesOf(pass, /*of_batch=*/true);
+    const ColumnPair* const sums =
+        FinishGradients(pass, parts, BatchTerm<kRelu>{x, dy, of, parts.columns});
+    if (dx == nullptr) return;
+    Launch(stream_, parts.blocks(), kThreads, GradientOfColumns<kRelu>, parts, of, sums, x, dy, dx);
+  }
+
   ColumnParts PartsOf(size_t batch) const {
     return DivideColumns(static_cast<int64_t>(batch) * description_.rows, description_.channels);
   }
@@ -246,8 +291,9 @@ class BatchNormalizationLayer final : public Layer {
 
   // Of all variables, the statistics too. Returns the sums of all channels, again: the gradients
   // are not the layer's any more.
+  template <typename Term>
   const ColumnPair* FinishGradients(const Pass& pass, const ColumnParts& parts,
-                                    const BatchTerm& term) const {
+                                    const Term& term) const {
     PairTargets targets;
     targets.first = BufferOf(pass, kBatchBeta);
     targets.second = BufferOf(pass, kBatchGamma);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/device/cuda/kernels/elementwise.h"
+#include "worker/device/cuda/kernels/function.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/members.h"
 #include "worker/device/cuda/kernels/strides.h"
@@ -24,6 +25,10 @@ MILLRACE_DEVICE bool IsLargerInput(float a, float b) { return (a > b) | (a != a)
 // What becomes of the merge of the inputs before when another is merged in.
 struct AddNext {
   MILLRACE_DEVICE float operator()(float before, float x) const { return before + x; }
+};
+// And then ReLU, which keeps NaN.
+struct AddWithRelu {
+  MILLRACE_DEVICE float operator()(float a, float b) const { return a + b < 0 ? 0 : a + b; }
 };
 struct SubtractNext {
   MILLRACE_DEVICE float operator()(float before, float x) const { return before - x; }
@@ -171,6 +176,7 @@ class MergeLayer final : public Layer {
   MergeLayer(const Context& context, const MergeDescription& description)
       : stream_(context.stream),
         kind_(description.kind),
+        relu_(description.relu),
         elements_(description.elements.begin(), description.elements.end()) {
     std::vector<Dimension> dimensions(1);
     for (const int64_t size : description.output) output_ *= static_cast<size_t>(size);
@@ -194,11 +200,13 @@ class MergeLayer final : public Layer {
   void Forward(const Pass& pass, const float* const* x, float* y) override {
     if (inputs() == 2 && IsLinear() && HaveOneShape()) return MergeTwo(pass, x, y);
     inputs() <= 2 ? Merge<2>(pass, x, y) : Merge<kMostInputs>(pass, x, y);
+    if (relu_) ApplyFunction(stream_, Function::kRelu, Rows(pass), Columns(), y);
   }
 
   // What stands in dy's place comes last, since all are made of dy.
-  void Backward(const Pass& pass, const float* const* x, const float* /*y*/, float* dy,
+  void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
                 float* const* dx) override {
+    if (relu_) ApplyGradient(stream_, Function::kRelu, Rows(pass), Columns(), y, dy, dy);
     for (const bool in_place : {false, true}) {
       for (size_t k = 0; k < inputs(); ++k) {
         if (dx[k] == nullptr || (dx[k] == dy) != in_place) continue;
@@ -211,6 +219,8 @@ class MergeLayer final : public Layer {
 
  private:
   size_t inputs() const { return elements_.size(); }
+  static int64_t Rows(const Pass& pass) { return static_cast<int64_t>(pass.batch); }
+  int64_t Columns() const { return static_cast<int64_t>(output_); }
   // The output's among the arrays of dimensions_; those before are the inputs.
   size_t output_array() const { return inputs(); }
 
@@ -227,6 +237,7 @@ class MergeLayer final : public Layer {
 
   void MergeTwo(const Pass& pass, const float* const* x, float* y) {
     const size_t count = pass.batch * output_;
+    if (relu_) return ApplyTwo(stream_, AddWithRelu(), count, x[0], x[1], y);
     kind_ == MergeKind::kAdd ? ApplyTwo(stream_, AddNext(), count, x[0], x[1], y)
                              : ApplyTwo(stream_, SubtractNext(), count, x[0], x[1], y);
   }
@@ -362,6 +373,7 @@ class MergeLayer final : public Layer {
 
   const cudaStream_t stream_;
   const MergeKind kind_;
+  const bool relu_;
   const std::vector<size_t> elements_;  // Of each input.
   size_t output_ = 1;                   // Elements of the output.
   std::vector<Dimension> dimensions_;   // Through the inputs and the output.

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,21 @@ TEST_P(MergeKernelTest, WhatIsNotFiniteIsLikeTheCpus) {
 INSTANTIATE_TEST_SUITE_P(Kinds, MergeKernelTest,
                          ::testing::Values("add", "subtract", "multiply", "average", "maximum"),
                          [](const auto& instance) { return instance.param; });
+
+TEST(AddKernelTest, ReluWithin) {
+  for (const size_t inputs : {2, 3, 9}) {
+    for (const Shape& shape : {Shape{1}, Shape{7}, Shape{3, 5, 2}}) {
+      LayerCase c = MakeLayerCase("add {}", std::vector<Shape>(inputs, shape), 3);
+      c.then = RELU;
+      ExpectLikeCpu(c, kMergeTolerance);
+      c.x[0][0] = NAN;
+      ExpectLikeCpu(c, kMergeTolerance);
+      c.asked.assign(inputs, false);
+      c.asked.back() = true;
+      ExpectLikeCpu(c, kMergeTolerance);
+    }
+  }
+}
 
 TEST(MaximumKernelTest, TheFirstOfEqualsHasTheGradient) {
   for (const size_t inputs : {2, 3, 20}) {

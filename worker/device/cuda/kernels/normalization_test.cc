@@ -67,6 +67,30 @@ TEST(BatchNormalizationKernelTest, NobodyAsksForTheGradientByTheInput) {
   }
 }
 
+TEST(BatchNormalizationKernelTest, ReluWithin) {
+  for (const std::vector<Shape>& input : NormalizedShapes()) {
+    for (const bool trainable : {true, false}) {
+      LayerCase c = MakeLayerCase("batch_normalization {}", input, 17, trainable);
+      c.then = RELU;
+      ExpectLikeCpu(c, kNormalizationTolerance);
+      c.asked = {false};
+      ExpectLikeCpu(c, kNormalizationTolerance);
+      c.training = false;
+      ExpectLikeCpu(c, kNormalizationTolerance);
+    }
+  }
+}
+
+// NaN is not below 0, and has no gradient.
+TEST(BatchNormalizationKernelTest, ReluWithinKeepsWhatIsNoNumber) {
+  LayerCase c = MakeLayerCase("batch_normalization {}", {{6}}, 5);
+  c.then = RELU;
+  c.x[0][8] = NAN;
+  const LayerResult result = RunOnGpu(c);
+  for (size_t i = 0; i < result.y.size(); ++i) EXPECT_EQ(std::isnan(result.y[i]), i % 6 == 2) << i;
+  ExpectLikeCpu(c, kNormalizationTolerance);
+}
+
 // The mean is thousands of times the deviation, where the mean of squares less the square of the
 // mean would be noise. Means of eight rows are rounded to 2^-11; that may be half of a deviation's
 // 1e-3 in each, and what it makes of the variance is less by the root of their number.
