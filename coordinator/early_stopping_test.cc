@@ -193,6 +193,27 @@ TEST_F(EarlyStoppingTest, CountsOfEvaluationsOutliveTheCoordinator) {
   EXPECT_EQ(status.stopping().best(), 0.5);
 }
 
+// It was attached again and again, for ever.
+TEST_F(EarlyStoppingTest, JobFailsWhereAShardHasAStepBeyondTheEnd) {
+  Gate flushes;
+  cluster_.ps(1).set_on_flush([&] {
+    flushes.Pass();
+    return grpc::Status::OK;
+  });
+  cluster_.AddWorker(Finds({{10, 0.5}}));
+  const std::string job = cluster_.Submit(StoppingJob(1)).value();
+  flushes.AwaitSomebody();
+  const uint64_t generation = cluster_.Get(job)->generation();
+  ASSERT_EQ(cluster_.ps(1).Push(job, 1, generation, 150), absl::OkStatus());
+  flushes.Open();
+  const JobStatus status = cluster_.AwaitEnd(job);
+  EXPECT_EQ(status.state(), FAILED);
+  EXPECT_EQ(
+      status.message(),
+      "shard 1 on ps-1 has step 150, which no worker was given: the job has stopped early, and "
+      "its last step is 19");
+}
+
 // The state at the end is evaluated again, and whatever that comes to the end stays where it is.
 TEST_F(EarlyStoppingTest, StepsThatAreLostAfterTheDecisionAreRunAgainUpToTheEnd) {
   Gate flushes;

@@ -129,6 +129,35 @@ TEST(ForeignWorkerTest, ExcludedWorkerIsNotHeardAnyMore) {
   EXPECT_EQ(cluster.Get(job)->generation(), generation);
 }
 
+// When the job was attached again, all steps below it were written down with every job at a
+// standstill, until there was no memory left.
+TEST(ForeignWorkerTest, StepThatNobodyWasGivenFarAboveTheOthersHoldsUpNobody) {
+  Gate gate;
+  Gate beyond;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string&, uint64_t step) {
+    if (step == 3) gate.Pass();
+    if (step == 10) beyond.Open();
+    return absl::OkStatus();
+  };
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(PlainJob(uint64_t{1} << 50)).value();
+  gate.AwaitSomebody();
+  const uint64_t far = uint64_t{1} << 40;
+  const uint64_t generation = cluster.Get(job)->generation();
+  ASSERT_EQ(cluster.ps(0).Push(job, 0, generation, far), absl::OkStatus());
+  cluster.ps(0).FlushAll();
+  cluster.ps(0).Crash();
+  gate.Open();
+  const std::string other = cluster.Submit(PlainJob(5)).value();
+  EXPECT_EQ(cluster.AwaitEnd(other).state(), SUCCEEDED);
+  beyond.Pass();
+  ASSERT_TRUE(cluster.Cancel(job).ok());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), CANCELLED);
+}
+
 TEST(ForeignWorkerTest, EvaluationIsTakenFromTheWorkerThatWasAsked) {
   Gate gate;
   FakeCluster cluster(1);

@@ -1,10 +1,14 @@
 // Why no step is lost and none goes too early.
 //
 // Each step below next_ is done, or in freed_, or pending in an unexpired lease; each step from
-// next_ on was never handed out. Take moves steps from freed_ or from next_ into a lease; giving
-// back and expiry move them to freed_; Done takes them out of wherever they are. A step may be
-// pending in an expired lease as well, while another worker has it: shards ignore the second push,
-// and Done counts the first report only.
+// next_ on was never handed out, and is done only if it was when the generation began. Take moves
+// steps from freed_ or from next_ into a lease, and next_ past those that are done; giving back and
+// expiry move them to freed_; Done takes them out of wherever they are. A step may be pending in an
+// expired lease as well, while another worker has it: shards ignore the second push, and Done
+// counts the first report only.
+//
+// So a generation begins with the gaps of what is done still to come, and none of them is written
+// down: a shard may have a step that is far above all others, since a worker can push any.
 //
 // For the same reason a step that is late may be handed out again while its lease lasts. Then it is
 // pending in two unexpired leases, and in twice_. When the first of them ends without it, it only
@@ -50,11 +54,14 @@ void StepTracker::Reset(uint64_t generation, const AppliedSet& done) {
   leases_of_.clear();
   done_ = done;
   twice_.clear();
-  next_ = done.above().empty() ? done.watermark() : *done.above().rbegin() + 1;
+  next_ = done.watermark();
   freed_.clear();
-  for (uint64_t step = done.watermark(); step < next_; ++step) {
-    if (!done.Contains(step)) freed_.insert(freed_.end(), step);
-  }
+}
+
+void StepTracker::PassNext() {
+  do {
+    ++next_;
+  } while (done_.Contains(next_));
 }
 
 uint64_t StepTracker::Limit() const {
@@ -81,7 +88,7 @@ absl::optional<StepTracker::Lease> StepTracker::Take(uint64_t worker, uint64_t m
   while (end < limit && end - begin < max_steps) {
     if (freed_.erase(end) == 0) {
       if (end != next_) break;
-      ++next_;
+      PassNext();
     }
     lease.pending.insert(lease.pending.end(), end++);
   }

@@ -39,8 +39,9 @@ class StepTracker {
   // Nothing may be taken before the first Reset.
   explicit StepTracker(const StepRules& rules);
 
-  // Begins a generation in which exactly the steps of `done` are done. All leases are void, and
-  // whatever is still heard of them is ignored. REQUIRES: `generation` grows and is below 2^32.
+  // Begins a generation in which exactly the steps of `done` are done, however far apart. All
+  // leases are void, and whatever is still heard of them is ignored. REQUIRES: `generation` grows
+  // and is below 2^32.
   void Reset(uint64_t generation, const AppliedSet& done);
 
   // No step from `barrier` on is handed out until the barrier is moved.
@@ -141,7 +142,8 @@ class StepTracker {
   const StepRules& rules() const { return rules_; }
   uint64_t generation() const { return generation_; }
   const AppliedSet& done() const { return done_; }
-  // No step from here on was ever handed out or done.
+  // No step from here on was handed out in this generation, and this one is not done. Later ones
+  // may have been when it began.
   uint64_t next() const { return next_; }
   // Whether the barrier is what keeps steps from being handed out.
   bool BarrierHolds() const { return next_ >= barrier_ && barrier_ < rules_.total_steps; }
@@ -158,6 +160,8 @@ class StepTracker {
   using Leases = absl::btree_map<uint64_t, LeaseState>;
 
   uint64_t Limit() const;
+  // Moves next_ on, past what is done.
+  void PassNext();
   Lease AddLease(LeaseState lease, uint64_t begin, uint64_t end);
   absl::optional<uint64_t> LowestOf(const LeaseState& lease) const;
   absl::optional<Pending> LowestOut(bool expired) const;
@@ -169,7 +173,7 @@ class StepTracker {
   uint64_t leases_made_ = 0;  // In this generation.
   uint64_t barrier_;
   AppliedSet done_;
-  uint64_t next_ = 0;                // No step from here on was ever handed out or done.
+  uint64_t next_ = 0;                // See next().
   absl::btree_set<uint64_t> freed_;  // Below next_, not done, not in an unexpired lease.
   absl::btree_set<uint64_t> twice_;  // Not done, in two unexpired leases.
   Leases leases_;

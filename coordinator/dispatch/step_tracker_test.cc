@@ -194,6 +194,26 @@ TEST(StepTrackerTest, ResetRunsExactlyTheMissingSteps) {
   EXPECT_THAT(Begins(TakeAll(tracker)), ElementsAre(2, 3, 5, 6));
 }
 
+// Each step below it was written down, under the dispatcher's lock: no job got on any more, until
+// there was no memory left.
+TEST(StepTrackerTest, StepThatIsDoneFarAboveTheOthersCostsNothing) {
+  constexpr uint64_t kFar = uint64_t{1} << 40;
+  StepTracker tracker = Asynchronous(uint64_t{1} << 50, 3);
+  AppliedSet done = StepsBelow(2);
+  done.Insert(3);
+  done.Insert(kFar);
+  tracker.Reset(2, done);
+  EXPECT_EQ(tracker.next(), 2u);
+  const auto leases = TakeAll(tracker);
+  EXPECT_THAT(Begins(leases), ElementsAre(2, 4, 5));
+  EXPECT_FALSE(tracker.Done(leases[0].id, kFar - 1, kLater)) << "it was never handed out";
+  tracker.SetBarrier(7);
+  tracker.GiveBack(leases[1].id);
+  tracker.Done(leases[0].id, 2, kLater);
+  EXPECT_EQ(tracker.done().watermark(), 4u);
+  EXPECT_THAT(Begins(TakeAll(tracker)), ElementsAre(4, 6));
+}
+
 // A report that was under way when a shard lost the step must not count as done afterwards.
 TEST(StepTrackerTest, ReportsOfAnOlderGenerationAreIgnored) {
   StepTracker tracker = Asynchronous(10, 4);

@@ -258,6 +258,22 @@ TEST_F(AttacherTest, ErrorThatPassesDoesNotHideThatThereIsNoMemory) {
   EXPECT_THAT(servers_[1]->Shards(kNewJob), IsEmpty());
 }
 
+// Up to that step the coordinator counted, until there was no memory left.
+TEST_F(AttacherTest, JobSaysWhichServerTellsOfAStepThatItHasNotGot) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  ASSERT_TRUE(job_->Update([](JobRecord& record) { record.set_total_steps(60); }).ok());
+  servers_[1]->set_says_step(uint64_t{1} << 60);
+  const bool attached = Attach(absl::Minutes(5), [&] {
+    EXPECT_THAT(job_->Status().message(),
+                AllOf(HasSubstr("waits for ps-1"),
+                      HasSubstr("shard 1: it says that it has step 1152921504606846976, and the "
+                                "job has steps 0 to 59")));
+    servers_[1]->set_says_step(absl::nullopt);
+    return true;
+  });
+  EXPECT_TRUE(attached) << "it says so no more";
+}
+
 // It was refused for ever what it asked of that shard.
 TEST_F(AttacherTest, GenerationOfAStrangerDoesNotKeepAJobFromBeingPlacedAgain) {
   for (int i = 0; i < 2; ++i) Join(i);

@@ -53,12 +53,17 @@ JobRunner::JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environm
       inbox_(environment.clock),
       reporter_(job_.get(), &environment_, &inbox_),
       preparer_(job_.get(), &environment_, &inbox_, &reporter_),
-      attacher_(job_.get(), &environment_, &inbox_, &reporter_),
-      thread_([this] { Run(); }) {}
+      attacher_(job_.get(), &environment_, &inbox_, &reporter_) {}
 
 JobRunner::~JobRunner() {
   Stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+  checkpoint_requests_.Close(Stopped());  // Where it has not begun.
+}
+
+absl::Status JobRunner::Start() {
+  MILLRACE_ASSIGN_OR_RETURN(thread_, environment_.start_thread([this] { Run(); }));
+  return absl::OkStatus();
 }
 
 void JobRunner::Cancel() { Interrupt(absl::CancelledError("cancelled by a client")); }
@@ -169,6 +174,7 @@ void JobRunner::OnEvaluationResult(const WorkerMember& worker, const EvaluationR
 }
 
 void JobRunner::Run() {
+  job_->ClearWaiting();  // For this thread.
   HoldDirectory();
   const absl::Status status = RunToEnd();
   // An interrupted call fails with an error of its own.

@@ -33,13 +33,16 @@ namespace millrace::coordinator {
 // Thread-safe.
 class JobRunner {
  public:
-  // Starts at once, wherever the job's record says that it is. `hold`, on the job's directory of
-  // checkpoints (nullptr: it has none), is taken first, and released when the job's end is in the
-  // journal, before anybody hears of it.
+  // `hold`, on the job's directory of checkpoints (nullptr: it has none), is taken first, and
+  // released when the job's end is in the journal, before anybody hears of it.
   JobRunner(std::shared_ptr<Job> job, const RunnerEnvironment& environment,
             std::shared_ptr<CheckpointHold> hold);
   // Stops, and waits for the thread.
   ~JobRunner();
+
+  // Begins, wherever the job's record says that it is, and with what was said to it before. Does
+  // not block. RESOURCE_EXHAUSTED: the system has no thread left; try again. REQUIRES: not begun.
+  absl::Status Start();
 
   // Ends the job as CANCELLED, soon.
   void Cancel();
@@ -114,7 +117,7 @@ class JobRunner {
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Checkpointer> checkpointer_;  // nullptr: the job has no checkpoints.
 
-  std::thread thread_;  // Last: it uses the others.
+  std::thread thread_;  // Last: it uses the others. None before Start.
 };
 
 }  // namespace millrace::coordinator

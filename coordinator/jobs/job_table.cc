@@ -12,6 +12,11 @@
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kStartAgain = absl::Seconds(1);
+
+}  // namespace
 
 JobTable::JobTable(const RunnerEnvironment& environment, const RetentionLimits& limits,
                    Journal* journal, const QueueLimits& queue_limits)
@@ -19,6 +24,7 @@ JobTable::JobTable(const RunnerEnvironment& environment, const RetentionLimits& 
       journal_(journal),
       held_directories_(environment.file_system),
       queue_(queue_limits),
+      start_later_(environment.clock, kStartAgain, [this] { RunNext(); }),
       retention_({.limits = limits,
                   .registry = environment.registry,
                   .ended_jobs = [this] { return EndedJobs(); },
@@ -123,6 +129,7 @@ void JobTable::RunNext() {
 
 void JobTable::RunWhoseTurnItIs() {
   if (stopping_) return;
+  for (const uint64_t number : std::exchange(unstarted_, {})) StartRunner(jobs_.at(number));
   while (const auto number = queue_.TakeNext()) RunLocked(jobs_.at(*number));
   size_t before = 0;
   for (const uint64_t number : queue_.Waiting()) {
@@ -140,6 +147,17 @@ void JobTable::RunLocked(Entry& entry) {
     entry.hold = held_directories_.MakeHold(directory);
   }
   entry.runner = std::make_shared<JobRunner>(entry.job, environment_, entry.hold);
+  StartRunner(entry);
+}
+
+// Where the system has no thread left the job keeps its turn, and waits for one.
+void JobTable::StartRunner(Entry& entry) {
+  const absl::Status started = entry.runner->Start();
+  if (started.ok()) return;
+  entry.job->SetWaiting("a thread of the coordinator", absl::nullopt,
+                        std::string(started.message()));
+  unstarted_.insert(entry.job->number());
+  start_later_.Ask();
 }
 
 absl::StatusOr<std::shared_ptr<Job>> JobTable::Find(const std::string& job_id) const {
@@ -250,6 +268,7 @@ void JobTable::Stop() {
     MutexLock lock(&mutex_);
     stopping_ = true;
   }
+  start_later_.Stop();
   retention_.Stop();
   for (const auto& runner : Runners()) runner->Stop();
   std::map<uint64_t, Entry> jobs;

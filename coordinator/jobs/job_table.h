@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/job_runner.h"
+#include "coordinator/jobs/late_call.h"
 #include "coordinator/jobs/retention.h"
 #include "coordinator/jobs/runner_environment.h"
 #include "coordinator/journal/journal.h"
@@ -29,7 +31,7 @@ namespace millrace::coordinator {
 // Thread-safe.
 class JobTable {
  public:
-  // A job and its runner.
+  // A job and its runner, which begins a little later where the system has no thread left.
   struct Running {
     std::shared_ptr<Job> job;
     std::shared_ptr<JobRunner> runner;
@@ -113,10 +115,11 @@ class JobTable {
   };
 
   Entry& AddLocked(std::shared_ptr<Job> job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Some runner has finished: whose turn is it now?
+  // Some runner has finished, or may have a thread now: whose turn is it?
   void RunNext() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunWhoseTurnItIs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunLocked(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartRunner(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Those that have ended and whose runners are gone; lets runners go that have finished.
   std::vector<std::shared_ptr<Job>> EndedJobs() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Forget(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -133,9 +136,14 @@ class JobTable {
   absl::flat_hash_map<std::string, std::string> by_request_ ABSL_GUARDED_BY(mutex_);
   JobQueue queue_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Those whose runners have no thread yet, by number. They have their turns, and no state of their
+  // own: to everybody else their runners are slow to begin.
+  std::set<uint64_t> unstarted_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
-  Retention retention_;  // Last: its thread uses the others.
+  // Last: their threads use the others.
+  LateCall start_later_;
+  Retention retention_;
 };
 
 }  // namespace millrace::coordinator

@@ -1,5 +1,7 @@
 #include "coordinator/jobs/member_events.h"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,6 +9,7 @@
 #include "common/applied_set.h"
 #include "coordinator/jobs/job_table_fixture.h"
 #include "coordinator/testing/fake_ps.h"
+#include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -98,6 +101,55 @@ TEST_F(MemberEventsTest, ShardThatItsJobDoesNotPlaceThereIsDroppedAndAStrangersS
   AddPs(server, shards);
   server.AwaitDropped("j-1");
   EXPECT_EQ(server.Shards("of another journal").size(), 1u);
+}
+
+// A record and a call were made for each of them, one after the other, before anything else: no
+// memory was freed for hours.
+TEST_F(MemberEventsTest, StraysByTheThousandDoNotKeepAnotherJobFromBeingRetired) {
+  constexpr uint32_t kStrays = 20'000;
+  FakePs server("ps-0");
+  server.Serve();
+  JobRecord has_strays = PendingJob();
+  has_strays.set_state(RUNNING);
+  has_strays.set_generation(5);
+  has_strays.add_shards()->set_directory_id("another server's");
+  ASSERT_TRUE(journal_->Write(has_strays).ok());
+  JobRecord ended = has_strays;
+  ended.set_number(2);
+  ended.set_job_id("j-2");
+  ended.set_state(SUCCEEDED);
+  ended.mutable_started();
+  ended.mutable_shards(0)->set_directory_id(server.directory_id());
+  ASSERT_TRUE(journal_->Write(ended).ok());
+  ASSERT_TRUE(table_.Load().ok());
+
+  std::vector<ShardStatus> shards(kStrays);
+  for (uint32_t shard = 0; shard < kStrays; ++shard) {
+    shards[shard].set_job_id("j-1");
+    shards[shard].set_shard(shard);
+  }
+  Gate some_dropped;
+  std::atomic<uint32_t> drops{0};
+  std::atomic<bool> is_retired{false};
+  server.set_on_drop([&] {
+    const uint32_t drop = ++drops;
+    if (drop == 1) {  // Not before: a sweep may come before the strays.
+      CreateShardRequest request;
+      request.mutable_spec()->set_job_id("j-2");
+      request.set_generation(5);
+      ShardStatus status;
+      EXPECT_TRUE(server.CreateShard(nullptr, &request, &status).ok());
+    }
+    if (drop == kStrays / 10) {
+      is_retired = server.Shards("j-2")[0].retired();
+      some_dropped.Open();
+    }
+    return grpc::Status::OK;
+  });
+  AddPs(server, shards);
+  some_dropped.Pass();
+  EXPECT_TRUE(is_retired);
+  table_.Stop();
 }
 
 }  // namespace

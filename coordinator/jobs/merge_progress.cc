@@ -30,7 +30,10 @@ absl::StatusOr<MergedProgress> MergeProgress(absl::Span<const ShardStatus> shard
     MILLRACE_ASSIGN_OR_RETURN(AppliedSet steps, StepsOf(shards[i]));
     const uint64_t frontier =
         steps.above().empty() ? steps.watermark() : *steps.above().rbegin() + 1;
-    merged.frontier = std::max(merged.frontier, frontier);
+    if (frontier > merged.frontier) {
+      merged.frontier = frontier;
+      merged.furthest = shards[i].shard();
+    }
     merged.done = i == 0 ? std::move(steps) : AppliedSet::Intersection(merged.done, steps);
   }
   return merged;

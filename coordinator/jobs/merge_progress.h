@@ -15,6 +15,7 @@ namespace millrace::coordinator {
 struct MergedProgress {
   AppliedSet done;        // Steps that every shard has applied or holds.
   uint64_t frontier = 0;  // No shard has a step from here on.
+  uint32_t furthest = 0;  // A shard that has the step before that, if there is one.
 };
 
 // INTERNAL: what a shard says makes no sense. REQUIRES: shards is not empty.

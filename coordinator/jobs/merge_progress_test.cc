@@ -24,6 +24,7 @@ TEST(MergeProgressTest, DoneIsWhatEveryShardHas) {
   EXPECT_TRUE(merged->done.Contains(7));
   EXPECT_FALSE(merged->done.Contains(5));
   EXPECT_EQ(merged->frontier, 8u);
+  EXPECT_EQ(merged->furthest, 0u);
 }
 
 TEST(MergeProgressTest, AsynchronousShardsMayBeFarApart) {
@@ -32,6 +33,7 @@ TEST(MergeProgressTest, AsynchronousShardsMayBeFarApart) {
   ASSERT_TRUE(merged.ok());
   EXPECT_EQ(merged->done.size(), 2u);
   EXPECT_EQ(merged->frontier, 900u);
+  EXPECT_EQ(merged->furthest, 1u);
 }
 
 TEST(MergeProgressTest, HeldContributionsNeedNotBeComputedAgain) {

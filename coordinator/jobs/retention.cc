@@ -8,6 +8,7 @@
 #include "coordinator/jobs/retention.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/retry.h"
@@ -21,10 +22,26 @@ namespace {
 constexpr size_t kEventsOfOldJobs = 100;
 constexpr absl::Duration kSettling = absl::Minutes(5);
 constexpr absl::Duration kLookAgain = absl::Seconds(10);
+// Strays of a job that are dropped at a time from one directory.
+constexpr size_t kStraysAtOnce = 256;
 
 int CountDropped(const std::vector<ShardPlacement>& shards) {
   return static_cast<int>(std::count_if(shards.begin(), shards.end(),
                                         [](const auto& shard) { return shard.dropped(); }));
+}
+
+// The job with nothing but those of its strays in a directory that it does not place there; the
+// other shards up to them are marked as dropped.
+JobRecord WithStrays(const JobRecord& job, const std::string& directory_id,
+                     const std::set<uint32_t>& strays) {
+  JobRecord record = job;
+  record.clear_shards();
+  for (const uint32_t stray : strays) {
+    if (IsPlacedOn(job, directory_id, stray)) continue;
+    while (record.shards_size() < static_cast<int>(stray)) record.add_shards()->set_dropped(true);
+    record.add_shards()->set_directory_id(directory_id);
+  }
+  return record;
 }
 
 }  // namespace
@@ -43,7 +60,9 @@ void Retention::Wake() {
 void Retention::DropStrays(const std::vector<StrayShard>& strays) {
   if (strays.empty()) return;
   MutexLock lock(&mutex_);
-  strays_.insert(strays.begin(), strays.end());
+  for (const StrayShard& stray : strays) {
+    strays_[{stray.job_id, stray.directory_id}].insert(stray.shard);
+  }
   woken_ = true;
   changed_.SignalAll();
 }
@@ -111,40 +130,58 @@ void Retention::Sweep() {
   }
 }
 
+// Some of each job in each directory; the rest comes after the next sweep. A server that does not
+// answer is asked once.
 void Retention::SweepStrays() {
-  std::set<StrayShard> strays;
+  Strays strays;
   {
     MutexLock lock(&mutex_);
     strays.swap(strays_);
   }
-  for (const StrayShard& stray : strays) {
-    const absl::Status status = DropStray(stray);
-    LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << stray.job_id << ": " << status;
-    if (Classify(status.code()) != Failure::kPassing) continue;
-    look_again_ = options_.clock->Now() + kLookAgain;
-    MutexLock lock(&mutex_);
-    strays_.insert(stray);
+  std::set<std::string> silent;
+  bool more = false;
+  for (auto& [home, shards] : strays) {
+    if (stopping()) return;
+    if (silent.contains(home.second)) continue;
+    const absl::Status status = DropSome(home, shards);
+    LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << home.first << ": " << status;
+    if (Classify(status.code()) == Failure::kPassing) {
+      silent.insert(home.second);
+    } else {
+      more |= !shards.empty();
+    }
   }
+  if (!silent.empty()) look_again_ = options_.clock->Now() + kLookAgain;
+  MutexLock lock(&mutex_);
+  for (auto& [home, shards] : strays) {
+    if (!shards.empty()) strays_[home].merge(shards);
+  }
+  woken_ |= more;
 }
 
-// The job may be placed there again meanwhile; but it makes its shard under a newer generation than
-// a record that does not say so, and that one is not dropped. A server that is away says what it
-// has when it is back.
-absl::Status Retention::DropStray(const StrayShard& stray) {
-  const std::shared_ptr<Job> job = options_.find_job(stray.job_id);
-  if (job == nullptr) return absl::OkStatus();
-  JobRecord record = job->record();
-  if (IsPlacedOn(record, stray.directory_id, stray.shard)) return absl::OkStatus();
-  record.clear_shards();
-  for (uint32_t shard = 0; shard < stray.shard; ++shard) record.add_shards()->set_dropped(true);
-  record.add_shards()->set_directory_id(stray.directory_id);
+// Takes those out that need not be looked at again. The job may be placed there again meanwhile;
+// but it makes its shard under a newer generation than a record that does not say so, and that one
+// is not dropped. A server that is away says what it has when it is back.
+absl::Status Retention::DropSome(const StrayHome& home, std::set<uint32_t>& strays) {
+  const auto& [job_id, directory_id] = home;
+  const auto end = std::next(strays.begin(), std::min(strays.size(), kStraysAtOnce));
+  absl::Status status;
+  if (const std::shared_ptr<Job> job = options_.find_job(job_id)) {
+    status = DropPlacements(WithStrays(job->record(), directory_id, {strays.begin(), end}));
+  }
+  if (Classify(status.code()) != Failure::kPassing) strays.erase(strays.begin(), end);
+  return status;
+}
+
+absl::Status Retention::DropPlacements(const JobRecord& record) {
+  if (record.shards_size() == 0) return absl::OkStatus();
   ShardGroup shards(record, options_.registry);
   shards.Locate();
   if (!SetUnderWay(&shards)) return absl::OkStatus();
   const absl::Status status = shards.Drop(record.generation());
   SetUnderWay(nullptr);
-  LOG_IF(INFO, status.ok()) << stray.job_id << ": dropped what it had left as "
-                            << shards.NameOf(stray.shard);
+  LOG_IF(INFO, status.ok()) << record.job_id() << ": dropped what is not placed there, the last "
+                            << "of it " << shards.NameOf(record.shards_size() - 1);
   return status;
 }
 

@@ -2,7 +2,6 @@
 #ifndef MILLRACE_COORDINATOR_JOBS_RETENTION_H_
 #define MILLRACE_COORDINATOR_JOBS_RETENTION_H_
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,6 +10,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,15 +36,14 @@ struct StrayShard {
   std::string job_id;
   uint32_t shard = 0;
   std::string directory_id;
-
-  auto operator<=>(const StrayShard&) const = default;
 };
 
 // Retires shards of jobs that have ended, so that their servers can use the memory, then drops,
 // trims and forgets, on a thread of its own. Shards of a job that never started are dropped at
 // once: nobody reads them. Shards whose server is away, and what did not work, are tried again at
 // the next Wake; what is not found is asked for again for some minutes, since it may be under way.
-// Drops stray shards, of all jobs.
+// Drops stray shards, of all jobs; a few at a time, with everything else between, since a server
+// may have tens of thousands.
 // Thread-safe.
 class Retention {
  public:
@@ -78,8 +77,14 @@ class Retention {
  private:
   void SweepInLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
+  // A job, and the directory of a ps server that has strays of it.
+  using StrayHome = std::pair<std::string, std::string>;
+  using Strays = std::map<StrayHome, std::set<uint32_t>>;
+
   void SweepStrays() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status DropStray(const StrayShard& stray) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status DropSome(const StrayHome& home, std::set<uint32_t>& strays)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status DropPlacements(const JobRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status FreeMemory(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status RetireShards(const JobRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DropShards(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -98,7 +103,7 @@ class Retention {
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<StrayShard> strays_ ABSL_GUARDED_BY(mutex_);
+  Strays strays_ ABSL_GUARDED_BY(mutex_);
   ShardGroup* under_way_ ABSL_GUARDED_BY(mutex_) = nullptr;
 
   Mutex join_mutex_;  // One joins; before mutex_.

@@ -6,8 +6,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/storage/durable_file.h"
@@ -16,6 +18,7 @@
 #include "coordinator/jobs/memory_turn.h"
 #include "coordinator/jobs/planner.h"
 #include "coordinator/jobs/retention.h"
+#include "coordinator/jobs/start_thread.h"
 #include "coordinator/membership/member_registry.h"
 
 namespace millrace::coordinator {
@@ -39,6 +42,8 @@ struct RunnerEnvironment {
   std::function<uint64_t(const std::string& directory_id)> elements_on;
   // Has shards dropped where their job does not place them any more. Must not block.
   std::function<void(const std::vector<StrayShard>& strays)> drop_strays;
+  // Starts a runner's thread. RESOURCE_EXHAUSTED: the system has none left.
+  std::function<absl::StatusOr<std::thread>(std::function<void()> run)> start_thread = StartThread;
   // Called last, on the runner's thread, when a job has ended (not when it was stopped). Must not
   // block.
   std::function<void()> on_ended;

@@ -57,20 +57,38 @@ auto AtGeneration(const std::string& job_id, uint64_t generation) {
   };
 }
 
-// Whether an answer is about what was asked for: later its shard is looked up.
+// A step of the set that a job with so many has not got; nothing where there is none.
+absl::optional<uint64_t> StepBeyond(const StepSet& steps, uint64_t total_steps) {
+  if (steps.watermark() > total_steps) return steps.watermark() - 1;
+  const auto beyond = std::find_if(steps.above().begin(), steps.above().end(),
+                                   [=](uint64_t step) { return step >= total_steps; });
+  if (beyond == steps.above().end()) return absl::nullopt;
+  return *beyond;
+}
+
+}  // namespace
+
+// Whether an answer is about what was asked for: later its shard is looked up. A shard takes the
+// steps that its job was planned with, also where that ends earlier, and no others.
 template <typename Response>
-grpc::Status CheckAnswer(const std::string& job_id, uint32_t shard, const Response& answer) {
+grpc::Status ShardGroup::CheckAnswer(uint32_t shard, const Response& answer) const {
   if constexpr (std::is_same_v<Response, ShardStatus>) {
-    if (answer.job_id() != job_id || answer.shard() != shard) {
+    if (answer.job_id() != job_id_ || answer.shard() != shard) {
       return {grpc::StatusCode::INTERNAL,
-              absl::StrCat("it was asked about job '", job_id, "', and answers about shard ",
+              absl::StrCat("it was asked about job '", job_id_, "', and answers about shard ",
                            answer.shard(), " of job '", Printable(answer.job_id()), "'")};
+    }
+    if (total_steps_ == 0) return grpc::Status::OK;
+    for (const StepSet* steps : {&answer.applied(), &answer.held()}) {
+      const absl::optional<uint64_t> beyond = StepBeyond(*steps, total_steps_);
+      if (!beyond) continue;
+      return {grpc::StatusCode::INTERNAL,
+              absl::StrCat("it says that it has step ", *beyond, ", and the job has steps 0 to ",
+                           total_steps_ - 1)};
     }
   }
   return grpc::Status::OK;
 }
-
-}  // namespace
 
 template <typename Request, typename Response>
 struct ShardGroup::Round : CallRound {
@@ -88,7 +106,10 @@ struct ShardGroup::PollRound {
 };
 
 ShardGroup::ShardGroup(const JobRecord& record, const MemberRegistry* registry)
-    : job_id_(record.job_id()), making_(record), servers_(record, registry) {}
+    : job_id_(record.job_id()),
+      total_steps_(record.total_steps()),
+      making_(record),
+      servers_(record, registry) {}
 
 // The rounds wait for their calls.
 ShardGroup::~ShardGroup() { under_way_.Cancel(); }
@@ -112,7 +133,7 @@ std::shared_ptr<ShardGroup::Round<Request, Response>> ShardGroup::Start(
       (servers_.stub(shard).async()->*method)(
           round->context(shard), &round->requests[shard], &round->responses[shard],
           [this, calls = round.get(), shard, if_one_fails](grpc::Status status) {
-            if (status.ok()) status = CheckAnswer(job_id_, shard, calls->responses[shard]);
+            if (status.ok()) status = CheckAnswer(shard, calls->responses[shard]);
             if (!status.ok() && if_one_fails == IfOneFails::kCancelOthers) calls->Cancel();
             calls->Done(shard, status);
           });

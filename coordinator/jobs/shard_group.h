@@ -28,7 +28,8 @@ namespace millrace::coordinator {
 // Used by one thread, but for Cancel. Calls go to all shards at once and block until the last has
 // answered, each with a deadline of its own; answers are in the order of the shards. Where several
 // fail, the error is one that does not pass, or that there is no memory, or the first shard's; with
-// the server and the shard in the message.
+// the server and the shard in the message. An answer about another shard, or with steps that the
+// job has not got, is an error of its server.
 class ShardGroup final : public CheckpointShards {
  public:
   // REQUIRES: `record` has shards. `registry` is not owned.
@@ -154,8 +155,11 @@ class ShardGroup final : public CheckpointShards {
   void CancelMoved(CallRound& round) const;
   absl::Status WorstError(const char* what, const CallRound& round);
   absl::Status ErrorOf(const char* what, uint32_t shard, const grpc::Status& status) const;
+  template <typename Response>
+  grpc::Status CheckAnswer(uint32_t shard, const Response& answer) const;
 
   const std::string job_id_;
+  const uint64_t total_steps_;  // 0: not known.
   const ShardMaking making_;
   ShardServers servers_;
   std::string failed_server_;

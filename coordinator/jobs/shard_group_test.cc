@@ -14,6 +14,7 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kGroups = 3000;
@@ -53,7 +54,7 @@ TEST_F(ShardGroupTest, GroupGoesRightAfterACallOverAndOverAgain) {
   }
 }
 
-// Answers about another shard than it is asked about.
+// Gives this answer, whatever it is asked about.
 class ConfusedServer final : public ParameterServerAdmin::Service {
  public:
   explicit ConfusedServer(const ShardStatus& answer) : answer_(answer) {
@@ -99,6 +100,34 @@ TEST_F(ShardGroupTest, AnswerAboutAnotherShardOrJobIsAnError) {
                                        answer.shard(), " of job '", answer.job_id(), "'")));
     EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0"));
   }
+}
+
+// Everybody counted up to it.
+TEST_F(ShardGroupTest, AnswerWithAStepThatTheJobHasNotGotIsAnError) {
+  const auto ask = [this](const ShardStatus& answer) {
+    const ConfusedServer server(answer);
+    JobRecord record = JobAt(server.address());
+    record.set_total_steps(60);
+    ShardGroup group(record, &registry_);
+    EXPECT_EQ(group.Locate(), "");
+    return std::string(group.Get().status().message());
+  };
+  ShardStatus last = AnswerAbout("j-1", 0);
+  last.mutable_applied()->set_watermark(60);
+  last.mutable_held()->add_above(59);
+  EXPECT_EQ(ask(last), "");
+  ShardStatus far = AnswerAbout("j-1", 0);
+  far.mutable_applied()->add_above(59);
+  far.mutable_applied()->add_above(uint64_t{1} << 60);
+  EXPECT_THAT(ask(far), AllOf(HasSubstr("ps-0"), HasSubstr("GetShard of shard 0: it says that it "
+                                                           "has step 1152921504606846976, and the "
+                                                           "job has steps 0 to 59")));
+  ShardStatus done = AnswerAbout("j-1", 0);
+  done.mutable_applied()->set_watermark(61);
+  EXPECT_THAT(ask(done), HasSubstr("it has step 60, and"));
+  ShardStatus held = AnswerAbout("j-1", 0);
+  held.mutable_held()->add_above(60);
+  EXPECT_THAT(ask(held), HasSubstr("it has step 60, and"));
 }
 
 }  // namespace

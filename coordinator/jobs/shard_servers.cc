@@ -58,6 +58,7 @@ std::string ShardServers::Locate() {
   gone_ = 0;
   for (uint32_t shard = 0; shard < count(); ++shard) {
     ShardPlacement& placement = placements_[shard];
+    if (placement.dropped()) continue;  // There may be tens of thousands.
     Server& server = servers_[shard];
     const auto member = registry_->FindPs(placement.directory_id());
     server.member = member ? member->id : 0;

@@ -25,8 +25,8 @@ class ShardServers {
 
   uint32_t count() const { return static_cast<uint32_t>(placements_.size()); }
 
-  // Finds the servers that hold the shards now. Returns those that are not there, as a person would
-  // name them: "ps-1 (127.0.0.1:2223), gone"; empty: all are there.
+  // Finds the servers that hold the shards now, but those that are dropped. Returns those that are
+  // not there, as a person would name them: "ps-1 (127.0.0.1:2223), gone"; empty: all are there.
   std::string Locate();
   // The same, by name: "ps-1".
   const std::map<std::string, std::string>& missing() const { return missing_; }

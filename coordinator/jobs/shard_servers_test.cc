@@ -71,6 +71,16 @@ TEST_F(ShardServersTest, ServersThatAreGoneAreNamed) {
   EXPECT_EQ(servers_.Moved(), "");
 }
 
+TEST_F(ShardServersTest, ShardThatIsDroppedIsNotMissed) {
+  JobRecord record = JobOfTwoServers();
+  record.mutable_shards(1)->set_dropped(true);
+  JoinAsBefore(0);
+  ShardServers servers(record, &registry_);
+  EXPECT_EQ(servers.Locate(), "");
+  EXPECT_TRUE(servers.IsLocated(0));
+  EXPECT_FALSE(servers.IsLocated(1));
+}
+
 TEST_F(ShardServersTest, ShardIsWhereItsDirectoryIsServed) {
   JoinAsBefore(0);
   Join("ps-new", "d1", "127.0.0.1:9999");

@@ -65,6 +65,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   if (merged.done.watermark() < total_steps_) evaluator.ForgetTheEnd();
   // A state that some shard has left behind cannot be evaluated any more.
   frontier_ = std::max<uint64_t>(merged.frontier, 1);
+  furthest_ = merged.furthest;
   barrier_ = BarrierFrom(frontier_, evaluator);
   flushed_ = false;
   reports_are_false_ = false;
@@ -120,7 +121,18 @@ void Trainer::TellRecovery(const Before& before, const Attached& attached) {
   }
 }
 
+// No step from the end on was handed out. With one there is no state that the job could end with,
+// however often its shards are attached.
+absl::Status Trainer::CheckFrontier(const ShardGroup& shards) const {
+  if (frontier_ <= total_steps_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(shards.NameOf(furthest_), " has step ", frontier_ - 1,
+                   ", which no worker was given: the job has stopped early, and its last step is ",
+                   total_steps_ - 1));
+}
+
 absl::StatusOr<Trainer::End> Trainer::Train(ShardGroup& shards, Evaluator& evaluator) {
+  MILLRACE_RETURN_IF_ERROR(CheckFrontier(shards));
   for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(const Next next, LookAround(shards, evaluator));
     if (next == Next::kEnd) return End{.finished = true};

@@ -78,6 +78,7 @@ class Trainer {
   void AttachCheckpointer(const Attached& attached, ShardGroup& shards);
   void TellRecovery(const Before& before, const Attached& attached);
   Before WhatThereIs() const;
+  absl::Status CheckFrontier(const ShardGroup& shards) const;
   absl::StatusOr<Next> LookAround(ShardGroup& shards, Evaluator& evaluator);
   absl::StatusOr<Next> ExchangeNorms(ShardGroup& shards);
   Next Detach(std::string cause);
@@ -123,7 +124,8 @@ class Trainer {
   // Since Start.
   uint64_t generation_ = 0;
   uint64_t epoch_ = 0;     // Synchronous: of all shards.
-  uint64_t frontier_ = 0;  // Of all shards at the start: no barrier lies before it.
+  uint64_t frontier_ = 0;  // Of all shards at the start: no barrier lies before it, but the end.
+  uint32_t furthest_ = 0;  // See MergedProgress.
   uint64_t barrier_ = 0;
   bool flushed_ = false;  // Every shard has all steps of the job, on disk.
   bool reports_are_false_ = false;

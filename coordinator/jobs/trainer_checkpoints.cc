@@ -45,7 +45,7 @@ void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
   cuts_.Want(wanted_version_);
   cuts_.Hold(checkpointer_->held_cut());
   if (checkpointer_->awaits_cut()) poll_due_ = std::min(poll_due_, clock_->Now() + PollPeriod());
-  if (checkpointer_->WantsBarrier() && !progress.at_barrier) {
+  if (checkpointer_->WantsBarrier() && !progress.at_barrier && frontier_ <= barrier_) {
     barrier_ = environment_.dispatcher->SetBarrierHere(job_.id(), frontier_, barrier_);
   }
 }

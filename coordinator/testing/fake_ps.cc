@@ -196,6 +196,11 @@ void FakePs::set_trouble(const std::string& trouble) {
   trouble_ = trouble;
 }
 
+void FakePs::set_says_step(absl::optional<uint64_t> step) {
+  MutexLock lock(&mutex_);
+  says_step_ = step;
+}
+
 void FakePs::FlushAll() {
   MutexLock lock(&mutex_);
   for (auto& [key, shard] : shards_) Flush(key, shard);
@@ -312,6 +317,7 @@ ShardStatus FakePs::StatusOf(const Key& key, const Shard& shard) const {
   status.set_generation(shard.generation);
   status.set_version(shard.version);
   *status.mutable_applied() = shard.applied.ToProto();
+  if (says_step_) status.mutable_applied()->add_above(*says_step_);
   *status.mutable_held() = shard.held.ToProto();
   status.set_flushed_version(shard.flushed_version);
   status.set_has_previous(shard.has_previous);

@@ -68,6 +68,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   void set_slow_versions(bool slow);
   // What ShardStatus.trouble says.
   void set_trouble(const std::string& trouble);
+  // A step that its shards say they have, above all others, although they do not.
+  void set_says_step(absl::optional<uint64_t> step);
 
   // The shards of a job, in order.
   std::vector<ShardStatus> Shards(const std::string& job_id) const;
@@ -246,6 +248,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   bool takes_planned_cuts_ ABSL_GUARDED_BY(mutex_) = true;
   bool slow_versions_ ABSL_GUARDED_BY(mutex_) = false;
   std::string trouble_ ABSL_GUARDED_BY(mutex_);
+  absl::optional<uint64_t> says_step_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> applied_in_this_life_ ABSL_GUARDED_BY(mutex_);
   bool flush_always_ ABSL_GUARDED_BY(mutex_) = false;
   int flushes_ ABSL_GUARDED_BY(mutex_) = 0;
