@@ -194,33 +194,16 @@ has_tool() {
   return 1
 }
 
-# Prints the option by which compute-sanitizer looks at our kernels alone: what cuBLASLt's do with shared memory is not ours to
-# mend. Its releases call it differently; nothing where none of these is taken.
-our_kernels() {
-  local option
-  for option in --kernel-name=kernel_substring=millrace --kernel-name=kns=millrace --kernel-regex=kns=millrace; do
-    if timeout 120 "$@" "$option" --tool=racecheck /bin/sh "$here/gpu_test" --gtest_filter=ColumnSumsTest.AreSumsOfColumns \
-      >"$results/our_kernels.log" 2>&1; then
-      echo "$option"
-      return
-    fi
-  done
-}
-
 # Errors that calls return are no errors of theirs: an event that is asked whether it is done says no that way, and tests
 # provoke some. Steps that are watched are no figures.
 run_sanitizers() {
-  local tool tests shards ours_alone only_these figures=/dev/null
+  local tool tests shards figures=/dev/null
   has_tool sanitizers compute-sanitizer || return
   local watch=("${ours[@]}" compute-sanitizer --target-processes=all --report-api-errors=no --error-exitcode=9)
   shards=$(($(nproc) > 16 ? 16 : $(nproc)))
-  ours_alone=$(our_kernels "${watch[@]}")
-  say "kernels that racecheck and synccheck look at: ${ours_alone:-all}"
   for tool in memcheck racecheck synccheck; do
-    only_these=()
-    [[ -z $ours_alone || $tool == memcheck ]] || only_these=("$ours_alone")
     for tests in gpu_test kernels_test image_kernels_test; do
-      parts "${tool}_$tests" 300 "$shards" "${watch[@]}" ${only_these[@]+"${only_these[@]}"} "--tool=$tool" /bin/sh "$here/$tests"
+      parts "${tool}_$tests" 300 "$shards" "${watch[@]}" "--tool=$tool" /bin/sh "$here/$tests"
     done
   done
   parts memcheck_cuda_model_test 500 "$shards" "${watch[@]}" --tool=memcheck /bin/sh "$here/cuda_model_test"
