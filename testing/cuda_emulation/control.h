@@ -98,6 +98,7 @@ struct Counts {
   uint64_t allocations = 0;         // cudaMalloc
   uint64_t pinned_allocations = 0;  // cudaHostAlloc
   uint64_t events = 0;              // cudaEventCreateWithFlags
+  uint64_t blas_handles = 0;        // cublasLtCreate
 };
 Counts Counted();
 

@@ -336,6 +336,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
                               void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (handle->device != cuda_emulation::CurrentDevice()) return CUBLAS_STATUS_INVALID_VALUE;
   const cuda_emulation::Layouts layouts = {a_layout, b_layout, c_layout, d_layout};
   const cublasStatus_t status = cuda_emulation::CheckProblem(description, layouts);
   if (status != CUBLAS_STATUS_SUCCESS) return status;

@@ -44,10 +44,12 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
 size_t cublasLtGetVersion() { return 130100; }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  const cudaError_t error =
-      cuda_emulation::Call([](cuda_emulation::Device*) { return cudaSuccess; });
+  const cudaError_t error = cuda_emulation::Call([](cuda_emulation::Device* device) {
+    ++device->counts.blas_handles;
+    return cudaSuccess;
+  });
   if (error != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
-  *handle = new cublasLtContext;
+  *handle = new cublasLtContext{cuda_emulation::CurrentDevice()};
   return CUBLAS_STATUS_SUCCESS;
 }
 

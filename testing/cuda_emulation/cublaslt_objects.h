@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-struct cublasLtContext {};
+struct cublasLtContext {
+  int device = 0;
+};
 
 struct cublasLtMatmulDescOpaque_t {
   int32_t compute = CUBLAS_COMPUTE_32F;

@@ -9,7 +9,8 @@ namespace {
 
 // Whether devices that fuse apply ReLU within this layer's step.
 bool TakesRelu(const LayerPlan& layer) {
-  return layer.spec.has_batch_normalization() || (layer.spec.has_add() && !Broadcasts(layer));
+  if (layer.spec.has_batch_normalization()) return true;
+  return layer.spec.has_add() && layer.inputs.size() == 2 && !Broadcasts(layer);
 }
 
 bool IsRelu(const LayerPlan& layer) {

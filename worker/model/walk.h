@@ -57,8 +57,8 @@ struct Walk {
   std::vector<size_t> variable_uses;
 };
 
-// `fuses`: a ReLU that alone takes what a batch normalization gives, or a sum of values of one
-// shape, is a part of that layer's step. It changes no bit of what comes out.
+// `fuses`: a ReLU that alone takes what a batch normalization gives, or a sum of two values of one
+// shape, is a part of that layer's step.
 Walk PlanWalk(const ModelPlan& plan, bool fuses = false);
 
 // Whether a backward step gives gradients of this layer's variables.

@@ -189,6 +189,8 @@ absl::Status CudaModel::MakeSums() {
 
 absl::Status CudaModel::TakeMemory() {
   MILLRACE_RETURN_IF_ERROR(MakeSums());
+  ChooseProducts(batches_.train, /*training=*/true);
+  if (batches_.evaluation > 0) ChooseProducts(batches_.evaluation, /*training=*/false);
   host_ = std::make_unique<HostVariables>(places_, At(0).gpu());
   std::vector<GradientExchange::Member> members;
   uint64_t memory = 0;
@@ -210,6 +212,13 @@ absl::Status CudaModel::TakeMemory() {
   numerics_ = CudaNumerics(Gpus(), plan_.precision);
   LogProducts(Gpus(), device_name_);
   return absl::OkStatus();
+}
+
+void CudaModel::ChooseProducts(size_t size, bool training) {
+  Batch batch;
+  batch.size = size;
+  const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
+  for (size_t i = 0; i < parts.size(); ++i) At(i).ChooseProducts(parts[i].size, training);
 }
 
 void CudaModel::Prepare(size_t size, bool training) {

@@ -106,6 +106,8 @@ class CudaModel final : public Model {
   // Captures the passes for batches of this size: what is wrong with them, and the memory of the
   // code that they run, comes before the first step.
   void Prepare(size_t size, bool training);
+  // For full batches, while there is memory to try in.
+  void ChooseProducts(size_t size, bool training);
   // The sink's places, or our own where it has none for a device, or is null.
   GradientPlaces PlacesFor(GradientSink* sink) const;
   // Where passes themselves copy gradients to. Of several replicas, which exchange them first:

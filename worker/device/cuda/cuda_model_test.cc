@@ -106,6 +106,38 @@ TEST_F(CudaModelTest, ComputesWhatTheProcessorDoes) {
   }
 }
 
+// A kernel of its own for ReLU reads and writes all values once more.
+TEST_F(CudaModelTest, ReluIsAPartOfTheKernelsThatWriteWhatItTakes) {
+  MILLRACE_NEEDS_EMULATION();
+  const auto kernels_of = [&](const std::string& layers) {
+    const ModelPlan plan = PlanOrDie(
+        layers + " layers { dense { units: 4 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY", {3}, 4);
+    const std::unique_ptr<Model> model = *Compile(plan, {5, 5});
+    const Batch batch = RandomBatch(/*seed=*/1, /*size=*/5, {3}, 4);
+    EvaluationSums sums;
+    EXPECT_TRUE(model->Evaluate(batch, &sums).ok());
+    const uint64_t before = cuda_emulation::Counted().kernels;
+    EXPECT_TRUE(model->Evaluate(batch, &sums).ok());
+    return cuda_emulation::Counted().kernels - before;
+  };
+  const std::string norm = "layers { dense { units: 6 } } layers { batch_normalization {} }";
+  const std::string sum =
+      "layers { name: 'a' dense { units: 6 } } layers { name: 'b' dense { units: 6 } } "
+      "layers { add {} inputs: ['a', 'b'] }";
+  const std::string relu = "layers { activation { function: RELU } }";
+  cuda_emulation::SetDeviceCount(2);
+  for (const std::vector<int>& gpus : {std::vector<int>{0}, {0, 1}}) {
+    options_.gpus = gpus;
+    EXPECT_EQ(kernels_of(norm + relu), kernels_of(norm));
+    EXPECT_EQ(kernels_of(sum + relu), kernels_of(sum));
+    const uint64_t linear = kernels_of("layers { dense { units: 6 } }");
+    EXPECT_EQ(kernels_of("layers { dense { units: 6 activation: RELU } }"), linear);
+    cuda_emulation::SetReluKeepsNan(false);
+    EXPECT_EQ(kernels_of("layers { dense { units: 6 activation: RELU } }"), linear + gpus.size());
+    cuda_emulation::SetReluKeepsNan(true);
+  }
+}
+
 // Waiting took 50 us more than was asked for, each time.
 TEST_F(CudaModelTest, AThreadThatTrainsWakesUpInTime) {
   const std::unique_ptr<Model> model = CompileBlock();

@@ -57,19 +57,20 @@ std::vector<std::string> CublasSettings() {
   return settings;
 }
 
-// Of all GPUs, and what else decides how they are multiplied.
+// Of all GPUs.
 std::vector<std::string> ProductsOf(const std::vector<cuda::Gpu*>& gpus) {
   std::vector<std::string> products;
   for (cuda::Gpu* const gpu : gpus) {
     for (std::string& product : gpu->ChosenProducts()) products.push_back(std::move(product));
   }
-  if (products.empty()) return products;
-  for (std::string& setting : CublasSettings()) products.push_back(std::move(setting));
   return products;
 }
 
+// And of what else decides how they are multiplied.
 std::string HashOf(const std::vector<std::string>& products) {
-  return HashOf(absl::StrJoin(products, "\n"));
+  std::vector<std::string> lines = CublasSettings();
+  lines.insert(lines.begin(), products.begin(), products.end());
+  return HashOf(absl::StrJoin(lines, "\n"));
 }
 
 }  // namespace

@@ -60,6 +60,16 @@ TEST_F(CudaNumericsTest, DifferWhereOtherAlgorithmsAreChosen) {
             divided.substr(0, divided.find(", products ")));
 }
 
+TEST_F(CudaNumericsTest, DifferWhereReluIsAppliedAfterwards) {
+  MILLRACE_NEEDS_EMULATION();
+  constexpr char kRelu[] =
+      "layers { dense { units: 5 activation: RELU } } layers { dense { units: 3 } } "
+      "loss: SPARSE_CATEGORICAL_CROSSENTROPY";
+  const std::string within = NumericsOf(kRelu, {7});
+  cuda_emulation::SetReluKeepsNan(false);
+  EXPECT_NE(NumericsOf(kRelu, {7}), within);
+}
+
 TEST_F(CudaNumericsTest, DifferWhereCublasIsToldToMultiplyOtherwise) {
   MILLRACE_NEEDS_EMULATION();
   const std::string before = NumericsOf(kDense, {7});

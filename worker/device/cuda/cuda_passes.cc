@@ -55,11 +55,9 @@ size_t CudaLayers::WorkspaceBytes(const BatchSizes& batches) const {
   return bytes;
 }
 
-void CudaLayers::Prepare(const BatchSizes& batches) const {
+void CudaLayers::Prepare(size_t batch, bool training) const {
   for (const auto& layer : layers) {
-    if (layer == nullptr) continue;
-    layer->Prepare(batches.train, /*training=*/true);
-    if (batches.evaluation > 0) layer->Prepare(batches.evaluation, /*training=*/false);
+    if (layer != nullptr) layer->Prepare(batch, training);
   }
 }
 

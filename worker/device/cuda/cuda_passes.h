@@ -29,10 +29,10 @@ struct CudaLayers {
   // What they need at most for batches of these sizes.
   size_t WorkspaceBytes(const BatchSizes& batches) const;
 
-  // As cuda::Layer, for each of the two sizes. Throws cuda::Error.
-  void Prepare(const BatchSizes& batches) const;
+  // As cuda::Layer. Throws cuda::Error.
+  void Prepare(size_t batch, bool training) const;
 
-  std::vector<std::unique_ptr<cuda::Layer>> layers;  // Null: a view.
+  std::vector<std::unique_ptr<cuda::Layer>> layers;  // Null: has no step of its own (Walk).
   std::vector<std::unique_ptr<cuda::Loss>> losses;   // Of each output.
 };
 

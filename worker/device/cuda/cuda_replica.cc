@@ -50,7 +50,6 @@ GradientExchange::Member CudaReplica::member() const {
 
 void CudaReplica::TakeMemory(const HostVariables* host) {
   host_ = host;
-  layers_.Prepare(sizes_);  // While there is memory for trials.
   memory_ =
       std::make_unique<MirroredMemory>(gpu_.get(), layout_.mirrored_bytes, layout_.memory.bytes());
   std::memset(memory_->Host<char>(0), 0, layout_.mirrored_bytes);

@@ -44,6 +44,10 @@ class CudaReplica {
   // What it brings to the exchange of gradients. After TakeMemory.
   GradientExchange::Member member() const;
 
+  // For parts of so many examples (cuda::Layer::Prepare). Before TakeMemory, whose memory it tries
+  // in.
+  void ChooseProducts(size_t examples, bool training) { layers_.Prepare(examples, training); }
+
   // Before all that follows. Values come from `host`, which must outlive this.
   void TakeMemory(const HostVariables* host);
 

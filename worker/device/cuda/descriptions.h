@@ -106,7 +106,7 @@ struct MergeDescription {
   // elements; 0: they are one, which is repeated.
   std::vector<std::vector<int64_t>> strides;
   std::vector<int64_t> elements;  // Of each input.
-  bool relu = false;              // Of a sum of inputs of one shape: what is below 0 becomes 0.
+  bool relu = false;              // Of a sum of two of one shape: what is below 0 becomes 0.
 };
 
 // Inputs one after the other in each row.

@@ -1,6 +1,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,10 @@ cublasLtHandle_t SpareOf(int device) {
 void GiveLtBack::operator()(std::remove_pointer_t<cublasLtHandle_t>* handle) const {
   SpareLt& spare = Spare();
   const std::lock_guard<std::mutex> lock(spare.mutex);
-  spare.handles[device].push_back(handle);
+  try {
+    spare.handles[device].push_back(handle);
+  } catch (const std::bad_alloc&) {  // Nobody has it any more.
+  }
 }
 
 LtOwner TakeLt() {

@@ -14,23 +14,14 @@
 #include <memory>
 #include <shared_mutex>
 #include <string>
-#include <type_traits>
 #include <vector>
 
+#include "worker/device/cuda/kernels/handles.h"
 #include "worker/device/cuda/kernels/members.h"
 #include "worker/device/cuda/kernels/products.h"
 #include "worker/device/cuda/library.h"
 
 namespace millrace::cuda {
-
-// Owns what CUDA makes.
-template <typename Handle, cudaError_t (*kDestroy)(Handle)>
-struct DestroyHandle {
-  void operator()(std::remove_pointer_t<Handle>* handle) const { kDestroy(handle); }
-};
-template <typename Handle, cudaError_t (*kDestroy)(Handle)>
-using HandleOwner = std::unique_ptr<std::remove_pointer_t<Handle>, DestroyHandle<Handle, kDestroy>>;
-using StreamOwner = HandleOwner<cudaStream_t, cudaStreamDestroy>;
 
 class CudaGpu final : public Gpu {
  public:

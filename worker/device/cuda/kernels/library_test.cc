@@ -41,6 +41,25 @@ TEST_F(CudaLibraryTest, SaysThatThereIsNoDriver) {
   EXPECT_THAT(error.what(), HasSubstr("there is no NVIDIA driver"));
 }
 
+// To destroy a handle breaks off what others capture on its device.
+TEST_F(CudaLibraryTest, HandlesOfCublasAreLentAgain) {
+  MILLRACE_NEEDS_EMULATION();
+  cuda_emulation::SetDeviceCount(2);
+  const uint64_t before = cuda_emulation::Counted().blas_handles;
+  for (int i = 0; i < 10; ++i) {
+    for (const int index : {0, 1}) {
+      const std::unique_ptr<Gpu> gpu = library_->Open(index, {});
+      const std::unique_ptr<Gpu> beside = library_->Open(index, {});
+      DenseDescription dense;
+      dense.rows = dense.inputs = dense.units = 1;
+      dense.function = Function::kRelu;
+      gpu->Make(dense)->Prepare(/*batch=*/1, /*training=*/true);  // Tries it, on its own device.
+      beside->Make(dense)->Prepare(/*batch=*/1, /*training=*/true);
+    }
+  }
+  EXPECT_LE(cuda_emulation::Counted().blas_handles - before, 4u);
+}
+
 TEST_F(CudaLibraryTest, SaysHowManyGpusThereAre) {
   cuda_emulation::SetDeviceCount(2);
   const int count = library_->GpuCount();

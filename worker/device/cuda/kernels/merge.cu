@@ -200,13 +200,15 @@ class MergeLayer final : public Layer {
   void Forward(const Pass& pass, const float* const* x, float* y) override {
     if (inputs() == 2 && IsLinear() && HaveOneShape()) return MergeTwo(pass, x, y);
     inputs() <= 2 ? Merge<2>(pass, x, y) : Merge<kMostInputs>(pass, x, y);
-    if (relu_) ApplyFunction(stream_, Function::kRelu, Rows(pass), Columns(), y);
   }
 
   // What stands in dy's place comes last, since all are made of dy.
   void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
                 float* const* dx) override {
-    if (relu_) ApplyGradient(stream_, Function::kRelu, Rows(pass), Columns(), y, dy, dy);
+    if (relu_) {
+      ApplyGradient(stream_, Function::kRelu, static_cast<int64_t>(pass.batch),
+                    static_cast<int64_t>(output_), y, dy, dy);
+    }
     for (const bool in_place : {false, true}) {
       for (size_t k = 0; k < inputs(); ++k) {
         if (dx[k] == nullptr || (dx[k] == dy) != in_place) continue;
@@ -219,8 +221,6 @@ class MergeLayer final : public Layer {
 
  private:
   size_t inputs() const { return elements_.size(); }
-  static int64_t Rows(const Pass& pass) { return static_cast<int64_t>(pass.batch); }
-  int64_t Columns() const { return static_cast<int64_t>(output_); }
   // The output's among the arrays of dimensions_; those before are the inputs.
   size_t output_array() const { return inputs(); }
 

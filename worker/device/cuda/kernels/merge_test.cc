@@ -125,17 +125,14 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MergeKernelTest,
                          [](const auto& instance) { return instance.param; });
 
 TEST(AddKernelTest, ReluWithin) {
-  for (const size_t inputs : {2, 3, 9}) {
-    for (const Shape& shape : {Shape{1}, Shape{7}, Shape{3, 5, 2}}) {
-      LayerCase c = MakeLayerCase("add {}", std::vector<Shape>(inputs, shape), 3);
-      c.then = RELU;
-      ExpectLikeCpu(c, kMergeTolerance);
-      c.x[0][0] = NAN;
-      ExpectLikeCpu(c, kMergeTolerance);
-      c.asked.assign(inputs, false);
-      c.asked.back() = true;
-      ExpectLikeCpu(c, kMergeTolerance);
-    }
+  for (const Shape& shape : {Shape{1}, Shape{7}, Shape{3, 5, 2}}) {
+    LayerCase c = MakeLayerCase("add {}", {shape, shape}, 3);
+    c.then = RELU;
+    ExpectLikeCpu(c, kMergeTolerance);
+    c.x[0][0] = NAN;
+    ExpectLikeCpu(c, kMergeTolerance);
+    c.asked = {false, true};
+    ExpectLikeCpu(c, kMergeTolerance);
   }
 }
 

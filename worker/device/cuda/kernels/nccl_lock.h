@@ -3,9 +3,9 @@
 // One thread enqueues a sum of NCCL's to all of its GPUs, one after the other. The first one's
 // kernel runs at once, and waits for those of the others. If another thread's call waits for that
 // kernel, and CUDA enqueues nothing until it returns, neither ever ends. Such may be calls that
-// take or give back memory of a GPU or the host, others that do so unseen (handles, graphs), and
-// what loads a kernel, which is done when it is first used. They share this lock; NCCL has it for
-// itself.
+// take or give back memory of a GPU or the host, others that do so unseen (handles, graphs), trials
+// of products, and what loads a kernel, which is done when it is first used. They share this lock;
+// NCCL has it for itself.
 //
 // Who does not get it in time goes on without it: who has it may be in a call that does not return,
 // since a GPU hangs, or since it waits for NCCL's kernels, which wait for a GPU that is lost. The

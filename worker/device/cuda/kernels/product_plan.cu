@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/device/cuda/kernels/gpu.h"
+#include "worker/device/cuda/kernels/handles.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/nccl_lock.h"
 #include "worker/device/cuda/kernels/product_plan.h"
@@ -183,6 +183,7 @@ bool NanTrial::ResultIsNan() const {
   Check(cudaMemsetAsync(on_device, 0, sizeof(found), stream_), "cudaMemsetAsync");
   LaunchFor(stream_, count_, FindNumberKernel, result(), count_, on_device);
   Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  // On the legacy stream, which waits for none of ours.
   Check(cudaMemcpy(&found, on_device, sizeof(found), cudaMemcpyDeviceToHost), "cudaMemcpy");
   return found == 0;
 }

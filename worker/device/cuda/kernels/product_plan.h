@@ -66,7 +66,7 @@ class ProductPlanner {
  public:
   ProductPlanner(cudaStream_t stream, bool deterministic);
 
-  // Chooses by the shape alone. Throws Error where cuBLASLt has no algorithm.
+  // Chooses by the shape and `tries` alone. Throws Error where cuBLASLt has no algorithm.
   // `tries`: may allocate and block, which nothing that is captured may. Without, ReLU is left to
   // be done afterwards, since what cuBLASLt makes of NaN there can only be found by trying: NaN
   // must stay NaN, so that a loss that is not a number is seen.

@@ -38,7 +38,8 @@ struct Factor {
   const void* narrow;
 };
 
-// Chooses one algorithm for each shape, when it is first seen, by the shape alone. Where cuBLASLt
+// Chooses one algorithm for each shape, when it is first seen, by the shape and by whether it is
+// prepared. Where cuBLASLt
 // has none that adds a bias, or none that applies ReLU and keeps NaN, a kernel of ours does.
 // Enqueues on the stream that it was made for; all but Prepare may be captured. Throws Error. Used
 // by one thread at a time.
