@@ -8,6 +8,7 @@
 // say nothing. The peak that a share is given of is that of one large product of matrices through
 // the same library, in the same precision. In BFLOAT16 that includes the rounding of both factors,
 // as in a step: the GPU's own peak (product_benchmark) is higher, and the share of that less.
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -33,6 +34,7 @@
 #include "worker/input/example_spec.h"
 #include "worker/model/flops.h"
 #include "worker/model/model_plan.h"
+#include "worker/model/walk.h"
 #include "worker/training/gradient_pool.h"
 
 namespace millrace::testing {
@@ -101,10 +103,23 @@ worker::Batch RandomBatch(const worker::ExampleSpec& examples, size_t size) {
   return worker::FloatsAndClasses(std::move(pixels), std::move(classes));
 }
 
+// Of all that a step computes: as much as forwards for the gradients of a layer's variables, and
+// for that by its input, but for what nobody asks for, as of the first layer's.
 double StepFlops(const worker::ModelPlan& plan, size_t batch) {
-  double forward = 0;
-  for (const worker::LayerPlan& layer : plan.layers) forward += worker::ForwardFlops(layer);
-  return 3 * forward * static_cast<double>(batch);
+  const worker::Walk walk = worker::PlanWalk(plan);
+  double flops = 0;
+  for (const worker::ForwardStep& step : walk.forward) {
+    flops += worker::ForwardFlops(plan.layers[step.layer]);
+  }
+  for (const worker::BackwardStep& step : walk.backward) {
+    const worker::LayerPlan& layer = plan.layers[step.layer];
+    const bool asked =
+        std::any_of(step.gradients.begin(), step.gradients.end(),
+                    [](worker::GradientUse use) { return use != worker::GradientUse::kNone; });
+    flops += (static_cast<int>(worker::IsTrained(layer)) + static_cast<int>(asked)) *
+             worker::ForwardFlops(layer);
+  }
+  return flops * static_cast<double>(batch);
 }
 
 absl::StatusOr<Spread> StepRates(worker::Model* model, const worker::Batch& batch,

@@ -100,8 +100,15 @@ __global__ void __launch_bounds__(kThreads)
   const ColumnShare share = ShareOfColumns(parts);
   Moments mine = {};
   if (share.column < parts.columns) {
-    for (int64_t part = share.lane; part < parts.parts; part += share.lanes) {
-      mine = Merged(mine, moments[part * parts.columns + share.column]);
+    for (int64_t part = share.lane; part < parts.parts; part += kPartsAtOnce * share.lanes) {
+      Moments some[kPartsAtOnce];
+#pragma unroll
+      for (int i = 0; i < kPartsAtOnce; ++i) {
+        const int64_t each = part + i * share.lanes;
+        some[i] = each < parts.parts ? moments[each * parts.columns + share.column] : Moments{};
+      }
+#pragma unroll
+      for (int i = 0; i < kPartsAtOnce; ++i) mine = Merged(mine, some[i]);
     }
   }
   mine = MergeLanes(mine, share, parts.width);
@@ -212,11 +219,30 @@ __global__ void __launch_bounds__(kThreads)
   const auto rows = static_cast<float>(parts.rows);
   const float mean_gradient = sums[share.column].first / rows;
   const float mean_product = sums[share.column].second / rows / deviation;
-#pragma unroll 4
-  for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
+  const auto gradient_by = [&](float value, float gradient) {
+    gradient = BeforeRelu<kRelu>(normalizer, value, gradient);
+    return (gradient - mean_gradient - (value - normalizer.mean) * mean_product) * factor;
+  };
+  const int64_t apart = share.lanes * parts.columns;
+  int64_t row = share.begin + share.lane;
+  // Loaded before anything is stored, since what is stored may be what the next row loads.
+  for (; row + (kRowsAtOnce - 1) * share.lanes < share.end; row += kRowsAtOnce * share.lanes) {
+    const int64_t first = row * parts.columns + share.column;
+    float values[kRowsAtOnce];
+    float gradients[kRowsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kRowsAtOnce; ++i) {
+      values[i] = x[first + i * apart];
+      gradients[i] = dy[first + i * apart];
+    }
+#pragma unroll
+    for (int i = 0; i < kRowsAtOnce; ++i) {
+      dx[first + i * apart] = gradient_by(values[i], gradients[i]);
+    }
+  }
+  for (; row < share.end; row += share.lanes) {
     const int64_t i = row * parts.columns + share.column;
-    const float gradient = BeforeRelu<kRelu>(normalizer, x[i], dy[i]);
-    dx[i] = (gradient - mean_gradient - (x[i] - normalizer.mean) * mean_product) * factor;
+    dx[i] = gradient_by(x[i], dy[i]);
   }
 }
 
@@ -280,7 +306,8 @@ class BatchNormalizationLayer final : public Layer {
   void TakeStatistics(const Pass& pass, const ColumnParts& parts, const float* x) const {
     Moments* const moments = static_cast<Moments*>(pass.workspace);
     Launch(stream_, parts.blocks(), kThreads, MomentsOfParts, parts, x, moments);
-    Launch(stream_, parts.bands_alone(), kThreads, MergeMoments, parts, moments, pass.kept);
+    const ColumnParts narrow = ForAddingUp(parts);
+    Launch(stream_, narrow.bands_alone(), kThreads, MergeMoments, narrow, moments, pass.kept);
   }
 
   // Null: there is no such variable.

@@ -8,10 +8,18 @@ __global__ void __launch_bounds__(kThreads)
   const ColumnShare share = ShareOfColumns(parts);
   ColumnPair sum = {};
   if (share.column < parts.columns) {
-    for (int64_t part = share.lane; part < parts.parts; part += share.lanes) {
-      const ColumnPair pair = sums[part * parts.columns + share.column];
-      sum.first += pair.first;
-      sum.second += pair.second;
+    for (int64_t part = share.lane; part < parts.parts; part += kPartsAtOnce * share.lanes) {
+      ColumnPair pairs[kPartsAtOnce];
+#pragma unroll
+      for (int i = 0; i < kPartsAtOnce; ++i) {
+        const int64_t each = part + i * share.lanes;
+        pairs[i] = each < parts.parts ? sums[each * parts.columns + share.column] : ColumnPair{};
+      }
+#pragma unroll
+      for (int i = 0; i < kPartsAtOnce; ++i) {
+        sum.first += pairs[i].first;
+        sum.second += pairs[i].second;
+      }
     }
   }
   sum = SumPairLanes(sum, share, parts.width);
@@ -28,7 +36,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void AddPairsOfParts(cudaStream_t stream, const ColumnParts& parts, const ColumnPair* sums,
                      const PairTargets& targets) {
-  Launch(stream, parts.bands_alone(), kThreads, AddPairsKernel, parts, sums, targets);
+  const ColumnParts narrow = ForAddingUp(parts);
+  Launch(stream, narrow.bands_alone(), kThreads, AddPairsKernel, narrow, sums, targets);
 }
 
 }  // namespace millrace::cuda

@@ -47,6 +47,17 @@ inline ColumnParts DivideColumns(int64_t rows, int64_t columns) {
   return parts;
 }
 
+// The same for what adds up the parts' sums: narrow bands, so that many lanes share the parts of a
+// column, and few loads and sums wait for each other.
+inline ColumnParts ForAddingUp(ColumnParts parts) {
+  constexpr int kMostWidth = 4;
+  parts.width = std::min(parts.width, kMostWidth);
+  return parts;
+}
+
+// Parts whose sums one thread loads before it adds them up.
+inline constexpr int kPartsAtOnce = 4;
+
 // This thread's share.
 struct ColumnShare {
   int64_t column;

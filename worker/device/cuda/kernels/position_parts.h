@@ -18,14 +18,18 @@ struct PositionParts {
 };
 
 // As many parts as fill a GPU where each takes so many blocks, with at least `least` positions in
-// each. None has more than 2^29. REQUIRES: least <= 2^29
+// each; with a quarter of that where the GPU would hardly have two blocks for each multiprocessor
+// (132 of an H100). None has more than 2^29. REQUIRES: 4 <= least <= 2^29
 inline PositionParts CutPositions(int64_t positions, int64_t blocks, int64_t least) {
   constexpr int64_t kEnoughBlocks = 1024;
+  constexpr int64_t kFewestBlocks = 264;
   constexpr int64_t kMostPositions = int64_t{1} << 29;
   const int64_t most = std::max<int64_t>(kEnoughBlocks / blocks, 1);
   if (positions == 0) return {};
-  const int64_t wanted = std::max(std::clamp<int64_t>(positions / least, 1, most),
-                                  (positions + kMostPositions - 1) / kMostPositions);
+  const int64_t shorter = std::min(positions / (least / 4), kFewestBlocks / blocks);
+  const int64_t wanted =
+      std::max(std::clamp<int64_t>(std::max(positions / least, shorter), 1, most),
+               (positions + kMostPositions - 1) / kMostPositions);
   PositionParts parts;
   parts.length = (positions + wanted - 1) / wanted;
   parts.count = (positions + parts.length - 1) / parts.length;
