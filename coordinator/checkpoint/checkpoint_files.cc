@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +14,7 @@
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/checkpoint_records.h"
 #include "common/job_spec.h"
+#include "common/plain_name.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
@@ -67,12 +69,16 @@ bool IsThere(const FileSystemPtr& file_system, const std::string& path) {
   return file_system->FileExists(path, rocksdb::IOOptions(), nullptr).ok();
 }
 
-// What a job leaves beside its checkpoints.
-bool HasCheckpointsOfAJob(const FileSystemPtr& file_system, const std::string& directory) {
-  for (const char* file : {kOwnerFile, kHolderFile, kLatestFile}) {
-    if (IsThere(file_system, JoinPath(directory, file))) return true;
-  }
-  return false;
+// Whether a job's files are beside the folders there, and not others of such names: `latest` may be
+// somebody's link to the newest of several runs.
+bool IsOfAJob(const FileSystemPtr& file_system, const std::string& directory) {
+  if (IsThere(file_system, JoinPath(directory, kHolderFile))) return true;
+  const auto owner = CheckpointDirectory(file_system, directory).Owner();
+  if (owner.ok() && !owner->empty() && IsPlainName(*owner)) return true;
+  const auto latest = ReadWholeFile(file_system, JoinPath(directory, kLatestFile));
+  if (!latest.ok()) return false;
+  const auto number = ParseCheckpointFolder(absl::StripAsciiWhitespace(*latest));
+  return number && IsThere(file_system, JoinPath(directory, ManifestPath(*number)));
 }
 
 // A checkpoint's folder is no place for others: who looks there for checkpoints finds the one that
@@ -82,7 +88,7 @@ absl::Status CheckIsNoCheckpoint(const FileSystemPtr& file_system, const std::st
   const bool has_manifest = IsThere(file_system, JoinPath(folder, kManifestFile));
   const auto name = ParseCheckpointName(folder);
   const bool is_numbered = name.ok() && name->number > 0;
-  if (is_numbered && (has_manifest || HasCheckpointsOfAJob(file_system, name->directory))) {
+  if (is_numbered && (has_manifest || IsOfAJob(file_system, name->directory))) {
     return absl::InvalidArgumentError(absl::StrCat(
         "checkpoints.directory: '", path, "' is the folder of one checkpoint in '", name->directory,
         "'; must be a directory for checkpoints, such as '", name->directory,

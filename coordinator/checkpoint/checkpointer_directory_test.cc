@@ -1,5 +1,6 @@
 // Directories of checkpoints that hang, or that others have taken.
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -283,13 +284,61 @@ TEST_F(CheckpointerTest, ANewJobIsRefusedTheFolderOfACheckpoint) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("/best' has a manifest.json"));
 }
 
-TEST_F(CheckpointerTest, ANewJobMayHaveADirectoryThatIsNamedAfterADay) {
-  std::filesystem::create_directories(directory_);
-  spec_.mutable_checkpoints()->set_directory(directory_ + "/20260101");
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
-    std::filesystem::create_directory(directory_ + "/20260101");
+class DirectoryOfADayTest : public CheckpointerTest {
+ protected:
+  DirectoryOfADayTest() {
+    std::filesystem::create_directories(directory_);
+    spec_.mutable_checkpoints()->set_directory(directory_ + "/20260101");
   }
+
+  void WriteAbove(const std::string& file, const std::string& text) {
+    std::ofstream(directory_ + "/" + file) << text;
+  }
+  // As a new directory, and as an empty one.
+  void ExpectTaken() {
+    std::filesystem::remove_all(directory_ + "/20260101");
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const absl::Status taken = CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr);
+      EXPECT_TRUE(taken.ok()) << taken;
+      std::filesystem::create_directory(directory_ + "/20260101");
+    }
+  }
+  void ExpectRefused() {
+    EXPECT_EQ(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+};
+
+TEST_F(DirectoryOfADayTest, ANewJobMayHaveIt) { ExpectTaken(); }
+
+// They were taken for a job's, and each run after the first one was refused.
+TEST_F(DirectoryOfADayTest, ANewJobMayHaveItBesideOthersFilesOfThoseNames) {
+  std::filesystem::create_directory(directory_ + "/20251231");
+  std::filesystem::create_directory_symlink("20251231", directory_ + "/latest");
+  ExpectTaken();
+  std::filesystem::remove(directory_ + "/latest");
+  for (const std::string text : {"20251231\n", "20260101\n", "the second run\n", ""}) {
+    WriteAbove("latest", text);
+    ExpectTaken();
+  }
+  for (const std::string text : {"", "Ada Lovelace\n"}) {
+    WriteAbove("owner", text);
+    ExpectTaken();
+  }
+}
+
+TEST_F(DirectoryOfADayTest, ANewJobIsRefusedItBesideAJobsFiles) {
+  WriteAbove("owner", "j-1\n");
+  ExpectRefused();
+  std::filesystem::remove(directory_ + "/owner");
+  WriteAbove("held-by", "job 'j-1' of process 4711 on trainer-0\n");
+  ExpectRefused();
+  std::filesystem::remove(directory_ + "/held-by");
+  std::filesystem::create_directory(directory_ + "/000017");
+  WriteAbove("latest", "000017\n");
+  ExpectTaken();
+  WriteAbove("000017/manifest.json", "{}");
+  ExpectRefused();
 }
 
 }  // namespace
