@@ -107,6 +107,10 @@ bool IsRepeatedBy(const CheckpointManifest& end, const CheckpointManifest& other
          other.step() == end.step();
 }
 
+absl::Status WasGivenUp() {
+  return absl::CancelledError("the checkpoint was given up before it was there");
+}
+
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
   return absl::StrCat("'", directory, "' has checkpoints of job '", manifest.job_id(),
                       "' (the newest is ", CheckpointFolder(manifest.number()), " at step ",
@@ -281,21 +285,31 @@ absl::StatusOr<uint64_t> CheckpointFiles::MakeFolder(uint64_t at_least) const {
   return directory.Begin(at_least);
 }
 
+void CheckpointFiles::TakeBack(uint64_t number) const {
+  const absl::Status given_up = GiveUp(number);
+  LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
+}
+
 absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest,
                                                     const std::set<uint64_t>& damaged,
-                                                    const std::set<uint64_t>& kept) const {
+                                                    const std::set<uint64_t>& kept,
+                                                    CommitDecision* decision) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
     MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
   }
   MILLRACE_RETURN_IF_ERROR(CheckOwner());
+  if (decision != nullptr && decision->is_given_up()) return WasGivenUp();
   MILLRACE_RETURN_IF_ERROR(directory.Commit(manifest));
   // One that has taken the directory meanwhile may have removed its files as garbage before that.
   if (const absl::Status owns = CheckOwner(); absl::IsFailedPrecondition(owns)) {
-    const absl::Status given_up = GiveUp(manifest->number());
-    LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
+    TakeBack(manifest->number());
     return owns;
+  }
+  if (decision != nullptr && !decision->Count()) {
+    TakeBack(manifest->number());
+    return WasGivenUp();
   }
   const auto stays = RemoveOld(*manifest, damaged, kept);
   std::vector<std::string> troubles = {WhyNoBest(manifest->best())};

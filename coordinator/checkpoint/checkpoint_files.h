@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FILES_H_
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FILES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -44,6 +45,25 @@ bool IsAnotherRuns(const absl::Status& status);
 // another job holds it for now, which may pass: see WhoHolds. "": any other status.
 std::string WhoseItIs(const absl::Status& status);
 
+// Whether a checkpoint counts whose commit takes long: who says so first decides. Thread-safe.
+class CommitDecision {
+ public:
+  // Both return whether it is so.
+  bool Count() { return Decide(State::kCounts); }
+  bool GiveUp() { return Decide(State::kGivenUp); }
+
+  bool is_given_up() const { return state_ == State::kGivenUp; }
+
+ private:
+  enum class State { kOpen, kCounts, kGivenUp };
+  bool Decide(State wanted) {
+    State before = State::kOpen;
+    return state_.compare_exchange_strong(before, wanted) || before == wanted;
+  }
+
+  std::atomic<State> state_{State::kOpen};
+};
+
 // The directory is the job's from its first Begin on, until another job's, which goes on from one
 // of its checkpoints, or finds none: its file `owner` says whose. The one that has lost it writes
 // and removes nothing there any more. `damaged`: checkpoints of the job that it went back behind,
@@ -77,11 +97,13 @@ class CheckpointFiles {
   // Makes it a checkpoint. Then those go that are not kept any longer, and where it is that of the
   // job's end, those of the same step; but none of `kept`; and the damaged ones. What goes wrong
   // with that is returned, for people, and so is that the checkpoint of the best evaluation that
-  // the manifest names is not there any more. FAILED_PRECONDITION: the directory is another run's
-  // by now.
+  // the manifest names is not there any more. It counts before any of them goes, unless it was
+  // given up by then (`decision`; nullptr: nobody does that). FAILED_PRECONDITION: the directory is
+  // another run's by now. CANCELLED: it was given up, and is none.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
                                      const std::set<uint64_t>& damaged,
-                                     const std::set<uint64_t>& kept = {}) const;
+                                     const std::set<uint64_t>& kept = {},
+                                     CommitDecision* decision = nullptr) const;
 
   // Removes what there is of it, and nothing of any other. What is left goes with the next Begin.
   // FAILED_PRECONDITION: there is a checkpoint of another job with this number.
@@ -94,6 +116,8 @@ class CheckpointFiles {
   absl::Status CheckOwner() const;
   absl::Status Hold(bool makes_directory) const;
   absl::StatusOr<uint64_t> MakeFolder(uint64_t at_least) const;
+  // Of one that is committed, and counts for nothing.
+  void TakeBack(uint64_t number) const;
   // What the next one may refer to; 0: nothing.
   uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
                     const std::set<uint64_t>& damaged) const;

@@ -220,7 +220,9 @@ class Checkpointer {
     CheckpointFiles::Begun files;
     absl::Time writing_since;
     CheckpointState state;
-    absl::Time asked;  // For the cut that is wanted.
+    std::shared_ptr<CommitDecision> decision;  // Of the best, while it is committed.
+    bool leaves_later = false;                 // A later state than its own was saved before it.
+    absl::Time asked;                          // For the cut that is wanted.
     absl::optional<absl::Time> urgent_since;
     absl::Status given_up;  // While a call to the file system was under way.
   };
@@ -229,6 +231,7 @@ class Checkpointer {
   struct Best {
     BestEvaluation evaluation;
     std::string cut_id;
+    CheckpointInfo checkpoint;  // Once it is committed.
     absl::Time since;
     absl::Time due;
     Backoff backoff{absl::Seconds(1), absl::Seconds(10)};
@@ -242,6 +245,7 @@ class Checkpointer {
   void BestHasFailed(const absl::Status& status);
   void EndBest(absl::StatusOr<CheckpointInfo> result);
   absl::Status WhyNotBest() const;
+  void LeaveBest(const absl::Status& why);
   absl::Duration BestPatience() const;
   bool BeginIfDue(const Situation& situation);
   const CheckpointInfo* NewestHere() const;
