@@ -184,7 +184,7 @@ CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,
 
 absl::Status CheckpointFiles::Hold(bool makes_directory) const {
   if (hold_ == nullptr) return absl::OkStatus();
-  return hold_->Take(absl::StrCat("job '", owner_.job_id, "'"), makes_directory);
+  return hold_->Take(NameOfJob(owner_.job_id, owner_.restored), makes_directory);
 }
 
 absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) const {

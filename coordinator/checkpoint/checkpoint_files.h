@@ -25,6 +25,7 @@ struct CheckpointOwner {
   std::string job_id;
   // The jobs that this one goes on from, in this directory, and those that it leaves behind there.
   std::vector<std::string> earlier_job_ids;
+  uint64_t restored = 0;  // The checkpoint of this directory that it goes on from; 0: none.
 };
 
 // What `status` of a job shows of it.

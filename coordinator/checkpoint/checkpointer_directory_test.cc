@@ -205,6 +205,17 @@ TEST_F(CheckpointerTest, TheEndIsNotTriedAgainInADirectoryOfAnotherRun) {
   EXPECT_THAT(Numbers(), ElementsAre(1));
 }
 
+// Who removes checkpoints must know which one to leave, until the job has one of its own.
+TEST_F(CheckpointerTest, WhoHasTheDirectorySaysWhichCheckpointItGoesOnFrom) {
+  std::filesystem::create_directory(directory_);
+  owner_.restored = 17;
+  hold_ = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
+  OpenIdle();
+  CheckpointHold other(RealFileSystem(), directory_);
+  EXPECT_THAT(WhoHolds(other.Take("job 'other-1'", /*makes_directory=*/false)),
+              HasSubstr("is held by job 'j-1', which goes on from 000017, of process "));
+}
+
 // It ended as if its last state were there.
 TEST_F(CheckpointerTest, TheEndHasNoDirectoryWhileAnotherJobHoldsItForAMinute) {
   CheckpointHold other(RealFileSystem(), directory_);
