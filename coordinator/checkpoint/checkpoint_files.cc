@@ -172,7 +172,9 @@ bool IsAnotherRuns(const absl::Status& status) {
 
 std::string WhoseItIs(const absl::Status& status) {
   const auto whose = status.GetPayload(kAnotherRunsMark);
-  return whose ? std::string(*whose) : WhoHolds(status);
+  if (whose) return std::string(*whose);
+  const Holder holder = HolderOf(status);
+  return holder.is_command ? "" : holder.held;
 }
 
 CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,

@@ -43,7 +43,8 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
 // in vain to try again, until somebody does what its message says.
 bool IsAnotherRuns(const absl::Status& status);
 // Of such a status: "'/ckpt' was taken by job 'mnist-2-k3f9' (/ckpt/owner says so)"; or where
-// another job holds it for now, which may pass: see WhoHolds. "": any other status.
+// another job holds it for now, which may pass: see WhoHolds. "": any other status, that of a
+// command's hold too, which passes.
 std::string WhoseItIs(const absl::Status& status);
 
 // Whether a checkpoint counts whose commit takes long: who says so first decides. Thread-safe.

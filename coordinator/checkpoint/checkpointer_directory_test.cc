@@ -219,7 +219,7 @@ TEST_F(CheckpointerTest, WhoHasTheDirectorySaysWhichCheckpointItGoesOnFrom) {
 // It ended as if its last state were there.
 TEST_F(CheckpointerTest, TheEndHasNoDirectoryWhileAnotherJobHoldsItForAMinute) {
   CheckpointHold other(RealFileSystem(), directory_);
-  EndWhileHeldBy(&other);
+  EndWhileHeldBy(&other, "job 'other-1'");
   EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt)) << "it may be about to end";
   clock_.Advance(absl::Minutes(2));
   AwaitMayEnd();
@@ -229,9 +229,35 @@ TEST_F(CheckpointerTest, TheEndHasNoDirectoryWhileAnotherJobHoldsItForAMinute) {
   EXPECT_THAT(Numbers(), IsEmpty());
 }
 
+// A job whose coordinator was started again meanwhile had done all its steps, and failed.
+TEST_F(CheckpointerTest, TheEndThatACommandHoldsUpForAMinuteIsMissingAndTheDirectoryIsNotLost) {
+  CheckpointHold command(RealFileSystem(), directory_);
+  EndWhileHeldBy(&command, kRemovingCommand);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  clock_.Advance(absl::Minutes(2));
+  AwaitMayEnd();
+  EXPECT_FALSE(checkpointer_->has_lost_directory());
+  EXPECT_THAT(checkpointer_->trouble(),
+              AllOf(HasSubstr("the last checkpoint is missing: "),
+                    HasSubstr("' is held by `millrace checkpoints rm` of process ")));
+}
+
+TEST_F(CheckpointerTest, TheEndIsSavedOnceACommandHasLetGoOfTheDirectory) {
+  CheckpointHold command(RealFileSystem(), directory_);
+  EndWhileHeldBy(&command, kRemovingCommand);
+  command.Release();
+  clock_.Advance(absl::Seconds(30));
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  AwaitWriting();
+  shards_.Write();
+  AwaitMayEnd();
+  EXPECT_EQ(checkpointer_->trouble(), "");
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
 TEST_F(CheckpointerTest, TheEndIsSavedOnceAnotherJobHasLetGoOfTheDirectory) {
   CheckpointHold other(RealFileSystem(), directory_);
-  EndWhileHeldBy(&other);
+  EndWhileHeldBy(&other, "job 'other-1'");
   other.Release();
   clock_.Advance(absl::Seconds(30));
   EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
