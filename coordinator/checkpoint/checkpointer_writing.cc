@@ -51,7 +51,7 @@ void Checkpointer::AfterBeginning() {
   request.set_checkpoint(attempt_->files.number);
   request.set_base(attempt_->files.base);
   if (attempt_->cut) *request.mutable_cut() = *attempt_->cut;
-  if (attempt_->exact_step) request.set_cut_id(attempt_->is_best ? best_->cut_id : kCutId);
+  if (attempt_->exact_step) request.set_cut_id(attempt_->is_best ? best_->cut_id : cut_id());
   attempt_->writing_since = clock_->Now();
   phase_ = Phase::kWriting;
   attached_.shards->StartWrite(request, options_.wake);
@@ -188,7 +188,7 @@ void Checkpointer::Fail(const absl::Status& status) {
 
 void Checkpointer::Unpin() {
   if (!attempt_->exact_step || attempt_->is_best || attached_.shards == nullptr) return;
-  const absl::Status status = attached_.shards->UnpinCut(attached_.generation, kCutId);
+  const absl::Status status = attached_.shards->UnpinCut(attached_.generation, cut_id());
   LOG_IF(WARNING, !status.ok()) << options_.owner.job_id << ": " << status;
   attempt_->exact_step.reset();
 }
