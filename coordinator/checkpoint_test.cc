@@ -191,13 +191,13 @@ TEST_F(CheckpointTest, ExactOneStopsTheJobAtABarrierAndNoLonger) {
   const std::string job = cluster.Submit(spec).value();
   writes.Pass();
   late.AwaitSomebody();  // Training goes on while it is written.
-  EXPECT_EQ(cluster.ps(1).PinnedSteps(job, 1, "checkpoint"), 20u);
+  EXPECT_EQ(cluster.ps(1).PinnedSteps(job, 1, "checkpoint-1"), 20u);
   may_write.Open();
   const CheckpointEnded ended = cluster.AwaitCheckpoint(job).checkpoint_ended();
   EXPECT_EQ(ended.error(), "");
   EXPECT_EQ(ended.step(), 20u);
   EXPECT_TRUE(ended.exact());
-  EXPECT_FALSE(cluster.ps(1).PinnedSteps(job, 1, "checkpoint"));
+  EXPECT_FALSE(cluster.ps(1).PinnedSteps(job, 1, "checkpoint-1"));
   late.Open();
   EXPECT_EQ(cluster.AwaitEnd(job).checkpoint().step(), 40u);
 }

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +14,7 @@
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/checkpoint_records.h"
 #include "common/job_spec.h"
+#include "common/plain_name.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
@@ -67,12 +69,16 @@ bool IsThere(const FileSystemPtr& file_system, const std::string& path) {
   return file_system->FileExists(path, rocksdb::IOOptions(), nullptr).ok();
 }
 
-// What a job leaves beside its checkpoints.
-bool HasCheckpointsOfAJob(const FileSystemPtr& file_system, const std::string& directory) {
-  for (const char* file : {kOwnerFile, kHolderFile, kLatestFile}) {
-    if (IsThere(file_system, JoinPath(directory, file))) return true;
-  }
-  return false;
+// Whether a job's files are beside the folders there, and not others of such names: `latest` may be
+// somebody's link to the newest of several runs.
+bool IsOfAJob(const FileSystemPtr& file_system, const std::string& directory) {
+  if (IsThere(file_system, JoinPath(directory, kHolderFile))) return true;
+  const auto owner = CheckpointDirectory(file_system, directory).Owner();
+  if (owner.ok() && !owner->empty() && IsPlainName(*owner)) return true;
+  const auto latest = ReadWholeFile(file_system, JoinPath(directory, kLatestFile));
+  if (!latest.ok()) return false;
+  const auto number = ParseCheckpointFolder(absl::StripAsciiWhitespace(*latest));
+  return number && IsThere(file_system, JoinPath(directory, ManifestPath(*number)));
 }
 
 // A checkpoint's folder is no place for others: who looks there for checkpoints finds the one that
@@ -82,7 +88,7 @@ absl::Status CheckIsNoCheckpoint(const FileSystemPtr& file_system, const std::st
   const bool has_manifest = IsThere(file_system, JoinPath(folder, kManifestFile));
   const auto name = ParseCheckpointName(folder);
   const bool is_numbered = name.ok() && name->number > 0;
-  if (is_numbered && (has_manifest || HasCheckpointsOfAJob(file_system, name->directory))) {
+  if (is_numbered && (has_manifest || IsOfAJob(file_system, name->directory))) {
     return absl::InvalidArgumentError(absl::StrCat(
         "checkpoints.directory: '", path, "' is the folder of one checkpoint in '", name->directory,
         "'; must be a directory for checkpoints, such as '", name->directory,
@@ -99,6 +105,10 @@ absl::Status CheckIsNoCheckpoint(const FileSystemPtr& file_system, const std::st
 bool IsRepeatedBy(const CheckpointManifest& end, const CheckpointManifest& other) {
   return end.ended() && other.job_id() == end.job_id() && other.number() < end.number() &&
          other.step() == end.step();
+}
+
+absl::Status WasGivenUp() {
+  return absl::CancelledError("the checkpoint was given up before it was there");
 }
 
 std::string OfAnother(const std::string& directory, const CheckpointManifest& manifest) {
@@ -162,7 +172,9 @@ bool IsAnotherRuns(const absl::Status& status) {
 
 std::string WhoseItIs(const absl::Status& status) {
   const auto whose = status.GetPayload(kAnotherRunsMark);
-  return whose ? std::string(*whose) : WhoHolds(status);
+  if (whose) return std::string(*whose);
+  const Holder holder = HolderOf(status);
+  return holder.is_command ? "" : holder.held;
 }
 
 CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,
@@ -174,7 +186,7 @@ CheckpointFiles::CheckpointFiles(FileSystemPtr file_system, CheckpointSpec spec,
 
 absl::Status CheckpointFiles::Hold(bool makes_directory) const {
   if (hold_ == nullptr) return absl::OkStatus();
-  return hold_->Take(absl::StrCat("job '", owner_.job_id, "'"), makes_directory);
+  return hold_->Take(NameOfJob(owner_.job_id, owner_.restored), makes_directory);
 }
 
 absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) const {
@@ -275,21 +287,31 @@ absl::StatusOr<uint64_t> CheckpointFiles::MakeFolder(uint64_t at_least) const {
   return directory.Begin(at_least);
 }
 
+void CheckpointFiles::TakeBack(uint64_t number) const {
+  const absl::Status given_up = GiveUp(number);
+  LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
+}
+
 absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest,
                                                     const std::set<uint64_t>& damaged,
-                                                    const std::set<uint64_t>& kept) const {
+                                                    const std::set<uint64_t>& kept,
+                                                    CommitDecision* decision) const {
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
     MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
   }
   MILLRACE_RETURN_IF_ERROR(CheckOwner());
+  if (decision != nullptr && decision->is_given_up()) return WasGivenUp();
   MILLRACE_RETURN_IF_ERROR(directory.Commit(manifest));
   // One that has taken the directory meanwhile may have removed its files as garbage before that.
   if (const absl::Status owns = CheckOwner(); absl::IsFailedPrecondition(owns)) {
-    const absl::Status given_up = GiveUp(manifest->number());
-    LOG_IF(WARNING, !given_up.ok()) << owner_.job_id << ": " << given_up;
+    TakeBack(manifest->number());
     return owns;
+  }
+  if (decision != nullptr && !decision->Count()) {
+    TakeBack(manifest->number());
+    return WasGivenUp();
   }
   const auto stays = RemoveOld(*manifest, damaged, kept);
   std::vector<std::string> troubles = {WhyNoBest(manifest->best())};

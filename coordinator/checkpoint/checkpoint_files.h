@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FILES_H_
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_FILES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -24,6 +25,7 @@ struct CheckpointOwner {
   std::string job_id;
   // The jobs that this one goes on from, in this directory, and those that it leaves behind there.
   std::vector<std::string> earlier_job_ids;
+  uint64_t restored = 0;  // The checkpoint of this directory that it goes on from; 0: none.
 };
 
 // What `status` of a job shows of it.
@@ -41,8 +43,28 @@ absl::Status CheckNewOwner(const FileSystemPtr& file_system, const JobSpec& spec
 // in vain to try again, until somebody does what its message says.
 bool IsAnotherRuns(const absl::Status& status);
 // Of such a status: "'/ckpt' was taken by job 'mnist-2-k3f9' (/ckpt/owner says so)"; or where
-// another job holds it for now, which may pass: see WhoHolds. "": any other status.
+// another job holds it for now, which may pass: see WhoHolds. "": any other status, that of a
+// command's hold too, which passes.
 std::string WhoseItIs(const absl::Status& status);
+
+// Whether a checkpoint counts whose commit takes long: who says so first decides. Thread-safe.
+class CommitDecision {
+ public:
+  // Both return whether it is so.
+  bool Count() { return Decide(State::kCounts); }
+  bool GiveUp() { return Decide(State::kGivenUp); }
+
+  bool is_given_up() const { return state_ == State::kGivenUp; }
+
+ private:
+  enum class State { kOpen, kCounts, kGivenUp };
+  bool Decide(State wanted) {
+    State before = State::kOpen;
+    return state_.compare_exchange_strong(before, wanted) || before == wanted;
+  }
+
+  std::atomic<State> state_{State::kOpen};
+};
 
 // The directory is the job's from its first Begin on, until another job's, which goes on from one
 // of its checkpoints, or finds none: its file `owner` says whose. The one that has lost it writes
@@ -77,11 +99,13 @@ class CheckpointFiles {
   // Makes it a checkpoint. Then those go that are not kept any longer, and where it is that of the
   // job's end, those of the same step; but none of `kept`; and the damaged ones. What goes wrong
   // with that is returned, for people, and so is that the checkpoint of the best evaluation that
-  // the manifest names is not there any more. FAILED_PRECONDITION: the directory is another run's
-  // by now.
+  // the manifest names is not there any more. It counts before any of them goes, unless it was
+  // given up by then (`decision`; nullptr: nobody does that). FAILED_PRECONDITION: the directory is
+  // another run's by now. CANCELLED: it was given up, and is none.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
                                      const std::set<uint64_t>& damaged,
-                                     const std::set<uint64_t>& kept = {}) const;
+                                     const std::set<uint64_t>& kept = {},
+                                     CommitDecision* decision = nullptr) const;
 
   // Removes what there is of it, and nothing of any other. What is left goes with the next Begin.
   // FAILED_PRECONDITION: there is a checkpoint of another job with this number.
@@ -94,6 +118,8 @@ class CheckpointFiles {
   absl::Status CheckOwner() const;
   absl::Status Hold(bool makes_directory) const;
   absl::StatusOr<uint64_t> MakeFolder(uint64_t at_least) const;
+  // Of one that is committed, and counts for nothing.
+  void TakeBack(uint64_t number) const;
   // What the next one may refer to; 0: nothing.
   uint64_t FindBase(const std::vector<CheckpointDirectory::Listed>& listing, int shards,
                     const std::set<uint64_t>& damaged) const;

@@ -8,13 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_directory.h"
@@ -36,6 +39,14 @@ constexpr absl::Duration kTakePause = absl::Milliseconds(100);
 constexpr absl::Duration kReleasePatience = absl::Seconds(3);
 // The payload that marks a directory which another one holds: whose it is, in words.
 constexpr char kHeldMark[] = "millrace/held";
+// What the holder says of itself.
+constexpr char kHolderMark[] = "millrace/holder";
+
+constexpr char kGoesOnFrom[] = ", which goes on from ";
+
+std::string PayloadOf(const absl::Status& status, absl::string_view mark) {
+  return std::string(status.GetPayload(mark).value_or(absl::Cord()));
+}
 
 std::string OfThisProcess() {
   std::array<char, 256> host = {};
@@ -83,6 +94,11 @@ std::string WhoIsSaid(const std::string& path) {
 }
 
 }  // namespace
+
+std::string NameOfJob(const std::string& job_id, uint64_t restored) {
+  const std::string name = absl::StrCat("job '", job_id, "'");
+  return restored == 0 ? name : absl::StrCat(name, kGoesOnFrom, CheckpointFolder(restored), ",");
+}
 
 CheckpointHold::CheckpointHold(FileSystemPtr file_system, std::string directory)
     : file_system_(std::move(file_system)),
@@ -150,10 +166,12 @@ absl::Status CheckpointHold::HeldByAnother() const {
   const std::string who = WhoIsSaid(path_);
   const std::string held = absl::StrCat("'", directory_, "' is held by ",
                                         who.empty() ? "another job" : who, " (", path_, ")");
+  const bool is_command = absl::StartsWith(who, kRemovingCommand);
   absl::Status status = absl::FailedPreconditionError(
-      absl::StrCat("checkpoints.directory: ", held,
-                   "; name another directory, or wait for that job's end, or cancel it"));
+      absl::StrCat("checkpoints.directory: ", held, "; name another directory, or wait for ",
+                   is_command ? "its end" : "that job's end, or cancel it"));
   status.SetPayload(kHeldMark, absl::Cord(held));
+  status.SetPayload(kHolderMark, absl::Cord(who));
   return status;
 }
 
@@ -168,8 +186,21 @@ void CheckpointHold::Release() {
   *is_released_ = true;
 }
 
-std::string WhoHolds(const absl::Status& status) {
-  return std::string(status.GetPayload(kHeldMark).value_or(absl::Cord()));
+std::string WhoHolds(const absl::Status& status) { return PayloadOf(status, kHeldMark); }
+
+Holder HolderOf(const absl::Status& status) {
+  const std::string said = PayloadOf(status, kHolderMark);
+  Holder holder;
+  holder.held = WhoHolds(status);
+  holder.is_command = absl::StartsWith(said, kRemovingCommand);
+  absl::string_view rest = said;
+  if (!absl::ConsumePrefix(&rest, "job '")) return holder;
+  const absl::string_view id = rest.substr(0, rest.find('\''));
+  rest.remove_prefix(std::min(id.size() + 1, rest.size()));
+  const bool goes_on = absl::ConsumePrefix(&rest, kGoesOnFrom);
+  if (goes_on) holder.restored = ParseCheckpointFolder(rest.substr(0, rest.find(','))).value_or(0);
+  if (goes_on || absl::StartsWith(rest, " of process ")) holder.job_id = std::string(id);
+  return holder;
 }
 
 void TakeHold(const std::shared_ptr<CheckpointHold>& hold, const std::string& who,

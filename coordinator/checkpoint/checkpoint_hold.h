@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_CHECKPOINT_CHECKPOINT_HOLD_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +14,13 @@
 #include "common/storage/durable_file.h"
 
 namespace millrace::coordinator {
+
+// What a job says of itself when it takes its directory: "job 'mnist-1-k3f9', which goes on from
+// 000003,". `restored`: the checkpoint there that it goes on from; 0: none.
+std::string NameOfJob(const std::string& job_id, uint64_t restored);
+
+// What `millrace checkpoints rm` does, which has a directory only while it removes something.
+inline constexpr char kRemovingCommand[] = "`millrace checkpoints rm`";
 
 // A job's hold on its directory, against those of this process and of others: the system's lock on
 // the file `held-by` in it, which says who has it. It ends with this object, and with the process,
@@ -67,6 +75,14 @@ class CheckpointHold {
 // Of Take's status where another one holds the directory: "'/ckpt' is held by job 'mnist-1-k3f9' of
 // process 4711 on trainer-0 (/ckpt/held-by)". "": any other status.
 std::string WhoHolds(const absl::Status& status);
+
+struct Holder {
+  std::string held;       // As of WhoHolds.
+  std::string job_id;     // "": it is no job, or one that has not begun, or does not say who it is.
+  uint64_t restored = 0;  // As of NameOfJob.
+  bool is_command = false;  // kRemovingCommand.
+};
+Holder HolderOf(const absl::Status& status);
 
 // Takes it, and tries that for some seconds while another one has it: it may be about to end. Waits
 // no longer than that for a directory that hangs, nor when `cancelled` returns true, which is asked

@@ -59,6 +59,33 @@ TEST_F(CheckpointHoldTest, WhatIsSaidOfTheHolderCanBecomeShorter) {
               HasSubstr(absl::StrCat("held by job 'a-1' of process ", getpid(), " on ")));
 }
 
+TEST_F(CheckpointHoldTest, HolderTellsWhatItIs) {
+  const auto holder = [&](const std::string& who) {
+    EXPECT_TRUE(first_.Take(who, /*makes_directory=*/true).ok());
+    return HolderOf(second_.Take("job 'b-1'", /*makes_directory=*/true));
+  };
+  EXPECT_EQ(holder(NameOfJob("a-1", 0)).job_id, "a-1");
+  EXPECT_EQ(holder(NameOfJob("a-1", 0)).restored, 0u);
+  const Holder restored = holder(NameOfJob("a-2", 17));
+  EXPECT_EQ(restored.job_id, "a-2");
+  EXPECT_EQ(restored.restored, 17u);
+  EXPECT_FALSE(restored.is_command);
+  EXPECT_THAT(restored.held, HasSubstr("is held by job 'a-2', which goes on from 000017, of proc"));
+  EXPECT_EQ(holder("job 'a', which has not begun,").job_id, "") << "it is a name";
+  EXPECT_TRUE(holder(kRemovingCommand).is_command);
+  EXPECT_EQ(holder(kRemovingCommand).job_id, "");
+  for (const std::string who : {"job 'a", "job 'a', which goes on from x", "", "somebody"}) {
+    EXPECT_EQ(holder(who).restored, 0u) << who;
+  }
+  EXPECT_EQ(HolderOf(absl::OkStatus()).held, "");
+}
+
+TEST_F(CheckpointHoldTest, WhoIsHeldOffByACommandIsToldToWait) {
+  ASSERT_TRUE(first_.Take(kRemovingCommand, /*makes_directory=*/true).ok());
+  EXPECT_THAT(std::string(second_.Take("job 'b-1'", /*makes_directory=*/true).message()),
+              HasSubstr("; name another directory, or wait for its end"));
+}
+
 TEST_F(CheckpointHoldTest, ReleasedOneLeavesNothingOfItsOwnAndNeverHoldsAgain) {
   ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
   first_.Release();

@@ -64,9 +64,6 @@ class CheckpointShards {
 // does not answer holds up nobody.
 class Checkpointer {
  public:
-  // The name under which shards pin what is to be written.
-  static constexpr char kCutId[] = "checkpoint";
-
   struct Options {
     JobSpec spec;  // With a directory.
     CheckpointOwner owner;
@@ -138,7 +135,12 @@ class Checkpointer {
   // Whether a checkpoint is to be taken at this barrier, where all steps before it are done and no
   // other was handed out. Then Pinned or NotPinned follows.
   bool IsDueAt(uint64_t barrier) const;
-  // All shards have pinned exactly the steps before `step` as kCutId. `held_up`: how long no step
+  // The name under which shards pin what is to be written: of two that take turns, so that a call
+  // to unpin what was written before takes nothing else when it comes late. NameCut is to be called
+  // before each pin, once what has the name before is unpinned.
+  std::string cut_id() const;
+  void NameCut() { ++cuts_; }
+  // All shards have pinned exactly the steps before `step` as cut_id(). `held_up`: how long no step
   // was handed out.
   void Pinned(uint64_t step, absl::Duration held_up);
   void NotPinned(const absl::Status& why);
@@ -215,12 +217,14 @@ class Checkpointer {
     uint64_t at_step = 0;       // Watermark when it was begun.
     uint64_t from_version = 0;  // Synchronous: a cut of this version or later.
     absl::optional<CutName> cut;
-    absl::optional<uint64_t> exact_step;  // Pinned, as kCutId or, of the best, by others.
+    absl::optional<uint64_t> exact_step;  // Pinned, as cut_id() or, of the best, by others.
     absl::Duration held_up;
     CheckpointFiles::Begun files;
     absl::Time writing_since;
     CheckpointState state;
-    absl::Time asked;  // For the cut that is wanted.
+    std::shared_ptr<CommitDecision> decision;  // Of the best, while it is committed.
+    bool leaves_later = false;                 // A later state than its own was saved before it.
+    absl::Time asked;                          // For the cut that is wanted.
     absl::optional<absl::Time> urgent_since;
     absl::Status given_up;  // While a call to the file system was under way.
   };
@@ -229,6 +233,7 @@ class Checkpointer {
   struct Best {
     BestEvaluation evaluation;
     std::string cut_id;
+    CheckpointInfo checkpoint;  // Once it is committed.
     absl::Time since;
     absl::Time due;
     Backoff backoff{absl::Seconds(1), absl::Seconds(10)};
@@ -242,6 +247,7 @@ class Checkpointer {
   void BestHasFailed(const absl::Status& status);
   void EndBest(absl::StatusOr<CheckpointInfo> result);
   absl::Status WhyNotBest() const;
+  void LeaveBest(const absl::Status& why);
   absl::Duration BestPatience() const;
   bool BeginIfDue(const Situation& situation);
   const CheckpointInfo* NewestHere() const;
@@ -303,6 +309,7 @@ class Checkpointer {
   uint64_t last_number_ = 0;
   bool looks_again_ = false;  // When there is nothing else to do.
   bool has_begun_ = false;    // One, ever.
+  uint64_t cuts_ = 0;         // How often one was named.
   WritePatience write_patience_;
   std::string trouble_;
   std::vector<CheckpointEnded> ended_;

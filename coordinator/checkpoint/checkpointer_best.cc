@@ -4,7 +4,8 @@
 // waits for it at the next evaluation. So a directory that is full or hangs must not cost each
 // evaluation that is better as long a wait: after one that could not be saved the next ones are not
 // even tried for a while, and then once. One that is another run's is tried no more than once from
-// the beginning.
+// the beginning. What is given up while the directory hangs is no checkpoint when that answers
+// again, also where its manifest was about to be there: it names that evaluation as the best one.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -78,15 +79,22 @@ absl::Status Checkpointer::WhyNotBest() const {
   return absl::OkStatus();
 }
 
+// What is under way is another one's then. One whose manifest is there is the best all the same:
+// what is still done in the directory need not be waited for.
+void Checkpointer::LeaveBest(const absl::Status& why) {
+  if (!attempt_ || !attempt_->is_best) return EndBest(why);
+  attempt_->is_best = false;
+  attempt_->exact_step.reset();  // The pin is the evaluation's.
+  if (attempt_->decision != nullptr && !attempt_->decision->GiveUp()) {
+    return EndBest(best_->checkpoint);
+  }
+  attempt_->given_up = why;
+  EndBest(why);
+}
+
 absl::optional<absl::StatusOr<CheckpointInfo>> Checkpointer::TakeBest() {
   if (!best_) return absl::nullopt;
-  if (const absl::Status why = WhyNotBest(); !best_->result && !why.ok()) {
-    EndBest(why);
-    if (attempt_ && attempt_->is_best) {
-      attempt_->is_best = false;
-      attempt_->given_up = best_->result->status();
-    }
-  }
+  if (const absl::Status why = WhyNotBest(); !best_->result && !why.ok()) LeaveBest(why);
   if (!best_->result) return absl::nullopt;
   auto result = *std::move(best_->result);
   best_.reset();

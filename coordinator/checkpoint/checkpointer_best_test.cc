@@ -1,10 +1,15 @@
 // The checkpoint of the best evaluation.
+#include <atomic>
+#include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/checkpoint/checkpointer_fixture.h"
+#include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "rocksdb/file_system.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -284,6 +289,102 @@ TEST_F(CheckpointerBestTest, ALaterStateThatWasSavedBeforeItIsSavedAgain) {
   WriteOne();
   EXPECT_EQ(Manifest(2).step(), 30u);
   EXPECT_EQ(Manifest(3).step(), 45u);
+}
+
+// Does not answer, once it is told so, before and after a manifest gets its name, or where one
+// goes, until its gate is open.
+class HangingManifests final : public rocksdb::FileSystemWrapper {
+ public:
+  HangingManifests() : rocksdb::FileSystemWrapper(RealFileSystem()) {}
+  const char* Name() const override { return "HangingManifests"; }
+  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override {
+    PassIf(hangs_before, to);
+    const rocksdb::IOStatus renamed = FileSystemWrapper::RenameFile(from, to, options, debug);
+    PassIf(hangs_after, to);
+    return renamed;
+  }
+  rocksdb::IOStatus DeleteFile(const std::string& path, const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override {
+    PassIf(hangs_at_removal, path);
+    return FileSystemWrapper::DeleteFile(path, options, debug);
+  }
+  std::atomic<bool> hangs_before{false};
+  std::atomic<bool> hangs_after{false};
+  std::atomic<bool> hangs_at_removal{false};
+  Gate gate;
+
+ private:
+  void PassIf(const std::atomic<bool>& hangs, const std::string& path) {
+    if (hangs && absl::EndsWith(path, "/manifest.json")) gate.Pass();
+  }
+};
+
+class CheckpointerHangingBestTest : public CheckpointerBestTest {
+ protected:
+  // There is one of step 20; that of the best of step 30 is committed in a directory that has hung
+  // for a minute.
+  void CommitBest(std::atomic<bool> HangingManifests::*hangs) {
+    spec_.mutable_checkpoints()->set_keep(1);
+    Open(files_);
+    AwaitIdle();
+    At(20);
+    Request();
+    WriteOne();
+    checkpointer_->TakeEnded();
+    shards_.SetStates(30);
+    checkpointer_->SaveBest(BestAt(30), "evaluation");
+    AwaitWriting();
+    (files_.get()->*hangs) = true;
+    shards_.Write();
+    Advance();
+    files_->gate.AwaitSomebody();
+    EXPECT_FALSE(checkpointer_->TakeBest());
+    clock_.Advance(absl::Seconds(61));
+    Advance();
+  }
+  void Answer() {
+    files_->gate.Open();
+    AwaitIdle();
+  }
+  // It is given up, and is no checkpoint when the directory answers.
+  void ExpectNone() {
+    const auto result = checkpointer_->TakeBest();
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->status().code(), absl::StatusCode::kUnavailable);
+    Answer();
+    EXPECT_THAT(Numbers(), ElementsAre(1));
+    EXPECT_EQ(checkpointer_->newest()->step(), 20u);
+    EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("does not answer"));
+    EXPECT_THAT(shards_.unpinned, IsEmpty());
+  }
+
+  const std::shared_ptr<HangingManifests> files_ = std::make_shared<HangingManifests>();
+};
+
+// It became one, which said that it has the best state, and the one before went for it.
+TEST_F(CheckpointerHangingBestTest, OneThatIsGivenUpBeforeItsManifestIsThereIsNone) {
+  CommitBest(&HangingManifests::hangs_before);
+  ExpectNone();
+}
+
+TEST_F(CheckpointerHangingBestTest, OneThatIsGivenUpBeforeItCountsIsNone) {
+  CommitBest(&HangingManifests::hangs_after);
+  ExpectNone();
+}
+
+TEST_F(CheckpointerHangingBestTest, OneThatIsThereIsTheBestThoughWhatIsOldDoesNotGo) {
+  CommitBest(&HangingManifests::hangs_at_removal);
+  const auto result = checkpointer_->TakeBest();
+  ASSERT_TRUE(result && result->ok());
+  EXPECT_EQ((*result)->step(), 30u);
+  EXPECT_EQ((*result)->number(), 2u);
+  Answer();
+  EXPECT_THAT(Numbers(), ElementsAre(2));
+  EXPECT_EQ(Manifest(2).best().checkpoint().number(), 2u);
+  EXPECT_EQ(checkpointer_->newest()->step(), 30u);
+  EXPECT_FALSE(checkpointer_->TakeBest());
 }
 
 TEST_F(CheckpointerBestTest, AJobThatIsStoppedEarlyIsSavedAtItsEnd) {

@@ -1,5 +1,6 @@
 // Directories of checkpoints that hang, or that others have taken.
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -204,10 +205,21 @@ TEST_F(CheckpointerTest, TheEndIsNotTriedAgainInADirectoryOfAnotherRun) {
   EXPECT_THAT(Numbers(), ElementsAre(1));
 }
 
+// Who removes checkpoints must know which one to leave, until the job has one of its own.
+TEST_F(CheckpointerTest, WhoHasTheDirectorySaysWhichCheckpointItGoesOnFrom) {
+  std::filesystem::create_directory(directory_);
+  owner_.restored = 17;
+  hold_ = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
+  OpenIdle();
+  CheckpointHold other(RealFileSystem(), directory_);
+  EXPECT_THAT(WhoHolds(other.Take("job 'other-1'", /*makes_directory=*/false)),
+              HasSubstr("is held by job 'j-1', which goes on from 000017, of process "));
+}
+
 // It ended as if its last state were there.
 TEST_F(CheckpointerTest, TheEndHasNoDirectoryWhileAnotherJobHoldsItForAMinute) {
   CheckpointHold other(RealFileSystem(), directory_);
-  EndWhileHeldBy(&other);
+  EndWhileHeldBy(&other, "job 'other-1'");
   EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt)) << "it may be about to end";
   clock_.Advance(absl::Minutes(2));
   AwaitMayEnd();
@@ -217,9 +229,35 @@ TEST_F(CheckpointerTest, TheEndHasNoDirectoryWhileAnotherJobHoldsItForAMinute) {
   EXPECT_THAT(Numbers(), IsEmpty());
 }
 
+// A job whose coordinator was started again meanwhile had done all its steps, and failed.
+TEST_F(CheckpointerTest, TheEndThatACommandHoldsUpForAMinuteIsMissingAndTheDirectoryIsNotLost) {
+  CheckpointHold command(RealFileSystem(), directory_);
+  EndWhileHeldBy(&command, kRemovingCommand);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  clock_.Advance(absl::Minutes(2));
+  AwaitMayEnd();
+  EXPECT_FALSE(checkpointer_->has_lost_directory());
+  EXPECT_THAT(checkpointer_->trouble(),
+              AllOf(HasSubstr("the last checkpoint is missing: "),
+                    HasSubstr("' is held by `millrace checkpoints rm` of process ")));
+}
+
+TEST_F(CheckpointerTest, TheEndIsSavedOnceACommandHasLetGoOfTheDirectory) {
+  CheckpointHold command(RealFileSystem(), directory_);
+  EndWhileHeldBy(&command, kRemovingCommand);
+  command.Release();
+  clock_.Advance(absl::Seconds(30));
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  AwaitWriting();
+  shards_.Write();
+  AwaitMayEnd();
+  EXPECT_EQ(checkpointer_->trouble(), "");
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
 TEST_F(CheckpointerTest, TheEndIsSavedOnceAnotherJobHasLetGoOfTheDirectory) {
   CheckpointHold other(RealFileSystem(), directory_);
-  EndWhileHeldBy(&other);
+  EndWhileHeldBy(&other, "job 'other-1'");
   other.Release();
   clock_.Advance(absl::Seconds(30));
   EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
@@ -283,13 +321,61 @@ TEST_F(CheckpointerTest, ANewJobIsRefusedTheFolderOfACheckpoint) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("/best' has a manifest.json"));
 }
 
-TEST_F(CheckpointerTest, ANewJobMayHaveADirectoryThatIsNamedAfterADay) {
-  std::filesystem::create_directories(directory_);
-  spec_.mutable_checkpoints()->set_directory(directory_ + "/20260101");
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
-    std::filesystem::create_directory(directory_ + "/20260101");
+class DirectoryOfADayTest : public CheckpointerTest {
+ protected:
+  DirectoryOfADayTest() {
+    std::filesystem::create_directories(directory_);
+    spec_.mutable_checkpoints()->set_directory(directory_ + "/20260101");
   }
+
+  void WriteAbove(const std::string& file, const std::string& text) {
+    std::ofstream(directory_ + "/" + file) << text;
+  }
+  // As a new directory, and as an empty one.
+  void ExpectTaken() {
+    std::filesystem::remove_all(directory_ + "/20260101");
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const absl::Status taken = CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr);
+      EXPECT_TRUE(taken.ok()) << taken;
+      std::filesystem::create_directory(directory_ + "/20260101");
+    }
+  }
+  void ExpectRefused() {
+    EXPECT_EQ(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+};
+
+TEST_F(DirectoryOfADayTest, ANewJobMayHaveIt) { ExpectTaken(); }
+
+// They were taken for a job's, and each run after the first one was refused.
+TEST_F(DirectoryOfADayTest, ANewJobMayHaveItBesideOthersFilesOfThoseNames) {
+  std::filesystem::create_directory(directory_ + "/20251231");
+  std::filesystem::create_directory_symlink("20251231", directory_ + "/latest");
+  ExpectTaken();
+  std::filesystem::remove(directory_ + "/latest");
+  for (const std::string text : {"20251231\n", "20260101\n", "the second run\n", ""}) {
+    WriteAbove("latest", text);
+    ExpectTaken();
+  }
+  for (const std::string text : {"", "Ada Lovelace\n"}) {
+    WriteAbove("owner", text);
+    ExpectTaken();
+  }
+}
+
+TEST_F(DirectoryOfADayTest, ANewJobIsRefusedItBesideAJobsFiles) {
+  WriteAbove("owner", "j-1\n");
+  ExpectRefused();
+  std::filesystem::remove(directory_ + "/owner");
+  WriteAbove("held-by", "job 'j-1' of process 4711 on trainer-0\n");
+  ExpectRefused();
+  std::filesystem::remove(directory_ + "/held-by");
+  std::filesystem::create_directory(directory_ + "/000017");
+  WriteAbove("latest", "000017\n");
+  ExpectTaken();
+  WriteAbove("000017/manifest.json", "{}");
+  ExpectRefused();
 }
 
 }  // namespace

@@ -201,9 +201,9 @@ class CheckpointerTest : public ::testing::Test {
   }
 
   // At the end of training, whose first try of a last checkpoint finds the directory held by
-  // `other`.
-  void EndWhileHeldBy(CheckpointHold* other) {
-    ASSERT_TRUE(other->Take("job 'other-1'", /*makes_directory=*/true).ok());
+  // `other`, which says that it is `who`.
+  void EndWhileHeldBy(CheckpointHold* other, const std::string& who) {
+    ASSERT_TRUE(other->Take(who, /*makes_directory=*/true).ok());
     hold_ = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
     OpenIdle();
     At(kSavedSteps);

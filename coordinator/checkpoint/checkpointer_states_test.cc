@@ -242,15 +242,16 @@ TEST_F(CheckpointerTest, AnExactOneIsOfWhatWasPinnedAtTheBarrier) {
   Advance();
   EXPECT_TRUE(checkpointer_->WantsBarrier());
   ASSERT_TRUE(checkpointer_->IsDueAt(100));
+  checkpointer_->NameCut();
   checkpointer_->Pinned(100, absl::Milliseconds(3));
   EXPECT_FALSE(checkpointer_->IsDueAt(100));
   At(105);
   AwaitWriting();
-  EXPECT_EQ(shards_.request->cut_id(), "checkpoint");
+  EXPECT_EQ(shards_.request->cut_id(), "checkpoint-1");
   shards_.SetStates(100);
   shards_.Write();
   AwaitIdle();
-  EXPECT_THAT(shards_.unpinned, ElementsAre("checkpoint"));
+  EXPECT_THAT(shards_.unpinned, ElementsAre("checkpoint-1"));
   const std::vector<CheckpointEnded> ended = checkpointer_->TakeEnded();
   EXPECT_EQ(ended.at(0).step(), 100u);
   EXPECT_EQ(FromProto(ended.at(0).held_up()), absl::Milliseconds(3));
@@ -262,13 +263,34 @@ TEST_F(CheckpointerTest, AnExactOneThatIsNotOfThePinnedStepsIsGivenUp) {
   At(10);
   Request();
   Advance();
+  checkpointer_->NameCut();
   checkpointer_->Pinned(10, absl::ZeroDuration());
   At(11);
   AwaitWriting();
   shards_.Write();
   AwaitIdle();
   EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("not exactly those before 10"));
-  EXPECT_THAT(shards_.unpinned, ElementsAre("checkpoint"));
+  EXPECT_THAT(shards_.unpinned, ElementsAre("checkpoint-1"));
+}
+
+// A call to unpin that came late took what was to be written next.
+TEST_F(CheckpointerTest, TwoExactOnesInARowArePinnedByDifferentNames) {
+  spec_.mutable_checkpoints()->set_exact(true);
+  OpenIdle();
+  std::vector<std::string> names;
+  for (const uint64_t step : {10, 20}) {
+    At(step);
+    Request();
+    Advance();
+    checkpointer_->NameCut();
+    checkpointer_->Pinned(step, absl::ZeroDuration());
+    AwaitWriting();
+    names.push_back(shards_.request->cut_id());
+    shards_.Write();
+    AwaitIdle();
+  }
+  EXPECT_THAT(names, ElementsAre("checkpoint-1", "checkpoint-0"));
+  EXPECT_EQ(shards_.unpinned, names);
 }
 
 TEST_F(CheckpointerTest, TheJobsEndIsSavedOnce) {

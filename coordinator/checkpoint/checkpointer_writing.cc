@@ -51,7 +51,7 @@ void Checkpointer::AfterBeginning() {
   request.set_checkpoint(attempt_->files.number);
   request.set_base(attempt_->files.base);
   if (attempt_->cut) *request.mutable_cut() = *attempt_->cut;
-  if (attempt_->exact_step) request.set_cut_id(attempt_->is_best ? best_->cut_id : kCutId);
+  if (attempt_->exact_step) request.set_cut_id(attempt_->is_best ? best_->cut_id : cut_id());
   attempt_->writing_since = clock_->Now();
   phase_ = Phase::kWriting;
   attached_.shards->StartWrite(request, options_.wake);
@@ -108,26 +108,28 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
   if (attempt_->is_best) {
     kept.insert(manifest.number());
     // A later state stays until one is saved again (AfterCommitting).
-    if (newest_ && newest_->step() > manifest.step()) kept.insert(newest_->number());
+    attempt_->leaves_later = newest_ && newest_->step() > manifest.step();
+    if (attempt_->leaves_later) kept.insert(newest_->number());
+    best_->checkpoint = InfoOf(options_.spec.checkpoints().directory(), manifest);
     *manifest.mutable_best() = best_->evaluation;
-    *manifest.mutable_best()->mutable_checkpoint() =
-        InfoOf(options_.spec.checkpoints().directory(), manifest);
+    *manifest.mutable_best()->mutable_checkpoint() = best_->checkpoint;
+    attempt_->decision = std::make_shared<CommitDecision>();
   }
-  StartFileCall(Phase::kCommitting,
-                [files = files_, manifest, kept, damaged = attached_.damaged](FileResult* result) {
-                  result->manifest = manifest;
-                  const auto committed = files->Commit(&result->manifest, damaged, kept);
-                  result->status = committed.status();
-                  if (committed.ok()) result->trouble = *committed;
-                });
+  StartFileCall(Phase::kCommitting, [files = files_, manifest, kept, damaged = attached_.damaged,
+                                     decision = attempt_->decision](FileResult* result) {
+    result->manifest = manifest;
+    const auto committed = files->Commit(&result->manifest, damaged, kept, decision.get());
+    result->status = committed.status();
+    if (committed.ok()) result->trouble = *committed;
+  });
 }
 
 void Checkpointer::AfterCommitting() {
+  if (!attempt_->given_up.ok()) return Fail(attempt_->given_up);
   if (!result_->status.ok()) return Fail(result_->status);
   // Where a later state than that of the evaluation was saved already, one is saved again at once:
   // its checkpoint, what a lost server is made again from, is only sure to stay until the next.
-  const bool is_behind = newest_ && newest_->step() > result_->manifest.step();
-  if (attempt_->is_best && is_behind) policy_.SetDue(clock_->Now());
+  if (attempt_->leaves_later) policy_.SetDue(clock_->Now());
   newest_ = InfoOf(options_.spec.checkpoints().directory(), result_->manifest);
   newest_is_exact_ = attempt_->state.exact;
   write_patience_.Wrote(FromProto(result_->manifest.took()));
@@ -186,7 +188,7 @@ void Checkpointer::Fail(const absl::Status& status) {
 
 void Checkpointer::Unpin() {
   if (!attempt_->exact_step || attempt_->is_best || attached_.shards == nullptr) return;
-  const absl::Status status = attached_.shards->UnpinCut(attached_.generation, kCutId);
+  const absl::Status status = attached_.shards->UnpinCut(attached_.generation, cut_id());
   LOG_IF(WARNING, !status.ok()) << options_.owner.job_id << ": " << status;
   attempt_->exact_step.reset();
 }

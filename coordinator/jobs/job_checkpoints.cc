@@ -47,6 +47,7 @@ bool IsRestoredHere(const JobRecord& record) {
 CheckpointOwner OwnerOf(const JobRecord& record) {
   CheckpointOwner owner{.job_id = record.job_id(), .earlier_job_ids = {}};
   if (!IsRestoredHere(record)) return owner;
+  owner.restored = record.restored_from().checkpoint().checkpoint();
   owner.earlier_job_ids = EarlierJobs(record);
   const auto& left_behind = record.restored_from().left_behind_job_ids();
   owner.earlier_job_ids.insert(owner.earlier_job_ids.end(), left_behind.begin(), left_behind.end());
@@ -87,6 +88,11 @@ Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRe
     DescribeEvaluations(record_now, *manifest);
   };
   return options;
+}
+
+std::string HolderName(const JobRecord& record) {
+  const CheckpointOwner owner = OwnerOf(record);
+  return NameOfJob(owner.job_id, owner.restored);
 }
 
 bool MayMakeDirectory(const JobRecord& record) {

@@ -4,6 +4,7 @@
 #define MILLRACE_COORDINATOR_JOBS_JOB_CHECKPOINTS_H_
 
 #include <functional>
+#include <string>
 
 #include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/journal/job_record.pb.h"
@@ -15,6 +16,9 @@ namespace millrace::coordinator {
 // has a directory for checkpoints and is planned; which checkpoint it goes on from does not change
 // any more.
 Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRecord()> now);
+
+// What the job says of itself when it takes its directory (CheckpointHold).
+std::string HolderName(const JobRecord& record);
 
 // Whether the job's directory may be made, to be held: one that has checkpoints of the job, or
 // those that it goes on from, is there, or is not mounted.

@@ -75,6 +75,13 @@ TEST(JobCheckpointsTest, JobThatGoesOnFromAnotherDirectoryHasItsOwnForItself) {
   EXPECT_EQ(options.restored.number(), 7u);
 }
 
+TEST(JobCheckpointsTest, HolderOfADirectoryNamesTheCheckpointThereThatItGoesOnFrom) {
+  EXPECT_EQ(HolderName(PlannedJob()), "job 'b'");
+  EXPECT_EQ(HolderName(RestoredJob("/c//own/")), "job 'b', which goes on from 000007,");
+  EXPECT_EQ(HolderName(RestoredJob("/c/other")), "job 'b'");
+  EXPECT_EQ(OptionsOf(RestoredJob("/c/own")).owner.restored, 7u);
+}
+
 TEST(JobCheckpointsTest, SpecNamesTheCheckpointThatARestoreCameTo) {
   EXPECT_EQ(OptionsOf(RestoredJob("/c/own")).spec.restore().checkpoint(), 7u);
   EXPECT_FALSE(OptionsOf(PlannedJob()).spec.has_restore());

@@ -189,7 +189,8 @@ void JobRunner::Run() {
 // they can.
 void JobRunner::HoldDirectory() {
   if (hold_ == nullptr) return;
-  TakeHold(hold_, absl::StrCat("job '", job_->id(), "'"), MayMakeDirectory(job_->record()),
+  const JobRecord record = job_->record();
+  TakeHold(hold_, HolderName(record), MayMakeDirectory(record),
            [this] { return !inbox_.interrupt().ok(); });
 }
 

@@ -121,7 +121,7 @@ TEST_F(SubmissionsTest, DirectoryOfASubmissionIsRefusedUntilThatIsOver) {
 
 TEST_F(SubmissionsTest, FolderOfACheckpointIsNoDirectoryForAnothersCheckpoints) {
   std::filesystem::create_directories(directory_);
-  std::ofstream(JoinPath(directory_, kLatestFile)) << "000017\n";
+  std::ofstream(JoinPath(directory_, kOwnerFile)) << "mnist-1-k3f9\n";
   SubmitJobRequest request = WithDirectory();
   request.mutable_spec()->mutable_checkpoints()->set_directory(CheckpointPath(directory_, 17));
   const absl::Status refused = submissions_.Submit(request, Stays).status();

@@ -55,9 +55,10 @@ void Trainer::PinForCheckpoint(const Dispatcher::Progress& progress, ShardGroup&
   AdvanceCheckpoints(progress);
   if (checkpointer_ == nullptr || !checkpointer_->IsDueAt(barrier_)) return;
   job_.Spend(TimeUse::kCheckpointing);
-  absl::Status status = shards.UnpinCut(generation_, Checkpointer::kCutId);
+  absl::Status status = shards.UnpinCut(generation_, checkpointer_->cut_id());
   if (status.ok()) {
-    const auto pinned = shards.PinCut(generation_, Checkpointer::kCutId);
+    checkpointer_->NameCut();
+    const auto pinned = shards.PinCut(generation_, checkpointer_->cut_id());
     status = pinned.status();
     if (pinned.ok()) {
       const BarrierCheck check = CheckBarrier(*pinned, barrier_);
