@@ -99,18 +99,7 @@ __global__ void __launch_bounds__(kThreads)
     MergeMoments(ColumnParts parts, const Moments* moments, float* statistics) {
   const ColumnShare share = ShareOfColumns(parts);
   Moments mine = {};
-  if (share.column < parts.columns) {
-    for (int64_t part = share.lane; part < parts.parts; part += kPartsAtOnce * share.lanes) {
-      Moments some[kPartsAtOnce];
-#pragma unroll
-      for (int i = 0; i < kPartsAtOnce; ++i) {
-        const int64_t each = part + i * share.lanes;
-        some[i] = each < parts.parts ? moments[each * parts.columns + share.column] : Moments{};
-      }
-#pragma unroll
-      for (int i = 0; i < kPartsAtOnce; ++i) mine = Merged(mine, some[i]);
-    }
-  }
+  if (share.column < parts.columns) mine = CombineParts(parts, share, moments, Merged);
   mine = MergeLanes(mine, share, parts.width);
   if (share.lane != 0 || share.column >= parts.columns) return;
   statistics[share.column] = mine.mean;

@@ -8,19 +8,9 @@ __global__ void __launch_bounds__(kThreads)
   const ColumnShare share = ShareOfColumns(parts);
   ColumnPair sum = {};
   if (share.column < parts.columns) {
-    for (int64_t part = share.lane; part < parts.parts; part += kPartsAtOnce * share.lanes) {
-      ColumnPair pairs[kPartsAtOnce];
-#pragma unroll
-      for (int i = 0; i < kPartsAtOnce; ++i) {
-        const int64_t each = part + i * share.lanes;
-        pairs[i] = each < parts.parts ? sums[each * parts.columns + share.column] : ColumnPair{};
-      }
-#pragma unroll
-      for (int i = 0; i < kPartsAtOnce; ++i) {
-        sum.first += pairs[i].first;
-        sum.second += pairs[i].second;
-      }
-    }
+    sum = CombineParts(parts, share, sums, [](const ColumnPair& a, const ColumnPair& b) {
+      return ColumnPair{a.first + b.first, a.second + b.second};
+    });
   }
   sum = SumPairLanes(sum, share, parts.width);
   if (share.lane != 0 || share.column >= parts.columns) return;

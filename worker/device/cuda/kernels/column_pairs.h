@@ -55,9 +55,6 @@ inline ColumnParts ForAddingUp(ColumnParts parts) {
   return parts;
 }
 
-// Parts whose sums one thread loads before it adds them up.
-inline constexpr int kPartsAtOnce = 4;
-
 // This thread's share.
 struct ColumnShare {
   int64_t column;
@@ -77,6 +74,26 @@ MILLRACE_DEVICE ColumnShare ShareOfColumns(const ColumnParts& parts) {
   const int64_t end = share.begin + parts.rows_of_part;
   share.end = end < parts.rows ? end : parts.rows;
   return share;
+}
+
+// combine() of what the parts have of this thread's column, [parts, columns]: of every lanes-th
+// part from its lane's on, in their order, from T{}. Several are loaded at once.
+template <typename T, typename Combine>
+MILLRACE_DEVICE T CombineParts(const ColumnParts& parts, const ColumnShare& share,
+                               const T* of_parts, const Combine& combine) {
+  constexpr int kAtOnce = 4;
+  T all = {};
+  for (int64_t part = share.lane; part < parts.parts; part += kAtOnce * share.lanes) {
+    T some[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int64_t each = part + i * share.lanes;
+      some[i] = each < parts.parts ? of_parts[each * parts.columns + share.column] : T{};
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) all = combine(all, some[i]);
+  }
+  return all;
 }
 
 struct ColumnPair {
