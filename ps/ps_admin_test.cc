@@ -55,6 +55,17 @@ TEST_F(PsServerTest, DroppedShardIsGoneForGood) {
   EXPECT_EQ(Get(spec).version(), 0);
 }
 
+// It ended the server.
+TEST_F(PsServerTest, ShardsWhoseJobsCannotBeCalledSoAreNotDropped) {
+  ShardSpec spec = MakeShardSpec({4});
+  for (const size_t size : {size_t{0}, size_t{201}, size_t{1} << 16, size_t{1} << 20}) {
+    spec.set_job_id(std::string(size, 'a'));
+    const grpc::Status status = Drop(spec);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << size;
+    EXPECT_THAT(status.error_message(), HasSubstr("job_id: has"));
+  }
+}
+
 // A stranger's greatest number would have kept the coordinator from ever setting a greater one.
 TEST_F(PsServerTest, GenerationsAreBelowTwoToTheThirtyTwo) {
   const ShardSpec spec = MakeShardSpec({4});

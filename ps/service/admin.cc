@@ -28,6 +28,15 @@ absl::Status CheckGeneration(uint64_t generation) {
       absl::StrCat("generation: ", generation, "; must be below ", kGenerations));
 }
 
+constexpr size_t kMaxJobIdBytes = 200;  // ShardSpec.job_id
+
+// Longer ones are no part of a key.
+absl::Status CheckJobId(const std::string& job_id) {
+  if (!job_id.empty() && job_id.size() <= kMaxJobIdBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("job_id: has ", job_id.size(), " bytes; must have 1 to ", kMaxJobIdBytes));
+}
+
 // Long enough for any name, and little enough to be kept and told.
 constexpr size_t kMaxCutIdBytes = 200;
 
@@ -170,7 +179,8 @@ grpc::Status Admin::RetireShard(grpc::ServerContext* context, const RetireShardR
 
 grpc::Status Admin::DropShard(grpc::ServerContext* context, const DropShardRequest* request,
                               DropShardResponse* /*response*/) {
-  const absl::Status valid = CheckGeneration(request->generation());
+  absl::Status valid = CheckGeneration(request->generation());
+  if (valid.ok()) valid = CheckJobId(request->job_id());
   if (!valid.ok()) return ToGrpcStatus(valid);
   return ToGrpcStatus(
       store_->Drop(request->job_id(), request->shard(), request->generation(), TimeLeft(*context)));

@@ -15,7 +15,7 @@ class TrainTest(unittest.TestCase):
 
     def test_digits_are_learned_and_exported(self):
         export = self.directory / "digits.safetensors"
-        result = harness.millrace("train", "examples/digits.textproto", f"--data={self.digits}", "--json", f"--export={export}")
+        result = harness.millrace("train", "examples/digits.textproto", f"--data={self.digits}", "--json", f"--export={export}", "--set", "epochs=12")
         self.assertEqual(result.returncode, 0, result.stderr)
         final = harness.final_state(result)
         self.assertEqual(final["state"], "SUCCEEDED")
