@@ -20,7 +20,6 @@ namespace millrace::ps {
 namespace {
 
 constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
-constexpr size_t kMaxJobIdBytes = 200;
 constexpr size_t kMaxNameBytes = 1000;
 // Asynchronous gradients under way that have a place reserved; more find room in what the server
 // has to spare.

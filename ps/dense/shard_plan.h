@@ -2,6 +2,7 @@
 #ifndef MILLRACE_PS_DENSE_SHARD_PLAN_H_
 #define MILLRACE_PS_DENSE_SHARD_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,6 +17,8 @@
 #include "ps/optimizer/optimizer.h"
 
 namespace millrace::ps {
+
+inline constexpr size_t kMaxJobIdBytes = 200;  // Of ShardSpec.job_id.
 
 struct ShardPlan {
   ShardSpec spec;

@@ -12,6 +12,7 @@
 #include "common/net/channel.h"
 #include "common/net/checked_request.h"
 #include "common/status_macros.h"
+#include "ps/dense/shard_plan.h"
 
 namespace millrace::ps {
 namespace {
@@ -27,8 +28,6 @@ absl::Status CheckGeneration(uint64_t generation) {
   return absl::InvalidArgumentError(
       absl::StrCat("generation: ", generation, "; must be below ", kGenerations));
 }
-
-constexpr size_t kMaxJobIdBytes = 200;  // ShardSpec.job_id
 
 // Longer ones are no part of a key.
 absl::Status CheckJobId(const std::string& job_id) {

@@ -39,6 +39,13 @@ absl::Status StatusOf(const cuda::Error& error, const std::string& device_name) 
   return absl::InternalError(message);
 }
 
+// As far as it matters to what is prepared before there are any.
+Batch OfSize(size_t size) {
+  Batch batch;
+  batch.size = size;
+  return batch;
+}
+
 // A thread that waits for the GPU sleeps for 20 us at a time (kernels/gpu.cu), to which Linux adds
 // 50 us where a thread has not asked for less: some percent of a short step.
 void WakeUpInTime() {
@@ -215,15 +222,13 @@ absl::Status CudaModel::TakeMemory() {
 }
 
 void CudaModel::ChooseProducts(size_t size, bool training) {
-  Batch batch;
-  batch.size = size;
+  const Batch batch = OfSize(size);
   const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
   for (size_t i = 0; i < parts.size(); ++i) At(i).ChooseProducts(parts[i].size, training);
 }
 
 void CudaModel::Prepare(size_t size, bool training) {
-  Batch batch;
-  batch.size = size;
+  const Batch batch = OfSize(size);
   const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
   const GradientPlaces to = PlacesFor(/*sink=*/nullptr);
   for (size_t i = 0; i < parts.size(); ++i) At(i).Prepare(parts[i], training, FromPass(to));
