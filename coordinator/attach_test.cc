@@ -73,9 +73,9 @@ void KillAndStartAgain(FakeCluster& cluster, PsServers servers, Gate& gate) {
 // A ps server was killed and started again on its port between the last report and its flush: it
 // answered from an old cut, and the job succeeded without the steps.
 TEST(AttachTest, ServerThatLostStepsBeforeItsLastFlushGetsThemAgain) {
+  std::atomic<int> flushes{0};
   FakeCluster cluster(2);
   cluster.StartPs();
-  std::atomic<int> flushes{0};
   cluster.ps(1).set_on_flush([&] {
     if (flushes++ == 0) cluster.ps(1).Crash();
     return grpc::Status::OK;
@@ -224,9 +224,9 @@ TEST(AttachTest, LastEvaluationIsOfTheStateThatIsOnDisk) {
 
 // gRPC reports a transport that breaks as UNAVAILABLE, and sometimes as these: the job failed.
 TEST(AttachTest, BrokenTransportIsTriedAgainWhateverGrpcCallsIt) {
+  std::atomic<int> flushes{0};
   FakeCluster cluster(1);
   cluster.StartPs();
-  std::atomic<int> flushes{0};
   cluster.ps(0).set_on_flush([&] {
     switch (flushes++) {
       case 0:
@@ -245,9 +245,9 @@ TEST(AttachTest, BrokenTransportIsTriedAgainWhateverGrpcCallsIt) {
 
 // The cause that people were told was "CANCELLED", or ended with it.
 TEST(AttachTest, CallThatWasGivenUpIsToldWithWhoAndWhat) {
+  std::atomic<int> flushes{0};
   FakeCluster cluster(1);
   cluster.StartPs();
-  std::atomic<int> flushes{0};
   cluster.ps(0).set_on_flush([&] {
     return flushes++ == 0 ? grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED")
                           : grpc::Status::OK;
@@ -317,10 +317,10 @@ TEST(AttachTest, SynchronousShardsWithoutACommonCutBeginAgain) {
 // The held set of a version whose last contribution was being computed was taken for an applied
 // version, and the barrier was passed too early.
 TEST(AttachTest, BarrierWaitsForAVersionThatIsBeingApplied) {
+  std::atomic<int> pins{0};
   FakeCluster cluster(2);
   cluster.StartPs();
   cluster.ps(1).set_slow_versions(true);
-  std::atomic<int> pins{0};
   cluster.ps(1).set_on_pin([&] {
     if (++pins == 2) cluster.ps(1).set_slow_versions(false);
     return grpc::Status::OK;
@@ -452,11 +452,11 @@ TEST(AttachTest, WhatDoesNotWorkOnAServerIsAWarningUntilItWorksAgain) {
 }
 
 TEST(AttachTest, ServerThatCannotFlushKeepsTheJobWaitingAndItSaysWhy) {
-  FakeCluster cluster(1);
-  cluster.StartPs();
   std::atomic<bool> full{true};
   std::atomic<int> refused{0};
   Gate refused_thrice;
+  FakeCluster cluster(1);
+  cluster.StartPs();
   cluster.ps(0).set_on_flush([&] {
     if (full && ++refused == 3) refused_thrice.Open();
     return full ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is full")

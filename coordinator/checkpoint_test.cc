@@ -172,16 +172,16 @@ TEST_F(CheckpointTest, SynchronousOneIsOfTheVersionThatIsDue) {
 }
 
 TEST_F(CheckpointTest, ExactOneStopsTheJobAtABarrierAndNoLonger) {
-  FakeCluster cluster(2);
-  cluster.StartPs();
   Gate writes;
   Gate may_write;
+  Gate late;
+  FakeCluster cluster(2);
+  cluster.StartPs();
   cluster.ps(1).set_on_write([&](grpc::ServerContext*) {
     writes.Open();
     may_write.Pass();
     return grpc::Status::OK;
   });
-  Gate late;
   FakeWorkerScript script = WaitingAt(27, &late);
   script.lease_slots = 8;
   cluster.AddWorker(script);
@@ -264,9 +264,9 @@ TEST_F(CheckpointTest, OneIsGivenUpWhenAShardIsLostOnTheWay) {
 
 TEST_F(CheckpointTest, DiskThatIsFullIsToldAndTheNextOneWorks) {
   Gate gate;
+  std::atomic<bool> full = true;
   FakeCluster cluster(2);
   cluster.StartPs();
-  std::atomic<bool> full = true;
   cluster.ps(1).set_on_write([&](grpc::ServerContext*) {
     return full ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "no space on the disk")
                 : grpc::Status::OK;

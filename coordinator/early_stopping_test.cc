@@ -92,6 +92,9 @@ class EarlyStoppingTest : public testing::Test {
   }
 
   const std::string directory_;
+  // They outlive the members that stand at them.
+  Gate gate_;
+  Gate second_gate_;
   FakeCluster cluster_{2};
 };
 
@@ -126,37 +129,34 @@ TEST_F(EarlyStoppingTest, SynchronousJobEndsWithAWholeVersion) {
 }
 
 TEST_F(EarlyStoppingTest, TrainingGoesOnBesideAnEvaluationThatCannotEndTheJob) {
-  Gate gate;
-  Gate beyond;
   FakeWorkerScript evaluates = Finds({{10, 0.5}, {20, 0.4}});
   evaluates.on_evaluate = [&](const Evaluate&) {
-    gate.Pass();
+    gate_.Pass();
     return absl::OkStatus();
   };
   evaluates.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 15) beyond.Open();
+    if (step == 15) second_gate_.Open();
     return absl::OkStatus();
   };
   cluster_.AddWorker(evaluates);
   cluster_.AddWorker(evaluates);
   const std::string job = cluster_.Submit(StoppingJob(1)).value();
-  gate.AwaitSomebody();
-  beyond.Pass();
-  gate.Open();
+  gate_.AwaitSomebody();
+  second_gate_.Pass();
+  gate_.Open();
   EXPECT_EQ(cluster_.AwaitEnd(job).step(), 30u);
 }
 
 TEST_F(EarlyStoppingTest, WhatWasDecidedOutlivesTheCoordinator) {
-  Gate flushes;
   cluster_.ps(0).set_on_flush([&] {
-    flushes.Pass();
+    gate_.Pass();
     return grpc::Status::OK;
   });
   FakeWorker& worker = cluster_.AddWorker(Finds({{10, 0.5}}));
   const std::string job = cluster_.Submit(StoppingJob(1)).value();
-  flushes.AwaitSomebody();  // It is ending.
+  gate_.AwaitSomebody();  // It is ending.
   cluster_.StopCoordinator();
-  flushes.Open();
+  gate_.Open();
   cluster_.StartCoordinator();
   EXPECT_EQ(cluster_.Get(job)->total_steps(), 20u);
   for (int i = 0; i < 2; ++i) cluster_.ps(i).Join(cluster_.address());
@@ -171,21 +171,20 @@ TEST_F(EarlyStoppingTest, WhatWasDecidedOutlivesTheCoordinator) {
 }
 
 TEST_F(EarlyStoppingTest, CountsOfEvaluationsOutliveTheCoordinator) {
-  Gate late;
   FakeWorkerScript script = Finds({{10, 0.5}});
   script.on_step = [&](const std::string&, uint64_t step) {
-    if (step == 25) late.Pass();
+    if (step == 25) gate_.Pass();
     return absl::OkStatus();
   };
   cluster_.AddWorker(script);
   const std::string job = cluster_.Submit(StoppingJob(3)).value();
-  late.AwaitSomebody();
+  gate_.AwaitSomebody();
   cluster_.Watch(job, 0, [](const JobEvent& event) { return event.evaluated().step() == 20; })
       .IgnoreError();
   cluster_.StopCoordinator();
   cluster_.StartCoordinator();
   EXPECT_EQ(cluster_.Get(job)->stopping().evaluations_since(), 1u);
-  late.Open();
+  gate_.Open();
   for (int i = 0; i < 2; ++i) cluster_.ps(i).Join(cluster_.address());
   cluster_.AddWorker(Finds({}));
   const JobStatus status = cluster_.AwaitEnd(job);
@@ -195,17 +194,16 @@ TEST_F(EarlyStoppingTest, CountsOfEvaluationsOutliveTheCoordinator) {
 
 // It was attached again and again, for ever.
 TEST_F(EarlyStoppingTest, JobFailsWhereAShardHasAStepBeyondTheEnd) {
-  Gate flushes;
   cluster_.ps(1).set_on_flush([&] {
-    flushes.Pass();
+    gate_.Pass();
     return grpc::Status::OK;
   });
   cluster_.AddWorker(Finds({{10, 0.5}}));
   const std::string job = cluster_.Submit(StoppingJob(1)).value();
-  flushes.AwaitSomebody();
+  gate_.AwaitSomebody();
   const uint64_t generation = cluster_.Get(job)->generation();
   ASSERT_EQ(cluster_.ps(1).Push(job, 1, generation, 150), absl::OkStatus());
-  flushes.Open();
+  gate_.Open();
   const JobStatus status = cluster_.AwaitEnd(job);
   EXPECT_EQ(status.state(), FAILED);
   EXPECT_EQ(
@@ -216,16 +214,15 @@ TEST_F(EarlyStoppingTest, JobFailsWhereAShardHasAStepBeyondTheEnd) {
 
 // The state at the end is evaluated again, and whatever that comes to the end stays where it is.
 TEST_F(EarlyStoppingTest, StepsThatAreLostAfterTheDecisionAreRunAgainUpToTheEnd) {
-  Gate flushes;
   cluster_.ps(1).set_on_flush([&] {
-    flushes.Pass();
+    gate_.Pass();
     return grpc::Status::OK;
   });
   std::map<uint64_t, double> losses = {{10, 0.5}};
   cluster_.AddWorker(Finds(losses));
   const std::string job = cluster_.Submit(StoppingJob(1)).value();
-  flushes.AwaitSomebody();
-  std::thread opens([&] { flushes.Open(); });
+  gate_.AwaitSomebody();
+  std::thread opens([&] { gate_.Open(); });
   cluster_.ps(1).Kill();
   opens.join();
   cluster_.ps(1).Start(cluster_.address());
@@ -287,15 +284,14 @@ TEST_F(EarlyStoppingTest, WhereTheLastStateIsTheBestItIsKept) {
 
 // The pins go with the generation.
 TEST_F(EarlyStoppingTest, AnEvaluationWhoseStateIsLostBeforeItIsKeptDoesNotCount) {
-  Gate writes;
   cluster_.ps(0).set_on_write([&](grpc::ServerContext* context) {
-    writes.Open();
+    gate_.Open();
     while (!context->IsCancelled()) std::this_thread::yield();
     return grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
   });
   cluster_.AddWorker(Finds({{10, 0.1}, {20, 0.3}, {30, 0.2}, {40, 0.25}}));
   const std::string job = cluster_.Submit(KeepingJob(50)).value();
-  writes.Pass();
+  gate_.Pass();
   cluster_.ps(0).FlushAll();
   cluster_.ps(0).Kill();
   cluster_.ps(0).set_on_write(nullptr);

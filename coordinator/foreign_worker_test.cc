@@ -92,6 +92,7 @@ TEST(ForeignWorkerTest, WorkerWithoutALeaseDoesNotEndTheJob) {
 // It was once believed further on, and each of its reports made the job begin a new generation.
 TEST(ForeignWorkerTest, ExcludedWorkerIsNotHeardAnyMore) {
   Gate gate;
+  std::atomic<int> early{0};
   FakeCluster cluster(1);
   cluster.StartPs();
   FakeWorkerScript lying;
@@ -108,7 +109,6 @@ TEST(ForeignWorkerTest, ExcludedWorkerIsNotHeardAnyMore) {
   ASSERT_TRUE(events.ok()) << events.status();
   liar.Leave();
 
-  std::atomic<int> early{0};
   FakeWorkerScript honest = WaitingAt(5, &gate);
   honest.on_lease = [&](const Lease& lease, const SetRoute& route) {
     if (lease.job_id() != job) return;

@@ -80,9 +80,9 @@ class KilledDuringExchangeTest : public ::testing::TestWithParam<std::pair<At, i
 // The other shard may have made the version by then: it goes on as it is, and says with which norm.
 TEST_P(KilledDuringExchangeTest, ServerThatLosesWhatItHeldIsToldTheSameNorm) {
   const auto [at, server] = GetParam();
+  std::atomic<bool> killed{false};
   FakeCluster cluster(kServers);
   cluster.StartPs();
-  std::atomic<bool> killed{false};
   for (int i = 0; i < kServers; ++i) cluster.ps(i).set_flush_always(true);
   FakePs& ps = cluster.ps(server);
   Hook(ps, at, [&](uint64_t version) {
@@ -100,9 +100,9 @@ TEST_P(KilledDuringExchangeTest, ServerThatLosesWhatItHeldIsToldTheSameNorm) {
 
 TEST_P(KilledDuringExchangeTest, AnswerThatIsLostIsAskedForAgain) {
   const auto [at, server] = GetParam();
+  std::atomic<int> refused{0};
   FakeCluster cluster(kServers);
   cluster.StartPs();
-  std::atomic<int> refused{0};
   Hook(cluster.ps(server), at, [&](uint64_t version) {
     if (version != 3 || refused++ >= 3) return grpc::Status::OK;
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "lost");
@@ -118,9 +118,9 @@ TEST_P(KilledDuringExchangeTest, AnswerThatIsLostIsAskedForAgain) {
 TEST_P(KilledDuringExchangeTest, NextCoordinatorTakesTheExchangeUp) {
   const auto [at, server] = GetParam();
   Gate gate;
+  std::atomic<bool> came{false};
   FakeCluster cluster(kServers);
   cluster.StartPs();
-  std::atomic<bool> came{false};
   Hook(cluster.ps(server), at, [&](uint64_t version) {
     if (version == 3 && !came.exchange(true)) gate.Pass();
     return grpc::Status::OK;
@@ -146,9 +146,9 @@ INSTANTIATE_TEST_SUITE_P(Calls, KilledDuringExchangeTest,
 
 TEST(GlobalNormTest, WorkerThatIsKilledWhileAVersionWaitsForItsNormChangesNothing) {
   Gate gate;
+  std::atomic<bool> came{false};
   FakeCluster cluster(kServers);
   cluster.StartPs();
-  std::atomic<bool> came{false};
   cluster.ps(1).set_on_apply([&](uint64_t version) {
     if (version == 3 && !came.exchange(true)) gate.Pass();
     return grpc::Status::OK;

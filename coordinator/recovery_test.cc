@@ -294,8 +294,8 @@ TEST(RecoveryTest, JobIsPlacedAgainWhenWhatItMadeElsewhereIsDropped) {
 // Where one of its shards could not be dropped, those that were dropped counted as gone when the
 // job had made them again: nobody unpinned, fenced or retired them.
 TEST(RecoveryTest, JobThatCouldNotBePlacedAgainRunsWhereItWasWithAllItsShards) {
-  FakeCluster cluster(3);
   std::atomic<bool> stuck{true};
+  FakeCluster cluster(3);
   cluster.ps(2).set_on_drop([&] {
     return stuck ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is stuck")
                  : grpc::Status::OK;
@@ -326,8 +326,8 @@ TEST(RecoveryTest, JobThatCouldNotBePlacedAgainRunsWhereItWasWithAllItsShards) {
 
 // A shard that the job had left was in the server's memory for ever.
 TEST(RecoveryTest, ShardOfAJobThatWasPlacedElsewhereIsDroppedWhenItsDirectoryIsBack) {
-  FakeCluster cluster(2);
   std::atomic<bool> full{true};
+  FakeCluster cluster(2);
   cluster.ps(0).set_on_create([&](const std::string& /*job_id*/) {
     return full ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "not enough memory")
                 : grpc::Status::OK;

@@ -49,9 +49,9 @@ TEST(RemakeTest, AsynchronousJobMakesOnlyTheLostShardAgainAndRunsWhatItLacks) {
 // Whoever asked a server first decided: a worker's answer ended the job, the coordinator's had the
 // shard made again.
 TEST(RemakeTest, WorkerThatHearsOfDamageDoesNotEndTheJob) {
+  std::atomic<bool> told{false};
   FakeCluster cluster(2);
   cluster.StartPs();
-  std::atomic<bool> told{false};
   FakeWorkerScript script;
   script.on_step = [&](const std::string&, uint64_t step) -> absl::Status {
     if (step != 30 || told.exchange(true)) return absl::OkStatus();
@@ -86,13 +86,13 @@ TEST(RemakeTest, SynchronousJobMakesAllItsShardsAgain) {
 }
 
 TEST(RemakeTest, AllDisksMayGoAgainAndAgain) {
+  std::vector<std::unique_ptr<Gate>> gates;
+  for (int i = 0; i < 5; ++i) gates.push_back(std::make_unique<Gate>());
+  std::atomic<uint64_t> reached{0};
   FakeCluster cluster(2);
   cluster.StartPs();
   JobSpec spec = JobWithCheckpoints(70);
   spec.mutable_synchronous()->set_replicas(2);
-  std::vector<std::unique_ptr<Gate>> gates;
-  for (int i = 0; i < 5; ++i) gates.push_back(std::make_unique<Gate>());
-  std::atomic<uint64_t> reached{0};
   FakeWorkerScript script;
   script.on_step = [&](const std::string&, uint64_t step) {
     const uint64_t next = reached;
@@ -254,6 +254,8 @@ TEST(RemakeTest, JobThatCannotStepBackAndHasNoCheckpointFailsAndSaysWhy) {
 
 TEST(RemakeTest, CoordinatorThatDiesAnywhereInBetweenMakesThemAgain) {
   Gate gate;
+  std::atomic<bool> stuck{true};
+  Gate asked;
   FakeCluster cluster(2);
   cluster.StartPs();
   FakeWorker& worker = cluster.AddWorker(WaitingAt(30, &gate));
@@ -263,8 +265,6 @@ TEST(RemakeTest, CoordinatorThatDiesAnywhereInBetweenMakesThemAgain) {
   gate.AwaitSomebody();
   WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20)});
   // Both have dropped what they had; the second one cannot make its shard.
-  std::atomic<bool> stuck{true};
-  Gate asked;
   cluster.ps(1).Kill();
   cluster.ps(1).ReplaceDisk();
   cluster.ps(1).set_on_create([&](const std::string&) {

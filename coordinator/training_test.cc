@@ -174,9 +174,9 @@ TEST(TrainingTest, SynchronousVersionsAreEvaluatedWhole) {
 
 TEST(TrainingTest, WorkersNeverSeeMoreThanTheStalenessBound) {
   constexpr uint32_t kBound = 3;
+  std::atomic<int> violations{0};
   FakeCluster cluster(2);
   cluster.StartPs();
-  std::atomic<int> violations{0};
   FakeWorkerScript script;
   script.lease_slots = 4;
   script.on_lease = [&](const Lease& lease, const SetRoute& route) {
@@ -225,9 +225,9 @@ TEST(TrainingTest, ErrorOfAStepFailsTheJobWithTheWorkersMessage) {
 }
 
 TEST(TrainingTest, PassingTroubleIsTriedAgainAndPeopleAreTold) {
+  std::atomic<int> failures{8};
   FakeCluster cluster(1);
   cluster.StartPs();
-  std::atomic<int> failures{8};
   FakeWorkerScript script;
   script.on_step = [&](const std::string&, uint64_t step) {
     if (step == 3 && failures-- > 0) return absl::UnavailableError("the network is slow");

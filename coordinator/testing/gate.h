@@ -9,7 +9,8 @@
 
 namespace millrace::coordinator {
 
-// Closed at first. Waits of more than a minute end the test. Thread-safe.
+// Closed at first. Waits of more than a minute end the test. It must outlive the fake members that
+// stand at it: a test makes it before its cluster. Thread-safe.
 class Gate {
  public:
   // Blocks until the gate is open.
