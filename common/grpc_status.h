@@ -18,7 +18,14 @@ inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), Printable(status.message()));
 }
 
+// What gRPC's own server answers where it cannot start a thread for a call is passing, and said so
+// that people understand it.
 inline absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.error_message() == "Server Threadpool Exhausted") {
+    return absl::UnavailableError(
+        "the server has no thread left to answer with; close connections that are not needed, or "
+        "allow it more (ulimit -u, TasksMax= of a systemd unit, or pids.max of a container)");
+  }
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 

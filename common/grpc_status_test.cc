@@ -13,6 +13,7 @@ namespace millrace {
 namespace {
 
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -24,6 +25,14 @@ TEST(GrpcStatusTest, MessageIsBoundedAndPrintable) {
   EXPECT_THAT(status.error_message(), SizeIs(kMaxPrintableBytes));
   EXPECT_THAT(status.error_message(), StartsWith("no job \\x1b'xxx"));
   EXPECT_THAT(status.error_message(), EndsWith("x..."));
+}
+
+// People were told "Server Threadpool Exhausted".
+TEST(GrpcStatusTest, LackOfThreadsIsPassingAndSaysWhatToDo) {
+  const absl::Status status = FromGrpcStatus(
+      grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "Server Threadpool Exhausted"));
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no thread left"));
 }
 
 TEST(GrpcStatusTest, CodesThatThereAreNotAreTheSendersTrouble) {

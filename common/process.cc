@@ -10,9 +10,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <future>
 #include <iostream>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "common/start_thread.h"
 #include "glog/logging.h"
 #include "google/protobuf/stubs/logging.h"
 
@@ -27,10 +33,23 @@ constexpr rlim_t kMostOpenFiles = 1 << 20;
 constexpr rlim_t kFewOpenFiles = 4096;
 constexpr rlim_t kTooFewOpenFiles = 64;  // With fewer, libraries abort.
 
+// With fewer gRPC aborts in one place, and waits for ever in another; a coordinator has 17 before
+// anybody calls it.
+constexpr int kFewestThreads = 32;
+
 constexpr int kProtobufLogSeconds = 60;
 
 // Runs in a signal handler: _exit and nothing more.
 void ExitAtOnce(int signal) { _exit(128 + signal); }
+
+// The same: of a process that has not stopped in time.
+void ExitLate(int /*signal*/) {
+  constexpr char kMessage[] =
+      "the process has not stopped within its time, and ends at once: what it was writing is as "
+      "after a crash\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  _exit(1);
+}
 
 // A server that runs out of them ends (net/deaf_listener.h).
 void RaiseLimitOfOpenFiles() {
@@ -47,6 +66,26 @@ void RaiseLimitOfOpenFiles() {
   LOG_IF(WARNING, limit.rlim_cur < kFewOpenFiles)
       << "only " << limit.rlim_cur << " files can be open, and each connection needs one; allow "
       << kFewOpenFiles << " at least (ulimit -n, or LimitNOFILE= of a systemd unit)";
+}
+
+// Starts so many at once as are needed at least, and ends them.
+void CheckThreads() {
+  std::promise<void> promise;
+  const std::shared_future<void> end = promise.get_future().share();
+  std::vector<std::thread> threads;
+  absl::Status status;
+  while (status.ok() && threads.size() < kFewestThreads) {
+    absl::StatusOr<std::thread> thread = StartThread([end] { end.wait(); });
+    status = thread.status();
+    if (thread.ok()) threads.push_back(*std::move(thread));
+  }
+  promise.set_value();
+  for (std::thread& thread : threads) thread.join();
+  if (status.ok()) return;
+  LOG(ERROR) << "only " << threads.size() << " threads can be started; must be at least "
+             << kFewestThreads << " (ulimit -u, TasksMax= of a systemd unit, or pids.max of a "
+             << "container): " << status.message();
+  EndProcess(/*exit_status=*/1);
 }
 
 // What it says is of messages that others sent, who may send as many as they like. After a fatal
@@ -80,6 +119,7 @@ void InitProcess(const char* name) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
   RaiseLimitOfOpenFiles();
+  CheckThreads();
 }
 
 void EndProcess(int exit_status) {
@@ -131,6 +171,14 @@ absl::optional<int> StopSignal::WaitFor(absl::Duration timeout) {
 }
 
 void StopSignal::RequestStop() { CHECK_EQ(kill(getpid(), kWakeUp), 0); }
+
+void StopSignal::LimitStopping(absl::Duration limit) {
+  struct sigaction exit_late = {};
+  exit_late.sa_handler = ExitLate;
+  CHECK_EQ(sigaction(SIGALRM, &exit_late, nullptr), 0);
+  alarm(static_cast<unsigned>(
+      absl::ToInt64Seconds(std::clamp(limit, absl::Seconds(1), absl::Hours(24)))));
+}
 
 // From here on SIGTERM and SIGINT reach their handler, in this thread.
 int StopSignal::Stopped(int signal) {

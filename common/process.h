@@ -17,8 +17,9 @@ void OpenStandardStreams();
 // Logs go to stderr, those of libprotobuf a line in a minute at most; neither a peer that closes
 // its connection nor a file that reaches the limit of its size kills the process (SIGPIPE and
 // SIGXFSZ are ignored: writing fails instead); as many files can be open as the hard limit allows
-// (2^20 at most), and a warning says so where those are few. With fewer than 64 the process ends,
-// with exit code 1. Call once, at the beginning of main(). `name` must stay in place: argv[0] does.
+// (2^20 at most), and a warning says so where those are few. With fewer than 64, or where fewer
+// than 32 threads can be started, the process ends, with exit code 1. Call once, at the beginning
+// of main(). `name` must stay in place: argv[0] does.
 void InitProcess(const char* name);
 
 // Ends the process at once: writes what is printed and logged, but runs nothing of what is to run
@@ -49,6 +50,10 @@ class StopSignal {
 
   // Ends Wait() from within, now or when it is called. Thread-safe.
   void RequestStop();
+
+  // From now on the process may be there for `limit` (1 s to a day): then it ends at once, with
+  // exit code 1 and an error that says so, whatever it waits for. Needs no thread. Once.
+  static void LimitStopping(absl::Duration limit);
 
  private:
   int Stopped(int signal);

@@ -95,6 +95,17 @@ TEST(StopSignalDeathTest, SignalsWorkAsBeforeAfterwards) {
   EXPECT_EXIT(die_of_signal(), ::testing::KilledBySignal(SIGTERM), "");
 }
 
+TEST(StopSignalDeathTest, ProcessThatDoesNotStopInTimeEndsAtOnce) {
+  const auto hang = [] {
+    StopSignal stop;
+    kill(getpid(), SIGTERM);
+    stop.Wait();
+    StopSignal::LimitStopping(absl::ZeroDuration());
+    for (;;) pause();
+  };
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(1), "not stopped within its time");
+}
+
 TEST(InitProcessDeathTest, BrokenPipeIsAnErrorNotTheEnd) {
   const auto write_to_closed_pipe = [] {
     InitProcess("process_test");
@@ -155,6 +166,20 @@ TEST(InitProcessDeathTest, ProcessWithTooFewOpenFilesEnds) {
   EXPECT_EXIT(start(63), ::testing::ExitedWithCode(1),
               "only 63 files .* at least 64 .*ulimit -n.*LimitNOFILE=");
   EXPECT_EXIT(start(64), ::testing::ExitedWithCode(0), "only 64 files");
+}
+
+// gRPC aborted, or waited for ever.
+TEST(InitProcessDeathTest, ProcessWithTooFewThreadsEnds) {
+  const auto start = [] {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, size_t{1} << 47);  // More than there are addresses.
+    if (pthread_setattr_default_np(&attributes) != 0) _exit(2);
+    InitProcess("process_test");
+    _exit(0);
+  };
+  EXPECT_EXIT(start(), ::testing::ExitedWithCode(1),
+              "only 0 threads .* at least 32 .*ulimit -u.*TasksMax=.*pids.max");
 }
 
 // Each one was a line of the log, without any limit.

@@ -2,12 +2,23 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/net/channel.h"
+#include "common/net/self_check.h"
 #include "common/printable.h"
 #include "common/process.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/coordinator_flags.h"
 #include "glog/logging.h"
+
+namespace {
+
+// From when its jobs' checkpoints are written. A directory that does not answer, or gRPC after a
+// lack of threads, would hold it up for ever.
+constexpr absl::Duration kLongestEnd = absl::Seconds(30);
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using millrace::coordinator::Coordinator;
@@ -27,8 +38,12 @@ int main(int argc, char** argv) {
     return 1;
   }
   LOG(INFO) << "the coordinator serves on " << (*coordinator)->address();
+  absl::optional<millrace::SelfCheck> self_check;
+  self_check.emplace(millrace::SelfCheck::Options{.address = (*coordinator)->address()});
   stop.Wait();
   LOG(INFO) << "the coordinator stops";
+  millrace::StopSignal::LimitStopping(options.stop_timeout + kLongestEnd);
+  self_check.reset();
   (*coordinator)->StopInOrder();
   return 0;
 }

@@ -7,6 +7,7 @@
 #include "absl/types/optional.h"
 #include "common/mutex.h"
 #include "common/net/channel.h"
+#include "common/net/self_check.h"
 #include "common/printable.h"
 #include "common/process.h"
 #include "glog/logging.h"
@@ -38,9 +39,13 @@ int Serve(PsServerOptions options) {
   if (!server.ok()) return Fail(server.status());
   LOG(INFO) << options.name << " serves on " << (*server)->address() << " with data in "
             << options.data_dir << ", coordinator " << options.coordinator_address;
+  absl::optional<SelfCheck> self_check;
+  self_check.emplace(SelfCheck::Options{.address = (*server)->address()});
   stop.Wait();
   LOG(INFO) << options.name << " stops";
-  if (const absl::Status status = (*server)->Stop(); !status.ok()) return Fail(status);
+  self_check.reset();
+  // What it could not stop may not end either.
+  if (const absl::Status status = (*server)->Stop(); !status.ok()) EndProcess(Fail(status));
   MutexLock lock(&mutex);
   return rejected.ok() ? EXIT_SUCCESS : Fail(rejected);
 }

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/memory_limit.h"
+#include "common/start_thread.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -17,6 +19,7 @@ namespace {
 
 // For answers that are on their way to clients.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+constexpr absl::Duration kGrpcTimeout = absl::Minutes(2);
 // A backstop: what shards hold of messages is bounded by what they are admitted with, which is less
 // than the machine's memory.
 constexpr uint64_t kLeastMessageMemory = uint64_t{512} << 20;
@@ -97,7 +100,7 @@ absl::Status PsServer::StopOnce() {
   served_->data_plane.Stop();
   served_->store->Close();
   // Nothing is left after these that works on a shard, so nothing changes while they are written.
-  if (served_->rpc_server != nullptr) ShutDownRpcServer();
+  if (served_->rpc_server != nullptr) MILLRACE_RETURN_IF_ERROR(ShutDownRpcServer());
   served_->data_plane.Finish();
   // Writing may take long: the coordinator need not wait for a server that does not come back
   // before that is done.
@@ -107,41 +110,45 @@ absl::Status PsServer::StopOnce() {
 
 // gRPC waits for handlers however long they take, and one may hang in a directory on a server that
 // does not answer; and callers in this process may not let go of their channel. They work on no
-// shard any more: the store is closed, and streams are ended.
-void PsServer::ShutDownRpcServer() {
+// shard any more: the store is closed, and streams are ended. Where gRPC itself does not end, as
+// after a lack of threads, nobody knows what works on shards, and nothing is written.
+absl::Status PsServer::ShutDownRpcServer() {
   struct Done {
     Mutex mutex;
     CondVar changed;
     bool done ABSL_GUARDED_BY(mutex) = false;
   };
   const auto ended = std::make_shared<Done>();
-  std::thread thread([served = served_, ended] {
-    served->rpc_server->Shutdown(kShutdownGrace);
+  MILLRACE_ASSIGN_OR_RETURN(std::thread thread, StartThread([served = served_, ended] {
+                              served->rpc_server->Shutdown(kShutdownGrace);
+                              MutexLock lock(&ended->mutex);
+                              ended->done = true;
+                              ended->changed.SignalAll();
+                            }));
+  const auto ends_by = [&](absl::Time deadline) {
     MutexLock lock(&ended->mutex);
-    ended->done = true;
-    ended->changed.SignalAll();
-  });
-  std::vector<std::string> left;
-  while (left.empty()) {
-    {
-      const absl::Time deadline = clock_->Now() + kFilesTimeout;
-      MutexLock lock(&ended->mutex);
-      bool late = false;
-      while (!ended->done && !late) {
-        late = clock_->WaitUntil(&ended->changed, &ended->mutex, deadline);
-      }
-      if (ended->done) break;
+    while (!ended->done) {
+      if (clock_->WaitUntil(&ended->changed, &ended->mutex, deadline)) break;
     }
-    left = served_->store->FilesUnderWay();
+    return ended->done;
+  };
+  const absl::Time patience = clock_->Now() + kGrpcTimeout;
+  while (!ends_by(clock_->Now() + kFilesTimeout)) {
+    std::vector<std::string> left = served_->store->FilesUnderWay();
     if (served_->rpc_server->HasInProcessCallers()) left.push_back("callers in this process");
+    if (left.empty() && clock_->Now() < patience) continue;
+    thread.detach();
+    if (left.empty()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("gRPC does not end within ", absl::FormatDuration(kGrpcTimeout),
+                       ": the server stops as by a kill, without writing its shards"));
+    }
+    LOG(ERROR) << "the server stops without waiting any longer for "
+               << absl::StrJoin(left, ", and for ");
+    return absl::OkStatus();
   }
-  if (left.empty()) {
-    thread.join();
-    return;
-  }
-  LOG(ERROR) << "the server stops without waiting any longer for "
-             << absl::StrJoin(left, ", and for ");
-  thread.detach();
+  thread.join();
+  return absl::OkStatus();
 }
 
 }  // namespace millrace::ps

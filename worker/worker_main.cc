@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/net/channel.h"
 #include "common/printable.h"
@@ -15,6 +16,9 @@
 
 namespace millrace::worker {
 namespace {
+
+// For the steps under way, which cannot be broken off: others compute them again.
+constexpr absl::Duration kLongestEnd = absl::Minutes(1);
 
 // The leases are given back, and the worker has left. What is still to be done is of the process,
 // whose threads and exit handlers may wait for the device for ever.
@@ -51,6 +55,7 @@ int RunWorker(const WorkerOptions& options) {
   });
   stop.Wait();
   LOG(INFO) << options.name << " stops";
+  StopSignal::LimitStopping(kLongestEnd);
   (*worker)->Stop();
   watch.join();
   const absl::Status end = (*worker)->Wait();

@@ -12,13 +12,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/start_thread.h"
 #include "common/storage/durable_file.h"
 #include "coordinator/checkpoint/patient_call.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/memory_turn.h"
 #include "coordinator/jobs/planner.h"
 #include "coordinator/jobs/retention.h"
-#include "coordinator/jobs/start_thread.h"
 #include "coordinator/membership/member_registry.h"
 
 namespace millrace::coordinator {

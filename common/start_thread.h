@@ -1,6 +1,6 @@
 // Threads where the system may have none left.
-#ifndef MILLRACE_COORDINATOR_JOBS_START_THREAD_H_
-#define MILLRACE_COORDINATOR_JOBS_START_THREAD_H_
+#ifndef MILLRACE_COMMON_START_THREAD_H_
+#define MILLRACE_COMMON_START_THREAD_H_
 
 #include <functional>
 #include <system_error>
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace::coordinator {
+namespace millrace {
 
 // RESOURCE_EXHAUSTED: the system has none left; then `run` is not called.
 inline absl::StatusOr<std::thread> StartThread(std::function<void()> run) {
@@ -22,6 +22,6 @@ inline absl::StatusOr<std::thread> StartThread(std::function<void()> run) {
   }
 }
 
-}  // namespace millrace::coordinator
+}  // namespace millrace
 
-#endif  // MILLRACE_COORDINATOR_JOBS_START_THREAD_H_
+#endif  // MILLRACE_COMMON_START_THREAD_H_
