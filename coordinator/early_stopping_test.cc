@@ -212,6 +212,26 @@ TEST_F(EarlyStoppingTest, JobFailsWhereAShardHasAStepBeyondTheEnd) {
       "its last step is 19");
 }
 
+// Evaluations ceased without a word, and with them early stopping.
+TEST_F(EarlyStoppingTest, EvaluationsThatAStepAheadOfTheOthersLeavesOutAreTold) {
+  FakeWorkerScript script = Finds({{70, 0.5}});
+  script.on_evaluate = [&](const Evaluate&) {
+    gate_.Pass();
+    return absl::OkStatus();
+  };
+  cluster_.AddWorker(script);
+  const std::string job = cluster_.Submit(StoppingJob(2)).value();
+  gate_.AwaitSomebody();  // At step 10: those up to 20 are being handed out.
+  const uint64_t generation = cluster_.Get(job)->generation();
+  ASSERT_EQ(cluster_.ps(1).Push(job, 1, generation, 55), absl::OkStatus());
+  gate_.Open();
+  cluster_.AwaitNotice(job,
+                       "the job is not evaluated before step 60, though it would have been at step "
+                       "20: shard 1 on ps-1 has step 55 already");
+  EXPECT_EQ(cluster_.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_THAT(EvaluatedSteps(job), ElementsAre(10, 60, 70, 80, 90));
+}
+
 // The state at the end is evaluated again, and whatever that comes to the end stays where it is.
 TEST_F(EarlyStoppingTest, StepsThatAreLostAfterTheDecisionAreRunAgainUpToTheEnd) {
   cluster_.ps(1).set_on_flush([&] {

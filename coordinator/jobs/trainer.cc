@@ -90,6 +90,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   // Its step is journaled with the event: after another start the same loss must not count again.
   reporter_.Resumed(merged.done.size(), merged.done.watermark());
   TellRecovery(before, attached);
+  TellMissedEvaluations(merged.done, shards, evaluator);
   environment_.dispatcher->Start(RulesOf(job_.spec(), total_steps_),
                                  RouteOf(job_, shards, generation_), merged.done, barrier_);
   AdvanceCheckpoints({.applied = merged.done.size(), .watermark = merged.done.watermark()});
@@ -119,6 +120,21 @@ void Trainer::TellRecovery(const Before& before, const Attached& attached) {
   if (attached.may_lack_steps) {
     reporter_.JournalSoon([](JobRecord& record) { record.clear_may_lack_steps(); });
   }
+}
+
+// Between what all shards have and what one of them has, no state is that of exactly the steps
+// before a barrier. Only somebody who pushed a step that was not handed out makes this more than an
+// evaluation that a recovery broke off.
+void Trainer::TellMissedEvaluations(const AppliedSet& done, const ShardGroup& shards,
+                                    const Evaluator& evaluator) {
+  const uint64_t due = evaluator.BarrierFrom(std::max<uint64_t>(done.watermark(), 1));
+  const uint64_t next = evaluator.BarrierFrom(frontier_);
+  if (due >= next || next == told_missed_before_) return;
+  told_missed_before_ = next;
+  job_.AppendNotice(absl::StrCat("the job is not evaluated before step ", next,
+                                 ", though it would have been at step ", due, ": ",
+                                 shards.NameOf(furthest_), " has step ", frontier_ - 1,
+                                 " already, and others have not the steps before it"));
 }
 
 // No step from the end on was handed out. With one there is no state that the job could end with,

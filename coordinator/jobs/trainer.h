@@ -77,6 +77,8 @@ class Trainer {
 
   void AttachCheckpointer(const Attached& attached, ShardGroup& shards);
   void TellRecovery(const Before& before, const Attached& attached);
+  void TellMissedEvaluations(const AppliedSet& done, const ShardGroup& shards,
+                             const Evaluator& evaluator);
   Before WhatThereIs() const;
   absl::Status CheckFrontier(const ShardGroup& shards) const;
   absl::StatusOr<Next> LookAround(ShardGroup& shards, Evaluator& evaluator);
@@ -140,6 +142,7 @@ class Trainer {
   absl::optional<Judged> judged_;
   bool bests_are_kept_ = true;  // What is wrong with that is told once.
   absl::Time barrier_due_;
+  uint64_t told_missed_before_ = 0;  // The evaluations before this barrier, in whatever generation.
   Backoff barrier_backoff_{absl::Milliseconds(10), absl::Seconds(2)};
   absl::Time tick_due_;
   absl::optional<CutName> last_cut_;  // Synchronous: of what was flushed at the end.
