@@ -35,10 +35,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/job_spec.h"
+
 namespace millrace::ps {
 
-absl::Status TurnRule::Admit(const ShardState& /*state*/, uint64_t /*step*/) const {
-  return absl::OkStatus();
+// No step is handed out that far ahead of one that is not done; and were such steps taken, what a
+// shard says of itself would become too large for a message.
+absl::Status TurnRule::Admit(const ShardState& state, uint64_t step) const {
+  const uint64_t first = state.applied.watermark();
+  if (step <= first + kMaxStalenessBound) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("step: ", step, "; must be at most ",
+                                            kMaxStalenessBound, " after step ", first,
+                                            ", the first that the shard lacks"));
 }
 
 bool TurnRule::Wants(const ShardState& state, uint64_t step) const {

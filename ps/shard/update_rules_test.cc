@@ -63,6 +63,18 @@ TEST_F(UpdateRulesTest, PushIsCompleteWithoutWhatIsFrozen) {
   EXPECT_THAT(Values(*Newest(shard_.get())), ElementsAre(-2, -4, 5, 5, 5, 3.5));
 }
 
+// What a shard says of itself grew beyond what a message holds.
+TEST_F(UpdateRulesTest, StepFarAheadOfTheFirstThatIsMissingIsRefused) {
+  Make(MakeSpec({1}, /*replicas=*/0, /*total_steps=*/uint64_t{1} << 40));
+  EXPECT_EQ(Push((1 << 20), {1}).outcome(), PushResponse::APPLIED);
+  const PushResponse refused = Push((1 << 20) + 1, {1});
+  EXPECT_EQ(refused.code(), static_cast<int>(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(refused.message(),
+            "step: 1048577; must be at most 1048576 after step 0, the first that the shard lacks");
+  EXPECT_EQ(Push(0, {1}).outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(Push((1 << 20) + 1, {1}).outcome(), PushResponse::APPLIED);
+}
+
 TEST_F(UpdateRulesTest, StatesHaveTheSameFrozenBlock) {
   Make(MixedSpec(/*replicas=*/1));
   const StatePtr before = Newest(shard_.get());
