@@ -1,10 +1,12 @@
 #include "client/commands/checkpoints_rm.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -310,7 +312,12 @@ class Remover {
     const std::string path = CheckpointPath(name_.directory, number);
     if (!HasFiles(name_.directory, number)) {
       removed_.push_back(number);
-      Print(absl::StrCat("removed ", path));
+      std::error_code error;
+      const bool is_there = std::filesystem::exists(path, error);
+      Print(absl::StrCat("removed ", path,
+                         is_there ? "; its empty folder stays until there is one of a higher "
+                                    "number, so that none is given twice"
+                                  : ""));
       return absl::OkStatus();
     }
     MILLRACE_ASSIGN_OR_RETURN(const ListedCheckpoints left, directory_.List());

@@ -401,6 +401,16 @@ TEST_F(CheckpointsTest, RmRemovesWhatARemovalThatWasKilledHasLeft) {
   EXPECT_THAT(run_->out(), Not(HasSubstr("000002")));
 }
 
+// It said that it was removed, and there it was.
+TEST_F(CheckpointsTest, RmSaysWhyTheFolderOfTheHighestNumberStays) {
+  Write(2);
+  std::filesystem::remove(directory_ + "/000002/manifest.json");
+  std::ofstream(directory_ + "/000002/being-removed").flush();
+  EXPECT_EQ(*Run(RunCheckpointsRm, "/000002"), ExitCode::kSucceeded);
+  EXPECT_THAT(run_->out(), HasSubstr("000002; its empty folder stays"));
+  EXPECT_FALSE(std::filesystem::exists(ValuesOf(2)));
+}
+
 TEST_F(CheckpointsTest, RmWithKeepRemovesGarbageToo) {
   Write(1);
   std::filesystem::remove(directory_ + "/000001/manifest.json");
