@@ -107,6 +107,9 @@ TEST_F(MemberEventsTest, ShardThatItsJobDoesNotPlaceThereIsDroppedAndAStrangersS
 // memory was freed for hours.
 TEST_F(MemberEventsTest, StraysByTheThousandDoNotKeepAnotherJobFromBeingRetired) {
   constexpr uint32_t kStrays = 20'000;
+  Gate some_dropped;
+  std::atomic<uint32_t> drops{0};
+  std::atomic<bool> is_retired{false};
   FakePs server("ps-0");
   server.Serve();
   JobRecord has_strays = PendingJob();
@@ -128,9 +131,6 @@ TEST_F(MemberEventsTest, StraysByTheThousandDoNotKeepAnotherJobFromBeingRetired)
     shards[shard].set_job_id("j-1");
     shards[shard].set_shard(shard);
   }
-  Gate some_dropped;
-  std::atomic<uint32_t> drops{0};
-  std::atomic<bool> is_retired{false};
   server.set_on_drop([&] {
     const uint32_t drop = ++drops;
     if (drop == 1) {  // Not before: a sweep may come before the strays.
