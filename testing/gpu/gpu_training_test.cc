@@ -45,6 +45,22 @@ JobSpec SynchronousSpec() {
   return spec;
 }
 
+// With a variable that leaves the GPU in several parts, and small ones that leave it together.
+JobSpec WireSpec(Encoding::Kind wire) {
+  JobSpec spec = SynchronousSpec();
+  const LayerSpec logit = spec.model().layers(0);
+  spec.mutable_model()->clear_layers();
+  for (const uint32_t units : {300, 301}) {
+    Dense& dense = *spec.mutable_model()->add_layers()->mutable_dense();
+    dense.set_units(units);
+    dense.set_activation(TANH);
+  }
+  *spec.mutable_model()->add_layers() = logit;
+  spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(0.05);
+  spec.mutable_precision()->set_wire(wire);
+  return spec;
+}
+
 // So many that every worker of the cluster computes some.
 constexpr uint64_t kManySteps = 5000;
 
@@ -162,6 +178,8 @@ TEST_F(GpuTrainingTest, WhatAGpuIsUsedForIsTold) {
   EXPECT_THAT(worker.device(), StartsWith("cuda:0 ("));
   EXPECT_GT(worker.device_use().memory_used(), 0u);
   EXPECT_LE(worker.device_use().memory_used(), worker.device_use().memory());
+  EXPECT_GE(worker.device_use().busy(), 0);
+  EXPECT_LE(worker.device_use().busy(), 1);
   EXPECT_TRUE(client_->Cancel(*job_id).ok());
 }
 
@@ -218,6 +236,27 @@ TEST_F(GpuTrainingTest, AJobIsComputedInItsPrecision) {
   ASSERT_EQ(in_bfloat16.size(), in_float32.size());
   for (size_t i = 0; i < in_float32.size(); ++i) {
     EXPECT_THAT(in_bfloat16[i], ::testing::Pointwise(::testing::FloatNear(2e-2f), in_float32[i]));
+  }
+}
+
+// Gradients become narrow where the GPU has written them, and where it writes those of later steps.
+TEST_F(GpuTrainingTest, NumbersTravelInTheJobsEncodingAsOnCpus) {
+  cuda_emulation::SetDeviceCount(2);
+  const int gpus = (*TestLibrary())->GpuCount();
+  for (const Encoding::Kind wire : {Encoding::FLOAT16, Encoding::BFLOAT16}) {
+    StartCluster(/*workers=*/2, "cpu");
+    const std::vector<std::vector<float>> on_cpus = Train(WireSpec(wire));
+    EXPECT_NE(Train(WireSpec(Encoding::FLOAT32)), on_cpus);
+    for (const char* const device : {"cuda:0", "cuda:0,1"}) {
+      if (gpus < 2 && std::string(device) != "cuda:0") continue;
+      StartCluster(/*workers=*/2, device);
+      const std::vector<std::vector<float>> on_gpus = Train(WireSpec(wire));
+      EXPECT_EQ(Train(WireSpec(wire)), on_gpus) << device;
+      ASSERT_EQ(on_gpus.size(), on_cpus.size());
+      for (size_t i = 0; i < on_gpus.size(); ++i) {
+        EXPECT_THAT(on_gpus[i], ::testing::Pointwise(::testing::FloatNear(2e-3f), on_cpus[i]));
+      }
+    }
   }
 }
 

@@ -209,6 +209,22 @@ TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
   EXPECT_FALSE(Compile(plan_, {fitting + 1, 0}).ok());
 }
 
+TEST_F(CudaModelTest, TakesTheMemoryThatIsCountedBeforeInOneAllocation) {
+  MILLRACE_NEEDS_EMULATION();
+  const cuda_emulation::Usage before = cuda_emulation::InUse();
+  std::unique_ptr<Model> model = CompileBlock();
+  KeptGradients gradients(plan_);
+  for (const size_t size : {6, 1, 5})
+    TrainOrDie(BlockBatch(size, size), 1, model.get(), &gradients);
+  EXPECT_EQ(cuda_emulation::InUse().allocations, before.allocations + 1);
+  const uint64_t taken = cuda_emulation::InUseOf(0);
+  model.reset();
+  cuda_emulation::SetMemory(taken + CudaMemoryNeed::kMargin);
+  EXPECT_TRUE(Compile(plan_, {6, 6}).ok());
+  cuda_emulation::SetMemory(taken + CudaMemoryNeed::kMargin - 1);
+  EXPECT_EQ(Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(CudaModelTest, MemoryThatIsGoneAfterAllIsAnErrorThatSaysSo) {
   MILLRACE_NEEDS_EMULATION();
   cuda_emulation::FailAllocation(1);

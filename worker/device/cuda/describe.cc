@@ -36,8 +36,11 @@ std::array<int, n> Variables(const LayerPlan& plan) {
   return variables;
 }
 
+// REQUIRES: one that JobSpec's check knows.
 cuda::Function FunctionOf(Activation activation) {
   switch (activation) {
+    case LINEAR:
+      return cuda::Function::kLinear;
     case RELU:
       return cuda::Function::kRelu;
     case SIGMOID:
@@ -59,7 +62,7 @@ cuda::Function FunctionOf(Activation activation) {
     case GELU_TANH:
       return cuda::Function::kGeluTanh;
     default:
-      return cuda::Function::kLinear;
+      LOG(FATAL) << "no function for the activation " << Activation_Name(activation);
   }
 }
 

@@ -144,10 +144,15 @@ TEST_F(NcclReplicasTest, StepsAllocateNothing) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);
   const std::unique_ptr<Model> model = Compile(plan_, 3);
   KeptGradients gradients(plan_);
-  const cuda_emulation::Usage before = cuda_emulation::InUse();
   TrainOrDie(RandomPictures(7), 0, model.get(), &gradients);
+  const cuda_emulation::Usage in_use = cuda_emulation::InUse();
+  const cuda_emulation::Counts before = cuda_emulation::Counted();
   TrainOrDie(RandomPictures(7), 1, model.get(), &gradients);
-  EXPECT_EQ(cuda_emulation::InUse(), before);
+  const cuda_emulation::Counts after = cuda_emulation::Counted();
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.pinned_allocations, before.pinned_allocations);
+  EXPECT_EQ(after.events, before.events);
+  EXPECT_EQ(cuda_emulation::InUse(), in_use);
 }
 
 TEST_F(NcclReplicasTest, AllIsGivenBack) {
