@@ -10,7 +10,10 @@ class HostMemory {
  public:
   virtual ~HostMemory() = default;
 
-  // Uninitialised, aligned to cache lines at least. Null: so much is not to be had. Blocks.
+  // Of a cache line. What begins at multiples of it shares none.
+  static constexpr size_t kAlignment = 64;
+
+  // Uninitialised, aligned to kAlignment at least. Null: so much is not to be had. Blocks.
   virtual void* Allocate(size_t bytes) = 0;
 
   // REQUIRES: nothing that the device still does is to be seen there.

@@ -36,8 +36,10 @@ class GradientSink {
   virtual absl::Span<float> Buffer(size_t variable) = 0;
 
   // Where that is memory of Model::host_memory(), the same: a device may write there by itself
-  // until Train returns. Says nothing of when the gradients begin, as Buffer does: may be called
-  // before. Empty: it is other memory.
+  // until Train returns. Begins at a multiple of HostMemory::kAlignment, and what is left up to the
+  // next one at its end is the device's, too: where variables stand one after the other in their
+  // order, it copies several at once. Says nothing of when the gradients begin, as Buffer does: may
+  // be called before. Empty: it is other memory.
   virtual absl::Span<float> DeviceBuffer(size_t /*variable*/) { return {}; }
 
   // The first `count` elements of Buffer(variable) are final: they may leave while the rest is

@@ -9,8 +9,8 @@ namespace millrace::worker {
 
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
-constexpr size_t kAlignmentFloats = static_cast<size_t>(kAlignment) / sizeof(float);
+constexpr std::align_val_t kAlignment{HostMemory::kAlignment};
+constexpr size_t kAlignmentFloats = HostMemory::kAlignment / sizeof(float);
 
 }  // namespace
 

@@ -12,7 +12,8 @@
 
 namespace millrace::worker {
 
-// What a step pushes: uninitialised floats for each variable, aligned to cache lines.
+// What a step pushes: uninitialised floats for each variable, one after the other, each aligned to
+// HostMemory::kAlignment (as GradientSink::DeviceBuffer wants it).
 class GradientSet {
  public:
   // Of a variable that is not pushed, 0. `memory`: where from; ordinary memory where it is null, or

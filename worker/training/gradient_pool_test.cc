@@ -21,9 +21,19 @@ TEST(GradientPoolTest, SetsHaveAlignedRoomForEachVariable) {
   EXPECT_EQ(set->variable(1).size(), 1000);
   EXPECT_EQ(set->variable(2).size(), 1);
   for (size_t v = 0; v < 3; ++v) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(set->variable(v).data()) % 64, 0);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(set->variable(v).data()) % HostMemory::kAlignment, 0);
     for (float& x : set->variable(v)) x = 1;
   }
+}
+
+// So a device copies neighbours at once.
+TEST(GradientPoolTest, EachVariableFollowsTheOneBeforeWithoutMoreThanAlignmentNeeds) {
+  GradientPool pool({3, 0, 40, 16, 1}, /*capacity=*/1);
+  const std::shared_ptr<GradientSet> set = pool.Take();
+  const float* const begin = set->variable(0).data();
+  EXPECT_EQ(set->variable(2).data(), begin + 16);
+  EXPECT_EQ(set->variable(3).data(), begin + 64);
+  EXPECT_EQ(set->variable(4).data(), begin + 80);
 }
 
 TEST(GradientPoolTest, WhatIsNotPushedHasNoRoom) {

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "worker/model/host_memory.h"
 #include "worker/model/penalty.h"
 
 namespace millrace::worker {
@@ -117,14 +118,30 @@ void CudaGradients::CopyOutLast() {
   const Arrival& arrival = arrivals_[enqueued_.size() - 1];
   gpu_->Record(Stream::kCompute, final_on_device_.get());
   gpu_->WaitFor(Stream::kCopyOut, *final_on_device_);
-  for (const size_t index : enqueued_.back()) {
-    const Variable& of = variables_[index];
-    gpu_->CopyOut(Stream::kCopyOut, to_[index], OnDevice(of), of.bytes());
-  }
+  CopyOut(enqueued_.back());
   memory_->CopyOut(Stream::kCopyOut, memory_->Device<uint64_t>(step_place_), arrival.step,
                    sizeof(uint64_t));
   gpu_->Record(Stream::kCopyOut, arrival.copied.get());
   open_ = false;
+}
+
+// Variables stand in the order of their numbers, on the device and in general where they go.
+void CudaGradients::CopyOut(Group group) {
+  std::sort(group.begin(), group.end());
+  for (size_t begin = 0, end = 1; begin < group.size(); begin = end++) {
+    while (end < group.size() && Follows(group[end], group[end - 1])) ++end;
+    const Variable& first = variables_[group[begin]];
+    const Variable& last = variables_[group[end - 1]];
+    gpu_->CopyOut(Stream::kCopyOut, to_[group[begin]], OnDevice(first),
+                  last.gradient + last.bytes() - first.gradient);
+  }
+}
+
+bool CudaGradients::Follows(size_t next, size_t before) const {
+  const Variable& of = variables_[before];
+  const size_t distance = variables_[next].gradient - of.gradient;
+  return distance < of.bytes() + HostMemory::kAlignment &&
+         to_[next] == to_[before] + distance / sizeof(float);
 }
 
 // The event may speak of the step before, and of a device that has failed the number of the step

@@ -26,10 +26,10 @@ using GradientPlaces = std::vector<float*>;
 // layers share are added up in the order of the pass, the regularizer's is added at the end, and of
 // statistics it is the mean (as GradientSums, worker/device/cpu). They are copied to host memory,
 // on a stream of its own, when they are final: a large one at once, small ones in groups
-// (kGroupBytes). Not so where several replicas share a batch, which add them up
-// (GradientExchange): then the first one alone adds the regularizer's, and statistics are
-// multiplied by the replica's share of the examples. Used by one thread at a time; throws
-// cuda::Error.
+// (kGroupBytes), of which neighbours are one copy. Not so where several replicas share a batch,
+// which add them up (GradientExchange): then the first one alone adds the regularizer's, and
+// statistics are multiplied by the replica's share of the examples. Used by one thread at a time;
+// throws cuda::Error.
 class CudaGradients final : public cuda::Gradients {
  public:
   // Adds pieces to `layout`'s mirrored part. `places` must outlive it. `alone`: no other replica.
@@ -43,7 +43,7 @@ class CudaGradients final : public cuda::Gradients {
   void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values);
 
   // Gradients that are final one after the other leave together once they have so many bytes: each
-  // group costs the graph a copy and an event.
+  // group costs the graph two copies, its own and that of the step's number, and an event.
   static constexpr size_t kGroupBytes = size_t{256} << 10;
 
   // Enqueues the number of the step whose pass is launched next. Each group brings it along, so
@@ -91,6 +91,10 @@ class CudaGradients final : public cuda::Gradients {
   void Complete(size_t index);
   // The last of the groups is final.
   void CopyOutLast();
+  void CopyOut(Group group);
+  // Whether `next` stands behind `before` on the device and where both go, with nothing else in
+  // between. REQUIRES: its number is the higher one.
+  bool Follows(size_t next, size_t before) const;
   float* OnDevice(const Variable& variable) const {
     return memory_->Device<float>(all_ + variable.gradient);
   }

@@ -116,7 +116,7 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vect
       meter_(std::move(meter)),
       host_memory_(std::move(host_memory)),
       places_(plan_, walk_, gpus.size()),
-      buckets_(PlanBuckets(walk_, places_)),
+      buckets_(gpus.size() > 1 ? PlanBuckets(walk_, places_) : std::vector<GradientBucket>()),
       replicas_(MakeReplicas(std::move(gpus))),
       arriving_(places_, [this](size_t begin, size_t bytes) {
         for (const auto& replica : replicas_) replica->CopyInValues(begin, bytes);

@@ -56,6 +56,9 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
   ids_ = std::make_unique<CudaIds>(plan_, sizes_.largest(), gpu_.get());
   passes_ = std::make_unique<CudaPasses>(plan_, walk_, places_, layers_, &layout_, *memory_, *ids_,
                                          gpu_.get());
+  // What is between gradients is copied along with them, and nobody writes it.
+  gpu_->CopyIn(Stream::kCopyIn, layout_.gradients.on_device(), host->gradients(),
+               places_.gradients_bytes);
   values_there_ = gpu_->MakeEvent();
   forward_done_ = gpu_->MakeEvent();
   backward_done_ = gpu_->MakeEvent();

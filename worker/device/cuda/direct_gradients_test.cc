@@ -36,17 +36,31 @@ constexpr char kWithALargeOne[] = R"pb(
 static_assert(12 * 1400 * sizeof(float) >= GradientExchange::kLeastDirectBytes);
 static_assert(1400 * 4 * sizeof(float) < GradientExchange::kLeastDirectBytes);
 
-// A set of gradients in a model's host memory.
+// So many layers of small variables, whose gradients are less than CudaGradients::kGroupBytes.
+std::string DeepModel(int layers) {
+  std::string text;
+  for (int i = 0; i < layers; ++i) {
+    absl::StrAppend(&text, "layers { dense { units: 30 activation: TANH } }");
+  }
+  return text + "layers { dense { units: 4 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY";
+}
+
+// A set of gradients in a model's host memory, in the order of the variables, or the other way
+// round.
 class DirectGradients final : public GradientSink {
  public:
-  DirectGradients(const ModelPlan& plan, std::shared_ptr<HostMemory> memory)
-      : memory_(std::move(memory)) {
-    size_t elements = 0;
+  DirectGradients(const ModelPlan& plan, std::shared_ptr<HostMemory> memory, bool reversed = false)
+      : memory_(std::move(memory)), begins_(plan.variables.size()) {
+    constexpr size_t kAlignment = HostMemory::kAlignment / sizeof(float);
     for (const VariableSpec& variable : plan.variables) {
-      begins_.push_back(elements);
       const auto& shape = variable.shape();
       sizes_.push_back(ElementCount({shape.begin(), shape.end()}));
-      elements += sizes_.back();
+    }
+    size_t elements = 0;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      const size_t variable = reversed ? sizes_.size() - 1 - i : i;
+      begins_[variable] = elements;
+      elements += (sizes_[variable] + kAlignment - 1) / kAlignment * kAlignment;
     }
     floats_ = static_cast<float*>(memory_->Allocate(elements * sizeof(float)));
     std::memset(floats_, 0, elements * sizeof(float));
@@ -123,7 +137,8 @@ TEST_F(DirectGradientsTest, HaveTheBitsOfThoseThatAreCopied) {
     options_.gpus.resize(1 + order % 3);
     std::iota(options_.gpus.begin(), options_.gpus.end(), 0);
     const std::unique_ptr<Model> model = Compile();
-    const auto sets = Sets(3, *model);
+    auto sets = Sets(3, *model);
+    sets[1] = std::make_unique<DirectGradients>(plan_, model->host_memory(), /*reversed=*/true);
     KeptGradients kept(plan_);
     for (uint64_t step = 0; step < 8; ++step) {
       const size_t size = step % 4 == 3 ? 2 : 4;
@@ -134,6 +149,8 @@ TEST_F(DirectGradientsTest, HaveTheBitsOfThoseThatAreCopied) {
       std::vector<std::vector<float>> expected = Expected(step, size);
       for (size_t v = 0; v < expected.size(); ++v) {
         EXPECT_EQ(actual[v], expected[v]) << order << " " << step << " " << v;
+        const absl::Span<float> left = sink->Buffer(v);
+        EXPECT_EQ(std::vector<float>(left.begin(), left.end()), expected[v]) << v;
       }
     }
   }
@@ -207,17 +224,28 @@ TEST_F(DirectGradientsTest, SeveralGpusCopyPiecesIntoAnySetWithTheSameGraphs) {
   EXPECT_EQ(cuda_emulation::InUse().graphs, in_use.graphs);
 }
 
+// Each was a copy once. A step's others are as many as in a small model.
+TEST_F(DirectGradientsTest, OfOneGpuSmallOnesThatLeaveTogetherAreOneCopy) {
+  MILLRACE_NEEDS_EMULATION();
+  const auto copies = [&](int layers, bool direct) {
+    plan_ = PlanOrDie(DeepModel(layers), {7}, 4);
+    const std::unique_ptr<Model> model = Compile();
+    DirectGradients set(plan_, model->host_memory());
+    KeptGradients kept(plan_);
+    GradientSink* const sink = direct ? static_cast<GradientSink*>(&set) : &kept;
+    const uint64_t before = cuda_emulation::Counted().copies;
+    EXPECT_TRUE(model->Train(BatchOf(1), 1, sink).ok());
+    return cuda_emulation::Counted().copies - before;
+  };
+  for (const bool direct : {false, true}) EXPECT_EQ(copies(60, direct), copies(0, direct));
+}
+
 // Each was a copy once, or two: outside of graphs, by the thread that enqueues the next bucket. Of
 // all copies of the step, those of the batch, the losses and from GPU to GPU are a few dozen.
 TEST_F(DirectGradientsTest, OfTwoGpusManySmallOnesAreFewCopies) {
   MILLRACE_NEEDS_EMULATION(2);
   options_.gpus = {0, 1};
-  std::string layers;
-  for (int i = 0; i < 60; ++i) {
-    absl::StrAppend(&layers, "layers { dense { units: 30 activation: TANH } }");
-  }
-  plan_ = PlanOrDie(layers + "layers { dense { units: 4 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
-                    {7}, 4);
+  plan_ = PlanOrDie(DeepModel(60), {7}, 4);
   const std::unique_ptr<Model> model = Compile();
   const auto sets = Sets(2, *model);
   ASSERT_TRUE(model->Train(BatchOf(1), 1, sets[0].get()).ok());

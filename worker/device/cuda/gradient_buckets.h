@@ -22,7 +22,8 @@ struct GradientBucket {
 };
 
 // About kMostBuckets of equal size, as far as the layers allow: each is worth its copies, and all
-// but the last leave while the pass goes on. The last one's steps are all of the walk.
+// but the last leave while the pass goes on. The last one's steps are all of the walk. `places` are
+// those of several replicas.
 std::vector<GradientBucket> PlanBuckets(const Walk& walk, const VariablePlaces& places);
 
 inline constexpr size_t kMostBuckets = 8;

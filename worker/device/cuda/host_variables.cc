@@ -1,6 +1,9 @@
 #include "worker/device/cuda/host_variables.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "worker/model/host_memory.h"
 
 namespace millrace::worker {
 namespace {
@@ -21,13 +24,19 @@ VariablePlaces::VariablePlaces(const ModelPlan& plan, const Walk& walk, size_t r
   }
   values_bytes = of_values.bytes();
   PlanOrder(plan, walk);
-  MemoryLayout of_gradients;
-  for (const size_t i : order) {
+  PlaceGradients(replicas);
+}
+
+void VariablePlaces::PlaceGradients(size_t replicas) {
+  std::vector<size_t> standing = order;
+  if (replicas == 1) std::sort(standing.begin(), standing.end());
+  MemoryLayout layout = replicas == 1 ? MemoryLayout(HostMemory::kAlignment) : MemoryLayout();
+  for (const size_t i : standing) {
     const size_t share = (elements[i] * sizeof(float) + replicas - 1) / replicas;
-    gradients[i] = of_gradients.Add(share);
-    for (size_t k = 1; k < replicas; ++k) of_gradients.Add(share);
+    gradients[i] = layout.Add(share);
+    for (size_t k = 1; k < replicas; ++k) layout.Add(share);
   }
-  gradients_bytes = of_gradients.bytes();
+  gradients_bytes = layout.bytes();
 }
 
 void VariablePlaces::PlanOrder(const ModelPlan& plan, const Walk& walk) {
@@ -46,7 +55,8 @@ void VariablePlaces::PlanOrder(const ModelPlan& plan, const Walk& walk) {
 
 HostVariables::HostVariables(const VariablePlaces& places, cuda::Gpu* gpu)
     : places_(places), values_(gpu, places.values_bytes), gradients_(gpu, places.gradients_bytes) {
-  if (places.values_bytes > 0) std::memset(values_.data(), 0, places.values_bytes);
+  std::memset(values_.data(), 0, places.values_bytes);
+  std::memset(gradients_.data(), 0, places.gradients_bytes);
 }
 
 absl::Span<float> HostVariables::value(size_t variable) const {

@@ -14,9 +14,10 @@
 namespace millrace::worker {
 
 // Where values and gradients stand, each kind one after the other from 0: the same on the host and
-// on every GPU. Gradients are in the order in which a backward pass makes them final; of several
-// replicas each begins at a multiple of 256 bytes for each of them, so that what begins and ends
-// with one is as many equal pieces.
+// on every GPU. Gradients of one replica are in the order of the variables, as they are where they
+// leave from (GradientSink::DeviceBuffer), so that those that leave together are one copy. Those of
+// several are in the order in which a backward pass makes them final, and each begins at a multiple
+// of 256 bytes for each replica, so that what begins and ends with one is as many equal pieces.
 struct VariablePlaces {
   VariablePlaces(const ModelPlan& plan, const Walk& walk, size_t replicas = 1);
 
@@ -25,19 +26,21 @@ struct VariablePlaces {
   size_t values_bytes = 0;        // Of all of them.
   std::vector<size_t> gradients;  // 0 where there is none.
   size_t gradients_bytes = 0;
-  // The variables that have gradients, in that order, and how many backward steps are done then.
+  // The variables that have gradients, in the order in which these are final, and how many backward
+  // steps are done then.
   std::vector<size_t> order;
   std::vector<size_t> final_after;
 
  private:
   void PlanOrder(const ModelPlan& plan, const Walk& walk);
+  void PlaceGradients(size_t replicas);
 };
 
 // Pinned memory for them. Used by one thread at a time.
 class HostVariables {
  public:
-  // Values are 0 at first. `places` and `gpu`, one of those that copy from here and to here, must
-  // outlive it. Blocks. Throws cuda::Error.
+  // Values and gradients are 0 at first. `places` and `gpu`, one of those that copy from here and
+  // to here, must outlive it. Blocks. Throws cuda::Error.
   HostVariables(const VariablePlaces& places, cuda::Gpu* gpu);
 
   absl::Span<float> value(size_t variable) const;
@@ -45,6 +48,7 @@ class HostVariables {
 
   // Of all: from the beginning of the first to the end of the last.
   const void* values() const { return values_.data(); }
+  const void* gradients() const { return gradients_.data(); }
 
  private:
   const VariablePlaces& places_;

@@ -8,20 +8,22 @@
 
 namespace millrace::worker {
 
-// Where pieces of an allocation begin, each a multiple of 256 bytes after the one before.
+// Where pieces of an allocation begin, each a multiple of `alignment` bytes after the one before.
 class MemoryLayout {
  public:
+  explicit MemoryLayout(size_t alignment = 256) : alignment_(alignment) {}
+
   // Returns where the new piece begins.
   size_t Add(size_t bytes) {
-    constexpr size_t kAlignment = 256;
     const size_t begin = bytes_;
-    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ += (bytes + alignment_ - 1) / alignment_ * alignment_;
     return begin;
   }
 
   size_t bytes() const { return bytes_; }
 
  private:
+  const size_t alignment_;
   size_t bytes_ = 0;
 };
 
