@@ -68,6 +68,7 @@ void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {
   share_ = static_cast<double>(part.size) / static_cast<double>(part.whole());
   to_ = to;
   enqueued_.clear();
+  regularized_.clear();
   open_ = false;
   for (Variable& variable : variables_) variable.finished = 0;
 }
@@ -100,9 +101,9 @@ void CudaGradients::Complete(size_t index) {
   const auto divisor = static_cast<float>(static_cast<double>(of.uses) / share_);
   if (of.is_statistic && divisor != 1) gpu_->Divide(divisor, of.elements, gradient);
   if (first_ && IsRegularized(of.regularizer)) {
-    gpu_->AddRegularizer(values_ + of.value / sizeof(float),
-                         static_cast<float>(of.regularizer.l1()),
-                         static_cast<float>(2 * of.regularizer.l2()), of.elements, gradient);
+    regularized_.push_back({values_ + of.value / sizeof(float), gradient, of.elements,
+                            static_cast<float>(of.regularizer.l1()),
+                            static_cast<float>(2 * of.regularizer.l2())});
   }
   if (!alone_) return;
   if (!std::exchange(open_, true)) {
@@ -114,7 +115,13 @@ void CudaGradients::Complete(size_t index) {
   if (open_bytes_ >= kGroupBytes) CopyOutLast();
 }
 
+void CudaGradients::MakeFinal() {
+  gpu_->AddRegularizers(regularized_);
+  regularized_.clear();
+}
+
 void CudaGradients::CopyOutLast() {
+  MakeFinal();
   const Arrival& arrival = arrivals_[enqueued_.size() - 1];
   gpu_->Record(Stream::kCompute, final_on_device_.get());
   gpu_->WaitFor(Stream::kCopyOut, *final_on_device_);

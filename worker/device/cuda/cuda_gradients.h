@@ -23,13 +23,13 @@ namespace millrace::worker {
 using GradientPlaces = std::vector<float*>;
 
 // Takes the layers' gradients while a backward pass is enqueued: those of a variable that several
-// layers share are added up in the order of the pass, the regularizer's is added at the end, and of
-// statistics it is the mean (as GradientSums, worker/device/cpu). They are copied to host memory,
-// on a stream of its own, when they are final: a large one at once, small ones in groups
-// (kGroupBytes), of which neighbours are one copy. Not so where several replicas share a batch,
-// which add them up (GradientExchange): then the first one alone adds the regularizer's, and
-// statistics are multiplied by the replica's share of the examples. Used by one thread at a time;
-// throws cuda::Error.
+// layers share are added up in the order of the pass, the regularizer's is added once several are
+// whole (MakeFinal), and of statistics it is the mean (as GradientSums, worker/device/cpu). They
+// are copied to host memory, on a stream of its own, when they are final: a large one at once,
+// small ones in groups (kGroupBytes), of which neighbours are one copy. Not so where several
+// replicas share a batch, which add them up (GradientExchange): then the first one alone adds the
+// regularizer's, and statistics are multiplied by the replica's share of the examples. Used by one
+// thread at a time; throws cuda::Error.
 class CudaGradients final : public cuda::Gradients {
  public:
   // Adds pieces to `layout`'s mirrored part. `places` must outlive it. `alone`: no other replica.
@@ -53,6 +53,8 @@ class CudaGradients final : public cuda::Gradients {
   // A backward pass of this part is going to be enqueued, whose gradients go to `to`; where several
   // replicas share the batch, that is not looked at.
   void Begin(const BatchPart& part, const GradientPlaces& to);
+  // Enqueues what is still to be added to the gradients that were finished: they are final.
+  void MakeFinal();
   // The pass is enqueued: the compute stream waits for the copies.
   void End();
 
@@ -111,6 +113,7 @@ class CudaGradients final : public cuda::Gradients {
   // In the order in which they are final: of the pass that is being enqueued, and of whole ones.
   std::vector<Group> enqueued_;
   std::vector<Group> groups_;
+  std::vector<cuda::Regularized> regularized_;  // That are to be, by MakeFinal.
   bool open_ = false;  // More may come to the last one that is enqueued; it has not left.
   size_t open_bytes_ = 0;
   std::unique_ptr<cuda::Event> final_on_device_;

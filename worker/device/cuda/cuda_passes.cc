@@ -190,6 +190,7 @@ void CudaPasses::EnqueueBackward(const BatchPart& part, const GradientPlaces& to
                                  size_t end) {
   if (begin == 0) layout_->gradients.Begin(part, to);
   for (size_t i = begin; i < end; ++i) EnqueueStep(part, i);
+  layout_->gradients.MakeFinal();
   if (end == walk_.backward.size()) layout_->gradients.End();
 }
 

@@ -97,6 +97,23 @@ TEST_F(GradientGroupsTest, AResidualNetworksGraphsHaveFewNodesThatAreNoKernels) 
   EXPECT_LE(after.graph_nodes - before.graph_nodes - kernels, 3 * most_groups + 2);
 }
 
+TEST_F(GradientGroupsTest, RegularizersOfAGroupAreOneKernel) {
+  const auto kernels = [&](const std::string& regularizer) {
+    std::string layers;
+    for (int i = 0; i < 5; ++i) {
+      absl::StrAppend(&layers, "layers { dense { units: 4 ", regularizer, " } }");
+    }
+    const ModelPlan plan = PlanOrDie(layers + "loss: SPARSE_CATEGORICAL_CROSSENTROPY", {8}, 4);
+    const std::unique_ptr<Model> model = Compile(plan);
+    KeptGradients gradients(plan);
+    const uint64_t before = cuda_emulation::Counted().kernels;
+    TrainOrDie(RandomBatch(1, 1, {8}, 4), 1, model.get(), &gradients);
+    return cuda_emulation::Counted().kernels - before;
+  };
+  EXPECT_EQ(kernels("kernel_regularizer { l2: 0.1 } bias_regularizer { l1: 0.1 }"),
+            kernels("") + 1);
+}
+
 // However many groups its bytes would make, it is one.
 TEST_F(GradientGroupsTest, ALargeGradientTakesAsManyEventsAsASmallOne) {
   const auto events = [&](uint64_t rows) {

@@ -160,6 +160,15 @@ struct GpuOptions {
   bool deterministic = true;
 };
 
+// What Gpu::AddRegularizers adds to the gradient of a variable. Device memory, aligned to 16 bytes.
+struct Regularized {
+  const float* values = nullptr;
+  float* gradient = nullptr;
+  size_t count = 0;
+  float l1 = 0;
+  float twice_l2 = 0;  // 2 * l2
+};
+
 // Sums of arrays that several GPUs have, one each, by NCCL: in an order of its own, which may
 // differ from run to run. Used by one thread at a time. Gives back what it has of the GPUs when it
 // ends, which may block until what is enqueued is done; with an error, without that.
@@ -244,9 +253,8 @@ class Gpu {
   virtual void Add(const float* part, size_t count, float* sum) = 0;  // sum += part
   virtual void Divide(float by, size_t count, float* values) = 0;     // values /= by
   virtual void ToFloats(const uint8_t* bytes, size_t count, float* floats) = 0;
-  // gradient += l1 * sign(value) + 2 * l2 * value. `twice_l2` is 2 * l2.
-  virtual void AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
-                              float* gradient) = 0;
+  // gradient += l1 * sign(value) + 2 * l2 * value, of all of these with few kernels.
+  virtual void AddRegularizers(const std::vector<Regularized>& variables) = 0;
 
   virtual std::unique_ptr<Layer> Make(const LayerDescription& description) = 0;
   virtual std::unique_ptr<Loss> Make(const LossDescription& description) = 0;

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "worker/device/cuda/kernels/arrays.h"
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/fours.h"
@@ -24,6 +27,18 @@ struct WithRegularizer {
   float l1;
   float twice_l2;
 };
+
+// Of so many at most: the parameters of a kernel have 4 KiB.
+struct RegularizedVariables {
+  Regularized of[64];
+};
+
+// blockIdx.y is the variable, the threads stride over its elements.
+__global__ void RegularizersKernel(RegularizedVariables variables) {
+  const Regularized& variable = variables.of[blockIdx.y];
+  ApplyTwoByFours(WithRegularizer{variable.l1, variable.twice_l2}, variable.count, variable.values,
+                  variable.gradient, variable.gradient);
+}
 
 struct SumParts {
   const float* part[kMostGpus];
@@ -92,9 +107,17 @@ void ToFloats(cudaStream_t stream, const uint8_t* bytes, size_t count, float* fl
   }
 }
 
-void AddRegularizer(cudaStream_t stream, const float* values, float l1, float twice_l2,
-                    size_t count, float* gradient) {
-  ApplyTwo(stream, WithRegularizer{l1, twice_l2}, count, values, gradient, gradient);
+void AddRegularizers(cudaStream_t stream, const std::vector<Regularized>& variables) {
+  for (size_t begin = 0; begin < variables.size();) {
+    RegularizedVariables some;
+    unsigned number = 0;
+    size_t most = 0;
+    for (; begin < variables.size() && number < std::size(some.of); ++begin) {
+      some.of[number++] = variables[begin];
+      most = std::max(most, variables[begin].count);
+    }
+    Launch(stream, dim3(BlocksFor(most / 4), number), kThreads, RegularizersKernel, some);
+  }
 }
 
 }  // namespace millrace::cuda

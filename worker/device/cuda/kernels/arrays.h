@@ -8,14 +8,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/device/cuda/library.h"
+
 namespace millrace::cuda {
 
 void Add(cudaStream_t stream, const float* part, size_t count, float* sum);
 void AddUp(cudaStream_t stream, const std::vector<const float*>& parts, size_t count, float* sum);
 void Divide(cudaStream_t stream, float by, size_t count, float* values);
 void ToFloats(cudaStream_t stream, const uint8_t* bytes, size_t count, float* floats);
-void AddRegularizer(cudaStream_t stream, const float* values, float l1, float twice_l2,
-                    size_t count, float* gradient);
+void AddRegularizers(cudaStream_t stream, const std::vector<Regularized>& variables);
 
 }  // namespace millrace::cuda
 

@@ -38,8 +38,8 @@ __global__ void ApplyFoursKernel(F function, size_t count, const float* x, float
 }
 
 template <typename F>
-__global__ void ApplyTwoFoursKernel(F function, size_t count, const float* a, const float* b,
-                                    float* y) {
+MILLRACE_DEVICE void ApplyTwoByFours(F function, size_t count, const float* a, const float* b,
+                                     float* y) {
   const size_t fours = count / 4;
   for (size_t i = FirstElement(); i < fours; i += ElementStride()) {
     const FourFloats first = reinterpret_cast<const FourFloats*>(a)[i];
@@ -50,6 +50,12 @@ __global__ void ApplyTwoFoursKernel(F function, size_t count, const float* a, co
   }
   const size_t last = 4 * fours + FirstElement();
   if (last < count) y[last] = function(a[last], b[last]);
+}
+
+template <typename F>
+__global__ void ApplyTwoFoursKernel(F function, size_t count, const float* a, const float* b,
+                                    float* y) {
+  ApplyTwoByFours(function, count, a, b, y);
 }
 
 template <typename F>

@@ -332,10 +332,9 @@ void CudaGpu::ToFloats(const uint8_t* bytes, size_t count, float* floats) {
   cuda::ToFloats(compute_.get(), bytes, count, floats);
 }
 
-void CudaGpu::AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
-                             float* gradient) {
+void CudaGpu::AddRegularizers(const std::vector<Regularized>& variables) {
   Use();
-  cuda::AddRegularizer(compute_.get(), values, l1, twice_l2, count, gradient);
+  cuda::AddRegularizers(compute_.get(), variables);
 }
 
 }  // namespace millrace::cuda

@@ -61,8 +61,7 @@ class CudaGpu final : public Gpu {
   void Add(const float* part, size_t count, float* sum) override;
   void Divide(float by, size_t count, float* values) override;
   void ToFloats(const uint8_t* bytes, size_t count, float* floats) override;
-  void AddRegularizer(const float* values, float l1, float twice_l2, size_t count,
-                      float* gradient) override;
+  void AddRegularizers(const std::vector<Regularized>& variables) override;
 
   std::unique_ptr<Layer> Make(const LayerDescription& description) override;
   std::unique_ptr<Loss> Make(const LossDescription& description) override;

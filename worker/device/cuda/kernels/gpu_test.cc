@@ -19,6 +19,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using worker::DeviceMemory;
 using worker::OnDevice;
+using worker::OnRealGpu;
 
 TEST_F(GpuTest, SaysWhatItIs) {
   MILLRACE_NEEDS_EMULATION();
@@ -58,14 +59,35 @@ TEST_F(GpuTest, NothingIsCopiedOrComputedOfNothing) {
 
 TEST_F(GpuTest, ArraysAreChangedElementByElement) {
   const auto values = OnDevice<float>(gpu_.get(), {1, -2, 0, 4});
-  const auto gradient = OnDevice<float>(gpu_.get(), {10, 20, 30, 40});
-  gpu_->AddRegularizer(values->As(), /*l1=*/0.5f, /*twice_l2=*/2, 4, gradient->As());
-  EXPECT_THAT(gradient->Values(), ElementsAre(12.5f, 15.5f, 30, 48.5f));
   gpu_->Divide(8, 4, values->As());
   EXPECT_THAT(values->Values(), ElementsAre(0.125f, -0.25f, 0, 0.5f));
   const auto bytes = OnDevice<uint8_t>(gpu_.get(), {0, 1, 127, 255});
   gpu_->ToFloats(bytes->As<uint8_t>(), 4, values->As());
   EXPECT_THAT(values->Values(), ElementsAre(0, 1, 127, 255));
+}
+
+TEST_F(GpuTest, RegularizersOfManyVariablesAreAddedByFewKernels) {
+  const auto values = OnDevice<float>(gpu_.get(), {1, -2, 0, 4, 3});
+  std::vector<std::unique_ptr<DeviceMemory>> gradients;
+  std::vector<Regularized> variables;
+  for (size_t i = 0; i < 150; ++i) {
+    gradients.push_back(OnDevice<float>(gpu_.get(), {10, 20, 30, 40, 50}));
+    variables.push_back({values->As(), gradients[i]->As(), /*count=*/i % 6, /*l1=*/0.5f,
+                         /*twice_l2=*/static_cast<float>(i)});
+  }
+  const uint64_t before = cuda_emulation::Counted().launches;
+  gpu_->AddRegularizers(variables);
+  gpu_->AddRegularizers({});
+  if (!OnRealGpu()) {
+    EXPECT_EQ(cuda_emulation::Counted().launches - before, 3);
+  }
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const auto l2 = static_cast<float>(i);
+    std::vector<float> expected = {10, 20, 30, 40, 50};
+    const std::vector<float> added = {0.5f + l2, -0.5f - 2 * l2, 0, 0.5f + 4 * l2, 0.5f + 3 * l2};
+    for (size_t k = 0; k < i % 6; ++k) expected[k] += added[k];
+    EXPECT_EQ(gradients[i]->Values(), expected) << i;
+  }
 }
 
 TEST_F(GpuTest, ArraysOfAnySizeAtAnyPlaceAreAdded) {
