@@ -1,6 +1,8 @@
 // Steps a second of a job's model on a device, through the worker's own Device and Model: from the
 // copy of values and batch to the last gradient in the host's memory. Examples are random ones in
-// memory; there are no servers and no optimizer.
+// memory; there are no servers and no optimizer. Of one GPU also without these copies
+// (compute_steps_per_second), where the host looks at no losses and waits for no single step: what
+// is left of a step is what these take.
 //
 //   MILLRACE_TEST_GPU=/path/libmillrace_cuda.so gpu_benchmark --job=examples/wide_mlp.textproto
 //
@@ -22,14 +24,23 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/job_spec.h"
 #include "common/process.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "ps/dense/initial_value.h"
 #include "testing/benchmarks/gpu_timing.h"
+#include "worker/device/cuda/batch_part.h"
+#include "worker/device/cuda/cuda_replica.h"
+#include "worker/device/cuda/gradient_buckets.h"
+#include "worker/device/cuda/host_variables.h"
+#include "worker/device/cuda/library.h"
 #include "worker/device/cuda/test_library.h"
+#include "worker/device/device.h"
 #include "worker/devices.h"
 #include "worker/input/example_spec.h"
 #include "worker/model/flops.h"
@@ -122,16 +133,36 @@ double StepFlops(const worker::ModelPlan& plan, size_t batch) {
   return flops * static_cast<double>(batch);
 }
 
-absl::StatusOr<Spread> StepRates(worker::Model* model, const worker::Batch& batch,
-                                 const Options& options) {
-  HostGradients gradients(*model);
-  uint64_t step = 0;
-  const auto run = [&](int steps) -> absl::Status {
-    for (int i = 0; i < steps; ++i) {
-      MILLRACE_RETURN_IF_ERROR(model->Train(batch, step++, &gradients).status());
-    }
-    return absl::OkStatus();
-  };
+// What is measured: a model, the first values of its variables, and a batch.
+struct Task {
+  JobSpec spec;
+  worker::ModelPlan plan;
+  worker::Batch batch;
+};
+
+absl::StatusOr<Task> ReadTask(const Options& options) {
+  Task task;
+  MILLRACE_ASSIGN_OR_RETURN(task.spec, ReadJob(options));
+  MILLRACE_ASSIGN_OR_RETURN(const worker::ExampleSpec examples, ExamplesOf(task.spec));
+  MILLRACE_ASSIGN_OR_RETURN(task.plan, worker::PlanModel(task.spec.model(), examples));
+  task.plan.precision = task.spec.precision().compute();
+  task.batch = RandomBatch(examples, options.batch > 0 ? options.batch : task.spec.batch_size());
+  return task;
+}
+
+// Writes them to `values(variable)`.
+template <typename Values>
+void FillValues(const Task& task, const Values& values) {
+  for (size_t v = 0; v < task.plan.variables.size(); ++v) {
+    const VariableSpec& variable = task.plan.variables[v];
+    ps::FillInitialValues(variable.initial_value(), task.spec.seed(), variable.name(), 0,
+                          values(v));
+  }
+}
+
+// Of `run`, which does so many steps.
+template <typename Run>
+absl::StatusOr<Spread> RatesOf(const Options& options, const Run& run) {
   MILLRACE_RETURN_IF_ERROR(run(options.warmup));
   std::vector<double> rates;
   for (int round = 0; round < options.rounds; ++round) {
@@ -143,52 +174,106 @@ absl::StatusOr<Spread> StepRates(worker::Model* model, const worker::Batch& batc
   return SpreadOf(std::move(rates));
 }
 
-// 0: not of a GPU, or not asked for.
+absl::StatusOr<Spread> StepRates(const Task& task, worker::Device* device, const Options& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Model> model,
+                            device->Compile(task.plan, {task.batch.size, /*evaluation=*/0}));
+  FillValues(task, [&](size_t variable) { return model->values(variable); });
+  HostGradients gradients(*model);
+  uint64_t step = 0;
+  return RatesOf(options, [&](int steps) -> absl::Status {
+    for (int i = 0; i < steps; ++i) {
+      MILLRACE_RETURN_IF_ERROR(model->Train(task.batch, step++, &gradients).status());
+    }
+    return absl::OkStatus();
+  });
+}
+
+// The GPU that is measured; below 0: the processor is, or several GPUs are.
+int GpuOf(const std::string& device) {
+  if (device == "cuda") return 0;
+  absl::string_view number = device;
+  int index = 0;
+  return absl::ConsumePrefix(&number, "cuda:") && absl::SimpleAtoi(number, &index) ? index : -1;
+}
+
+std::unique_ptr<cuda::Gpu> OpenGpu(const Options& options) {
+  return worker::TestLibrary()->Open(GpuOf(options.device),
+                                     {.deterministic = options.deterministic});
+}
+
+// As StepRates, but nothing is copied from or to the host but the outputs and their losses, and the
+// host waits for the last step alone. A replica that is one of two leaves its gradients on the GPU,
+// where the other one would fetch them.
+absl::StatusOr<Spread> ComputeRates(const Task& task, const Options& options) {
+  const worker::Walk walk = worker::PlanWalk(task.plan, /*fuses=*/true);
+  const worker::VariablePlaces places(task.plan, walk);
+  std::vector<worker::GradientBucket> whole_pass(1);
+  whole_pass[0].steps = walk.backward.size();
+  worker::CudaReplica replica(task.plan, walk, places, whole_pass, /*replicas=*/2,
+                              {task.batch.size, /*evaluation=*/0}, OpenGpu(options),
+                              options.device);
+  replica.ChooseProducts(task.batch.size, /*training=*/true);
+  const worker::HostVariables host(places, replica.gpu());
+  FillValues(task, [&](size_t variable) { return host.value(variable); });
+  replica.TakeMemory(&host);
+  const worker::BatchPart part = worker::AllOf(task.batch);
+  replica.CopyInValues(0, places.values_bytes);
+  replica.EnqueueBatch(part, /*training=*/true);
+  replica.BeginPass(/*seed=*/0);
+  replica.Prepare(part, /*training=*/true, /*to=*/{});
+  return RatesOf(options, [&](int steps) {
+    for (int i = 0; i < steps; ++i) {
+      replica.LaunchForward(part, /*training=*/true);
+      replica.LaunchBackward(part, /*to=*/{}, /*bucket=*/0);
+    }
+    AwaitCompute(replica.gpu());
+    return absl::OkStatus();
+  });
+}
+
+// 0: not asked for.
 double PeakOf(const Options& options, const JobSpec& spec) {
-  if (options.device == "cpu" || options.peak_size == 0) return 0;
+  if (options.peak_size == 0) return 0;
   cuda::Precision precision = cuda::Precision::kFloat32;
   if (spec.precision().compute() == PrecisionSpec::TF32) precision = cuda::Precision::kTf32;
   if (spec.precision().compute() == PrecisionSpec::BFLOAT16) precision = cuda::Precision::kBfloat16;
-  const auto gpu = worker::TestLibrary()->Open(0, {.deterministic = options.deterministic});
-  return ProductRate(gpu.get(), precision, options.peak_size, /*rounds=*/9);
+  return ProductRate(OpenGpu(options).get(), precision, options.peak_size, /*rounds=*/9);
+}
+
+// What is of one GPU alone. `flops`: of a step.
+absl::Status AddGpuFigures(const Task& task, const Options& options, double flops,
+                           nlohmann::ordered_json* line) {
+  MILLRACE_ASSIGN_OR_RETURN(const Spread compute, ComputeRates(task, options));
+  (*line)["compute_steps_per_second"] = compute.median;
+  const double peak = PeakOf(options, task.spec);
+  if (peak == 0) return absl::OkStatus();
+  (*line)["peak_flops_per_second"] = peak;
+  (*line)["share_of_peak"] = flops * line->at("steps_per_second").get<double>() / peak;
+  return absl::OkStatus();
 }
 
 absl::Status Run(const Options& options) {
-  MILLRACE_ASSIGN_OR_RETURN(const JobSpec spec, ReadJob(options));
-  MILLRACE_ASSIGN_OR_RETURN(const worker::ExampleSpec examples, ExamplesOf(spec));
-  MILLRACE_ASSIGN_OR_RETURN(worker::ModelPlan plan, worker::PlanModel(spec.model(), examples));
-  plan.precision = spec.precision().compute();
+  MILLRACE_ASSIGN_OR_RETURN(const Task task, ReadTask(options));
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<worker::Device> device,
                             worker::OpenDevice(
                                 {.name = options.device,
                                  .threads = options.threads,
                                  .deterministic = options.deterministic},
                                 [](const absl::Status&) {}, [] { return worker::TestLibrary(); }));
-  const size_t size = options.batch > 0 ? options.batch : spec.batch_size();
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Model> model,
-                            device->Compile(plan, {size, /*evaluation=*/0}));
-  for (size_t v = 0; v < plan.variables.size(); ++v) {
-    const VariableSpec& variable = plan.variables[v];
-    ps::FillInitialValues(variable.initial_value(), spec.seed(), variable.name(), 0,
-                          model->values(v));
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const Spread rate,
-                            StepRates(model.get(), RandomBatch(examples, size), options));
-  const double flops = StepFlops(plan, size) * rate.median;
+  MILLRACE_ASSIGN_OR_RETURN(const Spread rate, StepRates(task, device.get(), options));
+  const double flops = StepFlops(task.plan, task.batch.size);
   nlohmann::ordered_json line = {{"what", "millrace"},
-                                 {"job", spec.name()},
+                                 {"job", task.spec.name()},
                                  {"device", device->description()},
                                  {"precision", absl::AsciiStrToLower(options.precision)},
                                  {"deterministic", options.deterministic},
-                                 {"batch", size},
+                                 {"batch", task.batch.size},
                                  {"steps_per_second", rate.median},
                                  {"least", rate.least},
                                  {"most", rate.most},
-                                 {"flops_per_second", flops}};
-  const double peak = PeakOf(options, spec);
-  if (peak > 0) {
-    line["peak_flops_per_second"] = peak;
-    line["share_of_peak"] = flops / peak;
+                                 {"flops_per_second", flops * rate.median}};
+  if (GpuOf(options.device) >= 0) {
+    MILLRACE_RETURN_IF_ERROR(AddGpuFigures(task, options, flops, &line));
   }
   std::cout << line << std::endl;
   return absl::OkStatus();

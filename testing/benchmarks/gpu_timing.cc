@@ -12,8 +12,10 @@ namespace {
 
 constexpr std::chrono::minutes kPatience(5);
 
-// Looks again at once: a wait with a deadline sleeps in between, and wakes up late.
-void Wait(cuda::Gpu* gpu) {
+}  // namespace
+
+// A wait with a deadline sleeps in between, and wakes up late.
+void AwaitCompute(cuda::Gpu* gpu) {
   const std::unique_ptr<cuda::Event> event = gpu->MakeEvent();
   gpu->Record(cuda::Stream::kCompute, event.get());
   const auto begin = std::chrono::steady_clock::now();
@@ -21,8 +23,6 @@ void Wait(cuda::Gpu* gpu) {
     CHECK(std::chrono::steady_clock::now() - begin < kPatience) << "the GPU does not finish";
   }
 }
-
-}  // namespace
 
 Spread SpreadOf(std::vector<double> numbers) {
   CHECK(!numbers.empty());
@@ -35,12 +35,12 @@ Spread SecondsOf(cuda::Gpu* gpu, const std::function<void()>& enqueue, int times
   for (int i = 0; i < times; ++i) enqueue();
   const std::unique_ptr<cuda::Graph> graph = gpu->EndCapture();
   gpu->Launch(*graph);
-  Wait(gpu);
+  AwaitCompute(gpu);
   std::vector<double> seconds;
   for (int round = 0; round < rounds; ++round) {
     const auto begin = std::chrono::steady_clock::now();
     gpu->Launch(*graph);
-    Wait(gpu);
+    AwaitCompute(gpu);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     seconds.push_back(took.count() / times);
   }
@@ -56,7 +56,7 @@ RandomFloats::RandomFloats(cuda::Gpu* gpu, size_t count, uint64_t seed)
     values[i] = static_cast<float>(random() % 65536) / 32768.0f - 1;
   }
   gpu->CopyIn(cuda::Stream::kCompute, memory_, pinned, count * sizeof(float));
-  Wait(gpu);
+  AwaitCompute(gpu);
   gpu->FreePinned(pinned);
 }
 

@@ -20,6 +20,10 @@ struct Spread {
 // REQUIRES: at least one number.
 Spread SpreadOf(std::vector<double> numbers);
 
+// Waits for all that is enqueued on the compute stream, and looks again at once. Throws
+// cuda::Error.
+void AwaitCompute(cuda::Gpu* gpu);
+
 // Seconds of `enqueue` on the compute stream: it is captured `times` times into one graph, which is
 // launched once to warm up, then `rounds` times. By the host's clock: the launch of the graph, some
 // microseconds, is part of it, so `times` is large where one takes little. Throws cuda::Error.

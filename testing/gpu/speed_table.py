@@ -3,11 +3,13 @@
     python3 speed_table.py FIGURES...      # figures.jsonl of one run or of several
 
     steps/s     of gpu_benchmark, whose sums have one order
+    alone       the same without copies from and to the host, and without waits for each step
     any order   the same with --deterministic=false, as a share of that
     of product  the arithmetic of a step as a share of the fastest large product (product_benchmark), whose factors have
                 the precision's type before: nothing is rounded meanwhile
     PyTorch     steps/s of the fastest of its modes, copies included as in ours, and which it is
     ratio       ours / PyTorch's
+    alone       the same of both without copies, of the fastest of its modes then
 
 What was not measured is '-'.
 """
@@ -36,8 +38,12 @@ def number(value, form):
     return "-" if value is None else format(value, form)
 
 
-def best_of(torch, job, precision, batch):
-    rates = [(line["with_copies"]["median"], line["mode"]) for line in torch
+def ratio(ours, theirs):
+    return number(ours / theirs if ours and theirs else None, ".2f")
+
+
+def best_of(torch, job, precision, batch, what):
+    rates = [(line[what]["median"], line["mode"]) for line in torch
              if (line["job"], line["precision"], line["batch"]) == (model_of(job), precision, batch)]
     return max(rates, default=(None, None))
 
@@ -47,10 +53,13 @@ def row(line, found):
     loose = [other["steps_per_second"] for other in found["millrace"] if not other["deterministic"] and
              all(other[field] == line[field] for field in ("job", "precision", "batch"))]
     products = [product["flops_per_second"] for product in found["product"] if product["precision"] == precision]
-    theirs, mode = best_of(found["torch"], job, precision, line["batch"])
-    return (f"{job:<18} {precision:<9} {line['batch']:>5} {rate:>9.1f} {number(loose[0] / rate if loose else None, '.2f'):>9}"
+    alone = line.get("compute_steps_per_second")
+    theirs, mode = best_of(found["torch"], job, precision, line["batch"], "with_copies")
+    theirs_alone, _ = best_of(found["torch"], job, precision, line["batch"], "compute")
+    return (f"{job:<18} {precision:<9} {line['batch']:>5} {rate:>9.1f} {number(alone, '.1f'):>9}"
+            f" {number(loose[0] / rate if loose else None, '.2f'):>9}"
             f" {number(line['flops_per_second'] / max(products) if products else None, '.3f'):>10}"
-            f" {number(theirs, '.1f'):>8} {mode or '-':<7} {number(rate / theirs if theirs else None, '.2f'):>6}")
+            f" {number(theirs, '.1f'):>8} {mode or '-':<7} {ratio(rate, theirs):>6} {ratio(alone, theirs_alone):>6}")
 
 
 def main():
@@ -58,8 +67,8 @@ def main():
     measured = [line for line in found["millrace"] if line["deterministic"]]
     if not measured:
         return
-    print(f"{'job':<18} {'precision':<9} {'batch':>5} {'steps/s':>9} {'any order':>9} {'of product':>10} {'PyTorch':>8} {'mode':<7}"
-          f" {'ratio':>6}")
+    print(f"{'job':<18} {'precision':<9} {'batch':>5} {'steps/s':>9} {'alone':>9} {'any order':>9} {'of product':>10}"
+          f" {'PyTorch':>8} {'mode':<7} {'ratio':>6} {'alone':>6}")
     for line in measured:
         print(row(line, found))
 
