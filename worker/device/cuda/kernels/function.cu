@@ -13,9 +13,6 @@ namespace {
 struct Relu {
   MILLRACE_DEVICE float operator()(float x) const { return x < 0 ? 0 : x; }
 };
-struct ReluGradient {
-  MILLRACE_DEVICE float operator()(float y, float dy) const { return y > 0 ? dy : 0; }
-};
 
 struct Relu6 {
   MILLRACE_DEVICE float operator()(float x) const { return x < 0 ? 0 : x > 6 ? 6 : x; }

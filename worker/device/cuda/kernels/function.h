@@ -7,8 +7,14 @@
 #include <cstdint>
 
 #include "worker/device/cuda/descriptions.h"
+#include "worker/device/cuda/kernels/launch.h"
 
 namespace millrace::cuda {
+
+// For kernels of layers that ReLU is a part of.
+struct ReluGradient {
+  MILLRACE_DEVICE float operator()(float y, float dy) const { return y > 0 ? dy : 0; }
+};
 
 // y = function(x), of `rows` rows of `columns` values; softmax is over each row. y may be x.
 // Enqueued. REQUIRES: a function up to kElu.

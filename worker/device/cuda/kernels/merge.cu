@@ -48,6 +48,27 @@ struct LinearGradient {
   float divisor;
 };
 
+// ReLU's gradient in dy's place, and the one by an input to another place. REQUIRES: all are
+// aligned as FourFloats.
+__global__ void ReluGradientsKernel(size_t count, const float* y, float* dy, float* dx) {
+  const LinearGradient by_input = {1};
+  const size_t fours = count / 4;
+  for (size_t i = FirstElement(); i < fours; i += ElementStride()) {
+    const FourFloats values = reinterpret_cast<const FourFloats*>(y)[i];
+    FourFloats four = reinterpret_cast<const FourFloats*>(dy)[i];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) four.values[k] = ReluGradient()(values.values[k], four.values[k]);
+    reinterpret_cast<FourFloats*>(dy)[i] = four;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) four.values[k] = by_input(four.values[k]);
+    reinterpret_cast<FourFloats*>(dx)[i] = four;
+  }
+  const size_t last = 4 * fours + FirstElement();
+  if (last >= count) return;
+  dy[last] = ReluGradient()(y[last], dy[last]);
+  dx[last] = by_input(dy[last]);
+}
+
 template <unsigned kInputs>
 struct MergedInputs {
   unsigned inputs = 0;
@@ -205,13 +226,10 @@ class MergeLayer final : public Layer {
   // What stands in dy's place comes last, since all are made of dy.
   void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
                 float* const* dx) override {
-    if (relu_) {
-      ApplyGradient(stream_, Function::kRelu, static_cast<int64_t>(pass.batch),
-                    static_cast<int64_t>(output_), y, dy, dy);
-    }
+    const float* const written = relu_ ? WriteReluGradients(pass, y, dy, dx) : nullptr;
     for (const bool in_place : {false, true}) {
       for (size_t k = 0; k < inputs(); ++k) {
-        if (dx[k] == nullptr || (dx[k] == dy) != in_place) continue;
+        if (dx[k] == nullptr || dx[k] == written || (dx[k] == dy) != in_place) continue;
         if (in_place && kind_ == MergeKind::kAdd) continue;  // It is dy.
         inputs() <= 2 ? Gradient<1>(pass, x, k, dy, dx[k])
                       : Gradient<kMostInputs>(pass, x, k, dy, dx[k]);
@@ -240,6 +258,21 @@ class MergeLayer final : public Layer {
     if (relu_) return ApplyTwo(stream_, AddWithRelu(), count, x[0], x[1], y);
     kind_ == MergeKind::kAdd ? ApplyTwo(stream_, AddNext(), count, x[0], x[1], y)
                              : ApplyTwo(stream_, SubtractNext(), count, x[0], x[1], y);
+  }
+
+  // In dy's place, and where one of the inputs has its own place for it there, too, by one kernel:
+  // so each value is read once. Returns that place; null: there is none.
+  const float* WriteReluGradients(const Pass& pass, const float* y, float* dy, float* const* dx) {
+    const size_t count = pass.batch * output_;
+    float* const* const end = dx + inputs();
+    float* const* const own =
+        std::find_if(dx, end, [dy](const float* place) { return place != nullptr && place != dy; });
+    if (own == end || !AlignedForFours(y, dy, *own)) {
+      ApplyTwo(stream_, ReluGradient(), count, y, dy, dy);
+      return nullptr;
+    }
+    Launch(stream_, BlocksFor(count / 4), kThreads, ReluGradientsKernel, count, y, dy, *own);
+    return *own;
   }
 
   template <unsigned kInputs>

@@ -1,11 +1,16 @@
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/layer_test_util.h"
+#include "worker/device/cuda/library.h"
+#include "worker/device/cuda/test_library.h"
 
 namespace millrace::worker {
 namespace {
@@ -134,6 +139,60 @@ TEST(AddKernelTest, ReluWithin) {
     c.asked = {false, true};
     ExpectLikeCpu(c, kMergeTolerance);
   }
+}
+
+// Sums of two values with ReLU, of one example.
+class ReluSumTest : public ::testing::Test {
+ protected:
+  // The gradient by the first input stands in the place of that by the sum, that by the second one
+  // so many floats behind what is aligned. Returns how many launches there are.
+  uint64_t ExpectGradients(size_t elements, size_t offset) {
+    std::vector<float> y(elements), dy(elements), expected(elements);
+    for (size_t i = 0; i < elements; ++i) {
+      y[i] = i % 3 == 0 ? 0 : static_cast<float>(i);
+      dy[i] = static_cast<float>(i) - 5;
+      expected[i] = y[i] > 0 ? dy[i] : 0;
+    }
+    const auto layer = gpu_->Make(DescriptionOf(static_cast<int64_t>(elements)));
+    const auto sums = OnDevice(gpu_.get(), y);
+    const auto first = OnDevice(gpu_.get(), dy);
+    DeviceMemory second(gpu_.get(), (elements + offset) * sizeof(float));
+    float* const dx[] = {first->As(), second.As() + offset};
+    const float* const x[] = {nullptr, nullptr};
+    cuda::Pass pass;
+    pass.batch = 1;
+    const uint64_t before = cuda_emulation::Counted().launches;
+    layer->Backward(pass, x, sums->As(), first->As(), dx);
+    const uint64_t launches = cuda_emulation::Counted().launches - before;
+    EXPECT_EQ(first->Values(), expected) << elements;
+    const std::vector<float> values = second.Values();
+    EXPECT_EQ(std::vector<float>(values.begin() + static_cast<int64_t>(offset), values.end()),
+              expected)
+        << elements;
+    return launches;
+  }
+
+ private:
+  static cuda::MergeDescription DescriptionOf(int64_t elements) {
+    cuda::MergeDescription description;
+    description.kind = cuda::MergeKind::kAdd;
+    description.relu = true;
+    description.output = {elements};
+    description.strides = {{1}, {1}};
+    description.elements = {elements, elements};
+    return description;
+  }
+
+  const std::unique_ptr<cuda::Gpu> gpu_ = OpenTestGpu();
+};
+
+TEST_F(ReluSumTest, OneLaunchWritesTheGradientsByBothInputs) {
+  MILLRACE_NEEDS_EMULATION();
+  for (const size_t elements : {1, 4, 7, 1000, 5003}) EXPECT_EQ(ExpectGradients(elements, 0), 1);
+}
+
+TEST_F(ReluSumTest, GradientsMayStandAnywhere) {
+  for (const size_t offset : {1, 2, 4}) ExpectGradients(103, offset);
 }
 
 TEST(MaximumKernelTest, TheFirstOfEqualsHasTheGradient) {
