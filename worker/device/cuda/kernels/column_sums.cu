@@ -2,9 +2,15 @@
 // column t % width of the band and every lanes-th row, so that neighbours read neighbours. Then the
 // lanes' sums are added up in a tree. Where there are many rows, the parts' sums are a matrix
 // again, whose columns are summed in the same way.
+//
+// What is summed is a source's: it loads what a number is made of, and gives the number when it is
+// added, with whatever it stores of it.
+#include <cuda_bf16.h>
+
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/column_sums.h"
+#include "worker/device/cuda/kernels/function.h"
 #include "worker/device/cuda/kernels/launch.h"
 
 namespace millrace::cuda {
@@ -56,28 +62,96 @@ __device__ float SumLanes(float value, unsigned width) {
   return values[threadIdx.x];
 }
 
-__global__ void SumColumnsKernel(const float* __restrict__ matrix, int64_t rows, int64_t columns,
-                                 unsigned width, int64_t rows_of_part, float* __restrict__ sums) {
+struct MatrixSource {
+  using Loaded = float;
+
+  MILLRACE_DEVICE float Load(int64_t i) const { return matrix[i]; }
+  MILLRACE_DEVICE float Take(float value, int64_t /*i*/) const { return value; }
+
+  const float* matrix;
+};
+
+MILLRACE_DEVICE void Store(float value, float* to) { *to = value; }
+MILLRACE_DEVICE void Store(float value, __nv_bfloat16* to) { *to = __float2bfloat16_rn(value); }
+
+// An inner gradient, which is stored: of ReLU, or of what has none. `to` may be dy.
+template <bool kRelu, typename Stored>
+struct GradientSource {
+  struct Loaded {
+    float y;
+    float dy;
+  };
+
+  MILLRACE_DEVICE Loaded Load(int64_t i) const { return {kRelu ? y[i] : 0, dy[i]}; }
+  MILLRACE_DEVICE float Take(const Loaded& loaded, int64_t i) const {
+    const float gradient = kRelu ? ReluGradient()(loaded.y, loaded.dy) : loaded.dy;
+    Store(gradient, to + i);
+    return gradient;
+  }
+
+  const float* y;
+  const float* dy;
+  Stored* to;
+};
+
+// Of one column: of the rows from `row` on, each `lanes` behind the one before, to before `end`.
+template <typename Source>
+MILLRACE_DEVICE float SumOfRows(const Source& source, int64_t columns, int64_t column, int64_t row,
+                                int64_t end, unsigned lanes) {
+  // Loaded before anything is stored, since what is stored may be what the next row loads.
+  constexpr int kAtOnce = 8;
+  float sum = 0;
+  for (; row + (kAtOnce - 1) * int64_t{lanes} < end; row += kAtOnce * int64_t{lanes}) {
+    const int64_t first = row * columns + column;
+    typename Source::Loaded loaded[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) loaded[i] = source.Load(first + i * lanes * columns);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      sum += source.Take(loaded[i], first + i * lanes * columns);
+    }
+  }
+  for (; row < end; row += lanes) {
+    const int64_t i = row * columns + column;
+    sum += source.Take(source.Load(i), i);
+  }
+  return sum;
+}
+
+template <typename Source>
+__global__ void SumColumnsKernel(Source source, int64_t rows, int64_t columns, unsigned width,
+                                 int64_t rows_of_part, float* __restrict__ sums) {
   const int64_t column = int64_t{blockIdx.x} * width + threadIdx.x % width;
   const unsigned lanes = kThreads / width;
   const int64_t begin = blockIdx.y * rows_of_part;
   const int64_t end = begin + rows_of_part < rows ? begin + rows_of_part : rows;
   float sum = 0;
   if (column < columns) {
-#pragma unroll 8
-    for (int64_t row = begin + threadIdx.x / width; row < end; row += lanes) {
-      sum += matrix[row * columns + column];
-    }
+    sum = SumOfRows(source, columns, column, begin + threadIdx.x / width, end, lanes);
   }
   sum = SumLanes(sum, width);
   if (threadIdx.x < width && column < columns) sums[blockIdx.y * columns + column] = sum;
 }
 
+template <typename Source>
 void LaunchSums(cudaStream_t stream, const ColumnBands& bands, int64_t rows, int64_t columns,
-                const float* matrix, float* sums) {
+                const Source& source, float* sums) {
   const dim3 blocks(static_cast<unsigned>(bands.count), static_cast<unsigned>(bands.parts));
-  Launch(stream, blocks, kThreads, SumColumnsKernel, matrix, rows, columns,
+  Launch(stream, blocks, kThreads, SumColumnsKernel<Source>, source, rows, columns,
          static_cast<unsigned>(bands.width), bands.rows_of_part, sums);
+}
+
+template <typename Source>
+void SumColumnsOf(cudaStream_t stream, int64_t rows, int64_t columns, const Source& source,
+                  void* workspace, float* sums) {
+  const ColumnBands bands = BandsOf(rows, columns);
+  if (bands.parts == 1) return LaunchSums(stream, bands, rows, columns, source, sums);
+  float* const parts = static_cast<float*>(workspace);
+  LaunchSums(stream, bands, rows, columns, source, parts);
+  ColumnBands whole = bands;
+  whole.parts = 1;
+  whole.rows_of_part = bands.parts;
+  LaunchSums(stream, whole, bands.parts, columns, MatrixSource{parts}, sums);
 }
 
 }  // namespace
@@ -89,14 +163,24 @@ size_t SumColumnsWorkspaceBytes(int64_t rows, int64_t columns) {
 
 void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns, const float* matrix,
                 void* workspace, float* sums) {
-  const ColumnBands bands = BandsOf(rows, columns);
-  if (bands.parts == 1) return LaunchSums(stream, bands, rows, columns, matrix, sums);
-  float* const parts = static_cast<float*>(workspace);
-  LaunchSums(stream, bands, rows, columns, matrix, parts);
-  ColumnBands whole = bands;
-  whole.parts = 1;
-  whole.rows_of_part = bands.parts;
-  LaunchSums(stream, whole, bands.parts, columns, parts, sums);
+  SumColumnsOf(stream, rows, columns, MatrixSource{matrix}, workspace, sums);
+}
+
+void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns, const InnerGradient& gradient,
+                void* workspace, float* sums) {
+  const auto sum = [&](const auto& source) {
+    SumColumnsOf(stream, rows, columns, source, workspace, sums);
+  };
+  const float* const y = gradient.y;
+  float* const dy = gradient.dy;
+  auto* const narrow = static_cast<__nv_bfloat16*>(gradient.narrow);
+  if (gradient.function == Function::kRelu) {
+    return narrow == nullptr ? sum(GradientSource<true, float>{y, dy, dy})
+                             : sum(GradientSource<true, __nv_bfloat16>{y, dy, narrow});
+  }
+  ApplyGradient(stream, gradient.function, rows, columns, y, dy, dy);
+  narrow == nullptr ? sum(MatrixSource{dy})
+                    : sum(GradientSource<false, __nv_bfloat16>{y, dy, narrow});
 }
 
 }  // namespace millrace::cuda

@@ -1,6 +1,8 @@
 #include "worker/device/cuda/kernels/column_sums.h"
 
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -9,6 +11,8 @@
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/function.h"
+#include "worker/device/cuda/kernels/products.h"
 #include "worker/device/cuda/kernels/testing/gpu_fixture.h"
 #include "worker/device/cuda/test_library.h"
 
@@ -21,6 +25,15 @@ using worker::OnDevice;
 struct MatrixSize {
   int64_t rows;
   int64_t columns;
+};
+
+// What is made of an inner gradient.
+struct Inner {
+  std::vector<float> sums;
+  std::vector<float> gradient;
+  std::vector<uint16_t> narrow;
+
+  bool operator==(const Inner& other) const = default;
 };
 
 // A real library hides SumColumns; there DenseTest is of it, by the gradients of biases.
@@ -46,6 +59,79 @@ class ColumnSumsTest : public GpuTest {
     cudaDeviceSynchronize();
     return sums.Values();
   }
+};
+
+// An inner gradient of random values, a quarter of which ReLU has made 0.
+class InnerGradientTest : public ColumnSumsTest {
+ protected:
+  // `narrow`: in bfloat16.
+  Inner Fused(MatrixSize size, Function function, bool narrow) {
+    Begin(size);
+    DeviceMemory rounded(gpu_.get(),
+                         Products::NarrowBytes(narrow ? dy_->bytes() / sizeof(float) : 0));
+    SumColumns(/*stream=*/nullptr, size.rows, size.columns,
+               InnerGradient{function, y_->As(), dy_->As(), narrow ? rounded.As<void>() : nullptr},
+               workspace_->As(), sums_->As());
+    return End(narrow ? &rounded : nullptr);
+  }
+
+  // Pass by pass.
+  Inner Expected(MatrixSize size, Function function, bool narrow) {
+    Begin(size);
+    const size_t count = dy_->bytes() / sizeof(float);
+    DeviceMemory rounded(gpu_.get(), Products::NarrowBytes(narrow ? count : 0));
+    ApplyGradient(/*stream=*/nullptr, function, size.rows, size.columns, y_->As(), dy_->As(),
+                  dy_->As());
+    SumColumns(/*stream=*/nullptr, size.rows, size.columns, dy_->As(), workspace_->As(),
+               sums_->As());
+    if (narrow) products_->Narrow(dy_->As(), count, rounded.As<void>());
+    return End(narrow ? &rounded : nullptr);
+  }
+
+  // In every order of threads.
+  void ExpectLikePasses(MatrixSize size, Function function, bool narrow) {
+    SCOPED_TRACE(testing::Message() << size.rows << " x " << size.columns << ", function "
+                                    << static_cast<int>(function) << (narrow ? ", narrow" : ""));
+    cuda_emulation::SetOrder(0);
+    const Inner expected = Expected(size, function, narrow);
+    for (uint64_t seed = 0; seed <= 2; ++seed) {
+      cuda_emulation::SetOrder(seed);
+      EXPECT_EQ(Fused(size, function, narrow), expected) << seed;
+    }
+  }
+
+ private:
+  void Begin(MatrixSize size) {
+    std::vector<float> y = RandomMatrix(size);
+    std::vector<float> dy = RandomMatrix(size);
+    for (size_t i = 0; i < y.size(); ++i) {
+      y[i] = y[i] < -0.25f ? 0 : y[i] / 2;  // Below 1, as of tanh.
+      dy[i] = 1 - dy[i];
+    }
+    y_ = OnDevice(gpu_.get(), y);
+    dy_ = OnDevice(gpu_.get(), dy);
+    workspace_ = std::make_unique<DeviceMemory>(gpu_.get(),
+                                                SumColumnsWorkspaceBytes(size.rows, size.columns));
+    sums_ = std::make_unique<DeviceMemory>(gpu_.get(),
+                                           static_cast<size_t>(size.columns) * sizeof(float));
+  }
+
+  // Where it is rounded, what stands in the gradient's place does not matter.
+  Inner End(DeviceMemory* rounded) {
+    cudaDeviceSynchronize();
+    Inner inner;
+    inner.sums = sums_->Values();
+    if (rounded == nullptr) {
+      inner.gradient = dy_->Values();
+    } else {
+      inner.narrow = rounded->Values<uint16_t>();
+      inner.narrow.resize(dy_->bytes() / sizeof(float));
+    }
+    return inner;
+  }
+
+  std::unique_ptr<Products> products_ = Products::Make(/*stream=*/nullptr);
+  std::unique_ptr<DeviceMemory> y_, dy_, workspace_, sums_;
 };
 
 constexpr MatrixSize kMatrices[] = {{1, 1},     {1, 300},   {7, 3},     {33, 33},     {64, 10},
@@ -103,6 +189,35 @@ TEST_F(ColumnSumsTest, FewRowsAreSummedByOneLaunch) {
 
 TEST_F(ColumnSumsTest, OfNoRowsAreZero) {
   EXPECT_EQ(Sums({0, 40}, {}), std::vector<float>(40, 0.0f));
+}
+
+TEST_F(InnerGradientTest, HasTheBitsOfPassesOneAfterTheOther) {
+  for (const MatrixSize size : {MatrixSize{1, 1},
+                                {7, 3},
+                                {64, 10},
+                                {129, 513},
+                                {513, 40},
+                                {4097, 2},
+                                {3000, 100},
+                                {2, 7000},
+                                {16385, 1}}) {
+    for (const Function function : {Function::kLinear, Function::kRelu, Function::kTanh}) {
+      for (const bool narrow : {false, true}) ExpectLikePasses(size, function, narrow);
+    }
+  }
+}
+
+TEST_F(InnerGradientTest, OfReluTakesNoLaunchOfItsOwnNorDoesRounding) {
+  const auto launches = [&](Function function, bool narrow) {
+    const uint64_t before = cuda_emulation::Counted().launches;
+    Fused({100, 40}, function, narrow);
+    return cuda_emulation::Counted().launches - before;
+  };
+  for (const bool narrow : {false, true}) {
+    EXPECT_EQ(launches(Function::kLinear, narrow), 1);
+    EXPECT_EQ(launches(Function::kRelu, narrow), 1);
+    EXPECT_EQ(launches(Function::kTanh, narrow), 2);
+  }
 }
 
 TEST_F(ColumnSumsTest, OneNanIsInOneSum) {

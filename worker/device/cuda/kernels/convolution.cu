@@ -54,10 +54,8 @@ class ConvolutionLayer final : public Layer {
 
   void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
                 float* const* dx) override {
-    if (function_ != Function::kLinear) {
-      ApplyGradient(stream_, function_, Positions(pass.batch), windows_.filters, y, dy, dy);
-    }
-    if (trained_) FinishGradients(pass, x[0], dy);
+    MakeInnerGradient(pass, y, dy);
+    if (trained_) FinishKernelGradient(pass, x[0], dy);
     if (dx[0] == nullptr) return;
     const InputGradient gradient = {static_cast<int64_t>(pass.batch), dy,
                                     pass.parameters[kConvolutionKernel], dx[0], precision_};
@@ -72,12 +70,18 @@ class ConvolutionLayer final : public Layer {
     return static_cast<int64_t>(batch) * windows_.output_positions();
   }
 
-  void FinishGradients(const Pass& pass, const float* x, const float* dy) const {
-    if (bias_ >= 0) {
-      SumColumns(stream_, Positions(pass.batch), windows_.filters, dy, pass.workspace,
-                 pass.gradients->Buffer(bias_));
-      pass.gradients->Finished(bias_);
+  // In dy's place. Finishes the gradient of the bias.
+  void MakeInnerGradient(const Pass& pass, const float* y, float* dy) const {
+    const int64_t positions = Positions(pass.batch);
+    if (!trained_ || bias_ < 0) {
+      return ApplyGradient(stream_, function_, positions, windows_.filters, y, dy, dy);
     }
+    SumColumns(stream_, positions, windows_.filters, InnerGradient{function_, y, dy},
+               pass.workspace, pass.gradients->Buffer(bias_));
+    pass.gradients->Finished(bias_);
+  }
+
+  void FinishKernelGradient(const Pass& pass, const float* x, const float* dy) const {
     const KernelGradient gradient = {static_cast<int64_t>(pass.batch),
                                      x,
                                      dy,

@@ -1,6 +1,6 @@
 // Forwards y = function(x kernel + bias); backwards, with dz the gradient by what the function
 // takes: bias: the sums of dz's columns; kernel: x^T dz; x: dz kernel^T. Where factors are rounded
-// to bfloat16, dz is so once for both.
+// to bfloat16, dz is so once for both, while its columns are summed if there is a bias.
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/column_sums.h"
@@ -33,9 +33,9 @@ class DenseLayer final : public Layer {
   ProductShape InputGradient(int64_t rows) const;
   // What the products of the backward pass need.
   size_t BackwardBytes(int64_t rows) const;
-  // dz for these, rounded where they take it so: to the end of BackwardBytes.
-  Factor FactorOf(const Pass& pass, const float* dz) const;
-  void FinishGradients(const Pass& pass, const float* x, const Factor& dz);
+  // dz for these, rounded where they take it so: to the end of BackwardBytes. Finishes the gradient
+  // of the bias.
+  Factor InnerFactor(const Pass& pass, const float* y, float* dy) const;
 
   const Context context_;
   const DenseDescription description_;
@@ -101,37 +101,37 @@ void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {
   ApplyFunction(context_.stream, description_.function, rows, description_.units, y);
 }
 
-Factor DenseLayer::FactorOf(const Pass& pass, const float* dz) const {
-  if (description_.precision != Precision::kBfloat16) return dz;
+Factor DenseLayer::InnerFactor(const Pass& pass, const float* y, float* dy) const {
   const int64_t rows = RowsOf(pass.batch);
   const auto elements = static_cast<size_t>(rows * description_.units);
-  char* const end = static_cast<char*>(pass.workspace) + BackwardBytes(rows);
-  return context_.products->Narrow(dz, elements, end - Products::NarrowBytes(elements));
-}
-
-void DenseLayer::FinishGradients(const Pass& pass, const float* x, const Factor& dz) {
-  const int64_t rows = RowsOf(pass.batch);
-  if (has_bias()) {
-    const int bias = description_.variables[kDenseBias];
-    SumColumns(context_.stream, rows, description_.units, dz.values, pass.workspace,
-               pass.gradients->Buffer(bias));
-    pass.gradients->Finished(bias);
+  void* narrow = nullptr;
+  if (description_.precision == Precision::kBfloat16) {
+    char* const end = static_cast<char*>(pass.workspace) + BackwardBytes(rows);
+    narrow = end - Products::NarrowBytes(elements);
   }
-  const int kernel = description_.variables[kDenseKernel];
-  context_.products->Multiply(KernelGradient(rows), x, dz, /*bias=*/nullptr,
-                              pass.gradients->Buffer(kernel), pass.workspace);
-  pass.gradients->Finished(kernel);
+  if (!description_.trained || !has_bias()) {
+    ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
+    return narrow == nullptr ? dy : context_.products->Narrow(dy, elements, narrow);
+  }
+  const int bias = description_.variables[kDenseBias];
+  SumColumns(context_.stream, rows, description_.units,
+             InnerGradient{description_.function, y, dy, narrow}, pass.workspace,
+             pass.gradients->Buffer(bias));
+  pass.gradients->Finished(bias);
+  return {dy, narrow};
 }
 
 void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
                           float* const* dx) {
-  const int64_t rows = RowsOf(pass.batch);
-  if (description_.function != Function::kLinear) {
-    ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
-  }
   if (!description_.trained && dx[0] == nullptr) return;
-  const Factor dz = FactorOf(pass, dy);
-  if (description_.trained) FinishGradients(pass, x[0], dz);
+  const int64_t rows = RowsOf(pass.batch);
+  const Factor dz = InnerFactor(pass, y, dy);
+  if (description_.trained) {
+    const int kernel = description_.variables[kDenseKernel];
+    context_.products->Multiply(KernelGradient(rows), x[0], dz, /*bias=*/nullptr,
+                                pass.gradients->Buffer(kernel), pass.workspace);
+    pass.gradients->Finished(kernel);
+  }
   if (dx[0] == nullptr) return;
   context_.products->Multiply(InputGradient(rows), dz, pass.parameters[kDenseKernel],
                               /*bias=*/nullptr, dx[0], pass.workspace);
