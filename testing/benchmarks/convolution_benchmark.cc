@@ -70,6 +70,7 @@ ConvolutionSeconds Measure(cuda::Gpu* gpu, const ConvolutionShape& shape, cuda::
   const RandomFloats dx(gpu, Elements(shape, false), 3), kernel(gpu, kernel_size, 4);
   trained->Prepare(images, /*training=*/true);
   const RandomFloats workspace(gpu, trained->WorkspaceBytes(images) / sizeof(float) + 1, 6);
+  const RandomFloats carried(gpu, trained->CarriedBytes(images) / sizeof(float) + 1, 7);
   KernelGradient gradients(gpu, kernel_size);
   const float* const parameters[] = {kernel.get(), nullptr};
   const float* const inputs[] = {x.get()};
@@ -79,6 +80,7 @@ ConvolutionSeconds Measure(cuda::Gpu* gpu, const ConvolutionShape& shape, cuda::
   pass.batch = images;
   pass.training = true;
   pass.parameters = parameters;
+  pass.carried = carried.get();
   pass.workspace = workspace.get();
   pass.gradients = &gradients;
   const auto seconds = [&](const std::function<void()>& run) {

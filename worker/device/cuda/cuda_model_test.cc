@@ -197,16 +197,19 @@ TEST_F(CudaModelTest, GivesAllBack) {
 TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
   MILLRACE_NEEDS_EMULATION();
   cuda_emulation::SetMemory((64 << 20) + CudaMemoryNeed::kMargin);
-  const absl::Status status = Compile(plan_, {1 << 16, 0}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("batches of 65536 examples (batch_size)"), HasSubstr("cuda:0"),
-                    HasSubstr("examples would fit")));
-  const std::string message(status.message());
-  const size_t begin = message.find("up to ") + 6;
-  const size_t fitting = std::stoul(message.substr(begin));
-  EXPECT_TRUE(Compile(plan_, {fitting, 0}).ok());
-  EXPECT_FALSE(Compile(plan_, {fitting + 1, 0}).ok());
+  for (const auto precision : {PrecisionSpec::FLOAT32, PrecisionSpec::BFLOAT16}) {
+    ModelPlan plan = plan_;
+    plan.precision = precision;
+    const absl::Status status = Compile(plan, {1 << 16, 0}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    const std::string message(status.message());
+    EXPECT_THAT(message, AllOf(HasSubstr("batches of 65536 examples (batch_size)"),
+                               HasSubstr("cuda:0"), HasSubstr("examples would fit")));
+    const size_t begin = message.find("up to ") + 6;
+    const size_t fitting = std::stoul(message.substr(begin));
+    EXPECT_TRUE(Compile(plan, {fitting, 0}).ok());
+    EXPECT_FALSE(Compile(plan, {fitting + 1, 0}).ok());
+  }
 }
 
 TEST_F(CudaModelTest, TakesTheMemoryThatIsCountedBeforeInOneAllocation) {

@@ -33,6 +33,17 @@ std::vector<size_t> AddLosses(const ModelPlan& plan, size_t batch, MemoryLayout*
   return places;
 }
 
+// Of the layers that the backward pass comes to.
+std::vector<size_t> AddCarried(const Walk& walk, const CudaLayers& layers, size_t batch,
+                               MemoryLayout* layout) {
+  std::vector<size_t> places(layers.layers.size(), kNoPlace);
+  for (const BackwardStep& step : walk.backward) {
+    const size_t bytes = layers.layers[step.layer]->CarriedBytes(batch);
+    if (bytes > 0) places[step.layer] = layout->Add(bytes);
+  }
+  return places;
+}
+
 }  // namespace
 
 CudaLayers::CudaLayers(const ModelPlan& plan, const Walk& walk, cuda::Gpu* gpu)
@@ -75,6 +86,7 @@ CudaLayout::CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers
   gradients.AddRest(&memory);
   received = memory.Add(GradientExchange::ReceivedBytes(buckets, replicas));
   passes = memory.Add(std::max(training.size, evaluation.size) * sizeof(float));
+  carried = AddCarried(walk, layers, batches.train, &memory);
   workspace = memory.Add(layers.WorkspaceBytes(batches));
 }
 
@@ -120,6 +132,8 @@ cuda::Pass CudaPasses::PassOf(const MemoryPlan& places, size_t layer, const Batc
   pass.ids = ids_.slots();
   pass.parameters = parameters_[layer].data();
   pass.kept = At(places.kept[layer]);
+  const size_t carried = layout_->carried[layer];
+  if (training && carried != kNoPlace) pass.carried = memory_.Device<char>(carried);
   pass.workspace = memory_.Device<char>(layout_->workspace);
   pass.gradients = &layout_->gradients;
   return pass;

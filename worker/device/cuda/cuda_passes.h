@@ -53,6 +53,7 @@ struct CudaLayout {
   size_t values = 0;    // Of all variables.
   size_t received = 0;  // For pieces of other replicas' gradients.
   size_t passes = 0;
+  std::vector<size_t> carried;  // Of each layer (cuda::Layer::CarriedBytes); kNoPlace: nothing.
   size_t workspace = 0;
 };
 

@@ -187,6 +187,7 @@ class GpuRun final : public cuda::Gradients {
         gpu_(OpenTestGpu({.deterministic = c.deterministic})),
         layer_(MakeCudaLayer(gpu_.get(), c.plan, c.index, c.precision, c.then)),
         workspace_(gpu_.get(), layer_->WorkspaceBytes(c.batch)),
+        carried_(gpu_.get(), layer_->CarriedBytes(c.batch)),
         kept_(gpu_.get(), (traits_.kept_by_example * c.batch + traits_.kept) * sizeof(float)),
         seed_(OnDevice(gpu_.get(), std::vector<uint64_t>{c.seed})),
         gradients_(c.parameters.size()) {
@@ -201,6 +202,7 @@ class GpuRun final : public cuda::Gradients {
     pass_.seed = seed_->As<uint64_t>();
     pass_.ids = ids_.data();
     pass_.kept = kept_.As();
+    if (c.training) pass_.carried = carried_.As<void>();
     pass_.workspace = workspace_.As<void>();
     pass_.gradients = this;
     for (size_t role = 0; role < std::max<size_t>(parameters_.size(), 2); ++role) {
@@ -327,6 +329,7 @@ class GpuRun final : public cuda::Gradients {
   const std::unique_ptr<cuda::Gpu> gpu_;
   const std::unique_ptr<cuda::Layer> layer_;
   DeviceMemory workspace_;
+  DeviceMemory carried_;
   DeviceMemory kept_;
   const std::unique_ptr<DeviceMemory> seed_;
   std::vector<std::shared_ptr<DeviceMemory>> x_;

@@ -71,6 +71,8 @@ struct Pass {
   const Ids* ids = nullptr;                  // By EmbeddingDescription::feature.
   const float* const* parameters = nullptr;  // By role; null where the layer has none.
   float* kept = nullptr;                     // LayerTraits::kept (worker/model/layer_traits.h).
+  // Layer::CarriedBytes; null in a forward pass that no backward pass of the layer follows.
+  void* carried = nullptr;
   void* workspace = nullptr;  // Layer::WorkspaceBytes; of this layer until its return.
   Gradients* gradients = nullptr;
 };
@@ -85,6 +87,10 @@ class Layer {
 
   // Temporary memory that Forward or Backward need for so many examples or fewer.
   virtual size_t WorkspaceBytes(size_t /*batch*/) const { return 0; }
+
+  // What Backward finds as Forward left it, beside LayerTraits::kept, in a training pass of so many
+  // examples or fewer.
+  virtual size_t CarriedBytes(size_t /*batch*/) const { return 0; }
 
   // Chooses how to multiply for so many examples, so that errors come before the first step. Takes
   // memory of the GPU for that time, no more than the layer's values, variables and workspace, and

@@ -22,6 +22,15 @@ constexpr char kConvolutionOfThree[] =
     "layers { flatten {} } layers { dense { units: 3 } } "
     "loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY";
 
+// Products of whole matrices: of pixels, of rows, and of layers that are frozen, at the bottom or
+// not.
+constexpr char kWholeProducts[] =
+    "layers { conv2d { filters: 4 kernel_size: 1 } trainable: false } "
+    "layers { conv2d { filters: 5 kernel_size: 1 activation: RELU } } layers { flatten {} } "
+    "layers { dense { units: 9 activation: TANH } } "
+    "layers { dense { units: 7 activation: RELU } trainable: false } layers { dense { units: 3 } } "
+    "loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY";
+
 struct LessPrecision {
   PrecisionSpec::Compute compute;
   std::string name;
@@ -80,6 +89,28 @@ TEST_P(PrecisionModelTest, BitsAreItsOwnAndDoNotDependOnTheOrderOfThreadsAndStre
     EXPECT_EQ(Train(PlanOf(kConvolutionOfThree, {6, 6, 1}, 3)), first) << order;
   }
   EXPECT_NE(Train(PlanOf(kConvolutionOfThree, {6, 6, 1}, 3, PrecisionSpec::FLOAT32)), first);
+}
+
+// What is rounded forwards is what a step finds backwards, whatever came before.
+TEST_P(PrecisionModelTest, EvaluationsAndShorterBatchesBetweenStepsChangeNothing) {
+  const ModelPlan plan = PlanOf(kWholeProducts, {6, 6, 1}, 3);
+  const std::unique_ptr<Model> model = CompileOrDie(plan, 6);
+  FillValues(/*seed=*/1, 0.3f, model.get());
+  KeptGradients gradients(plan);
+  const auto train = [&](uint64_t step, size_t size) {
+    TrainOrDie(RandomBatch(step, size, {6, 6, 1}, 3), step, model.get(), &gradients);
+  };
+  train(/*step=*/1, 6);
+  const std::vector<std::vector<float>> first = gradients.gradients();
+  train(/*step=*/2, 4);
+  EXPECT_NE(gradients.gradients(), first);
+  EvaluationSums sums;
+  EXPECT_TRUE(model->Evaluate(RandomBatch(/*seed=*/3, 5, {6, 6, 1}, 3), &sums).ok());
+  const cuda_emulation::Usage before = cuda_emulation::InUse();
+  train(/*step=*/1, 6);
+  EXPECT_EQ(gradients.gradients(), first);
+  train(/*step=*/2, 4);
+  EXPECT_EQ(cuda_emulation::InUse(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, PrecisionModelTest,

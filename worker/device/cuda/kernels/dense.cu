@@ -1,6 +1,10 @@
 // Forwards y = function(x kernel + bias); backwards, with dz the gradient by what the function
-// takes: bias: the sums of dz's columns; kernel: x^T dz; x: dz kernel^T. Where factors are rounded
-// to bfloat16, dz is so once for both, while its columns are summed if there is a bias.
+// takes: bias: the sums of dz's columns; kernel: x^T dz; x: dz kernel^T.
+//
+// Where factors are rounded to bfloat16, each is so once in a step. x and the kernel are rounded
+// forwards to what is carried to the backward pass, the kernel first; dz while its columns are
+// summed, where there is a bias. A forward pass that no backward pass follows leaves rounding to
+// the product.
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/column_sums.h"
@@ -17,6 +21,7 @@ class DenseLayer final : public Layer {
       : context_(context), description_(description) {}
 
   size_t WorkspaceBytes(size_t batch) const override;
+  size_t CarriedBytes(size_t batch) const override;
   void Prepare(size_t batch, bool training) override;
   void Forward(const Pass& pass, const float* const* x, float* y) override;
   void Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
@@ -31,10 +36,22 @@ class DenseLayer final : public Layer {
   ProductShape Output(int64_t rows) const;
   ProductShape KernelGradient(int64_t rows) const;
   ProductShape InputGradient(int64_t rows) const;
-  // What the products of the backward pass need.
-  size_t BackwardBytes(int64_t rows) const;
-  // dz for these, rounded where they take it so: to the end of BackwardBytes. Finishes the gradient
-  // of the bias.
+  bool is_narrow() const { return description_.precision == Precision::kBfloat16; }
+  size_t KernelElements() const {
+    return static_cast<size_t>(description_.inputs * description_.units);
+  }
+  size_t InputElements(int64_t rows) const {
+    return static_cast<size_t>(rows * description_.inputs);
+  }
+  size_t OutputElements(int64_t rows) const {
+    return static_cast<size_t>(rows * description_.units);
+  }
+  // Of what is carried; null where nothing is.
+  void* CarriedKernel(const Pass& pass) const { return is_narrow() ? pass.carried : nullptr; }
+  void* CarriedInput(const Pass& pass) const;
+  // The factor of several products, rounded to `place`; where that is null, as it is.
+  Factor Narrowed(const float* factor, size_t elements, void* place) const;
+  // dz, for the products that take it. Finishes the gradient of the bias.
   Factor InnerFactor(const Pass& pass, const float* y, float* dy) const;
 
   const Context context_;
@@ -72,10 +89,20 @@ ProductShape DenseLayer::InputGradient(int64_t rows) const {
   return shape;
 }
 
+// Backwards dz alone is rounded there, behind the product's own; the sums of columns need less than
+// that.
 size_t DenseLayer::WorkspaceBytes(size_t batch) const {
   const int64_t rows = RowsOf(batch);
+  const size_t narrow = is_narrow() ? Products::NarrowBytes(OutputElements(rows)) : 0;
   return std::max({SumColumnsWorkspaceBytes(rows, description_.units),
-                   context_.products->WorkspaceBytes(Output(rows)), BackwardBytes(rows)});
+                   context_.products->WorkspaceBytes(Output(rows)), kProductWorkspace + narrow});
+}
+
+// A layer that is not trained needs x no more.
+size_t DenseLayer::CarriedBytes(size_t batch) const {
+  if (!is_narrow()) return 0;
+  const size_t input = description_.trained ? InputElements(RowsOf(batch)) : 0;
+  return Products::NarrowBytes(KernelElements()) + Products::NarrowBytes(input);
 }
 
 void DenseLayer::Prepare(size_t batch, bool training) {
@@ -86,32 +113,34 @@ void DenseLayer::Prepare(size_t batch, bool training) {
   context_.products->Prepare(InputGradient(rows));
 }
 
-size_t DenseLayer::BackwardBytes(int64_t rows) const {
-  const size_t bytes = context_.products->WorkspaceBytes(InputGradient(rows));
-  if (!description_.trained) return bytes;
-  return std::max(bytes, context_.products->WorkspaceBytes(KernelGradient(rows)));
+void* DenseLayer::CarriedInput(const Pass& pass) const {
+  void* const kernel = CarriedKernel(pass);
+  if (kernel == nullptr || !description_.trained) return nullptr;
+  return static_cast<char*>(kernel) + Products::NarrowBytes(KernelElements());
+}
+
+Factor DenseLayer::Narrowed(const float* factor, size_t elements, void* place) const {
+  return place == nullptr ? factor : context_.products->Narrow(factor, elements, place);
 }
 
 void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {
   const int64_t rows = RowsOf(pass.batch);
   const ProductShape shape = Output(rows);
-  context_.products->Multiply(shape, x[0], pass.parameters[kDenseKernel],
-                              pass.parameters[kDenseBias], y, pass.workspace);
+  const Factor input = Narrowed(x[0], InputElements(rows), CarriedInput(pass));
+  const Factor kernel =
+      Narrowed(pass.parameters[kDenseKernel], KernelElements(), CarriedKernel(pass));
+  context_.products->Multiply(shape, input, kernel, pass.parameters[kDenseBias], y, pass.workspace);
   if (shape.relu || description_.function == Function::kLinear) return;
   ApplyFunction(context_.stream, description_.function, rows, description_.units, y);
 }
 
 Factor DenseLayer::InnerFactor(const Pass& pass, const float* y, float* dy) const {
   const int64_t rows = RowsOf(pass.batch);
-  const auto elements = static_cast<size_t>(rows * description_.units);
-  void* narrow = nullptr;
-  if (description_.precision == Precision::kBfloat16) {
-    char* const end = static_cast<char*>(pass.workspace) + BackwardBytes(rows);
-    narrow = end - Products::NarrowBytes(elements);
-  }
+  void* const narrow =
+      is_narrow() ? static_cast<char*>(pass.workspace) + kProductWorkspace : nullptr;
   if (!description_.trained || !has_bias()) {
     ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
-    return narrow == nullptr ? dy : context_.products->Narrow(dy, elements, narrow);
+    return Narrowed(dy, OutputElements(rows), narrow);
   }
   const int bias = description_.variables[kDenseBias];
   SumColumns(context_.stream, rows, description_.units,
@@ -128,12 +157,13 @@ void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* 
   const Factor dz = InnerFactor(pass, y, dy);
   if (description_.trained) {
     const int kernel = description_.variables[kDenseKernel];
-    context_.products->Multiply(KernelGradient(rows), x[0], dz, /*bias=*/nullptr,
-                                pass.gradients->Buffer(kernel), pass.workspace);
+    context_.products->Multiply(KernelGradient(rows), {x[0], CarriedInput(pass)}, dz,
+                                /*bias=*/nullptr, pass.gradients->Buffer(kernel), pass.workspace);
     pass.gradients->Finished(kernel);
   }
   if (dx[0] == nullptr) return;
-  context_.products->Multiply(InputGradient(rows), dz, pass.parameters[kDenseKernel],
+  context_.products->Multiply(InputGradient(rows), dz,
+                              {pass.parameters[kDenseKernel], CarriedKernel(pass)},
                               /*bias=*/nullptr, dx[0], pass.workspace);
 }
 

@@ -185,6 +185,7 @@ class DenseTest : public GpuTest {
     const auto dy = OnDevice(gpu_.get(), dy_.Floats());
     DeviceMemory y(gpu_.get(), dy->bytes()), dx(gpu_.get(), x->bytes());
     DeviceMemory workspace(gpu_.get(), layer_->WorkspaceBytes(case_.batch));
+    DeviceMemory carried(gpu_.get(), layer_->CarriedBytes(case_.batch));
     gradients_ = std::make_unique<GradientMemory>(gpu_.get());
     gradients_->Add(kKernel, kernel_.values.size());
     gradients_->Add(kBias, bias_.values.size());
@@ -197,10 +198,17 @@ class DenseTest : public GpuTest {
     pass.parameters = parameters;
     pass.workspace = workspace.As<void>();
     pass.gradients = gradients_.get();
+    layer_->Forward(pass, inputs, y.As());  // As for an evaluation.
+    evaluated_ = y.Values();
+    workspace.Spoil();
+    pass.carried = carried.As<void>();
+    const uint64_t before = cuda_emulation::Counted().launches;
     layer_->Forward(pass, inputs, y.As());
     output_ = y.Values();
+    workspace.Spoil();
     if (!case_.description.trained) x->Spoil();  // LayerTraits::keeps_inputs
     layer_->Backward(pass, inputs, y.As(), dy->As(), input_gradients);
+    launches_ = cuda_emulation::Counted().launches - before;
     input_gradient_ = dx.Values();
   }
 
@@ -211,8 +219,9 @@ class DenseTest : public GpuTest {
       for (double& value : matrix->values) value = std::round(8 * value) / 8;
     }
     Run();
-    std::vector<std::vector<float>> results = {
-        output_, input_gradient_, gradients_->Values(kKernel), gradients_->Values(kBias)};
+    std::vector<std::vector<float>> results = {output_, evaluated_, input_gradient_,
+                                               gradients_->Values(kKernel),
+                                               gradients_->Values(kBias)};
     for (std::vector<float>& values : results) {
       for (float& value : values) value = std::isnan(value) ? 0 : value;
     }
@@ -223,6 +232,7 @@ class DenseTest : public GpuTest {
     Set(of);
     Run();
     const Matrix y = ExpectedOutput();
+    EXPECT_EQ(evaluated_, output_);
     const Matrix dz = ExpectedInnerGradient(y);
     ExpectNear(output_, y, kernel_.rows, "y");
     if (of.input_gradient)
@@ -239,7 +249,8 @@ class DenseTest : public GpuTest {
   Matrix x_{0, 0}, kernel_{0, 0}, bias_{0, 0}, dy_{0, 0};
   std::unique_ptr<Layer> layer_;
   std::unique_ptr<GradientMemory> gradients_;
-  std::vector<float> output_, input_gradient_;
+  std::vector<float> evaluated_, output_, input_gradient_;
+  uint64_t launches_ = 0;  // Of a forward and a backward pass.
 };
 
 TEST_F(DenseTest, AppliesItsFunction) {
@@ -301,19 +312,33 @@ TEST_F(DenseTest, InBfloat16AllSizesGiveWhatTheyDoInFloat32) {
   }
 }
 
-// Two factors are rounded by kernels of their own forwards, and two back; the gradient while its
-// columns are summed.
-TEST_F(DenseTest, InBfloat16TheGradientThatTwoProductsTakeIsRoundedOnceByNoKernelOfItsOwn) {
+// Three products and the sums of the gradient's columns. In bfloat16 two factors are rounded
+// forwards, by a kernel each; the gradient is while its columns are summed.
+TEST_F(DenseTest, ValuesAreRoundedAndReadNoMoreOftenThanTheyMustBe) {
   MILLRACE_NEEDS_EMULATION();
-  const auto launches = [&](Precision precision) {
-    DenseCase of = MakeCase(6, 2, 5, 9, Function::kLinear);
-    of.description.precision = precision;
+  for (const Function function : {Function::kLinear, Function::kRelu}) {
+    DenseCase of = MakeCase(6, 2, 5, 9, function);
+    ExpectRuns(of);
+    EXPECT_EQ(launches_, 3 + 1);
+    of.description.precision = Precision::kBfloat16;
     Set(of);
-    const uint64_t before = cuda_emulation::Counted().launches;
     Run();
-    return cuda_emulation::Counted().launches - before;
+    EXPECT_EQ(launches_, 3 + 1 + 2);
+  }
+}
+
+TEST_F(DenseTest, NothingButWhatIsRoundedIsCarriedToTheBackwardPass) {
+  const auto bytes = [&](const DenseCase& of) {
+    return gpu_->Make(of.description)->CarriedBytes(of.batch);
   };
-  EXPECT_EQ(launches(Precision::kBfloat16), launches(Precision::kFloat32) + 2 + 2);
+  DenseCase of = MakeCase(64, 2, 256, 512, Function::kRelu);
+  EXPECT_EQ(bytes(of), 0);
+  of.description.precision = Precision::kTf32;
+  EXPECT_EQ(bytes(of), 0);
+  of.description.precision = Precision::kBfloat16;
+  EXPECT_EQ(bytes(of), (256 * 512 + 64 * 2 * 256) * sizeof(uint16_t));
+  of.description.trained = false;
+  EXPECT_EQ(bytes(of), 256 * 512 * sizeof(uint16_t));
 }
 
 // So a loss that is not a number is seen, whoever applies ReLU.

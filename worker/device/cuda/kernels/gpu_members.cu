@@ -17,6 +17,10 @@ class LayerOnGpu final : public Layer {
     Check(cudaSetDevice(gpu_), "cudaSetDevice");
     return layer_->WorkspaceBytes(batch);
   }
+  size_t CarriedBytes(size_t batch) const override {
+    Check(cudaSetDevice(gpu_), "cudaSetDevice");
+    return layer_->CarriedBytes(batch);
+  }
   void Prepare(size_t batch, bool training) override {
     Check(cudaSetDevice(gpu_), "cudaSetDevice");
     layer_->Prepare(batch, training);

@@ -15,7 +15,6 @@
 
 namespace millrace::cuda {
 
-inline constexpr size_t kProductWorkspace = size_t{32} << 20;
 // What matrices are aligned to at their begin, so that an algorithm can be chosen before it is
 // known where they are. How far apart their rows are is in their layouts, and need not be a
 // multiple of it.

@@ -38,6 +38,10 @@ struct Factor {
   const void* narrow;
 };
 
+// What Multiply needs at the beginning of its workspace, whatever it multiplies. Factors that it
+// rounds stand behind.
+inline constexpr size_t kProductWorkspace = size_t{32} << 20;
+
 // Chooses one algorithm for each shape, when it is first seen, by the shape and by whether it is
 // prepared. Where cuBLASLt
 // has none that adds a bias, or none that applies ReLU and keeps NaN, a kernel of ours does.
