@@ -7,8 +7,11 @@
 #include <cuda_bf16.h>
 #include <mma.h>
 
+#include <type_traits>
+
 #include "worker/device/cuda/descriptions.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/shared_fragments.h"
 #include "worker/device/cuda/kernels/tile_product.h"
 
 namespace millrace::cuda {
@@ -51,7 +54,11 @@ class TensorProduct {
   using Element = typename Factors::Element;
   // By itself nvcc wants more blocks than registers suffice for.
   static constexpr int kBlocks = WarpPart<Tile>::kBlocks;
-  static constexpr int kGap = 8;  // Lines begin where fragments may, at 32 bytes.
+  static constexpr bool kTakesDepthLines = true;
+  // Fragments begin at 32 bytes, and what is loaded together stands in different banks.
+  static constexpr int Gap(bool depth_lines) {
+    return depth_lines ? 16 / static_cast<int>(sizeof(Element)) : 8;
+  }
   static MILLRACE_DEVICE Element Round(float value) { return Factors::Round(value); }
 
   MILLRACE_DEVICE TensorProduct() {
@@ -62,19 +69,19 @@ class TensorProduct {
     }
   }
 
-  MILLRACE_DEVICE void Add(const FactorPiece<TensorProduct, Tile::kRows>& a,
-                           const FactorPiece<TensorProduct, Tile::kColumns>& b) {
+  template <typename A, typename B>
+  MILLRACE_DEVICE void Add(const A& a, const B& b) {
 #pragma unroll
     for (int depth = 0; depth < Tile::kDepth; depth += Factors::kDepth) {
-      Rows rows[kAcross];
+      Rows<A::kDepthLines> rows[kAcross];
 #pragma unroll
       for (int i = 0; i < kAcross; ++i) {
-        nvcuda::wmma::load_matrix_sync(rows[i], &a[depth][Row(i)], Tile::kRows + kGap);
+        LoadShared<A::kPitch>(a.At(depth, Row(i)), &rows[i]);
       }
 #pragma unroll
       for (int j = 0; j < kAlong; ++j) {
-        Columns columns;
-        nvcuda::wmma::load_matrix_sync(columns, &b[depth][Column(j)], Tile::kColumns + kGap);
+        Columns<B::kDepthLines> columns;
+        LoadShared<B::kPitch>(b.At(depth, Column(j)), &columns);
 #pragma unroll
         for (int i = 0; i < kAcross; ++i) {
           nvcuda::wmma::mma_sync(sums_[i][j], rows[i], columns, sums_[i][j]);
@@ -117,12 +124,15 @@ class TensorProduct {
   static constexpr int kAlong = Part::kAlong;
   static_assert(Tile::kDepth % Factors::kDepth == 0);
 
-  template <typename Use, typename Layout>
-  using Factor = nvcuda::wmma::fragment<Use, kSide, kSide, Factors::kDepth,
-                                        typename Factors::InFragment, Layout>;
-  // A line of a piece is a column of the first factor, and a row of the second.
-  using Rows = Factor<nvcuda::wmma::matrix_a, nvcuda::wmma::col_major>;
-  using Columns = Factor<nvcuda::wmma::matrix_b, nvcuda::wmma::row_major>;
+  template <typename Use, bool kRowMajor>
+  using Factor = nvcuda::wmma::fragment<
+      Use, kSide, kSide, Factors::kDepth, typename Factors::InFragment,
+      std::conditional_t<kRowMajor, nvcuda::wmma::row_major, nvcuda::wmma::col_major>>;
+  // A line of a piece along the depth is a row of the first factor, and a column of the second.
+  template <bool kDepthLines>
+  using Rows = Factor<nvcuda::wmma::matrix_a, kDepthLines>;
+  template <bool kDepthLines>
+  using Columns = Factor<nvcuda::wmma::matrix_b, !kDepthLines>;
   using Sums =
       nvcuda::wmma::fragment<nvcuda::wmma::accumulator, kSide, kSide, Factors::kDepth, float>;
 

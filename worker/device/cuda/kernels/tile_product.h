@@ -61,16 +61,31 @@ bool TilesFill(int64_t rows, int64_t columns, int64_t products) {
   return TilesOf<Tile>(rows, columns) * products >= kEnoughTiles;
 }
 
-// In shared memory: kExtent rows or columns of a factor, kDepth deep. A product has
+// In shared memory: kExtent rows or columns of a factor, kDepth deep. Lines go along the depth
+// where the loader's values do and the product can take them so: what a thread has loaded at once
+// is then stored at once. Otherwise they go along the extent. A product has
 //   Tile: which it computes,
 //   kBlocks: so many a multiprocessor is to have room for (__launch_bounds__); 0: nvcc chooses,
 //   Element, Round(float): what it takes factors as,
-//   kGap: so much longer lines are than they need be: stores of several then meet in fewer banks,
+//   kTakesDepthLines: whether lines may go along the depth,
+//   Gap(depth_lines): so much longer lines are than they need be, so that stores and loads of
+//     several lines meet in fewer banks,
 //   Add(a, b): adds the product of two pieces,
 //   Store(target): calls target->Columns(column), then target->Put(row, values) for this thread's
 //     rows, for each four columns that it has.
-template <typename Product, int kExtent>
-using FactorPiece = typename Product::Element[Product::Tile::kDepth][kExtent + Product::kGap];
+template <typename Product, typename Loader, int kExtent>
+struct FactorPiece {
+  static constexpr bool kDepthLines = Product::kTakesDepthLines && Loader::kAlongDepth;
+  static constexpr int kLines = kDepthLines ? kExtent : Product::Tile::kDepth;
+  static constexpr int kPitch =
+      (kDepthLines ? Product::Tile::kDepth : kExtent) + Product::Gap(kDepthLines);
+
+  alignas(32) typename Product::Element lines[kLines][kPitch];
+
+  MILLRACE_DEVICE const typename Product::Element* At(int depth, int across) const {
+    return kDepthLines ? &lines[across][depth] : &lines[depth][across];
+  }
+};
 
 // What of kExtent rows or columns of a factor, kDepth deep, one thread brings. A loader has
 //   kWidth: how many floats it loads at once, one after the other in memory,
@@ -94,15 +109,16 @@ class LoadShare {
 
   // As the product takes them.
   template <typename Product>
-  MILLRACE_DEVICE void Store(FactorPiece<Product, kExtent>& piece) const {
+  MILLRACE_DEVICE void Store(FactorPiece<Product, Loader, kExtent>* piece) const {
+    constexpr bool kDepthLines = FactorPiece<Product, Loader, kExtent>::kDepthLines;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
 #pragma unroll
       for (int k = 0; k < Loader::kWidth; ++k) {
-        if constexpr (Loader::kAlongDepth) {
-          piece[Along() + k][Across(i)] = Product::Round(values_[i][k]);
+        if constexpr (Loader::kAlongDepth != kDepthLines) {
+          piece->lines[Along() + k][Across(i)] = Product::Round(values_[i][k]);
         } else {
-          piece[Across(i)][Along() + k] = Product::Round(values_[i][k]);
+          piece->lines[Across(i)][Along() + k] = Product::Round(values_[i][k]);
         }
       }
     }
@@ -131,7 +147,8 @@ class FloatProduct {
   using Tile = Tile_;
   using Element = float;
   static constexpr int kBlocks = 0;
-  static constexpr int kGap = 4;
+  static constexpr bool kTakesDepthLines = false;
+  static constexpr int Gap(bool /*depth_lines*/) { return 4; }
   static MILLRACE_DEVICE float Round(float value) { return value; }
 
   template <typename A, typename B>
@@ -142,11 +159,11 @@ class FloatProduct {
       float columns[Tile::kThreadColumns];
 #pragma unroll
       for (int i = 0; i < Tile::kThreadRows; i += 4) {
-        LoadOrZero<4>(/*inside=*/true, &a[depth][Row(i)], rows + i);
+        LoadOrZero<4>(/*inside=*/true, a.At(depth, Row(i)), rows + i);
       }
 #pragma unroll
       for (int j = 0; j < Tile::kThreadColumns; j += 4) {
-        LoadOrZero<4>(/*inside=*/true, &b[depth][Column(j)], columns + j);
+        LoadOrZero<4>(/*inside=*/true, b.At(depth, Column(j)), columns + j);
       }
 #pragma unroll
       for (int i = 0; i < Tile::kThreadRows; ++i) {
@@ -186,8 +203,8 @@ class FloatProduct {
 template <typename A, typename B, typename Product>
 MILLRACE_DEVICE void MultiplyTiles(int64_t pieces, A* a, B* b, Product* product) {
   using Tile = typename Product::Tile;
-  alignas(32) __shared__ FactorPiece<Product, Tile::kRows> a_pieces[2];
-  alignas(32) __shared__ FactorPiece<Product, Tile::kColumns> b_pieces[2];
+  __shared__ FactorPiece<Product, A, Tile::kRows> a_pieces[2];
+  __shared__ FactorPiece<Product, B, Tile::kColumns> b_pieces[2];
   LoadShare<Tile, A, Tile::kRows> share_of_a;
   LoadShare<Tile, B, Tile::kColumns> share_of_b;
   __syncthreads();
@@ -200,8 +217,8 @@ MILLRACE_DEVICE void MultiplyTiles(int64_t pieces, A* a, B* b, Product* product)
     }
     if (piece >= 0) product->Add(a_pieces[ready], b_pieces[ready]);
     if (more) {
-      share_of_a.template Store<Product>(a_pieces[1 - ready]);
-      share_of_b.template Store<Product>(b_pieces[1 - ready]);
+      share_of_a.template Store<Product>(&a_pieces[1 - ready]);
+      share_of_b.template Store<Product>(&b_pieces[1 - ready]);
     }
     __syncthreads();
   }
