@@ -58,6 +58,11 @@ struct GatherPlace {
   int x;
 };
 
+// Whether the position is one of `size` from 0 on, by one comparison.
+MILLRACE_DEVICE bool Within(int position, int size) {
+  return static_cast<uint32_t>(position) < static_cast<uint32_t>(size);
+}
+
 // Far enough outside for every tap.
 inline constexpr int kNowhere = -(1 << 30);
 
@@ -86,8 +91,8 @@ class GatheredRows {
     const int y = place.y + depth_.row * rows_.step;
     const int x = place.x + depth_.column * columns_.step;
     const bool inside =
-        depth_.row < rows_.taps && y >= 0 && y < rows_.source && x >= 0 && x < columns_.source;
-    LoadOrZero<kWidth>(inside, source_ + (inside ? place.source + offset_ : 0), values);
+        depth_.row < rows_.taps && Within(y, rows_.source) && Within(x, columns_.source);
+    LoadOrZero<kWidth>(inside, source_, place.source + offset_, values);
   }
 
   MILLRACE_DEVICE void Next() { MoveBy(kPieceDepth); }
@@ -123,7 +128,7 @@ class MatrixRows {
 
   MILLRACE_DEVICE void Load(int row, float* values) const {
     const bool inside = first_ + row < rows_;
-    LoadOrZero<kWidth>(inside, matrix_ + (inside ? (first_ + row) * pitch_ : 0), values);
+    LoadOrZero<kWidth>(inside, matrix_, (first_ + row) * pitch_, values);
   }
 
   MILLRACE_DEVICE void Next() { first_ += kPieceDepth; }
@@ -159,7 +164,7 @@ class KernelColumns {
 
   MILLRACE_DEVICE void Load(int channel, float* values) const {
     const bool inside = depth_.row < rows_.taps && channel < channels_;
-    LoadOrZero<kWidth>(inside, kernel_ + (inside ? offset_ + channel * pitch_ : 0), values);
+    LoadOrZero<kWidth>(inside, kernel_, offset_ + channel * pitch_, values);
   }
 
   MILLRACE_DEVICE void Next() { MoveBy(kPieceDepth); }
@@ -203,6 +208,7 @@ class GatheredTaps {
         rows_(windows.rows),
         columns_(windows.columns),
         pixel_(windows.channels),
+        image_(static_cast<uint32_t>(windows.input_elements())),
         area_(area),
         width_(width),
         first_(first),
@@ -215,10 +221,11 @@ class GatheredTaps {
     const uint32_t window = width_.Quotient(rest);
     const int y = static_cast<int>(window) * rows_.stride + row_;
     const int x = static_cast<int>(rest - window * width_.divisor()) * columns_.stride + column_;
-    const bool inside =
-        position < end_ && y >= 0 && y < rows_.input && x >= 0 && x < columns_.input;
-    const int64_t pixel = (int64_t{image} * rows_.input + y) * columns_.input + x;
-    LoadOrZero<kWidth>(inside, x_ + (inside ? pixel * pixel_ : 0), values);
+    const bool inside = position < end_ && Within(y, rows_.input) && Within(x, columns_.input);
+    // 32 bits do for an image (MakeWindows); outside of it they overflow, and are not used.
+    const uint32_t of_image =
+        (static_cast<uint32_t>(y) * columns_.input + static_cast<uint32_t>(x)) * pixel_;
+    LoadOrZero<kWidth>(inside, x_, int64_t{image} * image_ + of_image, values);
   }
 
   MILLRACE_DEVICE void Next() { first_ += kPieceDepth; }
@@ -229,7 +236,8 @@ class GatheredTaps {
   const int column_;
   const WindowAxis rows_;
   const WindowAxis columns_;
-  const int64_t pixel_;
+  const uint32_t pixel_;  // Elements of one, and of an image.
+  const uint32_t image_;
   const Divisor area_;
   const Divisor width_;
   uint32_t first_;

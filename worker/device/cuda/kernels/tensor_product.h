@@ -109,7 +109,7 @@ class TensorProduct {
 #pragma unroll
         for (int below = 0; below < kSide; below += 8) {
           float values[4];
-          LoadOrZero<4>(/*inside=*/true, &patch[row + below][column], values);
+          LoadOrZero<4>(/*inside=*/true, &patch[row + below][column], /*offset=*/0, values);
           target->Put(Row(i) + row + below, values);
         }
         __syncwarp();

@@ -17,16 +17,18 @@
 
 namespace millrace::cuda {
 
-// `from` is read if `inside`; otherwise zeros.
+// What stands `offset` behind `from` is read if `inside`; otherwise zeros. The offset may be
+// anything then: one that the caller chose by `inside` would cost several instructions more.
 template <int kWidth>
-MILLRACE_DEVICE void LoadOrZero(bool inside, const float* from, float* to) {
+MILLRACE_DEVICE void LoadOrZero(bool inside, const float* from, int64_t offset, float* to) {
   static_assert(kWidth == 1 || kWidth == 4);
   if constexpr (kWidth == 4) {
-    const FourFloats four = inside ? *reinterpret_cast<const FourFloats*>(from) : FourFloats{};
+    const FourFloats four =
+        inside ? *reinterpret_cast<const FourFloats*>(from + offset) : FourFloats{};
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = four.values[i];
   } else {
-    *to = inside ? *from : 0.0f;
+    *to = inside ? from[offset] : 0.0f;
   }
 }
 
@@ -159,11 +161,11 @@ class FloatProduct {
       float columns[Tile::kThreadColumns];
 #pragma unroll
       for (int i = 0; i < Tile::kThreadRows; i += 4) {
-        LoadOrZero<4>(/*inside=*/true, a.At(depth, Row(i)), rows + i);
+        LoadOrZero<4>(/*inside=*/true, a.At(depth, Row(i)), /*offset=*/0, rows + i);
       }
 #pragma unroll
       for (int j = 0; j < Tile::kThreadColumns; j += 4) {
-        LoadOrZero<4>(/*inside=*/true, b.At(depth, Column(j)), columns + j);
+        LoadOrZero<4>(/*inside=*/true, b.At(depth, Column(j)), /*offset=*/0, columns + j);
       }
 #pragma unroll
       for (int i = 0; i < Tile::kThreadRows; ++i) {
