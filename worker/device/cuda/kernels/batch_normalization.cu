@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreads)
   const ColumnShare share = ShareOfColumns(parts);
   if (share.column >= parts.columns) return;
   const Normalizer normalizer(of, share.column);
-#pragma unroll 4
+#pragma unroll 8
   for (int64_t row = share.begin + share.lane; row < share.end; row += share.lanes) {
     const int64_t i = row * parts.columns + share.column;
     y[i] = WithRelu<kRelu>(normalizer(x[i]));
