@@ -176,6 +176,10 @@ void StopSignal::LimitStopping(absl::Duration limit) {
   struct sigaction exit_late = {};
   exit_late.sa_handler = ExitLate;
   CHECK_EQ(sigaction(SIGALRM, &exit_late, nullptr), 0);
+  sigset_t alarm_signal;  // Whoever started the process may have blocked it.
+  sigemptyset(&alarm_signal);
+  sigaddset(&alarm_signal, SIGALRM);
+  CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &alarm_signal, nullptr), 0);
   alarm(static_cast<unsigned>(
       absl::ToInt64Seconds(std::clamp(limit, absl::Seconds(1), absl::Hours(24)))));
 }

@@ -173,7 +173,7 @@ TEST(InitProcessDeathTest, ProcessWithTooFewThreadsEnds) {
   const auto start = [] {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, size_t{1} << 47);  // More than there are addresses.
+    pthread_attr_setstacksize(&attributes, size_t{1} << 60);  // More than there are addresses.
     if (pthread_setattr_default_np(&attributes) != 0) _exit(2);
     InitProcess("process_test");
     _exit(0);

@@ -38,12 +38,10 @@ int main(int argc, char** argv) {
     return 1;
   }
   LOG(INFO) << "the coordinator serves on " << (*coordinator)->address();
-  absl::optional<millrace::SelfCheck> self_check;
-  self_check.emplace(millrace::SelfCheck::Options{.address = (*coordinator)->address()});
+  const millrace::SelfCheck self_check({});
   stop.Wait();
   LOG(INFO) << "the coordinator stops";
   millrace::StopSignal::LimitStopping(options.stop_timeout + kLongestEnd);
-  self_check.reset();
   (*coordinator)->StopInOrder();
   return 0;
 }

@@ -39,11 +39,9 @@ int Serve(PsServerOptions options) {
   if (!server.ok()) return Fail(server.status());
   LOG(INFO) << options.name << " serves on " << (*server)->address() << " with data in "
             << options.data_dir << ", coordinator " << options.coordinator_address;
-  absl::optional<SelfCheck> self_check;
-  self_check.emplace(SelfCheck::Options{.address = (*server)->address()});
+  const SelfCheck self_check({});
   stop.Wait();
   LOG(INFO) << options.name << " stops";
-  self_check.reset();
   // What it could not stop may not end either.
   if (const absl::Status status = (*server)->Stop(); !status.ok()) EndProcess(Fail(status));
   MutexLock lock(&mutex);

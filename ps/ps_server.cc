@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/random/random.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/memory_limit.h"
 #include "common/start_thread.h"
@@ -19,7 +18,6 @@ namespace {
 
 // For answers that are on their way to clients.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
-constexpr absl::Duration kGrpcTimeout = absl::Minutes(2);
 // A backstop: what shards hold of messages is bounded by what they are admitted with, which is less
 // than the machine's memory.
 constexpr uint64_t kLeastMessageMemory = uint64_t{512} << 20;
@@ -110,8 +108,7 @@ absl::Status PsServer::StopOnce() {
 
 // gRPC waits for handlers however long they take, and one may hang in a directory on a server that
 // does not answer; and callers in this process may not let go of their channel. They work on no
-// shard any more: the store is closed, and streams are ended. Where gRPC itself does not end, as
-// after a lack of threads, nobody knows what works on shards, and nothing is written.
+// shard any more: the store is closed, and streams are ended.
 absl::Status PsServer::ShutDownRpcServer() {
   struct Done {
     Mutex mutex;
@@ -125,29 +122,27 @@ absl::Status PsServer::ShutDownRpcServer() {
                               ended->done = true;
                               ended->changed.SignalAll();
                             }));
-  const auto ends_by = [&](absl::Time deadline) {
-    MutexLock lock(&ended->mutex);
-    while (!ended->done) {
-      if (clock_->WaitUntil(&ended->changed, &ended->mutex, deadline)) break;
+  std::vector<std::string> left;
+  while (left.empty()) {
+    {
+      const absl::Time deadline = clock_->Now() + kFilesTimeout;
+      MutexLock lock(&ended->mutex);
+      bool late = false;
+      while (!ended->done && !late) {
+        late = clock_->WaitUntil(&ended->changed, &ended->mutex, deadline);
+      }
+      if (ended->done) break;
     }
-    return ended->done;
-  };
-  const absl::Time patience = clock_->Now() + kGrpcTimeout;
-  while (!ends_by(clock_->Now() + kFilesTimeout)) {
-    std::vector<std::string> left = served_->store->FilesUnderWay();
+    left = served_->store->FilesUnderWay();
     if (served_->rpc_server->HasInProcessCallers()) left.push_back("callers in this process");
-    if (left.empty() && clock_->Now() < patience) continue;
-    thread.detach();
-    if (left.empty()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("gRPC does not end within ", absl::FormatDuration(kGrpcTimeout),
-                       ": the server stops as by a kill, without writing its shards"));
-    }
-    LOG(ERROR) << "the server stops without waiting any longer for "
-               << absl::StrJoin(left, ", and for ");
+  }
+  if (left.empty()) {
+    thread.join();
     return absl::OkStatus();
   }
-  thread.join();
+  LOG(ERROR) << "the server stops without waiting any longer for "
+             << absl::StrJoin(left, ", and for ");
+  thread.detach();
   return absl::OkStatus();
 }
 

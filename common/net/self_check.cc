@@ -34,6 +34,15 @@ struct Call {
   absl::optional<absl::Status> status ABSL_GUARDED_BY(mutex);
 };
 
+bool HasThreads() {
+  absl::StatusOr<std::thread> thread = StartThread([] {});
+  if (thread.ok()) thread->join();
+  LOG_IF(ERROR, !thread.ok())
+      << "the process has no threads to start: " << thread.status().message()
+      << "; allow it more (ulimit -u, TasksMax= of a systemd unit, or pids.max of a container)";
+  return thread.ok();
+}
+
 }  // namespace
 
 absl::Status AskHealth(const std::string& address, absl::Duration patience) {
@@ -56,8 +65,20 @@ absl::Status AskHealth(const std::string& address, absl::Duration patience) {
   return *call->status;
 }
 
-SelfCheck::SelfCheck(Options options)
-    : options_(std::move(options)), thread_([this] { CheckInLoop(); }) {}
+SelfCheck::SelfCheck(Options options) : options_(std::move(options)), address_(options_.address) {
+  if (address_.empty()) {
+    absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start({}, {});
+    if (!server.ok()) {
+      LOG(WARNING) << "gRPC is not checked: " << server.status().message();
+      return;
+    }
+    server_ = *std::move(server);
+    address_ = server_->address();
+  }
+  absl::StatusOr<std::thread> thread = StartThread([this] { CheckInLoop(); });
+  LOG_IF(WARNING, !thread.ok()) << "gRPC is not checked: " << thread.status().message();
+  if (thread.ok()) thread_ = *std::move(thread);
+}
 
 SelfCheck::~SelfCheck() {
   {
@@ -65,28 +86,34 @@ SelfCheck::~SelfCheck() {
     stopping_ = true;
     changed_.SignalAll();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+  // To shut it down might take for ever.
+  if (failures_ > 0) static_cast<void>(server_.release());
 }
 
 void SelfCheck::CheckInLoop() {
-  int failures = 0;
+  bool has_answered = false;
   while (Pause()) {
-    const absl::Status status = AskHealth(options_.address, options_.patience);
-    failures = status.ok() ? 0 : failures + 1;
-    if (status.ok()) continue;
-    LOG(WARNING) << "the server at " << options_.address
-                 << " does not reach itself: " << Printable(status.message());
-    if (failures < options_.tries) continue;
-    absl::StatusOr<std::thread> thread = StartThread([] {});
-    if (!thread.ok()) {
-      LOG(ERROR) << "a process without threads to start: " << thread.status().message()
-                 << "; allow it more (ulimit -u, TasksMax= of a systemd unit, or pids.max of a "
-                    "container)";
-      continue;
+    const absl::Status status = AskHealth(address_, options_.patience);
+    has_answered |= status.ok();
+    if (!has_answered) {
+      LOG(WARNING) << "gRPC is not checked: " << address_
+                   << " is not reached: " << Printable(status.message());
+      return;
     }
-    thread->join();
-    return options_.on_deaf();
+    failures_ = status.ok() ? 0 : failures_ + 1;
+    if (status.ok()) continue;
+    LOG(WARNING) << "this process does not reach itself at " << address_ << ": "
+                 << Printable(status.message());
+    if (failures_ >= options_.tries && HasThreads() && !stopping()) {
+      return options_.on_broken(status);
+    }
   }
+}
+
+bool SelfCheck::stopping() const {
+  MutexLock lock(&mutex_);
+  return stopping_;
 }
 
 bool SelfCheck::Pause() {
@@ -98,9 +125,9 @@ bool SelfCheck::Pause() {
   return !stopping_;
 }
 
-void SelfCheck::EndDeafProcess() {
-  LOG(ERROR) << "gRPC does not work any more in this process, as after a lack of threads or files; "
-                "the process ends: start it again";
+void SelfCheck::EndProcessWithoutGrpc(const absl::Status& why) {
+  LOG(ERROR) << "gRPC does not work any more in this process, as after a lack of threads ("
+             << Printable(why.message()) << "); the process ends: start it again";
   EndProcess(/*exit_status=*/1);
 }
 

@@ -8,11 +8,13 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/net/server.h"
+#include "common/warning_count.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/server_credentials.h"
@@ -25,14 +27,15 @@ namespace {
 
 constexpr absl::Duration kLongPatience = absl::Minutes(1);
 
-// Answers calls, whatever they are: with errors, but for each third one until `well_until`.
+// Answers calls, whatever they are: with errors, but for the first one and each third after it,
+// until `well_until`.
 class Flaky final : public grpc::CallbackGenericService {
  public:
   explicit Flaky(int well_until) : well_until_(well_until) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {
     const int call = ++calls_;
-    return new Answer(call % 3 == 0 && call <= well_until_);
+    return new Answer(call % 3 == 1 && call <= well_until_);
   }
   int calls() const { return calls_; }
 
@@ -56,8 +59,8 @@ class Flaky final : public grpc::CallbackGenericService {
   std::atomic<int> calls_{0};
 };
 
-TEST(SelfCheckTest, ServerThatFailsForLongIsDeaf) {
-  Flaky service(/*well_until=*/30);
+TEST(SelfCheckTest, WhoDoesNotReachItselfForLongIsBroken) {
+  Flaky service(/*well_until=*/31);
   // Its own one would be asked, where a server of ours has been in this process.
   const bool had_health = grpc::DefaultHealthCheckServiceEnabled();
   grpc::EnableDefaultHealthCheckService(false);
@@ -68,14 +71,37 @@ TEST(SelfCheckTest, ServerThatFailsForLongIsDeaf) {
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   grpc::EnableDefaultHealthCheckService(had_health);
   std::promise<int> calls;
-  const SelfCheck check({.address = absl::StrCat("127.0.0.1:", port),
-                         .period = absl::Milliseconds(1),
+  const SelfCheck check({.period = absl::Milliseconds(1),
                          .patience = kLongPatience,
                          .tries = 3,
-                         .on_deaf = [&] { calls.set_value(service.calls()); }});
-  std::future<int> when_deaf = calls.get_future();
-  ASSERT_EQ(when_deaf.wait_for(absl::ToChronoSeconds(kLongPatience)), std::future_status::ready);
-  EXPECT_EQ(when_deaf.get(), 33);
+                         .on_broken =
+                             [&](const absl::Status& why) {
+                               EXPECT_EQ(why.message(), "flaky");
+                               calls.set_value(service.calls());
+                             },
+                         .address = absl::StrCat("127.0.0.1:", port)});
+  std::future<int> when_broken = calls.get_future();
+  ASSERT_EQ(when_broken.wait_for(absl::ToChronoSeconds(kLongPatience)), std::future_status::ready);
+  EXPECT_EQ(when_broken.get(), 34);
+}
+
+// A process was ended that nothing was wrong with: nobody knew the name that its server listened
+// on.
+TEST(SelfCheckTest, NothingFollowsWhereNobodyHasEverAnswered) {
+  const auto server = RpcServer::Start({}, {}).value();
+  const std::string address = server->address();
+  server->Shutdown(absl::ZeroDuration());
+  const WarningCount warnings("gRPC is not checked");
+  std::atomic<bool> broken{false};
+  {
+    const SelfCheck check({.period = absl::Milliseconds(1),
+                           .patience = kLongPatience,
+                           .tries = 1,
+                           .on_broken = [&](const absl::Status&) { broken = true; },
+                           .address = address});
+    while (warnings.count() == 0) std::this_thread::yield();
+  }
+  EXPECT_FALSE(broken);
 }
 
 TEST(AskHealthTest, ServerAnswersUntilItIsShutDown) {

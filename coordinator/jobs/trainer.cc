@@ -134,7 +134,7 @@ void Trainer::TellMissedEvaluations(const AppliedSet& done, const ShardGroup& sh
   job_.AppendNotice(absl::StrCat("the job is not evaluated before step ", next,
                                  ", though it would have been at step ", due, ": ",
                                  shards.NameOf(furthest_), " has step ", frontier_ - 1,
-                                 " already, and others have not the steps before it"));
+                                 " already, while steps before it are missing"));
 }
 
 // No step from the end on was handed out. With one there is no state that the job could end with,

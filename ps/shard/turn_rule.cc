@@ -40,8 +40,8 @@
 
 namespace millrace::ps {
 
-// No step is handed out that far ahead of one that is not done; and were such steps taken, what a
-// shard says of itself would become too large for a message.
+// No step is handed out that far ahead of one that is not done; and were such steps taken without
+// end, what a shard says of itself would become too large for a message.
 absl::Status TurnRule::Admit(const ShardState& state, uint64_t step) const {
   const uint64_t first = state.applied.watermark();
   if (step <= first + kMaxStalenessBound) return absl::OkStatus();
