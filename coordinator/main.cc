@@ -5,7 +5,6 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/net/channel.h"
-#include "common/net/self_check.h"
 #include "common/printable.h"
 #include "common/process.h"
 #include "coordinator/coordinator.h"
@@ -38,7 +37,6 @@ int main(int argc, char** argv) {
     return 1;
   }
   LOG(INFO) << "the coordinator serves on " << (*coordinator)->address();
-  const millrace::SelfCheck self_check({});
   stop.Wait();
   LOG(INFO) << "the coordinator stops";
   millrace::StopSignal::LimitStopping(options.stop_timeout + kLongestEnd);

@@ -7,7 +7,6 @@
 #include "absl/types/optional.h"
 #include "common/mutex.h"
 #include "common/net/channel.h"
-#include "common/net/self_check.h"
 #include "common/printable.h"
 #include "common/process.h"
 #include "glog/logging.h"
@@ -39,7 +38,6 @@ int Serve(PsServerOptions options) {
   if (!server.ok()) return Fail(server.status());
   LOG(INFO) << options.name << " serves on " << (*server)->address() << " with data in "
             << options.data_dir << ", coordinator " << options.coordinator_address;
-  const SelfCheck self_check({});
   stop.Wait();
   LOG(INFO) << options.name << " stops";
   // What it could not stop may not end either.

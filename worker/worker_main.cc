@@ -8,7 +8,6 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/net/channel.h"
-#include "common/net/self_check.h"
 #include "common/printable.h"
 #include "common/process.h"
 #include "glog/logging.h"
@@ -49,7 +48,6 @@ int RunWorker(const WorkerOptions& options) {
     std::cerr << "worker: " << Printable(worker.status().message()) << std::endl;
     return 2;
   }
-  const SelfCheck self_check({});
   std::thread watch([&worker, &stop] {
     const absl::Status end = (*worker)->Wait();
     if (absl::IsUnavailable(end)) EndWithoutDevice(end);
