@@ -83,6 +83,38 @@ class ServedPs {
     return admin_->CreateShard(&context, request, &status);
   }
 
+  grpc::Status Flush(const ShardSpec& spec) {
+    FlushCutRequest request;
+    request.set_job_id(spec.job_id());
+    request.set_shard(spec.shard());
+    request.set_generation(1);
+    grpc::ClientContext context;
+    ShardStatus status;
+    return admin_->FlushCut(&context, request, &status);
+  }
+
+  ShardStatus Status(const ShardSpec& spec) {
+    GetShardRequest request;
+    request.set_job_id(spec.job_id());
+    request.set_shard(spec.shard());
+    grpc::ClientContext context;
+    ShardStatus status;
+    EXPECT_TRUE(admin_->GetShard(&context, request, &status).ok());
+    return status;
+  }
+
+  grpc::Status StepBack(const ShardSpec& spec, uint64_t version) {
+    StepBackRequest request;
+    request.set_job_id(spec.job_id());
+    request.set_shard(spec.shard());
+    request.set_generation(1);
+    request.mutable_cut()->set_version(version);
+    request.set_epoch(1);
+    grpc::ClientContext context;
+    ShardStatus status;
+    return admin_->StepBack(&context, request, &status);
+  }
+
   grpc::Status Write(const WriteCheckpointRequest& request, WriteCheckpointResponse* response,
                      absl::Duration timeout = kRpcPatience) {
     grpc::ClientContext context;
@@ -190,7 +222,8 @@ TEST_F(PsCheckpointTest, ClientThatGoesEndsTheWriting) {
   EXPECT_EQ(FilesIn(number), 0);
 }
 
-// Hangs wherever a file of values is to be made.
+// Hangs wherever a checkpoint's file of values is to be made, and, when told so, where one of the
+// server's own is to be read.
 class HangingFileSystem final : public rocksdb::FileSystemWrapper {
  public:
   HangingFileSystem() : rocksdb::FileSystemWrapper(RealFileSystem()) {}
@@ -199,29 +232,47 @@ class HangingFileSystem final : public rocksdb::FileSystemWrapper {
   rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* debug) override {
-    if (absl::EndsWith(path, ".safetensors")) {
-      hangs_.set_value();
-      mended_.get_future().wait();
-    }
+    if (absl::EndsWith(path, ".safetensors")) Hang();
     return FileSystemWrapper::NewWritableFile(path, options, file, debug);
   }
 
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
+                                        const rocksdb::FileOptions& options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                        rocksdb::IODebugContext* debug) override {
+    if (reads_hang_) Hang();
+    return FileSystemWrapper::NewRandomAccessFile(path, options, file, debug);
+  }
+
+  void HangReads() { reads_hang_ = true; }
   void WaitUntilItHangs() { hangs_.get_future().wait(); }
-  void Mend() { mended_.set_value(); }
+  void Mend() {
+    reads_hang_ = false;
+    mended_.set_value();
+  }
 
  private:
+  void Hang() {
+    hangs_.set_value();
+    mended_.get_future().wait();
+  }
+
+  std::atomic<bool> reads_hang_ = false;
   std::promise<void> hangs_;
   std::promise<void> mended_;
 };
 
-// Lets nobody wait for calls that wait for files, once it is told so.
+// Once it is told so, its time flies while somebody waits for calls that wait for files.
 class ImpatientClock final : public Clock {
  public:
   absl::Time Now() override { return clock_.Now(); }
   bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    if (impatient_ && deadline == Now() + PsServer::kFilesTimeout) return true;
-    return clock_.WaitUntil(condition, mutex, deadline);
+    if (!impatient_ || deadline != Now() + PsServer::kFilesTimeout) {
+      return clock_.WaitUntil(condition, mutex, deadline);
+    }
+    clock_.Advance(PsServer::kFilesTimeout);
+    return true;
   }
 
   void SetImpatient(bool impatient) { impatient_ = impatient; }
@@ -256,6 +307,33 @@ TEST_F(PsCheckpointTest, DirectoryThatHangsKeepsNoServerFromStopping) {
   ps.Restart();
   const Pulled pulled = Puller(ps.data(), Spec()).Pull();
   EXPECT_EQ(pulled.version, 1) << pulled.message;
+}
+
+// What it reads of its own may be of a shard that is to be written.
+TEST_F(PsCheckpointTest, OwnDiskThatHangsEndsTheStopAsAKillWould) {
+  const auto files = std::make_shared<HangingFileSystem>();
+  ImpatientClock clock;
+  PsServerOptions options;
+  options.clock = &clock;
+  options.file_system = files;
+  ServedPs ps("hanging_disk", options);
+  const ShardSpec spec = TestJob({10}, UnitSgd(), /*replicas=*/1).Shards(1)[0];
+  ASSERT_TRUE(ps.Create(spec).ok());
+  Pusher pusher(ps.data());
+  ASSERT_EQ(pusher.Push(MakePush(spec, 0, 0, WholeShard(spec), 1)).code(), 0);
+  ASSERT_TRUE(ps.Flush(spec).ok());
+  files->HangReads();
+  auto stepped_back = std::async(std::launch::async, [&] { return ps.StepBack(spec, 1); });
+  files->WaitUntilItHangs();
+  clock.SetImpatient(true);
+  EXPECT_EQ(ps.server()->Stop().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(stepped_back.get().ok());
+  clock.SetImpatient(false);
+  files->Mend();
+  ps.Restart();
+  const ShardStatus status = ps.Status(spec);
+  EXPECT_EQ(status.version(), 1);
+  EXPECT_TRUE(status.closed()) << "more may have been acknowledged";
 }
 
 TEST_F(PsCheckpointTest, CallersInThisProcessKeepNoServerFromStoppingAndOnlyGetErrors) {

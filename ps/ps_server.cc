@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/memory_limit.h"
 #include "common/start_thread.h"
@@ -18,6 +19,7 @@ namespace {
 
 // For answers that are on their way to clients.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+constexpr int kStopLogSeconds = 60;
 // A backstop: what shards hold of messages is bounded by what they are admitted with, which is less
 // than the machine's memory.
 constexpr uint64_t kLeastMessageMemory = uint64_t{512} << 20;
@@ -108,7 +110,8 @@ absl::Status PsServer::StopOnce() {
 
 // gRPC waits for handlers however long they take, and one may hang in a directory on a server that
 // does not answer; and callers in this process may not let go of their channel. They work on no
-// shard any more: the store is closed, and streams are ended.
+// shard any more: the store is closed, and streams are ended. Of others nobody knows that, so they
+// are waited for as long as a call may take; gRPC itself may not end after a lack of threads.
 absl::Status PsServer::ShutDownRpcServer() {
   struct Done {
     Mutex mutex;
@@ -122,27 +125,32 @@ absl::Status PsServer::ShutDownRpcServer() {
                               ended->done = true;
                               ended->changed.SignalAll();
                             }));
-  std::vector<std::string> left;
-  while (left.empty()) {
-    {
-      const absl::Time deadline = clock_->Now() + kFilesTimeout;
-      MutexLock lock(&ended->mutex);
-      bool late = false;
-      while (!ended->done && !late) {
-        late = clock_->WaitUntil(&ended->changed, &ended->mutex, deadline);
-      }
-      if (ended->done) break;
+  const auto has_ended_by = [&](absl::Time deadline) {
+    MutexLock lock(&ended->mutex);
+    while (!ended->done && !clock_->WaitUntil(&ended->changed, &ended->mutex, deadline)) {
     }
-    left = served_->store->FilesUnderWay();
+    return ended->done;
+  };
+  const absl::Time last = clock_->Now() + ShardStore::kTimeout;
+  while (!has_ended_by(clock_->Now() + kFilesTimeout)) {
+    std::vector<std::string> left = served_->store->FilesUnderWay();
     if (served_->rpc_server->HasInProcessCallers()) left.push_back("callers in this process");
-  }
-  if (left.empty()) {
-    thread.join();
+    if (left.empty() && clock_->Now() < last) {
+      LOG_EVERY_T(INFO, kStopLogSeconds) << "the server waits for calls that it still answers";
+      continue;
+    }
+    thread.detach();
+    if (left.empty()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("calls that the server still answers have not ended within ",
+                       absl::FormatDuration(ShardStore::kTimeout),
+                       ": it stops as by a kill, without writing its shards"));
+    }
+    LOG(ERROR) << "the server stops without waiting any longer for "
+               << absl::StrJoin(left, ", and for ");
     return absl::OkStatus();
   }
-  LOG(ERROR) << "the server stops without waiting any longer for "
-             << absl::StrJoin(left, ", and for ");
-  thread.detach();
+  thread.join();
   return absl::OkStatus();
 }
 

@@ -73,8 +73,9 @@ class PsServer {
   // what the first one did. Blocks. Calls that still wait for another directory than the server's
   // own after kFilesTimeout are named in the log, and left to themselves: what they use stays, with
   // the lock on the data directory, until they return or the process ends. So are callers that hold
-  // an in-process channel; they only get errors. RESOURCE_EXHAUSTED: there is no thread for it, and
-  // everything is left as by a kill.
+  // an in-process channel; they only get errors. RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED: there is no
+  // thread for it, or other calls have not ended within ShardStore::kTimeout; everything is left as
+  // by a kill.
   absl::Status Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -93,7 +94,7 @@ class PsServer {
 
   bool HasJobs() const;
   // Returns when no call is under way any more, or only those that were waited for for too long.
-  // RESOURCE_EXHAUSTED: there is no thread to wait with.
+  // RESOURCE_EXHAUSTED: there is no thread to wait with. DEADLINE_EXCEEDED: others have not ended.
   absl::Status ShutDownRpcServer();
   void Join(const PsServerOptions& options);
   absl::Status StopOnce();
