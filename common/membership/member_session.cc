@@ -77,6 +77,8 @@ absl::Status MemberSession::Wait() {
 void MemberSession::Run() {
   absl::Status end;
   Backoff backoff(options_.first_backoff, options_.last_backoff);
+  // A coordinator that is started with its members may be later than they.
+  next_log_ = options_.clock->Now() + kLogGrace;
   while (!LeaveBy().has_value()) {
     const absl::Status status = ServeStream();
     if (LeaveBy().has_value()) break;

@@ -43,7 +43,8 @@ class CudaGradients final : public cuda::Gradients {
   void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values);
 
   // Gradients that are final one after the other leave together once they have so many bytes: each
-  // group costs the graph two copies, its own and that of the step's number, and an event.
+  // group costs the graph an event, a copy of the step's number, and one copy for each run of
+  // neighbours, which mostly is one.
   static constexpr size_t kGroupBytes = size_t{256} << 10;
 
   // Enqueues the number of the step whose pass is launched next. Each group brings it along, so

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iterator>
 
 #include "worker/device/cuda/kernels/arrays.h"
 #include "worker/device/cuda/kernels/elementwise.h"
@@ -28,9 +27,10 @@ struct WithRegularizer {
   float twice_l2;
 };
 
-// Of so many at most: the parameters of a kernel have 4 KiB.
+// So many at most: the parameters of a kernel have 4 KiB.
+constexpr unsigned kMostTogether = 64;
 struct RegularizedVariables {
-  Regularized of[64];
+  Regularized of[kMostTogether];
 };
 
 // blockIdx.y is the variable, the threads stride over its elements.
@@ -107,17 +107,28 @@ void ToFloats(cudaStream_t stream, const uint8_t* bytes, size_t count, float* fl
   }
 }
 
+// Small variables share launches. A large one fills the GPU by itself, and beside it each small one
+// would have as many blocks.
 void AddRegularizers(cudaStream_t stream, const std::vector<Regularized>& variables) {
-  for (size_t begin = 0; begin < variables.size();) {
-    RegularizedVariables some;
-    unsigned number = 0;
-    size_t most = 0;
-    for (; begin < variables.size() && number < std::size(some.of); ++begin) {
-      some.of[number++] = variables[begin];
-      most = std::max(most, variables[begin].count);
+  RegularizedVariables small;
+  unsigned number = 0;
+  unsigned blocks = 0;  // Of each.
+  const auto launch_small = [&] {
+    if (number > 0) Launch(stream, dim3(blocks, number), kThreads, RegularizersKernel, small);
+    number = blocks = 0;
+  };
+  for (const Regularized& variable : variables) {
+    const unsigned needed = BlocksFor(variable.count / 4);
+    if (needed > kMostBlocks / kMostTogether) {
+      ApplyTwo(stream, WithRegularizer{variable.l1, variable.twice_l2}, variable.count,
+               variable.values, variable.gradient, variable.gradient);
+      continue;
     }
-    Launch(stream, dim3(BlocksFor(most / 4), number), kThreads, RegularizersKernel, some);
+    small.of[number++] = variable;
+    blocks = std::max(blocks, needed);
+    if (number == kMostTogether) launch_small();
   }
+  launch_small();
 }
 
 }  // namespace millrace::cuda

@@ -90,6 +90,24 @@ TEST_F(GpuTest, RegularizersOfManyVariablesAreAddedByFewKernels) {
   }
 }
 
+TEST_F(GpuTest, RegularizersOfALargeVariableHaveAKernelOfTheirOwn) {
+  constexpr size_t kLarge = 80003;
+  const auto values = OnDevice(gpu_.get(), std::vector<float>(kLarge, 2));
+  const auto large = OnDevice(gpu_.get(), std::vector<float>(kLarge, 10));
+  const auto first = OnDevice<float>(gpu_.get(), {1, 1, 1, 1, 1});
+  const auto last = OnDevice<float>(gpu_.get(), {2, 2, 2});
+  const uint64_t before = cuda_emulation::Counted().launches;
+  gpu_->AddRegularizers({{values->As(), first->As(), /*count=*/5, /*l1=*/1, /*twice_l2=*/0},
+                         {values->As(), large->As(), kLarge, /*l1=*/1, /*twice_l2=*/0.5f},
+                         {values->As(), last->As(), /*count=*/3, /*l1=*/0, /*twice_l2=*/1}});
+  if (!OnRealGpu()) {
+    EXPECT_EQ(cuda_emulation::Counted().launches - before, 2);
+  }
+  EXPECT_THAT(first->Values(), Each(2));
+  EXPECT_THAT(large->Values(), Each(12));
+  EXPECT_THAT(last->Values(), Each(4));
+}
+
 TEST_F(GpuTest, ArraysOfAnySizeAtAnyPlaceAreAdded) {
   for (const size_t count : {1, 2, 3, 4, 5, 7, 1023, 1028}) {
     for (const size_t offset : {0, 1, 3, 4}) {

@@ -15,7 +15,8 @@
 
 namespace millrace::cuda {
 
-// As load_matrix_sync(*to, from, kPitch). REQUIRES: `from` is in shared memory
+// As load_matrix_sync(*to, from, kPitch), with its demands on alignment. REQUIRES: `from` is in
+// shared memory.
 #ifdef __CUDACC__
 #define MILLRACE_SHARED_FRAGMENT(Use, Order, Type, Element, depth, instruction)                  \
   template <int kPitch>                                                                          \
