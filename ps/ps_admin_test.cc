@@ -89,13 +89,9 @@ TEST_F(PsServerTest, FlushCutReturnsWhenTheVersionIsInTheDatabase) {
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 1));
-  FlushCutRequest request;
-  request.set_job_id(spec.job_id());
-  request.set_generation(1);
   ShardStatus status;
   for (int i = 0; i < 2; ++i) {
-    grpc::ClientContext context;
-    ASSERT_TRUE(admin_->FlushCut(&context, request, &status).ok());
+    ASSERT_TRUE(Flush(spec, &status).ok());
     EXPECT_EQ(status.flushed_version(), 1);
   }
 }

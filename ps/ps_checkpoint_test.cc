@@ -23,6 +23,7 @@
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/ps_server.h"
 #include "ps/ps_test_util.h"
+#include "ps/shard_admin.h"
 #include "ps/store/checkpoint_test_util.h"
 #include "rocksdb/file_system.h"
 
@@ -50,7 +51,7 @@ OptimizerSpec UnitSgd() {
 }
 
 // A server and its clients.
-class ServedPs {
+class ServedPs : public ShardAdmin {
  public:
   explicit ServedPs(const std::string& name, PsServerOptions options = {})
       : options_(std::move(options)) {
@@ -68,52 +69,11 @@ class ServedPs {
     server_ = *std::move(server);
     const auto channel = CreateChannel(server_->address());
     data_ = ParameterServer::NewStub(channel);
-    admin_ = ParameterServerAdmin::NewStub(channel);
+    ConnectAdmin(channel);
   }
 
   PsServer* server() { return server_.get(); }
   ParameterServer::Stub* data() { return data_.get(); }
-
-  grpc::Status Create(const ShardSpec& spec) {
-    CreateShardRequest request;
-    *request.mutable_spec() = spec;
-    request.set_generation(1);
-    grpc::ClientContext context;
-    ShardStatus status;
-    return admin_->CreateShard(&context, request, &status);
-  }
-
-  grpc::Status Flush(const ShardSpec& spec) {
-    FlushCutRequest request;
-    request.set_job_id(spec.job_id());
-    request.set_shard(spec.shard());
-    request.set_generation(1);
-    grpc::ClientContext context;
-    ShardStatus status;
-    return admin_->FlushCut(&context, request, &status);
-  }
-
-  ShardStatus Status(const ShardSpec& spec) {
-    GetShardRequest request;
-    request.set_job_id(spec.job_id());
-    request.set_shard(spec.shard());
-    grpc::ClientContext context;
-    ShardStatus status;
-    EXPECT_TRUE(admin_->GetShard(&context, request, &status).ok());
-    return status;
-  }
-
-  grpc::Status StepBack(const ShardSpec& spec, uint64_t version) {
-    StepBackRequest request;
-    request.set_job_id(spec.job_id());
-    request.set_shard(spec.shard());
-    request.set_generation(1);
-    request.mutable_cut()->set_version(version);
-    request.set_epoch(1);
-    grpc::ClientContext context;
-    ShardStatus status;
-    return admin_->StepBack(&context, request, &status);
-  }
 
   grpc::Status Write(const WriteCheckpointRequest& request, WriteCheckpointResponse* response,
                      absl::Duration timeout = kRpcPatience) {
@@ -126,7 +86,6 @@ class ServedPs {
   PsServerOptions options_;
   std::unique_ptr<PsServer> server_;
   std::unique_ptr<ParameterServer::Stub> data_;
-  std::unique_ptr<ParameterServerAdmin::Stub> admin_;
 };
 
 class PsCheckpointTest : public ::testing::Test {
@@ -321,7 +280,8 @@ TEST_F(PsCheckpointTest, OwnDiskThatHangsEndsTheStopAsAKillWould) {
   ASSERT_TRUE(ps.Create(spec).ok());
   Pusher pusher(ps.data());
   ASSERT_EQ(pusher.Push(MakePush(spec, 0, 0, WholeShard(spec), 1)).code(), 0);
-  ASSERT_TRUE(ps.Flush(spec).ok());
+  ShardStatus status;
+  ASSERT_TRUE(ps.Flush(spec, &status).ok());
   files->HangReads();
   auto stepped_back = std::async(std::launch::async, [&] { return ps.StepBack(spec, 1); });
   files->WaitUntilItHangs();
@@ -331,7 +291,7 @@ TEST_F(PsCheckpointTest, OwnDiskThatHangsEndsTheStopAsAKillWould) {
   clock.SetImpatient(false);
   files->Mend();
   ps.Restart();
-  const ShardStatus status = ps.Status(spec);
+  status = ps.Get(spec);
   EXPECT_EQ(status.version(), 1);
   EXPECT_TRUE(status.closed()) << "more may have been acknowledged";
 }
