@@ -73,7 +73,13 @@ CLI::Option* AddDurationFlag(CLI::App& app, const std::string& name, absl::Durat
           name,
           [=](const std::string& text) {
             absl::Duration given;
-            if (!absl::ParseDuration(text, &given) || given < range.least || given > range.most) {
+            if (!absl::ParseDuration(text, &given)) {
+              throw CLI::ValidationError(
+                  name, absl::StrCat(text,
+                                     "; must be a duration with its unit, such as 90s, "
+                                     "500ms or 1h30m"));
+            }
+            if (given < range.least || given > range.most) {
               throw CLI::ValidationError(name, absl::StrCat(text, "; must be ", Text(range)));
             }
             *value = given;

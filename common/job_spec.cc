@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/proto_duration.h"
+#include "common/proto_fields.h"
 #include "common/steps_per_epoch.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
@@ -41,6 +42,19 @@ TextPlace PlaceOf(absl::string_view text, size_t offset) {
           static_cast<int>(offset - line_begin)};
 }
 
+// What the parser says of a field that a message has not got, with those that it has.
+std::string WithFields(const std::string& message) {
+  constexpr absl::string_view kBegin = "Message type \"", kEnd = "\" has no field named ";
+  absl::string_view name = message;
+  const size_t end = name.find(kEnd);
+  if (!absl::ConsumePrefix(&name, kBegin) || end == absl::string_view::npos) return message;
+  name = name.substr(0, end - kBegin.size());
+  const auto* const type =
+      google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(std::string(name));
+  if (type == nullptr) return message;
+  return absl::StrCat(message, " It has: ", FieldNames(type), ".");
+}
+
 // Keeps what the parser complains of, with the place in front.
 class ErrorList final : public google::protobuf::io::ErrorCollector {
  public:
@@ -55,8 +69,8 @@ class ErrorList final : public google::protobuf::io::ErrorCollector {
       return;
     }
     const TextPlace place = PlaceOfError({line, column}, message);
-    errors_.push_back(
-        absl::StrCat(file_name_, ":", place.line + 1, ":", place.column + 1, ": ", message));
+    errors_.push_back(absl::StrCat(file_name_, ":", place.line + 1, ":", place.column + 1, ": ",
+                                   WithFields(message)));
   }
 
   std::string Join() const { return absl::StrJoin(errors_, "\n"); }

@@ -54,7 +54,8 @@ std::string ParseError(const std::string& text) {
 
 TEST(ParseJobSpecTest, ErrorsNameFileLineAndColumn) {
   EXPECT_THAT(ParseError("name: \"a\"\nmodell {}\n"), StartsWith("mnist.job:2:8: "));
-  EXPECT_THAT(ParseError("name: \"a\"\nmodell {}\n"), HasSubstr("no field named \"modell\""));
+  EXPECT_THAT(ParseError("name: \"a\"\nmodell {}\n"),
+              HasSubstr("no field named \"modell\". It has: name, model, "));
   EXPECT_THAT(ParseError("model {\n  loss: HINGE\n}"), StartsWith("mnist.job:2:9: "));
   EXPECT_THAT(ParseError("model {\n  loss: HINGE\n}"), HasSubstr("\"HINGE\""));
   EXPECT_THAT(ParseError("batch_size: many"), StartsWith("mnist.job:1:13: "));

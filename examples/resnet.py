@@ -13,20 +13,24 @@ HEAD = """\
 # A residual network of depth {depth} on CIFAR-10: colour images of 32x32 pixels in 10 classes.
 # Written by examples/resnet.py, which also writes deeper ones.
 #
-#   millrace train examples/cifar10_resnet.textproto --data=DIR --ps=2 --workers=2
+#   millrace train {file} --data=DIR --ps=2 --workers=2
 #
 # DIR holds the binary version of CIFAR-10 (https://www.cs.toronto.edu/~kriz/cifar.html): data_batch_1.bin to
 # data_batch_5.bin and test_batch.bin; as many of the first as there are train.
 #
-# For each worker it takes the memory that `millrace summary` tells beside the data, and on two cores about 80 s for the
-# 50,000 images of an epoch. After one epoch of one file (10,000 images) expect 0.32 on training batches; held-out images
-# take some epochs more, until the moving averages of the normalisations have settled.
+# For each worker it takes the memory that `millrace summary` tells beside the data{expect}.
 
 name: "cifar10-resnet{depth}"
 
 model {{
   # A layer takes the output of the one before it, unless it names its inputs.
 """
+
+# Of depth 20.
+EXPECT = """\
+, and on two cores about 80 s for the
+# 50,000 images of an epoch. After one epoch of one file (10,000 images) expect 0.32 on training batches; held-out images
+# take some epochs more, until the moving averages of the normalisations have settled"""
 
 TAIL = """\
   layers { name: "pool" global_average_pooling2d {} }
@@ -106,7 +110,11 @@ def main():
     depth = parser.parse_args().depth
     if depth < 8 or depth % 6 != 2:
         parser.error(f"--depth: {depth}; must be 6 n + 2, such as 20 or 56")
-    print(HEAD.format(depth=depth) + layers(depth) + TAIL, end="")
+    if depth == 20:
+        head = HEAD.format(depth=depth, file="examples/cifar10_resnet.textproto", expect=EXPECT)
+    else:
+        head = HEAD.format(depth=depth, file=f"resnet{depth}.textproto", expect="")
+    print(head + layers(depth) + TAIL, end="")
 
 
 if __name__ == "__main__":

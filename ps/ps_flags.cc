@@ -1,6 +1,7 @@
 #include "ps/ps_flags.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iostream>
 #include <string>
 
@@ -23,6 +24,7 @@ namespace {
 constexpr char kDefaultListen[] = "127.0.0.1:2222";
 constexpr char kDefaultArena[] = "/dev/shm";
 constexpr char kNoArena[] = "off";
+constexpr uint64_t kMostBandwidth = uint64_t{1} << 40;
 
 int Complain(const absl::Status& status) {
   return ComplainOfUsage(absl::StrCat("ps: ", status.message()), std::cerr);
@@ -102,17 +104,6 @@ absl::Status CheckOptions(const PsServerOptions& options) {
   return CheckAdvertised(options);
 }
 
-// CLI11's own numbers wrap around, and its message is of what a double can hold.
-uint64_t ParseBandwidth(const std::string& text) {
-  uint64_t bytes = 0;
-  const bool digits = !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
-  if (digits && absl::SimpleAtoi(text, &bytes)) return bytes;
-  throw CLI::ValidationError("--checkpoint_bandwidth",
-                             absl::StrCat(text,
-                                          "; must be a whole number of bytes a second below 2^64, "
-                                          "or 0 for no limit"));
-}
-
 }  // namespace
 
 absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* tf_config,
@@ -139,14 +130,8 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
                  "Directory of a memory file system, for variables that outlive a killed server; "
                  "or off")
       ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--checkpoint_bandwidth",
-         [options](const std::string& text) {
-           options->checkpoint_bandwidth = ParseBandwidth(text);
-         },
-         "Bytes a second that checkpoints are written with, all together; 0: no limit")
-      ->type_name("BYTES")
-      ->default_str("0");
+  AddBytesFlag(app, "--checkpoint_bandwidth", &options->checkpoint_bandwidth, kMostBandwidth,
+               "Bytes a second that checkpoints are written with, all together; 0: no limit");
   app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
                "Serve other machines without transport security, in a network that is trusted");
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);

@@ -78,12 +78,13 @@ TEST_F(PsFlagsTest, CheckpointBandwidthIsANumberOfBytes) {
   EXPECT_EQ(options_.checkpoint_bandwidth, 0);
   EXPECT_EQ(Parse({"--coordinator=c:2", "--checkpoint_bandwidth=50000000"}), absl::nullopt);
   EXPECT_EQ(options_.checkpoint_bandwidth, 50'000'000);
-  for (const std::string value :
-       {"-1", "abc", "10MB", "1e6", "1.5", "99999999999999999999999", "18446744073709551616"}) {
+  EXPECT_EQ(Parse({"--coordinator=c:2", "--checkpoint_bandwidth=100MiB"}), absl::nullopt);
+  EXPECT_EQ(options_.checkpoint_bandwidth, 100 << 20);
+  for (const std::string value : {"-1", "abc", "10MB", "99999999999999999999999", "2TiB"}) {
     const std::string flag = "--checkpoint_bandwidth=" + value;
     EXPECT_EQ(Parse({"--coordinator=c:2", flag.c_str()}), 2) << flag;
     EXPECT_THAT(error_, HasSubstr("--checkpoint_bandwidth: " + value +
-                                  "; must be a whole number of bytes a second below 2^64"));
+                                  "; must be a number of bytes such as 512MiB, at most 1TiB"));
   }
 }
 

@@ -120,6 +120,8 @@ absl::StatusOr<ExitCode> RunCheckpointsLs(const CommandContext& context) {
     for (const auto& [number, line] : lines) {
       out << JsonLine(LineJson(name.directory, number, line));
     }
+  } else if (lines.empty()) {
+    out << "no checkpoints in " << PrintableName(name.directory) << "\n";
   } else {
     out << LinesTable(lines, absl::Now());
   }

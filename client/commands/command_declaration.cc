@@ -189,8 +189,8 @@ void CommandDeclaration::AddCheckpoints() {
   AddPath(show);
   AddSlots(show);
   AddPath(Add("verify",
-              "Read every byte of a checkpoint. Names what is damaged, and the whole one then "
-              "that a job goes on from; exits with 1.",
+              "Read every byte of a checkpoint. Where something is damaged it is named, and the "
+              "whole checkpoint that a job would go on from; then the exit code is 1.",
               group));
   AddCheckpointsExport(group);
   AddCheckpointsRm(group);
@@ -209,27 +209,28 @@ void CommandDeclaration::AddCheckpointsExport(CLI::App* group) {
 void CommandDeclaration::AddCheckpointsRm(CLI::App* group) {
   CLI::App* command = Add("rm",
                           "Remove a checkpoint, and files that none needs. What others refer to "
-                          "stays. The furthest whole one, which a job goes on from, goes only "
-                          "with --force: to know which it is, the values of those that stay are "
-                          "read, as verify does, until enough are whole.",
+                          "stays. The furthest whole one, which a job goes on from, and that of "
+                          "the best evaluation go only with --force: to know which is the "
+                          "furthest, the values of those that stay are read, as verify does, until "
+                          "enough are whole.",
                           group);
   AddPath(command);
   command
       ->add_option("--keep", Of(command)->keep,
-                   "Remove all of the directory but so many of the newest whole ones, and the "
-                   "furthest. Damaged ones are named, and go only by their own paths")
+                   "Remove all of the directory but so many of the newest whole ones, the "
+                   "furthest and the best. Damaged ones are named, and go only by their own paths")
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");
   command->add_flag(
       "--force", Of(command)->force,
-      "Remove it even if it is the furthest whole one, or unfinished; reads no values");
+      "Remove it even if it is the furthest whole one, the best, or unfinished; reads no values");
 }
 
 void CommandDeclaration::AddPath(CLI::App* command) {
   command
       ->add_option("PATH", Of(command)->path,
-                   "A directory of checkpoints, DIR or DIR/latest, which mean its newest one, or "
-                   "one checkpoint, such as DIR/000017")
+                   "One checkpoint, such as DIR/000017, or a directory of them, DIR or DIR/latest: "
+                   "the newest one there; ls and rm --keep take the directory as a whole")
       ->required()
       ->type_name("");
 }

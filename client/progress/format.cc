@@ -194,7 +194,9 @@ std::string FormatTimeSpent(const TimeSpent& spent) {
     const int percent = static_cast<int>(std::lround(100 * seconds / wall));
     if (percent > 0) texts.push_back(absl::StrCat(percent, "% ", what));
   }
-  const absl::Duration unit = wall < 10 ? absl::Milliseconds(100) : absl::Seconds(1);
+  const absl::Duration unit = wall < 1    ? absl::Milliseconds(1)
+                              : wall < 10 ? absl::Milliseconds(100)
+                                          : absl::Seconds(1);
   return absl::StrFormat("%s: %s; goodput %.2f",
                          absl::FormatDuration(absl::Trunc(FromProto(spent.wall()), unit)),
                          absl::StrJoin(texts, ", "), spent.goodput());

@@ -182,5 +182,13 @@ TEST(FormatTest, TimeSpentNamesTheGreatestPartsFirst) {
   EXPECT_EQ(FormatTimeSpent(TimeSpent()), "");
 }
 
+TEST(FormatTest, TimeSpentOfAShortJobHasAUnit) {
+  TimeSpent spent;
+  spent.mutable_wall()->set_nanos(52'300'000);
+  *spent.mutable_training() = spent.wall();
+  spent.set_goodput(1);
+  EXPECT_EQ(FormatTimeSpent(spent), "52ms: 100% training; goodput 1.00");
+}
+
 }  // namespace
 }  // namespace millrace::client

@@ -20,7 +20,7 @@ constexpr int kMaxPort = 65535;
 absl::Status Malformed(absl::string_view text, absl::string_view problem) {
   return absl::InvalidArgumentError(
       absl::StrCat("address '", PrintableName(text), "': ", problem,
-                   "; expected HOST:PORT (such as 127.0.0.1:7070 or [::1]:7070), unix:PATH or "
+                   "; expected HOST:PORT (such as 127.0.0.1:2220 or [::1]:2220), unix:PATH or "
                    "unix-abstract:NAME"));
 }
 

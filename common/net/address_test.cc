@@ -43,7 +43,7 @@ TEST(AddressTest, MalformedAddressIsRefusedWithAnExample) {
     const auto address = ParseAddress(text);
     EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(address.status().ToString(), HasSubstr(text));
-    EXPECT_THAT(address.status().ToString(), HasSubstr("127.0.0.1:7070"));
+    EXPECT_THAT(address.status().ToString(), HasSubstr("127.0.0.1:2220"));
   }
 }
 
@@ -65,7 +65,7 @@ TEST(AddressTest, OnlyPrintableAsciiIsAnAddress) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << printed;
     EXPECT_THAT(status.ToString(),
                 HasSubstr(std::string("address ") + printed + ": not printable ASCII"));
-    EXPECT_THAT(status.ToString(), HasSubstr("127.0.0.1:7070"));
+    EXPECT_THAT(status.ToString(), HasSubstr("127.0.0.1:2220"));
   }
 }
 
