@@ -1,4 +1,5 @@
-// Each loss against its twin on the CPU, which worker/device/cpu/losses compares with Keras's.
+// Each loss against its twin on the CPU, which worker/device/cpu/losses compares with Keras's, and
+// against float64.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -8,6 +9,8 @@
 #include "worker/device/cpu/members.h"
 #include "worker/device/cuda/describe.h"
 #include "worker/device/cuda/gpu_test_util.h"
+#include "worker/device/cuda/kernels/testing/differences.h"
+#include "worker/device/cuda/kernels/testing/float64_losses.h"
 
 namespace millrace::worker {
 namespace {
@@ -139,6 +142,34 @@ void ExpectLossLikeCpu(const LossCase& c) {
   }
 }
 
+// An absolute error has a kink where a number equals its label.
+void KeepLabelsApart(LossCase* c) {
+  if (c->output.loss != MEAN_ABSOLUTE_ERROR) return;
+  for (float& value : c->values) value = std::round(4 * value) / 4;
+  for (float& label : c->label.floats) label = std::round(4 * label) / 4 + 0.125f;
+}
+
+void ExpectLossLikeFloat64(const LossCase& c, Steps steps) {
+  SCOPED_TRACE(Loss_Name(c.output.loss));
+  Doubles values(c.values.begin(), c.values.end());
+  const LossResult result = LossOnGpu(c);
+  const Doubles losses = Float64Losses(c.output, values, c.label);
+  for (size_t i = 0; i < c.batch(); ++i) {
+    EXPECT_NEAR(result.losses[i], losses[i] * c.weights[i], 1e-6) << i;
+  }
+  // Times their number, so that gradients of many numbers are not small.
+  const double numbers = static_cast<double>(c.values.size());
+  std::vector<float> gradient = result.gradient;
+  for (float& slope : gradient) slope *= static_cast<float>(numbers);
+  const auto objective = [&] {
+    const Doubles each = Float64Losses(c.output, values, c.label);
+    double sum = 0;
+    for (size_t i = 0; i < c.batch(); ++i) sum += each[i] * c.weights[i];
+    return sum * c.output.weight / static_cast<double>(c.batch()) * numbers;
+  };
+  ExpectDifferenceQuotients(gradient, &values, objective, steps, 5e-6);
+}
+
 class LossKernelTest : public ::testing::TestWithParam<Loss> {};
 
 TEST_P(LossKernelTest, IsLikeTheCpuOnAnyShape) {
@@ -167,6 +198,17 @@ TEST_P(LossKernelTest, ExamplesMayCountNothing) {
   LossCase c = MakeLossCase(GetParam(), 5, 3);
   c.weights = {0, 2, 0};
   ExpectLossLikeCpu(c);
+}
+
+TEST_P(LossKernelTest, GradientsAreTheDifferenceQuotientsOfFloat64) {
+  for (const bool float_labels : {true, false}) {
+    LossCase c = MakeLossCase(GetParam(), 7, 5, float_labels);
+    KeepLabelsApart(&c);
+    ExpectLossLikeFloat64(c, Steps::kOfEach);
+    c.output.label_smoothing = 0.125;
+    c.output.huber_delta = 2.5;
+    ExpectLossLikeFloat64(c, Steps::kOfEach);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Losses, LossKernelTest,

@@ -1,6 +1,5 @@
-// Normalizations on an emulated GPU, against the CPU, and against the formula in float64.
+// Normalizations on an emulated GPU, against the CPU; against float64: differences_test.cc.
 #include <cmath>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -142,74 +141,6 @@ TEST(LayerNormalizationKernelTest, WithoutScaleOrCenterAndFrozen) {
       }
     }
   }
-}
-
-// Values [rows, columns] of which each column, or each row, is brought to mean 0 and variance 1.
-struct Normalized {
-  size_t rows;
-  size_t columns;
-  bool by_column;
-  double epsilon;
-};
-
-// The sum of y * dy, in float64.
-double Objective(const Normalized& of, const std::vector<double>& x,
-                 const std::vector<double>& gamma, const std::vector<double>& beta,
-                 const std::vector<float>& dy) {
-  const size_t groups = of.by_column ? of.columns : of.rows;
-  const size_t members = x.size() / groups;
-  const auto place = [&](size_t group, size_t i) {
-    return of.by_column ? i * of.columns + group : group * of.columns + i;
-  };
-  double sum = 0;
-  for (size_t group = 0; group < groups; ++group) {
-    double mean = 0, variance = 0;
-    for (size_t i = 0; i < members; ++i) mean += x[place(group, i)] / members;
-    for (size_t i = 0; i < members; ++i) {
-      variance += std::pow(x[place(group, i)] - mean, 2) / members;
-    }
-    for (size_t i = 0; i < members; ++i) {
-      const size_t at = place(group, i);
-      const double z = (x[at] - mean) / std::sqrt(variance + of.epsilon);
-      sum += dy[at] * (z * gamma[at % of.columns] + beta[at % of.columns]);
-    }
-  }
-  return sum;
-}
-
-// The central differences of `objective` by each of `values`, which it reads.
-void ExpectDifferenceQuotients(const std::vector<float>& gradient, std::vector<double>* values,
-                               const std::function<double()>& objective) {
-  constexpr double kStep = 1e-4;
-  ASSERT_EQ(gradient.size(), values->size());
-  for (size_t i = 0; i < values->size(); ++i) {
-    const double value = (*values)[i];
-    (*values)[i] = value + kStep;
-    const double above = objective();
-    (*values)[i] = value - kStep;
-    const double below = objective();
-    (*values)[i] = value;
-    EXPECT_NEAR(gradient[i], (above - below) / (2 * kStep), 2e-5) << i;
-  }
-}
-
-void ExpectGradients(const LayerCase& c, const Normalized& of) {
-  SCOPED_TRACE(c.plan.spec.ShortDebugString());
-  std::vector<double> x(c.x[0].begin(), c.x[0].end());
-  std::vector<double> gamma(c.parameters[kGamma].begin(), c.parameters[kGamma].end());
-  std::vector<double> beta(c.parameters[kBeta].begin(), c.parameters[kBeta].end());
-  const auto objective = [&] { return Objective(of, x, gamma, beta, c.dy); };
-  const LayerResult result = RunOnGpu(c);
-  ExpectDifferenceQuotients(result.dx[0], &x, objective);
-  ExpectDifferenceQuotients(result.gradients[kGamma], &gamma, objective);
-  ExpectDifferenceQuotients(result.gradients[kBeta], &beta, objective);
-}
-
-TEST(NormalizationKernelTest, GradientsEqualTheDifferenceQuotients) {
-  ExpectGradients(MakeLayerCase("batch_normalization { epsilon: 0.01 }", {{3, 5}}, 6),
-                  {18, 5, /*by_column=*/true, 0.01});
-  ExpectGradients(MakeLayerCase("layer_normalization { epsilon: 0.01 }", {{3, 7}}, 4),
-                  {12, 7, /*by_column=*/false, 0.01});
 }
 
 }  // namespace
