@@ -5,12 +5,14 @@
 #include <random>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "worker/device/cpu/members.h"
 #include "worker/device/cuda/describe.h"
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/kernels/testing/differences.h"
 #include "worker/device/cuda/kernels/testing/float64_losses.h"
+#include "worker/device/cuda/kernels/testing/random_choices.h"
 
 namespace millrace::worker {
 namespace {
@@ -208,6 +210,20 @@ TEST_P(LossKernelTest, GradientsAreTheDifferenceQuotientsOfFloat64) {
     c.output.label_smoothing = 0.125;
     c.output.huber_delta = 2.5;
     ExpectLossLikeFloat64(c, Steps::kOfEach);
+  }
+}
+
+TEST_P(LossKernelTest, RandomShapes) {
+  RandomChoices choose;
+  for (int i = 0; i < 12; ++i) {
+    const size_t width = choose.From(1, choose.Perhaps() ? 20 : 600), batch = choose.From(1, 40);
+    LossCase c = MakeLossCase(GetParam(), width, batch, /*float_labels=*/choose.Perhaps());
+    c.output.label_smoothing = 0.0625 * static_cast<double>(choose.From(0, 15));
+    c.output.huber_delta = 0.25 * static_cast<double>(choose.From(1, 12));
+    KeepLabelsApart(&c);
+    SCOPED_TRACE(absl::StrCat(choose.SeedString(), ": ", batch, " examples of ", width));
+    ExpectLossLikeCpu(c);
+    ExpectLossLikeFloat64(c, Steps::kTogether);
   }
 }
 
