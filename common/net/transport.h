@@ -11,10 +11,11 @@ struct TransportSetting {
   int value;
 };
 
-// An idle connection is pinged after kKeepaliveTimeMs, and given up when no answer comes within
-// kKeepaliveTimeoutMs.
+// A connection on which nothing comes is pinged after kKeepaliveTimeMs, and given up when no answer
+// comes within kKeepaliveTimeoutMs, or when nothing of what was sent has arrived for so long. A ping
+// waits for what gRPC is writing, which may be two messages of values, and so does its answer.
 inline constexpr int kKeepaliveTimeMs = 20'000;
-inline constexpr int kKeepaliveTimeoutMs = 10'000;
+inline constexpr int kKeepaliveTimeoutMs = 30'000;
 
 // The largest that HTTP/2 can name: 2^24 - 1.
 inline constexpr int kMaxFrameBytes = (16 << 20) - 1;

@@ -71,7 +71,7 @@ namespace {
 // Of one stream.
 constexpr size_t kMaxUnfinishedPushes = 64;
 // A push that gets no message for so long is void.
-constexpr absl::Duration kMaxSilence = absl::Seconds(30);
+constexpr absl::Duration kMaxSilence = absl::Minutes(1);
 // From the first part of a group of pulls to the last.
 constexpr absl::Duration kGroupTime = absl::Seconds(10);
 

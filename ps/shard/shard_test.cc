@@ -157,7 +157,7 @@ TEST_F(ShardTest, PushThatGetsNoFurtherIsVoidedInTime) {
   PushPart(1, 1, 2, 0, 5, 1);
   shard_->Tick(start + absl::Seconds(29));
   PushPart(1, 1, 2, 5, 4, 1);
-  shard_->Tick(start + absl::Seconds(31));
+  shard_->Tick(start + absl::Seconds(61));
   const auto late = PushPart(1, 0, 1, 9, 1, 1);
   EXPECT_EQ(late->code(), static_cast<int>(absl::StatusCode::kAborted));
   EXPECT_THAT(late->message(), HasSubstr("; 9 of 10 elements of it had come; push the step again"));

@@ -50,8 +50,12 @@ class Attempt {
   }
   // REQUIRES: ended(), with an error.
   Again again() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return again_; }
-  // When something was last sent or received.
+  // When something was last sent, received, or nearer to be sent.
   absl::Time progress() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return progress_; }
+  // The longest time without that, so far.
+  absl::Duration longest_silence() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
+    return longest_silence_;
+  }
 
   // What becomes of what the server may still have or send.
   enum class Rest {
@@ -65,13 +69,16 @@ class Attempt {
 
  protected:
   void EndLocked(absl::Status status, Again again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
+    ProgressLocked();
     ended_ = true;
     status_ = std::move(status);
     again_ = again;
     monitor_->changed.SignalAll();
   }
   void ProgressLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
-    progress_ = clock_->Now();
+    const absl::Time now = clock_->Now();
+    longest_silence_ = std::max(longest_silence_, now - progress_);
+    progress_ = now;
   }
 
   const uint64_t id_;
@@ -83,6 +90,7 @@ class Attempt {
   Again again_ ABSL_GUARDED_BY(monitor_->mutex) = Again::kNever;
   absl::Status status_ ABSL_GUARDED_BY(monitor_->mutex);
   absl::Time progress_ ABSL_GUARDED_BY(monitor_->mutex);
+  absl::Duration longest_silence_ ABSL_GUARDED_BY(monitor_->mutex);
 };
 
 // An attempt whose messages go out on the streams of one server, each on the one that will be idle
@@ -143,6 +151,12 @@ class StreamAttempt : public Attempt,
 
  private:
   static constexpr int kMaxStreamTries = 3;
+
+  // On a slow network a message waits for those before it; what counts is that these move.
+  void OnWritten() final ABSL_LOCKS_EXCLUDED(monitor_->mutex) {
+    MutexLock lock(&monitor_->mutex);
+    this->ProgressLocked();
+  }
 
   void OnBroken(const absl::Status& status) final ABSL_LOCKS_EXCLUDED(monitor_->mutex) {
     MutexLock lock(&monitor_->mutex);

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -26,6 +27,9 @@ class PendingCall {
 
   // An answer with the request's id.
   virtual void OnAnswer(Answer answer) = 0;
+
+  // A message of the request has left, or is nearer to its turn.
+  virtual void OnWritten() = 0;
 
   // A stream that the request was sent on is broken; nothing more comes on it.
   virtual void OnBroken(const absl::Status& status) = 0;
@@ -96,6 +100,22 @@ class CallStream final : public Stream {
   size_t load() const { return Answer::Load(*this); }
 
  private:
+  void OnWritten(uint64_t written, const std::vector<uint64_t>& waiting) override {
+    std::vector<std::shared_ptr<Call>> calls;
+    {
+      MutexLock lock(&mutex_);
+      const auto add = [&](uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        const auto found = calls_.find(id);
+        if (found != calls_.end()) calls.push_back(found->second);
+      };
+      add(written);
+      for (const uint64_t id : waiting) {
+        if (id != written) add(id);
+      }
+    }
+    for (const auto& call : calls) call->OnWritten();
+  }
+
   bool OnMessage(const grpc::ByteBuffer& message) override {
     absl::StatusOr<Answer> answer = Answer::Decode(message);
     if (!answer.ok()) {

@@ -35,6 +35,12 @@ class ClientCore {
   absl::Duration call_timeout() const { return options_.call_timeout; }
   const std::shared_ptr<Monitor>& monitor() const { return monitor_; }
 
+  // How often limits of what is asked of layout().shards[shard] are doubled from the start, since
+  // its last answers needed that: see RetriedCalls.
+  int& patience(size_t shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
+    return patience_[shard];
+  }
+
   // To the server of layout().shards[shard].
   ServerConnections* connections(size_t shard) const { return by_shard_[shard]; }
 
@@ -54,6 +60,7 @@ class ClientCore {
   const std::shared_ptr<Monitor> monitor_;
   absl::flat_hash_map<std::string, std::unique_ptr<ServerConnections>> by_address_;
   std::vector<ServerConnections*> by_shard_;
+  std::vector<int> patience_ ABSL_GUARDED_BY(monitor_->mutex);  // Of each shard.
   // Starts at a random number: with 64 bits, no two clients' ranges meet.
   std::atomic<uint64_t> next_id_;
 };

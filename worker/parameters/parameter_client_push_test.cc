@@ -323,6 +323,41 @@ TEST(ParameterClientPushTest, SmallPushThatIsMadeAgainDisturbsNoOther) {
   EXPECT_EQ(cluster.server(0).counters().push_streams, 1);
 }
 
+// What is sent again on a slow network takes the place of what would arrive.
+TEST(ParameterClientPushTest, PushWhoseMessagesMoveIsNotMadeAgain) {
+  constexpr uint64_t kMessages = 60;  // Of a second each by the least pace of a network.
+  TestCluster cluster({kMessages * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  SimulatedClock clock;
+  cluster.server(0).SetPushRule([&clock](const PushRequest&) {
+    clock.Advance(absl::Milliseconds(1500));
+    return Verdict();
+  });
+  const auto client = cluster.NewClient(/*connections_per_server=*/1, &clock);
+  const auto push = client->StartPush(0, 32);
+  TestCluster::AddAll(Gradients(cluster, 0), push.get());
+  EXPECT_EQ(push->Wait(absl::InfiniteFuture()), absl::OkStatus());
+  EXPECT_EQ(cluster.server(0).counters().push_messages, kMessages);
+}
+
+TEST(ParameterClientPushTest, WhatIsSlowOnceHasMoreTimeNextTime) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  SimulatedClock clock;
+  std::unique_ptr<ParameterClient::Push> push;
+  // The limit is 10 s. Whoever waits looks what has become of the push before the answer comes.
+  cluster.server(0).SetPushRule([&](const PushRequest& request) {
+    clock.Advance(absl::Seconds(request.step() == 0 ? 8 : 15));
+    push->Wait(clock.Now()).IgnoreError();
+    return Verdict();
+  });
+  const auto client = cluster.NewClient(/*connections_per_server=*/1, &clock);
+  for (uint64_t step = 0; step < 2; ++step) {
+    push = client->StartPush(step, 32);
+    TestCluster::AddAll(Gradients(cluster, step), push.get());
+    EXPECT_EQ(push->Wait(absl::InfiniteFuture()), absl::OkStatus());
+  }
+  EXPECT_EQ(cluster.server(0).counters().push_messages, 2);
+}
+
 TEST(ParameterClientPushTest, AnswerThatComesTwiceIsIgnored) {
   TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPushRule([](const PushRequest&) { return Verdict{Verdict::kRepeat}; });

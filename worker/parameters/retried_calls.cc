@@ -12,14 +12,20 @@ namespace {
 // A network that is slower than this is asked again and again, less and less often.
 constexpr uint64_t kSlowestBytesPerSecond = 1 << 20;
 
-// The limit of a part that was given up is doubled so often at most.
+// The limit of a part that was given up is doubled so often at most; and from the start, where
+// answers are slow.
 constexpr int kMaxDoublings = 6;
+constexpr int kMaxPatience = 3;
 
 // A network that loses messages may leave holes in answers; a server that always does is wrong.
 constexpr int kMaxIncompleteAttempts = 5;
 
 // What is at most a message leaves nothing at the server that would not be used up at once.
 constexpr uint64_t kLittleBytes = 256 << 10;
+
+absl::Duration TimeOfBytes(uint64_t bytes) {
+  return absl::Seconds(static_cast<double>(bytes) / kSlowestBytesPerSecond);
+}
 
 }  // namespace
 
@@ -124,6 +130,7 @@ absl::Status RetriedCalls::LookAtAttempt(size_t index, absl::Time now, Findings*
       return Fail(index, attempt.status(), attempt.again(), now, findings);
     }
     part.done = true;
+    LearnPatience(part);
     return absl::OkStatus();
   }
   const absl::Duration limit = LimitOf(part);
@@ -136,9 +143,17 @@ absl::Status RetriedCalls::LookAtAttempt(size_t index, absl::Time now, Findings*
 }
 
 absl::Duration RetriedCalls::LimitOf(const Part& part) const {
-  const int doublings = std::min(part.silences, kMaxDoublings);
-  return core_->call_timeout() * (1 << doublings) +
-         absl::Seconds(static_cast<double>(part.bytes) / kSlowestBytesPerSecond);
+  const int doublings = std::min(core_->patience(part.shard) + part.silences, kMaxDoublings);
+  return core_->call_timeout() * (1 << doublings) + TimeOfBytes(part.bytes);
+}
+
+void RetriedCalls::LearnPatience(const Part& part) {
+  part.attempt->AssertLocked();
+  const absl::Duration needed = 2 * part.attempt->longest_silence() - TimeOfBytes(part.bytes);
+  int doublings = 0;
+  while (doublings < kMaxPatience && core_->call_timeout() * (1 << doublings) < needed) ++doublings;
+  int& patience = core_->patience(part.shard);
+  patience = std::max(doublings, patience - 1);
 }
 
 void RetriedCalls::GiveUp(size_t index, absl::Duration limit, absl::Time now, Findings* findings) {

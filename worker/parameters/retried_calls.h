@@ -22,7 +22,9 @@ namespace millrace::worker {
 // time. One that fails is repeated after a pause that grows. One that makes no progress for
 // ClientCore::call_timeout (longer for what has many bytes, and twice as long after each such
 // failure) is given up, and made again under another id: an answer that comes after all is ignored,
-// and a step that was applied already is acknowledged.
+// and a step that was applied already is acknowledged. A shard whose answers need more than half of
+// that has twice as long from the start, and so on, until they need less: or each step would begin
+// with attempts that a slow network cannot finish.
 //
 // Attempts are made by the owner's calls (Wait, and what derived classes offer): there is no thread
 // here. Thread-safe.
@@ -103,7 +105,10 @@ class RetriedCalls {
   // All parts of a shard are to be done again, not before `at`.
   void StartOver(size_t shard, absl::Time at, Findings* findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
-  absl::Duration LimitOf(const Part& part) const;
+  absl::Duration LimitOf(const Part& part) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  // Of a part that its attempt has done: how long that took is what the next ones may expect.
+  void LearnPatience(const Part& part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
 
   const std::string what_;

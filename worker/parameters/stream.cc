@@ -8,6 +8,7 @@
 // that others own.
 #include "worker/parameters/stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "grpcpp/generic/generic_stub.h"
@@ -68,9 +69,20 @@ std::list<Stream::Queued> Stream::DropLocked(uint64_t request) {
   return dropped;
 }
 
+std::vector<uint64_t> Stream::WaitingLocked() const {
+  std::vector<uint64_t> waiting;
+  for (const Queued& queued : queue_) {
+    if (std::find(waiting.begin(), waiting.end(), queued.request) == waiting.end()) {
+      waiting.push_back(queued.request);
+    }
+  }
+  return waiting;
+}
+
 bool Stream::NextLocked() {
   if (!open_ || queue_.empty()) return false;
   writing_.Swap(&queue_.front().message);
+  written_request_ = queue_.front().request;
   queue_.pop_front();
   return true;
 }
@@ -108,16 +120,21 @@ void Stream::OnReadDone(bool ok) {
 void Stream::OnWriteDone(bool ok) {
   if (!ok) Close();
   grpc::ByteBuffer written;  // Let go of now: its owners need not wait for the next message.
+  uint64_t request;
+  std::vector<uint64_t> waiting;
   bool write;
   bool release;
   {
     MutexLock lock(&mutex_);
     written.Swap(&writing_);
     queued_bytes_ -= written.Length();
+    request = written_request_;
+    waiting = WaitingLocked();
     write = NextLocked();
     busy_ = write;
     release = TakeHoldLocked();
   }
+  if (ok) OnWritten(request, waiting);
   if (write) StartWrite(&writing_);
   if (release) RemoveHold();
 }

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/mutex.h"
 #include "grpcpp/channel.h"
@@ -57,6 +58,9 @@ class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   // is left to the caller, who does it without the lock.
   std::list<Queued> DropLocked(uint64_t request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // gRPC has accepted a message of request `written`, and those of `waiting` are nearer to their
+  // turns. On gRPC's threads.
+  virtual void OnWritten(uint64_t written, const std::vector<uint64_t>& waiting) = 0;
   // A message has come. One call at a time, on gRPC's threads. Returns false to break the stream.
   virtual bool OnMessage(const grpc::ByteBuffer& message) = 0;
   // The last call: the stream is broken.
@@ -70,6 +74,8 @@ class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The requests of `queue_`, each once.
+  std::vector<uint64_t> WaitingLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the next message to `writing_`. Returns false when there is none.
   bool NextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns true, once, when nobody outside gRPC's callbacks will start an operation any more.
@@ -82,6 +88,7 @@ class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   grpc::ClientContext context_;
   grpc::ByteBuffer incoming_;     // Belongs to the read under way.
   grpc::ByteBuffer writing_;      // Belongs to the write under way.
+  uint64_t written_request_ = 0;  // The same: whose message that is.
   std::shared_ptr<Stream> self_;  // From Start to OnDone.
 
   std::list<Queued> queue_ ABSL_GUARDED_BY(mutex_);
