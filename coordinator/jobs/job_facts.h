@@ -3,8 +3,8 @@
 #define MILLRACE_COORDINATOR_JOBS_JOB_FACTS_H_
 
 #include "coordinator/explain/explain.h"
-#include "coordinator/jobs/job.h"
-#include "coordinator/jobs/runner_environment.h"
+#include "coordinator/job/job.h"
+#include "coordinator/run/runner_environment.h"
 
 namespace millrace::coordinator {
 

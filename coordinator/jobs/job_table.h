@@ -16,14 +16,14 @@
 #include "common/mutex.h"
 #include "coordinator/checkpoint/checkpoint_hold.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
+#include "coordinator/job/job.h"
 #include "coordinator/jobs/held_directories.h"
-#include "coordinator/jobs/job.h"
 #include "coordinator/jobs/job_queue.h"
-#include "coordinator/jobs/job_runner.h"
 #include "coordinator/jobs/late_call.h"
 #include "coordinator/jobs/retention.h"
-#include "coordinator/jobs/runner_environment.h"
 #include "coordinator/journal/journal.h"
+#include "coordinator/run/job_runner.h"
+#include "coordinator/run/runner_environment.h"
 #include "protos/job.pb.h"
 
 namespace millrace::coordinator {

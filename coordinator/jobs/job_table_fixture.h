@@ -8,10 +8,10 @@
 #include "common/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/jobs/job_table.h"
-#include "coordinator/jobs/planner.h"
-#include "coordinator/jobs/runner_environment.h"
 #include "coordinator/journal/new_journal.h"
 #include "coordinator/membership/member_registry.h"
+#include "coordinator/run/planner.h"
+#include "coordinator/run/runner_environment.h"
 #include "gtest/gtest.h"
 
 namespace millrace::coordinator {

@@ -15,8 +15,8 @@
 #include "common/job_spec.h"
 #include "common/printable.h"
 #include "coordinator/dispatch/dispatcher.h"
-#include "coordinator/jobs/job_runner.h"
 #include "coordinator/jobs/retention.h"
+#include "coordinator/run/job_runner.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {

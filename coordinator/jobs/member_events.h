@@ -4,8 +4,8 @@
 
 #include "common/mutex.h"
 #include "coordinator/jobs/job_table.h"
-#include "coordinator/jobs/runner_environment.h"
 #include "coordinator/membership/member_registry.h"
+#include "coordinator/run/runner_environment.h"
 #include "protos/cluster.pb.h"
 
 namespace millrace::coordinator {

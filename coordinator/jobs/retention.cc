@@ -13,7 +13,7 @@
 
 #include "common/retry.h"
 #include "common/status_macros.h"
-#include "coordinator/jobs/remake_plan.h"
+#include "coordinator/job/shard_placement.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {

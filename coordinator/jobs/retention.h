@@ -17,9 +17,10 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "coordinator/jobs/job.h"
-#include "coordinator/jobs/shard_group.h"
+#include "coordinator/job/job.h"
 #include "coordinator/membership/member_registry.h"
+#include "coordinator/run/runner_environment.h"
+#include "coordinator/shards/shard_group.h"
 
 namespace millrace::coordinator {
 
@@ -28,14 +29,6 @@ struct RetentionLimits {
   size_t shards = 16;     // Their variables, on the ps servers.
   size_t events = 16;     // All events that were kept; those before keep the last hundred.
   size_t records = 1000;  // Anything at all. A job that still has shards is kept for longer.
-};
-
-// A shard that the directory of a ps server has, and where its job does not place it any more: the
-// server was away when the job was placed elsewhere.
-struct StrayShard {
-  std::string job_id;
-  uint32_t shard = 0;
-  std::string directory_id;
 };
 
 // Retires shards of jobs that have ended, so that their servers can use the memory, then drops,

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "coordinator/jobs/silent_link.h"
 #include "coordinator/journal/new_journal.h"
+#include "coordinator/membership/silent_link.h"
 #include "coordinator/testing/fake_ps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

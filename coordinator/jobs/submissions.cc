@@ -15,9 +15,9 @@
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/checkpoint_files.h"
-#include "coordinator/jobs/job.h"
-#include "coordinator/jobs/job_beginning.h"
-#include "coordinator/jobs/plan_check.h"
+#include "coordinator/job/job.h"
+#include "coordinator/job/plan_check.h"
+#include "coordinator/run/job_beginning.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
 

@@ -12,8 +12,8 @@
 #include "common/mutex.h"
 #include "coordinator/checkpoint/checkpoint_hold.h"
 #include "coordinator/jobs/job_table.h"
-#include "coordinator/jobs/runner_environment.h"
 #include "coordinator/journal/journal.h"
+#include "coordinator/run/runner_environment.h"
 #include "protos/job.pb.h"
 
 namespace millrace::coordinator {

@@ -13,7 +13,7 @@
 #include "common/net/checked_request.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
-#include "coordinator/jobs/shard_group.h"
+#include "coordinator/shards/shard_group.h"
 
 namespace millrace::coordinator {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/jobs/job.h"
+#include "coordinator/job/job.h"
 #include "coordinator/jobs/job_table.h"
 #include "coordinator/jobs/submissions.h"
 #include "coordinator/membership/member_registry.h"

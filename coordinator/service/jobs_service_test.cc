@@ -5,8 +5,8 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
-#include "coordinator/jobs/planner.h"
 #include "coordinator/journal/new_journal.h"
+#include "coordinator/run/planner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

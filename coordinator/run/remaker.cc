@@ -1,0 +1,326 @@
+// What is journaled comes first: the new placements, which shards are to be dropped where they are
+// and then made, and why. A coordinator that dies anywhere after that does the same again: dropping
+// a shard twice, and making one that is there with the same spec, change nothing. A shard that is
+// to be made is dropped before, also where nothing should be: what a server had of it from an
+// earlier life of the job is of another state, and would be taken for what was made. Only when that
+// is done, and journaled under one more generation, is it made.
+//
+// Asynchronous shards need not be of one moment: those that are lost are made again, with the
+// applied set that the checkpoint has of them, and the steps that they lack are run again. The
+// shards of a synchronous job go on together, so that all are made again.
+#include "coordinator/run/remaker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/job_spec.h"
+#include "common/status_macros.h"
+#include "coordinator/job/shard_placement.h"
+#include "coordinator/shards/remake_plan.h"
+#include "glog/logging.h"
+#include "google/protobuf/util/message_differencer.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+
+// Files are not looked for more often than this.
+constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
+// A server that had no room for a shard is not asked again for this long, where there are others;
+// and one that did not get on with reading it.
+constexpr absl::Duration kFull = absl::Seconds(10);
+constexpr absl::Duration kHangs = absl::Hours(12);
+
+}  // namespace
+
+void Remaker::Begin() {
+  missing_since_.clear();
+  damaged_.clear();
+  told_.clear();
+  avoided_.clear();
+  hopeless_since_.reset();
+  look_again_ = absl::InfinitePast();
+  waits_for_files_ = false;
+  why_not_.clear();
+}
+
+bool Remaker::IsHopeless() const {
+  return hopeless_since_ &&
+         environment_.clock->Now() - *hopeless_since_ >= environment_.member_timeout;
+}
+
+absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
+  const absl::Time now = environment_.clock->Now();
+  const std::map<std::string, absl::Time> before = std::exchange(missing_since_, {});
+  const std::vector<ShardPlacement>& placements = shards.placements();
+  Losses losses{std::vector<bool>(placements.size()), std::vector<bool>(placements.size()), ""};
+  std::set<std::string> causes;
+  for (uint32_t shard = 0; shard < placements.size(); ++shard) {
+    if (shards.IsLocated(shard)) continue;
+    losses.moves[shard] = true;
+    const std::string& directory = placements[shard].directory_id();
+    const auto known = before.find(directory);
+    const absl::Time since = known == before.end() ? now : known->second;
+    missing_since_[directory] = since;
+    const bool overdue = now - since >= environment_.restore_grace;
+    if (!overdue && !shards.only_directories_are_lost()) continue;
+    losses.lost[shard] = true;
+    causes.insert(
+        shards.HasLostDirectory(shard)
+            ? absl::StrCat("the data directory of ", placements[shard].server(), " is gone")
+            : absl::StrCat(placements[shard].server(), " is gone for longer than ",
+                           absl::FormatDuration(environment_.restore_grace)));
+  }
+  if (causes.empty() || now < look_again_) return false;
+  losses.cause = absl::StrJoin(causes, ", ");
+  return MakeAgain(shards, std::move(losses));
+}
+
+absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Status& status) {
+  const uint32_t failed = shards.failed_shard();
+  const ShardPlacement& placement = shards.placements()[failed];
+  const size_t count = shards.placements().size();
+  Losses losses{std::vector<bool>(count), std::vector<bool>(count), ""};
+  losses.lost[failed] = true;
+  const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
+  if (!IsToBeMade(placement)) {
+    if (!absl::IsDataLoss(status) && !absl::IsNotFound(status)) return false;
+    losses.cause = absl::StrCat(
+        shards.NameOf(failed), absl::IsNotFound(status) ? " is not there any more" : " is damaged");
+    return MakeAgain(shards, std::move(losses));
+  }
+  losses.cause = job_->record().remake().cause();
+  const bool hangs = absl::IsDeadlineExceeded(status);
+  if (is_full || hangs) {
+    avoided_[placement.directory_id()] = environment_.clock->Now() + (hangs ? kHangs : kFull);
+    if (Servers().empty()) return hangs ? WaitForHanging(status) : false;
+    losses.moves[failed] = true;
+    return MakeAgain(shards, std::move(losses));
+  }
+  if (absl::IsAlreadyExists(status)) return DropAgain(shards);
+  if (environment_.clock->Now() < look_again_) return false;
+  const ShardRestore from = placement.restore();
+  MILLRACE_ASSIGN_OR_RETURN(const bool replaced,
+                            absl::IsDataLoss(status)
+                                ? ReplaceDamaged(shards, std::move(losses), from, status)
+                                : ReplaceGone(shards, std::move(losses), from));
+  if (replaced || waits_for_files_) {
+    hopeless_since_.reset();
+  } else {
+    NoteHopeless(absl::StrCat(
+        shards.NameOf(failed),
+        " cannot be made again: ", why_not_.empty() ? std::string(status.message()) : why_not_,
+        "; looks for a checkpoint every ", absl::FormatDuration(kLookForFilesAgain)));
+  }
+  return replaced;
+}
+
+// There is no other server: it is asked again, unless its disk alone hangs.
+absl::StatusOr<bool> Remaker::WaitForHanging(const absl::Status& status) {
+  const auto found = FindUsable();
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (waits_for_files_) {
+    hopeless_since_.reset();
+  } else {
+    NoteHopeless(absl::StrCat(std::string(status.message()),
+                              "; no other ps server could make it, and it is asked once more"));
+  }
+  return false;
+}
+
+void Remaker::NoteHopeless(const std::string& what) {
+  if (hopeless_since_) return;
+  hopeless_since_ = environment_.clock->Now();
+  job_->AppendNotice(absl::StrCat(what, ", and fails after ",
+                                  absl::FormatDuration(environment_.member_timeout),
+                                  " (--member_timeout of the coordinator)"));
+}
+
+// A shard that is to be made cannot be: its checkpoint is damaged, or was removed while it was
+// read; or the shard is there, and damaged itself.
+absl::StatusOr<bool> Remaker::ReplaceDamaged(ShardGroup& shards, Losses losses,
+                                             const ShardRestore& bad, const absl::Status& damage) {
+  const absl::Status there = shards.Look(shards.failed_shard());
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (absl::IsDataLoss(there)) return DropAgain(shards);
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_removed, IsRemoved(bad));
+  if (is_removed) return ReplaceGone(shards, std::move(losses), bad);
+  if (damaged_[bad.directory()].insert(bad.checkpoint()).second) {
+    job_->AppendNotice(absl::StrCat("checkpoint ", NameOf(bad),
+                                    " cannot be used: ", std::string(damage.message())));
+  }
+  return MakeAgain(shards, std::move(losses));
+}
+
+// What the server has of a shard that is to be made is not what is to be made.
+absl::StatusOr<bool> Remaker::DropAgain(ShardGroup& shards) {
+  std::vector<ShardPlacement> after = shards.placements();
+  after[shards.failed_shard()].set_making(ShardPlacement::TO_BE_DROPPED);
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal(
+      [&](JobRecord& record) { record.mutable_shards()->Assign(after.begin(), after.end()); }));
+  return true;
+}
+
+// A server does not find its checkpoint. Somebody may have removed it; or the server does not see
+// the directory, and then no other one helps.
+absl::StatusOr<bool> Remaker::ReplaceGone(ShardGroup& shards, Losses losses,
+                                          const ShardRestore& gone) {
+  look_again_ = environment_.clock->Now() + kLookForFilesAgain;
+  const auto found = FindUsable();
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  why_not_ = std::string(found.status().message());
+  if (!found.ok() || MessageDifferencer::Equals(*found->checkpoint, gone)) return false;
+  return MakeAgain(shards, std::move(losses));
+}
+
+absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
+  const auto found = FindUsable();
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  const std::vector<RemakeServer> servers = Servers();
+  const bool moves =
+      std::find(losses.moves.begin(), losses.moves.end(), true) != losses.moves.end();
+  if (!found.ok() || (moves && servers.empty())) {
+    why_not_ = found.ok() ? "no ps server is there that could take its shards"
+                          : std::string(found.status().message());
+    look_again_ = environment_.clock->Now() + kLookForFilesAgain;
+    LOG(WARNING) << job_->id() << ": " << losses.cause
+                 << ", and cannot be made again: " << why_not_;
+    return false;
+  }
+  if (Replicas(job_->spec()) > 0) losses.lost.assign(losses.lost.size(), true);
+  const JobRecord before = job_->record();
+  const ShardRestore& from = *found->checkpoint;
+  const std::vector<ShardPlacement> after =
+      PlaceAgain(shards.placements(), losses.lost, losses.moves, from, servers);
+  Remake remake = before.remake();
+  if (!absl::StrContains(remake.cause(), losses.cause)) {
+    remake.set_cause(remake.cause().empty() ? losses.cause
+                                            : absl::StrCat(remake.cause(), ", ", losses.cause));
+  }
+  remake.set_how(absl::StrCat(DescribeRemade(after), " from checkpoint ",
+                              CheckpointFolder(from.checkpoint()), " at step ", found->step));
+  const std::set<uint64_t> damaged = DamagedBeside(*found);
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
+    record.mutable_shards()->Assign(after.begin(), after.end());
+    *record.mutable_remake() = remake;
+    record.mutable_damaged_checkpoints()->Assign(damaged.begin(), damaged.end());
+  }));
+  for (const auto& [number, damage] : found->damaged) {
+    if (!told_.insert(damage).second) continue;
+    job_->AppendNotice(absl::StrCat("a checkpoint cannot be used: ", damage));
+  }
+  job_->AppendNotice(
+      absl::StrCat(remake.cause(), ": makes ", remake.how(), " (", NameOf(from), ")"));
+  DropStrays(before, after);
+  return true;
+}
+
+// The job's own furthest one; or else the one that it was restored from. NOT_FOUND: there is none.
+absl::StatusOr<FoundCheckpoint> Remaker::FindUsable() {
+  const JobRecord record = job_->record();
+  const std::string& directory = job_->spec().checkpoints().directory();
+  absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint();
+  found->why_none = "the job has no checkpoints (checkpoints.directory)";
+  if (!directory.empty()) {
+    found = environment_.file_caller->Call<FoundCheckpoint>(
+        directory,
+        [directory, id = job_->id(), files = environment_.file_system,
+         written = record.checkpoint().number(),
+         but = DamagedIn(directory)] { return FindCheckpoint(files, directory, id, written, but); },
+        [this] { return !inbox_->interrupt().ok(); });
+  }
+  waits_for_files_ = absl::IsUnavailable(found.status());
+  if (!found.ok() || found->checkpoint) return found;
+  const ShardRestore& begun = record.restored_from().checkpoint();
+  if (!record.has_restored_from() || DamagedIn(begun.directory()).contains(begun.checkpoint())) {
+    return absl::NotFoundError(found->why_none);
+  }
+  found->checkpoint = begun;
+  found->step = record.restored_from().step();
+  return found;
+}
+
+std::set<uint64_t> Remaker::DamagedIn(const std::string& directory) const {
+  const auto damaged = damaged_.find(directory);
+  return damaged == damaged_.end() ? std::set<uint64_t>() : damaged->second;
+}
+
+// Of the job's own checkpoints, where shards are made of `found`. What was journaled before stays:
+// until the next one is written they are there, and no state of the job.
+std::set<uint64_t> Remaker::DamagedBeside(const FoundCheckpoint& found) const {
+  const std::string& directory = job_->spec().checkpoints().directory();
+  std::set<uint64_t> damaged = DamagedIn(directory);
+  for (const auto& [number, why] : found.damaged) damaged.insert(number);
+  const JobRecord record = job_->record();
+  damaged.insert(record.damaged_checkpoints().begin(), record.damaged_checkpoints().end());
+  if (found.checkpoint->directory() == directory) damaged.erase(found.checkpoint->checkpoint());
+  return damaged;
+}
+
+absl::StatusOr<bool> Remaker::IsRemoved(const ShardRestore& checkpoint) const {
+  const auto removed = environment_.file_caller->Call<bool>(
+      checkpoint.directory(),
+      [checkpoint, files = environment_.file_system]() -> absl::StatusOr<bool> {
+        return coordinator::IsRemoved(files, checkpoint);
+      },
+      [this] { return !inbox_->interrupt().ok(); });
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  return removed.value_or(false);
+}
+
+std::vector<RemakeServer> Remaker::Servers() const {
+  std::vector<RemakeServer> servers;
+  const absl::Time now = environment_.clock->Now();
+  for (const PsMember& member : environment_.registry->PsServers()) {
+    const RegisterPs& ps = member.registration;
+    const auto avoided = avoided_.find(ps.directory_id());
+    if (avoided != avoided_.end() && now < avoided->second) continue;
+    servers.push_back({ps.directory_id(), ps.name(), ps.address(),
+                       environment_.elements_on ? environment_.elements_on(ps.directory_id()) : 0});
+  }
+  return servers;
+}
+
+// A server that came back between looking and journaling said what it has before that was stray.
+void Remaker::DropStrays(const JobRecord& before, absl::Span<const ShardPlacement> after) const {
+  if (!environment_.drop_strays) return;
+  std::vector<StrayShard> strays;
+  for (uint32_t shard = 0; shard < after.size(); ++shard) {
+    const std::string& directory = before.shards(static_cast<int>(shard)).directory_id();
+    if (directory != after[shard].directory_id()) strays.push_back({job_->id(), shard, directory});
+  }
+  environment_.drop_strays(strays);
+}
+
+std::map<std::string, std::string> Remaker::Explain(
+    std::map<std::string, std::string> missing) const {
+  if (why_not_.empty()) return missing;
+  for (auto& [name, whom] : missing) {
+    absl::StrAppend(&whom, " (its shards cannot be made again: ", why_not_, ")");
+  }
+  return missing;
+}
+
+absl::Status Remaker::Explain(const absl::Status& status) const {
+  const JobRecord record = job_->record();
+  if (absl::IsDataLoss(status) && job_->state() == PENDING && record.has_restored_from()) {
+    const ShardRestore& damaged = record.restored_from().checkpoint();
+    const auto offer = environment_.file_caller->Call<std::string>(
+        damaged.directory(),
+        [damaged, damage = std::string(status.message()), files = environment_.file_system] {
+          return OfferOneBefore(files, damaged.directory(), damaged.checkpoint(), damage);
+        },
+        [this] { return !inbox_->interrupt().ok(); });
+    return absl::DataLossError(absl::StrCat(std::string(status.message()), offer.value_or("")));
+  }
+  if (why_not_.empty()) return status;
+  return absl::Status(status.code(), absl::StrCat(std::string(status.message()),
+                                                  " (it cannot be made again: ", why_not_, ")"));
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,113 @@
+// What the shards say when they are asked once a second: what people are told of it, whether
+// training can go on, and whether workers have reported what is true (see trainer.cc).
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/run/trainer.h"
+#include "coordinator/shards/merge_progress.h"
+
+namespace millrace::coordinator {
+namespace {
+
+constexpr absl::Duration kPollPeriod = absl::Seconds(1);
+// While a checkpoint waits for a cut.
+constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
+
+}  // namespace
+
+absl::Duration Trainer::PollPeriod() const {
+  const bool quick = checkpointer_ != nullptr && checkpointer_->awaits_cut();
+  return quick ? kQuickPollPeriod : kPollPeriod;
+}
+
+void Trainer::StartPollIfDue(ShardGroup& shards) {
+  if (shards.polling() || clock_->Now() < poll_due_) return;
+  poll_due_ = clock_->Now() + PollPeriod();
+  watch_.Begin(clock_->Now());
+  audit_.BeginCheck();
+  absl::optional<PlanCutsRequest> plan;
+  if (synchronous_) plan = cuts_.Plan(generation_, clock_->Now());
+  // The poll may outlive this object; the inbox outlives the shards.
+  shards.StartPoll(plan, [inbox = &inbox_] { inbox->Wake(); });
+}
+
+// Returns false when the shards must be attached again.
+bool Trainer::HandlePoll(ShardGroup& shards) {
+  const auto poll = shards.TakePoll();
+  if (!watch_.has_begun()) return true;
+  if (!poll) {
+    const bool is_news =
+        shards.polling() && watch_.NoteUnanswered(shards.Unanswered(), clock_->Now());
+    if (is_news) job_.SetShardNews(watch_.news());
+    return true;
+  }
+  if (watch_.NoteAnswers(*poll)) job_.SetShardNews(watch_.news());
+  if (const auto warnings = watch_.TakeWarnings(*poll, shards.servers())) {
+    reporter_.SetWarnings(*warnings);
+  }
+  if (std::string why = watch_.WhyNotOurs(*poll, shards.servers()); !why.empty()) {
+    Detach(std::move(why));
+    return false;
+  }
+  const bool all = std::all_of(poll->errors.begin(), poll->errors.end(),
+                               [](const absl::Status& status) { return status.ok(); });
+  if (!all) return true;
+  seen_ = poll->shards;
+  newest_version_ = std::max(newest_version_, NewestVersion(seen_));
+  cuts_.Observe(seen_, clock_->Now());
+  return !Audit(seen_);
+}
+
+// `shards` were asked since the audit's check began. Returns whether a report was not true.
+bool Trainer::Audit(const std::vector<ShardStatus>& shards) {
+  for (const ShardStatus& shard : shards) {
+    if (shard.closed() || shard.generation() != generation_) return false;
+  }
+  const auto merged = MergeProgress(shards);
+  if (!merged.ok()) return false;
+  std::vector<std::string> all;
+  for (const ReportAudit::Offence& offence : audit_.Check(merged->done)) {
+    all.push_back(absl::StrCat(offence.worker, " reported steps that shards have not got (step ",
+                               offence.step, ", ", offence.steps, " in all)"));
+    job_.AppendNotice(absl::StrCat(
+        all.back(), offence.excluded ? "; it gets no more steps of this job" : "; they run again"));
+    if (offence.excluded) Exclude(offence.worker);
+  }
+  if (all.empty()) return false;
+  reports_are_false_ = true;
+  Detach(absl::StrJoin(all, "; "));
+  return true;
+}
+
+void Trainer::Exclude(const std::string& worker) {
+  for (const WorkerMember& member : environment_.registry->Workers()) {
+    if (member.registration.name() != worker) continue;
+    environment_.dispatcher->SetPrepared(member.id, Refusal(job_.id(), audit_.WhyExcluded(worker)));
+  }
+}
+
+JobPrepared Trainer::Refusal(const std::string& job_id, const std::string& why) {
+  JobPrepared refusal;
+  refusal.set_job_id(job_id);
+  refusal.set_code(static_cast<int>(absl::StatusCode::kPermissionDenied));
+  refusal.set_message(why);
+  return refusal;
+}
+
+absl::optional<Dispatcher::Stall> Trainer::FindStall(const ShardGroup& shards) const {
+  auto stall = environment_.dispatcher->FindStall(job_.id());
+  if (!stall || !synchronous_ || seen_.empty()) return stall;
+  const auto by_version = [](const auto& a, const auto& b) { return a.version() < b.version(); };
+  const auto [oldest, newest] = std::minmax_element(seen_.begin(), seen_.end(), by_version);
+  if (oldest->version() < newest->version()) {
+    absl::StrAppend(&stall->whom, " (", shards.NameOf(oldest->shard()), " is at version ",
+                    oldest->version(), ", others at ", newest->version(), ")");
+  }
+  return stall;
+}
+
+}  // namespace millrace::coordinator

@@ -1,0 +1,146 @@
+#include "coordinator/shards/shard_watch.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+constexpr uint64_t kWatchedGeneration = 5;
+constexpr uint64_t kWatchedEpoch = 2;
+
+JobRecord JobOfTwoShards() {
+  JobRecord record;
+  record.add_shards()->set_server("ps-0");
+  record.add_shards()->set_server("ps-1");
+  return record;
+}
+
+std::vector<ShardStatus> TwoShards(uint64_t version = 0) {
+  std::vector<ShardStatus> shards(2);
+  for (uint32_t shard = 0; shard < shards.size(); ++shard) {
+    shards[shard].set_shard(shard);
+    shards[shard].set_generation(kWatchedGeneration);
+    shards[shard].set_epoch(kWatchedEpoch);
+    shards[shard].set_version(version);
+  }
+  return shards;
+}
+
+// Two shards that are polled at second 0; the second one's answers are the tests'.
+class ShardWatchTest : public testing::Test {
+ protected:
+  ShardWatchTest() {
+    watch_.Start(kWatchedGeneration, kWatchedEpoch, TwoShards());
+    watch_.Begin(absl::UnixEpoch());
+  }
+
+  static ShardGroup::Poll Answered(uint64_t version = 1) {
+    return {{absl::OkStatus(), absl::OkStatus()}, TwoShards(version)};
+  }
+  static ShardGroup::Poll SecondFails(absl::Status error) {
+    return {{absl::OkStatus(), std::move(error)}, {TwoShards(1)[0], ShardStatus()}};
+  }
+  std::string WhyNotOurs(const ShardGroup::Poll& poll) const {
+    return watch_.WhyNotOurs(poll, servers_);
+  }
+
+  ShardServers servers_{JobOfTwoShards(), /*registry=*/nullptr};
+  ShardWatch watch_;
+};
+
+TEST_F(ShardWatchTest, PollThatWasBegunBeforeSaysNothing) {
+  EXPECT_TRUE(watch_.has_begun());
+  watch_.Start(kWatchedGeneration + 1, kWatchedEpoch, TwoShards());
+  EXPECT_FALSE(watch_.has_begun());
+  watch_.Begin(absl::UnixEpoch());
+  EXPECT_TRUE(watch_.has_begun());
+  EXPECT_FALSE(ShardWatch().has_begun());
+}
+
+TEST_F(ShardWatchTest, NewsAreWhatShardsSaidLast) {
+  EXPECT_EQ(watch_.news()[1].status->version(), 0u) << "when training began";
+  EXPECT_TRUE(watch_.NoteAnswers(Answered(/*version=*/7)));
+  EXPECT_EQ(watch_.news()[1].status->version(), 7u);
+  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone"))));
+  EXPECT_EQ(watch_.news()[1].status->version(), 7u) << "the last that it said";
+  EXPECT_EQ(watch_.news()[1].error, "gone");
+  EXPECT_EQ(watch_.news()[1].silent_since, absl::UnixEpoch());
+  EXPECT_TRUE(watch_.NoteAnswers(Answered()));
+  EXPECT_EQ(watch_.news()[1].error, "");
+  EXPECT_EQ(watch_.news()[1].silent_since, absl::InfiniteFuture());
+}
+
+TEST_F(ShardWatchTest, ShardIsSilentSinceThePollThatItDidNotAnswer) {
+  EXPECT_FALSE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(1))) << "too soon to tell";
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(2)));
+  EXPECT_EQ(watch_.news()[1].silent_since, absl::UnixEpoch());
+  EXPECT_EQ(watch_.news()[0].silent_since, absl::InfiniteFuture());
+  watch_.Begin(absl::FromUnixSeconds(10));
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(12)));
+  EXPECT_EQ(watch_.news()[1].silent_since, absl::UnixEpoch()) << "still";
+}
+
+TEST_F(ShardWatchTest, CancelledPollIsNoNews) {
+  const ShardGroup::Poll poll = SecondFails(absl::CancelledError("the job ends"));
+  EXPECT_FALSE(watch_.NoteAnswers(poll));
+  EXPECT_FALSE(watch_.TakeWarnings(poll, servers_).has_value());
+  EXPECT_EQ(watch_.news()[1].error, "");
+}
+
+TEST_F(ShardWatchTest, PeopleAreWarnedOfShardsThatFailTwiceInARow) {
+  const ShardGroup::Poll fails = SecondFails(absl::UnavailableError("gone"));
+  EXPECT_THAT(*watch_.TakeWarnings(fails, servers_), IsEmpty()) << "it may be started again";
+  EXPECT_THAT(*watch_.TakeWarnings(fails, servers_),
+              UnorderedElementsAre(Pair("shard 1 on ps-1", "gone")));
+  EXPECT_THAT(*watch_.TakeWarnings(Answered(), servers_), IsEmpty());
+  EXPECT_THAT(*watch_.TakeWarnings(fails, servers_), IsEmpty()) << "not in a row";
+}
+
+TEST_F(ShardWatchTest, TroubleOfAServerIsTold) {
+  ShardGroup::Poll poll = Answered();
+  poll.shards[0].set_trouble("disk\rfull");
+  EXPECT_THAT(*watch_.TakeWarnings(poll, servers_),
+              UnorderedElementsAre(Pair("ps-0", "disk\\x0dfull")));
+}
+
+TEST_F(ShardWatchTest, ShardsThatAreWhatTheyWereAreOurs) {
+  EXPECT_EQ(WhyNotOurs(Answered()), "");
+  EXPECT_EQ(WhyNotOurs(SecondFails(absl::UnavailableError("gone"))), "") << "nobody knows";
+}
+
+TEST_F(ShardWatchTest, ShardsThatSomebodyElseHasChangedAreNotOurs) {
+  ShardGroup::Poll poll = Answered();
+  poll.shards[1].set_generation(9);
+  EXPECT_EQ(WhyNotOurs(poll),
+            "shard 1 on ps-1 is at generation 9, which this coordinator did not set");
+  poll = Answered();
+  poll.shards[1].set_epoch(3);
+  EXPECT_EQ(WhyNotOurs(poll), "shard 1 on ps-1 is in epoch 3, not 2");
+  poll = Answered();
+  poll.shards[1].set_closed(true);
+  EXPECT_THAT(WhyNotOurs(poll), testing::StartsWith("shard 1 on ps-1 was made anew"));
+}
+
+TEST_F(ShardWatchTest, ShardThatIsNotThereIsNotOurs) {
+  EXPECT_EQ(WhyNotOurs(SecondFails(absl::NotFoundError("no shard 1"))), "no shard 1");
+  EXPECT_EQ(WhyNotOurs(SecondFails(absl::FailedPreconditionError("generation"))), "generation");
+}
+
+TEST_F(ShardWatchTest, EpochsMeanNothingToAnAsynchronousJob) {
+  watch_.Start(kWatchedGeneration, absl::nullopt, TwoShards());
+  ShardGroup::Poll poll = Answered();
+  poll.shards[1].set_epoch(3);
+  EXPECT_EQ(WhyNotOurs(poll), "");
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
