@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "coordinator/run/planning_link.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -13,20 +14,6 @@ namespace millrace::coordinator {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Hands every plan request to a script.
-class PlanningLink final : public MemberLink {
- public:
-  explicit PlanningLink(std::function<void(const PlanJob&)> on_plan)
-      : on_plan_(std::move(on_plan)) {}
-  void Send(const CoordinatorMessage& message) override {
-    if (message.has_plan_job()) on_plan_(message.plan_job());
-  }
-  void Close(const absl::Status& /*status*/) override {}
-
- private:
-  const std::function<void(const PlanJob&)> on_plan_;
-};
 
 class PlannerTest : public testing::Test {
  protected:

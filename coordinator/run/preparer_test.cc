@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/journal/new_journal.h"
 #include "coordinator/run/planner.h"
+#include "coordinator/run/planning_link.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -19,19 +20,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// Hands the number of each plan request to a script.
-class PreparingLink final : public MemberLink {
- public:
-  explicit PreparingLink(std::function<void(uint64_t)> on_plan) : on_plan_(std::move(on_plan)) {}
-  void Send(const CoordinatorMessage& message) override {
-    if (message.has_plan_job()) on_plan_(message.plan_job().request_id());
-  }
-  void Close(const absl::Status& /*status*/) override {}
-
- private:
-  const std::function<void(uint64_t)> on_plan_;
-};
 
 class PreparerTest : public testing::Test {
  protected:
@@ -53,14 +41,14 @@ class PreparerTest : public testing::Test {
     registration.set_lease_slots(1);
     auto id = std::make_shared<uint64_t>(0);
     const auto added = registry_.AddWorker(
-        registration, std::make_shared<PreparingLink>([=, this](uint64_t request_id) {
+        registration, std::make_shared<PlanningLink>([=, this](const PlanJob& request) {
           asked_at_.push_back(clock_.Now());
           if (!answer) {
             registry_.Remove(*id, "it dies");
             return planner_.OnMembersChanged();
           }
           PlanResult result = answer();
-          result.set_request_id(request_id);
+          result.set_request_id(request.request_id());
           planner_.OnPlanResult({*id, registration}, result);
         }));
     ASSERT_TRUE(added.ok()) << added.status();
