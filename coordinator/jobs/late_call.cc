@@ -17,13 +17,12 @@ void LateCall::Ask() {
 }
 
 void LateCall::Stop() {
-  MutexLock join_lock(&join_mutex_);
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
     changed_.SignalAll();
   }
-  if (thread_.joinable()) thread_.join();
+  thread_.Join();
 }
 
 void LateCall::CallInLoop() {

@@ -3,11 +3,11 @@
 #define MILLRACE_COORDINATOR_JOBS_LATE_CALL_H_
 
 #include <functional>
-#include <thread>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "coordinator/jobs/shared_thread.h"
 
 namespace millrace::coordinator {
 
@@ -39,8 +39,7 @@ class LateCall {
   absl::Time at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // Of the next call.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
-  Mutex join_mutex_;  // One joins; before mutex_.
-  std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
+  SharedThread thread_;  // Last: it uses the others.
 };
 
 }  // namespace millrace::coordinator

@@ -68,14 +68,13 @@ void Retention::DropStrays(const std::vector<StrayShard>& strays) {
 }
 
 void Retention::Stop() {
-  MutexLock join_lock(&join_mutex_);
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
     changed_.SignalAll();
     if (under_way_ != nullptr) under_way_->Cancel();
   }
-  if (thread_.joinable()) thread_.join();
+  thread_.Join();
 }
 
 bool Retention::stopping() const {

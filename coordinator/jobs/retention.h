@@ -9,7 +9,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "coordinator/job/job.h"
+#include "coordinator/jobs/shared_thread.h"
 #include "coordinator/membership/member_registry.h"
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/shards/shard_group.h"
@@ -99,8 +99,7 @@ class Retention {
   Strays strays_ ABSL_GUARDED_BY(mutex_);
   ShardGroup* under_way_ ABSL_GUARDED_BY(mutex_) = nullptr;
 
-  Mutex join_mutex_;  // One joins; before mutex_.
-  std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
+  SharedThread thread_;  // Last: it uses the others.
 };
 
 }  // namespace millrace::coordinator
