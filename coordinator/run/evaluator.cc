@@ -141,24 +141,38 @@ absl::optional<Dispatcher::Stall> Evaluator::FindStall(
                            absl::InfinitePast()};
 }
 
+// Another try is due, or the job ends with what is returned.
+absl::Status Evaluator::TakeError(const EvaluationReport& report) {
+  dispatcher_->TakeEvaluationBack(report.worker, options_.job_id);
+  asked_at_.erase(report.worker);
+  if (worker_ != report.worker) return absl::OkStatus();  // It was given up: no news.
+  const absl::StatusCode code = ToStatusCode(report.result.code());
+  const std::string& why = report.result.message();
+  const std::string message =
+      absl::StrCat("the evaluation at step ", *step_, ": ",
+                   why.empty() ? "it does not say why" : Printable(why), " (on ", report.name, ")");
+  if (Classify(code) == Failure::kFinal) return absl::Status(code, message);
+  if (++attempts_ % kQuietAttempts == 0) trouble_ = message;
+  worker_.reset();
+  assign_at_ = options_.clock->Now() + kRetryPause * std::min(attempts_, 10);
+  return absl::OkStatus();
+}
+
+void Evaluator::NoteLeftOut(size_t metrics, size_t left_out) {
+  if (left_out == 0) return;
+  trouble_ =
+      absl::StrCat("the evaluation at step ", *step_, " has ", metrics, " metrics, of which ",
+                   left_out, " are left out; must be at most ", kMostReportedMetrics,
+                   ", with names of 1 to ", kMaxMetricNameBytes, " printable bytes");
+}
+
 absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationReport& report) {
   const EvaluationResult& result = report.result;
   if (!under_way() || answered_at_ || result.evaluation_id() != request_.evaluation_id()) {
     return absl::nullopt;
   }
   if (result.code() != 0) {
-    dispatcher_->TakeEvaluationBack(report.worker, options_.job_id);
-    asked_at_.erase(report.worker);
-    if (worker_ != report.worker) return absl::nullopt;  // It was given up: no news.
-    const absl::StatusCode code = ToStatusCode(result.code());
-    const std::string message =
-        absl::StrCat("the evaluation at step ", *step_, ": ",
-                     result.message().empty() ? "it does not say why" : Printable(result.message()),
-                     " (on ", report.name, ")");
-    if (Classify(code) == Failure::kFinal) return absl::Status(code, message);
-    if (++attempts_ % kQuietAttempts == 0) trouble_ = message;
-    worker_.reset();
-    assign_at_ = options_.clock->Now() + kRetryPause * std::min(attempts_, 10);
+    MILLRACE_RETURN_IF_ERROR(TakeError(report));
     return absl::nullopt;
   }
   dispatcher_->EndEvaluation(options_.job_id);
@@ -175,12 +189,7 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
   answered_at_ = options_.clock->Now();
   Evaluated evaluated =
       EvaluatedOf(result, *step_, /*at_end=*/may_be_last_ || *step_ >= total_steps_);
-  if (const size_t left_out = result.metrics().size() - evaluated.metrics().size(); left_out > 0) {
-    trouble_ = absl::StrCat("the evaluation at step ", *step_, " has ", result.metrics().size(),
-                            " metrics, of which ", left_out, " are left out; must be at most ",
-                            kMostReportedMetrics, ", with names of 1 to ", kMaxMetricNameBytes,
-                            " printable bytes");
-  }
+  NoteLeftOut(result.metrics().size(), result.metrics().size() - evaluated.metrics().size());
   return evaluated;
 }
 

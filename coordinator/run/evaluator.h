@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_RUN_EVALUATOR_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -89,6 +90,8 @@ class Evaluator {
  private:
   void Assign();
   void GiveUp(const std::string& name);
+  absl::Status TakeError(const EvaluationReport& report);
+  void NoteLeftOut(size_t metrics, size_t left_out);
 
   const Options options_;
   uint64_t total_steps_;

@@ -341,6 +341,17 @@ absl::Status JobRunner::Open() {
   return inbox_.interrupt();  // It may have come before there was a group.
 }
 
+// The job is RUNNING from now on, if it was not.
+absl::Status JobRunner::BeginRunning() {
+  while (job_->state() == PENDING) {
+    const absl::Status status = job_->SetState(RUNNING, "");
+    if (!status.ok()) MILLRACE_RETURN_IF_ERROR(reporter_.WaitForJournal(status));
+    const std::string restored = status.ok() ? DescribeRestore(job_->record()) : "";
+    if (!restored.empty()) job_->AppendNotice(restored);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status JobRunner::TrainToEnd() {
   Trainer::Before before;
   if (job_->state() == RUNNING) {
@@ -360,12 +371,7 @@ absl::Status JobRunner::TrainToEnd() {
       trainer.emplace(Trainer::Parts{job_.get(), &environment_, &inbox_, &reporter_, &audit_,
                                      checkpointer_.get()});
     }
-    while (job_->state() == PENDING) {
-      const absl::Status status = job_->SetState(RUNNING, "");
-      if (!status.ok()) MILLRACE_RETURN_IF_ERROR(reporter_.WaitForJournal(status));
-      const std::string restored = status.ok() ? DescribeRestore(job_->record()) : "";
-      if (!restored.empty()) job_->AppendNotice(restored);
-    }
+    MILLRACE_RETURN_IF_ERROR(BeginRunning());
     trains_ = true;  // Before its steps do anything: who sees what they have done may ask.
     trainer->Start(before, attached, *shards_, *evaluator_);
     const absl::Time attached_at = clock_->Now();

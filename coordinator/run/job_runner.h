@@ -78,6 +78,7 @@ class JobRunner {
   absl::Status Open() ABSL_LOCKS_EXCLUDED(shards_mutex_);
   absl::StatusOr<Attached> AttachSomewhere();
   absl::Status TrainToEnd();
+  absl::Status BeginRunning();
   absl::Status PauseBefore(const std::string& cause, absl::Time attached_at);
 
   void OpenCheckpoints();

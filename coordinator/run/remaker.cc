@@ -36,6 +36,15 @@ constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
 constexpr absl::Duration kFull = absl::Seconds(10);
 constexpr absl::Duration kHangs = absl::Hours(12);
 
+// Why shards are made again, with one more cause, and how.
+Remake WithCause(Remake remake, const std::string& cause, const std::string& how) {
+  if (!absl::StrContains(remake.cause(), cause)) {
+    remake.set_cause(remake.cause().empty() ? cause : absl::StrCat(remake.cause(), ", ", cause));
+  }
+  remake.set_how(how);
+  return remake;
+}
+
 }  // namespace
 
 void Remaker::Begin() {
@@ -197,13 +206,10 @@ absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
   const ShardRestore& from = *found->checkpoint;
   const std::vector<ShardPlacement> after =
       PlaceAgain(shards.placements(), losses.lost, losses.moves, from, servers);
-  Remake remake = before.remake();
-  if (!absl::StrContains(remake.cause(), losses.cause)) {
-    remake.set_cause(remake.cause().empty() ? losses.cause
-                                            : absl::StrCat(remake.cause(), ", ", losses.cause));
-  }
-  remake.set_how(absl::StrCat(DescribeRemade(after), " from checkpoint ",
-                              CheckpointFolder(from.checkpoint()), " at step ", found->step));
+  const Remake remake =
+      WithCause(before.remake(), losses.cause,
+                absl::StrCat(DescribeRemade(after), " from checkpoint ",
+                             CheckpointFolder(from.checkpoint()), " at step ", found->step));
   const std::set<uint64_t> damaged = DamagedBeside(*found);
   MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
     record.mutable_shards()->Assign(after.begin(), after.end());
