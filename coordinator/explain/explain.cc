@@ -76,6 +76,11 @@ class Explainer {
       if (is_trouble) troubles.push_back(absl::StrCat(worker.name, " ", trouble));
     }
     if (!troubles.empty()) return absl::StrJoin(troubles, "; ");
+    // Others may have done its step since.
+    for (const WorkerView& worker : facts_.dispatch.workers) {
+      const std::string call = wording_.LongCallOf(worker);
+      if (!call.empty()) return absl::StrCat(worker.name, " ", call);
+    }
     for (const DepartureFacts& departure : facts_.departures) {
       if (departure.in_good_order || departure.since > kDepartureIsNews) continue;
       return wording_.Describe(departure);

@@ -153,6 +153,26 @@ std::vector<Fault> AllFaults() {
          SetActivity(facts, 1, Activity::PREPARING, 0, 0, 0, absl::Seconds(70));
        },
        "worker-0 opens the data and compiles the model for 70 s", "worker-0"},
+      {"a worker that was not reached",
+       [](ExplainFacts& facts) {
+         facts.dispatch.workers[0].leases.clear();
+         facts.dispatch.workers[0].has_answered = false;
+       },
+       "gets on; worker-0 has not answered yet whether it can run the job", ""},
+      {"a worker that cannot reach a server, whose step another one has done since",
+       [](ExplainFacts& facts) {
+         facts.dispatch.workers[0].leases.clear();
+         facts.dispatch.workers[1].slowness = 1.8;
+         SetActivity(facts, 1, Activity::PUSHING, 12, 1, 0, absl::Seconds(15));
+       },
+       "gets on; worker-0 has been pushing step 12 to shard 1 on ps-1 for 15 s, which answers the "
+       "coordinator: see what is between them",
+       ""},
+      {"a worker that waits for a version of others",
+       [](ExplainFacts& facts) {
+         SetActivity(facts, 1, Activity::PULLING, 20, 0, 5, absl::Seconds(15));
+       },
+       "nobody keeps it waiting", ""},
       {"a worker that reads for long",
        [](ExplainFacts& facts) {
          MakeLate(facts, 0, absl::Seconds(5));

@@ -7,6 +7,12 @@
 #include "common/proto_duration.h"
 
 namespace millrace::coordinator {
+namespace {
+
+// A push or a pull that takes longer is worth telling.
+constexpr absl::Duration kLongCall = absl::Seconds(10);
+
+}  // namespace
 
 std::string DescribeDuration(absl::Duration duration) {
   if (duration < absl::Seconds(1)) {
@@ -66,14 +72,17 @@ std::string Wording::PlaceOf(const Activity& activity) const {
           : absl::StrCat(activity.kind() == Activity::PUSHING ? " on " : " from ", shard->server));
 }
 
+bool Wording::AwaitsOthers(const Activity& activity) const {
+  const ShardFacts* shard = ShardOf(activity);
+  return activity.kind() == Activity::PULLING && replicas_ > 0 && shard != nullptr &&
+         shard->is_known && shard->version < activity.version();
+}
+
 // The server answers the coordinator, so whoever cannot reach it is to blame, or what is between.
 std::string Wording::ServerRemark(const Activity& activity) const {
   const ShardFacts* shard = ShardOf(activity);
   if (shard == nullptr || !shard->is_known || shard->silent > absl::ZeroDuration()) return "";
-  if (activity.kind() == Activity::PULLING && replicas_ > 0 &&
-      shard->version < activity.version()) {
-    return absl::StrCat(", which is at version ", shard->version);
-  }
+  if (AwaitsOthers(activity)) return absl::StrCat(", which is at version ", shard->version);
   return ", which answers the coordinator: see what is between them";
 }
 
@@ -81,12 +90,11 @@ std::string Wording::TroubleOf(const WorkerView& worker) const {
   const MemberFacts* member = Member(worker.worker);
   if (!worker.refusal.empty()) return absl::StrCat("cannot run the job: ", worker.refusal);
   if (!worker.has_answered) {
-    std::string trouble = "opens the data and compiles the model";
     const Activity* activity = ActivityFor(member, 0, worker);
-    if (activity != nullptr && activity->kind() == Activity::PREPARING) {
-      absl::StrAppend(&trouble, For(FromProto(activity->since())));
+    if (activity == nullptr || activity->kind() != Activity::PREPARING) {
+      return "has not answered yet whether it can run the job";
     }
-    return trouble;
+    return absl::StrCat("opens the data and compiles the model", For(FromProto(activity->since())));
   }
   if (worker.draining) return "is about to stop";
   if (worker.faults > 1) {
@@ -103,6 +111,17 @@ std::string Wording::TroubleOf(const WorkerView& worker) const {
     return absl::StrCat("is silent", For(member->silent));
   }
   if (worker.leases.empty() && worker.other_leases > 0) return "computes for other jobs";
+  return "";
+}
+
+std::string Wording::LongCallOf(const WorkerView& worker) const {
+  const MemberFacts* member = Member(worker.worker);
+  if (member == nullptr) return "";
+  for (const Activity& activity : member->activities) {
+    const bool calls = activity.kind() == Activity::PULLING || activity.kind() == Activity::PUSHING;
+    if (!calls || FromProto(activity.since()) < kLongCall || AwaitsOthers(activity)) continue;
+    return absl::StrCat(Describe(activity), ServerRemark(activity));
+  }
   return "";
 }
 

@@ -41,6 +41,10 @@ class Wording {
   std::string TroubleOf(const WorkerView& worker) const;
   std::string TroubleOf(const ShardFacts& shard) const;
 
+  // A push or a pull of it that takes long and waits for no other step, with the server's remark,
+  // to be put after its name; empty: there is none.
+  std::string LongCallOf(const WorkerView& worker) const;
+
   // Null: it is gone.
   const MemberFacts* Member(uint64_t worker) const;
   // What it says of this step; or what else keeps it from it: not a step that it has done since it
@@ -52,6 +56,8 @@ class Wording {
 
  private:
   const ShardFacts* ShardOf(const Activity& activity) const;
+  // Whether it pulls a version that its shard has not reached.
+  bool AwaitsOthers(const Activity& activity) const;
 
   const ExplainFacts& facts_;
   const uint32_t replicas_;  // 0: asynchronous.

@@ -151,6 +151,14 @@ class Planner::Poll {
               << " to evaluate";
   }
 
+  // " (no heartbeat for 6s)"; nothing where that is forgotten.
+  std::string WhyLost(const std::string& name) const {
+    for (const Departure& departure : planner_->registry_->Departures()) {
+      if (departure.name == name) return absl::StrCat(" (", departure.reason, ")");
+    }
+    return "";
+  }
+
   absl::StatusOr<absl::optional<JobPlan>> CheckLost() {
     const std::vector<WorkerMember> workers = planner_->registry_->Workers();
     for (auto worker = asked_.begin(); worker != asked_.end();) {
@@ -167,7 +175,10 @@ class Planner::Poll {
     if (lost_->size() < kMostLost) return absl::nullopt;
     return absl::FailedPreconditionError(absl::StrCat(
         "workers were lost while they compiled the model and opened the data: ",
-        absl::StrJoin(*lost_, ", "),
+        absl::StrJoin(*lost_, ", ",
+                      [this](std::string* out, const std::string& name) {
+                        absl::StrAppend(out, name, WhyLost(name));
+                      }),
         "; see their logs, and whether they have memory enough for the data, before you submit the "
         "job again"));
   }

@@ -164,7 +164,7 @@ TEST_F(PlannerTest, JobThatCostsTwoWorkersIsNotGivenToAThird) {
   AddWorker("c", Plans);
   const auto plan = Plan();
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("a, b"));
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("a (it dies), b (it dies)"));
 }
 
 // A rolling restart of the workers once ended a job that waited for its plan.
