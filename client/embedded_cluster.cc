@@ -100,7 +100,7 @@ std::shared_ptr<grpc::Channel> EmbeddedClusterImpl::Connect(const std::string& a
   for (const auto& server : ps_) {
     if (server->address() == address) return server->InProcessChannel();
   }
-  return CreateChannel(address, /*own_connection=*/true);
+  return CreateChannel(address, /*bulk=*/true);
 }
 
 absl::Status EmbeddedClusterImpl::StartWorker(int index) {

@@ -93,7 +93,9 @@ class Fetch {
           variables->routing(), std::min(deadline_, options_.clock->Now() + pull_timeout), targets);
       if (status.ok()) return status;
       if (!MayMend(status, variables->routing())) return Failure(status);
-      if (options_.on_wait) options_.on_wait(Failure(status).ToString());
+      if (options_.on_wait) {
+        options_.on_wait(absl::StrCat(Failure(status).message(), "; trying again"));
+      }
       pull_timeout *= 2;
     }
   }

@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(const PsServerOptions&
                                           .checkpoint_bandwidth = options.checkpoint_bandwidth}));
   std::unique_ptr<PsServer> server(new PsServer(std::move(store), options.clock));
   ServerOptions server_options = options.server;
+  server_options.bulk = true;
   server_options.message_memory = std::max(MemoryLimit(), kLeastMessageMemory);
   MILLRACE_ASSIGN_OR_RETURN(
       server->served_->rpc_server,

@@ -24,14 +24,15 @@ constexpr int kConnectTimeoutMs = 5000;
 constexpr int kKeptFreeBytes = 64 << 20;
 constexpr int kMinMappedBytes = 2 << 20;
 
-grpc::ChannelArguments Arguments(bool own_connection) {
+grpc::ChannelArguments Arguments(bool bulk) {
   grpc::ChannelArguments args;
   for (const TransportSetting& setting : kTransportSettings)
     args.SetInt(setting.name, setting.value);
+  args.SetInt(KeepaliveTimeout(bulk).name, KeepaliveTimeout(bulk).value);
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, own_connection ? 1 : 0);
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, bulk ? 1 : 0);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
@@ -54,9 +55,8 @@ void ConfigureGrpcEnvironment() {
 #endif
 }
 
-std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, bool own_connection) {
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   Arguments(own_connection));
+std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, bool bulk) {
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), Arguments(bulk));
 }
 
 }  // namespace millrace

@@ -43,8 +43,7 @@ TEST(ChannelTest, ProxiesOfTheEnvironmentAreIgnored) {
   const auto server = StartBareServer();
   const DeadProxy proxy;
   EXPECT_TRUE(CreateChannel(server->address())->WaitForConnected(Deadline()));
-  EXPECT_TRUE(
-      CreateChannel(server->address(), /*own_connection=*/true)->WaitForConnected(Deadline()));
+  EXPECT_TRUE(CreateChannel(server->address(), /*bulk=*/true)->WaitForConnected(Deadline()));
 }
 
 // Without this one, the test above would pass also where gRPC knows other variables.

@@ -134,6 +134,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   EndProcessWhenDeaf();
   grpc::ServerBuilder builder;
   Configure(&builder);
+  const TransportSetting keepalive = KeepaliveTimeout(options.bulk);
+  builder.AddChannelArgument(keepalive.name, keepalive.value);
   if (options.message_memory > 0) {
     grpc::ResourceQuota quota("messages");
     quota.Resize(options.message_memory);

@@ -21,6 +21,8 @@ struct ServerOptions {
   // loopback address is refused unless `allow_insecure_remote`.
   std::string listen = "127.0.0.1:0";
   bool allow_insecure_remote = false;
+  // As CreateChannel's: clients' messages and pings may be late.
+  bool bulk = false;
   // Bytes of messages that gRPC may hold, until whoever takes them lets go of them. With more it
   // takes no new connections, reads less at a time, and in the end breaks streams, with
   // RESOURCE_EXHAUSTED. 0: without a limit.

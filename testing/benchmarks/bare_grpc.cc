@@ -63,7 +63,7 @@ BareGrpcServer::~BareGrpcServer() {
 std::string BareGrpcServer::address() const { return absl::StrCat("127.0.0.1:", port_); }
 
 BareGrpcClient::BareGrpcClient(const std::string& address)
-    : channel_(CreateChannel(address, /*own_connection=*/true)) {
+    : channel_(CreateChannel(address, /*bulk=*/true)) {
   grpc::GenericStub stub(channel_);
   stub.PrepareBidiStreamingCall(&context_, kMethod, grpc::StubOptions(), this);
   AddHold();

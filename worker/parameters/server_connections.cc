@@ -31,8 +31,8 @@ std::shared_ptr<CallStream<Answer>> ServerConnections::LeastLoaded() {
       best_load = load;
     }
     if (best_slot->channel == nullptr) {
-      best_slot->channel = connect_ != nullptr ? connect_(address_)
-                                               : CreateChannel(address_, /*own_connection=*/true);
+      best_slot->channel =
+          connect_ != nullptr ? connect_(address_) : CreateChannel(address_, /*bulk=*/true);
     }
     auto& stream = best_slot->stream<Answer>();
     opened = stream == nullptr || !stream->open();

@@ -76,6 +76,8 @@ std::unique_ptr<grpc::Server> Serve(const std::string& listen, ProxyService* ser
   for (const TransportSetting& setting : kTransportSettings) {
     builder.AddChannelArgument(setting.name, setting.value);
   }
+  builder.AddChannelArgument(KeepaliveTimeout(/*bulk=*/true).name,
+                             KeepaliveTimeout(/*bulk=*/true).value);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
