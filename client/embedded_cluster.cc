@@ -173,10 +173,11 @@ bool EmbeddedClusterImpl::StopWorkers() {
 // see PsServer::Stop.
 EmbeddedClusterImpl::~EmbeddedClusterImpl() {
   if (coordinator_ != nullptr) coordinator_->StopInOrder();
-  const bool all_ended = StopWorkers();
+  bool all_ended = StopWorkers();
   for (const auto& server : ps_) {
     if (const absl::Status status = server->Stop(); !status.ok()) {
       LOG(ERROR) << "stopping a ps server of the embedded cluster: " << status;
+      all_ended = false;
     }
   }
   if (all_ended) return;

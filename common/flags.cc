@@ -43,6 +43,7 @@ bool ParseBytes(absl::string_view text, uint64_t most, uint64_t* bytes) {
   if (!absl::SimpleAtod(text, &number)) return false;
   const double given = std::floor(number * size);
   if (!(given >= 0 && given <= static_cast<double>(most))) return false;
+  if (given == 0 && number > 0) return false;  // 0 may mean that there is no limit.
   *bytes = static_cast<uint64_t>(given);
   return true;
 }

@@ -92,7 +92,7 @@ TEST(BytesFlagTest, RefusesWhatIsNoNumberOfBytesAndWhatIsTooMuch) {
   EXPECT_EQ(BytesOf("5GiB"),
             "--memory: 5GiB; must be a number of bytes such as 512MiB, at most 4GiB");
   for (const char* wrong :
-       {"4294967297", "1TiB", "-1", "-1B", "much", "GiB", "3GB", "nan", "inf"}) {
+       {"4294967297", "1TiB", "-1", "-1B", "much", "GiB", "3GB", "nan", "inf", "0.5"}) {
     EXPECT_NE(BytesOf(wrong).find("must be a number of bytes"), std::string::npos) << wrong;
   }
 }

@@ -111,8 +111,9 @@ absl::Status PsServer::StopOnce() {
 
 // gRPC waits for handlers however long they take, and one may hang in a directory on a server that
 // does not answer; and callers in this process may not let go of their channel. They work on no
-// shard any more: the store is closed, and streams are ended. Of others nobody knows that, so they
-// are waited for as long as a call may take; gRPC itself may not end after a lack of threads.
+// shard any more: the store is closed, and streams are ended. Where there is none of these, what is
+// left may be at work on a shard, and is waited for as long as a call may take; or it is gRPC,
+// which may not end after a lack of threads.
 absl::Status PsServer::ShutDownRpcServer() {
   struct Done {
     Mutex mutex;

@@ -94,8 +94,8 @@ void AddFlags(CLI::App& app, WorkerOptions* options) {
       "How long one pull or push may wait for ps servers before its step is left to others");
   AddDurationFlag(
       app, "--call_timeout", &options->call_timeout, {absl::Milliseconds(100), absl::Hours(1)},
-      "A request to a ps server is made again when nothing comes for this long (and for a second "
-      "for each MiB of it)");
+      "A request to a ps server is made again when nothing of it moves for this long (and for a "
+      "second for each MiB of it; up to eight times as long where the last ones were slow)");
 }
 
 int Complain(const absl::Status& status) {

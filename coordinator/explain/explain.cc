@@ -76,14 +76,14 @@ class Explainer {
       if (is_trouble) troubles.push_back(absl::StrCat(worker.name, " ", trouble));
     }
     if (!troubles.empty()) return absl::StrJoin(troubles, "; ");
+    for (const DepartureFacts& departure : facts_.departures) {
+      if (departure.in_good_order || departure.since > kDepartureIsNews) continue;
+      return wording_.Describe(departure);
+    }
     // Others may have done its step since.
     for (const WorkerView& worker : facts_.dispatch.workers) {
       const std::string call = wording_.LongCallOf(worker);
       if (!call.empty()) return absl::StrCat(worker.name, " ", call);
-    }
-    for (const DepartureFacts& departure : facts_.departures) {
-      if (departure.in_good_order || departure.since > kDepartureIsNews) continue;
-      return wording_.Describe(departure);
     }
     for (const WorkerView& worker : facts_.dispatch.workers) {
       if (!worker.has_answered) return absl::StrCat(worker.name, " ", wording_.TroubleOf(worker));

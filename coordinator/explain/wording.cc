@@ -72,17 +72,14 @@ std::string Wording::PlaceOf(const Activity& activity) const {
           : absl::StrCat(activity.kind() == Activity::PUSHING ? " on " : " from ", shard->server));
 }
 
-bool Wording::AwaitsOthers(const Activity& activity) const {
-  const ShardFacts* shard = ShardOf(activity);
-  return activity.kind() == Activity::PULLING && replicas_ > 0 && shard != nullptr &&
-         shard->is_known && shard->version < activity.version();
-}
-
 // The server answers the coordinator, so whoever cannot reach it is to blame, or what is between.
 std::string Wording::ServerRemark(const Activity& activity) const {
   const ShardFacts* shard = ShardOf(activity);
   if (shard == nullptr || !shard->is_known || shard->silent > absl::ZeroDuration()) return "";
-  if (AwaitsOthers(activity)) return absl::StrCat(", which is at version ", shard->version);
+  if (activity.kind() == Activity::PULLING && replicas_ > 0 &&
+      shard->version < activity.version()) {
+    return absl::StrCat(", which is at version ", shard->version);
+  }
   return ", which answers the coordinator: see what is between them";
 }
 
@@ -118,8 +115,10 @@ std::string Wording::LongCallOf(const WorkerView& worker) const {
   const MemberFacts* member = Member(worker.worker);
   if (member == nullptr) return "";
   for (const Activity& activity : member->activities) {
-    const bool calls = activity.kind() == Activity::PULLING || activity.kind() == Activity::PUSHING;
-    if (!calls || FromProto(activity.since()) < kLongCall || AwaitsOthers(activity)) continue;
+    // A pull of a version waits for those who have not contributed to it.
+    const bool waits_for_a_server = activity.kind() == Activity::PUSHING ||
+                                    (activity.kind() == Activity::PULLING && replicas_ == 0);
+    if (!waits_for_a_server || FromProto(activity.since()) < kLongCall) continue;
     return absl::StrCat(Describe(activity), ServerRemark(activity));
   }
   return "";

@@ -41,8 +41,8 @@ class Wording {
   std::string TroubleOf(const WorkerView& worker) const;
   std::string TroubleOf(const ShardFacts& shard) const;
 
-  // A push or a pull of it that takes long and waits for no other step, with the server's remark,
-  // to be put after its name; empty: there is none.
+  // A push of it that takes long, or a pull of an asynchronous job, with the server's remark, to be
+  // put after its name; empty: there is none.
   std::string LongCallOf(const WorkerView& worker) const;
 
   // Null: it is gone.
@@ -56,8 +56,6 @@ class Wording {
 
  private:
   const ShardFacts* ShardOf(const Activity& activity) const;
-  // Whether it pulls a version that its shard has not reached.
-  bool AwaitsOthers(const Activity& activity) const;
 
   const ExplainFacts& facts_;
   const uint32_t replicas_;  // 0: asynchronous.

@@ -52,7 +52,8 @@ class Attempt {
   Again again() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return again_; }
   // When something was last sent, received, or nearer to be sent.
   absl::Time progress() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return progress_; }
-  // The longest time without that, so far.
+  // The longest time that passed, while something was awaited, until something was received, or was
+  // nearer to be sent.
   absl::Duration longest_silence() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
     return longest_silence_;
   }
@@ -75,6 +76,8 @@ class Attempt {
     again_ = again;
     monitor_->changed.SignalAll();
   }
+  // Something is asked for: what was before is no silence of the server's.
+  void AskedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { progress_ = clock_->Now(); }
   void ProgressLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
     const absl::Time now = clock_->Now();
     longest_silence_ = std::max(longest_silence_, now - progress_);
@@ -172,7 +175,7 @@ class StreamAttempt : public Attempt,
     Rest rest;
     {
       MutexLock lock(&monitor_->mutex);
-      this->ProgressLocked();
+      this->AskedLocked();
       if (!closed_) {
         if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) {
           streams_.push_back(stream);

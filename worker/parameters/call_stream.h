@@ -79,8 +79,8 @@ class CallStream final : public Stream {
     return true;
   }
 
-  // Drops what is queued of a request and its call; one OnAnswer or OnBroken may be under way
-  // still.
+  // Drops what is queued of a request and its call; one OnAnswer, OnWritten or OnBroken may be
+  // under way still.
   void Forget(uint64_t id) {
     std::shared_ptr<Call> call;
     std::list<Queued> dropped;

@@ -22,7 +22,8 @@ ClientCore::ClientCore(std::string job_id, Layout layout, const ParameterClientO
       layout_(std::move(layout)),
       options_(options),
       monitor_(std::make_shared<Monitor>()),
-      patience_(layout_.shards.size()),
+      push_patience_(layout_.shards.size()),
+      pull_patience_(layout_.shards.size()),
       next_id_(absl::Uniform<uint64_t>(absl::BitGen())) {
   for (const ShardLayout& shard : layout_.shards) {
     std::unique_ptr<ServerConnections>& connections = by_address_[shard.address];

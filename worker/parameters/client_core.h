@@ -35,10 +35,11 @@ class ClientCore {
   absl::Duration call_timeout() const { return options_.call_timeout; }
   const std::shared_ptr<Monitor>& monitor() const { return monitor_; }
 
-  // How often limits of what is asked of layout().shards[shard] are doubled from the start, since
-  // its last answers needed that: see RetriedCalls.
-  int& patience(size_t shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
-    return patience_[shard];
+  // How often limits of pushes to layout().shards[shard], or of pulls, are doubled from the start,
+  // since the last ones needed that: see RetriedCalls.
+  enum class Call { kPush, kPull };
+  int& patience(Call call, size_t shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
+    return (call == Call::kPush ? push_patience_ : pull_patience_)[shard];
   }
 
   // To the server of layout().shards[shard].
@@ -60,7 +61,9 @@ class ClientCore {
   const std::shared_ptr<Monitor> monitor_;
   absl::flat_hash_map<std::string, std::unique_ptr<ServerConnections>> by_address_;
   std::vector<ServerConnections*> by_shard_;
-  std::vector<int> patience_ ABSL_GUARDED_BY(monitor_->mutex);  // Of each shard.
+  // Of each shard.
+  std::vector<int> push_patience_ ABSL_GUARDED_BY(monitor_->mutex);
+  std::vector<int> pull_patience_ ABSL_GUARDED_BY(monitor_->mutex);
   // Starts at a random number: with 64 bits, no two clients' ranges meet.
   std::atomic<uint64_t> next_id_;
 };

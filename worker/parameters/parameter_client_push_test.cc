@@ -350,10 +350,13 @@ TEST(ParameterClientPushTest, WhatIsSlowOnceHasMoreTimeNextTime) {
     return Verdict();
   });
   const auto client = cluster.NewClient(/*connections_per_server=*/1, &clock);
+  Values values = cluster.MakeValues(0);
   for (uint64_t step = 0; step < 2; ++step) {
     push = client->StartPush(step, 32);
     TestCluster::AddAll(Gradients(cluster, step), push.get());
     EXPECT_EQ(push->Wait(absl::InfiniteFuture()), absl::OkStatus());
+    // That it is quick says nothing of pushes.
+    EXPECT_EQ(client->Pull({}, TestCluster::Spans(&values)), absl::OkStatus());
   }
   EXPECT_EQ(cluster.server(0).counters().push_messages, 2);
 }

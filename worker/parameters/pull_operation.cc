@@ -37,9 +37,9 @@ uint32_t PartsOf(const ShardLayout& shard, int connections) {
 
 PullOperation::PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::PullOptions options,
                              absl::Span<const absl::Span<float>> values)
-    : RetriedCalls(std::move(core), options.version.has_value()
-                                        ? absl::StrCat("pull of version ", *options.version)
-                                        : "pull"),
+    : RetriedCalls(std::move(core), ClientCore::Call::kPull,
+                   options.version.has_value() ? absl::StrCat("pull of version ", *options.version)
+                                               : "pull"),
       options_(std::move(options)),
       groups_(core_->layout().shards.size()) {
   const Layout& layout = core_->layout();

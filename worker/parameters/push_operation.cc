@@ -18,7 +18,7 @@ constexpr size_t kMinMessageElements = kBlockElements / 16;
 }  // namespace
 
 PushOperation::PushOperation(std::shared_ptr<ClientCore> core, uint64_t step, uint32_t examples)
-    : RetriedCalls(std::move(core), absl::StrCat("push of step ", step)),
+    : RetriedCalls(std::move(core), ClientCore::Call::kPush, absl::StrCat("push of step ", step)),
       step_(step),
       examples_(examples),
       shares_(core_->layout().shards.size()) {

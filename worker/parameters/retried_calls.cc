@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
@@ -29,8 +30,9 @@ absl::Duration TimeOfBytes(uint64_t bytes) {
 
 }  // namespace
 
-RetriedCalls::RetriedCalls(std::shared_ptr<ClientCore> core, std::string what)
-    : core_(std::move(core)), what_(std::move(what)) {}
+RetriedCalls::RetriedCalls(std::shared_ptr<ClientCore> core, ClientCore::Call call,
+                           std::string what)
+    : core_(std::move(core)), call_(call), what_(std::move(what)) {}
 
 void RetriedCalls::AddPart(size_t shard, uint64_t bytes) {
   parts_.emplace_back();
@@ -101,6 +103,7 @@ absl::Status RetriedCalls::LookAtParts(absl::Time now, Findings* findings) {
   for (size_t i = 0; i < parts_.size(); ++i) {
     MILLRACE_RETURN_IF_ERROR(LookAtPart(i, now, findings));
   }
+  if (findings->all_done && !learned_) LearnPatience();
   return absl::OkStatus();
 }
 
@@ -130,9 +133,10 @@ absl::Status RetriedCalls::LookAtAttempt(size_t index, absl::Time now, Findings*
       return Fail(index, attempt.status(), attempt.again(), now, findings);
     }
     part.done = true;
-    LearnPatience(part);
+    part.answered = attempt.longest_silence();
     return absl::OkStatus();
   }
+  if (part.patience < 0) part.patience = core_->patience(call_, part.shard);
   const absl::Duration limit = LimitOf(part);
   if (now >= attempt.progress() + limit) {
     GiveUp(index, limit, now, findings);
@@ -143,17 +147,32 @@ absl::Status RetriedCalls::LookAtAttempt(size_t index, absl::Time now, Findings*
 }
 
 absl::Duration RetriedCalls::LimitOf(const Part& part) const {
-  const int doublings = std::min(core_->patience(part.shard) + part.silences, kMaxDoublings);
+  const int doublings = std::min(part.patience + part.silences, kMaxDoublings);
   return core_->call_timeout() * (1 << doublings) + TimeOfBytes(part.bytes);
 }
 
-void RetriedCalls::LearnPatience(const Part& part) {
-  part.attempt->AssertLocked();
-  const absl::Duration needed = 2 * part.attempt->longest_silence() - TimeOfBytes(part.bytes);
+// What was asked for again once may have been about to be answered; a server that was asked more
+// often was away.
+int RetriedCalls::NeededPatience(const Part& part) const {
+  absl::Duration silence = part.answered;
+  if (part.silences == 1) silence += part.given_up;
+  const absl::Duration needed = 2 * silence - TimeOfBytes(part.bytes);
   int doublings = 0;
   while (doublings < kMaxPatience && core_->call_timeout() * (1 << doublings) < needed) ++doublings;
-  int& patience = core_->patience(part.shard);
-  patience = std::max(doublings, patience - 1);
+  return doublings;
+}
+
+void RetriedCalls::LearnPatience() {
+  learned_ = true;
+  absl::flat_hash_map<size_t, int> needed;  // By shard.
+  for (const Part& part : parts_) {
+    int& most = needed[part.shard];
+    most = std::max(most, NeededPatience(part));
+  }
+  for (const auto& [shard, doublings] : needed) {
+    int& patience = core_->patience(call_, shard);
+    patience = std::max(doublings, patience - 1);
+  }
 }
 
 void RetriedCalls::GiveUp(size_t index, absl::Duration limit, absl::Time now, Findings* findings) {
@@ -164,6 +183,7 @@ void RetriedCalls::GiveUp(size_t index, absl::Duration limit, absl::Time now, Fi
   findings->to_close.emplace_back(part.attempt,
                                   harmless ? Attempt::Rest::kIgnored : Attempt::Rest::kDropped);
   ++part.silences;
+  part.given_up = limit;
   part.last_failure = absl::DeadlineExceededError(
       absl::StrCat("nothing came for ", absl::FormatDuration(limit), "; asked again"));
   part.retry_at = now;

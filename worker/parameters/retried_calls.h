@@ -22,9 +22,10 @@ namespace millrace::worker {
 // time. One that fails is repeated after a pause that grows. One that makes no progress for
 // ClientCore::call_timeout (longer for what has many bytes, and twice as long after each such
 // failure) is given up, and made again under another id: an answer that comes after all is ignored,
-// and a step that was applied already is acknowledged. A shard whose answers need more than half of
-// that has twice as long from the start, and so on, until they need less: or each step would begin
-// with attempts that a slow network cannot finish.
+// and a step that was applied already is acknowledged. Where a shard has needed more than half of
+// that, the next call of the kind gives it twice as long from the start, and so on, up to eight
+// times; a call that needs less takes one doubling back. Or each step would begin with attempts
+// that a slow network cannot finish.
 //
 // Attempts are made by the owner's calls (Wait, and what derived classes offer): there is no thread
 // here. Thread-safe.
@@ -45,7 +46,7 @@ class RetriedCalls {
 
  protected:
   // `what`: "push of step 3", for messages.
-  RetriedCalls(std::shared_ptr<ClientCore> core, std::string what);
+  RetriedCalls(std::shared_ptr<ClientCore> core, ClientCore::Call call, std::string what);
   // REQUIRES: CloseAll was called.
   virtual ~RetriedCalls() = default;
 
@@ -63,8 +64,11 @@ class RetriedCalls {
     bool done = false;
     absl::Time retry_at = absl::InfinitePast();
     Backoff backoff{absl::Milliseconds(20), absl::Seconds(1)};
-    int silences = 0;    // Attempts that were given up for want of progress.
-    int incomplete = 0;  // Attempts of which something was missing.
+    int patience = -1;  // As of ClientCore when the first attempt was looked at; before: none.
+    int silences = 0;   // Attempts that were given up for want of progress.
+    absl::Duration given_up;  // How long the last of these was silent.
+    absl::Duration answered;  // Of a part that is done: how long its attempt was silent.
+    int incomplete = 0;       // Attempts of which something was missing.
     absl::Status last_failure;
   };
 
@@ -107,13 +111,17 @@ class RetriedCalls {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Duration LimitOf(const Part& part) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
-  // Of a part that its attempt has done: how long that took is what the next ones may expect.
-  void LearnPatience(const Part& part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  // The doublings that a part would have needed.
+  int NeededPatience(const Part& part) const;
+  // All parts are done: how long that took is what the next call of the kind may expect.
+  void LearnPatience() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
 
+  const ClientCore::Call call_;
   const std::string what_;
   std::vector<Part> parts_ ABSL_GUARDED_BY(core_->monitor()->mutex);
   bool cancelled_ ABSL_GUARDED_BY(core_->monitor()->mutex) = false;
+  bool learned_ ABSL_GUARDED_BY(core_->monitor()->mutex) = false;
 };
 
 }  // namespace millrace::worker
