@@ -116,7 +116,7 @@ TEST_F(WorkerFlagsTest, ValuesOutOfTheirRangeAreWrongUsage) {
     return error_;
   };
   EXPECT_THAT(error_of("--step_timeout=soon"),
-              HasSubstr("--step_timeout: soon; must be a duration from 100ms to 24h"));
+              HasSubstr("--step_timeout: soon; must be a duration with its unit, such as 90s"));
   EXPECT_THAT(error_of("--call_timeout=1ns"),
               HasSubstr("--call_timeout: 1ns; must be a duration from 100ms to 1h"));
   EXPECT_THAT(error_of("--lease_slots=99999999999"), HasSubstr("not in range 1 to 64"));
