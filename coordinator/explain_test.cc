@@ -151,7 +151,9 @@ TEST_F(FaultTest, WorkerThatOpensTheDataForLong) {
   };
   cluster_->AddWorker(slow);
   const std::string job = cluster_->Submit(PlainJob(5)).value();
-  cluster_->AwaitVerdict(job, "worker-0 opens the data and compiles the model");
+  cluster_->AwaitVerdict(job, "worker-0 has not answered yet whether it can run the job");
+  cluster_->worker(0).Tell(ActivityOf(job, Activity::PREPARING, 0, 0));
+  cluster_->AwaitVerdict(job, "worker-0 opens the data and compiles the model for ");
   gate_.Open();
   EXPECT_EQ(cluster_->AwaitEnd(job).state(), SUCCEEDED);
 }
