@@ -38,7 +38,7 @@ class ClientCore {
   // How often limits of pushes to layout().shards[shard], or of pulls, are doubled from the start,
   // since the last ones needed that: see RetriedCalls.
   enum class Call { kPush, kPull };
-  int& patience(Call call, size_t shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
+  int& patience(Call call, size_t shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor()->mutex) {
     return (call == Call::kPush ? push_patience_ : pull_patience_)[shard];
   }
 
@@ -62,8 +62,8 @@ class ClientCore {
   absl::flat_hash_map<std::string, std::unique_ptr<ServerConnections>> by_address_;
   std::vector<ServerConnections*> by_shard_;
   // Of each shard.
-  std::vector<int> push_patience_ ABSL_GUARDED_BY(monitor_->mutex);
-  std::vector<int> pull_patience_ ABSL_GUARDED_BY(monitor_->mutex);
+  std::vector<int> push_patience_ ABSL_GUARDED_BY(monitor()->mutex);
+  std::vector<int> pull_patience_ ABSL_GUARDED_BY(monitor()->mutex);
   // Starts at a random number: with 64 bits, no two clients' ranges meet.
   std::atomic<uint64_t> next_id_;
 };
