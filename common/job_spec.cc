@@ -5,13 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "common/proto_duration.h"
-#include "common/proto_fields.h"
 #include "common/steps_per_epoch.h"
+#include "common/text_format.h"
 #include "google/protobuf/descriptor.h"
-#include "google/protobuf/io/tokenizer.h"
-#include "google/protobuf/text_format.h"
 
 namespace millrace {
 namespace {
@@ -22,72 +19,11 @@ constexpr absl::Duration kDefaultCutPeriod = absl::Seconds(10);
 constexpr absl::Duration kDefaultCheckpointPeriod = absl::Minutes(10);
 constexpr uint32_t kDefaultCheckpointsToKeep = 3;
 
-// A place in a text, as the parser counts: from 0.
-struct TextPlace {
-  int line;
-  int column;
-};
-
-size_t OffsetOf(absl::string_view text, TextPlace place) {
-  size_t begin = 0;
-  for (int line = 0; line < place.line; ++line) begin = text.find('\n', begin) + 1;
-  return std::min(begin + place.column, text.size());
+// "FILE:LINE:COLUMN: MESSAGE".
+std::string Text(const TextFormatError& error, absl::string_view file_name) {
+  if (error.line == 0) return absl::StrCat(file_name, ": ", error.message);
+  return absl::StrCat(file_name, ":", error.line, ":", error.column, ": ", error.message);
 }
-
-TextPlace PlaceOf(absl::string_view text, size_t offset) {
-  const absl::string_view before = text.substr(0, offset);
-  const size_t newline = before.rfind('\n');
-  const size_t line_begin = newline == absl::string_view::npos ? 0 : newline + 1;
-  return {static_cast<int>(std::count(before.begin(), before.end(), '\n')),
-          static_cast<int>(offset - line_begin)};
-}
-
-// What the parser says of a field that a message has not got, with those that it has.
-std::string WithFields(const std::string& message) {
-  constexpr absl::string_view kBegin = "Message type \"", kEnd = "\" has no field named ";
-  absl::string_view name = message;
-  const size_t end = name.find(kEnd);
-  if (!absl::ConsumePrefix(&name, kBegin) || end == absl::string_view::npos) return message;
-  name = name.substr(0, end - kBegin.size());
-  const auto* const type =
-      google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(std::string(name));
-  if (type == nullptr) return message;
-  return absl::StrCat(message, " It has: ", FieldNames(type), ".");
-}
-
-// Keeps what the parser complains of, with the place in front.
-class ErrorList final : public google::protobuf::io::ErrorCollector {
- public:
-  // Both must outlive the list.
-  ErrorList(absl::string_view text, absl::string_view file_name)
-      : text_(text), file_name_(file_name) {}
-
-  void AddError(int line, google::protobuf::io::ColumnNumber column,
-                const std::string& message) override {
-    if (line < 0) {  // The error belongs to the file as a whole.
-      errors_.push_back(absl::StrCat(file_name_, ": ", message));
-      return;
-    }
-    const TextPlace place = PlaceOfError({line, column}, message);
-    errors_.push_back(absl::StrCat(file_name_, ":", place.line + 1, ":", place.column + 1, ": ",
-                                   WithFields(message)));
-  }
-
-  std::string Join() const { return absl::StrJoin(errors_, "\n"); }
-
- private:
-  // Of an enum value that it does not know the parser gives the place of what follows it.
-  TextPlace PlaceOfError(TextPlace reported, absl::string_view message) const {
-    if (!absl::ConsumePrefix(&message, "Unknown enumeration value of \"")) return reported;
-    const absl::string_view value = message.substr(0, message.find('"'));
-    const size_t offset = text_.substr(0, OffsetOf(text_, reported)).rfind(value);
-    return offset == absl::string_view::npos ? reported : PlaceOf(text_, offset);
-  }
-
-  const absl::string_view text_;
-  const absl::string_view file_name_;
-  std::vector<std::string> errors_;
-};
 
 std::vector<std::string> AdamSlots(bool amsgrad) {
   if (amsgrad) return {"m", "v", "v_hat"};
@@ -97,12 +33,13 @@ std::vector<std::string> AdamSlots(bool amsgrad) {
 }  // namespace
 
 absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text, absl::string_view file_name) {
-  ErrorList errors(text, file_name);
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&errors);
   JobSpec spec;
-  if (!parser.ParseFromString(std::string(text), &spec)) {
-    return absl::InvalidArgumentError(errors.Join());
+  const std::vector<TextFormatError> errors = ParseTextFormat(text, &spec);
+  if (!errors.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrJoin(errors, "\n", [&](std::string* out, const TextFormatError& error) {
+          absl::StrAppend(out, Text(error, file_name));
+        }));
   }
   return spec;
 }

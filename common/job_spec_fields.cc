@@ -17,11 +17,10 @@
 #include "common/proto_duration.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
+#include "common/text_format.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/duration.pb.h"
-#include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/message.h"
-#include "google/protobuf/text_format.h"
 
 namespace millrace {
 namespace {
@@ -189,24 +188,12 @@ absl::Status StoreDuration(Message* message, absl::string_view path, absl::strin
   absl::Duration duration;
   if (!absl::ParseDuration(text, &duration) ||
       absl::AbsDuration(duration) > absl::Seconds(kMaxDurationSeconds)) {
-    return FieldError(path, Quote(text), "a duration with its unit, such as 10s, 500ms or 1h30m");
+    return FieldError(path, Quote(text), kDurationAsText);
   }
   google::protobuf::Duration proto = ToProto(duration);
   message->GetReflection()->Swap(message, &proto);
   return absl::OkStatus();
 }
-
-// Keeps the first complaint of the text format parser.
-class FirstError final : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int, google::protobuf::io::ColumnNumber, const std::string& error) override {
-    if (error_.empty()) error_ = error;
-  }
-  const std::string& error() const { return error_; }
-
- private:
-  std::string error_;
-};
 
 absl::Status StoreMessage(Message* message, absl::string_view path, absl::string_view text) {
   if (message->GetDescriptor() == google::protobuf::Duration::descriptor()) {
@@ -218,12 +205,10 @@ absl::Status StoreMessage(Message* message, absl::string_view path, absl::string
                                                    FieldNames(message->GetDescriptor()),
                                                    "), or as a whole in braces"));
   }
-  FirstError first_error;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&first_error);
-  if (!parser.ParseFromString(std::string(fields), message)) {
+  const std::vector<TextFormatError> errors = ParseTextFormat(fields, message);
+  if (!errors.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", Quote(text), ": ", first_error.error()));
+        absl::StrCat(path, ": ", Quote(text), ": ", errors.front().message));
   }
   return absl::OkStatus();
 }

@@ -9,7 +9,7 @@
 namespace millrace::coordinator {
 namespace {
 
-// A push or a pull that takes longer is worth telling.
+// A push or a pull that has taken this long is worth telling.
 constexpr absl::Duration kLongCall = absl::Seconds(10);
 
 }  // namespace

@@ -154,8 +154,9 @@ class Planner::Poll {
   // " (no heartbeat for 6s)"; nothing where that is forgotten.
   std::string WhyLost(const std::string& name) const {
     for (const Departure& departure : planner_->registry_->Departures()) {
-      if (departure.is_worker && departure.name == name)
+      if (departure.is_worker && departure.name == name) {
         return absl::StrCat(" (", departure.reason, ")");
+      }
     }
     return "";
   }
