@@ -139,6 +139,15 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   });
 }
 
+// There is no other place that it could be brought to.
+cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
+  return Call([&](Device* device) {
+    const bool is_known = device->executables.count(executable) > 0 &&
+                          cuda_emulation::FindStream(device, stream) != nullptr;
+    return is_known ? cudaSuccess : cudaErrorInvalidResourceHandle;
+  });
+}
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   bool hangs = false;
   const cudaError_t error = Call([&](Device* device) {

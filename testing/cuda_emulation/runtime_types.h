@@ -25,12 +25,14 @@
   X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                                 \
   X(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")                                  \
   X(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                         \
+  X(cudaErrorDeviceUninitialized, 201, "invalid device context")                                   \
   X(cudaErrorNoKernelImageForDevice, 209,                                                          \
     "no kernel image is available for execution on the device")                                    \
   X(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")                         \
   X(cudaErrorPeerAccessUnsupported, 217, "peer access is not supported between these two devices") \
   X(cudaErrorNvlinkUncorrectable, 220, "uncorrectable NVLink error")                               \
   X(cudaErrorContained, 226, "an exception on the device was contained")                           \
+  X(cudaErrorOperatingSystem, 304, "OS call failed or operation not supported on this OS")         \
   X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                                \
   X(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state")          \
   X(cudaErrorNotReady, 600, "device not ready")                                                    \
@@ -49,6 +51,7 @@
   X(cudaErrorTensorMemoryLeak, 721, "tensor memory was not released")                              \
   X(cudaErrorNotPermitted, 800, "operation not permitted")                                         \
   X(cudaErrorNotSupported, 801, "operation not supported")                                         \
+  X(cudaErrorSystemNotReady, 802, "system not yet initialized")                                    \
   X(cudaErrorMpsConnectionFailed, 805, "MPS client failed to connect to the MPS control daemon")   \
   X(cudaErrorMpsRpcFailure, 806,                                                                   \
     "the remote procedural call between MPS server and client failed")                             \

@@ -152,7 +152,8 @@ bool CudaGradients::Follows(size_t next, size_t before) const {
 }
 
 // The event may speak of the step before, and of a device that has failed the number of the step
-// says nothing: so the event is asked again and again.
+// says nothing: so the event is asked again and again. Once the number has come it is asked a last
+// time: CUDA promises what a copy wrote to those who have seen the event behind it.
 bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
   if (!gpu_->HostWaitFor(*arrival.copied, seconds)) return false;
   const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(arrival.step));
@@ -167,7 +168,7 @@ bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
       std::this_thread::sleep_for(kSleep);
     }
   }
-  return true;
+  return gpu_->HostWaitFor(*arrival.copied, seconds);
 }
 
 bool CudaGradients::Wait(double seconds) const {

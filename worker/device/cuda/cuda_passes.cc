@@ -171,7 +171,6 @@ void CudaPasses::EnqueueLosses(const MemoryPlan& places, const BatchPart& part,
     pass.output = Value(places, walk_.outputs[i]);
     layout_->inputs.SetLabels(i, memory_, &pass);
     pass.losses = memory_.Device<double>(layout_->losses[i]);
-    // Before the gradient, which may take the place of what is read.
     memory_.CopyOut(Stream::kCompute, pass.output, layout_->outputs[i], values * sizeof(float));
     if (training) pass.gradient = At(layout_->training.output_gradients[i].place);
     layers_.losses[i]->Compute(pass);

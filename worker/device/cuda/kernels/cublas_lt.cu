@@ -12,8 +12,20 @@
 namespace millrace::cuda {
 namespace {
 
-// A failed execution may be one launch that did not happen, or the loss of the device, which then
-// every call of CUDA tells.
+// Which may be one call that did not work, or the loss of the device.
+bool MayBeLoss(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+    case CUBLAS_STATUS_INTERNAL_ERROR:
+    case CUBLAS_STATUS_MAPPING_ERROR:
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Of a device that is lost every call of CUDA tells.
 void CheckDevice(const char* call) {
   size_t free = 0;
   size_t total = 0;
@@ -63,7 +75,7 @@ LtOwner TakeLt() {
 
 void CheckBlas(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  if (status == CUBLAS_STATUS_EXECUTION_FAILED) CheckDevice(call);
+  if (MayBeLoss(status)) CheckDevice(call);
   const Error::Kind kind = status == CUBLAS_STATUS_ALLOC_FAILED ? Error::kMemory : Error::kOther;
   throw Error(kind, std::string(call) + ": " + cublasLtGetStatusName(status) + ": " +
                         cublasLtGetStatusString(status));

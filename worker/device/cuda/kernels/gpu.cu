@@ -308,6 +308,8 @@ std::unique_ptr<Graph> CudaGpu::EndCapture() {
   Check(cudaGraphInstantiate(&runnable, captured, /*flags=*/0), "cudaGraphInstantiate");
   auto graph = std::make_unique<CudaGraph>(index_);
   graph->runnable.reset(runnable);
+  // Otherwise its first launch would bring it to the device, and take its memory there.
+  Check(cudaGraphUpload(runnable, compute_.get()), "cudaGraphUpload");
   return graph;
 }
 

@@ -51,11 +51,13 @@ TEST_F(GpuTest, KernelThatFailsLosesTheDevice) {
 TEST_F(GpuTest, EveryErrorThatLastsLosesTheDevice) {
   MILLRACE_NEEDS_EMULATION();
   for (const cudaError_t error :
-       {cudaErrorAssert, cudaErrorContained, cudaErrorDevicesUnavailable, cudaErrorECCUncorrectable,
-        cudaErrorHardwareStackError, cudaErrorIllegalInstruction, cudaErrorInvalidAddressSpace,
-        cudaErrorInvalidPc, cudaErrorLaunchFailure, cudaErrorLaunchTimeout,
-        cudaErrorMisalignedAddress, cudaErrorMpsConnectionFailed, cudaErrorMpsRpcFailure,
-        cudaErrorNoDevice, cudaErrorNvlinkUncorrectable, cudaErrorUnknown}) {
+       {cudaErrorAssert, cudaErrorContained, cudaErrorDeviceUninitialized,
+        cudaErrorDevicesUnavailable, cudaErrorECCUncorrectable, cudaErrorHardwareStackError,
+        cudaErrorIllegalInstruction, cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,
+        cudaErrorLaunchFailure, cudaErrorLaunchTimeout, cudaErrorMisalignedAddress,
+        cudaErrorMpsConnectionFailed, cudaErrorMpsRpcFailure, cudaErrorNoDevice,
+        cudaErrorNvlinkUncorrectable, cudaErrorOperatingSystem, cudaErrorSystemNotReady,
+        cudaErrorUnknown}) {
     cuda_emulation::LoseDevice(error);
     const Error lost = ErrorOf([&] { gpu_->Properties(); });
     EXPECT_EQ(lost.kind(), Error::kLost);

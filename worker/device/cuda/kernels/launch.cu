@@ -7,7 +7,8 @@ namespace millrace::cuda {
 namespace {
 
 // After these every call of the process fails, until it ends. An unknown error is what a device
-// that has fallen off its bus gives; one that was taken away is unavailable, or none.
+// that has fallen off its bus gives, or one of the operating system; one that was taken away is
+// unavailable, not initialized, or none; one whose fabric was started again is not ready.
 bool DeviceIsLost(cudaError_t error) {
   switch (error) {
     case cudaErrorAssert:
@@ -16,6 +17,7 @@ bool DeviceIsLost(cudaError_t error) {
     case cudaErrorTensorMemoryLeak:
 #endif
     case cudaErrorContextIsDestroyed:
+    case cudaErrorDeviceUninitialized:
     case cudaErrorDevicesUnavailable:
     case cudaErrorECCUncorrectable:
     case cudaErrorExternalDevice:
@@ -32,6 +34,8 @@ bool DeviceIsLost(cudaError_t error) {
     case cudaErrorMpsRpcFailure:
     case cudaErrorNoDevice:
     case cudaErrorNvlinkUncorrectable:
+    case cudaErrorOperatingSystem:
+    case cudaErrorSystemNotReady:
     case cudaErrorUnknown:
       return true;
     default:

@@ -14,14 +14,28 @@ std::shared_timed_mutex& NcclMutex() {
   return *mutex;
 }
 
+// Whoever waits for that mutex has this one. So who wants to share it does not overtake a sum,
+// which would otherwise wait for as long as others share it in turns.
+std::timed_mutex& Turn() {
+  static auto* const turn = new std::timed_mutex;
+  return *turn;
+}
+
+template <typename Lock>
+Lock Acquire() {
+  const auto deadline = std::chrono::steady_clock::now() + kPatienceForLock;
+  const std::unique_lock<std::timed_mutex> turn(Turn(), deadline);
+  return Lock(NcclMutex(), deadline);
+}
+
 }  // namespace
 
 std::shared_lock<std::shared_timed_mutex> ShareNcclLock() {
-  return std::shared_lock<std::shared_timed_mutex>(NcclMutex(), kPatienceForLock);
+  return Acquire<std::shared_lock<std::shared_timed_mutex>>();
 }
 
 std::unique_lock<std::shared_timed_mutex> TakeNcclLock() {
-  return std::unique_lock<std::shared_timed_mutex>(NcclMutex(), kPatienceForLock);
+  return Acquire<std::unique_lock<std::shared_timed_mutex>>();
 }
 
 }  // namespace millrace::cuda
