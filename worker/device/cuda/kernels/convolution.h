@@ -44,6 +44,11 @@ void ConvolveBack(cudaStream_t stream, const Windows& windows, const InputGradie
 void ConvolveDepthwiseBack(cudaStream_t stream, const Windows& windows,
                            const InputGradient& gradient);
 
+// The same of shapes that convolution_images.cu has kernels for: the functions above ask these
+// first. Others: false, and nothing is enqueued. REQUIRES: the batch is not empty.
+bool ConvolveImages(cudaStream_t stream, const Windows& windows, const ConvolutionForward& forward);
+bool ConvolveImagesBack(cudaStream_t stream, const Windows& windows, const InputGradient& gradient);
+
 // The kernel's gradient from x and dy. The sum over the positions of all images is cut into as many
 // parts as the shapes say; they are summed up one by one in the workspace, and then with each
 // other.

@@ -268,7 +268,7 @@ void LaunchGather(cudaStream_t stream, Precision precision, const GatherWork& wo
 }  // namespace
 
 void Convolve(cudaStream_t stream, const Windows& windows, const ConvolutionForward& forward) {
-  if (forward.batch == 0) return;
+  if (forward.batch == 0 || ConvolveImages(stream, windows, forward)) return;
   const int64_t area = windows.output_positions();
   GatherWork work;
   work.windows = windows;
@@ -285,7 +285,7 @@ void Convolve(cudaStream_t stream, const Windows& windows, const ConvolutionForw
 }
 
 void ConvolveBack(cudaStream_t stream, const Windows& windows, const InputGradient& gradient) {
-  if (gradient.batch == 0) return;
+  if (gradient.batch == 0 || ConvolveImagesBack(stream, windows, gradient)) return;
   const int64_t width = (windows.columns.input - 1) / windows.columns.stride + 1;
   const int64_t area = ((windows.rows.input - 1) / windows.rows.stride + 1) * width;
   GatherWork work;

@@ -209,11 +209,13 @@ TEST(ConvolutionKernelTest, NobodyAsksForTheGradientByTheFirstInput) {
 // What an image gives does not depend on those beside it, nor on the tiles that are chosen for them
 // all.
 TEST(ConvolutionKernelTest, AnImageHasTheSameBitsInEveryBatch) {
-  for (const char* kind : {"conv2d { filters: 36 kernel_size: [1, 2] padding: SAME }",
-                           "conv2d { filters: 36 kernel_size: 2 strides: 2 }",
-                           "depthwise_conv2d { kernel_size: 3 }"}) {
-    const LayerCase many = MakeLayerCase(kind, {{65, 63, 36}}, 5);
-    LayerCase one = MakeLayerCase(kind, {{65, 63, 36}}, 1);
+  for (const auto& [kind, input] : std::vector<ConvolutionShape>{
+           {"conv2d { filters: 36 kernel_size: [1, 2] padding: SAME }", {65, 63, 36}},
+           {"conv2d { filters: 36 kernel_size: 2 strides: 2 }", {65, 63, 36}},
+           {"conv2d { filters: 16 kernel_size: 3 padding: SAME }", {13, 32, 16}},
+           {"depthwise_conv2d { kernel_size: 3 }", {65, 63, 36}}}) {
+    const LayerCase many = MakeLayerCase(kind, {input}, 5);
+    LayerCase one = MakeLayerCase(kind, {input}, 1);
     one.x[0].assign(many.x[0].begin(), many.x[0].begin() + one.x[0].size());
     one.parameters = many.parameters;
     one.dy.assign(many.dy.begin(), many.dy.begin() + one.dy.size());
@@ -225,16 +227,89 @@ TEST(ConvolutionKernelTest, AnImageHasTheSameBitsInEveryBatch) {
   }
 }
 
+// 3x3 pixels, with images of those widths that have kernels of their own (convolution_images.cu).
+ConvolutionShape NeighboursOf(uint64_t height, uint64_t width, uint64_t channels, int filters) {
+  return {absl::StrCat("conv2d { filters: ", filters,
+                       " kernel_size: 3 padding: SAME activation: RELU }"),
+          {height, width, channels}};
+}
+
+cuda::Windows WindowsOfNeighbours(int height, int width, int channels, int filters) {
+  cuda::Windows windows;
+  windows.rows = {height, height, /*size=*/3, /*stride=*/1, /*dilation=*/1, /*pad_before=*/1};
+  windows.columns = windows.rows;
+  windows.columns.input = windows.columns.output = width;
+  windows.channels = channels;
+  windows.filters = filters;
+  return windows;
+}
+
+// Heights with and without a part of a tile, and channels on both sides of one tile's.
+TEST(ConvolutionKernelTest, NeighboursOfImagesInSharedMemory) {
+  ExpectExact(NeighboursOf(8, 32, 16, 16), 2);
+  ExpectExact(NeighboursOf(9, 32, 16, 32), 1);
+  ExpectExact(NeighboursOf(3, 32, 32, 16), 3);
+  ExpectExact(NeighboursOf(16, 16, 32, 32), 1);
+  ExpectExact(NeighboursOf(5, 16, 16, 32), 3);
+  ExpectExact(NeighboursOf(11, 16, 32, 16), 1);
+  ExpectExact(NeighboursOf(8, 8, 64, 64), 3);
+  ExpectExact(NeighboursOf(3, 8, 32, 96), 1);
+  ExpectExact(NeighboursOf(17, 8, 48, 32), 2);
+}
+
+TEST(ConvolutionKernelTest, NanOfAnImageInSharedMemoryPassesThroughRelu) {
+  for (const size_t width : {8, 16, 32}) {
+    const ConvolutionShape shape = NeighboursOf(8, width, 32, 32);
+    LayerCase c = MakeLayerCase(shape.layer, {shape.input}, 1);
+    c.training = false;
+    c.x[0][7 * 32 + 5] = std::numeric_limits<float>::quiet_NaN();
+    ExpectLikeCpu(c, 1e-5);
+  }
+}
+
+// Convolves forwards and back, as far as these kernels take the shape.
+bool ConvolvesImages(const cuda::Windows& windows,
+                     cuda::Precision precision = cuda::Precision::kFloat32) {
+  const size_t pixels = windows.output_positions();
+  const std::unique_ptr<cuda::Gpu> gpu = OpenTestGpu();
+  const auto zeros = [&](size_t count) { return OnDevice(gpu.get(), std::vector<float>(count)); };
+  const auto x = zeros(windows.input_elements());
+  const auto y = zeros(pixels * windows.filters);
+  const auto kernel = zeros(windows.taps() * windows.channels * windows.filters);
+  cuda::ConvolutionForward forward = {1, x->As(), kernel->As(), nullptr, false, y->As()};
+  forward.precision = precision;
+  cuda::InputGradient back = {1, y->As(), kernel->As(), x->As()};
+  back.precision = precision;
+  const bool forwards = cuda::ConvolveImages(nullptr, windows, forward);
+  EXPECT_EQ(cuda::ConvolveImagesBack(nullptr, windows, back), forwards);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  return forwards;
+}
+
+TEST(ConvolutionKernelTest, ImagesInSharedMemoryAreThoseOfSomeShapesInFloat32) {
+  MILLRACE_NEEDS_EMULATION();
+  EXPECT_TRUE(ConvolvesImages(WindowsOfNeighbours(7, 32, 16, 16)));
+  EXPECT_TRUE(ConvolvesImages(WindowsOfNeighbours(7, 16, 32, 32)));
+  EXPECT_TRUE(ConvolvesImages(WindowsOfNeighbours(7, 8, 64, 32)));
+  for (const auto precision : {cuda::Precision::kTf32, cuda::Precision::kBfloat16}) {
+    EXPECT_FALSE(ConvolvesImages(WindowsOfNeighbours(7, 32, 16, 16), precision));
+  }
+  EXPECT_FALSE(ConvolvesImages(WindowsOfNeighbours(7, 24, 16, 16)));
+  EXPECT_FALSE(ConvolvesImages(WindowsOfNeighbours(7, 32, 24, 24)));
+  cuda::Windows windows = WindowsOfNeighbours(7, 32, 32, 32);
+  windows.rows.dilation = 2;
+  windows.rows.pad_before = 2;
+  EXPECT_FALSE(ConvolvesImages(windows));
+  windows = WindowsOfNeighbours(7, 32, 32, 32);
+  windows.rows.output = 5;
+  windows.rows.pad_before = 0;
+  EXPECT_FALSE(ConvolvesImages(windows));
+}
+
 // Convolves forwards, back and for the kernel, with everything `offset` floats behind where it is
 // aligned.
-std::vector<float> ConvolveAt(size_t offset) {
+std::vector<float> ConvolveAt(const cuda::Windows& windows, size_t offset) {
   constexpr size_t kImages = 2;
-  cuda::Windows windows;
-  windows.rows = {/*input=*/13,    /*output=*/7, /*size=*/3, /*stride=*/2, /*dilation=*/1,
-                  /*pad_before=*/1};
-  windows.columns = windows.rows;
-  windows.channels = 8;
-  windows.filters = 12;
   const size_t x_size = kImages * windows.input_elements();
   const size_t y_size = kImages * windows.output_positions() * windows.filters;
   const size_t kernel_size = windows.taps() * windows.channels * windows.filters;
@@ -265,7 +340,17 @@ std::vector<float> ConvolveAt(size_t offset) {
 
 TEST(ConvolutionKernelTest, BitsDoNotDependOnHowMemoryIsAligned) {
   MILLRACE_NEEDS_EMULATION();
-  EXPECT_EQ(ConvolveAt(0), ConvolveAt(1));
+  cuda::Windows windows;
+  windows.rows = {/*input=*/13,    /*output=*/7, /*size=*/3, /*stride=*/2, /*dilation=*/1,
+                  /*pad_before=*/1};
+  windows.columns = windows.rows;
+  windows.channels = 8;
+  windows.filters = 12;
+  EXPECT_EQ(ConvolveAt(windows, 0), ConvolveAt(windows, 1));
+  for (const int width : {8, 16, 32}) {
+    windows = WindowsOfNeighbours(/*height=*/9, width, /*channels=*/32, /*filters=*/32);
+    EXPECT_EQ(ConvolveAt(windows, 0), ConvolveAt(windows, 1)) << width;
+  }
 }
 
 TEST(DivisorTest, QuotientsAreExact) {
