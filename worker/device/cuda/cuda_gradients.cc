@@ -153,7 +153,8 @@ bool CudaGradients::Follows(size_t next, size_t before) const {
 
 // The event may speak of the step before, and of a device that has failed the number of the step
 // says nothing: so the event is asked again and again. Once the number has come it is asked a last
-// time: CUDA promises what a copy wrote to those who have seen the event behind it.
+// time: what a copy wrote is promised to those who have seen the event behind it. Should the event
+// still speak of the step before, it is the order of copies on one stream that is relied on.
 bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
   if (!gpu_->HostWaitFor(*arrival.copied, seconds)) return false;
   const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(arrival.step));

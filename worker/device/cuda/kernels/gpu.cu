@@ -304,12 +304,14 @@ std::unique_ptr<Graph> CudaGpu::EndCapture() {
   cudaGraph_t captured = nullptr;
   Check(cudaStreamEndCapture(compute_.get(), &captured), "cudaStreamEndCapture");
   const GraphOwner owner(captured);
-  cudaGraphExec_t runnable = nullptr;
-  Check(cudaGraphInstantiate(&runnable, captured, /*flags=*/0), "cudaGraphInstantiate");
+  cudaGraphExec_t instance = nullptr;
+  Check(cudaGraphInstantiate(&instance, captured, /*flags=*/0), "cudaGraphInstantiate");
+  RunnableOwner runnable(instance);
+  // Otherwise its first launch would bring it to the device, and take its memory there. Before the
+  // graph is made: should this fail, it would ask for the lock that is held here.
+  Check(cudaGraphUpload(instance, compute_.get()), "cudaGraphUpload");
   auto graph = std::make_unique<CudaGraph>(index_);
-  graph->runnable.reset(runnable);
-  // Otherwise its first launch would bring it to the device, and take its memory there.
-  Check(cudaGraphUpload(runnable, compute_.get()), "cudaGraphUpload");
+  graph->runnable = std::move(runnable);
   return graph;
 }
 
