@@ -2,15 +2,15 @@
 
     python3 torch_speed.py [--device=cuda] [--mode=eager|graph|compile] [--models=...] [--precisions=...]
 
-A step is what testing/benchmarks/gpu_benchmark measures: forward pass, mean loss with the decay of weights, backward
-pass; without an optimizer. Two figures for each model and precision:
+A step is what testing/benchmarks/gpu_benchmark measures: forward pass, mean loss, backward pass, the decay of weights
+added to gradients (in one call, as PyTorch's optimizers have it); without an optimizer. Two figures for each model and precision:
 
     compute     values and batch stay on the device, and so do the gradients
     with_copies as a step of a worker: values and batch come from pinned memory, gradients go there
 
 Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers have
 bfloat16, too, which ours have not. Convolutions are channels_last and cuDNN looks for the fastest. --mode=graph captures
-a step with torch.cuda.graph; --mode=compile has torch.compile make forward and backward. Prints a line of JSON each.
+a step with torch.cuda.graph, copies included; --mode=compile has torch.compile make forward and backward. Prints a line of JSON each.
 """
 
 import argparse
@@ -82,7 +82,7 @@ class Step:
         pin = self.device.type == "cuda"
         self.host = [(self.x, self.pinned(host, pin)), (self.labels, self.pinned(labels, pin))]
         self.host += [(p.data, self.pinned(p.detach().cpu(), pin)) for p in self.model.parameters()]
-        self.compute = self.once
+        self.compute, self.whole = self.once, self.between_copies
         if mode == "compile":
             torch.compiler.reset()  # It compiles a function 8 times at most, and then runs it as it is.
             self.loss = torch.compile(self.loss)
@@ -90,7 +90,7 @@ class Step:
             self.once()
         self.out = [(self.pinned(p.grad.detach().cpu(), pin), p) for p in self.model.parameters()]
         if mode == "graph":
-            self.capture()
+            self.compute, self.whole = self.captured(self.once), self.captured(self.between_copies)
 
     @staticmethod
     def pinned(tensor, pin):
@@ -102,32 +102,37 @@ class Step:
             autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
         with autocast:
             logits = self.model(self.x)
-        loss = functional.cross_entropy(logits.float(), self.labels)
-        return loss + DECAY * sum((w * w).sum() for w in self.decayed)
+        return functional.cross_entropy(logits.float(), self.labels)
 
     def once(self):
-        self.model.zero_grad(set_to_none=False)
+        self.model.zero_grad(set_to_none=True)
         self.loss().backward()
+        if self.decayed:
+            with torch.no_grad():
+                torch._foreach_add_([w.grad for w in self.decayed], self.decayed, alpha=2 * DECAY)
 
-    def capture(self):
+    def captured(self, run):
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
-                self.once()
+                run()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self.once()
-        self.compute = graph.replay
+            run()
+        return graph.replay
 
-    def with_copies(self):
+    def between_copies(self):
         with torch.no_grad():
             for to, source in self.host:
                 to.copy_(source, non_blocking=True)
-        self.compute()
+        self.once()
         for to, parameter in self.out:
             to.copy_(parameter.grad, non_blocking=True)
+
+    def with_copies(self):
+        self.whole()
         self.wait()
 
     def alone(self):
