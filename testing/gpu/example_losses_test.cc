@@ -90,9 +90,9 @@ struct Example {
   // On the emulation.
   uint32_t batch_size;
   int steps;
-  // Of a network in which rounding grows from step to step until nothing is left of the losses'
-  // likeness, on processors too (docs/performance.md): each step is begun on the GPU with what the
-  // processor has come to.
+  // Where rounding grows from step to step, on processors too (docs/performance.md), as in a deep
+  // network and where Adam divides small gradients by small roots: each step is begun on the GPU
+  // with what the processor has come to.
   bool each_step_from_one_state = false;
 };
 
@@ -101,14 +101,14 @@ const Example kExamples[] = {
     {"census_csv", WriteCensus, "census", 32, 50},
     {"census_wide_deep", WriteCensus, "census", 32, 50},
     {"cifar10_resnet", WriteCifar, "cifar-10-batches-bin", 2, 50, true},
-    {"digits", WriteDigits, nullptr, 4, 50},
-    {"image_folder", WriteShapes, nullptr, 2, 50},
+    {"digits", WriteDigits, nullptr, 4, 50, true},
+    {"image_folder", WriteShapes, nullptr, 2, 50, true},
     {"mnist_cnn", WriteDigits, "mnist", 2, 3},
     {"mnist_cnn_sync", WriteDigits, "mnist", 2, 3},
     {"movielens_mf", WriteRatings, nullptr, 32, 50},
     {"regression_csv", WriteRegressionData, nullptr, 32, 50},
     {"two_inputs", WriteTwoInputs, nullptr, 4, 50},
-    {"wide_mlp", WriteDigits, "mnist", 2, 1},
+    {"wide_mlp", WriteDigits, "mnist", 2, 1, true},
 };
 
 int StepsOf(const Example& example) {
