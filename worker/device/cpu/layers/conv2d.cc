@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "glog/logging.h"
 #include "worker/device/cpu/layers/column_sums.h"
 #include "worker/device/cpu/openmp.h"
 #include "worker/model/walk.h"
@@ -28,6 +29,17 @@ constexpr int64_t kSmallWindow = 9;
 bool AddsBiasUpSlowly(absl::string_view implementation) {
   return omp_get_max_threads() == 1 && (absl::StartsWith(implementation, "jit:avx512") ||
                                         absl::StartsWith(implementation, "jit_1x1:avx512"));
+}
+
+// Whether this implementation of a kernel's gradient writes past its workspace: oneDNN's for
+// windows of one pixel copies the pixels that the strides leave, and takes room for the channels
+// that there are but writes whole vectors of them, up to 16. Wrong gradients, and crashes, are what
+// comes of it (https://github.com/uxlfoundation/oneDNN/issues/6035).
+bool OverrunsWorkspace(absl::string_view implementation, const memory::dims& strides,
+                       int64_t channels) {
+  constexpr int64_t kMostOfVector = 16;
+  return absl::StartsWith(implementation, "jit_1x1:") && (strides[0] > 1 || strides[1] > 1) &&
+         channels < kMostOfVector;
 }
 
 }  // namespace
@@ -125,11 +137,16 @@ Conv2DLayer::WithKernel Conv2DLayer::MakeForward(
 
 dnnl::convolution_backward_weights::primitive_desc Conv2DLayer::KernelGradientDescription(
     int64_t batch, const dnnl::convolution_forward::primitive_desc& forward, bool bias) const {
-  return dnnl::convolution_backward_weights::primitive_desc(
+  dnnl::convolution_backward_weights::primitive_desc description(
       {algorithm::convolution_direct, ImageLayout(batch, input_), AnyKernel(),
        bias ? BiasLayout() : memory::desc(), ImageLayout(batch, output_), windows_.strides,
        windows_.dilation, windows_.pad_before, windows_.pad_after},
       CpuContext::Attributes(), context_->engine(), forward);
+  const int64_t channels = static_cast<int64_t>(input_[2]) / groups_;
+  while (OverrunsWorkspace(description.impl_info_str(), windows_.strides, channels)) {
+    CHECK(description.next_impl());  // The last one is oneDNN's reference code, for all shapes.
+  }
+  return description;
 }
 
 Conv2DLayer::WithKernel Conv2DLayer::MakeKernelGradient(
