@@ -3,14 +3,16 @@
     python3 torch_speed.py [--device=cuda] [--mode=eager|graph|compile] [--models=...] [--precisions=...]
 
 A step is what testing/benchmarks/gpu_benchmark measures: forward pass, mean loss, backward pass, the decay of weights
-added to gradients (in one call, as PyTorch's optimizers have it); without an optimizer. Two figures for each model and precision:
+added to gradients (in one call, as PyTorch's optimizers have it); without an optimizer. Two figures for each model and
+precision:
 
     compute     values and batch stay on the device, and so do the gradients
     with_copies as a step of a worker: values and batch come from pinned memory, gradients go there
 
 Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers have
 bfloat16, too, which ours have not. Convolutions are channels_last and cuDNN looks for the fastest. --mode=graph captures
-a step with torch.cuda.graph, copies included; --mode=compile has torch.compile make forward and backward. Prints a line of JSON each.
+a step with torch.cuda.graph, copies included; --mode=compile has torch.compile make forward and backward. Prints a line
+of JSON each.
 """
 
 import argparse
