@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/printable.h"
+#include "common/proto_duration.h"
 
 namespace millrace {
 namespace {
@@ -75,10 +76,7 @@ CLI::Option* AddDurationFlag(CLI::App& app, const std::string& name, absl::Durat
           [=](const std::string& text) {
             absl::Duration given;
             if (!absl::ParseDuration(text, &given)) {
-              throw CLI::ValidationError(
-                  name, absl::StrCat(text,
-                                     "; must be a duration with its unit, such as 90s, "
-                                     "500ms or 1h30m"));
+              throw CLI::ValidationError(name, absl::StrCat(text, "; must be ", kDurationAsText));
             }
             if (given < range.least || given > range.most) {
               throw CLI::ValidationError(name, absl::StrCat(text, "; must be ", Text(range)));

@@ -50,6 +50,8 @@ uint32_t StalenessBound(const JobSpec& spec) {
                                                    : kDefaultStalenessBound;
 }
 
+bool PullsAhead(const JobSpec& spec) { return spec.asynchronous().pull_ahead(); }
+
 uint32_t Replicas(const JobSpec& spec) {
   return spec.has_synchronous() ? spec.synchronous().replicas() : 0;
 }

@@ -60,6 +60,9 @@ inline constexpr uint64_t kMaxSteps = uint64_t{1} << 53;
 // where it has no meaning.
 uint32_t StalenessBound(const JobSpec& spec);
 
+// Whether workers pull values of their next step while they compute one. Not in synchronous mode.
+bool PullsAhead(const JobSpec& spec);
+
 // Contributions of a synchronous version; 0: asynchronous.
 uint32_t Replicas(const JobSpec& spec);
 

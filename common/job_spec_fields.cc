@@ -188,7 +188,7 @@ absl::Status StoreDuration(Message* message, absl::string_view path, absl::strin
   absl::Duration duration;
   if (!absl::ParseDuration(text, &duration) ||
       absl::AbsDuration(duration) > absl::Seconds(kMaxDurationSeconds)) {
-    return FieldError(path, Quote(text), "a duration with its unit, such as 90s, 500ms or 1h30m");
+    return FieldError(path, Quote(text), kDurationAsText);
   }
   google::protobuf::Duration proto = ToProto(duration);
   message->GetReflection()->Swap(message, &proto);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "google/protobuf/duration.pb.h"
 
@@ -11,6 +12,10 @@ namespace millrace {
 
 // The longest duration that protobuf defines: 10,000 years.
 inline constexpr int64_t kMaxDurationSeconds = 315'576'000'000;
+
+// What must be written for absl::ParseDuration, for messages.
+inline constexpr absl::string_view kDurationAsText =
+    "a duration with its unit, such as 90s, 500ms or 1h30m";
 
 inline absl::Duration FromProto(const google::protobuf::Duration& proto) {
   return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());

@@ -58,6 +58,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const Jo
   }
   MILLRACE_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(spec.model(), train.example()));
   plan.precision = spec.precision().compute();
+  plan.pulls_ahead = PullsAhead(spec);
   if (evaluate != nullptr) MILLRACE_RETURN_IF_ERROR(CheckEvaluationSet(plan, *evaluate));
   return device->Compile(plan, BatchSizesOf(spec, train, evaluate));
 }

@@ -31,6 +31,12 @@ class GradientSink {
  public:
   virtual ~GradientSink() = default;
 
+  // The loss is known and finite, and gradients follow: Model::next_values may be written from now
+  // on, and the batch of the next step may be staged. Called by Train before it asks for the first
+  // Buffer; a model that does not call it is taken to do so with the first Buffer. May take as long
+  // as Model::Stage does.
+  virtual void BackwardBegins() {}
+
   // Where to write the gradient of a variable, or the statistic of one that is a moving average: as
   // many floats as it has elements, uninitialised. Of a frozen variable: empty.
   virtual absl::Span<float> Buffer(size_t variable) = 0;
@@ -50,6 +56,9 @@ class GradientSink {
   // What is in Buffer(variable) is final: it may leave for the ps servers at once, and must not be
   // touched again. Called once for each variable that is not frozen; cheap, does not block.
   virtual void Finished(size_t variable) = 0;
+
+  // The same, of one whose elements the model knows to be finite.
+  virtual void FinishedFinite(size_t variable) { Finished(variable); }
 };
 
 // By their names.
@@ -101,14 +110,25 @@ class Model {
   // while others are under way. Who tells of some elements of a variable tells of all of them,
   // after values(variable); what is not told of then is not taken. An element may be written and
   // told of again, once the call that told of it before has returned: what was told last counts.
-  // Thread-safe with itself and Stage alone, and cheap; does not block. An error is one of the next
-  // Train or Evaluate.
+  // Thread-safe with itself and Stage alone (of next_values, with Train too), and cheap; does not
+  // block. An error is one of the next Train or Evaluate.
   virtual void Arrived(size_t /*variable*/, size_t /*first*/, size_t /*count*/) {}
+
+  // Where the values of a variable for the step after the one under way may be written while that
+  // computes: from GradientSink::BackwardBegins on, and to be told of as those of `values`, while
+  // Train goes on. May be the same memory, where the step under way has no more use for it. From
+  // this call on, until TakeNextValues or all of `values` is written anew, the next Train has no
+  // valid values. Empty: the model has no such place.
+  virtual absl::Span<float> next_values(size_t /*variable*/) { return {}; }
+  // All next_values are there, and `values` from now on: the next Train or Evaluate takes them.
+  // REQUIRES: no Train is under way, and next_values are not empty.
+  virtual void TakeNextValues() {}
 
   // The next Train is likely to be given this very batch, as it is now: a device may take it while
   // values are on their way. Null: that is no longer so, as after any other call of Train, Evaluate
   // or Stage. Only a hint, without which results are the same. Does not wait for the device; an
-  // error is one of Train, if it is still one then. REQUIRES: whoever changes the batch, or gives
+  // error is one of Train, if it is still one then. May be called within Train, by
+  // GradientSink::BackwardBegins, for the next one. REQUIRES: whoever changes the batch, or gives
   // Train another one that stands in its place, calls Stage or Evaluate before.
   virtual void Stage(const Batch* /*batch*/) {}
 

@@ -30,6 +30,8 @@ struct ModelPlan {
   std::vector<Regularizer> regularizers;  // Of each of them.
   // JobSpec.precision: PlanModel does not know it.
   PrecisionSpec::Compute precision = PrecisionSpec::FLOAT32;
+  // PullsAhead(JobSpec), likewise: Model::next_values are asked for.
+  bool pulls_ahead = false;
 };
 
 // Checks `spec` against the examples that it is to learn from and infers every shape.
