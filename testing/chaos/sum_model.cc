@@ -29,12 +29,17 @@ class SumModel final : public Model {
       : variables_(std::move(variables)), checker_(std::move(checker)), step_time_(step_time) {
     for (const VariableSpec& variable : variables_) {
       values_.emplace_back(variable.shape(0));
+      next_values_.emplace_back(variable.shape(0));
       if (!variable.update().has_frozen()) ++trained_;
     }
   }
 
   const std::vector<VariableSpec>& variables() const override { return variables_; }
   absl::Span<float> values(size_t variable) override { return absl::MakeSpan(values_[variable]); }
+  absl::Span<float> next_values(size_t variable) override {
+    return absl::MakeSpan(next_values_[variable]);
+  }
+  void TakeNextValues() override { values_.swap(next_values_); }
 
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t /*seed*/,
                                     GradientSink* gradients) override {
@@ -80,6 +85,7 @@ class SumModel final : public Model {
   const SumChecker checker_;
   const absl::Duration step_time_;
   std::vector<std::vector<float>> values_;
+  std::vector<std::vector<float>> next_values_;
   size_t trained_ = 0;  // Variables before the frozen ones.
 };
 

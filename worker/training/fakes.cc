@@ -44,6 +44,12 @@ class FakeDataset final : public Dataset {
 };
 
 class FakeModel final : public Model {
+  // Of each variable what was written, and what the model was told of.
+  struct Place {
+    std::vector<std::vector<float>> values;
+    std::vector<std::vector<float>> taken;
+  };
+
  public:
   explicit FakeModel(FakeWorld* world) : world_(world) {
     const char* const names[] = {"first", "second"};
@@ -52,8 +58,10 @@ class FakeModel final : public Model {
       variable.set_name(names[v]);
       variable.add_shape(kSizes[v]);
       variables_.push_back(variable);
-      values_.emplace_back(kSizes[v]);
-      taken_.emplace_back(kSizes[v]);
+      for (Place* const place : {&now_, &next_}) {
+        place->values.emplace_back(kSizes[v]);
+        place->taken.emplace_back(kSizes[v]);
+      }
     }
     if (world->second_is_frozen) variables_[1].mutable_update()->mutable_frozen();
     world_->log.Add("make model");
@@ -61,14 +69,28 @@ class FakeModel final : public Model {
   ~FakeModel() override { world_->log.Add("model gone"); }
 
   const std::vector<VariableSpec>& variables() const override { return variables_; }
-  absl::Span<float> values(size_t variable) override { return absl::MakeSpan(values_[variable]); }
+  absl::Span<float> values(size_t variable) override {
+    arriving_ = &now_;
+    return absl::MakeSpan(now_.values[variable]);
+  }
+
+  absl::Span<float> next_values(size_t variable) override {
+    if (!world_->has_next_values) return {};
+    arriving_ = &next_;
+    return absl::MakeSpan(next_.values[variable]);
+  }
+
+  void TakeNextValues() override {
+    world_->log.Add("take next");
+    std::swap(now_, next_);
+  }
 
   // As a model on a device has them: it sees no value that it was not told of.
   void Arrived(size_t variable, size_t first, size_t count) override {
     world_->log.Add(absl::StrCat("arrived ", variable, " from ", first, ": ", count));
     CHECK_LE(first + count, kSizes[variable]);
-    const auto begin = values_[variable].begin() + static_cast<ptrdiff_t>(first);
-    std::copy_n(begin, count, taken_[variable].begin() + static_cast<ptrdiff_t>(first));
+    const auto begin = arriving_->values[variable].begin() + static_cast<ptrdiff_t>(first);
+    std::copy_n(begin, count, arriving_->taken[variable].begin() + static_cast<ptrdiff_t>(first));
   }
 
   void Stage(const Batch* batch) override {
@@ -94,8 +116,8 @@ class FakeModel final : public Model {
     if (world_->between_gradients) world_->between_gradients();
     if (world_->finishes_all_gradients) Finish(0, gradients);
     BatchResult result;
-    CHECK(taken_ == values_) << "the model was not told of all values";
-    result.loss_sum = world_->loss_sum.value_or(taken_[0][0] * static_cast<double>(batch.size));
+    CHECK(now_.taken == now_.values) << "the model was not told of all values";
+    result.loss_sum = world_->loss_sum.value_or(now_.taken[0][0] * static_cast<double>(batch.size));
     result.accuracy_sum = static_cast<double>(batch.size);
     AddTo("recall", 1, 2, /*root=*/false, &result.metric_sums);
     return result;
@@ -105,8 +127,8 @@ class FakeModel final : public Model {
     world_->log.Add(absl::StrCat("evaluate ", batch.size));
     staged_ = nullptr;
     sums->examples += batch.size;
-    CHECK(taken_ == values_) << "the model was not told of all values";
-    sums->loss_sum += taken_[0][0] * static_cast<double>(batch.size);
+    CHECK(now_.taken == now_.values) << "the model was not told of all values";
+    sums->loss_sum += now_.taken[0][0] * static_cast<double>(batch.size);
     AddTo("recall", 1, 4, /*root=*/false, &sums->metric_sums);
     sums->confusion_matrices[""].set_classes(2);
     return absl::OkStatus();
@@ -121,8 +143,9 @@ class FakeModel final : public Model {
 
   FakeWorld* const world_;
   std::vector<VariableSpec> variables_;
-  std::vector<std::vector<float>> values_;
-  std::vector<std::vector<float>> taken_;
+  Place now_;
+  Place next_;
+  Place* arriving_ = &now_;  // Whose values are told of.
   const Batch* staged_ = nullptr;
   float staged_example_ = 0;
 };
@@ -211,6 +234,7 @@ class FakeClient final : public ParameterClient {
       value = static_cast<float>(*options.version);
     }
     event += AsText(options.encoding);
+    world_->log.Add(absl::StrCat("begin ", event));
     const std::vector<absl::Span<float>> spans(values.begin(), values.end());
     const int id = NextPull();
     FakePull pull = {generation_, options.version, options.cut_id, absl::InfiniteFuture(),

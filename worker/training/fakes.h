@@ -87,6 +87,7 @@ struct FakeWorld {
 
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
   bool finishes_all_gradients = true;
+  bool has_next_values = true;    // Model::next_values.
   bool second_is_frozen = false;  // The second variable; and whether the model finishes it even so.
   bool finishes_frozen = false;
   absl::optional<double> loss_sum;  // Instead of the sum of the losses.
@@ -99,10 +100,12 @@ struct FakeWorld {
 
   // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "frozen VARIABLE"
   // (which a client is told of), "cancel GENERATION", "pull newest", "pull VERSION", "pull cut ID";
-  // "arrived VARIABLE from ELEMENT: COUNT" (which the model is told); "stage
-  // FIRST_EXAMPLE", "staged FIRST_EXAMPLE" (when that batch is trained on); "train FIRST_EXAMPLE",
-  // "seed SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate
-  // SIZE". What is pulled or added in another encoding than FLOAT32 has " as ENCODING" behind it.
+  // the same with "begin " before it when it is begun, not
+  // waited for; "take next"; "arrived VARIABLE from ELEMENT: COUNT" (which the model is told);
+  // "stage FIRST_EXAMPLE", "staged FIRST_EXAMPLE" (when that batch is trained on); "train
+  // FIRST_EXAMPLE", "seed SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is called);
+  // "evaluate SIZE". What is pulled or added in another encoding than FLOAT32 has " as ENCODING"
+  // behind it.
   DatasetOpener open_dataset();
   ModelFactory make_model();
   ParameterClientFactory make_client();

@@ -59,6 +59,10 @@ absl::optional<double> NormToClipBy(const JobSpec& spec) {
   return spec.optimizer().global_clip_norm();
 }
 
+bool HasNextValues(Model* model) {
+  return !model->variables().empty() && !model->next_values(0).empty();
+}
+
 absl::Status AwaitPull(ParameterClient::StartedPull* pull, const Servers& servers) {
   return FromServers(WaitPatiently(servers.patience, servers.stop_early,
                                    [&](absl::Time until) { return pull->Wait(until); }));
@@ -75,6 +79,7 @@ JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob>
     : spec_(spec),
       job_(std::move(job)),
       look_ahead_(LookAhead(spec, *job_->train)),
+      pulls_ahead_(PullsAhead(spec) && HasNextValues(job_->model.get())),
       prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_,
                   ChangeOf(spec, *job_->train)),
       gradients_(GradientSizes(*job_->model), kGradientSets, job_->model->host_memory()) {}
@@ -114,58 +119,80 @@ JobComputation::Held JobComputation::WantedBy(uint64_t step, const Servers& serv
   return {servers.generation, step / Replicas(spec_)};
 }
 
-std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(uint64_t step,
-                                                                        const Servers& servers) {
+ParameterClient::PullOptions JobComputation::OptionsOfStep() const {
   ParameterClient::PullOptions options;
   options.encoding = spec_.precision().wire();
+  return options;
+}
+
+std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(uint64_t step,
+                                                                        const Servers& servers) {
+  absl::optional<PullAhead> ahead = std::exchange(ahead_, absl::nullopt);
+  fills_next_values_ =
+      ahead.has_value() && ahead->step == step && ahead->generation == servers.generation;
+  if (fills_next_values_) return std::move(ahead->pull);
+  ahead.reset();
+  ParameterClient::PullOptions options = OptionsOfStep();
   if (Replicas(spec_) > 0) {
     const Held wanted = WantedBy(step, servers);
     if (held_ == wanted) return nullptr;
     options.version = wanted.version;
   }
-  return StartPull(std::move(options), servers);
+  return StartPull(std::move(options), &Model::values, servers);
 }
 
 std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(const std::string& cut_id,
                                                                         const Servers& servers) {
+  ahead_.reset();
+  fills_next_values_ = false;
   ParameterClient::PullOptions options;
   options.cut_id = cut_id;
-  return StartPull(std::move(options), servers);
+  return StartPull(std::move(options), &Model::values, servers);
 }
 
 std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(
-    ParameterClient::PullOptions options, const Servers& servers) {
+    ParameterClient::PullOptions options, ValuesOf values, const Servers& servers) {
   held_.reset();  // From here on the values may be of several states.
   options.arrived = [model = job_->model.get()](size_t variable, size_t first, size_t count) {
     model->Arrived(variable, first, count);
   };
-  std::vector<absl::Span<float>> values;
-  for (size_t v = 0; v < job_->model->variables().size(); ++v)
-    values.push_back(job_->model->values(v));
-  return servers.client->StartPull(options, values);
+  std::vector<absl::Span<float>> places;
+  for (size_t v = 0; v < job_->model->variables().size(); ++v) {
+    places.push_back((job_->model.get()->*values)(v));
+  }
+  return servers.client->StartPull(options, places);
+}
+
+void JobComputation::StartPullAhead(uint64_t step, const Servers& servers) {
+  ahead_ = {servers.generation, step, StartPull(OptionsOfStep(), &Model::next_values, servers)};
+  Stage(step);
 }
 
 absl::Status JobComputation::FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
                                         const Servers& servers) {
-  Stage(step);
+  if (staged_ != step) Stage(step);
   MILLRACE_RETURN_IF_ERROR(AwaitPull(pull, servers));
+  if (std::exchange(fills_next_values_, false)) job_->model->TakeNextValues();
   if (Replicas(spec_) > 0) held_ = WantedBy(step, servers);
   return absl::OkStatus();
 }
 
 absl::StatusOr<ComputedStep> JobComputation::Train(uint64_t step, std::unique_ptr<Batch> batch,
-                                                   const Servers& servers) {
-  absl::StatusOr<ComputedStep> computed = TrainOn(*batch, step, servers);
+                                                   const Servers& servers,
+                                                   const std::function<void()>& backward_begins) {
+  absl::StatusOr<ComputedStep> computed = TrainOn(*batch, step, servers, backward_begins);
   prefetcher_.Recycle(std::move(batch));
   return computed;
 }
 
 absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_t step,
-                                                     const Servers& servers) {
+                                                     const Servers& servers,
+                                                     const std::function<void()>& backward_begins) {
   ComputedStep step_under_way;
   step_under_way.push = servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
   PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables(),
-                   servers.patience.clock, NormToClipBy(spec_), spec_.precision().wire());
+                   servers.patience.clock, backward_begins, NormToClipBy(spec_),
+                   spec_.precision().wire());
   const absl::StatusOr<BatchResult> computed =
       job_->model->Train(batch, StepSeed(spec_.seed(), step), &sink);
   if (!computed.ok()) return WithAdvice(computed.status());

@@ -12,19 +12,27 @@ namespace millrace::worker {
 
 PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
                          const std::vector<VariableSpec>& variables, Clock* clock,
+                         std::function<void()> backward_begins,
                          absl::optional<double> global_clip_norm, Encoding::Kind wire)
     : push_(push),
       variables_(variables),
       gradients_(std::move(gradients)),
       clock_(clock),
+      backward_begins_(std::move(backward_begins)),
       global_clip_norm_(global_clip_norm),
       wire_(wire),
       begun_at_(clock->Now()),
       finished_(variables.size()),
       taken_(variables.size()) {}
 
+void PushingSink::BackwardBegins() {
+  if (std::exchange(has_begun_, true)) return;
+  begun_at_ = clock_->Now();
+  if (backward_begins_) backward_begins_();
+}
+
 absl::Span<float> PushingSink::Buffer(size_t variable) {
-  if (!std::exchange(has_begun_, true)) begun_at_ = clock_->Now();
+  BackwardBegins();
   return gradients_->variable(variable);
 }
 

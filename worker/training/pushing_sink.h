@@ -3,6 +3,7 @@
 #define MILLRACE_WORKER_TRAINING_PUSHING_SINK_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -32,13 +33,16 @@ inline constexpr absl::string_view kLossAdvice =
 class PushingSink final : public GradientSink {
  public:
   // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
-  // needs them. `global_clip_norm`: see OptimizerSpec; nothing: this step's is not clipped here.
-  // `wire`: how gradients travel; statistics are FLOAT32.
+  // needs them. `backward_begins`, which may be null, is called once, when the model says so or
+  // asks for the first Buffer. `global_clip_norm`: see OptimizerSpec; nothing: this step's is not
+  // clipped here. `wire`: how gradients travel; statistics are FLOAT32.
   PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
               const std::vector<VariableSpec>& variables, Clock* clock,
+              std::function<void()> backward_begins = nullptr,
               absl::optional<double> global_clip_norm = absl::nullopt,
               Encoding::Kind wire = Encoding::FLOAT32);
 
+  void BackwardBegins() override;
   absl::Span<float> Buffer(size_t variable) override;
   absl::Span<float> DeviceBuffer(size_t variable) override;
   void FinishedFirst(size_t variable, size_t count) override;
@@ -54,7 +58,7 @@ class PushingSink final : public GradientSink {
   // OUT_OF_RANGE: one does not fit its encoding. REQUIRES: Check() is OK; called once.
   absl::Status PushKept();
 
-  // When the first gradient was asked for a place; where none was, when this object was made.
+  // When the backward pass began; where none did, when this object was made.
   absl::Time begun_at() const { return begun_at_; }
 
  private:
@@ -75,6 +79,7 @@ class PushingSink final : public GradientSink {
   const std::vector<VariableSpec>& variables_;
   const std::shared_ptr<GradientSet> gradients_;
   Clock* const clock_;
+  const std::function<void()> backward_begins_;
   const absl::optional<double> global_clip_norm_;
   const Encoding::Kind wire_;
   absl::Time begun_at_;

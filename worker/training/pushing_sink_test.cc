@@ -46,8 +46,9 @@ class PushingSinkTest : public ::testing::Test {
 
   PushingSink Make(absl::optional<double> global_clip_norm,
                    Encoding::Kind wire = Encoding::FLOAT32) {
-    return PushingSink(&push_, std::make_shared<GradientSet>(std::vector<uint64_t>{2, 1, 1, 0}),
-                       variables_, Clock::Real(), global_clip_norm, wire);
+    return PushingSink(
+        &push_, std::make_shared<GradientSet>(std::vector<uint64_t>{2, 1, 1, 0}), variables_,
+        Clock::Real(), [this] { ++begun_; }, global_clip_norm, wire);
   }
 
   static void Finish(PushingSink& sink, size_t variable, const std::vector<float>& gradient) {
@@ -56,6 +57,7 @@ class PushingSinkTest : public ::testing::Test {
   }
 
   FakePush push_;
+  int begun_ = 0;  // How often the sink said that the backward pass begins.
   std::vector<VariableSpec> variables_;
 };
 
@@ -93,6 +95,22 @@ TEST_F(PushingSinkTest, DeviceIsShownMemoryOfItsOwnAlone) {
   EXPECT_EQ(sink.Buffer(0).data(), sink.DeviceBuffer(0).data());
   EXPECT_EQ(sink.begun_at(), clock.Now());
   EXPECT_TRUE(Make(absl::nullopt).DeviceBuffer(0).empty());
+}
+
+TEST_F(PushingSinkTest, TheBackwardPassBeginsOnceWithTheModelsWordOrTheFirstBuffer) {
+  PushingSink told = Make(absl::nullopt);
+  EXPECT_EQ(begun_, 0);
+  told.BackwardBegins();
+  EXPECT_EQ(begun_, 1);
+  Finish(told, 1, {12});
+  told.BackwardBegins();
+  EXPECT_EQ(begun_, 1);
+  PushingSink untold = Make(absl::nullopt);
+  untold.DeviceBuffer(0);
+  EXPECT_EQ(begun_, 1);
+  untold.Buffer(0);
+  untold.Buffer(1);
+  EXPECT_EQ(begun_, 2);
 }
 
 TEST_F(PushingSinkTest, BeginningOfAGradientLeavesBeforeTheRest) {

@@ -55,17 +55,28 @@ CpuModel::CpuModel(const ModelPlan& plan, const BatchSizes& batches, int threads
       batches_(batches),
       threads_(threads),
       values_(MakeValues(plan)),
+      next_values_(plan.pulls_ahead ? MakeValues(plan) : std::vector<CpuBuffer>()),
       passes_(plan_, batches, values_),
       heads_(plan_.outputs) {}
 
 size_t CpuModel::bytes() const {
   size_t floats = passes_.floats();
   for (const CpuBuffer& value : values_) floats += value.size();
+  for (const CpuBuffer& value : next_values_) floats += value.size();
   return floats * sizeof(float);
 }
 
 absl::Span<float> CpuModel::values(size_t variable) {
   return absl::MakeSpan(values_[variable].data(), values_[variable].size());
+}
+
+absl::Span<float> CpuModel::next_values(size_t variable) {
+  if (next_values_.empty()) return {};
+  return absl::MakeSpan(next_values_[variable].data(), next_values_[variable].size());
+}
+
+void CpuModel::TakeNextValues() {
+  std::swap_ranges(values_.begin(), values_.end(), next_values_.begin());
 }
 
 std::vector<CpuOutputHeads::Place> CpuModel::OutputPlaces(const CpuPass& pass,
@@ -91,6 +102,7 @@ absl::StatusOr<BatchResult> CpuModel::Train(const Batch& batch, uint64_t seed,
       return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
                                                                : "the loss is infinite");
     }
+    gradients->BackwardBegins();
     passes_.Backward(pass, batch);
     return result;
   });

@@ -32,6 +32,9 @@ class CpuModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   std::string numerics() const override { return CpuNumerics(threads_); }
   absl::Span<float> values(size_t variable) override;
+  // Memory of its own.
+  absl::Span<float> next_values(size_t variable) override;
+  void TakeNextValues() override;
 
   // OUT_OF_RANGE: the loss is not finite; no gradient was finished. INVALID_ARGUMENT: a label that
   // the loss does not take.
@@ -51,7 +54,10 @@ class CpuModel final : public Model {
   const ModelPlan plan_;
   const BatchSizes batches_;
   const int threads_;
-  const std::vector<CpuBuffer> values_;  // One for each variable.
+  // One for each variable; of the next ones none where nothing is pulled ahead. Layers refer to the
+  // first ones, whatever memory these have.
+  std::vector<CpuBuffer> values_;
+  std::vector<CpuBuffer> next_values_;
   CpuPasses passes_;
   const CpuOutputHeads heads_;
 };

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "worker/device/cpu/buffer.h"
 #include "worker/input/batch.h"
 #include "worker/model/model.h"
 
@@ -23,9 +25,21 @@ struct CpuPass {
   float* kept = nullptr;
 };
 
-// Where the values of a layer's variables stand, as LayerPlan::variables (null where it has none).
-// They do not move; between passes they change.
-using CpuParameters = std::vector<const float*>;
+// Where the values of a layer's variables stand, as LayerPlan::variables. Between passes they may
+// change, and move.
+class CpuParameters {
+ public:
+  // Of the next role; null: the layer has none. The buffer must outlive the layer.
+  void Add(const CpuBuffer* values) { values_.push_back(values); }
+
+  // Null: the layer has none.
+  const float* operator[](size_t role) const {
+    return role < values_.size() && values_[role] != nullptr ? values_[role]->data() : nullptr;
+  }
+
+ private:
+  absl::InlinedVector<const CpuBuffer*, 4> values_;
+};
 
 // Values are dense and row-major, the batch first and channels last. A layer keeps what it needs
 // from the forward to the backward pass over the same batch in CpuPass::kept, and takes and

@@ -28,8 +28,8 @@ double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
   const size_t passes =
       std::max(PlanMemory(plan, walk, batches.train, /*training=*/true).size,
                PlanMemory(plan, walk, batches.largest(), /*training=*/false).size);
-  return sizeof(float) *
-         (VariableElements(plan) + SharedElements(plan, walk) + static_cast<double>(passes));
+  const double values = (plan.pulls_ahead ? 2 : 1) * VariableElements(plan);
+  return sizeof(float) * (values + SharedElements(plan, walk) + static_cast<double>(passes));
 }
 
 double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches) {

@@ -35,6 +35,13 @@ TEST(MemoryNeedTest, LargeBatchesAreNotMadeReadyFarAhead) {
             4 * (variables + 128 * (10 + 10 + 3 * ((1 << 20) + kClassInFloats))));
 }
 
+TEST(MemoryNeedTest, CountsTheSecondPlaceForValuesThatArePulledAhead) {
+  ModelPlan plan = PlanOrDie(kDense, {100}, 10);
+  const double without = MemoryNeed(plan, {8, 0});
+  plan.pulls_ahead = true;
+  EXPECT_EQ(MemoryNeed(plan, {8, 0}) - without, 4 * 1000);
+}
+
 // Those that no output learns are read and kept like the others, and were not counted.
 TEST(MemoryNeedTest, CountsAllLabelsOfABatch) {
   ModelPlan plan = PlanOrDie(kDense, {100}, 10);

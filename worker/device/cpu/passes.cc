@@ -30,9 +30,8 @@ CpuParameters CpuPasses::ParametersOf(const LayerPlan& layer,
                                       const std::vector<CpuBuffer>& values) const {
   CpuParameters parameters;
   for (const int variable : layer.variables) {
-    parameters.push_back(variable < 0 ? nullptr : values[variable].data());
+    parameters.Add(variable < 0 ? nullptr : &values[variable]);
   }
-  parameters.resize(std::max<size_t>(parameters.size(), kBias + 1), nullptr);
   return parameters;
 }
 

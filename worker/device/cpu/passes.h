@@ -22,7 +22,7 @@ namespace millrace::worker {
 // Takes all its memory when it is made. Used by one thread at a time; throws as CpuContext does.
 class CpuPasses {
  public:
-  // `plan` and the variables' `values` must outlive it; the values' memory stays where it is.
+  // `plan` and the variables' `values` must outlive it; between passes their memory may change.
   CpuPasses(const ModelPlan& plan, const BatchSizes& batches, const std::vector<CpuBuffer>& values);
 
   // Runs all layers, of which those that are trained keep what Backward needs if the pass is

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/memory_limit.h"
 #include "common/status_macros.h"
@@ -44,6 +45,11 @@ Batch OfSize(size_t size) {
   Batch batch;
   batch.size = size;
   return batch;
+}
+
+bool HasRagged(const std::vector<TensorSpec>& features) {
+  return std::any_of(features.begin(), features.end(),
+                     [](const TensorSpec& feature) { return feature.ragged; });
 }
 
 // A thread that waits for the GPU sleeps for 20 us at a time (kernels/gpu.cu), to which Linux adds
@@ -244,6 +250,10 @@ absl::Span<float> CudaModel::values(size_t variable) {
   return host_->value(variable);
 }
 
+absl::Span<float> CudaModel::next_values(size_t variable) {
+  return plan_.pulls_ahead ? values(variable) : absl::Span<float>();
+}
+
 void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
   if (state_->hangs()) return;
   const DeviceState::Call call(state_.get(), "takes values", state_->timeout());
@@ -266,8 +276,8 @@ GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
 void CudaModel::Stage(const Batch* batch) {
   staged_ = nullptr;
   if (batch == nullptr || state_->hangs()) return;
+  if (training_ && HasRagged(plan_.features)) return;
   if (!CheckBatch(plan_, *batch, batches_.train).ok()) return;
-  const BusyTime busy(meter_.get());
   const DeviceState::Call call(state_.get(), "takes a batch", state_->timeout());
   try {
     EnqueueBatch(Divide(*batch, replicas_.size()), /*training=*/true);
@@ -371,6 +381,8 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
   if (!staged) MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
+    training_ = true;
+    const auto trained = absl::MakeCleanup([this] { training_ = false; });
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
     const GradientPlaces to = PlacesFor(gradients);
     // Gradients stay here until the loss is known.
@@ -386,6 +398,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
       return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
                                                                : "the loss is infinite");
     }
+    gradients->BackwardBegins();
     if (!HandOver(to, gradients)) return TooLate();
     return result;
   });

@@ -136,11 +136,12 @@ class CpuGradients final : public GradientSink {
 LayerResult RunOnCpu(const LayerCase& c) {
   LayerResult result;
   CpuContext context;
-  CpuParameters parameters;
+  std::vector<CpuBuffer> buffers;
   for (const auto& values : c.parameters) {
-    parameters.push_back(values.empty() ? nullptr : values.data());
+    std::copy(values.begin(), values.end(), buffers.emplace_back(values.size()).data());
   }
-  parameters.resize(std::max<size_t>(parameters.size(), 2), nullptr);
+  CpuParameters parameters;
+  for (const CpuBuffer& buffer : buffers) parameters.Add(buffer.size() == 0 ? nullptr : &buffer);
   const LayerTraits traits = TraitsOf(c.plan);
   const std::unique_ptr<CpuLayer> layer =
       MakeCpuLayer(&context, c.plan, c.index, parameters,

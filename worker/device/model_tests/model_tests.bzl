@@ -4,6 +4,7 @@ MODEL_TESTS = ["//worker/device/model_tests:" + name for name in [
     "gradient_test.cc",
     "graph_model_test.cc",
     "model_test.cc",
+    "next_values_test.cc",
     "outputs_test.cc",
     "reference_test.cc",
 ]]

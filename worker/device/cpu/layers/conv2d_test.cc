@@ -2,6 +2,7 @@
 // chooses among several kernels, and not all of them meet in reference_test.
 #include "worker/device/cpu/layers/conv2d.h"
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -102,6 +103,12 @@ void ForEachProduct(const ImageWindow& conv, const Visit& visit) {
   }
 }
 
+CpuBuffer BufferOf(const std::vector<float>& values) {
+  CpuBuffer buffer(values.size());
+  std::copy(values.begin(), values.end(), buffer.data());
+  return buffer;
+}
+
 void ExpectFormula(const Convolution& convolution, Choices* choose) {
   SCOPED_TRACE(absl::StrCat(convolution.layer, " of ", ShapeString(convolution.input)));
   const ModelPlan plan = PlanOrDie(absl::StrCat("layers { ", convolution.layer,
@@ -129,7 +136,12 @@ void ExpectFormula(const Convolution& convolution, Choices* choose) {
 
   const ScopedThreadSettings settings(/*threads=*/1);
   CpuContext context;
-  Conv2DLayer layer(&context, layer_plan, {kernel.data(), bias.data()}, /*input_gradient=*/true);
+  const CpuBuffer kernel_place = BufferOf(kernel);
+  const CpuBuffer bias_place = BufferOf(bias);
+  CpuParameters parameters;
+  parameters.Add(&kernel_place);
+  parameters.Add(&bias_place);
+  Conv2DLayer layer(&context, layer_plan, parameters, /*input_gradient=*/true);
   CpuPass pass;
   pass.batch = kImages;
   pass.gradients = &gradients;

@@ -1,0 +1,207 @@
+// Values for the next step that are written while a step computes.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/device/model_tests/model_test_util.h"
+#include "worker/device/model_tests/test_device.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::IsEmpty;
+
+const Shape kNextPicture = {9, 8, 2};
+constexpr size_t kWholeBatch = 12;
+
+// Of each variable.
+using ModelValues = std::vector<std::vector<float>>;
+
+// Brings the next values and the next batch as soon as the model lets it, by other threads, and in
+// pieces.
+class AheadGradients final : public GradientSink {
+ public:
+  AheadGradients(const ModelPlan& plan, Model* model, ModelValues next, const Batch* next_batch)
+      : kept_(plan), model_(model), next_(std::move(next)), next_batch_(next_batch) {}
+  ~AheadGradients() override { Join(); }
+
+  void BackwardBegins() override {
+    EXPECT_THAT(kept_.finished(), IsEmpty());
+    EXPECT_FALSE(asked_);
+    ++begun_;
+    std::vector<absl::Span<float>> places;
+    for (size_t v = 0; v < next_.size(); ++v) places.push_back(model_->next_values(v));
+    for (const size_t first : {0, 1}) {
+      threads_.emplace_back([this, first, places] {
+        for (size_t v = first; v < next_.size(); v += 2) Bring(v, places[v]);
+      });
+    }
+    model_->Stage(next_batch_);
+  }
+
+  absl::Span<float> Buffer(size_t variable) override {
+    asked_ = true;
+    return kept_.Buffer(variable);
+  }
+  void Finished(size_t variable) override { kept_.Finished(variable); }
+
+  void Join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  const ModelValues& gradients() const { return kept_.gradients(); }
+  int begun() const { return begun_; }
+
+ private:
+  void Bring(size_t variable, absl::Span<float> place) {
+    constexpr size_t kPiece = 100;
+    const std::vector<float>& values = next_[variable];
+    for (size_t first = 0; first < values.size(); first += kPiece) {
+      const size_t count = std::min(kPiece, values.size() - first);
+      std::copy_n(values.data() + first, count, place.data() + first);
+      model_->Arrived(variable, first, count);
+    }
+  }
+
+  KeptGradients kept_;
+  Model* const model_;
+  const ModelValues next_;
+  const Batch* const next_batch_;
+  bool asked_ = false;
+  int begun_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+// What a step makes.
+using StepMade = std::pair<double, ModelValues>;
+
+class NextValuesTest : public ::testing::Test {
+ protected:
+  static ModelPlan Plan(bool pulls_ahead = true) {
+    ModelPlan plan = PlanOrDie(std::string("layers { batch_normalization {} } ") + kPictureNetwork,
+                               kNextPicture, 4);
+    plan.regularizers[2].set_l2(0.01f);
+    plan.pulls_ahead = pulls_ahead;
+    return plan;
+  }
+
+  static ModelValues ValuesOf(uint64_t seed) {
+    const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
+    FillValues(seed, 0.3f, model.get());
+    ModelValues values;
+    for (size_t v = 0; v < model->variables().size(); ++v) {
+      const absl::Span<float> place = model->values(v);
+      values.emplace_back(place.begin(), place.end());
+    }
+    return values;
+  }
+
+  static void Write(const ModelValues& values, Model* model) {
+    for (size_t v = 0; v < values.size(); ++v) {
+      std::copy(values[v].begin(), values[v].end(), model->values(v).begin());
+    }
+  }
+
+  // With all values there before.
+  static StepMade Expected(const ModelValues& values, const Batch& batch, uint64_t seed) {
+    const std::unique_ptr<Model> model = CompileOrDie(Plan(/*pulls_ahead=*/false), kWholeBatch);
+    Write(values, model.get());
+    return TrainOn(batch, seed, model.get());
+  }
+
+  static StepMade TrainOn(const Batch& batch, uint64_t seed, Model* model) {
+    KeptGradients gradients(Plan());
+    const double loss_sum = TrainOrDie(batch, seed, model, &gradients).loss_sum;
+    return {loss_sum, gradients.gradients()};
+  }
+
+  // While the values of step + 1 arrive.
+  static StepMade Step(uint64_t step, Model* model) {
+    const Batch batch = BatchOf(step);
+    const Batch next = BatchOf(step + 1);
+    AheadGradients gradients(Plan(), model, ValuesOf(step + 1), &next);
+    const absl::StatusOr<BatchResult> result = model->Train(batch, step, &gradients);
+    EXPECT_TRUE(result.ok()) << result.status();
+    gradients.Join();
+    EXPECT_EQ(gradients.begun(), 1);
+    model->Stage(nullptr);  // The next batch goes now.
+    return {result->loss_sum, gradients.gradients()};
+  }
+
+  // Full and short ones in turns.
+  static Batch BatchOf(uint64_t step) {
+    return RandomBatch(step, step % 3 == 2 ? 5 : kWholeBatch, kNextPicture, 4);
+  }
+};
+
+TEST_F(NextValuesTest, AreTheNextStepsAndLeaveTheOneUnderWayAlone) {
+  const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
+  Write(ValuesOf(0), model.get());
+  for (uint64_t step = 0; step < 6; ++step) {
+    EXPECT_EQ(Step(step, model.get()), Expected(ValuesOf(step), BatchOf(step), step)) << step;
+    model->TakeNextValues();
+  }
+  EXPECT_EQ(TrainOn(BatchOf(6), 6, model.get()), Expected(ValuesOf(6), BatchOf(6), 6));
+}
+
+TEST_F(NextValuesTest, ABatchThatIsStagedWithThemIsTrainedOn) {
+  const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
+  Write(ValuesOf(0), model.get());
+  const Batch first = BatchOf(0);
+  const Batch second = BatchOf(1);
+  AheadGradients gradients(Plan(), model.get(), ValuesOf(1), &second);
+  ASSERT_TRUE(model->Train(first, 0, &gradients).ok());
+  gradients.Join();
+  EXPECT_EQ(gradients.gradients(), Expected(ValuesOf(0), first, 0).second);
+  model->TakeNextValues();
+  EXPECT_EQ(TrainOn(second, 1, model.get()), Expected(ValuesOf(1), second, 1));
+}
+
+TEST_F(NextValuesTest, AreEvaluated) {
+  const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
+  Write(ValuesOf(0), model.get());
+  Step(0, model.get());
+  model->TakeNextValues();
+  const std::unique_ptr<Model> other = CompileOrDie(Plan(), kWholeBatch);
+  Write(ValuesOf(1), other.get());
+  EvaluationSums sums, expected;
+  ASSERT_TRUE(model->Evaluate(BatchOf(0), &sums).ok());
+  ASSERT_TRUE(other->Evaluate(BatchOf(0), &expected).ok());
+  EXPECT_EQ(sums.loss_sum, expected.loss_sum);
+}
+
+TEST_F(NextValuesTest, ThatNobodyTakesAreForgottenWhereAllValuesComeAnew) {
+  const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
+  Write(ValuesOf(0), model.get());
+  Step(0, model.get());
+  Write(ValuesOf(7), model.get());
+  EXPECT_EQ(TrainOn(BatchOf(1), 1, model.get()), Expected(ValuesOf(7), BatchOf(1), 1));
+}
+
+TEST_F(NextValuesTest, AreNotAskedForWhereTheLossIsNoNumber) {
+  const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
+  ModelValues values = ValuesOf(0);
+  values.back()[0] = std::numeric_limits<float>::quiet_NaN();
+  Write(values, model.get());
+  const Batch batch = BatchOf(0);
+  AheadGradients gradients(Plan(), model.get(), ValuesOf(1), nullptr);
+  EXPECT_EQ(model->Train(batch, 0, &gradients).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(gradients.begun(), 0);
+}
+
+TEST_F(NextValuesTest, HaveNoPlaceWhereNothingIsPulledAhead) {
+  const std::unique_ptr<Model> model = CompileOrDie(Plan(/*pulls_ahead=*/false), kWholeBatch);
+  for (size_t v = 0; v < model->variables().size(); ++v) {
+    EXPECT_THAT(model->next_values(v), IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace millrace::worker

@@ -1,0 +1,177 @@
+// Pulls that begin while the step before computes.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "protos/cluster.pb.h"
+#include "worker/training/fakes.h"
+#include "worker/training/trainer_fixture.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr char kBegin[] = "begin pull newest";
+
+class PullAheadTest : public TrainerFixture {
+ protected:
+  static JobSpec Job(bool pull_ahead = true) {
+    JobSpec spec = FakeJob();
+    spec.mutable_asynchronous()->set_pull_ahead(pull_ahead);
+    return spec;
+  }
+
+  // Pulls of the newest values that were begun when the first gradient of each step was there.
+  void CountPullsInEachStep() {
+    world_.between_gradients = [this] { begun_.push_back(world_.log.EventsWith(kBegin).size()); };
+  }
+
+  std::vector<size_t> begun_;
+};
+
+TEST_F(PullAheadTest, APullBeginsWithTheBackwardPassOfTheStepBefore) {
+  CountPullsInEachStep();
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 3));
+  for (uint64_t step = 0; step < 3; ++step) {
+    const StepResult result = NextStep();
+    EXPECT_EQ(result.step(), step);
+    EXPECT_EQ(result.loss_sum(), 100);  // Pulled.
+  }
+  EXPECT_THAT(begun_, ElementsAre(2, 3, 3));
+  EXPECT_THAT(world_.log.EventsWith("take next"), SizeIs(2));
+}
+
+TEST_F(PullAheadTest, WithoutItAPullBeginsOnceTheStepBeforeIsComputed) {
+  CountPullsInEachStep();
+  StartJob(Job(/*pull_ahead=*/false));
+  trainer_->Handle(LeaseMessage(1, 0, 3));
+  EXPECT_THAT(NextSteps(3), ElementsAre(0, 1, 2));
+  EXPECT_THAT(begun_, ElementsAre(1, 2, 3));
+  EXPECT_THAT(world_.log.EventsWith("take next"), IsEmpty());
+}
+
+TEST_F(PullAheadTest, AModelWithoutAPlaceForItsValuesIsPulledAsEver) {
+  world_.has_next_values = false;
+  CountPullsInEachStep();
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 3));
+  EXPECT_THAT(NextSteps(3), ElementsAre(0, 1, 2));
+  EXPECT_THAT(begun_, ElementsAre(1, 2, 3));
+}
+
+TEST_F(PullAheadTest, TheNextBatchIsStagedWithIt) {
+  world_.on_read = [this](absl::Span<const uint64_t> indices) {
+    world_.log.Add(absl::StrCat("read ", indices[0]));
+    return absl::OkStatus();
+  };
+  world_.on_train = [this](const Batch& batch) {  // One after the other: that of step 1 is ready.
+    if (batch.features[0].floats[0] == 0) world_.log.Await("read 2");
+    return absl::OkStatus();
+  };
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 4));
+  EXPECT_THAT(NextSteps(4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(world_.log.EventsWith("stage 1"), SizeIs(1));
+  EXPECT_THAT(world_.log.EventsWith("staged 1"), SizeIs(1));
+  const std::vector<std::string> events = world_.log.events();
+  const auto trained = std::find(events.begin(), events.end(), "train 0");
+  EXPECT_LT(std::find(trained, events.end(), "stage 1"), std::find(trained, events.end(), "add 1"));
+}
+
+// What was pulled for step 6 may lack steps that let step 3 go.
+TEST_F(PullAheadTest, AStepThatComesBeforeTheNextOneIsPulledAnew) {
+  bool first = true;
+  world_.between_gradients = [this, &first] {
+    if (std::exchange(first, false)) trainer_->Handle(LeaseMessage(2, 3, 4));
+    begun_.push_back(world_.log.EventsWith(kBegin).size());
+  };
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 5, 7));
+  EXPECT_THAT(NextSteps(3), ElementsAre(5, 3, 6));
+  EXPECT_THAT(begun_, ElementsAre(2, 4, 4));  // For 5 and 6; for 3 and 6; none.
+  EXPECT_THAT(world_.log.EventsWith("take next"), SizeIs(1));
+}
+
+TEST_F(PullAheadTest, NothingIsPulledAheadOfAnEvaluation) {
+  bool first = true;
+  world_.on_train = [this, &first](const Batch&) {
+    if (std::exchange(first, false)) {
+      trainer_->Handle(EvaluateMessage(7, "cut"));
+      trainer_->Handle(LeaseMessage(2, 1, 2));
+    }
+    return absl::OkStatus();
+  };
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  int evaluations = 0;
+  for (int i = 0; i < 3; ++i) evaluations += said_.Next().has_evaluation_result() ? 1 : 0;
+  EXPECT_EQ(evaluations, 1);
+  EXPECT_THAT(world_.log.EventsWith("begin pull"),
+              ElementsAre(kBegin, "begin pull cut cut", kBegin));
+}
+
+TEST_F(PullAheadTest, WhatWasPulledOnARouteIsOfNoUseOnTheNext) {
+  bool first = true;
+  world_.between_gradients = [this, &first] {
+    if (!std::exchange(first, false)) return;
+    trainer_->Handle(RouteMessage(Job(), /*generation=*/2));
+    trainer_->Handle(EvaluateMessage(7, "cut", /*generation=*/2));
+    trainer_->Handle(LeaseMessage(2, 1, 2, /*generation=*/2));
+  };
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 2));
+  EXPECT_EQ(NextPrepared().code(), 0);
+  const EvaluationResult evaluated = NextEvaluation();
+  EXPECT_EQ(evaluated.metrics().at("loss"), 500);  // The cut's.
+  const StepResult step = NextStep();
+  EXPECT_EQ(step.step(), 1);
+  EXPECT_EQ(step.loss_sum(), 100);
+  EXPECT_THAT(world_.log.EventsWith("begin pull"),
+              ElementsAre(kBegin, kBegin, "begin pull cut cut", kBegin));
+  EXPECT_THAT(world_.log.EventsWith("take next"), IsEmpty());
+}
+
+TEST_F(PullAheadTest, AFailedPullReturnsItsOwnStepsLease) {
+  int pulls = 0;
+  world_.on_pull = [&pulls](const FakePull&) {
+    return ++pulls == 2 ? absl::FailedPreconditionError("another generation") : absl::OkStatus();
+  };
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 2));
+  EXPECT_EQ(NextStep().step(), 0);
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.step(), 1);
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kFailedPrecondition));
+  trainer_->Handle(LeaseMessage(2, 1, 2));
+  EXPECT_EQ(NextStep().loss_sum(), 100);
+  EXPECT_THAT(world_.log.EventsWith("take next"), IsEmpty());
+}
+
+TEST_F(PullAheadTest, AWorkerThatStopsDoesNotWaitForIt) {
+  int pulls = 0;
+  world_.on_pull = [this, &pulls](const FakePull& pull) {
+    if (++pulls < 2) return absl::OkStatus();
+    world_.log.Add("waits");
+    pull.wait_for_cancel();
+    return absl::OkStatus();
+  };
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 2));
+  EXPECT_EQ(NextStep().step(), 0);
+  world_.log.Await("waits");
+  trainer_.reset();
+  EXPECT_EQ(NextReturned().step(), 1);
+}
+
+}  // namespace
+}  // namespace millrace::worker
