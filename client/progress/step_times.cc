@@ -67,7 +67,8 @@ std::string StepAdvice(const StepTimes& times) {
   }
   if (times.pull() >= times.wait()) {
     return "Steps wait for values longer than they compute: use more ps servers, larger batches, "
-           "or fewer workers where they share a machine.";
+           "or fewer workers where they share a machine; asynchronous jobs may pull ahead "
+           "(asynchronous.pull_ahead).";
   }
   return "Workers wait for steps longer than they compute: use fewer of them, or let more steps be "
          "computed at once (asynchronous.staleness_bound, synchronous.replicas).";

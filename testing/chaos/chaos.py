@@ -321,14 +321,15 @@ FROZEN_VALUE = 7
 
 
 def write_sum_job(directory, steps, sizes=SUM_SIZES, replicas=0, cut_period_ms=2000, evaluate_every=0, shards=0,
-                  checkpoints=""):
+                  checkpoints="", pull_ahead=False):
     """Writes a job of the sum model and its data; returns the job's path and the data's folder."""
     data = directory / f"steps-{steps}"
     data.mkdir(exist_ok=True)
     (data / "steps").write_text("".join(f"{step} 1:1\n" for step in range(steps)))
     layers = " ".join(f'layers {{ name: "v{i}" dense {{ units: {size} }} }}' for i, size in enumerate(sizes))
     layers += f' layers {{ name: "frozen" dense {{ units: {FROZEN_SIZE} no_bias: true }} }}'
-    mode = f"synchronous {{ replicas: {replicas} }}" if replicas else "asynchronous { staleness_bound: 4 }"
+    mode = (f"synchronous {{ replicas: {replicas} }}" if replicas else
+            f"asynchronous {{ staleness_bound: 4 pull_ahead: {str(pull_ahead).lower()} }}")
     dataset = 'libsvm { file: "steps" features: 1 }'
     job = directory / f"sum-{steps}-{replicas}.textproto"
     job.write_text(f"""

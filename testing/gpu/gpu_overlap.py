@@ -3,10 +3,11 @@ worker on this machine.
 
     python3 gpu_overlap.py --millrace=PATH --make_digits=PATH [--device=cuda] [--job=JOB] [--batch=N] [--ps=N]
 
-Trains a job on drawn digits and takes what it says in the end of its mean step (StepTimes in protos/events.proto); then
-once more with batches of one example, whose pulls have next to nothing to hide behind. A worker's time is `wait`,
+Trains a job on drawn digits and takes what it says in the end of its mean step (StepTimes in protos/events.proto): once
+as it is, once with asynchronous.pull_ahead. Then once more with batches of one example, whose pulls have next to nothing
+to hide behind. A worker's time is `wait`,
 `read`, `pull`, `forward` and `backward`, one after the other; `push`, from the last gradient to the last acknowledgement,
-goes on beside the next step's. Prints a line of JSON with
+goes on beside the next step's. Prints a line of JSON for each of the two (`pull_ahead`) with
 
     computing    (forward + backward) / all: 1 if everything else is hidden behind it
     waiting      (pull + wait) / all: for values, and for a step that may be begun
@@ -31,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent / "root"
 
 
 # Of the mean step of a job with such batches.
-def step_times(options, batch):
+def step_times(options, batch, pull_ahead=False):
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as data:
         subprocess.run([options.make_digits, f"--out={data}", "--train=1", f"--evaluate={options.examples + 16}"], check=True,
                        stdout=subprocess.DEVNULL)
@@ -43,7 +44,8 @@ def step_times(options, batch):
              f"--device={options.device}", "--set", f"batch_size={batch}", "--set", f"steps={options.steps}",
              "--set", f"evaluation.every_steps={options.steps}", "--set", "data.train.range.begin=0",
              "--set", f"data.train.range.end={options.examples}", "--set",
-             f"data.evaluate.range.begin={options.examples}", "--json"], capture_output=True, text=True)
+             f"data.evaluate.range.begin={options.examples}", "--set",
+             f"asynchronous.pull_ahead={str(pull_ahead).lower()}", "--json"], capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(result.stderr)
     return json.loads(result.stdout.splitlines()[-1])["step_times"]
@@ -65,14 +67,17 @@ def main():
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--ps", type=int, default=2)
     options = parser.parse_args()
-    times, alone = step_times(options, options.batch), step_times(options, 1)
-    parts = sum(times[part] for part in ("wait", "read", "pull", "forward", "backward"))
-    print(json.dumps({
-        "what": "hidden", "job": pathlib.Path(options.job).stem, "device": options.device, "batch": options.batch,
-        "ps": options.ps, "step_seconds": parts, "computing": (times["forward"] + times["backward"]) / parts,
-        "waiting": (times["pull"] + times["wait"]) / parts, "pulling": times["pull"] / parts,
-        "pull_hidden": hidden(times["pull"], alone["pull"]), "push_hidden": hidden(times["wait"], times["push"]),
-        "step_times": times, "step_times_of_one_example": alone}))
+    alone = step_times(options, 1)
+    for pull_ahead in (False, True):
+        times = step_times(options, options.batch, pull_ahead)
+        parts = sum(times[part] for part in ("wait", "read", "pull", "forward", "backward"))
+        print(json.dumps({
+            "what": "hidden", "job": pathlib.Path(options.job).stem, "device": options.device, "batch": options.batch,
+            "ps": options.ps, "pull_ahead": pull_ahead, "step_seconds": parts,
+            "computing": (times["forward"] + times["backward"]) / parts,
+            "waiting": (times["pull"] + times["wait"]) / parts, "pulling": times["pull"] / parts,
+            "pull_hidden": hidden(times["pull"], alone["pull"]), "push_hidden": hidden(times["wait"], times["push"]),
+            "step_times": times, "step_times_of_one_example": alone}), flush=True)
 
 
 if __name__ == "__main__":

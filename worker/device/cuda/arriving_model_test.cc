@@ -1,9 +1,11 @@
 // Values that a model on a GPU is told of as they come.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -191,6 +193,43 @@ TEST_F(ArrivingModelTest, ValuesThatTheDeviceHasAreNotCopiedAgain) {
   BringAll(ValuesOf(1), 1, model.get());
   copies_of_a_step();
   EXPECT_EQ(copies_of_a_step(), with_all - 1);
+}
+
+// The host's memory is free then, the device's is not: dense layers' values count backwards, too.
+TEST_F(ArrivingModelTest, ValuesOfTheNextStepComeWhileTheBackwardPassRuns) {
+  class BringsNext final : public GradientSink {
+   public:
+    BringsNext(const ModelPlan& plan, std::function<void()> bring)
+        : kept_(plan), bring_(std::move(bring)) {}
+    void BackwardBegins() override { bring_(); }
+    absl::Span<float> Buffer(size_t variable) override { return kept_.Buffer(variable); }
+    void Finished(size_t variable) override { kept_.Finished(variable); }
+    const VariableValues& gradients() const { return kept_.gradients(); }
+
+   private:
+    KeptGradients kept_;
+    const std::function<void()> bring_;
+  };
+  ModelPlan plan = plan_;
+  plan.pulls_ahead = true;
+  for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
+    cuda_emulation::SetOrder(order);
+    auto device = *CudaDevice::Open(TestLibrary(), {}, [](const absl::Status&) {});
+    const std::unique_ptr<Model> model = *device->Compile(plan, {4, 4});
+    BringAll(ValuesOf(1), order, model.get());
+    for (const uint64_t step : {1, 2, 3}) {
+      BringsNext gradients(plan, [&] {
+        std::vector<absl::Span<float>> places;
+        for (size_t v = 0; v < plan.variables.size(); ++v) places.push_back(model->next_values(v));
+        for (const ValuePiece& piece : PiecesOf(order)) {
+          Bring(ValuesOf(step + 1), piece, places, model.get());
+        }
+      });
+      ASSERT_TRUE(model->Train(batch_, /*seed=*/3, &gradients).ok());
+      EXPECT_EQ(gradients.gradients(), Expected(ValuesOf(step))) << order;
+      model->TakeNextValues();
+    }
+  }
 }
 
 TEST_F(ArrivingModelTest, SeveralThreadsBringValues) {
