@@ -25,11 +25,18 @@ bool Dispatcher::SomeoneElseTrains(const JobDispatch& job) const {
   return false;
 }
 
+// Where steps are pulled ahead a worker has one lease beside its slots: while it computes a step
+// and the push of the one before is under way, it is to know the next one.
+uint32_t Dispatcher::SlotsTaken(const JobDispatch& job, uint64_t worker) const {
+  const uint32_t leases = job.tracker.LeasesOf(worker);
+  return job.tracker.rules().pulls_ahead && leases > 1 ? leases - 1 : leases;
+}
+
 Dispatcher::SlotsByWorker Dispatcher::FreeSlots() const {
   SlotsByWorker free;
   for (const auto& [worker, state] : workers_) {
     uint32_t used = 0;
-    for (const auto& [id, job] : jobs_) used += job.tracker.LeasesOf(worker);
+    for (const auto& [id, job] : jobs_) used += SlotsTaken(job, worker);
     if (used < state.capacity.slots) free[worker] = state.capacity.slots - used;
   }
   return free;

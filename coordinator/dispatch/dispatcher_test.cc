@@ -33,6 +33,26 @@ TEST_F(DispatcherTest, FreedSlotGetsAnotherLeaseAtOnce) {
   EXPECT_FALSE(Done(0, 0)->first);
 }
 
+// Of the steps of a worker with two slots one is pushed and one is computed.
+TEST_F(DispatcherTest, WhereStepsArePulledAheadAWorkerIsToldTheNextOneToo) {
+  SetWorkers({{1, 2}});
+  for (const bool pulls_ahead : {false, true}) {
+    SetRoute route;
+    route.set_job_id(pulls_ahead ? "ahead" : "plain");
+    route.mutable_routing()->set_generation(1);
+    dispatcher_.Start({.total_steps = 100, .staleness_bound = 20, .pulls_ahead = pulls_ahead},
+                      route, {}, /*barrier=*/100);
+    PrepareAll(route.job_id());
+    EXPECT_THAT(outbox_.Take(), SizeIs(3));  // The route, and two leases.
+    Done(outbox_.leases.size() - 2, outbox_.leases.end()[-2].begin());
+    EXPECT_THAT(outbox_.Take(), SizeIs(pulls_ahead ? 1 : 0));
+    Done(outbox_.leases.size() - 1, outbox_.leases.back().begin());
+    EXPECT_THAT(outbox_.Take(), IsEmpty());
+    dispatcher_.Remove(route.job_id());
+    outbox_.Take();
+  }
+}
+
 TEST_F(DispatcherTest, BarrierHereStopsTheJobAfterWhatIsOut) {
   SetWorkers({{1, 2}});
   Start("a");

@@ -25,6 +25,8 @@ struct StepRules {
   uint32_t staleness_bound = 0;
   // Synchronous: so many steps may be with a second worker before they are late.
   uint32_t backup = 0;
+  // Asynchronous: workers begin to pull for their next step while they compute one.
+  bool pulls_ahead = false;
 };
 
 // Pure bookkeeping: time and workers are numbers to it. Not thread-safe.

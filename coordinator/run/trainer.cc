@@ -30,7 +30,8 @@ StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
           .replicas = Replicas(spec),
           .staleness_bound = StalenessBound(spec),
-          .backup = spec.synchronous().backup()};
+          .backup = spec.synchronous().backup(),
+          .pulls_ahead = PullsAhead(spec)};
 }
 
 SetRoute RouteOf(const Job& job, const ShardGroup& shards, uint64_t generation) {

@@ -29,6 +29,7 @@ class ShiftedModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return layers_->variables(); }
   std::string numerics() const override { return layers_->numerics(); }
   absl::Span<float> values(size_t variable) override { return layers_->values(variable); }
+  bool has_next_values() const override { return layers_->has_next_values(); }
   absl::Span<float> next_values(size_t variable) override { return layers_->next_values(variable); }
   void TakeNextValues() override { layers_->TakeNextValues(); }
   void Arrived(size_t variable, size_t first, size_t count) override {

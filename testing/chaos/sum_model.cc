@@ -36,6 +36,7 @@ class SumModel final : public Model {
 
   const std::vector<VariableSpec>& variables() const override { return variables_; }
   absl::Span<float> values(size_t variable) override { return absl::MakeSpan(values_[variable]); }
+  bool has_next_values() const override { return true; }
   absl::Span<float> next_values(size_t variable) override {
     return absl::MakeSpan(next_values_[variable]);
   }

@@ -34,7 +34,7 @@ class GradientSink {
   // The loss is known and finite, and gradients follow: Model::next_values may be written from now
   // on, and the batch of the next step may be staged. Called by Train before it asks for the first
   // Buffer; a model that does not call it is taken to do so with the first Buffer. May take as long
-  // as Model::Stage does.
+  // as Model::Stage does, as may Finished.
   virtual void BackwardBegins() {}
 
   // Where to write the gradient of a variable, or the statistic of one that is a moving average: as
@@ -114,23 +114,26 @@ class Model {
   // block. An error is one of the next Train or Evaluate.
   virtual void Arrived(size_t /*variable*/, size_t /*first*/, size_t /*count*/) {}
 
-  // Where the values of a variable for the step after the one under way may be written while that
-  // computes: from GradientSink::BackwardBegins on, and to be told of as those of `values`, while
-  // Train goes on. May be the same memory, where the step under way has no more use for it. From
-  // this call on, until TakeNextValues or all of `values` is written anew, the next Train has no
-  // valid values. Empty: the model has no such place.
+  // Whether there is a second place for values, next_values, where those of the next step may be
+  // written while a step computes.
+  virtual bool has_next_values() const { return false; }
+  // The place in it of a variable; it may be the same memory, where the step under way has no more
+  // use for it. Written by other threads, and told of as those of `values`, from
+  // GradientSink::BackwardBegins on, also after Train and TakeNextValues. REQUIRES:
+  // has_next_values(), and called within BackwardBegins or later in Train.
   virtual absl::Span<float> next_values(size_t /*variable*/) { return {}; }
-  // All next_values are there, and `values` from now on: the next Train or Evaluate takes them.
-  // REQUIRES: no Train is under way, and next_values are not empty.
+  // What was written there stands in `values` from now on, and so does what is written there yet:
+  // the next Train takes it. REQUIRES: all of next_values were called in the Train before.
   virtual void TakeNextValues() {}
 
   // The next Train is likely to be given this very batch, as it is now: a device may take it while
   // values are on their way. Null: that is no longer so, as after any other call of Train, Evaluate
-  // or Stage. Only a hint, without which results are the same. Does not wait for the device; an
+  // or Stage. Only a hint, without which results are the same. Returns whether it was taken; may be
+  // repeated. Does not wait for the device; an
   // error is one of Train, if it is still one then. May be called within Train, by
   // GradientSink::BackwardBegins, for the next one. REQUIRES: whoever changes the batch, or gives
   // Train another one that stands in its place, calls Stage or Evaluate before.
-  virtual void Stage(const Batch* /*batch*/) {}
+  virtual bool Stage(const Batch* /*batch*/) { return false; }
 
   // Memory that gradients leave the device for at once, for GradientSink::DeviceBuffer; it may
   // outlive the model. Null: there is none.

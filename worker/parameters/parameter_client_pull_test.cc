@@ -5,6 +5,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/net/channel.h"
 #include "common/wire/tensor_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -69,6 +71,27 @@ TEST(ParameterClientPullTest, ValuesOfEveryShardArrive) {
     ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
     EXPECT_EQ(values, cluster.MakeValues(1));
   }
+}
+
+// What was asked for was written to what was no more.
+TEST(ParameterClientPullTest, NothingIsWrittenWhereAPullCouldNotBeBegun) {
+  TestCluster cluster(kSmall, /*shards=*/2, /*servers=*/2);
+  ParameterClientOptions of_client;
+  of_client.connections_per_server = 1;
+  int connected = 0;
+  of_client.connect = [&connected](const std::string& address) {
+    if (++connected == 2) throw std::bad_alloc();
+    return CreateChannel(address, /*bulk=*/true);
+  };
+  const auto client = cluster.NewClient(of_client);
+  std::atomic<int> arrived{0};
+  PullOptions options = UntilSoon();
+  options.arrived = [&arrived](size_t, size_t, size_t) { ++arrived; };
+  Values values = cluster.Zeros();
+  EXPECT_THROW(client->StartPull(options, TestCluster::Spans(&values)), std::bad_alloc);
+  Values others = cluster.Zeros();
+  ASSERT_EQ(PullInto(client.get(), UntilSoon(), &others), absl::OkStatus());
+  EXPECT_EQ(arrived, 0);  // On one stream, answers come in the order of the requests.
 }
 
 TEST(ParameterClientPullTest, SmallShardIsOneRequestOnOneConnection) {
@@ -304,13 +327,13 @@ TEST(ParameterClientPullTest, StateThatWasGivenUpIsPulledAgainWhole) {
 }
 
 // A server that was started again in the middle began the group anew, with a newer state, for the
-// parts that were missing.
-TEST(ParameterClientPullTest, BrokenStreamOfAPartPullsTheShardAgainWhole) {
+// parts that were missing; so would one that has forgotten the group, long after it.
+TEST(ParameterClientPullTest, PartThatIsLostPullsTheShardAgainWhole) {
   const Verdict broken = {Verdict::kBreakStream, static_cast<int>(absl::StatusCode::kUnavailable),
                           "test"};
   const Verdict stops = Refusal(absl::StatusCode::kUnavailable, "the server stops");
-  for (const Verdict& verdict : {broken, stops}) {
-    TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  for (const Verdict& verdict : {broken, stops, Verdict{Verdict::kIgnore}}) {
+    TestCluster cluster({2 * kBlockElements}, /*shards=*/1, /*servers=*/1);
     cluster.Store(cluster.MakeValues(1));
     Mutex mutex;
     uint64_t first = 0;
@@ -322,7 +345,10 @@ TEST(ParameterClientPullTest, BrokenStreamOfAPartPullsTheShardAgainWhole) {
       served[request.pull_group()].insert(request.part());
       return Verdict();
     });
-    const auto client = cluster.NewClient(/*connections_per_server=*/2);
+    ParameterClientOptions options;
+    options.connections_per_server = 2;
+    options.call_timeout = absl::Milliseconds(50);
+    const auto client = cluster.NewClient(options);
     Values values = cluster.Zeros();
     ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
     EXPECT_EQ(values, cluster.MakeValues(1));

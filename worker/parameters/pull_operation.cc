@@ -56,7 +56,12 @@ PullOperation::PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::
     destinations_.push_back(std::move(destinations));
   }
   MakeRequests();
-  for (size_t i = 0; i < requests_.size(); ++i) Send(i);
+  try {
+    for (size_t i = 0; i < requests_.size(); ++i) Send(i);
+  } catch (...) {  // What was asked for is not to be written to what is no more.
+    CloseAll();
+    throw;
+  }
 }
 
 void PullOperation::MakeRequests() {
@@ -90,6 +95,13 @@ void PullOperation::Send(size_t index) {
     parts()[index].attempt = attempt;
   }
   attempt->Send();
+}
+
+// A server that has forgotten the group would begin it anew, with a newer state than that of the
+// parts that are here.
+Attempt::Again PullOperation::AfterSilence(size_t index) const {
+  return groups_[requests_[index].shard] != 0 ? Attempt::Again::kWithItsShard
+                                              : Attempt::Again::kAtOnce;
 }
 
 void PullOperation::OnFailed(size_t index, Attempt::Again again) {

@@ -44,6 +44,8 @@ class PullOperation final : public ParameterClient::StartedPull, private Retried
 
   void MakeRequests();
   void Send(size_t index) override;
+  Attempt::Again AfterSilence(size_t index) const override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   void OnFailed(size_t index, Attempt::Again again) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   PullRequest MakeRequest(const Request& request, uint64_t group);

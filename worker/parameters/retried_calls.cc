@@ -188,7 +188,9 @@ void RetriedCalls::GiveUp(size_t index, absl::Duration limit, absl::Time now, Fi
       absl::StrCat("nothing came for ", absl::FormatDuration(limit), "; asked again"));
   part.retry_at = now;
   part.attempt = nullptr;
-  OnFailed(index, Attempt::Again::kAtOnce);
+  const Attempt::Again again = AfterSilence(index);
+  OnFailed(index, again);
+  if (again == Attempt::Again::kWithItsShard) StartOver(part.shard, now, findings);
 }
 
 absl::Status RetriedCalls::Fail(size_t index, const absl::Status& status, Attempt::Again again,

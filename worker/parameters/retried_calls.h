@@ -74,6 +74,11 @@ class RetriedCalls {
 
   // Makes a part's attempt and sends it. Called without the lock.
   virtual void Send(size_t part) = 0;
+  // What is to follow where nothing is heard of a part.
+  virtual Attempt::Again AfterSilence(size_t /*part*/) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex) {
+    return Attempt::Again::kAtOnce;
+  }
   // The part has no attempt any more; another one will be asked for.
   virtual void OnFailed(size_t part, Attempt::Again again)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex) = 0;

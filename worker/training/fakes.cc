@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
@@ -74,8 +75,8 @@ class FakeModel final : public Model {
     return absl::MakeSpan(now_.values[variable]);
   }
 
+  bool has_next_values() const override { return world_->has_next_values; }
   absl::Span<float> next_values(size_t variable) override {
-    if (!world_->has_next_values) return {};
     arriving_ = &next_;
     return absl::MakeSpan(next_.values[variable]);
   }
@@ -83,6 +84,7 @@ class FakeModel final : public Model {
   void TakeNextValues() override {
     world_->log.Add("take next");
     std::swap(now_, next_);
+    arriving_ = &now_;
   }
 
   // As a model on a device has them: it sees no value that it was not told of.
@@ -93,16 +95,19 @@ class FakeModel final : public Model {
     std::copy_n(begin, count, arriving_->taken[variable].begin() + static_cast<ptrdiff_t>(first));
   }
 
-  void Stage(const Batch* batch) override {
-    staged_ = batch;
-    if (batch == nullptr) return;
+  bool Stage(const Batch* batch) override {
+    staged_ = within_train_ && !world_->stages_within_train ? nullptr : batch;
+    if (staged_ == nullptr) return false;
     staged_example_ = batch->features[0].floats[0];
     world_->log.Add(absl::StrCat("stage ", staged_example_));
+    return true;
   }
 
   // As a model on a device, which has what the batch was when it was staged.
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override {
+    within_train_ = true;
+    const auto trained = absl::MakeCleanup([this] { within_train_ = false; });
     if (std::exchange(staged_, nullptr) == &batch) {
       CHECK_EQ(staged_example_, batch.features[0].floats[0]) << "another batch was staged";
       world_->log.Add(absl::StrCat("staged ", staged_example_));
@@ -148,6 +153,7 @@ class FakeModel final : public Model {
   Place* arriving_ = &now_;  // Whose values are told of.
   const Batch* staged_ = nullptr;
   float staged_example_ = 0;
+  bool within_train_ = false;
 };
 
 std::string AsText(Encoding::Kind encoding) {
@@ -234,14 +240,19 @@ class FakeClient final : public ParameterClient {
       value = static_cast<float>(*options.version);
     }
     event += AsText(options.encoding);
+    if (world_->on_begin_pull) world_->on_begin_pull();
     world_->log.Add(absl::StrCat("begin ", event));
     const std::vector<absl::Span<float>> spans(values.begin(), values.end());
     const int id = NextPull();
     FakePull pull = {generation_, options.version, options.cut_id, absl::InfiniteFuture(),
                      [this, id] { WaitForCancel(id); }};
+    const auto fill = [value, spans, arrived = options.arrived] {
+      for (size_t v = 0; v < spans.size(); ++v) Fill(v, value, spans[v], arrived);
+    };
+    const bool filled = world_->values_come_at_once;
+    if (filled) fill();
     return std::make_unique<FakeStartedPull>(
-        [this, id, pull, value, spans, event, arrived = options.arrived,
-         logged = false](absl::Time deadline) mutable {
+        [this, id, pull, fill, filled, event, logged = false](absl::Time deadline) mutable {
           if (!std::exchange(logged, true)) world_->log.Add(event);
           FakePull waited = pull;
           waited.deadline = deadline;
@@ -249,7 +260,7 @@ class FakeClient final : public ParameterClient {
             if (absl::Status status = world_->on_pull(waited); !status.ok()) return status;
           }
           if (cancelled(id)) return absl::CancelledError("cancelled");
-          for (size_t v = 0; v < spans.size(); ++v) Fill(v, value, spans[v], arrived);
+          if (!filled) fill();
           return absl::OkStatus();
         },
         [this, id] { CancelPull(id); });

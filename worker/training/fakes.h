@@ -80,14 +80,17 @@ struct FakeWorld {
 
   // Each may return an error in the place of its owner's answer.
   std::function<absl::Status(const FakePull& pull)> on_pull;  // Of StartedPull::Wait.
-  std::function<absl::Status(uint64_t step)> on_push;         // Of Push::Wait.
+  std::function<void()> on_begin_pull;
+  std::function<absl::Status(uint64_t step)> on_push;  // Of Push::Wait.
   std::function<absl::Status(const Batch& batch)> on_train;
   std::function<absl::Status(const std::string& field)> on_open;
   std::function<absl::Status(absl::Span<const uint64_t> indices)> on_read;  // Of both sets.
 
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
   bool finishes_all_gradients = true;
-  bool has_next_values = true;    // Model::next_values.
+  bool has_next_values = true;
+  bool stages_within_train = true;
+  bool values_come_at_once = false;  // When a pull is begun, not when it is waited for.
   bool second_is_frozen = false;  // The second variable; and whether the model finishes it even so.
   bool finishes_frozen = false;
   absl::optional<double> loss_sum;  // Instead of the sum of the losses.
@@ -99,13 +102,12 @@ struct FakeWorld {
   uint64_t fingerprint = 0;  // Of each of the sets.
 
   // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "frozen VARIABLE"
-  // (which a client is told of), "cancel GENERATION", "pull newest", "pull VERSION", "pull cut ID";
-  // the same with "begin " before it when it is begun, not
-  // waited for; "take next"; "arrived VARIABLE from ELEMENT: COUNT" (which the model is told);
-  // "stage FIRST_EXAMPLE", "staged FIRST_EXAMPLE" (when that batch is trained on); "train
-  // FIRST_EXAMPLE", "seed SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is called);
-  // "evaluate SIZE". What is pulled or added in another encoding than FLOAT32 has " as ENCODING"
-  // behind it.
+  // (which a client is told of), "cancel GENERATION"; "pull newest", "pull VERSION", "pull cut ID",
+  // and the same with "begin " before it when it is begun, not waited for; "arrived VARIABLE from
+  // ELEMENT: COUNT" (which the model is told), "take next" (values); "stage FIRST_EXAMPLE", "staged
+  // FIRST_EXAMPLE" (when that batch is trained on); "train FIRST_EXAMPLE", "seed SEED", "add
+  // VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate SIZE". What is pulled
+  // or added in another encoding than FLOAT32 has " as ENCODING" behind it.
   DatasetOpener open_dataset();
   ModelFactory make_model();
   ParameterClientFactory make_client();

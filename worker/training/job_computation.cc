@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <numeric>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "worker/input/augmenter.h"
 #include "worker/input/step_order.h"
 #include "worker/model/memory_budget.h"
@@ -59,10 +62,6 @@ absl::optional<double> NormToClipBy(const JobSpec& spec) {
   return spec.optimizer().global_clip_norm();
 }
 
-bool HasNextValues(Model* model) {
-  return !model->variables().empty() && !model->next_values(0).empty();
-}
-
 absl::Status AwaitPull(ParameterClient::StartedPull* pull, const Servers& servers) {
   return FromServers(WaitPatiently(servers.patience, servers.stop_early,
                                    [&](absl::Time until) { return pull->Wait(until); }));
@@ -79,7 +78,7 @@ JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob>
     : spec_(spec),
       job_(std::move(job)),
       look_ahead_(LookAhead(spec, *job_->train)),
-      pulls_ahead_(PullsAhead(spec) && HasNextValues(job_->model.get())),
+      pulls_ahead_(PullsAhead(spec) && job_->model->has_next_values()),
       prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_,
                   ChangeOf(spec, *job_->train)),
       gradients_(GradientSizes(*job_->model), kGradientSets, job_->model->host_memory()) {}
@@ -91,10 +90,8 @@ absl::Status JobComputation::FromData(const absl::Status& status) {
 }
 
 void JobComputation::Stage(uint64_t step) {
-  const Batch* const batch = prefetcher_.Ready(step);
-  job_->model->Stage(batch);
   staged_.reset();
-  if (batch != nullptr) staged_ = step;
+  if (job_->model->Stage(prefetcher_.Ready(step))) staged_ = step;
 }
 
 absl::StatusOr<std::unique_ptr<Batch>> JobComputation::Read(uint64_t step) {
@@ -127,10 +124,10 @@ ParameterClient::PullOptions JobComputation::OptionsOfStep() const {
 
 std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(uint64_t step,
                                                                         const Servers& servers) {
-  absl::optional<PullAhead> ahead = std::exchange(ahead_, absl::nullopt);
-  fills_next_values_ =
-      ahead.has_value() && ahead->step == step && ahead->generation == servers.generation;
-  if (fills_next_values_) return std::move(ahead->pull);
+  absl::optional<PullBegun> ahead = std::exchange(ahead_, absl::nullopt);
+  if (ahead.has_value() && ahead->step == step && ahead->generation == servers.generation) {
+    return std::move(ahead->pull);
+  }
   ahead.reset();
   ParameterClient::PullOptions options = OptionsOfStep();
   if (Replicas(spec_) > 0) {
@@ -144,7 +141,7 @@ std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(uint64_t
 std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(const std::string& cut_id,
                                                                         const Servers& servers) {
   ahead_.reset();
-  fills_next_values_ = false;
+  staged_.reset();  // An evaluation takes its place.
   ParameterClient::PullOptions options;
   options.cut_id = cut_id;
   return StartPull(std::move(options), &Model::values, servers);
@@ -163,36 +160,52 @@ std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(
   return servers.client->StartPull(options, places);
 }
 
-void JobComputation::StartPullAhead(uint64_t step, const Servers& servers) {
-  ahead_ = {servers.generation, step, StartPull(OptionsOfStep(), &Model::next_values, servers)};
-  Stage(step);
+// What cannot be begun ahead is begun in its turn, and is no error of the step under way.
+void JobComputation::PullAhead(uint64_t step, const Servers& servers) {
+  try {
+    ahead_ = {servers.generation, step, StartPull(OptionsOfStep(), &Model::next_values, servers)};
+    Stage(step);
+  } catch (const std::bad_alloc&) {
+    LOG(WARNING) << servers.patience.waiter << ": too little memory to pull for step " << step
+                 << " ahead";
+  }
 }
 
 absl::Status JobComputation::FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
                                         const Servers& servers) {
   if (staged_ != step) Stage(step);
   MILLRACE_RETURN_IF_ERROR(AwaitPull(pull, servers));
-  if (std::exchange(fills_next_values_, false)) job_->model->TakeNextValues();
   if (Replicas(spec_) > 0) held_ = WantedBy(step, servers);
   return absl::OkStatus();
 }
 
 absl::StatusOr<ComputedStep> JobComputation::Train(uint64_t step, std::unique_ptr<Batch> batch,
                                                    const Servers& servers,
-                                                   const std::function<void()>& backward_begins) {
-  absl::StatusOr<ComputedStep> computed = TrainOn(*batch, step, servers, backward_begins);
+                                                   const NextStep& next_step) {
+  absl::StatusOr<ComputedStep> computed = TrainOn(*batch, step, servers, next_step);
   prefetcher_.Recycle(std::move(batch));
   return computed;
 }
 
 absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_t step,
                                                      const Servers& servers,
-                                                     const std::function<void()>& backward_begins) {
+                                                     const NextStep& next_step) {
   ComputedStep step_under_way;
   step_under_way.push = servers.client->StartPush(step, static_cast<uint32_t>(batch.size));
+  bool may_pull_ahead = pulls_ahead_;
+  const auto pull_ahead = [&] {
+    if (!may_pull_ahead) return;
+    const absl::optional<uint64_t> next = next_step();
+    if (!next.has_value()) return;
+    may_pull_ahead = false;
+    PullAhead(*next, servers);
+  };
   PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables(),
-                   servers.patience.clock, backward_begins, NormToClipBy(spec_),
+                   servers.patience.clock, pull_ahead, NormToClipBy(spec_),
                    spec_.precision().wire());
+  const auto take_next_values = absl::MakeCleanup([this] {
+    if (ahead_.has_value()) job_->model->TakeNextValues();
+  });
   const absl::StatusOr<BatchResult> computed =
       job_->model->Train(batch, StepSeed(spec_.seed(), step), &sink);
   if (!computed.ok()) return WithAdvice(computed.status());
@@ -202,7 +215,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
   MILLRACE_RETURN_IF_ERROR(sink.Check());
   MILLRACE_RETURN_IF_ERROR(sink.PushKept());
   step_under_way.push->Commit();
-  step_under_way.first_gradient_at = sink.begun_at();
+  step_under_way.backward_began_at = sink.backward_began_at();
   StepResult& result = step_under_way.result;
   result.set_step(step);
   result.set_examples(batch.size);

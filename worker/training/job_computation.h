@@ -36,7 +36,7 @@ struct Servers {
 struct ComputedStep {
   StepResult result;
   std::unique_ptr<ParameterClient::Push> push;
-  absl::Time first_gradient_at;  // When the backward pass began.
+  absl::Time backward_began_at;
 };
 
 // Blocks until every shard has acknowledged the step.
@@ -47,6 +47,9 @@ absl::Status AwaitPush(ParameterClient::Push* push, const Servers& servers);
 // DEADLINE_EXCEEDED or ABORTED.
 class JobComputation {
  public:
+  // None: it is not known yet. Does not block.
+  using NextStep = std::function<absl::optional<uint64_t>()>;
+
   JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job);
 
   // What this worker makes of the job.
@@ -62,24 +65,14 @@ class JobComputation {
   // in the background, and those of steps expected before are dropped.
   void Expect(const std::vector<uint64_t>& steps);
 
-  // Starts to bring the values that a step needs into the model; null: they are there already (a
-  // synchronous version). From then on until FinishPull is OK, the model has no valid values. It is
-  // told of values as they arrive. REQUIRES: the pull before is destroyed.
+  // Starts to bring the values that a step needs into the model, or goes on with the pull that the
+  // step before began for it; null: they are there already (a synchronous version). From then on
+  // until FinishPull is OK, the model has no valid values. It is told of values as they arrive.
+  // REQUIRES: the pull before is destroyed.
   std::unique_ptr<ParameterClient::StartedPull> StartPull(uint64_t step, const Servers& servers);
-  // A step's pull that was begun ahead is taken as it is: what it brings counts once FinishPull is
-  // OK.
-  //
   // The same for an evaluation, from a pinned cut; as float32, whatever steps are pulled as.
   std::unique_ptr<ParameterClient::StartedPull> StartPull(const std::string& cut_id,
                                                           const Servers& servers);
-
-  // Whether StartPullAhead may be called: the job wants it, and the model has a place for it.
-  bool pulls_ahead() const { return pulls_ahead_; }
-
-  // Starts to bring the values of the step that is likely to be the next one, and its batch if that
-  // is ready, while another step computes. What comes of it waits for StartPull; another pull, or
-  // the end of this object, abandons it. REQUIRES: pulls_ahead(), within Train's `backward_begins`.
-  void StartPullAhead(uint64_t step, const Servers& servers);
 
   // Brings the step's batch to the model's device, if it is ready, and waits for the pull that was
   // started for the step. Blocks.
@@ -95,13 +88,14 @@ class JobComputation {
 
   // Computes the gradient of `batch`, the step's, on the values in the model, and pushes each
   // variable's part as soon as it is final; see AwaitPush. The result has what the batch says.
-  // `backward_begins` is called once the loss is known to be finite.
+  // Where the job pulls ahead, `next_step` is asked from the backward pass on, until it knows the
+  // step that comes next on the same servers: that one's pull begins then, and its batch is brought
+  // to the model's device if it is ready. Another pull, or the end of this object, abandons it.
   // OUT_OF_RANGE: the loss or a gradient is not finite, or a gradient does not fit
   // PrecisionSpec.wire; the push takes effect nowhere.
   // REQUIRES: the values are there.
   absl::StatusOr<ComputedStep> Train(uint64_t step, std::unique_ptr<Batch> batch,
-                                     const Servers& servers,
-                                     const std::function<void()>& backward_begins);
+                                     const Servers& servers, const NextStep& next_step);
 
   // Waits for the pull, and evaluates the held-out examples. Fills in what was found.
   // INVALID_ARGUMENT: the job has none; CANCELLED: no longer wanted; FAILED_PRECONDITION: see
@@ -119,23 +113,24 @@ class JobComputation {
     }
   };
 
-  // A pull of the newest values, for a step that may be the next one.
-  struct PullAhead {
+  // A pull of the newest values, for the step that is likely to be the next one.
+  struct PullBegun {
     uint64_t generation = 0;
     uint64_t step = 0;
     std::unique_ptr<ParameterClient::StartedPull> pull;
   };
-  // Where the model takes values from: Model::values or Model::next_values.
+  // Where values go: Model::values or Model::next_values.
   using ValuesOf = absl::Span<float> (Model::*)(size_t variable);
 
   Held WantedBy(uint64_t step, const Servers& servers) const;
   ParameterClient::PullOptions OptionsOfStep() const;
   std::unique_ptr<ParameterClient::StartedPull> StartPull(ParameterClient::PullOptions options,
                                                           ValuesOf values, const Servers& servers);
+  void PullAhead(uint64_t step, const Servers& servers);
   // The model's device may take the step's batch, if that is ready.
   void Stage(uint64_t step);
   absl::StatusOr<ComputedStep> TrainOn(const Batch& batch, uint64_t step, const Servers& servers,
-                                       const std::function<void()>& backward_begins);
+                                       const NextStep& next_step);
 
   // What the coordinator is to hear of data that cannot be read.
   absl::Status FromData(const absl::Status& status);
@@ -150,8 +145,7 @@ class JobComputation {
   std::vector<uint64_t> expected_;
   absl::optional<uint64_t> staged_;  // The step whose batch was, until it is read.
   absl::optional<Held> held_;        // Synchronous; none: nothing that could be used again.
-  absl::optional<PullAhead> ahead_;  // Until another pull begins.
-  bool fills_next_values_ = false;   // The pull that was started last does.
+  absl::optional<PullBegun> ahead_;  // Until another pull begins.
 };
 
 }  // namespace millrace::worker

@@ -1,11 +1,15 @@
 // Pulls that begin while the step before computes.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -51,6 +55,61 @@ TEST_F(PullAheadTest, APullBeginsWithTheBackwardPassOfTheStepBefore) {
   EXPECT_THAT(world_.log.EventsWith("take next"), SizeIs(2));
 }
 
+TEST_F(PullAheadTest, ValuesMayComeBeforeTheStepIsComputed) {
+  world_.values_come_at_once = true;
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 3));
+  for (uint64_t step = 0; step < 3; ++step) EXPECT_EQ(NextStep().loss_sum(), 100);
+  const std::vector<std::string> events = world_.log.events();
+  const auto next_began =
+      std::find(std::find(events.begin(), events.end(), "train 0"), events.end(), kBegin);
+  EXPECT_LT(std::find(next_began, events.end(), "arrived 0 from 0: 1"),
+            std::find(events.begin(), events.end(), "commit 0"));
+}
+
+// Ragged ids have no place while a step computes.
+TEST_F(PullAheadTest, ABatchThatCannotBeStagedWithinAStepIsStagedAfterIt) {
+  world_.stages_within_train = false;
+  world_.on_read = [this](absl::Span<const uint64_t> indices) {
+    world_.log.Add(absl::StrCat("read ", indices[0]));
+    return absl::OkStatus();
+  };
+  world_.on_train = [this](const Batch& batch) {
+    if (batch.features[0].floats[0] == 0) world_.log.Await("read 2");
+    return absl::OkStatus();
+  };
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 4));
+  EXPECT_THAT(NextSteps(4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(world_.log.EventsWith("staged 1"), SizeIs(1));
+}
+
+// The step that is under way needs none of it.
+TEST_F(PullAheadTest, MemoryThatIsLackingForAPullAheadIsNoErrorOfTheStepUnderWay) {
+  int begun = 0;
+  world_.on_begin_pull = [&begun] {
+    if (++begun == 2) throw std::bad_alloc();
+  };
+  CountPullsInEachStep();
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 2));
+  EXPECT_THAT(NextSteps(2), ElementsAre(0, 1));
+  EXPECT_THAT(begun_, ElementsAre(1, 2));
+}
+
+// The world's model is done with one gradient when the next step is leased.
+TEST_F(PullAheadTest, AStepThatIsLeasedWithinTheBackwardPassIsPulledFromTheNextGradientOn) {
+  world_.between_gradients = [this] {
+    begun_.push_back(world_.log.EventsWith(kBegin).size());
+    if (begun_.size() == 1) trainer_->Handle(LeaseMessage(2, 1, 2));
+  };
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  EXPECT_THAT(NextSteps(2), ElementsAre(0, 1));
+  EXPECT_THAT(begun_, ElementsAre(1, 2));
+  EXPECT_THAT(world_.log.EventsWith("take next"), SizeIs(1));
+}
+
 TEST_F(PullAheadTest, WithoutItAPullBeginsOnceTheStepBeforeIsComputed) {
   CountPullsInEachStep();
   StartJob(Job(/*pull_ahead=*/false));
@@ -60,7 +119,7 @@ TEST_F(PullAheadTest, WithoutItAPullBeginsOnceTheStepBeforeIsComputed) {
   EXPECT_THAT(world_.log.EventsWith("take next"), IsEmpty());
 }
 
-TEST_F(PullAheadTest, AModelWithoutAPlaceForItsValuesIsPulledAsEver) {
+TEST_F(PullAheadTest, AModelWithoutAPlaceForTheNextValuesIsPulledAsEver) {
   world_.has_next_values = false;
   CountPullsInEachStep();
   StartJob(Job());
@@ -99,7 +158,6 @@ TEST_F(PullAheadTest, AStepThatComesBeforeTheNextOneIsPulledAnew) {
   trainer_->Handle(LeaseMessage(1, 5, 7));
   EXPECT_THAT(NextSteps(3), ElementsAre(5, 3, 6));
   EXPECT_THAT(begun_, ElementsAre(2, 4, 4));  // For 5 and 6; for 3 and 6; none.
-  EXPECT_THAT(world_.log.EventsWith("take next"), SizeIs(1));
 }
 
 TEST_F(PullAheadTest, NothingIsPulledAheadOfAnEvaluation) {
@@ -138,10 +196,10 @@ TEST_F(PullAheadTest, WhatWasPulledOnARouteIsOfNoUseOnTheNext) {
   EXPECT_EQ(step.loss_sum(), 100);
   EXPECT_THAT(world_.log.EventsWith("begin pull"),
               ElementsAre(kBegin, kBegin, "begin pull cut cut", kBegin));
-  EXPECT_THAT(world_.log.EventsWith("take next"), IsEmpty());
 }
 
 TEST_F(PullAheadTest, AFailedPullReturnsItsOwnStepsLease) {
+  CountPullsInEachStep();
   int pulls = 0;
   world_.on_pull = [&pulls](const FakePull&) {
     return ++pulls == 2 ? absl::FailedPreconditionError("another generation") : absl::OkStatus();
@@ -154,10 +212,25 @@ TEST_F(PullAheadTest, AFailedPullReturnsItsOwnStepsLease) {
   EXPECT_EQ(returned.code(), Code(absl::StatusCode::kFailedPrecondition));
   trainer_->Handle(LeaseMessage(2, 1, 2));
   EXPECT_EQ(NextStep().loss_sum(), 100);
-  EXPECT_THAT(world_.log.EventsWith("take next"), IsEmpty());
+  EXPECT_THAT(begun_, ElementsAre(2, 3));  // The one that failed; then one of step 1 itself.
 }
 
-TEST_F(PullAheadTest, AWorkerThatStopsDoesNotWaitForIt) {
+// A step whose gradient is not finite may be computed again; what it had pulled ahead is not its.
+TEST_F(PullAheadTest, AStepThatFailsAfterItHasPulledAheadIsPulledForAnew) {
+  world_.bad_gradient = 1;
+  world_.bad_value = std::numeric_limits<float>::infinity();
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 2));
+  EXPECT_EQ(NextReturned().step(), 0);
+  world_.bad_gradient = absl::nullopt;
+  trainer_->Handle(LeaseMessage(2, 0, 2));
+  EXPECT_EQ(NextStep().loss_sum(), 100);
+  EXPECT_EQ(NextStep().loss_sum(), 100);
+  EXPECT_THAT(world_.log.EventsWith(kBegin), SizeIs(4));  // For 0, 1, 0 and 1.
+}
+
+TEST_F(PullAheadTest, APullThatWasBegunAheadEndsWithItsWorker) {
+  CountPullsInEachStep();
   int pulls = 0;
   world_.on_pull = [this, &pulls](const FakePull& pull) {
     if (++pulls < 2) return absl::OkStatus();
@@ -168,9 +241,11 @@ TEST_F(PullAheadTest, AWorkerThatStopsDoesNotWaitForIt) {
   StartJob(Job());
   trainer_->Handle(LeaseMessage(1, 0, 2));
   EXPECT_EQ(NextStep().step(), 0);
+  EXPECT_THAT(begun_, ElementsAre(2));
   world_.log.Await("waits");
   trainer_.reset();
   EXPECT_EQ(NextReturned().step(), 1);
+  EXPECT_THAT(world_.log.EventsWith(kBegin), SizeIs(2));
 }
 
 }  // namespace

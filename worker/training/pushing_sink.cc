@@ -12,23 +12,23 @@ namespace millrace::worker {
 
 PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
                          const std::vector<VariableSpec>& variables, Clock* clock,
-                         std::function<void()> backward_begins,
-                         absl::optional<double> global_clip_norm, Encoding::Kind wire)
+                         std::function<void()> goes_on, absl::optional<double> global_clip_norm,
+                         Encoding::Kind wire)
     : push_(push),
       variables_(variables),
       gradients_(std::move(gradients)),
       clock_(clock),
-      backward_begins_(std::move(backward_begins)),
+      goes_on_(std::move(goes_on)),
       global_clip_norm_(global_clip_norm),
       wire_(wire),
-      begun_at_(clock->Now()),
+      backward_began_at_(clock->Now()),
       finished_(variables.size()),
       taken_(variables.size()) {}
 
 void PushingSink::BackwardBegins() {
   if (std::exchange(has_begun_, true)) return;
-  begun_at_ = clock_->Now();
-  if (backward_begins_) backward_begins_();
+  backward_began_at_ = clock_->Now();
+  if (goes_on_) goes_on_();
 }
 
 absl::Span<float> PushingSink::Buffer(size_t variable) {
@@ -48,6 +48,7 @@ void PushingSink::FinishedFirst(size_t variable, size_t count) {
 void PushingSink::Finished(size_t variable) {
   if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // Check tells of it.
   Take(variable, gradients_->variable(variable).size());
+  if (goes_on_) goes_on_();
 }
 
 void PushingSink::Take(size_t variable, size_t count) {

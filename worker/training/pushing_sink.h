@@ -33,12 +33,12 @@ inline constexpr absl::string_view kLossAdvice =
 class PushingSink final : public GradientSink {
  public:
   // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
-  // needs them. `backward_begins`, which may be null, is called once, when the model says so or
-  // asks for the first Buffer. `global_clip_norm`: see OptimizerSpec; nothing: this step's is not
-  // clipped here. `wire`: how gradients travel; statistics are FLOAT32.
+  // needs them. `goes_on`, which may be null, is called when the backward pass
+  // begins, and whenever a gradient is finished. `global_clip_norm`: see OptimizerSpec; nothing:
+  // this step's is not clipped here. `wire`: how gradients travel; statistics are FLOAT32.
   PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
               const std::vector<VariableSpec>& variables, Clock* clock,
-              std::function<void()> backward_begins = nullptr,
+              std::function<void()> goes_on = nullptr,
               absl::optional<double> global_clip_norm = absl::nullopt,
               Encoding::Kind wire = Encoding::FLOAT32);
 
@@ -59,7 +59,7 @@ class PushingSink final : public GradientSink {
   absl::Status PushKept();
 
   // When the backward pass began; where none did, when this object was made.
-  absl::Time begun_at() const { return begun_at_; }
+  absl::Time backward_began_at() const { return backward_began_at_; }
 
  private:
   bool IsFrozen(size_t variable) const { return variables_[variable].update().has_frozen(); }
@@ -79,10 +79,10 @@ class PushingSink final : public GradientSink {
   const std::vector<VariableSpec>& variables_;
   const std::shared_ptr<GradientSet> gradients_;
   Clock* const clock_;
-  const std::function<void()> backward_begins_;
+  const std::function<void()> goes_on_;
   const absl::optional<double> global_clip_norm_;
   const Encoding::Kind wire_;
-  absl::Time begun_at_;
+  absl::Time backward_began_at_;
   bool has_begun_ = false;
   std::vector<int> finished_;  // How often, by variable.
   std::vector<size_t> taken_;  // Elements from the first on, by variable.

@@ -48,7 +48,7 @@ class PushingSinkTest : public ::testing::Test {
                    Encoding::Kind wire = Encoding::FLOAT32) {
     return PushingSink(
         &push_, std::make_shared<GradientSet>(std::vector<uint64_t>{2, 1, 1, 0}), variables_,
-        Clock::Real(), [this] { ++begun_; }, global_clip_norm, wire);
+        Clock::Real(), [this] { ++went_on_; }, global_clip_norm, wire);
   }
 
   static void Finish(PushingSink& sink, size_t variable, const std::vector<float>& gradient) {
@@ -57,7 +57,7 @@ class PushingSinkTest : public ::testing::Test {
   }
 
   FakePush push_;
-  int begun_ = 0;  // How often the sink said that the backward pass begins.
+  int went_on_ = 0;  // How often the sink said so.
   std::vector<VariableSpec> variables_;
 };
 
@@ -91,26 +91,26 @@ TEST_F(PushingSinkTest, DeviceIsShownMemoryOfItsOwnAlone) {
   clock.Advance(absl::Seconds(1));
   EXPECT_EQ(sink.DeviceBuffer(0).data(), set->variable(0).data());
   EXPECT_EQ(sink.DeviceBuffer(0).size(), 2);
-  EXPECT_EQ(sink.begun_at(), made_at);
+  EXPECT_EQ(sink.backward_began_at(), made_at);
   EXPECT_EQ(sink.Buffer(0).data(), sink.DeviceBuffer(0).data());
-  EXPECT_EQ(sink.begun_at(), clock.Now());
+  EXPECT_EQ(sink.backward_began_at(), clock.Now());
   EXPECT_TRUE(Make(absl::nullopt).DeviceBuffer(0).empty());
 }
 
-TEST_F(PushingSinkTest, TheBackwardPassBeginsOnceWithTheModelsWordOrTheFirstBuffer) {
+TEST_F(PushingSinkTest, TellsWhenTheBackwardPassBeginsAndOfEachGradient) {
   PushingSink told = Make(absl::nullopt);
-  EXPECT_EQ(begun_, 0);
+  EXPECT_EQ(went_on_, 0);
   told.BackwardBegins();
-  EXPECT_EQ(begun_, 1);
+  told.BackwardBegins();
+  EXPECT_EQ(went_on_, 1);
   Finish(told, 1, {12});
-  told.BackwardBegins();
-  EXPECT_EQ(begun_, 1);
+  EXPECT_EQ(went_on_, 2);
   PushingSink untold = Make(absl::nullopt);
   untold.DeviceBuffer(0);
-  EXPECT_EQ(begun_, 1);
+  EXPECT_EQ(went_on_, 2);
   untold.Buffer(0);
   untold.Buffer(1);
-  EXPECT_EQ(begun_, 2);
+  EXPECT_EQ(went_on_, 3);
 }
 
 TEST_F(PushingSinkTest, BeginningOfAGradientLeavesBeforeTheRest) {

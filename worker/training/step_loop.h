@@ -48,10 +48,10 @@ struct StepLoopOptions {
 // behind it. For the same reason a step that waits for its version makes way for a lower one of its
 // job that comes later (from a worker that was lost): it may be the one that it waits for. The next
 // step is pulled and computed while a few pushes are on their way; what becomes of them is told in
-// order. Where the job pulls ahead, a step's pull begins with the backward pass of the one before,
-// if it is there by then: so the bound that let it go holds for what it sees. A lease that was not
-// begun in its time, since other work took long, is given back. Thread-safe; no method but Join and
-// the destructor blocks.
+// order. Where the job pulls ahead, a step's pull begins within the backward pass of the one
+// before, once that step has been leased: its values are newer than its lease, as the staleness
+// bound asks. A lease that was not begun in its time, since other work took long, is given back.
+// Thread-safe; no method but Join and the destructor blocks.
 class StepLoop {
  public:
   // Starts the job's thread, which opens the data at once.
@@ -130,8 +130,8 @@ class StepLoop {
   absl::StatusOr<absl::Duration> PullFor(const StepWork& work, const Servers& servers)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ComputedStep> TrainOn(const StepWork& work, const Servers& servers);
-  // While a step of `generation` computes: begins to pull for the next one, if that is known.
-  void PullAhead(uint64_t generation, ParameterClient* client) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The step that is to be computed after `work`, on the same servers; none: that is not known.
+  absl::optional<uint64_t> StepAfter(const StepWork& work) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status AwaitPushOf(const StepWork& work, PushedStep& pushed);
 
   // In the finisher's thread: waits for the push, if it came to that, and tells of the step.

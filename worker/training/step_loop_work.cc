@@ -61,30 +61,23 @@ absl::StatusOr<ComputedStep> StepLoop::TrainOn(const StepWork& work, const Serve
   const absl::Time read_at = options_.clock->Now();
   board_.Begin(Activity::COMPUTING, work.step);
   MILLRACE_ASSIGN_OR_RETURN(
-      ComputedStep step, computation_->Train(work.step, std::move(batch), servers,
-                                             [&] { PullAhead(work.generation, servers.client); }));
+      ComputedStep step,
+      computation_->Train(work.step, std::move(batch), servers, [&] { return StepAfter(work); }));
   StepTimes& times = *step.result.mutable_times();
   times.set_read(absl::ToDoubleSeconds(read_at - begin));
   times.set_compute(absl::ToDoubleSeconds(options_.clock->Now() - read_at));
-  times.set_forward(absl::ToDoubleSeconds(step.first_gradient_at - read_at));
+  times.set_forward(absl::ToDoubleSeconds(step.backward_began_at - read_at));
   return step;
 }
 
-// Another step than the one that is next now pulls anew: it may have been let go by steps that this
-// pull does not see.
-void StepLoop::PullAhead(uint64_t generation, ParameterClient* client) {
-  if (!computation_->pulls_ahead()) return;
-  absl::optional<QueuedWork> next;
-  {
-    MutexLock lock(&mutex_);
-    if (stopping_) return;
-    next = queue_.Next();
-  }
-  if (!next.has_value()) return;
+absl::optional<uint64_t> StepLoop::StepAfter(const StepWork& work) const {
+  MutexLock lock(&mutex_);
+  if (stopping_) return absl::nullopt;
+  const absl::optional<QueuedWork> next = queue_.Next();
+  if (!next.has_value()) return absl::nullopt;
   const auto* const step = absl::get_if<StepWork>(&*next);
-  if (step == nullptr || step->generation != generation) return;
-  computation_->StartPullAhead(step->step,
-                               ServersFor(*step, client, absl::StrCat("step ", step->step)));
+  if (step == nullptr || step->generation != work.generation) return absl::nullopt;
+  return step->step;
 }
 
 absl::StatusOr<absl::Duration> StepLoop::PullFor(const StepWork& work, const Servers& servers) {

@@ -71,7 +71,6 @@ absl::Span<float> CpuModel::values(size_t variable) {
 }
 
 absl::Span<float> CpuModel::next_values(size_t variable) {
-  if (next_values_.empty()) return {};
   return absl::MakeSpan(next_values_[variable].data(), next_values_[variable].size());
 }
 

@@ -32,7 +32,8 @@ class CpuModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   std::string numerics() const override { return CpuNumerics(threads_); }
   absl::Span<float> values(size_t variable) override;
-  // Memory of its own.
+  // They have memory of their own.
+  bool has_next_values() const override { return !next_values_.empty(); }
   absl::Span<float> next_values(size_t variable) override;
   void TakeNextValues() override;
 

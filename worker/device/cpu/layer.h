@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "worker/device/cpu/buffer.h"
 #include "worker/input/batch.h"
@@ -38,7 +37,7 @@ class CpuParameters {
   }
 
  private:
-  absl::InlinedVector<const CpuBuffer*, 4> values_;
+  std::vector<const CpuBuffer*> values_;
 };
 
 // Values are dense and row-major, the batch first and channels last. A layer keeps what it needs

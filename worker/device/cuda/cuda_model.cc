@@ -250,10 +250,6 @@ absl::Span<float> CudaModel::values(size_t variable) {
   return host_->value(variable);
 }
 
-absl::Span<float> CudaModel::next_values(size_t variable) {
-  return plan_.pulls_ahead ? values(variable) : absl::Span<float>();
-}
-
 void CudaModel::Arrived(size_t variable, size_t first, size_t count) {
   if (state_->hangs()) return;
   const DeviceState::Call call(state_.get(), "takes values", state_->timeout());
@@ -273,11 +269,13 @@ GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
   return places;
 }
 
-void CudaModel::Stage(const Batch* batch) {
+bool CudaModel::Stage(const Batch* batch) {
   staged_ = nullptr;
-  if (batch == nullptr || state_->hangs()) return;
-  if (training_ && HasRagged(plan_.features)) return;
-  if (!CheckBatch(plan_, *batch, batches_.train).ok()) return;
+  if (batch == nullptr || state_->hangs()) return false;
+  if (within_train_ && HasRagged(plan_.features)) return false;
+  if (!CheckBatch(plan_, *batch, batches_.train).ok()) return false;
+  absl::optional<BusyTime> busy;  // Train counts its own time.
+  if (!within_train_) busy.emplace(meter_.get());
   const DeviceState::Call call(state_.get(), "takes a batch", state_->timeout());
   try {
     EnqueueBatch(Divide(*batch, replicas_.size()), /*training=*/true);
@@ -286,6 +284,7 @@ void CudaModel::Stage(const Batch* batch) {
     Told(error).IgnoreError();  // Train tries again.
   } catch (const std::bad_alloc&) {
   }
+  return staged_ != nullptr;
 }
 
 void CudaModel::EnqueueBatch(const std::vector<BatchPart>& parts, bool training) {
@@ -381,8 +380,8 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
   if (!staged) MILLRACE_RETURN_IF_ERROR(CheckBatch(plan_, batch, batches_.train));
   return Catch([&]() -> absl::StatusOr<BatchResult> {
     const BusyTime busy(meter_.get());
-    training_ = true;
-    const auto trained = absl::MakeCleanup([this] { training_ = false; });
+    within_train_ = true;
+    const auto trained = absl::MakeCleanup([this] { within_train_ = false; });
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
     const GradientPlaces to = PlacesFor(gradients);
     // Gradients stay here until the loss is known.

@@ -64,16 +64,17 @@ class CudaModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   std::string numerics() const override { return numerics_; }
   absl::Span<float> values(size_t variable) override;
-  // The same memory: once the loss is known, the device has all that is there.
-  absl::Span<float> next_values(size_t variable) override;
+  // The same memory as `values`: once the loss is known, the device has all that is there.
+  bool has_next_values() const override { return plan_.pulls_ahead; }
+  absl::Span<float> next_values(size_t variable) override { return values(variable); }
   // A lost device is told of at once.
   void Arrived(size_t variable, size_t first, size_t count) override;
 
   // Takes no memory, but for ragged ids: between steps the place of a batch is free, on the device
-  // and in pinned memory. Within a step that in pinned memory is, and copies wait for the step; a
-  // model with ragged ids, whose places may move, stages nothing then. A lost device is told of at
-  // once.
-  void Stage(const Batch* batch) override;
+  // and in pinned memory. Within Train only the pinned one is, and the copy to the device waits for
+  // the backward pass; a model with ragged ids, whose places may move, stages nothing then. A lost
+  // device is told of at once.
+  bool Stage(const Batch* batch) override;
 
   std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
 
@@ -152,8 +153,8 @@ class CudaModel final : public Model {
   const std::vector<std::unique_ptr<CudaReplica>> replicas_;
   std::string numerics_;           // Known once the passes are prepared.
   const Batch* staged_ = nullptr;  // What was enqueued last, while the next Train may use it.
-  bool training_ = false;          // A step is under way.
-  size_t at_work_ = 0;             // The replica whose GPU is called: who is named in errors.
+  bool within_train_ = false;
+  size_t at_work_ = 0;  // The replica whose GPU is called: who is named in errors.
   std::unique_ptr<cuda::PieceSums> sums_;  // Null: gradients are added up by our own kernels.
   // Made once the memory is known to be there.
   std::unique_ptr<HostVariables> host_;

@@ -18,7 +18,9 @@
 
 namespace millrace::cuda {
 
-// Thread-safe; block, for 5 s at most. Not for a thread that has the lock already.
+// Thread-safe; block, for 5 s at most. Not for a thread that has the lock already, not even to
+// share it twice: were a sum asked for in between, the second one would wait behind it, and it for
+// the first one.
 [[nodiscard]] std::shared_lock<std::shared_timed_mutex> ShareNcclLock();
 [[nodiscard]] std::unique_lock<std::shared_timed_mutex> TakeNcclLock();
 
