@@ -1,7 +1,6 @@
 // Values that a model on a GPU is told of as they come.
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <random>
 #include <thread>
@@ -21,9 +20,6 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Of each variable.
-using VariableValues = std::vector<std::vector<float>>;
-
 struct ValuePiece {
   size_t variable = 0;
   size_t first = 0;
@@ -41,9 +37,9 @@ class ArrivingModelTest : public ::testing::Test {
     return *device->Compile(plan_, {4, 4});
   }
 
-  VariableValues ValuesOf(uint64_t seed) const {
+  ModelValues ValuesOf(uint64_t seed) const {
     std::mt19937 random(static_cast<uint32_t>(seed));
-    VariableValues values;
+    ModelValues values;
     for (const VariableSpec& variable : plan_.variables) {
       const auto& shape = variable.shape();
       values.emplace_back(ElementCount({shape.begin(), shape.end()}));
@@ -55,7 +51,7 @@ class ArrivingModelTest : public ::testing::Test {
   // Of up to 5 elements, in an order that follows from the seed.
   std::vector<ValuePiece> PiecesOf(uint64_t seed) const {
     std::vector<ValuePiece> pieces;
-    const VariableValues values = ValuesOf(0);
+    const ModelValues values = ValuesOf(0);
     for (size_t v = 0; v < values.size(); ++v) {
       for (size_t i = 0; i < values[v].size(); i += 5) {
         pieces.push_back({v, i, std::min<size_t>(5, values[v].size() - i)});
@@ -72,35 +68,28 @@ class ArrivingModelTest : public ::testing::Test {
     return places;
   }
 
-  static void Bring(const VariableValues& values, const ValuePiece& piece,
+  static void Bring(const ModelValues& values, const ValuePiece& piece,
                     const std::vector<absl::Span<float>>& places, Model* model) {
     std::copy_n(values[piece.variable].begin() + static_cast<ptrdiff_t>(piece.first), piece.count,
                 places[piece.variable].begin() + static_cast<ptrdiff_t>(piece.first));
     model->Arrived(piece.variable, piece.first, piece.count);
   }
 
-  void BringAll(const VariableValues& values, uint64_t seed, Model* model) {
+  void BringAll(const ModelValues& values, uint64_t seed, Model* model) {
     const auto places = Places(model);
     for (const ValuePiece& piece : PiecesOf(seed)) Bring(values, piece, places, model);
   }
 
-  void Write(const VariableValues& values, Model* model) {
-    const auto places = Places(model);
-    for (size_t v = 0; v < values.size(); ++v) {
-      std::copy(values[v].begin(), values[v].end(), places[v].begin());
-    }
-  }
-
-  VariableValues GradientsOf(Model* model) {
+  ModelValues GradientsOf(Model* model) {
     KeptGradients gradients(plan_);
     TrainOrDie(batch_, /*seed=*/3, model, &gradients);
     return gradients.gradients();
   }
 
   // On values that are all copied when the step begins.
-  VariableValues Expected(const VariableValues& values) {
+  ModelValues Expected(const ModelValues& values) {
     const std::unique_ptr<Model> model = Compile();
-    Write(values, model.get());
+    WriteValues(values, model.get());
     return GradientsOf(model.get());
   }
 
@@ -120,8 +109,8 @@ class ArrivingModelTest : public ::testing::Test {
 };
 
 TEST_F(ArrivingModelTest, PiecesInAnyOrderGiveTheBitsOfACopyOfAll) {
-  const VariableValues first = Expected(ValuesOf(1));
-  const VariableValues second = Expected(ValuesOf(2));
+  const ModelValues first = Expected(ValuesOf(1));
+  const ModelValues second = Expected(ValuesOf(2));
   ASSERT_NE(first, second);
   for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
     cuda_emulation::SetOrder(order);
@@ -138,7 +127,7 @@ TEST_F(ArrivingModelTest, PiecesInAnyOrderGiveTheBitsOfACopyOfAll) {
 
 // A pull that is asked for again brings the newest state, in the middle of an older one.
 TEST_F(ArrivingModelTest, WhatIsToldOfLastCounts) {
-  const VariableValues expected = Expected(ValuesOf(2));
+  const ModelValues expected = Expected(ValuesOf(2));
   for (const bool copies_between : {false, true}) {
     for (const uint64_t order : {0, 1, 2, 3}) {
       cuda_emulation::SetOrder(order);
@@ -162,20 +151,20 @@ TEST_F(ArrivingModelTest, APullThatIsCalledOffLeavesNothingBehind) {
   for (const ValuePiece& piece : PiecesOf(1)) {
     if (piece.variable != 1) Bring(ValuesOf(1), piece, places, model.get());
   }
-  Write(ValuesOf(2), model.get());
+  WriteValues(ValuesOf(2), model.get());
   EXPECT_EQ(GradientsOf(model.get()), Expected(ValuesOf(2)));
 }
 
 TEST_F(ArrivingModelTest, WhatIsWrittenDirectlyIsTakenBesideWhatArrives) {
   const std::unique_ptr<Model> model = Compile();
-  Write(ValuesOf(2), model.get());
+  WriteValues(ValuesOf(2), model.get());
   const auto places = Places(model.get());
   for (const ValuePiece& piece : PiecesOf(1)) {
     if (piece.variable % 2 == 0) Bring(ValuesOf(2), piece, places, model.get());
   }
   EXPECT_EQ(GradientsOf(model.get()), Expected(ValuesOf(2)));
   places[1][0] += 1;  // Of a variable that nobody has told of.
-  VariableValues changed = ValuesOf(2);
+  ModelValues changed = ValuesOf(2);
   changed[1][0] += 1;
   EXPECT_EQ(GradientsOf(model.get()), Expected(changed));
 }
@@ -197,19 +186,6 @@ TEST_F(ArrivingModelTest, ValuesThatTheDeviceHasAreNotCopiedAgain) {
 
 // The host's memory is free then, the device's is not: dense layers' values count backwards, too.
 TEST_F(ArrivingModelTest, ValuesOfTheNextStepComeWhileTheBackwardPassRuns) {
-  class BringsNext final : public GradientSink {
-   public:
-    BringsNext(const ModelPlan& plan, std::function<void()> bring)
-        : kept_(plan), bring_(std::move(bring)) {}
-    void BackwardBegins() override { bring_(); }
-    absl::Span<float> Buffer(size_t variable) override { return kept_.Buffer(variable); }
-    void Finished(size_t variable) override { kept_.Finished(variable); }
-    const VariableValues& gradients() const { return kept_.gradients(); }
-
-   private:
-    KeptGradients kept_;
-    const std::function<void()> bring_;
-  };
   ModelPlan plan = plan_;
   plan.pulls_ahead = true;
   for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
@@ -218,7 +194,7 @@ TEST_F(ArrivingModelTest, ValuesOfTheNextStepComeWhileTheBackwardPassRuns) {
     const std::unique_ptr<Model> model = *device->Compile(plan, {4, 4});
     BringAll(ValuesOf(1), order, model.get());
     for (const uint64_t step : {1, 2, 3}) {
-      BringsNext gradients(plan, [&] {
+      KeptGradients gradients(plan, [&] {
         std::vector<absl::Span<float>> places;
         for (size_t v = 0; v < plan.variables.size(); ++v) places.push_back(model->next_values(v));
         for (const ValuePiece& piece : PiecesOf(order)) {
@@ -233,8 +209,8 @@ TEST_F(ArrivingModelTest, ValuesOfTheNextStepComeWhileTheBackwardPassRuns) {
 }
 
 TEST_F(ArrivingModelTest, SeveralThreadsBringValues) {
-  const VariableValues expected = Expected(ValuesOf(2));
-  const VariableValues values = ValuesOf(2);
+  const ModelValues expected = Expected(ValuesOf(2));
+  const ModelValues values = ValuesOf(2);
   const std::unique_ptr<Model> model = Compile();
   const auto places = Places(model.get());
   const std::vector<ValuePiece> pieces = PiecesOf(3);
@@ -252,7 +228,7 @@ TEST_F(ArrivingModelTest, EvaluationTakesWhatArrived) {
   const std::unique_ptr<Model> model = Compile();
   const std::unique_ptr<Model> other = Compile();
   BringAll(ValuesOf(1), 1, model.get());
-  Write(ValuesOf(1), other.get());
+  WriteValues(ValuesOf(1), other.get());
   EvaluationSums sums, expected;
   ASSERT_TRUE(model->Evaluate(batch_, &sums).ok());
   ASSERT_TRUE(other->Evaluate(batch_, &expected).ok());

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -23,20 +24,10 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// What a step gives.
-struct GivenByStep {
-  double loss_sum = 0;
-  std::vector<std::vector<float>> gradients;
-
-  bool operator==(const GivenByStep& other) const = default;
-};
-
 class StagedBatchesTest : public ReplicasTest {
  protected:
   GivenByStep TrainOn(const Batch& batch, uint64_t seed, Model* model) const {
-    KeptGradients gradients(plan_);
-    const double loss_sum = TrainOrDie(batch, seed, model, &gradients).loss_sum;
-    return {loss_sum, gradients.gradients()};
+    return GivenBy(batch, seed, plan_, model);
   }
 
   // On the values that all models here begin with.
@@ -45,8 +36,8 @@ class StagedBatchesTest : public ReplicasTest {
   }
 
   // What the values are to be in a step, beside the first ones.
-  static std::vector<std::vector<float>> ValuesOf(uint64_t step, Model* model) {
-    std::vector<std::vector<float>> values;
+  static ModelValues ValuesOf(uint64_t step, Model* model) {
+    ModelValues values;
     for (size_t v = 0; v < model->variables().size(); ++v) {
       const absl::Span<float> place = model->values(v);
       values.emplace_back(place.begin(), place.end());
@@ -55,8 +46,7 @@ class StagedBatchesTest : public ReplicasTest {
     return values;
   }
 
-  static void BringValues(const std::vector<std::vector<float>>& values, size_t begin, size_t end,
-                          Model* model) {
+  static void BringValues(const ModelValues& values, size_t begin, size_t end, Model* model) {
     for (size_t v = begin; v < end; ++v) {
       const absl::Span<float> place = model->values(v);
       std::copy(values[v].begin(), values[v].end(), place.begin());
@@ -178,6 +168,47 @@ TEST_F(StagedBatchesTest, AStagedBatchIsCopiedOnceAndTakesNoMemory) {
   }
 }
 
+// The device reads the batch of the step under way until the backward pass is done.
+TEST_F(StagedBatchesTest, TheNextBatchMayBeStagedWhileAStepComputes) {
+  for (const int gpus : OneAndMore()) {
+    for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
+      SCOPED_TRACE(::testing::Message() << gpus << " GPUs, order " << order);
+      cuda_emulation::SetOrder(order);
+      const Batch first = RandomPictures(7);
+      const Batch second = RandomPictures(5);
+      const std::unique_ptr<Model> model = Compile(plan_, gpus);
+      bool taken = false;
+      KeptGradients gradients(plan_, [&] { taken = model->Stage(&second); });
+      TrainOrDie(first, 3, model.get(), &gradients);
+      EXPECT_TRUE(taken);
+      EXPECT_EQ(gradients.gradients(), Expected(first, gpus).gradients);
+      EXPECT_EQ(TrainOn(second, 3, model.get()), Expected(second, gpus));
+    }
+  }
+}
+
+TEST_F(StagedBatchesTest, ABatchThatIsStagedWhileAStepComputesIsCopiedOnceAndTakesNoMemory) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  for (const int gpus : {1, 2}) {
+    const std::unique_ptr<Model> model = Compile(plan_, gpus);
+    const Batch batch = RandomPictures(7);
+    const auto copies_of_two_steps = [&](bool stages) {
+      const uint64_t before = cuda_emulation::Counted().copies;
+      bool taken = false;
+      KeptGradients gradients(plan_, [&] { taken = stages && model->Stage(&batch); });
+      TrainOrDie(batch, 3, model.get(), &gradients);
+      EXPECT_EQ(taken, stages);
+      TrainOn(batch, 3, model.get());
+      return cuda_emulation::Counted().copies - before;
+    };
+    copies_of_two_steps(/*stages=*/false);  // And what is left of making the model.
+    const uint64_t without = copies_of_two_steps(/*stages=*/false);
+    const cuda_emulation::Usage in_use = cuda_emulation::InUse();
+    EXPECT_EQ(copies_of_two_steps(/*stages=*/true), without);
+    EXPECT_EQ(cuda_emulation::InUse(), in_use);
+  }
+}
+
 // The model takes what the batch was: whoever changes it says so.
 TEST_F(StagedBatchesTest, TheStepTakesWhatWasCopiedWhenTheBatchWasStaged) {
   Batch batch = RandomPictures(7);
@@ -188,41 +219,72 @@ TEST_F(StagedBatchesTest, TheStepTakesWhatWasCopiedWhenTheBatchWasStaged) {
   EXPECT_EQ(TrainOn(batch, 3, model.get()).gradients, expected);
 }
 
+// Models of lists of ids of which there are more from batch to batch.
+class StagedRaggedIdsTest : public StagedBatchesTest {
+ protected:
+  static ModelPlan PlanOfRaggedIds() {
+    ExampleSpec examples = FloatsAndClass({}, 3);
+    examples.features[0].type = ElementType::kId;
+    examples.features[0].limit = 9;
+    examples.features[0].ragged = true;
+    ModelSpec spec;
+    CHECK(google::protobuf::TextFormat::ParseFromString(
+        "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
+        "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+        &spec));
+    return *PlanModel(spec, examples);
+  }
+
+  static Batch BatchOf(size_t ids) {
+    Batch batch;
+    batch.size = 4;
+    batch.labels = {IdTensor({0, 2, 1, 1})};
+    batch.features.resize(1);
+    for (size_t i = 0; i < ids; ++i) {
+      batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
+    }
+    batch.features[0].ends = {ids / 4, ids / 2, ids / 2, ids};
+    return batch;
+  }
+
+  GivenByStep Expected(const Batch& batch, int gpus) {
+    return GivenBy(batch, 0, ragged_plan_, Compile(ragged_plan_, gpus).get());
+  }
+
+  const ModelPlan ragged_plan_ = PlanOfRaggedIds();
+};
+
 // Memory for them is not to be had when they are staged, and is when the step begins.
-TEST_F(StagedBatchesTest, RaggedIdsMayBecomeMore) {
-  ExampleSpec examples = FloatsAndClass({}, 3);
-  examples.features[0].type = ElementType::kId;
-  examples.features[0].limit = 9;
-  examples.features[0].ragged = true;
-  ModelSpec spec;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
-      "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
-      &spec));
-  const ModelPlan plan = *PlanModel(spec, examples);
-  const auto gradients_of = [&](const Batch& batch, Model* model) {
-    KeptGradients gradients(plan);
-    TrainOrDie(batch, /*seed=*/0, model, &gradients);
-    return gradients.gradients();
-  };
+TEST_F(StagedRaggedIdsTest, MayBecomeMore) {
   for (const int gpus : {1, 2}) {
-    const std::unique_ptr<Model> model = Compile(plan, gpus);
+    const std::unique_ptr<Model> model = Compile(ragged_plan_, gpus);
     for (const size_t ids : {8, 400, 600, 9}) {
-      Batch batch;
-      batch.size = 4;
-      batch.labels = {IdTensor({0, 2, 1, 1})};
-      batch.features.resize(1);
-      for (size_t i = 0; i < ids; ++i) {
-        batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + i / 5) % 9));
-      }
-      batch.features[0].ends = {ids / 4, ids / 2, ids / 2, ids};
-      const auto expected = gradients_of(batch, Compile(plan, gpus).get());
+      const Batch batch = BatchOf(ids);
+      const GivenByStep expected = Expected(batch, gpus);
       if (ids == 600) cuda_emulation::FailAllocation(1);
       model->Stage(&batch);
-      EXPECT_EQ(gradients_of(batch, model.get()), expected) << ids << " ids on " << gpus << " GPUs";
+      EXPECT_EQ(GivenBy(batch, 0, ragged_plan_, model.get()), expected)
+          << ids << " ids on " << gpus << " GPUs";
     }
   }
   EXPECT_THAT(lost_, IsEmpty());
+}
+
+// Their places are the running step's.
+TEST_F(StagedRaggedIdsTest, AreNotTakenWhileAStepComputes) {
+  for (const int gpus : {1, 2}) {
+    const std::unique_ptr<Model> model = Compile(ragged_plan_, gpus);
+    for (const size_t ids : {8, 400, 9}) {
+      const Batch batch = BatchOf(ids);
+      const Batch next = BatchOf(2 * ids);
+      bool taken = true;
+      KeptGradients gradients(ragged_plan_, [&] { taken = model->Stage(&next); });
+      TrainOrDie(batch, 0, model.get(), &gradients);
+      EXPECT_FALSE(taken);
+      EXPECT_EQ(gradients.gradients(), Expected(batch, gpus).gradients) << ids;
+      EXPECT_EQ(GivenBy(next, 0, ragged_plan_, model.get()), Expected(next, gpus)) << ids;
+    }
+  }
 }
 
 TEST_F(StagedBatchesTest, ABatchThatTheModelDoesNotTakeIsTheStepsError) {

@@ -31,7 +31,8 @@ const char kPictureNetwork[] = R"pb(
   metrics: ACCURACY
 )pb";
 
-KeptGradients::KeptGradients(const ModelPlan& plan) {
+KeptGradients::KeptGradients(const ModelPlan& plan, std::function<void()> backward_begins)
+    : backward_begins_(std::move(backward_begins)) {
   for (const VariableSpec& variable : plan.variables) {
     gradients_.emplace_back(ElementCount(Shape(variable.shape().begin(), variable.shape().end())));
   }
@@ -60,6 +61,18 @@ BatchResult TrainOrDie(const Batch& batch, uint64_t seed, Model* model, KeptGrad
   const absl::StatusOr<BatchResult> result = model->Train(batch, seed, gradients);
   CHECK(result.ok()) << result.status();
   return *result;
+}
+
+GivenByStep GivenBy(const Batch& batch, uint64_t seed, const ModelPlan& plan, Model* model) {
+  KeptGradients gradients(plan);
+  const double loss_sum = TrainOrDie(batch, seed, model, &gradients).loss_sum;
+  return {loss_sum, gradients.gradients()};
+}
+
+void WriteValues(const ModelValues& values, Model* model) {
+  for (size_t v = 0; v < values.size(); ++v) {
+    std::copy(values[v].begin(), values[v].end(), model->values(v).begin());
+  }
 }
 
 void FillValues(uint64_t seed, float scale, Model* model) {

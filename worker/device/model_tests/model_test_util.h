@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,21 +16,37 @@
 
 namespace millrace::worker {
 
+// Of each variable.
+using ModelValues = std::vector<std::vector<float>>;
+
 // Keeps the gradients of the newest step, and the order in which they were finished.
+// `backward_begins`, which may be null, is called when a backward pass does.
 class KeptGradients final : public GradientSink {
  public:
-  explicit KeptGradients(const ModelPlan& plan);
+  explicit KeptGradients(const ModelPlan& plan, std::function<void()> backward_begins = nullptr);
 
+  void BackwardBegins() override {
+    if (backward_begins_) backward_begins_();
+  }
   absl::Span<float> Buffer(size_t variable) override;
   void Finished(size_t variable) override { finished_.push_back(variable); }
 
   const std::vector<float>& gradient(size_t variable) const { return gradients_[variable]; }
-  const std::vector<std::vector<float>>& gradients() const { return gradients_; }
+  const ModelValues& gradients() const { return gradients_; }
   const std::vector<size_t>& finished() const { return finished_; }
 
  private:
-  std::vector<std::vector<float>> gradients_;
+  std::function<void()> backward_begins_;
+  ModelValues gradients_;
   std::vector<size_t> finished_;
+};
+
+// What a step gives.
+struct GivenByStep {
+  double loss_sum = 0;
+  ModelValues gradients;
+
+  bool operator==(const GivenByStep& other) const = default;
 };
 
 // `text` is a ModelSpec in text format. Stops the process where it does not fit.
@@ -39,6 +56,11 @@ ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_c
 std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads = 1);
 
 BatchResult TrainOrDie(const Batch& batch, uint64_t seed, Model* model, KeptGradients* gradients);
+
+GivenByStep GivenBy(const Batch& batch, uint64_t seed, const ModelPlan& plan, Model* model);
+
+// As whoever tells of nothing does.
+void WriteValues(const ModelValues& values, Model* model);
 
 // Uniform in [-scale, scale], variances in [0.5, 0.5 + scale]; the same for the same seed.
 void FillValues(uint64_t seed, float scale, Model* model);

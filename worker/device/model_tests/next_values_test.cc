@@ -21,9 +21,6 @@ using ::testing::IsEmpty;
 const Shape kNextPicture = {9, 8, 2};
 constexpr size_t kWholeBatch = 12;
 
-// Of each variable.
-using ModelValues = std::vector<std::vector<float>>;
-
 // Brings the next values and the next batch as soon as the model lets it, by other threads, and in
 // pieces.
 class AheadGradients final : public GradientSink {
@@ -89,9 +86,6 @@ class AheadGradients final : public GradientSink {
   std::vector<std::thread> threads_;
 };
 
-// What a step makes.
-using StepMade = std::pair<double, ModelValues>;
-
 class NextValuesTest : public ::testing::Test {
  protected:
   static ModelPlan Plan(bool pulls_ahead = true) {
@@ -113,27 +107,19 @@ class NextValuesTest : public ::testing::Test {
     return values;
   }
 
-  static void Write(const ModelValues& values, Model* model) {
-    for (size_t v = 0; v < values.size(); ++v) {
-      std::copy(values[v].begin(), values[v].end(), model->values(v).begin());
-    }
-  }
-
   // With all values there before.
-  static StepMade Expected(const ModelValues& values, const Batch& batch, uint64_t seed) {
+  static GivenByStep Expected(const ModelValues& values, const Batch& batch, uint64_t seed) {
     const std::unique_ptr<Model> model = CompileOrDie(Plan(/*pulls_ahead=*/false), kWholeBatch);
-    Write(values, model.get());
+    WriteValues(values, model.get());
     return TrainOn(batch, seed, model.get());
   }
 
-  static StepMade TrainOn(const Batch& batch, uint64_t seed, Model* model) {
-    KeptGradients gradients(Plan());
-    const double loss_sum = TrainOrDie(batch, seed, model, &gradients).loss_sum;
-    return {loss_sum, gradients.gradients()};
+  static GivenByStep TrainOn(const Batch& batch, uint64_t seed, Model* model) {
+    return GivenBy(batch, seed, Plan(), model);
   }
 
   // While the values of step + 1 arrive.
-  static StepMade Step(uint64_t step, Model* model) {
+  static GivenByStep Step(uint64_t step, Model* model) {
     const Batch batch = BatchOf(step);
     const Batch next = BatchOf(step + 1);
     AheadGradients gradients(Plan(), model, ValuesOf(step + 1), &next);
@@ -153,7 +139,7 @@ class NextValuesTest : public ::testing::Test {
 
 TEST_F(NextValuesTest, AreTheNextStepsAndLeaveTheOneUnderWayAlone) {
   const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
-  Write(ValuesOf(0), model.get());
+  WriteValues(ValuesOf(0), model.get());
   for (uint64_t step = 0; step < 6; ++step) {
     EXPECT_EQ(Step(step, model.get()), Expected(ValuesOf(step), BatchOf(step), step)) << step;
     model->TakeNextValues();
@@ -163,24 +149,24 @@ TEST_F(NextValuesTest, AreTheNextStepsAndLeaveTheOneUnderWayAlone) {
 
 TEST_F(NextValuesTest, ABatchThatIsStagedWithThemIsTrainedOn) {
   const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
-  Write(ValuesOf(0), model.get());
+  WriteValues(ValuesOf(0), model.get());
   const Batch first = BatchOf(0);
   const Batch second = BatchOf(1);
   AheadGradients gradients(Plan(), model.get(), ValuesOf(1), &second);
   ASSERT_TRUE(model->Train(first, 0, &gradients).ok());
   gradients.Join();
-  EXPECT_EQ(gradients.gradients(), Expected(ValuesOf(0), first, 0).second);
+  EXPECT_EQ(gradients.gradients(), Expected(ValuesOf(0), first, 0).gradients);
   model->TakeNextValues();
   EXPECT_EQ(TrainOn(second, 1, model.get()), Expected(ValuesOf(1), second, 1));
 }
 
 TEST_F(NextValuesTest, AreEvaluated) {
   const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
-  Write(ValuesOf(0), model.get());
+  WriteValues(ValuesOf(0), model.get());
   Step(0, model.get());
   model->TakeNextValues();
   const std::unique_ptr<Model> other = CompileOrDie(Plan(), kWholeBatch);
-  Write(ValuesOf(1), other.get());
+  WriteValues(ValuesOf(1), other.get());
   EvaluationSums sums, expected;
   ASSERT_TRUE(model->Evaluate(BatchOf(0), &sums).ok());
   ASSERT_TRUE(other->Evaluate(BatchOf(0), &expected).ok());
@@ -189,17 +175,17 @@ TEST_F(NextValuesTest, AreEvaluated) {
 
 TEST_F(NextValuesTest, ThatAreOfNoUseAreWrittenOver) {
   const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
-  Write(ValuesOf(0), model.get());
+  WriteValues(ValuesOf(0), model.get());
   Step(0, model.get());
   model->TakeNextValues();
-  Write(ValuesOf(7), model.get());
+  WriteValues(ValuesOf(7), model.get());
   EXPECT_EQ(TrainOn(BatchOf(1), 1, model.get()), Expected(ValuesOf(7), BatchOf(1), 1));
 }
 
 // A pull may take longer than the step that began it.
 TEST_F(NextValuesTest, MayComeWhenTheStepIsOver) {
   const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
-  Write(ValuesOf(0), model.get());
+  WriteValues(ValuesOf(0), model.get());
   AheadGradients gradients(Plan(), model.get(), ValuesOf(1), nullptr);
   gradients.HoldBack();
   ASSERT_TRUE(model->Train(BatchOf(0), 0, &gradients).ok());
@@ -212,7 +198,7 @@ TEST_F(NextValuesTest, AreNotAskedForWhereTheLossIsNoNumber) {
   const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
   ModelValues values = ValuesOf(0);
   values.back()[0] = std::numeric_limits<float>::quiet_NaN();
-  Write(values, model.get());
+  WriteValues(values, model.get());
   const Batch batch = BatchOf(0);
   AheadGradients gradients(Plan(), model.get(), ValuesOf(1), nullptr);
   EXPECT_EQ(model->Train(batch, 0, &gradients).status().code(), absl::StatusCode::kOutOfRange);
