@@ -51,7 +51,8 @@ std::string FormatStepTimes(const StepTimes& times) {
     const int percent = static_cast<int>(std::lround(100 * seconds / sum));
     if (percent == 0) continue;
     texts.push_back(absl::StrCat(percent, "% ", name));
-    if (name == "pull" && times.copy() > 0) {
+    // Of a pull that began ahead, most is over before anybody waits for it.
+    if (name == "pull" && times.copy() > 0 && times.copy() <= seconds) {
       absl::StrAppend(&texts.back(), " (", Time(times.copy()), " of copying)");
     }
   }
@@ -67,7 +68,7 @@ std::string StepAdvice(const StepTimes& times) {
   }
   if (times.pull() >= times.wait()) {
     return "Steps wait for values longer than they compute: use more ps servers, larger batches, "
-           "or fewer workers where they share a machine; asynchronous jobs may pull ahead "
+           "or fewer workers where they share a machine; an asynchronous job may pull them ahead "
            "(asynchronous.pull_ahead).";
   }
   return "Workers wait for steps longer than they compute: use fewer of them, or let more steps be "

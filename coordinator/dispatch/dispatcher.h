@@ -216,8 +216,7 @@ class Dispatcher {
   bool IsReady(const JobDispatch& job, uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsEvaluating(uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool SomeoneElseTrains(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  uint32_t SlotsTaken(const JobDispatch& job, uint64_t worker) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LeasesAhead(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SlotsByWorker FreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::optional<uint64_t> BestWorker(const JobDispatch& job, const SlotsByWorker& free) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -26,17 +26,28 @@ bool Dispatcher::SomeoneElseTrains(const JobDispatch& job) const {
 }
 
 // Where steps are pulled ahead a worker has one lease beside its slots: while it computes a step
-// and the push of the one before is under way, it is to know the next one.
-uint32_t Dispatcher::SlotsTaken(const JobDispatch& job, uint64_t worker) const {
-  const uint32_t leases = job.tracker.LeasesOf(worker);
-  return job.tracker.rules().pulls_ahead && leases > 1 ? leases - 1 : leases;
+// and the push of the one before is under way, it is to know the next one. Not where some would
+// have it at the cost of others, who would wait for them.
+bool Dispatcher::LeasesAhead(const JobDispatch& job) const {
+  const StepRules& rules = job.tracker.rules();
+  if (!rules.pulls_ahead) return false;
+  uint64_t leases = 0;
+  for (const auto& [worker, state] : workers_) {
+    if (IsReady(job, worker)) leases += uint64_t{state.capacity.slots} + 1;
+  }
+  return leases <= uint64_t{rules.staleness_bound} + 1;
 }
 
 Dispatcher::SlotsByWorker Dispatcher::FreeSlots() const {
   SlotsByWorker free;
+  std::vector<std::pair<const JobDispatch*, bool>> jobs;  // And whether it leases ahead.
+  for (const auto& [id, job] : jobs_) jobs.emplace_back(&job, LeasesAhead(job));
   for (const auto& [worker, state] : workers_) {
     uint32_t used = 0;
-    for (const auto& [id, job] : jobs_) used += SlotsTaken(job, worker);
+    for (const auto& [job, ahead] : jobs) {
+      const uint32_t leases = job->tracker.LeasesOf(worker);
+      used += ahead && leases > 1 ? leases - 1 : leases;
+    }
     if (used < state.capacity.slots) free[worker] = state.capacity.slots - used;
   }
   return free;

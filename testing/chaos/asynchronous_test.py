@@ -12,7 +12,7 @@ class AsynchronousTest(unittest.TestCase):
     def test_every_variable_is_the_exact_sum_of_every_step(self):
         for seed in short.seeds():
             with self.subTest(seed=seed):
-                chaos.run_sums(seed, short.mixed, steps=3000, evaluate_every=700, pull_ahead=True)
+                chaos.run_sums(seed, short.mixed, steps=3000, evaluate_every=700, pull_ahead=seed % 2 == 1)
 
 
 if __name__ == "__main__":

@@ -54,8 +54,12 @@ def synchronous_sums(seed, scale):
 
 def asynchronous(seed, scale):
     steps = scaled(30000, scale)
-    status = chaos.run_sums(seed, mixed(scaled(100, scale)), steps, evaluate_every=steps // 5, pull_ahead=True)
-    return f"sums exact, {status['steps_run_again']} steps run again"
+    again = []
+    for pull_ahead in (False, True):
+        status = chaos.run_sums(seed, mixed(scaled(50, scale)), steps // 2, evaluate_every=steps // 10,
+                                pull_ahead=pull_ahead)
+        again.append(status["steps_run_again"])
+    return f"sums exact, {again[0]} steps run again, and {again[1]} where pulls begin ahead"
 
 
 def disks(losses, kills):

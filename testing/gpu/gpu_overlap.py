@@ -3,11 +3,11 @@ worker on this machine.
 
     python3 gpu_overlap.py --millrace=PATH --make_digits=PATH [--device=cuda] [--job=JOB] [--batch=N] [--ps=N]
 
-Trains a job on drawn digits and takes what it says in the end of its mean step (StepTimes in protos/events.proto): once
-as it is, once with asynchronous.pull_ahead. Then once more with batches of one example, whose pulls have next to nothing
-to hide behind. A worker's time is `wait`,
-`read`, `pull`, `forward` and `backward`, one after the other; `push`, from the last gradient to the last acknowledgement,
-goes on beside the next step's. Prints a line of JSON for each of the two (`pull_ahead`) with
+Trains an asynchronous job on drawn digits and takes what it says in the end of its mean step (StepTimes in
+protos/events.proto): without and with asynchronous.pull_ahead. Before that, once with batches of one example, whose
+pulls have next to nothing to hide behind. A worker's time is `wait`, `read`, `pull`, `forward` and `backward`, one after
+the other; `push`, from the last gradient to the last acknowledgement, goes on beside the next step's. Prints a line of
+JSON without and one with `pull_ahead`, which have
 
     computing    (forward + backward) / all: 1 if everything else is hidden behind it
     waiting      (pull + wait) / all: for values, and for a step that may be begun
@@ -16,8 +16,7 @@ goes on beside the next step's. Prints a line of JSON for each of the two (`pull
                  work, at least 0
     push_hidden  1 - wait / push: how much of a push passes while the worker has other work, at least 0
 
-Pieces of a push that leave before the last gradient, and what of a pull comes while the step before computes, are hidden
-too, and not counted.
+Pieces of a push that leave before the last gradient are hidden too, and not counted.
 """
 
 import argparse
@@ -60,7 +59,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--millrace", required=True)
     parser.add_argument("--make_digits", required=True)
-    parser.add_argument("--job", default=str(ROOT / "examples/wide_mlp.textproto"), help="of digits")
+    parser.add_argument("--job", default=str(ROOT / "examples/wide_mlp.textproto"), help="asynchronous, of digits")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--examples", type=int, default=8192)
