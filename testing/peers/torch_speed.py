@@ -84,7 +84,7 @@ class Step:
         pin = self.device.type == "cuda"
         self.host = [(self.x, self.pinned(host, pin)), (self.labels, self.pinned(labels, pin))]
         self.host += [(p.data, self.pinned(p.detach().cpu(), pin)) for p in self.model.parameters()]
-        self.compute, self.whole = self.once, self.between_copies
+        self.compute, self.whole = self.once, self.once_with_copies
         if mode == "compile":
             torch.compiler.reset()  # It compiles a function 8 times at most, and then runs it as it is.
             self.loss = torch.compile(self.loss)
@@ -92,7 +92,7 @@ class Step:
             self.once()
         self.out = [(self.pinned(p.grad.detach().cpu(), pin), p) for p in self.model.parameters()]
         if mode == "graph":
-            self.compute, self.whole = self.captured(self.once), self.captured(self.between_copies)
+            self.compute, self.whole = self.captured(self.once), self.captured(self.once_with_copies)
 
     @staticmethod
     def pinned(tensor, pin):
@@ -125,7 +125,7 @@ class Step:
             run()
         return graph.replay
 
-    def between_copies(self):
+    def once_with_copies(self):
         with torch.no_grad():
             for to, source in self.host:
                 to.copy_(source, non_blocking=True)

@@ -170,7 +170,6 @@ TEST(Conv2DTest, ConvolutionsOfSequencesOfManyShapes) {
   for (int i = 0; i < 40; ++i) ExpectFormula(RandomConv1D(&choose), &choose);
 }
 
-// oneDNN is asked for another implementation where that pays and is there: for the first of these.
 // oneDNN's kernel for windows of one pixel wrote past its workspace there.
 TEST(Conv2DTest, StridesOverWindowsOfOnePixelWithFewChannels) {
   Choices choose(/*seed=*/5);
@@ -183,6 +182,7 @@ TEST(Conv2DTest, StridesOverWindowsOfOnePixelWithFewChannels) {
   }
 }
 
+// oneDNN is asked for another implementation where that pays and is there: for the first of these.
 TEST(Conv2DTest, OneChannelAndManyFilters) {
   Choices choose(/*seed=*/14);
   for (const char* layer : {"conv2d { filters: 32 kernel_size: 3 }",

@@ -262,7 +262,8 @@ bool LaunchIfFits(cudaStream_t stream, const Windows& windows, Precision precisi
   return true;
 }
 
-// Narrow images have fewer threads: there each has fewer pixels.
+// Each has 128 threads: narrower images have more channels in a tile for it, and the narrowest
+// fewer pixels for each thread.
 template <bool kBack, typename... Arguments>
 bool LaunchImages(const Arguments&... arguments) {
   return LaunchIfFits<ImageTile<32, 8, 16>, kBack>(arguments...) ||

@@ -12,7 +12,7 @@
 namespace millrace::cuda {
 namespace {
 
-// Which may be one call that did not work, or the loss of the device.
+// What a call that did not work gives, and a lost device too.
 bool MayBeLoss(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_EXECUTION_FAILED:
@@ -25,7 +25,7 @@ bool MayBeLoss(cublasStatus_t status) {
   }
 }
 
-// Of a device that is lost every call of CUDA tells.
+// If the device is lost, every call of CUDA says so.
 void CheckDevice(const char* call) {
   size_t free = 0;
   size_t total = 0;

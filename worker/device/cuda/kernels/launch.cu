@@ -6,9 +6,10 @@
 namespace millrace::cuda {
 namespace {
 
-// After these every call of the process fails, until it ends. An unknown error is what a device
-// that has fallen off its bus gives, or one of the operating system; one that was taken away is
-// unavailable, not initialized, or none; one whose fabric was started again is not ready.
+// After these every call of the process fails until it ends, or nothing better can be done than to
+// begin again elsewhere. A device that has fallen off its bus gives an unknown error or one of the
+// operating system; one that was taken away is unavailable, not initialized, or none; one whose
+// fabric was started again is not ready.
 bool DeviceIsLost(cudaError_t error) {
   switch (error) {
     case cudaErrorAssert:
