@@ -104,6 +104,13 @@ TEST_F(OwnWorkerTest, ShiftedImagesLearnDigitsWithTheSameBitsOnAnyNumberOfWorker
   }
 }
 
+TEST_F(OwnWorkerTest, ShiftedImagesLearnWherePullsBeginAhead) {
+  StartCluster(2, {ShiftedImages()});
+  JobSpec spec = Load("shifted_digits", WriteDigits());
+  spec.mutable_asynchronous()->set_pull_ahead(true);
+  EXPECT_GT(Train(spec).metrics().at("eval_accuracy"), 0.7);
+}
+
 TEST_F(OwnWorkerTest, JobOfAModelThatNoWorkerKnowsWaitsAndSaysWhatTheyKnow) {
   StartCluster(1, {FactorizationMachine()});
   const JobSpec spec = Load("shifted_digits", WriteDigits());
