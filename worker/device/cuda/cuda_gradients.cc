@@ -19,6 +19,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kEager(200);
 constexpr std::chrono::microseconds kSleep(20);
 
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 }  // namespace
 
 using cuda::Stream;
@@ -156,20 +160,21 @@ bool CudaGradients::Follows(size_t next, size_t before) const {
 // time: what a copy wrote is promised to those who have seen the event behind it. Should the event
 // still speak of the step before, it is the order of copies on one stream that is relied on.
 bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
-  if (!gpu_->HostWaitFor(*arrival.copied, seconds)) return false;
-  const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(arrival.step));
   const Clock::time_point begin = Clock::now();
+  const auto left = [&] { return std::max(0.0, seconds - SecondsSince(begin)); };
+  if (!gpu_->HostWaitFor(*arrival.copied, left())) return false;
+  const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(arrival.step));
+  const Clock::time_point told = Clock::now();
   while (step.load(std::memory_order_acquire) != step_) {
-    const Clock::duration waited = Clock::now() - begin;
-    if (waited >= std::chrono::duration<double>(seconds)) return false;
-    if (waited < kEager) {
+    if (left() == 0) return false;
+    if (Clock::now() - told < kEager) {
       std::this_thread::yield();
     } else {
       gpu_->HostWaitFor(*arrival.copied, /*seconds=*/0);
       std::this_thread::sleep_for(kSleep);
     }
   }
-  return gpu_->HostWaitFor(*arrival.copied, seconds);
+  return gpu_->HostWaitFor(*arrival.copied, left());
 }
 
 bool CudaGradients::Wait(double seconds) const {
