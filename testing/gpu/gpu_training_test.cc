@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/embedded_cluster.h"
 #include "client/exporter.h"
@@ -181,6 +182,28 @@ TEST_F(GpuTrainingTest, WhatAGpuIsUsedForIsTold) {
   EXPECT_GE(worker.device_use().busy(), 0);
   EXPECT_LE(worker.device_use().busy(), 1);
   EXPECT_TRUE(client_->Cancel(*job_id).ok());
+}
+
+// The GPU looks at the gradients, and who sends them says which element it is.
+TEST_F(GpuTrainingTest, AGradientThatIsNotFiniteFailsTheJobNamingTheElement) {
+  std::string examples;
+  for (int i = 0; i < 40; ++i) absl::StrAppend(&examples, "1 1:", i % 7, " 2:3e38\n");
+  testing::WriteFile("large.txt", examples);
+  JobSpec spec = SmallSpec();
+  spec.mutable_data()->set_directory(::testing::TempDir());
+  spec.mutable_data()->mutable_train()->mutable_libsvm()->set_file("large.txt");
+  spec.mutable_data()->clear_evaluate();
+  ModelSpec& model = *spec.mutable_model();
+  model.mutable_layers(0)->mutable_dense()->set_kernel_initializer(ZEROS);
+  model.add_layers()->mutable_rescaling()->set_scale(1000);
+  StartCluster(/*workers=*/1, "cuda");
+  const auto job_id = client_->Submit(spec);
+  ASSERT_TRUE(job_id.ok()) << job_id.status();
+  const JobStatus status = Finish(*job_id);
+  EXPECT_EQ(status.state(), FAILED);
+  EXPECT_THAT(status.message(),
+              HasSubstr("step 0: the loss is finite, but the gradient of variable "
+                        "'logit/kernel' is -inf at element 1"));
 }
 
 TEST_F(GpuTrainingTest, RepeatedSynchronousRunsHaveEqualBits) {

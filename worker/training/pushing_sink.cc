@@ -51,6 +51,15 @@ void PushingSink::Finished(size_t variable) {
   if (goes_on_) goes_on_();
 }
 
+void PushingSink::FinishedFinite(size_t variable) {
+  const bool leaves_as_it_is =
+      !global_clip_norm_.has_value() && EncodingOf(variable) == Encoding::FLOAT32;
+  if (!leaves_as_it_is) return Finished(variable);
+  if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // As above.
+  if (bad_.ok()) Add(variable, gradients_->variable(variable).size());
+  if (goes_on_) goes_on_();
+}
+
 void PushingSink::Take(size_t variable, size_t count) {
   if (!bad_.ok()) return;  // Nobody will want the rest.
   const size_t begin = std::exchange(taken_[variable], count);
@@ -70,7 +79,14 @@ void PushingSink::Send(size_t variable, size_t begin, size_t end) {
                    ? FirstNotFinite(fresh)
                    : NarrowFinite(fresh, encoding, bytes + begin * WidthOf(encoding)));
   if (bad < end) return NoteBad(variable, bad);
-  push_->AddFirst(variable, end, EncodedNumbers(encoding, bytes, gradient.size()), gradients_);
+  Add(variable, end);
+}
+
+void PushingSink::Add(size_t variable, size_t count) {
+  const absl::Span<const float> gradient = gradients_->variable(variable);
+  const char* const bytes = reinterpret_cast<const char*>(gradient.data());
+  const EncodedNumbers encoded(EncodingOf(variable), bytes, gradient.size());
+  push_->AddFirst(variable, count, encoded, gradients_);
 }
 
 void PushingSink::NoteBad(size_t variable, size_t index) {

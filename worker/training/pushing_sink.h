@@ -26,7 +26,8 @@ inline constexpr absl::string_view kLossAdvice =
     "lower the learning rate, or look for outliers in the data";
 
 // Adds each variable's gradient, or statistic, to a push as soon as the model has finished it or
-// the beginning of it, unless it has values that are no numbers. Where gradients are to be clipped
+// the beginning of it, unless it has values that are no numbers: it looks, but at float32 that the
+// model knows to be finite and that leaves as it is. Where gradients are to be clipped
 // by the norm of all of them, they are kept until the last one is there. What leaves in less than
 // float32 is rounded where it stands, in the pass that looks for what is no number. Used by one
 // thread.
@@ -47,6 +48,7 @@ class PushingSink final : public GradientSink {
   absl::Span<float> DeviceBuffer(size_t variable) override;
   void FinishedFirst(size_t variable, size_t count) override;
   void Finished(size_t variable) override;
+  void FinishedFinite(size_t variable) override;
 
   // Once the model is done: OK, PushKept and then the push may be committed. OUT_OF_RANGE: a
   // gradient is not finite, or does not fit its encoding; the message says what to do.
@@ -69,6 +71,8 @@ class PushingSink final : public GradientSink {
   // Elements `begin` to `end` are final, and are not rounded yet: they leave, and those before
   // them.
   void Send(size_t variable, size_t begin, size_t end);
+  // Adds the first `count` elements to the push, which are finite and encoded.
+  void Add(size_t variable, size_t count);
   // Sets bad_.
   void NoteBad(size_t variable, size_t index);
 

@@ -56,6 +56,11 @@ class PushingSinkTest : public ::testing::Test {
     sink.Finished(variable);
   }
 
+  static void FinishFinite(PushingSink& sink, size_t variable, const std::vector<float>& gradient) {
+    std::copy(gradient.begin(), gradient.end(), sink.Buffer(variable).begin());
+    sink.FinishedFinite(variable);
+  }
+
   FakePush push_;
   int went_on_ = 0;  // How often the sink said so.
   std::vector<VariableSpec> variables_;
@@ -72,6 +77,88 @@ TEST_F(PushingSinkTest, GradientsLeaveAtOnceWhereNothingIsClipped) {
   EXPECT_THAT(push_.added, ElementsAre(std::make_pair(1, std::vector<float>{12}),
                                        std::make_pair(0, std::vector<float>{3, 4}),
                                        std::make_pair(2, std::vector<float>{100})));
+}
+
+// What is not finite here could not leave if it were looked at.
+TEST_F(PushingSinkTest, WhatTheModelKnowsToBeFiniteLeavesWithoutALook) {
+  PushingSink sink = Make(absl::nullopt);
+  FinishFinite(sink, 1, {INFINITY});
+  sink.Buffer(0)[0] = 3;
+  sink.FinishedFirst(0, 1);
+  sink.Buffer(0)[0] = INFINITY;
+  sink.Buffer(0)[1] = -INFINITY;
+  sink.FinishedFinite(0);
+  FinishFinite(sink, 2, {INFINITY});
+  EXPECT_TRUE(sink.Check().ok());
+  EXPECT_TRUE(sink.PushKept().ok());
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(1, std::vector<float>{INFINITY}),
+                                       std::make_pair(0, std::vector<float>{3}),
+                                       std::make_pair(0, std::vector<float>{INFINITY, -INFINITY}),
+                                       std::make_pair(2, std::vector<float>{INFINITY})));
+}
+
+TEST_F(PushingSinkTest, WhatTheModelKnowsToBeFiniteIsRoundedAllTheSame) {
+  PushingSink sink = Make(absl::nullopt, Encoding::BFLOAT16);
+  FinishFinite(sink, 0, {1.001f, -3.01f});
+  FinishFinite(sink, 1, {1e-30f});
+  FinishFinite(sink, 2, {1.001f});
+  EXPECT_TRUE(sink.Check().ok());
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{1, -3.015625f}),
+                                       std::make_pair(1, std::vector<float>{0x1.44p-100f}),
+                                       std::make_pair(2, std::vector<float>{1.001f})));
+  EXPECT_THAT(push_.encodings,
+              ElementsAre(Encoding::BFLOAT16, Encoding::BFLOAT16, Encoding::FLOAT32));
+}
+
+TEST_F(PushingSinkTest, WhatTheModelKnowsToBeFiniteMustFitAllTheSame) {
+  PushingSink sink = Make(absl::nullopt, Encoding::FLOAT16);
+  FinishFinite(sink, 0, {1, -65520});
+  EXPECT_EQ(sink.Check().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(push_.added, IsEmpty());
+}
+
+TEST_F(PushingSinkTest, WhatTheModelKnowsToBeFiniteIsClippedAllTheSame) {
+  PushingSink sink = Make(6.5);
+  FinishFinite(sink, 1, {12});
+  FinishFinite(sink, 2, {100});
+  FinishFinite(sink, 0, {3, 4});
+  EXPECT_TRUE(sink.Check().ok());
+  EXPECT_THAT(push_.added, IsEmpty());
+  EXPECT_TRUE(sink.PushKept().ok());
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{1.5, 2}),
+                                       std::make_pair(1, std::vector<float>{6}),
+                                       std::make_pair(2, std::vector<float>{100})));
+}
+
+TEST_F(PushingSinkTest, NothingMoreLeavesBehindAGradientThatIsNoNumberThoughItIsFinite) {
+  PushingSink sink = Make(absl::nullopt);
+  Finish(sink, 1, {std::nanf("")});
+  FinishFinite(sink, 0, {3, 4});
+  EXPECT_EQ(sink.Check().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(push_.added, IsEmpty());
+}
+
+TEST_F(PushingSinkTest, GradientThatIsFinishedTwiceLeavesOnceAndIsTold) {
+  PushingSink sink = Make(absl::nullopt);
+  FinishFinite(sink, 0, {3, 4});
+  FinishFinite(sink, 1, {12});
+  FinishFinite(sink, 2, {100});
+  sink.FinishedFinite(1);
+  sink.Finished(1);
+  EXPECT_EQ(sink.Check(),
+            absl::InternalError("the model has finished the gradient of variable 1 3 times in one "
+                                "step; it must do so once"));
+  EXPECT_THAT(push_.added, SizeIs(3));
+}
+
+TEST_F(PushingSinkTest, FrozenVariableThatIsFinishedAsFiniteIsTold) {
+  PushingSink sink = Make(absl::nullopt);
+  FinishFinite(sink, 0, {3, 4});
+  FinishFinite(sink, 1, {12});
+  FinishFinite(sink, 2, {100});
+  sink.FinishedFinite(3);
+  EXPECT_THAT(sink.Check().message(), HasSubstr("since the variable is frozen"));
+  EXPECT_THAT(push_.added, SizeIs(3));
 }
 
 TEST_F(PushingSinkTest, DeviceIsShownMemoryOfItsOwnAlone) {
@@ -105,12 +192,14 @@ TEST_F(PushingSinkTest, TellsWhenTheBackwardPassBeginsAndOfEachGradient) {
   EXPECT_EQ(went_on_, 1);
   Finish(told, 1, {12});
   EXPECT_EQ(went_on_, 2);
+  FinishFinite(told, 0, {3, 4});
+  EXPECT_EQ(went_on_, 3);
   PushingSink untold = Make(absl::nullopt);
   untold.DeviceBuffer(0);
-  EXPECT_EQ(went_on_, 2);
+  EXPECT_EQ(went_on_, 3);
   untold.Buffer(0);
   untold.Buffer(1);
-  EXPECT_EQ(went_on_, 3);
+  EXPECT_EQ(went_on_, 4);
 }
 
 TEST_F(PushingSinkTest, BeginningOfAGradientLeavesBeforeTheRest) {

@@ -19,6 +19,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kEager(200);
 constexpr std::chrono::microseconds kSleep(20);
 
+// Of a group's mark, beside twice the number of the step.
+constexpr uint64_t kNotFinite = 1;  // As cuda::Gpu::MarkNotFinite sets it.
+constexpr uint64_t kStep = 2;
+
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -42,8 +46,8 @@ CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const Vari
   // All but the last one have kGroupBytes.
   const size_t most_groups = std::min(places.order.size(), bytes_ / kGroupBytes + 1);
   arrivals_.resize(alone_ ? most_groups : 0);
-  for (Arrival& arrival : arrivals_) arrival.step = layout->Add(sizeof(uint64_t));
-  step_place_ = layout->Add(sizeof(uint64_t));
+  for (Arrival& arrival : arrivals_) arrival.mark = layout->Add(sizeof(uint64_t));
+  marks_ = layout->Add(arrivals_.size() * sizeof(uint64_t));
 }
 
 void CudaGradients::AddRest(MemoryLayout* layout) {
@@ -58,13 +62,14 @@ void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const flo
   memory_ = memory;
   values_ = values;
   final_on_device_ = gpu->MakeOrderEvent();
+  looked_at_ = gpu->MakeOrderEvent();
   all_copied_ = gpu->MakeOrderEvent();
   for (Arrival& arrival : arrivals_) arrival.copied = gpu->MakeEvent();
 }
 
 void CudaGradients::BeginStep() {
-  *memory_->Host<uint64_t>(step_place_) = ++step_;
-  memory_->CopyIn(step_place_, sizeof(uint64_t));
+  std::fill_n(memory_->Host<uint64_t>(marks_), arrivals_.size(), kStep * ++step_);
+  memory_->CopyIn(marks_, arrivals_.size() * sizeof(uint64_t));
 }
 
 void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {
@@ -124,27 +129,34 @@ void CudaGradients::MakeFinal() {
   regularized_.clear();
 }
 
+// The group is looked at while it is copied, on another stream; its mark waits for both.
 void CudaGradients::CopyOutLast() {
   MakeFinal();
-  const Arrival& arrival = arrivals_[enqueued_.size() - 1];
+  const size_t index = enqueued_.size() - 1;
+  const Arrival& arrival = arrivals_[index];
+  uint64_t* const mark = memory_->Device<uint64_t>(marks_) + index;
   gpu_->Record(Stream::kCompute, final_on_device_.get());
+  gpu_->WaitFor(Stream::kExchange, *final_on_device_);
   gpu_->WaitFor(Stream::kCopyOut, *final_on_device_);
-  CopyOut(enqueued_.back());
-  memory_->CopyOut(Stream::kCopyOut, memory_->Device<uint64_t>(step_place_), arrival.step,
-                   sizeof(uint64_t));
+  CopyOut(enqueued_.back(), mark);
+  gpu_->Record(Stream::kExchange, looked_at_.get());
+  gpu_->WaitFor(Stream::kCopyOut, *looked_at_);
+  memory_->CopyOut(Stream::kCopyOut, mark, arrival.mark, sizeof(uint64_t));
   gpu_->Record(Stream::kCopyOut, arrival.copied.get());
   open_ = false;
 }
 
-// Variables stand in the order of their numbers, on the device and in general where they go.
-void CudaGradients::CopyOut(Group group) {
+// Variables stand in the order of their numbers, on the device and in general where they go. What
+// is between them on the device is 0.
+void CudaGradients::CopyOut(Group group, uint64_t* mark) {
   std::sort(group.begin(), group.end());
   for (size_t begin = 0, end = 1; begin < group.size(); begin = end++) {
     while (end < group.size() && Follows(group[end], group[end - 1])) ++end;
     const Variable& first = variables_[group[begin]];
     const Variable& last = variables_[group[end - 1]];
-    gpu_->CopyOut(Stream::kCopyOut, to_[group[begin]], OnDevice(first),
-                  last.gradient + last.bytes() - first.gradient);
+    const size_t bytes = last.gradient + last.bytes() - first.gradient;
+    gpu_->MarkNotFinite(Stream::kExchange, OnDevice(first), bytes / sizeof(float), mark);
+    gpu_->CopyOut(Stream::kCopyOut, to_[group[begin]], OnDevice(first), bytes);
   }
 }
 
@@ -163,9 +175,8 @@ bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
   const Clock::time_point begin = Clock::now();
   const auto left = [&] { return std::max(0.0, seconds - SecondsSince(begin)); };
   if (!gpu_->HostWaitFor(*arrival.copied, left())) return false;
-  const std::atomic_ref<uint64_t> step(*memory_->Host<uint64_t>(arrival.step));
   const Clock::time_point told = Clock::now();
-  while (step.load(std::memory_order_acquire) != step_) {
+  while (MarkOf(arrival) / kStep != step_) {
     if (left() == 0) return false;
     if (Clock::now() - told < kEager) {
       std::this_thread::yield();
@@ -177,17 +188,28 @@ bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
   return gpu_->HostWaitFor(*arrival.copied, left());
 }
 
+uint64_t CudaGradients::MarkOf(const Arrival& arrival) const {
+  const std::atomic_ref<uint64_t> mark(*memory_->Host<uint64_t>(arrival.mark));
+  return mark.load(std::memory_order_acquire);
+}
+
 bool CudaGradients::Wait(double seconds) const {
   return groups_.empty() || Await(arrivals_[groups_.size() - 1], seconds);
 }
 
 bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const {
   for (size_t group = 0; group < groups_.size(); ++group) {
-    if (!Await(arrivals_[group], seconds)) return false;
+    const Arrival& arrival = arrivals_[group];
+    if (!Await(arrival, seconds)) return false;
+    const bool is_finite = (MarkOf(arrival) & kNotFinite) == 0;
     for (const size_t index : groups_[group]) {
       float* const buffer = sink->Buffer(index).data();
       if (buffer != to[index]) std::copy_n(to[index], variables_[index].elements, buffer);
-      sink->Finished(index);
+      if (is_finite) {
+        sink->FinishedFinite(index);
+      } else {
+        sink->Finished(index);  // It looks itself, and tells where.
+      }
     }
   }
   return true;

@@ -26,10 +26,11 @@ using GradientPlaces = std::vector<float*>;
 // layers share are added up in the order of the pass, the regularizer's is added once several are
 // whole (MakeFinal), and of statistics it is the mean (as GradientSums, worker/device/cpu). They
 // are copied to host memory, on a stream of its own, when they are final: a large one at once,
-// small ones in groups (kGroupBytes), of which neighbours are one copy. Not so where several
-// replicas share a batch, which add them up (GradientExchange): then the first one alone adds the
-// regularizer's, and statistics are multiplied by the replica's share of the examples. Used by one
-// thread at a time; throws cuda::Error.
+// small ones in groups (kGroupBytes), of which neighbours are one copy. Meanwhile the GPU looks
+// whether they are finite, so that the host need not. Not so where several replicas share a batch,
+// which add them up (GradientExchange): then the first one alone adds the regularizer's, and
+// statistics are multiplied by the replica's share of the examples. Used by one thread at a time;
+// throws cuda::Error.
 class CudaGradients final : public cuda::Gradients {
  public:
   // Adds pieces to `layout`'s mirrored part. `places` must outlive it. `alone`: no other replica.
@@ -43,12 +44,12 @@ class CudaGradients final : public cuda::Gradients {
   void Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const float* values);
 
   // Gradients that are final one after the other leave together once they have so many bytes: each
-  // group costs the graph an event, a copy of the step's number, and one copy for each run of
-  // neighbours, which mostly is one.
+  // group costs the graph an event, a copy of its mark, and for each run of neighbours, which
+  // mostly is one, a copy and a kernel that looks at it.
   static constexpr size_t kGroupBytes = size_t{256} << 10;
 
-  // Enqueues the number of the step whose pass is launched next. Each group brings it along, so
-  // that one of the step before is never taken for it, whatever an event says.
+  // Enqueues the marks of the step whose pass is launched next, with its number. Each group brings
+  // its own along, so that one of the step before is never taken for it, whatever an event says.
   void BeginStep();
 
   // A backward pass of this part is going to be enqueued, whose gradients go to `to`; where several
@@ -63,8 +64,8 @@ class CudaGradients final : public cuda::Gradients {
   void Finished(int variable) override;
 
   // Waits for each group of the pass that was enqueued last, or launched again, and hands its
-  // gradients over; `to` is where they go, from where they are copied unless it is the sink's
-  // place. False: one took more than `seconds`.
+  // gradients over, as finite ones where all of the group are; `to` is where they go, from where
+  // they are copied unless it is the sink's place. False: one took more than `seconds`.
   bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const;
   // Waits for them alone.
   bool Wait(double seconds) const;
@@ -86,15 +87,17 @@ class CudaGradients final : public cuda::Gradients {
   };
   // Variables whose gradients leave together, in the order in which they are final.
   using Group = std::vector<size_t>;
-  // What tells that a group is there.
+  // What tells that a group is there, and whether it is finite: a mark, which is twice the number
+  // of the step, and 1 more where one of the group's values is infinite or NaN. It is one word, so
+  // that who sees the step sees what was found.
   struct Arrival {
     std::unique_ptr<cuda::Event> copied;
-    size_t step = 0;  // Where the number of the step is that was copied last, mirrored.
+    size_t mark = 0;  // Where that is which was copied last, mirrored.
   };
   void Complete(size_t index);
   // The last of the groups is final.
   void CopyOutLast();
-  void CopyOut(Group group);
+  void CopyOut(Group group, uint64_t* mark);
   // Whether `next` stands behind `before` on the device and where both go, with nothing else in
   // between. REQUIRES: its number is the higher one.
   bool Follows(size_t next, size_t before) const;
@@ -103,6 +106,8 @@ class CudaGradients final : public cuda::Gradients {
   }
   // False: it took more than `seconds`. Throws as soon as the device has failed.
   bool Await(const Arrival& arrival, double seconds) const;
+  // That came last.
+  uint64_t MarkOf(const Arrival& arrival) const;
 
   std::vector<Variable> variables_;
   const bool alone_;
@@ -118,8 +123,9 @@ class CudaGradients final : public cuda::Gradients {
   bool open_ = false;  // More may come to the last one that is enqueued; it has not left.
   size_t open_bytes_ = 0;
   std::unique_ptr<cuda::Event> final_on_device_;
+  std::unique_ptr<cuda::Event> looked_at_;
   std::unique_ptr<cuda::Event> all_copied_;
-  size_t step_place_ = 0;  // Of the number of the step under way, mirrored.
+  size_t marks_ = 0;  // Of all groups of the step under way, mirrored.
   uint64_t step_ = 0;
   cuda::Gpu* gpu_ = nullptr;
   const MirroredMemory* memory_ = nullptr;

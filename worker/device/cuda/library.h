@@ -129,7 +129,7 @@ enum class Stream {
   kCompute,   // Layers, losses, and what they take.
   kCopyIn,    // Values that arrive.
   kCopyOut,   // Gradients that leave.
-  kExchange,  // Gradients on their way from GPU to GPU.
+  kExchange,  // Gradients on their way from GPU to GPU; of one GPU alone they are looked at here.
 };
 
 // The most GPUs that share a batch.
@@ -231,6 +231,8 @@ class Gpu {
   // to kMostGpus parts.
   virtual void Sum(Stream stream, const std::vector<const float*>& parts, size_t count,
                    float* sum) = 0;
+  // Sets the lowest bit of *mark if one of the values is infinite or NaN; leaves it otherwise.
+  virtual void MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) = 0;
 
   // For these GPUs, each once, of which this is the first; all must outlive it. Blocks, and takes
   // memory of each. Throws where NCCL cannot be had, or not for these GPUs: says why.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cfloat>
 
 #include "worker/device/cuda/kernels/arrays.h"
 #include "worker/device/cuda/kernels/elementwise.h"
@@ -54,6 +55,29 @@ __global__ void SumKernel(SumParts parts, size_t count, float* sum) {
   }
 }
 
+// NaN is not below anything.
+MILLRACE_DEVICE bool IsFinite(float value) { return fabsf(value) <= FLT_MAX; }
+
+// Of those that look at gradients so many at most: they run beside kernels that a step waits for,
+// and need not be faster than the copy to the host meanwhile.
+constexpr unsigned kMostLookingBlocks = 512;
+
+// The first `fours` times four are aligned for them. Whichever threads find something write the
+// same.
+__global__ void MarkNotFiniteKernel(const float* __restrict__ values, size_t fours, size_t count,
+                                    uint64_t* mark) {
+  bool finite = true;
+  for (size_t i = FirstElement(); i < fours; i += ElementStride()) {
+    const FourFloats four = reinterpret_cast<const FourFloats*>(values)[i];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) finite &= IsFinite(four.values[k]);
+  }
+  for (size_t i = 4 * fours + FirstElement(); i < count; i += ElementStride()) {
+    finite &= IsFinite(values[i]);
+  }
+  if (!finite) *mark |= 1;
+}
+
 __global__ void ToFloatsKernel(const uint8_t* __restrict__ bytes, size_t count,
                                float* __restrict__ floats) {
   for (size_t i = FirstElement(); i < count; i += ElementStride()) {
@@ -91,6 +115,13 @@ void AddUp(cudaStream_t stream, const std::vector<const float*>& parts, size_t c
   all.count = parts.size();
   for (size_t i = 0; i < parts.size(); ++i) all.part[i] = parts[i];
   LaunchFor(stream, count, SumKernel, all, count, sum);
+}
+
+void MarkNotFinite(cudaStream_t stream, const float* values, size_t count, uint64_t* mark) {
+  if (count == 0) return;
+  const size_t fours = AlignedForFours(values) ? count / 4 : 0;
+  const unsigned blocks = std::min(BlocksFor(fours > 0 ? fours : count), kMostLookingBlocks);
+  Launch(stream, blocks, kThreads, MarkNotFiniteKernel, values, fours, count, mark);
 }
 
 void Divide(cudaStream_t stream, float by, size_t count, float* values) {

@@ -224,6 +224,11 @@ void CudaGpu::Sum(Stream stream, const std::vector<const float*>& parts, size_t 
   cuda::AddUp(Of(stream), parts, count, sum);
 }
 
+void CudaGpu::MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) {
+  Use();
+  cuda::MarkNotFinite(Of(stream), values, count, mark);
+}
+
 std::unique_ptr<PieceSums> CudaGpu::MakePieceSums(const std::vector<Gpu*>& gpus) {
   Use();
   std::vector<NcclMember> members;

@@ -45,6 +45,7 @@ class CudaGpu final : public Gpu {
                 size_t bytes) override;
   void Sum(Stream stream, const std::vector<const float*>& parts, size_t count,
            float* sum) override;
+  void MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) override;
 
   std::unique_ptr<PieceSums> MakePieceSums(const std::vector<Gpu*>& gpus) override;
 
