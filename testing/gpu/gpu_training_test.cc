@@ -133,6 +133,27 @@ TEST_F(GpuTrainingTest, AJobTrainsOnGpusAsOnCpus) {
   }
 }
 
+// What a step sees follows from when its pull began; the loss goes down all the same.
+TEST_F(GpuTrainingTest, AJobWhosePullsBeginAheadLearns) {
+  StartCluster(/*workers=*/1, "cuda");
+  JobSpec spec = WireSpec(Encoding::FLOAT32);
+  spec.mutable_asynchronous()->set_pull_ahead(true);
+  std::vector<double> losses;
+  const auto job_id = client_->Submit(spec);
+  ASSERT_TRUE(job_id.ok()) << job_id.status();
+  EXPECT_TRUE(client_
+                  ->Watch(*job_id, 0,
+                          [&](const JobEvent& event) {
+                            if (!event.has_evaluated()) return;
+                            losses.push_back(event.evaluated().metrics().at("eval_loss"));
+                          })
+                  .ok());
+  const JobStatus status = *client_->Get(*job_id);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  ASSERT_FALSE(losses.empty());
+  EXPECT_LT(losses.back(), 0.6);  // Without learning: 0.69.
+}
+
 TEST_F(GpuTrainingTest, AWorkerWithTwoGpusTrainsAsOneWithOne) {
   cuda_emulation::SetDeviceCount(2);
   if ((*TestLibrary())->GpuCount() < 2) GTEST_SKIP() << "needs two GPUs";

@@ -26,17 +26,16 @@ inline constexpr absl::string_view kLossAdvice =
     "lower the learning rate, or look for outliers in the data";
 
 // Adds each variable's gradient, or statistic, to a push as soon as the model has finished it or
-// the beginning of it, unless it has values that are no numbers: it looks, but at float32 that the
-// model knows to be finite and that leaves as it is. Where gradients are to be clipped
-// by the norm of all of them, they are kept until the last one is there. What leaves in less than
-// float32 is rounded where it stands, in the pass that looks for what is no number. Used by one
-// thread.
+// the beginning of it, unless it has values that are no numbers. It looks for these, but not in
+// float32 that the model knows to be finite and that leaves as it is. Where gradients are to be
+// clipped by the norm of all of them, they are kept until the last one is there. What leaves in
+// less than float32 is rounded where it stands, in the pass that looks. Used by one thread.
 class PushingSink final : public GradientSink {
  public:
   // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
-  // needs them. `goes_on`, which may be null, is called when the backward pass
-  // begins, and whenever a gradient is finished. `global_clip_norm`: see OptimizerSpec; nothing:
-  // this step's is not clipped here. `wire`: how gradients travel; statistics are FLOAT32.
+  // needs them. `goes_on`, which may be null, is called when the backward pass begins, and whenever
+  // a gradient is finished. `global_clip_norm`: see OptimizerSpec; nothing: this step's is not
+  // clipped here. `wire`: how gradients travel; statistics are FLOAT32.
   PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSet> gradients,
               const std::vector<VariableSpec>& variables, Clock* clock,
               std::function<void()> goes_on = nullptr,
