@@ -50,7 +50,9 @@ uint32_t StalenessBound(const JobSpec& spec) {
                                                    : kDefaultStalenessBound;
 }
 
-bool PullsAhead(const JobSpec& spec) { return spec.asynchronous().pull_ahead(); }
+bool PullsAhead(const JobSpec& spec) {
+  return spec.asynchronous().pull_ahead() && StalenessBound(spec) > 0;
+}
 
 uint32_t Replicas(const JobSpec& spec) {
   return spec.has_synchronous() ? spec.synchronous().replicas() : 0;

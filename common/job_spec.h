@@ -60,7 +60,8 @@ inline constexpr uint64_t kMaxSteps = uint64_t{1} << 53;
 // where it has no meaning.
 uint32_t StalenessBound(const JobSpec& spec);
 
-// Whether workers pull values of their next step while they compute one. Not in synchronous mode.
+// Whether workers pull values of their next step while they compute one. Not in synchronous mode,
+// nor where there is one step at a time.
 bool PullsAhead(const JobSpec& spec);
 
 // Contributions of a synchronous version; 0: asynchronous.

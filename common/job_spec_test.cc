@@ -78,11 +78,16 @@ TEST(JobSpecTest, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(Replicas(spec), 0u);
   EXPECT_EQ(CutPeriod(spec), absl::Seconds(10));
   EXPECT_EQ(EvaluationBatchSize(spec), 256u);
+  EXPECT_FALSE(PullsAhead(spec));
+  spec.mutable_asynchronous()->set_pull_ahead(true);
+  EXPECT_TRUE(PullsAhead(spec));
   spec.mutable_asynchronous()->set_staleness_bound(0);
   EXPECT_EQ(StalenessBound(spec), 0u);
+  EXPECT_FALSE(PullsAhead(spec));
   spec.mutable_synchronous()->set_replicas(3);
   EXPECT_EQ(Replicas(spec), 3u);
   EXPECT_EQ(StalenessBound(spec), 0u);
+  EXPECT_FALSE(PullsAhead(spec));
   spec.mutable_cuts()->mutable_period()->set_nanos(500'000'000);
   EXPECT_EQ(CutPeriod(spec), absl::Milliseconds(500));
   spec.mutable_evaluation()->set_batch_size(7);

@@ -51,6 +51,19 @@ TEST_F(SummaryTest, TellsLayersAndWhatBecomesOfTheirParameters) {
           "steps              15\n"));
 }
 
+TEST_F(SummaryTest, CountsTheVariablesTwiceWhereTheJobPullsAhead) {
+  run_.flags().json = true;
+  const auto worker_bytes = [this](const std::string& mode) {
+    run_.flags().set = {kModel, mode};
+    const size_t before = run_.out().size();
+    EXPECT_EQ(*run_.Run(RunSummary), ExitCode::kSucceeded);
+    return nlohmann::json::parse(run_.out().substr(before))["worker_bytes"].get<double>();
+  };
+  const double without = worker_bytes("asynchronous={}");
+  EXPECT_EQ(worker_bytes("asynchronous={pull_ahead: true}"), without + 4 * 17);
+  EXPECT_EQ(worker_bytes("asynchronous={pull_ahead: true staleness_bound: 0}"), without);
+}
+
 TEST_F(SummaryTest, AsJson) {
   run_.flags().json = true;
   EXPECT_EQ(*run_.Run(RunSummary), ExitCode::kSucceeded);

@@ -68,8 +68,7 @@ std::string StepAdvice(const StepTimes& times) {
   }
   if (times.pull() >= times.wait()) {
     return "Steps wait for values longer than they compute: use more ps servers, larger batches, "
-           "or fewer workers where they share a machine; an asynchronous job may pull them ahead "
-           "(asynchronous.pull_ahead).";
+           "or fewer workers where they share a machine.";
   }
   return "Workers wait for steps longer than they compute: use fewer of them, or let more steps be "
          "computed at once (asynchronous.staleness_bound, synchronous.replicas).";

@@ -28,6 +28,8 @@ TEST(StepTimesTest, SharesAreOfWhatAWorkerDoesOneAfterTheOther) {
             "40 ms: 60% backward, 20% forward, 15% pull, 5% wait; push 18 ms");
   times.set_copy(0.003);
   EXPECT_THAT(FormatStepTimes(times), HasSubstr("15% pull (3 ms of copying)"));
+  times.set_copy(0.007);  // While the step before computed.
+  EXPECT_THAT(FormatStepTimes(times), HasSubstr("15% pull, "));
   EXPECT_EQ(FormatStepTimes(StepTimes()), "");
 }
 
