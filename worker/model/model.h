@@ -34,7 +34,7 @@ class GradientSink {
   // The loss is known and finite, and gradients follow: Model::next_values may be written from now
   // on, and the batch of the next step may be staged. Called by Train before it asks for the first
   // Buffer; a model that does not call it is taken to do so with the first Buffer. May take as long
-  // as Model::Stage does, as may Finished.
+  // as it takes to stage a batch.
   virtual void BackwardBegins() {}
 
   // Where to write the gradient of a variable, or the statistic of one that is a moving average: as
@@ -54,7 +54,8 @@ class GradientSink {
   virtual void FinishedFirst(size_t /*variable*/, size_t /*count*/) {}
 
   // What is in Buffer(variable) is final: it may leave for the ps servers at once, and must not be
-  // touched again. Called once for each variable that is not frozen; cheap, does not block.
+  // touched again. Called once for each variable that is not frozen; does not block, and is cheap,
+  // but once in a step may stage the next one's batch.
   virtual void Finished(size_t variable) = 0;
 
   // The same, of one whose elements the model knows to be finite.
@@ -128,11 +129,11 @@ class Model {
 
   // The next Train is likely to be given this very batch, as it is now: a device may take it while
   // values are on their way. Null: that is no longer so, as after any other call of Train, Evaluate
-  // or Stage. Only a hint, without which results are the same. Returns whether it was taken; may be
-  // repeated. Does not wait for the device; an
-  // error is one of Train, if it is still one then. May be called within Train, by
-  // GradientSink::BackwardBegins, for the next one. REQUIRES: whoever changes the batch, or gives
-  // Train another one that stands in its place, calls Stage or Evaluate before.
+  // or Stage. Only a hint, without which results are the same; may be repeated. Returns whether it
+  // was taken. Does not wait for the device; an error is one of Train, if it is still one then. May
+  // be called within Train for the next one, from GradientSink::BackwardBegins on. REQUIRES:
+  // whoever changes the batch, or gives Train another one that stands in its place, calls Stage or
+  // Evaluate before.
   virtual bool Stage(const Batch* /*batch*/) { return false; }
 
   // Memory that gradients leave the device for at once, for GradientSink::DeviceBuffer; it may

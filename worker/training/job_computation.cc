@@ -203,6 +203,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
   PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables(),
                    servers.patience.clock, pull_ahead, NormToClipBy(spec_),
                    spec_.precision().wire());
+  // Also where Train throws.
   const auto take_next_values = absl::MakeCleanup([this] {
     if (ahead_.has_value()) job_->model->TakeNextValues();
   });
