@@ -64,8 +64,7 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
   shape.train_examples = train->size();
   shape.custom = spec.model().custom().name();
   if (shape.custom.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(shape.model, worker::PlanModel(spec.model(), train->example()));
-    shape.model.pulls_ahead = PullsAhead(spec);
+    MILLRACE_ASSIGN_OR_RETURN(shape.model, worker::PlanModel(spec, train->example()));
     MILLRACE_RETURN_IF_ERROR(CheckShards(spec, shape.model));
   }
   if (data.has_evaluate()) {

@@ -144,8 +144,7 @@ absl::StatusOr<Task> ReadTask(const Options& options) {
   Task task;
   MILLRACE_ASSIGN_OR_RETURN(task.spec, ReadJob(options));
   MILLRACE_ASSIGN_OR_RETURN(const worker::ExampleSpec examples, ExamplesOf(task.spec));
-  MILLRACE_ASSIGN_OR_RETURN(task.plan, worker::PlanModel(task.spec.model(), examples));
-  task.plan.precision = task.spec.precision().compute();
+  MILLRACE_ASSIGN_OR_RETURN(task.plan, worker::PlanModel(task.spec, examples));
   task.batch = RandomBatch(examples, options.batch > 0 ? options.batch : task.spec.batch_size());
   return task;
 }

@@ -56,9 +56,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const Jo
   if (spec.batch_size() == 0) {
     return absl::InvalidArgumentError("batch_size is 0; it must be at least 1");
   }
-  MILLRACE_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(spec.model(), train.example()));
-  plan.precision = spec.precision().compute();
-  plan.pulls_ahead = PullsAhead(spec);
+  MILLRACE_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(spec, train.example()));
   if (evaluate != nullptr) MILLRACE_RETURN_IF_ERROR(CheckEvaluationSet(plan, *evaluate));
   return device->Compile(plan, BatchSizesOf(spec, train, evaluate));
 }

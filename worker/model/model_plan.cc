@@ -211,4 +211,11 @@ absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const ExampleSpec& ex
   return plan;
 }
 
+absl::StatusOr<ModelPlan> PlanModel(const JobSpec& spec, const ExampleSpec& examples) {
+  MILLRACE_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(spec.model(), examples));
+  plan.precision = spec.precision().compute();
+  plan.pulls_ahead = PullsAhead(spec);
+  return plan;
+}
+
 }  // namespace millrace::worker

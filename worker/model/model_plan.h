@@ -28,15 +28,16 @@ struct ModelPlan {
   // In the order in which layers run, those of one layer as LayerPlan::variables.
   std::vector<VariableSpec> variables;
   std::vector<Regularizer> regularizers;  // Of each of them.
-  // JobSpec.precision: PlanModel does not know it.
+  // What a job says beside its model.
   PrecisionSpec::Compute precision = PrecisionSpec::FLOAT32;
-  // PullsAhead(JobSpec), likewise: Model::next_values are asked for.
-  bool pulls_ahead = false;
+  bool pulls_ahead = false;  // Model::next_values are asked for.
 };
 
 // Checks `spec` against the examples that it is to learn from and infers every shape.
 // INVALID_ARGUMENT: "model.layers[2] 'dense': ..." with what does not fit and what would.
 absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const ExampleSpec& examples);
+// Of a job's model, with what the job says beside it.
+absl::StatusOr<ModelPlan> PlanModel(const JobSpec& spec, const ExampleSpec& examples);
 
 // Whether the embeddings of `plan` have rows for the ids of such features, which are as those that
 // it was made for in all else. INVALID_ARGUMENT as above.

@@ -186,11 +186,7 @@ void RetriedCalls::GiveUp(size_t index, absl::Duration limit, absl::Time now, Fi
   part.given_up = limit;
   part.last_failure = absl::DeadlineExceededError(
       absl::StrCat("nothing came for ", absl::FormatDuration(limit), "; asked again"));
-  part.retry_at = now;
-  part.attempt = nullptr;
-  const Attempt::Again again = AfterSilence(index);
-  OnFailed(index, again);
-  if (again == Attempt::Again::kWithItsShard) StartOver(part.shard, now, findings);
+  DoAgain(index, AfterSilence(index), now, findings);
 }
 
 absl::Status RetriedCalls::Fail(size_t index, const absl::Status& status, Attempt::Again again,
@@ -203,11 +199,17 @@ absl::Status RetriedCalls::Fail(size_t index, const absl::Status& status, Attemp
                                                     ": ", status.message()));
   }
   part.last_failure = status;
-  part.retry_at = again == Attempt::Again::kAtOnce ? now : now + part.backoff.Next();
+  DoAgain(index, again, again == Attempt::Again::kAtOnce ? now : now + part.backoff.Next(),
+          findings);
+  return absl::OkStatus();
+}
+
+void RetriedCalls::DoAgain(size_t index, Attempt::Again again, absl::Time at, Findings* findings) {
+  Part& part = parts_[index];
+  part.retry_at = at;
   part.attempt = nullptr;
   OnFailed(index, again);
-  if (again == Attempt::Again::kWithItsShard) StartOver(part.shard, part.retry_at, findings);
-  return absl::OkStatus();
+  if (again == Attempt::Again::kWithItsShard) StartOver(part.shard, at, findings);
 }
 
 // Streams are shared: were those of the other parts broken, other shards would start over in turn.

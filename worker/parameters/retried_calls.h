@@ -111,6 +111,9 @@ class RetriedCalls {
                     Findings* findings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   void GiveUp(size_t index, absl::Duration limit, absl::Time now, Findings* findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  // The part has no attempt any more: it is to be done again, not before `at`.
+  void DoAgain(size_t index, Attempt::Again again, absl::Time at, Findings* findings)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   // All parts of a shard are to be done again, not before `at`.
   void StartOver(size_t shard, absl::Time at, Findings* findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);

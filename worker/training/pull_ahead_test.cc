@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
-#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "protos/cluster.pb.h"
@@ -67,23 +65,6 @@ TEST_F(PullAheadTest, ValuesMayComeBeforeTheStepIsComputed) {
             std::find(events.begin(), events.end(), "commit 0"));
 }
 
-// Ragged ids have no place while a step computes.
-TEST_F(PullAheadTest, ABatchThatCannotBeStagedWithinAStepIsStagedAfterIt) {
-  world_.stages_within_train = false;
-  world_.on_read = [this](absl::Span<const uint64_t> indices) {
-    world_.log.Add(absl::StrCat("read ", indices[0]));
-    return absl::OkStatus();
-  };
-  world_.on_train = [this](const Batch& batch) {
-    if (batch.features[0].floats[0] == 0) world_.log.Await("read 2");
-    return absl::OkStatus();
-  };
-  StartJob(Job());
-  trainer_->Handle(LeaseMessage(1, 0, 4));
-  EXPECT_THAT(NextSteps(4), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(world_.log.EventsWith("staged 1"), SizeIs(1));
-}
-
 // The step that is under way needs none of it.
 TEST_F(PullAheadTest, MemoryThatIsLackingForAPullAheadIsNoErrorOfTheStepUnderWay) {
   int begun = 0;
@@ -126,25 +107,6 @@ TEST_F(PullAheadTest, AModelWithoutAPlaceForTheNextValuesIsPulledAsEver) {
   trainer_->Handle(LeaseMessage(1, 0, 3));
   EXPECT_THAT(NextSteps(3), ElementsAre(0, 1, 2));
   EXPECT_THAT(begun_, ElementsAre(1, 2, 3));
-}
-
-TEST_F(PullAheadTest, TheNextBatchIsStagedWithIt) {
-  world_.on_read = [this](absl::Span<const uint64_t> indices) {
-    world_.log.Add(absl::StrCat("read ", indices[0]));
-    return absl::OkStatus();
-  };
-  world_.on_train = [this](const Batch& batch) {  // One after the other: that of step 1 is ready.
-    if (batch.features[0].floats[0] == 0) world_.log.Await("read 2");
-    return absl::OkStatus();
-  };
-  StartJob(Job());
-  trainer_->Handle(LeaseMessage(1, 0, 4));
-  EXPECT_THAT(NextSteps(4), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(world_.log.EventsWith("stage 1"), SizeIs(1));
-  EXPECT_THAT(world_.log.EventsWith("staged 1"), SizeIs(1));
-  const std::vector<std::string> events = world_.log.events();
-  const auto trained = std::find(events.begin(), events.end(), "train 0");
-  EXPECT_LT(std::find(trained, events.end(), "stage 1"), std::find(trained, events.end(), "add 1"));
 }
 
 // What was pulled for step 6 may lack steps that let step 3 go.

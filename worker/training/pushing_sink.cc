@@ -45,18 +45,20 @@ void PushingSink::FinishedFirst(size_t variable, size_t count) {
   if (finished_[variable] == 0 && !IsFrozen(variable)) Take(variable, count);
 }
 
-void PushingSink::Finished(size_t variable) {
-  if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // Check tells of it.
-  Take(variable, gradients_->variable(variable).size());
-  if (goes_on_) goes_on_();
-}
+void PushingSink::Finished(size_t variable) { Finish(variable, /*known_finite=*/false); }
 
-void PushingSink::FinishedFinite(size_t variable) {
+void PushingSink::FinishedFinite(size_t variable) { Finish(variable, /*known_finite=*/true); }
+
+void PushingSink::Finish(size_t variable, bool known_finite) {
+  if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // Check tells of it.
+  const size_t count = gradients_->variable(variable).size();
   const bool leaves_as_it_is =
       !global_clip_norm_.has_value() && EncodingOf(variable) == Encoding::FLOAT32;
-  if (!leaves_as_it_is) return Finished(variable);
-  if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // As above.
-  if (bad_.ok()) Add(variable, gradients_->variable(variable).size());
+  if (!known_finite || !leaves_as_it_is) {
+    Take(variable, count);
+  } else if (bad_.ok()) {
+    Add(variable, count);
+  }
   if (goes_on_) goes_on_();
 }
 

@@ -65,6 +65,7 @@ class PushingSink final : public GradientSink {
  private:
   bool IsFrozen(size_t variable) const { return variables_[variable].update().has_frozen(); }
 
+  void Finish(size_t variable, bool known_finite);
   // Looks through what was not looked at of the first `count` elements, and adds them to the push.
   void Take(size_t variable, size_t count);
   // Elements `begin` to `end` are final, and are not rounded yet: they leave, and those before

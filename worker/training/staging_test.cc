@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 // Logs "read EXAMPLE". One after the other: a batch is ready when the next one is read.
 class StagingTest : public TrainerFixture {
@@ -27,6 +28,12 @@ class StagingTest : public TrainerFixture {
       world_.log.Add(absl::StrCat("read ", indices[0]));
       return absl::OkStatus();
     };
+  }
+
+  static JobSpec PullsAheadJob() {
+    JobSpec spec = FakeJob();
+    spec.mutable_asynchronous()->set_pull_ahead(true);
+    return spec;
   }
 
   // The step does not end before a batch that comes later is read.
@@ -77,6 +84,28 @@ TEST_F(StagingTest, AStepThatMakesWayHasItsBatchStagedAgain) {
   EXPECT_THAT(NextSteps(4), ElementsAre(3, 2, 4, 5));
   EXPECT_THAT(world_.log.EventsWith("stage 4"), ElementsAre("stage 4", "stage 4"));
   EXPECT_THAT(world_.log.EventsWith("staged 4"), ElementsAre("staged 4"));
+}
+
+TEST_F(StagingTest, WhereAPullBeginsAheadTheBatchIsStagedWithIt) {
+  HoldUpUntilRead(0, "read 2");
+  StartJob(PullsAheadJob());
+  trainer_->Handle(LeaseMessage(1, 0, 4));
+  EXPECT_THAT(NextSteps(4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(world_.log.EventsWith("stage 1"), SizeIs(1));
+  EXPECT_THAT(world_.log.EventsWith("staged 1"), SizeIs(1));
+  const std::vector<std::string> events = world_.log.events();
+  const auto trained = std::find(events.begin(), events.end(), "train 0");
+  EXPECT_LT(std::find(trained, events.end(), "stage 1"), std::find(trained, events.end(), "add 1"));
+}
+
+// Ragged ids have no place while a step computes.
+TEST_F(StagingTest, ABatchThatCannotBeStagedWithinAStepIsStagedAfterIt) {
+  world_.stages_within_train = false;
+  HoldUpUntilRead(0, "read 2");
+  StartJob(PullsAheadJob());
+  trainer_->Handle(LeaseMessage(1, 0, 4));
+  EXPECT_THAT(NextSteps(4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(world_.log.EventsWith("staged 1"), SizeIs(1));
 }
 
 TEST_F(StagingTest, NothingIsStagedForAnEvaluation) {
