@@ -217,6 +217,9 @@ class Dispatcher {
   bool IsEvaluating(uint64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool SomeoneElseTrains(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool LeasesAhead(const JobDispatch& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of all workers that are ready for the job, counting so many more of each.
+  uint64_t ReadySlots(const JobDispatch& job, uint32_t more = 0) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SlotsByWorker FreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::optional<uint64_t> BestWorker(const JobDispatch& job, const SlotsByWorker& free) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

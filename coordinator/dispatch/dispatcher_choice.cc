@@ -30,12 +30,15 @@ bool Dispatcher::SomeoneElseTrains(const JobDispatch& job) const {
 // have it at the cost of others, who would wait for them.
 bool Dispatcher::LeasesAhead(const JobDispatch& job) const {
   const StepRules& rules = job.tracker.rules();
-  if (!rules.pulls_ahead) return false;
-  uint64_t leases = 0;
+  return rules.pulls_ahead && ReadySlots(job, /*more=*/1) <= uint64_t{rules.staleness_bound} + 1;
+}
+
+uint64_t Dispatcher::ReadySlots(const JobDispatch& job, uint32_t more) const {
+  uint64_t slots = 0;
   for (const auto& [worker, state] : workers_) {
-    if (IsReady(job, worker)) leases += uint64_t{state.capacity.slots} + 1;
+    if (IsReady(job, worker)) slots += uint64_t{state.capacity.slots} + more;
   }
-  return leases <= uint64_t{rules.staleness_bound} + 1;
+  return slots;
 }
 
 Dispatcher::SlotsByWorker Dispatcher::FreeSlots() const {

@@ -51,12 +51,8 @@ StepTracker::Heard Dispatcher::HeardOf(const JobDispatch& job, uint64_t worker) 
 
 // Large leases save messages; but jobs take turns by leases.
 uint64_t Dispatcher::LeaseSize(const JobDispatch& job, uint64_t for_worker) const {
-  uint64_t slots = 0;
-  for (const auto& [worker, state] : workers_) {
-    if (IsReady(job, worker)) slots += state.capacity.slots;
-  }
-  const uint64_t size =
-      StepsForSlowness(job.tracker.LeaseSize(slots), job.standings.at(for_worker).slowness);
+  const uint64_t size = StepsForSlowness(job.tracker.LeaseSize(ReadySlots(job)),
+                                         job.standings.at(for_worker).slowness);
   if (jobs_.size() == 1 || job.cost.slowest() <= absl::ZeroDuration()) return size;
   return std::clamp<uint64_t>(std::max<int64_t>(kTurn / job.cost.slowest(), 1), 1, size);
 }
