@@ -2,12 +2,39 @@
 #include <png.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "worker/input/images/decode_image.h"
 
 namespace millrace::worker {
 namespace {
+
+constexpr size_t kSignatureBytes = 8;
+constexpr size_t kLengthBytes = 4;
+constexpr size_t kTypeBytes = 4;
+constexpr size_t kChecksumBytes = 4;
+
+// A chunk's length is only a claim as well, but libpng takes that much memory for most chunks
+// before it reads them, and its simplified interface only warns of lengths above its limit. What
+// comes from the first IDAT on is read in small parts.
+absl::Status CheckChunks(absl::Span<const uint8_t> bytes) {
+  bytes.remove_prefix(kSignatureBytes);
+  while (bytes.size() >= kLengthBytes + kTypeBytes) {
+    const uint64_t length = png_get_uint_32(bytes.data());
+    const absl::string_view type(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes,
+                                 kTypeBytes);
+    if (type == "IDAT") break;
+    bytes.remove_prefix(kLengthBytes + kTypeBytes);
+    if (length + kChecksumBytes > bytes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a PNG file that cannot be decoded: its chunk '", PrintableName(type),
+          "' says that it has ", length, " bytes where the file has ", bytes.size(), " more"));
+    }
+    bytes.remove_prefix(length + kChecksumBytes);
+  }
+  return absl::OkStatus();
+}
 
 class PngDecoder {
  public:
@@ -20,6 +47,7 @@ class PngDecoder {
   PngDecoder& operator=(const PngDecoder&) = delete;
 
   absl::StatusOr<Image> Decode() {
+    MILLRACE_RETURN_IF_ERROR(CheckChunks(bytes_));
     if (png_image_begin_read_from_memory(&info_, bytes_.data(), bytes_.size()) == 0) {
       return Damaged();
     }
