@@ -69,7 +69,7 @@ void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const flo
 
 void CudaGradients::BeginStep() {
   std::fill_n(memory_->Host<uint64_t>(marks_), arrivals_.size(), kStep * ++step_);
-  memory_->CopyIn(marks_, arrivals_.size() * sizeof(uint64_t));
+  memory_->CopyIn(Stream::kCompute, marks_, arrivals_.size() * sizeof(uint64_t));
 }
 
 void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {

@@ -126,9 +126,9 @@ void CudaIds::Copy(const Feature& feature, const Ids& taken) {
   *memory.Host<uint64_t>(places.count) = ids.size();
   std::copy(ids.begin(), ids.end(), memory.Host<int64_t>(places.ids));
   std::copy(taken.ends.begin(), taken.ends.end(), memory.Host<uint64_t>(places.ends));
-  memory.CopyIn(places.count, sizeof(uint64_t));
-  memory.CopyIn(places.ids, bytes);
-  memory.CopyIn(places.ends, taken.ends.size() * sizeof(uint64_t));
+  memory.CopyIn(cuda::Stream::kCopyIn, places.count, sizeof(uint64_t));
+  memory.CopyIn(cuda::Stream::kCopyIn, places.ids, bytes);
+  memory.CopyIn(cuda::Stream::kCopyIn, places.ends, taken.ends.size() * sizeof(uint64_t));
   if (!feature.sorted || !sorts_) return;
   const std::vector<int64_t> rows = RowsOf(feature, taken);
   order_.resize(ids.size());
@@ -139,8 +139,8 @@ void CudaIds::Copy(const Feature& feature, const Ids& taken) {
     memory.Host<int64_t>(places.sorted_ids)[i] = ids[order_[i]];
     memory.Host<int64_t>(places.sorted_rows)[i] = rows[order_[i]];
   }
-  memory.CopyIn(places.sorted_ids, bytes);
-  memory.CopyIn(places.sorted_rows, bytes);
+  memory.CopyIn(cuda::Stream::kCopyIn, places.sorted_ids, bytes);
+  memory.CopyIn(cuda::Stream::kCopyIn, places.sorted_rows, bytes);
 }
 
 bool CudaIds::Take(const BatchPart& part) {

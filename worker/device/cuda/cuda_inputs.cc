@@ -15,7 +15,7 @@ void CopyAndEnqueue(const std::vector<T>& values, const BatchPart& part, size_t 
   const T* const begin = values.data() + part.first * of_example;
   const size_t count = part.size * of_example;
   std::copy(begin, begin + count, memory.Host<T>(place));
-  memory.CopyIn(place, count * sizeof(T));
+  memory.CopyIn(cuda::Stream::kCopyIn, place, count * sizeof(T));
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ void CudaInputs::EnqueueBatch(const BatchPart& part, bool classes,
 
 void CudaInputs::EnqueueSeed(uint64_t seed, const MirroredMemory& memory) const {
   *memory.Host<uint64_t>(seed_) = seed;
-  memory.CopyIn(seed_, sizeof(uint64_t));
+  memory.CopyIn(cuda::Stream::kCompute, seed_, sizeof(uint64_t));
 }
 
 void CudaInputs::SetLabels(size_t output, const MirroredMemory& memory,

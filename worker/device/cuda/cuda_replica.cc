@@ -59,9 +59,9 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
   // What is between gradients is copied along with them, and nobody writes it.
   gpu_->CopyIn(Stream::kCopyIn, layout_.gradients.on_device(), host->gradients(),
                places_.gradients_bytes);
-  values_there_ = gpu_->MakeEvent();
+  copied_in_ = gpu_->MakeEvent();
   forward_done_ = gpu_->MakeEvent();
-  backward_done_ = gpu_->MakeEvent();
+  backward_computed_ = gpu_->MakeEvent();
 }
 
 void CudaReplica::CopyInValues(size_t begin, size_t bytes) {
@@ -78,8 +78,8 @@ void CudaReplica::EnqueueBatch(const BatchPart& part, bool training) {
 
 void CudaReplica::BeginPass(uint64_t seed) {
   layout_.inputs.EnqueueSeed(seed, *memory_);
-  gpu_->Record(Stream::kCopyIn, values_there_.get());
-  gpu_->WaitFor(Stream::kCompute, *values_there_);
+  gpu_->Record(Stream::kCopyIn, copied_in_.get());
+  gpu_->WaitFor(Stream::kCompute, *copied_in_);
 }
 
 std::unique_ptr<CudaReplica::Graphs> CudaReplica::CaptureForward(const BatchPart& part,
@@ -95,8 +95,9 @@ CudaReplica::BackwardGraphs CudaReplica::CaptureBackward(const BatchPart& part,
   graphs.to = to;
   size_t begin = 0;
   const auto capture_to = [&](size_t end) {
-    graphs.by_bucket.push_back(
-        CaptureOf(gpu_.get(), [&] { passes_->EnqueueBackward(part, to, begin, end); }));
+    graphs.by_bucket.push_back(CaptureOf(gpu_.get(), [&] {
+      passes_->EnqueueBackward(part, to, begin, end, backward_computed_.get());
+    }));
     begin = end;
   };
   if (replicas_ == 1) {
@@ -138,9 +139,9 @@ void CudaReplica::LaunchForward(const BatchPart& part, bool training) {
 }
 
 void CudaReplica::LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket) {
-  gpu_->Launch(*CapturedBackward(part, to).by_bucket[bucket]);
-  gpu_->Record(Stream::kCompute, backward_done_.get());
-  gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
+  const BackwardGraphs& graphs = CapturedBackward(part, to);
+  gpu_->Launch(*graphs.by_bucket[bucket]);
+  if (bucket + 1 == graphs.by_bucket.size()) gpu_->WaitFor(Stream::kCopyIn, *backward_computed_);
 }
 
 bool CudaReplica::AwaitForward(double seconds) const {

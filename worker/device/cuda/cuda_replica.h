@@ -51,15 +51,15 @@ class CudaReplica {
   // Before all that follows. Values come from `host`, which must outlive this.
   void TakeMemory(const HostVariables* host);
 
-  // Enqueues a copy of `bytes` of the host's values, from `begin` on: after all copies of values
-  // that were enqueued before, and after all passes that were launched before. May be called by
+  // Enqueues a copy of `bytes` of the host's values, from `begin` on: after all copies that were
+  // enqueued before, and after what all passes compute that were launched before. May be called by
   // another thread than the other methods, but not between BeginPass and LaunchForward.
   void CopyInValues(size_t begin, size_t bytes);
 
   // Enqueues the copy of what the pass that is launched next takes of a batch; the call that was
   // the last counts.
   void EnqueueBatch(const BatchPart& part, bool training);
-  // Has that pass wait for the values.
+  // Has that pass wait for the values and the batch.
   void BeginPass(uint64_t seed);
   // Captures the passes for this part of batches of its batch's size, but for those that are
   // captured already. In training, gradients go to `to` where this is the only replica.
@@ -118,9 +118,9 @@ class CudaReplica {
   std::unique_ptr<MirroredMemory> memory_;
   std::unique_ptr<CudaIds> ids_;
   std::unique_ptr<CudaPasses> passes_;
-  std::unique_ptr<cuda::Event> values_there_;
+  std::unique_ptr<cuda::Event> copied_in_;  // Values and batch.
   std::unique_ptr<cuda::Event> forward_done_;
-  std::unique_ptr<cuda::Event> backward_done_;
+  std::unique_ptr<cuda::Event> backward_computed_;
   // By the size of the whole batch.
   PerBatch<Graphs> training_graphs_;
   PerBatch<Graphs> evaluation_graphs_;

@@ -127,7 +127,7 @@ class Loss {
 
 enum class Stream {
   kCompute,   // Layers, losses, and what they take.
-  kCopyIn,    // Values that arrive.
+  kCopyIn,    // Values that arrive, and batches.
   kCopyOut,   // Gradients that leave.
   kExchange,  // Gradients on their way from GPU to GPU; of one GPU alone they are looked at here.
 };
@@ -198,7 +198,7 @@ class PieceSums {
 };
 
 // One GPU, with its streams. Used by one thread at a time, but for CopyIn on Stream::kCopyIn, which
-// another thread may call meanwhile, again one at a time; what is captured then is not disturbed.
+// other threads may call meanwhile; what is captured then is not disturbed.
 class Gpu {
  public:
   virtual ~Gpu() = default;  // Waits for its work.
