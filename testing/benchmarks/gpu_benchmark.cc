@@ -1,6 +1,8 @@
 // Steps a second of a job's model on a device, through the worker's own Device and Model: from the
 // copy of values and batch to the last gradient in the host's memory. Examples are random ones in
-// memory; there are no servers and no optimizer. Of one GPU also without these copies
+// memory; there are no servers and no optimizer. --ahead: values and batch of the next step are
+// there once the loss is known, as in a job that pulls ahead from servers that are quick, and go to
+// the device while gradients leave. Of one GPU also without these copies
 // (compute_steps_per_second), where the host looks at no losses and waits for no single step: what
 // is left of a step is what these take.
 //
@@ -13,11 +15,13 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -62,6 +66,7 @@ struct Options {
   int64_t peak_size = 8192;
   int threads = 1;
   bool deterministic = true;
+  bool ahead = false;
 };
 
 // As a worker has them: on the host, where the device copies them by itself if it can.
@@ -74,7 +79,14 @@ class HostGradients final : public worker::GradientSink {
   absl::Span<float> DeviceBuffer(size_t variable) override {
     return gradients_.is_host_memory() ? Buffer(variable) : absl::Span<float>();
   }
+  void BackwardBegins() override {
+    if (backward_begins_) backward_begins_();
+  }
   void Finished(size_t /*variable*/) override {}
+
+  void SetBackwardBegins(std::function<void()> backward_begins) {
+    backward_begins_ = std::move(backward_begins);
+  }
 
  private:
   static std::vector<uint64_t> Sizes(const std::vector<VariableSpec>& variables) {
@@ -87,6 +99,7 @@ class HostGradients final : public worker::GradientSink {
   }
 
   worker::GradientSet gradients_;
+  std::function<void()> backward_begins_;
 };
 
 absl::StatusOr<JobSpec> ReadJob(const Options& options) {
@@ -145,6 +158,7 @@ absl::StatusOr<Task> ReadTask(const Options& options) {
   MILLRACE_ASSIGN_OR_RETURN(task.spec, ReadJob(options));
   MILLRACE_ASSIGN_OR_RETURN(const worker::ExampleSpec examples, ExamplesOf(task.spec));
   MILLRACE_ASSIGN_OR_RETURN(task.plan, worker::PlanModel(task.spec, examples));
+  task.plan.pulls_ahead = options.ahead;
   task.batch = RandomBatch(examples, options.batch > 0 ? options.batch : task.spec.batch_size());
   return task;
 }
@@ -173,15 +187,33 @@ absl::StatusOr<Spread> RatesOf(const Options& options, const Run& run) {
   return SpreadOf(std::move(rates));
 }
 
+// What a step needs that follows the one under way: the same values, from where they are, and the
+// same batch.
+void BringNext(const Task& task, worker::Model* model) {
+  for (size_t v = 0; v < task.plan.variables.size(); ++v) {
+    model->Arrived(v, 0, model->next_values(v).size());
+  }
+  model->Stage(&task.batch);
+}
+
 absl::StatusOr<Spread> StepRates(const Task& task, worker::Device* device, const Options& options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Model> model,
                             device->Compile(task.plan, {task.batch.size, /*evaluation=*/0}));
   FillValues(task, [&](size_t variable) { return model->values(variable); });
   HostGradients gradients(*model);
+  bool filled = false;  // Both sets of values, where there are two.
+  const auto bring_next = [&] {
+    if (!std::exchange(filled, true)) {
+      FillValues(task, [&](size_t variable) { return model->next_values(variable); });
+    }
+    BringNext(task, model.get());
+  };
+  if (options.ahead) gradients.SetBackwardBegins(bring_next);
   uint64_t step = 0;
   return RatesOf(options, [&](int steps) -> absl::Status {
     for (int i = 0; i < steps; ++i) {
       MILLRACE_RETURN_IF_ERROR(model->Train(task.batch, step++, &gradients).status());
+      if (options.ahead) model->TakeNextValues();
     }
     return absl::OkStatus();
   });
@@ -266,12 +298,13 @@ absl::Status Run(const Options& options) {
                                  {"device", device->description()},
                                  {"precision", absl::AsciiStrToLower(options.precision)},
                                  {"deterministic", options.deterministic},
+                                 {"ahead", options.ahead},
                                  {"batch", task.batch.size},
                                  {"steps_per_second", rate.median},
                                  {"least", rate.least},
                                  {"most", rate.most},
                                  {"flops_per_second", flops * rate.median}};
-  if (GpuOf(options.device) >= 0) {
+  if (GpuOf(options.device) >= 0 && !options.ahead) {
     MILLRACE_RETURN_IF_ERROR(AddGpuFigures(task, options, flops, &line));
   }
   std::cout << line << std::endl;
@@ -292,6 +325,7 @@ int Main(int argc, char** argv) {
   app.add_option("--peak_size", options.peak_size, "of the product; 0: without");
   app.add_option("--threads", options.threads, "of --device=cpu")->check(CLI::PositiveNumber);
   app.add_option("--deterministic", options.deterministic, "false: sums in any order");
+  app.add_flag("--ahead", options.ahead, "the next step's values come while a step computes");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Run(options);
   if (status.ok()) return 0;

@@ -53,7 +53,7 @@ class RandomMatrix {
 
 class LargeProduct {
  public:
-  LargeProduct(ProductTypes types, int64_t size)
+  LargeProduct(ProductTypes types, Transposed transposed, int64_t size)
       : has_narrow_factors_(types == ProductTypes::kBfloat16 ||
                             types == ProductTypes::kBfloat16ToBfloat16),
         has_narrow_result_(types == ProductTypes::kBfloat16ToBfloat16),
@@ -67,6 +67,9 @@ class LargeProduct {
         types == ProductTypes::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     CheckProduct(cublasLtMatmulDescCreate(&product_, compute, CUDA_R_32F),
                  "cublasLtMatmulDescCreate");
+    // It takes matrices column-major: so its first factor is our second one (product_plan.cu).
+    SetTransposed(CUBLASLT_MATMUL_DESC_TRANSA, transposed.b);
+    SetTransposed(CUBLASLT_MATMUL_DESC_TRANSB, transposed.a);
     MakeLayout(has_narrow_factors_, size, &factor_layout_);
     MakeLayout(has_narrow_result_, size, &result_layout_);
   }
@@ -101,6 +104,12 @@ class LargeProduct {
     CheckProduct(
         cublasLtMatrixLayoutCreate(layout, is_narrow ? CUDA_R_16BF : CUDA_R_32F, side, side, size),
         "cublasLtMatrixLayoutCreate");
+  }
+
+  void SetTransposed(cublasLtMatmulDescAttributes_t attribute, bool transposed) const {
+    const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    CheckProduct(cublasLtMatmulDescSetAttribute(product_, attribute, &operation, sizeof(operation)),
+                 "cublasLtMatmulDescSetAttribute");
   }
 
   // Returns how many there are.
@@ -162,9 +171,9 @@ class LargeProduct {
 
 }  // namespace
 
-double LargeProductRate(ProductTypes types, int64_t size, int rounds) {
+double LargeProductRate(ProductTypes types, Transposed transposed, int64_t size, int rounds) {
   const double side = static_cast<double>(size);
-  return 2 * side * side * side / LargeProduct(types, size).Seconds(rounds);
+  return 2 * side * side * side / LargeProduct(types, transposed, size).Seconds(rounds);
 }
 
 std::string CublasLtName() {

@@ -1,5 +1,6 @@
-// What a GPU reaches in one large product of matrices by cuBLASLt itself, in each precision: a line
-// of JSON each. `result` is what the product has in memory; factors have the precision's type.
+// What a GPU reaches in one large product of matrices by cuBLASLt itself, in each precision, and in
+// one of half the size with each factor as it is and transposed: a line of JSON each. `result` is
+// what the product has in memory; factors have the precision's type.
 //
 //   product_benchmark [SIZE]
 #include <cstdint>
@@ -25,16 +26,25 @@ constexpr NamedTypes kTypes[] = {{ProductTypes::kFloat32, "float32", "float32"},
                                  {ProductTypes::kBfloat16, "bfloat16", "float32"},
                                  {ProductTypes::kBfloat16ToBfloat16, "bfloat16", "bfloat16"}};
 
+void Measure(const NamedTypes& named, Transposed transposed, int64_t size) {
+  const double rate = LargeProductRate(named.types, transposed, size, kRounds);
+  std::cout << nlohmann::ordered_json{{"what", "product"},
+                                      {"by", CublasLtName()},
+                                      {"precision", named.precision},
+                                      {"result", named.result},
+                                      {"size", size},
+                                      {"transposed_a", transposed.a},
+                                      {"transposed_b", transposed.b},
+                                      {"flops_per_second", rate}}
+            << std::endl;
+}
+
 int Main(int64_t size) {
   for (const NamedTypes& named : kTypes) {
-    const double rate = LargeProductRate(named.types, size, kRounds);
-    std::cout << nlohmann::ordered_json{{"what", "product"},
-                                        {"by", CublasLtName()},
-                                        {"precision", named.precision},
-                                        {"result", named.result},
-                                        {"size", size},
-                                        {"flops_per_second", rate}}
-              << std::endl;
+    Measure(named, {}, size);
+    for (const bool a : {false, true}) {
+      for (const bool b : {false, true}) Measure(named, {a, b}, size / 2);
+    }
   }
   return 0;
 }

@@ -6,8 +6,8 @@
 #
 # The groups, in this order if none is named:
 #   tests        all tests of the device on the GPU, and 100 repeats of some steps
-#   benchmarks   steps a second, with sums in one order and in any, large products, convolutions beside
-#                cuDNN's, how much of pushes and pulls is hidden
+#   benchmarks   steps a second, with sums in one order and in any, and with the next step's values ahead,
+#                large products, convolutions beside cuDNN's, how much of pushes and pulls is hidden
 #   peers        the same models in PyTorch
 #   sanitizers   compute-sanitizer's memcheck, racecheck and synccheck over the kernels' tests,
 #                memcheck over those of models, and initcheck over a few steps of a model
@@ -161,6 +161,8 @@ run_benchmarks() {
       part "speed_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" \
         --job="$job.textproto" "--precision=$precision" --batch="$size" "${small[@]}" "--peak_size=$peak"
       part "speed_any_order_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" --deterministic=false \
+        --job="$job.textproto" "--precision=$precision" --batch="$size" "${small[@]}" --peak_size=0
+      part "speed_ahead_${job##*/}_$precision" 120 "${ours[@]}" "$here/gpu_benchmark" --ahead \
         --job="$job.textproto" "--precision=$precision" --batch="$size" "${small[@]}" --peak_size=0
       [[ -z $emulated ]] || break
     done

@@ -5,11 +5,13 @@
     steps/s     of gpu_benchmark, whose sums have one order
     alone       the same without copies from and to the host, and without waits for each step
     any order   the same with --deterministic=false, as a share of that
+    ahead       gpu_benchmark --ahead: the next step's values and batch come while gradients leave
     of product  the arithmetic of a step as a share of the fastest large product (product_benchmark), whose factors have
                 the precision's type before: nothing is rounded meanwhile
     PyTorch     steps/s of the fastest of its modes, copies included as in ours, and which it is
     ratio       ours / PyTorch's
     alone       the same of both without copies, of the fastest of its modes then
+    ahead       likewise, of both where the next step's values come while gradients leave
 
 What was not measured is '-'.
 """
@@ -44,31 +46,39 @@ def ratio(ours, theirs):
 
 def best_of(torch, job, precision, batch, what):
     rates = [(line[what]["median"], line["mode"]) for line in torch
-             if (line["job"], line["precision"], line["batch"]) == (model_of(job), precision, batch)]
+             if (line["job"], line["precision"], line["batch"]) == (model_of(job), precision, batch) and what in line]
     return max(rates, default=(None, None))
 
 
 def row(line, found):
     job, precision, rate = line["job"], line["precision"], line["steps_per_second"]
-    loose = [other["steps_per_second"] for other in found["millrace"] if not other["deterministic"] and
-             all(other[field] == line[field] for field in ("job", "precision", "batch"))]
+
+    def others(deterministic, ahead):
+        return [other["steps_per_second"] for other in found["millrace"]
+                if (other["deterministic"], other["ahead"]) == (deterministic, ahead) and
+                all(other[field] == line[field] for field in ("job", "precision", "batch"))]
+
+    loose = others(deterministic=False, ahead=False)
+    ahead = max(others(deterministic=True, ahead=True), default=None)
     products = [product["flops_per_second"] for product in found["product"] if product["precision"] == precision]
     alone = line.get("compute_steps_per_second")
     theirs, mode = best_of(found["torch"], job, precision, line["batch"], "with_copies")
     theirs_alone, _ = best_of(found["torch"], job, precision, line["batch"], "compute")
+    theirs_ahead, _ = best_of(found["torch"], job, precision, line["batch"], "ahead")
     return (f"{job:<18} {precision:<9} {line['batch']:>5} {rate:>9.1f} {number(alone, '.1f'):>9}"
-            f" {number(loose[0] / rate if loose else None, '.2f'):>9}"
+            f" {number(loose[0] / rate if loose else None, '.2f'):>9} {number(ahead, '.1f'):>9}"
             f" {number(line['flops_per_second'] / max(products) if products else None, '.3f'):>10}"
-            f" {number(theirs, '.1f'):>8} {mode or '-':<7} {ratio(rate, theirs):>6} {ratio(alone, theirs_alone):>6}")
+            f" {number(theirs, '.1f'):>8} {mode or '-':<7} {ratio(rate, theirs):>6} {ratio(alone, theirs_alone):>6}"
+            f" {ratio(ahead, theirs_ahead):>6}")
 
 
 def main():
     found = lines_of(sys.argv[1:])
-    measured = [line for line in found["millrace"] if line["deterministic"]]
+    measured = [line for line in found["millrace"] if line["deterministic"] and not line["ahead"]]
     if not measured:
         return
-    print(f"{'job':<18} {'precision':<9} {'batch':>5} {'steps/s':>9} {'alone':>9} {'any order':>9} {'of product':>10}"
-          f" {'PyTorch':>8} {'mode':<7} {'ratio':>6} {'alone':>6}")
+    print(f"{'job':<18} {'precision':<9} {'batch':>5} {'steps/s':>9} {'alone':>9} {'any order':>9} {'ahead':>9}"
+          f" {'of product':>10} {'PyTorch':>8} {'mode':<7} {'ratio':>6} {'alone':>6} {'ahead':>6}")
     for line in measured:
         print(row(line, found))
 

@@ -3,11 +3,13 @@
     python3 torch_speed.py [--device=cuda] [--mode=eager|graph|compile] [--models=...] [--precisions=...]
 
 A step is what testing/benchmarks/gpu_benchmark measures: forward pass, mean loss, backward pass, the decay of weights
-added to gradients (in one call, as PyTorch's optimizers have it); without an optimizer. Two figures for each model and
+added to gradients (in one call, as PyTorch's optimizers have it); without an optimizer. Three figures for each model and
 precision:
 
     compute     values and batch stay on the device, and so do the gradients
     with_copies as a step of a worker: values and batch come from pinned memory, gradients go there
+    ahead       the same, but the next step's values and batch come once the backward pass is done, while gradients go,
+                on streams of their own: what gpu_benchmark --ahead measures. On a GPU alone
 
 Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers have
 bfloat16, too, which ours have not. Convolutions are channels_last and cuDNN looks for the fastest. --mode=graph captures
@@ -84,7 +86,9 @@ class Step:
         pin = self.device.type == "cuda"
         self.host = [(self.x, self.pinned(host, pin)), (self.labels, self.pinned(labels, pin))]
         self.host += [(p.data, self.pinned(p.detach().cpu(), pin)) for p in self.model.parameters()]
-        self.compute, self.whole = self.once, self.once_with_copies
+        self.compute, self.whole, self.overlapped = self.once, self.once_with_copies, self.once_ahead
+        if pin:
+            self.copies_in, self.copies_out = torch.cuda.Stream(), torch.cuda.Stream()
         if mode == "compile":
             torch.compiler.reset()  # It compiles a function 8 times at most, and then runs it as it is.
             self.loss = torch.compile(self.loss)
@@ -92,7 +96,8 @@ class Step:
             self.once()
         self.out = [(self.pinned(p.grad.detach().cpu(), pin), p) for p in self.model.parameters()]
         if mode == "graph":
-            self.compute, self.whole = self.captured(self.once), self.captured(self.once_with_copies)
+            self.compute, self.whole, self.overlapped = map(self.captured,
+                                                            (self.once, self.once_with_copies, self.once_ahead))
 
     @staticmethod
     def pinned(tensor, pin):
@@ -125,16 +130,36 @@ class Step:
             run()
         return graph.replay
 
-    def once_with_copies(self):
+    def copy_in(self):
         with torch.no_grad():
             for to, source in self.host:
                 to.copy_(source, non_blocking=True)
-        self.once()
+
+    def copy_out(self):
         for to, parameter in self.out:
             to.copy_(parameter.grad, non_blocking=True)
 
+    def once_with_copies(self):
+        self.copy_in()
+        self.once()
+        self.copy_out()
+
+    def once_ahead(self):
+        self.once()
+        here = torch.cuda.current_stream()
+        for stream, copy in ((self.copies_in, self.copy_in), (self.copies_out, self.copy_out)):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                copy()
+        for stream in (self.copies_in, self.copies_out):
+            here.wait_stream(stream)
+
     def with_copies(self):
         self.whole()
+        self.wait()
+
+    def ahead(self):
+        self.overlapped()
         self.wait()
 
     def alone(self):
@@ -176,10 +201,13 @@ def main():
             torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "tf32"
             step = Step(name, precision, options.mode, options)
-            print(json.dumps({
+            line = {
                 "what": "torch", "torch": torch.__version__, "mode": options.mode, "job": name, "device": options.device,
                 "precision": precision, "batch": step.batch, "compute": rates(step, step.alone, options),
-                "with_copies": rates(step, step.with_copies, options)}), flush=True)
+                "with_copies": rates(step, step.with_copies, options)}
+            if step.device.type == "cuda":
+                line["ahead"] = rates(step, step.ahead, options)
+            print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ absl::Status CudaModel::Told(const cuda::Error& error) {
   return status;
 }
 
-// Not for values: they are copied from where they stay, and another thread may add to them.
+// Not for what is copied in: another thread may add values, which are copied from where they stay;
+// and a batch that is written over on its way is copied once more, after that.
 absl::Status CudaModel::Settle(absl::Status why) {
   try {
     for (size_t i = 0; i < replicas_.size(); ++i) {
