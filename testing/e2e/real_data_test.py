@@ -16,9 +16,10 @@ class RealDataTest(unittest.TestCase):
         return final["metrics"]
 
     def test_mnist_asynchronous(self):
-        # One process of another framework, the same data and optimizer: 0.972.
-        metrics = self.train("mnist_cnn", harness.real_data("mnist"), "--ps=2", "--workers=2")
-        self.assertGreaterEqual(metrics["eval_accuracy"], 0.965)
+        # One process of another framework, the same data and optimizer, 5 epochs: 0.972. Here that varies from run to run
+        # by which values a step is computed from, after 5 epochs from 0.963 to 0.978, after 8 from 0.975 to 0.979.
+        metrics = self.train("mnist_cnn", harness.real_data("mnist"), "--ps=2", "--workers=2", "--set=epochs=8")
+        self.assertGreaterEqual(metrics["eval_accuracy"], 0.970)
 
     def test_mnist_synchronous(self):
         metrics = self.train("mnist_cnn_sync", harness.real_data("mnist"), "--ps=2", "--workers=2")
