@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/printable.h"
 #include "coordinator/run/trainer.h"
 #include "coordinator/shards/merge_progress.h"
 
@@ -98,7 +99,18 @@ JobPrepared Trainer::Refusal(const std::string& job_id, const std::string& why) 
   return refusal;
 }
 
+// A worker that has a step may itself wait for a server that does not answer.
 absl::optional<Dispatcher::Stall> Trainer::FindStall(const ShardGroup& shards) const {
+  const std::vector<ShardNews>& news = watch_.news();
+  for (uint32_t shard = 0; shard < news.size(); ++shard) {
+    if (news[shard].silent_since == absl::InfiniteFuture()) continue;
+    const std::string error =
+        news[shard].error.empty() ? "" : absl::StrCat(" (", Printable(news[shard].error), ")");
+    return Dispatcher::Stall{
+        absl::StrCat(shards.servers().DescribeServer(shard), ", which has shard ", shard,
+                     " and does not answer", error, ","),
+        news[shard].silent_since};
+  }
   auto stall = environment_.dispatcher->FindStall(job_.id());
   if (!stall || !synchronous_ || seen_.empty()) return stall;
   const auto by_version = [](const auto& a, const auto& b) { return a.version() < b.version(); };
