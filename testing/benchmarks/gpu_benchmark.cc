@@ -249,7 +249,7 @@ absl::StatusOr<Spread> ComputeRates(const Task& task, const Options& options) {
   replica.TakeMemory(&host);
   const worker::BatchPart part = worker::AllOf(task.batch);
   replica.CopyInValues(0, places.values_bytes);
-  replica.EnqueueBatch(part, /*training=*/true);
+  replica.CopyBatch(part, /*training=*/true);
   replica.BeginPass(/*seed=*/0);
   replica.Prepare(part, /*training=*/true, /*to=*/{});
   return RatesOf(options, [&](int steps) {

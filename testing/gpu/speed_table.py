@@ -55,12 +55,13 @@ def row(line, found):
 
     def others(deterministic, ahead):
         return [other["steps_per_second"] for other in found["millrace"]
-                if (other["deterministic"], other["ahead"]) == (deterministic, ahead) and
+                if (other["deterministic"], other.get("ahead", False)) == (deterministic, ahead) and
                 all(other[field] == line[field] for field in ("job", "precision", "batch"))]
 
     loose = others(deterministic=False, ahead=False)
     ahead = max(others(deterministic=True, ahead=True), default=None)
-    products = [product["flops_per_second"] for product in found["product"] if product["precision"] == precision]
+    products = [product["flops_per_second"] for product in found["product"]
+                if product["precision"] == precision and product.get("of_peak", True)]
     alone = line.get("compute_steps_per_second")
     theirs, mode = best_of(found["torch"], job, precision, line["batch"], "with_copies")
     theirs_alone, _ = best_of(found["torch"], job, precision, line["batch"], "compute")
@@ -74,7 +75,7 @@ def row(line, found):
 
 def main():
     found = lines_of(sys.argv[1:])
-    measured = [line for line in found["millrace"] if line["deterministic"] and not line["ahead"]]
+    measured = [line for line in found["millrace"] if line["deterministic"] and not line.get("ahead", False)]
     if not measured:
         return
     print(f"{'job':<18} {'precision':<9} {'batch':>5} {'steps/s':>9} {'alone':>9} {'any order':>9} {'ahead':>9}"

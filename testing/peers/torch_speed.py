@@ -9,7 +9,8 @@ precision:
     compute     values and batch stay on the device, and so do the gradients
     with_copies as a step of a worker: values and batch come from pinned memory, gradients go there
     ahead       the same, but the next step's values and batch come once the backward pass is done, while gradients go,
-                on streams of their own: what gpu_benchmark --ahead measures. On a GPU alone
+                on streams of their own, as in gpu_benchmark --ahead. Not as there, no gradient goes before the pass is
+                done; and the host of a captured step waits for the values, too, not for the gradients alone
 
 Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers have
 bfloat16, too, which ours have not. Convolutions are channels_last and cuDNN looks for the fastest. --mode=graph captures
@@ -86,6 +87,7 @@ class Step:
         pin = self.device.type == "cuda"
         self.host = [(self.x, self.pinned(host, pin)), (self.labels, self.pinned(labels, pin))]
         self.host += [(p.data, self.pinned(p.detach().cpu(), pin)) for p in self.model.parameters()]
+        self.is_captured = mode == "graph"
         self.compute, self.whole, self.overlapped = self.once, self.once_with_copies, self.once_ahead
         if pin:
             self.copies_in, self.copies_out = torch.cuda.Stream(), torch.cuda.Stream()
@@ -95,7 +97,7 @@ class Step:
         for _ in range(3):
             self.once()
         self.out = [(self.pinned(p.grad.detach().cpu(), pin), p) for p in self.model.parameters()]
-        if mode == "graph":
+        if self.is_captured:
             self.compute, self.whole, self.overlapped = map(self.captured,
                                                             (self.once, self.once_with_copies, self.once_ahead))
 
@@ -160,7 +162,7 @@ class Step:
 
     def ahead(self):
         self.overlapped()
-        self.wait()
+        self.wait() if self.is_captured else self.copies_out.synchronize()
 
     def alone(self):
         self.compute()

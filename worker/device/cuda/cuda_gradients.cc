@@ -47,7 +47,8 @@ CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const Vari
   const size_t most_groups = std::min(places.order.size(), bytes_ / kGroupBytes + 1);
   arrivals_.resize(alone_ ? most_groups : 0);
   for (Arrival& arrival : arrivals_) arrival.mark = layout->Add(sizeof(uint64_t));
-  marks_ = layout->Add(arrivals_.size() * sizeof(uint64_t));
+  computed_ = layout->Add(sizeof(uint64_t));
+  marks_ = layout->Add(MarksBytes());
 }
 
 void CudaGradients::AddRest(MemoryLayout* layout) {
@@ -68,8 +69,8 @@ void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const flo
 }
 
 void CudaGradients::BeginStep() {
-  std::fill_n(memory_->Host<uint64_t>(marks_), arrivals_.size(), kStep * ++step_);
-  memory_->CopyIn(Stream::kCompute, marks_, arrivals_.size() * sizeof(uint64_t));
+  std::fill_n(memory_->Host<uint64_t>(marks_), arrivals_.size() + 1, kStep * ++step_);
+  memory_->CopyIn(marks_, MarksBytes());
 }
 
 void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {
@@ -84,6 +85,10 @@ void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {
 
 void CudaGradients::End() {
   if (open_) CopyOutLast();
+  if (alone_) {
+    gpu_->Tell(Stream::kCompute, memory_->Device<uint64_t>(marks_) + arrivals_.size(),
+               memory_->Host<uint64_t>(computed_));
+  }
   if (!enqueued_.empty()) {
     gpu_->Record(Stream::kCopyOut, all_copied_.get());
     gpu_->WaitFor(Stream::kCompute, *all_copied_);
@@ -171,37 +176,40 @@ bool CudaGradients::Follows(size_t next, size_t before) const {
 // says nothing: so the event is asked again and again. Once the number has come it is asked a last
 // time: what a copy wrote is promised to those who have seen the event behind it. Should the event
 // still speak of the step before, it is the order of copies on one stream that is relied on.
-bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
+bool CudaGradients::Await(const Arrival& arrival, double seconds,
+                          const std::function<void()>& meanwhile) const {
   const Clock::time_point begin = Clock::now();
   const auto left = [&] { return std::max(0.0, seconds - SecondsSince(begin)); };
-  if (!gpu_->HostWaitFor(*arrival.copied, left())) return false;
-  const Clock::time_point told = Clock::now();
-  while (MarkOf(arrival) / kStep != step_) {
+  while (!gpu_->HostWaitFor(*arrival.copied, /*seconds=*/0) ||
+         MarkAt(arrival.mark) / kStep != step_) {
     if (left() == 0) return false;
-    if (Clock::now() - told < kEager) {
+    meanwhile();
+    if (Clock::now() - begin < kEager) {
       std::this_thread::yield();
     } else {
-      gpu_->HostWaitFor(*arrival.copied, /*seconds=*/0);
       std::this_thread::sleep_for(kSleep);
     }
   }
   return gpu_->HostWaitFor(*arrival.copied, left());
 }
 
-uint64_t CudaGradients::MarkOf(const Arrival& arrival) const {
-  const std::atomic_ref<uint64_t> mark(*memory_->Host<uint64_t>(arrival.mark));
+uint64_t CudaGradients::MarkAt(size_t place) const {
+  const std::atomic_ref<uint64_t> mark(*memory_->Host<uint64_t>(place));
   return mark.load(std::memory_order_acquire);
 }
 
+bool CudaGradients::HasComputed() const { return MarkAt(computed_) / kStep == step_; }
+
 bool CudaGradients::Wait(double seconds) const {
-  return groups_.empty() || Await(arrivals_[groups_.size() - 1], seconds);
+  return groups_.empty() || Await(arrivals_[groups_.size() - 1], seconds, [] {});
 }
 
-bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const {
+bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientSink* sink,
+                             const std::function<void()>& meanwhile) const {
   for (size_t group = 0; group < groups_.size(); ++group) {
     const Arrival& arrival = arrivals_[group];
-    if (!Await(arrival, seconds)) return false;
-    const bool is_finite = (MarkOf(arrival) & kNotFinite) == 0;
+    if (!Await(arrival, seconds, meanwhile)) return false;
+    const bool is_finite = (MarkAt(arrival.mark) & kNotFinite) == 0;
     for (const size_t index : groups_[group]) {
       float* const buffer = sink->Buffer(index).data();
       if (buffer != to[index]) std::copy_n(to[index], variables_[index].elements, buffer);

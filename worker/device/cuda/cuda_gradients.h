@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -63,10 +64,17 @@ class CudaGradients final : public cuda::Gradients {
   float* Buffer(int variable) override;
   void Finished(int variable) override;
 
+  // Of one replica alone: whether the pass of the step that was begun last has computed all
+  // gradients, so that it reads values and batch no more. Does not block, or ask the device. May be
+  // called by other threads, but not while BeginStep is.
+  bool HasComputed() const;
+
   // Waits for each group of the pass that was enqueued last, or launched again, and hands its
   // gradients over, as finite ones where all of the group are; `to` is where they go, from where
-  // they are copied unless it is the sink's place. False: one took more than `seconds`.
-  bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const;
+  // they are copied unless it is the sink's place. Calls `meanwhile` again and again while it
+  // waits. False: one took more than `seconds`.
+  bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink,
+                const std::function<void()>& meanwhile) const;
   // Waits for them alone.
   bool Wait(double seconds) const;
 
@@ -105,9 +113,11 @@ class CudaGradients final : public cuda::Gradients {
     return memory_->Device<float>(all_ + variable.gradient);
   }
   // False: it took more than `seconds`. Throws as soon as the device has failed.
-  bool Await(const Arrival& arrival, double seconds) const;
-  // That came last.
-  uint64_t MarkOf(const Arrival& arrival) const;
+  bool Await(const Arrival& arrival, double seconds, const std::function<void()>& meanwhile) const;
+  // The one that came there last.
+  uint64_t MarkAt(size_t place) const;
+  // One for each group that there may be, and one for HasComputed.
+  size_t MarksBytes() const { return (arrivals_.size() + 1) * sizeof(uint64_t); }
 
   std::vector<Variable> variables_;
   const bool alone_;
@@ -125,7 +135,8 @@ class CudaGradients final : public cuda::Gradients {
   std::unique_ptr<cuda::Event> final_on_device_;
   std::unique_ptr<cuda::Event> looked_at_;
   std::unique_ptr<cuda::Event> all_copied_;
-  size_t marks_ = 0;  // Of all groups of the step under way, mirrored.
+  size_t computed_ = 0;  // Where the mark is that says so, mirrored.
+  size_t marks_ = 0;     // All of the step under way, mirrored.
   uint64_t step_ = 0;
   cuda::Gpu* gpu_ = nullptr;
   const MirroredMemory* memory_ = nullptr;

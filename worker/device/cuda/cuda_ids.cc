@@ -118,17 +118,20 @@ std::vector<int64_t> CudaIds::RowsOf(const Feature& feature, const Ids& taken) {
   return rows;
 }
 
-void CudaIds::Copy(const Feature& feature, const Ids& taken) {
+void CudaIds::Copy(const Feature& feature, const Ids& taken, CopiesIn* copies) {
   const Places places(batch_, feature.room);
   const MirroredMemory& memory = *feature.memory;
   const absl::Span<const int64_t> ids = taken.ids;
   const size_t bytes = ids.size() * sizeof(int64_t);
+  const auto copy = [&](size_t place, size_t count) {
+    copies->Add(memory.Device<char>(place), memory.Host<char>(place), count);
+  };
   *memory.Host<uint64_t>(places.count) = ids.size();
   std::copy(ids.begin(), ids.end(), memory.Host<int64_t>(places.ids));
   std::copy(taken.ends.begin(), taken.ends.end(), memory.Host<uint64_t>(places.ends));
-  memory.CopyIn(cuda::Stream::kCopyIn, places.count, sizeof(uint64_t));
-  memory.CopyIn(cuda::Stream::kCopyIn, places.ids, bytes);
-  memory.CopyIn(cuda::Stream::kCopyIn, places.ends, taken.ends.size() * sizeof(uint64_t));
+  copy(places.count, sizeof(uint64_t));
+  copy(places.ids, bytes);
+  copy(places.ends, taken.ends.size() * sizeof(uint64_t));
   if (!feature.sorted || !sorts_) return;
   const std::vector<int64_t> rows = RowsOf(feature, taken);
   order_.resize(ids.size());
@@ -139,11 +142,11 @@ void CudaIds::Copy(const Feature& feature, const Ids& taken) {
     memory.Host<int64_t>(places.sorted_ids)[i] = ids[order_[i]];
     memory.Host<int64_t>(places.sorted_rows)[i] = rows[order_[i]];
   }
-  memory.CopyIn(cuda::Stream::kCopyIn, places.sorted_ids, bytes);
-  memory.CopyIn(cuda::Stream::kCopyIn, places.sorted_rows, bytes);
+  copy(places.sorted_ids, bytes);
+  copy(places.sorted_rows, bytes);
 }
 
-bool CudaIds::Take(const BatchPart& part) {
+bool CudaIds::Take(const BatchPart& part, CopiesIn* copies) {
   for (Feature& feature : features_) {
     const Ids taken = IdsOf(feature, part);
     // Memory that was not to be had for an earlier batch is asked for again.
@@ -152,7 +155,7 @@ bool CudaIds::Take(const BatchPart& part) {
     } else if (feature.memory == nullptr) {
       MakeRoom(&feature, feature.room);
     }
-    Copy(feature, taken);
+    Copy(feature, taken, copies);
   }
   return std::exchange(moved_, false);
 }

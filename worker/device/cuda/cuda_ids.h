@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "worker/device/cuda/batch_part.h"
+#include "worker/device/cuda/copies_in.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/model/model_plan.h"
@@ -29,10 +30,10 @@ class CudaIds {
   // What it takes of the device when it is made.
   static size_t Bytes(const ModelPlan& plan, size_t batch);
 
-  // Enqueues the copy of a part's ids, whose twins in host memory stay as they are until it is done
-  // or of no use (CudaInputs::EnqueueBatch). True: some have moved since it last returned, and work
+  // Adds the copy of a part's ids, whose twins in host memory stay as they are until it is done or
+  // of no use (CudaInputs::CopyBatch). True: some have moved since it last returned, and work
   // that was captured with slots() is void. After an exception it may be called again.
-  bool Take(const BatchPart& part);
+  bool Take(const BatchPart& part, CopiesIn* copies);
 
   // By IdSlot; empty where nobody asks for one.
   const cuda::Ids* slots() const { return slots_.data(); }
@@ -56,7 +57,7 @@ class CudaIds {
   };
   static Ids IdsOf(const Feature& feature, const BatchPart& part);
   static std::vector<int64_t> RowsOf(const Feature& feature, const Ids& taken);
-  void Copy(const Feature& feature, const Ids& taken);
+  void Copy(const Feature& feature, const Ids& taken, CopiesIn* copies);
 
   cuda::Gpu* const gpu_;
   const bool sorts_;  // Sums have one order.

@@ -10,12 +10,12 @@ namespace {
 // Of what a whole batch has.
 template <typename T>
 void CopyAndEnqueue(const std::vector<T>& values, const BatchPart& part, size_t place,
-                    const MirroredMemory& memory) {
+                    const MirroredMemory& memory, CopiesIn* copies) {
   const size_t of_example = values.size() / part.whole();
   const T* const begin = values.data() + part.first * of_example;
   const size_t count = part.size * of_example;
   std::copy(begin, begin + count, memory.Host<T>(place));
-  memory.CopyIn(cuda::Stream::kCopyIn, place, count * sizeof(T));
+  copies->Add(memory.Device<T>(place), memory.Host<T>(place), count * sizeof(T));
 }
 
 }  // namespace
@@ -37,28 +37,28 @@ CudaInputs::CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout
   seed_ = layout->Add(sizeof(uint64_t));
 }
 
-void CudaInputs::EnqueueBatch(const BatchPart& part, bool classes,
-                              const MirroredMemory& memory) const {
+void CudaInputs::CopyBatch(const BatchPart& part, bool classes, const MirroredMemory& memory,
+                           CopiesIn* copies) const {
   const Batch& batch = *part.batch;
   for (size_t i = 0; i < features_.size(); ++i) {
-    CopyAndEnqueue(batch.features[i].floats, part, features_[i], memory);
-    CopyAndEnqueue(batch.features[i].bytes, part, features_[i], memory);
+    CopyAndEnqueue(batch.features[i].floats, part, features_[i], memory, copies);
+    CopyAndEnqueue(batch.features[i].bytes, part, features_[i], memory, copies);
   }
   for (const size_t label : learned_) {
-    CopyAndEnqueue(batch.labels[label].floats, part, labels_[label], memory);
-    CopyAndEnqueue(batch.labels[label].ids, part, labels_[label], memory);
+    CopyAndEnqueue(batch.labels[label].floats, part, labels_[label], memory, copies);
+    CopyAndEnqueue(batch.labels[label].ids, part, labels_[label], memory, copies);
   }
   for (size_t i = 0; i < plan_.outputs.size(); ++i) {
     const OutputBatch values = OutputOf(plan_.outputs[i], {}, batch);
     std::vector<double> weights = ExampleWeights(plan_.outputs[i], values, batch, classes);
     weights.resize(batch.size, 1);  // Where there are none.
-    CopyAndEnqueue(weights, part, weights_[i], memory);
+    CopyAndEnqueue(weights, part, weights_[i], memory, copies);
   }
 }
 
 void CudaInputs::EnqueueSeed(uint64_t seed, const MirroredMemory& memory) const {
   *memory.Host<uint64_t>(seed_) = seed;
-  memory.CopyIn(cuda::Stream::kCompute, seed_, sizeof(uint64_t));
+  memory.CopyIn(seed_, sizeof(uint64_t));
 }
 
 void CudaInputs::SetLabels(size_t output, const MirroredMemory& memory,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/device/cuda/batch_part.h"
+#include "worker/device/cuda/copies_in.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/model/model_plan.h"
@@ -21,11 +22,12 @@ class CudaInputs {
   // outlive it.
   CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout);
 
-  // Enqueues the copies of all of a part of a batch, whose twins in host memory stay as they are
-  // until the copies are done, or it is called again: what was on its way then is of no use, and on
-  // the stream what is newer comes after it. `classes`: class weights count too. REQUIRES:
-  // CheckBatch is OK.
-  void EnqueueBatch(const BatchPart& part, bool classes, const MirroredMemory& memory) const;
+  // Adds the copies of all of a part of a batch, whose twins in host memory stay as they are until
+  // the copies are done, or it is called again: what was on its way then is of no use, and what is
+  // newer comes after it. `classes`: class weights count too. REQUIRES: CheckBatch is OK.
+  void CopyBatch(const BatchPart& part, bool classes, const MirroredMemory& memory,
+                 CopiesIn* copies) const;
+  // On the compute stream.
   void EnqueueSeed(uint64_t seed, const MirroredMemory& memory) const;
 
   // On the device: where a feature of floats or of bytes is.

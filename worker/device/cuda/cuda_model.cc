@@ -279,7 +279,7 @@ bool CudaModel::Stage(const Batch* batch) {
   if (!within_train_) busy.emplace(meter_.get());
   const DeviceState::Call call(state_.get(), "takes a batch", state_->timeout());
   try {
-    EnqueueBatch(Divide(*batch, replicas_.size()), /*training=*/true);
+    CopyBatch(Divide(*batch, replicas_.size()), /*training=*/true);
     staged_ = batch;
   } catch (const cuda::Error& error) {
     Told(error).IgnoreError();  // Train tries again.
@@ -288,15 +288,15 @@ bool CudaModel::Stage(const Batch* batch) {
   return staged_ != nullptr;
 }
 
-void CudaModel::EnqueueBatch(const std::vector<BatchPart>& parts, bool training) {
-  for (size_t i = 0; i < parts.size(); ++i) At(i).EnqueueBatch(parts[i], training);
+void CudaModel::CopyBatch(const std::vector<BatchPart>& parts, bool training) {
+  for (size_t i = 0; i < parts.size(); ++i) At(i).CopyBatch(parts[i], training);
 }
 
 void CudaModel::Launch(const std::vector<BatchPart>& parts, bool staged, uint64_t seed,
                        bool training, const GradientPlaces& to) {
   const DeviceState::Call call(state_.get(), "launches a step", state_->timeout());
   arriving_.CopyRest();
-  if (!staged) EnqueueBatch(parts, training);
+  if (!staged) CopyBatch(parts, training);
   LaunchForward(parts, seed, training, to);
   if (training) LaunchBackward(parts, to);
 }
@@ -338,7 +338,12 @@ bool CudaModel::AwaitGradients() {
 
 bool CudaModel::HandOver(const GradientPlaces& to, GradientSink* gradients) {
   if (exchange_ != nullptr) return exchange_->HandOver(timeout_seconds(), gradients);
-  return At(0).gradients().HandOver(timeout_seconds(), to, gradients);
+  CudaReplica& replica = At(0);
+  return replica.gradients().HandOver(timeout_seconds(), to, gradients, [&] {
+    if (!replica.copies_in()->CanRelease()) return;
+    const DeviceState::Call call(state_.get(), "takes values", state_->timeout());
+    replica.copies_in()->TryRelease();
+  });
 }
 
 OutputBatch CudaModel::OutputAt(size_t output, const std::vector<BatchPart>& parts) {

@@ -91,8 +91,8 @@ class CudaModel final : public Model {
   std::vector<std::unique_ptr<CudaReplica>> MakeReplicas(std::vector<NamedGpu> gpus) const;
   // What is called next is this one's GPU.
   CudaReplica& At(size_t replica);
-  // Enqueues the copies of the batch to the replicas.
-  void EnqueueBatch(const std::vector<BatchPart>& parts, bool training);
+  // Copies the batch to the replicas.
+  void CopyBatch(const std::vector<BatchPart>& parts, bool training);
   // Enqueues a whole step: the batch, unless it is `staged`, and forwards, and backwards.
   void Launch(const std::vector<BatchPart>& parts, bool staged, uint64_t seed, bool training,
               const GradientPlaces& to);

@@ -200,13 +200,11 @@ void CudaPasses::EnqueueStep(const BatchPart& part, size_t index) {
 }
 
 void CudaPasses::EnqueueBackward(const BatchPart& part, const GradientPlaces& to, size_t begin,
-                                 size_t end, cuda::Event* computed) {
+                                 size_t end) {
   if (begin == 0) layout_->gradients.Begin(part, to);
   for (size_t i = begin; i < end; ++i) EnqueueStep(part, i);
   layout_->gradients.MakeFinal();
-  if (end < walk_.backward.size()) return;
-  gpu_->Record(Stream::kCompute, computed);
-  layout_->gradients.End();
+  if (end == walk_.backward.size()) layout_->gradients.End();
 }
 
 }  // namespace millrace::worker

@@ -68,9 +68,8 @@ class CudaPasses {
   void EnqueueForward(const BatchPart& part, bool training);
   // After that of a training pass: the backward steps from `begin` to before `end`. All of them, in
   // order, finish all gradients, which go to `to` (CudaGradients::Begin). Then nothing reads values
-  // and batch any more, which records `computed`: gradients may still be leaving.
-  void EnqueueBackward(const BatchPart& part, const GradientPlaces& to, size_t begin, size_t end,
-                       cuda::Event* computed);
+  // and batch any more (CudaGradients::HasComputed).
+  void EnqueueBackward(const BatchPart& part, const GradientPlaces& to, size_t begin, size_t end);
 
  private:
   const MemoryPlan& PlacesOf(bool training) const {

@@ -61,23 +61,32 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
                places_.gradients_bytes);
   copied_in_ = gpu_->MakeEvent();
   forward_done_ = gpu_->MakeEvent();
-  backward_computed_ = gpu_->MakeEvent();
+  backward_done_ = gpu_->MakeEvent();
+  copies_in_ = std::make_unique<CopiesIn>(
+      [this](void* device, const void* from, size_t bytes) {
+        gpu_->CopyIn(Stream::kCopyIn, device, from, bytes);
+      },
+      [this] { return layout_.gradients.HasComputed(); });
 }
 
 void CudaReplica::CopyInValues(size_t begin, size_t bytes) {
-  gpu_->CopyIn(Stream::kCopyIn, memory_->Device<char>(layout_.values + begin),
-               static_cast<const char*>(host_->values()) + begin, bytes);
+  copies_in_->Add(memory_->Device<char>(layout_.values + begin),
+                  static_cast<const char*>(host_->values()) + begin, bytes);
 }
 
-void CudaReplica::EnqueueBatch(const BatchPart& part, bool training) {
-  layout_.inputs.EnqueueBatch(part, /*classes=*/training, *memory_);
-  if (!ids_->Take(part)) return;
+void CudaReplica::CopyBatch(const BatchPart& part, bool training) {
+  layout_.inputs.CopyBatch(part, /*classes=*/training, *memory_, copies_in_.get());
+  if (!ids_->Take(part, copies_in_.get())) return;
   training_graphs_.Clear();
   evaluation_graphs_.Clear();
 }
 
 void CudaReplica::BeginPass(uint64_t seed) {
   layout_.inputs.EnqueueSeed(seed, *memory_);
+  if (!copies_in_->TryRelease()) {  // A step before that has failed.
+    gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
+    copies_in_->Release();
+  }
   gpu_->Record(Stream::kCopyIn, copied_in_.get());
   gpu_->WaitFor(Stream::kCompute, *copied_in_);
 }
@@ -95,9 +104,8 @@ CudaReplica::BackwardGraphs CudaReplica::CaptureBackward(const BatchPart& part,
   graphs.to = to;
   size_t begin = 0;
   const auto capture_to = [&](size_t end) {
-    graphs.by_bucket.push_back(CaptureOf(gpu_.get(), [&] {
-      passes_->EnqueueBackward(part, to, begin, end, backward_computed_.get());
-    }));
+    graphs.by_bucket.push_back(
+        CaptureOf(gpu_.get(), [&] { passes_->EnqueueBackward(part, to, begin, end); }));
     begin = end;
   };
   if (replicas_ == 1) {
@@ -139,9 +147,10 @@ void CudaReplica::LaunchForward(const BatchPart& part, bool training) {
 }
 
 void CudaReplica::LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket) {
-  const BackwardGraphs& graphs = CapturedBackward(part, to);
-  gpu_->Launch(*graphs.by_bucket[bucket]);
-  if (bucket + 1 == graphs.by_bucket.size()) gpu_->WaitFor(Stream::kCopyIn, *backward_computed_);
+  gpu_->Launch(*CapturedBackward(part, to).by_bucket[bucket]);
+  gpu_->Record(Stream::kCompute, backward_done_.get());
+  // Alone its graph has the copies of gradients, too: the stream need not wait for these.
+  replicas_ == 1 ? copies_in_->Hold() : gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
 }
 
 bool CudaReplica::AwaitForward(double seconds) const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "worker/device/cuda/batch_part.h"
+#include "worker/device/cuda/copies_in.h"
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/cuda/cuda_passes.h"
 #include "worker/device/cuda/gradient_buckets.h"
@@ -51,24 +52,27 @@ class CudaReplica {
   // Before all that follows. Values come from `host`, which must outlive this.
   void TakeMemory(const HostVariables* host);
 
-  // Enqueues a copy of `bytes` of the host's values, from `begin` on: after all copies that were
-  // enqueued before, and after what all passes compute that were launched before. May be called by
-  // another thread than the other methods, but not between BeginPass and LaunchForward.
+  // A copy of `bytes` of the host's values, from `begin` on: after all copies before, and after
+  // what all passes compute that were launched before. May be called by another thread than the
+  // other methods, but not between BeginPass and the last LaunchBackward.
   void CopyInValues(size_t begin, size_t bytes);
 
-  // Enqueues the copy of what the pass that is launched next takes of a batch; the call that was
-  // the last counts.
-  void EnqueueBatch(const BatchPart& part, bool training);
+  // Likewise, of what the pass that is launched next takes of a batch; the call that was the last
+  // counts.
+  void CopyBatch(const BatchPart& part, bool training);
   // Has that pass wait for the values and the batch.
   void BeginPass(uint64_t seed);
   // Captures the passes for this part of batches of its batch's size, but for those that are
   // captured already. In training, gradients go to `to` where this is the only replica.
   void Prepare(const BatchPart& part, bool training, const GradientPlaces& to);
-  // REQUIRES: the batch is enqueued, the pass begun, and the passes are prepared since.
+  // REQUIRES: the batch is copied, the pass begun, and the passes are prepared since.
   void LaunchForward(const BatchPart& part, bool training);
   // Of several replicas: up to where the gradients of a bucket are final, one after the other.
   // Alone: all, as bucket 0.
   void LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket);
+
+  // Copies of values and batches that may go to the GPU now; until then they are held back.
+  CopiesIn* copies_in() { return copies_in_.get(); }
 
   // Waits for the outputs and losses. False: they took more than `seconds`.
   bool AwaitForward(double seconds) const;
@@ -118,9 +122,10 @@ class CudaReplica {
   std::unique_ptr<MirroredMemory> memory_;
   std::unique_ptr<CudaIds> ids_;
   std::unique_ptr<CudaPasses> passes_;
-  std::unique_ptr<cuda::Event> copied_in_;  // Values and batch.
+  std::unique_ptr<CopiesIn> copies_in_;
+  std::unique_ptr<cuda::Event> copied_in_;
   std::unique_ptr<cuda::Event> forward_done_;
-  std::unique_ptr<cuda::Event> backward_computed_;
+  std::unique_ptr<cuda::Event> backward_done_;  // Outside of graphs, as the others here.
   // By the size of the whole batch.
   PerBatch<Graphs> training_graphs_;
   PerBatch<Graphs> evaluation_graphs_;

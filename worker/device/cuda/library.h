@@ -126,7 +126,7 @@ class Loss {
 };
 
 enum class Stream {
-  kCompute,   // Layers, losses, and what they take.
+  kCompute,   // Layers and losses.
   kCopyIn,    // Values that arrive, and batches.
   kCopyOut,   // Gradients that leave.
   kExchange,  // Gradients on their way from GPU to GPU; of one GPU alone they are looked at here.
@@ -233,6 +233,8 @@ class Gpu {
                    float* sum) = 0;
   // Sets the lowest bit of *mark if one of the values is infinite or NaN; leaves it otherwise.
   virtual void MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) = 0;
+  // Stores *value to `pinned`, of the host's memory. Not as a copy, which waits behind others'.
+  virtual void Tell(Stream stream, const uint64_t* value, uint64_t* pinned) = 0;
 
   // For these GPUs, each once, of which this is the first; all must outlive it. Blocks, and takes
   // memory of each. Throws where NCCL cannot be had, or not for these GPUs: says why.

@@ -17,8 +17,10 @@ MirroredMemory::~MirroredMemory() {
   gpu_->Free(device_);
 }
 
-void MirroredMemory::CopyIn(cuda::Stream stream, size_t offset, size_t bytes) const {
-  if (bytes > 0) gpu_->CopyIn(stream, device_ + offset, host_ + offset, bytes);
+void MirroredMemory::CopyIn(size_t offset, size_t bytes) const {
+  if (bytes > 0) {
+    gpu_->CopyIn(cuda::Stream::kCompute, device_ + offset, host_ + offset, bytes);
+  }
 }
 
 void MirroredMemory::CopyOut(cuda::Stream stream, const void* from, size_t offset,

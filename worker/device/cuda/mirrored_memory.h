@@ -64,8 +64,9 @@ class MirroredMemory {
     return reinterpret_cast<T*>(host_ + offset);
   }
 
-  // Enqueues a copy of `bytes` from the place in host memory to the one on the device.
-  void CopyIn(cuda::Stream stream, size_t offset, size_t bytes) const;
+  // Enqueues a copy of `bytes` from the place in host memory to the one on the device, on the
+  // compute stream.
+  void CopyIn(size_t offset, size_t bytes) const;
   // Likewise, from `from` on the device to the place in host memory.
   void CopyOut(cuda::Stream stream, const void* from, size_t offset, size_t bytes) const;
 

@@ -219,6 +219,37 @@ TEST_F(StagedBatchesTest, TheStepTakesWhatWasCopiedWhenTheBatchWasStaged) {
   EXPECT_EQ(TrainOn(batch, 3, model.get()).gradients, expected);
 }
 
+// The kernel that looks whether gradients are finite never ends here, so no gradient is handed
+// over. It is the last but one of a step; the very last one of the step before has not run yet.
+TEST_F(StagedBatchesTest, ValuesAndBatchOfTheNextStepDoNotWaitForGradients) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  options_.timeout = absl::Seconds(1);
+  ModelPlan plan = plan_;
+  plan.pulls_ahead = true;
+  const Batch batch = RandomPictures(7);
+  const auto copies_of_a_step = [&](bool brings_values, bool stages) {
+    StartAnew(/*order=*/0);
+    options_.shared = std::make_shared<SharedGpus>();
+    const std::unique_ptr<Model> model = Compile(plan, /*gpus=*/1);
+    const uint64_t kernels = cuda_emulation::Counted().kernels;
+    TrainOn(batch, 3, model.get());
+    cuda_emulation::HangKernel(static_cast<int>(cuda_emulation::Counted().kernels - kernels + 1));
+    const uint64_t before = cuda_emulation::Counted().copies;
+    KeptGradients gradients(plan_, [&] {
+      for (size_t v = 0; brings_values && v < plan.variables.size(); ++v) {
+        model->Arrived(v, 0, model->next_values(v).size());
+      }
+      if (stages) model->Stage(&batch);
+    });
+    EXPECT_EQ(model->Train(batch, 3, &gradients).status().code(), absl::StatusCode::kUnavailable);
+    return cuda_emulation::Counted().copies - before;
+  };
+  const uint64_t without = copies_of_a_step(/*brings_values=*/false, /*stages=*/false);
+  EXPECT_EQ(copies_of_a_step(/*brings_values=*/true, /*stages=*/false),
+            without + plan.variables.size());
+  EXPECT_GT(copies_of_a_step(/*brings_values=*/false, /*stages=*/true), without);
+}
+
 // Models of lists of ids of which there are more from batch to batch.
 class StagedRaggedIdsTest : public StagedBatchesTest {
  protected:

@@ -113,8 +113,9 @@ TEST(DecodeImageTest, PngChunkThatClaimsMoreThanTheFileHasIsRefused) {
   // Behind the signature and the first chunk, whose 13 bytes have 12 around them.
   std::string claims_much = png;
   claims_much.insert(33, BigEndian32(0x3b000006) + "sPLT");
-  EXPECT_THAT(DecodeError(claims_much), HasSubstr("its chunk 'sPLT' says that it has 989855750 "
-                                                  "bytes where the file has"));
+  EXPECT_THAT(DecodeError(claims_much),
+              HasSubstr("its chunk 'sPLT' says that it has 989855750 bytes "
+                        "and a checksum where the file has"));
   std::string has_all = png;
   has_all.insert(33, BigEndian32(4) + "teSt" + "abcd" + BigEndian32(0xde380d1a));
   ExpectNear(Decode(has_all), TestImage(1, 1, 3), 0);

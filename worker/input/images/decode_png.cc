@@ -27,9 +27,10 @@ absl::Status CheckChunks(absl::Span<const uint8_t> bytes) {
     if (type == "IDAT") break;
     bytes.remove_prefix(kLengthBytes + kTypeBytes);
     if (length + kChecksumBytes > bytes.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a PNG file that cannot be decoded: its chunk '", PrintableName(type),
-          "' says that it has ", length, " bytes where the file has ", bytes.size(), " more"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a PNG file that cannot be decoded: its chunk '", PrintableName(type),
+                       "' says that it has ", length, " bytes and a checksum where the file has ",
+                       bytes.size(), " bytes more"));
     }
     bytes.remove_prefix(length + kChecksumBytes);
   }

@@ -229,6 +229,11 @@ void CudaGpu::MarkNotFinite(Stream stream, const float* values, size_t count, ui
   cuda::MarkNotFinite(Of(stream), values, count, mark);
 }
 
+void CudaGpu::Tell(Stream stream, const uint64_t* value, uint64_t* pinned) {
+  Use();
+  cuda::Tell(Of(stream), value, pinned);
+}
+
 std::unique_ptr<PieceSums> CudaGpu::MakePieceSums(const std::vector<Gpu*>& gpus) {
   Use();
   std::vector<NcclMember> members;

@@ -46,6 +46,7 @@ class CudaGpu final : public Gpu {
   void Sum(Stream stream, const std::vector<const float*>& parts, size_t count,
            float* sum) override;
   void MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) override;
+  void Tell(Stream stream, const uint64_t* value, uint64_t* pinned) override;
 
   std::unique_ptr<PieceSums> MakePieceSums(const std::vector<Gpu*>& gpus) override;
 

@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -45,6 +46,24 @@ TEST_F(GpuTest, CopiesWhatIsComputedInBetween) {
   gpu_->CopyOut(Stream::kCompute, out.data(), sum.As(), in.bytes());
   WaitFor(Stream::kCompute);
   EXPECT_THAT(out.Values(), Each(12));
+}
+
+TEST_F(GpuTest, TheHostIsToldWhatStandsOnTheDevice) {
+  PinnedFloats in(gpu_.get(), 2, 0), told(gpu_.get(), 4, 0);
+  auto* const value = reinterpret_cast<uint64_t*>(in.data());
+  auto* const words = reinterpret_cast<uint64_t*>(told.data());
+  DeviceMemory device(gpu_.get(), in.bytes());
+  gpu_->BeginCapture();
+  gpu_->Tell(Stream::kCompute, device.As<uint64_t>(), words + 1);
+  const auto graph = gpu_->EndCapture();
+  for (const uint64_t step : {uint64_t{1}, uint64_t{2}, uint64_t{3} << 40}) {
+    *value = step;
+    gpu_->CopyIn(Stream::kCompute, device.As(), in.data(), in.bytes());
+    gpu_->Launch(*graph);
+    WaitFor(Stream::kCompute);
+    EXPECT_EQ(words[1], step);
+    EXPECT_EQ(words[0], 0u);
+  }
 }
 
 TEST_F(GpuTest, NothingIsCopiedOrComputedOfNothing) {

@@ -1,0 +1,128 @@
+#include "worker/device/cuda/copies_in.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class CopiesInTest : public ::testing::Test {
+ protected:
+  // Of `count` bytes from `first` on.
+  void Add(size_t first, size_t count) {
+    copies_.Add(device_.data() + first, host_.data() + first, count);
+  }
+
+  std::string host_ = "values that go to a GPU";
+  std::string device_ = std::string(host_.size(), ' ');
+  std::vector<std::string> enqueued_;  // In this order.
+  int failing_ = -1;                   // That many are enqueued, and then one fails.
+  std::atomic<bool> computed_ = false;
+  CopiesIn copies_{[this](void* device, const void* host, size_t bytes) {
+                     if (failing_ == static_cast<int>(enqueued_.size())) {
+                       throw std::runtime_error("fails");
+                     }
+                     std::memcpy(device, host, bytes);
+                     enqueued_.emplace_back(static_cast<const char*>(host), bytes);
+                   },
+                   [this] { return computed_.load(); }};
+};
+
+TEST_F(CopiesInTest, GoAtOnceWhereNothingRuns) {
+  Add(0, 6);
+  Add(7, 4);
+  EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
+  EXPECT_FALSE(copies_.CanRelease());
+}
+
+TEST_F(CopiesInTest, AreHeldBackUntilThePassHasComputed) {
+  copies_.Hold();
+  Add(0, 6);
+  EXPECT_FALSE(copies_.CanRelease());
+  EXPECT_FALSE(copies_.TryRelease());
+  EXPECT_THAT(enqueued_, IsEmpty());
+  computed_ = true;
+  EXPECT_TRUE(copies_.CanRelease());
+  EXPECT_TRUE(copies_.TryRelease());
+  EXPECT_THAT(enqueued_, ElementsAre("values"));
+  computed_ = false;  // Of the next pass, which holds nothing back yet.
+  Add(7, 4);
+  EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
+}
+
+TEST_F(CopiesInTest, TheNextOneBringsThoseThatAreHeldBack) {
+  copies_.Hold();
+  Add(0, 6);
+  computed_ = true;
+  Add(7, 4);
+  EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
+}
+
+TEST_F(CopiesInTest, AreReleasedWhateverThePassDoes) {
+  copies_.Hold();
+  Add(0, 6);
+  copies_.Release();
+  EXPECT_THAT(enqueued_, ElementsAre("values"));
+}
+
+TEST_F(CopiesInTest, NeighboursThatAreHeldBackAreOneCopy) {
+  copies_.Hold();
+  Add(0, 3);
+  Add(3, 3);
+  Add(11, 3);
+  Add(6, 5);
+  copies_.Release();
+  EXPECT_THAT(enqueued_, ElementsAre("values", " go", " that"));
+}
+
+// The newest that was told of counts, and comes last.
+TEST_F(CopiesInTest, WhatIsHeldBackIsReadWhenItGoes) {
+  copies_.Hold();
+  Add(0, 6);
+  host_.replace(0, 6, "VALUES");
+  Add(0, 6);
+  copies_.Release();
+  EXPECT_THAT(enqueued_, ElementsAre("VALUES", "VALUES"));
+}
+
+TEST_F(CopiesInTest, WhatCouldNotBeEnqueuedIsStillHeldBack) {
+  copies_.Hold();
+  Add(0, 6);
+  Add(7, 4);
+  computed_ = true;
+  failing_ = 1;
+  EXPECT_THROW(copies_.TryRelease(), std::runtime_error);
+  failing_ = -1;
+  EXPECT_TRUE(copies_.CanRelease());
+  EXPECT_TRUE(copies_.TryRelease());
+  EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
+}
+
+TEST_F(CopiesInTest, ComeFromSeveralThreadsWhileAnotherReleases) {
+  copies_.Hold();
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      for (size_t i = t; i < host_.size(); i += 4) Add(i, 1);
+    });
+  }
+  computed_ = true;
+  while (!copies_.TryRelease()) {
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(device_, host_);
+}
+
+}  // namespace
+}  // namespace millrace::worker
