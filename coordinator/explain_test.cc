@@ -183,9 +183,10 @@ TEST_F(FaultTest, ServerThatDoesNotAnswer) {
   cluster_->AwaitVerdict(job, "ps-0, which has shard 0, does not answer for 3 s");
   // The worker that has a step is not who keeps the job waiting.
   clock_.Advance(absl::Seconds(40));
-  cluster_->AwaitMessage(job, "which has shard 0 and does not answer, for 4");
+  cluster_->AwaitMessage(job, "which has shard 0 and does not answer, for 4");  // 40 s or 43.
   step.Open();
   gate_.Open();
+  // What passed until the step was late counts as training.
   const TimeSpent spent = cluster_->AwaitEnd(job).time_spent();
   EXPECT_THAT(spent.waiting(), ::testing::Contains(::testing::Truly([](const WaitedFor& waited) {
                 return waited.whom() == "ps-0" && waited.time().seconds() >= 30;

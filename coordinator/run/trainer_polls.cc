@@ -15,6 +15,8 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kPollPeriod = absl::Seconds(1);
+// A server that has not answered for so long is taken to keep a job waiting that stands.
+constexpr absl::Duration kSilence = absl::Seconds(2);
 // While a checkpoint waits for a cut.
 constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
 
@@ -102,14 +104,17 @@ JobPrepared Trainer::Refusal(const std::string& job_id, const std::string& why) 
 // A worker that has a step may itself wait for a server that does not answer.
 absl::optional<Dispatcher::Stall> Trainer::FindStall(const ShardGroup& shards) const {
   const std::vector<ShardNews>& news = watch_.news();
-  for (uint32_t shard = 0; shard < news.size(); ++shard) {
-    if (news[shard].silent_since == absl::InfiniteFuture()) continue;
+  const auto silent = std::min_element(
+      news.begin(), news.end(),
+      [](const ShardNews& a, const ShardNews& b) { return a.silent_since < b.silent_since; });
+  if (silent != news.end() && clock_->Now() - silent->silent_since >= kSilence) {
+    const auto shard = static_cast<uint32_t>(silent - news.begin());
     const std::string error =
-        news[shard].error.empty() ? "" : absl::StrCat(" (", Printable(news[shard].error), ")");
+        silent->error.empty() ? "" : absl::StrCat(" (", Printable(silent->error), ")");
     return Dispatcher::Stall{
         absl::StrCat(shards.servers().DescribeServer(shard), ", which has shard ", shard,
                      " and does not answer", error, ","),
-        news[shard].silent_since};
+        /*since=*/absl::InfinitePast()};
   }
   auto stall = environment_.dispatcher->FindStall(job_.id());
   if (!stall || !synchronous_ || seen_.empty()) return stall;

@@ -1,12 +1,14 @@
 // Steps a second of a job's model on a device, through the worker's own Device and Model: from the
 // copy of values and batch to the last gradient in the host's memory. Examples are random ones in
-// memory; there are no servers and no optimizer. --ahead: values and batch of the next step are
-// there once the loss is known, as in a job that pulls ahead from servers that are quick, and go to
-// the device while gradients leave. Of one GPU also without these copies
+// memory; there are no servers and no optimizer. Of one GPU also without these copies
 // (compute_steps_per_second), where the host looks at no losses and waits for no single step: what
 // is left of a step is what these take.
 //
 //   MILLRACE_TEST_GPU=/path/libmillrace_cuda.so gpu_benchmark --job=examples/wide_mlp.textproto
+//
+// --ahead, which gives no other figure: values and batch of the next step are there once the loss
+// is known, as in a job that pulls ahead from servers that are quick, and go to the device while
+// the last gradients leave.
 //
 // Prints one line of JSON. Without MILLRACE_TEST_GPU --device=cuda is the emulated GPU, whose times
 // say nothing. The peak that a share is given of is that of one large product of matrices through

@@ -26,15 +26,15 @@ constexpr NamedTypes kTypes[] = {{ProductTypes::kFloat32, "float32", "float32"},
                                  {ProductTypes::kBfloat16, "bfloat16", "float32"},
                                  {ProductTypes::kBfloat16ToBfloat16, "bfloat16", "bfloat16"}};
 
-// `of_peak`: what steps are compared with.
-void Measure(const NamedTypes& named, Transposed transposed, int64_t size, bool of_peak) {
+// `is_compared`: speed_table.py compares steps with it.
+void Measure(const NamedTypes& named, Transposed transposed, int64_t size, bool is_compared) {
   const double rate = LargeProductRate(named.types, transposed, size, kRounds);
   std::cout << nlohmann::ordered_json{{"what", "product"},
                                       {"by", CublasLtName()},
                                       {"precision", named.precision},
                                       {"result", named.result},
                                       {"size", size},
-                                      {"of_peak", of_peak},
+                                      {"is_compared", is_compared},
                                       {"transposed_a", transposed.a},
                                       {"transposed_b", transposed.b},
                                       {"flops_per_second", rate}}
@@ -43,9 +43,9 @@ void Measure(const NamedTypes& named, Transposed transposed, int64_t size, bool 
 
 int Main(int64_t size) {
   for (const NamedTypes& named : kTypes) {
-    Measure(named, {}, size, /*of_peak=*/true);
+    Measure(named, {}, size, /*is_compared=*/true);
     for (const bool a : {false, true}) {
-      for (const bool b : {false, true}) Measure(named, {a, b}, size / 2, /*of_peak=*/false);
+      for (const bool b : {false, true}) Measure(named, {a, b}, size / 2, /*is_compared=*/false);
     }
   }
   return 0;

@@ -77,7 +77,8 @@ cudaError_t WaitEvent(Device* device, cudaStream_t handle, cudaEvent_t event, un
     return stream == device->legacy ? cudaErrorStreamCaptureImplicit : Join(stream, event);
   }
   if (InvalidateCapture(stream)) return cudaErrorStreamCaptureIsolation;
-  if (event->task == nullptr) return cudaSuccess;
+  // Late, it is still the record before, which is done.
+  if (event->task == nullptr || event->late) return cudaSuccess;
   stream->last = device->work.Add(nullptr, {stream->last, event->task});
   return cudaSuccess;
 }

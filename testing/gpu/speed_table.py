@@ -5,13 +5,13 @@
     steps/s     of gpu_benchmark, whose sums have one order
     alone       the same without copies from and to the host, and without waits for each step
     any order   the same with --deterministic=false, as a share of that
-    ahead       gpu_benchmark --ahead: the next step's values and batch come while gradients leave
-    of product  the arithmetic of a step as a share of the fastest large product (product_benchmark), whose factors have
+    ahead       gpu_benchmark --ahead: the next step's values and batch come while the last gradients leave
+    of product  the arithmetic of a step as a share of the fastest large product (product_benchmark) of the full size, whose factors have
                 the precision's type before: nothing is rounded meanwhile
     PyTorch     steps/s of the fastest of its modes, copies included as in ours, and which it is
     ratio       ours / PyTorch's
     alone       the same of both without copies, of the fastest of its modes then
-    ahead       likewise, of both where the next step's values come while gradients leave
+    ahead       likewise, of both where the next step's values come while the last gradients leave
 
 What was not measured is '-'.
 """
@@ -61,7 +61,7 @@ def row(line, found):
     loose = others(deterministic=False, ahead=False)
     ahead = max(others(deterministic=True, ahead=True), default=None)
     products = [product["flops_per_second"] for product in found["product"]
-                if product["precision"] == precision and product.get("of_peak", True)]
+                if product["precision"] == precision and product.get("is_compared", True)]
     alone = line.get("compute_steps_per_second")
     theirs, mode = best_of(found["torch"], job, precision, line["batch"], "with_copies")
     theirs_alone, _ = best_of(found["torch"], job, precision, line["batch"], "compute")

@@ -105,7 +105,9 @@ class TablesTest(unittest.TestCase):
 
         products = [{"what": "product", "precision": "bfloat16", "flops_per_second": rate} for rate in (4e12, 5e12)]
         with_ahead = theirs("graph", 80) | {"ahead": {"median": 100}}
+        products.append({"what": "product", "precision": "bfloat16", "is_compared": False, "flops_per_second": 9e12})
         before = ours(7, True, "tf32")
+        del before["ahead"]
         del before["compute_steps_per_second"]
         lines = [ours(100, True), ours(110, False), ours(150, True, ahead=True), theirs("eager", 20), with_ahead, theirs("compile", 60),
                  theirs("graph", 500, batch=64), *products, ours(30, True, "float32"), before]

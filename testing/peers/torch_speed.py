@@ -4,12 +4,12 @@
 
 A step is what testing/benchmarks/gpu_benchmark measures: forward pass, mean loss, backward pass, the decay of weights
 added to gradients (in one call, as PyTorch's optimizers have it); without an optimizer. Three figures for each model and
-precision:
+precision, the last one on a GPU alone:
 
     compute     values and batch stay on the device, and so do the gradients
     with_copies as a step of a worker: values and batch come from pinned memory, gradients go there
     ahead       the same, but the next step's values and batch come once the backward pass is done, while gradients go,
-                on streams of their own, as in gpu_benchmark --ahead. Not as there, no gradient goes before the pass is
+                on streams of their own, as in gpu_benchmark --ahead. Unlike there, no gradient goes before the pass is
                 done; and the host of a captured step waits for the values, too, not for the gradients alone
 
 Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers have
@@ -90,7 +90,7 @@ class Step:
         self.is_captured = mode == "graph"
         self.compute, self.whole, self.overlapped = self.once, self.once_with_copies, self.once_ahead
         if pin:
-            self.copies_in, self.copies_out = torch.cuda.Stream(), torch.cuda.Stream()
+            self.stream_in, self.stream_out = torch.cuda.Stream(), torch.cuda.Stream()
         if mode == "compile":
             torch.compiler.reset()  # It compiles a function 8 times at most, and then runs it as it is.
             self.loss = torch.compile(self.loss)
@@ -149,11 +149,11 @@ class Step:
     def once_ahead(self):
         self.once()
         here = torch.cuda.current_stream()
-        for stream, copy in ((self.copies_in, self.copy_in), (self.copies_out, self.copy_out)):
+        for stream, copy in ((self.stream_in, self.copy_in), (self.stream_out, self.copy_out)):
             stream.wait_stream(here)
             with torch.cuda.stream(stream):
                 copy()
-        for stream in (self.copies_in, self.copies_out):
+        for stream in (self.stream_in, self.stream_out):
             here.wait_stream(stream)
 
     def with_copies(self):
@@ -162,7 +162,10 @@ class Step:
 
     def ahead(self):
         self.overlapped()
-        self.wait() if self.is_captured else self.copies_out.synchronize()
+        if self.is_captured:
+            self.wait()
+        else:
+            self.stream_out.synchronize()
 
     def alone(self):
         self.compute()

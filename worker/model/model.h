@@ -112,7 +112,7 @@ class Model {
   // after values(variable); what is not told of then is not taken. An element may be written and
   // told of again, once the call that told of it before has returned: what was told last counts.
   // Thread-safe with itself and Stage alone (of next_values, with Train too), and cheap; does not
-  // block. An error is one of the next Train or Evaluate.
+  // block. An error is one of the Train under way, or of the next Train or Evaluate.
   virtual void Arrived(size_t /*variable*/, size_t /*first*/, size_t /*count*/) {}
 
   // Whether there is a second place for values, next_values, where those of the next step may be

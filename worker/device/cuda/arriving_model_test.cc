@@ -188,8 +188,9 @@ TEST_F(ArrivingModelTest, ValuesThatTheDeviceHasAreNotCopiedAgain) {
 TEST_F(ArrivingModelTest, ValuesOfTheNextStepComeWhileTheBackwardPassRuns) {
   ModelPlan plan = plan_;
   plan.pulls_ahead = true;
-  for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
+  for (uint64_t order = 0; order < 16; ++order) {
     cuda_emulation::SetOrder(order);
+    cuda_emulation::SetLateRecords(order >= 6);
     auto device = *CudaDevice::Open(TestLibrary(), {}, [](const absl::Status&) {});
     const std::unique_ptr<Model> model = *device->Compile(plan, {4, 4});
     BringAll(ValuesOf(1), order, model.get());

@@ -1,5 +1,7 @@
 #include "worker/device/cuda/arriving_values.h"
 
+#include <new>
+
 namespace millrace::worker {
 
 ArrivingValues::ArrivingValues(const VariablePlaces& places, Copy copy)
@@ -18,6 +20,8 @@ absl::optional<cuda::Error> ArrivingValues::Arrived(size_t variable, size_t firs
     copy_(places_.values[variable] + first * sizeof(float), count * sizeof(float));
   } catch (const cuda::Error& error) {
     error_ = error;
+  } catch (const std::bad_alloc&) {
+    error_.emplace(cuda::Error::kMemory, "no memory is left for what arrives");
   }
   return error_;
 }

@@ -14,18 +14,19 @@
 
 namespace millrace::worker {
 
-// Knows which variables' values were told of as they came, and have been enqueued then, and which
-// have not. Thread-safe.
+// Knows which variables' values were told of as they came, whose copies are on their way since, and
+// which were not. Thread-safe.
 //
-// Why the device has what was told of last: a piece is enqueued by the call that tells of it, and
-// the copies of all calls are in one order, the stream's. Whoever writes a place again does so once
-// that call has returned. The copy of the older values may run while the newer ones are written,
-// and take some of both; that of the newer ones comes after it, and takes what was there when it
-// was told of. The step, which waits for the stream, comes after both.
+// Why the device has what was told of last: the call that tells of a piece adds its copy, and
+// copies run in the order in which they are added, each taking what stands there when it runs
+// (CopiesIn may hold them back until then). Whoever writes a place again does so once that call has
+// returned. The copy of the older values may run while the newer ones are written, and take some of
+// both; that of the newer ones comes after it. The step, which waits for the stream, comes after
+// both.
 class ArrivingValues {
  public:
-  // Enqueues a copy to every GPU, of `bytes` from `begin` on of all values: where copies are in one
-  // order, after all that reads older values there. Does not block. Throws cuda::Error.
+  // Adds a copy to every GPU, of `bytes` from `begin` on of all values: where copies are in one
+  // order, and run after all that reads older values there. Does not block. Throws cuda::Error.
   using Copy = std::function<void(size_t begin, size_t bytes)>;
 
   // No variable has been told of. `places` must outlive it.
@@ -34,12 +35,12 @@ class ArrivingValues {
   // The variable is not told of from now on, until it is.
   void Forget(size_t variable) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Enqueues the copy of `count` of its elements, from `first` on. Returns an error, if one is
-  // found; CopyRest throws it too, and nothing more is enqueued before.
+  // Adds the copy of `count` of its elements, from `first` on. Returns an error, if one is found;
+  // CopyRest throws it too, and nothing more is added before.
   absl::optional<cuda::Error> Arrived(size_t variable, size_t first, size_t count)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Enqueues the copies of all variables that were not told of; after an error that is all of them.
+  // Adds the copies of all variables that were not told of; after an error that is all of them.
   void CopyRest() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -4,18 +4,16 @@
 
 namespace millrace::worker {
 
-// Neighbours, as the pieces of a large variable, become one copy.
-void CopiesIn::Add(void* device, const void* host, size_t bytes) {
+void CopiesIn::Add(void* device, const void* host, size_t bytes, bool is_piece) {
   if (bytes == 0) return;
   MutexLock lock(&mutex_);
   auto* const to = static_cast<char*>(device);
   const auto* const from = static_cast<const char*>(host);
   if (holds_ && !computed_()) {
-    if (!held_.empty() && held_.back().device + held_.back().bytes == to &&
-        held_.back().host + held_.back().bytes == from) {
+    if (!held_.empty() && is_piece && held_.back().IsPieceBefore(to, from)) {
       held_.back().bytes += bytes;
     } else {
-      held_.push_back({to, from, bytes});
+      held_.push_back({to, from, bytes, is_piece});
     }
     return;
   }
@@ -31,13 +29,6 @@ void CopiesIn::Hold() {
 bool CopiesIn::CanRelease() const {
   MutexLock lock(&mutex_);
   return holds_ && computed_();
-}
-
-bool CopiesIn::TryRelease() {
-  MutexLock lock(&mutex_);
-  if (holds_ && !computed_()) return false;
-  EnqueueHeld();
-  return true;
 }
 
 void CopiesIn::Release() {

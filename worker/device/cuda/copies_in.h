@@ -12,32 +12,33 @@
 namespace millrace::worker {
 
 // Copies to one GPU, in the order of one stream. What arrives while a backward pass runs is held
-// back until the GPU has said that the pass has computed, and reads what the copies overwrite no
-// more: its gradients may still be leaving then. Another stream could wait for an event that the
-// pass's graph records; but not every driver is known to let it wait for the last launch, and not
-// the one before. Thread-safe; throws what a copy throws.
+// back until the GPU has told that the pass has computed and no longer reads what the copies
+// overwrite; its last gradients may still be leaving. The stream could wait for an event in the
+// pass's graph instead. But not every driver is known to record it anew as soon as the graph is
+// launched, and a stream that took the record of the launch before would let values be overwritten
+// while they are read. Thread-safe; throws what a copy throws.
 class CopiesIn {
  public:
   // Enqueues a copy of `bytes`, which does not block. Called by one thread at a time.
   using Enqueue = std::function<void(void* device, const void* host, size_t bytes)>;
 
   // `computed`: whether the pass that was launched last has computed; asked by any thread between
-  // Hold and what ends that.
+  // Hold and Release.
   CopiesIn(Enqueue enqueue, std::function<bool()> computed)
       : enqueue_(std::move(enqueue)), computed_(std::move(computed)) {}
 
   // A copy of `bytes`, after all that were added before. Does not block. What is held back is read
-  // as it is when it is enqueued.
-  void Add(void* device, const void* host, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // when it runs. After an exception this copy is not added. Pieces are all of one allocation on
+  // either side: those that are held back one after the other, and are neighbours, become one copy.
+  void Add(void* device, const void* host, size_t bytes, bool is_piece = false)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Copies are held back from now on.
   void Hold() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether copies are held back that need not be.
+  // Whether copies are held back that need not be: the pass has computed.
   bool CanRelease() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // If the pass has computed, enqueues what is held back, and from now on what is added; false: it
-  // has not. After an exception what was not enqueued is still held back.
-  bool TryRelease() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The same, whatever the pass has done. REQUIRES: the stream waits for it.
+  // Enqueues what is held back, and from now on what is added. REQUIRES: the pass has computed, or
+  // the stream waits for it. After an exception what was not enqueued is still held back.
   void Release() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -45,12 +46,19 @@ class CopiesIn {
     char* device;
     const char* host;
     size_t bytes;
+    bool is_piece;
+
+    bool IsPieceBefore(const char* next_device, const char* next_host) const {
+      return is_piece && device + bytes == next_device && host + bytes == next_host;
+    }
   };
   void EnqueueHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Enqueue enqueue_;
   const std::function<bool()> computed_;
-  mutable Mutex mutex_;  // Guards what follows, and is held while copies are enqueued.
+  // Guards what follows, and is held while copies are enqueued, so that they keep their order.
+  // Taken after that of ArrivingValues.
+  mutable Mutex mutex_;
   bool holds_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Copy> held_ ABSL_GUARDED_BY(mutex_);
 };

@@ -24,6 +24,10 @@ class CopiesInTest : public ::testing::Test {
     copies_.Add(device_.data() + first, host_.data() + first, count);
   }
 
+  void AddPiece(size_t first, size_t count) {
+    copies_.Add(device_.data() + first, host_.data() + first, count, /*is_piece=*/true);
+  }
+
   std::string host_ = "values that go to a GPU";
   std::string device_ = std::string(host_.size(), ' ');
   std::vector<std::string> enqueued_;  // In this order.
@@ -50,11 +54,11 @@ TEST_F(CopiesInTest, AreHeldBackUntilThePassHasComputed) {
   copies_.Hold();
   Add(0, 6);
   EXPECT_FALSE(copies_.CanRelease());
-  EXPECT_FALSE(copies_.TryRelease());
   EXPECT_THAT(enqueued_, IsEmpty());
   computed_ = true;
   EXPECT_TRUE(copies_.CanRelease());
-  EXPECT_TRUE(copies_.TryRelease());
+  copies_.Release();
+  EXPECT_FALSE(copies_.CanRelease());
   EXPECT_THAT(enqueued_, ElementsAre("values"));
   computed_ = false;  // Of the next pass, which holds nothing back yet.
   Add(7, 4);
@@ -76,14 +80,17 @@ TEST_F(CopiesInTest, AreReleasedWhateverThePassDoes) {
   EXPECT_THAT(enqueued_, ElementsAre("values"));
 }
 
-TEST_F(CopiesInTest, NeighboursThatAreHeldBackAreOneCopy) {
+TEST_F(CopiesInTest, NeighboursThatAreHeldBackAreOneCopyIfTheyArePieces) {
   copies_.Hold();
-  Add(0, 3);
-  Add(3, 3);
+  AddPiece(0, 3);
+  AddPiece(3, 3);
+  AddPiece(11, 3);
+  AddPiece(6, 5);
   Add(11, 3);
-  Add(6, 5);
+  Add(14, 3);
+  AddPiece(17, 2);
   copies_.Release();
-  EXPECT_THAT(enqueued_, ElementsAre("values", " go", " that"));
+  EXPECT_THAT(enqueued_, ElementsAre("values", " go", " that", " go", " to", " a"));
 }
 
 // The newest that was told of counts, and comes last.
@@ -102,25 +109,29 @@ TEST_F(CopiesInTest, WhatCouldNotBeEnqueuedIsStillHeldBack) {
   Add(7, 4);
   computed_ = true;
   failing_ = 1;
-  EXPECT_THROW(copies_.TryRelease(), std::runtime_error);
+  EXPECT_THROW(copies_.Release(), std::runtime_error);
   failing_ = -1;
   EXPECT_TRUE(copies_.CanRelease());
-  EXPECT_TRUE(copies_.TryRelease());
+  copies_.Release();
   EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
 }
 
-TEST_F(CopiesInTest, ComeFromSeveralThreadsWhileAnotherReleases) {
-  copies_.Hold();
+TEST_F(CopiesInTest, ComeFromSeveralThreadsWhileAnotherHoldsAndReleases) {
+  constexpr size_t kThreads = 4;
+  std::atomic<size_t> adding = kThreads;
   std::vector<std::thread> threads;
-  for (size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([this, t] {
-      for (size_t i = t; i < host_.size(); i += 4) Add(i, 1);
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([this, t, &adding] {
+      for (size_t i = t; i < host_.size(); i += kThreads) Add(i, 1);
+      --adding;
     });
   }
-  computed_ = true;
-  while (!copies_.TryRelease()) {
+  while (adding > 0) {
+    copies_.Hold();
+    copies_.Release();
   }
   for (std::thread& thread : threads) thread.join();
+  copies_.Release();
   EXPECT_EQ(device_, host_);
 }
 

@@ -47,7 +47,7 @@ CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const Vari
   const size_t most_groups = std::min(places.order.size(), bytes_ / kGroupBytes + 1);
   arrivals_.resize(alone_ ? most_groups : 0);
   for (Arrival& arrival : arrivals_) arrival.mark = layout->Add(sizeof(uint64_t));
-  computed_ = layout->Add(sizeof(uint64_t));
+  computed_mark_ = layout->Add(sizeof(uint64_t));
   marks_ = layout->Add(MarksBytes());
 }
 
@@ -87,7 +87,7 @@ void CudaGradients::End() {
   if (open_) CopyOutLast();
   if (alone_) {
     gpu_->Tell(Stream::kCompute, memory_->Device<uint64_t>(marks_) + arrivals_.size(),
-               memory_->Host<uint64_t>(computed_));
+               memory_->Host<uint64_t>(computed_mark_));
   }
   if (!enqueued_.empty()) {
     gpu_->Record(Stream::kCopyOut, all_copied_.get());
@@ -198,7 +198,7 @@ uint64_t CudaGradients::MarkAt(size_t place) const {
   return mark.load(std::memory_order_acquire);
 }
 
-bool CudaGradients::HasComputed() const { return MarkAt(computed_) / kStep == step_; }
+bool CudaGradients::HasComputed() const { return MarkAt(computed_mark_) / kStep == step_; }
 
 bool CudaGradients::Wait(double seconds) const {
   return groups_.empty() || Await(arrivals_[groups_.size() - 1], seconds, [] {});
@@ -209,6 +209,7 @@ bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientS
   for (size_t group = 0; group < groups_.size(); ++group) {
     const Arrival& arrival = arrivals_[group];
     if (!Await(arrival, seconds, meanwhile)) return false;
+    meanwhile();  // Where the sink took longer than copies, Await does not wait.
     const bool is_finite = (MarkAt(arrival.mark) & kNotFinite) == 0;
     for (const size_t index : groups_[group]) {
       float* const buffer = sink->Buffer(index).data();

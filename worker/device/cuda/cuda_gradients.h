@@ -49,8 +49,9 @@ class CudaGradients final : public cuda::Gradients {
   // mostly is one, a copy and a kernel that looks at it.
   static constexpr size_t kGroupBytes = size_t{256} << 10;
 
-  // Enqueues the marks of the step whose pass is launched next, with its number. Each group brings
-  // its own along, so that one of the step before is never taken for it, whatever an event says.
+  // Enqueues the marks of the step whose pass is launched next, with its number. Each group, and
+  // HasComputed, brings its own along, so that one of the step before is never taken for it,
+  // whatever an event says.
   void BeginStep();
 
   // A backward pass of this part is going to be enqueued, whose gradients go to `to`; where several
@@ -71,8 +72,8 @@ class CudaGradients final : public cuda::Gradients {
 
   // Waits for each group of the pass that was enqueued last, or launched again, and hands its
   // gradients over, as finite ones where all of the group are; `to` is where they go, from where
-  // they are copied unless it is the sink's place. Calls `meanwhile` again and again while it
-  // waits. False: one took more than `seconds`.
+  // they are copied unless it is the sink's place. Calls `meanwhile` now and then. False: one took
+  // more than `seconds`.
   bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink,
                 const std::function<void()>& meanwhile) const;
   // Waits for them alone.
@@ -114,7 +115,7 @@ class CudaGradients final : public cuda::Gradients {
   }
   // False: it took more than `seconds`. Throws as soon as the device has failed.
   bool Await(const Arrival& arrival, double seconds, const std::function<void()>& meanwhile) const;
-  // The one that came there last.
+  // The mark that came to `place` last.
   uint64_t MarkAt(size_t place) const;
   // One for each group that there may be, and one for HasComputed.
   size_t MarksBytes() const { return (arrivals_.size() + 1) * sizeof(uint64_t); }
@@ -135,8 +136,8 @@ class CudaGradients final : public cuda::Gradients {
   std::unique_ptr<cuda::Event> final_on_device_;
   std::unique_ptr<cuda::Event> looked_at_;
   std::unique_ptr<cuda::Event> all_copied_;
-  size_t computed_ = 0;  // Where the mark is that says so, mirrored.
-  size_t marks_ = 0;     // All of the step under way, mirrored.
+  size_t computed_mark_ = 0;  // Where that of HasComputed comes, mirrored.
+  size_t marks_ = 0;  // Those of the step under way, of all groups and of HasComputed, mirrored.
   uint64_t step_ = 0;
   cuda::Gpu* gpu_ = nullptr;
   const MirroredMemory* memory_ = nullptr;

@@ -68,7 +68,9 @@ CudaIds::CudaIds(const ModelPlan& plan, size_t batch, cuda::Gpu* gpu)
       sorts_(gpu->Properties().deterministic),
       batch_(batch),
       features_(FeaturesOf(plan, batch)),
-      slots_(IdSlot(plan.features.size(), /*pooled=*/false)) {
+      slots_(IdSlot(plan.features.size(), /*pooled=*/false)),
+      may_move_(std::any_of(features_.begin(), features_.end(),
+                            [](const Feature& feature) { return feature.ragged; })) {
   for (Feature& feature : features_) MakeRoom(&feature, feature.room);
   moved_ = false;
 }

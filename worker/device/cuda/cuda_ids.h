@@ -35,6 +35,9 @@ class CudaIds {
   // that was captured with slots() is void. After an exception it may be called again.
   bool Take(const BatchPart& part, CopiesIn* copies);
 
+  // Whether Take may give memory back that earlier copies speak of.
+  bool may_move() const { return may_move_; }
+
   // By IdSlot; empty where nobody asks for one.
   const cuda::Ids* slots() const { return slots_.data(); }
 
@@ -64,6 +67,7 @@ class CudaIds {
   const size_t batch_;
   std::vector<Feature> features_;
   std::vector<cuda::Ids> slots_;
+  const bool may_move_;          // Some ids are ragged.
   bool moved_ = false;           // Since Take last returned.
   std::vector<uint64_t> order_;  // Kept between batches.
 };

@@ -9,8 +9,8 @@ namespace {
 
 // Of what a whole batch has.
 template <typename T>
-void CopyAndEnqueue(const std::vector<T>& values, const BatchPart& part, size_t place,
-                    const MirroredMemory& memory, CopiesIn* copies) {
+void CopyPart(const std::vector<T>& values, const BatchPart& part, size_t place,
+              const MirroredMemory& memory, CopiesIn* copies) {
   const size_t of_example = values.size() / part.whole();
   const T* const begin = values.data() + part.first * of_example;
   const size_t count = part.size * of_example;
@@ -41,18 +41,18 @@ void CudaInputs::CopyBatch(const BatchPart& part, bool classes, const MirroredMe
                            CopiesIn* copies) const {
   const Batch& batch = *part.batch;
   for (size_t i = 0; i < features_.size(); ++i) {
-    CopyAndEnqueue(batch.features[i].floats, part, features_[i], memory, copies);
-    CopyAndEnqueue(batch.features[i].bytes, part, features_[i], memory, copies);
+    CopyPart(batch.features[i].floats, part, features_[i], memory, copies);
+    CopyPart(batch.features[i].bytes, part, features_[i], memory, copies);
   }
   for (const size_t label : learned_) {
-    CopyAndEnqueue(batch.labels[label].floats, part, labels_[label], memory, copies);
-    CopyAndEnqueue(batch.labels[label].ids, part, labels_[label], memory, copies);
+    CopyPart(batch.labels[label].floats, part, labels_[label], memory, copies);
+    CopyPart(batch.labels[label].ids, part, labels_[label], memory, copies);
   }
   for (size_t i = 0; i < plan_.outputs.size(); ++i) {
     const OutputBatch values = OutputOf(plan_.outputs[i], {}, batch);
     std::vector<double> weights = ExampleWeights(plan_.outputs[i], values, batch, classes);
     weights.resize(batch.size, 1);  // Where there are none.
-    CopyAndEnqueue(weights, part, weights_[i], memory, copies);
+    CopyPart(weights, part, weights_[i], memory, copies);
   }
 }
 

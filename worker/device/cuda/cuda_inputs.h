@@ -22,9 +22,10 @@ class CudaInputs {
   // outlive it.
   CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout);
 
-  // Adds the copies of all of a part of a batch, whose twins in host memory stay as they are until
-  // the copies are done, or it is called again: what was on its way then is of no use, and what is
-  // newer comes after it. `classes`: class weights count too. REQUIRES: CheckBatch is OK.
+  // Copies a part of a batch to its twins in host memory, and adds their copies to the device to
+  // `copies`. The twins stay as they are until these are done, or it is called again: what was on
+  // its way then is of no use, and what is newer comes after it. `classes`: class weights count
+  // too. REQUIRES: CheckBatch is OK.
   void CopyBatch(const BatchPart& part, bool classes, const MirroredMemory& memory,
                  CopiesIn* copies) const;
   // On the compute stream.

@@ -338,11 +338,11 @@ bool CudaModel::AwaitGradients() {
 
 bool CudaModel::HandOver(const GradientPlaces& to, GradientSink* gradients) {
   if (exchange_ != nullptr) return exchange_->HandOver(timeout_seconds(), gradients);
-  CudaReplica& replica = At(0);
-  return replica.gradients().HandOver(timeout_seconds(), to, gradients, [&] {
-    if (!replica.copies_in()->CanRelease()) return;
+  CopiesIn* const copies = At(0).copies_in();
+  return At(0).gradients().HandOver(timeout_seconds(), to, gradients, [&] {
+    if (!copies->CanRelease()) return;
     const DeviceState::Call call(state_.get(), "takes values", state_->timeout());
-    replica.copies_in()->TryRelease();
+    copies->Release();
   });
 }
 

@@ -36,12 +36,13 @@ struct NamedGpu {
   std::string name;
 };
 
-// Variables go to the device as they arrive, those that nobody tells of at the beginning of each
-// step. So does the batch, but one that is staged goes while they arrive. A step launches two
-// graphs, which were captured when the model was made, or the first batch of another size came, and
-// hands over each gradient when its copy is done: straight to the sink's buffer, if that is of
-// host_memory(), but of several GPUs a large one alone; of one GPU there is a graph for each of
-// these. All device memory is taken when the model is made, but for ragged ids.
+// Variables go to the device as they arrive, those of the next step once the one under way has
+// computed, and those that nobody tells of at the beginning of each step. So does the batch, but
+// one that is staged goes while they arrive. A step launches two graphs, which were captured when
+// the model was made, or the first batch of another size came, and hands over each gradient when
+// its copy is done: straight to the sink's buffer, if that is of host_memory(), but of several GPUs
+// a large one alone; of one GPU there is a graph for each of these. All device memory is taken when
+// the model is made, but for ragged ids.
 //
 // Of several GPUs each has all variables, and consecutive examples of the batch, as many as the
 // others or one less; none where there are fewer examples than GPUs. Losses and gradients are those
@@ -71,9 +72,9 @@ class CudaModel final : public Model {
   void Arrived(size_t variable, size_t first, size_t count) override;
 
   // Takes no memory, but for ragged ids: between steps the place of a batch is free, on the device
-  // and in pinned memory. Within Train only the pinned one is, and the copy to the device waits for
-  // the backward pass; a model with ragged ids, whose places may move, stages nothing then. A lost
-  // device is told of at once.
+  // and in pinned memory. Within Train only the pinned one is, and the copy to the device waits
+  // until the backward pass has computed; a model with ragged ids, whose places may move, stages
+  // nothing then. A lost device is told of at once.
   bool Stage(const Batch* batch) override;
 
   std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
@@ -152,7 +153,7 @@ class CudaModel final : public Model {
   // One for each GPU.
   const std::vector<std::unique_ptr<CudaReplica>> replicas_;
   std::string numerics_;           // Known once the passes are prepared.
-  const Batch* staged_ = nullptr;  // What was enqueued last, while the next Train may use it.
+  const Batch* staged_ = nullptr;  // What was copied last, while the next Train may use it.
   bool within_train_ = false;
   size_t at_work_ = 0;  // The replica whose GPU is called: who is named in errors.
   std::unique_ptr<cuda::PieceSums> sums_;  // Null: gradients are added up by our own kernels.

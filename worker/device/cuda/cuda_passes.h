@@ -67,8 +67,8 @@ class CudaPasses {
   // The layers, then the losses, then the copies of the outputs and of the losses to their twins.
   void EnqueueForward(const BatchPart& part, bool training);
   // After that of a training pass: the backward steps from `begin` to before `end`. All of them, in
-  // order, finish all gradients, which go to `to` (CudaGradients::Begin). Then nothing reads values
-  // and batch any more (CudaGradients::HasComputed).
+  // order, finish all gradients, which go to `to` (CudaGradients::Begin). Once all of them have
+  // run, nothing reads values and batch (CudaGradients::HasComputed).
   void EnqueueBackward(const BatchPart& part, const GradientPlaces& to, size_t begin, size_t end);
 
  private:

@@ -71,22 +71,25 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
 
 void CudaReplica::CopyInValues(size_t begin, size_t bytes) {
   copies_in_->Add(memory_->Device<char>(layout_.values + begin),
-                  static_cast<const char*>(host_->values()) + begin, bytes);
+                  static_cast<const char*>(host_->values()) + begin, bytes, /*is_piece=*/true);
 }
 
 void CudaReplica::CopyBatch(const BatchPart& part, bool training) {
   layout_.inputs.CopyBatch(part, /*classes=*/training, *memory_, copies_in_.get());
+  if (ids_->may_move()) ReleaseCopies();  // Which may be of ids that move.
   if (!ids_->Take(part, copies_in_.get())) return;
   training_graphs_.Clear();
   evaluation_graphs_.Clear();
 }
 
+void CudaReplica::ReleaseCopies() {
+  gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
+  copies_in_->Release();
+}
+
 void CudaReplica::BeginPass(uint64_t seed) {
   layout_.inputs.EnqueueSeed(seed, *memory_);
-  if (!copies_in_->TryRelease()) {  // A step before that has failed.
-    gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
-    copies_in_->Release();
-  }
+  ReleaseCopies();
   gpu_->Record(Stream::kCopyIn, copied_in_.get());
   gpu_->WaitFor(Stream::kCompute, *copied_in_);
 }
@@ -149,8 +152,11 @@ void CudaReplica::LaunchForward(const BatchPart& part, bool training) {
 void CudaReplica::LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket) {
   gpu_->Launch(*CapturedBackward(part, to).by_bucket[bucket]);
   gpu_->Record(Stream::kCompute, backward_done_.get());
-  // Alone its graph has the copies of gradients, too: the stream need not wait for these.
-  replicas_ == 1 ? copies_in_->Hold() : gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
+  if (replicas_ == 1) {
+    copies_in_->Hold();  // The event comes after the graph's copies of gradients, too.
+  } else {
+    gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
+  }
 }
 
 bool CudaReplica::AwaitForward(double seconds) const {

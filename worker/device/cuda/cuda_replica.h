@@ -54,7 +54,7 @@ class CudaReplica {
 
   // A copy of `bytes` of the host's values, from `begin` on: after all copies before, and after
   // what all passes compute that were launched before. May be called by another thread than the
-  // other methods, but not between BeginPass and the last LaunchBackward.
+  // other methods, but not between BeginPass and the last launch of the pass.
   void CopyInValues(size_t begin, size_t bytes);
 
   // Likewise, of what the pass that is launched next takes of a batch; the call that was the last
@@ -71,7 +71,7 @@ class CudaReplica {
   // Alone: all, as bucket 0.
   void LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket);
 
-  // Copies of values and batches that may go to the GPU now; until then they are held back.
+  // All copies of values and batches go through it; those that have to wait are held back.
   CopiesIn* copies_in() { return copies_in_.get(); }
 
   // Waits for the outputs and losses. False: they took more than `seconds`.
@@ -101,6 +101,8 @@ class CudaReplica {
   PerBatch<Graphs>& GraphsOf(bool training) {
     return training ? training_graphs_ : evaluation_graphs_;
   }
+  // Enqueues what is held back, after the pass that was launched last.
+  void ReleaseCopies();
   Graphs& Captured(const BatchPart& part, bool training);
   std::unique_ptr<Graphs> CaptureForward(const BatchPart& part, bool training);
   BackwardGraphs CaptureBackward(const BatchPart& part, const GradientPlaces& to);
@@ -125,7 +127,7 @@ class CudaReplica {
   std::unique_ptr<CopiesIn> copies_in_;
   std::unique_ptr<cuda::Event> copied_in_;
   std::unique_ptr<cuda::Event> forward_done_;
-  std::unique_ptr<cuda::Event> backward_done_;  // Outside of graphs, as the others here.
+  std::unique_ptr<cuda::Event> backward_done_;
   // By the size of the whole batch.
   PerBatch<Graphs> training_graphs_;
   PerBatch<Graphs> evaluation_graphs_;

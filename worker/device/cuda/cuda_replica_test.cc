@@ -1,21 +1,23 @@
 // What of the next step comes to a GPU while a step is still at work there.
 #include "worker/device/cuda/cuda_replica.h"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/batch_part.h"
+#include "worker/device/cuda/cuda_gradients.h"
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/gradient_buckets.h"
 #include "worker/device/cuda/host_variables.h"
+#include "worker/device/cuda/library.h"
 #include "worker/device/cuda/test_library.h"
 #include "worker/device/model_tests/model_test_util.h"
+#include "worker/input/batch.h"
+#include "worker/model/model_plan.h"
 #include "worker/model/walk.h"
 
 namespace millrace::worker {
@@ -24,8 +26,6 @@ namespace {
 using cuda::Stream;
 
 constexpr double kPatience = 60;
-constexpr double kHangs = 0.2;  // So long that the emulated GPU does whatever it can.
-constexpr double kMoment = 0.001;
 
 // One replica alone, whose steps are launched one by one.
 class CudaReplicaTest : public ::testing::Test {
@@ -63,16 +63,13 @@ class CudaReplicaTest : public ::testing::Test {
     return static_cast<int>(cuda_emulation::Counted().kernels - before);
   }
 
-  // False: copies were held back for so many seconds.
-  bool AwaitRelease(double seconds) {
-    const auto begin = std::chrono::steady_clock::now();
-    while (!replica_.copies_in()->TryRelease()) {
-      if (std::chrono::steady_clock::now() - begin > std::chrono::duration<double>(seconds)) {
-        return false;
-      }
-      replica_.Await({Stream::kCompute}, kMoment);  // The emulated GPU does something then.
-    }
-    return true;
+  // Has the emulated GPU do whatever it can for the stream, and returns whether that was all: it
+  // does something at every second look at an event.
+  bool IsDone(Stream stream) {
+    const auto event = replica_.gpu()->MakeEvent();
+    replica_.gpu()->Record(stream, event.get());
+    replica_.gpu()->HostWaitFor(*event, /*seconds=*/0);
+    return replica_.gpu()->HostWaitFor(*event, /*seconds=*/0);
   }
 
   // `kernel`: of those of the backward pass, from 1.
@@ -104,14 +101,16 @@ class CudaReplicaTest : public ::testing::Test {
   GradientPlaces to_;
 };
 
-// The last kernel but one looks at gradients; the last one tells the host that all are computed.
+// In order 0 the last kernel but one looks at gradients; the last one tells that all are computed.
 TEST_F(CudaReplicaTest, ValuesAndBatchComeWhileGradientsLeave) {
   MILLRACE_NEEDS_EMULATION();
   LaunchBackwardWhoseKernelHangs(KernelsOfBackward() - 1);
   CopyIn();
-  EXPECT_TRUE(AwaitRelease(kPatience));
-  EXPECT_TRUE(replica_.Await({Stream::kCopyIn}, kPatience));
-  EXPECT_FALSE(replica_.Await({Stream::kCompute}, kHangs));
+  EXPECT_FALSE(IsDone(Stream::kCompute));
+  ASSERT_TRUE(replica_.copies_in()->CanRelease());
+  replica_.copies_in()->Release();
+  EXPECT_TRUE(IsDone(Stream::kCopyIn));
+  EXPECT_FALSE(IsDone(Stream::kCompute));
 }
 
 // The one before these adds the regularizer's gradient, and reads values.
@@ -119,18 +118,31 @@ TEST_F(CudaReplicaTest, ValuesAndBatchWaitForWhatTheBackwardPassComputes) {
   MILLRACE_NEEDS_EMULATION();
   LaunchBackwardWhoseKernelHangs(KernelsOfBackward() - 2);
   CopyIn();
-  EXPECT_FALSE(AwaitRelease(kHangs));
+  EXPECT_FALSE(IsDone(Stream::kCompute));
+  EXPECT_FALSE(replica_.copies_in()->CanRelease());
 }
 
-// What was held back for a step that failed comes before the next one, and after that step.
-TEST_F(CudaReplicaTest, ValuesThatNobodyReleasedComeWithTheNextPass) {
+TEST_F(CudaReplicaTest, WhatNobodyReleasedWaitsForItsPass) {
   MILLRACE_NEEDS_EMULATION();
-  const int kernels = KernelsOfBackward();
-  LaunchBackwardWhoseKernelHangs(kernels - 2);
+  LaunchBackwardWhoseKernelHangs(KernelsOfBackward() - 2);
   CopyIn();
   replica_.BeginPass(/*seed=*/1);
-  EXPECT_TRUE(replica_.copies_in()->TryRelease());
-  EXPECT_FALSE(replica_.Await({Stream::kCopyIn}, kHangs));
+  EXPECT_FALSE(IsDone(Stream::kCopyIn));
+}
+
+TEST_F(CudaReplicaTest, WhatNobodyReleasedComesWithTheNextPass) {
+  Forward();
+  replica_.LaunchBackward(part_, to_, /*bucket=*/0);
+  for (float& value : host_->value(0)) value = 0.25f;
+  CopyIn();
+  replica_.BeginPass(/*seed=*/1);
+  Forward();
+  const float changed = replica_.Output(0)[0];
+  for (float& value : host_->value(0)) value = 0.5f;
+  CopyIn();
+  replica_.BeginPass(/*seed=*/1);
+  Forward();
+  EXPECT_NE(replica_.Output(0)[0], changed);
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ class Loss {
 };
 
 enum class Stream {
-  kCompute,   // Layers and losses.
+  kCompute,   // Layers and losses, the seed, and the marks of gradients.
   kCopyIn,    // Values that arrive, and batches.
   kCopyOut,   // Gradients that leave.
   kExchange,  // Gradients on their way from GPU to GPU; of one GPU alone they are looked at here.
@@ -198,7 +198,7 @@ class PieceSums {
 };
 
 // One GPU, with its streams. Used by one thread at a time, but for CopyIn on Stream::kCopyIn, which
-// other threads may call meanwhile; what is captured then is not disturbed.
+// other threads may call meanwhile, one at a time; what is captured then is not disturbed.
 class Gpu {
  public:
   virtual ~Gpu() = default;  // Waits for its work.
@@ -233,7 +233,8 @@ class Gpu {
                    float* sum) = 0;
   // Sets the lowest bit of *mark if one of the values is infinite or NaN; leaves it otherwise.
   virtual void MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) = 0;
-  // Stores *value to `pinned`, of the host's memory. Not as a copy, which waits behind others'.
+  // Stores *value, of device memory, to `pinned` at once and whole, for a host that looks there
+  // again and again. A kernel does, since a copy would wait behind other copies.
   virtual void Tell(Stream stream, const uint64_t* value, uint64_t* pinned) = 0;
 
   // For these GPUs, each once, of which this is the first; all must outlive it. Blocks, and takes

@@ -15,9 +15,9 @@ constexpr size_t kLengthBytes = 4;
 constexpr size_t kTypeBytes = 4;
 constexpr size_t kChecksumBytes = 4;
 
-// A chunk's length is only a claim as well, but libpng takes that much memory for most chunks
-// before it reads them, and its simplified interface only warns of lengths above its limit. What
-// comes from the first IDAT on is read in small parts.
+// As a header (decode_image.h), a chunk's length is only a claim. But libpng takes that much memory
+// for most chunks before it reads them, and its simplified interface only warns of lengths above
+// its limit. What comes from the first IDAT on is read in small parts.
 absl::Status CheckChunks(absl::Span<const uint8_t> bytes) {
   bytes.remove_prefix(kSignatureBytes);
   while (bytes.size() >= kLengthBytes + kTypeBytes) {
