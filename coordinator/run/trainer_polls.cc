@@ -40,15 +40,14 @@ void Trainer::StartPollIfDue(ShardGroup& shards) {
 
 // Returns false when the shards must be attached again.
 bool Trainer::HandlePoll(ShardGroup& shards) {
+  const absl::Time now = clock_->Now();
   const auto poll = shards.TakePoll();
   if (!watch_.has_begun()) return true;
-  if (!poll) {
-    const bool is_news =
-        shards.polling() && watch_.NoteUnanswered(shards.Unanswered(), clock_->Now());
-    if (is_news) job_.SetShardNews(watch_.news());
-    return true;
-  }
-  if (watch_.NoteAnswers(*poll)) job_.SetShardNews(watch_.news());
+  const bool is_news = poll ? watch_.NoteAnswers(*poll)
+                            : shards.polling() && watch_.NoteUnanswered(shards.Unanswered(), now);
+  NoteSilence(now);
+  if (is_news) job_.SetShardNews(watch_.news());
+  if (!poll) return true;
   if (const auto warnings = watch_.TakeWarnings(*poll, shards.servers())) {
     reporter_.SetWarnings(*warnings);
   }
@@ -101,16 +100,28 @@ JobPrepared Trainer::Refusal(const std::string& job_id, const std::string& why) 
   return refusal;
 }
 
+// Where the coordinator itself stood still, a shard seems silent until its answer is read: so it
+// has to have been so at an earlier look.
+void Trainer::NoteSilence(absl::Time now) {
+  const std::vector<ShardNews>& news = watch_.news();
+  for (uint32_t shard = 0; shard < news.size(); ++shard) {
+    if (news[shard].silent_since == absl::InfiniteFuture()) {
+      silent_.erase(shard);
+    } else {
+      silent_.emplace(shard, now);
+    }
+  }
+}
+
 // A worker that has a step may itself wait for a server that does not answer.
 absl::optional<Dispatcher::Stall> Trainer::FindStall(const ShardGroup& shards) const {
-  const std::vector<ShardNews>& news = watch_.news();
-  const auto silent = std::min_element(
-      news.begin(), news.end(),
-      [](const ShardNews& a, const ShardNews& b) { return a.silent_since < b.silent_since; });
-  if (silent != news.end() && clock_->Now() - silent->silent_since >= kSilence) {
-    const auto shard = static_cast<uint32_t>(silent - news.begin());
-    const std::string error =
-        silent->error.empty() ? "" : absl::StrCat(" (", Printable(silent->error), ")");
+  const auto silent =
+      std::min_element(silent_.begin(), silent_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (silent != silent_.end() && clock_->Now() - silent->second >= kSilence) {
+    const uint32_t shard = silent->first;
+    const std::string& answer = watch_.news().at(shard).error;
+    const std::string error = answer.empty() ? "" : absl::StrCat(" (", Printable(answer), ")");
     return Dispatcher::Stall{
         absl::StrCat(shards.servers().DescribeServer(shard), ", which has shard ", shard,
                      " and does not answer", error, ","),
