@@ -122,11 +122,11 @@ void Reporter::SaveIfDue() {
   save_due_ = !status.ok();
   const bool had_trouble = !journal_trouble_.empty();
   journal_trouble_ = status.ok() ? "" : JournalTrouble(status);
+  ShowWarnings();
   if (had_trouble != save_due_) {
     job_->AppendNotice(save_due_ ? journal_trouble_
                                  : "the coordinator's journal can be written again");
   }
-  ShowWarnings();
 }
 
 void Reporter::Resumed(uint64_t step, uint64_t watermark) {
@@ -212,16 +212,18 @@ void Reporter::TellCheckpoints(Checkpointer& checkpointer) {
   checkpointer.TellRequests();
 }
 
+// The status first: who was told of a notice finds it there.
 void Reporter::SetWarnings(const std::map<std::string, std::string>& warnings) {
-  for (const auto& [where, warning] : warnings) {
-    if (!warnings_.contains(where)) job_->AppendNotice(absl::StrCat(where, ": ", warning));
-  }
-  for (const auto& [where, warning] : warnings_) {
-    if (!warnings.contains(where))
-      job_->AppendNotice(absl::StrCat(where, ": no longer: ", warning));
-  }
-  warnings_ = warnings;
+  const std::map<std::string, std::string> before = std::exchange(warnings_, warnings);
   ShowWarnings();
+  for (const auto& [where, warning] : warnings) {
+    if (!before.contains(where)) job_->AppendNotice(absl::StrCat(where, ": ", warning));
+  }
+  for (const auto& [where, warning] : before) {
+    if (!warnings.contains(where)) {
+      job_->AppendNotice(absl::StrCat(where, ": no longer: ", warning));
+    }
+  }
 }
 
 void Reporter::ShowWarnings() {
