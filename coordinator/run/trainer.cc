@@ -85,7 +85,6 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   poll_due_ = clock_->Now();
   watch_.Start(generation_, synchronous_ ? absl::make_optional(epoch_) : absl::nullopt,
                attached.shards);
-  silent_.clear();
   job_.SetShardNews(watch_.news());
   progress_.Start(merged.done.size(), before.steps, clock_->Now());
   job_.ClearRecovering();

@@ -3,7 +3,6 @@
 #define MILLRACE_COORDINATOR_RUN_TRAINER_H_
 
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -112,7 +111,6 @@ class Trainer {
   bool HandlePoll(ShardGroup& shards);
   bool Audit(const std::vector<ShardStatus>& shards);
   void Exclude(const std::string& worker);
-  void NoteSilence(absl::Time now);
   absl::optional<Dispatcher::Stall> FindStall(const ShardGroup& shards) const;
 
   Job& job_;
@@ -156,8 +154,7 @@ class Trainer {
   uint64_t newest_version_ = 0;
   absl::Time poll_due_;
   ShardWatch watch_;
-  std::map<uint32_t, absl::Time> silent_;  // Shards that were so at every look since then.
-  std::vector<ShardStatus> seen_;          // In the last poll that all shards answered.
+  std::vector<ShardStatus> seen_;  // In the last poll that all shards answered.
 
   ProgressWatch progress_;
 };

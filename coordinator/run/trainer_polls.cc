@@ -15,8 +15,6 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kPollPeriod = absl::Seconds(1);
-// A server that has not answered for so long is taken to keep a job waiting that stands.
-constexpr absl::Duration kSilence = absl::Seconds(2);
 // While a checkpoint waits for a cut.
 constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
 
@@ -45,7 +43,7 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
   if (!watch_.has_begun()) return true;
   const bool is_news = poll ? watch_.NoteAnswers(*poll)
                             : shards.polling() && watch_.NoteUnanswered(shards.Unanswered(), now);
-  NoteSilence(now);
+  watch_.Look(now);
   if (is_news) job_.SetShardNews(watch_.news());
   if (!poll) return true;
   if (const auto warnings = watch_.TakeWarnings(*poll, shards.servers())) {
@@ -100,26 +98,10 @@ JobPrepared Trainer::Refusal(const std::string& job_id, const std::string& why) 
   return refusal;
 }
 
-// Where the coordinator itself stood still, a shard seems silent until its answer is read: so it
-// has to have been so at an earlier look.
-void Trainer::NoteSilence(absl::Time now) {
-  const std::vector<ShardNews>& news = watch_.news();
-  for (uint32_t shard = 0; shard < news.size(); ++shard) {
-    if (news[shard].silent_since == absl::InfiniteFuture()) {
-      silent_.erase(shard);
-    } else {
-      silent_.emplace(shard, now);
-    }
-  }
-}
-
 // A worker that has a step may itself wait for a server that does not answer.
 absl::optional<Dispatcher::Stall> Trainer::FindStall(const ShardGroup& shards) const {
-  const auto silent =
-      std::min_element(silent_.begin(), silent_.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (silent != silent_.end() && clock_->Now() - silent->second >= kSilence) {
-    const uint32_t shard = silent->first;
+  if (const auto silent = watch_.SilentLongest(clock_->Now())) {
+    const uint32_t shard = *silent;
     const std::string& answer = watch_.news().at(shard).error;
     const std::string error = answer.empty() ? "" : absl::StrCat(" (", Printable(answer), ")");
     return Dispatcher::Stall{

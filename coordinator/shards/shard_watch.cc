@@ -10,7 +10,8 @@
 namespace millrace::coordinator {
 namespace {
 
-// A shard that has not answered for this long is told of as silent.
+// A shard that has not answered for this long is told of as silent; and one that was so at every
+// look for this long is taken to keep a job waiting.
 constexpr absl::Duration kSilence = absl::Seconds(2);
 
 }  // namespace
@@ -19,6 +20,7 @@ void ShardWatch::Start(uint64_t generation, absl::optional<uint64_t> epoch,
                        const std::vector<ShardStatus>& shards) {
   generation_ = generation;
   epoch_ = epoch;
+  silent_.clear();
   news_.assign(shards.size(), ShardNews());
   for (const ShardStatus& shard : shards) news_.at(shard.shard()).status = shard;
 }
@@ -50,6 +52,24 @@ bool ShardWatch::NoteAnswers(const ShardGroup::Poll& poll) {
     }
   }
   return true;
+}
+
+void ShardWatch::Look(absl::Time now) {
+  for (uint32_t shard = 0; shard < news_.size(); ++shard) {
+    if (news_[shard].silent_since == absl::InfiniteFuture()) {
+      silent_.erase(shard);
+    } else {
+      silent_.emplace(shard, now);
+    }
+  }
+}
+
+absl::optional<uint32_t> ShardWatch::SilentLongest(absl::Time now) const {
+  const auto longest =
+      std::min_element(silent_.begin(), silent_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (longest == silent_.end() || now - longest->second < kSilence) return absl::nullopt;
+  return longest->first;
 }
 
 absl::optional<std::map<std::string, std::string>> ShardWatch::TakeWarnings(

@@ -43,6 +43,13 @@ class ShardWatch {
   // The poll has ended. Returns whether that is news: not where a call was cancelled.
   bool NoteAnswers(const ShardGroup::Poll& poll);
 
+  // What is silent now; often, whether there is news or not.
+  void Look(absl::Time now);
+  // Of the shards that have been silent at every look for 2 s and more, the one that has been so
+  // longest. Where the coordinator itself stood still, a shard seems silent until its answer is
+  // read, but not at an earlier look.
+  absl::optional<uint32_t> SilentLongest(absl::Time now) const;
+
   // What people are warned of, by server or by shard: a server's own trouble, and errors of shards
   // that failed in the poll before, too; one that fails once may be started again just now. Nothing
   // where a call was cancelled. Once for each poll.
@@ -61,7 +68,8 @@ class ShardWatch {
   std::vector<ShardNews> news_;
   absl::Time polled_at_;
   absl::optional<uint64_t> polled_generation_;
-  std::set<uint32_t> failed_;  // Shards, in the last poll.
+  std::map<uint32_t, absl::Time> silent_;  // Shards, and since which look they have been so.
+  std::set<uint32_t> failed_;              // Shards, in the last poll.
 };
 
 }  // namespace millrace::coordinator

@@ -11,6 +11,7 @@ namespace millrace::coordinator {
 namespace {
 
 using ::testing::IsEmpty;
+using ::testing::Optional;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
@@ -87,6 +88,26 @@ TEST_F(ShardWatchTest, ShardIsSilentSinceThePollThatItDidNotAnswer) {
   watch_.Begin(absl::FromUnixSeconds(10));
   EXPECT_TRUE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(12)));
   EXPECT_EQ(watch_.news()[1].silent_since, absl::UnixEpoch()) << "still";
+}
+
+TEST_F(ShardWatchTest, TheShardThatWasSilentAtEveryLookIsTheSilentOne) {
+  const auto look = [this](int64_t second) {
+    watch_.Look(absl::FromUnixSeconds(second));
+    return watch_.SilentLongest(absl::FromUnixSeconds(second));
+  };
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(100)));
+  EXPECT_FALSE(look(100)) << "the coordinator may have stood still itself";
+  EXPECT_FALSE(look(101));
+  EXPECT_TRUE(watch_.NoteUnanswered({0, 1}, absl::FromUnixSeconds(101)));
+  EXPECT_THAT(look(102), Optional(1)) << "the other one was so at no look before";
+  EXPECT_THAT(look(110), Optional(1)) << "for the longest time";
+  EXPECT_TRUE(watch_.NoteAnswers(Answered()));
+  EXPECT_FALSE(look(111));
+  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone"))));
+  EXPECT_FALSE(look(112));
+  EXPECT_THAT(look(114), Optional(1)) << "an error is no answer";
+  watch_.Start(kWatchedGeneration + 1, kWatchedEpoch, TwoShards());
+  EXPECT_FALSE(look(115)) << "others from now on";
 }
 
 TEST_F(ShardWatchTest, CancelledPollIsNoNews) {

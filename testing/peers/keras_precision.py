@@ -1,5 +1,6 @@
 """What the precision of factors does to accuracy: two networks of the examples in Keras, on a processor, with the factors of
-their products rounded as `precision.compute` of a job rounds them on a GPU, forwards and back.
+their products, and what stands between dense layers, rounded as `precision.compute` of a job rounds them on a GPU, forwards and
+back.
 
     PYTHON keras_precision.py --cifar=DIR --mnist=DIR [--networks=wide_mlp,resnet20] [--seeds=2]
 
@@ -52,8 +53,18 @@ def rounded_product(product, rounded, x, kernel):
     return multiply(x, kernel)
 
 
+def narrow_value(y):
+    """What stands in bfloat16 between two dense layers, and its gradient."""
+
+    @tf.custom_gradient
+    def stored(y):
+        return to_bfloat16(y), to_bfloat16
+
+    return stored(y)
+
+
 def in_precision(model, precision):
-    """The same network with rounded products, and the same values."""
+    """The same network with rounded products, and the same values. Dense layers with a function are followed by others."""
     rounded = PRECISIONS[precision]
 
     class Conv2D(keras.layers.Conv2D):
@@ -63,7 +74,11 @@ def in_precision(model, precision):
     class Dense(keras.layers.Dense):
         def call(self, inputs, training=None):
             y = rounded_product(tf.linalg.matmul, rounded, inputs, tf.convert_to_tensor(self.kernel))
-            return self.activation(y + self.bias)
+            if precision != "BFLOAT16" or self.activation is keras.activations.linear:
+                return self.activation(y + self.bias)
+            # The bias's gradient is not rounded.
+            bias = self.bias + tf.stop_gradient(to_bfloat16(self.bias) - self.bias)
+            return narrow_value(self.activation(y + bias))
 
     classes = {"Conv2D": Conv2D, "Dense": Dense}
 

@@ -13,9 +13,9 @@ precision, the last one on a GPU alone:
                 done; and the host of a captured step waits for the values, too, not for the gradients alone
 
 Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers have
-bfloat16, too, which ours have not. Convolutions are channels_last and cuDNN looks for the fastest. --mode=graph captures
-a step with torch.cuda.graph, copies included; --mode=compile has torch.compile make forward and backward. Prints a line
-of JSON each.
+bfloat16, too, as of ours only those between dense layers have. Convolutions are channels_last and cuDNN looks for the
+fastest. --mode=graph captures a step with torch.cuda.graph, copies included; --mode=compile has torch.compile make
+forward and backward. Prints a line of JSON each.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 #include "worker/model/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "worker/model/layer_traits.h"
 #include "worker/model/placement.h"
@@ -22,12 +23,14 @@ class MemoryPlanner {
         walk_(walk),
         batch_(static_cast<double>(batch)),
         training_(training),
+        is_narrow_(walk.values),
         last_use_(walk.values),
         values_(walk.values, kNoPlace),
         gradients_(walk.values, kNoPlace) {
     traits_.resize(plan.layers.size());
     for (const ForwardStep& step : walk.forward) {
       traits_[step.layer] = TraitsOf(plan.layers[step.layer], step.then);
+      is_narrow_[step.output] = step.gives_narrow;
     }
     result_.kept.assign(plan.layers.size(), kNoPlace);
   }
@@ -56,7 +59,8 @@ class MemoryPlanner {
     const size_t features = plan_.features.size();
     const Shape& shape =
         value < features ? plan_.features[value].shape : plan_.layers[value - features].output;
-    return RoundUp(batch_ * static_cast<double>(ElementCount(shape)));
+    const double elements = batch_ * static_cast<double>(ElementCount(shape));
+    return RoundUp(is_narrow_[value] ? std::ceil(elements / 2) : elements);
   }
 
   void FindLastUses() {
@@ -188,6 +192,7 @@ class MemoryPlanner {
   const double batch_;
   const bool training_;
   std::vector<LayerTraits> traits_;  // Of each layer that has a step.
+  std::vector<bool> is_narrow_;      // Of each value: it and its gradient are.
   std::vector<size_t> last_use_;     // Of each value, a time.
   // Indices into placed_.
   std::vector<size_t> values_;

@@ -12,6 +12,7 @@ namespace millrace::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::Pair;
 
 ModelPlan PlanOf(const std::string& text, const Shape& input = {16}) {
@@ -139,6 +140,73 @@ TEST(WalkTest, WhatIsAnOutputIsNotFused) {
   const absl::StatusOr<ModelPlan> plan = PlanModel(spec, FloatsAndClass({16}, 2));
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(PlanWalk(*plan, /*fuses=*/true).forward.size(), 3u);
+}
+
+// Which steps give and take narrow values, by layer.
+std::vector<std::string> NarrowSteps(const Walk& walk) {
+  std::vector<std::string> steps;
+  for (const ForwardStep& step : walk.forward) {
+    if (step.takes_narrow) steps.push_back(absl::StrCat(step.layer, " takes"));
+    if (step.gives_narrow) steps.push_back(absl::StrCat(step.layer, " gives"));
+  }
+  return steps;
+}
+
+TEST(WalkTest, WhatOneDenseLayerGivesAnotherAloneIsNarrow) {
+  ModelPlan plan = PlanOf(
+      "layers { dense { units: 16 activation: RELU } } layers { flatten {} } "
+      "layers { dense { units: 16 } trainable: false } layers { dense { units: 2 } }");
+  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*fuses=*/true)), IsEmpty()) << "of float32";
+  plan.precision = PrecisionSpec::TF32;
+  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*fuses=*/true)), IsEmpty());
+  plan.precision = PrecisionSpec::BFLOAT16;
+  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*fuses=*/true)),
+              ElementsAre("0 gives", "2 takes", "2 gives", "3 takes"));
+  EXPECT_THAT(NarrowSteps(PlanWalk(plan)), IsEmpty()) << "on a processor";
+}
+
+TEST(WalkTest, WhatAnybodyElseTakesIsOfFloat32) {
+  const std::string first = "layers { name: 'a' dense { units: 16 } } ";
+  for (const std::string& text :
+       {// A function whose gradient is not known of the rounded output as well.
+        std::string(
+            "layers { dense { units: 16 activation: TANH } } layers { dense { units: 2 } }"),
+        first + "layers { name: 'b' dropout { rate: 0.5 } } layers { dense { units: 2 } }",
+        first + "layers { name: 'b' activation { function: RELU } } layers { dense { units: 2 } }",
+        first + "layers { name: 'b' dense { units: 16 } } layers { name: 'c' add {} inputs: "
+                "['a', 'b'] } layers { dense { units: 2 } }"}) {
+    ModelPlan plan = PlanOf(text);
+    plan.precision = PrecisionSpec::BFLOAT16;
+    EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*fuses=*/true)), IsEmpty()) << text;
+  }
+}
+
+TEST(WalkTest, AnOutputOfTheModelIsOfFloat32) {
+  ModelSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "layers { name: 'a' dense { units: 2 } } layers { name: 'b' dense { units: 2 } } "
+      "outputs { layer: 'a' loss: SPARSE_CATEGORICAL_CROSSENTROPY } "
+      "outputs { layer: 'b' loss: SPARSE_CATEGORICAL_CROSSENTROPY }",
+      &spec));
+  absl::StatusOr<ModelPlan> plan = PlanModel(spec, FloatsAndClass({16}, 2));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  plan->precision = PrecisionSpec::BFLOAT16;
+  EXPECT_THAT(NarrowSteps(PlanWalk(*plan, /*fuses=*/true)), IsEmpty());
+}
+
+TEST(MemoryPlanTest, NarrowValuesAndTheirGradientsTakeHalfTheMemory) {
+  ModelPlan plan = PlanOf(
+      "layers { dense { units: 1000 activation: RELU } } layers { dense { units: 1000 } } "
+      "layers { dense { units: 2 } }");
+  const auto size = [&](bool training) {
+    return PlanMemory(plan, PlanWalk(plan, /*fuses=*/true), 64, training).size;
+  };
+  const size_t training = size(true);
+  const size_t evaluation = size(false);
+  plan.precision = PrecisionSpec::BFLOAT16;
+  // All but the last output and its gradient, of 2 numbers.
+  EXPECT_EQ(size(true), training / 2 + 64);
+  EXPECT_EQ(size(false), evaluation / 2);
 }
 
 TEST(MemoryPlanTest, WhatAFusedReluGaveIsKeptWhereItsGradientTakesIt) {

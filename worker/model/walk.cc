@@ -17,6 +17,14 @@ bool IsRelu(const LayerPlan& layer) {
   return layer.spec.has_activation() && layer.spec.activation().function() == RELU;
 }
 
+// Whether it can give and take narrow values. Gives: ReLU's and LINEAR's gradients are known of y
+// alone however that is rounded.
+bool CanGiveNarrow(const LayerPlan& layer) {
+  if (!layer.spec.has_dense()) return false;
+  const Activation last = LastActivation(layer.spec);
+  return last == LINEAR || last == RELU;
+}
+
 // How many layers, and outputs of the model, take what a layer gives.
 std::vector<size_t> ReadersOfLayers(const ModelPlan& plan) {
   std::vector<size_t> readers(plan.layers.size());
@@ -37,7 +45,8 @@ class WalkPlanner {
         is_fused_(plan.layers.size()),
         value_(plan.layers.size()),
         wanted_(plan.features.size() + plan.layers.size()),
-        begun_(wanted_.size()) {
+        begun_(wanted_.size()),
+        fuses_(fuses) {
     walk_.values = wanted_.size();
     walk_.variable_uses.resize(plan.variables.size());
     if (fuses) Fuse();
@@ -49,6 +58,7 @@ class WalkPlanner {
       walk_.outputs.push_back(value_[output.layer]);
       walk_.output_gradients.push_back(UseOf(value_[output.layer]));
     }
+    if (fuses_ && plan_.precision == PrecisionSpec::BFLOAT16) Narrow();
     for (size_t i = walk_.forward.size(); i-- > 0;) {
       if (wanted_[walk_.forward[i].output]) GoBackward(walk_.forward[i]);
     }
@@ -91,6 +101,24 @@ class WalkPlanner {
     walk_.forward.push_back(std::move(step));
   }
 
+  // After all of the forward pass.
+  void Narrow() {
+    std::vector<size_t> readers(walk_.values);
+    std::vector<ForwardStep*> maker(walk_.values);
+    for (const size_t output : walk_.outputs) ++readers[output];
+    for (ForwardStep& step : walk_.forward) {
+      maker[step.output] = &step;
+      for (const size_t input : step.inputs) ++readers[input];
+    }
+    for (ForwardStep& step : walk_.forward) {
+      if (!plan_.layers[step.layer].spec.has_dense()) continue;
+      const size_t input = step.inputs.front();
+      if (maker[input] == nullptr || readers[input] > 1) continue;
+      if (!CanGiveNarrow(plan_.layers[maker[input]->layer])) continue;
+      maker[input]->gives_narrow = step.takes_narrow = true;
+    }
+  }
+
   GradientUse UseOf(size_t value) {
     if (!wanted_[value]) return GradientUse::kNone;
     const GradientUse use = begun_[value] ? GradientUse::kAdded : GradientUse::kFirst;
@@ -116,6 +144,7 @@ class WalkPlanner {
   std::vector<size_t> value_;     // Of each layer.
   std::vector<bool> wanted_;      // Of each value: whether its gradient is.
   std::vector<bool> begun_;       // And whether a part of it was given.
+  const bool fuses_;
 };
 
 }  // namespace

@@ -50,8 +50,7 @@ CudaLayers::CudaLayers(const ModelPlan& plan, const Walk& walk, cuda::Gpu* gpu)
     : layers(plan.layers.size()) {
   const cuda::Precision precision = PrecisionOf(plan.precision);
   for (const ForwardStep& step : walk.forward) {
-    layers[step.layer] =
-        MakeCudaLayer(gpu, plan.layers[step.layer], step.layer, precision, step.then);
+    layers[step.layer] = MakeCudaLayer(gpu, plan.layers[step.layer], step, precision);
   }
   for (const OutputPlan& output : plan.outputs) losses.push_back(MakeCudaLoss(gpu, output));
 }

@@ -10,7 +10,6 @@
 #include "worker/device/cuda/cuda_ids.h"
 #include "worker/device/dropout_mask.h"
 #include "worker/model/image_window.h"
-#include "worker/model/walk.h"
 
 namespace millrace::worker {
 namespace {
@@ -85,7 +84,8 @@ cuda::WindowDescription DescribeWindow(const LayerPlan& plan) {
   return description;
 }
 
-cuda::DenseDescription DescribeDense(const LayerPlan& plan, cuda::Precision precision) {
+cuda::DenseDescription DescribeDense(const LayerPlan& plan, const ForwardStep& step,
+                                     cuda::Precision precision) {
   cuda::DenseDescription description;
   description.rows = Rows(plan.input());
   description.inputs = static_cast<int64_t>(plan.input().back());
@@ -94,6 +94,8 @@ cuda::DenseDescription DescribeDense(const LayerPlan& plan, cuda::Precision prec
   description.variables = Variables<2>(plan);
   description.trained = IsTrained(plan);
   description.precision = precision;
+  description.narrow_input = step.takes_narrow;
+  description.narrow_output = step.gives_narrow;
   return description;
 }
 
@@ -264,11 +266,11 @@ cuda::Precision PrecisionOf(PrecisionSpec::Compute compute) {
   }
 }
 
-std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan, size_t index,
-                                           cuda::Precision precision, Activation then) {
+std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan,
+                                           const ForwardStep& step, cuda::Precision precision) {
   switch (plan.spec.kind_case()) {
     case LayerSpec::kDense:
-      return gpu->Make(DescribeDense(plan, precision));
+      return gpu->Make(DescribeDense(plan, step, precision));
     case LayerSpec::kConv2D:
     case LayerSpec::kDepthwiseConv2D:
     case LayerSpec::kConv1D:
@@ -286,11 +288,11 @@ std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan
     case LayerSpec::kGlobalMaxPooling1D:
       return gpu->Make(DescribeGlobalPooling(plan, /*largest=*/true));
     case LayerSpec::kDropout:
-      return gpu->Make(DescribeDropout(plan, index));
+      return gpu->Make(DescribeDropout(plan, step.layer));
     case LayerSpec::kActivation:
       return gpu->Make(DescribeActivation(plan));
     case LayerSpec::kAdd:
-      return gpu->Make(DescribeMerge(plan, cuda::MergeKind::kAdd, then == RELU));
+      return gpu->Make(DescribeMerge(plan, cuda::MergeKind::kAdd, step.then == RELU));
     case LayerSpec::kSubtract:
       return gpu->Make(DescribeMerge(plan, cuda::MergeKind::kSubtract));
     case LayerSpec::kMultiply:
@@ -310,7 +312,7 @@ std::unique_ptr<cuda::Layer> MakeCudaLayer(cuda::Gpu* gpu, const LayerPlan& plan
     case LayerSpec::kRescaling:
       return gpu->Make(DescribeRescaling(plan));
     case LayerSpec::kBatchNormalization:
-      return gpu->Make(DescribeBatchNormalization(plan, then == RELU));
+      return gpu->Make(DescribeBatchNormalization(plan, step.then == RELU));
     case LayerSpec::kLayerNormalization:
       return gpu->Make(DescribeLayerNormalization(plan));
     case LayerSpec::kEmbedding:

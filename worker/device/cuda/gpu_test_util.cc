@@ -1,5 +1,6 @@
 #include "worker/device/cuda/gpu_test_util.h"
 
+#include <bit>
 #include <cstring>
 
 #include "glog/logging.h"
@@ -48,6 +49,21 @@ void DeviceMemory::Get(void* values) {
   Wait(gpu_);
   std::memcpy(values, pinned, bytes_);
   gpu_->FreePinned(pinned);
+}
+
+std::vector<uint16_t> ToNarrow(const std::vector<float>& values) {
+  std::vector<uint16_t> narrow;
+  for (const float value : values) {
+    const auto bits = std::bit_cast<uint32_t>(value);
+    narrow.push_back(static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16));
+  }
+  return narrow;
+}
+
+std::vector<float> FromNarrow(const std::vector<uint16_t>& values) {
+  std::vector<float> floats;
+  for (const uint16_t value : values) floats.push_back(std::bit_cast<float>(uint32_t{value} << 16));
+  return floats;
 }
 
 }  // namespace millrace::worker

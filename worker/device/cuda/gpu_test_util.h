@@ -50,6 +50,10 @@ class DeviceMemory {
   void* const memory_;
 };
 
+// To bfloat16, of two equally near ones to the even one; and back. REQUIRES: no NaN.
+std::vector<uint16_t> ToNarrow(const std::vector<float>& values);
+std::vector<float> FromNarrow(const std::vector<uint16_t>& values);
+
 template <typename T>
 std::unique_ptr<DeviceMemory> OnDevice(cuda::Gpu* gpu, const std::vector<T>& values) {
   auto memory = std::make_unique<DeviceMemory>(gpu, values.size() * sizeof(T));

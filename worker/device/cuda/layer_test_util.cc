@@ -179,6 +179,13 @@ LayerResult RunOnCpu(const LayerCase& c) {
 
 namespace {
 
+ForwardStep StepOf(const LayerCase& c) {
+  ForwardStep step;
+  step.layer = c.index;
+  step.then = c.then;
+  return step;
+}
+
 // A layer on the GPU, with all that it takes.
 class GpuRun final : public cuda::Gradients {
  public:
@@ -187,7 +194,7 @@ class GpuRun final : public cuda::Gradients {
         traits_(TraitsOf(c.plan, c.then)),
         in_place_(in_place),
         gpu_(OpenTestGpu({.deterministic = c.deterministic})),
-        layer_(MakeCudaLayer(gpu_.get(), c.plan, c.index, c.precision, c.then)),
+        layer_(MakeCudaLayer(gpu_.get(), c.plan, StepOf(c), c.precision)),
         workspace_(gpu_.get(), layer_->WorkspaceBytes(c.batch)),
         carried_(gpu_.get(), layer_->CarriedBytes(c.batch)),
         kept_(gpu_.get(), (traits_.kept_by_example * c.batch + traits_.kept) * sizeof(float)),

@@ -118,5 +118,57 @@ INSTANTIATE_TEST_SUITE_P(Precisions, PrecisionModelTest,
                                            LessPrecision{PrecisionSpec::BFLOAT16, "bfloat16"}),
                          [](const auto& instance) { return instance.param.name; });
 
+// A chain of dense layers, with and without biases, frozen and trained, with `between` after all
+// but the last.
+std::string Chain(const std::string& between) {
+  return "layers { dense { units: 9 activation: RELU } } " + between +
+         "layers { dense { units: 12 } trainable: false } " + between +
+         "layers { dense { units: 7 activation: RELU } trainable: false } " + between +
+         "layers { dense { units: 10 activation: RELU no_bias: true } } " + between +
+         "layers { dense { units: 5 } } " + between + "layers { dense { units: 3 } } " +
+         "loss: SPARSE_CATEGORICAL_CROSSENTROPY metrics: ACCURACY";
+}
+
+// What a step gives where all variables have whole 64ths.
+GivenByStep GivenByChain(const std::string& between, ModelPlan* plan) {
+  *plan = PlanOrDie(Chain(between), {2, 4}, 3);
+  plan->precision = PrecisionSpec::BFLOAT16;
+  const std::unique_ptr<Model> model = CompileOrDie(*plan, 33);
+  ModelValues values;
+  int next = 0;
+  for (const VariablePlan& variable : plan->variables) {
+    std::vector<float> of_variable(ElementCount(variable.shape));
+    for (float& value : of_variable) value = static_cast<float>((next += 29) % 65 - 32) / 64;
+    values.push_back(std::move(of_variable));
+  }
+  WriteValues(values, model.get());
+  return GivenBy(RandomBatch(/*seed=*/1, 33, {2, 4}, 3), /*seed=*/1, *plan, model.get());
+}
+
+// What stands between the layers of the second model keeps its values in float32, of which products
+// take what the first one's narrow values are. Only the sums for biases see another gradient.
+TEST(NarrowModelTest, ChainOfDenseLayersGivesWhatItDoesWithFloatsBetweenThem) {
+  cuda_emulation::Reset();
+  ModelPlan plan, with_floats;
+  const GivenByStep given = GivenByChain("", &plan);
+  const GivenByStep expected = GivenByChain("layers { rescaling { scale: 1 } } ", &with_floats);
+  EXPECT_EQ(given.loss_sum, expected.loss_sum);
+  size_t others = 0;
+  for (size_t i = 0; i < given.gradients.size(); ++i) {
+    const std::vector<float>& gradient = given.gradients[i];
+    SCOPED_TRACE(plan.variables[i].name);
+    if (plan.variables[i].shape.size() > 1) {
+      EXPECT_EQ(gradient, expected.gradients[i]);
+      continue;
+    }
+    others += gradient != expected.gradients[i] ? 1 : 0;
+    ASSERT_EQ(gradient.size(), expected.gradients[i].size());
+    for (size_t k = 0; k < gradient.size(); ++k) {
+      EXPECT_NEAR(gradient[k], expected.gradients[i][k], 0x1p-8 * 33);
+    }
+  }
+  EXPECT_GT(others, 0u) << "nothing was narrow";
+}
+
 }  // namespace
 }  // namespace millrace::worker

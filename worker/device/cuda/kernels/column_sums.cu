@@ -5,13 +5,12 @@
 //
 // What is summed is a source's: it loads what a number is made of, and gives the number when it is
 // added, with whatever it stores of it.
-#include <cuda_bf16.h>
-
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/column_sums.h"
 #include "worker/device/cuda/kernels/function.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/narrow.h"
 
 namespace millrace::cuda {
 namespace {
@@ -62,35 +61,35 @@ __device__ float SumLanes(float value, unsigned width) {
   return values[threadIdx.x];
 }
 
+// Values are float or __nv_bfloat16.
+template <typename Value>
 struct MatrixSource {
-  using Loaded = float;
+  using Loaded = Value;
 
-  MILLRACE_DEVICE float Load(int64_t i) const { return matrix[i]; }
-  MILLRACE_DEVICE float Take(float value, int64_t /*i*/) const { return value; }
+  MILLRACE_DEVICE Value Load(int64_t i) const { return matrix[i]; }
+  MILLRACE_DEVICE float Take(Value value, int64_t /*i*/) const { return ToFloat(value); }
 
-  const float* matrix;
+  const Value* matrix;
 };
 
-MILLRACE_DEVICE void Store(float value, float* to) { *to = value; }
-MILLRACE_DEVICE void Store(float value, __nv_bfloat16* to) { *to = __float2bfloat16_rn(value); }
-
 // An inner gradient, which is stored: of ReLU, or of what has none. `to` may be dy.
-template <bool kRelu, typename Stored>
+template <bool kRelu, typename Value, typename Stored>
 struct GradientSource {
   struct Loaded {
-    float y;
-    float dy;
+    Value y;
+    Value dy;
   };
 
-  MILLRACE_DEVICE Loaded Load(int64_t i) const { return {kRelu ? y[i] : 0, dy[i]}; }
+  MILLRACE_DEVICE Loaded Load(int64_t i) const { return {kRelu ? y[i] : Value{}, dy[i]}; }
   MILLRACE_DEVICE float Take(const Loaded& loaded, int64_t i) const {
-    const float gradient = kRelu ? ReluGradient()(loaded.y, loaded.dy) : loaded.dy;
+    const float dy_value = ToFloat(loaded.dy);
+    const float gradient = kRelu ? ReluGradient()(ToFloat(loaded.y), dy_value) : dy_value;
     Store(gradient, to + i);
     return gradient;
   }
 
-  const float* y;
-  const float* dy;
+  const Value* y;
+  const Value* dy;
   Stored* to;
 };
 
@@ -151,7 +150,7 @@ void SumColumnsOf(cudaStream_t stream, int64_t rows, int64_t columns, const Sour
   ColumnBands whole = bands;
   whole.parts = 1;
   whole.rows_of_part = bands.parts;
-  LaunchSums(stream, whole, bands.parts, columns, MatrixSource{parts}, sums);
+  LaunchSums(stream, whole, bands.parts, columns, MatrixSource<float>{parts}, sums);
 }
 
 }  // namespace
@@ -163,7 +162,7 @@ size_t SumColumnsWorkspaceBytes(int64_t rows, int64_t columns) {
 
 void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns, const float* matrix,
                 void* workspace, float* sums) {
-  SumColumnsOf(stream, rows, columns, MatrixSource{matrix}, workspace, sums);
+  SumColumnsOf(stream, rows, columns, MatrixSource<float>{matrix}, workspace, sums);
 }
 
 void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns, const InnerGradient& gradient,
@@ -175,12 +174,23 @@ void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns, const InnerG
   float* const dy = gradient.dy;
   auto* const narrow = static_cast<__nv_bfloat16*>(gradient.narrow);
   if (gradient.function == Function::kRelu) {
-    return narrow == nullptr ? sum(GradientSource<true, float>{y, dy, dy})
-                             : sum(GradientSource<true, __nv_bfloat16>{y, dy, narrow});
+    return narrow == nullptr ? sum(GradientSource<true, float, float>{y, dy, dy})
+                             : sum(GradientSource<true, float, __nv_bfloat16>{y, dy, narrow});
   }
   ApplyGradient(stream, gradient.function, rows, columns, y, dy, dy);
-  narrow == nullptr ? sum(MatrixSource{dy})
-                    : sum(GradientSource<false, __nv_bfloat16>{y, dy, narrow});
+  narrow == nullptr ? sum(MatrixSource<float>{dy})
+                    : sum(GradientSource<false, float, __nv_bfloat16>{y, dy, narrow});
+}
+
+void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns,
+                const NarrowInnerGradient& gradient, void* workspace, float* sums) {
+  auto* const dy = static_cast<__nv_bfloat16*>(gradient.dy);
+  if (gradient.function != Function::kRelu) {
+    return SumColumnsOf(stream, rows, columns, MatrixSource<__nv_bfloat16>{dy}, workspace, sums);
+  }
+  const auto* const y = static_cast<const __nv_bfloat16*>(gradient.y);
+  SumColumnsOf(stream, rows, columns, GradientSource<true, __nv_bfloat16, __nv_bfloat16>{y, dy, dy},
+               workspace, sums);
 }
 
 }  // namespace millrace::cuda

@@ -34,6 +34,15 @@ struct InnerGradient {
 void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns, const InnerGradient& gradient,
                 void* workspace, float* sums);
 
+// The same of y and dy in bfloat16, where the inner gradient takes dy's place.
+struct NarrowInnerGradient {
+  Function function = Function::kLinear;  // Or kRelu.
+  const void* y = nullptr;                // As InnerGradient's.
+  void* dy = nullptr;
+};
+void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns,
+                const NarrowInnerGradient& gradient, void* workspace, float* sums);
+
 }  // namespace millrace::cuda
 
 #endif  // MILLRACE_WORKER_DEVICE_CUDA_KERNELS_COLUMN_SUMS_H_

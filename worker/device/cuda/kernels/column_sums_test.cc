@@ -20,7 +20,9 @@ namespace millrace::cuda {
 namespace {
 
 using worker::DeviceMemory;
+using worker::FromNarrow;
 using worker::OnDevice;
+using worker::ToNarrow;
 
 struct MatrixSize {
   int64_t rows;
@@ -98,6 +100,28 @@ class InnerGradientTest : public ColumnSumsTest {
       cuda_emulation::SetOrder(seed);
       EXPECT_EQ(Fused(size, function, narrow), expected) << seed;
     }
+  }
+
+  // Both are of values that bfloat16 has.
+  void ExpectNarrowLikeFloats(MatrixSize size, Function function) {
+    SCOPED_TRACE(testing::Message() << size.rows << " x " << size.columns);
+    Begin(size);
+    const std::vector<uint16_t> narrow_y = ToNarrow(y_->Values());
+    const std::vector<uint16_t> narrow_dy = ToNarrow(dy_->Values());
+    y_ = OnDevice(gpu_.get(), FromNarrow(narrow_y));
+    dy_ = OnDevice(gpu_.get(), FromNarrow(narrow_dy));
+    SumColumns(/*stream=*/nullptr, size.rows, size.columns,
+               InnerGradient{function, y_->As(), dy_->As(), nullptr}, workspace_->As(),
+               sums_->As());
+    const Inner expected = End(nullptr);
+    const auto y = OnDevice(gpu_.get(), narrow_y);
+    const auto dy = OnDevice(gpu_.get(), narrow_dy);
+    SumColumns(/*stream=*/nullptr, size.rows, size.columns,
+               NarrowInnerGradient{function, y->As<void>(), dy->As<void>()}, workspace_->As(),
+               sums_->As());
+    cudaDeviceSynchronize();
+    EXPECT_EQ(sums_->Values(), expected.sums);
+    EXPECT_EQ(FromNarrow(dy->Values<uint16_t>()), expected.gradient);
   }
 
  private:
@@ -203,6 +227,18 @@ TEST_F(InnerGradientTest, HasTheBitsOfPassesOneAfterTheOther) {
                                 {16385, 1}}) {
     for (const Function function : {Function::kLinear, Function::kRelu, Function::kTanh}) {
       for (const bool narrow : {false, true}) ExpectLikePasses(size, function, narrow);
+    }
+  }
+}
+
+TEST_F(InnerGradientTest, OfNarrowValuesIsThatOfTheSameFloats) {
+  for (const MatrixSize size :
+       {MatrixSize{1, 1}, {7, 3}, {129, 513}, {513, 40}, {4097, 2}, {3000, 100}, {16385, 1}}) {
+    for (const Function function : {Function::kLinear, Function::kRelu}) {
+      for (uint64_t seed = 0; seed <= 2; ++seed) {
+        cuda_emulation::SetOrder(seed);
+        ExpectNarrowLikeFloats(size, function);
+      }
     }
   }
 }

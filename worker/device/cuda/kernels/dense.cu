@@ -4,7 +4,7 @@
 // Where factors are rounded to bfloat16, each is so once in a step. x and the kernel are rounded
 // forwards to what is carried to the backward pass, the kernel first; dz while its columns are
 // summed, where there is a bias. A forward pass that no backward pass follows leaves rounding to
-// the product.
+// the product. What is narrow was rounded when it was made.
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/column_sums.h"
@@ -33,10 +33,14 @@ class DenseLayer final : public Layer {
 
   int64_t RowsOf(size_t batch) const { return static_cast<int64_t>(batch) * description_.rows; }
   bool has_bias() const { return description_.variables[kDenseBias] >= 0; }
+  bool trains_bias() const { return description_.trained && has_bias(); }
+  bool has_relu() const { return description_.function == Function::kRelu; }
   ProductShape Output(int64_t rows) const;
   ProductShape KernelGradient(int64_t rows) const;
   ProductShape InputGradient(int64_t rows) const;
-  bool is_narrow() const { return description_.precision == Precision::kBfloat16; }
+  bool rounds() const { return description_.precision == Precision::kBfloat16; }
+  bool rounds_input() const { return rounds() && !description_.narrow_input; }
+  bool rounds_output_gradient() const { return rounds() && !description_.narrow_output; }
   size_t KernelElements() const {
     return static_cast<size_t>(description_.inputs * description_.units);
   }
@@ -47,12 +51,17 @@ class DenseLayer final : public Layer {
     return static_cast<size_t>(rows * description_.units);
   }
   // Of what is carried; null where nothing is.
-  void* CarriedKernel(const Pass& pass) const { return is_narrow() ? pass.carried : nullptr; }
+  void* CarriedKernel(const Pass& pass) const { return rounds() ? pass.carried : nullptr; }
   void* CarriedInput(const Pass& pass) const;
   // The factor of several products, rounded to `place`; where that is null, as it is.
   Factor Narrowed(const float* factor, size_t elements, void* place) const;
+  // x, for the product backwards.
+  Factor InputFactor(const Pass& pass, const float* x) const;
   // dz, for the products that take it. Finishes the gradient of the bias.
   Factor InnerFactor(const Pass& pass, const float* y, float* dy) const;
+  Factor NarrowInnerFactor(const Pass& pass, const void* y, void* dy) const;
+  template <typename Gradient>
+  void SumBias(const Pass& pass, const Gradient& gradient) const;
 
   const Context context_;
   const DenseDescription description_;
@@ -65,7 +74,8 @@ ProductShape DenseLayer::Output(int64_t rows) const {
   shape.columns = description_.units;
   shape.bias = has_bias();
   shape.precision = description_.precision;
-  shape.relu = description_.function == Function::kRelu;
+  shape.relu = has_relu();
+  shape.narrow = description_.narrow_output;
   return shape;
 }
 
@@ -86,6 +96,7 @@ ProductShape DenseLayer::InputGradient(int64_t rows) const {
   shape.columns = description_.inputs;
   shape.transpose_b = true;
   shape.precision = description_.precision;
+  shape.narrow = description_.narrow_input;
   return shape;
 }
 
@@ -93,15 +104,18 @@ ProductShape DenseLayer::InputGradient(int64_t rows) const {
 // that.
 size_t DenseLayer::WorkspaceBytes(size_t batch) const {
   const int64_t rows = RowsOf(batch);
-  const size_t narrow = is_narrow() ? Products::NarrowBytes(OutputElements(rows)) : 0;
+  const size_t narrow = rounds_output_gradient() ? Products::NarrowBytes(OutputElements(rows)) : 0;
+  const size_t given = description_.narrow_input ? Products::NarrowBytes(InputElements(rows)) : 0;
   return std::max({SumColumnsWorkspaceBytes(rows, description_.units),
-                   context_.products->WorkspaceBytes(Output(rows)), kProductWorkspace + narrow});
+                   context_.products->WorkspaceBytes(Output(rows)) - given,
+                   kProductWorkspace + narrow});
 }
 
 // A layer that is not trained needs x no more.
 size_t DenseLayer::CarriedBytes(size_t batch) const {
-  if (!is_narrow()) return 0;
-  const size_t input = description_.trained ? InputElements(RowsOf(batch)) : 0;
+  if (!rounds()) return 0;
+  const bool carries_input = description_.trained && rounds_input();
+  const size_t input = carries_input ? InputElements(RowsOf(batch)) : 0;
   return Products::NarrowBytes(KernelElements()) + Products::NarrowBytes(input);
 }
 
@@ -115,7 +129,7 @@ void DenseLayer::Prepare(size_t batch, bool training) {
 
 void* DenseLayer::CarriedInput(const Pass& pass) const {
   void* const kernel = CarriedKernel(pass);
-  if (kernel == nullptr || !description_.trained) return nullptr;
+  if (kernel == nullptr || !description_.trained || !rounds_input()) return nullptr;
   return static_cast<char*>(kernel) + Products::NarrowBytes(KernelElements());
 }
 
@@ -123,10 +137,16 @@ Factor DenseLayer::Narrowed(const float* factor, size_t elements, void* place) c
   return place == nullptr ? factor : context_.products->Narrow(factor, elements, place);
 }
 
+Factor DenseLayer::InputFactor(const Pass& pass, const float* x) const {
+  return description_.narrow_input ? Factor(nullptr, x) : Factor(x, CarriedInput(pass));
+}
+
 void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {
   const int64_t rows = RowsOf(pass.batch);
   const ProductShape shape = Output(rows);
-  const Factor input = Narrowed(x[0], InputElements(rows), CarriedInput(pass));
+  const Factor input = description_.narrow_input
+                           ? Factor(nullptr, x[0])
+                           : Narrowed(x[0], InputElements(rows), CarriedInput(pass));
   const Factor kernel =
       Narrowed(pass.parameters[kDenseKernel], KernelElements(), CarriedKernel(pass));
   context_.products->Multiply(shape, input, kernel, pass.parameters[kDenseBias], y, pass.workspace);
@@ -134,20 +154,33 @@ void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {
   ApplyFunction(context_.stream, description_.function, rows, description_.units, y);
 }
 
-Factor DenseLayer::InnerFactor(const Pass& pass, const float* y, float* dy) const {
-  const int64_t rows = RowsOf(pass.batch);
-  void* const narrow =
-      is_narrow() ? static_cast<char*>(pass.workspace) + kProductWorkspace : nullptr;
-  if (!description_.trained || !has_bias()) {
-    ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
-    return Narrowed(dy, OutputElements(rows), narrow);
-  }
+template <typename Gradient>
+void DenseLayer::SumBias(const Pass& pass, const Gradient& gradient) const {
   const int bias = description_.variables[kDenseBias];
-  SumColumns(context_.stream, rows, description_.units,
-             InnerGradient{description_.function, y, dy, narrow}, pass.workspace,
+  SumColumns(context_.stream, RowsOf(pass.batch), description_.units, gradient, pass.workspace,
              pass.gradients->Buffer(bias));
   pass.gradients->Finished(bias);
-  return {dy, narrow};
+}
+
+Factor DenseLayer::NarrowInnerFactor(const Pass& pass, const void* y, void* dy) const {
+  if (trains_bias()) {
+    SumBias(pass, NarrowInnerGradient{description_.function, y, dy});
+  } else if (has_relu()) {
+    ApplyNarrowReluGradient(context_.stream, OutputElements(RowsOf(pass.batch)), y, dy);
+  }
+  return {nullptr, dy};
+}
+
+Factor DenseLayer::InnerFactor(const Pass& pass, const float* y, float* dy) const {
+  if (description_.narrow_output) return NarrowInnerFactor(pass, y, dy);
+  void* const narrow = rounds() ? static_cast<char*>(pass.workspace) + kProductWorkspace : nullptr;
+  if (trains_bias()) {
+    SumBias(pass, InnerGradient{description_.function, y, dy, narrow});
+    return {dy, narrow};
+  }
+  const int64_t rows = RowsOf(pass.batch);
+  ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
+  return Narrowed(dy, OutputElements(rows), narrow);
 }
 
 void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
@@ -157,7 +190,7 @@ void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* 
   const Factor dz = InnerFactor(pass, y, dy);
   if (description_.trained) {
     const int kernel = description_.variables[kDenseKernel];
-    context_.products->Multiply(KernelGradient(rows), {x[0], CarriedInput(pass)}, dz,
+    context_.products->Multiply(KernelGradient(rows), InputFactor(pass, x[0]), dz,
                                 /*bias=*/nullptr, pass.gradients->Buffer(kernel), pass.workspace);
     pass.gradients->Finished(kernel);
   }

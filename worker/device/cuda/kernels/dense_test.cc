@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -21,8 +22,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using worker::DeviceMemory;
+using worker::FromNarrow;
 using worker::OnDevice;
 using worker::OnRealGpu;
+using worker::ToNarrow;
 
 constexpr int kKernel = 3;  // Variables of the model.
 constexpr int kBias = 8;
@@ -179,13 +182,23 @@ class DenseTest : public GpuTest {
     }
   }
 
+  std::unique_ptr<DeviceMemory> Placed(const Matrix& matrix, bool narrow) {
+    return narrow ? OnDevice(gpu_.get(), ToNarrow(matrix.Floats()))
+                  : OnDevice(gpu_.get(), matrix.Floats());
+  }
+  static std::vector<float> ValuesOf(DeviceMemory* memory, bool narrow) {
+    return narrow ? FromNarrow(memory->Values<uint16_t>()) : memory->Values();
+  }
+
   void Run() {
+    const bool narrow_input = case_.description.narrow_input;
+    const bool narrow_output = case_.description.narrow_output;
     layer_ = gpu_->Make(case_.description);
     layer_->Prepare(case_.batch, /*training=*/true);
-    const auto x = OnDevice(gpu_.get(), x_.Floats());
+    const auto x = Placed(x_, narrow_input);
     const auto kernel = OnDevice(gpu_.get(), kernel_.Floats());
     const auto bias = OnDevice(gpu_.get(), bias_.Floats());
-    const auto dy = OnDevice(gpu_.get(), dy_.Floats());
+    const auto dy = Placed(dy_, narrow_output);
     DeviceMemory y(gpu_.get(), dy->bytes()), dx(gpu_.get(), x->bytes());
     DeviceMemory workspace(gpu_.get(), layer_->WorkspaceBytes(case_.batch));
     DeviceMemory carried(gpu_.get(), layer_->CarriedBytes(case_.batch));
@@ -202,17 +215,17 @@ class DenseTest : public GpuTest {
     pass.workspace = workspace.As<void>();
     pass.gradients = gradients_.get();
     layer_->Forward(pass, inputs, y.As());  // As for an evaluation.
-    evaluated_ = y.Values();
+    evaluated_ = ValuesOf(&y, narrow_output);
     workspace.Spoil();
     pass.carried = carried.As<void>();
     const uint64_t before = cuda_emulation::Counted().launches;
     layer_->Forward(pass, inputs, y.As());
-    output_ = y.Values();
+    output_ = ValuesOf(&y, narrow_output);
     workspace.Spoil();
     if (!case_.description.trained) x->Spoil();  // LayerTraits::keeps_inputs
     layer_->Backward(pass, inputs, y.As(), dy->As(), input_gradients);
     launches_ = cuda_emulation::Counted().launches - before;
-    input_gradient_ = dx.Values();
+    input_gradient_ = ValuesOf(&dx, narrow_input);
   }
 
   // The output and all gradients, of values that are eighths; 0 for those that are not there.
@@ -222,6 +235,7 @@ class DenseTest : public GpuTest {
       for (double& value : matrix->values) value = std::round(8 * value) / 8;
     }
     Run();
+    if (!case_.input_gradient) input_gradient_.clear();
     std::vector<std::vector<float>> results = {output_, evaluated_, input_gradient_,
                                                gradients_->Values(kKernel),
                                                gradients_->Values(kBias)};
@@ -315,6 +329,47 @@ TEST_F(DenseTest, InBfloat16AllSizesGiveWhatTheyDoInFloat32) {
   }
 }
 
+// All sums are exact; what is narrow is rounded at last.
+TEST_F(DenseTest, NarrowValuesAreThoseOfFloatsRounded) {
+  const auto round = [](std::vector<float>* values) { *values = FromNarrow(ToNarrow(*values)); };
+  for (const DenseCase& sizes :
+       {MakeCase(1, 1, 7, 3, Function::kRelu), MakeCase(3, 4, 17, 33, Function::kRelu),
+        MakeCase(600, 1, 40, 10, Function::kLinear)}) {
+    for (const auto& [trained, bias] :
+         {std::pair{true, true}, {true, false}, {false, true}, {false, false}}) {
+      DenseCase of = sizes;
+      of.description.trained = trained;
+      if (!bias) of.description.variables[1] = -1;
+      const std::vector<std::vector<float>> with_floats = ExactResults(of);
+      of.description.precision = Precision::kBfloat16;
+      for (const auto& [input, output] : {std::pair{true, false}, {false, true}, {true, true}}) {
+        std::vector<std::vector<float>> expected = with_floats;
+        of.description.narrow_input = input;
+        of.description.narrow_output = output;
+        if (output) round(&expected[0]);
+        if (output) round(&expected[1]);
+        if (input) round(&expected[2]);
+        EXPECT_EQ(ExactResults(of), expected) << of.batch << trained << bias << input << output;
+      }
+    }
+  }
+}
+
+TEST_F(DenseTest, ReluOfNarrowValuesIsAppliedAfterTheProductWhereCublasDoesNotKeepNan) {
+  cuda_emulation::SetReluKeepsNan(false);
+  DenseCase of = MakeCase(70, 1, 33, 65, Function::kRelu);
+  std::vector<std::vector<float>> expected = ExactResults(of);
+  of.description.precision = Precision::kBfloat16;
+  of.description.narrow_output = true;
+  for (size_t i = 0; i < 2; ++i) expected[i] = FromNarrow(ToNarrow(expected[i]));
+  EXPECT_EQ(ExactResults(of), expected);
+  x_(69, 32) = NAN;
+  Run();
+  for (size_t i = 0; i < output_.size(); ++i) {
+    ASSERT_EQ(std::isnan(output_[i]), i >= size_t{69} * 65) << i;
+  }
+}
+
 // Three products and the sums of the gradient's columns. In bfloat16 two factors are rounded
 // forwards, by a kernel each; the gradient is while its columns are summed.
 TEST_F(DenseTest, ValuesAreRoundedAndReadNoMoreOftenThanTheyMustBe) {
@@ -327,6 +382,10 @@ TEST_F(DenseTest, ValuesAreRoundedAndReadNoMoreOftenThanTheyMustBe) {
     Set(of);
     Run();
     EXPECT_EQ(launches_, 3 + 1 + 2);
+    of.description.narrow_input = of.description.narrow_output = true;
+    Set(of);
+    Run();
+    EXPECT_EQ(launches_, 3 + 1 + 2) << "the kernel is rounded, and the bias";
   }
 }
 
@@ -340,6 +399,11 @@ TEST_F(DenseTest, NothingButWhatIsRoundedIsCarriedToTheBackwardPass) {
   EXPECT_EQ(bytes(of), 0);
   of.description.precision = Precision::kBfloat16;
   EXPECT_EQ(bytes(of), (256 * 512 + 64 * 2 * 256) * sizeof(uint16_t));
+  of.description.narrow_output = true;
+  EXPECT_EQ(bytes(of), (256 * 512 + 64 * 2 * 256) * sizeof(uint16_t));
+  of.description.narrow_input = true;
+  EXPECT_EQ(bytes(of), 256 * 512 * sizeof(uint16_t)) << "the input is rounded already";
+  of.description.narrow_input = false;
   of.description.trained = false;
   EXPECT_EQ(bytes(of), 256 * 512 * sizeof(uint16_t));
 }

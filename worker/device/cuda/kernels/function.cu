@@ -3,6 +3,7 @@
 
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/function.h"
+#include "worker/device/cuda/kernels/narrow.h"
 #include "worker/device/cuda/kernels/reduce.h"
 
 namespace millrace::cuda {
@@ -83,7 +84,31 @@ __global__ void SoftmaxGradientKernel(size_t rows, size_t columns, const float* 
   }
 }
 
+// Of eight at a time; at last what is left over. REQUIRES: both are aligned to 16 bytes.
+__global__ void NarrowReluGradientKernel(const __nv_bfloat16* __restrict__ y, size_t count,
+                                         __nv_bfloat16* __restrict__ dy) {
+  const size_t eights = count / 8;
+  for (size_t i = FirstElement(); i < eights; i += ElementStride()) {
+    const EightNarrow values = reinterpret_cast<const EightNarrow*>(y)[i];
+    EightNarrow gradients = reinterpret_cast<const EightNarrow*>(dy)[i];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const float gradient = ToFloat(gradients.values[k]);
+      Store(ReluGradient()(ToFloat(values.values[k]), gradient), gradients.values + k);
+    }
+    reinterpret_cast<EightNarrow*>(dy)[i] = gradients;
+  }
+  const size_t last = 8 * eights + FirstElement();
+  if (last < count) Store(ReluGradient()(ToFloat(y[last]), ToFloat(dy[last])), dy + last);
+}
+
 }  // namespace
+
+void ApplyNarrowReluGradient(cudaStream_t stream, size_t count, const void* y, void* dy) {
+  if (count == 0) return;
+  Launch(stream, BlocksFor(count / 8), kThreads, NarrowReluGradientKernel,
+         static_cast<const __nv_bfloat16*>(y), count, static_cast<__nv_bfloat16*>(dy));
+}
 
 void ApplyFunction(cudaStream_t stream, Function function, int64_t rows, int64_t columns,
                    const float* x, float* y) {

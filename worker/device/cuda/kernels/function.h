@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "worker/device/cuda/descriptions.h"
@@ -30,6 +31,9 @@ inline void ApplyFunction(cudaStream_t stream, Function function, int64_t rows, 
 // dx = dy * function'(x), from y = function(x); dx may be dy. Likewise.
 void ApplyGradient(cudaStream_t stream, Function function, int64_t rows, int64_t columns,
                    const float* y, const float* dy, float* dx);
+
+// ReLU's in bfloat16, in dy's place. REQUIRES: both are aligned to 16 bytes.
+void ApplyNarrowReluGradient(cudaStream_t stream, size_t count, const void* y, void* dy);
 
 }  // namespace millrace::cuda
 

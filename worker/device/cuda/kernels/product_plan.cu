@@ -1,14 +1,13 @@
 // cuBLASLt takes matrices column-major, and a row-major matrix is the transpose of the column-major
 // one at the same place. So c = a b is asked for as c^T = b^T a^T: `b` comes first, and what is a
 // row here is a column there.
-#include <cuda_bf16.h>
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "worker/device/cuda/kernels/handles.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/narrow.h"
 #include "worker/device/cuda/kernels/nccl_lock.h"
 #include "worker/device/cuda/kernels/product_plan.h"
 #include "worker/device/cuda/library.h"
@@ -45,9 +44,8 @@ void SetPreference(const PreferenceOwner& preference,
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
-cudaDataType FactorTypeOf(const ProductShape& shape) {
-  return IsNarrow(shape) ? CUDA_R_16BF : CUDA_R_32F;
-}
+cudaDataType TypeOf(bool narrow) { return narrow ? CUDA_R_16BF : CUDA_R_32F; }
+size_t ElementBytes(bool narrow) { return narrow ? sizeof(__nv_bfloat16) : sizeof(float); }
 
 // All add up in float32; the FAST one may round the factors.
 cublasComputeType_t ComputeTypeOf(const ProductShape& shape) {
@@ -108,12 +106,12 @@ bool IsReproducible(const cublasLtMatmulAlgo_t& algorithm) {
 ProductPlan MakePlan(const ProductShape& shape, const Epilogue& epilogue) {
   ProductPlan plan;
   plan.product = MakeProduct(shape, epilogue);
-  const cudaDataType type = FactorTypeOf(shape);
+  const cudaDataType type = TypeOf(HasNarrowFactors(shape));
   plan.a = shape.transpose_a ? MakeLayout(type, shape.inner, shape.rows)
                              : MakeLayout(type, shape.rows, shape.inner);
   plan.b = shape.transpose_b ? MakeLayout(type, shape.columns, shape.inner)
                              : MakeLayout(type, shape.inner, shape.columns);
-  plan.c = MakeLayout(CUDA_R_32F, shape.rows, shape.columns);
+  plan.c = MakeLayout(TypeOf(shape.narrow), shape.rows, shape.columns);
   plan.epilogue = epilogue;
   return plan;
 }
@@ -140,16 +138,17 @@ class NanTrial {
   NanTrial(const ProductShape& shape, cudaStream_t stream)
       : stream_(stream),
         count_(SizeOfC(shape)),
-        given_bytes_(Padded(std::max(std::max(SizeOfA(shape), SizeOfB(shape)) *
-                                         (IsNarrow(shape) ? sizeof(__nv_bfloat16) : sizeof(float)),
-                                     static_cast<size_t>(shape.columns) * sizeof(float)))),
-        result_bytes_(Padded(count_ * sizeof(float))),
+        narrow_(shape.narrow),
+        given_bytes_(Padded(std::max(
+            std::max(SizeOfA(shape), SizeOfB(shape)) * ElementBytes(HasNarrowFactors(shape)),
+            static_cast<size_t>(shape.columns) * ElementBytes(narrow_)))),
+        result_bytes_(Padded(count_ * ElementBytes(narrow_))),
         memory_(Allocated(given_bytes_ + result_bytes_ + kProductWorkspace)) {
     Check(cudaMemsetAsync(memory_.get(), kNanByte, given_bytes_, stream_), "cudaMemsetAsync");
   }
 
-  const float* given() const { return static_cast<float*>(memory_.get()); }
-  float* result() const { return reinterpret_cast<float*>(At(given_bytes_)); }
+  const void* given() const { return memory_.get(); }
+  void* result() const { return At(given_bytes_); }
   void* workspace() const { return At(given_bytes_ + result_bytes_); }
 
   // Blocks until the product has been computed.
@@ -165,15 +164,18 @@ class NanTrial {
 
   const cudaStream_t stream_;
   const size_t count_;
+  const bool narrow_;
   const size_t given_bytes_;
   const size_t result_bytes_;
   const MemoryOwner memory_;
 };
 
 // *found = 1 if any value is a number.
-__global__ void FindNumberKernel(const float* __restrict__ values, size_t count, uint32_t* found) {
+template <typename Value>
+__global__ void FindNumberKernel(const Value* __restrict__ values, size_t count, uint32_t* found) {
   for (size_t i = FirstElement(); i < count; i += ElementStride()) {
-    if (values[i] == values[i]) *found = 1;
+    const float value = ToFloat(values[i]);
+    if (value == value) *found = 1;
   }
 }
 
@@ -182,7 +184,13 @@ bool NanTrial::ResultIsNan() const {
   auto* const on_device = static_cast<uint32_t*>(workspace());
   uint32_t found = 0;
   Check(cudaMemsetAsync(on_device, 0, sizeof(found), stream_), "cudaMemsetAsync");
-  LaunchFor(stream_, count_, FindNumberKernel, result(), count_, on_device);
+  if (narrow_) {
+    LaunchFor(stream_, count_, FindNumberKernel<__nv_bfloat16>,
+              static_cast<const __nv_bfloat16*>(result()), count_, on_device);
+  } else {
+    LaunchFor(stream_, count_, FindNumberKernel<float>, static_cast<const float*>(result()), count_,
+              on_device);
+  }
   Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   // On the legacy stream, which waits for none of ours.
   Check(cudaMemcpy(&found, on_device, sizeof(found), cudaMemcpyDeviceToHost), "cudaMemcpy");
@@ -249,7 +257,7 @@ bool ProductPlanner::KeepsNan(const ProductShape& shape, const ProductPlan& plan
 }
 
 void ProductPlanner::Enqueue(const ProductPlan& plan, const void* a, const void* b,
-                             const float* bias, float* c, void* workspace) const {
+                             const void* bias, void* c, void* workspace) const {
   if (plan.epilogue.bias) SetProduct(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const float one = 1;
   const float zero = 0;

@@ -22,7 +22,9 @@ inline constexpr uint32_t kProductAlignment = 16;
 inline constexpr uint32_t kWorkspaceAlignment = 256;  // cuBLASLt's own demand.
 
 // Factors are in bfloat16, not float32.
-inline bool IsNarrow(const ProductShape& shape) { return shape.precision == Precision::kBfloat16; }
+inline bool HasNarrowFactors(const ProductShape& shape) {
+  return shape.precision == Precision::kBfloat16;
+}
 
 // In elements.
 inline size_t SizeOfA(const ProductShape& shape) {
@@ -71,9 +73,9 @@ class ProductPlanner {
   // must stay NaN, so that a loss that is not a number is seen.
   ProductPlan Plan(const ProductShape& shape, bool tries) const;
 
-  // Enqueues c = a b and the plan's epilogue; a and b are of the shape's type. `bias` may be null
-  // where the epilogue has none.
-  void Enqueue(const ProductPlan& plan, const void* a, const void* b, const float* bias, float* c,
+  // Enqueues c = a b and the plan's epilogue; all are of the shape's types, the bias of c's. `bias`
+  // may be null where the epilogue has none.
+  void Enqueue(const ProductPlan& plan, const void* a, const void* b, const void* bias, void* c,
                void* workspace) const;
 
  private:

@@ -2,8 +2,6 @@
 // or before, for several. cuBLASLt can do that by itself while it multiplies
 // (CUBLAS_COMPUTE_32F_FAST_16BF), but then it reads twice as many bytes, and it may choose
 // something more precise instead.
-#include <cuda_bf16.h>
-
 #include <map>
 #include <string>
 #include <tuple>
@@ -12,6 +10,7 @@
 #include "worker/device/cuda/kernels/fours.h"
 #include "worker/device/cuda/kernels/function.h"
 #include "worker/device/cuda/kernels/launch.h"
+#include "worker/device/cuda/kernels/narrow.h"
 #include "worker/device/cuda/kernels/product_algorithm.h"
 #include "worker/device/cuda/kernels/product_plan.h"
 #include "worker/device/cuda/kernels/products.h"
@@ -20,11 +19,6 @@
 
 namespace millrace::cuda {
 namespace {
-
-// What one instruction stores.
-struct alignas(16) EightNarrow {
-  __nv_bfloat16 values[8];
-};
 
 // Of eight at a time; at last what is left over. REQUIRES: both are aligned to 16 bytes.
 __global__ void NarrowKernel(const float* __restrict__ from, size_t count,
@@ -43,6 +37,17 @@ __global__ void NarrowKernel(const float* __restrict__ from, size_t count,
   }
   const size_t last = 8 * eights + FirstElement();
   if (last < count) to[last] = __float2bfloat16_rn(from[last]);
+}
+
+// c = function(c + bias), without what is not asked for: `bias` may be null.
+__global__ void FinishNarrowKernel(const float* __restrict__ bias, bool relu, uint32_t columns,
+                                   size_t count, __nv_bfloat16* __restrict__ c) {
+  for (size_t i = FirstElement(); i < count; i += ElementStride()) {
+    float value = ToFloat(c[i]);
+    if (bias != nullptr) value += bias[i - Quotient(i, columns) * columns];
+    if (relu && value < 0) value = 0;
+    Store(value, c + i);
+  }
 }
 
 __global__ void AddBiasKernel(const float* __restrict__ bias, uint32_t columns, size_t count,
@@ -71,19 +76,23 @@ class LtProducts final : public Products {
       : stream_(stream), planner_(stream, deterministic) {}
 
   size_t WorkspaceBytes(const ProductShape& shape) const override {
-    if (!IsNarrow(shape)) return kProductWorkspace;
-    return kProductWorkspace + NarrowBytes(SizeOfA(shape)) + NarrowBytes(SizeOfB(shape));
+    if (!HasNarrowFactors(shape)) return kProductWorkspace;
+    const size_t bias = shape.narrow && shape.bias ? static_cast<size_t>(shape.columns) : 0;
+    return kProductWorkspace + NarrowBytes(bias) + NarrowBytes(SizeOfA(shape)) +
+           NarrowBytes(SizeOfB(shape));
   }
   void Prepare(const ProductShape& shape) override { PlanOf(shape, /*tries=*/true); }
   std::vector<std::string> Chosen() const override;
   void Multiply(const ProductShape& shape, const Factor& a, const Factor& b, const float* bias,
-                float* c, void* workspace) override;
+                void* c, void* workspace) override;
   Factor Narrow(const float* factor, size_t elements, void* place) override;
 
  private:
   const ProductPlan& PlanOf(const ProductShape& shape, bool tries);
   // Where it is in bfloat16: it may have to be rounded to *place, which moves on behind it.
   const void* Narrowed(const Factor& factor, size_t elements, char** place);
+  // What the shape asks for and the plan's epilogue does not do.
+  void Finish(const ProductShape& shape, const Epilogue& done, const float* bias, void* c);
 
   const cudaStream_t stream_;
   const ProductPlanner planner_;
@@ -103,7 +112,7 @@ std::vector<std::string> LtProducts::Chosen() const {
                     (shape.transpose_b ? ", b transposed" : "") +
                     Told(shape.bias, plan.epilogue.bias, "bias") +
                     Told(shape.relu, plan.epilogue.relu, "relu") + ", " + NameOf(shape.precision) +
-                    ": " + AlgorithmText(plan.algorithm));
+                    (shape.narrow ? ", kept so: " : ": ") + AlgorithmText(plan.algorithm));
   }
   return lines;
 }
@@ -126,8 +135,27 @@ const void* LtProducts::Narrowed(const Factor& factor, size_t elements, char** p
   return Narrow(factor.values, elements, to).narrow;
 }
 
+void LtProducts::Finish(const ProductShape& shape, const Epilogue& done, const float* bias,
+                        void* c) {
+  const bool adds = shape.bias && !done.bias;
+  const bool rectifies = shape.relu && !done.relu;
+  const auto columns = static_cast<uint32_t>(shape.columns);
+  if (shape.narrow) {
+    if (!adds && !rectifies) return;
+    return LaunchFor(stream_, SizeOfC(shape), FinishNarrowKernel, adds ? bias : nullptr, rectifies,
+                     columns, SizeOfC(shape), static_cast<__nv_bfloat16*>(c));
+  }
+  auto* const floats = static_cast<float*>(c);
+  if (adds) {
+    LaunchFor(stream_, SizeOfC(shape), AddBiasKernel, bias, columns, SizeOfC(shape), floats);
+  }
+  if (rectifies) {
+    ApplyFunction(stream_, Function::kRelu, shape.rows, shape.columns, floats);
+  }
+}
+
 void LtProducts::Multiply(const ProductShape& shape, const Factor& a, const Factor& b,
-                          const float* bias, float* c, void* workspace) {
+                          const float* bias, void* c, void* workspace) {
   CheckAligned(shape, a.values, kProductAlignment, "a");
   CheckAligned(shape, b.values, kProductAlignment, "b");
   CheckAligned(shape, c, kProductAlignment, "c");
@@ -135,27 +163,25 @@ void LtProducts::Multiply(const ProductShape& shape, const Factor& a, const Fact
   if (shape.bias) CheckAligned(shape, bias, kProductAlignment, "bias");
   const ProductPlan& plan = PlanOf(shape, /*tries=*/false);
   const void* factors[] = {a.values, b.values};
-  if (IsNarrow(shape)) {
+  const void* added = bias;
+  if (HasNarrowFactors(shape)) {
     char* place = static_cast<char*>(workspace) + kProductWorkspace;
+    if (shape.narrow && plan.epilogue.bias) {
+      added = Narrowed(bias, static_cast<size_t>(shape.columns), &place);
+    }
     factors[0] = Narrowed(a, SizeOfA(shape), &place);
     factors[1] = Narrowed(b, SizeOfB(shape), &place);
   }
-  planner_.Enqueue(plan, factors[0], factors[1], bias, c, workspace);
-  if (shape.bias && !plan.epilogue.bias) {
-    LaunchFor(stream_, SizeOfC(shape), AddBiasKernel, bias, static_cast<uint32_t>(shape.columns),
-              SizeOfC(shape), c);
-  }
-  if (shape.relu && !plan.epilogue.relu) {
-    ApplyFunction(stream_, Function::kRelu, shape.rows, shape.columns, c);
-  }
+  planner_.Enqueue(plan, factors[0], factors[1], added, c, workspace);
+  Finish(shape, plan.epilogue, bias, c);
 }
 
 }  // namespace
 
 bool ProductShape::operator<(const ProductShape& other) const {
-  return std::tie(rows, inner, columns, transpose_a, transpose_b, bias, relu, precision) <
+  return std::tie(rows, inner, columns, transpose_a, transpose_b, bias, relu, precision, narrow) <
          std::tie(other.rows, other.inner, other.columns, other.transpose_a, other.transpose_b,
-                  other.bias, other.relu, other.precision);
+                  other.bias, other.relu, other.precision, other.narrow);
 }
 
 size_t Products::NarrowBytes(size_t elements) { return Padded(elements * sizeof(__nv_bfloat16)); }

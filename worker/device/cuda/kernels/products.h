@@ -25,11 +25,14 @@ struct ProductShape {
   bool relu = false;         // and of that what is below 0 becomes 0; NaN stays.
   // What elements of a and b are rounded to; of TF32, or something more precise.
   Precision precision = Precision::kFloat32;
+  // c is of bfloat16, to which the bias is rounded, too; only where the precision is kBfloat16.
+  bool narrow = false;
 
   bool operator<(const ProductShape& other) const;
 };
 
 // A matrix to multiply, and the same in bfloat16 where it was rounded already (Products::Narrow).
+// Where there is that, the floats may be missing.
 struct Factor {
   // NOLINTNEXTLINE(google-explicit-constructor): most are floats alone.
   Factor(const float* floats, const void* rounded = nullptr) : values(floats), narrow(rounded) {}
@@ -43,10 +46,9 @@ struct Factor {
 inline constexpr size_t kProductWorkspace = size_t{32} << 20;
 
 // Chooses one algorithm for each shape, when it is first seen, by the shape and by whether it is
-// prepared. Where cuBLASLt
-// has none that adds a bias, or none that applies ReLU and keeps NaN, a kernel of ours does.
-// Enqueues on the stream that it was made for; all but Prepare may be captured. Throws Error. Used
-// by one thread at a time.
+// prepared. Where cuBLASLt has none that adds a bias, or none that applies ReLU and keeps NaN, a
+// kernel of ours does. Enqueues on the stream that it was made for; all but Prepare may be
+// captured. Throws Error. Used by one thread at a time.
 class Products {
  public:
   // `deterministic`: algorithms use no atomics, so that runs repeat.
@@ -66,9 +68,10 @@ class Products {
   // As Gpu::ChosenProducts.
   virtual std::vector<std::string> Chosen() const = 0;
 
-  // Where a product is of bfloat16, factors that are not narrow yet are rounded first.
+  // Where a product is of bfloat16, factors that are not narrow yet are rounded first. `c` is to
+  // floats, or to bfloat16 (ProductShape::narrow).
   virtual void Multiply(const ProductShape& shape, const Factor& a, const Factor& b,
-                        const float* bias, float* c, void* workspace) = 0;
+                        const float* bias, void* c, void* workspace) = 0;
 
   // Rounds a factor of several products once for all of them: enqueues that, to `place`, of
   // NarrowBytes and aligned to 256 bytes.

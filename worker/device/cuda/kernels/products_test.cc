@@ -25,6 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using worker::DeviceMemory;
+using worker::FromNarrow;
 using worker::OnDevice;
 
 // A real library hides Products; there DenseTest and PrecisionTest are of them.
@@ -61,7 +62,7 @@ class ProductsTest : public GpuTest {
 
   static double Expected(const ProductShape& shape, const Operands& of, int64_t row,
                          int64_t column) {
-    double sum = shape.bias ? of.bias[column] : 0;
+    double sum = !shape.bias ? 0 : shape.narrow ? Factor(shape, of.bias[column]) : of.bias[column];
     for (int64_t k = 0; k < shape.inner; ++k) {
       const float a = of.a[shape.transpose_a ? k * shape.rows + row : row * shape.inner + k];
       const float b =
@@ -71,17 +72,26 @@ class ProductsTest : public GpuTest {
     return shape.relu && sum < 0 ? 0 : sum;
   }
 
+  static size_t BytesOfResult(const ProductShape& shape) {
+    const auto count = static_cast<size_t>(shape.rows * shape.columns);
+    return count * (shape.narrow ? sizeof(uint16_t) : sizeof(float));
+  }
+
   std::vector<float> Multiply(const ProductShape& shape, const Operands& of) {
     const auto a = OnDevice(gpu_.get(), of.a);
     const auto b = OnDevice(gpu_.get(), of.b);
     const auto bias = OnDevice(gpu_.get(), of.bias);
-    DeviceMemory c(gpu_.get(), static_cast<size_t>(shape.rows * shape.columns) * sizeof(float));
+    DeviceMemory c(gpu_.get(), BytesOfResult(shape));
     products_->Prepare(shape);
     DeviceMemory workspace(gpu_.get(), products_->WorkspaceBytes(shape));
     products_->Multiply(shape, a->As(), b->As(), shape.bias ? bias->As() : nullptr, c.As(),
                         workspace.As());
     cudaDeviceSynchronize();
-    return c.Values();
+    return ValuesOf(shape, &c);
+  }
+
+  static std::vector<float> ValuesOf(const ProductShape& shape, DeviceMemory* c) {
+    return shape.narrow ? FromNarrow(c->Values<uint16_t>()) : c->Values();
   }
 
   // Some of the factors are rounded before. The workspace is as small as it may be then.
@@ -92,7 +102,7 @@ class ProductsTest : public GpuTest {
     const auto bias = OnDevice(gpu_.get(), of.bias);
     DeviceMemory rounded_a(gpu_.get(), Products::NarrowBytes(of.a.size()));
     DeviceMemory rounded_b(gpu_.get(), Products::NarrowBytes(of.b.size()));
-    DeviceMemory c(gpu_.get(), static_cast<size_t>(shape.rows * shape.columns) * sizeof(float));
+    DeviceMemory c(gpu_.get(), BytesOfResult(shape));
     DeviceMemory workspace(gpu_.get(), products_->WorkspaceBytes(shape) -
                                            (narrow_a ? rounded_a.bytes() : 0) -
                                            (narrow_b ? rounded_b.bytes() : 0));
@@ -103,15 +113,18 @@ class ProductsTest : public GpuTest {
     products_->Multiply(shape, first, second, shape.bias ? bias->As() : nullptr, c.As(),
                         workspace.As());
     cudaDeviceSynchronize();
-    return c.Values();
+    return ValuesOf(shape, &c);
   }
 
-  void ExpectMultiplies(const ProductShape& shape) {
+  // `more`: how much farther it may be from what is expected.
+  void ExpectMultiplies(const ProductShape& shape, double more = 0) {
     const Operands operands = RandomOperands(shape);
     const std::vector<float> c = Multiply(shape, operands);
     for (int64_t row = 0; row < shape.rows; ++row) {
       for (int64_t column = 0; column < shape.columns; ++column) {
-        ASSERT_NEAR(c[row * shape.columns + column], Expected(shape, operands, row, column), 1e-5)
+        const double expected = Expected(shape, operands, row, column);
+        const double rounding = shape.narrow ? 0x1p-8 * std::abs(expected) : 0;
+        ASSERT_NEAR(c[row * shape.columns + column], expected, 1e-5 + rounding + more)
             << shape.rows << " x " << shape.inner << " x " << shape.columns << ": " << row << ", "
             << column;
       }
@@ -154,6 +167,21 @@ TEST_F(ProductsTest, FactorsOfBfloat16AreRoundedToTheNearest) {
             (std::vector<float>{1.0f, 1.015625f, INFINITY}));
 }
 
+TEST_F(ProductsTest, NarrowResultsAreRoundedToTheNearest) {
+  for (ProductShape shape : {ProductShape{1, 1, 1}, ProductShape{5, 3, 7, true, false},
+                             ProductShape{3, 1000, 2, false, true, /*bias=*/true},
+                             ProductShape{33, 300, 65, true, true, /*bias=*/true, /*relu=*/true}}) {
+    shape.precision = Precision::kBfloat16;
+    shape.narrow = true;
+    ExpectMultiplies(shape);
+  }
+  ProductShape shape = {1, 2, 1, false, false, /*bias=*/true};
+  shape.precision = Precision::kBfloat16;
+  shape.narrow = true;
+  // 1.00390625 is halfway from 1 to the next number: the bias is 1, and the sum 257, halfway.
+  EXPECT_EQ(Multiply(shape, {{16, 1}, {16, 0}, {1.00390625f}}), std::vector<float>{256});
+}
+
 TEST_F(ProductsTest, AnyNumberOfFloatsIsRounded) {
   for (const size_t count : {size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{23}, size_t{1000},
                              size_t{8} * kMostBlocks * kThreads + 11}) {
@@ -179,9 +207,12 @@ TEST_F(ProductsTest, FactorsThatAreRoundedAlreadyGiveTheSameBits) {
                              ProductShape{33, 30, 65, false, true, /*bias=*/true}}) {
     shape.precision = Precision::kBfloat16;
     const Operands of = RandomOperands(shape);
-    const std::vector<float> expected = Multiply(shape, of);
-    for (const auto& [a, b] : {std::pair{true, false}, {false, true}, {true, true}}) {
-      EXPECT_EQ(MultiplyNarrow(shape, of, a, b), expected) << a << b;
+    for (const bool narrow : {false, true}) {
+      shape.narrow = narrow;
+      const std::vector<float> expected = Multiply(shape, of);
+      for (const auto& [a, b] : {std::pair{true, false}, {false, true}, {true, true}}) {
+        EXPECT_EQ(MultiplyNarrow(shape, of, a, b), expected) << a << b << narrow;
+      }
     }
   }
 }
@@ -292,6 +323,12 @@ TEST_F(ProductsTest, BiasIsAddedWhereCublasHasNoAlgorithmThatDoes) {
     ExpectMultiplies({9, 5, 7, /*transpose_a=*/false, /*transpose_b=*/true, /*bias=*/true, relu});
     ExpectMultiplies({300, 3, 33, /*transpose_a=*/true, false, /*bias=*/true, relu});
     ExpectMultiplies({1, 1, 1, false, false, /*bias=*/true, relu});
+    for (const int64_t rows : {1, 9, 300}) {
+      ProductShape shape = {rows, 5, 33, false, false, /*bias=*/true, relu};
+      shape.precision = Precision::kBfloat16;
+      shape.narrow = true;
+      ExpectMultiplies(shape, /*more=*/0x1p-6);  // The product is rounded, too, not the bias.
+    }
   }
 }
 
@@ -312,11 +349,16 @@ TEST_F(ProductsTest, WhatIsChosenIsSaidOnceForEachShape) {
   const std::string undivided =
       "algorithm 20, tile 0, stages 0, split-K 1, reduction 0, swizzling 0, option 0, inner shape "
       "0, cluster shape 0";
+  ProductShape narrow = {5, 3, 5, false, false, /*bias=*/true};
+  narrow.precision = Precision::kBfloat16;
+  narrow.narrow = true;
+  products_->Prepare(narrow);
   EXPECT_THAT(products_->Chosen(),
               ElementsAre("1 x 3 by 3 x 5, float32: " + divided,
                           "2 x 3 by 3 x 5, a transposed, b transposed, with bias, tf32: " + divided,
                           "3 x 3 by 3 x 5, float32: " + undivided,
-                          "4 x 3 by 3 x 5, bias after it, float32: " + divided));
+                          "4 x 3 by 3 x 5, bias after it, float32: " + divided,
+                          "5 x 3 by 3 x 5, bias after it, bfloat16, kept so: " + divided));
 }
 
 TEST_F(ProductsTest, AProductWithoutAnyAlgorithmIsNamed) {
