@@ -41,9 +41,8 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
   const absl::Time now = clock_->Now();
   const auto poll = shards.TakePoll();
   if (!watch_.has_begun()) return true;
-  const bool is_news = poll ? watch_.NoteAnswers(*poll)
+  const bool is_news = poll ? watch_.NoteAnswers(*poll, now)
                             : shards.polling() && watch_.NoteUnanswered(shards.Unanswered(), now);
-  watch_.Look(now);
   if (is_news) job_.SetShardNews(watch_.news());
   if (!poll) return true;
   if (const auto warnings = watch_.TakeWarnings(*poll, shards.servers())) {

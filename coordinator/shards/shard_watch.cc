@@ -10,8 +10,8 @@
 namespace millrace::coordinator {
 namespace {
 
-// A shard that has not answered for this long is told of as silent; and one that was so at every
-// look for this long is taken to keep a job waiting.
+// A shard that has not answered for this long is silent; and one that was noticed to be so this
+// long ago is taken to keep a job waiting.
 constexpr absl::Duration kSilence = absl::Seconds(2);
 
 }  // namespace
@@ -20,7 +20,7 @@ void ShardWatch::Start(uint64_t generation, absl::optional<uint64_t> epoch,
                        const std::vector<ShardStatus>& shards) {
   generation_ = generation;
   epoch_ = epoch;
-  silent_.clear();
+  noticed_.clear();
   news_.assign(shards.size(), ShardNews());
   for (const ShardStatus& shard : shards) news_.at(shard.shard()).status = shard;
 }
@@ -34,11 +34,12 @@ bool ShardWatch::NoteUnanswered(const std::vector<uint32_t>& shards, absl::Time 
   if (now - polled_at_ < kSilence) return false;
   for (const uint32_t shard : shards) {
     news_.at(shard).silent_since = std::min(news_[shard].silent_since, polled_at_);
+    noticed_.emplace(shard, now);
   }
   return true;
 }
 
-bool ShardWatch::NoteAnswers(const ShardGroup::Poll& poll) {
+bool ShardWatch::NoteAnswers(const ShardGroup::Poll& poll, absl::Time now) {
   for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
     ShardNews& news = news_.at(shard);
     const absl::Status& error = poll.errors[shard];
@@ -46,30 +47,22 @@ bool ShardWatch::NoteAnswers(const ShardGroup::Poll& poll) {
     if (error.ok()) {
       news = ShardNews();
       news.status = poll.shards[shard];
+      noticed_.erase(shard);
     } else {
       news.error = std::string(error.message());
       news.silent_since = std::min(news.silent_since, polled_at_);
+      noticed_.emplace(shard, now);
     }
   }
   return true;
 }
 
-void ShardWatch::Look(absl::Time now) {
-  for (uint32_t shard = 0; shard < news_.size(); ++shard) {
-    if (news_[shard].silent_since == absl::InfiniteFuture()) {
-      silent_.erase(shard);
-    } else {
-      silent_.emplace(shard, now);
-    }
-  }
-}
-
 absl::optional<uint32_t> ShardWatch::SilentLongest(absl::Time now) const {
-  const auto longest =
-      std::min_element(silent_.begin(), silent_.end(),
+  const auto first =
+      std::min_element(noticed_.begin(), noticed_.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (longest == silent_.end() || now - longest->second < kSilence) return absl::nullopt;
-  return longest->first;
+  if (first == noticed_.end() || now - first->second < kSilence) return absl::nullopt;
+  return first->first;
 }
 
 absl::optional<std::map<std::string, std::string>> ShardWatch::TakeWarnings(

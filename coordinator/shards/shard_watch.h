@@ -41,13 +41,11 @@ class ShardWatch {
   bool NoteUnanswered(const std::vector<uint32_t>& shards, absl::Time now);
 
   // The poll has ended. Returns whether that is news: not where a call was cancelled.
-  bool NoteAnswers(const ShardGroup::Poll& poll);
+  bool NoteAnswers(const ShardGroup::Poll& poll, absl::Time now);
 
-  // What is silent now; often, whether there is news or not.
-  void Look(absl::Time now);
-  // Of the shards that have been silent at every look for 2 s and more, the one that has been so
-  // longest. Where the coordinator itself stood still, a shard seems silent until its answer is
-  // read, but not at an earlier look.
+  // Of the shards that were noticed to be silent 2 s ago or before, and have not answered since,
+  // the one that was noticed first. It counts from the notice, not from the poll: after the
+  // coordinator itself stood still, shards seem silent until their answers are read.
   absl::optional<uint32_t> SilentLongest(absl::Time now) const;
 
   // What people are warned of, by server or by shard: a server's own trouble, and errors of shards
@@ -68,8 +66,8 @@ class ShardWatch {
   std::vector<ShardNews> news_;
   absl::Time polled_at_;
   absl::optional<uint64_t> polled_generation_;
-  std::map<uint32_t, absl::Time> silent_;  // Shards, and since which look they have been so.
-  std::set<uint32_t> failed_;              // Shards, in the last poll.
+  std::map<uint32_t, absl::Time> noticed_;  // Silent shards, and when that was first noticed.
+  std::set<uint32_t> failed_;               // Shards, in the last poll.
 };
 
 }  // namespace millrace::coordinator

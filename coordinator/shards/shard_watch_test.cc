@@ -44,6 +44,8 @@ class ShardWatchTest : public testing::Test {
     watch_.Begin(absl::UnixEpoch());
   }
 
+  static absl::Time At(int64_t second) { return absl::FromUnixSeconds(second); }
+
   static ShardGroup::Poll Answered(uint64_t version = 1) {
     return {{absl::OkStatus(), absl::OkStatus()}, TwoShards(version)};
   }
@@ -69,50 +71,63 @@ TEST_F(ShardWatchTest, PollThatWasBegunBeforeSaysNothing) {
 
 TEST_F(ShardWatchTest, NewsAreWhatShardsSaidLast) {
   EXPECT_EQ(watch_.news()[1].status->version(), 0u) << "when training began";
-  EXPECT_TRUE(watch_.NoteAnswers(Answered(/*version=*/7)));
+  EXPECT_TRUE(watch_.NoteAnswers(Answered(/*version=*/7), At(1)));
   EXPECT_EQ(watch_.news()[1].status->version(), 7u);
-  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone"))));
+  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone")), At(1)));
   EXPECT_EQ(watch_.news()[1].status->version(), 7u) << "the last that it said";
   EXPECT_EQ(watch_.news()[1].error, "gone");
   EXPECT_EQ(watch_.news()[1].silent_since, absl::UnixEpoch());
-  EXPECT_TRUE(watch_.NoteAnswers(Answered()));
+  EXPECT_TRUE(watch_.NoteAnswers(Answered(), At(1)));
   EXPECT_EQ(watch_.news()[1].error, "");
   EXPECT_EQ(watch_.news()[1].silent_since, absl::InfiniteFuture());
 }
 
 TEST_F(ShardWatchTest, ShardIsSilentSinceThePollThatItDidNotAnswer) {
-  EXPECT_FALSE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(1))) << "too soon to tell";
-  EXPECT_TRUE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(2)));
+  EXPECT_FALSE(watch_.NoteUnanswered({1}, At(1))) << "too soon to tell";
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, At(2)));
   EXPECT_EQ(watch_.news()[1].silent_since, absl::UnixEpoch());
   EXPECT_EQ(watch_.news()[0].silent_since, absl::InfiniteFuture());
-  watch_.Begin(absl::FromUnixSeconds(10));
-  EXPECT_TRUE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(12)));
+  watch_.Begin(At(10));
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, At(12)));
   EXPECT_EQ(watch_.news()[1].silent_since, absl::UnixEpoch()) << "still";
 }
 
-TEST_F(ShardWatchTest, TheShardThatWasSilentAtEveryLookIsTheSilentOne) {
-  const auto look = [this](int64_t second) {
-    watch_.Look(absl::FromUnixSeconds(second));
-    return watch_.SilentLongest(absl::FromUnixSeconds(second));
-  };
-  EXPECT_TRUE(watch_.NoteUnanswered({1}, absl::FromUnixSeconds(100)));
-  EXPECT_FALSE(look(100)) << "the coordinator may have stood still itself";
-  EXPECT_FALSE(look(101));
-  EXPECT_TRUE(watch_.NoteUnanswered({0, 1}, absl::FromUnixSeconds(101)));
-  EXPECT_THAT(look(102), Optional(1)) << "the other one was so at no look before";
-  EXPECT_THAT(look(110), Optional(1)) << "for the longest time";
-  EXPECT_TRUE(watch_.NoteAnswers(Answered()));
-  EXPECT_FALSE(look(111));
-  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone"))));
-  EXPECT_FALSE(look(112));
-  EXPECT_THAT(look(114), Optional(1)) << "an error is no answer";
+TEST_F(ShardWatchTest, ShardIsSilentLongestOnlyTwoSecondsAfterThatWasNoticed) {
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, At(100)));
+  EXPECT_FALSE(watch_.SilentLongest(At(101))) << "the coordinator may have stood still itself";
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, At(101)));
+  EXPECT_THAT(watch_.SilentLongest(At(102)), Optional(1)) << "it was noticed before";
+}
+
+TEST_F(ShardWatchTest, ShardThatWasNoticedFirstIsSilentLongest) {
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, At(100)));
+  EXPECT_TRUE(watch_.NoteUnanswered({0, 1}, At(101)));
+  EXPECT_THAT(watch_.SilentLongest(At(110)), Optional(1));
+  ShardGroup::Poll poll = Answered();
+  poll.errors[0] = absl::UnavailableError("gone");
+  EXPECT_TRUE(watch_.NoteAnswers(poll, At(110)));
+  EXPECT_THAT(watch_.SilentLongest(At(110)), Optional(0)) << "the other one has answered";
+}
+
+TEST_F(ShardWatchTest, AnErrorIsNoAnswerButAnAnswerIs) {
+  const ShardGroup::Poll fails = SecondFails(absl::UnavailableError("gone"));
+  EXPECT_TRUE(watch_.NoteAnswers(fails, At(1)));
+  EXPECT_THAT(watch_.SilentLongest(At(3)), Optional(1));
+  EXPECT_TRUE(watch_.NoteAnswers(Answered(), At(4)));
+  EXPECT_FALSE(watch_.SilentLongest(At(100)));
+  EXPECT_TRUE(watch_.NoteAnswers(fails, At(100)));
+  EXPECT_FALSE(watch_.SilentLongest(At(101))) << "noticed anew";
+}
+
+TEST_F(ShardWatchTest, WhereTrainingBeginsAnewNoneIsSilent) {
+  EXPECT_TRUE(watch_.NoteUnanswered({1}, At(100)));
   watch_.Start(kWatchedGeneration + 1, kWatchedEpoch, TwoShards());
-  EXPECT_FALSE(look(115)) << "others from now on";
+  EXPECT_FALSE(watch_.SilentLongest(At(200)));
 }
 
 TEST_F(ShardWatchTest, CancelledPollIsNoNews) {
   const ShardGroup::Poll poll = SecondFails(absl::CancelledError("the job ends"));
-  EXPECT_FALSE(watch_.NoteAnswers(poll));
+  EXPECT_FALSE(watch_.NoteAnswers(poll, At(1)));
   EXPECT_FALSE(watch_.TakeWarnings(poll, servers_).has_value());
   EXPECT_EQ(watch_.news()[1].error, "");
 }

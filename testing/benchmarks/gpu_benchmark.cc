@@ -238,7 +238,7 @@ std::unique_ptr<cuda::Gpu> OpenGpu(const Options& options) {
 // host waits for the last step alone. A replica that is one of two leaves its gradients on the GPU,
 // where the other one would fetch them.
 absl::StatusOr<Spread> ComputeRates(const Task& task, const Options& options) {
-  const worker::Walk walk = worker::PlanWalk(task.plan, /*fuses=*/true);
+  const worker::Walk walk = worker::PlanWalk(task.plan, /*for_gpu=*/true);
   const worker::VariablePlaces places(task.plan, walk);
   std::vector<worker::GradientBucket> whole_pass(1);
   whole_pass[0].steps = walk.backward.size();

@@ -111,7 +111,8 @@ void Offer(const Algorithm& algorithm, cublasLtMatmulHeuristicResult_t* result) 
   result->wavesCount = 1;
 }
 
-// The best one splits the sums, if it may, the second one does not.
+// The best ones split the sums, if they may, the first of them so that partial sums are rounded to
+// a type that is less than what is computed in. The last one does not.
 int Choose(const cublasLtMatmulPreferenceOpaque_t& preference, uint64_t problem, const Layout& d,
            bool splits, int wanted, cublasLtMatmulHeuristicResult_t* results) {
   Algorithm algorithm = {};
@@ -122,14 +123,19 @@ int Choose(const cublasLtMatmulPreferenceOpaque_t& preference, uint64_t problem,
   }
   const uint64_t split = 2 * sizeof(float) * d.rows * d.columns;
   int count = 0;
-  if (splits && (preference.reduction_mask & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0 &&
-      preference.workspace >= split) {
-    algorithm.id = 21;
+  const auto offer_split = [&](int32_t id, uint32_t reduction) {
+    if (!splits || (preference.reduction_mask & reduction) == 0 || preference.workspace < split ||
+        count == wanted) {
+      return;
+    }
+    algorithm.id = id;
     algorithm.splits = 2;
-    algorithm.reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    algorithm.reduction = reduction;
     algorithm.workspace = split;
     Offer(algorithm, results + count++);
-  }
+  };
+  if (d.type == CUDA_R_16BF) offer_split(22, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
+  offer_split(21, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   if (count == wanted) return count;
   algorithm.id = 20;
   algorithm.splits = 1;

@@ -64,7 +64,8 @@ def narrow_value(y):
 
 
 def in_precision(model, precision):
-    """The same network with rounded products, and the same values. Dense layers with a function are followed by others."""
+    """The same network with rounded products, and the same values. Takes each dense layer
+    with a function to be followed by another dense layer, as in these networks."""
     rounded = PRECISIONS[precision]
 
     class Conv2D(keras.layers.Conv2D):
@@ -76,7 +77,7 @@ def in_precision(model, precision):
             y = rounded_product(tf.linalg.matmul, rounded, inputs, tf.convert_to_tensor(self.kernel))
             if precision != "BFLOAT16" or self.activation is keras.activations.linear:
                 return self.activation(y + self.bias)
-            # The bias's gradient is not rounded.
+            # The sum for the bias's gradient is not rounded, as to_bfloat16 would round it.
             bias = self.bias + tf.stop_gradient(to_bfloat16(self.bias) - self.bias)
             return narrow_value(self.activation(y + bias))
 

@@ -12,8 +12,8 @@ precision, the last one on a GPU alone:
                 on streams of their own, as in gpu_benchmark --ahead. Unlike there, no gradient goes before the pass is
                 done; and the host of a captured step waits for the values, too, not for the gradients alone
 
-Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers have
-bfloat16, too, as of ours only those between dense layers have. Convolutions are channels_last and cuDNN looks for the
+Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers are in
+bfloat16, too; of ours, only those between dense layers are. Convolutions are channels_last and cuDNN looks for the
 fastest. --mode=graph captures a step with torch.cuda.graph, copies included; --mode=compile has torch.compile make
 forward and backward. Prints a line of JSON each.
 """

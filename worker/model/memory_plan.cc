@@ -30,7 +30,7 @@ class MemoryPlanner {
     traits_.resize(plan.layers.size());
     for (const ForwardStep& step : walk.forward) {
       traits_[step.layer] = TraitsOf(plan.layers[step.layer], step.then);
-      is_narrow_[step.output] = step.gives_narrow;
+      is_narrow_[step.output] = step.narrow_output;
     }
     result_.kept.assign(plan.layers.size(), kNoPlace);
   }

@@ -100,7 +100,7 @@ TEST(WalkTest, ReluThatAloneTakesWhatALayerGivesIsAPartOfItsStep) {
       "layers { name: 'c' activation { function: RELU } } "
       "layers { name: 'd' add {} inputs: ['c', 'a'] } "
       "layers { name: 'e' activation { function: RELU } } layers { dense { units: 2 } }");
-  const Walk walk = PlanWalk(plan, /*fuses=*/true);
+  const Walk walk = PlanWalk(plan, /*for_gpu=*/true);
   EXPECT_THAT(Steps(walk),
               ElementsAre(Pair(0, LINEAR), Pair(1, RELU), Pair(3, RELU), Pair(5, LINEAR)));
   EXPECT_THAT(Layers(walk.backward), ElementsAre(5, 3, 1, 0));
@@ -124,7 +124,7 @@ TEST(WalkTest, ReluIsAStepOfItsOwnWhereSomebodyElseTakesWhatItTakes) {
         "'features' } layers { name: 'd' add {} inputs: ['a', 'b'] } " +
             relu + "layers { dense { units: 2 } }"}) {
     const ModelPlan plan = PlanOf(text);
-    EXPECT_EQ(Steps(PlanWalk(plan, /*fuses=*/true)), Steps(PlanWalk(plan))) << text;
+    EXPECT_EQ(Steps(PlanWalk(plan, /*for_gpu=*/true)), Steps(PlanWalk(plan))) << text;
   }
 }
 
@@ -139,15 +139,15 @@ TEST(WalkTest, WhatIsAnOutputIsNotFused) {
       &spec));
   const absl::StatusOr<ModelPlan> plan = PlanModel(spec, FloatsAndClass({16}, 2));
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(PlanWalk(*plan, /*fuses=*/true).forward.size(), 3u);
+  EXPECT_EQ(PlanWalk(*plan, /*for_gpu=*/true).forward.size(), 3u);
 }
 
 // Which steps give and take narrow values, by layer.
 std::vector<std::string> NarrowSteps(const Walk& walk) {
   std::vector<std::string> steps;
   for (const ForwardStep& step : walk.forward) {
-    if (step.takes_narrow) steps.push_back(absl::StrCat(step.layer, " takes"));
-    if (step.gives_narrow) steps.push_back(absl::StrCat(step.layer, " gives"));
+    if (step.narrow_input) steps.push_back(absl::StrCat(step.layer, " takes"));
+    if (step.narrow_output) steps.push_back(absl::StrCat(step.layer, " gives"));
   }
   return steps;
 }
@@ -156,11 +156,11 @@ TEST(WalkTest, WhatOneDenseLayerGivesAnotherAloneIsNarrow) {
   ModelPlan plan = PlanOf(
       "layers { dense { units: 16 activation: RELU } } layers { flatten {} } "
       "layers { dense { units: 16 } trainable: false } layers { dense { units: 2 } }");
-  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*fuses=*/true)), IsEmpty()) << "of float32";
+  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*for_gpu=*/true)), IsEmpty()) << "of float32";
   plan.precision = PrecisionSpec::TF32;
-  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*fuses=*/true)), IsEmpty());
+  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*for_gpu=*/true)), IsEmpty());
   plan.precision = PrecisionSpec::BFLOAT16;
-  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*fuses=*/true)),
+  EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*for_gpu=*/true)),
               ElementsAre("0 gives", "2 takes", "2 gives", "3 takes"));
   EXPECT_THAT(NarrowSteps(PlanWalk(plan)), IsEmpty()) << "on a processor";
 }
@@ -177,7 +177,7 @@ TEST(WalkTest, WhatAnybodyElseTakesIsOfFloat32) {
                 "['a', 'b'] } layers { dense { units: 2 } }"}) {
     ModelPlan plan = PlanOf(text);
     plan.precision = PrecisionSpec::BFLOAT16;
-    EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*fuses=*/true)), IsEmpty()) << text;
+    EXPECT_THAT(NarrowSteps(PlanWalk(plan, /*for_gpu=*/true)), IsEmpty()) << text;
   }
 }
 
@@ -191,7 +191,7 @@ TEST(WalkTest, AnOutputOfTheModelIsOfFloat32) {
   absl::StatusOr<ModelPlan> plan = PlanModel(spec, FloatsAndClass({16}, 2));
   ASSERT_TRUE(plan.ok()) << plan.status();
   plan->precision = PrecisionSpec::BFLOAT16;
-  EXPECT_THAT(NarrowSteps(PlanWalk(*plan, /*fuses=*/true)), IsEmpty());
+  EXPECT_THAT(NarrowSteps(PlanWalk(*plan, /*for_gpu=*/true)), IsEmpty());
 }
 
 TEST(MemoryPlanTest, NarrowValuesAndTheirGradientsTakeHalfTheMemory) {
@@ -199,14 +199,17 @@ TEST(MemoryPlanTest, NarrowValuesAndTheirGradientsTakeHalfTheMemory) {
       "layers { dense { units: 1000 activation: RELU } } layers { dense { units: 1000 } } "
       "layers { dense { units: 2 } }");
   const auto size = [&](bool training) {
-    return PlanMemory(plan, PlanWalk(plan, /*fuses=*/true), 64, training).size;
+    return PlanMemory(plan, PlanWalk(plan, /*for_gpu=*/true), 64, training).size;
   };
-  const size_t training = size(true);
-  const size_t evaluation = size(false);
+  // Two values of [64, 1000] at one time; in training a gradient of one of them beside both, and
+  // one of the last output, which is [64, 2].
+  constexpr size_t kValue = 64 * 1000;
+  constexpr size_t kOutput = 64 * 2;
+  EXPECT_EQ(size(/*training=*/false), 2 * kValue);
+  EXPECT_EQ(size(/*training=*/true), 3 * kValue + kOutput);
   plan.precision = PrecisionSpec::BFLOAT16;
-  // All but the last output and its gradient, of 2 numbers.
-  EXPECT_EQ(size(true), training / 2 + 64);
-  EXPECT_EQ(size(false), evaluation / 2);
+  EXPECT_EQ(size(/*training=*/false), kValue);
+  EXPECT_EQ(size(/*training=*/true), 3 * kValue / 2 + kOutput);
 }
 
 TEST(MemoryPlanTest, WhatAFusedReluGaveIsKeptWhereItsGradientTakesIt) {
@@ -217,7 +220,7 @@ TEST(MemoryPlanTest, WhatAFusedReluGaveIsKeptWhereItsGradientTakesIt) {
       "layers { name: 'e' average_pooling1d { pool_size: 1 } } layers { flatten {} } "
       "layers { dense { units: 2 } }";
   const ModelPlan plan = PlanOf(text, {3, 16});
-  const Walk walk = PlanWalk(plan, /*fuses=*/true);
+  const Walk walk = PlanWalk(plan, /*for_gpu=*/true);
   const MemoryPlan places = PlanMemory(plan, walk, 10, /*training=*/true);
   // The sum's place is nobody else's until its turn backwards, though its reader keeps nothing.
   EXPECT_NE(places.values[3], places.values[5]);
@@ -325,13 +328,13 @@ std::string ResidualNetwork(int blocks) {
 TEST(MemoryPlanTest, ResidualNetworksTakeHardlyMoreThanIsNeededAtOneTime) {
   for (const int blocks : {3, 9}) {
     const ModelPlan plan = PlanOf(ResidualNetwork(blocks), {32, 32, 3});
-    for (const bool fuses : {false, true}) {
-      const Walk walk = PlanWalk(plan, fuses);
+    for (const bool for_gpu : {false, true}) {
+      const Walk walk = PlanWalk(plan, for_gpu);
       for (const bool training : {true, false}) {
         const MemoryPlan places = PlanMemory(plan, walk, 128, training);
         EXPECT_GE(places.size, places.least);
         EXPECT_LE(static_cast<double>(places.size), 1.05 * static_cast<double>(places.least))
-            << blocks << (training ? " training" : " evaluation") << fuses;
+            << blocks << (training ? " training" : " evaluation") << for_gpu;
       }
     }
   }

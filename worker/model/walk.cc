@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "worker/model/layer_plan.h"
 #include "worker/model/layer_traits.h"
 
 namespace millrace::worker {
@@ -17,8 +18,8 @@ bool IsRelu(const LayerPlan& layer) {
   return layer.spec.has_activation() && layer.spec.activation().function() == RELU;
 }
 
-// Whether it can give and take narrow values. Gives: ReLU's and LINEAR's gradients are known of y
-// alone however that is rounded.
+// Whether it may give a narrow value: the gradient by what its function takes must follow from the
+// rounded output as well.
 bool CanGiveNarrow(const LayerPlan& layer) {
   if (!layer.spec.has_dense()) return false;
   const Activation last = LastActivation(layer.spec);
@@ -39,17 +40,17 @@ std::vector<size_t> ReadersOfLayers(const ModelPlan& plan) {
 
 class WalkPlanner {
  public:
-  WalkPlanner(const ModelPlan& plan, bool fuses)
+  WalkPlanner(const ModelPlan& plan, bool for_gpu)
       : plan_(plan),
         then_(plan.layers.size(), LINEAR),
         is_fused_(plan.layers.size()),
         value_(plan.layers.size()),
         wanted_(plan.features.size() + plan.layers.size()),
         begun_(wanted_.size()),
-        fuses_(fuses) {
+        narrows_(for_gpu && plan.precision == PrecisionSpec::BFLOAT16) {
     walk_.values = wanted_.size();
     walk_.variable_uses.resize(plan.variables.size());
-    if (fuses) Fuse();
+    if (for_gpu) Fuse();
   }
 
   Walk Run() {
@@ -58,7 +59,7 @@ class WalkPlanner {
       walk_.outputs.push_back(value_[output.layer]);
       walk_.output_gradients.push_back(UseOf(value_[output.layer]));
     }
-    if (fuses_ && plan_.precision == PrecisionSpec::BFLOAT16) Narrow();
+    if (narrows_) MarkNarrow();
     for (size_t i = walk_.forward.size(); i-- > 0;) {
       if (wanted_[walk_.forward[i].output]) GoBackward(walk_.forward[i]);
     }
@@ -101,8 +102,8 @@ class WalkPlanner {
     walk_.forward.push_back(std::move(step));
   }
 
-  // After all of the forward pass.
-  void Narrow() {
+  // REQUIRES: all forward steps and outputs are there.
+  void MarkNarrow() {
     std::vector<size_t> readers(walk_.values);
     std::vector<ForwardStep*> maker(walk_.values);
     for (const size_t output : walk_.outputs) ++readers[output];
@@ -115,7 +116,7 @@ class WalkPlanner {
       const size_t input = step.inputs.front();
       if (maker[input] == nullptr || readers[input] > 1) continue;
       if (!CanGiveNarrow(plan_.layers[maker[input]->layer])) continue;
-      maker[input]->gives_narrow = step.takes_narrow = true;
+      maker[input]->narrow_output = step.narrow_input = true;
     }
   }
 
@@ -144,7 +145,7 @@ class WalkPlanner {
   std::vector<size_t> value_;     // Of each layer.
   std::vector<bool> wanted_;      // Of each value: whether its gradient is.
   std::vector<bool> begun_;       // And whether a part of it was given.
-  const bool fuses_;
+  const bool narrows_;
 };
 
 }  // namespace
@@ -154,6 +155,6 @@ bool IsTrained(const LayerPlan& layer) {
                                         [](int variable) { return variable >= 0; });
 }
 
-Walk PlanWalk(const ModelPlan& plan, bool fuses) { return WalkPlanner(plan, fuses).Run(); }
+Walk PlanWalk(const ModelPlan& plan, bool for_gpu) { return WalkPlanner(plan, for_gpu).Run(); }
 
 }  // namespace millrace::worker

@@ -8,9 +8,9 @@
 // reading and writing it again. Such an activation has no step of its own either: it is a part of
 // the layer's step, whose value is the activation's.
 //
-// Where products are of bfloat16, such a device has a value in bfloat16 too, and its gradient, if
-// one dense layer gives it and only another one takes it, which would round it anyway. These are
-// called narrow; all others are of float32.
+// A device whose products are of bfloat16 may keep a value, and its gradient, in bfloat16 where one
+// dense layer gives it, without a function or with ReLU, and one other dense layer alone takes it:
+// that would round it anyway. Such values are called narrow; all others are of float32.
 //
 // The backward pass goes no further down than to the lowest layers that are trained. Where several
 // layers take one value, its gradient is the sum of what they give, added up in the order of the
@@ -39,9 +39,9 @@ struct ForwardStep {
   size_t layer = 0;
   std::vector<size_t> inputs;
   size_t output = 0;
-  Activation then = LINEAR;   // Applied to what the layer gives. LINEAR or RELU.
-  bool takes_narrow = false;  // The input is,
-  bool gives_narrow = false;  // and the output.
+  Activation then = LINEAR;    // Applied to what the layer gives. LINEAR or RELU.
+  bool narrow_input = false;   // The input and its gradient are narrow.
+  bool narrow_output = false;  // The same of the output.
 };
 
 struct BackwardStep {
@@ -63,9 +63,10 @@ struct Walk {
   std::vector<size_t> variable_uses;
 };
 
-// `fuses`: a ReLU that alone takes what a batch normalization gives, or a sum of two values of one
-// shape, is a part of that layer's step; and there are narrow values.
-Walk PlanWalk(const ModelPlan& plan, bool fuses = false);
+// `for_gpu`: a ReLU that alone takes what a batch normalization gives, or a sum of two values of
+// one shape, is a part of that layer's step; and where the plan's precision is BFLOAT16, values are
+// narrow that may be.
+Walk PlanWalk(const ModelPlan& plan, bool for_gpu = false);
 
 // Whether a backward step gives gradients of this layer's variables.
 bool IsTrained(const LayerPlan& layer);

@@ -116,7 +116,7 @@ CudaModel::CudaModel(const ModelPlan& plan, const BatchSizes& batches, std::vect
                      std::string device_name, std::shared_ptr<DeviceState> state,
                      std::shared_ptr<DeviceMeter> meter, std::shared_ptr<HostMemory> host_memory)
     : plan_(plan),
-      walk_(PlanWalk(plan_, /*fuses=*/true)),
+      walk_(PlanWalk(plan_, /*for_gpu=*/true)),
       batches_(batches),
       device_name_(std::move(device_name)),
       state_(std::move(state)),

@@ -92,7 +92,7 @@ class CudaReplicaTest : public ::testing::Test {
                                     {7}, 4);
   const Batch batch_ = RandomBatch(/*seed=*/1, 4, {7}, 4);
   const BatchPart part_ = AllOf(batch_);
-  const Walk walk_ = PlanWalk(plan_, /*fuses=*/true);
+  const Walk walk_ = PlanWalk(plan_, /*for_gpu=*/true);
   const VariablePlaces places_{plan_, walk_, /*replicas=*/1};
   const std::vector<GradientBucket> buckets_;
   CudaReplica replica_{plan_,          walk_,  places_,       buckets_,

@@ -94,8 +94,8 @@ cuda::DenseDescription DescribeDense(const LayerPlan& plan, const ForwardStep& s
   description.variables = Variables<2>(plan);
   description.trained = IsTrained(plan);
   description.precision = precision;
-  description.narrow_input = step.takes_narrow;
-  description.narrow_output = step.gives_narrow;
+  description.narrow_input = step.narrow_input;
+  description.narrow_output = step.narrow_output;
   return description;
 }
 

@@ -35,7 +35,6 @@ enum class Function {
 };
 
 // y = function(x kernel + bias), of each row along the last dimension of x. Kernel [inputs, units].
-// What is narrow is of bfloat16, where pointers are to floats otherwise.
 struct DenseDescription {
   int64_t rows = 0;
   int64_t inputs = 0;
@@ -44,8 +43,8 @@ struct DenseDescription {
   std::array<int, 2> variables = {-1, -1};
   bool trained = false;
   Precision precision = Precision::kFloat32;
-  bool narrow_input = false;   // x and dx; only where the precision is kBfloat16.
-  bool narrow_output = false;  // y and dy; only where the function is kLinear or kRelu, too.
+  bool narrow_input = false;   // x and dx are of bfloat16. REQUIRES: kBfloat16.
+  bool narrow_output = false;  // y and dy are. REQUIRES: kBfloat16, and kLinear or kRelu.
 };
 
 // What slides over images in a convolution or a pooling. Pairs are height and width.

@@ -97,8 +97,8 @@ class Layer {
   // blocks. What was not prepared is chosen when it is first enqueued, without that.
   virtual void Prepare(size_t /*batch*/, bool /*training*/) {}
 
-  // Inputs, the output and their gradients are of floats, but for those that the layer's
-  // description calls narrow: what a pointer to these points to is of bfloat16.
+  // Pointers to what the layer's description calls narrow are to bfloat16, whatever their type
+  // says.
   virtual void Forward(const Pass& pass, const float* const* x, float* y) = 0;
 
   // `dy` may be overwritten. Finishes the gradients of the layer's variables, if it is trained,

@@ -4,7 +4,9 @@
 // again, whose columns are summed in the same way.
 //
 // What is summed is a source's: it loads what a number is made of, and gives the number when it is
-// added, with whatever it stores of it.
+// added, with whatever it stores of it. Values are of float or of bfloat16.
+#include <cuda_bf16.h>
+
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/column_sums.h"
@@ -61,7 +63,6 @@ __device__ float SumLanes(float value, unsigned width) {
   return values[threadIdx.x];
 }
 
-// Values are float or __nv_bfloat16.
 template <typename Value>
 struct MatrixSource {
   using Loaded = Value;
@@ -172,14 +173,14 @@ void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns, const InnerG
   };
   const float* const y = gradient.y;
   float* const dy = gradient.dy;
-  auto* const narrow = static_cast<__nv_bfloat16*>(gradient.narrow);
+  auto* const rounded = static_cast<__nv_bfloat16*>(gradient.rounded);
   if (gradient.function == Function::kRelu) {
-    return narrow == nullptr ? sum(GradientSource<true, float, float>{y, dy, dy})
-                             : sum(GradientSource<true, float, __nv_bfloat16>{y, dy, narrow});
+    return rounded == nullptr ? sum(GradientSource<true, float, float>{y, dy, dy})
+                              : sum(GradientSource<true, float, __nv_bfloat16>{y, dy, rounded});
   }
   ApplyGradient(stream, gradient.function, rows, columns, y, dy, dy);
-  narrow == nullptr ? sum(MatrixSource<float>{dy})
-                    : sum(GradientSource<false, float, __nv_bfloat16>{y, dy, narrow});
+  rounded == nullptr ? sum(MatrixSource<float>{dy})
+                     : sum(GradientSource<false, float, __nv_bfloat16>{y, dy, rounded});
 }
 
 void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns,

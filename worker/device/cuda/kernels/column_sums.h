@@ -26,7 +26,7 @@ struct InnerGradient {
   const float* y = nullptr;               // What it gave; not read if it is linear.
   float* dy = nullptr;                    // The inner gradient takes its place,
   // unless this is not null: then it goes here in bfloat16, and `dy` may have been overwritten.
-  void* narrow = nullptr;
+  void* rounded = nullptr;
 };
 
 // The same of an inner gradient, which is made, and rounded, on the way: ReLU's by the kernel that
@@ -34,11 +34,11 @@ struct InnerGradient {
 void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns, const InnerGradient& gradient,
                 void* workspace, float* sums);
 
-// The same of y and dy in bfloat16, where the inner gradient takes dy's place.
+// The same of y and dy in bfloat16.
 struct NarrowInnerGradient {
   Function function = Function::kLinear;  // Or kRelu.
   const void* y = nullptr;                // As InnerGradient's.
-  void* dy = nullptr;
+  void* dy = nullptr;                     // The inner gradient takes its place.
 };
 void SumColumns(cudaStream_t stream, int64_t rows, int64_t columns,
                 const NarrowInnerGradient& gradient, void* workspace, float* sums);

@@ -66,7 +66,7 @@ class ColumnSumsTest : public GpuTest {
 // An inner gradient of random values, a quarter of which ReLU has made 0.
 class InnerGradientTest : public ColumnSumsTest {
  protected:
-  // `narrow`: in bfloat16.
+  // `narrow`: rounded to bfloat16.
   Inner Fused(MatrixSize size, Function function, bool narrow) {
     Begin(size);
     DeviceMemory rounded(gpu_.get(),

@@ -4,7 +4,7 @@
 // Where factors are rounded to bfloat16, each is so once in a step. x and the kernel are rounded
 // forwards to what is carried to the backward pass, the kernel first; dz while its columns are
 // summed, where there is a bias. A forward pass that no backward pass follows leaves rounding to
-// the product. What is narrow was rounded when it was made.
+// the product. What is narrow was rounded when it was made; dz then takes dy's place.
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/column_sums.h"
@@ -38,9 +38,11 @@ class DenseLayer final : public Layer {
   ProductShape Output(int64_t rows) const;
   ProductShape KernelGradient(int64_t rows) const;
   ProductShape InputGradient(int64_t rows) const;
-  bool rounds() const { return description_.precision == Precision::kBfloat16; }
-  bool rounds_input() const { return rounds() && !description_.narrow_input; }
-  bool rounds_output_gradient() const { return rounds() && !description_.narrow_output; }
+  bool rounds_kernel() const { return description_.precision == Precision::kBfloat16; }
+  bool rounds_input() const { return rounds_kernel() && !description_.narrow_input; }
+  bool rounds_output_gradient() const { return rounds_kernel() && !description_.narrow_output; }
+  // A layer that is not trained needs x no more.
+  bool carries_input() const { return rounds_input() && description_.trained; }
   size_t KernelElements() const {
     return static_cast<size_t>(description_.inputs * description_.units);
   }
@@ -51,12 +53,13 @@ class DenseLayer final : public Layer {
     return static_cast<size_t>(rows * description_.units);
   }
   // Of what is carried; null where nothing is.
-  void* CarriedKernel(const Pass& pass) const { return rounds() ? pass.carried : nullptr; }
+  void* CarriedKernel(const Pass& pass) const { return rounds_kernel() ? pass.carried : nullptr; }
   void* CarriedInput(const Pass& pass) const;
-  // The factor of several products, rounded to `place`; where that is null, as it is.
-  Factor Narrowed(const float* factor, size_t elements, void* place) const;
-  // x, for the product backwards.
+  // Rounds a factor of several products; does nothing where `place` is null.
+  void Round(const float* factor, size_t elements, void* place) const;
+  // x and the kernel, after Round.
   Factor InputFactor(const Pass& pass, const float* x) const;
+  Factor KernelFactor(const Pass& pass) const;
   // dz, for the products that take it. Finishes the gradient of the bias.
   Factor InnerFactor(const Pass& pass, const float* y, float* dy) const;
   Factor NarrowInnerFactor(const Pass& pass, const void* y, void* dy) const;
@@ -75,7 +78,7 @@ ProductShape DenseLayer::Output(int64_t rows) const {
   shape.bias = has_bias();
   shape.precision = description_.precision;
   shape.relu = has_relu();
-  shape.narrow = description_.narrow_output;
+  shape.narrow_result = description_.narrow_output;
   return shape;
 }
 
@@ -96,26 +99,26 @@ ProductShape DenseLayer::InputGradient(int64_t rows) const {
   shape.columns = description_.inputs;
   shape.transpose_b = true;
   shape.precision = description_.precision;
-  shape.narrow = description_.narrow_input;
+  shape.narrow_result = description_.narrow_input;
   return shape;
 }
 
 // Backwards dz alone is rounded there, behind the product's own; the sums of columns need less than
-// that.
+// that. An input that is narrow is not rounded.
 size_t DenseLayer::WorkspaceBytes(size_t batch) const {
   const int64_t rows = RowsOf(batch);
-  const size_t narrow = rounds_output_gradient() ? Products::NarrowBytes(OutputElements(rows)) : 0;
-  const size_t given = description_.narrow_input ? Products::NarrowBytes(InputElements(rows)) : 0;
+  const size_t rounded_gradient =
+      rounds_output_gradient() ? Products::NarrowBytes(OutputElements(rows)) : 0;
+  const size_t narrow_input =
+      description_.narrow_input ? Products::NarrowBytes(InputElements(rows)) : 0;
   return std::max({SumColumnsWorkspaceBytes(rows, description_.units),
-                   context_.products->WorkspaceBytes(Output(rows)) - given,
-                   kProductWorkspace + narrow});
+                   context_.products->WorkspaceBytes(Output(rows)) - narrow_input,
+                   kProductWorkspace + rounded_gradient});
 }
 
-// A layer that is not trained needs x no more.
 size_t DenseLayer::CarriedBytes(size_t batch) const {
-  if (!rounds()) return 0;
-  const bool carries_input = description_.trained && rounds_input();
-  const size_t input = carries_input ? InputElements(RowsOf(batch)) : 0;
+  if (!rounds_kernel()) return 0;
+  const size_t input = carries_input() ? InputElements(RowsOf(batch)) : 0;
   return Products::NarrowBytes(KernelElements()) + Products::NarrowBytes(input);
 }
 
@@ -129,27 +132,29 @@ void DenseLayer::Prepare(size_t batch, bool training) {
 
 void* DenseLayer::CarriedInput(const Pass& pass) const {
   void* const kernel = CarriedKernel(pass);
-  if (kernel == nullptr || !description_.trained || !rounds_input()) return nullptr;
+  if (kernel == nullptr || !carries_input()) return nullptr;
   return static_cast<char*>(kernel) + Products::NarrowBytes(KernelElements());
 }
 
-Factor DenseLayer::Narrowed(const float* factor, size_t elements, void* place) const {
-  return place == nullptr ? factor : context_.products->Narrow(factor, elements, place);
+void DenseLayer::Round(const float* factor, size_t elements, void* place) const {
+  if (place != nullptr) context_.products->Narrow(factor, elements, place);
 }
 
 Factor DenseLayer::InputFactor(const Pass& pass, const float* x) const {
-  return description_.narrow_input ? Factor(nullptr, x) : Factor(x, CarriedInput(pass));
+  return description_.narrow_input ? Factor::OfNarrow(x) : Factor(x, CarriedInput(pass));
+}
+
+Factor DenseLayer::KernelFactor(const Pass& pass) const {
+  return {pass.parameters[kDenseKernel], CarriedKernel(pass)};
 }
 
 void DenseLayer::Forward(const Pass& pass, const float* const* x, float* y) {
   const int64_t rows = RowsOf(pass.batch);
   const ProductShape shape = Output(rows);
-  const Factor input = description_.narrow_input
-                           ? Factor(nullptr, x[0])
-                           : Narrowed(x[0], InputElements(rows), CarriedInput(pass));
-  const Factor kernel =
-      Narrowed(pass.parameters[kDenseKernel], KernelElements(), CarriedKernel(pass));
-  context_.products->Multiply(shape, input, kernel, pass.parameters[kDenseBias], y, pass.workspace);
+  Round(x[0], InputElements(rows), CarriedInput(pass));
+  Round(pass.parameters[kDenseKernel], KernelElements(), CarriedKernel(pass));
+  context_.products->Multiply(shape, InputFactor(pass, x[0]), KernelFactor(pass),
+                              pass.parameters[kDenseBias], y, pass.workspace);
   if (shape.relu || description_.function == Function::kLinear) return;
   ApplyFunction(context_.stream, description_.function, rows, description_.units, y);
 }
@@ -168,19 +173,21 @@ Factor DenseLayer::NarrowInnerFactor(const Pass& pass, const void* y, void* dy) 
   } else if (has_relu()) {
     ApplyNarrowReluGradient(context_.stream, OutputElements(RowsOf(pass.batch)), y, dy);
   }
-  return {nullptr, dy};
+  return Factor::OfNarrow(dy);
 }
 
 Factor DenseLayer::InnerFactor(const Pass& pass, const float* y, float* dy) const {
   if (description_.narrow_output) return NarrowInnerFactor(pass, y, dy);
-  void* const narrow = rounds() ? static_cast<char*>(pass.workspace) + kProductWorkspace : nullptr;
-  if (trains_bias()) {
-    SumBias(pass, InnerGradient{description_.function, y, dy, narrow});
-    return {dy, narrow};
-  }
   const int64_t rows = RowsOf(pass.batch);
-  ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
-  return Narrowed(dy, OutputElements(rows), narrow);
+  void* const rounded =
+      rounds_output_gradient() ? static_cast<char*>(pass.workspace) + kProductWorkspace : nullptr;
+  if (trains_bias()) {
+    SumBias(pass, InnerGradient{description_.function, y, dy, rounded});
+  } else {
+    ApplyGradient(context_.stream, description_.function, rows, description_.units, y, dy, dy);
+    Round(dy, OutputElements(rows), rounded);
+  }
+  return {dy, rounded};
 }
 
 void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* y, float* dy,
@@ -195,9 +202,8 @@ void DenseLayer::Backward(const Pass& pass, const float* const* x, const float* 
     pass.gradients->Finished(kernel);
   }
   if (dx[0] == nullptr) return;
-  context_.products->Multiply(InputGradient(rows), dz,
-                              {pass.parameters[kDenseKernel], CarriedKernel(pass)},
-                              /*bias=*/nullptr, dx[0], pass.workspace);
+  context_.products->Multiply(InputGradient(rows), dz, KernelFactor(pass), /*bias=*/nullptr, dx[0],
+                              pass.workspace);
 }
 
 }  // namespace

@@ -235,7 +235,7 @@ class DenseTest : public GpuTest {
       for (double& value : matrix->values) value = std::round(8 * value) / 8;
     }
     Run();
-    if (!case_.input_gradient) input_gradient_.clear();
+    if (!case_.input_gradient) input_gradient_.clear();  // What was never written may be a number.
     std::vector<std::vector<float>> results = {output_, evaluated_, input_gradient_,
                                                gradients_->Values(kKernel),
                                                gradients_->Values(kBias)};

@@ -1,3 +1,5 @@
+#include <cuda_bf16.h>
+
 #include <cmath>
 #include <cstddef>
 
@@ -5,6 +7,7 @@
 #include "worker/device/cuda/kernels/function.h"
 #include "worker/device/cuda/kernels/narrow.h"
 #include "worker/device/cuda/kernels/reduce.h"
+#include "worker/device/cuda/library.h"
 
 namespace millrace::cuda {
 namespace {
@@ -106,6 +109,9 @@ __global__ void NarrowReluGradientKernel(const __nv_bfloat16* __restrict__ y, si
 
 void ApplyNarrowReluGradient(cudaStream_t stream, size_t count, const void* y, void* dy) {
   if (count == 0) return;
+  if (!AlignedForEights(y, dy)) {
+    throw Error(Error::kOther, "narrow values of ReLU are not aligned to 16 bytes");
+  }
   Launch(stream, BlocksFor(count / 8), kThreads, NarrowReluGradientKernel,
          static_cast<const __nv_bfloat16*>(y), count, static_cast<__nv_bfloat16*>(dy));
 }

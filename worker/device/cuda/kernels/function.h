@@ -32,7 +32,8 @@ inline void ApplyFunction(cudaStream_t stream, Function function, int64_t rows, 
 void ApplyGradient(cudaStream_t stream, Function function, int64_t rows, int64_t columns,
                    const float* y, const float* dy, float* dx);
 
-// ReLU's in bfloat16, in dy's place. REQUIRES: both are aligned to 16 bytes.
+// dy becomes ReLU's gradient, from y; of `count` values in bfloat16. Enqueued. Throws Error where
+// these are not aligned to 16 bytes.
 void ApplyNarrowReluGradient(cudaStream_t stream, size_t count, const void* y, void* dy);
 
 }  // namespace millrace::cuda

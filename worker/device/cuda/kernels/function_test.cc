@@ -19,7 +19,9 @@ namespace millrace::cuda {
 namespace {
 
 using worker::DeviceMemory;
+using worker::FromNarrow;
 using worker::OnDevice;
+using worker::ToNarrow;
 
 constexpr Function kElementwise[] = {Function::kRelu, Function::kSigmoid, Function::kTanh,
                                      Function::kRelu6, Function::kElu};
@@ -115,6 +117,29 @@ TEST_F(FunctionTest, OfNothingIsNoLaunch) {
   ApplyFunction(/*stream=*/nullptr, Function::kTanh, 0, 5, nullptr, nullptr);
   ApplyGradient(/*stream=*/nullptr, Function::kTanh, 0, 5, nullptr, nullptr, nullptr);
   EXPECT_EQ(cuda_emulation::Counted().launches, before);
+}
+
+TEST_F(FunctionTest, NarrowGradientOfReluIsThatOfTheSameFloats) {
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{1023},
+                             size_t{8} * kMostBlocks * kThreads + 11}) {
+    const std::vector<uint16_t> y = ToNarrow(RandomValues(count, 1));
+    const std::vector<uint16_t> dy = ToNarrow(RandomValues(count, 2));
+    const auto narrow_y = OnDevice(gpu_.get(), y);
+    const auto narrow_dy = OnDevice(gpu_.get(), dy);
+    ApplyNarrowReluGradient(/*stream=*/nullptr, count, narrow_y->As<void>(), narrow_dy->As<void>());
+    const auto floats_of_y = OnDevice(gpu_.get(), FromNarrow(y));
+    const auto floats_of_dy = OnDevice(gpu_.get(), FromNarrow(dy));
+    ApplyGradient(/*stream=*/nullptr, Function::kRelu, /*rows=*/1, static_cast<int64_t>(count),
+                  floats_of_y->As(), floats_of_dy->As(), floats_of_dy->As());
+    cudaDeviceSynchronize();
+    EXPECT_EQ(FromNarrow(narrow_dy->Values<uint16_t>()), floats_of_dy->Values()) << count;
+  }
+  const auto values = OnDevice(gpu_.get(), std::vector<uint16_t>(16));
+  EXPECT_THAT(ErrorOf([&] {
+                ApplyNarrowReluGradient(/*stream=*/nullptr, 4, values->As<uint16_t>() + 1,
+                                        values->As<void>());
+              }).what(),
+              testing::HasSubstr("not aligned to 16 bytes"));
 }
 
 }  // namespace

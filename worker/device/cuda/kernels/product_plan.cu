@@ -1,6 +1,8 @@
 // cuBLASLt takes matrices column-major, and a row-major matrix is the transpose of the column-major
 // one at the same place. So c = a b is asked for as c^T = b^T a^T: `b` comes first, and what is a
 // row here is a column there.
+#include <cuda_bf16.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -44,7 +46,7 @@ void SetPreference(const PreferenceOwner& preference,
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
-cudaDataType TypeOf(bool narrow) { return narrow ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType CudaTypeOf(bool narrow) { return narrow ? CUDA_R_16BF : CUDA_R_32F; }
 size_t ElementBytes(bool narrow) { return narrow ? sizeof(__nv_bfloat16) : sizeof(float); }
 
 // All add up in float32; the FAST one may round the factors.
@@ -92,8 +94,9 @@ PreferenceOwner MakePreference(bool deterministic) {
   return preference;
 }
 
-// One that does not tell how it adds up is not known to be.
-bool IsReproducible(const cublasLtMatmulAlgo_t& algorithm) {
+// Whether it adds up in float32 and in one order. One that does not tell how it adds up is not
+// known to do so.
+bool AddsInFloat32AndOneOrder(const cublasLtMatmulAlgo_t& algorithm) {
   uint32_t reduction = 0;
   size_t written = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoConfigGetAttribute(
@@ -106,12 +109,12 @@ bool IsReproducible(const cublasLtMatmulAlgo_t& algorithm) {
 ProductPlan MakePlan(const ProductShape& shape, const Epilogue& epilogue) {
   ProductPlan plan;
   plan.product = MakeProduct(shape, epilogue);
-  const cudaDataType type = TypeOf(HasNarrowFactors(shape));
+  const cudaDataType type = CudaTypeOf(HasNarrowFactors(shape));
   plan.a = shape.transpose_a ? MakeLayout(type, shape.inner, shape.rows)
                              : MakeLayout(type, shape.rows, shape.inner);
   plan.b = shape.transpose_b ? MakeLayout(type, shape.columns, shape.inner)
                              : MakeLayout(type, shape.inner, shape.columns);
-  plan.c = MakeLayout(TypeOf(shape.narrow), shape.rows, shape.columns);
+  plan.c = MakeLayout(CudaTypeOf(shape.narrow_result), shape.rows, shape.columns);
   plan.epilogue = epilogue;
   return plan;
 }
@@ -138,7 +141,7 @@ class NanTrial {
   NanTrial(const ProductShape& shape, cudaStream_t stream)
       : stream_(stream),
         count_(SizeOfC(shape)),
-        narrow_(shape.narrow),
+        narrow_(shape.narrow_result),
         given_bytes_(Padded(std::max(
             std::max(SizeOfA(shape), SizeOfB(shape)) * ElementBytes(HasNarrowFactors(shape)),
             static_cast<size_t>(shape.columns) * ElementBytes(narrow_)))),
@@ -242,7 +245,9 @@ bool ProductPlanner::ChooseAlgorithm(const ProductShape& shape, ProductPlan* pla
   CheckBlas(status, ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
   for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
-    if (deterministic_ && !IsReproducible(results[i].algo)) continue;
+    // Others may keep partial sums in c's type.
+    const bool one_order = deterministic_ || shape.narrow_result;
+    if (one_order && !AddsInFloat32AndOneOrder(results[i].algo)) continue;
     plan->algorithm = results[i].algo;
     return true;
   }

@@ -73,8 +73,8 @@ class ProductPlanner {
   // must stay NaN, so that a loss that is not a number is seen.
   ProductPlan Plan(const ProductShape& shape, bool tries) const;
 
-  // Enqueues c = a b and the plan's epilogue; all are of the shape's types, the bias of c's. `bias`
-  // may be null where the epilogue has none.
+  // Enqueues c = a b and the plan's epilogue. a and b are of bfloat16 where HasNarrowFactors, bias
+  // and c where the result is narrow. `bias` may be null where the epilogue has none.
   void Enqueue(const ProductPlan& plan, const void* a, const void* b, const void* bias, void* c,
                void* workspace) const;
 

@@ -1,14 +1,16 @@
 // For bfloat16 factors are rounded by a kernel of ours, once for each product, into the workspace,
-// or before, for several. cuBLASLt can do that by itself while it multiplies
+// or before, for several; and so is the bias of a product whose result is of bfloat16, since
+// cuBLASLt takes one of the result's type. cuBLASLt can do that by itself while it multiplies
 // (CUBLAS_COMPUTE_32F_FAST_16BF), but then it reads twice as many bytes, and it may choose
 // something more precise instead.
+#include <cuda_bf16.h>
+
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "worker/device/cuda/kernels/fours.h"
-#include "worker/device/cuda/kernels/function.h"
 #include "worker/device/cuda/kernels/launch.h"
 #include "worker/device/cuda/kernels/narrow.h"
 #include "worker/device/cuda/kernels/product_algorithm.h"
@@ -30,30 +32,28 @@ __global__ void NarrowKernel(const float* __restrict__ from, size_t count,
     EightNarrow eight;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      eight.values[k] = __float2bfloat16_rn(first.values[k]);
-      eight.values[k + 4] = __float2bfloat16_rn(second.values[k]);
+      Store(first.values[k], eight.values + k);
+      Store(second.values[k], eight.values + k + 4);
     }
     reinterpret_cast<EightNarrow*>(to)[i] = eight;
   }
   const size_t last = 8 * eights + FirstElement();
-  if (last < count) to[last] = __float2bfloat16_rn(from[last]);
+  if (last < count) Store(from[last], to + last);
 }
 
-// c = function(c + bias), without what is not asked for: `bias` may be null.
-__global__ void FinishNarrowKernel(const float* __restrict__ bias, bool relu, uint32_t columns,
-                                   size_t count, __nv_bfloat16* __restrict__ c) {
+// Adds `bias`, rounded as c is, unless that is null; then applies ReLU, if `relu`.
+template <typename Value>
+__global__ void FinishKernel(const float* __restrict__ bias, bool relu, uint32_t columns,
+                             size_t count, Value* __restrict__ c) {
   for (size_t i = FirstElement(); i < count; i += ElementStride()) {
     float value = ToFloat(c[i]);
-    if (bias != nullptr) value += bias[i - Quotient(i, columns) * columns];
+    if (bias != nullptr) {
+      Value added;
+      Store(bias[i - Quotient(i, columns) * columns], &added);
+      value += ToFloat(added);
+    }
     if (relu && value < 0) value = 0;
     Store(value, c + i);
-  }
-}
-
-__global__ void AddBiasKernel(const float* __restrict__ bias, uint32_t columns, size_t count,
-                              float* __restrict__ c) {
-  for (size_t i = FirstElement(); i < count; i += ElementStride()) {
-    c[i] += bias[i - Quotient(i, columns) * columns];
   }
 }
 
@@ -77,7 +77,8 @@ class LtProducts final : public Products {
 
   size_t WorkspaceBytes(const ProductShape& shape) const override {
     if (!HasNarrowFactors(shape)) return kProductWorkspace;
-    const size_t bias = shape.narrow && shape.bias ? static_cast<size_t>(shape.columns) : 0;
+    const bool rounds_bias = shape.narrow_result && shape.bias;
+    const size_t bias = rounds_bias ? static_cast<size_t>(shape.columns) : 0;
     return kProductWorkspace + NarrowBytes(bias) + NarrowBytes(SizeOfA(shape)) +
            NarrowBytes(SizeOfB(shape));
   }
@@ -89,10 +90,14 @@ class LtProducts final : public Products {
 
  private:
   const ProductPlan& PlanOf(const ProductShape& shape, bool tries);
-  // Where it is in bfloat16: it may have to be rounded to *place, which moves on behind it.
-  const void* Narrowed(const Factor& factor, size_t elements, char** place);
+  // Where they are in bfloat16: rounded to *place, which moves on behind them.
+  const void* Narrowed(const float* values, size_t elements, char** place);
+  // Where it is in the type that is multiplied; it may have to be rounded, likewise.
+  const void* FactorOf(const ProductShape& shape, const Factor& factor, size_t elements,
+                       const char* name, char** place);
   // What the shape asks for and the plan's epilogue does not do.
-  void Finish(const ProductShape& shape, const Epilogue& done, const float* bias, void* c);
+  template <typename Value>
+  void Finish(const ProductShape& shape, const Epilogue& done, const float* bias, Value* c);
 
   const cudaStream_t stream_;
   const ProductPlanner planner_;
@@ -108,17 +113,17 @@ const ProductPlan& LtProducts::PlanOf(const ProductShape& shape, bool tries) {
 std::vector<std::string> LtProducts::Chosen() const {
   std::vector<std::string> lines;
   for (const auto& [shape, plan] : plans_) {
-    lines.push_back(Describe(shape) + (shape.transpose_a ? ", a transposed" : "") +
-                    (shape.transpose_b ? ", b transposed" : "") +
-                    Told(shape.bias, plan.epilogue.bias, "bias") +
-                    Told(shape.relu, plan.epilogue.relu, "relu") + ", " + NameOf(shape.precision) +
-                    (shape.narrow ? ", kept so: " : ": ") + AlgorithmText(plan.algorithm));
+    lines.push_back(
+        Describe(shape) + (shape.transpose_a ? ", a transposed" : "") +
+        (shape.transpose_b ? ", b transposed" : "") + Told(shape.bias, plan.epilogue.bias, "bias") +
+        Told(shape.relu, plan.epilogue.relu, "relu") + ", " + NameOf(shape.precision) +
+        (shape.narrow_result ? ", to bfloat16: " : ": ") + AlgorithmText(plan.algorithm));
   }
   return lines;
 }
 
 Factor LtProducts::Narrow(const float* factor, size_t elements, void* place) {
-  if (!AlignedForFours(factor, static_cast<const char*>(place))) {
+  if (!AlignedForEights(factor, place)) {
     throw Error(Error::kOther, "a factor to round, or its place, is not aligned to 16 bytes");
   }
   if (elements > 0) {
@@ -128,60 +133,56 @@ Factor LtProducts::Narrow(const float* factor, size_t elements, void* place) {
   return {factor, place};
 }
 
-const void* LtProducts::Narrowed(const Factor& factor, size_t elements, char** place) {
-  if (factor.narrow != nullptr) return factor.narrow;
+const void* LtProducts::Narrowed(const float* values, size_t elements, char** place) {
   char* const to = *place;
   *place += NarrowBytes(elements);
-  return Narrow(factor.values, elements, to).narrow;
+  return Narrow(values, elements, to).narrow;
 }
 
+const void* LtProducts::FactorOf(const ProductShape& shape, const Factor& factor, size_t elements,
+                                 const char* name, char** place) {
+  const bool is_narrow = HasNarrowFactors(shape) && factor.narrow != nullptr;
+  const void* const given = is_narrow ? factor.narrow : factor.values;
+  CheckAligned(shape, given, kProductAlignment, name);
+  return HasNarrowFactors(shape) && !is_narrow ? Narrowed(factor.values, elements, place) : given;
+}
+
+template <typename Value>
 void LtProducts::Finish(const ProductShape& shape, const Epilogue& done, const float* bias,
-                        void* c) {
+                        Value* c) {
   const bool adds = shape.bias && !done.bias;
   const bool rectifies = shape.relu && !done.relu;
-  const auto columns = static_cast<uint32_t>(shape.columns);
-  if (shape.narrow) {
-    if (!adds && !rectifies) return;
-    return LaunchFor(stream_, SizeOfC(shape), FinishNarrowKernel, adds ? bias : nullptr, rectifies,
-                     columns, SizeOfC(shape), static_cast<__nv_bfloat16*>(c));
-  }
-  auto* const floats = static_cast<float*>(c);
-  if (adds) {
-    LaunchFor(stream_, SizeOfC(shape), AddBiasKernel, bias, columns, SizeOfC(shape), floats);
-  }
-  if (rectifies) {
-    ApplyFunction(stream_, Function::kRelu, shape.rows, shape.columns, floats);
-  }
+  if (!adds && !rectifies) return;
+  LaunchFor(stream_, SizeOfC(shape), FinishKernel<Value>, adds ? bias : nullptr, rectifies,
+            static_cast<uint32_t>(shape.columns), SizeOfC(shape), c);
 }
 
 void LtProducts::Multiply(const ProductShape& shape, const Factor& a, const Factor& b,
                           const float* bias, void* c, void* workspace) {
-  CheckAligned(shape, a.values, kProductAlignment, "a");
-  CheckAligned(shape, b.values, kProductAlignment, "b");
   CheckAligned(shape, c, kProductAlignment, "c");
   CheckAligned(shape, workspace, kWorkspaceAlignment, "workspace");
   if (shape.bias) CheckAligned(shape, bias, kProductAlignment, "bias");
   const ProductPlan& plan = PlanOf(shape, /*tries=*/false);
-  const void* factors[] = {a.values, b.values};
+  char* place = static_cast<char*>(workspace) + kProductWorkspace;
   const void* added = bias;
-  if (HasNarrowFactors(shape)) {
-    char* place = static_cast<char*>(workspace) + kProductWorkspace;
-    if (shape.narrow && plan.epilogue.bias) {
-      added = Narrowed(bias, static_cast<size_t>(shape.columns), &place);
-    }
-    factors[0] = Narrowed(a, SizeOfA(shape), &place);
-    factors[1] = Narrowed(b, SizeOfB(shape), &place);
+  if (shape.narrow_result && plan.epilogue.bias) {
+    added = Narrowed(bias, static_cast<size_t>(shape.columns), &place);
   }
+  const void* const factors[] = {FactorOf(shape, a, SizeOfA(shape), "a", &place),
+                                 FactorOf(shape, b, SizeOfB(shape), "b", &place)};
   planner_.Enqueue(plan, factors[0], factors[1], added, c, workspace);
-  Finish(shape, plan.epilogue, bias, c);
+  if (shape.narrow_result)
+    return Finish(shape, plan.epilogue, bias, static_cast<__nv_bfloat16*>(c));
+  Finish(shape, plan.epilogue, bias, static_cast<float*>(c));
 }
 
 }  // namespace
 
 bool ProductShape::operator<(const ProductShape& other) const {
-  return std::tie(rows, inner, columns, transpose_a, transpose_b, bias, relu, precision, narrow) <
-         std::tie(other.rows, other.inner, other.columns, other.transpose_a, other.transpose_b,
-                  other.bias, other.relu, other.precision, other.narrow);
+  return std::tie(rows, inner, columns, transpose_a, transpose_b, bias, relu, precision,
+                  narrow_result) < std::tie(other.rows, other.inner, other.columns,
+                                            other.transpose_a, other.transpose_b, other.bias,
+                                            other.relu, other.precision, other.narrow_result);
 }
 
 size_t Products::NarrowBytes(size_t elements) { return Padded(elements * sizeof(__nv_bfloat16)); }

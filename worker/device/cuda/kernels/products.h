@@ -25,30 +25,32 @@ struct ProductShape {
   bool relu = false;         // and of that what is below 0 becomes 0; NaN stays.
   // What elements of a and b are rounded to; of TF32, or something more precise.
   Precision precision = Precision::kFloat32;
-  // c is of bfloat16, to which the bias is rounded, too; only where the precision is kBfloat16.
-  bool narrow = false;
+  // c is of bfloat16. The bias is rounded to that before it is added. REQUIRES: kBfloat16.
+  bool narrow_result = false;
 
   bool operator<(const ProductShape& other) const;
 };
 
 // A matrix to multiply, and the same in bfloat16 where it was rounded already (Products::Narrow).
-// Where there is that, the floats may be missing.
+// `values` may be null where `narrow` is given.
 struct Factor {
   // NOLINTNEXTLINE(google-explicit-constructor): most are floats alone.
   Factor(const float* floats, const void* rounded = nullptr) : values(floats), narrow(rounded) {}
+
+  static Factor OfNarrow(const void* rounded) { return {nullptr, rounded}; }
 
   const float* values;
   const void* narrow;
 };
 
-// What Multiply needs at the beginning of its workspace, whatever it multiplies. Factors that it
-// rounds stand behind.
+// What Multiply needs at the beginning of its workspace, whatever it multiplies. Factors, and a
+// bias, that it rounds stand behind.
 inline constexpr size_t kProductWorkspace = size_t{32} << 20;
 
 // Chooses one algorithm for each shape, when it is first seen, by the shape and by whether it is
 // prepared. Where cuBLASLt has none that adds a bias, or none that applies ReLU and keeps NaN, a
-// kernel of ours does. Enqueues on the stream that it was made for; all but Prepare may be
-// captured. Throws Error. Used by one thread at a time.
+// kernel of ours does; a narrow result is rounded before that, too. Enqueues on the stream that it
+// was made for; all but Prepare may be captured. Throws Error. Used by one thread at a time.
 class Products {
  public:
   // `deterministic`: algorithms use no atomics, so that runs repeat.
@@ -68,8 +70,8 @@ class Products {
   // As Gpu::ChosenProducts.
   virtual std::vector<std::string> Chosen() const = 0;
 
-  // Where a product is of bfloat16, factors that are not narrow yet are rounded first. `c` is to
-  // floats, or to bfloat16 (ProductShape::narrow).
+  // Where a product is of bfloat16, factors that are not narrow yet are rounded first. `bias` is of
+  // floats, null where the shape has none; `c` as the shape says.
   virtual void Multiply(const ProductShape& shape, const Factor& a, const Factor& b,
                         const float* bias, void* c, void* workspace) = 0;
 

@@ -60,9 +60,14 @@ class ProductsTest : public GpuTest {
     return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
   }
 
+  static double BiasOf(const ProductShape& shape, const Operands& of, int64_t column) {
+    if (!shape.bias) return 0;
+    return shape.narrow_result ? Factor(shape, of.bias[column]) : of.bias[column];
+  }
+
   static double Expected(const ProductShape& shape, const Operands& of, int64_t row,
                          int64_t column) {
-    double sum = !shape.bias ? 0 : shape.narrow ? Factor(shape, of.bias[column]) : of.bias[column];
+    double sum = BiasOf(shape, of, column);
     for (int64_t k = 0; k < shape.inner; ++k) {
       const float a = of.a[shape.transpose_a ? k * shape.rows + row : row * shape.inner + k];
       const float b =
@@ -74,7 +79,7 @@ class ProductsTest : public GpuTest {
 
   static size_t BytesOfResult(const ProductShape& shape) {
     const auto count = static_cast<size_t>(shape.rows * shape.columns);
-    return count * (shape.narrow ? sizeof(uint16_t) : sizeof(float));
+    return count * (shape.narrow_result ? sizeof(uint16_t) : sizeof(float));
   }
 
   std::vector<float> Multiply(const ProductShape& shape, const Operands& of) {
@@ -91,7 +96,7 @@ class ProductsTest : public GpuTest {
   }
 
   static std::vector<float> ValuesOf(const ProductShape& shape, DeviceMemory* c) {
-    return shape.narrow ? FromNarrow(c->Values<uint16_t>()) : c->Values();
+    return shape.narrow_result ? FromNarrow(c->Values<uint16_t>()) : c->Values();
   }
 
   // Some of the factors are rounded before. The workspace is as small as it may be then.
@@ -116,15 +121,14 @@ class ProductsTest : public GpuTest {
     return ValuesOf(shape, &c);
   }
 
-  // `more`: how much farther it may be from what is expected.
-  void ExpectMultiplies(const ProductShape& shape, double more = 0) {
+  void ExpectMultiplies(const ProductShape& shape, double extra_tolerance = 0) {
     const Operands operands = RandomOperands(shape);
     const std::vector<float> c = Multiply(shape, operands);
     for (int64_t row = 0; row < shape.rows; ++row) {
       for (int64_t column = 0; column < shape.columns; ++column) {
         const double expected = Expected(shape, operands, row, column);
-        const double rounding = shape.narrow ? 0x1p-8 * std::abs(expected) : 0;
-        ASSERT_NEAR(c[row * shape.columns + column], expected, 1e-5 + rounding + more)
+        const double rounding = shape.narrow_result ? 0x1p-8 * std::abs(expected) : 0;
+        ASSERT_NEAR(c[row * shape.columns + column], expected, 1e-5 + rounding + extra_tolerance)
             << shape.rows << " x " << shape.inner << " x " << shape.columns << ": " << row << ", "
             << column;
       }
@@ -172,12 +176,12 @@ TEST_F(ProductsTest, NarrowResultsAreRoundedToTheNearest) {
                              ProductShape{3, 1000, 2, false, true, /*bias=*/true},
                              ProductShape{33, 300, 65, true, true, /*bias=*/true, /*relu=*/true}}) {
     shape.precision = Precision::kBfloat16;
-    shape.narrow = true;
+    shape.narrow_result = true;
     ExpectMultiplies(shape);
   }
   ProductShape shape = {1, 2, 1, false, false, /*bias=*/true};
   shape.precision = Precision::kBfloat16;
-  shape.narrow = true;
+  shape.narrow_result = true;
   // 1.00390625 is halfway from 1 to the next number: the bias is 1, and the sum 257, halfway.
   EXPECT_EQ(Multiply(shape, {{16, 1}, {16, 0}, {1.00390625f}}), std::vector<float>{256});
 }
@@ -208,7 +212,7 @@ TEST_F(ProductsTest, FactorsThatAreRoundedAlreadyGiveTheSameBits) {
     shape.precision = Precision::kBfloat16;
     const Operands of = RandomOperands(shape);
     for (const bool narrow : {false, true}) {
-      shape.narrow = narrow;
+      shape.narrow_result = narrow;
       const std::vector<float> expected = Multiply(shape, of);
       for (const auto& [a, b] : {std::pair{true, false}, {false, true}, {true, true}}) {
         EXPECT_EQ(MultiplyNarrow(shape, of, a, b), expected) << a << b << narrow;
@@ -315,6 +319,13 @@ TEST_F(ProductsTest, WhatIsNotAlignedIsAnErrorOnEveryGpu) {
   EXPECT_THAT(error(at, at, at, at + 2, workspace_.As()), HasSubstr("`c` is not aligned"));
   EXPECT_THAT(error(at, at, at, at, workspace_.As() + 4),
               HasSubstr("`workspace` is not aligned to 256 bytes"));
+  ProductShape narrow = shape;
+  narrow.precision = Precision::kBfloat16;
+  EXPECT_THAT(ErrorOf([&] {
+                products_->Multiply(narrow, cuda::Factor::OfNarrow(at + 1),
+                                    cuda::Factor::OfNarrow(at), at, at, workspace_.As());
+              }).what(),
+              HasSubstr("`a` is not aligned"));
 }
 
 TEST_F(ProductsTest, BiasIsAddedWhereCublasHasNoAlgorithmThatDoes) {
@@ -326,8 +337,8 @@ TEST_F(ProductsTest, BiasIsAddedWhereCublasHasNoAlgorithmThatDoes) {
     for (const int64_t rows : {1, 9, 300}) {
       ProductShape shape = {rows, 5, 33, false, false, /*bias=*/true, relu};
       shape.precision = Precision::kBfloat16;
-      shape.narrow = true;
-      ExpectMultiplies(shape, /*more=*/0x1p-6);  // The product is rounded, too, not the bias.
+      shape.narrow_result = true;
+      ExpectMultiplies(shape, /*extra_tolerance=*/0x1p-6);  // The product is rounded, too.
     }
   }
 }
@@ -351,14 +362,24 @@ TEST_F(ProductsTest, WhatIsChosenIsSaidOnceForEachShape) {
       "0, cluster shape 0";
   ProductShape narrow = {5, 3, 5, false, false, /*bias=*/true};
   narrow.precision = Precision::kBfloat16;
-  narrow.narrow = true;
+  narrow.narrow_result = true;
   products_->Prepare(narrow);
   EXPECT_THAT(products_->Chosen(),
               ElementsAre("1 x 3 by 3 x 5, float32: " + divided,
                           "2 x 3 by 3 x 5, a transposed, b transposed, with bias, tf32: " + divided,
                           "3 x 3 by 3 x 5, float32: " + undivided,
                           "4 x 3 by 3 x 5, bias after it, float32: " + divided,
-                          "5 x 3 by 3 x 5, bias after it, bfloat16, kept so: " + divided));
+                          "5 x 3 by 3 x 5, bias after it, bfloat16, to bfloat16: " + divided));
+}
+
+// Whatever the order: an algorithm that adds up partial sums in bfloat16 would lose digits.
+TEST_F(ProductsTest, PartialSumsOfNarrowResultsAreOfFloat32InAnyOrder) {
+  products_ = Products::Make(/*stream=*/nullptr, /*deterministic=*/false);
+  ProductShape shape = {2, 3, 5};
+  shape.precision = Precision::kBfloat16;
+  shape.narrow_result = true;
+  products_->Prepare(shape);
+  EXPECT_THAT(products_->Chosen(), ElementsAre(HasSubstr("split-K 2, reduction 2")));
 }
 
 TEST_F(ProductsTest, AProductWithoutAnyAlgorithmIsNamed) {
