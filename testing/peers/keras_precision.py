@@ -65,7 +65,7 @@ def narrow_value(y):
 
 def in_precision(model, precision):
     """The same network with rounded products, and the same values. Takes each dense layer
-    with a function to be followed by another dense layer, as in these networks."""
+    with a function, and no other, to be followed by another dense layer, as in these networks."""
     rounded = PRECISIONS[precision]
 
     class Conv2D(keras.layers.Conv2D):

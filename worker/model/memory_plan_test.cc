@@ -173,6 +173,11 @@ TEST(WalkTest, WhatAnybodyElseTakesIsOfFloat32) {
             "layers { dense { units: 16 activation: TANH } } layers { dense { units: 2 } }"),
         first + "layers { name: 'b' dropout { rate: 0.5 } } layers { dense { units: 2 } }",
         first + "layers { name: 'b' activation { function: RELU } } layers { dense { units: 2 } }",
+        // Two dense layers, one of them through a view.
+        first +
+            "layers { name: 'b' dense { units: 16 } } layers { name: 'v' flatten {} inputs: 'a' } "
+            "layers { name: 'd' dense { units: 16 } inputs: 'v' } layers { name: 'c' add {} "
+            "inputs: ['b', 'd'] } layers { dense { units: 2 } }",
         first + "layers { name: 'b' dense { units: 16 } } layers { name: 'c' add {} inputs: "
                 "['a', 'b'] } layers { dense { units: 2 } }"}) {
     ModelPlan plan = PlanOf(text);

@@ -36,6 +36,17 @@ TEST_F(ReplicasTest, SeveralGpusGiveWhatOneGives) {
                         RandomPictures(1), RandomPictures(7)});
 }
 
+// Examples are rounded alike, whichever GPU has them.
+TEST_F(ReplicasTest, NarrowValuesOfSeveralGpusAreThoseOfOne) {
+  ModelPlan plan = PlanOrDie(
+      "layers { flatten {} } layers { dense { units: 9 activation: RELU } } "
+      "layers { dense { units: 7 } } layers { dense { units: 4 } } "
+      "loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      kPicture, 4);
+  plan.precision = PrecisionSpec::BFLOAT16;
+  ExpectLikeOne(plan, {RandomPictures(7), RandomPictures(3), RandomPictures(1)});
+}
+
 // One table, asked twice for the ids of each example: as they are, of which some have none.
 TEST_F(ReplicasTest, RaggedIdsOfASharedTableAreDivided) {
   ExampleSpec examples = FloatsAndClass({}, 3);

@@ -74,18 +74,18 @@ ProductOwner MakeProduct(const ProductShape& shape, const Epilogue& epilogue) {
   return product;
 }
 
-// Ways to divide a sum. Deterministic: its parts are added up in one order afterwards.
-uint32_t ReductionMask(bool deterministic) {
-  return deterministic ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
+// Ways to divide a sum. In one order: its parts, in float32, are added up afterwards; others may
+// keep them in c's type.
+uint32_t ReductionMask(bool one_order) {
+  return one_order ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
 }
 
-PreferenceOwner MakePreference(bool deterministic) {
+PreferenceOwner MakePreference(bool one_order) {
   cublasLtMatmulPreference_t created = nullptr;
   CheckBlas(cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate");
   PreferenceOwner preference(created);
   SetPreference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kProductWorkspace});
-  SetPreference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                ReductionMask(deterministic));
+  SetPreference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ReductionMask(one_order));
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
@@ -94,9 +94,8 @@ PreferenceOwner MakePreference(bool deterministic) {
   return preference;
 }
 
-// Whether it adds up in float32 and in one order. One that does not tell how it adds up is not
-// known to do so.
-bool AddsInFloat32AndOneOrder(const cublasLtMatmulAlgo_t& algorithm) {
+// Whether it adds up in one order. One that does not tell how it adds up is not known to do so.
+bool HasOneOrder(const cublasLtMatmulAlgo_t& algorithm) {
   uint32_t reduction = 0;
   size_t written = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoConfigGetAttribute(
@@ -222,7 +221,13 @@ ProductPlanner::ProductPlanner(cudaStream_t stream, bool deterministic)
     : stream_(stream),
       deterministic_(deterministic),
       lt_(TakeLt()),
-      preference_(MakePreference(deterministic)) {}
+      any_order_(MakePreference(/*one_order=*/false)),
+      one_order_(MakePreference(/*one_order=*/true)) {}
+
+// Partial sums of a narrow result would be of bfloat16 otherwise.
+bool ProductPlanner::WantsOneOrder(const ProductShape& shape) const {
+  return deterministic_ || shape.narrow_result;
+}
 
 ProductPlan ProductPlanner::Plan(const ProductShape& shape, bool tries) const {
   for (const Epilogue& epilogue : EpiloguesFor(shape, /*with_relu=*/tries)) {
@@ -232,22 +237,21 @@ ProductPlan ProductPlanner::Plan(const ProductShape& shape, bool tries) const {
   }
   throw Error(Error::kOther, "cublasLtMatmulAlgoGetHeuristic of " + Describe(shape) + " in " +
                                  NameOf(shape.precision) + ": it has no algorithm" +
-                                 (deterministic_ ? " whose sums have one order" : ""));
+                                 (WantsOneOrder(shape) ? " whose sums have one order" : ""));
 }
 
 bool ProductPlanner::ChooseAlgorithm(const ProductShape& shape, ProductPlan* plan) const {
+  const bool one_order = WantsOneOrder(shape);
   cublasLtMatmulHeuristicResult_t results[kMostHeuristics] = {};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       lt_.get(), plan->product.get(), plan->b.get(), plan->a.get(), plan->c.get(), plan->c.get(),
-      preference_.get(), kMostHeuristics, results, &count);
+      (one_order ? one_order_ : any_order_).get(), kMostHeuristics, results, &count);
   if (IsRefusal(status, plan->epilogue)) return false;
   CheckBlas(status, ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
   for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
-    // Others may keep partial sums in c's type.
-    const bool one_order = deterministic_ || shape.narrow_result;
-    if (one_order && !AddsInFloat32AndOneOrder(results[i].algo)) continue;
+    if (one_order && !HasOneOrder(results[i].algo)) continue;
     plan->algorithm = results[i].algo;
     return true;
   }

@@ -79,6 +79,7 @@ class ProductPlanner {
                void* workspace) const;
 
  private:
+  bool WantsOneOrder(const ProductShape& shape) const;
   // False: there is none.
   bool ChooseAlgorithm(const ProductShape& shape, ProductPlan* plan) const;
   bool KeepsNan(const ProductShape& shape, const ProductPlan& plan) const;
@@ -86,7 +87,8 @@ class ProductPlanner {
   const cudaStream_t stream_;
   const bool deterministic_;
   LtOwner lt_;
-  PreferenceOwner preference_;
+  PreferenceOwner any_order_;
+  PreferenceOwner one_order_;
 };
 
 }  // namespace millrace::cuda
