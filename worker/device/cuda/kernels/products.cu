@@ -1,8 +1,8 @@
 // For bfloat16 factors are rounded by a kernel of ours, once for each product, into the workspace,
-// or before, for several; and so is the bias of a product whose result is of bfloat16, since
-// cuBLASLt takes one of the result's type. cuBLASLt can do that by itself while it multiplies
+// or before, for several. cuBLASLt can do that by itself while it multiplies
 // (CUBLAS_COMPUTE_32F_FAST_16BF), but then it reads twice as many bytes, and it may choose
-// something more precise instead.
+// something more precise instead. The bias of a product whose result is of bfloat16 is rounded
+// likewise: cuBLASLt takes one of the result's type.
 #include <cuda_bf16.h>
 
 #include <map>
@@ -171,9 +171,11 @@ void LtProducts::Multiply(const ProductShape& shape, const Factor& a, const Fact
   const void* const factors[] = {FactorOf(shape, a, SizeOfA(shape), "a", &place),
                                  FactorOf(shape, b, SizeOfB(shape), "b", &place)};
   planner_.Enqueue(plan, factors[0], factors[1], added, c, workspace);
-  if (shape.narrow_result)
-    return Finish(shape, plan.epilogue, bias, static_cast<__nv_bfloat16*>(c));
-  Finish(shape, plan.epilogue, bias, static_cast<float*>(c));
+  if (shape.narrow_result) {
+    Finish(shape, plan.epilogue, bias, static_cast<__nv_bfloat16*>(c));
+  } else {
+    Finish(shape, plan.epilogue, bias, static_cast<float*>(c));
+  }
 }
 
 }  // namespace
