@@ -9,11 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/outage.h"
-#include "common/grpc_status.h"
 #include "common/job_state.h"
 #include "common/mutex.h"
 #include "common/net/address.h"
 #include "common/net/channel.h"
+#include "common/net/coordinator_status.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "grpcpp/channel.h"
@@ -101,6 +101,9 @@ class GrpcJobsClient final : public JobsClient {
                                                                    const Request&, Response*),
                                 const Request& request, absl::Duration timeout,
                                 bool* timed_out = nullptr);
+  absl::Status Told(const grpc::Status& status) const {
+    return FromCoordinator(status, absl::StrCat("at ", options_.address));
+  }
   Outage MakeOutage(const std::string& what, absl::Duration patience) const;
   // Pauses before the next attempt. CANCELLED: interrupted. Others: the outage lasts for too long.
   absl::Status PauseAfter(const absl::Status& error, FailedBy by, Outage* outage)
@@ -183,7 +186,7 @@ absl::StatusOr<Response> GrpcJobsClient::Call(
     absl::Status status;
     {
       Attempt attempt(this, outage.remaining());
-      status = FromGrpcStatus(((*stub_).*method)(attempt.context(), request, &response));
+      status = Told(((*stub_).*method)(attempt.context(), request, &response));
     }
     if (status.ok()) return response;
     if (interrupted()) return absl::CancelledError("interrupted");
@@ -296,7 +299,7 @@ absl::Status GrpcJobsClient::WatchOnce(const std::string& job_id,
   }
   // A server that sends on after the last event must not keep us here.
   if (position->ended) attempt.context()->TryCancel();
-  return FromGrpcStatus(stream->Finish());
+  return Told(stream->Finish());
 }
 
 absl::Status GrpcJobsClient::Watch(const std::string& job_id, uint64_t after_sequence,

@@ -5,10 +5,13 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/testing/fake_jobs.h"
 #include "common/mutex.h"
 #include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "protos/job.grpc.pb.h"
 
 namespace millrace::client {
 namespace {
@@ -120,6 +123,22 @@ TEST_F(JobsClientTest, GivesUpWithTheAddressWhereNobodyListens) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.ToString(), HasSubstr(jobs_.address()));
   EXPECT_THAT(status.ToString(), HasSubstr("ListJobs within 300ms"));
+}
+
+TEST_F(JobsClientTest, WhatIsNoCoordinatorIsSaidToBeNone) {
+  Jobs::Service nothing;  // Knows no call, as a ps server.
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&nothing);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  JobsClientOptions options;
+  options.address = absl::StrCat("127.0.0.1:", port);
+  const absl::Status status = (*JobsClient::Create(std::move(options)))->List().status();
+  EXPECT_TRUE(absl::IsUnimplemented(status));
+  EXPECT_THAT(status.message(),
+              HasSubstr(absl::StrCat("what listens at 127.0.0.1:", port, " is no coordinator")));
 }
 
 TEST_F(JobsClientTest, MalformedAddressIsRefused) {

@@ -281,6 +281,16 @@ void Job::HasSpent(TimeUse use, const std::string& whom) {
   time_.Settle(clock_->Now(), use, whom);
 }
 
+void Job::HasWaitedPresumably(const std::string& whom) {
+  MutexLock lock(&mutex_);
+  time_.SettleGuess(clock_->Now(), whom);
+}
+
+void Job::HasWaitedSince(const std::string& whom, absl::Time since) {
+  MutexLock lock(&mutex_);
+  time_.SettleWaiting(clock_->Now(), whom, since);
+}
+
 void Job::SetRecovering(const std::string& cause) {
   MutexLock lock(&mutex_);
   recovering_ = {cause, clock_->Now()};

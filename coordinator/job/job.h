@@ -122,6 +122,8 @@ class Job {
   // as well. See TimeAccount.
   void Spend(TimeUse use, const std::string& whom = "") ABSL_LOCKS_EXCLUDED(mutex_);
   void HasSpent(TimeUse use, const std::string& whom = "") ABSL_LOCKS_EXCLUDED(mutex_);
+  void HasWaitedPresumably(const std::string& whom) ABSL_LOCKS_EXCLUDED(mutex_);
+  void HasWaitedSince(const std::string& whom, absl::Time since) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The shards are being reached again, because of `cause`, until ClearRecovering: the time goes
   // into that.

@@ -15,6 +15,7 @@ constexpr char kOthers[] = "others";
 // Names that are told, and that are told apart.
 constexpr size_t kMostTold = 20;
 constexpr size_t kMostKnownNames = 200;
+constexpr size_t kMostGuesses = 100;
 
 int64_t NanosecondsOf(const google::protobuf::Duration& duration) {
   return std::max<int64_t>(absl::ToInt64Nanoseconds(FromProto(duration)), 0);
@@ -51,13 +52,16 @@ void TimeAccount::Resume(const TimeSpent& before, absl::Time started, absl::Time
 }
 
 // Those for whom it waited once are few; but their names come from elsewhere.
-void TimeAccount::Add(int64_t nanoseconds, TimeUse use, const std::string& whom, Nanoseconds& to) {
+std::string TimeAccount::Add(int64_t nanoseconds, TimeUse use, const std::string& whom,
+                             Nanoseconds& to) {
   if (use != TimeUse::kWaiting) {
     to.parts[static_cast<int>(use)] += nanoseconds;
-    return;
+    return "";
   }
   const bool known = to.waiting.size() < kMostKnownNames || to.waiting.contains(whom);
-  to.waiting[known ? whom : kOthers] += nanoseconds;
+  const std::string& name = known ? whom : kOthers;
+  to.waiting[name] += nanoseconds;
+  return name;
 }
 
 int64_t TimeAccount::Since(absl::Time now) const {
@@ -75,12 +79,36 @@ void TimeAccount::Begin(absl::Time now, TimeUse use, const std::string& whom) {
   Close(now, use_, whom_);
   use_ = use;
   whom_ = whom;
+  guesses_.clear();
 }
 
 void TimeAccount::Settle(absl::Time now, TimeUse use, const std::string& whom) {
   use_ = use;
   whom_ = whom;
   Close(now, use_, whom_);
+  guesses_.clear();
+}
+
+void TimeAccount::SettleGuess(absl::Time now, const std::string& whom) {
+  use_ = TimeUse::kWaiting;
+  whom_ = whom;
+  const int64_t since = Since(now);
+  const std::string name = Add(since, use_, whom_, spent_);
+  if (guesses_.empty() || guesses_.back().name != name) guesses_.push_back({name, last_});
+  last_ += since;
+  guesses_.back().end = last_;
+  if (guesses_.size() > kMostGuesses) guesses_.pop_front();
+}
+
+void TimeAccount::SettleWaiting(absl::Time now, const std::string& whom, absl::Time since) {
+  const std::deque<Guess> guesses = std::exchange(guesses_, {});
+  Settle(now, TimeUse::kWaiting, whom);
+  for (const Guess& guess : guesses) {
+    const int64_t time = guess.end - std::max(guess.begin, absl::ToUnixNanos(since));
+    if (time <= 0) continue;
+    spent_.waiting[guess.name] -= time;
+    Add(time, TimeUse::kWaiting, whom, spent_);
+  }
 }
 
 void TimeAccount::End(absl::Time now) {

@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_JOB_TIME_ACCOUNT_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 
@@ -39,6 +40,11 @@ class TimeAccount {
   void Begin(absl::Time now, TimeUse use, const std::string& whom = "");
   // The same, and what passed since the last call went into that as well.
   void Settle(absl::Time now, TimeUse use, const std::string& whom = "");
+  // The same, of waiting for somebody: for `whom`, as far as is known yet.
+  void SettleGuess(absl::Time now, const std::string& whom);
+  // The same, for `whom` surely; and so was since `since` what was guessed to be for others, unless
+  // anything else was counted between.
+  void SettleWaiting(absl::Time now, const std::string& whom, absl::Time since);
 
   void End(absl::Time now);
 
@@ -50,7 +56,9 @@ class TimeAccount {
     std::map<std::string, int64_t> waiting;
   };
 
-  static void Add(int64_t nanoseconds, TimeUse use, const std::string& whom, Nanoseconds& to);
+  // Returns the name that it is counted by, where it was spent waiting.
+  static std::string Add(int64_t nanoseconds, TimeUse use, const std::string& whom,
+                         Nanoseconds& to);
   int64_t Since(absl::Time now) const;
   void Close(absl::Time now, TimeUse use, const std::string& whom);
 
@@ -59,6 +67,13 @@ class TimeAccount {
   TimeUse use_ = TimeUse::kTraining;
   std::string whom_;
   Nanoseconds spent_;
+  // Of spent_.waiting, what may have been for others: intervals in nanoseconds since the epoch.
+  struct Guess {
+    std::string name;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  std::deque<Guess> guesses_;  // The newest of them.
 };
 
 // "ps-1 (127.0.0.1:2223), gone" -> "ps-1".

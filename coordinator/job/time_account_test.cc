@@ -2,6 +2,9 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/proto_duration.h"
@@ -11,7 +14,10 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::Pair;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 const absl::Time kStart = absl::UnixEpoch() + absl::Hours(1);
 
@@ -46,6 +52,39 @@ TEST(TimeAccountTest, EachMomentIsCountedOnceForWhatItWentInto) {
   EXPECT_EQ(spent.waiting(0).whom(), "worker-1");
   EXPECT_EQ(spent.waiting(0).time().seconds(), 6);
   EXPECT_DOUBLE_EQ(spent.goodput(), 14.0 / 30);
+}
+
+std::vector<std::pair<std::string, int64_t>> WaitingIn(const TimeSpent& spent) {
+  std::vector<std::pair<std::string, int64_t>> waiting;
+  for (const WaitedFor& waited : spent.waiting()) {
+    waiting.emplace_back(waited.whom(), waited.time().seconds());
+  }
+  return waiting;
+}
+
+TEST(TimeAccountTest, WhoIsKnownLaterWasWaitedForAsLongAsItIsSaid) {
+  TimeAccount account;
+  account.Start(At(0));
+  account.SettleGuess(At(10), "worker-0");
+  account.SettleGuess(At(15), "worker-1");
+  account.SettleGuess(At(17), "worker-0");
+  EXPECT_THAT(WaitingIn(account.At(At(17))),
+              ElementsAre(Pair("worker-0", 12), Pair("worker-1", 5)));
+  account.SettleWaiting(At(19), "ps-1", /*since=*/At(14));
+  EXPECT_THAT(WaitingIn(account.At(At(19))),
+              ElementsAre(Pair("worker-0", 10), Pair("ps-1", 5), Pair("worker-1", 4)));
+}
+
+TEST(TimeAccountTest, WhatWasCountedBeforeAnythingElseStaysWithWhoWasGuessed) {
+  TimeAccount account;
+  account.Start(At(0));
+  account.SettleGuess(At(2), "worker-0");
+  account.Settle(At(3), TimeUse::kTraining);
+  account.SettleGuess(At(6), "worker-0");
+  account.Begin(At(6), TimeUse::kRecovering);
+  account.SettleWaiting(At(10), "ps-1", /*since=*/At(0));
+  EXPECT_THAT(WaitingIn(account.At(At(10))),
+              UnorderedElementsAre(Pair("worker-0", 5), Pair("ps-1", 4)));
 }
 
 TEST(TimeAccountTest, NothingIsCountedBeforeTheStartAndAfterTheEnd) {
@@ -116,6 +155,10 @@ TEST(TimeAccountTest, PartsAddUpToTheWallTimeExactly) {
         TimeAccount next;
         next.Resume(account.At(newest), kStart, newest, "the coordinator");
         account = next;
+      } else if (below(3) == 0) {
+        account.SettleGuess(now, whom);
+      } else if (below(4) == 0) {
+        account.SettleWaiting(now, whom, now - absl::Milliseconds(below(3000)));
       } else if (below(2) == 0) {
         account.Begin(now, use, whom);
       } else {

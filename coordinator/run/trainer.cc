@@ -236,8 +236,14 @@ void Trainer::AccountForTime(const Dispatcher::Progress& progress, const Evaluat
     return job_.HasSpent(*use);
   }
   if (evaluates) return job_.HasSpent(TimeUse::kEvaluating);
-  const auto stall = norms_.stall() ? norms_.stall() : FindStall(shards);
-  job_.HasSpent(TimeUse::kWaiting, stall ? WhomInShort(stall->whom) : "a worker");
+  if (norms_.stall()) return job_.HasSpent(TimeUse::kWaiting, WhomInShort(norms_.stall()->whom));
+  // Known later than the worker that waits for the same server.
+  if (const auto silent = watch_.SilentLongest(clock_->Now())) {
+    return job_.HasWaitedSince(WhomInShort(shards.servers().DescribeServer(*silent)),
+                               watch_.news().at(*silent).silent_since);
+  }
+  const auto stall = FindStall(shards);
+  job_.HasWaitedPresumably(stall ? WhomInShort(stall->whom) : "a worker");
 }
 
 Trainer::Next Trainer::Detach(std::string cause) {

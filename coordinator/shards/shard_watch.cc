@@ -10,9 +10,10 @@
 namespace millrace::coordinator {
 namespace {
 
-// A shard that has not answered for this long is silent; and one that was noticed to be so this
-// long ago is taken to keep a job waiting.
+// A shard that has not answered for this long is silent.
 constexpr absl::Duration kSilence = absl::Seconds(2);
+// One that was noticed to be so this long ago, and has not answered since, keeps a job waiting.
+constexpr absl::Duration kSureAfter = absl::Seconds(1);
 
 }  // namespace
 
@@ -61,7 +62,7 @@ absl::optional<uint32_t> ShardWatch::SilentLongest(absl::Time now) const {
   const auto first =
       std::min_element(noticed_.begin(), noticed_.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (first == noticed_.end() || now - first->second < kSilence) return absl::nullopt;
+  if (first == noticed_.end() || now - first->second < kSureAfter) return absl::nullopt;
   return first->first;
 }
 

@@ -43,7 +43,7 @@ class ShardWatch {
   // The poll has ended. Returns whether that is news: not where a call was cancelled.
   bool NoteAnswers(const ShardGroup::Poll& poll, absl::Time now);
 
-  // Of the shards that were noticed to be silent 2 s ago or before, and have not answered since,
+  // Of the shards that were noticed to be silent 1 s ago or before, and have not answered since,
   // the one that was noticed first. It counts from the notice, not from the poll: after the
   // coordinator itself stood still, shards seem silent until their answers are read.
   absl::optional<uint32_t> SilentLongest(absl::Time now) const;
