@@ -53,14 +53,10 @@ def rounded_product(product, rounded, x, kernel):
     return multiply(x, kernel)
 
 
+@tf.custom_gradient
 def narrow_value(y):
     """What stands in bfloat16 between two dense layers, and its gradient."""
-
-    @tf.custom_gradient
-    def stored(y):
-        return to_bfloat16(y), to_bfloat16
-
-    return stored(y)
+    return to_bfloat16(y), to_bfloat16
 
 
 def in_precision(model, precision):
