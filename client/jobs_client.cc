@@ -9,11 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/outage.h"
+#include "common/grpc_status.h"
 #include "common/job_state.h"
 #include "common/mutex.h"
 #include "common/net/address.h"
 #include "common/net/channel.h"
-#include "common/net/coordinator_status.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "grpcpp/channel.h"
@@ -102,7 +102,10 @@ class GrpcJobsClient final : public JobsClient {
                                 const Request& request, absl::Duration timeout,
                                 bool* timed_out = nullptr);
   absl::Status Told(const grpc::Status& status) const {
-    return FromCoordinator(status, absl::StrCat("at ", options_.address));
+    absl::Status told = FromGrpcStatus(status);
+    if (!absl::IsUnimplemented(told)) return told;
+    return absl::UnimplementedError(
+        absl::StrCat("the coordinator is asked at ", options_.address, ", but ", told.message()));
   }
   Outage MakeOutage(const std::string& what, absl::Duration patience) const;
   // Pauses before the next attempt. CANCELLED: interrupted. Others: the outage lasts for too long.

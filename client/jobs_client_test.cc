@@ -138,7 +138,7 @@ TEST_F(JobsClientTest, WhatIsNoCoordinatorIsSaidToBeNone) {
   const absl::Status status = (*JobsClient::Create(std::move(options)))->List().status();
   EXPECT_TRUE(absl::IsUnimplemented(status));
   EXPECT_THAT(status.message(),
-              HasSubstr(absl::StrCat("what listens at 127.0.0.1:", port, " is no coordinator")));
+              HasSubstr(absl::StrCat("asked at 127.0.0.1:", port, ", but what listens there")));
 }
 
 TEST_F(JobsClientTest, MalformedAddressIsRefused) {

@@ -35,6 +35,15 @@ TEST(GrpcStatusTest, LackOfThreadsIsPassingAndSaysWhatToDo) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no thread left"));
 }
 
+// gRPC says nothing at all of such a call.
+TEST(GrpcStatusTest, CallThatTheServerDoesNotKnowIsExplained) {
+  const absl::Status status = FromGrpcStatus(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""));
+  EXPECT_TRUE(absl::IsUnimplemented(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not know this call"));
+  EXPECT_EQ(FromGrpcStatus(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "no ZSTD here")),
+            absl::UnimplementedError("no ZSTD here"));
+}
+
 TEST(GrpcStatusTest, CodesThatThereAreNotAreTheSendersTrouble) {
   EXPECT_EQ(ToStatusCode(0), absl::StatusCode::kOk);
   EXPECT_EQ(ToStatusCode(3), absl::StatusCode::kInvalidArgument);

@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "common/net/coordinator_status.h"
+#include "common/grpc_status.h"
 
 namespace millrace {
 
@@ -115,7 +115,7 @@ void MembershipStream::OnWriteDone(bool ok) {
 void MembershipStream::OnDone(const grpc::Status& status) {
   {
     MutexLock lock(&mutex_);
-    end_ = FromCoordinator(status, /*where=*/"there");
+    end_ = FromGrpcStatus(status);
   }
   changed_();
   // The destructor waits for this; nothing of this object is touched after it.

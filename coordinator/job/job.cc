@@ -276,6 +276,11 @@ void Job::Spend(TimeUse use, const std::string& whom) {
   time_.Begin(clock_->Now(), use, whom);
 }
 
+void Job::CountTime() {
+  MutexLock lock(&mutex_);
+  time_.Count(clock_->Now());
+}
+
 void Job::HasSpent(TimeUse use, const std::string& whom) {
   MutexLock lock(&mutex_);
   time_.Settle(clock_->Now(), use, whom);

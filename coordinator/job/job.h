@@ -121,6 +121,7 @@ class Job {
   // What a running job's time goes into from now on; and what went into that since the last call,
   // as well. See TimeAccount.
   void Spend(TimeUse use, const std::string& whom = "") ABSL_LOCKS_EXCLUDED(mutex_);
+  void CountTime() ABSL_LOCKS_EXCLUDED(mutex_);
   void HasSpent(TimeUse use, const std::string& whom = "") ABSL_LOCKS_EXCLUDED(mutex_);
   void HasWaitedPresumably(const std::string& whom) ABSL_LOCKS_EXCLUDED(mutex_);
   void HasWaitedSince(const std::string& whom, absl::Time since) ABSL_LOCKS_EXCLUDED(mutex_);

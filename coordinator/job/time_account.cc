@@ -68,11 +68,10 @@ int64_t TimeAccount::Since(absl::Time now) const {
   return running_ ? std::max<int64_t>(absl::ToUnixNanos(now) - last_, 0) : 0;
 }
 
-void TimeAccount::Close(absl::Time now, TimeUse use, const std::string& whom) {
+std::string TimeAccount::Close(absl::Time now, TimeUse use, const std::string& whom) {
   const int64_t since = Since(now);
-  if (since == 0) return;
-  Add(since, use, whom, spent_);
   last_ += since;
+  return since > 0 ? Add(since, use, whom, spent_) : "";
 }
 
 void TimeAccount::Begin(absl::Time now, TimeUse use, const std::string& whom) {
@@ -81,6 +80,8 @@ void TimeAccount::Begin(absl::Time now, TimeUse use, const std::string& whom) {
   whom_ = whom;
   guesses_.clear();
 }
+
+void TimeAccount::Count(absl::Time now) { Close(now, use_, whom_); }
 
 void TimeAccount::Settle(absl::Time now, TimeUse use, const std::string& whom) {
   use_ = use;
@@ -92,10 +93,10 @@ void TimeAccount::Settle(absl::Time now, TimeUse use, const std::string& whom) {
 void TimeAccount::SettleGuess(absl::Time now, const std::string& whom) {
   use_ = TimeUse::kWaiting;
   whom_ = whom;
-  const int64_t since = Since(now);
-  const std::string name = Add(since, use_, whom_, spent_);
-  if (guesses_.empty() || guesses_.back().name != name) guesses_.push_back({name, last_});
-  last_ += since;
+  const int64_t begin = last_;
+  const std::string name = Close(now, use_, whom_);
+  if (last_ == begin) return;
+  if (guesses_.empty() || guesses_.back().name != name) guesses_.push_back({name, begin});
   guesses_.back().end = last_;
   if (guesses_.size() > kMostGuesses) guesses_.pop_front();
 }
@@ -121,18 +122,22 @@ TimeSpent TimeAccount::At(absl::Time now) const {
   if (const int64_t since = Since(now); since > 0) Add(since, use_, whom_, spent);
   int64_t wall = 0;
   for (const int64_t part : spent.parts) wall += part;
+  int64_t others = 0;
   std::vector<std::pair<int64_t, std::string>> waiting;
   for (const auto& [whom, time] : spent.waiting) {
     wall += time;
-    if (time > 0) waiting.emplace_back(time, whom);
+    if (whom == kOthers) {
+      others += time;
+    } else if (time > 0) {
+      waiting.emplace_back(time, whom);
+    }
   }
   std::sort(waiting.rbegin(), waiting.rend());
-  if (waiting.size() > kMostTold) {
-    std::pair<int64_t, std::string> rest(0, kOthers);
-    for (size_t i = kMostTold - 1; i < waiting.size(); ++i) rest.first += waiting[i].first;
-    waiting.resize(kMostTold - 1);
-    waiting.push_back(std::move(rest));
+  while (waiting.size() + (others > 0 ? 1 : 0) > kMostTold) {
+    others += waiting.back().first;
+    waiting.pop_back();
   }
+  if (others > 0) waiting.emplace_back(others, kOthers);
   TimeSpent told;
   *told.mutable_wall() = DurationOf(wall);
   *told.mutable_training() = DurationOf(spent.parts[0]);

@@ -38,7 +38,9 @@ class TimeAccount {
 
   // From now on. `whom`: of kWaiting.
   void Begin(absl::Time now, TimeUse use, const std::string& whom = "");
-  // The same, and what passed since the last call went into that as well.
+  // What passed since the last call went into what was said there.
+  void Count(absl::Time now);
+  // From now on, and what passed since the last call went into that as well.
   void Settle(absl::Time now, TimeUse use, const std::string& whom = "");
   // The same, of waiting for somebody: for `whom`, as far as is known yet.
   void SettleGuess(absl::Time now, const std::string& whom);
@@ -60,7 +62,8 @@ class TimeAccount {
   static std::string Add(int64_t nanoseconds, TimeUse use, const std::string& whom,
                          Nanoseconds& to);
   int64_t Since(absl::Time now) const;
-  void Close(absl::Time now, TimeUse use, const std::string& whom);
+  // Returns what Add does.
+  std::string Close(absl::Time now, TimeUse use, const std::string& whom);
 
   bool running_ = false;
   int64_t last_ = 0;  // Counted up to here, in nanoseconds since the epoch.

@@ -54,6 +54,19 @@ TEST(TimeAccountTest, EachMomentIsCountedOnceForWhatItWentInto) {
   EXPECT_DOUBLE_EQ(spent.goodput(), 14.0 / 30);
 }
 
+// While somebody blocks, nobody looks; who looks next settles the time since then.
+TEST(TimeAccountTest, WhatWasCountedIsNotSettledAnotherWay) {
+  TimeAccount account;
+  account.Start(At(0));
+  account.Begin(At(3), TimeUse::kWaiting, "the last cut");
+  account.Count(At(7));
+  account.Settle(At(8), TimeUse::kTraining);
+  const TimeSpent spent = account.At(At(8));
+  EXPECT_EQ(spent.training().seconds(), 4);
+  ASSERT_THAT(spent.waiting(), SizeIs(1));
+  EXPECT_EQ(spent.waiting(0).time().seconds(), 4);
+}
+
 std::vector<std::pair<std::string, int64_t>> WaitingIn(const TimeSpent& spent) {
   std::vector<std::pair<std::string, int64_t>> waiting;
   for (const WaitedFor& waited : spent.waiting()) {
@@ -130,6 +143,7 @@ TEST(TimeAccountTest, ManyNamesAreToldAsOthers) {
   const TimeSpent spent = account.At(At(1000));
   ASSERT_THAT(spent.waiting(), SizeIs(20));
   EXPECT_EQ(spent.waiting(19).whom(), "others");
+  EXPECT_EQ(spent.waiting(19).time().seconds(), 981) << "those whose names are not kept among them";
   EXPECT_EQ(SumOf(spent), absl::Seconds(1000));
 }
 

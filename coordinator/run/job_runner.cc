@@ -296,6 +296,7 @@ bool JobRunner::WriteAtTheEnd(const std::function<absl::Status()>& write) {
   for (;;) {
     const absl::Status status = write();
     if (status.ok()) return true;
+    job_->Spend(TimeUse::kWaiting, WhomInShort(kTheJournal));
     job_->SetWaiting(kTheJournal, absl::nullopt, WhyNotJournaled(status));
     const absl::Time again = clock_->Now() + kJournalRetryPause;
     MutexLock lock(&shards_mutex_);

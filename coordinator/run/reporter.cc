@@ -50,7 +50,14 @@ absl::Status Reporter::Wait(const std::string& whom, absl::Duration pause, const
   moved_at_ = clock_->Now();
   SpendOn(whom);
   job_->SetWaiting(whom, absl::nullopt, why);
-  return inbox_->WaitUntil(clock_->Now() + pause);
+  return Pause(pause);
+}
+
+// Who looks next may say what all of the time since the last call went into.
+absl::Status Reporter::Pause(absl::Duration pause) {
+  const absl::Status status = inbox_->WaitUntil(clock_->Now() + pause);
+  job_->CountTime();
+  return status;
 }
 
 // What is waited for while the shards are reached belongs to that.
@@ -61,7 +68,7 @@ void Reporter::SpendOn(const std::string& whom) {
 absl::Status Reporter::WaitForMembers(const std::map<std::string, std::string>& missing,
                                       absl::Duration pause) {
   MILLRACE_RETURN_IF_ERROR(NoteMissing(missing));
-  return inbox_->WaitUntil(clock_->Now() + pause);
+  return Pause(pause);
 }
 
 void Reporter::NobodyIsMissing() {

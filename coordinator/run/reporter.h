@@ -85,6 +85,7 @@ class Reporter {
 
  private:
   void SpendOn(const std::string& whom);
+  absl::Status Pause(absl::Duration pause);
   void ShowWarnings();
   absl::Status NoteMissing(const std::map<std::string, std::string>& missing);
   void NoteStall(const absl::optional<Dispatcher::Stall>& stall);

@@ -82,6 +82,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   cuts_.Start(attached.shards, before.version, clock_->Now());
   norms_.Start(attached.shards);
   AttachCheckpointer(attached, shards);
+  shards.CancelPoll();  // Of what they were before.
   poll_due_ = clock_->Now();
   watch_.Start(generation_, synchronous_ ? absl::make_optional(epoch_) : absl::nullopt,
                attached.shards);
@@ -285,6 +286,7 @@ absl::StatusOr<Trainer::Next> Trainer::FlushTheEnd(ShardGroup& shards) {
   if (!blocked_) job_.SetStalled("all shards to write their last cut", clock_->Now());
   job_.Spend(TimeUse::kWaiting, "the last cut");
   const auto flushed = shards.FlushCut(generation_);
+  job_.CountTime();
   MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
   if (!flushed.ok()) return AfterError(flushed.status(), shards);
   const BarrierCheck check = CheckBarrier(*flushed, total_steps_);

@@ -15,7 +15,7 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr absl::Duration kPollPeriod = absl::Seconds(1);
-// While a checkpoint waits for a cut.
+// While a cut is waited for: by a checkpoint, or as the first one that is common after a start.
 constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
 
 }  // namespace
@@ -57,7 +57,11 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
   if (!all) return true;
   seen_ = poll->shards;
   newest_version_ = std::max(newest_version_, NewestVersion(seen_));
-  cuts_.Observe(seen_, clock_->Now());
+  if (cuts_.Observe(seen_, now)) {
+    poll_due_ = now;
+  } else if (synchronous_ && cuts_.AwaitsFirstCommon(now)) {
+    poll_due_ = std::min(poll_due_, now + kQuickPollPeriod);
+  }
   return !Audit(seen_);
 }
 

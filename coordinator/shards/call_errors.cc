@@ -41,7 +41,7 @@ int Badness(const grpc::Status& status) {
 
 absl::Status CallError(const char* call, const CallTarget& target, const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  std::string message = Printable(status.error_message());
+  std::string message = Printable(FromGrpcStatus(status).message());
   // That is all that gRPC says of a call that the caller or the server's end has cut short.
   if (status.error_code() == grpc::StatusCode::CANCELLED && (message.empty() || message == kBare)) {
     message = target.is_there

@@ -24,6 +24,12 @@ TEST(CallErrorsTest, ErrorNamesServerCallAndShard) {
   EXPECT_TRUE(PinCutError(true, grpc::Status::OK).ok());
 }
 
+// gRPC says nothing of it.
+TEST(CallErrorsTest, CallThatTheServerDoesNotKnowIsExplained) {
+  const std::string message = PinCutMessage(true, {grpc::StatusCode::UNIMPLEMENTED, ""});
+  EXPECT_NE(message.find("does not know this call"), std::string::npos) << message;
+}
+
 TEST(CallErrorsTest, CallThatWasCutShortSaysByWhom) {
   for (const char* bare : {"", "CANCELLED"}) {
     const grpc::Status status(grpc::StatusCode::CANCELLED, bare);

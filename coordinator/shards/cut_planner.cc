@@ -6,7 +6,8 @@
 // A shard may leave a cut out, because its disk is slow or because it holds two cuts already that
 // are newer than the common one. Shards that leave out different ones would have no common cut any
 // more; so where none has come for long, all are asked for one at a version that lies ahead of them
-// all, which they never leave out.
+// all, which they never leave out. For the first one after a start nobody waits long: servers that
+// are killed again and again would bring the job back to the same cut each time.
 #include "coordinator/shards/cut_planner.h"
 
 #include <algorithm>
@@ -24,84 +25,124 @@ constexpr int kCutShare = 10;
 constexpr double kNewWeight = 0.5;
 // A common cut that is this many times overdue is asked for by name.
 constexpr int kOverdue = 4;
-// The version asked for is this far ahead, so that all shards hear of it before.
+// A version that is wanted is this far ahead, so that all shards hear of it before.
 constexpr absl::Duration kAhead = absl::Seconds(2);
+// For how long the shards are asked often for the first common cut after a start.
+constexpr absl::Duration kAsksOften = absl::Seconds(5);
 constexpr int kLargestPower = 40;
 
 }  // namespace
 
-uint64_t EveryVersions(absl::Duration version_time, absl::Duration target) {
+uint64_t EveryVersions(absl::Duration version_time, absl::Duration target, absl::Duration least) {
   if (version_time <= absl::ZeroDuration()) return 1;
+  const auto takes = [version_time](int power) { return version_time * (uint64_t{1} << power); };
   int power = 0;
-  while (power < kLargestPower && version_time * (uint64_t{2} << power) <= target) ++power;
+  while (power < kLargestPower && (takes(power + 1) <= target || takes(power) < least)) ++power;
   return uint64_t{1} << power;
 }
 
 void CutPlanner::Start(absl::Span<const ShardStatus> shards, uint64_t catch_up, absl::Time now) {
-  started_ = version_at_ = common_at_ = now;
+  started_ = now;
+  moves_ = false;
+  catch_up_ = catch_up;
   wanted_ = 0;
   held_.reset();
-  asked_ = catch_up;
   newest_ = 0;
-  SeeVersions(shards);
+  SeeShards(shards);
   common_ = NewestCommonCut(shards);
+  has_new_common_ = false;
+  asked_ = 0;
+  asked_since_common_ = 0;
+  patient_from_ = now;
+  if (version_time_ > absl::ZeroDuration()) Ask(kFirstCutAfter, now);
 }
 
-void CutPlanner::SeeVersions(absl::Span<const ShardStatus> shards) {
+void CutPlanner::SeeShards(absl::Span<const ShardStatus> shards) {
   version_ = shards[0].version();
+  cut_duration_ = absl::ZeroDuration();
   for (const ShardStatus& shard : shards) {
     version_ = std::min(version_, shard.version());
     newest_ = std::max(newest_, shard.version());
+    cut_duration_ = std::max(cut_duration_, FromProto(shard.cut_duration()));
   }
 }
 
-void CutPlanner::Observe(absl::Span<const ShardStatus> shards, absl::Time now) {
+bool CutPlanner::Observe(absl::Span<const ShardStatus> shards, absl::Time now) {
   const uint64_t before = version_;
-  SeeVersions(shards);
-  if (version_ > before) {
+  SeeShards(shards);
+  MeasureVersions(before, now);
+  const CutName common = NewestCommonCut(shards);
+  const bool is_new = common.version() != common_.version() || common.epoch() != common_.epoch();
+  if (is_new) {
+    common_ = common;
+    has_new_common_ = true;
+    asked_since_common_ = 0;
+    patient_from_ = now;
+  }
+  return AskIfOverdue(now) || is_new;
+}
+
+// The first versions after a start are not measured: they waited for workers.
+void CutPlanner::MeasureVersions(uint64_t before, absl::Time now) {
+  if (version_ <= before) return;
+  if (moves_) {
     const absl::Duration measured = (now - version_at_) / static_cast<double>(version_ - before);
     version_time_ = version_time_ == absl::ZeroDuration()
                         ? measured
                         : kNewWeight * measured + (1 - kNewWeight) * version_time_;
-    version_at_ = now;
   }
-  cut_duration_ = absl::ZeroDuration();
-  for (const ShardStatus& shard : shards) {
-    cut_duration_ = std::max(cut_duration_, FromProto(shard.cut_duration()));
-  }
-  const CutName common = NewestCommonCut(shards);
-  if (common.version() != common_.version() || common.epoch() != common_.epoch()) common_at_ = now;
-  common_ = common;
-  AskIfOverdue(now);
+  moves_ = true;
+  version_at_ = now;
 }
 
 // What was asked for stays so until all shards have passed it.
-void CutPlanner::AskIfOverdue(absl::Time now) {
-  if (asked_ > version_ || version_time_ == absl::ZeroDuration()) return;
-  if (now - common_at_ <= kOverdue * std::max(Target(now), version_time_)) return;
-  asked_ = VersionAhead();
-  common_at_ = now;  // It has its time.
+bool CutPlanner::AskIfOverdue(absl::Time now) {
+  if (asked_ > version_ || version_time_ == absl::ZeroDuration()) return false;
+  if (now - patient_from_ <= Patience(now)) return false;
+  Ask(has_new_common_ ? kAhead : kFirstCutAfter, now);
+  return true;
 }
 
-uint64_t CutPlanner::VersionAhead() const {
-  if (version_time_ == absl::ZeroDuration()) return newest_ + 1;
-  return newest_ + 1 + static_cast<uint64_t>(kAhead / version_time_);
+void CutPlanner::Ask(absl::Duration ahead, absl::Time now) {
+  asked_ = newest_ + 1 + VersionsIn(ahead);
+  ++asked_since_common_;
+  patient_from_ = now;  // It has its time.
+}
+
+absl::Duration CutPlanner::Patience(absl::Time now) const {
+  const absl::Duration patience = kOverdue * std::max({Target(now), Least(), version_time_});
+  if (has_new_common_) return patience;
+  // A cut of a large shard takes longer than that: each time it has twice as long.
+  const int power = std::min(asked_since_common_, kLargestPower);
+  return std::min(patience, kFirstCutAfter * (uint64_t{1} << power));
+}
+
+bool CutPlanner::AwaitsFirstCommon(absl::Time now) const {
+  return !has_new_common_ && now - started_ < kAsksOften;
+}
+
+uint64_t CutPlanner::VersionAhead() const { return newest_ + 1 + VersionsIn(kAhead); }
+
+uint64_t CutPlanner::VersionsIn(absl::Duration time) const {
+  if (version_time_ == absl::ZeroDuration()) return 0;
+  return static_cast<uint64_t>(time / version_time_);
 }
 
 absl::Duration CutPlanner::Target(absl::Time now) const {
-  const absl::Duration soon = std::max(kFirstCutAfter, now - started_);
-  return std::max(std::min(period_, soon), kCutShare * cut_duration_);
+  return std::min(period_, std::max(kFirstCutAfter, now - started_));
 }
+
+absl::Duration CutPlanner::Least() const { return kCutShare * cut_duration_; }
 
 PlanCutsRequest CutPlanner::Plan(uint64_t generation, absl::Time now) const {
   PlanCutsRequest plan;
   plan.set_generation(generation);
-  plan.set_every_versions(EveryVersions(version_time_, Target(now)));
+  plan.set_every_versions(EveryVersions(version_time_, Target(now), Least()));
   const bool holds = held_ && held_->epoch() == common_.epoch() && held_->version() > 0 &&
                      held_->version() < common_.version();
   const CutName& common = holds ? *held_ : common_;
   if (common.version() > 0) *plan.mutable_common() = common;
-  for (const uint64_t version : {asked_, wanted_}) {
+  for (const uint64_t version : {asked_, catch_up_, wanted_}) {
     if (version <= version_) continue;
     if (plan.also_at() == 0 || version < plan.also_at()) plan.set_also_at(version);
   }

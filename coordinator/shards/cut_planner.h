@@ -11,9 +11,9 @@
 
 namespace millrace::coordinator {
 
-// Versions from one cut to the next, so that they are `target` apart at most: a power of two.
-// `version_time` is what a version takes; 0: not known.
-uint64_t EveryVersions(absl::Duration version_time, absl::Duration target);
+// Versions from one cut to the next, a power of two: cuts are `target` apart at most, but `least`
+// at least, and then up to twice that. `version_time` is what a version takes; 0: not known.
+uint64_t EveryVersions(absl::Duration version_time, absl::Duration target, absl::Duration least);
 
 // Pure but for what it was told before: time is an argument. Not thread-safe.
 class CutPlanner {
@@ -21,13 +21,18 @@ class CutPlanner {
   // `period`: the job's.
   explicit CutPlanner(absl::Duration period) : period_(period) {}
 
-  // Training goes on from what the shards say. The first cuts come soon, and the time between them
-  // grows up to the period. `catch_up`: the highest version that there was before shards were lost;
-  // a cut is asked for when it is reached again. 0: none.
+  // Training goes on from what the shards say. A first cut is asked for soon, others follow, and
+  // the time between them grows up to the period. `catch_up`: the highest version that there was
+  // before shards were lost; a cut is asked for when it is reached again. 0: none.
   void Start(absl::Span<const ShardStatus> shards, uint64_t catch_up, absl::Time now);
 
-  // What all shards say of themselves now.
-  void Observe(absl::Span<const ShardStatus> shards, absl::Time now);
+  // What all shards say of themselves now. Returns whether the plan has something new that they are
+  // to hear of at once: where room for cuts is, or at which version one is asked for.
+  bool Observe(absl::Span<const ShardStatus> shards, absl::Time now);
+
+  // Whether shards are worth asking often, since no cut has become common since the start: they are
+  // for a few seconds.
+  bool AwaitsFirstCommon(absl::Time now) const;
 
   // A cut is wanted at this version too, which some shard may have passed; 0: at no other. One
   // that lies nearer goes first.
@@ -44,23 +49,36 @@ class CutPlanner {
   PlanCutsRequest Plan(uint64_t generation, absl::Time now) const;
 
  private:
-  void SeeVersions(absl::Span<const ShardStatus> shards);
-  void AskIfOverdue(absl::Time now);
+  void SeeShards(absl::Span<const ShardStatus> shards);
+  void MeasureVersions(uint64_t before, absl::Time now);
+  // Returns whether it asks.
+  bool AskIfOverdue(absl::Time now);
+  // For a version that is `ahead` of all shards.
+  void Ask(absl::Duration ahead, absl::Time now);
+  absl::Duration Patience(absl::Time now) const;
+  // What cuts may be apart at most, and must be at least.
   absl::Duration Target(absl::Time now) const;
+  absl::Duration Least() const;
+  uint64_t VersionsIn(absl::Duration time) const;
 
   const absl::Duration period_;
   absl::Time started_;
-  uint64_t asked_ = 0;   // For a cut at this version.
-  uint64_t wanted_ = 0;  // See Want.
+  uint64_t catch_up_ = 0;  // See Start.
+  uint64_t wanted_ = 0;    // See Want.
   absl::optional<CutName> held_;
+
+  uint64_t asked_ = 0;           // For a cut at this version, so that one becomes common.
+  int asked_since_common_ = 0;   // So many times.
+  absl::Time patient_from_;      // When one was asked for, or became common.
+  bool has_new_common_ = false;  // Since the start.
 
   uint64_t version_ = 0;  // That all shards have.
   uint64_t newest_ = 0;   // That some shard has.
+  bool moves_ = false;    // Whether there were new versions since the start.
   absl::Time version_at_;
   absl::Duration version_time_;
   absl::Duration cut_duration_;
   CutName common_;
-  absl::Time common_at_;
 };
 
 }  // namespace millrace::coordinator

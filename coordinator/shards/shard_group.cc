@@ -397,6 +397,13 @@ absl::optional<ShardGroup::Poll> ShardGroup::TakePoll() {
   return poll;
 }
 
+void ShardGroup::CancelPoll() {
+  if (poll_ == nullptr) return;
+  poll_->round->Cancel();
+  poll_->round->Await();
+  poll_.reset();
+}
+
 void ShardGroup::StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) {
   CHECK(write_ == nullptr);
   write_ = Start<WriteCheckpointRequest, WriteCheckpointResponse>(

@@ -110,6 +110,8 @@ class ShardGroup final : public CheckpointShards {
   std::vector<uint32_t> Unanswered() const;
   // Nothing: none was begun, or it is still under way.
   absl::optional<Poll> TakePoll();
+  // Does not wait for servers, only for their calls to be given up.
+  void CancelPoll();
 
   // WriteCheckpoint, for every shard, without waiting: it may take hours.
   void StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) override;

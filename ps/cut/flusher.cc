@@ -304,9 +304,10 @@ void Flusher::Failed(const std::shared_ptr<Shard>& shard, const absl::Status& st
   MutexLock lock(&mutex_);
   Watched* const watched = Find(shard.get());
   if (watched == nullptr) return;
+  // The disk is none the worse for a cut that was of no more use.
+  if (absl::IsCancelled(status)) return;
   watched->pace.Failed(now);
   if (!IsSynchronous(*shard)) watched->pace.Changed(now);
-  if (absl::IsCancelled(status)) return;
   watched->trouble = absl::StrCat("cuts cannot be written: ", std::string(status.message()));
   if (now < watched->next_log) return;
   watched->next_log = now + kLogPause;

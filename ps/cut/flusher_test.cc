@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -239,6 +240,29 @@ TEST_F(FlusherTest, SynchronousShardHasCutsOfThePlannedVersions) {
   EXPECT_TRUE(push_until_written(3));
   EXPECT_TRUE(WaitFor([&] { return Versions(*shard).size() == 3; }));
   EXPECT_EQ(Versions(*shard)[1], versions[2]);
+}
+
+// Its shard once paused as after an error of the disk, while the others took their cuts.
+TEST_F(FlusherTest, CutThatASteppingBackMadeUselessCostsNoPause) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0, /*replicas=*/1);
+  flusher.Watch(shard);
+  ASSERT_TRUE(shard->PlanCuts(1, /*every_versions=*/1, /*also_at=*/0).ok());
+  SetDisk(/*hangs=*/true);
+  Push(shard.get(), 0);
+  EXPECT_TRUE(WaitFor([&] { return cuts_written_ == 1; }));
+  ASSERT_TRUE(store_->WriteRecord(shard->plan().spec, {1, /*epoch=*/1, {}}).ok());
+  ShardContents contents;
+  contents.epoch = 1;
+  contents.state = *MakeInitialState(shard->plan(), &pool_);
+  ASSERT_TRUE(shard->StepBack(1, std::move(contents)).ok());
+  SetDisk(/*hangs=*/false);
+  uint64_t step = 0;
+  EXPECT_TRUE(WaitFor([&] {
+    Push(shard.get(), step++);
+    return shard->Status().flushed_version() > 0;
+  }));
+  EXPECT_EQ(shard->Status().trouble(), "");
 }
 
 TEST_F(FlusherTest, CleanStopWritesOnlyWhatIsMissing) {

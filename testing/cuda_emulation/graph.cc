@@ -131,7 +131,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long flags) {
   return Call([&](Device* device) {
-    if (device->graphs.count(graph) == 0 || flags != 0) return cudaErrorInvalidValue;
+    // Where work is done in order, priorities change nothing.
+    const bool is_known = (flags & ~uint64_t{cudaGraphInstantiateFlagUseNodePriority}) == 0;
+    if (device->graphs.count(graph) == 0 || !is_known) return cudaErrorInvalidValue;
     *executable = new CUgraphExec_st{graph->nodes, nullptr};
     device->executables.insert(*executable);
     device->counts.graph_nodes += graph->nodes.size();

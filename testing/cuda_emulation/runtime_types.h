@@ -114,6 +114,8 @@ enum cudaStreamCaptureMode : int {
   cudaStreamCaptureModeRelaxed = 2,
 };
 
+enum cudaGraphInstantiateFlags : unsigned { cudaGraphInstantiateFlagUseNodePriority = 8 };
+
 enum cudaStreamCaptureStatus : int {
   cudaStreamCaptureStatusNone = 0,
   cudaStreamCaptureStatusActive = 1,

@@ -47,19 +47,19 @@ class WalkPlanner {
         value_(plan.layers.size()),
         wanted_(plan.features.size() + plan.layers.size()),
         begun_(wanted_.size()),
-        narrows_(for_gpu && plan.precision == PrecisionSpec::BFLOAT16) {
+        for_gpu_(for_gpu) {
     walk_.values = wanted_.size();
     walk_.variable_uses.resize(plan.variables.size());
-    if (for_gpu) Fuse();
   }
 
   Walk Run() {
+    if (for_gpu_) Fuse();
     for (const size_t layer : plan_.order) GoForward(layer);
     for (const OutputPlan& output : plan_.outputs) {
       walk_.outputs.push_back(value_[output.layer]);
       walk_.output_gradients.push_back(UseOf(value_[output.layer]));
     }
-    if (narrows_) MarkNarrow();
+    if (for_gpu_ && plan_.precision == PrecisionSpec::BFLOAT16) MarkNarrow();
     for (size_t i = walk_.forward.size(); i-- > 0;) {
       if (wanted_[walk_.forward[i].output]) GoBackward(walk_.forward[i]);
     }
@@ -145,7 +145,7 @@ class WalkPlanner {
   std::vector<size_t> value_;     // Of each layer.
   std::vector<bool> wanted_;      // Of each value: whether its gradient is.
   std::vector<bool> begun_;       // And whether a part of it was given.
-  const bool narrows_;
+  const bool for_gpu_;
 };
 
 }  // namespace

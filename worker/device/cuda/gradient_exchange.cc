@@ -106,16 +106,17 @@ void GradientExchange::Enqueue(size_t bucket) {
 std::vector<const float*> GradientExchange::Gather(const GradientBucket& bucket, const Piece& piece,
                                                    size_t member) const {
   const Member& here = states_[member].member;
+  const auto part_of = [&](size_t i) {
+    return states_[i].member.gradients + bucket.begin + piece.begin;
+  };
   char* slot = here.received;
-  std::vector<const float*> parts;
-  for (size_t i = 0; i < taking_part_; ++i) {
-    char* const part = states_[i].member.gradients + bucket.begin + piece.begin;
-    if (i == member) {
-      parts.push_back(Floats(part));
-      continue;
-    }
-    here.gpu->CopyFrom(Stream::kExchange, slot, *states_[i].member.gpu, part, piece.bytes);
-    parts.push_back(Floats(slot));
+  std::vector<const float*> parts(taking_part_);
+  parts[member] = Floats(part_of(member));
+  // Each begins with the one behind it, so that they do not all read from the same one at a time.
+  for (size_t k = 1; k < taking_part_; ++k) {
+    const size_t i = (member + k) % taking_part_;
+    here.gpu->CopyFrom(Stream::kExchange, slot, *states_[i].member.gpu, part_of(i), piece.bytes);
+    parts[i] = Floats(slot);
     slot += piece.bytes;
   }
   return parts;

@@ -58,9 +58,9 @@ __global__ void SumKernel(SumParts parts, size_t count, float* sum) {
 // NaN is not below anything.
 MILLRACE_DEVICE bool IsFinite(float value) { return fabsf(value) <= FLT_MAX; }
 
-// Of those that look at gradients so many at most: they run beside kernels that a step waits for,
-// and need not be faster than the copy to the host meanwhile.
-constexpr unsigned kMostLookingBlocks = 512;
+// Of those that look at gradients so many at most: they run before kernels that a step waits for,
+// beside which they leave room, and need not be faster than the copy to the host meanwhile.
+constexpr unsigned kMostLookingBlocks = 64;
 
 // The first `fours` times four are aligned for them. Whichever threads find something write the
 // same.

@@ -315,7 +315,9 @@ std::unique_ptr<Graph> CudaGpu::EndCapture() {
   Check(cudaStreamEndCapture(compute_.get(), &captured), "cudaStreamEndCapture");
   const GraphOwner owner(captured);
   cudaGraphExec_t instance = nullptr;
-  Check(cudaGraphInstantiate(&instance, captured, /*flags=*/0), "cudaGraphInstantiate");
+  // Otherwise all of its kernels would have the compute stream's priority.
+  Check(cudaGraphInstantiate(&instance, captured, cudaGraphInstantiateFlagUseNodePriority),
+        "cudaGraphInstantiate");
   RunnableOwner runnable(instance);
   // Otherwise its first launch would bring it to the device, and take its memory there. Before the
   // graph is made: should this fail, it would ask for the lock that is held here.
