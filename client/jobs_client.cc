@@ -102,8 +102,9 @@ class GrpcJobsClient final : public JobsClient {
                                 const Request& request, absl::Duration timeout,
                                 bool* timed_out = nullptr);
   absl::Status Told(const grpc::Status& status) const {
-    absl::Status told = FromGrpcStatus(status);
-    if (!absl::IsUnimplemented(told)) return told;
+    const absl::Status told = FromGrpcStatus(status);
+    // What a coordinator says may be about others; where gRPC says nothing, it is no coordinator.
+    if (!absl::IsUnimplemented(told) || !status.error_message().empty()) return told;
     return absl::UnimplementedError(
         absl::StrCat("the coordinator is asked at ", options_.address, ", but ", told.message()));
   }

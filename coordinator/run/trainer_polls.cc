@@ -57,7 +57,8 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
   if (!all) return true;
   seen_ = poll->shards;
   newest_version_ = std::max(newest_version_, NewestVersion(seen_));
-  if (cuts_.Observe(seen_, now)) {
+  const bool is_news_for_them = cuts_.Observe(seen_, now);
+  if (synchronous_ && is_news_for_them) {
     poll_due_ = now;
   } else if (synchronous_ && cuts_.AwaitsFirstCommon(now)) {
     poll_due_ = std::min(poll_due_, now + kQuickPollPeriod);

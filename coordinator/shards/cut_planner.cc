@@ -11,6 +11,7 @@
 #include "coordinator/shards/cut_planner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/proto_duration.h"
 #include "coordinator/shards/attach_decision.h"
@@ -27,6 +28,8 @@ constexpr double kNewWeight = 0.5;
 constexpr int kOverdue = 4;
 // A version that is wanted is this far ahead, so that all shards hear of it before.
 constexpr absl::Duration kAhead = absl::Seconds(2);
+// The first one after a start is asked for so far ahead: the shards hear of it at once.
+constexpr absl::Duration kFirstAhead = absl::Milliseconds(200);
 // For how long the shards are asked often for the first common cut after a start.
 constexpr absl::Duration kAsksOften = absl::Seconds(5);
 constexpr int kLargestPower = 40;
@@ -54,16 +57,18 @@ void CutPlanner::Start(absl::Span<const ShardStatus> shards, uint64_t catch_up, 
   asked_ = 0;
   asked_since_common_ = 0;
   patient_from_ = now;
-  if (version_time_ > absl::ZeroDuration()) Ask(kFirstCutAfter, now);
+  if (version_time_ > absl::ZeroDuration()) Ask(kFirstAhead, now);
 }
 
 void CutPlanner::SeeShards(absl::Span<const ShardStatus> shards) {
   version_ = shards[0].version();
-  cut_duration_ = absl::ZeroDuration();
-  for (const ShardStatus& shard : shards) {
-    version_ = std::min(version_, shard.version());
-    newest_ = std::max(newest_, shard.version());
-    cut_duration_ = std::max(cut_duration_, FromProto(shard.cut_duration()));
+  cut_durations_.resize(shards.size());
+  for (size_t i = 0; i < shards.size(); ++i) {
+    version_ = std::min(version_, shards[i].version());
+    newest_ = std::max(newest_, shards[i].version());
+    // A server that was started again does not know.
+    const absl::Duration took = FromProto(shards[i].cut_duration());
+    if (took > absl::ZeroDuration()) cut_durations_[i] = took;
   }
 }
 
@@ -71,15 +76,15 @@ bool CutPlanner::Observe(absl::Span<const ShardStatus> shards, absl::Time now) {
   const uint64_t before = version_;
   SeeShards(shards);
   MeasureVersions(before, now);
-  const CutName common = NewestCommonCut(shards);
-  const bool is_new = common.version() != common_.version() || common.epoch() != common_.epoch();
-  if (is_new) {
-    common_ = common;
-    has_new_common_ = true;
+  const CutName before_common = std::exchange(common_, NewestCommonCut(shards));
+  const auto rank = [](const CutName& cut) { return std::pair(cut.epoch(), cut.version()); };
+  if (rank(common_) > rank(before_common)) {
+    // Before it is known what a version takes, shards spend their room on whatever comes first.
+    has_new_common_ = version_time_ > absl::ZeroDuration();
     asked_since_common_ = 0;
     patient_from_ = now;
   }
-  return AskIfOverdue(now) || is_new;
+  return AskIfOverdue(now) || rank(common_) != rank(before_common);
 }
 
 // The first versions after a start are not measured: they waited for workers.
@@ -95,11 +100,15 @@ void CutPlanner::MeasureVersions(uint64_t before, absl::Time now) {
   version_at_ = now;
 }
 
-// What was asked for stays so until all shards have passed it.
+// What was asked for stays so until all shards have passed it, unless versions have come to take so
+// long that it lies far ahead of them all.
 bool CutPlanner::AskIfOverdue(absl::Time now) {
-  if (asked_ > version_ || version_time_ == absl::ZeroDuration()) return false;
+  const bool is_far = asked_ > newest_ + 1 + VersionsIn(2 * kAhead);
+  if ((asked_ > version_ && !is_far) || version_time_ == absl::ZeroDuration()) return false;
   if (now - patient_from_ <= Patience(now)) return false;
-  Ask(has_new_common_ ? kAhead : kFirstCutAfter, now);
+  // A slow server may have heard of the one before too late.
+  const int power = std::min(asked_since_common_, kLargestPower);
+  Ask(has_new_common_ ? kAhead : std::min(kAhead, kFirstAhead * (uint64_t{1} << power)), now);
   return true;
 }
 
@@ -112,9 +121,10 @@ void CutPlanner::Ask(absl::Duration ahead, absl::Time now) {
 absl::Duration CutPlanner::Patience(absl::Time now) const {
   const absl::Duration patience = kOverdue * std::max({Target(now), Least(), version_time_});
   if (has_new_common_) return patience;
-  // A cut of a large shard takes longer than that: each time it has twice as long.
+  // The first cut of a large shard takes longer than that: each time it has twice as long.
   const int power = std::min(asked_since_common_, kLargestPower);
-  return std::min(patience, kFirstCutAfter * (uint64_t{1} << power));
+  const absl::Duration soon = kFirstCutAfter * (uint64_t{1} << power);
+  return std::min(patience, std::max(soon, SlowestCut()));
 }
 
 bool CutPlanner::AwaitsFirstCommon(absl::Time now) const {
@@ -132,7 +142,12 @@ absl::Duration CutPlanner::Target(absl::Time now) const {
   return std::min(period_, std::max(kFirstCutAfter, now - started_));
 }
 
-absl::Duration CutPlanner::Least() const { return kCutShare * cut_duration_; }
+absl::Duration CutPlanner::SlowestCut() const {
+  const auto slowest = std::max_element(cut_durations_.begin(), cut_durations_.end());
+  return slowest == cut_durations_.end() ? absl::ZeroDuration() : *slowest;
+}
+
+absl::Duration CutPlanner::Least() const { return kCutShare * SlowestCut(); }
 
 PlanCutsRequest CutPlanner::Plan(uint64_t generation, absl::Time now) const {
   PlanCutsRequest plan;

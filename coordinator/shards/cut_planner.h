@@ -3,6 +3,7 @@
 #define MILLRACE_COORDINATOR_SHARDS_CUT_PLANNER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
@@ -59,6 +60,7 @@ class CutPlanner {
   // What cuts may be apart at most, and must be at least.
   absl::Duration Target(absl::Time now) const;
   absl::Duration Least() const;
+  absl::Duration SlowestCut() const;
   uint64_t VersionsIn(absl::Duration time) const;
 
   const absl::Duration period_;
@@ -77,7 +79,7 @@ class CutPlanner {
   bool moves_ = false;    // Whether there were new versions since the start.
   absl::Time version_at_;
   absl::Duration version_time_;
-  absl::Duration cut_duration_;
+  std::vector<absl::Duration> cut_durations_;  // The newest ones that are known, by shard.
   CutName common_;
 };
 
