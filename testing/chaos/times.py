@@ -2,12 +2,14 @@
 
   worker   a worker is killed, or stopped: until its steps are computed elsewhere
   goodput  one kill a minute: steps done, of those that the calm stretches of the same run would have done
+  memory   a ps and its memory are lost every 1 to 2.5 s, for a minute: how far a synchronous job gets
   burner   both cores busy with something else: how many members are lost without having failed
 """
 
 import argparse
 import contextlib
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -20,11 +22,11 @@ REPLICAS = 4
 
 
 @contextlib.contextmanager
-def training(steps, step_microseconds, replicas=0, heartbeat="500ms"):
+def training(steps, step_microseconds, replicas=0, heartbeat="500ms", cut_period_ms=10000, sizes=chaos.SUM_SIZES):
     """A cluster that trains sums, and its job."""
     env = dict(os.environ, MILLRACE_SUM_STEP_MICROSECONDS=str(step_microseconds))
     with chaos.ChaosCluster(heartbeat=heartbeat, worker=chaos.SUM_WORKER, env=env) as cluster:
-        job, data = chaos.write_sum_job(cluster.directory, steps, replicas=replicas, cut_period_ms=10000)
+        job, data = chaos.write_sum_job(cluster.directory, steps, sizes, replicas, cut_period_ms)
         yield cluster, cluster.submit(job, f"--data={data}")
 
 
@@ -83,6 +85,25 @@ def goodput(flags):
               f"{steps / (rate * seconds):.4f}; steps run again: {again}", flush=True)
 
 
+def memory(_):
+    """Shards of 8 MiB, whose cuts take their time."""
+    draw = random.Random(1)
+    with training(steps=400000, step_microseconds=5000, replicas=REPLICAS, cut_period_ms=1000,
+                  sizes=[1 << 22]) as (cluster, job_id):
+        until(chaos.Progress(cluster, job_id, shards=2), 20)
+        end = time.monotonic() + 60
+        kills = 0
+        while time.monotonic() < end:
+            time.sleep(draw.uniform(1, 2.5))
+            name = draw.choice(["ps-0", "ps-1"])
+            cluster.process(name).kill()
+            cluster.restart(blows.Victim(name, pause=0, arena="remove"))
+            kills += 1
+        status = chaos.job_status(cluster, job_id)
+        print(f"memory: {status['step']} steps after {kills} losses, {status['steps_run_again']} run again, "
+              f"goodput {status['time_spent']['goodput']:.2f}", flush=True)
+
+
 def burner(flags):
     """With the default heartbeats."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count())]
@@ -105,13 +126,16 @@ def burner(flags):
             process.wait()
 
 
+WHAT = {"worker": worker, "goodput": goodput, "memory": memory, "burner": burner}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["worker", "goodput", "burner"], nargs="*", default=["worker", "goodput", "burner"])
+    parser.add_argument("what", choices=list(WHAT), nargs="*", default=list(WHAT))
     parser.add_argument("--minutes", type=int, default=20)
     flags = parser.parse_args()
     for name in flags.what:
-        {"worker": worker, "goodput": goodput, "burner": burner}[name](flags)
+        WHAT[name](flags)
 
 
 if __name__ == "__main__":

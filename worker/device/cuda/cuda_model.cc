@@ -392,12 +392,13 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
     const GradientPlaces to = PlacesFor(gradients);
     // Gradients stay here until the loss is known.
     Launch(parts, staged, seed, /*training=*/true, to);
+    const double penalty = MeanPenalty();  // While the GPU computes.
     if (!AwaitForward(parts)) return TooLate();
     BatchResult result;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       AddOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, parts), LossAt(i, parts), &result);
     }
-    result.loss_sum += MeanPenalty() * static_cast<double>(batch.size);
+    result.loss_sum += penalty * static_cast<double>(batch.size);
     if (!std::isfinite(result.loss_sum)) {
       if (!AwaitGradients()) return TooLate();
       return absl::OutOfRangeError(std::isnan(result.loss_sum) ? "the loss is nan"
@@ -418,13 +419,14 @@ absl::Status CudaModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
     const BusyTime busy(meter_.get());
     const std::vector<BatchPart> parts = Divide(batch, replicas_.size());
     Launch(parts, /*staged=*/false, /*seed=*/0, /*training=*/false, /*to=*/{});
+    const double penalty = MeanPenalty();
     if (!AwaitForward(parts)) return TooLate();
     sums->examples += batch.size;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       AddEvaluatedOutput(plan_.outputs, plan_.outputs[i], OutputAt(i, parts), LossAt(i, parts),
                          sums);
     }
-    sums->loss_sum += MeanPenalty() * static_cast<double>(batch.size);
+    sums->loss_sum += penalty * static_cast<double>(batch.size);
     return absl::OkStatus();
   });
 }
