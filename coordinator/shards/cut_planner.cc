@@ -57,7 +57,7 @@ void CutPlanner::Start(absl::Span<const ShardStatus> shards, uint64_t catch_up, 
   asked_ = 0;
   asked_since_common_ = 0;
   patient_from_ = now;
-  if (version_time_ > absl::ZeroDuration()) Ask(kFirstAhead, now);
+  if (version_time_ > absl::ZeroDuration()) Ask(now);
 }
 
 void CutPlanner::SeeShards(absl::Span<const ShardStatus> shards) {
@@ -106,13 +106,14 @@ bool CutPlanner::AskIfOverdue(absl::Time now) {
   const bool is_far = asked_ > newest_ + 1 + VersionsIn(2 * kAhead);
   if ((asked_ > version_ && !is_far) || version_time_ == absl::ZeroDuration()) return false;
   if (now - patient_from_ <= Patience(now)) return false;
-  // A slow server may have heard of the one before too late.
-  const int power = std::min(asked_since_common_, kLargestPower);
-  Ask(has_new_common_ ? kAhead : std::min(kAhead, kFirstAhead * (uint64_t{1} << power)), now);
+  Ask(now);
   return true;
 }
 
-void CutPlanner::Ask(absl::Duration ahead, absl::Time now) {
+// A slow server may have heard of the one before too late.
+void CutPlanner::Ask(absl::Time now) {
+  const absl::Duration ahead =
+      has_new_common_ ? kAhead : std::min(kAhead, DoubledEachTime(kFirstAhead));
   asked_ = newest_ + 1 + VersionsIn(ahead);
   ++asked_since_common_;
   patient_from_ = now;  // It has its time.
@@ -122,9 +123,11 @@ absl::Duration CutPlanner::Patience(absl::Time now) const {
   const absl::Duration patience = kOverdue * std::max({Target(now), Least(), version_time_});
   if (has_new_common_) return patience;
   // The first cut of a large shard takes longer than that: each time it has twice as long.
-  const int power = std::min(asked_since_common_, kLargestPower);
-  const absl::Duration soon = kFirstCutAfter * (uint64_t{1} << power);
-  return std::min(patience, std::max(soon, SlowestCut()));
+  return std::min(patience, std::max(DoubledEachTime(kFirstCutAfter), SlowestCut()));
+}
+
+absl::Duration CutPlanner::DoubledEachTime(absl::Duration first) const {
+  return first * (uint64_t{1} << std::min(asked_since_common_, kLargestPower));
 }
 
 bool CutPlanner::AwaitsFirstCommon(absl::Time now) const {

@@ -54,9 +54,11 @@ class CutPlanner {
   void MeasureVersions(uint64_t before, absl::Time now);
   // Returns whether it asks.
   bool AskIfOverdue(absl::Time now);
-  // For a version that is `ahead` of all shards.
-  void Ask(absl::Duration ahead, absl::Time now);
+  // For a version that is ahead of all shards.
+  void Ask(absl::Time now);
   absl::Duration Patience(absl::Time now) const;
+  // `first`, and twice as long after each time that was asked since a cut became common.
+  absl::Duration DoubledEachTime(absl::Duration first) const;
   // What cuts may be apart at most, and must be at least.
   absl::Duration Target(absl::Time now) const;
   absl::Duration Least() const;
