@@ -32,8 +32,42 @@ def together(name, srcs, testonly, extension = ".cc"):
         "//conditions:default": files,
     })
 
-def cc_library(name, srcs = [], testonly = False, **kwargs):
-    native.cc_library(name = name, srcs = together(name, srcs, testonly), testonly = testonly, **kwargs)
+def _precompiled(name):
+    """Options and dependencies of a target that `name` of //tools/precompiled has been compiled for."""
+    return {
+        "copts": select({
+            "//tools:each_file": [],
+            "//conditions:default": ["-include", "$(BINDIR)/tools/precompiled/%s.h" % name],
+        }),
+        "deps": select({
+            "//tools:each_file": [],
+            "//conditions:default": ["//tools/precompiled:" + name],
+        }),
+    }
 
-def cc_test(name, srcs, **kwargs):
-    native.cc_test(name = name, srcs = together(name, srcs, True), **kwargs)
+def cc_library(name, srcs = [], testonly = False, copts = [], deps = [], precompiled = True, **kwargs):
+    """`precompiled`: whether what it is compiled with is the same as of most; `copts` say that it is not."""
+    header = {"copts": [], "deps": []}
+    if precompiled and srcs and not copts:
+        header = _precompiled("for_libraries")
+    native.cc_library(
+        name = name,
+        srcs = together(name, srcs, testonly),
+        testonly = testonly,
+        copts = copts + header["copts"],
+        deps = deps + header["deps"],
+        # One kind of object file: no library here is part of a shared one.
+        linkstatic = True,
+        features = ["-supports_pic"],
+        **kwargs
+    )
+
+def cc_test(name, srcs, deps = [], **kwargs):
+    header = _precompiled("for_tests")
+    native.cc_test(
+        name = name,
+        srcs = together(name, srcs, True),
+        copts = header["copts"],
+        deps = deps + header["deps"],
+        **kwargs
+    )

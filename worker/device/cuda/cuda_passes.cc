@@ -80,6 +80,8 @@ CudaLayout::CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers
       inputs(plan, batches.largest(), &memory),
       outputs(AddOutputs(plan, batches.largest(), &memory)),
       losses(AddLosses(plan, batches.largest(), &memory)),
+      marks(memory.Add(GradientExchange::MarksBytes(buckets))),
+      marks_copied(memory.Add(GradientExchange::MarksBytes(buckets))),
       mirrored_bytes(memory.bytes()) {
   values = memory.Add(places.values_bytes);
   gradients.AddRest(&memory);

@@ -49,6 +49,9 @@ struct CudaLayout {
   CudaInputs inputs;
   std::vector<size_t> outputs;  // Of each: its values,
   std::vector<size_t> losses;   // and its examples' losses.
+  // Of GradientExchange, each MarksBytes: what a GPU finds, and where that is copied to.
+  size_t marks = 0;
+  size_t marks_copied = 0;
   size_t mirrored_bytes = 0;
   size_t values = 0;    // Of all variables.
   size_t received = 0;  // For pieces of other replicas' gradients.

@@ -45,7 +45,14 @@ CudaReplica::CudaReplica(const ModelPlan& plan, const Walk& walk, const Variable
       done_(gpu_->MakeEvent()) {}
 
 GradientExchange::Member CudaReplica::member() const {
-  return {gpu_.get(), layout_.gradients.on_device(), memory_->Device<char>(layout_.received)};
+  return {
+      .gpu = gpu_.get(),
+      .gradients = layout_.gradients.on_device(),
+      .received = memory_->Device<char>(layout_.received),
+      .marks = memory_->Device<uint64_t>(layout_.marks),
+      .unmarked = memory_->Host<uint64_t>(layout_.marks),
+      .marks_copied = memory_->Host<uint64_t>(layout_.marks_copied),
+  };
 }
 
 void CudaReplica::TakeMemory(const HostVariables* host) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -21,9 +22,12 @@
 namespace millrace::worker {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
+constexpr int kMostGpus = 4;
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 // Keeps how each gradient of a step was finished.
@@ -84,12 +88,21 @@ static_assert(250 * 300 * sizeof(float) >= CudaGradients::kGroupBytes);
 
 class FiniteGradientsTest : public ::testing::Test {
  protected:
-  FiniteGradientsTest() { cuda_emulation::Reset(); }
+  FiniteGradientsTest() {
+    cuda_emulation::Reset();
+    cuda_emulation::SetDeviceCount(kMostGpus);
+  }
   ~FiniteGradientsTest() override { cuda_emulation::Reset(); }
 
-  static std::unique_ptr<Model> Compile(const ModelPlan& plan) {
-    auto device = *CudaDevice::Open(TestLibrary(), {}, [](const absl::Status&) {});
-    return *device->Compile(plan, {1, 0});
+  // For batches of as many examples as there are GPUs.
+  static std::unique_ptr<Model> Compile(const ModelPlan& plan, int gpus = 1,
+                                        bool deterministic = true) {
+    CudaDeviceOptions options;
+    options.gpus.resize(static_cast<size_t>(gpus));
+    std::iota(options.gpus.begin(), options.gpus.end(), 0);
+    options.deterministic = deterministic;
+    auto device = *CudaDevice::Open(TestLibrary(gpus), options, [](const absl::Status&) {});
+    return *device->Compile(plan, {static_cast<size_t>(gpus), 0});
   }
 
   // The output is 0 whatever the features are, and so the loss finite. Far back gradients are
@@ -179,6 +192,72 @@ TEST_F(FiniteGradientsTest, OneElementOfAnyVariableIsSeen) {
     }
     train();
     EXPECT_THAT(gradients.unknown(), IsEmpty());
+  }
+}
+
+// Each looks at its piece of the sum; the two groups of one GPU are the buckets of several. Of the
+// examples only the last one's gradients are infinite.
+TEST_F(FiniteGradientsTest, OfSeveralGpusOnesPieceIsEnough) {
+  for (const int gpus : {2, 3, kMostGpus}) {
+    for (const bool deterministic : {true, false}) {
+      for (const uint64_t order : {0, 1, 2, 3}) {
+        SCOPED_TRACE(::testing::Message() << gpus << " GPUs, order " << order
+                                          << (deterministic ? "" : ", sums by NCCL"));
+        cuda_emulation::SetOrder(order);
+        const auto examples = static_cast<size_t>(gpus);
+        const std::unique_ptr<Model> model = Compile(plan_, gpus, deterministic);
+        ToldGradients gradients(plan_, model->host_memory(), /*direct=*/true);
+        FillSteep(model.get());
+        for (const bool finite : {true, false, true}) {
+          gradients.Clear();
+          std::vector<float> features(8 * examples, 1.0f);
+          if (!finite) std::fill(features.end() - 8, features.end(), kLargest);
+          const Batch batch =
+              FloatsAndClasses(std::move(features), std::vector<int64_t>(examples, 1));
+          ASSERT_TRUE(model->Train(batch, /*seed=*/1, &gradients).ok());
+          EXPECT_EQ(std::isfinite(gradients.Buffer(0)[0]), finite);
+          if (finite) {
+            EXPECT_THAT(gradients.finite(), UnorderedElementsAre(0, 1, 2, 3, 4, 5));
+            EXPECT_THAT(gradients.unknown(), IsEmpty());
+          } else {
+            EXPECT_THAT(gradients.finite(), UnorderedElementsAre(2, 3, 4, 5));
+            EXPECT_THAT(gradients.unknown(), UnorderedElementsAre(0, 1));
+          }
+        }
+      }
+    }
+  }
+}
+
+// As of one GPU, above; what is told does not depend on whose piece has the element. The last batch
+// has no example for the last GPU.
+TEST_F(FiniteGradientsTest, OfSeveralGpusOneElementOfAnyPieceIsSeen) {
+  ModelPlan plan = plan_;
+  for (Regularizer& regularizer : plan.regularizers) regularizer.set_l2(1);
+  for (const int gpus : {2, kMostGpus}) {
+    const std::unique_ptr<Model> model = Compile(plan, gpus);
+    ToldGradients gradients(plan, model->host_memory(), /*direct=*/true);
+    FillValues(/*seed=*/1, 0.0f, model.get());
+    for (const size_t examples : {static_cast<size_t>(gpus), static_cast<size_t>(gpus) - 1}) {
+      for (size_t v = 0; v < plan.variables.size(); ++v) {
+        const size_t elements = gradients.Buffer(v).size();
+        for (size_t eighth = 0; eighth <= 8; ++eighth) {
+          const size_t element = eighth * (elements - 1) / 8;
+          SCOPED_TRACE(::testing::Message() << "element " << element << " of " << v << ", "
+                                            << examples << " of " << gpus << " GPUs");
+          model->values(v)[element] = kLargest;
+          gradients.Clear();
+          const Batch batch = FloatsAndClasses(std::vector<float>(8 * examples, 0.0f),
+                                               std::vector<int64_t>(examples, 1));
+          ASSERT_TRUE(model->Train(batch, /*seed=*/1, &gradients).ok());
+          EXPECT_EQ(gradients.Buffer(v)[element], std::numeric_limits<float>::infinity());
+          EXPECT_THAT(gradients.unknown(), Contains(v));
+          EXPECT_EQ(gradients.finite().size(), v < 2 ? 4u : 2u);
+          EXPECT_EQ(gradients.unknown().size(), v < 2 ? 2u : 4u);
+          model->values(v)[element] = 0;
+        }
+      }
+    }
   }
 }
 

@@ -33,7 +33,8 @@ GradientExchange::GradientExchange(const std::vector<GradientBucket>& buckets,
     state.exchanged = gpu->MakeEvent();
     state.copied = gpu->MakeEvent();
     for (size_t b = 0; b < buckets.size(); ++b) {
-      state.buckets.push_back({gpu->MakeEvent(), gpu->MakeEvent(), gpu->MakeEvent()});
+      state.buckets.push_back(
+          {gpu->MakeEvent(), gpu->MakeEvent(), gpu->MakeEvent(), gpu->MakeEvent()});
     }
     for (size_t k = 0; k < members.size(); ++k) {
       if (k != i) gpu->Reach(*members[k].gpu);
@@ -78,6 +79,9 @@ void GradientExchange::Begin(size_t taking_part, const GradientPlaces& to) {
   }
   for (size_t i = 0; i < taking_part; ++i) {
     State& state = At(i);
+    state.member.gpu->WaitFor(Stream::kExchange, *state.copied);
+    state.member.gpu->CopyIn(Stream::kExchange, state.member.marks, state.member.unmarked,
+                             MarksBytes(buckets_));
     for (const State& other : states_) {
       state.member.gpu->WaitFor(Stream::kCompute, *other.exchanged);
       state.member.gpu->WaitFor(Stream::kCompute, *other.copied);
@@ -167,6 +171,7 @@ std::vector<GradientExchange::Copy> GradientExchange::CopiesOf(const GradientBuc
   return copies;
 }
 
+// The piece is looked at while it is copied, on another stream; its mark waits for both.
 void GradientExchange::EnqueueCopies(size_t index, size_t member) {
   const GradientBucket& bucket = buckets_[index];
   const Piece piece = PieceOf(bucket, member, taking_part_);
@@ -179,6 +184,12 @@ void GradientExchange::EnqueueCopies(size_t index, size_t member) {
     gpu->CopyOut(Stream::kCopyOut, copy.to, state.member.gradients + copy.begin,
                  copy.end - copy.begin);
   }
+  uint64_t* const mark = state.member.marks + index;
+  gpu->MarkNotFinite(Stream::kExchange, Floats(state.member.gradients + bucket.begin + piece.begin),
+                     piece.bytes / sizeof(float), mark);
+  gpu->Record(Stream::kExchange, events.looked_at.get());
+  gpu->WaitFor(Stream::kCopyOut, *events.looked_at);
+  gpu->CopyOut(Stream::kCopyOut, state.member.marks_copied + index, mark, sizeof(uint64_t));
   gpu->Record(Stream::kCopyOut, events.copied.get());
 }
 
@@ -204,15 +215,27 @@ bool GradientExchange::Wait(double seconds) const {
   return true;
 }
 
+bool GradientExchange::IsFinite(size_t bucket) const {
+  for (size_t i = 0; i < taking_part_; ++i) {
+    if (states_[i].member.marks_copied[bucket] != 0) return false;
+  }
+  return true;
+}
+
 bool GradientExchange::HandOver(double seconds, GradientSink* sink) const {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (!Await(b, seconds)) return false;
+    const bool is_finite = IsFinite(b);
     for (const size_t variable : buckets_[b].variables) {
       float* const buffer = sink->Buffer(variable).data();
       if (buffer != to_[variable]) {
         std::copy_n(to_[variable], places_.elements[variable], buffer);
       }
-      sink->Finished(variable);
+      if (is_finite) {
+        sink->FinishedFinite(variable);
+      } else {
+        sink->Finished(variable);  // It looks itself, and tells where.
+      }
     }
   }
   return true;

@@ -4,7 +4,8 @@
 // final on all of them, replica i gets piece i from the others, adds the pieces up in the order of
 // the replicas, and copies the sum to the host. So each GPU's own link to the host carries its
 // share of the gradients alone, and bits depend on the number of replicas and on nothing else.
-// Nothing goes back to the GPUs: new values come from the ps servers.
+// Nothing goes back to the GPUs: new values come from the ps servers. While a sum is copied its GPU
+// looks whether it is finite, so that the host need not.
 //
 // Large gradients are copied straight to where they are wanted, each by itself. Small ones, of
 // which a model may have hundreds, go to the model's own on the host first, where they stand one
@@ -22,6 +23,7 @@
 #define MILLRACE_WORKER_DEVICE_CUDA_GRADIENT_EXCHANGE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -40,8 +42,11 @@ class GradientExchange {
   // What a replica brings along.
   struct Member {
     cuda::Gpu* gpu = nullptr;
-    char* gradients = nullptr;  // As VariablePlaces says, on the GPU.
-    char* received = nullptr;   // ReceivedBytes, on the GPU.
+    char* gradients = nullptr;           // As VariablePlaces says, on the GPU.
+    char* received = nullptr;            // ReceivedBytes, on the GPU.
+    uint64_t* marks = nullptr;           // MarksBytes, on the GPU,
+    const uint64_t* unmarked = nullptr;  // as many of pinned memory, which are 0 and stay so,
+    uint64_t* marks_copied = nullptr;    // and as many of pinned memory, which marks are copied to.
   };
 
   // All must outlive it. Null `sums`: they are our own. `host` has the model's own gradients.
@@ -55,6 +60,10 @@ class GradientExchange {
 
   // What each of `members` needs for pieces of the others.
   static size_t ReceivedBytes(const std::vector<GradientBucket>& buckets, size_t members);
+  // And for what it finds of each bucket's piece.
+  static size_t MarksBytes(const std::vector<GradientBucket>& buckets) {
+    return buckets.size() * sizeof(uint64_t);
+  }
 
   // A step in which the first `taking_part` members have examples: their backward passes are going
   // to be enqueued. Gradients go `to` these places, small ones when they are handed over.
@@ -62,8 +71,9 @@ class GradientExchange {
   // The passes are enqueued up to where this bucket is final.
   void Enqueue(size_t bucket);
 
-  // Waits for each bucket of the step, and hands its gradients over, from where they were copied to
-  // unless that is the sink's place. False: something took more than `seconds`.
+  // Waits for each bucket of the step, and hands its gradients over, as finite ones where all of
+  // the bucket are, from where they were copied to unless that is the sink's place. False:
+  // something took more than `seconds`.
   bool HandOver(double seconds, GradientSink* sink) const;
   // Waits for them alone.
   bool Wait(double seconds) const;
@@ -83,6 +93,7 @@ class GradientExchange {
   struct OfBucket {
     std::unique_ptr<cuda::Event> final;
     std::unique_ptr<cuda::Event> summed;
+    std::unique_ptr<cuda::Event> looked_at;
     std::unique_ptr<cuda::Event> copied;
   };
   struct State {
@@ -101,6 +112,8 @@ class GradientExchange {
   std::vector<const float*> Gather(const GradientBucket& bucket, const Piece& piece,
                                    size_t member) const;
   bool Await(size_t bucket, double seconds) const;
+  // REQUIRES: it was waited for.
+  bool IsFinite(size_t bucket) const;
   bool Await(size_t bucket, std::unique_ptr<cuda::Event> OfBucket::*event, double seconds) const;
 
   const std::vector<GradientBucket>& buckets_;

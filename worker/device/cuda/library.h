@@ -131,7 +131,7 @@ enum class Stream {
   kCompute,   // Layers and losses, the seed, and the marks of gradients.
   kCopyIn,    // Values that arrive, and batches.
   kCopyOut,   // Gradients that leave.
-  kExchange,  // Gradients on their way from GPU to GPU; of one GPU alone they are looked at here.
+  kExchange,  // Gradients on their way from GPU to GPU, and the look at those that leave.
 };
 
 // The most GPUs that share a batch.

@@ -1,0 +1,3 @@
+// What tests of this project include besides.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
