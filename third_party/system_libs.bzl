@@ -58,9 +58,35 @@ def _grpc_plugin_impl(rctx):
 
 _grpc_plugin = repository_rule(implementation = _grpc_plugin_impl, local = True)
 
+# Whose headers //tools/precompiled has read, and who reads them.
+_PRECOMPILED = [
+    "clang-14",
+    "g++-12",
+    "libabsl-dev",
+    "libc6-dev",
+    "libgflags-dev",
+    "libgmock-dev",
+    "libgoogle-glog-dev",
+    "libgrpc++-dev",
+    "libgtest-dev",
+    "libprotobuf-dev",
+    "libstdc++-12-dev",
+    "linux-libc-dev",
+]
+
+def _package_versions_impl(rctx):
+    # What is not installed is left out; so is everything where packages are not Debian's.
+    query = rctx.which("dpkg-query")
+    versions = rctx.execute([query, "--show"] + _PRECOMPILED).stdout if query else ""
+    rctx.file("versions.txt", versions)
+    rctx.file("BUILD.bazel", "exports_files([\"versions.txt\"])\n")
+
+_package_versions = repository_rule(implementation = _package_versions_impl, local = True)
+
 def system_libs():
-    """@system: every other library; @grpc_plugin: protoc's plugin."""
+    """@system: every other library; @grpc_plugin: protoc's plugin; @package_versions: a file of them."""
     _grpc_plugin(name = "grpc_plugin")
+    _package_versions(name = "package_versions")
     native.new_local_repository(
         name = "system",
         path = "third_party/system",  # any folder serves: only the BUILD file matters

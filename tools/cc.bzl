@@ -45,8 +45,11 @@ def _precompiled(name):
         }),
     }
 
+# One kind of object file, as the precompiled headers are: no shared library is made of any of them.
+_FEATURES = ["-supports_pic"]
+
 def cc_library(name, srcs = [], testonly = False, copts = [], deps = [], precompiled = True, **kwargs):
-    """`precompiled`: whether what it is compiled with is the same as of most; `copts` say that it is not."""
+    """`precompiled`: False where .bazelrc has options for these files alone. With `copts` it never is."""
     header = {"copts": [], "deps": []}
     if precompiled and srcs and not copts:
         header = _precompiled("for_libraries")
@@ -56,9 +59,8 @@ def cc_library(name, srcs = [], testonly = False, copts = [], deps = [], precomp
         testonly = testonly,
         copts = copts + header["copts"],
         deps = deps + header["deps"],
-        # One kind of object file: no library here is part of a shared one.
         linkstatic = True,
-        features = ["-supports_pic"],
+        features = _FEATURES,
         **kwargs
     )
 
@@ -69,5 +71,6 @@ def cc_test(name, srcs, deps = [], **kwargs):
         srcs = together(name, srcs, True),
         copts = header["copts"],
         deps = deps + header["deps"],
+        features = _FEATURES,
         **kwargs
     )

@@ -1,4 +1,4 @@
-// What libraries of this project include, as far as it is others': read once, not for each of them
+// Headers of other projects that our libraries include: read once, not for each of them
 // (tools/cc.bzl).
 #include <algorithm>
 #include <array>

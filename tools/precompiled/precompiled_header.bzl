@@ -1,7 +1,7 @@
 """precompiled_header: a header that the compiler has read before, once for all targets.
 
-Of no meaning: whoever uses a name still includes the header that declares it, which
-`--config=each_file` checks, since it reads nothing beforehand.
+Whoever uses a name still includes the header that declares it. Who does not is found by
+`bazel build --config=each_file //...`, which reads nothing beforehand.
 """
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
@@ -43,9 +43,11 @@ def _impl(ctx):
         ),
     )
     ctx.actions.run_shell(
-        command = '"$@" <' + header.path,
+        # As Bazel has it for C++: clang writes down where it was, which is another sandbox each time.
+        command = 'PWD=/proc/self/cwd "$@" <' + header.path,
         arguments = [compiler] + arguments,
-        inputs = depset([header], transitive = [toolchain.all_files]),
+        # A compiler does not take what another version of it, or of a header, has left in a cache.
+        inputs = depset([header, ctx.file._versions], transitive = [toolchain.all_files]),
         outputs = [compiled],
         mnemonic = "PrecompileHeader",
         progress_message = "Precompiling " + header.short_path,
@@ -59,6 +61,7 @@ precompiled_header = rule(
     attrs = {
         "hdrs": attr.label_list(allow_files = [".h"], mandatory = True, doc = "In this order; they include none of ours."),
         "copts": attr.string_list(doc = "Those of .bazelrc for some files (per_file_copt) that change what is defined."),
+        "_versions": attr.label(default = "@package_versions//:versions.txt", allow_single_file = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

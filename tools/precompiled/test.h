@@ -1,3 +1,3 @@
-// What tests of this project include besides.
+// Headers of other projects that our tests include besides.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -198,9 +198,9 @@ TEST_F(FiniteGradientsTest, OneElementOfAnyVariableIsSeen) {
 // Each looks at its piece of the sum; the two groups of one GPU are the buckets of several. Of the
 // examples only the last one's gradients are infinite.
 TEST_F(FiniteGradientsTest, OfSeveralGpusOnesPieceIsEnough) {
-  for (const int gpus : {2, 3, kMostGpus}) {
+  for (const int gpus : {2, kMostGpus}) {
     for (const bool deterministic : {true, false}) {
-      for (const uint64_t order : {0, 1, 2, 3}) {
+      for (const uint64_t order : {0, 3}) {
         SCOPED_TRACE(::testing::Message() << gpus << " GPUs, order " << order
                                           << (deterministic ? "" : ", sums by NCCL"));
         cuda_emulation::SetOrder(order);
@@ -229,27 +229,31 @@ TEST_F(FiniteGradientsTest, OfSeveralGpusOnesPieceIsEnough) {
   }
 }
 
-// As of one GPU, above; what is told does not depend on whose piece has the element. The last batch
-// has no example for the last GPU.
+// As of one GPU, above; what is told does not depend on whose piece has the element. In the second
+// round there is no example for the last GPU, and what it found before does not count.
 TEST_F(FiniteGradientsTest, OfSeveralGpusOneElementOfAnyPieceIsSeen) {
   ModelPlan plan = plan_;
   for (Regularizer& regularizer : plan.regularizers) regularizer.set_l2(1);
-  for (const int gpus : {2, kMostGpus}) {
+  for (const int gpus : {3, kMostGpus}) {
     const std::unique_ptr<Model> model = Compile(plan, gpus);
     ToldGradients gradients(plan, model->host_memory(), /*direct=*/true);
     FillValues(/*seed=*/1, 0.0f, model.get());
-    for (const size_t examples : {static_cast<size_t>(gpus), static_cast<size_t>(gpus) - 1}) {
+    const auto all = static_cast<size_t>(gpus);
+    const auto train = [&](size_t examples) {
+      gradients.Clear();
+      const Batch batch = FloatsAndClasses(std::vector<float>(8 * examples, 0.0f),
+                                           std::vector<int64_t>(examples, 1));
+      ASSERT_TRUE(model->Train(batch, /*seed=*/1, &gradients).ok());
+    };
+    for (const size_t examples : {all, all - 1}) {
       for (size_t v = 0; v < plan.variables.size(); ++v) {
         const size_t elements = gradients.Buffer(v).size();
-        for (size_t eighth = 0; eighth <= 8; ++eighth) {
-          const size_t element = eighth * (elements - 1) / 8;
+        for (size_t quarter = 0; quarter <= 4; ++quarter) {
+          const size_t element = quarter * (elements - 1) / 4;
           SCOPED_TRACE(::testing::Message() << "element " << element << " of " << v << ", "
                                             << examples << " of " << gpus << " GPUs");
           model->values(v)[element] = kLargest;
-          gradients.Clear();
-          const Batch batch = FloatsAndClasses(std::vector<float>(8 * examples, 0.0f),
-                                               std::vector<int64_t>(examples, 1));
-          ASSERT_TRUE(model->Train(batch, /*seed=*/1, &gradients).ok());
+          train(examples);
           EXPECT_EQ(gradients.Buffer(v)[element], std::numeric_limits<float>::infinity());
           EXPECT_THAT(gradients.unknown(), Contains(v));
           EXPECT_EQ(gradients.finite().size(), v < 2 ? 4u : 2u);
@@ -257,6 +261,13 @@ TEST_F(FiniteGradientsTest, OfSeveralGpusOneElementOfAnyPieceIsSeen) {
           model->values(v)[element] = 0;
         }
       }
+      // Of the kernel in the middle the last GPU has the end.
+      model->values(2).back() = kLargest;
+      train(all);
+      EXPECT_THAT(gradients.unknown(), Contains(2));
+      model->values(2).back() = 0;
+      train(all - 1);
+      EXPECT_THAT(gradients.unknown(), IsEmpty());
     }
   }
 }

@@ -224,7 +224,11 @@ void CudaGpu::Sum(Stream stream, const std::vector<const float*>& parts, size_t 
   cuda::AddUp(Of(stream), parts, count, sum);
 }
 
+// The first time it loads its kernel; while a graph is captured the lock is shared already.
 void CudaGpu::MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) {
+  if (count == 0) return;
+  std::shared_lock<std::shared_timed_mutex> lock;
+  if (!capturing_ && !std::exchange(looked_, true)) lock = ShareNcclLock();
   Use();
   cuda::MarkNotFinite(Of(stream), values, count, mark);
 }

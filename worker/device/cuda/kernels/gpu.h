@@ -81,7 +81,8 @@ class CudaGpu final : public Gpu {
   StreamOwner copy_out_;
   StreamOwner exchange_;
   std::unique_ptr<Products> products_;
-  bool summed_ = false;  // Ever.
+  bool summed_ = false;  // Ever; likewise
+  bool looked_ = false;  // whether values are finite, but in a graph.
   bool capturing_ = false;
   std::shared_lock<std::shared_timed_mutex> capture_lock_;  // NCCL's (nccl_lock.h), while it does.
   uint64_t captures_ = 0;                                   // Begun so far.
