@@ -31,6 +31,17 @@ double SecondsSince(Clock::time_point begin) {
 
 using cuda::Stream;
 
+void HandOverFrom(const float* from, size_t elements, size_t variable, bool is_finite,
+                  GradientSink* sink) {
+  float* const buffer = sink->Buffer(variable).data();
+  if (buffer != from) std::copy_n(from, elements, buffer);
+  if (is_finite) {
+    sink->FinishedFinite(variable);
+  } else {
+    sink->Finished(variable);
+  }
+}
+
 CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const VariablePlaces& places,
                              bool alone, MemoryLayout* layout)
     : variables_(plan.variables.size()), alone_(alone), bytes_(places.gradients_bytes) {
@@ -212,13 +223,7 @@ bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientS
     meanwhile();  // Where the sink took longer than copies, Await does not wait.
     const bool is_finite = (MarkAt(arrival.mark) & kNotFinite) == 0;
     for (const size_t index : groups_[group]) {
-      float* const buffer = sink->Buffer(index).data();
-      if (buffer != to[index]) std::copy_n(to[index], variables_[index].elements, buffer);
-      if (is_finite) {
-        sink->FinishedFinite(index);
-      } else {
-        sink->Finished(index);  // It looks itself, and tells where.
-      }
+      HandOverFrom(to[index], variables_[index].elements, index, is_finite, sink);
     }
   }
   return true;

@@ -227,15 +227,7 @@ bool GradientExchange::HandOver(double seconds, GradientSink* sink) const {
     if (!Await(b, seconds)) return false;
     const bool is_finite = IsFinite(b);
     for (const size_t variable : buckets_[b].variables) {
-      float* const buffer = sink->Buffer(variable).data();
-      if (buffer != to_[variable]) {
-        std::copy_n(to_[variable], places_.elements[variable], buffer);
-      }
-      if (is_finite) {
-        sink->FinishedFinite(variable);
-      } else {
-        sink->Finished(variable);  // It looks itself, and tells where.
-      }
+      HandOverFrom(to_[variable], places_.elements[variable], variable, is_finite, sink);
     }
   }
   return true;

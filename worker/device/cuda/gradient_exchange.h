@@ -112,9 +112,9 @@ class GradientExchange {
   std::vector<const float*> Gather(const GradientBucket& bucket, const Piece& piece,
                                    size_t member) const;
   bool Await(size_t bucket, double seconds) const;
+  bool Await(size_t bucket, std::unique_ptr<cuda::Event> OfBucket::*event, double seconds) const;
   // REQUIRES: it was waited for.
   bool IsFinite(size_t bucket) const;
-  bool Await(size_t bucket, std::unique_ptr<cuda::Event> OfBucket::*event, double seconds) const;
 
   const std::vector<GradientBucket>& buckets_;
   cuda::PieceSums* const sums_;
