@@ -36,19 +36,30 @@ bool IsTransient(absl::StatusCode code) {
   return false;
 }
 
+bool IsNoAnswerOfOurs(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool IsBrokenConnection(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kOk:  // The server has ended the stream.
     case absl::StatusCode::kCancelled:
-    case absl::StatusCode::kUnknown:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted:
-    case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDataLoss:
       return true;
     default:
-      return false;
+      return IsNoAnswerOfOurs(code);
   }
 }
 

@@ -21,6 +21,12 @@ Failure Classify(absl::StatusCode code);
 // Who has its picture renewed all the time treats them alike.
 bool IsTransient(absl::StatusCode code);
 
+// What none of our ps servers ends a call or a stream with: a connection that broke, in some of
+// gRPC's words for it; or something else has answered, between us or at the address that was the
+// server's (gRPC makes UNAUTHENTICATED, PERMISSION_DENIED and UNIMPLEMENTED of a proxy's 401, 403
+// and 404). As good as UNAVAILABLE.
+bool IsNoAnswerOfOurs(absl::StatusCode code);
+
 // Whether a stream or call that ended so may do better when it is opened again: the server or the
 // network went away, whatever gRPC makes of that. The others say that a server has refused it.
 bool IsBrokenConnection(absl::StatusCode code);

@@ -12,10 +12,21 @@ TEST(RetryTest, StreamIsOpenedAgainUnlessItWasRefused) {
                                 StatusCode::kCancelled, StatusCode::kUnknown}) {
     EXPECT_TRUE(IsBrokenConnection(code)) << code;
   }
-  for (const StatusCode code : {StatusCode::kInvalidArgument, StatusCode::kUnimplemented,
-                                StatusCode::kResourceExhausted, StatusCode::kUnauthenticated}) {
+  for (const StatusCode code :
+       {StatusCode::kInvalidArgument, StatusCode::kResourceExhausted, StatusCode::kNotFound}) {
     EXPECT_FALSE(IsBrokenConnection(code)) << code;
   }
+}
+
+// A proxy's 401, 403 and 404; and another server at the address of one that is gone.
+TEST(RetryTest, WhatNoServerOfOursAnswersIsABrokenConnection) {
+  for (const StatusCode code :
+       {StatusCode::kUnauthenticated, StatusCode::kPermissionDenied, StatusCode::kUnimplemented}) {
+    EXPECT_TRUE(IsNoAnswerOfOurs(code)) << code;
+    EXPECT_TRUE(IsBrokenConnection(code)) << code;
+  }
+  EXPECT_FALSE(IsNoAnswerOfOurs(StatusCode::kUnavailable));
+  EXPECT_FALSE(IsNoAnswerOfOurs(StatusCode::kDataLoss));
 }
 
 TEST(RetryTest, AnswersAreClassifiedByWhatWouldHelp) {

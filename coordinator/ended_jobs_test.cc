@@ -71,6 +71,35 @@ TEST(EndedJobsTest, ShardsOfOlderJobsAreDropped) {
   EXPECT_TRUE(variables.ok()) << variables.status();
 }
 
+// The export had some shards at the job's end, and one far before it.
+TEST(EndedJobsTest, VariablesOfAShardWithAnOldDiskAreNotThoseOfTheJob) {
+  Gate gate;
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(10, &gate));
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  gate.AwaitSomebody();
+  FakePs& ps = cluster.ps(1);
+  ps.FlushAll();
+  const auto old_disk = ps.CopyDisk();
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  ps.AwaitRetired(job);
+  const auto disk = ps.CopyDisk();
+  ps.Kill();
+  ps.PutDisk(*old_disk);
+  ps.Start(cluster.address());
+  const absl::Status old = cluster.Variables(job).status();
+  EXPECT_EQ(old.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(old.message(),
+              HasSubstr("shard 1 on ps-1 is not as it was after the job's 20 steps"));
+  ps.Kill();
+  ps.PutDisk(*disk);
+  ps.Start(cluster.address());
+  const auto variables = cluster.Variables(job);
+  EXPECT_TRUE(variables.ok()) << variables.status();
+}
+
 // One server that never came back once kept the shards of all.
 TEST(EndedJobsTest, ShardsAreDroppedWhereTheirServerIsThereAndElsewhereWhenItComes) {
   CoordinatorOptions options;

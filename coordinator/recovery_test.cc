@@ -150,9 +150,12 @@ TEST(RecoveryTest, SynchronousJobGoesOnWhenAPsServerReturnsWithItsNewestVersion)
   cluster.ExpectAllApplied(job, 60);
 }
 
-TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShard) {
+// It may have come back with another copy of its disk than the right one.
+TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShardAndDoesNotFindIt) {
+  CoordinatorOptions options;
+  options.member_timeout = absl::Milliseconds(50);
   Gate gate;
-  FakeCluster cluster(1);
+  FakeCluster cluster(1, options);
   cluster.StartPs();
   cluster.AddWorker(WaitingAt(5, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
@@ -164,6 +167,30 @@ TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShard) {
   const JobStatus status = cluster.AwaitEnd(job);
   EXPECT_EQ(status.state(), FAILED);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("ps-0"), HasSubstr("shard 0")));
+}
+
+// The job failed within seconds, where it waited for a server that was away.
+TEST(RecoveryTest, JobGoesOnWhenAPsServerThatLostItsShardFindsItAgain) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakePs& ps = cluster.ps(0);
+  const auto disk_before = ps.CopyDisk();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const std::string job = cluster.Submit(PlainJob(60)).value();
+  gate.AwaitSomebody();
+  ps.FlushAll();
+  const auto disk = ps.CopyDisk();
+  ps.Kill();
+  ps.PutDisk(*disk_before);
+  ps.Start(cluster.address());
+  gate.Open();
+  cluster.AwaitNotice(job, "shard 0 on ps-0 is not there any more, and cannot be made again");
+  ps.Kill();
+  ps.PutDisk(*disk);
+  ps.Start(cluster.address());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 60);
 }
 
 TEST(RecoveryTest, RunningJobFailsWhenAMemberStaysAway) {

@@ -2,6 +2,7 @@
 // gone, and that go on from their furthest checkpoint.
 #include <array>
 #include <atomic>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/proto_duration.h"
@@ -213,24 +214,95 @@ TEST(RemakeTest, ShardThatWaitsForRoomHasNoOtherOneReadAgain) {
 
 // Cuts of which the index says that they are there, and that cannot be read.
 TEST(RemakeTest, JobThatCannotStepBackIsMadeAgainFromItsCheckpoint) {
-  Gate gate;
+  Gate early;
+  Gate late;
+  FakeWorkerScript script = WaitingAt(31, &late);
+  script.on_step = [&, wait = script.on_step](const std::string& job, uint64_t step) {
+    if (step == 24) early.Pass();
+    return wait(job, step);
+  };
   FakeCluster cluster(2);
   cluster.StartPs();
-  cluster.ps(1).set_takes_planned_cuts(false);
-  cluster.AddWorker(WaitingAt(31, &gate));
+  for (int i = 0; i < 2; ++i) cluster.ps(i).set_takes_planned_cuts(false);
+  cluster.AddWorker(script);
   JobSpec spec = JobWithCheckpoints(60);
   spec.mutable_synchronous()->set_replicas(4);
   const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  early.AwaitSomebody();
+  for (int i = 0; i < 2; ++i) cluster.ps(i).FlushAll();
+  early.Open();
+  late.AwaitSomebody();
   WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20)});
+  cluster.ps(0).FlushAll();
   LoseCutsOf(cluster, 1);
-  gate.Open();
+  late.Open();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   cluster.ExpectAllApplied(job, 60);
   const std::vector<Recovered> recoveries = RemakesOf(cluster, job);
   ASSERT_THAT(recoveries, SizeIs(1));
   EXPECT_EQ(recoveries[0].cause(), "shard 1 on ps-1 is damaged");
   EXPECT_EQ(recoveries[0].how(), "all shards from checkpoint 000001 at step 20");
+}
+
+// All shards went back to their initial values: one with an old disk, or whose cuts are damaged,
+// has no other state in common with the rest.
+TEST(RemakeTest, SynchronousJobWithoutACommonCutGoesOnFromItsCheckpoint) {
+  JobSpec wanted = JobWithCheckpoints(60);
+  wanted.mutable_synchronous()->set_replicas(4);
+  Gate gate;
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.ps(1).set_takes_planned_cuts(false);
+  cluster.AddWorker(WaitingAt(31, &gate));
+  const std::string job = cluster.Submit(wanted).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, wanted, {StepsBefore(20), StepsBefore(20)});
+  cluster.ps(1).Kill();
+  cluster.ps(1).Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 60);
+  const std::vector<Recovered> recoveries = RemakesOf(cluster, job);
+  ASSERT_THAT(recoveries, SizeIs(1));
+  EXPECT_EQ(recoveries[0].step(), 20u);
+  EXPECT_EQ(recoveries[0].how(), "all shards from checkpoint 000001 at step 20");
+  EXPECT_THAT(recoveries[0].cause(), HasSubstr("the newest cut that all have is of version 0"));
+}
+
+// The same, while nobody can tell how far the checkpoint is.
+TEST(RemakeTest, SynchronousJobDoesNotBeginAnewWhileItsCheckpointCannotBeRead) {
+  JobSpec wanted = JobWithCheckpoints(60);
+  wanted.mutable_synchronous()->set_replicas(4);
+  wanted.mutable_checkpoints()->set_every_steps(16);
+  const std::string folder = wanted.checkpoints().directory() + "/000001";
+  const std::string elsewhere = wanted.checkpoints().directory() + "-000001";
+  Gate early;
+  Gate late;
+  FakeWorkerScript script;
+  script.on_step = [&](const std::string& /*job*/, uint64_t step) {
+    if (step == 2) early.Pass();
+    if (step == 31) late.Pass();
+    return absl::OkStatus();
+  };
+  FakeCluster cluster(2);
+  cluster.StartPs();
+  cluster.AddWorker(script);
+  const std::string job = cluster.Submit(wanted).value();
+  early.AwaitSomebody();
+  const auto old_disk = cluster.ps(1).CopyDisk();
+  early.Open();
+  late.AwaitSomebody();
+  ASSERT_EQ(cluster.AwaitCheckpoint(job).checkpoint_ended().step(), 16u);
+  std::filesystem::rename(folder, elsewhere);
+  cluster.ps(1).Kill();
+  cluster.ps(1).PutDisk(*old_disk);
+  cluster.ps(1).Start(cluster.address());
+  late.Open();
+  cluster.AwaitVerdict(job, "waits for its checkpoint");
+  std::filesystem::rename(elsewhere, folder);
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 60);
+  EXPECT_EQ(RemakesOf(cluster, job)[0].step(), 16u);
 }
 
 TEST(RemakeTest, JobThatCannotStepBackAndHasNoCheckpointFailsAndSaysWhy) {
@@ -351,6 +423,59 @@ TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardAndSaysWhy
   EXPECT_THAT(end.message(),
               AllOf(HasSubstr("of shard 0: record 3: byte 9 is damaged"),
                     HasSubstr("it cannot be made again: the job has no checkpoints")));
+}
+
+// The job waited without end for a server that was there, where it went on without one that was
+// not.
+TEST(RemakeTest, ShardThatItsServerDoesNotServeIsMadeElsewhereAfterTheGrace) {
+  CoordinatorOptions options;
+  options.restore_grace = absl::Milliseconds(200);
+  Gate gate;
+  FakeCluster cluster(2, options);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
+  const auto unreadable = [] {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut 7: cannot be read: Input/output error");
+  };
+  cluster.ps(1).Kill();
+  cluster.ps(1).set_on_generation(unreadable);
+  cluster.ps(1).set_on_get(unreadable);
+  cluster.ps(1).Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(2));
+  EXPECT_EQ(RemakesOf(cluster, job)[0].cause(),
+            "shard 1 on ps-1 is not served for longer than 200ms");
+}
+
+// Its disk is full, and may have room again: the shard has lost nothing.
+TEST(RemakeTest, ShardOfAServerThatCannotWriteStaysThere) {
+  CoordinatorOptions options;
+  options.restore_grace = absl::Milliseconds(1);
+  Gate gate;
+  FakeCluster cluster(2, options);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
+  std::atomic<int> asked{0};
+  cluster.ps(1).FlushAll();
+  cluster.ps(1).Kill();
+  cluster.ps(1).set_on_generation([&] {
+    return ++asked < 4 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "no space left on device")
+                       : grpc::Status::OK;
+  });
+  cluster.ps(1).Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
+  EXPECT_FALSE(WasTold(cluster, job, "not served"));
 }
 
 // The job waited for ps-1 all the while, as people were told.

@@ -1,11 +1,13 @@
 #include "coordinator/job/job.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/job_state.h"
 #include "common/proto_time.h"
@@ -22,6 +24,17 @@ constexpr size_t kMostKnownMetrics = 200;
 constexpr size_t kMostTrainingMetrics = 100;
 constexpr char kRestarted[] = "the coordinator was started again";
 
+// Without letters and digits that look alike.
+std::string DrawTag() {
+  constexpr absl::string_view kLetters = "abcdefghjkmnpqrstuvwxyz23456789";
+  constexpr int kLength = 4;
+  std::random_device random;
+  std::uniform_int_distribution<size_t> letter(0, kLetters.size() - 1);
+  std::string tag;
+  for (int i = 0; i < kLength; ++i) tag += kLetters[letter(random)];
+  return tag;
+}
+
 std::string WithReason(const std::string& whom, const std::string& why) {
   return why.empty() ? whom : absl::StrCat(whom, " (", why, "),");
 }
@@ -37,8 +50,8 @@ StepTimeSum StepTimesOf(const JobRecord& record) {
 
 }  // namespace
 
-std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag) {
-  return absl::StrCat(name.empty() ? "job" : name, "-", number, "-", tag);
+std::string MakeJobId(const std::string& name, uint64_t number) {
+  return absl::StrCat(name.empty() ? "job" : name, "-", number, "-", DrawTag());
 }
 
 Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)

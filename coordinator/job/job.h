@@ -25,9 +25,10 @@
 
 namespace millrace::coordinator {
 
-// "mnist-cnn-1-k3f9". The journal's tag tells the jobs of one coordinator's directory from those of
-// another, whose shards a ps server may still have.
-std::string MakeJobId(const std::string& name, uint64_t number, const std::string& tag);
+// "mnist-cnn-1-k3f9", of which the last part is drawn anew each time: ps servers may still have
+// shards of jobs of another coordinator, or of some that are not in this one's journal any more,
+// which was restored from a copy. Shards of an earlier job must never be taken for a new one's.
+std::string MakeJobId(const std::string& name, uint64_t number);
 
 // A shard as it said last of itself.
 struct ShardNews {

@@ -105,7 +105,7 @@ absl::StatusOr<std::string> Submissions::TakeReserved(const SubmitJobRequest& re
   if (cancelled()) return absl::CancelledError("the client has gone; nothing was taken");
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t number, table_->NextNumber());
   record.set_number(number);
-  record.set_job_id(MakeJobId(record.spec().name(), record.number(), journal_->tag()));
+  record.set_job_id(MakeJobId(record.spec().name(), record.number()));
   MILLRACE_RETURN_IF_ERROR(journal_->Write(record));
   const std::string job_id = record.job_id();
   LOG(INFO) << job_id << ": taken";

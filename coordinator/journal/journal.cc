@@ -1,6 +1,6 @@
-// Keys: "format" says whose database it is; "tag" holds the journal's tag; "job/NUMBER" holds a
-// JobRecord, "events/NUMBER" a count and "step/NUMBER" another one, NUMBER in 20 digits so that
-// keys sort as numbers do.
+// Keys: "format" says whose database it is; "job/NUMBER" holds a JobRecord, "events/NUMBER"
+// a count and "step/NUMBER" another one, NUMBER in 20 digits so that keys sort as numbers do.
+// (Those made by earlier versions have a key "tag" besides.)
 //
 // Sequence numbers of events must have no gaps and never be used twice, or a watcher that resumes
 // would miss some. Their count is written with each event, which is cheap because it is not synced:
@@ -9,7 +9,6 @@
 #include "coordinator/journal/journal.h"
 
 #include <filesystem>
-#include <random>
 #include <system_error>
 #include <utility>
 
@@ -23,23 +22,11 @@ namespace {
 
 constexpr char kFormatKey[] = "format";
 constexpr char kFormat[] = "millrace coordinator 1";
-constexpr char kTagKey[] = "tag";
 constexpr char kJobPrefix[] = "job/";
 
 std::string JobKey(uint64_t number) { return absl::StrFormat("job/%020d", number); }
 std::string EventsKey(uint64_t number) { return absl::StrFormat("events/%020d", number); }
 std::string StepKey(uint64_t number) { return absl::StrFormat("step/%020d", number); }
-
-// Without letters and digits that look alike.
-std::string DrawTag() {
-  constexpr absl::string_view kLetters = "abcdefghjkmnpqrstuvwxyz23456789";
-  constexpr int kLength = 4;
-  std::random_device random;
-  std::uniform_int_distribution<size_t> letter(0, kLetters.size() - 1);
-  std::string tag;
-  for (int i = 0; i < kLength; ++i) tag += kLetters[letter(random)];
-  return tag;
-}
 
 // A database of another kind, or other files: either way not ours to write to.
 absl::Status SomethingElse(const std::string& directory) {
@@ -94,7 +81,6 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& direct
   MILLRACE_RETURN_IF_ERROR(Named(directory, database.status()));
   std::unique_ptr<Journal> journal(new Journal(directory, std::move(lock), *std::move(database)));
   MILLRACE_RETURN_IF_ERROR(journal->CheckFormat());
-  MILLRACE_RETURN_IF_ERROR(journal->ReadOrDrawTag());
   return journal;
 }
 
@@ -110,13 +96,6 @@ absl::Status Journal::CheckFormat() {
   MILLRACE_RETURN_IF_ERROR(Named(directory_, keys.status()));
   if (keys->empty()) return Put({{kFormatKey, kFormat}}, /*sync=*/true);
   return SomethingElse(directory_);
-}
-
-absl::Status Journal::ReadOrDrawTag() {
-  const auto tag = database_->Get(kTagKey);
-  MILLRACE_RETURN_IF_ERROR(Named(directory_, tag.status()));
-  tag_ = tag->has_value() ? **tag : DrawTag();
-  return tag->has_value() ? absl::OkStatus() : Put({{kTagKey, tag_}}, /*sync=*/true);
 }
 
 absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {

@@ -32,9 +32,6 @@ class Journal {
   static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& directory,
                                                        const RocksDatabaseOptions& options = {});
 
-  // Four letters and digits that were drawn when the journal was made.
-  const std::string& tag() const { return tag_; }
-
   // All jobs, in the order of submission. DATA_LOSS: an entry cannot be read.
   absl::StatusOr<std::vector<Entry>> ReadJobs() const;
 
@@ -51,7 +48,6 @@ class Journal {
   Journal(std::string directory, std::unique_ptr<DirectoryLock> lock,
           std::unique_ptr<RocksDatabase> database);
   absl::Status CheckFormat();
-  absl::Status ReadOrDrawTag();
   // Puts all of them, by key, or none.
   using Values = std::vector<std::pair<std::string, std::string>>;
   absl::Status Put(Values values, bool sync);
@@ -60,7 +56,6 @@ class Journal {
   const std::string directory_;
   const std::unique_ptr<DirectoryLock> lock_;
   const std::unique_ptr<RocksDatabase> database_;
-  std::string tag_;
 };
 
 }  // namespace millrace::coordinator

@@ -190,7 +190,10 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   // What it reads hangs there, and perhaps not elsewhere.
   const bool hangs = !is_new && makes && absl::IsDeadlineExceeded(status);
   const ReachAction action = hangs ? ReachAction::kGiveUp : tries_.Decide(status);
-  if (!is_new && (action == ReachAction::kGiveUp || (makes && is_full))) {
+  const bool is_unserved =
+      !is_new && !makes && action == ReachAction::kRetry && remaker_.IsUnserved(shards, status);
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (!is_new && (action == ReachAction::kGiveUp || (makes && is_full) || is_unserved)) {
     MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, status));
     // What goes on for long does not keep the journal and the servers busy.
     if (*remade && makes) MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, status));
@@ -207,7 +210,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
     *remade = begins.value_or(false);
     if (begins) return absl::nullopt;
   }
-  const bool is_final = is_new || (makes ? remaker_.IsHopeless() : !remaker_.waits_for_files());
+  // A shard that is not there is as one whose server is away: the right disk may yet be mounted.
+  const bool may_come = makes || absl::IsNotFound(status);
+  const bool is_final = is_new || (may_come ? remaker_.IsHopeless() : !remaker_.waits_for_files());
   if (action == ReachAction::kGiveUp && is_final) return remaker_.Explain(status);
   bool unmade = false;
   if (is_new || (makes && absl::IsResourceExhausted(status))) {
@@ -296,6 +301,24 @@ void Attacher::TellOther(const std::string& chosen, bool is_removed, const Resto
                          ", is taken: ", std::string(status.message())));
 }
 
+// False: not to that cut. Shards are made again from a checkpoint, which has more; or it has not
+// answered yet whether it has more than the initial values.
+absl::StatusOr<bool> Attacher::MayGoBack(ShardGroup& shards, const AttachDecision& decision) {
+  const uint64_t version = decision.cut.version();
+  MILLRACE_ASSIGN_OR_RETURN(
+      placed_again_,
+      remaker_.ReplaceByFurther(shards, decision.steps,
+                                absl::StrCat(decision.why, ", and the newest cut that all have is ",
+                                             "of version ", version)));
+  if (placed_again_) return false;
+  const bool waits = version == 0 && remaker_.waits_for_files() && job_->record().has_checkpoint();
+  if (waits) {
+    MILLRACE_RETURN_IF_ERROR(
+        reporter_->Wait("its checkpoint", tries_.NextPause(), remaker_.why_not()));
+  }
+  return !waits;
+}
+
 // Nothing: look at all shards again.
 absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(ShardGroup& shards,
                                                                                Statuses statuses,
@@ -303,6 +326,8 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
   const uint32_t replicas = Replicas(job_->spec());
   const AttachDecision decision = DecideAttach(statuses, replicas);
   if (!decision.step_back) return statuses;
+  MILLRACE_ASSIGN_OR_RETURN(const bool goes_back, MayGoBack(shards, decision));
+  if (!goes_back) return absl::nullopt;
   LOG(INFO) << job_->id() << ": " << decision.why << "; all shards step back to version "
             << decision.cut.version() << " of epoch " << decision.cut.epoch();
   MILLRACE_RETURN_IF_ERROR(NoteMayLackSteps());

@@ -18,6 +18,7 @@
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/run/runner_inbox.h"
 #include "coordinator/run/unmaker.h"
+#include "coordinator/shards/attach_decision.h"
 #include "coordinator/shards/merge_progress.h"
 #include "coordinator/shards/shard_group.h"
 
@@ -70,6 +71,7 @@ class Attacher {
   absl::StatusOr<absl::optional<Statuses>> Reach(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,
                                                            Attached& attached);
+  absl::StatusOr<bool> MayGoBack(ShardGroup& shards, const AttachDecision& decision);
   absl::StatusOr<bool> DropFirst(ShardGroup& shards);
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
   absl::StatusOr<Statuses> Bring(ShardGroup& shards, bool is_new);

@@ -51,6 +51,7 @@ void Remaker::Begin() {
   missing_since_.clear();
   damaged_.clear();
   told_.clear();
+  unserved_.reset();
   avoided_.clear();
   hopeless_since_.reset();
   look_again_ = absl::InfinitePast();
@@ -90,6 +91,18 @@ absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
   return MakeAgain(shards, std::move(losses));
 }
 
+// A server whose disk is full, say, still tells of its shards.
+bool Remaker::IsUnserved(ShardGroup& shards, const absl::Status& status) {
+  const uint32_t failed = shards.failed_shard();
+  if (!absl::IsUnavailable(status) || !absl::IsUnavailable(shards.Look(failed))) {
+    unserved_.reset();
+    return false;
+  }
+  const absl::Time now = environment_.clock->Now();
+  if (!unserved_ || unserved_->first != failed) unserved_.emplace(failed, now);
+  return now - unserved_->second >= environment_.restore_grace;
+}
+
 absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Status& status) {
   const uint32_t failed = shards.failed_shard();
   const ShardPlacement& placement = shards.placements()[failed];
@@ -97,12 +110,7 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
   Losses losses{std::vector<bool>(count), std::vector<bool>(count), ""};
   losses.lost[failed] = true;
   const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
-  if (!IsToBeMade(placement)) {
-    if (!absl::IsDataLoss(status) && !absl::IsNotFound(status)) return false;
-    losses.cause = absl::StrCat(
-        shards.NameOf(failed), absl::IsNotFound(status) ? " is not there any more" : " is damaged");
-    return MakeAgain(shards, std::move(losses));
-  }
+  if (!IsToBeMade(placement)) return ReplaceMade(shards, std::move(losses), status);
   losses.cause = job_->record().remake().cause();
   const bool hangs = absl::IsDeadlineExceeded(status);
   if (is_full || hangs) {
@@ -125,6 +133,35 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
         shards.NameOf(failed),
         " cannot be made again: ", why_not_.empty() ? std::string(status.message()) : why_not_,
         "; looks for a checkpoint every ", absl::FormatDuration(kLookForFilesAgain)));
+  }
+  return replaced;
+}
+
+// It was made, and cannot be had.
+absl::StatusOr<bool> Remaker::ReplaceMade(ShardGroup& shards, Losses losses,
+                                          const absl::Status& status) {
+  const uint32_t failed = shards.failed_shard();
+  const absl::Time now = environment_.clock->Now();
+  const std::string name = shards.NameOf(failed);
+  if (absl::IsDataLoss(status)) {
+    losses.cause = absl::StrCat(name, " is damaged");
+    return MakeAgain(shards, std::move(losses));
+  }
+  if (now < look_again_) return false;
+  if (absl::IsUnavailable(status)) {
+    losses.cause = absl::StrCat(name, " is not served for longer than ",
+                                absl::FormatDuration(environment_.restore_grace));
+    avoided_[shards.placements()[failed].directory_id()] = now + kHangs;
+    losses.moves[failed] = !Servers().empty();
+    return MakeAgain(shards, std::move(losses));
+  }
+  if (!absl::IsNotFound(status)) return false;
+  const std::string cause = absl::StrCat(name, " is not there any more");
+  losses.cause = cause;
+  MILLRACE_ASSIGN_OR_RETURN(const bool replaced, MakeAgain(shards, std::move(losses)));
+  // Its server may have come back with another copy of its disk than the right one.
+  if (!replaced && !waits_for_files_) {
+    NoteHopeless(absl::StrCat(cause, ", and cannot be made again: ", why_not_));
   }
   return replaced;
 }
@@ -187,36 +224,57 @@ absl::StatusOr<bool> Remaker::ReplaceGone(ShardGroup& shards, Losses losses,
   return MakeAgain(shards, std::move(losses));
 }
 
+absl::StatusOr<bool> Remaker::ReplaceByFurther(ShardGroup& shards, uint64_t steps,
+                                               const std::string& cause) {
+  // Checkpoints are written of cuts. So there is nothing to look for, unless cuts are gone.
+  if (steps > 0 && job_->record().checkpoint().step() <= steps) return false;
+  const auto found = FindUsable();
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (!found.ok()) why_not_ = std::string(found.status().message());
+  if (!found.ok() || found->step <= steps) return false;
+  const size_t count = shards.placements().size();
+  return MakeOf(*found, shards,
+                Losses{std::vector<bool>(count, true), std::vector<bool>(count), cause});
+}
+
 absl::StatusOr<bool> Remaker::MakeAgain(ShardGroup& shards, Losses losses) {
   const auto found = FindUsable();
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (!found.ok()) return CannotMake(losses, std::string(found.status().message()));
+  return MakeOf(*found, shards, std::move(losses));
+}
+
+bool Remaker::CannotMake(const Losses& losses, const std::string& why_not) {
+  why_not_ = why_not;
+  look_again_ = environment_.clock->Now() + kLookForFilesAgain;
+  LOG(WARNING) << job_->id() << ": " << losses.cause << ", and cannot be made again: " << why_not_;
+  return false;
+}
+
+absl::StatusOr<bool> Remaker::MakeOf(const FoundCheckpoint& found, ShardGroup& shards,
+                                     Losses losses) {
   const std::vector<RemakeServer> servers = Servers();
   const bool moves =
       std::find(losses.moves.begin(), losses.moves.end(), true) != losses.moves.end();
-  if (!found.ok() || (moves && servers.empty())) {
-    why_not_ = found.ok() ? "no ps server is there that could take its shards"
-                          : std::string(found.status().message());
-    look_again_ = environment_.clock->Now() + kLookForFilesAgain;
-    LOG(WARNING) << job_->id() << ": " << losses.cause
-                 << ", and cannot be made again: " << why_not_;
-    return false;
+  if (moves && servers.empty()) {
+    return CannotMake(losses, "no ps server is there that could take its shards");
   }
   if (Replicas(job_->spec()) > 0) losses.lost.assign(losses.lost.size(), true);
   const JobRecord before = job_->record();
-  const ShardRestore& from = *found->checkpoint;
+  const ShardRestore& from = *found.checkpoint;
   const std::vector<ShardPlacement> after =
       PlaceAgain(shards.placements(), losses.lost, losses.moves, from, servers);
   const Remake remake =
       WithCause(before.remake(), losses.cause,
                 absl::StrCat(DescribeRemade(after), " from checkpoint ",
-                             CheckpointFolder(from.checkpoint()), " at step ", found->step));
-  const std::set<uint64_t> damaged = DamagedBeside(*found);
+                             CheckpointFolder(from.checkpoint()), " at step ", found.step));
+  const std::set<uint64_t> damaged = DamagedBeside(found);
   MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
     record.mutable_shards()->Assign(after.begin(), after.end());
     *record.mutable_remake() = remake;
     record.mutable_damaged_checkpoints()->Assign(damaged.begin(), damaged.end());
   }));
-  for (const auto& [number, damage] : found->damaged) {
+  for (const auto& [number, damage] : found.damaged) {
     if (!told_.insert(damage).second) continue;
     job_->AppendNotice(absl::StrCat("a checkpoint cannot be used: ", damage));
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,10 +41,20 @@ class Remaker {
   // Looks at whom Locate has missed: shards are made elsewhere when all of those are back with
   // other directories, and those of a server that is gone for longer than --restore_grace.
   absl::StatusOr<bool> ReplaceMissing(ShardGroup& shards);
-  // A call to all shards has failed for good, or since there is no memory. Where a shard's state is
-  // damaged or gone it is made again; where its checkpoint is damaged, from the one before; where
-  // its server has no room for it, or did not make it in time, on another one.
+  // A call to all shards has failed so that it is tried again. Whether the failed one's server is
+  // there and has not served it for longer than --restore_grace: its disk cannot be read, say.
+  // Blocks for a call to it.
+  bool IsUnserved(ShardGroup& shards, const absl::Status& status);
+  // A call to all shards has failed for good, since there is no memory, or of an unserved one.
+  // Where a shard's state is damaged, gone or not served it is made again; where its checkpoint is
+  // damaged, from the one before; where its server has no room for it, or did not make it in time,
+  // on another one.
   absl::StatusOr<bool> ReplaceFailed(ShardGroup& shards, const absl::Status& status);
+  // All shards of a synchronous job can step back to a cut that has `steps` steps; `cause` says why
+  // they must. Where a checkpoint is further they are made again from that: a shard whose newest
+  // cuts cannot be read, or whose disk is an old one, would take the others back to where it is.
+  absl::StatusOr<bool> ReplaceByFurther(ShardGroup& shards, uint64_t steps,
+                                        const std::string& cause);
   // What shards are to be made of cannot be read, and for --member_timeout nothing else was there:
   // the job cannot go on.
   bool IsHopeless() const;
@@ -51,6 +62,8 @@ class Remaker {
   absl::StatusOr<bool> IsRemoved(const ShardRestore& checkpoint) const;
   // Whether the directory of checkpoints did not answer when one was looked for last.
   bool waits_for_files() const { return waits_for_files_; }
+  // Why nothing could be made again when that was tried last. Empty: nothing was tried in vain.
+  const std::string& why_not() const { return why_not_; }
 
   // Who is missing, with why nothing is done about it.
   std::map<std::string, std::string> Explain(std::map<std::string, std::string> missing) const;
@@ -65,6 +78,7 @@ class Remaker {
     std::vector<bool> moves;
     std::string cause;
   };
+  absl::StatusOr<bool> ReplaceMade(ShardGroup& shards, Losses losses, const absl::Status& status);
   absl::StatusOr<bool> ReplaceGone(ShardGroup& shards, Losses losses, const ShardRestore& gone);
   absl::StatusOr<bool> ReplaceDamaged(ShardGroup& shards, Losses losses, const ShardRestore& bad,
                                       const absl::Status& damage);
@@ -72,6 +86,8 @@ class Remaker {
   absl::StatusOr<bool> WaitForHanging(const absl::Status& status);
   void NoteHopeless(const std::string& what);
   absl::StatusOr<bool> MakeAgain(ShardGroup& shards, Losses losses);
+  bool CannotMake(const Losses& losses, const std::string& why_not);
+  absl::StatusOr<bool> MakeOf(const FoundCheckpoint& found, ShardGroup& shards, Losses losses);
   absl::StatusOr<FoundCheckpoint> FindUsable();
   std::set<uint64_t> DamagedIn(const std::string& directory) const;
   std::set<uint64_t> DamagedBeside(const FoundCheckpoint& found) const;
@@ -87,6 +103,8 @@ class Remaker {
   std::map<std::string, absl::Time> missing_since_;    // By directory.
   std::map<std::string, std::set<uint64_t>> damaged_;  // By directory of checkpoints.
   std::set<std::string> told_;  // Of checkpoints that cannot be opened: what people were told.
+  // The shard that was not served last, and since when.
+  absl::optional<std::pair<uint32_t, absl::Time>> unserved_;
   // Servers without room, or that hang, by directory: until when they get no shards.
   std::map<std::string, absl::Time> avoided_;
   // What shards are to be made of cannot be read, and nothing else is there, since then.

@@ -7,12 +7,15 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/job_state.h"
 #include "common/net/checked_request.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
+#include "coordinator/job/evaluation_verdict.h"
+#include "coordinator/shards/attach_decision.h"
 #include "coordinator/shards/shard_group.h"
 
 namespace millrace::coordinator {
@@ -26,6 +29,27 @@ constexpr absl::Duration kCancelWait = absl::Seconds(10);
 // Of requests that name a job, and of one that brings a spec.
 constexpr size_t kMaxRequestBytes = 64 << 10;
 constexpr size_t kMaxSubmissionBytes = 2 << 20;
+
+// DATA_LOSS: a shard of a job that has succeeded has not got all of its steps. Its disk was damaged
+// since, or is an older copy of itself.
+absl::Status CheckEnd(const JobRecord& record, const ShardGroup& shards,
+                      const ShardGroup::Statuses& statuses) {
+  if (record.state() != SUCCEEDED) return absl::OkStatus();
+  const uint64_t end = EndStep(record);
+  const BarrierCheck check = CheckBarrier(statuses, end);
+  if (check.state == BarrierState::kReached) return absl::OkStatus();
+  std::string message = absl::StrCat(
+      "variables of job '", record.job_id(), "': ", shards.NameOf(check.shard),
+      " is not as it was after the job's ", end,
+      " steps: its data directory was damaged since then, or is an older copy; start the server on "
+      "the right one");
+  if (record.has_checkpoint()) {
+    absl::StrAppend(&message, ", or export checkpoint ", record.checkpoint().directory(), "/",
+                    CheckpointFolder(record.checkpoint().number()), " of step ",
+                    record.checkpoint().step(), " (millrace checkpoints export)");
+  }
+  return absl::DataLossError(message);
+}
 
 }  // namespace
 
@@ -207,8 +231,11 @@ grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,
   }
   if (HasEnded(record.state())) {
     // A server that was away when the job ended still has the generation before.
-    const absl::Status fenced = shards.Fence(record.generation());
-    if (!fenced.ok()) return ToGrpcStatus(fenced);
+    const auto fenced = shards.SetGeneration(record.generation());
+    if (!fenced.ok()) return ToGrpcStatus(fenced.status());
+    if (const absl::Status whole = CheckEnd(record, shards, *fenced); !whole.ok()) {
+      return ToGrpcStatus(whole);
+    }
   }
   *response->mutable_variables() = record.plan().variables();
   *response->mutable_routing() = shards.RoutingAt(record.generation());

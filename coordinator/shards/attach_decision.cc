@@ -22,9 +22,9 @@
 namespace millrace::coordinator {
 namespace {
 
-// A server that comes back serves before it has opened all its shards. With the pauses between
-// calls, some 3 s. A server without memory is not counted: it has some when other jobs have ended,
-// and have been written.
+// With the pauses between calls, some 3 s: a call that was given up may have been overtaken by the
+// next one. A server without memory is not counted: it has some when other jobs have ended, and
+// have been written.
 constexpr int kRefusals = 7;
 
 using Name = std::pair<uint64_t, uint64_t>;  // Epoch and version.
@@ -60,6 +60,15 @@ std::string WhyApart(absl::Span<const ShardStatus> shards) {
   return "";
 }
 
+// Each version after the cut has been made of `replicas` steps. Those before need not: an earlier
+// job, that this one was restored from, may have had other replicas.
+uint64_t StepsOf(const CutName& cut, const ShardStatus& shard, uint32_t replicas) {
+  const auto applied = AppliedSet::FromProto(shard.applied());
+  if (cut.version() == 0 || cut.version() > shard.version() || !applied.ok()) return 0;
+  const uint64_t since = (shard.version() - cut.version()) * replicas;
+  return applied->size() > since ? applied->size() - since : 0;
+}
+
 }  // namespace
 
 CutName NewestCommonCut(absl::Span<const ShardStatus> shards) {
@@ -85,6 +94,7 @@ AttachDecision DecideAttach(absl::Span<const ShardStatus> shards, uint32_t repli
   if (decision.why.empty()) return decision;
   decision.step_back = true;
   decision.cut = NewestCommonCut(shards);
+  decision.steps = StepsOf(decision.cut, shards[0], replicas);
   for (const ShardStatus& shard : shards) {
     decision.epoch = std::max(decision.epoch, shard.epoch() + 1);
   }

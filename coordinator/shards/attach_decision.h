@@ -24,6 +24,7 @@ struct AttachDecision {
   bool step_back = false;  // Otherwise the shards go on as they are.
   // Where they step back: to which cut, and the epoch that begins.
   CutName cut;
+  uint64_t steps = 0;  // That the cut has.
   uint64_t epoch = 0;
   std::string why;  // For people.
 };

@@ -87,6 +87,19 @@ TEST(AttachDecisionTest, ShardsGoOnOrStepBackToTheNewestCommonCut) {
   }
 }
 
+// Of a job that was restored at step 1000, at version 10: of an earlier one, with other replicas.
+TEST(AttachDecisionTest, StepsOfTheCutFollowFromAShardThatHasItAndMore) {
+  std::vector<ShardStatus> shards =
+      Make({{0, 17, false, {{0, 12}}}, {0, 12, false, {{0, 12}}}, {0, 17, false, {{0, 12}}}});
+  shards[0].mutable_applied()->set_watermark(1014);
+  shards[1].mutable_applied()->set_watermark(1004);
+  EXPECT_EQ(DecideAttach(shards, /*replicas=*/2).steps, 1004u);
+  std::swap(shards[0], shards[1]);
+  EXPECT_EQ(DecideAttach(shards, /*replicas=*/2).steps, 1004u);
+  shards[0].clear_cuts();
+  EXPECT_EQ(DecideAttach(shards, /*replicas=*/2).steps, 0u) << "the initial values";
+}
+
 TEST(AttachDecisionTest, AsynchronousShardsGoOnHoweverFarApart) {
   EXPECT_FALSE(DecideAttach(Make({{0, 2, false}, {0, 900, false}}), /*replicas=*/0).step_back);
 }

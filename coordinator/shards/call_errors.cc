@@ -12,12 +12,9 @@ namespace {
 
 constexpr char kBare[] = "CANCELLED";  // A message that says no more than the code.
 
-// gRPC has several words for a transport that broke, and no server of ours uses these two.
 absl::StatusCode CodeOf(const grpc::Status& status) {
   const absl::StatusCode code = FromGrpcStatus(status).code();
-  const bool is_transport =
-      code == absl::StatusCode::kUnknown || code == absl::StatusCode::kInternal;
-  return is_transport ? absl::StatusCode::kUnavailable : code;
+  return IsNoAnswerOfOurs(code) ? absl::StatusCode::kUnavailable : code;
 }
 
 // Nobody needs to wait for an error to pass where another one will not; and who waits for memory

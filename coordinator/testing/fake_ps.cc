@@ -96,6 +96,22 @@ void FakePs::Wipe() {
   cuts_.clear();
 }
 
+struct FakePs::Disk {
+  std::map<Key, Shard> flushed;
+  std::map<Key, std::map<Name, Shard>> cuts;
+};
+
+std::shared_ptr<const FakePs::Disk> FakePs::CopyDisk() const {
+  MutexLock lock(&mutex_);
+  return std::make_shared<Disk>(Disk{flushed_, cuts_});
+}
+
+void FakePs::PutDisk(const Disk& disk) {
+  MutexLock lock(&mutex_);
+  flushed_ = disk.flushed;
+  cuts_ = disk.cuts;
+}
+
 void FakePs::ReplaceDisk() {
   Wipe();
   directory_id_ = absl::StrCat("directory-", ++disks_, "-of-", name_);

@@ -43,6 +43,11 @@ class FakePs final : public ParameterServerAdmin::Service {
   // Shards that were flushed cannot be read in the next life: calls to them are answered with
   // DATA_LOSS until they are dropped.
   void DamageDisk();
+  // What its "database" holds now; and what it holds from then on, in the same directory. PutDisk
+  // REQUIRES: it does not serve.
+  struct Disk;
+  std::shared_ptr<const Disk> CopyDisk() const;
+  void PutDisk(const Disk& disk);
   // Its directory becomes that of `other`, whose own one is lost; it has an empty one. REQUIRES:
   // neither serves.
   void MoveDiskTo(FakePs& other);

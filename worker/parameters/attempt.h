@@ -164,9 +164,13 @@ class StreamAttempt : public Attempt,
   void OnBroken(const absl::Status& status) final ABSL_LOCKS_EXCLUDED(monitor_->mutex) {
     MutexLock lock(&monitor_->mutex);
     if (over_locked()) return;
-    this->EndLocked(
-        status.ok() ? absl::UnavailableError("the server has ended the stream") : status,
-        IsBrokenConnection(status.code()) ? AfterBreak() : Again::kNever);
+    this->EndLocked(WhyBroken(status),
+                    IsBrokenConnection(status.code()) ? AfterBreak() : Again::kNever);
+  }
+
+  static absl::Status WhyBroken(const absl::Status& status) {
+    if (status.ok()) return absl::UnavailableError("the server has ended the stream");
+    return IsNoAnswerOfOurs(status.code()) ? absl::UnavailableError(status.message()) : status;
   }
 
   // After the message was sent: Close may have been there between, and has left this stream to us.
