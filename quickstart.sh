@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Millrace and trains a convolutional network on generated digits, through a coordinator,
-# a parameter server and two workers in one process. No accelerator and no download needed.
+# a parameter server and two workers in one process. No accelerator and no data needed.
 # Arguments go to `millrace train`, e.g. ./quickstart.sh --ps=2 --workers=4
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -1,8 +1,8 @@
 // The client library: submit jobs to a coordinator, follow them, cancel them.
 //
-//   ASSIGN_OR_RETURN(auto client, JobsClient::Create({.address = "trainer-0:7070"}));
-//   ASSIGN_OR_RETURN(std::string job, client->Submit(spec));
-//   RETURN_IF_ERROR(client->Watch(job, 0, [](const JobEvent& event) { ... }));
+//   MILLRACE_ASSIGN_OR_RETURN(auto client, JobsClient::Create({.address = "trainer-0:2220"}));
+//   MILLRACE_ASSIGN_OR_RETURN(std::string job, client->Submit(spec));
+//   MILLRACE_RETURN_IF_ERROR(client->Watch(job, 0, [](const JobEvent& event) { ... }));
 //
 // Call ConfigureGrpcEnvironment() (common/net/channel.h) first in main().
 #ifndef MILLRACE_CLIENT_JOBS_CLIENT_H_
@@ -63,7 +63,7 @@ class JobsClient {
   // For whom a job waits, what its members do, what has gone wrong of late.
   virtual absl::StatusOr<JobExplanation> Explain(const std::string& job_id) = 0;
 
-  // All jobs, the newest first, without their specs.
+  // All jobs, the newest first; of their specs the names alone.
   virtual absl::StatusOr<std::vector<JobStatus>> List() = 0;
 
   // A job that had ended stays as it is; its status is returned. One that does not end within the

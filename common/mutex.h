@@ -1,6 +1,6 @@
 // Annotated wrappers of the standard mutex and condition variable.
 //
-// clang checks the annotations with --config=clang (-Wthread-safety). absl::Mutex is not used: in
+// clang checks the annotations with --config=asan (-Wthread-safety). absl::Mutex is not used: in
 // a system Abseil that was built without ThreadSanitizer its synchronisation is invisible to it.
 #ifndef MILLRACE_COMMON_MUTEX_H_
 #define MILLRACE_COMMON_MUTEX_H_

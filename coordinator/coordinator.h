@@ -4,7 +4,10 @@
 //   dispatch/    which steps are done, leased or free, and who may have the next ones
 //   placement/   how variables are divided into shards, and which server holds which
 //   checkpoint/  when checkpoints are due, what becomes of one, and how jobs go on from one
-//   jobs/        one runner for each job: plan, place, train, evaluate, end
+//   job/         one job: its record, its events, what it has come to
+//   shards/      calls to a job's shards, and what follows from what they say
+//   run/         one runner for each job: plan, place, attach, train, evaluate, end
+//   jobs/        all jobs: submissions, their queue, what is kept of those that have ended
 //   explain/     who keeps a job waiting
 //   journal/     what must survive a restart
 //   service/     the clients' gRPC service

@@ -1,4 +1,4 @@
-// Linked into every test and binary; it does nothing unless built with -fsanitize=thread.
+// Linked into what ThreadSanitizer looks at; it does nothing unless built with -fsanitize=thread.
 // Debian's gRPC, Abseil and RocksDB are not instrumented: what they synchronise is invisible, so
 // reports from within them say nothing. Races in our own code are still found. A service is
 // destroyed after its server has stopped, which is ordered within gRPC: its generated destructors

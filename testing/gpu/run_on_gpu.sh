@@ -64,7 +64,7 @@ folder_of() {
     [[ ! -e $path ]] || { dirname "$path"; return; }
   done
 }
-for library in libcublasLt.so.13 libcudnn.so.9 libnccl.so.2; do
+for library in libcublasLt.so.13 libcublasLt.so.12 libcudnn.so.9 libnccl.so.2; do
   folder=$(folder_of "$library")
   [[ -z $folder ]] || cuda_path=${cuda_path:+$cuda_path:}$folder
 done

@@ -30,7 +30,8 @@ struct ParameterClientOptions {
   int connections_per_server = 4;
   // A request, or a part of one, that has made no progress for this long is made again: a message
   // may be lost on a connection that is not. More for what has many bytes, twice as long after each
-  // time, and up to eight times from the start where the shard's last answers were slow. Above 0.
+  // time (up to 64 times), and up to eight times from the start where the shard's last answers were
+  // slow. Above 0.
   absl::Duration call_timeout = absl::Seconds(10);
   // Empty: over the network, each with a connection of its own.
   ServerConnector connect = nullptr;
