@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace {
 namespace {
@@ -61,8 +62,7 @@ TEST(ExactSquareSumTest, SumIsRoundedOnceToTheNearestDouble) {
 }
 
 TEST(ExactSquareSumTest, NeitherOrderNorDivisionShows) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int> exponent(-120, 120);

@@ -14,6 +14,7 @@
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/ps_server.h"
 #include "ps/ps_test_util.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
 namespace {
@@ -77,8 +78,7 @@ class PsServerStressTest : public ::testing::Test {
 };
 
 TEST_F(PsServerStressTest, EveryPullSeesWholeSteps) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   std::atomic<uint64_t> next_step = 0;
   std::atomic<uint64_t> push_id = 0;
   std::atomic<bool> done = false;

@@ -28,6 +28,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace {
 namespace {
@@ -185,8 +186,7 @@ TEST(DamageTest, EveryDamagedBlockIsTold) {
 
 TEST(DamageTest, RandomBitsOfALargerCheckpointAreFound) {
   const uint64_t flips = NumberFromEnvironment("MILLRACE_FLIPS", 300);
-  const uint64_t seed = NumberFromEnvironment("MILLRACE_SEED", 20261122);
-  std::cout << "MILLRACE_SEED=" << seed << std::endl;
+  const uint64_t seed = TestSeedOr(20261122);
   std::mt19937_64 random(seed);
   const std::string directory = EmptyDirectory("larger");
   TestJob job = MakeTestJob();
@@ -533,8 +533,7 @@ class TextFuzzer {
 
 // Whatever the text, it is refused, or all that it says can be relied on.
 TEST(HostileFilesTest, DamagedTextIsRefusedOrMakesSense) {
-  const uint64_t seed = NumberFromEnvironment("MILLRACE_SEED", 20261122);
-  std::cout << "MILLRACE_SEED=" << seed << std::endl;
+  const uint64_t seed = TestSeedOr(20261122);
   const google::protobuf::LogSilencer silencer;
   const std::string directory = EmptyDirectory("fuzz");
   WriteTwo(directory);

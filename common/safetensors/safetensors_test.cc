@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "testing/seed/test_seed.h"
 
 namespace millrace {
 namespace {
@@ -247,9 +248,7 @@ constexpr int kHeaderRounds = 100'000;
 // Headers with random damage: what is accepted is JSON for another parser too, and describes the
 // whole file. MILLRACE_SEED repeats a run.
 TEST(SafetensorsFuzzTest, DamagedHeadersAreRefusedOrMakeSense) {
-  const char* seed_text = getenv("MILLRACE_SEED");
-  const uint64_t seed = seed_text == nullptr ? 20261122 : std::strtoull(seed_text, nullptr, 10);
-  std::cout << "MILLRACE_SEED=" << seed << std::endl;
+  const uint64_t seed = TestSeedOr(20261122);
   std::mt19937_64 random(seed);
   const auto below = [&](size_t bound) { return static_cast<size_t>(random() % bound); };
   const std::string telling = "{}[]\",:0123456789-.e\\ \x01\x7f\xff";

@@ -14,6 +14,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "protos/parameter_server.pb.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace {
 namespace {
@@ -123,9 +124,7 @@ void ExpectSame(const DecodedPush& decoded, const PushRequest& parsed) {
 }
 
 TEST(TensorCodecFuzzTest, DamagedMessagesAreJudgedAndReadAsByProtobuf) {
-  const char* seed_text = getenv("MILLRACE_SEED");
-  const uint64_t seed = seed_text == nullptr ? 20240501 : std::strtoull(seed_text, nullptr, 10);
-  std::cout << "MILLRACE_SEED=" << seed << std::endl;
+  const uint64_t seed = TestSeedOr(20240501);
   const google::protobuf::LogSilencer silencer;  // Protobuf reports each invalid string.
   Fuzzer fuzzer(seed);
   int valid = 0;

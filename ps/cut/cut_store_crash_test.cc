@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "ps/cut/cut_store.h"
 #include "ps/shard/shard_test_util.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
 namespace {
@@ -84,8 +85,7 @@ void Check(const std::string& path, const ShardPlan& plan, uint64_t said) {
 
 // Only children open the database: its threads are not there after a fork.
 TEST(CutStoreCrashTest, CommittedCutsSurviveAndOthersDoNotExist) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   std::mt19937 random(seed);
   const std::string path = absl::StrCat(::testing::TempDir(), "/cut_store_crash_test");
   std::filesystem::remove_all(path);

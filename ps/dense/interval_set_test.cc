@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
 namespace {
@@ -32,8 +33,7 @@ TEST(IntervalSetTest, OverlapIsRefusedAndChangesNothing) {
 }
 
 TEST(IntervalSetTest, AgreesWithABitmap) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   std::mt19937 random(seed);
   for (int round = 0; round < 200; ++round) {
     IntervalSet set;

@@ -21,6 +21,7 @@
 #include "ps/dense/arena_root.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_test_util.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
 namespace {
@@ -159,8 +160,7 @@ class Life {
 class ShardKillTest : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(ShardKillTest, SuccessorHasEveryAcknowledgedStepOnce) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   std::mt19937 random(seed);
   const std::string directory = absl::StrCat(::testing::TempDir(), "/shard_kill_test_", GetParam());
   std::filesystem::remove_all(directory);

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_test_util.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
 namespace {
@@ -83,8 +84,7 @@ class ShardStressTest : public ::testing::TestWithParam<uint32_t> {
 };
 
 TEST_P(ShardStressTest, EveryPullSeesAWholeVersion) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   std::atomic<bool> done = false;
   std::vector<std::thread> threads;
   for (unsigned pusher = 0; pusher < 3; ++pusher) {

@@ -13,6 +13,7 @@
 #include "ps/optimizer/optimizer.h"
 #include "ps/shard/shard_fixture.h"
 #include "ps/shard/shard_test_util.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
 namespace {
@@ -358,8 +359,7 @@ TEST_F(ShardTest, SingleContributionIsAppliedAsItIs) {
 }
 
 TEST_F(ShardTest, NoMessageBreaksIt) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   std::mt19937_64 random(seed);
   for (const uint32_t replicas : {0, 3}) {
     const ShardSpec spec = MakeSpec({10, 3}, replicas, /*total_steps=*/20);

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_test_util.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
 namespace {
@@ -73,8 +74,7 @@ class WholeVariableStressTest : public ::testing::TestWithParam<uint32_t> {
 };
 
 TEST_P(WholeVariableStressTest, ThreadsChangeNoBit) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   std::mt19937 random(seed);
   const std::unique_ptr<Shard> expected = MakeShard();
   const std::unique_ptr<Shard> shard = MakeShard();

@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
 #include "ps/store/shard_store.h"
+#include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
 namespace {
@@ -277,8 +278,7 @@ class Scenario {
 class ShardModelTest : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(ShardModelTest, ShardDoesAsTheModelDoes) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(TestSeed());
   Scenario(seed, GetParam()).Run();
 }
 
