@@ -147,6 +147,7 @@ TEST_F(DrainingMembershipTest, WaitsForNobodyWhereItHasNotJoined) {
 TEST_F(DrainingMembershipTest, WaitsNoLongerThanItIsTold) {
   Join();
   membership_->Drain(absl::Milliseconds(1));
+  EXPECT_TRUE(NextNews().has_draining());
 }
 
 TEST_F(DrainingMembershipTest, CoordinatorThatGoesIsNotWaitedFor) {

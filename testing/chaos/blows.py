@@ -16,7 +16,7 @@ class Victim:
     pause: float  # Seconds until it is started again, or goes on.
     same_port: bool = True  # A ps: at the port where it was.
     arena: str = "keep"  # A ps: what becomes of its memory: keep, remove, off (started without).
-    disk: str = "keep"  # A ps: what becomes of its data directory: keep, remove.
+    disk: str = "keep"  # A ps: what becomes of its data directory: keep, remove, old (as it was at the kill before).
 
 
 @dataclasses.dataclass
@@ -88,6 +88,14 @@ class Plan:
         at once: nobody else has it."""
         lost = [Victim(name, pause=0, same_port=False, arena="remove", disk="remove") for name in self.ps]
         blows = self.mixed(kills, stops=0) + [Blow(step, "kill", lost, self.delay()) for step in self.steps(losses)]
+        return sorted(blows, key=lambda blow: blow.step)
+
+    def old_disks(self, times, kills):
+        """So many times a ps server comes back with an older copy of its data directory, among kills of everybody."""
+        blows = self.mixed(kills, stops=0)
+        for step in self.steps(times):
+            victim = Victim(self.random.choice(self.ps), pause=0, arena="remove", disk="old")
+            blows.append(Blow(step, "kill", [victim], self.delay()))
         return sorted(blows, key=lambda blow: blow.step)
 
     def all_ps(self, kills):

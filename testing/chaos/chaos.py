@@ -73,9 +73,21 @@ class ChaosCluster(harness.Cluster):
         # Where it was; one that was killed before it served has been nowhere.
         if victim.disk == "remove":
             shutil.rmtree(self.ps_directory(index), ignore_errors=True)
+        self.keep_copy(index, put_back=victim.disk == "old")
         where = self.ps[index].known_address() if victim.same_port else None
         listen = where or "127.0.0.1:0"
         self.ps[index] = self.start_ps(index, listen, arena=victim.arena)
+
+    def keep_copy(self, index, put_back):
+        """Copies the directory of a ps that does not run; first puts back what was copied before."""
+        disk = pathlib.Path(self.ps_directory(index))
+        copy = self.directory / f"copy-of-ps-{index}"
+        if put_back and copy.exists():
+            shutil.rmtree(disk)
+            shutil.copytree(copy, disk)
+        elif disk.exists():
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(disk, copy)
 
     def submit(self, job, *arguments):
         result = self.millrace("submit", job, *arguments)

@@ -27,5 +27,9 @@ def disks(seed, steps):
     return blows.Plan(seed, steps, arenas=ARENAS, longest_pause=0.5).disks(losses=2, kills=5)
 
 
+def old_disks(seed, steps):
+    return blows.Plan(seed, steps, arenas=ARENAS, longest_pause=0.5).old_disks(times=4, kills=6)
+
+
 def none(seed, steps):
     return []

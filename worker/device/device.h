@@ -35,6 +35,8 @@ class Device {
 
   // Compiles a plan, whose shapes are all checked, for batches of up to these sizes.
   // INVALID_ARGUMENT: no batches to train on. RESOURCE_EXHAUSTED: too little memory for them.
+  // UNAVAILABLE: the device is lost, or has not made the model in time. Blocks, on a GPU for
+  // minutes at most.
   virtual absl::StatusOr<std::unique_ptr<Model>> Compile(const ModelPlan& plan,
                                                          const BatchSizes& batches) = 0;
 };
