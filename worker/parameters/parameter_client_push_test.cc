@@ -275,6 +275,21 @@ TEST(ParameterClientPushTest, RefusalIsReturnedWithTheServersName) {
                                        HasSubstr("generation 1; the shard is at 2")));
 }
 
+// A proxy's 401 or 403, or another server at the address of one that is gone: the job failed.
+TEST(ParameterClientPushTest, StreamThatNoServerOfOursEndsIsOpenedAgain) {
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kUnauthenticated, absl::StatusCode::kPermissionDenied,
+        absl::StatusCode::kUnimplemented}) {
+    SCOPED_TRACE(absl::StatusCodeToString(code));
+    TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+    cluster.server(0).SetPushRule(
+        Once({Verdict::kBreakStream, static_cast<int>(code), "not ours"}));
+    const auto client = cluster.NewClient();
+    ASSERT_EQ(PushStep(&cluster, client.get(), 3), absl::OkStatus());
+    EXPECT_EQ(cluster.Stored(), Negative(cluster.MakeValues(3)));
+  }
+}
+
 TEST(ParameterClientPushTest, StreamRefusedForGoodEndsThePush) {
   TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPushRule(
