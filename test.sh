@@ -22,7 +22,8 @@ timed() {
 }
 
 # Not on the way of a step or a variable, or GPUs' kernels, which another compiler compiles: that it
-# runs without sanitizers shows nothing that it does not show with them.
+# runs without sanitizers shows nothing that it does not show with them. (Whether gcc has warnings
+# for these tests is seen by `./test.sh opt` alone.)
 with_sanitizers_alone=(//client/... //coordinator/... //worker/input/... //worker/device/cuda/... //testing/gpu/...)
 
 run_phase() {

@@ -216,7 +216,7 @@ TEST(RemakeTest, ShardThatWaitsForRoomHasNoOtherOneReadAgain) {
 TEST(RemakeTest, JobThatCannotStepBackIsMadeAgainFromItsCheckpoint) {
   Gate early;
   Gate late;
-  FakeWorkerScript script = WaitingAt(31, &late);
+  FakeWorkerScript script = WaitingAt(35, &late);
   script.on_step = [&, wait = script.on_step](const std::string& job, uint64_t step) {
     if (step == 24) early.Pass();
     return wait(job, step);
@@ -452,10 +452,39 @@ TEST(RemakeTest, ShardThatItsServerDoesNotServeIsMadeElsewhereAfterTheGrace) {
             "shard 1 on ps-1 is not served for longer than 200ms");
 }
 
+// The others that it has could not be dropped, and the job waited for that without end.
+TEST(RemakeTest, AllShardsOfAServerThatServesNoneAreMadeElsewhere) {
+  CoordinatorOptions options;
+  options.restore_grace = absl::Milliseconds(200);
+  Gate gate;
+  FakeCluster cluster(2, options);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(31, &gate));
+  JobSpec spec = JobWithCheckpoints(60);
+  spec.mutable_synchronous()->set_replicas(4);
+  spec.mutable_placement()->set_shards(3);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20), StepsBefore(20)});
+  ASSERT_THAT(cluster.ps(0).Shards(job), SizeIs(2));
+  const auto refuses = [] {
+    return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "Received http2 header: 403");
+  };
+  cluster.ps(0).Kill();
+  cluster.ps(0).set_on_generation(refuses);
+  cluster.ps(0).set_on_get(refuses);
+  cluster.ps(0).set_on_drop(refuses);
+  cluster.ps(0).Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(3));
+  EXPECT_THAT(RemakesOf(cluster, job), SizeIs(1));
+}
+
 // Its disk is full, and may have room again: the shard has lost nothing.
 TEST(RemakeTest, ShardOfAServerThatCannotWriteStaysThere) {
   CoordinatorOptions options;
-  options.restore_grace = absl::Milliseconds(1);
+  options.restore_grace = absl::Milliseconds(300);
   Gate gate;
   FakeCluster cluster(2, options);
   cluster.StartPs();
@@ -468,7 +497,7 @@ TEST(RemakeTest, ShardOfAServerThatCannotWriteStaysThere) {
   cluster.ps(1).FlushAll();
   cluster.ps(1).Kill();
   cluster.ps(1).set_on_generation([&] {
-    return ++asked < 4 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "no space left on device")
+    return ++asked < 6 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "no space left on device")
                        : grpc::Status::OK;
   });
   cluster.ps(1).Start(cluster.address());

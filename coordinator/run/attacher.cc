@@ -140,7 +140,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
     if (!is_new) NoteClosed(shards);
     unmaker_.NobodyIsMissing();
     if (shards.HasToDropFirst()) {
-      MILLRACE_ASSIGN_OR_RETURN(const bool dropped, DropFirst(shards));
+      bool remade = false;
+      MILLRACE_ASSIGN_OR_RETURN(const bool dropped, DropFirst(shards, &remade));
+      if (remade) return absl::nullopt;
       if (!dropped) continue;
     }
     if (!closed_.empty() || !knows_closed_) MILLRACE_RETURN_IF_ERROR(NoteMayLackSteps());
@@ -183,7 +185,10 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
                                                                         bool is_new, bool* remade) {
   auto statuses = Bring(shards, is_new);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  if (statuses.ok()) return *std::move(statuses);
+  if (statuses.ok()) {
+    remaker_.AllAreThere();
+    return *std::move(statuses);
+  }
   const absl::Status& status = statuses.status();
   const bool makes = is_new || IsToBeMade(shards.placements()[shards.failed_shard()]);
   const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
@@ -191,7 +196,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   const bool hangs = !is_new && makes && absl::IsDeadlineExceeded(status);
   const ReachAction action = hangs ? ReachAction::kGiveUp : tries_.Decide(status);
   const bool is_unserved =
-      !is_new && !makes && action == ReachAction::kRetry && remaker_.IsUnserved(shards, status);
+      !is_new && action == ReachAction::kRetry && remaker_.IsUnserved(shards, status);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (!is_new && (action == ReachAction::kGiveUp || (makes && is_full) || is_unserved)) {
     MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, status));
@@ -224,8 +229,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   return absl::nullopt;
 }
 
-// What is to be made again goes first. False: that cannot be done now.
-absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards) {
+// What is to be made again goes first. False: that cannot be done now; `remade`: shards have other
+// places now.
+absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards, bool* remade) {
   const absl::Status dropped = shards.DropFirst(generation());
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (dropped.ok()) {
@@ -245,6 +251,10 @@ absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards) {
     case ReachAction::kGiveUp:
       return dropped;
     default:
+      if (remaker_.IsUnserved(shards, dropped)) {
+        MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, dropped));
+      }
+      MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
       MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, dropped));
       return false;
   }
@@ -301,8 +311,8 @@ void Attacher::TellOther(const std::string& chosen, bool is_removed, const Resto
                          ", is taken: ", std::string(status.message())));
 }
 
-// False: not to that cut. Shards are made again from a checkpoint, which has more; or it has not
-// answered yet whether it has more than the initial values.
+// False: not to that cut. Shards are made again from a checkpoint, which has more; or the directory
+// of one that has more does not answer.
 absl::StatusOr<bool> Attacher::MayGoBack(ShardGroup& shards, const AttachDecision& decision) {
   const uint64_t version = decision.cut.version();
   MILLRACE_ASSIGN_OR_RETURN(
@@ -311,7 +321,8 @@ absl::StatusOr<bool> Attacher::MayGoBack(ShardGroup& shards, const AttachDecisio
                                 absl::StrCat(decision.why, ", and the newest cut that all have is ",
                                              "of version ", version)));
   if (placed_again_) return false;
-  const bool waits = version == 0 && remaker_.waits_for_files() && job_->record().has_checkpoint();
+  const bool waits =
+      remaker_.waits_for_files() && job_->record().checkpoint().step() > decision.steps;
   if (waits) {
     MILLRACE_RETURN_IF_ERROR(
         reporter_->Wait("its checkpoint", tries_.NextPause(), remaker_.why_not()));
@@ -336,8 +347,10 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
   if (!stepped.ok()) {
     const absl::Status status = AsStepBackRefusal(stepped.status());
     if (tries_.Decide(status) == ReachAction::kGiveUp) {
-      // No cut is left that all of them can read.
-      MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, status));
+      // No cut is left that all of them can read: a shard is there, and has lost it.
+      const absl::Status loss =
+          absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
+      MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, loss));
       if (placed_again_) return absl::nullopt;
       if (!remaker_.waits_for_files()) return remaker_.Explain(status);
     }

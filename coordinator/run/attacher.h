@@ -72,7 +72,7 @@ class Attacher {
   absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,
                                                            Attached& attached);
   absl::StatusOr<bool> MayGoBack(ShardGroup& shards, const AttachDecision& decision);
-  absl::StatusOr<bool> DropFirst(ShardGroup& shards);
+  absl::StatusOr<bool> DropFirst(ShardGroup& shards, bool* remade);
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
   absl::StatusOr<Statuses> Bring(ShardGroup& shards, bool is_new);
   std::string DescribeMaking(const ShardGroup& shards, const std::vector<uint32_t>& unmade) const;

@@ -65,6 +65,7 @@ bool Remaker::IsHopeless() const {
 }
 
 absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
+  unserved_.reset();  // One that comes back has its own time to open its shards.
   const absl::Time now = environment_.clock->Now();
   const std::map<std::string, absl::Time> before = std::exchange(missing_since_, {});
   const std::vector<ShardPlacement>& placements = shards.placements();
@@ -113,8 +114,8 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
   if (!IsToBeMade(placement)) return ReplaceMade(shards, std::move(losses), status);
   losses.cause = job_->record().remake().cause();
   const bool hangs = absl::IsDeadlineExceeded(status);
-  if (is_full || hangs) {
-    avoided_[placement.directory_id()] = environment_.clock->Now() + (hangs ? kHangs : kFull);
+  if (is_full || hangs || absl::IsUnavailable(status)) {
+    avoided_[placement.directory_id()] = environment_.clock->Now() + (is_full ? kFull : kHangs);
     if (Servers().empty()) return hangs ? WaitForHanging(status) : false;
     losses.moves[failed] = true;
     return MakeAgain(shards, std::move(losses));
@@ -151,8 +152,13 @@ absl::StatusOr<bool> Remaker::ReplaceMade(ShardGroup& shards, Losses losses,
   if (absl::IsUnavailable(status)) {
     losses.cause = absl::StrCat(name, " is not served for longer than ",
                                 absl::FormatDuration(environment_.restore_grace));
-    avoided_[shards.placements()[failed].directory_id()] = now + kHangs;
-    losses.moves[failed] = !Servers().empty();
+    // What else is there is not served either, and could not be dropped.
+    const std::string& directory = shards.placements()[failed].directory_id();
+    avoided_[directory] = now + kHangs;
+    for (size_t shard = 0; shard < losses.lost.size(); ++shard) {
+      if (shards.placements()[shard].directory_id() != directory) continue;
+      losses.lost[shard] = losses.moves[shard] = true;
+    }
     return MakeAgain(shards, std::move(losses));
   }
   if (!absl::IsNotFound(status)) return false;
@@ -230,7 +236,7 @@ absl::StatusOr<bool> Remaker::ReplaceByFurther(ShardGroup& shards, uint64_t step
   if (steps > 0 && job_->record().checkpoint().step() <= steps) return false;
   const auto found = FindUsable();
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  if (!found.ok()) why_not_ = std::string(found.status().message());
+  why_not_ = waits_for_files_ ? std::string(found.status().message()) : "";
   if (!found.ok() || found->step <= steps) return false;
   const size_t count = shards.placements().size();
   return MakeOf(*found, shards,

@@ -37,6 +37,11 @@ class Remaker {
   // checkpoint is known to be bad.
   void Begin();
   void NobodyIsMissing() { missing_since_.clear(); }
+  // All shards have answered: none is lost, or not served.
+  void AllAreThere() {
+    unserved_.reset();
+    hopeless_since_.reset();
+  }
 
   // Looks at whom Locate has missed: shards are made elsewhere when all of those are back with
   // other directories, and those of a server that is gone for longer than --restore_grace.
@@ -103,7 +108,7 @@ class Remaker {
   std::map<std::string, absl::Time> missing_since_;    // By directory.
   std::map<std::string, std::set<uint64_t>> damaged_;  // By directory of checkpoints.
   std::set<std::string> told_;  // Of checkpoints that cannot be opened: what people were told.
-  // The shard that was not served last, and since when.
+  // The shard that was not served when all were asked last, and since when.
   absl::optional<std::pair<uint32_t, absl::Time>> unserved_;
   // Servers without room, or that hang, by directory: until when they get no shards.
   std::map<std::string, absl::Time> avoided_;

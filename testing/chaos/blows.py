@@ -93,6 +93,7 @@ class Plan:
     def old_disks(self, times, kills):
         """So many times a ps server comes back with an older copy of its data directory, among kills of everybody."""
         blows = self.mixed(kills, stops=0)
+        blows.append(Blow(0, "kill", [self.victim(name) for name in self.ps]))  # Of each there is a copy from then on.
         for step in self.steps(times):
             victim = Victim(self.random.choice(self.ps), pause=0, arena="remove", disk="old")
             blows.append(Blow(step, "kill", [victim], self.delay()))
