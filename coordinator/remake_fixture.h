@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/time/time.h"
 #include "coordinator/testing/fake_checkpoint.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
@@ -30,10 +31,17 @@ inline JobSpec JobWithCheckpoints(uint64_t steps) {
   return spec;
 }
 
+inline CoordinatorOptions WithGrace(absl::Duration restore_grace) {
+  CoordinatorOptions options;
+  options.restore_grace = restore_grace;
+  return options;
+}
+
 // A job on so many servers, whose only worker stands at a step until the gate is open.
 struct StandingJob {
-  StandingJob(int servers, uint64_t step, JobSpec job_spec = JobWithCheckpoints(60))
-      : cluster(servers), spec(std::move(job_spec)) {
+  StandingJob(int servers, uint64_t step, JobSpec job_spec = JobWithCheckpoints(60),
+              const CoordinatorOptions& options = {})
+      : cluster(servers, options), spec(std::move(job_spec)) {
     cluster.StartPs();
     cluster.AddWorker(WaitingAt(step, &gate));
     job = cluster.Submit(spec).value();

@@ -123,15 +123,8 @@ TEST(RemakeTest, AllDisksMayGoAgainAndAgain) {
 }
 
 TEST(RemakeTest, ServerThatStaysAwayIsGivenUpAfterTheGraceAndItsStrayShardGoes) {
-  CoordinatorOptions options;
-  options.restore_grace = absl::Milliseconds(200);
-  Gate gate;
-  FakeCluster cluster(2, options);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(200)));
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
   cluster.ps(1).FlushAll();
   cluster.ps(1).Kill();
@@ -360,16 +353,10 @@ TEST(RemakeTest, CoordinatorThatDiesAnywhereInBetweenMakesThemAgain) {
 }
 
 TEST(RemakeTest, ShardGoesToAServerThatHasRoomForIt) {
-  CoordinatorOptions options;
-  options.restore_grace = absl::Milliseconds(200);
-  Gate gate;
-  FakeCluster cluster(3, options);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  JobSpec spec = JobWithCheckpoints(60);
-  spec.mutable_placement()->set_shards(3);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  JobSpec wanted = JobWithCheckpoints(60);
+  wanted.mutable_placement()->set_shards(3);
+  StandingJob standing(3, 30, wanted, WithGrace(absl::Milliseconds(200)));
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10), StepsBefore(10)});
   cluster.ps(0).set_on_create([](const std::string&) {
     return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "not enough memory");
@@ -428,15 +415,8 @@ TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardAndSaysWhy
 // The job waited without end for a server that was there, where it went on without one that was
 // not.
 TEST(RemakeTest, ShardThatItsServerDoesNotServeIsMadeElsewhereAfterTheGrace) {
-  CoordinatorOptions options;
-  options.restore_grace = absl::Milliseconds(200);
-  Gate gate;
-  FakeCluster cluster(2, options);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(200)));
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
   const auto unreadable = [] {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut 7: cannot be read: Input/output error");
@@ -454,17 +434,11 @@ TEST(RemakeTest, ShardThatItsServerDoesNotServeIsMadeElsewhereAfterTheGrace) {
 
 // The others that it has could not be dropped, and the job waited for that without end.
 TEST(RemakeTest, AllShardsOfAServerThatServesNoneAreMadeElsewhere) {
-  CoordinatorOptions options;
-  options.restore_grace = absl::Milliseconds(200);
-  Gate gate;
-  FakeCluster cluster(2, options);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(31, &gate));
-  JobSpec spec = JobWithCheckpoints(60);
-  spec.mutable_synchronous()->set_replicas(4);
-  spec.mutable_placement()->set_shards(3);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  JobSpec wanted = JobWithCheckpoints(60);
+  wanted.mutable_synchronous()->set_replicas(4);
+  wanted.mutable_placement()->set_shards(3);
+  StandingJob standing(2, 31, wanted, WithGrace(absl::Milliseconds(200)));
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20), StepsBefore(20)});
   ASSERT_THAT(cluster.ps(0).Shards(job), SizeIs(2));
   const auto refuses = [] {
@@ -483,15 +457,8 @@ TEST(RemakeTest, AllShardsOfAServerThatServesNoneAreMadeElsewhere) {
 
 // Its disk is full, and may have room again: the shard has lost nothing.
 TEST(RemakeTest, ShardOfAServerThatCannotWriteStaysThere) {
-  CoordinatorOptions options;
-  options.restore_grace = absl::Milliseconds(300);
-  Gate gate;
-  FakeCluster cluster(2, options);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(300)));
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
   std::atomic<int> asked{0};
   cluster.ps(1).FlushAll();
@@ -509,16 +476,9 @@ TEST(RemakeTest, ShardOfAServerThatCannotWriteStaysThere) {
 
 // The job waited for ps-1 all the while, as people were told.
 TEST(RemakeTest, WhoReadsForLongIsNamed) {
-  CoordinatorOptions options;
-  options.restore_grace = absl::Milliseconds(200);
-  Gate gate;
   Gate reads;
-  FakeCluster cluster(2, options);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
+  StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(200)));
+  auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
   cluster.ps(0).set_on_create([&](const std::string&) {
     reads.Pass();

@@ -123,18 +123,10 @@ void FakePs::DamageDisk() {
 }
 
 void FakePs::MoveDiskTo(FakePs& other) {
-  std::map<Key, Shard> flushed;
-  std::map<Key, std::map<Name, Shard>> cuts;
-  {
-    MutexLock lock(&mutex_);
-    flushed.swap(flushed_);
-    cuts.swap(cuts_);
-  }
+  const std::shared_ptr<const Disk> disk = CopyDisk();
   other.directory_id_ = directory_id_;
   ReplaceDisk();
-  MutexLock lock(&other.mutex_);
-  other.flushed_ = std::move(flushed);
-  other.cuts_ = std::move(cuts);
+  other.PutDisk(*disk);
 }
 
 std::string FakePs::address() const {

@@ -4,14 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "glog/logging.h"
+#include "testing/seed/test_seed.h"
 #include "worker/model/shape.h"
 
 namespace millrace::worker {
@@ -19,13 +17,6 @@ namespace millrace::worker {
 // Choices that follow from MILLRACE_SEED, or are always the same without.
 class RandomChoices {
  public:
-  RandomChoices() {
-    if (const char* const text = std::getenv("MILLRACE_SEED"); text != nullptr) {
-      CHECK(absl::SimpleAtoi(text, &seed_)) << "MILLRACE_SEED=" << text;
-    }
-    random_.seed(seed_);
-  }
-
   std::string SeedString() const { return absl::StrCat("MILLRACE_SEED=", seed_); }
 
   size_t From(size_t least, size_t most) { return least + random_() % (most - least + 1); }
@@ -44,8 +35,8 @@ class RandomChoices {
   std::mt19937* random() { return &random_; }
 
  private:
-  uint32_t seed_ = 20261124;
-  std::mt19937 random_;
+  const uint64_t seed_ = TestSeedOr(20261124);
+  std::mt19937 random_{static_cast<uint32_t>(seed_)};
 };
 
 }  // namespace millrace::worker
