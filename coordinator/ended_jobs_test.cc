@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "coordinator/remake_fixture.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
@@ -11,6 +13,8 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -69,6 +73,26 @@ TEST(EndedJobsTest, ShardsOfOlderJobsAreDropped) {
   cluster.ps(0).Join(cluster.address());
   const auto variables = cluster.Variables(second);
   EXPECT_TRUE(variables.ok()) << variables.status();
+}
+
+// The message advised to cancel a job that had succeeded, and named no checkpoint.
+TEST(EndedJobsTest, WhoAsksForVariablesOfADamagedShardIsToldOfACheckpoint) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker();
+  const JobSpec spec = JobWithCheckpoints(20);
+  const std::string job = cluster.Submit(spec).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ps(0).AwaitRetired(job);
+  cluster.ps(0).Kill();
+  cluster.ps(0).DamageDisk();
+  cluster.ps(0).Start(cluster.address());
+  const absl::Status damaged = cluster.Variables(job).status();
+  EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(damaged.message()),
+              AllOf(HasSubstr("record 3: byte 9 is damaged"),
+                    HasSubstr(absl::StrCat("or export checkpoint ", spec.checkpoints().directory(),
+                                           "/000001 of step 20"))));
 }
 
 // The export had some shards at the job's end, and one far before it.

@@ -37,6 +37,12 @@ inline CoordinatorOptions WithGrace(absl::Duration restore_grace) {
   return options;
 }
 
+inline CoordinatorOptions WithPatience(absl::Duration member_timeout) {
+  CoordinatorOptions options;
+  options.member_timeout = member_timeout;
+  return options;
+}
+
 // A job on so many servers, whose only worker stands at a step until the gate is open.
 struct StandingJob {
   StandingJob(int servers, uint64_t step, JobSpec job_spec = JobWithCheckpoints(60),

@@ -298,9 +298,9 @@ TEST(RemakeTest, SynchronousJobDoesNotBeginAnewWhileItsCheckpointCannotBeRead) {
   EXPECT_EQ(RemakesOf(cluster, job)[0].step(), 16u);
 }
 
-TEST(RemakeTest, JobThatCannotStepBackAndHasNoCheckpointFailsAndSaysWhy) {
+TEST(RemakeTest, JobThatCannotStepBackForLongAndHasNoCheckpointFailsAndSaysWhy) {
   Gate gate;
-  FakeCluster cluster(2);
+  FakeCluster cluster(2, WithPatience(absl::Seconds(1)));
   cluster.StartPs();
   cluster.ps(1).set_takes_planned_cuts(false);
   cluster.AddWorker(WaitingAt(31, &gate));
@@ -394,9 +394,9 @@ TEST(RemakeTest, ShardThatItsServerCannotReadIsMadeAgain) {
   EXPECT_EQ(RemakesOf(cluster, job)[0].cause(), "shard 0 on ps-0 is damaged");
 }
 
-TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardAndSaysWhy) {
+TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardForLongAndSaysWhy) {
   Gate gate;
-  FakeCluster cluster(1);
+  FakeCluster cluster(1, WithPatience(absl::Seconds(1)));
   cluster.StartPs();
   cluster.AddWorker(WaitingAt(30, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
@@ -410,6 +410,29 @@ TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardAndSaysWhy
   EXPECT_THAT(end.message(),
               AllOf(HasSubstr("of shard 0: record 3: byte 9 is damaged"),
                     HasSubstr("it cannot be made again: the job has no checkpoints")));
+  EXPECT_TRUE(WasTold(cluster, job,
+                      "shard 0 on ps-0 is damaged, and cannot be made again: the job "
+                      "has no checkpoints (checkpoints.directory), and fails after "
+                      "1s"));
+}
+
+// It failed at once, and lost what its other shards had.
+TEST(RemakeTest, JobWithoutCheckpointsGoesOnWhenADamagedDiskIsReplacedByAWholeCopy) {
+  StandingJob standing(2, 30, PlainJob(60));
+  auto& [gate, cluster, spec, job] = standing;
+  FakePs& ps = cluster.ps(0);
+  ps.FlushAll();
+  const auto whole = ps.CopyDisk();
+  ps.Kill();
+  ps.DamageDisk();
+  ps.Start(cluster.address());
+  cluster.AwaitNotice(job, "is damaged, and cannot be made again");
+  ps.Kill();
+  ps.PutDisk(*whole);
+  ps.Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 60);
 }
 
 // The job waited without end for a server that was there, where it went on without one that was
@@ -425,6 +448,33 @@ TEST(RemakeTest, ShardThatItsServerDoesNotServeIsMadeElsewhereAfterTheGrace) {
   cluster.ps(1).set_on_generation(unreadable);
   cluster.ps(1).set_on_get(unreadable);
   cluster.ps(1).Start(cluster.address());
+  gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(2));
+  EXPECT_EQ(RemakesOf(cluster, job)[0].cause(),
+            "shard 1 on ps-1 is not served for longer than 200ms");
+}
+
+// Only attaching counted how long it was not served. A job that trained waited without end.
+TEST(RemakeTest, ServerThatCannotBeCalledWhileAJobTrainsIsGivenUpAfterTheGrace) {
+  std::atomic<bool> is_reached{true};
+  const auto answer = [&] {
+    return is_reached ? grpc::Status::OK
+                      : grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection refused");
+  };
+  Gate gate;
+  FakeCluster cluster(2, WithGrace(absl::Milliseconds(200)));
+  cluster.ps(1).set_on_generation(answer);
+  cluster.ps(1).set_on_get(answer);
+  cluster.StartPs();
+  cluster.AddWorker(WaitingAt(30, &gate));
+  const JobSpec spec = JobWithCheckpoints(60);
+  const std::string job = cluster.Submit(spec).value();
+  gate.AwaitSomebody();
+  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
+  is_reached = false;
+  const auto has_recovered = [](const JobEvent& event) { return event.has_recovered(); };
+  ASSERT_TRUE(cluster.Watch(job, 0, has_recovered).ok());
   gate.Open();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(2));

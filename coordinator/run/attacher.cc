@@ -56,6 +56,7 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
     attached.shards = *std::move(together);
     DescribeRemake(shards, attached);
     shards.MarkMade();
+    remaker_.NothingIsLost();
     MILLRACE_ASSIGN_OR_RETURN(attached.merged, MergeProgress(attached.shards));
     const auto& placements = shards.placements();
     MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
@@ -186,7 +187,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   auto statuses = Bring(shards, is_new);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (statuses.ok()) {
-    remaker_.AllAreThere();
+    remaker_.AllAreServed();
     return *std::move(statuses);
   }
   const absl::Status& status = statuses.status();
@@ -215,8 +216,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
     *remade = begins.value_or(false);
     if (begins) return absl::nullopt;
   }
-  // A shard that is not there is as one whose server is away: the right disk may yet be mounted.
-  const bool may_come = makes || absl::IsNotFound(status);
+  // A shard that is not there, or damaged, is as one whose server is away: the right disk may yet
+  // be mounted.
+  const bool may_come = makes || absl::IsNotFound(status) || absl::IsDataLoss(status);
   const bool is_final = is_new || (may_come ? remaker_.IsHopeless() : !remaker_.waits_for_files());
   if (action == ReachAction::kGiveUp && is_final) return remaker_.Explain(status);
   bool unmade = false;
@@ -352,7 +354,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
           absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
       MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, loss));
       if (placed_again_) return absl::nullopt;
-      if (!remaker_.waits_for_files()) return remaker_.Explain(status);
+      const bool is_final =
+          absl::IsDataLoss(loss) ? remaker_.IsHopeless() : !remaker_.waits_for_files();
+      if (is_final) return remaker_.Explain(status);
     }
     MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, remaker_.Explain(status)));
     // A call that was given up may arrive yet, and not at a shard that trains again.

@@ -58,6 +58,12 @@ class Attacher {
   // and the record says where. Either way the group is of no more use.
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
 
+  // Before it: the server with that directory could not be called since then. How long attaching
+  // waits for it counts from there.
+  void NoteUnserved(const std::string& directory_id, absl::Time since) {
+    remaker_.NoteUnserved(directory_id, since);
+  }
+
   // The newest generation that may be in use anywhere.
   uint64_t generation() const { return tries_.generation(); }
 

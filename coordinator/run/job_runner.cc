@@ -379,6 +379,10 @@ absl::Status JobRunner::TrainToEnd() {
     MILLRACE_ASSIGN_OR_RETURN(Trainer::End end, trainer->Train(*shards_, *evaluator_));
     if (end.finished) return absl::OkStatus();
     before = std::move(end.before);
+    if (end.unserved) {
+      attacher_.NoteUnserved(shards_->placements()[end.unserved->shard].directory_id(),
+                             end.unserved->since);
+    }
     job_->SetRecovering(before.cause);
     DetachCheckpoints(before.cause);
     environment_.dispatcher->Pause(job_->id());

@@ -35,6 +35,8 @@ constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
 // and one that did not get on with reading it.
 constexpr absl::Duration kFull = absl::Seconds(10);
 constexpr absl::Duration kHangs = absl::Hours(12);
+// Nor one that could not be called, which shows sooner.
+constexpr absl::Duration kUnserved = absl::Minutes(10);
 
 // Why shards are made again, with one more cause, and how.
 Remake WithCause(Remake remake, const std::string& cause, const std::string& how) {
@@ -51,7 +53,6 @@ void Remaker::Begin() {
   missing_since_.clear();
   damaged_.clear();
   told_.clear();
-  unserved_.reset();
   avoided_.clear();
   hopeless_since_.reset();
   look_again_ = absl::InfinitePast();
@@ -100,7 +101,8 @@ bool Remaker::IsUnserved(ShardGroup& shards, const absl::Status& status) {
     return false;
   }
   const absl::Time now = environment_.clock->Now();
-  if (!unserved_ || unserved_->first != failed) unserved_.emplace(failed, now);
+  const std::string& directory = shards.placements()[failed].directory_id();
+  if (!unserved_ || unserved_->first != directory) unserved_.emplace(directory, now);
   return now - unserved_->second >= environment_.restore_grace;
 }
 
@@ -111,10 +113,11 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
   Losses losses{std::vector<bool>(count), std::vector<bool>(count), ""};
   losses.lost[failed] = true;
   const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
+  if (absl::IsUnavailable(status)) return ReplaceUnserved(shards, std::move(losses));
   if (!IsToBeMade(placement)) return ReplaceMade(shards, std::move(losses), status);
   losses.cause = job_->record().remake().cause();
   const bool hangs = absl::IsDeadlineExceeded(status);
-  if (is_full || hangs || absl::IsUnavailable(status)) {
+  if (is_full || hangs) {
     avoided_[placement.directory_id()] = environment_.clock->Now() + (is_full ? kFull : kHangs);
     if (Servers().empty()) return hangs ? WaitForHanging(status) : false;
     losses.moves[failed] = true;
@@ -138,34 +141,36 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
   return replaced;
 }
 
+// What else is there is not served either, and could not be dropped.
+absl::StatusOr<bool> Remaker::ReplaceUnserved(ShardGroup& shards, Losses losses) {
+  const absl::Time now = environment_.clock->Now();
+  const uint32_t failed = shards.failed_shard();
+  const std::string& directory = shards.placements()[failed].directory_id();
+  avoided_[directory] = now + kUnserved;
+  if (now < look_again_) return false;
+  for (uint32_t shard = 0; shard < losses.lost.size(); ++shard) {
+    if (shards.placements()[shard].directory_id() != directory) continue;
+    losses.lost[shard] = losses.moves[shard] = true;
+  }
+  losses.cause = absl::StrCat(shards.NameOf(failed), " is not served for longer than ",
+                              absl::FormatDuration(environment_.restore_grace));
+  return MakeAgain(shards, std::move(losses));
+}
+
 // It was made, and cannot be had.
 absl::StatusOr<bool> Remaker::ReplaceMade(ShardGroup& shards, Losses losses,
                                           const absl::Status& status) {
   const uint32_t failed = shards.failed_shard();
-  const absl::Time now = environment_.clock->Now();
   const std::string name = shards.NameOf(failed);
-  if (absl::IsDataLoss(status)) {
-    losses.cause = absl::StrCat(name, " is damaged");
-    return MakeAgain(shards, std::move(losses));
+  const bool is_damaged = absl::IsDataLoss(status);
+  if (!is_damaged && (environment_.clock->Now() < look_again_ || !absl::IsNotFound(status))) {
+    return false;
   }
-  if (now < look_again_) return false;
-  if (absl::IsUnavailable(status)) {
-    losses.cause = absl::StrCat(name, " is not served for longer than ",
-                                absl::FormatDuration(environment_.restore_grace));
-    // What else is there is not served either, and could not be dropped.
-    const std::string& directory = shards.placements()[failed].directory_id();
-    avoided_[directory] = now + kHangs;
-    for (size_t shard = 0; shard < losses.lost.size(); ++shard) {
-      if (shards.placements()[shard].directory_id() != directory) continue;
-      losses.lost[shard] = losses.moves[shard] = true;
-    }
-    return MakeAgain(shards, std::move(losses));
-  }
-  if (!absl::IsNotFound(status)) return false;
-  const std::string cause = absl::StrCat(name, " is not there any more");
+  const std::string cause =
+      absl::StrCat(name, is_damaged ? " is damaged" : " is not there any more");
   losses.cause = cause;
   MILLRACE_ASSIGN_OR_RETURN(const bool replaced, MakeAgain(shards, std::move(losses)));
-  // Its server may have come back with another copy of its disk than the right one.
+  // Its server may have come back with another copy of its disk than the right one, or a whole one.
   if (!replaced && !waits_for_files_) {
     NoteHopeless(absl::StrCat(cause, ", and cannot be made again: ", why_not_));
   }

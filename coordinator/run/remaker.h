@@ -37,10 +37,14 @@ class Remaker {
   // checkpoint is known to be bad.
   void Begin();
   void NobodyIsMissing() { missing_since_.clear(); }
-  // All shards have answered: none is lost, or not served.
-  void AllAreThere() {
-    unserved_.reset();
-    hopeless_since_.reset();
+  // All shards have answered.
+  void AllAreServed() { unserved_.reset(); }
+  // All shards go on together: none is lost.
+  void NothingIsLost() { hopeless_since_.reset(); }
+
+  // The server with that directory could not be called since then, while the job trained.
+  void NoteUnserved(const std::string& directory_id, absl::Time since) {
+    unserved_.emplace(directory_id, since);
   }
 
   // Looks at whom Locate has missed: shards are made elsewhere when all of those are back with
@@ -51,9 +55,9 @@ class Remaker {
   // Blocks for a call to it.
   bool IsUnserved(ShardGroup& shards, const absl::Status& status);
   // A call to all shards has failed for good, since there is no memory, or of an unserved one.
-  // Where a shard's state is damaged, gone or not served it is made again; where its checkpoint is
-  // damaged, from the one before; where its server has no room for it, or did not make it in time,
-  // on another one.
+  // Where a shard's state is damaged or gone it is made again; where its checkpoint is damaged,
+  // from the one before; where its server has no room for it, or did not make it in time, on
+  // another one. All that an unserved server has is made elsewhere.
   absl::StatusOr<bool> ReplaceFailed(ShardGroup& shards, const absl::Status& status);
   // All shards of a synchronous job can step back to a cut that has `steps` steps; `cause` says why
   // they must. Where a checkpoint is further they are made again from that: a shard whose newest
@@ -84,6 +88,7 @@ class Remaker {
     std::string cause;
   };
   absl::StatusOr<bool> ReplaceMade(ShardGroup& shards, Losses losses, const absl::Status& status);
+  absl::StatusOr<bool> ReplaceUnserved(ShardGroup& shards, Losses losses);
   absl::StatusOr<bool> ReplaceGone(ShardGroup& shards, Losses losses, const ShardRestore& gone);
   absl::StatusOr<bool> ReplaceDamaged(ShardGroup& shards, Losses losses, const ShardRestore& bad,
                                       const absl::Status& damage);
@@ -108,8 +113,9 @@ class Remaker {
   std::map<std::string, absl::Time> missing_since_;    // By directory.
   std::map<std::string, std::set<uint64_t>> damaged_;  // By directory of checkpoints.
   std::set<std::string> told_;  // Of checkpoints that cannot be opened: what people were told.
-  // The shard that was not served when all were asked last, and since when.
-  absl::optional<std::pair<uint32_t, absl::Time>> unserved_;
+  // The directory of the server that did not serve its shards when all were asked last, and since
+  // when.
+  absl::optional<std::pair<std::string, absl::Time>> unserved_;
   // Servers without room, or that hang, by directory: until when they get no shards.
   std::map<std::string, absl::Time> avoided_;
   // What shards are to be made of cannot be read, and nothing else is there, since then.

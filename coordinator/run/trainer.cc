@@ -70,6 +70,9 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   barrier_ = BarrierFrom(frontier_, evaluator);
   flushed_ = false;
   reports_are_false_ = false;
+  unserved_.reset();
+  applied_ = merged.done.size();
+  moved_at_ = clock_->Now();
   blocked_.reset();
   waits_for_checkpoint_ = false;
   judged_.reset();
@@ -154,7 +157,7 @@ absl::StatusOr<Trainer::End> Trainer::Train(ShardGroup& shards, Evaluator& evalu
   for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(const Next next, LookAround(shards, evaluator));
     if (next == Next::kEnd) return End{.finished = true};
-    if (next == Next::kDetach) return End{.before = WhatThereIs()};
+    if (next == Next::kDetach) return End{.before = WhatThereIs(), .unserved = unserved_};
     if (next == Next::kAgain) continue;
     absl::Time wake = std::min(tick_due_, reporter_.next());
     if (!shards.polling()) wake = std::min(wake, poll_due_);  // Its end wakes.

@@ -65,6 +65,7 @@ class Trainer {
   struct End {
     bool finished = false;  // Otherwise the shards must be attached again: `before` says why.
     Before before = {};
+    absl::optional<ShardWatch::Unserved> unserved = {};  // Where that is why.
   };
   // Blocks. Returns also what the run must end with. REQUIRES: Start, with the same arguments.
   absl::StatusOr<End> Train(ShardGroup& shards, Evaluator& evaluator);
@@ -109,6 +110,7 @@ class Trainer {
   absl::Duration PollPeriod() const;
   void StartPollIfDue(ShardGroup& shards);
   bool HandlePoll(ShardGroup& shards);
+  bool IsUnserved(ShardGroup& shards, absl::Time now);
   bool Audit(const std::vector<ShardStatus>& shards);
   void Exclude(const std::string& worker);
   absl::optional<Dispatcher::Stall> FindStall(const ShardGroup& shards) const;
@@ -132,6 +134,9 @@ class Trainer {
   bool flushed_ = false;  // Every shard has all steps of the job, on disk.
   bool reports_are_false_ = false;
   std::string cause_;  // Why the shards must be attached again.
+  absl::optional<ShardWatch::Unserved> unserved_;
+  uint64_t applied_ = 0;  // Steps, and when there were more than before.
+  absl::Time moved_at_;
   absl::optional<Dispatcher::Stall> blocked_;
   bool waits_for_checkpoint_ = false;  // The job's end does.
   // An evaluation that has a result; while its state is saved as the best.

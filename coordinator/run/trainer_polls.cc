@@ -52,6 +52,7 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
     Detach(std::move(why));
     return false;
   }
+  if (IsUnserved(shards, now)) return false;
   const bool all = std::all_of(poll->errors.begin(), poll->errors.end(),
                                [](const absl::Status& status) { return status.ok(); });
   if (!all) return true;
@@ -64,6 +65,19 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
     poll_due_ = std::min(poll_due_, now + kQuickPollPeriod);
   }
   return !Audit(seen_);
+}
+
+// A server that is a member and that the coordinator cannot call is waited for, as one that is gone
+// is; for longer where workers get on with it.
+bool Trainer::IsUnserved(ShardGroup& shards, absl::Time now) {
+  const uint64_t applied = environment_.dispatcher->GetProgress(job_.id()).value().applied;
+  if (std::exchange(applied_, applied) != applied) moved_at_ = now;
+  const auto unserved = watch_.UnservedLongest();
+  if (!unserved) return false;
+  if (now - std::max(unserved->since, moved_at_) < environment_.restore_grace) return false;
+  unserved_ = unserved;
+  Detach(absl::StrCat(shards.NameOf(unserved->shard), " is not served"));
+  return true;
 }
 
 // `shards` were asked since the audit's check began. Returns whether a report was not true.

@@ -30,6 +30,14 @@ constexpr absl::Duration kCancelWait = absl::Seconds(10);
 constexpr size_t kMaxRequestBytes = 64 << 10;
 constexpr size_t kMaxSubmissionBytes = 2 << 20;
 
+// "", or which checkpoint can be had instead of variables.
+std::string OfferCheckpoint(const JobRecord& record) {
+  if (!record.has_checkpoint()) return "";
+  return absl::StrCat(", or export checkpoint ", record.checkpoint().directory(), "/",
+                      CheckpointFolder(record.checkpoint().number()), " of step ",
+                      record.checkpoint().step(), " (millrace checkpoints export)");
+}
+
 // DATA_LOSS: a shard of a job that has succeeded has not got all of its steps. Its disk was damaged
 // since, or is an older copy of itself.
 absl::Status CheckEnd(const JobRecord& record, const ShardGroup& shards,
@@ -38,17 +46,12 @@ absl::Status CheckEnd(const JobRecord& record, const ShardGroup& shards,
   const uint64_t end = EndStep(record);
   const BarrierCheck check = CheckBarrier(statuses, end);
   if (check.state == BarrierState::kReached) return absl::OkStatus();
-  std::string message = absl::StrCat(
+  return absl::DataLossError(absl::StrCat(
       "variables of job '", record.job_id(), "': ", shards.NameOf(check.shard),
       " is not as it was after the job's ", end,
       " steps: its data directory was damaged since then, or is an older copy; start the server on "
-      "the right one");
-  if (record.has_checkpoint()) {
-    absl::StrAppend(&message, ", or export checkpoint ", record.checkpoint().directory(), "/",
-                    CheckpointFolder(record.checkpoint().number()), " of step ",
-                    record.checkpoint().step(), " (millrace checkpoints export)");
-  }
-  return absl::DataLossError(message);
+      "the right one",
+      OfferCheckpoint(record)));
 }
 
 }  // namespace
@@ -232,6 +235,11 @@ grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,
   if (HasEnded(record.state())) {
     // A server that was away when the job ended still has the generation before.
     const auto fenced = shards.SetGeneration(record.generation());
+    if (absl::IsDataLoss(fenced.status())) {
+      return ToGrpcStatus(absl::DataLossError(absl::StrCat("variables of job '", record.job_id(),
+                                                           "': ", fenced.status().message(),
+                                                           OfferCheckpoint(record))));
+    }
     if (!fenced.ok()) return ToGrpcStatus(fenced.status());
     if (const absl::Status whole = CheckEnd(record, shards, *fenced); !whole.ok()) {
       return ToGrpcStatus(whole);

@@ -10,6 +10,14 @@
 namespace millrace::coordinator {
 namespace {
 
+using Noticed = std::map<uint32_t, absl::Time>;
+
+// Of the earliest notice; end: there is none.
+Noticed::const_iterator First(const Noticed& noticed) {
+  return std::min_element(noticed.begin(), noticed.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; });
+}
+
 // A shard that has not answered for this long is silent.
 constexpr absl::Duration kSilence = absl::Seconds(2);
 // One that was noticed to be so this long ago, and has not answered since, keeps a job waiting.
@@ -22,6 +30,7 @@ void ShardWatch::Start(uint64_t generation, absl::optional<uint64_t> epoch,
   generation_ = generation;
   epoch_ = epoch;
   noticed_.clear();
+  unserved_.clear();
   news_.assign(shards.size(), ShardNews());
   for (const ShardStatus& shard : shards) news_.at(shard.shard()).status = shard;
 }
@@ -45,6 +54,11 @@ bool ShardWatch::NoteAnswers(const ShardGroup::Poll& poll, absl::Time now) {
     ShardNews& news = news_.at(shard);
     const absl::Status& error = poll.errors[shard];
     if (absl::IsCancelled(error)) return false;
+    if (absl::IsUnavailable(error)) {
+      unserved_.emplace(shard, now);
+    } else {
+      unserved_.erase(shard);
+    }
     if (error.ok()) {
       news = ShardNews();
       news.status = poll.shards[shard];
@@ -59,11 +73,15 @@ bool ShardWatch::NoteAnswers(const ShardGroup::Poll& poll, absl::Time now) {
 }
 
 absl::optional<uint32_t> ShardWatch::SilentLongest(absl::Time now) const {
-  const auto first =
-      std::min_element(noticed_.begin(), noticed_.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto first = First(noticed_);
   if (first == noticed_.end() || now - first->second < kSureAfter) return absl::nullopt;
   return first->first;
+}
+
+absl::optional<ShardWatch::Unserved> ShardWatch::UnservedLongest() const {
+  const auto first = First(unserved_);
+  if (first == unserved_.end()) return absl::nullopt;
+  return Unserved{first->first, first->second};
 }
 
 absl::optional<std::map<std::string, std::string>> ShardWatch::TakeWarnings(

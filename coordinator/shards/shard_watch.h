@@ -48,6 +48,14 @@ class ShardWatch {
   // coordinator itself stood still, shards seem silent until their answers are read.
   absl::optional<uint32_t> SilentLongest(absl::Time now) const;
 
+  // Of the shards that could not be called in any poll for a while (UNAVAILABLE), the one of which
+  // that was noticed first, and when.
+  struct Unserved {
+    uint32_t shard = 0;
+    absl::Time since;
+  };
+  absl::optional<Unserved> UnservedLongest() const;
+
   // What people are warned of, by server or by shard: a server's own trouble, and errors of shards
   // that failed in the poll before, too; one that fails once may be started again just now. Nothing
   // where a call was cancelled. Once for each poll.
@@ -67,7 +75,8 @@ class ShardWatch {
   absl::Time polled_at_;
   absl::optional<uint64_t> polled_generation_;
   std::map<uint32_t, absl::Time> noticed_;  // Silent shards, and when that was first noticed.
-  std::set<uint32_t> failed_;               // Shards, in the last poll.
+  std::map<uint32_t, absl::Time> unserved_;
+  std::set<uint32_t> failed_;  // Shards, in the last poll.
 };
 
 }  // namespace millrace::coordinator

@@ -99,6 +99,20 @@ TEST_F(ShardWatchTest, ShardIsSilentLongestOnlyASecondAfterThatWasNoticed) {
   EXPECT_THAT(watch_.SilentLongest(At(101)), Optional(1)) << "it was noticed before";
 }
 
+TEST_F(ShardWatchTest, ShardIsUnservedSinceTheFirstOfThePollsInWhichItCouldNotBeCalled) {
+  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone")), At(10)));
+  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone")), At(20)));
+  ASSERT_TRUE(watch_.UnservedLongest());
+  EXPECT_EQ(watch_.UnservedLongest()->shard, 1u);
+  EXPECT_EQ(watch_.UnservedLongest()->since, At(10));
+  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::DeadlineExceededError("slow")), At(30)));
+  EXPECT_FALSE(watch_.UnservedLongest()) << "it could be called";
+  EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone")), At(40)));
+  EXPECT_EQ(watch_.UnservedLongest()->since, At(40));
+  EXPECT_TRUE(watch_.NoteAnswers(Answered(), At(50)));
+  EXPECT_FALSE(watch_.UnservedLongest());
+}
+
 TEST_F(ShardWatchTest, ShardThatWasNoticedFirstIsSilentLongest) {
   EXPECT_TRUE(watch_.NoteUnanswered({1}, At(100)));
   EXPECT_TRUE(watch_.NoteUnanswered({0, 1}, At(101)));

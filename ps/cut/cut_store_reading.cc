@@ -31,8 +31,8 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
   if (cuts.empty() && StartsFromFiles(plan.spec)) {
     return absl::DataLossError(absl::StrCat(
         name,
-        " cannot be restored: it began from files, and no cut of it is left; restore its job "
-        "from a checkpoint, or submit it again"));
+        " cannot be restored: it began from files, and no cut of it is left; start the server on a "
+        "whole copy of its directory"));
   }
   if (cuts.empty()) {
     ShardContents contents;
@@ -66,7 +66,7 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
   MILLRACE_RETURN_IF_ERROR(entry.unreadable);
   return absl::DataLossError(absl::StrCat(
       name, " cannot be restored, no whole cut of it is left: ", std::string(status.message()),
-      "; cancel its job and submit it again"));
+      "; start the server on a whole copy of its directory"));
 }
 
 absl::StatusOr<StatePtr> CutStore::ReadPrevious(const ShardPlan& plan, const Cut& cut,

@@ -44,7 +44,7 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
   const std::string name = ShardName(stored.spec.job_id(), stored.spec.shard());
   if (stored.damaged) {
     return absl::DataLossError(absl::StrCat(name, " cannot be restored, its record is damaged; ",
-                                            "cancel its job and submit it again"));
+                                            "start the server on a whole copy of its directory"));
   }
   absl::StatusOr<ShardPlan> plan = PlanShard(stored.spec);
   if (!plan.ok()) {

@@ -27,8 +27,8 @@ class Attempt {
     kNever,
     kAtOnce,  // The server only waited as long as it was asked to.
     kAfterPause,
-    kIncomplete,    // After a pause too, but not often: it may be the server's, not the network's.
-    kWithItsShard,  // What the other parts of the shard have brought is of no use either.
+    kWithItsShard,  // After a pause; what the other parts of the shard have brought is of no use
+                    // either.
   };
 
   Attempt(uint64_t id, std::shared_ptr<Monitor> monitor, Clock* clock)
@@ -50,6 +50,10 @@ class Attempt {
   }
   // REQUIRES: ended(), with an error.
   Again again() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return again_; }
+  // Whose fault a failure may be. For the network's there are as many tries as there is time.
+  enum class Fault { kNetwork, kServer };
+  // REQUIRES: ended(), with an error.
+  Fault fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return fault_; }
   // When something was last sent, received, or nearer to be sent.
   absl::Time progress() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { return progress_; }
   // The longest time that passed, while something was awaited, until something was received, or was
@@ -69,11 +73,13 @@ class Attempt {
   virtual void Close(Rest rest) ABSL_LOCKS_EXCLUDED(monitor_->mutex) = 0;
 
  protected:
-  void EndLocked(absl::Status status, Again again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
+  void EndLocked(absl::Status status, Again again, Fault fault = Fault::kNetwork)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
     ProgressLocked();
     ended_ = true;
     status_ = std::move(status);
     again_ = again;
+    fault_ = fault;
     monitor_->changed.SignalAll();
   }
   // Something is asked for: what was before is no silence of the server's.
@@ -91,6 +97,7 @@ class Attempt {
  private:
   bool ended_ ABSL_GUARDED_BY(monitor_->mutex) = false;
   Again again_ ABSL_GUARDED_BY(monitor_->mutex) = Again::kNever;
+  Fault fault_ ABSL_GUARDED_BY(monitor_->mutex) = Fault::kNetwork;
   absl::Status status_ ABSL_GUARDED_BY(monitor_->mutex);
   absl::Time progress_ ABSL_GUARDED_BY(monitor_->mutex);
   absl::Duration longest_silence_ ABSL_GUARDED_BY(monitor_->mutex);
@@ -140,10 +147,10 @@ class StreamAttempt : public Attempt,
     return ended() || closed_;
   }
   // The server has said its last word: it has nothing more of this attempt, and sends no more.
-  void SettleLocked(absl::Status status, Again again)
+  void SettleLocked(absl::Status status, Again again, Fault fault = Fault::kNetwork)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
     settled_ = true;
-    this->EndLocked(std::move(status), again);
+    this->EndLocked(std::move(status), again, fault);
   }
   // Between the two, Close waits.
   void BeginTakingLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) { busy_ = true; }
@@ -164,8 +171,8 @@ class StreamAttempt : public Attempt,
   void OnBroken(const absl::Status& status) final ABSL_LOCKS_EXCLUDED(monitor_->mutex) {
     MutexLock lock(&monitor_->mutex);
     if (over_locked()) return;
-    this->EndLocked(WhyBroken(status),
-                    IsBrokenConnection(status.code()) ? AfterBreak() : Again::kNever);
+    this->EndLocked(WhyBroken(status), AfterBreak(),
+                    IsBrokenConnection(status.code()) ? Fault::kNetwork : Fault::kServer);
   }
 
   static absl::Status WhyBroken(const absl::Status& status) {

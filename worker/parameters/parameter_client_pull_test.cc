@@ -500,6 +500,22 @@ TEST(ParameterClientPullTest, NobodyIsToldOnceThePullIsGone) {
   }
 }
 
+// What the network, or somebody else at the server's address, has made of it comes right.
+TEST(ParameterClientPullTest, StreamThatIsRefusedAgainAndAgainEndsThePull) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  const Verdict refusal{Verdict::kBreakStream, static_cast<int>(absl::StatusCode::kAlreadyExists),
+                        "no such stream"};
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  std::atomic<bool> refuses{true};
+  cluster.server(0).SetPullRule([&refuses, refusal](const PullRequest&) {
+    return refuses.exchange(false) ? refusal : Verdict();
+  });
+  EXPECT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
+  cluster.server(0).SetPullRule([refusal](const PullRequest&) { return refusal; });
+  EXPECT_EQ(PullInto(client.get(), UntilSoon(), &values).code(), absl::StatusCode::kAlreadyExists);
+}
+
 // A shard on the server that is smaller or larger than the routing says.
 TEST(ParameterClientPullTest, ServerThatSendsTooLittleOrTooMuchIsAnError) {
   TestCluster cluster({100}, /*shards=*/1, /*servers=*/1);

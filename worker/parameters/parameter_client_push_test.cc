@@ -290,13 +290,17 @@ TEST(ParameterClientPushTest, StreamThatNoServerOfOursEndsIsOpenedAgain) {
   }
 }
 
-TEST(ParameterClientPushTest, StreamRefusedForGoodEndsThePush) {
+// What the network, or somebody else at the server's address, has made of it comes right.
+TEST(ParameterClientPushTest, StreamThatIsRefusedAgainAndAgainEndsThePush) {
   TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
-  cluster.server(0).SetPushRule(
-      Once({Verdict::kBreakStream, static_cast<int>(absl::StatusCode::kInvalidArgument),
-            "no PushRequest"}));
+  const Verdict refusal{Verdict::kBreakStream, static_cast<int>(absl::StatusCode::kInvalidArgument),
+                        "no PushRequest"};
   const auto client = cluster.NewClient();
-  EXPECT_EQ(PushStep(&cluster, client.get(), 0).code(), absl::StatusCode::kInvalidArgument);
+  cluster.server(0).SetPushRule(Once(refusal));
+  EXPECT_EQ(PushStep(&cluster, client.get(), 0), absl::OkStatus());
+  EXPECT_EQ(cluster.server(0).counters().applied, 1);
+  cluster.server(0).SetPushRule([refusal](const PushRequest&) { return refusal; });
+  EXPECT_EQ(PushStep(&cluster, client.get(), 1).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ParameterClientPushTest, ServerThatComesBackGetsThePush) {

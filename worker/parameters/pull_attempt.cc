@@ -30,16 +30,17 @@ void PullAttempt::OnAnswer(PullAnswer answer) {
     BeginTakingLocked();
   }
   const absl::Time begin = clock_->Now();
-  absl::Status taken = CheckEncoding(header);
-  if (taken.ok()) taken = Take(answer.pull.pieces);
+  const absl::Status known = CheckEncoding(header);
+  absl::Status taken = known.ok() ? Take(answer.pull.pieces) : known;
   copied_->fetch_add(absl::ToInt64Nanoseconds(clock_->Now() - begin), std::memory_order_relaxed);
   MutexLock lock(&monitor_->mutex);
   EndTakingLocked();
   if (over_locked()) return;
   ProgressLocked();
-  if (!taken.ok()) return EndLocked(std::move(taken), Again::kNever);
+  if (!known.ok()) return EndLocked(known, Again::kNever);
+  if (!taken.ok()) return EndLocked(std::move(taken), AfterBreak(), Fault::kServer);
   if (received_ == elements_) return SettleLocked(absl::OkStatus(), Again::kNever);
-  if (header.last()) SettleLocked(Incomplete(), Again::kIncomplete);
+  if (header.last()) SettleLocked(Incomplete(), Again::kAfterPause, Fault::kServer);
 }
 
 void PullAttempt::RefuseLocked(const PullResponse& header) {

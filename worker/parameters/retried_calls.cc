@@ -18,8 +18,8 @@ constexpr uint64_t kSlowestBytesPerSecond = 1 << 20;
 constexpr int kMaxDoublings = 6;
 constexpr int kMaxPatience = 3;
 
-// A network that loses messages may leave holes in answers; a server that always does is wrong.
-constexpr int kMaxIncompleteAttempts = 5;
+// A network may lose messages and damage them; a server with which that goes on is wrong.
+constexpr int kMaxFaultyAttempts = 5;
 
 // What is at most a message leaves nothing at the server that would not be used up at once.
 constexpr uint64_t kLittleBytes = 256 << 10;
@@ -130,7 +130,7 @@ absl::Status RetriedCalls::LookAtAttempt(size_t index, absl::Time now, Findings*
   if (attempt.ended()) {
     findings->to_close.emplace_back(part.attempt, Attempt::Rest::kDropped);
     if (!attempt.status().ok()) {
-      return Fail(index, attempt.status(), attempt.again(), now, findings);
+      return Fail(index, attempt.status(), attempt.again(), attempt.fault(), now, findings);
     }
     part.done = true;
     part.answered = attempt.longest_silence();
@@ -190,10 +190,9 @@ void RetriedCalls::GiveUp(size_t index, absl::Duration limit, absl::Time now, Fi
 }
 
 absl::Status RetriedCalls::Fail(size_t index, const absl::Status& status, Attempt::Again again,
-                                absl::Time now, Findings* findings) {
+                                Attempt::Fault fault, absl::Time now, Findings* findings) {
   Part& part = parts_[index];
-  const bool hopeless =
-      again == Attempt::Again::kIncomplete && ++part.incomplete >= kMaxIncompleteAttempts;
+  const bool hopeless = fault == Attempt::Fault::kServer && ++part.faults >= kMaxFaultyAttempts;
   if (again == Attempt::Again::kNever || hopeless) {
     return absl::Status(status.code(), absl::StrCat(layout_of(part.shard).Describe(), ": ", what_,
                                                     ": ", status.message()));

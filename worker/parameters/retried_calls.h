@@ -68,7 +68,7 @@ class RetriedCalls {
     int silences = 0;   // Attempts that were given up for want of progress.
     absl::Duration given_up;  // How long the last of these was silent.
     absl::Duration answered;  // Of a part that is done: how long its attempt was silent.
-    int incomplete = 0;       // Attempts of which something was missing.
+    int faults = 0;           // Attempts that failed as a server at fault would have them fail.
     absl::Status last_failure;
   };
 
@@ -107,8 +107,9 @@ class RetriedCalls {
   absl::Status LookAtAttempt(size_t index, absl::Time now, Findings* findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   // The part's attempt has failed.
-  absl::Status Fail(size_t index, const absl::Status& status, Attempt::Again again, absl::Time now,
-                    Findings* findings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+  absl::Status Fail(size_t index, const absl::Status& status, Attempt::Again again,
+                    Attempt::Fault fault, absl::Time now, Findings* findings)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   void GiveUp(size_t index, absl::Duration limit, absl::Time now, Findings* findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
   // The part has no attempt any more: it is to be done again, not before `at`.
