@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "absl/strings/match.h"
+#include "coordinator/remake_fixture.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
 #include "coordinator/testing/member_connection.h"
@@ -152,14 +153,8 @@ TEST(RecoveryTest, SynchronousJobGoesOnWhenAPsServerReturnsWithItsNewestVersion)
 
 // It may have come back with another copy of its disk than the right one.
 TEST(RecoveryTest, JobFailsWhenAPsServerLostItsShardAndDoesNotFindIt) {
-  CoordinatorOptions options;
-  options.member_timeout = absl::Milliseconds(50);
-  Gate gate;
-  FakeCluster cluster(1, options);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(5, &gate));
-  const std::string job = cluster.Submit(PlainJob(60)).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 5, PlainJob(60), WithPatience(absl::Milliseconds(50)));
+  auto& [gate, cluster, spec, job] = standing;
   cluster.ps(0).Kill();
   cluster.ps(0).Wipe();
   gate.Open();
@@ -194,14 +189,8 @@ TEST(RecoveryTest, JobGoesOnWhenAPsServerThatLostItsShardFindsItAgain) {
 }
 
 TEST(RecoveryTest, RunningJobFailsWhenAMemberStaysAway) {
-  CoordinatorOptions options;
-  options.member_timeout = absl::Milliseconds(50);
-  Gate gate;
-  FakeCluster cluster(1, options);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(5, &gate));
-  const std::string job = cluster.Submit(PlainJob(60)).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 5, PlainJob(60), WithPatience(absl::Milliseconds(50)));
+  auto& [gate, cluster, spec, job] = standing;
   cluster.ps(0).Kill();
   gate.Open();
   const JobStatus status = cluster.AwaitEnd(job);

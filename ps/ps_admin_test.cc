@@ -15,14 +15,14 @@ namespace millrace::ps {
 namespace {
 
 using ::millrace::testing::MakePush;
-using ::millrace::testing::MakeShardSpec;
+using ::millrace::testing::MakeSpec;
 using ::millrace::testing::Puller;
 using ::millrace::testing::Pusher;
 using ::millrace::testing::WholeShard;
 using ::testing::HasSubstr;
 
 TEST_F(PsServerTest, NewGenerationFencesPushesAndPulls) {
-  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/1);
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/1);
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   ASSERT_TRUE(pusher.Write(MakePush(spec, 0, 1, {{0, 0, 1}}, 1)));
@@ -41,7 +41,7 @@ TEST_F(PsServerTest, NewGenerationFencesPushesAndPulls) {
 }
 
 TEST_F(PsServerTest, DroppedShardIsGoneForGood) {
-  const ShardSpec spec = MakeShardSpec({4});
+  const ShardSpec spec = MakeSpec({4});
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 1));
@@ -57,7 +57,7 @@ TEST_F(PsServerTest, DroppedShardIsGoneForGood) {
 
 // It ended the server.
 TEST_F(PsServerTest, ShardsWhoseJobsCannotBeCalledSoAreNotDropped) {
-  ShardSpec spec = MakeShardSpec({4});
+  ShardSpec spec = MakeSpec({4});
   for (const size_t size : {size_t{0}, size_t{201}, size_t{1} << 16, size_t{1} << 20}) {
     spec.set_job_id(std::string(size, 'a'));
     const grpc::Status status = Drop(spec);
@@ -68,7 +68,7 @@ TEST_F(PsServerTest, ShardsWhoseJobsCannotBeCalledSoAreNotDropped) {
 
 // A stranger's greatest number would have kept the coordinator from ever setting a greater one.
 TEST_F(PsServerTest, GenerationsAreBelowTwoToTheThirtyTwo) {
-  const ShardSpec spec = MakeShardSpec({4});
+  const ShardSpec spec = MakeSpec({4});
   EXPECT_EQ(Create(spec, uint64_t{1} << 32).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   ASSERT_TRUE(Create(spec).ok());
   EXPECT_EQ(SetGeneration(spec, ~uint64_t{0}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -77,15 +77,15 @@ TEST_F(PsServerTest, GenerationsAreBelowTwoToTheThirtyTwo) {
 }
 
 TEST_F(PsServerTest, CreatingAShardAgainIsNoErrorUnlessTheSpecDiffers) {
-  const ShardSpec spec = MakeShardSpec({4});
+  const ShardSpec spec = MakeSpec({4});
   ASSERT_TRUE(Create(spec).ok());
   ASSERT_TRUE(Create(spec, 3).ok());
   EXPECT_EQ(Get(spec).generation(), 3);
-  EXPECT_EQ(Create(MakeShardSpec({5})).error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(Create(MakeSpec({5})).error_code(), grpc::StatusCode::ALREADY_EXISTS);
 }
 
 TEST_F(PsServerTest, FlushCutReturnsWhenTheVersionIsInTheDatabase) {
-  const ShardSpec spec = MakeShardSpec({4, kBlockElements});
+  const ShardSpec spec = MakeSpec({4, kBlockElements});
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 1));
@@ -109,32 +109,31 @@ TEST_F(PsServerTest, BytesThatAreNoRequestAreRefusedByName) {
 }
 
 TEST_F(PsServerTest, WrongSpecsAreRefusedByTheFieldsPath) {
-  ShardSpec spec = MakeShardSpec({});
+  ShardSpec spec = MakeSpec({});
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("spec.slices"));
-  spec = MakeShardSpec({4, 0});
+  spec = MakeSpec({4, 0});
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("spec.slices[1].slice.length"));
-  spec = MakeShardSpec({~uint64_t{0}, ~uint64_t{0}});
+  spec = MakeSpec({~uint64_t{0}, ~uint64_t{0}});
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("spec.slices[0].slice.length"));
-  spec = MakeShardSpec({4});
+  spec = MakeSpec({4});
   spec.set_total_steps(0);
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("spec.total_steps"));
-  spec = MakeShardSpec({4});
+  spec = MakeSpec({4});
   spec.clear_job_id();
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("spec.job_id"));
-  spec = MakeShardSpec({4});
+  spec = MakeSpec({4});
   spec.mutable_optimizer()->mutable_sgd()->set_momentum(2);
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("momentum"));
-  spec = MakeShardSpec({4});
+  spec = MakeSpec({4});
   spec.mutable_slices(0)->clear_initial_value();
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("spec.slices[0].initial_value"));
-  spec = MakeShardSpec({4});
+  spec = MakeSpec({4});
   spec.mutable_cut_period();
   EXPECT_THAT(Create(spec).error_message(), HasSubstr("spec.cut_period"));
 }
 
 TEST_F(PsServerTest, ShardThatNoMachineCanHoldIsRefused) {
-  EXPECT_EQ(Create(MakeShardSpec({uint64_t{1} << 38})).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Create(MakeSpec({uint64_t{1} << 38})).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 }  // namespace

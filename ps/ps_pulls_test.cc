@@ -18,7 +18,7 @@ namespace {
 using ::millrace::testing::EncodedAs;
 using ::millrace::testing::MakePull;
 using ::millrace::testing::MakePush;
-using ::millrace::testing::MakeShardSpec;
+using ::millrace::testing::MakeSpec;
 using ::millrace::testing::Pulled;
 using ::millrace::testing::Puller;
 using ::millrace::testing::Pusher;
@@ -27,7 +27,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 TEST_F(PsServerTest, VariablesAreFloatsHoweverTheyTravel) {
-  ShardSpec spec = MakeShardSpec({3, kBlockElements + 5, 2});
+  ShardSpec spec = MakeSpec({3, kBlockElements + 5, 2});
   spec.mutable_slices(2)->mutable_update()->mutable_moving_average()->set_momentum(0.5);
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
@@ -55,7 +55,7 @@ TEST_F(PsServerTest, VariablesAreFloatsHoweverTheyTravel) {
 }
 
 TEST_F(PsServerTest, ValueThatDoesNotFitTheEncodingEndsThePull) {
-  const ShardSpec spec = MakeShardSpec({3, 5});
+  const ShardSpec spec = MakeSpec({3, 5});
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   PushRequest push = MakePush(spec, 0, 1, WholeShard(spec), 0);
@@ -74,7 +74,7 @@ TEST_F(PsServerTest, ValueThatDoesNotFitTheEncodingEndsThePull) {
 }
 
 TEST_F(PsServerTest, PartsOfAPullMakeUpTheShard) {
-  const ShardSpec spec = MakeShardSpec({3 * kBlockElements + 1, 2, 5});
+  const ShardSpec spec = MakeSpec({3 * kBlockElements + 1, 2, 5});
   ASSERT_TRUE(Create(spec).ok());
   Puller puller(data_.get(), spec);
   for (uint32_t parts : {1, 2, 3, 4, 9}) {
@@ -92,7 +92,7 @@ TEST_F(PsServerTest, PartsOfAPullMakeUpTheShard) {
 }
 
 TEST_F(PsServerTest, PullOfAFutureVersionWaitsForIt) {
-  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/2);
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/2);
   ASSERT_TRUE(Create(spec).ok());
   Puller puller(data_.get(), spec);
   PullRequest request = MakePull(spec);
@@ -112,7 +112,7 @@ TEST_F(PsServerTest, PullOfAFutureVersionWaitsForIt) {
 }
 
 TEST_F(PsServerTest, PullThatTimesOutNamesTheMissingSteps) {
-  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/3);
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/3);
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   EXPECT_EQ(pusher.Push(MakePush(spec, 1, 1, WholeShard(spec), 1)).outcome(), PushResponse::HELD);
@@ -128,7 +128,7 @@ TEST_F(PsServerTest, PullThatTimesOutNamesTheMissingSteps) {
 }
 
 TEST_F(PsServerTest, CancelledPullStopsWaiting) {
-  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/1);
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/1);
   ASSERT_TRUE(Create(spec).ok());
   Puller puller(data_.get(), spec);
   PullRequest request = MakePull(spec);
@@ -140,7 +140,7 @@ TEST_F(PsServerTest, CancelledPullStopsWaiting) {
 }
 
 TEST_F(PsServerTest, FencingEndsWaitingPulls) {
-  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/1);
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/1);
   ASSERT_TRUE(Create(spec).ok());
   Puller puller(data_.get(), spec);
   PullRequest request = MakePull(spec);
@@ -151,7 +151,7 @@ TEST_F(PsServerTest, FencingEndsWaitingPulls) {
 }
 
 TEST_F(PsServerTest, PinnedCutStaysAsItWas) {
-  const ShardSpec spec = MakeShardSpec({4});
+  const ShardSpec spec = MakeSpec({4});
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 1));
@@ -182,7 +182,7 @@ TEST_F(PsServerTest, PinnedCutStaysAsItWas) {
 }
 
 TEST_F(PsServerTest, BadPullsAreRefused) {
-  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/1);
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/1);
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   for (uint64_t step = 0; step < 3; ++step) {

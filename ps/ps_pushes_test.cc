@@ -17,7 +17,7 @@ namespace {
 
 using ::millrace::testing::EncodedAs;
 using ::millrace::testing::MakePush;
-using ::millrace::testing::MakeShardSpec;
+using ::millrace::testing::MakeSpec;
 using ::millrace::testing::Pulled;
 using ::millrace::testing::Puller;
 using ::millrace::testing::Pusher;
@@ -26,7 +26,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 TEST_F(PsServerTest, PushedGradientIsSeenByTheNextPull) {
-  const ShardSpec spec = MakeShardSpec({3, kBlockElements + 5});
+  const ShardSpec spec = MakeSpec({3, kBlockElements + 5});
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   const PushResponse response = pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), -2));
@@ -46,7 +46,7 @@ TEST_F(PsServerTest, PushedGradientIsSeenByTheNextPull) {
 
 // A worker that knows float32 alone beside one that rounds.
 TEST_F(PsServerTest, ContributionsOfOneVersionMayTravelDifferently) {
-  const ShardSpec spec = MakeShardSpec({3, kBlockElements + 5}, /*replicas=*/2);
+  const ShardSpec spec = MakeSpec({3, kBlockElements + 5}, /*replicas=*/2);
   ASSERT_TRUE(Create(spec).ok());
   Pusher one(data_.get());
   Pusher other(data_.get());
@@ -64,7 +64,7 @@ TEST_F(PsServerTest, ContributionsOfOneVersionMayTravelDifferently) {
 }
 
 TEST_F(PsServerTest, PushOfAppliedStepIsAcknowledgedAndIgnored) {
-  const ShardSpec spec = MakeShardSpec({7});
+  const ShardSpec spec = MakeSpec({7});
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   EXPECT_EQ(pusher.Push(MakePush(spec, 4, 1, WholeShard(spec), 1)).outcome(),
@@ -77,7 +77,7 @@ TEST_F(PsServerTest, PushOfAppliedStepIsAcknowledgedAndIgnored) {
 }
 
 TEST_F(PsServerTest, PushOverSeveralStreamsIsAnsweredOnTheOneThatCompletesIt) {
-  const ShardSpec spec = MakeShardSpec({10});
+  const ShardSpec spec = MakeSpec({10});
   ASSERT_TRUE(Create(spec).ok());
   Pusher first(data_.get());
   Pusher second(data_.get());
@@ -92,7 +92,7 @@ TEST_F(PsServerTest, PushOverSeveralStreamsIsAnsweredOnTheOneThatCompletesIt) {
 }
 
 TEST_F(PsServerTest, BrokenStreamLeavesNoTrace) {
-  const ShardSpec spec = MakeShardSpec({10});
+  const ShardSpec spec = MakeSpec({10});
   ASSERT_TRUE(Create(spec).ok());
   Pusher broken(data_.get());
   Pusher whole(data_.get());
@@ -113,7 +113,7 @@ TEST_F(PsServerTest, BrokenStreamLeavesNoTrace) {
 }
 
 TEST_F(PsServerTest, HalfClosedStreamStillGetsItsAnswers) {
-  const ShardSpec spec = MakeShardSpec({10});
+  const ShardSpec spec = MakeSpec({10});
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   ASSERT_TRUE(pusher.Write(MakePush(spec, 0, 1, WholeShard(spec), 1)));
@@ -126,7 +126,7 @@ TEST_F(PsServerTest, HalfClosedStreamStillGetsItsAnswers) {
 }
 
 TEST_F(PsServerTest, BytesThatAreNoMessageEndTheStream) {
-  const ShardSpec spec = MakeShardSpec({4});
+  const ShardSpec spec = MakeSpec({4});
   ASSERT_TRUE(Create(spec).ok());
   PushRequest push = MakePush(spec, 0, 1, WholeShard(spec), 1);
   push.set_job_id("\xff");  // Not UTF-8.
@@ -138,7 +138,7 @@ TEST_F(PsServerTest, BytesThatAreNoMessageEndTheStream) {
 
 TEST_F(PsServerTest, EveryPushOfALongStreamIsAnswered) {
   constexpr uint64_t kPushes = 5000;
-  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/0, /*total_steps=*/kPushes);
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/0, /*total_steps=*/kPushes);
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   std::thread writer([&] {
@@ -167,7 +167,7 @@ struct BadPush {
 class BadPushTest : public PsServerTest, public ::testing::WithParamInterface<BadPush> {};
 
 TEST_P(BadPushTest, IsRefusedAndChangesNothing) {
-  const ShardSpec spec = MakeShardSpec({4, 6}, /*replicas=*/2, /*total_steps=*/100);
+  const ShardSpec spec = MakeSpec({4, 6}, /*replicas=*/2, /*total_steps=*/100);
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   PushRequest push = MakePush(spec, 0, 1, WholeShard(spec), 1);

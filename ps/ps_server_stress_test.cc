@@ -20,7 +20,7 @@ namespace millrace::ps {
 namespace {
 
 using ::millrace::testing::MakePush;
-using ::millrace::testing::MakeShardSpec;
+using ::millrace::testing::MakeSpec;
 using ::millrace::testing::NewTestDirectory;
 using ::millrace::testing::Pulled;
 using ::millrace::testing::Puller;
@@ -33,7 +33,7 @@ constexpr uint64_t kPieceElements = 70'000;
 
 class PsServerStressTest : public ::testing::Test {
  protected:
-  PsServerStressTest() : spec_(MakeShardSpec({kElements, 3}, /*replicas=*/0, kSteps)) {
+  PsServerStressTest() : spec_(MakeSpec({kElements, 3}, /*replicas=*/0, kSteps)) {
     PsServerOptions options;
     options.data_dir = NewTestDirectory("data");
     server_ = *PsServer::Start(options);

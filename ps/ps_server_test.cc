@@ -18,7 +18,7 @@ namespace {
 
 using ::millrace::testing::MakePull;
 using ::millrace::testing::MakePush;
-using ::millrace::testing::MakeShardSpec;
+using ::millrace::testing::MakeSpec;
 using ::millrace::testing::Puller;
 using ::millrace::testing::Pusher;
 using ::millrace::testing::WholeShard;
@@ -26,8 +26,8 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 TEST_F(PsServerTest, CleanStopLosesNothing) {
-  const ShardSpec asynchronous = MakeShardSpec({4, kBlockElements + 1});
-  ShardSpec synchronous = MakeShardSpec({4}, /*replicas=*/2);
+  const ShardSpec asynchronous = MakeSpec({4, kBlockElements + 1});
+  ShardSpec synchronous = MakeSpec({4}, /*replicas=*/2);
   synchronous.set_shard(1);
   ASSERT_TRUE(Create(asynchronous).ok());
   ASSERT_TRUE(Create(synchronous).ok());
@@ -60,7 +60,7 @@ TEST_F(PsServerTest, CleanStopLosesNothing) {
 }
 
 TEST_F(PsServerTest, StopEndsStreamsWithUnavailable) {
-  const ShardSpec spec = MakeShardSpec({4}, /*replicas=*/1);
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/1);
   ASSERT_TRUE(Create(spec).ok());
   Pusher pusher(data_.get());
   pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 1));

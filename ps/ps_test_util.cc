@@ -11,23 +11,6 @@
 
 namespace millrace::testing {
 
-ShardSpec MakeShardSpec(const std::vector<uint64_t>& lengths, uint32_t replicas,
-                        uint64_t total_steps) {
-  ShardSpec spec;
-  spec.set_job_id("job");
-  spec.set_replicas(replicas);
-  spec.set_total_steps(total_steps);
-  spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    ShardSlice& slice = *spec.add_slices();
-    slice.mutable_slice()->set_variable(static_cast<uint32_t>(i));
-    slice.mutable_slice()->set_length(lengths[i]);
-    slice.set_variable_name(absl::StrCat("variable_", i));
-    slice.mutable_initial_value()->set_constant(0);
-  }
-  return spec;
-}
-
 std::string NewTestDirectory(const std::string& name) {
   const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string path = absl::StrCat(::testing::TempDir(), "/", test->test_suite_name(), ".",

@@ -12,12 +12,9 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 #include "protos/parameter_server.grpc.pb.h"
+#include "ps/shard/shard_test_util.h"
 
 namespace millrace::testing {
-
-// A shard of job "job" with one slice for each length. Values start at 0; SGD with learning rate 1.
-ShardSpec MakeShardSpec(const std::vector<uint64_t>& lengths, uint32_t replicas = 0,
-                        uint64_t total_steps = 1000);
 
 // An empty directory that no other test uses.
 std::string NewTestDirectory(const std::string& name);

@@ -15,7 +15,7 @@ namespace millrace::ps {
 namespace {
 
 using ::millrace::testing::MakePull;
-using ::millrace::testing::MakeShardSpec;
+using ::millrace::testing::MakeSpec;
 using ::millrace::testing::NewTestDirectory;
 using ::millrace::testing::Puller;
 using ::testing::HasSubstr;
@@ -25,7 +25,7 @@ constexpr size_t kBlocks = 48;  // More than is sent ahead to a client that does
 // A server on simulated time, with one shard.
 class SlowReaderTest : public ::testing::Test {
  protected:
-  SlowReaderTest() : spec_(MakeShardSpec({kBlocks * kBlockElements}, /*replicas=*/1)) {
+  SlowReaderTest() : spec_(MakeSpec({kBlocks * kBlockElements}, /*replicas=*/1)) {
     PsServerOptions options;
     options.data_dir = NewTestDirectory("data");
     options.clock = &clock_;

@@ -13,6 +13,7 @@
 #include "common/warning_count.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/cut/cut_fixture.h"
 #include "ps/cut/cut_keys.h"
 #include "ps/cut/database.h"
 #include "ps/shard/shard_test_util.h"
@@ -30,42 +31,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class CutStoreTest : public ::testing::Test {
+class CutStoreTest : public CutFixture {
  protected:
-  CutStoreTest()
-      : path_(absl::StrCat(::testing::TempDir(), "/cut_store_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-    Reopen();
-  }
-
-  void Reopen() {
-    store_.reset();
-    auto store = CutStore::Open(path_);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-
-  ShardPlan Plan(uint32_t replicas = 0) {
-    ShardSpec spec = MakeSpec({kBlockElements + 3, 2}, replicas);
-    spec.mutable_optimizer()->mutable_sgd()->set_momentum(0.5);  // One slot.
-    return *PlanShard(spec);
-  }
-
-  // A state whose values, and slots plus 100, are the version.
-  StatePtr State(const ShardPlan& plan, uint64_t version) {
-    auto state = std::make_shared<ShardState>();
-    for (const BlockLayout::BlockPlace& place : plan.layout.blocks()) {
-      std::shared_ptr<Block> block = pool_.Allocate(place.elements, 1);
-      std::fill_n(block->array(0), place.elements, static_cast<float>(version));
-      std::fill_n(block->array(1), place.elements, static_cast<float>(version + 100));
-      state->blocks.push_back(std::move(block));
-    }
-    for (uint64_t step = 0; step < version; ++step) state->applied.Insert(step);
-    state->version = version;
-    return state;
-  }
+  static ShardPlan Plan(uint32_t replicas = 0) { return *PlanShard(Spec(replicas)); }
 
   void Write(const ShardPlan& plan, uint64_t version, const std::vector<PushPtr>& held = {}) {
     ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
@@ -79,22 +47,6 @@ class CutStoreTest : public ::testing::Test {
     term_.stepped_back_to.set_version(version);
     ++term_.epoch;
     ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
-  }
-
-  static CutName Name(uint64_t epoch, uint64_t version) {
-    CutName name;
-    name.set_epoch(epoch);
-    name.set_version(version);
-    return name;
-  }
-
-  // "EPOCH.VERSION" of each cut.
-  std::vector<std::string> Cuts() {
-    std::vector<std::string> cuts;
-    for (const CutName& cut : store_->Names("job", 0)) {
-      cuts.push_back(absl::StrCat(cut.epoch(), ".", cut.version()));
-    }
-    return cuts;
   }
 
   // Reading and removing the file are errors of the system, until Readable.
@@ -149,9 +101,6 @@ class CutStoreTest : public ::testing::Test {
 
   ShardTerm term_ = {1, 0, {}};
   bool of_stop_ = false;
-  const std::string path_;
-  BlockPool pool_;
-  std::unique_ptr<CutStore> store_;
 };
 
 TEST_F(CutStoreTest, CutComesBackAsItWas) {

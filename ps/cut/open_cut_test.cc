@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/cut/cut_checksums.h"
+#include "ps/cut/cut_fixture.h"
 #include "ps/cut/cut_keys.h"
 #include "ps/cut/cut_store.h"
 #include "ps/cut/database.h"
@@ -20,36 +21,14 @@
 namespace millrace::ps {
 namespace {
 
-using ::millrace::testing::MakeSpec;
 using ::millrace::testing::Values;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class OpenCutTest : public ::testing::Test {
+class OpenCutTest : public CutFixture {
  protected:
-  OpenCutTest()
-      : path_(absl::StrCat(::testing::TempDir(), "/open_cut_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-    Reopen();
-  }
-
-  void Reopen() {
-    store_.reset();
-    auto store = CutStore::Open(path_);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-
-  static ShardSpec Spec(uint32_t replicas = 0) {
-    ShardSpec spec = MakeSpec({kBlockElements + 3, 2}, replicas);
-    spec.mutable_optimizer()->mutable_sgd()->set_momentum(0.5);  // One slot.
-    return spec;
-  }
-
   // One that starts from files.
   static ShardSpec StoredSpec(uint32_t replicas = 0) {
     ShardSpec spec = Spec(replicas);
@@ -60,15 +39,7 @@ class OpenCutTest : public ::testing::Test {
   }
 
   CutContents Contents(const ShardPlan& plan, uint64_t version, uint64_t epoch = 0) {
-    auto state = std::make_shared<ShardState>();
-    for (const BlockLayout::BlockPlace& place : plan.layout.blocks()) {
-      std::shared_ptr<Block> block = pool_.Allocate(place.elements, 1);
-      std::fill_n(block->array(0), place.elements, static_cast<float>(version));
-      std::fill_n(block->array(1), place.elements, static_cast<float>(version + 100));
-      state->blocks.push_back(std::move(block));
-    }
-    state->version = version;
-    return {epoch, std::move(state)};
+    return {epoch, State(plan, version)};
   }
 
   void Write(const ShardPlan& plan, uint64_t version, uint64_t epoch = 0) {
@@ -106,29 +77,10 @@ class OpenCutTest : public ::testing::Test {
     Reopen();
   }
 
-  static CutName Name(uint64_t epoch, uint64_t version) {
-    CutName name;
-    name.set_epoch(epoch);
-    name.set_version(version);
-    return name;
-  }
-
-  std::vector<std::string> Cuts() {
-    std::vector<std::string> cuts;
-    for (const CutName& cut : store_->Names("job", 0)) {
-      cuts.push_back(absl::StrCat(cut.epoch(), ".", cut.version()));
-    }
-    return cuts;
-  }
-
   static std::string Bytes(const Block& block, int array) {
     return std::string(reinterpret_cast<const char*>(block.array(array)),
                        block.elements() * sizeof(float));
   }
-
-  const std::string path_;
-  BlockPool pool_;
-  std::unique_ptr<CutStore> store_;
 };
 
 TEST_F(OpenCutTest, EachArrayIsReadInAnyOrderWithItsChecksum) {

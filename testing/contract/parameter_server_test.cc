@@ -47,7 +47,7 @@ const std::vector<uint64_t> kPartlyFrozen = {3, 2, 4};
 const std::vector<uint64_t> kRounded = {3, 2};
 
 ShardSpec RoundedSpec() {
-  ShardSpec spec = MakeShardSpec(kRounded, /*replicas=*/1);
+  ShardSpec spec = MakeSpec(kRounded, /*replicas=*/1);
   spec.set_shard(3);
   spec.set_wire(Encoding::BFLOAT16);
   spec.mutable_slices(1)->mutable_update()->mutable_moving_average()->set_momentum(0.5);
@@ -56,7 +56,7 @@ ShardSpec RoundedSpec() {
 
 ShardSpec SpecOf(uint32_t shard) {
   if (shard == 3) return RoundedSpec();
-  ShardSpec spec = MakeShardSpec(shard == 0   ? kLengths
+  ShardSpec spec = MakeSpec(shard == 0   ? kLengths
                                  : shard == 1 ? kPartlyFrozen
                                               : std::vector<uint64_t>{6});
   spec.set_shard(shard);

@@ -167,7 +167,7 @@ class PsAdminContractTest : public ::testing::TestWithParam<bool> {
   }
 
   const std::string checkpoints_ = NewTestDirectory("checkpoints");
-  ShardSpec spec_ = MakeShardSpec({4}, /*replicas=*/0, /*total_steps=*/100);
+  ShardSpec spec_ = MakeSpec({4}, /*replicas=*/0, /*total_steps=*/100);
   std::unique_ptr<Subject> subject_;
   std::unique_ptr<ParameterServerAdmin::Stub> admin_;
   ShardStatus status_;  // Of the last call.

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cpu/cpu_device.h"
@@ -310,16 +309,7 @@ TEST_F(CudaModelTest, ALossOfTheDeviceIsToldWhereverItIsFound) {
 // In turns: embeddings of one feature that are pooled and not, and more ids than there was room
 // for, which is not to be had at first.
 TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
-  ExampleSpec examples = FloatsAndClass({}, 3);
-  examples.features[0].type = ElementType::kId;
-  examples.features[0].limit = 9;
-  examples.features[0].ragged = true;
-  ModelSpec spec;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
-      "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
-      &spec));
-  const ModelPlan plan = *PlanModel(spec, examples);
+  const ModelPlan plan = PlanOfRaggedIds();
   for (const bool deterministic : {true, false}) {
     SCOPED_TRACE(deterministic);
     options_.deterministic = deterministic;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/cuda_memory_need.h"
@@ -49,16 +48,7 @@ TEST_F(ReplicasTest, NarrowValuesOfSeveralGpusAreThoseOfOne) {
 
 // One table, asked twice for the ids of each example: as they are, of which some have none.
 TEST_F(ReplicasTest, RaggedIdsOfASharedTableAreDivided) {
-  ExampleSpec examples = FloatsAndClass({}, 3);
-  examples.features[0].type = ElementType::kId;
-  examples.features[0].limit = 9;
-  examples.features[0].ragged = true;
-  ModelSpec spec;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
-      "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
-      &spec));
-  const ModelPlan plan = *PlanModel(spec, examples);
+  const ModelPlan plan = PlanOfRaggedIds();
   Batch batch;
   batch.size = 5;
   batch.labels = {IdTensor({0, 2, 1, 1, 0})};

@@ -11,7 +11,6 @@
 #include "absl/types/span.h"
 #include "glog/logging.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "protos/model.pb.h"
 #include "testing/cuda_emulation/control.h"
@@ -256,19 +255,6 @@ TEST_F(StagedBatchesTest, ValuesAndBatchOfTheNextStepDoNotWaitForGradients) {
 // Models of lists of ids of which there are more from batch to batch.
 class StagedRaggedIdsTest : public StagedBatchesTest {
  protected:
-  static ModelPlan PlanOfRaggedIds() {
-    ExampleSpec examples = FloatsAndClass({}, 3);
-    examples.features[0].type = ElementType::kId;
-    examples.features[0].limit = 9;
-    examples.features[0].ragged = true;
-    ModelSpec spec;
-    CHECK(google::protobuf::TextFormat::ParseFromString(
-        "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
-        "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
-        &spec));
-    return *PlanModel(spec, examples);
-  }
-
   static Batch BatchOf(size_t ids) {
     Batch batch;
     batch.size = 4;

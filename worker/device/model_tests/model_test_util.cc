@@ -42,12 +42,27 @@ absl::Span<float> KeptGradients::Buffer(size_t variable) {
   return absl::MakeSpan(gradients_[variable]);
 }
 
-ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count) {
+ModelPlan PlanOrDie(const std::string& text, const ExampleSpec& examples) {
   ModelSpec spec;
   CHECK(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
-  absl::StatusOr<ModelPlan> plan = PlanModel(spec, FloatsAndClass(input, label_count));
+  absl::StatusOr<ModelPlan> plan = PlanModel(spec, examples);
   CHECK(plan.ok()) << plan.status();
   return *std::move(plan);
+}
+
+ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count) {
+  return PlanOrDie(text, FloatsAndClass(input, label_count));
+}
+
+ModelPlan PlanOfRaggedIds() {
+  ExampleSpec examples = FloatsAndClass({}, 3);
+  examples.features[0].type = ElementType::kId;
+  examples.features[0].limit = 9;
+  examples.features[0].ragged = true;
+  return PlanOrDie(
+      "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
+      "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      examples);
 }
 
 std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads) {

@@ -50,7 +50,11 @@ struct GivenByStep {
 };
 
 // `text` is a ModelSpec in text format. Stops the process where it does not fit.
+ModelPlan PlanOrDie(const std::string& text, const ExampleSpec& examples);
 ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count);
+
+// Of lists of ids below 9, of any length: their embeddings' mean, and 3 classes.
+ModelPlan PlanOfRaggedIds();
 
 // For batches of up to `max_batch` examples, in training and in evaluation.
 std::unique_ptr<Model> CompileOrDie(const ModelPlan& plan, size_t max_batch, int threads = 1);
