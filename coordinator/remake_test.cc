@@ -21,10 +21,9 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 // It comes back with what it had written long ago, and has no cut that it can step back to.
-void LoseCutsOf(FakeCluster& cluster, int ps) {
+void LoseCutsOf(FakeCluster& cluster, int ps, const grpc::Status& failure) {
   cluster.ps(ps).Kill();
-  cluster.ps(ps).set_on_step_back(
-      [] { return grpc::Status(grpc::StatusCode::DATA_LOSS, "cut-7: byte 40 is damaged"); });
+  cluster.ps(ps).set_on_step_back([failure] { return failure; });
   cluster.ps(ps).Start(cluster.address());
 }
 
@@ -206,7 +205,7 @@ TEST(RemakeTest, ShardThatWaitsForRoomHasNoOtherOneReadAgain) {
 }
 
 // Cuts of which the index says that they are there, and that cannot be read.
-TEST(RemakeTest, JobThatCannotStepBackIsMadeAgainFromItsCheckpoint) {
+void ExpectMadeAgainWhereSteppingBackFails(const grpc::Status& failure, const std::string& cause) {
   Gate early;
   Gate late;
   FakeWorkerScript script = WaitingAt(35, &late);
@@ -214,7 +213,7 @@ TEST(RemakeTest, JobThatCannotStepBackIsMadeAgainFromItsCheckpoint) {
     if (step == 24) early.Pass();
     return wait(job, step);
   };
-  FakeCluster cluster(2);
+  FakeCluster cluster(2, WithGrace(absl::Milliseconds(200)));
   cluster.StartPs();
   for (int i = 0; i < 2; ++i) cluster.ps(i).set_takes_planned_cuts(false);
   cluster.AddWorker(script);
@@ -227,14 +226,26 @@ TEST(RemakeTest, JobThatCannotStepBackIsMadeAgainFromItsCheckpoint) {
   late.AwaitSomebody();
   WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20)});
   cluster.ps(0).FlushAll();
-  LoseCutsOf(cluster, 1);
+  LoseCutsOf(cluster, 1, failure);
   late.Open();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   cluster.ExpectAllApplied(job, 60);
   const std::vector<Recovered> recoveries = RemakesOf(cluster, job);
   ASSERT_THAT(recoveries, SizeIs(1));
-  EXPECT_EQ(recoveries[0].cause(), "shard 1 on ps-1 is damaged");
+  EXPECT_EQ(recoveries[0].cause(), cause);
   EXPECT_EQ(recoveries[0].how(), "all shards from checkpoint 000001 at step 20");
+}
+
+TEST(RemakeTest, JobThatCannotStepBackIsMadeAgainFromItsCheckpoint) {
+  ExpectMadeAgainWhereSteppingBackFails({grpc::StatusCode::DATA_LOSS, "cut-7: byte 40 is damaged"},
+                                        "shard 1 on ps-1 is damaged");
+}
+
+// It waited for the disk without end.
+TEST(RemakeTest, JobThatCannotStepBackForLongIsMadeAgainFromItsCheckpoint) {
+  ExpectMadeAgainWhereSteppingBackFails(
+      {grpc::StatusCode::UNAVAILABLE, "cut-7: cannot be read: Input/output error"},
+      "shard 1 on ps-1 is not served for longer than 200ms");
 }
 
 // All shards went back to their initial values: one with an old disk, or whose cuts are damaged,
@@ -308,7 +319,7 @@ TEST(RemakeTest, JobThatCannotStepBackForLongAndHasNoCheckpointFailsAndSaysWhy) 
   spec.mutable_synchronous()->set_replicas(4);
   const std::string job = cluster.Submit(spec).value();
   gate.AwaitSomebody();
-  LoseCutsOf(cluster, 1);
+  LoseCutsOf(cluster, 1, {grpc::StatusCode::DATA_LOSS, "cut-7: byte 40 is damaged"});
   gate.Open();
   const JobStatus end = cluster.AwaitEnd(job);
   EXPECT_EQ(end.state(), FAILED);

@@ -357,6 +357,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
       const bool is_final =
           absl::IsDataLoss(loss) ? remaker_.IsHopeless() : !remaker_.waits_for_files();
       if (is_final) return remaker_.Explain(status);
+    } else if (remaker_.IsStuck(status)) {
+      MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, status));
+      if (placed_again_) return absl::nullopt;
     }
     MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, remaker_.Explain(status)));
     // A call that was given up may arrive yet, and not at a shard that trains again.

@@ -67,6 +67,7 @@ bool Remaker::IsHopeless() const {
 
 absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
   unserved_.reset();  // One that comes back has its own time to open its shards.
+  stuck_since_.reset();
   const absl::Time now = environment_.clock->Now();
   const std::map<std::string, absl::Time> before = std::exchange(missing_since_, {});
   const std::vector<ShardPlacement>& placements = shards.placements();
@@ -104,6 +105,16 @@ bool Remaker::IsUnserved(ShardGroup& shards, const absl::Status& status) {
   const std::string& directory = shards.placements()[failed].directory_id();
   if (!unserved_ || unserved_->first != directory) unserved_.emplace(directory, now);
   return now - unserved_->second >= environment_.restore_grace;
+}
+
+bool Remaker::IsStuck(const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) {
+    stuck_since_.reset();
+    return false;
+  }
+  const absl::Time now = environment_.clock->Now();
+  if (!stuck_since_) stuck_since_ = now;
+  return now - *stuck_since_ >= environment_.restore_grace;
 }
 
 absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Status& status) {

@@ -40,7 +40,10 @@ class Remaker {
   // All shards have answered.
   void AllAreServed() { unserved_.reset(); }
   // All shards go on together: none is lost.
-  void NothingIsLost() { hopeless_since_.reset(); }
+  void NothingIsLost() {
+    hopeless_since_.reset();
+    stuck_since_.reset();
+  }
 
   // The server with that directory could not be called since then, while the job trained.
   void NoteUnserved(const std::string& directory_id, absl::Time since) {
@@ -54,6 +57,9 @@ class Remaker {
   // there and has not served it for longer than --restore_grace: its disk cannot be read, say.
   // Blocks for a call to it.
   bool IsUnserved(ShardGroup& shards, const absl::Status& status);
+  // Stepping back has failed so that it is tried again. Whether it has for longer than
+  // --restore_grace: a server cannot read a cut that it has, while it serves the shard from memory.
+  bool IsStuck(const absl::Status& status);
   // A call to all shards has failed for good, since there is no memory, or of an unserved one.
   // Where a shard's state is damaged or gone it is made again; where its checkpoint is damaged,
   // from the one before; where its server has no room for it, or did not make it in time, on
@@ -116,6 +122,8 @@ class Remaker {
   // The directory of the server that did not serve its shards when all were asked last, and since
   // when.
   absl::optional<std::pair<std::string, absl::Time>> unserved_;
+  // Stepping back has failed since then.
+  absl::optional<absl::Time> stuck_since_;
   // Servers without room, or that hang, by directory: until when they get no shards.
   std::map<std::string, absl::Time> avoided_;
   // What shards are to be made of cannot be read, and nothing else is there, since then.
