@@ -27,7 +27,8 @@ void AddDurations(CLI::App& app, CoordinatorOptions* options) {
   AddDurationFlag(app, "--member_timeout", &options->member_timeout, {absl::Milliseconds(50)},
                   "A running job fails when it has waited this long for a ps server or a worker");
   AddDurationFlag(app, "--restore_grace", &options->restore_grace, {absl::Milliseconds(50)},
-                  "A ps server that is gone for this long is given up: its shards are made again "
+                  "A ps server that is gone, or cannot be reached, for this long is given up where "
+                  "a job cannot go on without it: its shards are made again "
                   "from the job's furthest checkpoint, if it has one, on other servers");
   AddDurationFlag(
       app, "--stop_timeout", &options->stop_timeout, {absl::ZeroDuration(), absl::Hours(24)},

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // It comes back with what it had written long ago, and has no cut that it can step back to.
@@ -311,7 +312,7 @@ TEST(RemakeTest, SynchronousJobDoesNotBeginAnewWhileItsCheckpointCannotBeRead) {
 
 TEST(RemakeTest, JobThatCannotStepBackForLongAndHasNoCheckpointFailsAndSaysWhy) {
   Gate gate;
-  FakeCluster cluster(2, WithPatience(absl::Seconds(1)));
+  FakeCluster cluster(2, WithPatience(absl::Seconds(2)));
   cluster.StartPs();
   cluster.ps(1).set_takes_planned_cuts(false);
   cluster.AddWorker(WaitingAt(31, &gate));
@@ -407,7 +408,7 @@ TEST(RemakeTest, ShardThatItsServerCannotReadIsMadeAgain) {
 
 TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardForLongAndSaysWhy) {
   Gate gate;
-  FakeCluster cluster(1, WithPatience(absl::Seconds(1)));
+  FakeCluster cluster(1, WithPatience(absl::Seconds(2)));
   cluster.StartPs();
   cluster.AddWorker(WaitingAt(30, &gate));
   const std::string job = cluster.Submit(PlainJob(60)).value();
@@ -424,7 +425,7 @@ TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardForLongAnd
   EXPECT_TRUE(WasTold(cluster, job,
                       "shard 0 on ps-0 is damaged, and cannot be made again: the job "
                       "has no checkpoints (checkpoints.directory), and fails after "
-                      "1s"));
+                      "2s"));
 }
 
 // It failed at once, and lost what its other shards had.
@@ -466,31 +467,75 @@ TEST(RemakeTest, ShardThatItsServerDoesNotServeIsMadeElsewhereAfterTheGrace) {
             "shard 1 on ps-1 is not served for longer than 200ms");
 }
 
-// Only attaching counted how long it was not served. A job that trained waited without end.
-TEST(RemakeTest, ServerThatCannotBeCalledWhileAJobTrainsIsGivenUpAfterTheGrace) {
+// ps-1 is a member, and cannot be called from some moment on. Its job has a checkpoint of step 16.
+struct CutOffJob {
+  explicit CutOffJob(uint64_t waits_at, Gate* at_fourth_refusal = nullptr)
+      : fourth_refusal(at_fourth_refusal), cluster(2, WithGrace(absl::Milliseconds(200))) {
+    const auto answer = [this] {
+      if (is_reached) return grpc::Status::OK;
+      if (refused.fetch_add(1) == 3 && fourth_refusal != nullptr) fourth_refusal->Pass();
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection refused");
+    };
+    FakePs& ps = cluster.ps(1);
+    ps.set_on_generation(answer);
+    ps.set_on_get(answer);
+    ps.set_on_flush(answer);
+    cluster.StartPs();
+    worker = &cluster.AddWorker(WaitingAt(waits_at, &gate));
+    JobSpec spec = JobWithCheckpoints(60);
+    spec.mutable_checkpoints()->set_every_steps(16);
+    job = cluster.Submit(spec).value();
+    gate.AwaitSomebody();
+    cluster.AwaitCheckpoint(job);
+    is_reached = false;
+  }
+
   std::atomic<bool> is_reached{true};
-  const auto answer = [&] {
-    return is_reached ? grpc::Status::OK
-                      : grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection refused");
-  };
+  std::atomic<int> refused{0};
+  Gate* fourth_refusal = nullptr;
   Gate gate;
-  FakeCluster cluster(2, WithGrace(absl::Milliseconds(200)));
-  cluster.ps(1).set_on_generation(answer);
-  cluster.ps(1).set_on_get(answer);
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const JobSpec spec = JobWithCheckpoints(60);
-  const std::string job = cluster.Submit(spec).value();
-  gate.AwaitSomebody();
-  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
-  is_reached = false;
+  FakeCluster cluster;
+  FakeWorker* worker = nullptr;
+  std::string job;
+};
+
+// Only attaching counted how long it was not served. A job that trained waited without end.
+TEST(RemakeTest, ServerThatNobodyCanCallWhileAJobTrainsIsGivenUpAfterTheGrace) {
+  CutOffJob cut_off(30);
+  auto& cluster = cut_off.cluster;
+  Activity waits;
+  waits.set_job_id(cut_off.job);
+  waits.set_kind(Activity::PUSHING);
+  waits.set_step(30);
+  waits.set_shard(1);
+  *waits.mutable_since() = ToProto(absl::Seconds(4));
+  cut_off.worker->Tell(waits);
   const auto has_recovered = [](const JobEvent& event) { return event.has_recovered(); };
-  ASSERT_TRUE(cluster.Watch(job, 0, has_recovered).ok());
-  gate.Open();
-  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
-  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(2));
-  EXPECT_EQ(RemakesOf(cluster, job)[0].cause(),
+  ASSERT_TRUE(cluster.Watch(cut_off.job, 0, has_recovered).ok());
+  cut_off.gate.Open();
+  EXPECT_EQ(cluster.AwaitEnd(cut_off.job).state(), SUCCEEDED);
+  EXPECT_THAT(cluster.ps(0).Shards(cut_off.job), SizeIs(2));
+  EXPECT_EQ(RemakesOf(cluster, cut_off.job)[0].cause(),
             "shard 1 on ps-1 is not served for longer than 200ms");
+}
+
+TEST(RemakeTest, ServerThatCannotBeCalledAtTheEndOfAJobIsGivenUpAfterTheGrace) {
+  CutOffJob cut_off(59);
+  cut_off.gate.Open();
+  EXPECT_EQ(cut_off.cluster.AwaitEnd(cut_off.job).state(), SUCCEEDED);
+  EXPECT_THAT(cut_off.cluster.ps(0).Shards(cut_off.job), SizeIs(2));
+}
+
+// A step may take long, and workers reach what the coordinator does not.
+TEST(RemakeTest, ServerThatNoWorkerWaitsForIsNotGivenUp) {
+  Gate fourth_refusal;
+  CutOffJob cut_off(30, &fourth_refusal);
+  fourth_refusal.AwaitSomebody();
+  cut_off.is_reached = true;
+  fourth_refusal.Open();
+  cut_off.gate.Open();
+  EXPECT_EQ(cut_off.cluster.AwaitEnd(cut_off.job).state(), SUCCEEDED);
+  EXPECT_THAT(RemakesOf(cut_off.cluster, cut_off.job), IsEmpty());
 }
 
 // The others that it has could not be dropped, and the job waited for that without end.

@@ -56,7 +56,7 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
     attached.shards = *std::move(together);
     DescribeRemake(shards, attached);
     shards.MarkMade();
-    remaker_.NothingIsLost();
+    remaker_.AllGoOn();
     MILLRACE_ASSIGN_OR_RETURN(attached.merged, MergeProgress(attached.shards));
     const auto& placements = shards.placements();
     MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& record) {
@@ -187,7 +187,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   auto statuses = Bring(shards, is_new);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (statuses.ok()) {
-    remaker_.AllAreServed();
+    remaker_.AllAreThere();
     return *std::move(statuses);
   }
   const absl::Status& status = statuses.status();
@@ -204,6 +204,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
     // What goes on for long does not keep the journal and the servers busy.
     if (*remade && makes) MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, status));
     if (*remade) return absl::nullopt;
+    if (!makes) remaker_.NoteLost(shards, status);
   }
   if (action == ReachAction::kAskWhoIsNew) {
     MILLRACE_RETURN_IF_ERROR(tries_.AdoptGeneration(shards, status));
@@ -354,14 +355,13 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
           absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
       MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, loss));
       if (placed_again_) return absl::nullopt;
-      const bool is_final =
-          absl::IsDataLoss(loss) ? remaker_.IsHopeless() : !remaker_.waits_for_files();
-      if (is_final) return remaker_.Explain(status);
+      if (!remaker_.waits_for_files()) return remaker_.Explain(status);
     } else if (remaker_.IsStuck(status)) {
       MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, status));
       if (placed_again_) return absl::nullopt;
     }
-    MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, remaker_.Explain(status)));
+    MILLRACE_RETURN_IF_ERROR(
+        tries_.Pause(shards, remaker_.Explain(status), /*is_costly=*/absl::IsDataLoss(status)));
     // A call that was given up may arrive yet, and not at a shard that trains again.
     MILLRACE_RETURN_IF_ERROR(tries_.BeginGeneration(generation() + 1));
     return absl::nullopt;

@@ -32,11 +32,12 @@ using ::google::protobuf::util::MessageDifferencer;
 // Files are not looked for more often than this.
 constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
 // A server that had no room for a shard is not asked again for this long, where there are others;
-// and one that did not get on with reading it.
+// and one that did not get on with reading it, or could not be called.
 constexpr absl::Duration kFull = absl::Seconds(10);
 constexpr absl::Duration kHangs = absl::Hours(12);
-// Nor one that could not be called, which shows sooner.
-constexpr absl::Duration kUnserved = absl::Minutes(10);
+// Calls that fail as long after one another as this are not failures in a row: we stood still, or a
+// server has read for long between them.
+constexpr absl::Duration kNotInARow = absl::Seconds(30);
 
 // Why shards are made again, with one more cause, and how.
 Remake WithCause(Remake remake, const std::string& cause, const std::string& how) {
@@ -103,8 +104,11 @@ bool Remaker::IsUnserved(ShardGroup& shards, const absl::Status& status) {
   }
   const absl::Time now = environment_.clock->Now();
   const std::string& directory = shards.placements()[failed].directory_id();
-  if (!unserved_ || unserved_->first != directory) unserved_.emplace(directory, now);
-  return now - unserved_->second >= environment_.restore_grace;
+  if (!unserved_ || unserved_->directory_id != directory || now - unserved_->last > kNotInARow) {
+    unserved_ = Unserved{directory, /*since=*/now};
+  }
+  unserved_->last = now;
+  return now - unserved_->since >= environment_.restore_grace;
 }
 
 bool Remaker::IsStuck(const absl::Status& status) {
@@ -157,7 +161,11 @@ absl::StatusOr<bool> Remaker::ReplaceUnserved(ShardGroup& shards, Losses losses)
   const absl::Time now = environment_.clock->Now();
   const uint32_t failed = shards.failed_shard();
   const std::string& directory = shards.placements()[failed].directory_id();
-  avoided_[directory] = now + kUnserved;
+  avoided_[directory] = now + kHangs;
+  if (Servers().empty()) {  // The others may be back by now.
+    avoided_.clear();
+    avoided_[directory] = now + kHangs;
+  }
   if (now < look_again_) return false;
   for (uint32_t shard = 0; shard < losses.lost.size(); ++shard) {
     if (shards.placements()[shard].directory_id() != directory) continue;
@@ -177,15 +185,19 @@ absl::StatusOr<bool> Remaker::ReplaceMade(ShardGroup& shards, Losses losses,
   if (!is_damaged && (environment_.clock->Now() < look_again_ || !absl::IsNotFound(status))) {
     return false;
   }
-  const std::string cause =
-      absl::StrCat(name, is_damaged ? " is damaged" : " is not there any more");
-  losses.cause = cause;
-  MILLRACE_ASSIGN_OR_RETURN(const bool replaced, MakeAgain(shards, std::move(losses)));
-  // Its server may have come back with another copy of its disk than the right one, or a whole one.
-  if (!replaced && !waits_for_files_) {
-    NoteHopeless(absl::StrCat(cause, ", and cannot be made again: ", why_not_));
+  losses.cause = absl::StrCat(name, is_damaged ? " is damaged" : " is not there any more");
+  return MakeAgain(shards, std::move(losses));
+}
+
+void Remaker::NoteLost(const ShardGroup& shards, const absl::Status& status) {
+  if (!absl::IsDataLoss(status) && !absl::IsNotFound(status)) return;
+  if (waits_for_files_) {
+    hopeless_since_.reset();
+  } else {
+    NoteHopeless(absl::StrCat(shards.NameOf(shards.failed_shard()),
+                              absl::IsDataLoss(status) ? " is damaged" : " is not there any more",
+                              ", and cannot be made again: ", why_not_));
   }
-  return replaced;
 }
 
 // There is no other server: it is asked again, unless its disk alone hangs.

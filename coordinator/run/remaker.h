@@ -37,17 +37,17 @@ class Remaker {
   // checkpoint is known to be bad.
   void Begin();
   void NobodyIsMissing() { missing_since_.clear(); }
-  // All shards have answered.
-  void AllAreServed() { unserved_.reset(); }
-  // All shards go on together: none is lost.
-  void NothingIsLost() {
+  // All shards have answered: none is lost, or not served.
+  void AllAreThere() {
+    unserved_.reset();
     hopeless_since_.reset();
-    stuck_since_.reset();
   }
+  // They go on together.
+  void AllGoOn() { stuck_since_.reset(); }
 
   // The server with that directory could not be called since then, while the job trained.
   void NoteUnserved(const std::string& directory_id, absl::Time since) {
-    unserved_.emplace(directory_id, since);
+    unserved_ = Unserved{directory_id, since, environment_.clock->Now()};
   }
 
   // Looks at whom Locate has missed: shards are made elsewhere when all of those are back with
@@ -65,6 +65,9 @@ class Remaker {
   // from the one before; where its server has no room for it, or did not make it in time, on
   // another one. All that an unserved server has is made elsewhere.
   absl::StatusOr<bool> ReplaceFailed(ShardGroup& shards, const absl::Status& status);
+  // ReplaceFailed could do nothing. A shard that was made and is damaged, or not there, may come
+  // back: its server's disk may be another copy than the right one.
+  void NoteLost(const ShardGroup& shards, const absl::Status& status);
   // All shards of a synchronous job can step back to a cut that has `steps` steps; `cause` says why
   // they must. Where a checkpoint is further they are made again from that: a shard whose newest
   // cuts cannot be read, or whose disk is an old one, would take the others back to where it is.
@@ -119,9 +122,13 @@ class Remaker {
   std::map<std::string, absl::Time> missing_since_;    // By directory.
   std::map<std::string, std::set<uint64_t>> damaged_;  // By directory of checkpoints.
   std::set<std::string> told_;  // Of checkpoints that cannot be opened: what people were told.
-  // The directory of the server that did not serve its shards when all were asked last, and since
-  // when.
-  absl::optional<std::pair<std::string, absl::Time>> unserved_;
+  // The server that did not serve its shards when all were asked last.
+  struct Unserved {
+    std::string directory_id;
+    absl::Time since;
+    absl::Time last = {};  // When that was seen last.
+  };
+  absl::optional<Unserved> unserved_;
   // Stepping back has failed since then.
   absl::optional<absl::Time> stuck_since_;
   // Servers without room, or that hang, by directory: until when they get no shards.

@@ -183,7 +183,7 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
     return Detach(absl::StrCat(moved, " went, or was started again"));
   }
   MILLRACE_RETURN_IF_ERROR(HandleEvaluations(evaluator));
-  if (!HandlePoll(shards)) return Next::kDetach;
+  if (!HandlePoll(shards) || IsUnserved(shards, evaluator)) return Next::kDetach;
   // Before the shards are told which cuts may go.
   AdvanceCheckpoints(environment_.dispatcher->GetProgress(job_.id()).value());
   MILLRACE_RETURN_IF_ERROR(ConcludeIfSaved(evaluator));

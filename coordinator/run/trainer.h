@@ -110,7 +110,8 @@ class Trainer {
   absl::Duration PollPeriod() const;
   void StartPollIfDue(ShardGroup& shards);
   bool HandlePoll(ShardGroup& shards);
-  bool IsUnserved(ShardGroup& shards, absl::Time now);
+  bool IsUnserved(const ShardGroup& shards, const Evaluator& evaluator);
+  bool IsHeldUpBy(uint32_t shard, const ShardGroup& shards, const Evaluator& evaluator) const;
   bool Audit(const std::vector<ShardStatus>& shards);
   void Exclude(const std::string& worker);
   absl::optional<Dispatcher::Stall> FindStall(const ShardGroup& shards) const;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/printable.h"
+#include "common/proto_duration.h"
 #include "coordinator/run/trainer.h"
 #include "coordinator/shards/merge_progress.h"
 
@@ -17,6 +18,8 @@ namespace {
 constexpr absl::Duration kPollPeriod = absl::Seconds(1);
 // While a cut is waited for: by a checkpoint, or as the first one that is common after a start.
 constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
+// A worker that has waited for a shard for this long may not reach its server.
+constexpr absl::Duration kWaitsForSure = absl::Seconds(3);
 
 }  // namespace
 
@@ -52,7 +55,6 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
     Detach(std::move(why));
     return false;
   }
-  if (IsUnserved(shards, now)) return false;
   const bool all = std::all_of(poll->errors.begin(), poll->errors.end(),
                                [](const absl::Status& status) { return status.ok(); });
   if (!all) return true;
@@ -67,17 +69,45 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
   return !Audit(seen_);
 }
 
-// A server that is a member and that the coordinator cannot call is waited for, as one that is gone
-// is; for longer where workers get on with it.
-bool Trainer::IsUnserved(ShardGroup& shards, absl::Time now) {
+// A server that is a member, and that neither we nor the workers can call, is waited for as one
+// that is gone; where its shards can be made elsewhere.
+bool Trainer::IsUnserved(const ShardGroup& shards, const Evaluator& evaluator) {
+  const absl::Time now = clock_->Now();
   const uint64_t applied = environment_.dispatcher->GetProgress(job_.id()).value().applied;
   if (std::exchange(applied_, applied) != applied) moved_at_ = now;
   const auto unserved = watch_.UnservedLongest();
   if (!unserved) return false;
   if (now - std::max(unserved->since, moved_at_) < environment_.restore_grace) return false;
+  const JobRecord record = job_.record();
+  if (!record.has_checkpoint() && !record.has_restored_from()) return false;
+  if (environment_.registry->PsServers().size() < 2) return false;
+  if (!IsHeldUpBy(unserved->shard, shards, evaluator)) return false;
   unserved_ = unserved;
   Detach(absl::StrCat(shards.NameOf(unserved->shard), " is not served"));
   return true;
+}
+
+// Whether the job cannot go on without the shard's server, as we know or workers say. A step or an
+// evaluation may only take long.
+bool Trainer::IsHeldUpBy(uint32_t shard, const ShardGroup& shards,
+                         const Evaluator& evaluator) const {
+  if (blocked_ || norms_.stall()) return true;
+  if (evaluator.under_way()) return evaluator.has_failed();
+  const auto& placements = shards.placements();
+  const absl::Duration sure = std::min(kWaitsForSure, environment_.restore_grace);
+  for (const MemberNews& member : environment_.registry->News()) {
+    for (const Activity& activity : member.activities) {
+      if (activity.job_id() != job_.id() || !activity.has_shard()) continue;
+      const bool waits =
+          activity.kind() == Activity::PULLING || activity.kind() == Activity::PUSHING;
+      const absl::Duration since = FromProto(activity.since()) + (clock_->Now() - member.told);
+      if (!waits || since < sure || activity.shard() >= placements.size()) continue;
+      if (placements[activity.shard()].directory_id() == placements[shard].directory_id()) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 // `shards` were asked since the audit's check began. Returns whether a report was not true.

@@ -20,6 +20,8 @@ Noticed::const_iterator First(const Noticed& noticed) {
 
 // A shard that has not answered for this long is silent.
 constexpr absl::Duration kSilence = absl::Seconds(2);
+// A poll that ends so long after the one before is not the next one: calls of a poll take 10 s.
+constexpr absl::Duration kStoodStill = absl::Seconds(30);
 // One that was noticed to be so this long ago, and has not answered since, keeps a job waiting.
 constexpr absl::Duration kSureAfter = absl::Seconds(1);
 
@@ -50,6 +52,7 @@ bool ShardWatch::NoteUnanswered(const std::vector<uint32_t>& shards, absl::Time 
 }
 
 bool ShardWatch::NoteAnswers(const ShardGroup::Poll& poll, absl::Time now) {
+  if (now - std::exchange(answered_at_, now) > kStoodStill) unserved_.clear();
   for (uint32_t shard = 0; shard < poll.shards.size(); ++shard) {
     ShardNews& news = news_.at(shard);
     const absl::Status& error = poll.errors[shard];

@@ -48,8 +48,8 @@ class ShardWatch {
   // coordinator itself stood still, shards seem silent until their answers are read.
   absl::optional<uint32_t> SilentLongest(absl::Time now) const;
 
-  // Of the shards that could not be called in any poll for a while (UNAVAILABLE), the one of which
-  // that was noticed first, and when.
+  // Of the shards that could not be called in the last polls (UNAVAILABLE), the one of which that
+  // was noticed first, and when. Polls that we stood still between are not in a row.
   struct Unserved {
     uint32_t shard = 0;
     absl::Time since;
@@ -73,6 +73,7 @@ class ShardWatch {
   absl::optional<uint64_t> epoch_;
   std::vector<ShardNews> news_;
   absl::Time polled_at_;
+  absl::Time answered_at_ = absl::InfinitePast();  // When the last poll ended.
   absl::optional<uint64_t> polled_generation_;
   std::map<uint32_t, absl::Time> noticed_;  // Silent shards, and when that was first noticed.
   std::map<uint32_t, absl::Time> unserved_;

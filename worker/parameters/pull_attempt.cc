@@ -38,7 +38,7 @@ void PullAttempt::OnAnswer(PullAnswer answer) {
   if (over_locked()) return;
   ProgressLocked();
   if (!known.ok()) return EndLocked(known, Again::kNever);
-  if (!taken.ok()) return EndLocked(std::move(taken), AfterBreak(), Fault::kServer);
+  if (!taken.ok()) return EndLocked(std::move(taken), Again::kWithItsShard, Fault::kServer);
   if (received_ == elements_) return SettleLocked(absl::OkStatus(), Again::kNever);
   if (header.last()) SettleLocked(Incomplete(), Again::kAfterPause, Fault::kServer);
 }

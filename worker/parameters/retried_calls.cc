@@ -18,7 +18,8 @@ constexpr uint64_t kSlowestBytesPerSecond = 1 << 20;
 constexpr int kMaxDoublings = 6;
 constexpr int kMaxPatience = 3;
 
-// A network may lose messages and damage them; a server with which that goes on is wrong.
+// A network may lose messages and damage them, and another server may answer at the address for a
+// moment; a server with which that goes on, for some seconds, is wrong.
 constexpr int kMaxFaultyAttempts = 5;
 
 // What is at most a message leaves nothing at the server that would not be used up at once.
@@ -198,8 +199,8 @@ absl::Status RetriedCalls::Fail(size_t index, const absl::Status& status, Attemp
                                                     ": ", status.message()));
   }
   part.last_failure = status;
-  DoAgain(index, again, again == Attempt::Again::kAtOnce ? now : now + part.backoff.Next(),
-          findings);
+  Backoff& backoff = fault == Attempt::Fault::kServer ? part.fault_backoff : part.backoff;
+  DoAgain(index, again, again == Attempt::Again::kAtOnce ? now : now + backoff.Next(), findings);
   return absl::OkStatus();
 }
 

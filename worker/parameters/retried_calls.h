@@ -64,6 +64,7 @@ class RetriedCalls {
     bool done = false;
     absl::Time retry_at = absl::InfinitePast();
     Backoff backoff{absl::Milliseconds(20), absl::Seconds(1)};
+    Backoff fault_backoff{absl::Milliseconds(200), absl::Seconds(1)};
     int patience = -1;  // As of ClientCore when the first attempt was looked at; before: none.
     int silences = 0;   // Attempts that were given up for want of progress.
     absl::Duration given_up;  // How long the last of these was silent.
