@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/outage.h"
 #include "common/grpc_status.h"
@@ -15,6 +13,7 @@
 #include "common/net/address.h"
 #include "common/net/channel.h"
 #include "common/proto_time.h"
+#include "common/random_token.h"
 #include "common/status_macros.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -22,13 +21,6 @@
 
 namespace millrace::client {
 namespace {
-
-// Unique to a submission: 128 random bits.
-std::string MakeRequestId() {
-  absl::BitGen random;
-  return absl::StrFormat("%016x%016x", absl::Uniform<uint64_t>(random),
-                         absl::Uniform<uint64_t>(random));
-}
 
 // How often the end of a job is asked after.
 constexpr absl::Duration kStatusPeriod = absl::Milliseconds(500);
@@ -208,7 +200,7 @@ absl::StatusOr<Response> GrpcJobsClient::Call(
 absl::StatusOr<std::string> GrpcJobsClient::Submit(const JobSpec& spec) {
   SubmitJobRequest request;
   *request.mutable_spec() = spec;
-  request.set_request_id(MakeRequestId());
+  request.set_request_id(RandomToken());
   MILLRACE_ASSIGN_OR_RETURN(
       const SubmitJobResponse response,
       Call("SubmitJob", &Jobs::Stub::SubmitJob, request, options_.submit_timeout));

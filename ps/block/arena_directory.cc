@@ -29,16 +29,15 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/random/random.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/random_token.h"
 #include "common/status_macros.h"
 #include "common/system_error.h"
 #include "glog/logging.h"
@@ -218,12 +217,6 @@ std::string MountNamespace() {
   return fs::read_symlink("/proc/self/ns/mnt", error).string();
 }
 
-std::string MakeToken() {
-  absl::BitGen random;
-  return absl::StrFormat("%016x%016x", absl::Uniform<uint64_t>(random),
-                         absl::Uniform<uint64_t>(random));
-}
-
 // A directory without a lock file is one whose making or removal a kill has cut short, or that is
 // being made now.
 void RemoveEmpty(const std::string& path) {
@@ -287,7 +280,7 @@ absl::Status ArenaDirectory::Prepare(const ArenaOwner& owner) {
   LOG_IF(WARNING, text.has_value())
       << "the memory in " << path_ << " is of no use and is deleted: " << objection;
   DeleteContents(path_);
-  header.token = MakeToken();
+  header.token = RandomToken();
   MILLRACE_RETURN_IF_ERROR(ReplaceFile(header_path, Format(header)));
   return ReplaceFile(token_path, header.token);
 }

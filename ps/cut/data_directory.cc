@@ -9,12 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/random/random.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/random_token.h"
 #include "common/status_macros.h"
 #include "common/system_error.h"
 
@@ -42,11 +41,8 @@ absl::StatusOr<std::vector<std::string>> ListEntries(const std::string& path) {
 }
 
 absl::Status WriteIdFile(const FileSystemPtr& file_system, const std::string& directory) {
-  absl::BitGen random;
-  return WriteDurably(
-      file_system, absl::StrCat(directory, "/", kIdFile),
-      absl::StrFormat("%s%s\n%016x%016x\n", kFormat, kFormatVersion,
-                      absl::Uniform<uint64_t>(random), absl::Uniform<uint64_t>(random)));
+  return WriteDurably(file_system, absl::StrCat(directory, "/", kIdFile),
+                      absl::StrCat(kFormat, kFormatVersion, "\n", RandomToken(), "\n"));
 }
 
 // The directory's id, from the text of its file.

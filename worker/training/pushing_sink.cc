@@ -1,5 +1,6 @@
 #include "worker/training/pushing_sink.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/exact_square_sum.h"
 #include "common/finite.h"
+#include "common/wire/tensor_codec.h"
 
 namespace millrace::worker {
 
@@ -71,17 +73,21 @@ void PushingSink::Take(size_t variable, size_t count) {
   if (bad < count) NoteBad(variable, bad);
 }
 
+// In parts, each of which leaves while the next one is looked at and rounded.
 void PushingSink::Send(size_t variable, size_t begin, size_t end) {
   const absl::Span<float> gradient = gradients_->variable(variable);
-  const absl::Span<const float> fresh = gradient.subspan(begin, end - begin);
   const Encoding::Kind encoding = EncodingOf(variable);
   char* const bytes = reinterpret_cast<char*>(gradient.data());
-  const size_t bad =
-      begin + (encoding == Encoding::FLOAT32
-                   ? FirstNotFinite(fresh)
-                   : NarrowFinite(fresh, encoding, bytes + begin * WidthOf(encoding)));
-  if (bad < end) return NoteBad(variable, bad);
-  Add(variable, end);
+  for (size_t next = begin; begin < end; begin = next) {
+    next = std::min(end, begin + kBlockElements);
+    const absl::Span<const float> fresh = gradient.subspan(begin, next - begin);
+    const size_t bad =
+        begin + (encoding == Encoding::FLOAT32
+                     ? FirstNotFinite(fresh)
+                     : NarrowFinite(fresh, encoding, bytes + begin * WidthOf(encoding)));
+    if (bad < next) return NoteBad(variable, bad);
+    Add(variable, next);
+  }
 }
 
 void PushingSink::Add(size_t variable, size_t count) {

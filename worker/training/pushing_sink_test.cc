@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
 #include "common/clock.h"
+#include "common/wire/tensor_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -108,6 +109,24 @@ TEST_F(PushingSinkTest, WhatTheModelKnowsToBeFiniteIsRoundedAllTheSame) {
                                        std::make_pair(2, std::vector<float>{1.001f})));
   EXPECT_THAT(push_.encodings,
               ElementsAre(Encoding::BFLOAT16, Encoding::BFLOAT16, Encoding::FLOAT32));
+}
+
+// Nothing of a large variable left before all of it was rounded.
+TEST_F(PushingSinkTest, ALargeGradientLeavesWhileItIsRounded) {
+  constexpr size_t kElements = 2 * kBlockElements + 3;
+  for (const Encoding::Kind wire : {Encoding::FLOAT32, Encoding::BFLOAT16}) {
+    push_ = {};
+    const auto gradients = std::make_shared<GradientSet>(std::vector<uint64_t>{kElements, 1, 1, 0});
+    PushingSink sink(
+        &push_, gradients, variables_, Clock::Real(), [] {}, absl::nullopt, wire);
+    std::vector<float> gradient(kElements);
+    for (size_t i = 0; i < kElements; ++i) gradient[i] = static_cast<float>(i % 200);
+    Finish(sink, 0, gradient);
+    std::vector<size_t> counts;
+    for (const auto& [variable, values] : push_.added) counts.push_back(values.size());
+    EXPECT_THAT(counts, ElementsAre(kBlockElements, 2 * kBlockElements, kElements));
+    EXPECT_EQ(push_.added.back().second, gradient);
+  }
 }
 
 TEST_F(PushingSinkTest, WhatTheModelKnowsToBeFiniteMustFitAllTheSame) {

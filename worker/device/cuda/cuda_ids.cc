@@ -1,7 +1,6 @@
 #include "worker/device/cuda/cuda_ids.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "worker/model/walk.h"
@@ -109,15 +108,15 @@ CudaIds::Ids CudaIds::IdsOf(const Feature& feature, const BatchPart& part) {
   return taken;
 }
 
-// The row of the output for which each id counts.
-std::vector<int64_t> CudaIds::RowsOf(const Feature& feature, const Ids& taken) {
-  std::vector<int64_t> rows(taken.ids.size());
+// The ids with their rows, as they stand.
+void CudaIds::TakeRows(const Feature& feature, const Ids& taken) {
+  order_.clear();
   size_t row = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
+  for (size_t i = 0; i < taken.ids.size(); ++i) {
     while (feature.ragged && i >= taken.ends[row]) ++row;
-    rows[i] = static_cast<int64_t>(feature.ragged ? row : i / feature.ids_of_row);
+    if (!feature.ragged) row = i / feature.ids_of_row;
+    order_.push_back({taken.ids[i], static_cast<int64_t>(row)});
   }
-  return rows;
 }
 
 void CudaIds::Copy(const Feature& feature, const Ids& taken, CopiesIn* copies) {
@@ -135,14 +134,11 @@ void CudaIds::Copy(const Feature& feature, const Ids& taken, CopiesIn* copies) {
   copy(places.ids, bytes);
   copy(places.ends, taken.ends.size() * sizeof(uint64_t));
   if (!feature.sorted || !sorts_) return;
-  const std::vector<int64_t> rows = RowsOf(feature, taken);
-  order_.resize(ids.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  std::stable_sort(order_.begin(), order_.end(),
-                   [ids](uint64_t a, uint64_t b) { return ids[a] < ids[b]; });
-  for (size_t i = 0; i < order_.size(); ++i) {
-    memory.Host<int64_t>(places.sorted_ids)[i] = ids[order_[i]];
-    memory.Host<int64_t>(places.sorted_rows)[i] = rows[order_[i]];
+  TakeRows(feature, taken);
+  const absl::Span<const IdOfRow> sorted = sorter_.Sort(absl::MakeSpan(order_));
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    memory.Host<int64_t>(places.sorted_ids)[i] = sorted[i].id;
+    memory.Host<int64_t>(places.sorted_rows)[i] = sorted[i].row;
   }
   copy(places.sorted_ids, bytes);
   copy(places.sorted_rows, bytes);

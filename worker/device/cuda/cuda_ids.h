@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/copies_in.h"
+#include "worker/device/cuda/id_sorter.h"
 #include "worker/device/cuda/library.h"
 #include "worker/device/cuda/mirrored_memory.h"
 #include "worker/model/model_plan.h"
@@ -59,7 +60,7 @@ class CudaIds {
     std::vector<uint64_t> ends;
   };
   static Ids IdsOf(const Feature& feature, const BatchPart& part);
-  static std::vector<int64_t> RowsOf(const Feature& feature, const Ids& taken);
+  void TakeRows(const Feature& feature, const Ids& taken);
   void Copy(const Feature& feature, const Ids& taken, CopiesIn* copies);
 
   cuda::Gpu* const gpu_;
@@ -67,9 +68,10 @@ class CudaIds {
   const size_t batch_;
   std::vector<Feature> features_;
   std::vector<cuda::Ids> slots_;
-  const bool may_move_;          // Some ids are ragged.
-  bool moved_ = false;           // Since Take last returned.
-  std::vector<uint64_t> order_;  // Kept between batches.
+  const bool may_move_;         // Some ids are ragged.
+  bool moved_ = false;          // Since Take last returned.
+  std::vector<IdOfRow> order_;  // Kept between batches, as is what the sorter takes.
+  IdSorter sorter_;
 };
 
 }  // namespace millrace::worker
