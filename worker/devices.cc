@@ -6,8 +6,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "common/start_thread.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/device/cpu/cpu_device.h"
@@ -37,18 +42,68 @@ std::vector<int> GpusOf(const std::string& name) {
   return gpus.size() <= cuda::kMostGpus ? gpus : std::vector<int>();
 }
 
-absl::StatusOr<std::shared_ptr<Device>> OpenGpus(std::vector<int> gpus,
-                                                 const DeviceOptions& options, DeviceLost lost,
-                                                 const CudaLoader& load_cuda) {
+std::string NameOf(const std::vector<int>& gpus) {
+  return absl::StrCat("cuda:", absl::StrJoin(gpus, ","));
+}
+
+using OpenedDevice = absl::StatusOr<std::shared_ptr<Device>>;
+
+// NOT_FOUND: there is none, no driver for them, or nothing of ours that would use them.
+absl::StatusOr<cuda::Library*> FindGpus(const std::string& name, const CudaLoader& load_cuda) {
+  absl::StatusOr<cuda::Library*> library = load_cuda();
+  if (!library.ok()) return absl::NotFoundError(library.status().message());
+  try {
+    if ((*library)->GpuCount() == 0) return absl::NotFoundError(name + ": there is no GPU");
+  } catch (const cuda::Error& error) {
+    const std::string message = absl::StrCat(name, ": ", error.what());
+    if (error.kind() == cuda::Error::kOther) return absl::NotFoundError(message);
+    return absl::UnavailableError(message);
+  }
+  return library;
+}
+
+OpenedDevice OpenGpus(std::vector<int> gpus, const DeviceOptions& options, DeviceLost lost,
+                      const CudaLoader& load_cuda) {
+  const std::string name = NameOf(gpus);
   CudaDeviceOptions gpu;
   gpu.gpus = std::move(gpus);
   gpu.deterministic = options.deterministic;
   gpu.timeout = options.timeout;
   gpu.shared = options.shared_gpus;
-  MILLRACE_ASSIGN_OR_RETURN(cuda::Library* const library, load_cuda());
+  MILLRACE_ASSIGN_OR_RETURN(cuda::Library* const library, FindGpus(name, load_cuda));
+  LOG(INFO) << "opens " << name;
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
                             CudaDevice::Open(library, gpu, std::move(lost)));
   return device;
+}
+
+// The driver of a GPU that is broken may not return from any call.
+OpenedDevice OpenGpusInTime(const std::vector<int>& gpus, const DeviceOptions& options,
+                            const DeviceLost& lost, const CudaLoader& load_cuda) {
+  struct Opening {
+    Mutex mutex;
+    CondVar ended;
+    absl::optional<OpenedDevice> device ABSL_GUARDED_BY(mutex);
+  };
+  const auto opening = std::make_shared<Opening>();
+  auto opener = StartThread([opening, gpus, options, lost, load_cuda] {
+    OpenedDevice device = OpenGpus(gpus, options, lost, load_cuda);
+    MutexLock lock(&opening->mutex);
+    opening->device = std::move(device);
+    opening->ended.SignalAll();
+  });
+  MILLRACE_RETURN_IF_ERROR(opener.status());
+  opener->detach();
+  const absl::Time deadline = Clock::Real()->Now() + options.opening_timeout;
+  MutexLock lock(&opening->mutex);
+  while (!opening->device) {
+    if (!Clock::Real()->WaitUntil(&opening->ended, &opening->mutex, deadline)) continue;
+    if (opening->device) break;
+    return absl::DeadlineExceededError(absl::StrCat(NameOf(gpus), " was not opened in ",
+                                                    absl::FormatDuration(options.opening_timeout),
+                                                    "; nvidia-smi may say what is wrong with it"));
+  }
+  return *std::move(opening->device);
 }
 
 }  // namespace
@@ -61,20 +116,24 @@ absl::Status CheckDeviceName(const std::string& name) {
       cuda::kMostGpus, " GPUs, each once, such as cuda:0 or cuda:0,1"));
 }
 
-absl::StatusOr<std::shared_ptr<Device>> OpenDevice(const DeviceOptions& options, DeviceLost lost,
-                                                   const CudaLoader& load_cuda) {
+OpenedDevice OpenDevice(const DeviceOptions& options, DeviceLost lost,
+                        const CudaLoader& load_cuda) {
   MILLRACE_RETURN_IF_ERROR(CheckDeviceName(options.name));
   if (options.name == "cpu") return std::make_shared<CpuDevice>(options.threads);
-  if (options.name != "auto") {
-    auto gpu = OpenGpus(GpusOf(options.name), options, std::move(lost), load_cuda);
-    if (gpu.ok()) return gpu;
-    return absl::UnavailableError(
-        absl::StrCat("device: ", gpu.status().message(), "; --device=cpu does without a GPU"));
-  }
-  auto gpu = OpenGpus({0}, options, std::move(lost), load_cuda);
+  const bool may_be_cpu = options.name == "auto";
+  const std::vector<int> gpus = may_be_cpu ? std::vector<int>{0} : GpusOf(options.name);
+  auto gpu = OpenGpusInTime(gpus, options, lost, load_cuda);
   if (gpu.ok()) return gpu;
-  LOG(INFO) << "Models run on the CPU: " << gpu.status().message();
-  return std::make_shared<CpuDevice>(options.threads);
+  const bool hangs = absl::IsDeadlineExceeded(gpu.status());
+  if (may_be_cpu && !hangs) {
+    const bool has_none = absl::IsNotFound(gpu.status());
+    LOG_AT_LEVEL(has_none ? google::GLOG_INFO : google::GLOG_WARNING)
+        << "Models run on the CPU: " << gpu.status().message();
+    return std::make_shared<CpuDevice>(options.threads);
+  }
+  return absl::Status(
+      hangs ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable,
+      absl::StrCat("device: ", gpu.status().message(), "; --device=cpu does without a GPU"));
 }
 
 }  // namespace millrace::worker

@@ -1,11 +1,19 @@
 #include "worker/devices.h"
 
+#include <future>
+#include <memory>
+#include <string>
+
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/device/cpu/numerics.h"
 
 namespace millrace::worker {
 namespace {
+
+using ::testing::HasSubstr;
 
 absl::StatusOr<cuda::Library*> NoLibrary() {
   return absl::UnavailableError("the CUDA library cannot be loaded: no such file");
@@ -30,6 +38,24 @@ TEST(DevicesTest, AGpuThatIsNamedMustBeThere) {
     EXPECT_EQ(OpenWithoutCuda(name).status(),
               absl::UnavailableError("device: the CUDA library cannot be loaded: no such file; "
                                      "--device=cpu does without a GPU"));
+  }
+}
+
+// A worker whose GPU's driver hung was there, and never joined.
+TEST(DevicesTest, AGpuThatIsNotOpenedInTimeIsAnErrorAlsoOfAuto) {
+  for (const std::string name : {"cuda:1", "auto"}) {
+    const auto opens = std::make_shared<std::promise<void>>();
+    const DeviceOptions options = {.name = name, .opening_timeout = absl::Milliseconds(1)};
+    const absl::Status status = OpenDevice(
+                                    options, [](const absl::Status&) {},
+                                    [opens]() -> absl::StatusOr<cuda::Library*> {
+                                      opens->get_future().wait();
+                                      return NoLibrary();
+                                    })
+                                    .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(" was not opened in 1ms"));
+    opens->set_value();
   }
 }
 

@@ -46,6 +46,7 @@ int RunWorker(const WorkerOptions& options) {
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
   if (!worker.ok()) {
     std::cerr << "worker: " << Printable(worker.status().message()) << std::endl;
+    if (absl::IsDeadlineExceeded(worker.status())) EndProcess(2);  // As above.
     return 2;
   }
   std::thread watch([&worker, &stop] {

@@ -29,6 +29,9 @@ void SetDeviceCount(int count);
 void SetPeerAccess(bool peer_access);
 // As where the driver is too old, or there is none: cudaErrorInsufficientDriver.
 void SetDriverMissing();
+// As where the kernels are compiled for other GPUs, and the driver cannot make them anew: loading
+// one returns cudaErrorUnsupportedPtxVersion.
+void SetKernelsMissing();
 // Of each device, in bytes; 1 GiB by default.
 void SetMemory(size_t bytes);
 // Of one.

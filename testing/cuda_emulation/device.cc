@@ -108,6 +108,7 @@ void Reset() {
   device.count = 1;
   device.lost = {};
   device.driver = true;
+  device.kernels = cudaSuccess;
   device.names = {};
   device.peer_access = true;
   device.late_records = false;
@@ -148,6 +149,9 @@ void SetLateRecords(bool late_records) {
 }
 void SetDriverMissing() {
   Set([&](Device* device) { device->driver = false; });
+}
+void SetKernelsMissing() {
+  Set([&](Device* device) { device->kernels = cudaErrorUnsupportedPtxVersion; });
 }
 void SetKnownProducts(KnownProducts known) {
   Set([&](Device* device) { device->products = known; });

@@ -50,6 +50,7 @@ struct Device {
   bool late_records = false;
   std::set<std::pair<int, int>> peers;  // For which it was enabled.
   bool driver = true;
+  cudaError_t kernels = cudaSuccess;            // What loading one comes to.
   std::array<std::string, kMostDevices> names;  // Empty: as all are called.
   KnownProducts products = KnownProducts::kAll;
   bool relu_keeps_nan = true;

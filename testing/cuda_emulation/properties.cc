@@ -113,6 +113,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ind
   });
 }
 
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*kernel*/) {
+  return Call([&](Device* device) {
+    *attributes = {};
+    return device->kernels;
+  });
+}
+
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return Call([&](Device*) {
     *least = 0;

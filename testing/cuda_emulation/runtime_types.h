@@ -31,6 +31,8 @@
   X(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")                         \
   X(cudaErrorPeerAccessUnsupported, 217, "peer access is not supported between these two devices") \
   X(cudaErrorNvlinkUncorrectable, 220, "uncorrectable NVLink error")                               \
+  X(cudaErrorUnsupportedPtxVersion, 222,                                                           \
+    "the provided PTX was compiled with an unsupported toolchain.")                                \
   X(cudaErrorContained, 226, "an exception on the device was contained")                           \
   X(cudaErrorOperatingSystem, 304, "OS call failed or operation not supported on this OS")         \
   X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                                \
@@ -135,6 +137,15 @@ enum cudaDeviceAttr : int {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
+};
+
+// Some of CUDA's fields.
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes;
+  int maxThreadsPerBlock;
+  int numRegs;
+  int ptxVersion;
+  int binaryVersion;
 };
 
 // Some of CUDA's fields.

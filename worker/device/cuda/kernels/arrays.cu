@@ -111,6 +111,11 @@ __global__ void ToFloatsFoursKernel(const uint8_t* __restrict__ bytes, size_t co
 
 }  // namespace
 
+void CheckKernelsLoad() {
+  cudaFuncAttributes attributes = {};
+  Check(cudaFuncGetAttributes(&attributes, TellKernel), "cudaFuncGetAttributes");
+}
+
 void Add(cudaStream_t stream, const float* part, size_t count, float* sum) {
   ApplyTwo(stream, AddPart(), count, part, sum, sum);
 }

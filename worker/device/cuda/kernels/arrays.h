@@ -12,6 +12,10 @@
 
 namespace millrace::cuda {
 
+// Loads one of the kernels. Throws Error where this GPU and its driver can run none: all are
+// compiled for the same GPUs.
+void CheckKernelsLoad();
+
 void Add(cudaStream_t stream, const float* part, size_t count, float* sum);
 void AddUp(cudaStream_t stream, const std::vector<const float*>& parts, size_t count, float* sum);
 void MarkNotFinite(cudaStream_t stream, const float* values, size_t count, uint64_t* mark);

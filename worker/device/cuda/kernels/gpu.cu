@@ -88,6 +88,7 @@ CudaGpu::CudaGpu(int index, const GpuOptions& options) : index_(index), options_
   CheckCapability(index);
   const auto lock = ShareNcclLock();
   Use();
+  CheckKernelsLoad();
   int least = 0;
   int greatest = 0;
   Check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");

@@ -41,6 +41,15 @@ TEST_F(CudaLibraryTest, SaysThatThereIsNoDriver) {
   EXPECT_THAT(error.what(), HasSubstr("there is no NVIDIA driver"));
 }
 
+// Such a GPU was taken, and then every model of every job failed on it.
+TEST_F(CudaLibraryTest, GpuThatCannotRunTheKernelsIsNotOpened) {
+  MILLRACE_NEEDS_EMULATION();
+  cuda_emulation::SetKernelsMissing();
+  const Error error = ErrorOf([&] { library_->Open(0, {}); });
+  EXPECT_EQ(error.kind(), Error::kOther);
+  EXPECT_THAT(error.what(), HasSubstr("cudaErrorUnsupportedPtxVersion"));
+}
+
 // To destroy a handle breaks off what others capture on its device.
 TEST_F(CudaLibraryTest, HandlesOfCublasAreLentAgain) {
   MILLRACE_NEEDS_EMULATION();
