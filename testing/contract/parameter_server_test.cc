@@ -57,8 +57,8 @@ ShardSpec RoundedSpec() {
 ShardSpec SpecOf(uint32_t shard) {
   if (shard == 3) return RoundedSpec();
   ShardSpec spec = MakeSpec(shard == 0   ? kLengths
-                                 : shard == 1 ? kPartlyFrozen
-                                              : std::vector<uint64_t>{6});
+                            : shard == 1 ? kPartlyFrozen
+                                         : std::vector<uint64_t>{6});
   spec.set_shard(shard);
   for (int i = 0; shard > 0 && i < spec.slices_size(); ++i) {
     if (i != 1) spec.mutable_slices(i)->mutable_update()->mutable_frozen();
