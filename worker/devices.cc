@@ -1,6 +1,8 @@
 #include "worker/devices.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,9 @@
 
 namespace millrace::worker {
 namespace {
+
+// It is there where NVIDIA's driver is loaded, in containers too.
+constexpr char kDriver[] = "/proc/driver/nvidia/version";
 
 // Adds the number that `text` is; false: it is none, or is there already.
 bool AddGpu(absl::string_view text, std::vector<int>* gpus) {
@@ -48,20 +53,6 @@ std::string NameOf(const std::vector<int>& gpus) {
 
 using OpenedDevice = absl::StatusOr<std::shared_ptr<Device>>;
 
-// NOT_FOUND: there is none, no driver for them, or nothing of ours that would use them.
-absl::StatusOr<cuda::Library*> FindGpus(const std::string& name, const CudaLoader& load_cuda) {
-  absl::StatusOr<cuda::Library*> library = load_cuda();
-  if (!library.ok()) return absl::NotFoundError(library.status().message());
-  try {
-    if ((*library)->GpuCount() == 0) return absl::NotFoundError(name + ": there is no GPU");
-  } catch (const cuda::Error& error) {
-    const std::string message = absl::StrCat(name, ": ", error.what());
-    if (error.kind() == cuda::Error::kOther) return absl::NotFoundError(message);
-    return absl::UnavailableError(message);
-  }
-  return library;
-}
-
 OpenedDevice OpenGpus(std::vector<int> gpus, const DeviceOptions& options, DeviceLost lost,
                       const CudaLoader& load_cuda) {
   const std::string name = NameOf(gpus);
@@ -70,7 +61,7 @@ OpenedDevice OpenGpus(std::vector<int> gpus, const DeviceOptions& options, Devic
   gpu.deterministic = options.deterministic;
   gpu.timeout = options.timeout;
   gpu.shared = options.shared_gpus;
-  MILLRACE_ASSIGN_OR_RETURN(cuda::Library* const library, FindGpus(name, load_cuda));
+  MILLRACE_ASSIGN_OR_RETURN(cuda::Library* const library, load_cuda());
   LOG(INFO) << "opens " << name;
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
                             CudaDevice::Open(library, gpu, std::move(lost)));
@@ -126,8 +117,9 @@ OpenedDevice OpenDevice(const DeviceOptions& options, DeviceLost lost,
   if (gpu.ok()) return gpu;
   const bool hangs = absl::IsDeadlineExceeded(gpu.status());
   if (may_be_cpu && !hangs) {
-    const bool has_none = absl::IsNotFound(gpu.status());
-    LOG_AT_LEVEL(has_none ? google::GLOG_INFO : google::GLOG_WARNING)
+    std::error_code error;
+    const bool has_driver = std::filesystem::exists(kDriver, error);
+    LOG_AT_LEVEL(has_driver ? google::GLOG_WARNING : google::GLOG_INFO)
         << "Models run on the CPU: " << gpu.status().message();
     return std::make_shared<CpuDevice>(options.threads);
   }

@@ -356,7 +356,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::StepBackIfApart(S
       MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, loss));
       if (placed_again_) return absl::nullopt;
       if (!remaker_.waits_for_files()) return remaker_.Explain(status);
-    } else if (remaker_.IsStuck(status)) {
+    } else if (remaker_.IsStuck(shards, status)) {
       MILLRACE_ASSIGN_OR_RETURN(placed_again_, remaker_.ReplaceFailed(shards, status));
       if (placed_again_) return absl::nullopt;
     }

@@ -85,6 +85,7 @@ absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation
   worker_.reset();
   assign_at_ = absl::InfinitePast();
   attempts_ = 0;
+  has_failed_ = false;
   asked_at_.clear();
   Assign();
   return check;
@@ -152,6 +153,8 @@ absl::Status Evaluator::TakeError(const EvaluationReport& report) {
       absl::StrCat("the evaluation at step ", *step_, ": ",
                    why.empty() ? "it does not say why" : Printable(why), " (on ", report.name, ")");
   if (Classify(code) == Failure::kFinal) return absl::Status(code, message);
+  has_failed_ =
+      code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded;
   if (++attempts_ % kQuietAttempts == 0) trouble_ = message;
   worker_.reset();
   assign_at_ = options_.clock->Now() + kRetryPause * std::min(attempts_, 10);

@@ -54,8 +54,8 @@ class Evaluator {
   // may become the job's end, whose result has more to tell. REQUIRES: not under way.
   absl::StatusOr<BarrierCheck> Begin(uint64_t step, uint64_t generation, bool may_be_last = false);
   bool under_way() const { return step_.has_value(); }
-  // Whether a worker has answered the one that is under way with an error that may pass.
-  bool has_failed() const { return attempts_ > 0; }
+  // Whether the last answer to the one that is under way was that a server cannot be reached.
+  bool has_failed() const { return has_failed_; }
 
   // The name under which shards pin what is evaluated. Two names take turns: a call that unpins the
   // last evaluation, and comes once more or late, does not take what is pinned for this one.
@@ -117,6 +117,7 @@ class Evaluator {
   absl::Time assign_at_ = absl::InfinitePast();
   absl::Time answer_by_ = absl::InfiniteFuture();
   int attempts_ = 0;
+  bool has_failed_ = false;
   std::string trouble_;
 };
 

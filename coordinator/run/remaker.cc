@@ -20,6 +20,7 @@
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "coordinator/job/shard_placement.h"
+#include "coordinator/shards/can_be_called.h"
 #include "coordinator/shards/remake_plan.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -68,7 +69,7 @@ bool Remaker::IsHopeless() const {
 
 absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
   unserved_.reset();  // One that comes back has its own time to open its shards.
-  stuck_since_.reset();
+  stuck_.reset();
   const absl::Time now = environment_.clock->Now();
   const std::map<std::string, absl::Time> before = std::exchange(missing_since_, {});
   const std::vector<ShardPlacement>& placements = shards.placements();
@@ -102,23 +103,23 @@ bool Remaker::IsUnserved(ShardGroup& shards, const absl::Status& status) {
     unserved_.reset();
     return false;
   }
-  const absl::Time now = environment_.clock->Now();
-  const std::string& directory = shards.placements()[failed].directory_id();
-  if (!unserved_ || unserved_->directory_id != directory || now - unserved_->last > kNotInARow) {
-    unserved_ = Unserved{directory, /*since=*/now};
-  }
-  unserved_->last = now;
-  return now - unserved_->since >= environment_.restore_grace;
+  return IsOverdue(shards, unserved_);
 }
 
-bool Remaker::IsStuck(const absl::Status& status) {
-  if (!absl::IsUnavailable(status)) {
-    stuck_since_.reset();
-    return false;
-  }
+bool Remaker::IsStuck(const ShardGroup& shards, const absl::Status& status) {
+  if (absl::IsUnavailable(status)) return IsOverdue(shards, stuck_);
+  stuck_.reset();
+  return false;
+}
+
+bool Remaker::IsOverdue(const ShardGroup& shards, absl::optional<Trouble>& trouble) const {
   const absl::Time now = environment_.clock->Now();
-  if (!stuck_since_) stuck_since_ = now;
-  return now - *stuck_since_ >= environment_.restore_grace;
+  const std::string& directory = shards.placements()[shards.failed_shard()].directory_id();
+  if (!trouble || trouble->directory_id != directory || now - trouble->last > kNotInARow) {
+    trouble = Trouble{directory, /*since=*/now};
+  }
+  trouble->last = now;
+  return now - trouble->since >= environment_.restore_grace;
 }
 
 absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Status& status) {
@@ -161,12 +162,17 @@ absl::StatusOr<bool> Remaker::ReplaceUnserved(ShardGroup& shards, Losses losses)
   const absl::Time now = environment_.clock->Now();
   const uint32_t failed = shards.failed_shard();
   const std::string& directory = shards.placements()[failed].directory_id();
+  if (now < look_again_) return false;
   avoided_[directory] = now + kHangs;
   if (Servers().empty()) {  // The others may be back by now.
     avoided_.clear();
     avoided_[directory] = now + kHangs;
   }
-  if (now < look_again_) return false;
+  // It may be we who cannot call anybody.
+  for (const RemakeServer& server : Servers()) {
+    if (!CanBeCalled(server.address, job_->id())) avoided_[server.directory_id] = now + kFull;
+    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  }
   for (uint32_t shard = 0; shard < losses.lost.size(); ++shard) {
     if (shards.placements()[shard].directory_id() != directory) continue;
     losses.lost[shard] = losses.moves[shard] = true;

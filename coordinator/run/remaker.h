@@ -43,11 +43,11 @@ class Remaker {
     hopeless_since_.reset();
   }
   // They go on together.
-  void AllGoOn() { stuck_since_.reset(); }
+  void AllGoOn() { stuck_.reset(); }
 
   // The server with that directory could not be called since then, while the job trained.
   void NoteUnserved(const std::string& directory_id, absl::Time since) {
-    unserved_ = Unserved{directory_id, since, environment_.clock->Now()};
+    unserved_ = Trouble{directory_id, since, environment_.clock->Now()};
   }
 
   // Looks at whom Locate has missed: shards are made elsewhere when all of those are back with
@@ -59,7 +59,7 @@ class Remaker {
   bool IsUnserved(ShardGroup& shards, const absl::Status& status);
   // Stepping back has failed so that it is tried again. Whether it has for longer than
   // --restore_grace: a server cannot read a cut that it has, while it serves the shard from memory.
-  bool IsStuck(const absl::Status& status);
+  bool IsStuck(const ShardGroup& shards, const absl::Status& status);
   // A call to all shards has failed for good, since there is no memory, or of an unserved one.
   // Where a shard's state is damaged or gone it is made again; where its checkpoint is damaged,
   // from the one before; where its server has no room for it, or did not make it in time, on
@@ -96,6 +96,15 @@ class Remaker {
     std::vector<bool> moves;
     std::string cause;
   };
+  // Of a server, by its directory.
+  struct Trouble {
+    std::string directory_id;
+    absl::Time since;
+    absl::Time last = {};  // When it was seen last.
+  };
+  // Notes that the failed shard's server is in trouble. Whether it was all the time since
+  // --restore_grace before now.
+  bool IsOverdue(const ShardGroup& shards, absl::optional<Trouble>& trouble) const;
   absl::StatusOr<bool> ReplaceMade(ShardGroup& shards, Losses losses, const absl::Status& status);
   absl::StatusOr<bool> ReplaceUnserved(ShardGroup& shards, Losses losses);
   absl::StatusOr<bool> ReplaceGone(ShardGroup& shards, Losses losses, const ShardRestore& gone);
@@ -122,15 +131,10 @@ class Remaker {
   std::map<std::string, absl::Time> missing_since_;    // By directory.
   std::map<std::string, std::set<uint64_t>> damaged_;  // By directory of checkpoints.
   std::set<std::string> told_;  // Of checkpoints that cannot be opened: what people were told.
-  // The server that did not serve its shards when all were asked last.
-  struct Unserved {
-    std::string directory_id;
-    absl::Time since;
-    absl::Time last = {};  // When that was seen last.
-  };
-  absl::optional<Unserved> unserved_;
-  // Stepping back has failed since then.
-  absl::optional<absl::Time> stuck_since_;
+  // The server that did not serve its shards when all were asked last; and the one that could not
+  // step back.
+  absl::optional<Trouble> unserved_;
+  absl::optional<Trouble> stuck_;
   // Servers without room, or that hang, by directory: until when they get no shards.
   std::map<std::string, absl::Time> avoided_;
   // What shards are to be made of cannot be read, and nothing else is there, since then.

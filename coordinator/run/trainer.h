@@ -111,6 +111,7 @@ class Trainer {
   void StartPollIfDue(ShardGroup& shards);
   bool HandlePoll(ShardGroup& shards);
   bool IsUnserved(const ShardGroup& shards, const Evaluator& evaluator);
+  bool OthersAnswer(uint32_t shard, const ShardGroup& shards) const;
   bool IsHeldUpBy(uint32_t shard, const ShardGroup& shards, const Evaluator& evaluator) const;
   bool Audit(const std::vector<ShardStatus>& shards);
   void Exclude(const std::string& worker);

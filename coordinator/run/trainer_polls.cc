@@ -70,44 +70,70 @@ bool Trainer::HandlePoll(ShardGroup& shards) {
 }
 
 // A server that is a member, and that neither we nor the workers can call, is waited for as one
-// that is gone; where its shards can be made elsewhere.
+// that is gone; where its shards can be made elsewhere. Longer where workers went on without us:
+// what it has is intact, and only our way to it is cut.
 bool Trainer::IsUnserved(const ShardGroup& shards, const Evaluator& evaluator) {
   const absl::Time now = clock_->Now();
   const uint64_t applied = environment_.dispatcher->GetProgress(job_.id()).value().applied;
   if (std::exchange(applied_, applied) != applied) moved_at_ = now;
   const auto unserved = watch_.UnservedLongest();
   if (!unserved) return false;
-  if (now - std::max(unserved->since, moved_at_) < environment_.restore_grace) return false;
+  const bool went_on = moved_at_ - unserved->since > environment_.restore_grace;
+  const absl::Duration patience =
+      went_on ? environment_.member_timeout : environment_.restore_grace;
+  if (now - std::max(unserved->since, moved_at_) < patience) return false;
   const JobRecord record = job_.record();
   if (!record.has_checkpoint() && !record.has_restored_from()) return false;
   if (environment_.registry->PsServers().size() < 2) return false;
+  if (!OthersAnswer(unserved->shard, shards)) return false;
   if (!IsHeldUpBy(unserved->shard, shards, evaluator)) return false;
   unserved_ = unserved;
   Detach(absl::StrCat(shards.NameOf(unserved->shard), " is not served"));
   return true;
 }
 
-// Whether the job cannot go on without the shard's server, as we know or workers say. A step or an
-// evaluation may only take long.
+// False: nobody does but the shard's server, if that. It is we who are cut off.
+bool Trainer::OthersAnswer(uint32_t shard, const ShardGroup& shards) const {
+  const auto& placements = shards.placements();
+  bool has_others = false;
+  for (uint32_t other = 0; other < placements.size(); ++other) {
+    if (placements[other].directory_id() == placements[shard].directory_id()) continue;
+    if (watch_.news().at(other).silent_since == absl::InfiniteFuture()) return true;
+    has_others = true;
+  }
+  return !has_others;
+}
+
+// Whether the job cannot go on without the shard's server, as we know or workers say. While one of
+// them computes, the others may wait for what it pushes next.
 bool Trainer::IsHeldUpBy(uint32_t shard, const ShardGroup& shards,
                          const Evaluator& evaluator) const {
   if (blocked_ || norms_.stall()) return true;
-  if (evaluator.under_way()) return evaluator.has_failed();
+  if (evaluator.under_way() && evaluator.has_failed()) return true;
   const auto& placements = shards.placements();
   const absl::Duration sure = std::min(kWaitsForSure, environment_.restore_grace);
+  bool waits = false;
   for (const MemberNews& member : environment_.registry->News()) {
     for (const Activity& activity : member.activities) {
-      if (activity.job_id() != job_.id() || !activity.has_shard()) continue;
-      const bool waits =
-          activity.kind() == Activity::PULLING || activity.kind() == Activity::PUSHING;
-      const absl::Duration since = FromProto(activity.since()) + (clock_->Now() - member.told);
-      if (!waits || since < sure || activity.shard() >= placements.size()) continue;
-      if (placements[activity.shard()].directory_id() == placements[shard].directory_id()) {
-        return true;
+      if (activity.job_id() != job_.id()) continue;
+      switch (activity.kind()) {
+        case Activity::PREPARING:
+        case Activity::READING:
+        case Activity::COMPUTING:
+          return false;
+        case Activity::PULLING:
+        case Activity::PUSHING:
+          break;
+        default:
+          continue;
       }
+      if (!activity.has_shard() || activity.shard() >= placements.size()) continue;
+      const absl::Duration since = FromProto(activity.since()) + (clock_->Now() - member.told);
+      if (since < sure) continue;
+      waits |= placements[activity.shard()].directory_id() == placements[shard].directory_id();
     }
   }
-  return false;
+  return waits;
 }
 
 // `shards` were asked since the audit's check began. Returns whether a report was not true.
