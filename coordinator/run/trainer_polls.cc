@@ -81,7 +81,7 @@ bool Trainer::IsUnserved(const ShardGroup& shards, const Evaluator& evaluator) {
   const bool went_on = moved_at_ - unserved->since > environment_.restore_grace;
   const absl::Duration patience =
       went_on ? environment_.member_timeout : environment_.restore_grace;
-  if (now - std::max(unserved->since, moved_at_) < patience) return false;
+  if (unserved->last - std::max(unserved->since, moved_at_) < patience) return false;
   const JobRecord record = job_.record();
   if (!record.has_checkpoint() && !record.has_restored_from()) return false;
   if (environment_.registry->PsServers().size() < 2) return false;

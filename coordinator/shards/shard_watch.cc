@@ -84,7 +84,7 @@ absl::optional<uint32_t> ShardWatch::SilentLongest(absl::Time now) const {
 absl::optional<ShardWatch::Unserved> ShardWatch::UnservedLongest() const {
   const auto first = First(unserved_);
   if (first == unserved_.end()) return absl::nullopt;
-  return Unserved{first->first, first->second};
+  return Unserved{first->first, first->second, answered_at_};
 }
 
 absl::optional<std::map<std::string, std::string>> ShardWatch::TakeWarnings(

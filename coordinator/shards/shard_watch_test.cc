@@ -105,6 +105,7 @@ TEST_F(ShardWatchTest, ShardIsUnservedSinceTheFirstOfThePollsInWhichItCouldNotBe
   ASSERT_TRUE(watch_.UnservedLongest());
   EXPECT_EQ(watch_.UnservedLongest()->shard, 1u);
   EXPECT_EQ(watch_.UnservedLongest()->since, At(10));
+  EXPECT_EQ(watch_.UnservedLongest()->last, At(20));
   EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::DeadlineExceededError("slow")), At(30)));
   EXPECT_FALSE(watch_.UnservedLongest()) << "it could be called";
   EXPECT_TRUE(watch_.NoteAnswers(SecondFails(absl::UnavailableError("gone")), At(40)));
