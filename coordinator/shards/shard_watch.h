@@ -49,8 +49,8 @@ class ShardWatch {
   absl::optional<uint32_t> SilentLongest(absl::Time now) const;
 
   // Of the shards that could not be called in the last polls (UNAVAILABLE), the one of which that
-  // was noticed first, when, and when it was seen last. Polls that we stood still between are not in
-  // a row.
+  // was noticed first, when, and when it was seen last. Polls that we stood still between are not
+  // in a row.
   struct Unserved {
     uint32_t shard = 0;
     absl::Time since;
