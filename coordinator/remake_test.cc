@@ -409,12 +409,8 @@ TEST(RemakeTest, ShardThatItsServerCannotReadIsMadeAgain) {
 }
 
 TEST(RemakeTest, JobWithoutCheckpointsFailsWhenAServerCannotReadAShardForLongAndSaysWhy) {
-  Gate gate;
-  FakeCluster cluster(1, WithPatience(absl::Seconds(2)));
-  cluster.StartPs();
-  cluster.AddWorker(WaitingAt(30, &gate));
-  const std::string job = cluster.Submit(PlainJob(60)).value();
-  gate.AwaitSomebody();
+  StandingJob standing(1, 30, PlainJob(60), WithPatience(absl::Seconds(2)));
+  auto& [gate, cluster, spec, job] = standing;
   cluster.ps(0).Kill();
   cluster.ps(0).DamageDisk();
   cluster.ps(0).Start(cluster.address());

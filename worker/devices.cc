@@ -8,7 +8,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/optional.h"
@@ -19,6 +18,7 @@
 #include "glog/logging.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_device.h"
+#include "worker/device/cuda/gpu_names.h"
 
 namespace millrace::worker {
 namespace {
@@ -47,15 +47,11 @@ std::vector<int> GpusOf(const std::string& name) {
   return gpus.size() <= cuda::kMostGpus ? gpus : std::vector<int>();
 }
 
-std::string NameOf(const std::vector<int>& gpus) {
-  return absl::StrCat("cuda:", absl::StrJoin(gpus, ","));
-}
-
 using OpenedDevice = absl::StatusOr<std::shared_ptr<Device>>;
 
 OpenedDevice OpenGpus(std::vector<int> gpus, const DeviceOptions& options, DeviceLost lost,
                       const CudaLoader& load_cuda) {
-  const std::string name = NameOf(gpus);
+  const std::string name = CudaName(gpus);
   CudaDeviceOptions gpu;
   gpu.gpus = std::move(gpus);
   gpu.deterministic = options.deterministic;
@@ -90,7 +86,7 @@ OpenedDevice OpenGpusInTime(const std::vector<int>& gpus, const DeviceOptions& o
   while (!opening->device) {
     if (!Clock::Real()->WaitUntil(&opening->ended, &opening->mutex, deadline)) continue;
     if (opening->device) break;
-    return absl::DeadlineExceededError(absl::StrCat(NameOf(gpus), " was not opened in ",
+    return absl::DeadlineExceededError(absl::StrCat(CudaName(gpus), " was not opened in ",
                                                     absl::FormatDuration(options.opening_timeout),
                                                     "; nvidia-smi may say what is wrong with it"));
   }

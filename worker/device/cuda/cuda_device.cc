@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "worker/device/cuda/cuda_host_memory.h"
 #include "worker/device/cuda/cuda_model.h"
@@ -17,10 +16,6 @@ cuda::GpuOptions ForGpu(const CudaDeviceOptions& options) {
 }
 
 std::string NameOf(int gpu) { return absl::StrCat("cuda:", gpu); }
-
-std::string NameOf(const std::vector<int>& gpus) {
-  return absl::StrCat("cuda:", absl::StrJoin(gpus, ","));
-}
 
 absl::Status StatusOf(int gpu, const cuda::Error& error) {
   return absl::UnavailableError(absl::StrCat(NameOf(gpu), ": ", error.what()));
@@ -41,7 +36,7 @@ CudaDevice::CudaDevice(cuda::Library* library, const CudaDeviceOptions& options,
                        const std::string& kinds, std::shared_ptr<DeviceState> state)
     : library_(library),
       options_(options),
-      name_(NameOf(options.gpus)),
+      name_(CudaName(options.gpus)),
       description_(absl::StrCat(name_, " (", kinds, ")")),
       state_(std::move(state)),
       host_memory_(std::make_shared<CudaHostMemory>(library, options.gpus.front(),
@@ -58,7 +53,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(cuda::Library* libr
     release = gpu.release;
   }
   const auto shared = options.shared != nullptr ? options.shared : std::make_shared<SharedGpus>();
-  std::shared_ptr<DeviceState> state = shared->Of(NameOf(options.gpus), options.timeout);
+  std::shared_ptr<DeviceState> state = shared->Of(CudaName(options.gpus), options.timeout);
   state->AddListener(std::move(lost));
   return std::unique_ptr<CudaDevice>(new CudaDevice(
       library, options, absl::StrCat(GpuNames(kinds), ", ", release), std::move(state)));

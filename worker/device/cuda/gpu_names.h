@@ -6,8 +6,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace millrace::worker {
+
+// "cuda:0,1": as a user names GPUs.
+inline std::string CudaName(const std::vector<int>& gpus) {
+  return absl::StrCat("cuda:", absl::StrJoin(gpus, ","));
+}
 
 // "NVIDIA H200", "2 x NVIDIA H200", "NVIDIA H200, 2 x NVIDIA A100": neighbours of one kind
 // together.
