@@ -1,6 +1,9 @@
 #include "coordinator/run/planner.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -72,20 +75,28 @@ absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
 class Planner::Poll {
  public:
   Poll(Planner* planner, const JobSpec& spec, std::vector<std::string>* lost)
-      : planner_(planner), spec_(spec), lost_(lost) {}
+      : planner_(planner),
+        spec_(spec),
+        spec_hash_(std::hash<std::string>()(spec.SerializeAsString())),
+        lost_(lost) {}
   ~Poll() {
-    for (const auto& [worker, asked] : asked_) planner_->Forget(asked.request_id);
+    for (const auto& [worker, asked] : asked_) planner_->GiveUp(asked.request_id);
   }
 
-  // Asks the worker that came next after those that were asked: ids grow. False: there is none.
+  // Asks the worker that owes the fewest answers, and of these the one that came first. False: all
+  // were asked.
   bool AskNext() {
-    for (const WorkerMember& worker : planner_->registry_->Workers()) {
-      if (worker.id <= newest_) continue;
-      newest_ = worker.id;
-      asked_[worker.id] = {worker.registration.name(), planner_->Send(worker.id, spec_)};
-      return true;
+    const std::vector<WorkerMember> workers = planner_->registry_->Workers();
+    const std::map<uint64_t, int> owed = planner_->CountOwed(workers, spec_hash_);
+    const WorkerMember* next = nullptr;
+    for (const WorkerMember& worker : workers) {
+      if (tried_.contains(worker.id)) continue;
+      if (next == nullptr || owed.at(worker.id) < owed.at(next->id)) next = &worker;
     }
-    return false;
+    if (next == nullptr) return false;
+    tried_.insert(next->id);
+    asked_[next->id] = {next->registration.name(), planner_->Send(next->id, spec_, spec_hash_)};
+    return true;
   }
 
   // The plan, an error that ends planning, or nothing: nobody has answered. Those that cannot
@@ -118,7 +129,7 @@ class Planner::Poll {
           is_silent ? silence : absl::StrCat(worker->second.name, ": ", result->message());
       refusal_ = code == absl::StatusCode::kResourceExhausted ? absl::ResourceExhaustedError(why)
                                                               : absl::UnavailableError(why);
-      planner_->Forget(worker->second.request_id);
+      planner_->GiveUp(worker->second.request_id);
       worker = asked_.erase(worker);
     }
     return CheckLost();
@@ -171,7 +182,7 @@ class Planner::Poll {
         continue;
       }
       if (!planner_->IsOfALeaver(worker->second.request_id)) lost_->push_back(worker->second.name);
-      planner_->Forget(worker->second.request_id);
+      planner_->GiveUp(worker->second.request_id);
       worker = asked_.erase(worker);
     }
     if (lost_->size() < kMostLost) return absl::nullopt;
@@ -187,9 +198,10 @@ class Planner::Poll {
 
   Planner* const planner_;
   const JobSpec& spec_;
+  const size_t spec_hash_;
   std::vector<std::string>* const lost_;
-  uint64_t newest_ = 0;
-  std::map<uint64_t, Asked> asked_;  // By worker.
+  std::set<uint64_t> tried_;         // Workers.
+  std::map<uint64_t, Asked> asked_;  // By worker; those that may yet answer.
   absl::Status refusal_;
 };
 
@@ -221,12 +233,13 @@ absl::StatusOr<JobPlan> Planner::Plan(const JobSpec& spec, absl::Duration timeou
   }
 }
 
-uint64_t Planner::Send(uint64_t worker, const JobSpec& spec) {
+uint64_t Planner::Send(uint64_t worker, const JobSpec& spec, size_t spec_hash) {
   CoordinatorMessage message;
   {
     MutexLock lock(&mutex_);
     message.mutable_plan_job()->set_request_id(++last_request_);
     requests_[last_request_].worker = worker;
+    requests_[last_request_].spec_hash = spec_hash;
   }
   *message.mutable_plan_job()->mutable_spec() = spec;
   registry_->Send(worker, message);
@@ -243,9 +256,30 @@ bool Planner::IsOfALeaver(uint64_t request_id) {
   return requests_[request_id].leaves;
 }
 
-void Planner::Forget(uint64_t request_id) {
+void Planner::GiveUp(uint64_t request_id) {
   MutexLock lock(&mutex_);
-  requests_.erase(request_id);
+  const auto request = requests_.find(request_id);
+  if (request == requests_.end()) return;
+  request->second.given_up = true;
+  if (request->second.result) requests_.erase(request);
+}
+
+std::map<uint64_t, int> Planner::CountOwed(const std::vector<WorkerMember>& workers,
+                                           size_t spec_hash) {
+  std::map<uint64_t, int> owed;
+  for (const WorkerMember& worker : workers) owed[worker.id] = 0;
+  MutexLock lock(&mutex_);
+  for (auto request = requests_.begin(); request != requests_.end();) {
+    const auto here = request++;
+    const auto worker = owed.find(here->second.worker);
+    if (worker != owed.end()) {
+      const bool counts = !here->second.result && here->second.spec_hash != spec_hash;
+      worker->second += counts ? 1 : 0;
+    } else if (here->second.given_up) {
+      requests_.erase(here);
+    }
+  }
+  return owed;
 }
 
 absl::StatusOr<uint64_t> Planner::Wait(uint64_t seen, absl::Time until) {
@@ -268,6 +302,10 @@ void Planner::OnPlanResult(const WorkerMember& worker, const PlanResult& result)
   MutexLock lock(&mutex_);
   const auto request = requests_.find(result.request_id());
   if (request == requests_.end() || request->second.worker != worker.id) return;
+  if (request->second.given_up) {
+    requests_.erase(request);
+    return;
+  }
   request->second.result = result;
   request->second.result->set_message(Printable(result.message()));
   ++wakes_;

@@ -38,12 +38,14 @@ class Planner {
 
   // Blocks until a worker has answered. Asks another one when a worker leaves, cannot answer now,
   // answers what makes no sense (see CheckPlan), or takes a third of `timeout`, and takes the first
-  // answer. `lost` collects the workers that went while they were at it and had not said that they
-  // leave, from call to call for one job; as soon as there are kMostLost planning ends.
-  // INVALID_ARGUMENT: the model or the data is wrong. FAILED_PRECONDITION: the job seems to kill
-  // its workers, and `lost` has kMostLost; or a worker says so. UNAVAILABLE: no worker is there, or
-  // Shutdown. RESOURCE_EXHAUSTED: it is too large for each worker. DEADLINE_EXCEEDED: no worker
-  // answered within `timeout`. CANCELLED: `cancelled` returned true, which is asked now and often.
+  // answer. Workers that owe answers for other specs, of calls that have ended as well, are
+  // asked last.
+  // `lost` collects the workers that went while they were at it and had not said that they leave,
+  // from call to call for one job; as soon as there are kMostLost planning ends. INVALID_ARGUMENT:
+  // the model or the data is wrong. FAILED_PRECONDITION: the job seems to kill its workers, and
+  // `lost` has kMostLost; or a worker says so. UNAVAILABLE: no worker is there, or Shutdown.
+  // RESOURCE_EXHAUSTED: it is too large for each worker. DEADLINE_EXCEEDED: no worker answered
+  // within `timeout`. CANCELLED: `cancelled` returned true, which is asked now and often.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec, absl::Duration timeout,
                                const std::function<bool()>& cancelled,
                                std::vector<std::string>* lost) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -65,14 +67,21 @@ class Planner {
   // Nothing: it has not come.
   absl::optional<PlanResult> TakeResult(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsOfALeaver(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
-  uint64_t Send(uint64_t worker, const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Forget(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // By worker: how many requests for plans of other specs it has not answered. Forgets those of
+  // workers that are gone.
+  std::map<uint64_t, int> CountOwed(const std::vector<WorkerMember>& workers, size_t spec_hash)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t Send(uint64_t worker, const JobSpec& spec, size_t spec_hash) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nobody waits for the answer any more.
+  void GiveUp(uint64_t request_id) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns what to give to the next call, which returns when something happened since this one.
   absl::StatusOr<uint64_t> Wait(uint64_t seen, absl::Time until) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Request {
     uint64_t worker = 0;
-    bool leaves = false;  // The worker has said so.
+    size_t spec_hash = 0;
+    bool leaves = false;    // The worker has said so.
+    bool given_up = false;  // Kept until the worker answers, or is gone.
     absl::optional<PlanResult> result;
   };
 

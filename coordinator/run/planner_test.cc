@@ -39,11 +39,12 @@ class PlannerTest : public testing::Test {
     return true;
   }
 
-  absl::StatusOr<JobPlan> Plan() {
+  absl::StatusOr<JobPlan> Plan(const JobSpec& spec = JobSpec()) {
     return planner_.Plan(
-        JobSpec(), absl::Seconds(60), [] { return false; }, &lost_);
+        spec, absl::Seconds(60), [] { return false; }, &lost_);
   }
 
+  bool hangs_ = false;
   std::vector<std::string> lost_;
   SimulatedClock clock_;
   MemberRegistry registry_{absl::Seconds(2), &clock_};
@@ -150,6 +151,49 @@ TEST_F(PlannerTest, NextWorkerIsAskedWhenOneIsSlow) {
   });
   AddWorker("b", Plans);
   EXPECT_TRUE(Plan().ok());
+}
+
+// Three workers that hung in the data of one job were asked for the plans of all others.
+TEST_F(PlannerTest, WorkersThatOweThePlanOfAnotherJobAreAskedLast) {
+  std::vector<std::string> asked;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    AddWorker(name, [this, name, &asked](PlanResult& result) {
+      asked.push_back(name);
+      if (hangs_) clock_.Advance(absl::Seconds(20));
+      return !hangs_ && Plans(result);
+    });
+  }
+  JobSpec stuck;
+  stuck.set_name("stuck");
+  hangs_ = true;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Plan(stuck).status()));
+  hangs_ = false;
+  EXPECT_TRUE(Plan().ok());
+  EXPECT_THAT(asked, testing::ElementsAre("a", "b", "c", "d"));
+  // The same job is asked for where it is under way.
+  EXPECT_TRUE(Plan(stuck).ok());
+  EXPECT_THAT(asked, testing::ElementsAre("a", "b", "c", "d", "a"));
+}
+
+TEST_F(PlannerTest, WorkerWhoseAnswerCameLateOwesNothing) {
+  PlanResult late;
+  const uint64_t a = AddWorker("a", [&](PlanResult& result) {
+    if (late.request_id() != 0) return Plans(result);
+    late = result;
+    clock_.Advance(absl::Seconds(61));
+    return false;
+  });
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Plan().status()));
+  planner_.OnPlanResult({a, RegisterWorker()}, late);
+  AddWorker("b", [](PlanResult& result) {
+    result.mutable_plan()->set_train_examples(8);
+    return true;
+  });
+  JobSpec other;
+  other.set_name("other");
+  const auto plan = Plan(other);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->train_examples(), 7u) << "a was not asked first";
 }
 
 TEST_F(PlannerTest, JobThatCostsTwoWorkersIsNotGivenToAThird) {

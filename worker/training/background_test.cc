@@ -66,5 +66,25 @@ TEST(BackgroundTest, TasksThatAreNotDueDoNotHoldUpOthers) {
   EXPECT_THAT(order, ElementsAre(1, 2, 3));
 }
 
+TEST(BackgroundTest, TaskThatTakesLongHoldsUpTheOthersForAWhileOnly) {
+  SimulatedClock clock;
+  std::promise<void> begun;
+  std::promise<void> end;
+  std::promise<void> next;
+  Background background(&clock);
+  background.Add([&] {
+    begun.set_value();
+    end.get_future().wait_for(kPatience);
+  });
+  std::future<void> next_begun = next.get_future();
+  background.Add([&] { next.set_value(); });
+  ASSERT_EQ(begun.get_future().wait_for(kPatience), std::future_status::ready);
+  clock.Advance(Background::kPatience - absl::Nanoseconds(1));
+  EXPECT_EQ(next_begun.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  clock.Advance(absl::Nanoseconds(1));
+  EXPECT_EQ(next_begun.wait_for(kPatience), std::future_status::ready);
+  end.set_value();
+}
+
 }  // namespace
 }  // namespace millrace::worker

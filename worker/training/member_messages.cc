@@ -6,6 +6,19 @@
 
 namespace millrace::worker {
 
+MemberMessage PlannedMessage(uint64_t request_id, const absl::StatusOr<JobPlan>& plan) {
+  MemberMessage message;
+  PlanResult* result = message.mutable_plan_result();
+  result->set_request_id(request_id);
+  if (plan.ok()) {
+    *result->mutable_plan() = *plan;
+  } else {
+    result->set_code(static_cast<int>(plan.status().code()));
+    result->set_message(std::string(plan.status().message()));
+  }
+  return message;
+}
+
 MemberMessage PreparedMessage(const std::string& job_id, const absl::Status& status,
                               const std::string& remark) {
   MemberMessage message;

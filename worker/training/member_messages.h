@@ -12,6 +12,8 @@
 
 namespace millrace::worker {
 
+MemberMessage PlannedMessage(uint64_t request_id, const absl::StatusOr<JobPlan>& plan);
+
 // `remark`: of a worker that can run the job; may be empty.
 MemberMessage PreparedMessage(const std::string& job_id, const absl::Status& status,
                               const std::string& remark);

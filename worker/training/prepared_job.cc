@@ -11,19 +11,7 @@
 #include "worker/training/job_numerics.h"
 
 namespace millrace::worker {
-namespace {
-
-std::string Key(const JobSpec& spec) {
-  std::string key;
-  google::protobuf::io::StringOutputStream stream(&key);
-  google::protobuf::io::CodedOutputStream coded(&stream);
-  coded.SetSerializationDeterministic(true);
-  spec.SerializeToCodedStream(&coded);
-  coded.Trim();
-  return key;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 uint64_t DataFingerprint(const PreparedJob& job) {
   std::vector<uint64_t> sets = {job.train->fingerprint()};
@@ -72,6 +60,16 @@ JobPreparer::JobPreparer(DatasetOpener open_dataset, ModelFactory make_model, si
     : open_dataset_(std::move(open_dataset)),
       make_model_(std::move(make_model)),
       capacity_(capacity) {}
+
+std::string JobPreparer::Key(const JobSpec& spec) {
+  std::string key;
+  google::protobuf::io::StringOutputStream stream(&key);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  spec.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return key;
+}
 
 void JobPreparer::Forget(const JobSpec& spec) {
   const std::string key = Key(spec);

@@ -48,6 +48,9 @@ class JobPreparer {
   // Up to `capacity` planned jobs are kept; the oldest one makes room.
   JobPreparer(DatasetOpener open_dataset, ModelFactory make_model, size_t capacity);
 
+  // The same for equal specs.
+  static std::string Key(const JobSpec& spec);
+
   // Opens the data, makes the model and keeps both. Blocks while it reads. INVALID_ARGUMENT: the
   // field's path, or the layer, or the file and the offset. RESOURCE_EXHAUSTED: too little memory.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -60,7 +63,7 @@ class JobPreparer {
   void Forget(const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // The oldest first; by serialised spec.
+  // The oldest first; by Key.
   using Kept = std::deque<std::pair<std::string, std::unique_ptr<PreparedJob>>>;
 
   Kept::iterator Find(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

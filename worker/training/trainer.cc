@@ -1,13 +1,11 @@
 #include "worker/training/trainer.h"
 
-#ifdef __GLIBC__
-#endif
-
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/memory_trimmer.h"
 #include "glog/logging.h"
 #include "worker/training/member_messages.h"
@@ -20,6 +18,8 @@ namespace {
 constexpr size_t kKeptPlans = 2;
 // One that has not begun by then was cancelled, or waits for something else for long.
 constexpr absl::Duration kPlanLifetime = absl::Minutes(5);
+// Jobs whose data is being opened, or is to be.
+constexpr size_t kMostPlans = 16;
 
 // How long a new session may take to route the jobs of the one before that go on.
 constexpr absl::Duration kConfirmPatience = absl::Minutes(1);
@@ -70,25 +70,44 @@ void Trainer::Handle(const CoordinatorMessage& message) {
 }
 
 void Trainer::Plan(const PlanJob& request) {
-  background_.Add([this, request] {
-    MemberMessage message;
-    PlanResult* result = message.mutable_plan_result();
-    result->set_request_id(request.request_id());
-    absl::StatusOr<JobPlan> plan = preparer_.Plan(request.spec());
-    if (plan.ok()) {
-      *result->mutable_plan() = *std::move(plan);
-      background_.AddAt(options_.clock->Now() + kPlanLifetime, [this, spec = request.spec()] {
-        preparer_.Forget(spec);
-        TrimSoon();
-      });
-    } else {
-      TrimSoon();
-      result->set_code(static_cast<int>(plan.status().code()));
-      result->set_message(
-          std::string(plan.status().message().data(), plan.status().message().size()));
+  const std::string key = JobPreparer::Key(request.spec());
+  bool is_full = false;
+  {
+    MutexLock lock(&mutex_);
+    is_full = planning_.size() >= kMostPlans && !planning_.contains(key);
+    if (!is_full) {
+      std::vector<uint64_t>& requests = planning_[key];
+      requests.push_back(request.request_id());
+      if (requests.size() > 1) return;  // One answer is for all of them.
     }
-    send_(std::move(message));
-  });
+  }
+  if (is_full) {
+    send_(PlannedMessage(request.request_id(),
+                         absl::UnavailableError(absl::StrCat(
+                             "it has not yet opened the data of ", kMostPlans,
+                             " other jobs; see whether the file systems of their data answer"))));
+    return;
+  }
+  background_.Add([this, key, spec = request.spec()] { PlanNow(key, spec); });
+}
+
+void Trainer::PlanNow(const std::string& key, const JobSpec& spec) {
+  const absl::StatusOr<JobPlan> plan = preparer_.Plan(spec);
+  if (plan.ok()) {
+    background_.AddAt(options_.clock->Now() + kPlanLifetime, [this, spec] {
+      preparer_.Forget(spec);
+      TrimSoon();
+    });
+  } else {
+    TrimSoon();
+  }
+  std::vector<uint64_t> requests;
+  {
+    MutexLock lock(&mutex_);
+    requests = std::move(planning_[key]);
+    planning_.erase(key);
+  }
+  for (const uint64_t request : requests) send_(PlannedMessage(request, plan));
 }
 
 void Trainer::Route(const SetRoute& route) {

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_WORKER_TRAINING_TRAINER_H_
 #define MILLRACE_WORKER_TRAINING_TRAINER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -62,6 +63,8 @@ class Trainer {
   using Jobs = absl::flat_hash_map<std::string, Job>;
 
   void Plan(const PlanJob& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Answers all that asked for this plan meanwhile. Blocks while it reads.
+  void PlanNow(const std::string& key, const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
   void Route(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeLease(const Lease& lease) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeEvaluation(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -82,6 +85,8 @@ class Trainer {
 
   Mutex mutex_;                        // Guards what follows.
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);  // By id.
+  // The requests for plans that are not made yet, by JobPreparer::Key.
+  absl::flat_hash_map<std::string, std::vector<uint64_t>> planning_ ABSL_GUARDED_BY(mutex_);
   int session_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool trim_planned_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,4 +1,7 @@
 // What a trainer does with plans, routes, leases and their ends.
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <new>
 #include <string>
 #include <thread>
@@ -50,6 +53,58 @@ TEST_F(TrainerTest, PlanPassesErrorsOn) {
   const MemberMessage message = said_.Next();
   EXPECT_EQ(message.plan_result().code(), Code(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(message.plan_result().message(), "data.train.idx.images: truncated at byte 16");
+}
+
+// A file system that did not answer once ended all planning on its worker.
+TEST_F(TrainerTest, DataThatDoesNotOpenDoesNotHoldUpThePlansOfOtherJobs) {
+  SimulatedClock clock;
+  clock_ = &clock;
+  std::promise<void> answers;
+  std::shared_future<void> answer = answers.get_future().share();
+  std::atomic<bool> hangs{true};
+  world_.on_open = [&](const std::string& /*field*/) {
+    if (hangs.exchange(false)) {
+      world_.log.Add("hangs");
+      answer.wait_for(std::chrono::minutes(1));
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  trainer_->Handle(PlanMessage(1, FakeJob()));
+  world_.log.Await("hangs");
+  trainer_->Handle(PlanMessage(2, FakeJob()));
+  JobSpec other = FakeJob();
+  other.set_seed(8);
+  trainer_->Handle(PlanMessage(3, other));
+  clock.Advance(Background::kPatience);
+  EXPECT_EQ(said_.Next().plan_result().request_id(), 3);
+  answers.set_value();
+  // Asked twice and opened once.
+  EXPECT_EQ(said_.Next().plan_result().request_id(), 1);
+  EXPECT_EQ(said_.Next().plan_result().request_id(), 2);
+  EXPECT_THAT(world_.log.EventsWith("open data.train"), SizeIs(2));
+  trainer_.reset();  // Before the clock.
+}
+
+TEST_F(TrainerTest, PlansOfTooManyJobsAreLeftToOtherWorkers) {
+  std::promise<void> answers;
+  std::shared_future<void> answer = answers.get_future().share();
+  world_.on_open = [&](const std::string& /*field*/) {
+    answer.wait_for(std::chrono::minutes(1));
+    return absl::OkStatus();
+  };
+  Start();
+  JobSpec spec = FakeJob();
+  for (int i = 1; i <= 17; ++i) {
+    spec.set_seed(i);
+    trainer_->Handle(PlanMessage(i, spec));
+  }
+  const PlanResult refused = said_.Next().plan_result();
+  EXPECT_EQ(refused.request_id(), 17);
+  EXPECT_EQ(refused.code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(refused.message(), HasSubstr("has not yet opened the data of 16 other jobs"));
+  answers.set_value();
+  EXPECT_EQ(said_.Next().plan_result().code(), 0);
 }
 
 TEST_F(TrainerTest, JobThatWasPlannedIsNotOpenedAgain) {
