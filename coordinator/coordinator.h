@@ -38,8 +38,8 @@ struct CoordinatorOptions {
   absl::Duration lease_duration = absl::Minutes(1);
   // A running job fails when it has waited this long for a ps server or a worker.
   absl::Duration member_timeout = absl::Minutes(10);
-  // A ps server that has been gone for this long is given up: what it had of a job that has a
-  // checkpoint is made again elsewhere.
+  // A ps server that has been gone for this long, or could not be called while a job stands still
+  // for it, is given up: what it had of a job that has a checkpoint is made again elsewhere.
   absl::Duration restore_grace = absl::Minutes(2);
   // Jobs that run at a time; others wait for their turns, in the order of their submission, and
   // beyond so many that wait none is taken. At least 1.

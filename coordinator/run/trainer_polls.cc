@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/printable.h"
-#include "common/proto_duration.h"
 #include "coordinator/run/trainer.h"
+#include "coordinator/run/worker_waits.h"
 #include "coordinator/shards/merge_progress.h"
 
 namespace millrace::coordinator {
@@ -18,7 +18,6 @@ namespace {
 constexpr absl::Duration kPollPeriod = absl::Seconds(1);
 // While a cut is waited for: by a checkpoint, or as the first one that is common after a start.
 constexpr absl::Duration kQuickPollPeriod = absl::Milliseconds(100);
-// A worker that has waited for a shard for this long may not reach its server.
 constexpr absl::Duration kWaitsForSure = absl::Seconds(3);
 
 }  // namespace
@@ -104,36 +103,15 @@ bool Trainer::OthersAnswer(uint32_t shard, const ShardGroup& shards) const {
   return !has_others;
 }
 
-// Whether the job cannot go on without the shard's server, as we know or workers say. While one of
-// them computes, the others may wait for what it pushes next.
+// Whether the job cannot go on without the shard's server, as we know or workers say.
 bool Trainer::IsHeldUpBy(uint32_t shard, const ShardGroup& shards,
                          const Evaluator& evaluator) const {
   if (blocked_ || norms_.stall()) return true;
   if (evaluator.under_way() && evaluator.has_failed()) return true;
-  const auto& placements = shards.placements();
-  const absl::Duration sure = std::min(kWaitsForSure, environment_.restore_grace);
-  bool waits = false;
-  for (const MemberNews& member : environment_.registry->News()) {
-    for (const Activity& activity : member.activities) {
-      if (activity.job_id() != job_.id()) continue;
-      switch (activity.kind()) {
-        case Activity::PREPARING:
-        case Activity::READING:
-        case Activity::COMPUTING:
-          return false;
-        case Activity::PULLING:
-        case Activity::PUSHING:
-          break;
-        default:
-          continue;
-      }
-      if (!activity.has_shard() || activity.shard() >= placements.size()) continue;
-      const absl::Duration since = FromProto(activity.since()) + (clock_->Now() - member.told);
-      if (since < sure) continue;
-      waits |= placements[activity.shard()].directory_id() == placements[shard].directory_id();
-    }
-  }
-  return waits;
+  return WorkersWaitFor(shards.placements()[shard].directory_id(), job_.id(), shards.placements(),
+                        environment_.registry->News(), clock_->Now(),
+                        {.sure = std::min(kWaitsForSure, environment_.restore_grace),
+                         .longest_work = environment_.member_timeout});
 }
 
 // `shards` were asked since the audit's check began. Returns whether a report was not true.

@@ -144,9 +144,14 @@ absl::Status ShardStore::Make(ShardPlan plan, uint64_t generation, absl::Time de
 absl::Status ShardStore::AddNew(const std::shared_ptr<Shard>& shard) {
   const ShardSpec& spec = shard->plan().spec;
   MILLRACE_RETURN_IF_ERROR(CheckMaking(Key(spec.job_id(), spec.shard())));
+  MILLRACE_RETURN_IF_ERROR(DropRest(spec.job_id(), spec.shard()));
   MILLRACE_RETURN_IF_ERROR(cuts_->WriteRecord(spec, shard->term()));
   Serve(shard);
   return absl::OkStatus();
+}
+
+absl::Status ShardStore::DropRest(const std::string& job_id, uint32_t shard) {
+  return cuts_->Knows(job_id, shard) ? cuts_->DropShard(job_id, shard) : absl::OkStatus();
 }
 
 void ShardStore::Serve(const std::shared_ptr<Shard>& shard) {
@@ -239,9 +244,11 @@ absl::StatusOr<ShardStatus> ShardStore::Retire(const std::string& job_id, uint32
   const absl::Time deadline = clock_->Now() + timeout;
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard, shards_.Find(job_id, shard_number));
   MILLRACE_RETURN_IF_ERROR(shard->Retire(generation));
-  if (shard->IsStored(shard->term())) return shard->Status();
-  MILLRACE_RETURN_IF_ERROR(flusher_.Flush(shard, deadline).status());
-  MILLRACE_RETURN_IF_ERROR(StoreTerm(shard, deadline, /*retirement=*/true));
+  if (!shard->IsStored(shard->term())) {
+    MILLRACE_RETURN_IF_ERROR(flusher_.Flush(shard, deadline).status());
+    MILLRACE_RETURN_IF_ERROR(StoreTerm(shard, deadline, /*retirement=*/true));
+  }
+  // Also where a call before this one has stored it after its time was over.
   flusher_.Forget(shard.get());
   shard->ForgetRoot();
   pool_.Trim();

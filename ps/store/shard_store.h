@@ -146,6 +146,8 @@ class ShardStore {
   absl::Status ReadValues(const std::shared_ptr<Shard>& shard);
   absl::Status DropNow(const std::string& job_id, uint32_t shard, uint64_t generation);
   absl::Status AddNew(const std::shared_ptr<Shard>& shard);
+  // What the disk still has of a shard of this name that was dropped. On the flusher's thread.
+  absl::Status DropRest(const std::string& job_id, uint32_t shard);
   absl::Status AddFromFiles(const std::shared_ptr<Shard>& shard,
                             std::unique_ptr<CutStore::StagedCut> cut);
   void Serve(const std::shared_ptr<Shard>& shard);

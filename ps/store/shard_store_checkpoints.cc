@@ -133,10 +133,9 @@ absl::Status ShardStore::MakeFromFiles(ShardPlan plan, uint64_t generation, absl
   under_way.reset();
   contents.load = clock_->Now() - begin;
   if (cuts_->Knows(key.first, key.second)) {
-    // A shard of the name was dropped, and the disk did not take that.
     MILLRACE_RETURN_IF_ERROR(
         flusher_.Call(absl::StrCat("dropping ", ShardName(key.first, key.second)), deadline,
-                      [this, key] { return cuts_->DropShard(key.first, key.second); }));
+                      [this, key] { return DropRest(key.first, key.second); }));
   }
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<CutStore::StagedCut> staged,
                             cuts_->StageFirstCut(plan, {contents.epoch, contents.state}));

@@ -454,6 +454,22 @@ TEST_F(ShardStoreTest, DroppedShardGivesItsDiskSpaceBack) {
   EXPECT_LT(DiskBytes(), kElements * sizeof(float) / 2);
 }
 
+// It would have had the cuts of the one before as its own.
+TEST_F(ShardStoreTest, ShardThatIsMadeAfterADropThatTheDiskDidNotTakeIsNew) {
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  PushWhole(store_->shards().Find("job", 0)->get(), 0, 1, std::vector<float>(10, 1));
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  disk_.Fail("write");
+  EXPECT_FALSE(store_->Drop("job", 0, 1).ok());
+  disk_.Recover();
+  ASSERT_TRUE(store_->Create(Spec(0), 1).ok());
+  Open();
+  const auto shard = *store_->shards().Find("job", 0);
+  EXPECT_EQ(shard->Status().version(), 0);
+  EXPECT_TRUE(store_->SetGeneration("job", 0, 2).ok());
+  EXPECT_THAT(Values(*Pull(shard.get())), Each(0));
+}
+
 TEST_F(ShardStoreTest, SteppingBackMakesTheCutTheStateAndFreesWhatWasHeld) {
   ASSERT_TRUE(store_->Create(Spec(0, 10, /*replicas=*/2), 1).ok());
   const auto shard = *store_->shards().Find("job", 0);
