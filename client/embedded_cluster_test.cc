@@ -253,7 +253,12 @@ TEST_F(EmbeddedClusterTest, JobThatTrainsIsSavedWhenTheClusterStops) {
     const auto client = ClientOf(**cluster);
     const auto job_id = client->Submit(spec);
     ASSERT_TRUE(job_id.ok()) << job_id.status();
-    while (client->Get(*job_id)->step() == 0) std::this_thread::yield();
+    for (uint64_t step = 0; step == 0; std::this_thread::yield()) {
+      const auto status = client->Get(*job_id);
+      ASSERT_TRUE(status.ok()) << status.status();
+      ASSERT_FALSE(HasEnded(status->state())) << status->DebugString();
+      step = status->step();
+    }
   }
   const auto checkpoints =
       CheckpointDirectory(RealFileSystem(), spec.checkpoints().directory()).List();

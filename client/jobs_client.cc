@@ -224,10 +224,16 @@ absl::StatusOr<JobExplanation> GrpcJobsClient::Explain(const std::string& job_id
 }
 
 absl::StatusOr<std::vector<JobStatus>> GrpcJobsClient::List() {
-  MILLRACE_ASSIGN_OR_RETURN(
-      const ListJobsResponse response,
-      Call("ListJobs", &Jobs::Stub::ListJobs, ListJobsRequest(), options_.timeout));
-  return std::vector<JobStatus>(response.jobs().begin(), response.jobs().end());
+  std::vector<JobStatus> jobs;
+  ListJobsRequest request;
+  do {
+    MILLRACE_ASSIGN_OR_RETURN(const ListJobsResponse page,
+                              Call("ListJobs", &Jobs::Stub::ListJobs, request, options_.timeout));
+    jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
+    // Pages lead from newer to older jobs: one without any would not end.
+    request.set_page_token(page.jobs().empty() ? "" : page.next_page_token());
+  } while (!request.page_token().empty());
+  return jobs;
 }
 
 absl::StatusOr<JobStatus> GrpcJobsClient::Cancel(const std::string& job_id) {

@@ -107,6 +107,19 @@ TEST_F(JobsClientTest, RetriesWhileTheCoordinatorIsUnavailableAndSaysSoOnce) {
   EXPECT_THAT(notices(), ElementsAre("waits, as the coordinator says: the coordinator starts"));
 }
 
+TEST_F(JobsClientTest, ListHasTheJobsOfAllPages) {
+  for (const char* id : {"job-1", "job-2", "job-3", "job-4", "job-5"}) {
+    JobStatus status;
+    status.set_job_id(id);
+    jobs_.SetJob(status);
+  }
+  const auto listed = MakeClient()->List();
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  std::vector<std::string> ids;
+  for (const JobStatus& status : *listed) ids.push_back(status.job_id());
+  EXPECT_THAT(ids, ElementsAre("job-5", "job-4", "job-3", "job-2", "job-1"));
+}
+
 TEST_F(JobsClientTest, OtherErrorsAreReturnedAtOnceAndUnchanged) {
   jobs_.FailNextCalls({grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "batch_size: 0")});
   EXPECT_EQ(MakeClient()->Submit(JobSpec()).status(), absl::InvalidArgumentError("batch_size: 0"));

@@ -1,7 +1,10 @@
 #include "client/testing/fake_jobs.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/jobs_client.h"
 #include "common/job_state.h"
@@ -264,12 +267,17 @@ grpc::Status FakeJobs::ExplainJob(grpc::ServerContext*, const ExplainJobRequest*
   });
 }
 
-grpc::Status FakeJobs::ListJobs(grpc::ServerContext*, const ListJobsRequest*,
+// Two jobs to a page; a token is how many were listed.
+grpc::Status FakeJobs::ListJobs(grpc::ServerContext*, const ListJobsRequest* request,
                                 ListJobsResponse* response) {
   return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    for (auto job = jobs_.rbegin(); job != jobs_.rend(); ++job) {
+    size_t listed = 0;
+    if (!request->page_token().empty()) CHECK(absl::SimpleAtoi(request->page_token(), &listed));
+    const size_t end = std::min(listed + 2, jobs_.size());
+    for (auto job = std::next(jobs_.rbegin(), listed); listed < end; ++job, ++listed) {
       *response->add_jobs() = job->second.status;
     }
+    if (end < jobs_.size()) response->set_next_page_token(absl::StrCat(end));
     return grpc::Status::OK;
   });
 }

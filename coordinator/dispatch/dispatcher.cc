@@ -257,8 +257,9 @@ AppliedSet Dispatcher::DoneSteps(const std::string& job_id) {
 
 Dispatcher::Progress Dispatcher::ProgressOf(const JobDispatch& job) {
   const StepTracker& tracker = job.tracker;
-  return {tracker.done().size(), tracker.done().watermark(), tracker.AtBarrier(),
-          LateAfter(job.pace), job.held_since};
+  return {tracker.done().size(), tracker.done().watermark(),
+          tracker.AtBarrier(),   LateAfter(job.pace),
+          job.held_since,        tracker.LeasesAreUsedUp()};
 }
 
 std::string Dispatcher::NameOf(uint64_t worker) const {

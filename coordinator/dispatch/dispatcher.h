@@ -60,6 +60,7 @@ class Dispatcher {
     // Since when all steps before the barrier are out, so that no further one is; infinitely late
     // where that is not so, or the barrier is the job's end.
     absl::Time held_since = absl::InfiniteFuture();
+    bool leases_are_used_up = false;  // Another generation is to begin: see StepTracker.
   };
 
   // `outbox` is not owned.

@@ -27,6 +27,8 @@ struct StepRules {
   uint32_t backup = 0;
   // Asynchronous: workers begin to pull for their next step while they compute one.
   bool pulls_ahead = false;
+  // Of a generation: their numbers have 32 bits, and after half of them it is time for another one.
+  uint64_t most_leases = uint64_t{1} << 31;
 };
 
 // Pure bookkeeping: time and workers are numbers to it. Not thread-safe.
@@ -48,6 +50,10 @@ class StepTracker {
 
   // No step from `barrier` on is handed out until the barrier is moved.
   void SetBarrier(uint64_t barrier) { barrier_ = barrier; }
+
+  // Another generation is to begin soon: this one has had its leases. As many again can be made
+  // until it does.
+  bool LeasesAreUsedUp() const { return leases_made_ >= rules_.most_leases; }
 
   // Whether Take would find a step.
   bool CanTake() const;

@@ -410,5 +410,19 @@ TEST(StepTrackerTest, RandomSchedulesKeepTheRulesAndFinish) {
   }
 }
 
+// Their numbers would have run into the generation after 2^32, and no result was taken any more.
+TEST(StepTrackerTest, LeasesOfAGenerationAreUsedUp) {
+  StepTracker tracker({.total_steps = 100, .staleness_bound = 9, .most_leases = 3});
+  tracker.Reset(1, AppliedSet());
+  for (int lease = 0; lease < 3; ++lease) {
+    EXPECT_FALSE(tracker.LeasesAreUsedUp());
+    ASSERT_TRUE(tracker.Take(1, 1, kStart, kLater).has_value());
+  }
+  EXPECT_TRUE(tracker.LeasesAreUsedUp());
+  EXPECT_TRUE(tracker.Take(1, 1, kStart, kLater).has_value()) << "until another generation begins";
+  tracker.Reset(2, AppliedSet());
+  EXPECT_FALSE(tracker.LeasesAreUsedUp());
+}
+
 }  // namespace
 }  // namespace millrace::coordinator

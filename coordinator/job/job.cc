@@ -22,6 +22,8 @@ namespace {
 // Of these, some are for evaluations: what workers tell of training must not take their place.
 constexpr size_t kMostKnownMetrics = 200;
 constexpr size_t kMostTrainingMetrics = 100;
+// Between two lines of the log about the same trouble.
+constexpr int kLogSeconds = 60;
 constexpr char kRestarted[] = "the coordinator was started again";
 
 // Without letters and digits that look alike.
@@ -66,7 +68,8 @@ Job::Job(JobRecord record, uint64_t last_event, Journal* journal, Clock* clock)
           HasEnded(record.state()) && last_event > 0 ? last_event - 1 : last_event,
           [this](uint64_t sequence) {
             const absl::Status status = journal_->WriteEvents(number_, sequence, step_);
-            LOG_IF(ERROR, !status.ok()) << id_ << ": " << status;
+            if (status.ok()) return;
+            LOG_EVERY_T(ERROR, kLogSeconds) << id_ << ": " << status;
           },
           clock),
       step_(record.step()),
@@ -126,10 +129,16 @@ std::string Job::MessageLocked() const {
 }
 
 JobStatus Job::Status() const {
+  JobStatus status = Summary();
+  *status.mutable_spec() = spec_;
+  return status;
+}
+
+JobStatus Job::Summary() const {
   MutexLock lock(&mutex_);
   JobStatus status;
   status.set_job_id(id_);
-  *status.mutable_spec() = spec_;
+  status.mutable_spec()->set_name(spec_.name());
   status.set_state(record_.state());
   status.set_message(MessageLocked());
   status.set_step(step_);

@@ -53,6 +53,8 @@ class Job {
   JobRecord record() const ABSL_LOCKS_EXCLUDED(mutex_);
   JobState state() const ABSL_LOCKS_EXCLUDED(mutex_);
   JobStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same with only the name of the spec, which may be large.
+  JobStatus Summary() const ABSL_LOCKS_EXCLUDED(mutex_);
   // In the far future for a job that has not.
   absl::Time ended_at() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether some ps server may hold a shard of it.

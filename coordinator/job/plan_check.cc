@@ -87,11 +87,12 @@ absl::Status CheckInitialValue(const std::string& path, const InitialValue& valu
       return FieldError(path + ".truncated_normal.stddev", absl::StrCat(stddev),
                         "finite and at least 0");
     }
-    case InitialValue::kStored:  // The coordinator's own.
+    case InitialValue::kStored:
+      return FieldError(path + ".stored", "set", "left to the coordinator");
     case InitialValue::KIND_NOT_SET:
       break;
   }
-  return FieldError(path, "not set", absl::StrCat("one of ", FieldNames(value.GetDescriptor())));
+  return FieldError(path, "not set", "one of constant, uniform, truncated_normal");
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 //
 // Sequence numbers of events must have no gaps and never be used twice, or a watcher that resumes
 // would miss some. Their count is written with each event, which is cheap because it is not synced:
-// the write is in the kernel's hands, and only a crash of the machine can lose it. How many steps
+// the write is in the kernel's hands, and only a crash of the machine, or a disk
+// that is full, can lose it. How many steps
 // were done then is written with it: what was told of progress is known in the next life.
 #include "coordinator/journal/journal.h"
 

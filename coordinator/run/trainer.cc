@@ -195,6 +195,9 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
   // Before the progress is looked at: what comes later wakes.
   inbox_.WakeAt(std::min(checkpoint_wake_, norms_.due_at()));
   const auto progress = environment_.dispatcher->GetProgress(job_.id()).value();
+  if (progress.leases_are_used_up) {
+    return Detach(absl::StrCat("generation ", generation_, " has had all its leases"));
+  }
   const bool awaits_norm = norms_.IsDue(progress.watermark);
   if (awaits_norm && norms_.MayTry()) {
     MILLRACE_ASSIGN_OR_RETURN(const Next next, ExchangeNorms(shards));

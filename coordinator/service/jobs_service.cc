@@ -1,10 +1,12 @@
 #include "coordinator/service/jobs_service.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_paths.h"
@@ -12,6 +14,8 @@
 #include "common/grpc_status.h"
 #include "common/job_state.h"
 #include "common/net/checked_request.h"
+#include "common/printable.h"
+#include "common/proto_fields.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
 #include "coordinator/job/evaluation_verdict.h"
@@ -29,6 +33,10 @@ constexpr absl::Duration kCancelWait = absl::Seconds(10);
 // Of requests that name a job, and of one that brings a spec.
 constexpr size_t kMaxRequestBytes = 64 << 10;
 constexpr size_t kMaxSubmissionBytes = 2 << 20;
+
+// After which a list of jobs is continued on another page: well below what a message may have.
+constexpr size_t kPageBytes = 4 << 20;
+constexpr uint32_t kMostJobsOfAPage = 10'000;
 
 // "", or which checkpoint can be had instead of variables.
 std::string OfferCheckpoint(const JobRecord& record) {
@@ -121,15 +129,27 @@ grpc::Status JobsService::GetJob(grpc::ServerContext* /*context*/, const GetJobR
   return grpc::Status::OK;
 }
 
-grpc::Status JobsService::ListJobs(grpc::ServerContext* /*context*/,
-                                   const ListJobsRequest* /*request*/, ListJobsResponse* response) {
+grpc::Status JobsService::ListJobs(grpc::ServerContext* /*context*/, const ListJobsRequest* request,
+                                   ListJobsResponse* response) {
   const absl::Status open = CheckOpen();
   if (!open.ok()) return ToGrpcStatus(open);
+  // A token is the number of the last job that was listed.
+  uint64_t before = std::numeric_limits<uint64_t>::max();
+  if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &before)) {
+    return ToGrpcStatus(FieldError("page_token", Printable(request->page_token()),
+                                   "the next_page_token of an answer"));
+  }
+  const uint32_t most = request->page_size() > 0 ? request->page_size() : kMostJobsOfAPage;
+  size_t bytes = 0;
   for (const std::shared_ptr<Job>& job : table_->Jobs()) {
-    JobStatus& status = *response->add_jobs();
-    status = job->Status();
-    status.clear_spec();
-    status.mutable_spec()->set_name(job->spec().name());
+    if (job->number() >= before) continue;
+    if (bytes >= kPageBytes || static_cast<uint32_t>(response->jobs_size()) >= most) {
+      response->set_next_page_token(absl::StrCat(before));
+      break;
+    }
+    before = job->number();
+    *response->add_jobs() = job->Summary();
+    bytes += response->jobs().rbegin()->ByteSizeLong();
   }
   return grpc::Status::OK;
 }

@@ -1,6 +1,9 @@
 // The service before its table is ready; with a real coordinator see coordinator/*_test.cc.
 #include "coordinator/service/jobs_service.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -13,6 +16,7 @@
 namespace millrace::coordinator {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A table whose journal holds one job that waits for a worker, and nobody is connected.
@@ -25,7 +29,14 @@ class JobsServiceTest : public testing::Test {
 
   void SetUp() override {
     ASSERT_TRUE(journal_->Write(PendingJob()).ok());
+    Load();
+  }
 
+  // Takes up what is in the journal.
+  void Load() {
+    service_.reset();
+    submissions_.reset();
+    table_.reset();
     RunnerEnvironment environment;
     environment.registry = &registry_;
     environment.dispatcher = &dispatcher_;
@@ -51,6 +62,41 @@ class JobsServiceTest : public testing::Test {
   std::unique_ptr<Submissions> submissions_;
   std::unique_ptr<JobsService> service_;
 };
+
+TEST_F(JobsServiceTest, JobsAreListedInPages) {
+  const std::vector<std::string> names = {"", "", "two", "three", "four", "five"};
+  for (const uint64_t number : {2, 3, 4, 5}) {
+    JobRecord record = PendingJob();
+    record.set_job_id(absl::StrCat("j-", number));
+    record.set_number(number);
+    record.mutable_spec()->set_name(names[number]);
+    ASSERT_TRUE(journal_->Write(record).ok());
+  }
+  Load();
+  table_->Resume();
+  service_->Open();
+  std::vector<std::string> pages;
+  ListJobsRequest request;
+  request.set_page_size(2);
+  do {
+    grpc::ServerContext context;
+    ListJobsResponse page;
+    ASSERT_TRUE(service_->ListJobs(&context, &request, &page).ok());
+    pages.emplace_back();
+    for (const JobStatus& job : page.jobs()) {
+      absl::StrAppend(&pages.back(), job.job_id(), " ", job.spec().name(), "; ");
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(pages, ElementsAre("j-5 five; j-4 four; ", "j-3 three; j-2 two; ", "j-1 ; "));
+
+  request.set_page_token("j-4");
+  grpc::ServerContext context;
+  ListJobsResponse page;
+  const grpc::Status refused = service_->ListJobs(&context, &request, &page);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), HasSubstr("page_token: j-4; must be"));
+}
 
 // The job had no runner then, so that a cancellation was answered, and lost.
 TEST_F(JobsServiceTest, CallsAreRefusedUntilJobsHaveBeenTakenUp) {

@@ -9,16 +9,11 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 
 namespace millrace::worker {
 namespace {
-
-constexpr unsigned kBufferBytes = 256 << 10;
-constexpr size_t kMaxReadBytes = size_t{1} << 30;  // zlib counts in int.
 
 bool IsAbsent(const std::string& path) {
   struct stat info;
@@ -33,12 +28,6 @@ std::string WhyNotRegular(const std::string& path) {
   if (S_ISDIR(info.st_mode)) return "is a folder; name a file in it";
   if (!S_ISREG(info.st_mode)) return "is not a regular file";
   return "";
-}
-
-// zlib puts "<fd:7>: ", as it calls a file, before what it says.
-absl::string_view WithoutDescriptor(absl::string_view message) {
-  const size_t end = absl::StartsWith(message, "<fd:") ? message.find(">: ") : message.npos;
-  return end == message.npos ? message : message.substr(end + 3);
 }
 
 }  // namespace
@@ -74,14 +63,10 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& directory, const st
 }
 
 absl::Status InputFile::OpenPath() {
-  const int descriptor = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  const auto state = descriptor < 0 ? absl::nullopt : LookAtFile(descriptor);
-  errno =
-      state.has_value() ? ENOMEM : errno;  // The only failure of gzdopen, which does not say so.
-  if (state.has_value()) file_ = gzdopen(descriptor, "rb");
-  if (file_ == nullptr) {
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const auto state = descriptor_ < 0 ? absl::nullopt : LookAtFile(descriptor_);
+  if (!state.has_value()) {
     const int error = errno;
-    if (descriptor >= 0) close(descriptor);
     const std::string message =
         absl::StrCat(field_, ": ", path_, ": cannot open it: ", std::strerror(error));
     // What the system lacks now says nothing about the file.
@@ -89,9 +74,8 @@ absl::Status InputFile::OpenPath() {
         error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO || error == EINTR;
     return may_pass ? absl::UnavailableError(message) : absl::InvalidArgumentError(message);
   }
-  descriptor_ = descriptor;
   state_ = *state;
-  gzbuffer(file_, kBufferBytes);
+  content_ = std::make_unique<ContentReader>(descriptor_);
   return absl::OkStatus();
 }
 
@@ -99,8 +83,8 @@ InputFile::InputFile(std::string path, std::string name, std::string field)
     : path_(std::move(path)), name_(std::move(name)), field_(std::move(field)) {}
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : file_(std::exchange(other.file_, nullptr)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      content_(std::move(other.content_)),
       state_(other.state_),
       path_(std::move(other.path_)),
       name_(std::move(other.name_)),
@@ -108,27 +92,14 @@ InputFile::InputFile(InputFile&& other) noexcept
       offset_(other.offset_) {}
 
 InputFile::~InputFile() {
-  if (file_ != nullptr) gzclose_r(file_);
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
-bool InputFile::compressed() const { return gzdirect(file_) == 0; }
-
 absl::StatusOr<size_t> InputFile::Read(absl::Span<char> buffer) {
-  size_t filled = 0;
-  while (filled < buffer.size()) {
-    const size_t wanted = std::min(buffer.size() - filled, kMaxReadBytes);
-    const int got = gzread(file_, buffer.data() + filled, static_cast<unsigned>(wanted));
-    if (got > 0) {
-      filled += got;
-      offset_ += got;
-    }
-    // A truncated stream gives what there is of it, and says so only when asked.
-    if (got < static_cast<int>(wanted)) {
-      if (absl::Status error = ReadError(); !error.ok()) return error;
-      break;
-    }
-  }
-  return filled;
+  const ContentReader::Got got = content_->Read(buffer);
+  offset_ += got.bytes;
+  if (!got.status.ok()) return ReadError(got.status);
+  return got.bytes;
 }
 
 absl::Status InputFile::Error(const std::string& message) const {
@@ -140,23 +111,17 @@ absl::Status InputFile::ErrorAt(uint64_t line, uint64_t column, const std::strin
       absl::StrCat(field_, ": ", path_, ":", line, ":", column, ": ", message));
 }
 
-absl::Status InputFile::ReadError() const {
-  int code = Z_OK;
-  const std::string message = gzerror(file_, &code);
-  switch (code) {
-    case Z_OK:
-      return absl::OkStatus();
-    case Z_BUF_ERROR:
+absl::Status InputFile::ReadError(const absl::Status& error) const {
+  switch (error.code()) {
+    case absl::StatusCode::kOutOfRange:
       return Error(absl::StrCat("truncated at offset ", offset_,
-                                " of the uncompressed data: the gzip stream has no end"));
-    case Z_ERRNO:
-    case Z_MEM_ERROR:
-      return absl::UnavailableError(
-          absl::StrCat(field_, ": ", path_, ": cannot read at offset ", offset_, ": ", message));
+                                " of the uncompressed data: ", error.message()));
+    case absl::StatusCode::kDataLoss:
+      return Error(absl::StrCat("corrupt after offset ", offset_,
+                                " of the uncompressed data: damaged gzip: ", error.message()));
     default:
-      return Error(
-          absl::StrCat("corrupt after offset ", offset_,
-                       " of the uncompressed data: damaged gzip: ", WithoutDescriptor(message)));
+      return absl::UnavailableError(absl::StrCat(field_, ": ", path_, ": cannot read at offset ",
+                                                 offset_, ": ", error.message()));
   }
 }
 

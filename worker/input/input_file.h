@@ -2,21 +2,22 @@
 #ifndef MILLRACE_WORKER_INPUT_INPUT_FILE_H_
 #define MILLRACE_WORKER_INPUT_INPUT_FILE_H_
 
-#include <zlib.h>
-
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/input/byte_stream.h"
+#include "worker/input/content_reader.h"
 #include "worker/input/file_state.h"
 
 namespace millrace::worker {
 
-// Gzip is recognised by content, whatever the file is called; its checksums are verified. Blocks
+// Gzip, of one member or several, is recognised by content, whatever the file is called; its
+// checksums are verified, and nothing else may follow it. Blocks
 // while it reads. Not thread-safe.
 class InputFile final : public ByteStream {
  public:
@@ -37,7 +38,7 @@ class InputFile final : public ByteStream {
   const std::string& path() const { return path_; }
   const std::string& field() const { return field_; }
 
-  bool compressed() const;
+  bool compressed() const { return content_->compressed(); }
 
   // The open file, which goes with this object; whoever reads from it must not move it.
   int descriptor() const { return descriptor_; }
@@ -56,10 +57,10 @@ class InputFile final : public ByteStream {
 
   absl::Status OpenPath();
 
-  absl::Status ReadError() const;
+  absl::Status ReadError(const absl::Status& error) const;
 
-  gzFile file_ = nullptr;  // Owned; null when moved from.
-  int descriptor_ = -1;    // The file's.
+  int descriptor_ = -1;  // Owned.
+  std::unique_ptr<ContentReader> content_;
   FileState state_;
   std::string path_;
   std::string name_;

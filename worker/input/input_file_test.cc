@@ -117,6 +117,50 @@ TEST_F(InputFileTest, GzipChecksumIsVerified) {
                         "data: damaged gzip: incorrect data check"));
 }
 
+TEST_F(InputFileTest, MembersOfAGzipFileFollowEachOther) {
+  WriteTestFile(directory_, "two.gz", Gzip("hello, ") + Gzip("") + Gzip("world"));
+  EXPECT_EQ(ReadFile("two.gz").value(), "hello, world");
+  WriteTestFile(directory_, "padded.gz", Gzip("hello") + std::string(700, '\0'));
+  EXPECT_EQ(ReadFile("padded.gz").value(), "hello");
+}
+
+// Half of the examples were left out without a word.
+TEST_F(InputFileTest, WhatFollowsAGzipMemberAndIsNoneIsNotPassedOver) {
+  const std::string first = Gzip("hello");
+  for (const size_t damaged : {0, 1, 2}) {
+    std::string second = Gzip("world");
+    second[damaged] ^= 1;
+    WriteTestFile(directory_, "two.gz", first + second);
+    EXPECT_THAT(MessageOf("two.gz"), HasSubstr("corrupt after offset 5 of the uncompressed data"));
+  }
+  WriteTestFile(directory_, "junk.gz", first + "junk");
+  EXPECT_THAT(MessageOf("junk.gz"), HasSubstr("corrupt after offset 5"));
+  for (size_t left = 1; left < first.size(); ++left) {
+    WriteTestFile(directory_, "cut.gz", first + first.substr(0, left));
+    EXPECT_THAT(MessageOf("cut.gz"), HasSubstr("the gzip stream has no end")) << left;
+  }
+}
+
+TEST_F(InputFileTest, LargeFilesAreReadInPartsOfAnySize) {
+  std::string content;
+  while (content.size() < 3'000'000) absl::StrAppend(&content, content.size(), ",");
+  WriteTestFile(directory_, "plain", content);
+  WriteTestFile(directory_, "compressed", Gzip(content));
+  for (const char* name : {"plain", "compressed"}) {
+    for (const size_t part : {997, 262'144, 1'000'003, 4'000'000}) {
+      absl::StatusOr<InputFile> file = Open(name);
+      ASSERT_TRUE(file.ok()) << file.status();
+      std::string read;
+      std::string buffer(part, '\0');
+      for (size_t got = part; got == part;) {
+        got = file->Read(absl::MakeSpan(&buffer[0], part)).value();
+        read.append(buffer, 0, got);
+      }
+      EXPECT_TRUE(read == content) << name << " in parts of " << part;
+    }
+  }
+}
+
 TEST_F(InputFileTest, ErrorsNameFieldPathAndPlace) {
   WriteTestFile(directory_, "plain", "hello");
   absl::StatusOr<InputFile> opened = Open("plain");

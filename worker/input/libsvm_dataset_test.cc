@@ -156,7 +156,7 @@ TEST_F(LibsvmDatasetTest, RangeOutsideTheFileIsRefused) {
 }
 
 TEST_F(LibsvmDatasetTest, ErrorsOutsideTheRangeAreFoundToo) {
-  EXPECT_THAT(ErrorOf("0\n1\nx\n", 0, 1), HasSubstr("a9a:3:1: label a word of 1 byte"));
+  EXPECT_THAT(ErrorOf("0\n1\nx\n", 0, 1), HasSubstr("a9a:3:1: the label is a word of 1 byte"));
 }
 
 TEST_F(LibsvmDatasetTest, ErrorsNameFileLineAndColumn) {

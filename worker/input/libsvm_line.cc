@@ -43,7 +43,7 @@ class Parser {
     const absl::optional<double> number = ParseNumber(word);
     if (!number.has_value() || std::floor(*number) != *number || *number < -1 ||
         *number > kMaxLibsvmLabel) {
-      return Fail(word, "label ", ShowWord(word),
+      return Fail(word, "the label is ", ShowWord(word),
                   "; labels are whole numbers from 0, or -1 and +1");
     }
     parsed_.label = static_cast<int32_t>(*number);
@@ -72,7 +72,7 @@ class Parser {
     const absl::optional<double> number = ParseNumber(word);
     const float value = static_cast<float>(number.value_or(NAN));
     if (!std::isfinite(value)) {
-      return Fail(word, "value ", ShowWord(word), " of index ", index,
+      return Fail(word, "the value of index ", index, " is ", ShowWord(word),
                   "; must be a finite number that fits float32");
     }
     parsed_.indices.push_back(index - 1);

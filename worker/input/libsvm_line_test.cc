@@ -70,18 +70,19 @@ TEST(LibsvmLineTest, ReplacesWhatWasParsedBefore) {
 
 TEST(LibsvmLineTest, LabelsThatAreNotClassesAreRefused) {
   for (const std::string label : {"0.5", "-2", "nan", "2147483647", "1e300", "+-1", "1:1"}) {
-    EXPECT_THAT(ErrorOf(label + " 1:1"), HasSubstr("1: label '" + label + "'"));
+    EXPECT_THAT(ErrorOf(label + " 1:1"), HasSubstr("1: the label is '" + label + "'"));
   }
   for (const std::string label : {"x", "inf", "1x"}) {
-    EXPECT_THAT(ErrorOf(label + " 1:1"), HasSubstr("1: label a word of "));
+    EXPECT_THAT(ErrorOf(label + " 1:1"), HasSubstr("1: the label is a word of "));
   }
 }
 
 // A job that named /etc/passwd as its data was once told how the file begins.
 TEST(LibsvmLineTest, WordsThatAreNoNumbersAreNotShown) {
-  EXPECT_EQ(ErrorOf("root:x:0:0"),
-            "1: label a word of 10 bytes that is no number; labels are whole numbers from 0, or -1 "
-            "and +1");
+  EXPECT_EQ(
+      ErrorOf("root:x:0:0"),
+      "1: the label is a word of 10 bytes that is no number; labels are whole numbers from 0, "
+      "or -1 and +1");
   for (const std::string line : {"1 secret", "1 secret:1", "1 1:secret", "1 2:0x5ec\x1b"}) {
     EXPECT_THAT(ErrorOf(line), ::testing::Not(HasSubstr("sec"))) << line;
     EXPECT_THAT(ErrorOf(line), ::testing::Not(HasSubstr("5ec"))) << line;
@@ -109,10 +110,10 @@ TEST(LibsvmLineTest, ValuesTooSmallForTheirTypeAreZero) {
 
 TEST(LibsvmLineTest, ValuesThatAreNotFiniteFloatsAreRefused) {
   for (const std::string value : {"", "nan", "1e39", "1e400", "-1e400", "++1"}) {
-    EXPECT_THAT(ErrorOf("1 2:" + value), HasSubstr("5: value '" + value + "' of index 2"));
+    EXPECT_THAT(ErrorOf("1 2:" + value), HasSubstr("5: the value of index 2 is '" + value + "'"));
   }
   for (const std::string value : {"x", "inf", "-inf", "1x", "0x10"}) {
-    EXPECT_THAT(ErrorOf("1 2:" + value), HasSubstr("5: value a word of "));
+    EXPECT_THAT(ErrorOf("1 2:" + value), HasSubstr("5: the value of index 2 is a word of "));
   }
 }
 

@@ -182,7 +182,9 @@ absl::Status CheckLabel(const OutputPlan& output, absl::Span<const LayerPlan> la
   if (!takes_id) return CheckFloatLabel(output, layers, label);
   if (is_id) return CheckIdLabel(output, layers, label);
   return Invalid(output.path, ".loss: ", Loss_Name(output.loss),
-                 " takes one class for each example");
+                 " takes one class for each example, a whole number; the label '", label.name,
+                 "' has ", label.ragged ? "any number of" : absl::StrCat(ElementCount(label.shape)),
+                 label.type == ElementType::kId ? " ids" : " floats");
 }
 
 absl::StatusOr<std::vector<size_t>> FindOutputLayers(const ModelSpec& spec) {

@@ -105,7 +105,7 @@ TEST(OutputPlanTest, LabelsThatALossDoesNotTake) {
               HasSubstr("the label 'digit' is a class; use SPARSE_CATEGORICAL_CROSSENTROPY"));
   EXPECT_EQ(PlanError("outputs { label: 'size' loss: SPARSE_CATEGORICAL_CROSSENTROPY }"),
             "model.outputs[0].loss: SPARSE_CATEGORICAL_CROSSENTROPY takes one class for each "
-            "example");
+            "example, a whole number; the label 'size' has 2 floats");
   EXPECT_THAT(PlanError(std::string(kSize) + "outputs { layer: 'a' label: 'size' loss: HUBER }"),
               HasSubstr("as many as the output [3] has, the label 'size' is [2]; give the layer as "
                         "many units"));

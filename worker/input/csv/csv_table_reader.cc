@@ -181,7 +181,7 @@ absl::Status CsvTableReader::EncodeWeight(const CsvReader& reader, const Places&
   if (weight >= 0 && std::isfinite(weight_)) return absl::OkStatus();
   return reader.ErrorAt(reader.place(places.weight),
                         absl::StrCat(AtColumn(spec_.weight()), ShowWord(value.text),
-                                     "; a weight must be a finite number that is at least 0"));
+                                     "; a weight must be a number from 0 on that fits float32"));
 }
 
 absl::Status CsvTableReader::KeepRow(const InputFile& file, uint64_t line) {
