@@ -118,8 +118,11 @@ class CoordinatorImpl final : public Coordinator {
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(
-      auto journal, Journal::Open(options.data_dir,
-                                  {.file_system = options.file_system, .clock = options.clock}));
+      auto journal, Journal::Open(options.data_dir, {.file_system = options.file_system,
+                                                     .clock = options.clock,
+                                                     .damaged_logs = options.cut_damaged_journal
+                                                                         ? DamagedLogs::kCutShort
+                                                                         : DamagedLogs::kRefused}));
   auto coordinator = std::make_unique<CoordinatorImpl>(options, std::move(journal));
   MILLRACE_RETURN_IF_ERROR(coordinator->Serve(options.server));
   return coordinator;

@@ -52,6 +52,8 @@ struct CoordinatorOptions {
   // Jobs that ended are forgotten altogether, the oldest first, when this many newer ones have
   // ended and their shards are dropped. At least 1.
   int retained_records = 1000;
+  // Goes on with what precedes damage in a log of the journal, which is refused otherwise.
+  bool cut_damaged_journal = false;
   Clock* clock = Clock::Real();
   // How long StopInOrder waits for jobs to write their checkpoints.
   absl::Duration stop_timeout = absl::Seconds(30);

@@ -90,6 +90,8 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
   app.add_option("--data_dir", options->data_dir,
                  "Directory of the journal; made if it is not there")
       ->required();
+  app.add_flag("--cut_damaged_journal", options->cut_damaged_journal,
+               "Go on with what precedes damage in a log of the journal; otherwise it is refused");
   const CLI::Option* min_ps =
       app.add_option("--min_ps", options->min_ps,
                      "Place no job before this many ps servers are there. Also: TF_CONFIG's")

@@ -1,5 +1,6 @@
 // A real coordinator on loopback with fake ps servers and workers: what is left of jobs that
 // have ended, and for how long.
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,41 @@ TEST(EndedJobsTest, JobIsCancelledWhileItsShardsAreAskedHowTheyAre) {
   gate.AwaitSomebody();
   EXPECT_EQ(cluster.Cancel(job)->state(), CANCELLED);
   gate.Open();
+}
+
+// Its shards took no step any more: the job was attached again and again, without end.
+TEST(EndedJobsTest, JobThatHasEndedAfterTheJournalWasCopiedFailsAndSaysWhy) {
+  Gate gate;
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  FakeWorker& worker = cluster.AddWorker(WaitingAt(3, &gate));
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  gate.AwaitSomebody();
+  cluster.StopCoordinator();
+  const std::string copy = cluster.data_dir() + "_copy";
+  std::filesystem::remove_all(copy);
+  std::filesystem::copy(cluster.data_dir(), copy, std::filesystem::copy_options::recursive);
+  const auto start = [&] {
+    cluster.StartCoordinator();
+    cluster.ps(0).Join(cluster.address());
+    worker.Join(cluster.address());
+  };
+  gate.Open();
+  start();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ps(0).AwaitRetired(job);
+
+  cluster.StopCoordinator();
+  std::filesystem::remove_all(cluster.data_dir());
+  std::filesystem::rename(copy, cluster.data_dir());
+  start();
+  const JobStatus end = cluster.AwaitEnd(job);
+  EXPECT_EQ(end.state(), FAILED);
+  EXPECT_THAT(end.message(), AllOf(HasSubstr("shard 0 on ps-0 says that the job has ended with 20 "
+                                             "of 20 steps, which the coordinator's journal does "
+                                             "not know"),
+                                   HasSubstr("can be exported")));
+  EXPECT_TRUE(cluster.Variables(job).ok());
 }
 
 TEST(EndedJobsTest, CancelledJobEndsAndStaysReadable) {

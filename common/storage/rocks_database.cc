@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/storage/log_check.h"
 #include "common/storage/retryable_file_system.h"
 #include "glog/logging.h"
 #include "rocksdb/db.h"
@@ -83,6 +84,12 @@ absl::StatusOr<std::unique_ptr<RocksDatabase>> RocksDatabase::Open(
     const std::string& path, const RocksDatabaseOptions& options) {
   std::unique_ptr<RocksDatabase> database(new RocksDatabase(
       path, options, rocksdb::NewCompositeEnv(MakeRetryable(options.file_system))));
+  const absl::Status logs = CheckLogs(database->env_.get(), path);
+  if (absl::IsDataLoss(logs) && options.damaged_logs == DamagedLogs::kCutShort) {
+    LOG(ERROR) << logs << "; it goes on with what was written before that";
+  } else {
+    MILLRACE_RETURN_IF_ERROR(logs);
+  }
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(*database->options_, path, &db);
   MILLRACE_RETURN_IF_ERROR(FromRocks(status, absl::StrCat("cannot open the database ", path)));

@@ -33,16 +33,24 @@ namespace millrace {
 // full, which may pass.
 absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what);
 
+// What becomes of a database of which a log is damaged: see FindDamageInLog.
+enum class DamagedLogs {
+  kRefused,   // It is not opened.
+  kCutShort,  // It is as before the damage; the log of this process says so.
+};
+
 struct RocksDatabaseOptions {
   FileSystemPtr file_system = RealFileSystem();
   Clock* clock = Clock::Real();  // Must outlive the database.
+  DamagedLogs damaged_logs = DamagedLogs::kRefused;
 };
 
 // A database of small records that are written rarely and durably, by one process. Thread-safe;
 // calls block on the disk.
 class RocksDatabase {
  public:
-  // Opens or makes it. Statuses as for FromRocks; UNAVAILABLE too: another process has it.
+  // Opens or makes it. Statuses as for FromRocks; UNAVAILABLE too: another process has it;
+  // DATA_LOSS too: a log is damaged.
   static absl::StatusOr<std::unique_ptr<RocksDatabase>> Open(
       const std::string& path, const RocksDatabaseOptions& options = {});
 

@@ -70,6 +70,14 @@ absl::Status Named(const std::string& directory, const absl::Status& status) {
                       absl::StrCat("--data_dir ", directory, ": ", std::string(status.message())));
 }
 
+absl::Status Damaged(const std::string& directory, const absl::Status& status) {
+  return absl::DataLossError(absl::StrCat(
+      "--data_dir ", directory, ": ", std::string(status.message()),
+      "; put back a whole copy of the directory; or start the coordinator once with "
+      "--cut_damaged_journal, which goes on with what precedes damage in a log: jobs that were "
+      "taken after that are unknown then, and those that have ended since fail"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& directory,
@@ -79,6 +87,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& direct
   auto database = RocksDatabase::Open(directory, options);
   // Other column families.
   if (absl::IsFailedPrecondition(database.status())) return SomethingElse(directory);
+  if (absl::IsDataLoss(database.status())) return Damaged(directory, database.status());
   MILLRACE_RETURN_IF_ERROR(Named(directory, database.status()));
   std::unique_ptr<Journal> journal(new Journal(directory, std::move(lock), *std::move(database)));
   MILLRACE_RETURN_IF_ERROR(journal->CheckFormat());

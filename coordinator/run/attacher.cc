@@ -18,6 +18,7 @@
 #include "coordinator/job/shard_placement.h"
 #include "coordinator/run/job_beginning.h"
 #include "coordinator/shards/attach_decision.h"
+#include "coordinator/shards/merge_progress.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -187,6 +188,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   auto statuses = Bring(shards, is_new);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (statuses.ok()) {
+    MILLRACE_RETURN_IF_ERROR(CheckNotEnded(shards, *statuses));
     remaker_.AllAreThere();
     return *std::move(statuses);
   }
@@ -230,6 +232,23 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   const bool is_costly = unmade || absl::IsDataLoss(status);
   MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, remaker_.Explain(status), is_costly));
   return absl::nullopt;
+}
+
+// A shard is retired when the job's end is in the journal, and takes no step after that.
+absl::Status Attacher::CheckNotEnded(const ShardGroup& shards, const Statuses& statuses) const {
+  for (const ShardStatus& shard : statuses) {
+    if (!shard.retired()) continue;
+    const auto progress = MergeProgress(statuses);
+    const std::string steps = progress.ok() ? absl::StrCat(" with ", progress->done.size(), " of ",
+                                                           job_->record().total_steps(), " steps")
+                                            : "";
+    return absl::FailedPreconditionError(
+        absl::StrCat(shards.NameOf(shard.shard()), " says that the job has ended", steps,
+                     ", which the coordinator's journal does not know: it is an older copy, or was "
+                     "cut short; the "
+                     "job's variables are as they were at its end, and can be exported"));
+  }
+  return absl::OkStatus();
 }
 
 // What is to be made again goes first. False: that cannot be done now; `remade`: shards have other

@@ -38,6 +38,8 @@ class FakeCluster {
   // Starts another life of the coordinator on the same directory; nobody rejoins by itself.
   void StopCoordinator();
   void StartCoordinator();
+  // Its journal, which a test may copy and put back while it is stopped.
+  const std::string& data_dir() const { return options_.data_dir; }
 
   FakePs& ps(int i) { return *ps_[i]; }
   FakeWorker& worker(int i) { return *workers_[i]; }

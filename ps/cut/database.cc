@@ -87,9 +87,11 @@ StagedFile::~StagedFile() {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
                                                          const DatabaseOptions& options) {
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::unique_ptr<RocksDatabase> rocks,
-      RocksDatabase::Open(path, {.file_system = options.file_system, .clock = options.clock}));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<RocksDatabase> rocks,
+                            // Whoever has the shards sees which steps they lack.
+                            RocksDatabase::Open(path, {.file_system = options.file_system,
+                                                       .clock = options.clock,
+                                                       .damaged_logs = DamagedLogs::kCutShort}));
   std::unique_ptr<Database> database(
       new Database(std::move(rocks), absl::StrCat(path, ".bulk"), options.fault));
   MILLRACE_RETURN_IF_ERROR(database->OpenDirectory());

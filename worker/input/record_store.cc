@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/input/crc32c.h"
+#include "common/crc32c.h"
 #include "worker/input/memory_budget.h"
 
 namespace millrace::worker {

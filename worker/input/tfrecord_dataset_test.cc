@@ -13,7 +13,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "protos/example.pb.h"
-#include "worker/input/crc32c.h"
+#include "common/crc32c.h"
 #include "worker/input/input_test_util.h"
 
 namespace millrace::worker {

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "worker/input/crc32c.h"
+#include "common/crc32c.h"
 
 namespace millrace::worker {
 namespace {

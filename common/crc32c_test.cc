@@ -1,10 +1,10 @@
-#include "worker/input/crc32c.h"
+#include "common/crc32c.h"
 
 #include <string>
 
 #include "gtest/gtest.h"
 
-namespace millrace::worker {
+namespace millrace {
 namespace {
 
 // RFC 3720, B.4.
@@ -19,4 +19,4 @@ TEST(Crc32cTest, ValuesOfTheStandard) {
 }
 
 }  // namespace
-}  // namespace millrace::worker
+}  // namespace millrace

@@ -1,11 +1,11 @@
 // Slicing by 8 (Kounavis and Berry, "Novel table lookup-based algorithms for high-performance CRC
 // generation", 2008): table k has the CRC of each byte with k zero bytes behind it.
-#include "worker/input/crc32c.h"
+#include "common/crc32c.h"
 
 #include <array>
 #include <cstring>
 
-namespace millrace::worker {
+namespace millrace {
 namespace {
 
 using CrcTables = std::array<std::array<uint32_t, 256>, 8>;
@@ -52,4 +52,4 @@ bool MatchesMaskedCrc32c(absl::string_view bytes, absl::string_view crc) {
   return MaskedCrc32c(bytes) == value;
 }
 
-}  // namespace millrace::worker
+}  // namespace millrace
