@@ -33,6 +33,12 @@ class CopiesIn {
   void Add(void* device, const void* host, size_t bytes, bool is_piece = false)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Copies `bytes` from `from` to `host`, and adds the copy from there to the device, in pieces:
+  // what is held back goes as soon as the pass has computed, not when the last byte is on the host.
+  // Blocks as long as a memcpy. After an exception the pieces before are added.
+  void CopyAndAdd(const void* from, size_t bytes, void* host, void* device)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Copies are held back from now on.
   void Hold() ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether copies are held back that need not be: the pass has computed.

@@ -93,6 +93,45 @@ TEST_F(CopiesInTest, NeighboursThatAreHeldBackAreOneCopyIfTheyArePieces) {
   EXPECT_THAT(enqueued_, ElementsAre("values", " go", " that", " go", " to", " a"));
 }
 
+std::string Letters(size_t count) {
+  std::string letters(count, ' ');
+  for (size_t i = 0; i < count; ++i) letters[i] = static_cast<char>('a' + i % 23);
+  return letters;
+}
+
+constexpr size_t kPiece = size_t{1} << 20;
+
+// Once values waited until a whole batch had been copied on the host.
+TEST_F(CopiesInTest, WhatIsHeldBackGoesBetweenThePiecesOfALargeCopy) {
+  const std::string from = Letters(2 * kPiece + 5);
+  std::string host(from.size() + 1, ' '), device = host;
+  std::vector<size_t> sizes, on_host;  // Of each copy, and what stood on the host by then.
+  int asked = 0;
+  CopiesIn copies(
+      [&](void* to, const void* on_its_way, size_t bytes) {
+        std::memcpy(to, on_its_way, bytes);
+        sizes.push_back(bytes);
+        on_host.push_back(host.find(' '));
+      },
+      [&] { return ++asked == 3; });  // When the second piece is added.
+  copies.Hold();
+  copies.Add(device_.data(), host_.data(), 6);
+  copies.CopyAndAdd(from.data(), from.size(), host.data(), device.data());
+  EXPECT_THAT(sizes, ElementsAre(6, kPiece, kPiece, 5));
+  EXPECT_THAT(on_host, ElementsAre(2 * kPiece, 2 * kPiece, 2 * kPiece, from.size()));
+  EXPECT_EQ(device, from + ' ');
+}
+
+TEST_F(CopiesInTest, ALargeCopyIsWhole) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, kPiece - 1, kPiece, kPiece + 1, 5 * kPiece}) {
+    const std::string from = Letters(bytes);
+    std::string host(bytes + 1, ' '), device = host;
+    copies_.CopyAndAdd(from.data(), bytes, host.data(), device.data());
+    EXPECT_EQ(host, from + ' ') << bytes;
+    EXPECT_EQ(device, host) << bytes;
+  }
+}
+
 // The newest that was told of counts, and comes last.
 TEST_F(CopiesInTest, WhatIsHeldBackIsReadWhenItGoes) {
   copies_.Hold();

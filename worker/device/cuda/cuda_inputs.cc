@@ -13,9 +13,8 @@ void CopyPart(const std::vector<T>& values, const BatchPart& part, size_t place,
               const MirroredMemory& memory, CopiesIn* copies) {
   const size_t of_example = values.size() / part.whole();
   const T* const begin = values.data() + part.first * of_example;
-  const size_t count = part.size * of_example;
-  std::copy(begin, begin + count, memory.Host<T>(place));
-  copies->Add(memory.Device<T>(place), memory.Host<T>(place), count * sizeof(T));
+  copies->CopyAndAdd(begin, part.size * of_example * sizeof(T), memory.Host<T>(place),
+                     memory.Device<T>(place));
 }
 
 }  // namespace
