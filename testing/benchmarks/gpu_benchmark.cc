@@ -11,9 +11,11 @@
 // the last gradients leave.
 //
 // Prints one line of JSON. Without MILLRACE_TEST_GPU --device=cuda is the emulated GPU, whose times
-// say nothing. The peak that a share is given of is that of one large product of matrices through
-// the same library, in the same precision. In BFLOAT16 that includes the rounding of both factors,
-// as in a step: the GPU's own peak (product_benchmark) is higher, and the share of that less.
+// say nothing. The peak that shares are given of, share_of_peak with the copies and
+// compute_share_of_peak without them, is that of one large product of matrices through the same
+// library, in the same precision, neither factor transposed. In BFLOAT16 that includes the rounding
+// of both factors, as in a step: the GPU's own peak (product_benchmark) is higher, and the share of
+// that less.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -278,10 +280,12 @@ absl::Status AddGpuFigures(const Task& task, const Options& options, double flop
                            nlohmann::ordered_json* line) {
   MILLRACE_ASSIGN_OR_RETURN(const Spread compute, ComputeRates(task, options));
   (*line)["compute_steps_per_second"] = compute.median;
+  (*line)["compute_flops_per_second"] = flops * compute.median;
   const double peak = PeakOf(options, task.spec);
   if (peak == 0) return absl::OkStatus();
   (*line)["peak_flops_per_second"] = peak;
   (*line)["share_of_peak"] = flops * line->at("steps_per_second").get<double>() / peak;
+  (*line)["compute_share_of_peak"] = flops * compute.median / peak;
   return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@
 namespace millrace::testing {
 namespace {
 
-constexpr int kTimes = 10;  // Of the product in a round.
+constexpr int kTimes = 5;  // Of the product in a round.
 constexpr int kMostAlgorithms = 8;
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 

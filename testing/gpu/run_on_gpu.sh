@@ -170,7 +170,7 @@ run_benchmarks() {
   small=()
   [[ -z $emulated ]] || small=(--images=1 --rounds=1 --times=1 --first_alone)
   part convolutions 240 "${ours[@]}" "$here/convolution_benchmark" "${small[@]}"
-  [[ -n $emulated ]] || part products 120 "${ours[@]}" "$here/product_benchmark"
+  [[ -n $emulated ]] || part products 240 "${ours[@]}" "$here/product_benchmark"
   [[ -n $emulated ]] || part cudnn_convolutions 400 "${ours[@]}" "$here/cudnn_benchmark"
   [[ -n $emulated ]] || part hidden 360 "${ours[@]}" python3 "$here/gpu_overlap.py" "--millrace=$here/millrace" \
     "--make_digits=$here/make_digits" --device=cuda

@@ -6,8 +6,9 @@
     alone       the same without copies from and to the host, and without waits for each step
     any order   the same with --deterministic=false, as a share of that
     ahead       gpu_benchmark --ahead: the next step's values and batch come while the last gradients leave
-    of product  the arithmetic of a step as a share of the fastest large product (product_benchmark) of the full size, whose factors have
-                the precision's type before: nothing is rounded meanwhile
+    of product  the arithmetic of steps/s as a share of the fastest large product in that precision (product_benchmark), whichever of
+                its factors stand transposed; these have the precision's type before, so nothing is rounded meanwhile
+    alone, of product  the same of the steps without copies: what our kernels make of the GPU
     PyTorch     steps/s of the fastest of its modes, copies included as in ours, and which it is
     ratio       ours / PyTorch's
     alone       the same of both without copies, of the fastest of its modes then
@@ -40,8 +41,8 @@ def number(value, form):
     return "-" if value is None else format(value, form)
 
 
-def ratio(ours, theirs):
-    return number(ours / theirs if ours and theirs else None, ".2f")
+def ratio(ours, theirs, form=".2f"):
+    return number(ours / theirs if ours and theirs else None, form)
 
 
 def best_of(torch, job, precision, batch, what):
@@ -60,15 +61,14 @@ def row(line, found):
 
     loose = others(deterministic=False, ahead=False)
     ahead = max(others(deterministic=True, ahead=True), default=None)
-    products = [product["flops_per_second"] for product in found["product"]
-                if product["precision"] == precision and product.get("is_compared", True)]
+    product = max((product["flops_per_second"] for product in found["product"] if product["precision"] == precision), default=None)
     alone = line.get("compute_steps_per_second")
     theirs, mode = best_of(found["torch"], job, precision, line["batch"], "with_copies")
     theirs_alone, _ = best_of(found["torch"], job, precision, line["batch"], "compute")
     theirs_ahead, _ = best_of(found["torch"], job, precision, line["batch"], "ahead")
     return (f"{job:<18} {precision:<9} {line['batch']:>5} {rate:>9.1f} {number(alone, '.1f'):>9}"
             f" {number(loose[0] / rate if loose else None, '.2f'):>9} {number(ahead, '.1f'):>9}"
-            f" {number(line['flops_per_second'] / max(products) if products else None, '.3f'):>10}"
+            f" {ratio(line['flops_per_second'], product, '.3f'):>10} {ratio(line.get('compute_flops_per_second'), product, '.3f'):>17}"
             f" {number(theirs, '.1f'):>8} {mode or '-':<7} {ratio(rate, theirs):>6} {ratio(alone, theirs_alone):>6}"
             f" {ratio(ahead, theirs_ahead):>6}")
 
@@ -79,7 +79,7 @@ def main():
     if not measured:
         return
     print(f"{'job':<18} {'precision':<9} {'batch':>5} {'steps/s':>9} {'alone':>9} {'any order':>9} {'ahead':>9}"
-          f" {'of product':>10} {'PyTorch':>8} {'mode':<7} {'ratio':>6} {'alone':>6} {'ahead':>6}")
+          f" {'of product':>10} {'alone, of product':>17} {'PyTorch':>8} {'mode':<7} {'ratio':>6} {'alone':>6} {'ahead':>6}")
     for line in measured:
         print(row(line, found))
 

@@ -97,26 +97,27 @@ class TablesTest(unittest.TestCase):
     def test_speed_table_has_the_better_of_pytorchs_and_the_fastest_product(self):
         def ours(rate, deterministic, precision="bfloat16", ahead=False):
             return {"what": "millrace", "job": "cifar10-resnet20", "precision": precision, "deterministic": deterministic,
-                    "ahead": ahead, "batch": 128, "steps_per_second": rate, "compute_steps_per_second": 2 * rate, "flops_per_second": rate * 1e10}
+                    "ahead": ahead, "batch": 128, "steps_per_second": rate, "compute_steps_per_second": 2 * rate, "flops_per_second": rate * 1e10,
+                    "compute_flops_per_second": 2 * rate * 1e10}
 
         def theirs(mode, rate, batch=128):
             return {"what": "torch", "job": "resnet20", "precision": "bfloat16", "batch": batch, "mode": mode,
                     "compute": {"median": rate + 45}, "with_copies": {"median": rate}}
 
         products = [{"what": "product", "precision": "bfloat16", "flops_per_second": rate} for rate in (4e12, 5e12)]
+        products.append({"what": "product", "precision": "float32", "transposed_b": True, "flops_per_second": 1e12})
         with_ahead = theirs("graph", 80) | {"ahead": {"median": 100}}
-        products.append({"what": "product", "precision": "bfloat16", "is_compared": False, "flops_per_second": 9e12})
         before = ours(7, True, "tf32")
         del before["ahead"]
-        del before["compute_steps_per_second"]
+        del before["compute_steps_per_second"], before["compute_flops_per_second"]
         lines = [ours(100, True), ours(110, False), ours(150, True, ahead=True), theirs("eager", 20), with_ahead, theirs("compile", 60),
                  theirs("graph", 500, batch=64), *products, ours(30, True, "float32"), before]
         self.log.write_text("".join(json.dumps(line) + "\n" for line in lines))
         self.assertEqual([line.split() for line in printed(speed_table, str(self.log))[1:]], [
-            ["cifar10-resnet20", "bfloat16", "128", "100.0", "200.0", "1.10", "150.0", "0.200", "80.0", "graph",
+            ["cifar10-resnet20", "bfloat16", "128", "100.0", "200.0", "1.10", "150.0", "0.200", "0.400", "80.0", "graph",
              "1.25", "1.60", "1.50"],
-            ["cifar10-resnet20", "float32", "128", "30.0", "60.0", "-", "-", "-", "-", "-", "-", "-", "-"],
-            ["cifar10-resnet20", "tf32", "128", "7.0", "-", "-", "-", "-", "-", "-", "-", "-", "-"],
+            ["cifar10-resnet20", "float32", "128", "30.0", "60.0", "-", "-", "0.300", "0.600", "-", "-", "-", "-", "-"],
+            ["cifar10-resnet20", "tf32", "128", "7.0", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"],
         ])
 
     def test_speed_table_of_other_figures_is_empty(self):
