@@ -1,7 +1,8 @@
 """How much of what a job pushes and pulls is hidden behind its computing: an embedded cluster of ps servers and one
 worker on this machine.
 
-    python3 gpu_overlap.py --millrace=PATH --make_digits=PATH [--device=cuda] [--job=JOB] [--batch=N] [--ps=N]
+    python3 gpu_overlap.py --millrace=PATH --make_digits=PATH [--device=cuda] [--precision=FLOAT32] [--job=JOB]
+        [--batch=N] [--ps=N]
 
 Trains an asynchronous job on drawn digits and takes what it says in the end of its mean step (StepTimes in
 protos/events.proto): without and with asynchronous.pull_ahead. Before that, once with batches of one example, whose
@@ -41,7 +42,8 @@ def step_times(options, batch, pull_ahead=False):
         result = subprocess.run(
             [options.millrace, "train", job, f"--data={data}", f"--ps={options.ps}", "--workers=1",
              f"--device={options.device}", "--set", f"batch_size={batch}", "--set", f"steps={options.steps}",
-             "--set", f"evaluation.every_steps={options.steps}", "--set", "data.train.range.begin=0",
+             "--set", f"precision.compute={options.precision}", "--set",
+             f"evaluation.every_steps={options.steps}", "--set", "data.train.range.begin=0",
              "--set", f"data.train.range.end={options.examples}", "--set",
              f"data.evaluate.range.begin={options.examples}", "--set",
              f"asynchronous.pull_ahead={str(pull_ahead).lower()}", "--json"], capture_output=True, text=True)
@@ -61,6 +63,7 @@ def main():
     parser.add_argument("--make_digits", required=True)
     parser.add_argument("--job", default=str(ROOT / "examples/wide_mlp.textproto"), help="asynchronous, of digits")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", default="FLOAT32", choices=("FLOAT32", "TF32", "BFLOAT16"))
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--examples", type=int, default=8192)
     parser.add_argument("--steps", type=int, default=200)
@@ -71,7 +74,8 @@ def main():
         times = step_times(options, options.batch, pull_ahead)
         parts = sum(times[part] for part in ("wait", "read", "pull", "forward", "backward"))
         print(json.dumps({
-            "what": "hidden", "job": pathlib.Path(options.job).stem, "device": options.device, "batch": options.batch,
+            "what": "hidden", "job": pathlib.Path(options.job).stem, "device": options.device,
+            "precision": options.precision.lower(), "batch": options.batch,
             "ps": options.ps, "pull_ahead": pull_ahead, "step_seconds": parts,
             "computing": (times["forward"] + times["backward"]) / parts,
             "waiting": (times["pull"] + times["wait"]) / parts, "pulling": times["pull"] / parts,

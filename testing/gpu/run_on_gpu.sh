@@ -172,8 +172,10 @@ run_benchmarks() {
   part convolutions 240 "${ours[@]}" "$here/convolution_benchmark" "${small[@]}"
   [[ -n $emulated ]] || part products 240 "${ours[@]}" "$here/product_benchmark"
   [[ -n $emulated ]] || part cudnn_convolutions 400 "${ours[@]}" "$here/cudnn_benchmark"
-  [[ -n $emulated ]] || part hidden 360 "${ours[@]}" python3 "$here/gpu_overlap.py" "--millrace=$here/millrace" \
-    "--make_digits=$here/make_digits" --device=cuda
+  for precision in FLOAT32 BFLOAT16; do  # The one computes longer than it copies, the other less.
+    [[ -n $emulated ]] || part "hidden_$precision" 360 "${ours[@]}" python3 "$here/gpu_overlap.py" \
+      "--millrace=$here/millrace" "--make_digits=$here/make_digits" --device=cuda "--precision=$precision"
+  done
 }
 
 run_peers() {
