@@ -62,16 +62,33 @@ MILLRACE_DEVICE bool IsFinite(float value) { return fabsf(value) <= FLT_MAX; }
 // beside which they leave room, and need not be faster than the copy to the host meanwhile.
 constexpr unsigned kMostLookingBlocks = 64;
 
+// A thread asks for so many fours before it looks at the first: so few threads would wait for
+// memory most of the time otherwise.
+constexpr size_t kLooksAtOnce = 8;
+
+MILLRACE_DEVICE bool AreFinite(FourFloats four) {
+  bool finite = true;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) finite &= IsFinite(four.values[k]);
+  return finite;
+}
+
 // The first `fours` times four are aligned for them. Whichever threads find something write the
 // same.
 __global__ void MarkNotFiniteKernel(const float* __restrict__ values, size_t fours, size_t count,
                                     uint64_t* mark) {
   bool finite = true;
-  for (size_t i = FirstElement(); i < fours; i += ElementStride()) {
-    const FourFloats four = reinterpret_cast<const FourFloats*>(values)[i];
+  const auto* const in_fours = reinterpret_cast<const FourFloats*>(values);
+  const size_t stride = ElementStride();
+  size_t next = FirstElement();
+  for (; next + (kLooksAtOnce - 1) * stride < fours; next += kLooksAtOnce * stride) {
+    FourFloats loaded[kLooksAtOnce];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) finite &= IsFinite(four.values[k]);
+    for (size_t k = 0; k < kLooksAtOnce; ++k) loaded[k] = in_fours[next + k * stride];
+#pragma unroll
+    for (size_t k = 0; k < kLooksAtOnce; ++k) finite &= AreFinite(loaded[k]);
   }
+  for (; next < fours; next += stride) finite &= AreFinite(in_fours[next]);
   for (size_t i = 4 * fours + FirstElement(); i < count; i += ElementStride()) {
     finite &= IsFinite(values[i]);
   }

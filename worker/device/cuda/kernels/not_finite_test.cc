@@ -108,6 +108,18 @@ TEST_F(NotFiniteTest, OfMoreValuesThanThreadsEachIsLookedAt) {
   EXPECT_EQ(MarkOf(std::vector<float>(kMany, -kInfinity), 0, kMany), 2 * 77 + 1);
 }
 
+// A thread loads several times before it looks, and what is left over one by one.
+TEST_F(NotFiniteTest, EachOfTheLoadsOfAThreadIsLookedAt) {
+  constexpr size_t kOfOneLoad = size_t{4} * 64 * 256;  // Of all threads together.
+  std::vector<float> values(10 * kOfOneLoad + 3, kLargest);
+  EXPECT_EQ(MarkOf(values, 0, values.size()), 2 * 77);
+  for (size_t place = 5; place < values.size(); place += kOfOneLoad) {
+    values[place] = kInfinity;
+    EXPECT_EQ(MarkOf(values, 0, values.size()), 2 * 77 + 1) << place;
+    values[place] = 1;
+  }
+}
+
 TEST_F(NotFiniteTest, OfNoValuesNothingIsLaunched) {
   MILLRACE_NEEDS_EMULATION();
   const uint64_t before = cuda_emulation::Counted().launches;
